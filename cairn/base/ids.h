@@ -1,0 +1,29 @@
+// Strong integer types for the names of things, so that one cannot be passed for another.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+
+namespace cairn {
+
+// One fixed-size place for a block in one pool: 0 to capacity - 1. What the field calls a block id.
+enum class SlotId : std::uint32_t {};
+inline constexpr SlotId kNoSlot{std::numeric_limits<std::uint32_t>::max()};
+[[nodiscard]] constexpr std::uint32_t index_of(SlotId slot) { return static_cast<std::uint32_t>(slot); }
+
+// Who a block is charged to on a shared pool; an index into the tenants the pool was created with.
+enum class TenantId : std::uint8_t {};
+inline constexpr TenantId kDefaultTenant{0};
+[[nodiscard]] constexpr std::uint32_t index_of(TenantId tenant) { return static_cast<std::uint32_t>(tenant); }
+
+// Where blocks live: G1 GPU memory, G2 pinned host memory, G3 local disk, G4 remote.
+enum class CacheLevel : std::uint8_t { kG1 = 0, kG2 = 1, kG3 = 2, kG4 = 3 };
+inline constexpr std::uint32_t kCacheLevels = 4;
+[[nodiscard]] constexpr std::uint32_t index_of(CacheLevel level) { return static_cast<std::uint32_t>(level); }
+[[nodiscard]] constexpr const char* to_string(CacheLevel level) {
+  constexpr const char* kNames[kCacheLevels] = {"G1", "G2", "G3", "G4"};
+  return kNames[index_of(level)];
+}
+
+}  // namespace cairn

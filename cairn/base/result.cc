@@ -1,0 +1,27 @@
+#include "cairn/base/result.h"
+
+namespace cairn {
+
+std::string_view to_string(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kFailedPrecondition:
+      return "failed_precondition";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kAlreadyExists:
+      return "already_exists";
+    case ErrorCode::kExhausted:
+      return "exhausted";
+    case ErrorCode::kOutOfRange:
+      return "out_of_range";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
+  }
+  return "unknown";
+}
+
+std::string Error::to_string() const { return std::string(cairn::to_string(code)) + ": " + message; }
+
+}  // namespace cairn

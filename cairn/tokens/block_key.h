@@ -1,0 +1,115 @@
+// BlockKey: the name of a block everywhere in Cairn. A 128-bit positional lineage hash: it says at which position of
+// its sequence the block stands, what all tokens up to its end hash to, and who its parent is, so that the tree of
+// blocks can be rebuilt from keys alone.
+//
+// Layout:   most significant bit first: mode (2 bits), position (P), sequence hash (64), parent fragment (R).
+//           mode 0: P 8, R 54; mode 1: P 16, R 46; mode 2: P 24, R 38; always the smallest mode that holds the
+//           position. The parent fragment is the low R bits of the parent's sequence hash; 0 at position 0.
+// Threads:  a plain value of 16 bytes.
+// Fails:    make() for a position beyond 24 bits; from_bytes() and parse() for anything that make() could not have
+// made.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cairn/base/result.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn {
+
+class BlockKey {
+ public:
+  static constexpr std::uint32_t kMaxPosition = (1U << 24) - 1;
+  // However deep a block stands, a child's key holds at least this many low bits of its sequence hash.
+  static constexpr std::uint32_t kMinFragmentBits = 38;
+
+  // Not the key of any block in use: position 0, sequence hash 0.
+  constexpr BlockKey() = default;
+
+  [[nodiscard]] static Result<BlockKey> root(SequenceHash current) { return make(0, current, SequenceHash{0}); }
+  // `parent` is ignored at position 0.
+  [[nodiscard]] static Result<BlockKey> make(std::uint64_t position, SequenceHash current, SequenceHash parent);
+  // The same for a position that was checked before. Requires: position <= kMaxPosition.
+  [[nodiscard]] static constexpr BlockKey make_checked(std::uint32_t position, SequenceHash current,
+                                                       SequenceHash parent) {
+    const Mode mode = mode_of(position);
+    const std::uint64_t seq = value_of(current);
+    const std::uint64_t fragment = position == 0 ? 0 : value_of(parent) & low_bits(mode.fragment_bits);
+    return BlockKey((std::uint64_t{mode.number} << 62) | (std::uint64_t{position} << mode.fragment_bits) |
+                        (seq >> (64 - mode.fragment_bits)),
+                    (seq << mode.fragment_bits) | fragment);
+  }
+  // The key of the next block of the same sequence.
+  [[nodiscard]] Result<BlockKey> extend(BlockHash child) const;
+
+  [[nodiscard]] constexpr std::uint32_t position() const {
+    const std::uint32_t bits = fragment_bits();
+    return static_cast<std::uint32_t>((hi_ & low_bits(62)) >> bits);
+  }
+  [[nodiscard]] constexpr SequenceHash sequence_hash() const {
+    const std::uint32_t bits = fragment_bits();
+    return SequenceHash{(hi_ << (64 - bits)) | (lo_ >> bits)};
+  }
+  // The low bits of the parent's sequence hash that this key holds, and how many they are.
+  [[nodiscard]] constexpr std::uint64_t parent_fragment() const { return lo_ & low_bits(fragment_bits()); }
+  [[nodiscard]] constexpr std::uint32_t fragment_bits() const { return 54 - 8 * static_cast<std::uint32_t>(hi_ >> 62); }
+  // What a child's key would hold of this one.
+  [[nodiscard]] constexpr std::uint64_t fragment_for_child() const {
+    return value_of(sequence_hash()) & low_bits(mode_of(position() + 1).fragment_bits);
+  }
+  [[nodiscard]] constexpr bool is_parent_of(const BlockKey& child) const {
+    return child.position() == position() + 1 &&
+           child.parent_fragment() == (value_of(sequence_hash()) & low_bits(child.fragment_bits()));
+  }
+
+  [[nodiscard]] constexpr std::uint64_t high_word() const { return hi_; }
+  [[nodiscard]] constexpr std::uint64_t low_word() const { return lo_; }
+
+  // 16 bytes, most significant first: the form on wires and in files.
+  [[nodiscard]] std::array<std::byte, 16> to_bytes() const;
+  [[nodiscard]] static Result<BlockKey> from_bytes(std::span<const std::byte> bytes);
+  // "position:base58(sequence hash)[:base58(parent fragment)]", each hash as 8 big-endian bytes.
+  [[nodiscard]] std::string to_string() const;
+  [[nodiscard]] static Result<BlockKey> parse(std::string_view text);
+
+  friend constexpr bool operator==(const BlockKey&, const BlockKey&) = default;
+  // By position, then sequence hash: parents sort before children.
+  friend constexpr std::strong_ordering operator<=>(const BlockKey& a, const BlockKey& b) {
+    if (const auto c = a.position() <=> b.position(); c != 0) return c;
+    if (const auto c = value_of(a.sequence_hash()) <=> value_of(b.sequence_hash()); c != 0) return c;
+    return a.lo_ <=> b.lo_;
+  }
+
+ private:
+  struct Mode {
+    std::uint32_t number;
+    std::uint32_t fragment_bits;
+  };
+
+  constexpr BlockKey(std::uint64_t hi, std::uint64_t lo) : hi_(hi), lo_(lo) {}
+  static constexpr std::uint64_t low_bits(std::uint32_t count) { return (std::uint64_t{1} << count) - 1; }
+  static constexpr Mode mode_of(std::uint32_t position) {
+    const std::uint32_t number = position < (1U << 8) ? 0 : position < (1U << 16) ? 1 : 2;
+    return {number, 54 - 8 * number};
+  }
+
+  std::uint64_t hi_ = 0;
+  std::uint64_t lo_ = 0;
+};
+
+static_assert(sizeof(BlockKey) == 16);
+
+}  // namespace cairn
+
+template <>
+struct std::hash<cairn::BlockKey> {
+  std::size_t operator()(const cairn::BlockKey& key) const noexcept { return key.high_word() ^ key.low_word(); }
+};

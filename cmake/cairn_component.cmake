@@ -1,0 +1,30 @@
+# cairn_component(NAME HEADERS ... SOURCES ... [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...])
+#
+# Adds one folder of cairn/ to the library. HEADERS are public: they are installed by their paths. TESTS become the
+# program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also runs under TSan.
+function(cairn_component name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;TESTS;THREAD_TESTS;TEST_LIBRARIES")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "cairn_component(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  list(TRANSFORM arg_HEADERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  target_sources(cairn
+    PRIVATE ${arg_SOURCES}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+  if(CAIRN_TESTS AND arg_TESTS)
+    cairn_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES ${arg_TEST_LIBRARIES})
+  endif()
+  if(CAIRN_TESTS AND arg_THREAD_TESTS)
+    cairn_test(${name}_threads_test SOURCES ${arg_THREAD_TESTS} LIBRARIES ${arg_TEST_LIBRARIES} LABELS threads)
+  endif()
+endfunction()
+
+# cairn_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...]): one gtest program, known to ctest under its name.
+function(cairn_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE cairn cairn_warnings GTest::gmock_main ${arg_LIBRARIES})
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+endfunction()

@@ -1,0 +1,13 @@
+# Third-party libraries, each with its reason in docs/dependencies.md.
+find_package(Threads REQUIRED)
+set(OPENSSL_USE_STATIC_LIBS ${CAIRN_STATIC})
+find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
+find_path(CAIRN_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+if(CAIRN_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+endif()
+if(CAIRN_BENCH)
+  find_package(benchmark REQUIRED)
+endif()
+find_package(CLI11 REQUIRED)

@@ -1,0 +1,24 @@
+# Compiler switches of every preset: warnings as errors, sanitizers, static linking, ccache.
+add_library(cairn_warnings INTERFACE)
+target_compile_options(cairn_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Werror
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+
+if(CAIRN_SANITIZE)
+  add_compile_options(-fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CAIRN_SANITIZE})
+endif()
+
+# Locks check their order wherever speed is not the point.
+if(CAIRN_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_compile_definitions(CAIRN_CHECK_LOCK_RANKS)
+endif()
+
+if(CAIRN_STATIC)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
+
+find_program(CAIRN_CCACHE ccache)
+if(CAIRN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CAIRN_CCACHE})
+endif()
