@@ -1,0 +1,23 @@
+// Column<T>: read access to one member of every record of an array, by index. Lets one component show another a part of
+// its table without showing the record.
+#pragma once
+
+#include <cstddef>
+
+namespace cairn {
+
+template <typename T>
+class Column {
+ public:
+  Column() = default;
+  // Of the member `first` of the first record; the records are `stride` bytes apart and outlive the column.
+  Column(const T* first, std::size_t stride) : first_(reinterpret_cast<const std::byte*>(first)), stride_(stride) {}
+
+  [[nodiscard]] const T& operator[](std::size_t i) const { return *reinterpret_cast<const T*>(first_ + i * stride_); }
+
+ private:
+  const std::byte* first_ = nullptr;
+  std::size_t stride_ = 0;
+};
+
+}  // namespace cairn

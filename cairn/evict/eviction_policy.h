@@ -1,0 +1,93 @@
+// EvictionPolicy: which evictable block goes first.
+//
+// Does:     holds exactly the slots that could be evicted now (nobody references them) in an order, and gives them up
+//           in that order. It sees slot numbers, keys and classes, never handles, bytes or time.
+// Classes:  every slot has an eviction class. A lower class is emptied before a higher one, whatever the policy; the
+//           pool folds tenant and priority into it. A slot's key and class do not change while the policy holds it.
+// Owner:    one pool; built by make_policy() over the pool's columns, which outlive it.
+// Threads:  none of its own; every call is made under the pool's lock.
+// Costs:    O(1) or O(log n) a slot; nothing is allocated after construction.
+// Obliges:  deterministic: the same calls give the same victims. One conformance suite holds for all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "cairn/base/column.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/tokens/block_key.h"
+
+namespace cairn {
+
+enum class EvictionClass : std::uint16_t {};
+[[nodiscard]] constexpr std::uint32_t index_of(EvictionClass c) { return static_cast<std::uint32_t>(c); }
+
+// Half open: first up to but not including last.
+struct ClassRange {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+// Finds the slot that holds a block's parent, in whatever state it is; kNoSlot where none does.
+class ParentFinder {
+ public:
+  virtual ~ParentFinder() = default;
+  [[nodiscard]] virtual SlotId find_parent(const BlockKey& child) const = 0;
+};
+
+// What a policy may see of its pool.
+struct PolicyView {
+  std::uint32_t capacity = 0;  // slots are 0 to capacity - 1
+  std::uint32_t class_count = 1;
+  Column<BlockKey> keys;
+  Column<EvictionClass> classes;
+  const ParentFinder* parents = nullptr;
+};
+
+// Says that a slot must not be evicted now; it stays where it is in the order. Empty: no objection to any.
+using Veto = std::function<bool(SlotId)>;
+
+class EvictionPolicy {
+ public:
+  EvictionPolicy() = default;
+  EvictionPolicy(const EvictionPolicy&) = delete;
+  EvictionPolicy& operator=(const EvictionPolicy&) = delete;
+  virtual ~EvictionPolicy() = default;
+
+  // These became evictable, in this order; where several belong to one sequence, leaf first. None is held already.
+  virtual void insert(std::span<const SlotId> slots) = 0;
+  // These are held and are no longer evictable: referenced again or about to be reset.
+  virtual void remove(std::span<const SlotId> slots) = 0;
+  // This one lost its key, by eviction or reset: nothing learned about it applies to what comes next. Not held.
+  virtual void forget(SlotId slot) = 0;
+  // Gives up the next victim of the lowest class in the range that has one without a veto; kNoSlot if there is none.
+  [[nodiscard]] virtual SlotId evict(ClassRange classes, const Veto& veto) = 0;
+
+  [[nodiscard]] virtual std::uint32_t size() const = 0;
+  [[nodiscard]] virtual bool contains(SlotId slot) const = 0;
+  // Memory taken at construction.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+};
+
+enum class PolicyKind : std::uint8_t {
+  kFifo,         // the block registered first goes first; a hit changes nothing
+  kLru,          // the block released longest ago goes first
+  kLineageTick,  // leaves only, the one released longest ago first; a parent keeps its time when it becomes a leaf
+  kLineageFifo,  // leaves only, the one that has been a leaf longest first
+};
+
+// "fifo", "lru", "lineage", "lineage-fifo"
+[[nodiscard]] std::string_view to_string(PolicyKind kind);
+[[nodiscard]] std::optional<PolicyKind> parse_policy(std::string_view name);
+inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick,
+                                              PolicyKind::kLineageFifo};
+
+[[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> make_policy(PolicyKind kind, const PolicyView& view);
+
+}  // namespace cairn

@@ -1,0 +1,94 @@
+#include "cairn/evict/lineage.h"
+
+#include "cairn/base/check.h"
+#include "cairn/evict/lookahead.h"
+
+namespace cairn {
+
+Result<std::unique_ptr<EvictionPolicy>> LineagePolicy::create(const PolicyView& view, Rule rule) {
+  Result<LineageForest> forest = LineageForest::create(view);
+  if (!forest) {
+    return Unexpected(std::move(forest).error());
+  }
+  Result<TickQueue> leaves = TickQueue::create(view);
+  if (!leaves) {
+    return Unexpected(std::move(leaves).error());
+  }
+  return std::unique_ptr<EvictionPolicy>(new LineagePolicy(view, rule, *std::move(forest), *std::move(leaves)));
+}
+
+LineagePolicy::LineagePolicy(const PolicyView& view, Rule rule, LineageForest forest, TickQueue leaves)
+    : rule_(rule), keys_(view.keys), parents_(view.parents), forest_(std::move(forest)), leaves_(std::move(leaves)) {
+  CAIRN_CHECK(parents_ != nullptr, "the lineage policy is given a way to find parents");
+}
+
+void LineagePolicy::insert(std::span<const SlotId> slots) {
+  std::size_t next = 0;
+  for_each_prefetched(
+      slots,
+      [this](SlotId slot) {
+        forest_.prefetch(slot);
+        leaves_.prefetch(slot);
+      },
+      [&](SlotId slot) {
+        ++next;
+        leaves_.set_tick(slot, leaves_.next_tick());
+        const auto [is_leaf, no_longer_leaf] =
+            forest_.insert(slot, parent_of(slot, next < slots.size() ? slots[next] : kNoSlot));
+        if (no_longer_leaf != kNoSlot) {
+          leaves_.erase(no_longer_leaf);
+        }
+        if (is_leaf) {
+          leaves_.push(slot);
+        }
+      });
+  size_ += static_cast<std::uint32_t>(slots.size());
+}
+
+void LineagePolicy::remove(std::span<const SlotId> slots) {
+  for_each_prefetched(
+      slots, [this](SlotId slot) { forest_.prefetch(slot); },
+      [this](SlotId slot) {
+        const auto [was_leaf, new_leaf] = forest_.remove(slot);
+        if (was_leaf) {
+          leaves_.erase(slot);
+        }
+        became_leaf(new_leaf);
+      });
+  size_ -= static_cast<std::uint32_t>(slots.size());
+}
+
+void LineagePolicy::forget(SlotId slot) { became_leaf(forest_.forget(slot)); }
+
+SlotId LineagePolicy::evict(ClassRange classes, const Veto& veto) {
+  const SlotId victim = leaves_.pop(classes, veto);
+  if (victim != kNoSlot) {
+    --size_;
+    became_leaf(forest_.remove(victim).new_leaf);
+  }
+  return victim;
+}
+
+// Runs are released leaf first: the next slot usually holds the parent, and no search is needed.
+SlotId LineagePolicy::parent_of(SlotId slot, SlotId likely_parent) const {
+  const BlockKey& key = keys_[index_of(slot)];
+  if (key.position() == 0) {
+    return kNoSlot;
+  }
+  if (likely_parent != kNoSlot && keys_[index_of(likely_parent)].is_parent_of(key)) {
+    return likely_parent;
+  }
+  return parents_->find_parent(key);
+}
+
+void LineagePolicy::became_leaf(SlotId slot) {
+  if (slot == kNoSlot) {
+    return;
+  }
+  if (rule_ == Rule::kFifo) {
+    leaves_.set_tick(slot, leaves_.next_tick());
+  }
+  leaves_.push(slot);
+}
+
+}  // namespace cairn

@@ -1,0 +1,172 @@
+#include "cairn/evict/lineage_forest.h"
+
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// One list of orphans for this many slots: orphans are rare, and those of one parent share a list anyway.
+constexpr std::uint32_t kSlotsPerOrphanList = 2;
+
+SlotId slot_of(std::uint32_t link) { return SlotId{link - 1}; }
+
+}  // namespace
+
+Result<LineageForest> LineageForest::create(const PolicyView& view) {
+  if (view.capacity > kMaxSlots) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a pool of ", view.capacity, " blocks is more than the ", kMaxSlots,
+                        " that the lineage policy can order; use several pools"));
+  }
+  Result<PageArray<Node>> nodes = PageArray<Node>::create(view.capacity);
+  if (!nodes) {
+    return Unexpected(std::move(nodes).error());
+  }
+  Result<PageArray<Link>> heads = PageArray<Link>::create(view.capacity / kSlotsPerOrphanList + 1);
+  if (!heads) {
+    return Unexpected(std::move(heads).error());
+  }
+  return LineageForest(view, *std::move(nodes), *std::move(heads));
+}
+
+LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads)
+    : keys_(view.keys), nodes_(std::move(nodes)), orphan_heads_(std::move(orphan_heads)) {}
+
+LineageForest::Inserted LineageForest::insert(SlotId slot, SlotId parent) {
+  CAIRN_DCHECK(!contains(slot), "a slot becomes evictable once");
+  const Link self = index_of(slot) + 1;
+  Node& node = at(self);
+  node.child |= kEvictable;
+  if (orphans_ > 0) {
+    adopt_orphans(self);
+  }
+  SlotId no_longer_leaf = kNoSlot;
+  if ((node.child & kLinked) == 0) {
+    if (parent != kNoSlot) {
+      const Node& above = nodes_[index_of(parent)];
+      if ((above.child & kLinkMask) == kNoLink && (above.child & kEvictable) != 0) {
+        no_longer_leaf = parent;
+      }
+    }
+    link(self, parent == kNoSlot ? kNoLink : index_of(parent) + 1);
+  }
+  return {(node.child & kLinkMask) == kNoLink, no_longer_leaf};
+}
+
+LineageForest::Removed LineageForest::remove(SlotId slot) {
+  CAIRN_DCHECK(contains(slot), "only an evictable slot is removed");
+  const Link self = index_of(slot) + 1;
+  Node& node = at(self);
+  node.child &= ~kEvictable;
+  if ((node.child & kLinkMask) != kNoLink) {
+    return {false, kNoSlot};  // stays as a ghost
+  }
+  return {true, prune(self)};
+}
+
+SlotId LineageForest::forget(SlotId slot) {
+  CAIRN_DCHECK(!contains(slot), "a slot is removed before it is forgotten");
+  const Link self = index_of(slot) + 1;
+  Node& node = at(self);
+  while ((node.child & kLinkMask) != kNoLink) {
+    const Link child = node.child & kLinkMask;
+    detach(child);
+    link(child, kNoLink);
+  }
+  return prune(self);
+}
+
+// Takes a childless ghost out of the tree, and every ghost above it that this leaves childless.
+SlotId LineageForest::prune(Link self) {
+  while ((at(self).child & kLinked) != 0) {
+    const Link above = at(self).parent;
+    detach(self);
+    if (above == kNoLink || (at(above).child & kLinkMask) != kNoLink) {
+      return kNoSlot;
+    }
+    if ((at(above).child & kEvictable) != 0) {
+      return slot_of(above);
+    }
+    self = above;
+  }
+  return kNoSlot;
+}
+
+void LineageForest::link(Link child, Link parent) {
+  Node& node = at(child);
+  node.child |= kLinked;
+  node.parent = parent;
+  const BlockKey& key = keys_[child - 1];
+  if (parent != kNoLink) {
+    const Link flags = at(parent).child & ~kLinkMask;
+    push_front(at(parent).child, child, flags);
+  } else if (key.position() > 0) {
+    push_front(orphans_like(key), child, 0);
+    ++orphans_;
+  } else {
+    node.next = node.prev = kNoLink;
+  }
+}
+
+// `head` keeps `flags` above the link.
+void LineageForest::push_front(Link& head, Link link, Link flags) {
+  Node& node = at(link);
+  node.prev = kNoLink;
+  node.next = head & kLinkMask;
+  if (node.next != kNoLink) {
+    at(node.next).prev = link;
+  }
+  head = link | flags;
+}
+
+void LineageForest::detach(Link self) {
+  Node& node = at(self);
+  if (node.next != kNoLink) {
+    at(node.next).prev = node.prev;
+  }
+  const BlockKey& key = keys_[self - 1];
+  const bool orphan = node.parent == kNoLink && key.position() > 0;
+  if (node.prev != kNoLink) {
+    at(node.prev).next = node.next;
+  } else if (node.parent != kNoLink) {
+    Link& head = at(node.parent).child;
+    head = (head & ~kLinkMask) | node.next;
+  } else if (orphan) {
+    orphans_like(key) = node.next;
+  }
+  orphans_ -= orphan ? 1 : 0;
+  node.child &= ~kLinked;
+  node.parent = node.next = node.prev = kNoLink;
+}
+
+void LineageForest::adopt_orphans(Link parent) {
+  const BlockKey& key = keys_[parent - 1];
+  for (Link orphan = orphans_of(key); orphan != kNoLink;) {
+    const Link next = at(orphan).next;
+    if (key.is_parent_of(keys_[orphan - 1])) {
+      detach(orphan);
+      link(orphan, parent);
+    }
+    orphan = next;
+  }
+}
+
+LineageForest::Link& LineageForest::orphans_like(const BlockKey& child) {
+  return orphan_head(child.position() - 1, child.parent_fragment());
+}
+
+LineageForest::Link& LineageForest::orphans_of(const BlockKey& parent) {
+  return orphan_head(parent.position(), parent.fragment_for_child());
+}
+
+LineageForest::Link& LineageForest::orphan_head(std::uint32_t parent_position, std::uint64_t fragment) {
+  const std::uint64_t name = fragment ^ (std::uint64_t{parent_position} << 40);
+  const std::uint64_t mixed = name * 0x9E3779B97F4A7C15U;
+  return orphan_heads_[(mixed >> 32) % orphan_heads_.size()];
+}
+
+}  // namespace cairn

@@ -1,0 +1,79 @@
+// LineageForest: which of the evictable blocks are leaves, that is, have no evictable block below them.
+//
+// Does:     keeps the tree of evictable slots by the parents that their keys name. A slot that is not evictable itself
+//           stays in the tree as a ghost while evictable ones hang below it. Children whose parent is in no slot wait
+//           as orphans until a block with that name becomes evictable and adopts them.
+// Owner:    a policy. Threads: none.
+// Costs:    O(1) a slot amortised (a removal climbs over the ghosts it frees). 18 bytes a slot, taken once.
+// Survives: two keys that share a position and a parent fragment: one tree then has a child too many, nothing breaks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cairn/base/page_array.h"
+#include "cairn/evict/eviction_policy.h"
+
+namespace cairn {
+
+class LineageForest {
+ public:
+  static constexpr std::uint32_t kMaxSlots = (1U << 30) - 2;
+
+  [[nodiscard]] static Result<LineageForest> create(const PolicyView& view);
+
+  struct Inserted {
+    bool is_leaf;
+    SlotId no_longer_leaf;  // its parent, where that was one; else kNoSlot
+  };
+  // The slot becomes evictable; `parent` holds its parent block (in any state), or kNoSlot.
+  Inserted insert(SlotId slot, SlotId parent);
+
+  struct Removed {
+    bool was_leaf;
+    SlotId new_leaf;  // the ancestor that has nothing evictable below it any more, if it is evictable; else kNoSlot
+  };
+  // The slot is no longer evictable. Requires: it was.
+  Removed remove(SlotId slot);
+
+  // The slot lost its key; what hangs below it becomes orphaned. Requires: not evictable. Gives the new leaf as above.
+  SlotId forget(SlotId slot);
+
+  [[nodiscard]] bool contains(SlotId slot) const { return (nodes_[index_of(slot)].child & kEvictable) != 0; }
+  [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + orphan_heads_.bytes(); }
+  void prefetch(SlotId slot) const { __builtin_prefetch(&nodes_[index_of(slot)], 1); }
+
+ private:
+  // A slot number plus one, so that zeroed pages hold nodes that are not in the tree.
+  using Link = std::uint32_t;
+  static constexpr Link kNoLink = 0;
+  static constexpr Link kLinkMask = (1U << 30) - 1;
+  static constexpr Link kLinked = 1U << 30;     // it is known to its parent, or as a root or an orphan
+  static constexpr Link kEvictable = 1U << 31;  // not a ghost
+
+  struct Node {
+    Link parent;
+    Link next;
+    Link prev;
+    Link child;  // the first one, with the two flags above it
+  };
+
+  LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads);
+
+  Node& at(Link link) { return nodes_[link - 1]; }
+  Link& orphans_like(const BlockKey& child);
+  Link& orphans_of(const BlockKey& parent);
+  Link& orphan_head(std::uint32_t parent_position, std::uint64_t fragment);
+  void link(Link child, Link parent);
+  void adopt_orphans(Link parent);
+  void detach(Link link);
+  void push_front(Link& head, Link link, Link flags);
+  SlotId prune(Link link);
+
+  Column<BlockKey> keys_;
+  PageArray<Node> nodes_;
+  PageArray<Link> orphan_heads_;  // hashed by the parent that is missing
+  std::uint32_t orphans_ = 0;
+};
+
+}  // namespace cairn

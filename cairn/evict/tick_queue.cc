@@ -1,0 +1,194 @@
+#include "cairn/evict/tick_queue.h"
+
+#include <bit>
+#include <utility>
+
+#include "cairn/base/check.h"
+
+namespace cairn {
+
+Result<TickQueue> TickQueue::create(const PolicyView& view) {
+  Result<PageArray<Node>> nodes = PageArray<Node>::create(view.capacity);
+  if (!nodes) {
+    return Unexpected(std::move(nodes).error());
+  }
+  return TickQueue(view, *std::move(nodes));
+}
+
+TickQueue::TickQueue(const PolicyView& view, PageArray<Node> nodes)
+    : classes_(view.classes),
+      nodes_(std::move(nodes)),
+      lanes_(view.class_count),
+      occupied_((view.class_count + 63) / 64) {}
+
+void TickQueue::set_tick(SlotId slot, std::uint64_t tick) {
+  CAIRN_DCHECK(!contains(slot), "the tick of a queued slot does not change");
+  Node& node = nodes_[index_of(slot)];
+  node.tick_low = static_cast<std::uint32_t>(tick);
+  node.tick_high = static_cast<std::uint32_t>(tick >> 32);
+}
+
+void TickQueue::push(SlotId slot) {
+  CAIRN_DCHECK(!contains(slot), "a slot is queued once");
+  const Link link = index_of(slot) + 1;
+  const std::uint32_t lane_number = lane_of(link);
+  Lane& lane = lanes_[lane_number];
+  occupied_[lane_number / 64] |= std::uint64_t{1} << (lane_number % 64);
+  ++size_;
+  if (lane.tail != kNoLink && tick_at(lane.tail) > tick_at(link)) {
+    heap_insert(lane, link);
+    return;
+  }
+  Node& node = at(link);
+  node.child = kInList;
+  node.prev = lane.tail;
+  node.next = kNoLink;
+  (lane.tail != kNoLink ? at(lane.tail).next : lane.head) = link;
+  lane.tail = link;
+}
+
+void TickQueue::erase(SlotId slot) {
+  CAIRN_DCHECK(contains(slot), "only a queued slot is erased");
+  take_out(index_of(slot) + 1);
+}
+
+SlotId TickQueue::pop(ClassRange classes, const Veto& veto) {
+  for (std::uint32_t word = classes.first / 64; word * 64 < classes.last && word < occupied_.size(); ++word) {
+    std::uint64_t bits = occupied_[word];
+    if (word * 64 < classes.first) {
+      bits &= ~std::uint64_t{0} << (classes.first % 64);
+    }
+    while (bits != 0) {
+      const std::uint32_t lane = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+      if (lane >= classes.last) {
+        return kNoSlot;
+      }
+      if (const SlotId slot = pop_from(lane, veto); slot != kNoSlot) {
+        return slot;
+      }
+      bits &= bits - 1;
+    }
+  }
+  return kNoSlot;
+}
+
+SlotId TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto) {
+  Lane& lane = lanes_[lane_number];
+  Link in_list = lane.head;
+  Link vetoed_heap_tops = kNoLink;  // taken off the heap to see what is under them; chained by next
+  Link found = kNoLink;
+  while (in_list != kNoLink || lane.heap != kNoLink) {
+    const bool from_heap = in_list == kNoLink || (lane.heap != kNoLink && tick_at(lane.heap) < tick_at(in_list));
+    const Link candidate = from_heap ? lane.heap : in_list;
+    if (!veto || !veto(SlotId{candidate - 1})) {
+      found = candidate;
+      break;
+    }
+    if (from_heap) {
+      heap_erase(lane, candidate);
+      at(candidate).next = vetoed_heap_tops;
+      vetoed_heap_tops = candidate;
+    } else {
+      in_list = at(in_list).next;
+    }
+  }
+  while (vetoed_heap_tops != kNoLink) {
+    const Link link = std::exchange(vetoed_heap_tops, at(vetoed_heap_tops).next);
+    heap_insert(lane, link);
+  }
+  if (found == kNoLink) {
+    return kNoSlot;
+  }
+  take_out(found);
+  return SlotId{found - 1};
+}
+
+void TickQueue::take_out(Link link) {
+  const std::uint32_t lane_number = lane_of(link);
+  Lane& lane = lanes_[lane_number];
+  Node& node = at(link);
+  if (node.child == kInList) {
+    unlink_from_list(lane, link);
+  } else {
+    heap_erase(lane, link);
+  }
+  node.prev = node.next = node.child = kNoLink;
+  --size_;
+  if (lane.empty()) {
+    occupied_[lane_number / 64] &= ~(std::uint64_t{1} << (lane_number % 64));
+  }
+}
+
+void TickQueue::unlink_from_list(Lane& lane, Link link) {
+  const Node& node = at(link);
+  (node.prev != kNoLink ? at(node.prev).next : lane.head) = node.next;
+  (node.next != kNoLink ? at(node.next).prev : lane.tail) = node.prev;
+}
+
+void TickQueue::heap_insert(Lane& lane, Link link) {
+  at(link).child = kNoLink;
+  at(link).next = kNoLink;
+  lane.heap = lane.heap == kNoLink ? link : meld(lane.heap, link);
+  at(lane.heap).prev = kHeapRoot;
+}
+
+void TickQueue::heap_erase(Lane& lane, Link link) {
+  const Node& node = at(link);
+  const Link orphans = merge_siblings(node.child);
+  if (link == lane.heap) {
+    lane.heap = orphans;
+  } else {
+    Node& before = at(node.prev);
+    (before.child == link ? before.child : before.next) = node.next;
+    if (node.next != kNoLink) {
+      at(node.next).prev = node.prev;
+    }
+    if (orphans != kNoLink) {
+      lane.heap = meld(lane.heap, orphans);
+    }
+  }
+  if (lane.heap != kNoLink) {
+    at(lane.heap).prev = kHeapRoot;
+    at(lane.heap).next = kNoLink;
+  }
+}
+
+// Of two tops without siblings, the later becomes the first child of the earlier.
+TickQueue::Link TickQueue::meld(Link a, Link b) {
+  if (tick_at(b) < tick_at(a)) {
+    std::swap(a, b);
+  }
+  Node& top = at(a);
+  Node& below = at(b);
+  below.prev = a;
+  below.next = top.child;
+  if (top.child != kNoLink) {
+    at(top.child).prev = b;
+  }
+  top.child = b;
+  top.next = kNoLink;
+  return a;
+}
+
+// The two passes of a pairing heap: meld in pairs from left to right, then all of those from right to left.
+TickQueue::Link TickQueue::merge_siblings(Link first) {
+  Link pairs = kNoLink;
+  while (first != kNoLink) {
+    const Link a = first;
+    const Link b = at(a).next;
+    first = b == kNoLink ? kNoLink : at(b).next;
+    const Link pair = b == kNoLink ? a : meld(a, b);
+    at(pair).next = pairs;
+    pairs = pair;
+  }
+  Link merged = kNoLink;
+  while (pairs != kNoLink) {
+    const Link next = at(pairs).next;
+    at(pairs).next = kNoLink;
+    merged = merged == kNoLink ? pairs : meld(merged, pairs);
+    pairs = next;
+  }
+  return merged;
+}
+
+}  // namespace cairn

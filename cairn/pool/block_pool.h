@@ -1,0 +1,156 @@
+// BlockPool: a fixed number of block slots in one tier, with prefix reuse. Lookup, allocation, registration, eviction.
+//
+// Does:     decides which slot holds which block; knows nothing of bytes. A slot is free, private to whoever allocated
+//           it, active (registered and referenced), inactive (registered and evictable) or quarantined.
+// Owner:    whoever created it; destroyed after every handle it gave out (checked).
+// Threads:  every call is safe from any thread. One mutex; each call takes it once, however many blocks it is about.
+// Costs:    no call allocates memory once the pool has been in use for a while, except where it returns a vector.
+// Fails:    create() on options that make no sense, by name; allocate() when there is no room.
+// Not promised: which slot a block gets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/evict/eviction_policy.h"
+#include "cairn/pool/blocks.h"
+#include "cairn/pool/pool_observer.h"
+#include "cairn/tokens/block_key.h"
+
+namespace cairn {
+
+enum class Duplicates : std::uint8_t {
+  kReject,  // one physical block a key: the late one goes back
+  kAllow,   // several physical copies, one logical block
+};
+
+// What a tenant of a shared pool may have. Blocks are charged to whoever allocated them until they are free again.
+struct TenantQuota {
+  std::string name;
+  std::uint32_t reserved = 0;               // always to be had, whatever the others hold
+  std::optional<std::uint32_t> limit = {};  // never more than this; none: the whole pool
+};
+
+struct BlockPoolOptions {
+  std::uint32_t capacity = 0;    // blocks
+  std::uint32_t block_size = 0;  // tokens a block
+  CacheLevel tier = CacheLevel::kG1;
+  PolicyKind policy = PolicyKind::kLineageTick;
+  Duplicates duplicates = Duplicates::kReject;
+  bool reset_on_release = false;              // blocks become free, not evictable, when the last holder lets go
+  Retention retention = {};                   // of blocks registered without one of their own
+  bool time_to_live = false;                  // whether blocks may be given one; costs 16 bytes a block
+  std::vector<TenantQuota> tenants = {};      // none: one tenant with the whole pool
+  const Clock* clock = nullptr;               // none: the machine's; outlives the pool
+  std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool
+  // Asked before a block is evicted, under the pool's lock: false keeps it for now. Must not call the pool.
+  std::function<bool(SlotId, const BlockKey&)> may_evict = {};
+};
+
+// free + inactive + active + quarantined = total, always.
+struct PoolCounts {
+  std::uint32_t total = 0;
+  std::uint32_t free = 0;
+  std::uint32_t inactive = 0;
+  std::uint32_t active = 0;  // private ones included
+  std::uint32_t quarantined = 0;
+  std::uint32_t registered = 0;  // distinct keys that can be matched
+  std::uint32_t pinned = 0;      // references held by PinnedBlocks
+  [[nodiscard]] std::uint32_t available() const { return free + inactive; }
+
+  friend bool operator==(const PoolCounts&, const PoolCounts&) = default;
+};
+
+// Since the pool was created.
+struct PoolStats {
+  std::uint64_t allocated = 0;            // blocks given out to be filled
+  std::uint64_t allocation_failures = 0;  // calls
+  std::uint64_t evicted = 0;
+  std::uint64_t expired = 0;
+  std::uint64_t reset = 0;
+  std::uint64_t registered = 0;
+  std::uint64_t deduplicated = 0;  // late copies given back
+  std::uint64_t duplicated = 0;    // late copies kept
+  std::uint64_t lookups = 0;       // keys asked for
+  std::uint64_t hits = 0;          // of those, found
+  std::uint64_t abandoned_in_quarantine = 0;
+};
+
+struct TenantUsage {
+  std::uint32_t used = 0;      // blocks charged to the tenant
+  std::uint32_t inactive = 0;  // of those, evictable
+};
+
+// One entry for each key that was asked for.
+struct ScatteredMatch {
+  ImmutableBlocks blocks;                              // those found, in the order of the keys
+  std::vector<std::optional<std::uint32_t>> position;  // of each key's block in `blocks`
+};
+
+struct ResetOutcome {
+  std::uint32_t reset = 0;
+  std::uint32_t not_found = 0;
+  std::uint32_t in_use = 0;  // left alone
+};
+
+class BlockPool {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<BlockPool>> create(const BlockPoolOptions& options);
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+  ~BlockPool();
+
+  // Blocks to be filled: free ones first, then victims of the policy. All or nothing: ErrorCode::kExhausted where there
+  // are too few. (A may_evict that refuses can make it fail after some were evicted; those are free then.)
+  [[nodiscard]] Result<MutableBlocks> allocate(std::uint32_t count, TenantId tenant = kDefaultTenant);
+  // The same, and appends the keys that had to go, in the order of eviction.
+  [[nodiscard]] Result<MutableBlocks> allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>& evicted);
+
+  // The blocks of the longest run of keys from the first that are all there.
+  [[nodiscard]] ImmutableBlocks match_prefix(std::span<const BlockKey> keys);
+  // Each key for itself; the same one may stand there more than once.
+  [[nodiscard]] ScatteredMatch match_scattered(std::span<const BlockKey> keys);
+  // All that are there, misses passed over.
+  [[nodiscard]] ImmutableBlocks scan(std::span<const BlockKey> keys);
+
+  // Presence, without taking or touching anything.
+  [[nodiscard]] bool contains(const BlockKey& key) const;
+  [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
+
+  // Makes inactive blocks free: those of the keys, or all of them.
+  ResetOutcome reset(std::span<const BlockKey> keys);
+  std::uint32_t reset_inactive();
+
+  // Appends the registered blocks among the slots from `first` on, `slots` of them at most, and returns the slot to go
+  // on with; capacity() at the end. One lock a call: a walk of many calls sees each slot at its own moment.
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const;
+
+  [[nodiscard]] PoolCounts counts() const;
+  [[nodiscard]] PoolStats stats() const;
+  [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
+  [[nodiscard]] std::uint32_t capacity() const;
+  [[nodiscard]] std::uint32_t block_size() const;
+  [[nodiscard]] CacheLevel tier() const;
+  // Memory for metadata, everything included.
+  [[nodiscard]] std::size_t bytes() const;
+
+  // Walks everything and aborts on the first invariant that does not hold. For tests; O(capacity).
+  void check_invariants() const;
+
+ private:
+  explicit BlockPool(std::unique_ptr<SlotTable> table);
+
+  std::unique_ptr<SlotTable> table_;
+};
+
+}  // namespace cairn

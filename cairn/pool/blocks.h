@@ -1,0 +1,242 @@
+// Handles to runs of blocks, one type for each right a holder can have. A run is any number of blocks of one pool, one
+// handle, taken and released under one lock; a single block is a run of one.
+//
+//     MutableBlocks --complete--> CompleteBlocks --register_blocks--> ImmutableBlocks <--upgrade/downgrade-->
+//     WeakBlocks
+//        may write, unnamed          named, private                   shared, read-only       knows, does not hold
+//
+// Does:     a step consumes its handle, so that an illegal one does not compile; a step that fails hands the blocks
+// back
+//           inside its error. Dropping a handle gives its blocks back: mutable and complete ones become free, immutable
+//           ones evictable once nobody else holds them, leaf first.
+// Owner:    move-only values. Every handle is gone before its pool is (the pool checks).
+// Threads:  a handle belongs to one thread at a time; any number of handles may be used and dropped at once.
+// Fails:    as said at each call; nothing has changed then.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn {
+
+class SlotTable;
+
+// A failed step: why, and the blocks as they were.
+template <typename Blocks>
+struct Rejected {
+  Error error;
+  Blocks blocks;
+};
+
+// How long a block is kept. Higher priorities are evicted later, whatever the policy.
+struct Retention {
+  static constexpr std::uint32_t kMaxPriority = 100;
+  static constexpr std::uint32_t kDefaultPriority = 35;
+
+  std::uint32_t priority = kDefaultPriority;
+  // A block that has lain unused for this long is gone: not matched any more, and the first to make room.
+  std::optional<Duration> time_to_live = std::nullopt;
+};
+
+// What a run of blocks is to be called.
+struct BlockNames {
+  std::span<const BlockKey> keys;
+  // One for each key, for those who follow events; or none at all.
+  std::span<const BlockHash> tokens_hashes = {};
+  // The sequence hash of the block before the first, where the caller knows it and there is one.
+  std::optional<SequenceHash> parent = std::nullopt;
+};
+
+namespace internal {
+
+// The slots of a run, in storage that the pool recycles. Knows nothing of rights; the handles below add them.
+class Run {
+ public:
+  Run() = default;
+  Run(SlotTable* table, SlotId* slots, std::uint32_t size, std::uint32_t capacity)
+      : table_(table), slots_(slots), size_(size), capacity_(capacity) {}
+  Run(Run&& other) noexcept
+      : table_(other.table_),
+        slots_(std::exchange(other.slots_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  Run& operator=(Run&& other) noexcept {
+    std::swap(table_, other.table_);
+    std::swap(slots_, other.slots_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() = default;  // the handle around it gives the slots back
+
+  [[nodiscard]] SlotTable* table() const { return table_; }
+  [[nodiscard]] std::span<SlotId> slots() { return {slots_, size_}; }
+  [[nodiscard]] std::span<const SlotId> slots() const { return {slots_, size_}; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  [[nodiscard]] SlotId* storage() const { return slots_; }
+  void resize(std::uint32_t size) { size_ = size; }
+
+ private:
+  SlotTable* table_ = nullptr;
+  SlotId* slots_ = nullptr;
+  std::uint32_t size_ = 0;
+  std::uint32_t capacity_ = 0;
+};
+
+}  // namespace internal
+
+// Slots whose memory a transfer may still touch although nobody wants their contents. They are neither free nor
+// evictable until `release_proven_finished`; dropping the handle without it keeps them out of use for good.
+class [[nodiscard]] QuarantinedBlocks {
+ public:
+  explicit QuarantinedBlocks(internal::Run run) : run_(std::move(run)) {}
+  QuarantinedBlocks(QuarantinedBlocks&&) noexcept = default;
+  QuarantinedBlocks& operator=(QuarantinedBlocks&&) = delete;
+  ~QuarantinedBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  // The transfer is known to be over: the slots are free again.
+  void release_proven_finished() &&;
+
+ private:
+  internal::Run run_;
+};
+
+class CompleteBlocks;
+class ImmutableBlocks;
+class WeakBlocks;
+class PinnedBlocks;
+
+// Blocks to be filled. Nobody else sees them.
+class [[nodiscard]] MutableBlocks {
+ public:
+  explicit MutableBlocks(internal::Run run) : run_(std::move(run)) {}
+  MutableBlocks(MutableBlocks&&) noexcept = default;
+  MutableBlocks& operator=(MutableBlocks&&) = delete;
+  ~MutableBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::uint32_t size() const { return run_.size(); }
+  [[nodiscard]] bool empty() const { return run_.size() == 0; }
+
+  // The bytes are there: names the blocks. Fails unless there is one key for each block, and tokens hashes for all of
+  // them or none.
+  [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const BlockNames& names) &&;
+  // Splits off the first `count` (at most all of them); this handle keeps the rest.
+  [[nodiscard]] MutableBlocks take_front(std::uint32_t count);
+  // Joins other blocks of the same pool to the end.
+  [[nodiscard]] Result<void, Rejected<MutableBlocks>> append(MutableBlocks other);
+  // A copy into these blocks may still be under way though nobody waits for it.
+  [[nodiscard]] QuarantinedBlocks quarantine() &&;
+
+ private:
+  internal::Run run_;
+};
+
+// Filled and named, and still private: dropped, they are free again.
+class [[nodiscard]] CompleteBlocks {
+ public:
+  explicit CompleteBlocks(internal::Run run) : run_(std::move(run)) {}
+  CompleteBlocks(CompleteBlocks&&) noexcept = default;
+  CompleteBlocks& operator=(CompleteBlocks&&) = delete;
+  ~CompleteBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::uint32_t size() const { return run_.size(); }
+  [[nodiscard]] bool empty() const { return run_.size() == 0; }
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+
+  // Makes the blocks known under their keys, all under one lock. Where the pool has a key already: a pool that rejects
+  // duplicates frees the late block and the result holds the one that was there; a pool that allows them keeps both.
+  // `tokens`: all token ids of the run, to go into the events, or none. Fails on a key that stands in the run twice, on
+  // a number of tokens that does not fit, and on a retention the pool cannot keep.
+  [[nodiscard]] Result<ImmutableBlocks, Rejected<CompleteBlocks>> register_blocks(
+      std::span<const Token> tokens = {}) &&;
+  [[nodiscard]] Result<ImmutableBlocks, Rejected<CompleteBlocks>> register_blocks(
+      const Retention& retention, std::span<const Token> tokens = {}) &&;
+  // Takes the names away again.
+  [[nodiscard]] MutableBlocks reset() &&;
+  [[nodiscard]] Result<void, Rejected<CompleteBlocks>> append(CompleteBlocks other);
+
+ private:
+  internal::Run run_;
+};
+
+// Registered blocks that stay where they are, unchanged, while this handle or another one holds them.
+class [[nodiscard]] ImmutableBlocks {
+ public:
+  ImmutableBlocks() = default;  // holds nothing
+  explicit ImmutableBlocks(internal::Run run) : run_(std::move(run)) {}
+  ImmutableBlocks(ImmutableBlocks&&) noexcept = default;
+  ImmutableBlocks& operator=(ImmutableBlocks&& other) noexcept {
+    run_ = std::move(other.run_);  // swaps: what this one held is released with `other`
+    return *this;
+  }
+  ~ImmutableBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::uint32_t size() const { return run_.size(); }
+  [[nodiscard]] bool empty() const { return run_.size() == 0; }
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+
+  // Another handle to the first `count` of the same blocks (all of them by default).
+  [[nodiscard]] ImmutableBlocks share() const { return share(size()); }
+  [[nodiscard]] ImmutableBlocks share(std::uint32_t count) const;
+  // Gives up all but the first `count`.
+  void release_tail(std::uint32_t count);
+  [[nodiscard]] Result<void, Rejected<ImmutableBlocks>> append(ImmutableBlocks other);
+  [[nodiscard]] WeakBlocks downgrade() const;
+  [[nodiscard]] PinnedBlocks pin() const;
+  // Whether the blocks become free, not evictable, when the last holder lets go.
+  void reset_on_release(bool reset);
+  // Fails on a retention the pool cannot keep.
+  [[nodiscard]] Status set_retention(const Retention& retention);
+
+ private:
+  internal::Run run_;
+};
+
+// Knows blocks by name without holding them: it delays nothing and may come too late.
+class WeakBlocks {
+ public:
+  WeakBlocks(SlotTable* table, std::vector<BlockKey> keys) : table_(table), keys_(std::move(keys)) {}
+
+  [[nodiscard]] std::span<const BlockKey> keys() const { return keys_; }
+  // All of the blocks, or nothing if one of them has gone.
+  [[nodiscard]] std::optional<ImmutableBlocks> upgrade() const;
+
+ private:
+  SlotTable* table_;
+  std::vector<BlockKey> keys_;
+};
+
+// Holds blocks in place without a right to use them: for a copy that reads them, or an operator who wants them kept.
+// Counted apart from use.
+class [[nodiscard]] PinnedBlocks {
+ public:
+  explicit PinnedBlocks(internal::Run run) : run_(std::move(run)) {}
+  PinnedBlocks(PinnedBlocks&&) noexcept = default;
+  PinnedBlocks& operator=(PinnedBlocks&&) = delete;
+  ~PinnedBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::uint32_t size() const { return run_.size(); }
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+
+ private:
+  internal::Run run_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,43 @@
+// PoolObserver: is told what a pool did, after the fact and in the order in which it was done.
+//
+// Does:     the seam between a pool and those who follow it: the event log, the registry of keys across tiers.
+// Threads:  called by whichever thread acts, under that pool's lock: calls of one pool never overlap, and their order
+// is
+//           the order of the facts. Several pools may call at once.
+// Obliges:  returns soon; takes only locks of a higher rank (base/mutex.h); never calls a pool; keeps no span it is
+// given.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cairn/base/ids.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn {
+
+// A block that can be matched, and what routers want to know of it.
+struct ResidentBlock {
+  BlockKey key;
+  SequenceHash parent{0};    // of the block before it in its sequence; means nothing at position 0
+  BlockHash tokens_hash{0};  // 0 where whoever named the block gave none
+
+  friend bool operator==(const ResidentBlock&, const ResidentBlock&) = default;
+};
+
+class PoolObserver {
+ public:
+  virtual ~PoolObserver() = default;
+
+  // These can be matched from now on; they could not before. `tokens` is empty, or holds all their token ids.
+  virtual void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) = 0;
+  // These can no longer be matched: evicted, reset or expired, in this order.
+  virtual void on_removed(CacheLevel tier, std::span<const BlockKey> keys) = 0;
+  // Nothing in the pool can be matched any more, where something could.
+  virtual void on_cleared(CacheLevel tier) = 0;
+  // These were found by a lookup that took them into use.
+  virtual void on_matched(CacheLevel tier, std::span<const BlockKey> keys) = 0;
+};
+
+}  // namespace cairn
