@@ -75,7 +75,7 @@ struct TenantShare {
 
 class BlockTenant;
 
-// Owner:   its creator, its tenants and their managers, together.
+// Owner:   its creator, its tenants and their managers, together. Memory: 8 bytes a block more.
 // Threads: any, at once. Its lock (LockRank::kAllocator) may be taken under a manager's, never the other way round.
 class SharedBlockAllocator : public std::enable_shared_from_this<SharedBlockAllocator> {
  public:
