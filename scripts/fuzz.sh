@@ -1,9 +1,9 @@
 #!/bin/bash
 # Fuzzes the decoders: scripts/fuzz.sh [TARGET] [SECONDS]
 #
-# TARGET is a program of tests/fuzz (default: each of them in turn), SECONDS the time for each (default 60). What libFuzzer
-# learns is kept in build/fuzz/corpus/TARGET; a crash leaves its input in build/fuzz/crashes/TARGET: copy it to
-# tests/fuzz/corpus/, where every test run tries it again.
+# TARGET is a program of tests/fuzz (default: each of them in turn), SECONDS the time for each (default 60). What
+# libFuzzer learns is kept in build/fuzz/corpus/TARGET; a crash leaves its input in build/fuzz/crashes/TARGET: copy it
+# to tests/fuzz/corpus/, where every test run tries it again.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh

@@ -2,8 +2,8 @@
 """Counts the test cases of one ctest run: tally.py JUNIT_XML REPORTS_DIR [SKIPPED_FILE]
 
 Prints "PASSED FAILED SKIPPED". A program that left a googletest report in REPORTS_DIR counts with its cases, any other
-with itself; one that failed without a failed case (it crashed, or ran out of time) counts as one failure more. Names and
-reasons of skipped cases are appended to SKIPPED_FILE.
+with itself; one that failed without a failed case (it crashed, or ran out of time) counts as one failure more. Names
+and reasons of skipped cases are appended to SKIPPED_FILE.
 """
 
 import sys
