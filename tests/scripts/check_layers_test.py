@@ -71,7 +71,8 @@ class CheckLayers(unittest.TestCase):
 
     def test_status_tells_whether_there_is_a_violation(self):
         for changes, status in (({}, 0), ({"cairn/pool/a.cc": '#include "pool.h"\n'}, 1)):
-            done = subprocess.run([sys.executable, SCRIPT, self.make_tree(changes)], capture_output=True, text=True, check=False)
+            command = [sys.executable, SCRIPT, self.make_tree(changes)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr, len(done.stdout.splitlines())), (status, "", status))
 
     def test_include_against_the_direction(self):
@@ -79,23 +80,27 @@ class CheckLayers(unittest.TestCase):
                           "cairn/base/a.h:2: base/ may not include cairn/pool/pool.h")
 
     def test_include_of_a_layer_that_the_row_leaves_out(self):
-        self.assert_finds("cairn/events/a.cc", '#include "cairn/tokens/key.h"\n', "cairn/events/a.cc:1: events/ may not")
+        self.assert_finds("cairn/events/a.cc", '#include "cairn/tokens/key.h"\n',
+                          "cairn/events/a.cc:1: events/ may not")
 
     def test_one_header_of_a_folder_does_not_open_the_folder(self):
         self.assert_finds("cairn/events/a.cc", '#include "cairn/pool/pool.h"\n', "cairn/events/a.cc:1: events/ may not")
 
     def test_tests_beside_code_follow_the_same_rule(self):
-        self.assert_finds("cairn/tokens/a_test.cc", '#include "cairn/pool/pool.h"\n', "cairn/tokens/a_test.cc:1: tokens/")
+        self.assert_finds("cairn/tokens/a_test.cc", '#include "cairn/pool/pool.h"\n',
+                          "cairn/tokens/a_test.cc:1: tokens/")
 
     def test_components_do_not_include_tests(self):
-        self.assert_finds("cairn/pool/a.cc", '#include "tests/model_test.cc"\n', "cairn/pool/a.cc:1: pool/ may not include")
+        self.assert_finds("cairn/pool/a.cc", '#include "tests/model_test.cc"\n',
+                          "cairn/pool/a.cc:1: pool/ may not include")
 
     def test_quoted_include_not_by_full_path(self):
         self.assert_finds("cairn/pool/a.cc", '#include "pool.h"\n', 'cairn/pool/a.cc:1: "pool.h" is no path')
         self.assert_finds("tests/a.cc", '#include "../cairn/pool/pool.h"\n', "tests/a.cc:1: ")
 
     def test_our_header_in_angle_brackets(self):
-        self.assert_finds("cairn/pool/a.cc", "#include <cairn/base/result.h>\n", "cairn/pool/a.cc:1: <cairn/base/result.h>")
+        self.assert_finds("cairn/pool/a.cc", "#include <cairn/base/result.h>\n",
+                          "cairn/pool/a.cc:1: <cairn/base/result.h>")
 
     def test_library_outside_its_folder(self):
         self.assert_finds("cairn/pool/a.cc", "#include <xxhash.h>\n", "cairn/pool/a.cc:1: <xxhash.h> of xxHash")
@@ -103,7 +108,8 @@ class CheckLayers(unittest.TestCase):
         self.assert_finds("cairn/pool/a.cc", "#include <gtest/gtest.h>\n", "cairn/pool/a.cc:1: <gtest/gtest.h>")
 
     def test_library_that_no_document_names(self):
-        self.assert_finds("cairn/pool/a.cc", "#include <boost/asio.hpp>\n", "cairn/pool/a.cc:1: <boost/asio.hpp> belongs to no")
+        self.assert_finds("cairn/pool/a.cc", "#include <boost/asio.hpp>\n",
+                          "cairn/pool/a.cc:1: <boost/asio.hpp> belongs to no")
 
     def test_file_too_long(self):
         self.assert_finds("cairn/pool/a.cc", "\n" * 801, "cairn/pool/a.cc:801: 801 lines")
@@ -130,7 +136,8 @@ class CheckLayers(unittest.TestCase):
         self.assert_finds("docs/a.md", "see [it](../README.md#gone)\n", "docs/a.md:1: README.md has no heading")
 
     def test_link_out_of_the_repository(self):
-        self.assert_finds("docs/a.md", "see [it](../../other/file.md)\n", "docs/a.md:1: the link ../../other/file.md leads out")
+        self.assert_finds("docs/a.md", "see [it](../../other/file.md)\n",
+                          "docs/a.md:1: the link ../../other/file.md leads out")
 
     def test_folder_that_the_table_does_not_name(self):
         self.assert_finds("cairn/misc/a.h", "", "cairn/misc:1: cairn/misc/ is no folder of the table")
