@@ -6,6 +6,7 @@ with itself; one that failed without a failed case (it crashed, or ran out of ti
 and reasons of skipped cases are appended to SKIPPED_FILE.
 """
 
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -22,6 +23,7 @@ def count_cases(report, skipped_names):
             skipped += 1
             reason = case.find("skipped")
             text = reason.get("message", "") if reason is not None else ""
+            text = re.sub(r"^\S+:\d+\s+", "", text)  # the place in the source
             skipped_names.append(f"{case.get('classname')}.{case.get('name')}: {' '.join(text.split())}")
         else:
             passed += 1
