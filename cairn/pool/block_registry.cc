@@ -9,8 +9,8 @@ namespace cairn {
 
 namespace {
 
-// Four places for three keys.
-std::size_t places_for(std::size_t keys) { return keys + keys / 3 + 16; }
+// Seven places for six keys: what is probed lies in one cache line, mostly.
+std::size_t places_for(std::size_t keys) { return keys + keys / 6 + 16; }
 
 constexpr std::size_t kAhead = 8;
 

@@ -5,7 +5,7 @@
 //           forgets a key, with its frequency and attachments, when the last tier has let go of it.
 // Owner:    whoever joins the pools; outlives them.
 // Threads:  every call is safe from any thread; one mutex, rank kRegistry.
-// Costs:    about 13 bytes a key. Keys are told apart by 64 bits of hash.
+// Costs:    about 12 bytes a key. Keys are told apart by 64 bits of hash.
 #pragma once
 
 #include <cstddef>

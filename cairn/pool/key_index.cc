@@ -6,8 +6,8 @@ namespace cairn {
 
 namespace {
 
-// Twelve places for eight slots: one bucket in twenty has more than it can hold.
-constexpr std::uint32_t kSlotsPerBucket = 8;
+// Twelve places for nine slots: one bucket in ten has more than it can hold.
+constexpr std::uint32_t kSlotsPerBucket = 9;
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 //           twelve entries with a byte of hash each, so that a hit costs one line here and one in the slot table. It
 //           hashes only what a child's key knows of its parent, so the parent of a block can be looked up as well.
 // Owner:    the slot table. Threads: none of its own.
-// Costs:    8 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
+// Costs:    7 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
 #pragma once
 
 #include <bit>
