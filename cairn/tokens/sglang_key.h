@@ -2,7 +2,7 @@
 //
 // Does:     digest = SHA-256 of the digest before, if any, and the tokens as little-endian u32. Tokens only: adapters
 //           and cache salts enter, in engines that know of it, as the storage seed before the first page.
-// Threads:  pure functions. sglang_hash_pages and sglang_keys allocate nothing but the first time on a thread.
+// Threads:  pure functions. sglang_hash_pages and sglang_keys allocate nothing; what OpenSSL does inside is its own.
 // Fails:    with nothing written: a page size of 0, outputs too small, a position a key cannot hold, a digest of fewer
 //           than 8 or more than 32 bytes.
 #pragma once

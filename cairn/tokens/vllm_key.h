@@ -4,7 +4,7 @@
 //           block is NONE_HASH, the digest of a seed text: PYTHONHASHSEED where the engine has it set.
 //           The extra keys of a block, in order: LoRA name; each multimodal item that overlaps it, with its offset from
 //           the block's start; the cache salt, in the first block only. An empty text is an absent one.
-// Threads:  pure functions. vllm_hash_blocks and vllm_keys allocate nothing but the first time on a thread.
+// Threads:  pure functions. vllm_hash_blocks and vllm_keys allocate nothing; what OpenSSL does inside is its own.
 // Fails:    with nothing written: a block size of 0, outputs too small, items that are empty, unsorted or overlap, a
 //           position a key cannot hold, a digest of fewer than 8 or more than 32 bytes.
 #pragma once
