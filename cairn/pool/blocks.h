@@ -180,10 +180,7 @@ class [[nodiscard]] ImmutableBlocks {
   ImmutableBlocks() = default;  // holds nothing
   explicit ImmutableBlocks(internal::Run run) : run_(std::move(run)) {}
   ImmutableBlocks(ImmutableBlocks&&) noexcept = default;
-  ImmutableBlocks& operator=(ImmutableBlocks&& other) noexcept {
-    run_ = std::move(other.run_);  // swaps: what this one held is released with `other`
-    return *this;
-  }
+  ImmutableBlocks& operator=(ImmutableBlocks&& other) noexcept;
   ~ImmutableBlocks();
 
   [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }

@@ -3,17 +3,24 @@
 // Does:     block hash     XXH3-64 of the block's tokens (little-endian u32), seeded with the salt hash
 //           sequence hash  the block hash at position 0; else XXH3-64, seed 1337, of (parent sequence hash, block hash)
 //           salt hash      1337 [+ XXH3(lora, 0)] [+ XXH3(salt, 1)], wrapping; an empty text is an absent one
+//           A block that a multimodal run touches is hashed as one 13-byte frame per token instead:
+//           00, token u32, 0 u64; or, under a run, 01, place in the item u32, hash of the item u64 (little-endian).
 // Threads:  pure functions. hash_blocks allocates nothing.
 // Trust:    64 bits and not cryptographic: keys that leave the process carry a Namespace (namespace.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "cairn/base/result.h"
+#include "cairn/tokens/mm_run.h"
 
 namespace cairn {
+
+class BlockKey;
 
 using Token = std::uint32_t;
 
@@ -33,5 +40,13 @@ inline constexpr SaltHash kNoSalt{1337};
 // A block in position 0 has no parent: its sequence hash is its block hash.
 [[nodiscard]] constexpr SequenceHash sequence_hash_of_root(BlockHash block) { return SequenceHash{value_of(block)}; }
 [[nodiscard]] SequenceHash chain_hash(SequenceHash parent, BlockHash block);
+
+// Names the full blocks of `tokens`, which follow `parent` or, without one, begin a sequence; returns how many those
+// are. Tokens that do not fill a block are left out. Fills the front of `keys` and, unless it is empty, of
+// `block_hashes`. `runs` are sorted; those that stand elsewhere in the sequence do no harm.
+// Fails, with nothing written: a block size of 0, outputs too small, bad runs, a position a key cannot hold.
+[[nodiscard]] Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, SaltHash salt,
+                                              const std::optional<BlockKey>& parent, std::span<BlockKey> keys,
+                                              std::span<BlockHash> block_hashes = {}, std::span<const MmRun> runs = {});
 
 }  // namespace cairn

@@ -1,0 +1,283 @@
+// The hot paths of a block pool, in nanoseconds a block. Names: WORKLOAD/POLICY/CHAIN/POOL[/threads:N]
+//
+//   active    match a chain of CHAIN blocks that somebody holds, and release it
+//   inactive  match a chain that nobody holds, and release it
+//   churn     allocate CHAIN blocks by evicting, complete, register and release them, in a full pool
+//   fill      the same in an empty pool, until it is full
+//   bytes     metadata of a pool of POOL blocks, everything included, with the registry of keys
+//   read      a dependent random read of one cache line over the memory of a pool of POOL blocks: what one miss costs
+//
+// POOL is the number of blocks in the pool. Where it equals CHAIN there is just one chain, which all threads share;
+// else each step takes a chain at random, and threads mostly meet different ones.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/base/page_array.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/tokens/block_key.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::uint32_t kBlockSize = 16;
+
+// Stops the whole program: a benchmark of a pool that fails measures nothing.
+template <typename T, typename E>
+T must(Result<T, E> result) {
+  if (!result) {
+    std::fputs("pool_bench: an operation failed that cannot fail here\n", stderr);
+    std::exit(1);
+  }
+  return *std::move(result);
+}
+
+std::unique_ptr<BlockPool> new_pool(PolicyKind policy, std::uint32_t blocks) {
+  return must(BlockPool::create({.capacity = blocks, .block_size = kBlockSize, .policy = policy}));
+}
+
+// Chains of keys with distinct roots, one after the other in one array.
+class Chains {
+ public:
+  Chains(std::uint32_t chains, std::uint32_t length, std::uint64_t seed) : length_(length) {
+    keys_.reserve(std::size_t{chains} * length);
+    std::mt19937_64 random(seed);
+    for (std::uint32_t chain = 0; chain < chains; ++chain) {
+      SequenceHash parent{0};
+      for (std::uint32_t position = 0; position < length; ++position) {
+        const SequenceHash current{random()};
+        keys_.push_back(BlockKey::make_checked(position, current, parent));
+        parent = current;
+      }
+    }
+  }
+  [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(keys_.size() / length_); }
+  [[nodiscard]] std::span<const BlockKey> operator[](std::uint32_t chain) const {
+    return std::span(keys_).subspan(std::size_t{chain} * length_, length_);
+  }
+
+ private:
+  std::uint32_t length_;
+  std::vector<BlockKey> keys_;
+};
+
+ImmutableBlocks store(BlockPool& pool, std::span<const BlockKey> keys) {
+  MutableBlocks blocks = must(pool.allocate(static_cast<std::uint32_t>(keys.size())));
+  return must(must(std::move(blocks).complete({.keys = keys})).register_blocks());
+}
+
+// Cheap enough not to show in the figures.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 2 + 1) {}
+  std::uint32_t below(std::uint32_t bound) {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return static_cast<std::uint32_t>(((state_ >> 32) * bound) >> 32);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+void report(benchmark::State& state, std::uint64_t blocks) {
+  using benchmark::Counter;
+  state.counters["ns_per_block"] = Counter(static_cast<double>(blocks) * 1e-9, Counter::kIsRate | Counter::kInvert);
+}
+
+struct Setting {
+  std::string workload;
+  PolicyKind policy = PolicyKind::kLru;
+  std::uint32_t chain = 0;
+  std::uint32_t blocks = 0;
+
+  [[nodiscard]] std::string name() const {
+    return workload + "/" + std::string(to_string(policy)) + "/" + std::to_string(chain) + "/" + std::to_string(blocks);
+  }
+};
+
+// A pool full of chains. One at a time exists, for all the runs of one benchmark and all its threads.
+class FullPool {
+ public:
+  FullPool(const Setting& setting, bool held, std::uint32_t chains_for_each_resident)
+      : pool_(new_pool(setting.policy, setting.blocks)),
+        resident_(setting.blocks / setting.chain),
+        chains_(resident_ * chains_for_each_resident, setting.chain, 1) {
+    // Stored in random order, as chains come in over time.
+    std::vector<std::uint32_t> order(resident_);
+    std::iota(order.begin(), order.end(), 0U);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(2));
+    for (const std::uint32_t i : order) {
+      ImmutableBlocks stored = store(*pool_, chains_[i]);
+      if (held) {
+        holders_.push_back(std::move(stored));
+      }
+    }
+  }
+
+  // Builds the one for this setting, unless it is the one there is.
+  static FullPool& get(const Setting& setting, bool held, std::uint32_t chains_for_each_resident = 1) {
+    static std::string name;
+    static std::unique_ptr<FullPool> current;
+    if (name != setting.name()) {
+      current.reset();
+      current = std::make_unique<FullPool>(setting, held, chains_for_each_resident);
+      name = setting.name();
+    }
+    return *current;
+  }
+
+  [[nodiscard]] BlockPool& pool() { return *pool_; }
+  [[nodiscard]] const Chains& chains() const { return chains_; }
+  [[nodiscard]] std::uint32_t resident() const { return resident_; }
+  // The chains in turn; those that are resident are the first.
+  std::span<const BlockKey> next_chain() { return chains_[next_++ % chains_.count()]; }
+
+ private:
+  std::unique_ptr<BlockPool> pool_;
+  const std::uint32_t resident_;
+  const Chains chains_;
+  std::uint32_t next_ = resident_;
+  std::vector<ImmutableBlocks> holders_;  // goes before the pool does
+};
+
+void match_and_release(benchmark::State& state, const Setting& setting) {
+  static FullPool* full = nullptr;
+  if (state.thread_index() == 0) {
+    full = &FullPool::get(setting, setting.workload == "active");
+  }
+  Random random(17 + static_cast<std::uint64_t>(state.thread_index()));
+  std::uint64_t blocks = 0;
+  for (auto _ : state) {  // all threads meet here before the first round
+    const ImmutableBlocks match = full->pool().match_prefix(full->chains()[random.below(full->resident())]);
+    blocks += match.size();
+  }
+  report(state, blocks);
+}
+
+void churn(benchmark::State& state, const Setting& setting) {
+  FullPool& full = FullPool::get(setting, false, 2);
+  std::uint64_t blocks = 0;
+  for (auto _ : state) {
+    blocks += store(full.pool(), full.next_chain()).size();
+  }
+  report(state, blocks);
+}
+
+void fill(benchmark::State& state, const Setting& setting) {
+  const Chains chains(setting.blocks / setting.chain, setting.chain, 1);
+  std::uint64_t blocks = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    std::unique_ptr<BlockPool> pool = new_pool(setting.policy, setting.blocks);
+    state.ResumeTiming();
+    for (std::uint32_t i = 0; i < chains.count(); ++i) {
+      blocks += store(*pool, chains[i]).size();
+    }
+    state.PauseTiming();
+    pool.reset();
+    state.ResumeTiming();
+  }
+  report(state, blocks);
+}
+
+void bytes(benchmark::State& state, std::uint32_t blocks) {
+  const std::unique_ptr<BlockPool> pool = new_pool(PolicyKind::kLineageTick, blocks);
+  const Chains chains(blocks / 128, 128, 1);
+  for (std::uint32_t i = 0; i < chains.count(); ++i) {
+    (void)store(*pool, chains[i]);
+  }
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(pool->bytes());
+  }
+  state.counters["bytes_per_block"] = static_cast<double>(pool->bytes()) / blocks;
+}
+
+void dependent_read(benchmark::State& state, std::uint32_t blocks) {
+  struct alignas(64) Line {
+    std::uint32_t next;
+  };
+  constexpr std::uint64_t kBytesPerBlock = 96;
+  const auto lines = static_cast<std::uint32_t>(blocks * kBytesPerBlock / sizeof(Line));
+  PageArray<Line> memory = must(PageArray<Line>::create(lines));
+  std::vector<std::uint32_t> order(lines);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(3));
+  for (std::uint32_t i = 0; i < lines; ++i) {
+    memory[order[i]].next = order[(i + 1) % lines];
+  }
+  std::uint32_t at = 0;
+  for (auto _ : state) {
+    at = memory[at].next;
+    benchmark::DoNotOptimize(at);
+  }
+  state.counters["ns_per_read"] = benchmark::Counter(static_cast<double>(state.iterations()) * 1e-9,
+                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void add(const Setting& setting, void (*run)(benchmark::State&, const Setting&), int threads = 1) {
+  auto* bench = benchmark::RegisterBenchmark(setting.name().c_str(),
+                                             [setting, run](benchmark::State& state) { run(state, setting); });
+  bench->UseRealTime();
+  if (threads > 1) {
+    bench->Threads(threads);
+  }
+}
+
+void add_all() {
+  constexpr std::uint32_t kMillion = 1'000'000;
+  const std::vector<std::uint32_t> chain_lengths = {8, 32, 128};
+  for (const std::uint32_t blocks : {kMillion, 10 * kMillion}) {
+    benchmark::RegisterBenchmark(("read/" + std::to_string(blocks)).c_str(),
+                                 [blocks](benchmark::State& state) { dependent_read(state, blocks); });
+  }
+  for (const PolicyKind policy : kAllPolicies) {
+    for (const std::uint32_t chain : chain_lengths) {
+      for (const std::uint32_t blocks : {chain, kMillion}) {
+        add({"active", policy, chain, blocks}, match_and_release);
+        add({"inactive", policy, chain, blocks}, match_and_release);
+        add({"churn", policy, chain, blocks}, churn);
+      }
+      add({"fill", policy, chain, kMillion}, fill);
+    }
+    for (const char* workload : {"active", "inactive"}) {
+      add({workload, policy, 128, 10 * kMillion}, match_and_release);
+    }
+    add({"churn", policy, 128, 10 * kMillion}, churn);
+  }
+  for (const PolicyKind policy : {PolicyKind::kLru, PolicyKind::kLineageTick}) {
+    for (const std::uint32_t blocks : {128U, kMillion}) {
+      for (const char* workload : {"active", "inactive"}) {
+        for (const int threads : {2, 4, 8, 16}) {
+          add({workload, policy, 128, blocks}, match_and_release, threads);
+        }
+      }
+    }
+  }
+  for (const std::uint32_t blocks : {kMillion, 10 * kMillion}) {
+    benchmark::RegisterBenchmark(("bytes/" + std::to_string(blocks)).c_str(),
+                                 [blocks](benchmark::State& state) { bytes(state, blocks); });
+  }
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  cairn::add_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,71 @@
+#include "cairn/pool/block_pool.h"
+
+#include <utility>
+
+#include "cairn/pool/slot_table.h"
+
+namespace cairn {
+
+Result<std::unique_ptr<BlockPool>> BlockPool::create(const BlockPoolOptions& options) {
+  Result<std::unique_ptr<SlotTable>> table = SlotTable::create(options);
+  if (!table) {
+    return Unexpected(std::move(table).error());
+  }
+  return std::unique_ptr<BlockPool>(new BlockPool(*std::move(table)));
+}
+
+BlockPool::BlockPool(std::unique_ptr<SlotTable> table) : table_(std::move(table)) {}
+
+BlockPool::~BlockPool() = default;
+
+Result<MutableBlocks> BlockPool::allocate(std::uint32_t count, TenantId tenant) {
+  Result<internal::Run> run = table_->allocate(count, tenant, nullptr);
+  if (!run) {
+    return Unexpected(std::move(run).error());
+  }
+  return MutableBlocks(*std::move(run));
+}
+
+Result<MutableBlocks> BlockPool::allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>& evicted) {
+  Result<internal::Run> run = table_->allocate(count, tenant, &evicted);
+  if (!run) {
+    return Unexpected(std::move(run).error());
+  }
+  return MutableBlocks(*std::move(run));
+}
+
+ImmutableBlocks BlockPool::match_prefix(std::span<const BlockKey> keys) {
+  return ImmutableBlocks(table_->match_prefix(keys));
+}
+
+ScatteredMatch BlockPool::match_scattered(std::span<const BlockKey> keys) {
+  ScatteredMatch match;
+  match.blocks = ImmutableBlocks(table_->match_scattered(keys, match.position));
+  return match;
+}
+
+ImmutableBlocks BlockPool::scan(std::span<const BlockKey> keys) { return ImmutableBlocks(table_->scan(keys)); }
+
+bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefix({&key, 1}) == 1; }
+
+std::uint32_t BlockPool::count_prefix(std::span<const BlockKey> keys) const { return table_->count_prefix(keys); }
+
+ResetOutcome BlockPool::reset(std::span<const BlockKey> keys) { return table_->reset(keys); }
+
+std::uint32_t BlockPool::reset_inactive() { return table_->reset_inactive(); }
+
+std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t slots,
+                                       std::vector<ResidentBlock>& out) const {
+  return table_->list_resident(first, slots, out);
+}
+
+PoolCounts BlockPool::counts() const { return table_->counts(); }
+PoolStats BlockPool::stats() const { return table_->stats(); }
+Result<TenantUsage> BlockPool::usage(TenantId tenant) const { return table_->usage(tenant); }
+std::uint32_t BlockPool::capacity() const { return table_->options().capacity; }
+std::uint32_t BlockPool::block_size() const { return table_->options().block_size; }
+CacheLevel BlockPool::tier() const { return table_->options().tier; }
+std::size_t BlockPool::bytes() const { return table_->bytes(); }
+void BlockPool::check_invariants() const { table_->check_invariants(); }
+
+}  // namespace cairn

@@ -1,0 +1,192 @@
+#include "cairn/pool/blocks.h"
+
+#include <algorithm>
+
+#include "cairn/pool/slot_table.h"
+
+namespace cairn {
+
+namespace {
+
+bool holds_something(const internal::Run& run) { return run.storage() != nullptr; }
+
+Error foreign_blocks() {
+  return Error{ErrorCode::kInvalidArgument, "the blocks are of another pool; join runs of one pool only"};
+}
+
+// Runs of one pool are joined; the blocks of another pool go back to the caller.
+template <typename Blocks>
+Result<void, Rejected<Blocks>> join(internal::Run& run, internal::Run& other) {
+  if (!holds_something(other)) {
+    return {};
+  }
+  if (!holds_something(run)) {
+    run = std::move(other);
+    return {};
+  }
+  if (run.table() != other.table()) {
+    return Unexpected(Rejected<Blocks>{foreign_blocks(), Blocks(std::move(other))});
+  }
+  run.table()->append(run, other);
+  return {};
+}
+
+}  // namespace
+
+QuarantinedBlocks::~QuarantinedBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->abandon_quarantined(run_);
+  }
+}
+
+void QuarantinedBlocks::release_proven_finished() && {
+  if (holds_something(run_)) {
+    run_.table()->release_quarantined(run_);
+  }
+}
+
+MutableBlocks::~MutableBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->release_private(run_);
+  }
+}
+
+Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const BlockNames& names) && {
+  if (run_.table() != nullptr) {
+    if (const Status status = run_.table()->complete(run_, names); !status) {
+      return Unexpected(Rejected<MutableBlocks>{status.error(), std::move(*this)});
+    }
+  }
+  return CompleteBlocks(std::move(run_));
+}
+
+MutableBlocks MutableBlocks::take_front(std::uint32_t count) {
+  if (!holds_something(run_) || count == 0) {
+    return MutableBlocks(internal::Run(run_.table(), nullptr, 0, 0));
+  }
+  return MutableBlocks(run_.table()->split_front(run_, std::min(count, run_.size())));
+}
+
+Result<void, Rejected<MutableBlocks>> MutableBlocks::append(MutableBlocks other) {
+  return join<MutableBlocks>(run_, other.run_);
+}
+
+QuarantinedBlocks MutableBlocks::quarantine() && {
+  if (holds_something(run_)) {
+    run_.table()->quarantine(run_);
+  }
+  return QuarantinedBlocks(std::move(run_));
+}
+
+CompleteBlocks::~CompleteBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->release_private(run_);
+  }
+}
+
+BlockKey CompleteBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+
+Result<ImmutableBlocks, Rejected<CompleteBlocks>> CompleteBlocks::register_blocks(std::span<const Token> tokens) && {
+  if (run_.table() == nullptr) {
+    return ImmutableBlocks();
+  }
+  return std::move(*this).register_blocks(run_.table()->options().retention, tokens);
+}
+
+Result<ImmutableBlocks, Rejected<CompleteBlocks>> CompleteBlocks::register_blocks(const Retention& retention,
+                                                                                  std::span<const Token> tokens) && {
+  if (run_.table() != nullptr) {
+    if (const Status status = run_.table()->register_run(run_, retention, tokens); !status) {
+      return Unexpected(Rejected<CompleteBlocks>{status.error(), std::move(*this)});
+    }
+  }
+  return ImmutableBlocks(std::move(run_));
+}
+
+MutableBlocks CompleteBlocks::reset() && { return MutableBlocks(std::move(run_)); }
+
+Result<void, Rejected<CompleteBlocks>> CompleteBlocks::append(CompleteBlocks other) {
+  return join<CompleteBlocks>(run_, other.run_);
+}
+
+ImmutableBlocks& ImmutableBlocks::operator=(ImmutableBlocks&& other) noexcept {
+  if (this != &other) {
+    if (holds_something(run_)) {
+      run_.table()->release(run_);
+    }
+    run_ = std::move(other.run_);
+  }
+  return *this;
+}
+
+ImmutableBlocks::~ImmutableBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->release(run_);
+  }
+}
+
+BlockKey ImmutableBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+
+ImmutableBlocks ImmutableBlocks::share(std::uint32_t count) const {
+  if (!holds_something(run_) || count == 0) {
+    return {};
+  }
+  return ImmutableBlocks(run_.table()->share(run_, std::min(count, run_.size())));
+}
+
+void ImmutableBlocks::release_tail(std::uint32_t count) {
+  if (count < run_.size()) {
+    run_.table()->release_tail(run_, count);
+  }
+}
+
+Result<void, Rejected<ImmutableBlocks>> ImmutableBlocks::append(ImmutableBlocks other) {
+  return join<ImmutableBlocks>(run_, other.run_);
+}
+
+WeakBlocks ImmutableBlocks::downgrade() const {
+  std::vector<BlockKey> keys;
+  keys.reserve(run_.size());
+  for (std::uint32_t i = 0; i < run_.size(); ++i) {
+    keys.push_back(key(i));
+  }
+  return {run_.table(), std::move(keys)};
+}
+
+PinnedBlocks ImmutableBlocks::pin() const {
+  if (!holds_something(run_)) {
+    return PinnedBlocks(internal::Run());
+  }
+  return PinnedBlocks(run_.table()->share_pinned(run_));
+}
+
+void ImmutableBlocks::reset_on_release(bool reset) {
+  if (holds_something(run_)) {
+    run_.table()->set_reset_on_release(run_, reset);
+  }
+}
+
+Status ImmutableBlocks::set_retention(const Retention& retention) {
+  return holds_something(run_) ? run_.table()->set_retention(run_, retention) : Status();
+}
+
+std::optional<ImmutableBlocks> WeakBlocks::upgrade() const {
+  if (keys_.empty()) {
+    return ImmutableBlocks();
+  }
+  std::optional<internal::Run> run = table_->match_all(keys_);
+  if (!run) {
+    return std::nullopt;
+  }
+  return ImmutableBlocks(*std::move(run));
+}
+
+PinnedBlocks::~PinnedBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->release_pinned(run_);
+  }
+}
+
+BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+
+}  // namespace cairn

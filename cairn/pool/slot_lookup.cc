@@ -1,0 +1,327 @@
+// SlotTable: finding blocks, sharing them, and looking at them.
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/pool/slot_table.h"
+
+namespace cairn {
+
+// Three steps for each chunk of keys, so that the memory of many is on its way at once: the buckets of the next chunk,
+// the slots that the buckets of this one point at, then the comparison of keys.
+template <typename Visit>
+void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
+  constexpr std::size_t kChunk = 16;
+  std::uint64_t hashes[2][kChunk];
+  SlotId guesses[kChunk];
+  const auto fetch_buckets = [&](std::size_t begin, std::uint64_t* out) {
+    const std::size_t end = std::min(begin + kChunk, keys.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      out[i - begin] = KeyIndex::hash_of(keys[i]);
+      index_.prefetch(out[i - begin]);
+    }
+  };
+  fetch_buckets(0, hashes[0]);
+  for (std::size_t begin = 0, turn = 0; begin < keys.size(); begin += kChunk, turn ^= 1) {
+    if (begin + kChunk < keys.size()) {
+      fetch_buckets(begin + kChunk, hashes[turn ^ 1]);
+    }
+    const std::size_t count = std::min(kChunk, keys.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      guesses[i] = index_.guess(hashes[turn][i]);
+      if (guesses[i] != kNoSlot) {
+        __builtin_prefetch(&at(guesses[i]), 1);
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const BlockKey& key = keys[begin + i];
+      SlotId slot = guesses[i];
+      if (slot == kNoSlot || at(slot).key != key) {
+        slot = index_.find(key, hashes[turn][i]);
+      }
+      if (!visit(begin + i, slot)) {
+        return;
+      }
+    }
+  }
+}
+
+// Adds a reference; a slot that had none waits in collected_ to be activated.
+void SlotTable::reference(SlotId slot) {
+  if (at(slot).references++ == 0) {
+    collected_.push_back(slot);
+  }
+}
+
+SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  find_each(keys, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
+    if (slot == kNoSlot) {
+      return false;
+    }
+    reference(slot);
+    run.storage()[i] = slot;
+    run.resize(static_cast<std::uint32_t>(i) + 1);
+    return true;
+  });
+  stats_.lookups += keys.size();
+  tell_matched(keys.first(run.size()));
+  if (run.size() == 0) {
+    end_run(run);
+  }
+  return run;
+}
+
+SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
+                                          std::vector<std::optional<std::uint32_t>>& position) {
+  position.assign(keys.size(), std::nullopt);
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  find_each(keys, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
+    if (slot != kNoSlot) {
+      reference(slot);
+      matched_keys_.push_back(keys[i]);
+      position[i] = run.size();
+      run.storage()[run.size()] = slot;
+      run.resize(run.size() + 1);
+    }
+    return true;
+  });
+  stats_.lookups += keys.size();
+  tell_matched(matched_keys_);
+  matched_keys_.clear();
+  if (run.size() == 0) {
+    end_run(run);
+  }
+  return run;
+}
+
+SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys) {
+  std::vector<std::optional<std::uint32_t>> unused;
+  return match_scattered(keys, unused);
+}
+
+std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> keys) {
+  Run run = match_prefix(keys);
+  if (run.size() == keys.size()) {
+    return run;
+  }
+  release(run);
+  return std::nullopt;
+}
+
+// The slots in collected_ were inactive; the keys are all that were found.
+void SlotTable::tell_matched(std::span<const BlockKey> keys) {
+  if (!collected_.empty()) {
+    activate(collected_);
+    collected_.clear();
+  }
+  stats_.hits += keys.size();
+  if (watched_ && !keys.empty()) {
+    for (PoolObserver* observer : options_.observers) {
+      observer->on_matched(options_.tier, keys);
+    }
+  }
+}
+
+std::uint32_t SlotTable::count_prefix(std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  std::uint32_t count = 0;
+  find_each(keys, [&](std::size_t /*i*/, SlotId slot) {
+    count += slot != kNoSlot ? 1 : 0;
+    return slot != kNoSlot;
+  });
+  return count;
+}
+
+ResetOutcome SlotTable::reset(std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  ResetOutcome outcome;
+  for (const BlockKey& key : keys) {
+    const SlotId slot = index_.find(key, KeyIndex::hash_of(key));
+    if (slot == kNoSlot) {
+      ++outcome.not_found;
+    } else if (at(slot).references > 0) {
+      ++outcome.in_use;
+    } else {
+      drop_inactive(slot);
+      ++outcome.reset;
+    }
+  }
+  stats_.reset += outcome.reset;
+  tell_removed();
+  return outcome;
+}
+
+std::uint32_t SlotTable::reset_inactive() {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  const ClassRange all{0, tenants_.tenant_count() * kClassesPerTenant};
+  for (SlotId slot = policy_->evict(all, {}); slot != kNoSlot; slot = policy_->evict(all, {})) {
+    collected_.push_back(slot);
+  }
+  const auto count = static_cast<std::uint32_t>(collected_.size());
+  for (const SlotId slot : collected_) {
+    tenants_.remove_inactive(tenant_of(at(slot)), 1);
+    make_free(slot);
+  }
+  unname_collected();
+  stats_.reset += count;
+  if (registered_ == 0 && watched_ && count > 0) {
+    removed_keys_.clear();
+    for (PoolObserver* observer : options_.observers) {
+      observer->on_cleared(options_.tier);
+    }
+  }
+  tell_removed();
+  return count;
+}
+
+std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  const std::uint32_t end =
+      options_.capacity - std::min(first, options_.capacity) < slots ? options_.capacity : first + slots;
+  for (std::uint32_t i = first; i < std::min(end, never_used_); ++i) {
+    if (slots_[i].state == State::kRegistered) {
+      out.push_back(resident(SlotId{i}));
+    }
+  }
+  return end;
+}
+
+SlotTable::Run SlotTable::share(const Run& run, std::uint32_t count) {
+  const MutexLock lock(mutex_);
+  Run shared = new_run(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const SlotId slot = run.slots()[i];
+    ++at(slot).references;
+    shared.storage()[i] = slot;
+  }
+  shared.resize(count);
+  return shared;
+}
+
+SlotTable::Run SlotTable::share_pinned(const Run& run) {
+  Run shared = share(run, run.size());
+  const MutexLock lock(mutex_);
+  pinned_ += shared.size();
+  return shared;
+}
+
+SlotTable::Run SlotTable::split_front(Run& run, std::uint32_t count) {
+  const MutexLock lock(mutex_);
+  Run front = new_run(count);
+  const std::span<SlotId> slots = run.slots();
+  std::copy_n(slots.begin(), count, front.storage());
+  front.resize(count);
+  std::copy(slots.begin() + count, slots.end(), slots.begin());
+  run.resize(run.size() - count);
+  return front;
+}
+
+void SlotTable::append(Run& run, Run& other) {
+  const MutexLock lock(mutex_);
+  const std::uint32_t size = run.size();
+  if (run.capacity() < size + other.size()) {
+    Run larger = new_run(size + other.size());
+    std::copy(run.slots().begin(), run.slots().end(), larger.storage());
+    end_run(run);
+    run = std::move(larger);
+  }
+  std::copy(other.slots().begin(), other.slots().end(), run.storage() + size);
+  run.resize(size + other.size());
+  end_run(other);
+}
+
+PoolCounts SlotTable::counts() {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  PoolCounts counts;
+  counts.total = options_.capacity;
+  counts.free = free_;
+  counts.inactive = policy_->size();
+  counts.quarantined = quarantined_;
+  counts.active = counts.total - counts.free - counts.inactive - counts.quarantined;
+  counts.registered = registered_;
+  counts.pinned = pinned_;
+  return counts;
+}
+
+PoolStats SlotTable::stats() {
+  const MutexLock lock(mutex_);
+  return stats_;
+}
+
+Result<TenantUsage> SlotTable::usage(TenantId tenant) {
+  const MutexLock lock(mutex_);
+  return tenants_.usage(tenant);
+}
+
+std::size_t SlotTable::bytes() {
+  const MutexLock lock(mutex_);
+  return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
+         (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() + collected_.capacity() * sizeof(SlotId) +
+         (removed_keys_.capacity() + matched_keys_.capacity()) * sizeof(BlockKey) +
+         new_blocks_.capacity() * sizeof(ResidentBlock);
+}
+
+void SlotTable::check_invariants() {
+  const MutexLock lock(mutex_);
+  std::uint32_t free = options_.capacity - never_used_;
+  for (SlotId slot = first_free_; slot != kNoSlot; slot = at(slot).link) {
+    CAIRN_CHECK(at(slot).state == State::kFree, "I1: the free list holds free slots only");
+    CAIRN_CHECK(++free <= options_.capacity, "I1: the free list has no cycle");
+  }
+  CAIRN_CHECK(free == free_, "I1: every free slot is in the free list");
+  std::uint32_t in_state[5] = {};
+  std::uint32_t inactive = 0;
+  std::vector<std::uint32_t> held_by_duplicates(options_.capacity);
+  std::vector<std::uint32_t> charged(tenants_.tenant_count());
+  for (std::uint32_t i = 0; i < never_used_; ++i) {
+    const Slot& record = slots_[i];
+    ++in_state[static_cast<std::size_t>(record.state)];
+    charged[index_of(tenant_of(record))] += record.state != State::kFree ? 1 : 0;
+    const bool evictable = record.state == State::kRegistered && record.references == 0;
+    inactive += evictable ? 1 : 0;
+    CAIRN_CHECK(policy_->contains(SlotId{i}) == evictable, "I3: the policy holds exactly the unreferenced blocks");
+    if (record.state == State::kRegistered) {
+      CAIRN_CHECK(index_.find(record.key, KeyIndex::hash_of(record.key)) == SlotId{i},
+                  "I2: every registered block is found under its key");
+    } else if (record.state == State::kDuplicate) {
+      CAIRN_CHECK(record.references > 0, "I4: a duplicate nobody holds is free");
+      CAIRN_CHECK(at(record.link).state == State::kRegistered && at(record.link).key == record.key,
+                  "I4: a duplicate is of a registered block with its key");
+      ++held_by_duplicates[index_of(record.link)];
+    }
+  }
+  for (std::uint32_t i = 0; i < never_used_; ++i) {
+    CAIRN_CHECK(slots_[i].state != State::kRegistered || slots_[i].references >= held_by_duplicates[i],
+                "I4: each duplicate holds a reference");
+  }
+  CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kRegistered)] == registered_, "I2: registered blocks add up");
+  CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined slots add up");
+  CAIRN_CHECK(inactive == policy_->size(), "I3: the policy's size is the number of inactive blocks");
+  std::uint32_t unmet = 0;
+  for (std::uint32_t i = 0; i < charged.size(); ++i) {
+    const TenantId tenant{static_cast<std::uint8_t>(i)};
+    const std::uint32_t used = tenants_.usage(tenant)->used;
+    CAIRN_CHECK(used == charged[i], "I5: each tenant is charged for its slots");
+    const std::uint32_t reserved = options_.tenants.empty() ? 0 : options_.tenants[i].reserved;
+    unmet += used < reserved ? reserved - used : 0;
+  }
+  CAIRN_CHECK(free_ >= unmet, "I6: free slots cover the unused reservations");
+}
+
+}  // namespace cairn

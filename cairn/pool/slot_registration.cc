@@ -1,0 +1,207 @@
+// SlotTable: naming blocks and making them known.
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/pool/slot_table.h"
+
+namespace cairn {
+
+SequenceHash SlotTable::parent_of(const Slot& slot) const {
+  return SequenceHash{(std::uint64_t{slot.parent_high} << slot.key.fragment_bits()) | slot.key.parent_fragment()};
+}
+
+ResidentBlock SlotTable::resident(SlotId slot) const {
+  const Slot& record = at(slot);
+  return {.key = record.key, .parent = parent_of(record), .tokens_hash = tokens_hashes_[index_of(slot)]};
+}
+
+// Takes no lock: the slots are the caller's, nobody else looks at their names before they are registered.
+Status SlotTable::complete(Run& run, const BlockNames& names) {
+  if (names.keys.size() != run.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(names.keys.size(), " keys for ", run.size(), " blocks; give one key for each"));
+  }
+  if (!names.tokens_hashes.empty() && names.tokens_hashes.size() != run.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(names.tokens_hashes.size(), " tokens hashes for ", run.size(),
+                                                     " blocks; give one for each, or none"));
+  }
+  if (names.parent && run.size() > 0) {
+    const BlockKey& first = names.keys.front();
+    const std::uint64_t low = (std::uint64_t{1} << first.fragment_bits()) - 1;
+    if (first.position() == 0 || (value_of(*names.parent) & low) != first.parent_fragment()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("the parent given is not the parent that block ", first.position(),
+                          "'s key names; give the one it was hashed with"));
+    }
+  }
+  for (std::uint32_t i = 0; i < run.size(); ++i) {
+    const BlockKey& key = names.keys[i];
+    std::uint64_t parent = key.parent_fragment();  // all that is known, unless
+    if (i > 0 && names.keys[i - 1].is_parent_of(key)) {
+      parent = value_of(names.keys[i - 1].sequence_hash());
+    } else if (i == 0 && names.parent) {
+      parent = value_of(*names.parent);
+    }
+    Slot& record = at(run.slots()[i]);
+    record.key = key;
+    record.parent_high = static_cast<std::uint32_t>(parent >> key.fragment_bits());
+    tokens_hashes_[index_of(run.slots()[i])] = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
+  }
+  return {};
+}
+
+Status SlotTable::check_retention(const Retention& retention) const {
+  if (retention.priority > Retention::kMaxPriority) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("priority ", retention.priority, " is beyond ", Retention::kMaxPriority, ", the highest"));
+  }
+  if (retention.time_to_live && !options_.time_to_live) {
+    return fail(ErrorCode::kFailedPrecondition,
+                "a block was given a time to live, but the pool keeps no time; create it with time_to_live");
+  }
+  if (retention.time_to_live && *retention.time_to_live <= Duration::zero()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a time to live of ", retention.time_to_live->count(),
+                                                     " ns is none; give a positive one, or use reset_on_release"));
+  }
+  return {};
+}
+
+// Takes no lock: the names are still the caller's.
+Status SlotTable::check_distinct_keys(const Run& run) const {
+  bool rising = true;  // as along one sequence, which is the usual case and needs no sorting
+  for (std::uint32_t i = 1; rising && i < run.size(); ++i) {
+    rising = at(run.slots()[i - 1]).key.position() < at(run.slots()[i]).key.position();
+  }
+  if (rising) {
+    return {};
+  }
+  std::vector<BlockKey> keys;
+  keys.reserve(run.size());
+  for (const SlotId slot : run.slots()) {
+    keys.push_back(at(slot).key);
+  }
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("key ", twice->to_string(), " stands twice in one registration; register each block once"));
+  }
+  return {};
+}
+
+Status SlotTable::register_run(Run& run, const Retention& retention, std::span<const Token> tokens) {
+  if (Status status = check_retention(retention); !status) {
+    return status;
+  }
+  const std::uint64_t expected_tokens = std::uint64_t{run.size()} * options_.block_size;
+  if (!tokens.empty() && tokens.size() != expected_tokens) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(tokens.size(), " token ids for ", run.size(), " blocks of ",
+                                                     options_.block_size, "; give ", expected_tokens, ", or none"));
+  }
+  if (Status status = check_distinct_keys(run); !status) {
+    return status;
+  }
+  const MutexLock lock(mutex_);
+  constexpr std::size_t kChunk = 16;
+  std::uint64_t hashes[kChunk];
+  for (std::size_t begin = 0; begin < run.size(); begin += kChunk) {
+    const std::span<SlotId> slots = run.slots().subspan(begin, std::min<std::size_t>(kChunk, run.size() - begin));
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      hashes[i] = KeyIndex::hash_of(at(slots[i]).key);
+      index_.prefetch(hashes[i]);
+    }
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const bool is_new = register_one(slots[i], hashes[i], retention);
+      if (!watched_) {
+        continue;
+      }
+      if (is_new) {
+        new_blocks_.push_back(resident(slots[i]));
+      } else if (!new_blocks_.empty()) {
+        tell_registered(tokens.empty() ? tokens : tokens.first((begin + i) * options_.block_size));
+      }
+    }
+  }
+  if (!new_blocks_.empty()) {
+    tell_registered(tokens);
+  }
+  return {};
+}
+
+// Whether the key is new to the pool. Where a duplicate is rejected, `slot` becomes the one that was there before.
+bool SlotTable::register_one(SlotId& slot, std::uint64_t hash, const Retention& retention) {
+  Slot& record = at(slot);
+  CAIRN_DCHECK(record.state == State::kPrivate, "only a private block is registered");
+  const SlotId named = index_.find(record.key, hash);
+  if (named == kNoSlot) {
+    record.state = State::kRegistered;
+    record.references = 1;
+    record.reset_on_release = options_.reset_on_release;
+    apply_retention(slot, retention);
+    index_.insert(slot, hash);
+    ++registered_;
+    ++stats_.registered;
+    return true;
+  }
+  Slot& there = at(named);
+  if (there.references++ == 0) {
+    activate({&named, 1});
+  }
+  if (retention.priority > priority_of(there)) {
+    there.eviction_class = class_of(tenant_of(there), retention.priority);
+  }
+  if (options_.duplicates == Duplicates::kReject) {
+    make_free(slot);
+    slot = named;
+    ++stats_.deduplicated;
+  } else {
+    record.state = State::kDuplicate;
+    record.references = 1;
+    record.link = named;
+    ++stats_.duplicated;
+  }
+  return false;
+}
+
+// The slot under which the block of this one is known: itself, unless it is a duplicate.
+SlotId SlotTable::named_slot(SlotId slot) const { return at(slot).state == State::kDuplicate ? at(slot).link : slot; }
+
+// Requires: the slot is in use, so that neither the policy nor the expiry queue holds it.
+void SlotTable::apply_retention(SlotId slot, const Retention& retention) {
+  Slot& record = at(slot);
+  record.eviction_class = class_of(tenant_of(record), retention.priority);
+  if (expiry_) {
+    expiry_->set_time_to_live(slot, retention.time_to_live);
+  }
+}
+
+Status SlotTable::set_retention(const Run& run, const Retention& retention) {
+  if (Status status = check_retention(retention); !status) {
+    return status;
+  }
+  const MutexLock lock(mutex_);
+  for (const SlotId slot : run.slots()) {
+    apply_retention(named_slot(slot), retention);
+  }
+  return {};
+}
+
+void SlotTable::set_reset_on_release(const Run& run, bool reset) {
+  const MutexLock lock(mutex_);
+  for (const SlotId slot : run.slots()) {
+    at(named_slot(slot)).reset_on_release = reset;
+  }
+}
+
+// The blocks in new_blocks_ are the last ones of what `tokens` stops with.
+void SlotTable::tell_registered(std::span<const Token> tokens) {
+  const std::span<const Token> theirs = tokens.empty() ? tokens : tokens.last(new_blocks_.size() * options_.block_size);
+  for (PoolObserver* observer : options_.observers) {
+    observer->on_registered(options_.tier, new_blocks_, theirs);
+  }
+  new_blocks_.clear();
+}
+
+}  // namespace cairn

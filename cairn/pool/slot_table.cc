@@ -1,0 +1,369 @@
+#include "cairn/pool/slot_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& options) {
+  if (options.capacity == 0) {
+    return fail(ErrorCode::kInvalidArgument, "the pool's capacity is 0; give the number of blocks it holds");
+  }
+  if (options.capacity >= index_of(kNoSlot)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a pool of ", options.capacity, " blocks is too large; use several pools"));
+  }
+  if (options.block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "the pool's block size is 0; give the number of tokens in a block");
+  }
+  for (const PoolObserver* observer : options.observers) {
+    if (observer == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, "an observer of the pool is null");
+    }
+  }
+  Result<TenantLedger> tenants = TenantLedger::create(options.tenants, options.capacity);
+  if (!tenants) {
+    return Unexpected(std::move(tenants).error());
+  }
+  Result<PageArray<Slot>> slots = PageArray<Slot>::create(options.capacity);
+  if (!slots) {
+    return Unexpected(std::move(slots).error());
+  }
+  Result<PageArray<BlockHash>> tokens_hashes = PageArray<BlockHash>::create(options.capacity);
+  if (!tokens_hashes) {
+    return Unexpected(std::move(tokens_hashes).error());
+  }
+  Result<KeyIndex> index = KeyIndex::create(options.capacity, Column<BlockKey>(&slots->data()->key, sizeof(Slot)));
+  if (!index) {
+    return Unexpected(std::move(index).error());
+  }
+  std::unique_ptr<SlotTable> table(
+      new SlotTable(options, *std::move(slots), *std::move(tokens_hashes), *std::move(index), *std::move(tenants)));
+  const MutexLock lock(table->mutex_);
+  if (const Status status = table->check_retention(options.retention); !status) {
+    return Unexpected(status.error());
+  }
+  Result<std::unique_ptr<EvictionPolicy>> policy = make_policy(
+      options.policy, PolicyView{
+                          .capacity = options.capacity,
+                          .class_count = table->tenants_.tenant_count() * kClassesPerTenant,
+                          .keys = Column<BlockKey>(&table->slots_.data()->key, sizeof(Slot)),
+                          .classes = Column<EvictionClass>(&table->slots_.data()->eviction_class, sizeof(Slot)),
+                          .parents = table.get(),
+                      });
+  if (!policy) {
+    return Unexpected(std::move(policy).error());
+  }
+  table->policy_ = *std::move(policy);
+  if (options.time_to_live) {
+    Result<ExpiryQueue> expiry = ExpiryQueue::create(options.capacity);
+    if (!expiry) {
+      return Unexpected(std::move(expiry).error());
+    }
+    table->expiry_ = *std::move(expiry);
+  }
+  return table;
+}
+
+SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, PageArray<BlockHash> tokens_hashes,
+                     KeyIndex index, TenantLedger tenants)
+    : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : steady_clock()),
+      watched_(!options.observers.empty()),
+      slots_(std::move(slots)),
+      tokens_hashes_(std::move(tokens_hashes)),
+      index_(std::move(index)),
+      tenants_(std::move(tenants)),
+      buffers_(options.capacity),
+      free_(options.capacity) {
+  if (options_.may_evict) {
+    veto_ = [this](SlotId slot) { return !options_.may_evict(slot, at(slot).key); };
+  }
+}
+
+SlotTable::~SlotTable() {
+  const MutexLock lock(mutex_);
+  if (policy_ == nullptr) {
+    return;  // creation failed
+  }
+  CAIRN_CHECK(free_ + policy_->size() + stats_.abandoned_in_quarantine == options_.capacity,
+              "every handle is gone before its pool is destroyed");
+}
+
+ClassRange SlotTable::classes_of(TenantId tenant) const {
+  return {index_of(tenant) * kClassesPerTenant, (index_of(tenant) + 1) * kClassesPerTenant};
+}
+
+SlotTable::Run SlotTable::new_run(std::uint32_t capacity) {
+  if (capacity == 0) {
+    return {this, nullptr, 0, 0};
+  }
+  const RunBuffers::Buffer buffer = buffers_.take(capacity);
+  return {this, buffer.slots, 0, buffer.capacity};
+}
+
+void SlotTable::end_run(Run& run) {
+  if (run.storage() != nullptr) {
+    buffers_.give_back({run.storage(), run.capacity()});
+  }
+  run = Run(this, nullptr, 0, 0);
+}
+
+SlotId SlotTable::take_free() {
+  --free_;
+  if (first_free_ == kNoSlot) {
+    return SlotId{never_used_++};
+  }
+  return std::exchange(first_free_, at(first_free_).link);
+}
+
+void SlotTable::make_private(SlotId slot, TenantId tenant) {
+  tenants_.charge(tenant);
+  Slot& record = at(slot);
+  record.state = State::kPrivate;
+  record.eviction_class = class_of(tenant, 0);
+}
+
+void SlotTable::make_free(SlotId slot) {
+  Slot& record = at(slot);
+  tenants_.discharge(tenant_of(record));
+  record.state = State::kFree;
+  record.link = std::exchange(first_free_, slot);
+  ++free_;
+}
+
+Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>* evicted) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  if (const Status status = tenants_.can_take(tenant, count, free_); !status) {
+    ++stats_.allocation_failures;
+    return Unexpected(status.error());
+  }
+  Run run = new_run(count);
+  const Status gathered = gather(run, count, tenant);
+  if (evicted != nullptr) {
+    for (const SlotId slot : collected_) {
+      evicted->push_back(at(slot).key);
+    }
+  }
+  stats_.evicted += collected_.size();
+  unname_collected();
+  tell_removed();
+  if (!gathered) {
+    ++stats_.allocation_failures;
+    for (const SlotId slot : run.slots()) {
+      make_free(slot);
+    }
+    end_run(run);
+    return Unexpected(gathered.error());
+  }
+  stats_.allocated += count;
+  return run;
+}
+
+// Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
+Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
+  for (std::uint32_t taken = 0; taken < count; ++taken) {
+    const TenantLedger::Next next = tenants_.next_source(tenant, free_);
+    SlotId slot = kNoSlot;
+    if (next.source == TenantLedger::Source::kFree) {
+      slot = take_free();
+    } else {
+      slot = policy_->evict(classes_of(next.victim), veto_);
+      if (slot == kNoSlot) {
+        return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ", taken,
+                                                   "; retry when it permits more"));
+      }
+      __builtin_prefetch(&at(slot), 1);
+      tenants_.remove_inactive(next.victim, 1);
+      tenants_.discharge(next.victim);
+      collected_.push_back(slot);
+    }
+    make_private(slot, tenant);
+    run.storage()[taken] = slot;
+    run.resize(taken + 1);
+  }
+  return {};
+}
+
+void SlotTable::unname_collected() {
+  constexpr std::size_t kChunk = 16;
+  std::uint64_t hashes[kChunk];
+  for (std::size_t begin = 0; begin < collected_.size(); begin += kChunk) {
+    const std::size_t count = std::min(kChunk, collected_.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      hashes[i] = KeyIndex::hash_of(at(collected_[begin + i]).key);
+      index_.prefetch(hashes[i]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (expiry_) {
+        expiry_->stop(collected_[begin + i]);
+      }
+      unname(collected_[begin + i], hashes[i]);
+    }
+  }
+  collected_.clear();
+}
+
+// The slot's key can no longer be found. Requires: the policy does not hold it.
+void SlotTable::unname(SlotId slot, std::uint64_t hash) {
+  index_.erase(slot, hash);
+  policy_->forget(slot);
+  --registered_;
+  if (watched_) {
+    removed_keys_.push_back(at(slot).key);
+  }
+}
+
+// Makes an inactive block free.
+void SlotTable::drop_inactive(SlotId slot) {
+  activate({&slot, 1});
+  unname(slot, KeyIndex::hash_of(at(slot).key));
+  make_free(slot);
+}
+
+void SlotTable::expire_due() {
+  if (!expiry_) {
+    return;
+  }
+  const TimePoint now = clock_.now();
+  for (SlotId slot = expiry_->pop_due(now); slot != kNoSlot; slot = expiry_->pop_due(now)) {
+    drop_inactive(slot);
+    ++stats_.expired;
+  }
+}
+
+void SlotTable::activate(std::span<const SlotId> slots) {
+  policy_->remove(slots);
+  if (tenants_.tenant_count() == 1) {
+    tenants_.remove_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
+  } else {
+    for (const SlotId slot : slots) {
+      tenants_.remove_inactive(tenant_of(at(slot)), 1);
+    }
+  }
+  if (expiry_) {
+    for (const SlotId slot : slots) {
+      expiry_->stop(slot);
+    }
+  }
+}
+
+void SlotTable::deactivate(std::span<const SlotId> slots) {
+  policy_->insert(slots);
+  if (tenants_.tenant_count() == 1) {
+    tenants_.add_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
+  } else {
+    for (const SlotId slot : slots) {
+      tenants_.add_inactive(tenant_of(at(slot)), 1);
+    }
+  }
+  if (expiry_) {
+    const TimePoint now = clock_.now();
+    for (const SlotId slot : slots) {
+      expiry_->start(slot, now);
+    }
+  }
+}
+
+void SlotTable::release_private(Run& run) {
+  const MutexLock lock(mutex_);
+  const std::span<const SlotId> slots = run.slots();
+  for (std::size_t i = slots.size(); i-- > 0;) {
+    make_free(slots[i]);
+  }
+  end_run(run);
+}
+
+void SlotTable::release(Run& run) {
+  const MutexLock lock(mutex_);
+  release_references(run.slots());
+  end_run(run);
+}
+
+void SlotTable::release_tail(Run& run, std::uint32_t count) {
+  const MutexLock lock(mutex_);
+  release_references(run.slots().subspan(count));
+  run.resize(count);
+}
+
+void SlotTable::release_pinned(Run& run) {
+  const MutexLock lock(mutex_);
+  pinned_ -= run.size();
+  release_references(run.slots());
+  end_run(run);
+}
+
+// Leaf first: what stands last in a run goes first, so that it is also evicted first.
+void SlotTable::release_references(std::span<const SlotId> slots) {
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t i = slots.size(); i-- > 0;) {
+    if (i >= kAhead) {
+      __builtin_prefetch(&at(slots[i - kAhead]), 1);
+    }
+    drop_reference(slots[i]);
+  }
+  if (!collected_.empty()) {
+    deactivate(collected_);
+    collected_.clear();
+  }
+  tell_removed();
+}
+
+void SlotTable::drop_reference(SlotId slot) {
+  Slot& record = at(slot);
+  CAIRN_DCHECK(record.references > 0, "a handle holds a reference to each of its blocks");
+  if (--record.references > 0) {
+    return;
+  }
+  if (record.state == State::kDuplicate) {
+    const SlotId named = record.link;
+    make_free(slot);
+    drop_reference(named);
+  } else if (record.reset_on_release) {
+    unname(slot, KeyIndex::hash_of(record.key));
+    make_free(slot);
+    ++stats_.reset;
+  } else {
+    collected_.push_back(slot);
+  }
+}
+
+void SlotTable::quarantine(const Run& run) {
+  const MutexLock lock(mutex_);
+  for (const SlotId slot : run.slots()) {
+    at(slot).state = State::kQuarantined;
+  }
+  quarantined_ += run.size();
+}
+
+void SlotTable::release_quarantined(Run& run) {
+  const MutexLock lock(mutex_);
+  quarantined_ -= run.size();
+  for (const SlotId slot : run.slots()) {
+    make_free(slot);
+  }
+  end_run(run);
+}
+
+void SlotTable::abandon_quarantined(Run& run) {
+  const MutexLock lock(mutex_);
+  stats_.abandoned_in_quarantine += run.size();
+  end_run(run);
+}
+
+void SlotTable::tell_removed() {
+  if (removed_keys_.empty()) {
+    return;
+  }
+  for (PoolObserver* observer : options_.observers) {
+    observer->on_removed(options_.tier, removed_keys_);
+  }
+  removed_keys_.clear();
+}
+
+}  // namespace cairn

@@ -1,0 +1,170 @@
+// SlotTable: the one authority on the state of every slot of a pool. What the handles and BlockPool stand on.
+//
+// Does:     slots and keys in, slots and keys out; tells the observers under its lock, in the order of the facts.
+// Owner:    one BlockPool. Destroyed when every handle is gone (checked).
+// Threads:  every call is safe from any thread; one mutex, rank kPool, taken once a call. Reference counts are plain
+//           integers that change only under it, so that the last reference dies under the lock (design, rule 4).
+// Invariants:
+//   I1  a slot is in exactly one state; the free list is exactly the kFree ones
+//   I2  the index maps a key to slot s  iff  s is kRegistered under that key
+//   I3  a registered slot is held by the policy  iff  its reference count is 0; it is inactive then
+//   I4  a duplicate holds one reference to the registered slot of its key
+//   I5  free + inactive + active + quarantined = total, and each tenant is charged for the slots that are not free
+//   I6  the free slots cover all reservations that are not used yet
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/mutex.h"
+#include "cairn/base/page_array.h"
+#include "cairn/base/result.h"
+#include "cairn/evict/eviction_policy.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/pool/blocks.h"
+#include "cairn/pool/expiry_queue.h"
+#include "cairn/pool/key_index.h"
+#include "cairn/pool/run_buffers.h"
+#include "cairn/pool/tenant_ledger.h"
+
+namespace cairn {
+
+class SlotTable final : private ParentFinder {
+ public:
+  using Run = internal::Run;
+
+  [[nodiscard]] static Result<std::unique_ptr<SlotTable>> create(const BlockPoolOptions& options);
+  SlotTable(const SlotTable&) = delete;
+  SlotTable& operator=(const SlotTable&) = delete;
+  ~SlotTable() override;
+
+  // Behind BlockPool, as documented there.
+  [[nodiscard]] Result<Run> allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>* evicted);
+  [[nodiscard]] Run match_prefix(std::span<const BlockKey> keys);
+  [[nodiscard]] Run match_scattered(std::span<const BlockKey> keys,
+                                    std::vector<std::optional<std::uint32_t>>& position);
+  [[nodiscard]] Run scan(std::span<const BlockKey> keys);
+  [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
+  ResetOutcome reset(std::span<const BlockKey> keys);
+  std::uint32_t reset_inactive();
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out);
+  [[nodiscard]] PoolCounts counts();
+  [[nodiscard]] PoolStats stats();
+  [[nodiscard]] Result<TenantUsage> usage(TenantId tenant);
+  [[nodiscard]] const BlockPoolOptions& options() const { return options_; }
+  [[nodiscard]] std::size_t bytes();
+  void check_invariants();
+
+  // Behind the handles. A run is of this table; what it holds follows from the handle around it.
+  [[nodiscard]] Status complete(Run& run, const BlockNames& names);
+  [[nodiscard]] Status register_run(Run& run, const Retention& retention, std::span<const Token> tokens);
+  [[nodiscard]] std::optional<Run> match_all(std::span<const BlockKey> keys);
+  [[nodiscard]] Run share(const Run& run, std::uint32_t count);
+  [[nodiscard]] Run share_pinned(const Run& run);
+  [[nodiscard]] Run split_front(Run& run, std::uint32_t count);
+  void append(Run& run, Run& other);
+  [[nodiscard]] Status set_retention(const Run& run, const Retention& retention);
+  void set_reset_on_release(const Run& run, bool reset);
+  void release_private(Run& run);
+  void release(Run& run);
+  void release_tail(Run& run, std::uint32_t count);
+  void release_pinned(Run& run);
+  void quarantine(const Run& run);
+  void release_quarantined(Run& run);
+  void abandon_quarantined(Run& run);
+  [[nodiscard]] BlockKey key(SlotId slot) const { return slots_[index_of(slot)].key; }
+
+ private:
+  enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined };
+  static constexpr std::uint32_t kClassesPerTenant = Retention::kMaxPriority + 1;
+
+  struct Slot {
+    BlockKey key;
+    std::uint32_t references;      // of a registered slot or a duplicate
+    SlotId link;                   // free: the next free slot; duplicate: the registered slot of its key
+    std::uint32_t parent_high;     // the parent's sequence hash above the bits that the key holds of it
+    EvictionClass eviction_class;  // tenant and priority
+    State state;
+    bool reset_on_release;
+  };
+  static_assert(sizeof(Slot) == 32);
+
+  SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, PageArray<BlockHash> tokens_hashes, KeyIndex index,
+            TenantLedger tenants);
+
+  [[nodiscard]] Slot& at(SlotId slot) { return slots_[index_of(slot)]; }
+  [[nodiscard]] const Slot& at(SlotId slot) const { return slots_[index_of(slot)]; }
+  static TenantId tenant_of(const Slot& slot) {
+    return TenantId{static_cast<std::uint8_t>(index_of(slot.eviction_class) / kClassesPerTenant)};
+  }
+  static std::uint32_t priority_of(const Slot& slot) { return index_of(slot.eviction_class) % kClassesPerTenant; }
+  static EvictionClass class_of(TenantId tenant, std::uint32_t priority) {
+    return EvictionClass{static_cast<std::uint16_t>(index_of(tenant) * kClassesPerTenant + priority)};
+  }
+  [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
+  [[nodiscard]] ResidentBlock resident(SlotId slot) const;
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
+  [[nodiscard]] Status check_retention(const Retention& retention) const;
+  [[nodiscard]] Status check_distinct_keys(const Run& run) const;
+  [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
+
+  // Calls visit(i, the slot of keys[i] or kNoSlot) for one key after the other until it answers false.
+  template <typename Visit>
+  void find_each(std::span<const BlockKey> keys, Visit visit) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex_);
+  void end_run(Run& run) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
+  void make_private(SlotId slot, TenantId tenant) CAIRN_REQUIRES(mutex_);
+  void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
+  void unname_collected() CAIRN_REQUIRES(mutex_);
+  void unname(SlotId slot, std::uint64_t hash) CAIRN_REQUIRES(mutex_);
+  void expire_due() CAIRN_REQUIRES(mutex_);
+  // Between inactive and active; the reference counts are the caller's matter.
+  void activate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void deactivate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void reference(SlotId slot) CAIRN_REQUIRES(mutex_);
+  void release_references(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void drop_reference(SlotId slot) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool register_one(SlotId& slot, std::uint64_t hash, const Retention& retention) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SlotId named_slot(SlotId slot) const;
+  void apply_retention(SlotId slot, const Retention& retention) CAIRN_REQUIRES(mutex_);
+  void drop_inactive(SlotId slot) CAIRN_REQUIRES(mutex_);
+  void tell_registered(std::span<const Token> tokens) CAIRN_REQUIRES(mutex_);
+  void tell_matched(std::span<const BlockKey> keys) CAIRN_REQUIRES(mutex_);
+  void tell_removed() CAIRN_REQUIRES(mutex_);
+
+  // Constant after construction.
+  const BlockPoolOptions options_;
+  const Clock& clock_;
+  const bool watched_;  // there are observers
+
+  Mutex mutex_{LockRank::kPool};
+  // Guarded by mutex_, except that the holder of a private slot writes its key, parent_high and tokens hash.
+  PageArray<Slot> slots_;
+  PageArray<BlockHash> tokens_hashes_;
+  KeyIndex index_;
+  std::unique_ptr<EvictionPolicy> policy_;
+  Veto veto_;
+  std::optional<ExpiryQueue> expiry_ CAIRN_GUARDED_BY(mutex_);
+  TenantLedger tenants_ CAIRN_GUARDED_BY(mutex_);
+  RunBuffers buffers_ CAIRN_GUARDED_BY(mutex_);
+  SlotId first_free_ CAIRN_GUARDED_BY(mutex_) = kNoSlot;
+  std::uint32_t never_used_ CAIRN_GUARDED_BY(mutex_) = 0;  // slots from here on are free and in no list
+  std::uint32_t free_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t quarantined_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t registered_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t pinned_ CAIRN_GUARDED_BY(mutex_) = 0;
+  PoolStats stats_ CAIRN_GUARDED_BY(mutex_);
+  // Collected during one call, and empty between calls; kept for their memory.
+  std::vector<SlotId> collected_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<BlockKey> removed_keys_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<BlockKey> matched_keys_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<ResidentBlock> new_blocks_ CAIRN_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

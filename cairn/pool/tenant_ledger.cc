@@ -1,0 +1,108 @@
+#include "cairn/pool/tenant_ledger.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+Result<TenantLedger> TenantLedger::create(const std::vector<TenantQuota>& quotas, std::uint32_t capacity) {
+  constexpr std::size_t kMaxTenants = std::size_t{std::numeric_limits<std::uint8_t>::max()} + 1;
+  if (quotas.size() > kMaxTenants) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(quotas.size(), " tenants are more than the ", kMaxTenants, " a pool can tell apart"));
+  }
+  std::vector<Account> accounts;
+  std::uint64_t reserved = 0;
+  for (const TenantQuota& quota : quotas) {
+    const std::uint32_t limit = quota.limit.value_or(capacity);
+    if (limit < quota.reserved) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("tenant '", quota.name, "' reserves ", quota.reserved,
+                                                       " blocks and is limited to ", limit, "; raise the limit"));
+    }
+    reserved += quota.reserved;
+    accounts.push_back({.name = quota.name, .reserved = quota.reserved, .limit = limit});
+  }
+  if (reserved > capacity) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("the tenants reserve ", reserved, " blocks together and the pool has ", capacity,
+                        "; reserve less or enlarge the pool"));
+  }
+  if (accounts.empty()) {
+    accounts.push_back({.name = "default", .reserved = 0, .limit = capacity});
+  }
+  return TenantLedger(std::move(accounts));
+}
+
+TenantLedger::TenantLedger(std::vector<Account> accounts) : accounts_(std::move(accounts)) {
+  for (const Account& account : accounts_) {
+    unmet_ += account.reserved;
+  }
+}
+
+Result<TenantUsage> TenantLedger::usage(TenantId tenant) const {
+  if (index_of(tenant) >= accounts_.size()) {
+    return fail(ErrorCode::kNotFound,
+                str_cat("the pool has no tenant ", index_of(tenant), "; it was created with ", accounts_.size()));
+  }
+  return TenantUsage{.used = at(tenant).used, .inactive = at(tenant).inactive};
+}
+
+Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_t free) const {
+  if (index_of(tenant) >= accounts_.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("the pool has no tenant ", index_of(tenant), "; it was created with ", accounts_.size()));
+  }
+  const Account& self = at(tenant);
+  const std::uint64_t below_limit = std::uint64_t{self.limit} - self.used + self.inactive;
+  if (count > below_limit) {
+    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but tenant '", self.name, "' is limited to ",
+                                               self.limit, " and holds ", self.used, ", of which ", self.inactive,
+                                               " are evictable; release some or raise the limit"));
+  }
+  std::uint64_t to_be_had = std::uint64_t{self.inactive} + self.unmet() + (free - unmet_);
+  for (const Account& other : accounts_) {
+    to_be_had += &other == &self ? 0 : std::min(other.inactive, other.beyond());
+  }
+  if (count > to_be_had) {
+    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, ", to_be_had, " to be had (", free,
+                                               " free in the pool); release some or enlarge the pool"));
+  }
+  return {};
+}
+
+TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free) const {
+  const Account& self = at(tenant);
+  const bool may_grow = self.used < self.limit;
+  if (may_grow && (self.unmet() > 0 || free > unmet_)) {
+    return {Source::kFree, tenant};
+  }
+  // The one furthest beyond its reservation gives; itself where nobody else can.
+  TenantId victim = tenant;
+  std::uint32_t most = self.inactive > 0 ? self.beyond() : 0;
+  for (std::uint32_t i = 0; may_grow && i < accounts_.size(); ++i) {
+    const Account& other = accounts_[i];
+    if (&other != &self && std::min(other.inactive, other.beyond()) > 0 &&
+        (other.beyond() > most || (victim == tenant && self.inactive == 0))) {
+      victim = TenantId{static_cast<std::uint8_t>(i)};
+      most = other.beyond();
+    }
+  }
+  return {Source::kEvict, victim};
+}
+
+void TenantLedger::charge(TenantId tenant) {
+  Account& account = at(tenant);
+  unmet_ -= account.unmet() > 0 ? 1 : 0;
+  ++account.used;
+}
+
+void TenantLedger::discharge(TenantId tenant) {
+  Account& account = at(tenant);
+  --account.used;
+  unmet_ += account.unmet() > 0 ? 1 : 0;
+}
+
+}  // namespace cairn

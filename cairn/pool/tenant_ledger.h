@@ -1,0 +1,63 @@
+// TenantLedger: who is charged for how many slots of a pool, and where the next one comes from.
+//
+// Invariant: the free slots are always enough to fill every reservation that is not used yet. What a tenant takes
+// beyond
+//            its reservation therefore comes out of free slots nobody has a claim to, or of evictable slots that their
+//            owner holds beyond its own reservation.
+// Owner:    the slot table, whose lock guards every call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/pool/block_pool.h"
+
+namespace cairn {
+
+class TenantLedger {
+ public:
+  // Fails where limits and reservations contradict each other or the capacity. No quotas: one tenant, the whole pool.
+  [[nodiscard]] static Result<TenantLedger> create(const std::vector<TenantQuota>& quotas, std::uint32_t capacity);
+
+  [[nodiscard]] std::uint32_t tenant_count() const { return static_cast<std::uint32_t>(accounts_.size()); }
+  [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
+
+  // Whether `count` slots can be had for the tenant with `free` ones in the pool; an error that says what is missing.
+  [[nodiscard]] Status can_take(TenantId tenant, std::uint32_t count, std::uint32_t free) const;
+
+  enum class Source : std::uint8_t { kFree, kEvict };
+  struct Next {
+    Source source;
+    TenantId victim;  // whose slot to evict
+  };
+  // Where the tenant's next slot comes from. Requires: can_take() said yes.
+  [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free) const;
+
+  void charge(TenantId tenant);
+  void discharge(TenantId tenant);
+  void add_inactive(TenantId tenant, std::uint32_t count) { at(tenant).inactive += count; }
+  void remove_inactive(TenantId tenant, std::uint32_t count) { at(tenant).inactive -= count; }
+
+ private:
+  struct Account {
+    std::string name;
+    std::uint32_t reserved;
+    std::uint32_t limit;
+    std::uint32_t used = 0;
+    std::uint32_t inactive = 0;
+    [[nodiscard]] std::uint32_t unmet() const { return used < reserved ? reserved - used : 0; }
+    [[nodiscard]] std::uint32_t beyond() const { return used > reserved ? used - reserved : 0; }
+  };
+
+  explicit TenantLedger(std::vector<Account> accounts);
+  Account& at(TenantId tenant) { return accounts_[index_of(tenant)]; }
+  [[nodiscard]] const Account& at(TenantId tenant) const { return accounts_[index_of(tenant)]; }
+
+  std::vector<Account> accounts_;
+  std::uint32_t unmet_ = 0;  // over all tenants
+};
+
+}  // namespace cairn

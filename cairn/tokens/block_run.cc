@@ -1,0 +1,32 @@
+#include "cairn/tokens/block_run.h"
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn::internal {
+
+Result<std::size_t> count_blocks(std::size_t tokens, std::uint32_t block_size) {
+  if (block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "block size is 0; give the tokens per block");
+  }
+  return tokens / block_size;
+}
+
+Status check_room(std::size_t count, std::size_t room, std::string_view what) {
+  if (room < count) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(count, " blocks do not fit into ", room, " ", what, "; give one for each full block"));
+  }
+  return Status();
+}
+
+Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count) {
+  const std::uint32_t first = parent ? parent->position() + 1 : 0;
+  if (count > BlockKey::kMaxPosition + 1 - first) {
+    return fail(ErrorCode::kOutOfRange,
+                str_cat(count, " blocks from position ", first, " on end beyond ", BlockKey::kMaxPosition,
+                        ", the last one a block key can hold; use larger blocks"));
+  }
+  return first;
+}
+
+}  // namespace cairn::internal
