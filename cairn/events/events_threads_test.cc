@@ -21,7 +21,7 @@ using events_testing::block_at;
 using events_testing::PlainPool;
 
 constexpr std::uint32_t kSlots = 64;
-constexpr int kStepsPerPool = 4'000;
+constexpr int kStepsPerPool = 10'000;
 
 // Keeps a view up to date from a log, however often it falls behind.
 class Follower {
@@ -95,7 +95,9 @@ void run_with_log_of(std::uint32_t blocks) {
   for (Follower& follower : followers) {
     readers.emplace_back([&] {
       while (!done.load(std::memory_order_acquire)) {
-        follower.step();
+        if (!follower.step()) {
+          std::this_thread::yield();
+        }
       }
       while (follower.step()) {
       }
