@@ -1,0 +1,24 @@
+// Events as lines of JSON, for people and programs, in the shape that routers know.
+//
+//     {"event_id":7,"tier":"G1","data":{"stored":{"parent_hash":null,"blocks":[
+//         {"block_hash":11,"tokens_hash":12,"position":0}],"token_ids":[1,2]}}}
+//     {"event_id":8,"tier":"G2","data":{"removed":{"block_hashes":[11]}}}
+//     {"event_id":9,"tier":"G3","data":"cleared"}
+//
+// Does:     one line an event, without spaces. A block_hash is the block's 64-bit sequence hash, parent_hash that of
+// the
+//           block before the first (null where there is none); token_ids stand there only where the event has them.
+//           Hashes are unsigned 64-bit integers, beyond what a reader that keeps numbers as doubles can hold.
+// Threads:  pure.
+#pragma once
+
+#include <string>
+
+#include "cairn/events/event.h"
+
+namespace cairn {
+
+// Appends the event and a newline.
+void append_json_line(const Event& event, std::string& out);
+
+}  // namespace cairn

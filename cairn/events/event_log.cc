@@ -1,0 +1,227 @@
+#include "cairn/events/event_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// How much a reader copies while it keeps appenders waiting: a few microseconds.
+constexpr std::size_t kBlocksPerLock = 1024;
+constexpr std::size_t kTokensPerLock = 8 * 1024;
+
+// What the next block of a Stored event must be, so that its parent need not be said.
+bool continues(const ResidentBlock& previous, const ResidentBlock& block) {
+  return block.key.position() == previous.key.position() + 1 && block.parent == previous.key.sequence_hash();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventLog>> EventLog::create(const EventLogOptions& options) {
+  if (options.blocks == 0) {
+    return fail(ErrorCode::kInvalidArgument, "an event log of 0 blocks can hold no event; give it at least 1");
+  }
+  Result<Records> records = Records::create(options.blocks);
+  if (!records) {
+    return Unexpected(std::move(records).error());
+  }
+  Result<Blocks> blocks = Blocks::create(options.blocks);
+  if (!blocks) {
+    return Unexpected(std::move(blocks).error());
+  }
+  Result<Tokens> tokens = Tokens::create(options.token_ids);
+  if (!tokens) {
+    return Unexpected(std::move(tokens).error());
+  }
+  return std::unique_ptr<EventLog>(new EventLog(*std::move(records), *std::move(blocks), *std::move(tokens)));
+}
+
+EventLog::EventLog(Records records, Blocks blocks, Tokens tokens)
+    : records_(std::move(records)), blocks_(std::move(blocks)), tokens_(std::move(tokens)) {}
+
+void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) {
+  if (blocks.empty()) {
+    return;
+  }
+  // One lock for the batch: whoever reads the last number sees all of a batch or nothing of it.
+  const MutexLock lock(mutex_);
+  std::size_t tokens_per_block = 0;
+  if (!tokens.empty() && tokens_.capacity() != 0) {
+    tokens_per_block = tokens.size() / blocks.size();
+    CAIRN_CHECK(tokens_per_block * blocks.size() == tokens.size(), "token ids of whole blocks are given for a batch");
+  }
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i <= blocks.size(); ++i) {
+    if (i == blocks.size() || !continues(blocks[i - 1], blocks[i])) {
+      append_chain(tier, blocks.subspan(begin, i - begin),
+                   tokens_per_block == 0 ? std::span<const Token>{}
+                                         : tokens.subspan(begin * tokens_per_block, (i - begin) * tokens_per_block),
+                   tokens_per_block);
+      begin = i;
+    }
+  }
+}
+
+void EventLog::append_chain(CacheLevel tier, std::span<const ResidentBlock> chain, std::span<const Token> tokens,
+                            std::size_t tokens_per_block) {
+  if (tokens_per_block > tokens_.capacity()) {
+    tokens_per_block = 0;  // not even one block's would fit
+  }
+  std::size_t most = blocks_.capacity();
+  if (tokens_per_block != 0) {
+    most = std::min(most, tokens_.capacity() / tokens_per_block);
+  }
+  for (std::size_t begin = 0; begin < chain.size(); begin += most) {
+    const std::span<const ResidentBlock> piece = chain.subspan(begin, std::min(most, chain.size() - begin));
+    Record& record = append(Kind::kStored, tier, piece.size());
+    record.parent = piece.front().parent;
+    blocks_.write(record.first_block, piece,
+                  [](const ResidentBlock& block) { return StoredBlock{block.key, block.tokens_hash}; });
+    if (tokens_per_block != 0) {
+      const std::size_t count = piece.size() * tokens_per_block;
+      record.tokens = static_cast<std::uint32_t>(count);
+      tokens_.write(next_token_, tokens.subspan(begin * tokens_per_block, count), [](Token token) { return token; });
+      next_token_ += count;
+    }
+  }
+}
+
+void EventLog::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  while (!keys.empty()) {
+    const std::size_t count = std::min(keys.size(), blocks_.capacity());
+    const Record& record = append(Kind::kRemoved, tier, count);
+    blocks_.write(record.first_block, keys.first(count), [](const BlockKey& key) { return StoredBlock{key}; });
+    keys = keys.subspan(count);
+  }
+}
+
+void EventLog::on_cleared(CacheLevel tier) {
+  const MutexLock lock(mutex_);
+  append(Kind::kCleared, tier, 0);
+}
+
+EventLog::Record& EventLog::append(Kind kind, CacheLevel tier, std::size_t blocks) {
+  while (next_ - oldest_ >= records_.capacity() || next_block_ + blocks - oldest_block_ > blocks_.capacity()) {
+    oldest_block_ += records_[oldest_].blocks;
+    ++oldest_;
+  }
+  Record& record = records_[next_++];
+  record = Record{.first_block = next_block_,
+                  .first_token = next_token_,
+                  .blocks = static_cast<std::uint32_t>(blocks),
+                  .tier = tier,
+                  .kind = kind};
+  next_block_ += blocks;
+  return record;
+}
+
+std::uint64_t EventLog::last_sequence() const {
+  const MutexLock lock(mutex_);
+  return next_ - 1;
+}
+
+std::uint64_t EventLog::oldest_sequence() const {
+  const MutexLock lock(mutex_);
+  return oldest_;
+}
+
+std::size_t EventLog::bytes() const {
+  const MutexLock lock(mutex_);
+  return sizeof(*this) + records_.bytes() + blocks_.bytes() + tokens_.bytes();
+}
+
+Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) const {
+  const std::uint64_t last = last_sequence();
+  if (from == 0 || from > last + 1) {
+    return fail(ErrorCode::kOutOfRange, str_cat("event ", from, " is not one of this log, which has given out 1 to ",
+                                                last, "; take a snapshot and resume after it"));
+  }
+  const std::size_t most_events = std::clamp<std::size_t>(max_blocks, 1, kMaxEventsPerRead);
+  std::vector<Record> records(std::min<std::uint64_t>(last + 1 - from, most_events));
+  if (records.empty()) {
+    return EventBatch(std::vector<Event>());
+  }
+  if (!copy_records(from, records)) {
+    return EventBatch(lagged(from));
+  }
+  std::size_t count = 1;
+  std::uint64_t block_count = records.front().blocks;
+  while (count < records.size() && block_count + records[count].blocks <= max_blocks) {
+    block_count += records[count++].blocks;
+  }
+  records.resize(count);
+  std::vector<StoredBlock> blocks(block_count);
+  if (!copy_blocks(from, records.front().first_block, blocks)) {
+    return EventBatch(lagged(from));
+  }
+
+  std::vector<Event> events;
+  events.reserve(count);
+  auto block = blocks.begin();
+  for (const Record& record : records) {
+    Event& event = events.emplace_back(Event{.sequence = from + events.size(), .tier = record.tier, .data = Cleared{}});
+    const auto end = block + record.blocks;
+    if (record.kind == Kind::kStored) {
+      Stored stored{.parent = {}, .blocks = {block, end}, .token_ids = copy_tokens(record)};
+      if (block->key.position() != 0) {
+        stored.parent = record.parent;
+      }
+      event.data = std::move(stored);
+    } else if (record.kind == Kind::kRemoved) {
+      Removed removed;
+      removed.keys.reserve(record.blocks);
+      std::for_each(block, end, [&](const StoredBlock& b) { removed.keys.push_back(b.key); });
+      event.data = std::move(removed);
+    }
+    block = end;
+  }
+  return EventBatch(std::move(events));
+}
+
+bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {
+  const MutexLock lock(mutex_);
+  if (from < oldest_) {
+    return false;
+  }
+  records_.read(from, out);
+  return true;
+}
+
+bool EventLog::copy_blocks(std::uint64_t from, std::uint64_t first_block, std::span<StoredBlock> out) const {
+  while (!out.empty()) {
+    const std::size_t count = std::min(out.size(), kBlocksPerLock);
+    const MutexLock lock(mutex_);
+    if (from < oldest_) {
+      return false;
+    }
+    blocks_.read(first_block, out.first(count));
+    first_block += count;
+    out = out.subspan(count);
+  }
+  return true;
+}
+
+std::vector<Token> EventLog::copy_tokens(const Record& record) const {
+  std::vector<Token> tokens(record.tokens);
+  std::uint64_t number = record.first_token;
+  for (std::span<Token> out = tokens; !out.empty();) {
+    const std::size_t count = std::min(out.size(), kTokensPerLock);
+    const MutexLock lock(mutex_);
+    if (number + tokens_.capacity() < next_token_) {
+      return {};
+    }
+    tokens_.read(number, out.first(count));
+    number += count;
+    out = out.subspan(count);
+  }
+  return tokens;
+}
+
+Lagged EventLog::lagged(std::uint64_t from) const { return {.missed_from = from, .oldest = oldest_sequence()}; }
+
+}  // namespace cairn

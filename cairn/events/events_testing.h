@@ -1,0 +1,107 @@
+// What the tests of events/ share: chains of blocks, and a pool that is obviously right.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/events/event_log.h"
+#include "cairn/pool/pool_observer.h"
+
+namespace cairn::events_testing {
+
+// The sequence hash of the block of a made-up sequence; different for all of them.
+inline SequenceHash hash_at(std::uint32_t sequence, std::uint32_t position) {
+  return SequenceHash{(std::uint64_t{sequence} << 32) + position + 1};
+}
+
+inline ResidentBlock block_at(std::uint32_t sequence, std::uint32_t position) {
+  const SequenceHash parent = position == 0 ? SequenceHash{0} : hash_at(sequence, position - 1);
+  return {.key = BlockKey::make_checked(position, hash_at(sequence, position), parent),
+          .parent = parent,
+          .tokens_hash = BlockHash{value_of(hash_at(sequence, position)) * 7}};
+}
+
+inline std::vector<ResidentBlock> chain(std::uint32_t sequence, std::uint32_t first, std::uint32_t count) {
+  std::vector<ResidentBlock> blocks;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    blocks.push_back(block_at(sequence, first + i));
+  }
+  return blocks;
+}
+
+inline std::vector<BlockKey> keys_of(std::span<const ResidentBlock> blocks) {
+  std::vector<BlockKey> keys;
+  for (const ResidentBlock& block : blocks) {
+    keys.push_back(block.key);
+  }
+  return keys;
+}
+
+// Slots with blocks in them, one lock, and a log that is told: all that a snapshot asks of a pool.
+class PlainPool final : public ResidentSource {
+ public:
+  PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), slots_(capacity) {}
+
+  // Puts a block into a slot, in place of what was there. Does nothing if the pool has it.
+  void put(std::uint32_t slot, const ResidentBlock& block) {
+    const MutexLock lock(mutex_);
+    const bool known = std::ranges::any_of(slots_, [&](const auto& b) { return b && b->key == block.key; });
+    if (known) {
+      return;
+    }
+    remove_locked(slot);
+    slots_[slot] = block;
+    log_.on_registered(tier_, {&block, 1}, {});
+  }
+  void remove(std::uint32_t slot) {
+    const MutexLock lock(mutex_);
+    remove_locked(slot);
+  }
+  void clear() {
+    const MutexLock lock(mutex_);
+    slots_.assign(slots_.size(), std::nullopt);
+    log_.on_cleared(tier_);
+  }
+
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const override {
+    const MutexLock lock(mutex_);
+    const std::uint32_t end = first + slots;
+    for (std::uint32_t slot = first; slot < end; ++slot) {
+      if (slots_[slot]) {
+        out.push_back(*slots_[slot]);
+      }
+    }
+    return end;
+  }
+  [[nodiscard]] std::vector<ResidentBlock> sorted_blocks() const {
+    std::vector<ResidentBlock> blocks;
+    static_cast<void>(list_resident(0, capacity(), blocks));
+    std::ranges::sort(blocks, {}, &ResidentBlock::key);
+    return blocks;
+  }
+  [[nodiscard]] CacheLevel tier() const override { return tier_; }
+  [[nodiscard]] std::uint32_t capacity() const override {
+    const MutexLock lock(mutex_);
+    return static_cast<std::uint32_t>(slots_.size());
+  }
+
+ private:
+  void remove_locked(std::uint32_t slot) CAIRN_REQUIRES(mutex_) {
+    if (slots_[slot]) {
+      log_.on_removed(tier_, {&slots_[slot]->key, 1});
+      slots_[slot].reset();
+    }
+  }
+
+  const CacheLevel tier_;
+  EventLog& log_;
+  mutable Mutex mutex_{LockRank::kPool};
+  std::vector<std::optional<ResidentBlock>> slots_ CAIRN_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::events_testing

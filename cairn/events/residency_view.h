@@ -1,0 +1,68 @@
+// ResidencyView: what a consumer of events (a router, a mirror) knows to be cached where.
+//
+// Does:     starts empty, as a log does; takes a snapshot whenever one is needed, and events in order. Then it equals
+//           what the pools held after event sequence().
+// Owner:    a plain value; memory in proportion to what is resident.
+// Threads:  belongs to one thread at a time.
+// Fails:    an event that is not the next one, a Stored of a known key, a Removed of an unknown one, a snapshot that
+//           names something twice. Nothing has changed then; to go on, apply a new snapshot.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/events/event.h"
+#include "cairn/events/snapshot.h"
+#include "cairn/pool/pool_observer.h"
+#include "cairn/tokens/block_key.h"
+
+namespace cairn {
+
+class ResidencyView {
+ public:
+  // Replaces all that is known.
+  [[nodiscard]] Status apply(const Snapshot& snapshot);
+  // The event after sequence().
+  [[nodiscard]] Status apply(const Event& event);
+
+  // The last event that is part of this.
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  [[nodiscard]] bool contains(CacheLevel tier, const BlockKey& key) const { return blocks_of(tier).contains(key); }
+  // One bit a tier, at index_of(tier).
+  [[nodiscard]] std::bitset<kCacheLevels> tiers_holding(const BlockKey& key) const;
+  [[nodiscard]] std::size_t size(CacheLevel tier) const { return blocks_of(tier).size(); }
+  // Blocks of all tiers together.
+  [[nodiscard]] std::size_t size() const;
+  // In no particular order; fn(const ResidentBlock&).
+  template <typename Fn>
+  void for_each(CacheLevel tier, Fn fn) const {
+    for (const auto& [key, rest] : blocks_of(tier)) {
+      fn(ResidentBlock{.key = key, .parent = rest.parent, .tokens_hash = rest.tokens_hash});
+    }
+  }
+  // In the order of their keys, as in a snapshot.
+  [[nodiscard]] std::vector<ResidentBlock> sorted_blocks(CacheLevel tier) const;
+
+ private:
+  struct Rest {
+    SequenceHash parent{0};
+    BlockHash tokens_hash{0};
+  };
+  using BlockMap = std::unordered_map<BlockKey, Rest>;
+
+  [[nodiscard]] const BlockMap& blocks_of(CacheLevel tier) const { return tiers_[index_of(tier)]; }
+  [[nodiscard]] Status apply_to(BlockMap& blocks, const Event& event, const Stored& stored);
+  [[nodiscard]] Status apply_to(BlockMap& blocks, const Event& event, const Removed& removed);
+  [[nodiscard]] Status apply_to(BlockMap& blocks, const Event& event, const Cleared&);
+
+  std::array<BlockMap, kCacheLevels> tiers_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,205 @@
+#include "cairn/events/snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "cairn/events/events_testing.h"
+#include "cairn/events/residency_view.h"
+
+namespace cairn {
+namespace {
+
+using events_testing::block_at;
+using events_testing::chain;
+using events_testing::PlainPool;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr CacheLevel kG1 = CacheLevel::kG1;
+constexpr CacheLevel kG2 = CacheLevel::kG2;
+// Larger than what a walk takes under one lock, so that there is a time between its pieces.
+constexpr std::uint32_t kManySlots = 40'000;
+
+// A source that does something after each piece of the walk; it is told how many pieces there were.
+class Disturbed final : public ResidentSource {
+ public:
+  Disturbed(const ResidentSource& pool, std::function<void(std::uint32_t piece)> disturb)
+      : pool_(pool), disturb_(std::move(disturb)) {}
+  [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
+  [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const override {
+    const std::uint32_t next = pool_.list_resident(first, slots, out);
+    disturb_(++pieces_);
+    return next;
+  }
+
+ private:
+  const ResidentSource& pool_;
+  std::function<void(std::uint32_t piece)> disturb_;
+  mutable std::uint32_t pieces_ = 0;
+};
+
+// Lists every block twice.
+class TwoCopies final : public ResidentSource {
+ public:
+  explicit TwoCopies(const ResidentSource& pool) : pool_(pool) {}
+  [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
+  [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const override {
+    static_cast<void>(pool_.list_resident(first, slots, out));
+    return pool_.list_resident(first, slots, out);
+  }
+
+ private:
+  const ResidentSource& pool_;
+};
+
+Result<Snapshot> snapshot_of(const EventLog& log, std::vector<const ResidentSource*> pools) {
+  return take_snapshot(log, pools);
+}
+
+TEST(SnapshotTest, NothingAtTheStart) {
+  const auto log = *EventLog::create({.blocks = 8});
+  const Snapshot snapshot = *snapshot_of(*log, {});
+  EXPECT_EQ(snapshot.sequence, 0U);
+  EXPECT_THAT(snapshot.tiers, IsEmpty());
+}
+
+TEST(SnapshotTest, ParentsFirstForEachPoolInTheOrderGiven) {
+  const auto log = *EventLog::create({.blocks = 8});
+  PlainPool g1(kG1, 4, *log);
+  PlainPool g2(kG2, 4, *log);
+  g1.put(0, block_at(1, 2));
+  g1.put(1, block_at(1, 0));
+  g1.put(2, block_at(1, 1));
+  g2.put(3, block_at(2, 0));
+  const Snapshot snapshot = *snapshot_of(*log, {&g2, &g1});
+  EXPECT_EQ(snapshot.sequence, 4U);
+  ASSERT_THAT(snapshot.tiers, SizeIs(2));
+  EXPECT_EQ(snapshot.tiers[0].tier, kG2);
+  EXPECT_EQ(snapshot.tiers[0].blocks, chain(2, 0, 1));
+  EXPECT_EQ(snapshot.tiers[1].tier, kG1);
+  EXPECT_EQ(snapshot.tiers[1].blocks, chain(1, 0, 3));
+}
+
+TEST(SnapshotTest, TwoPoolsOfOneTierAreRefused) {
+  const auto log = *EventLog::create({.blocks = 8});
+  const PlainPool a(kG1, 4, *log);
+  const PlainPool b(kG1, 4, *log);
+  const auto snapshot = snapshot_of(*log, {&a, &b});
+  ASSERT_FALSE(snapshot);
+  EXPECT_EQ(snapshot.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(snapshot.error().message, HasSubstr("two pools of tier G1"));
+}
+
+TEST(SnapshotTest, CopiesOfOneKeyCountOnce) {
+  const auto log = *EventLog::create({.blocks = 8});
+  PlainPool pool(kG1, 2, *log);
+  pool.put(0, block_at(1, 0));
+  const TwoCopies copies(pool);
+  EXPECT_EQ(snapshot_of(*log, {&copies})->tiers[0].blocks, chain(1, 0, 1));
+}
+
+// Blocks that move ahead of the walk, behind it, come, go and come back: the result is the state at one number.
+TEST(SnapshotTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
+  const auto log = *EventLog::create({.blocks = 64});
+  PlainPool pool(kG1, kManySlots, *log);
+  const std::uint32_t last = kManySlots - 1;
+  pool.put(0, block_at(1, 0));         // stays
+  pool.put(1, block_at(2, 0));         // seen, then removed
+  pool.put(last, block_at(3, 0));      // removed before it is seen, comes back behind the walk
+  pool.put(last - 1, block_at(4, 0));  // removed before it is seen
+  pool.put(2, block_at(5, 0));         // seen, then moves ahead of the walk: seen twice
+  const Disturbed source(pool, [&](std::uint32_t piece) {
+    if (piece != 1) {
+      return;
+    }
+    pool.remove(1);
+    pool.remove(last);
+    pool.put(3, block_at(3, 0));
+    pool.remove(last - 1);
+    pool.remove(2);
+    pool.put(last - 2, block_at(5, 0));
+    pool.put(4, block_at(6, 0));  // new, behind the walk
+    pool.put(5, block_at(7, 0));  // comes and goes
+    pool.remove(5);
+  });
+  const Snapshot snapshot = *snapshot_of(*log, {&source});
+  EXPECT_EQ(snapshot.sequence, log->last_sequence());
+  EXPECT_EQ(snapshot.tiers[0].blocks, pool.sorted_blocks());
+  EXPECT_THAT(snapshot.tiers[0].blocks, ElementsAre(block_at(1, 0), block_at(3, 0), block_at(5, 0), block_at(6, 0)));
+}
+
+TEST(SnapshotTest, ClearedDuringTheWalkForgetsWhatWasSeen) {
+  const auto log = *EventLog::create({.blocks = 64});
+  PlainPool g1(kG1, kManySlots, *log);
+  PlainPool g2(kG2, 2, *log);
+  g1.put(0, block_at(1, 0));
+  g1.put(kManySlots - 1, block_at(2, 0));
+  g2.put(0, block_at(1, 0));
+  const Disturbed disturbed_g1(g1, [&](std::uint32_t piece) {
+    if (piece == 1) {
+      g1.put(1, block_at(3, 0));
+      g1.clear();
+      g1.put(2, block_at(4, 0));
+    }
+  });
+  const Snapshot snapshot = *snapshot_of(*log, {&g2, &disturbed_g1});
+  EXPECT_EQ(snapshot.tiers[0].blocks, chain(1, 0, 1));
+  EXPECT_EQ(snapshot.tiers[1].blocks, chain(4, 0, 1));
+}
+
+TEST(SnapshotTest, EventsAfterTheSnapshotContinueIt) {
+  const auto log = *EventLog::create({.blocks = 64});
+  PlainPool pool(kG1, 8, *log);
+  pool.put(0, block_at(1, 0));
+  const Snapshot snapshot = *snapshot_of(*log, {&pool});
+  pool.put(0, block_at(2, 0));
+  ResidencyView view;
+  ASSERT_TRUE(view.apply(snapshot));
+  const Result<EventBatch> batch = log->read(snapshot.sequence + 1, 100);
+  for (const Event& event : std::get<std::vector<Event>>(*batch)) {
+    ASSERT_TRUE(view.apply(event));
+  }
+  EXPECT_EQ(view.sorted_blocks(kG1), pool.sorted_blocks());
+}
+
+TEST(SnapshotTest, TakesLargerPiecesWhereTheLogIsTooSmall) {
+  const auto log = *EventLog::create({.blocks = 8});
+  PlainPool pool(kG1, kManySlots, *log);
+  pool.put(0, block_at(1, 0));
+  std::uint32_t pieces = 0;
+  const Disturbed source(pool, [&](std::uint32_t piece) {
+    pieces = piece;
+    for (std::uint32_t i = 0; piece == 1 && i < 10; ++i) {
+      pool.put(1, block_at(100 + i, 0));
+    }
+  });
+  const Snapshot snapshot = *snapshot_of(*log, {&source});
+  EXPECT_EQ(pieces, 2U);  // the second attempt took all slots at once
+  EXPECT_EQ(snapshot.tiers[0].blocks, pool.sorted_blocks());
+}
+
+TEST(SnapshotTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
+  const auto log = *EventLog::create({.blocks = 8});
+  PlainPool pool(kG1, 4, *log);
+  std::uint32_t next = 0;
+  const Disturbed source(pool, [&](std::uint32_t) {
+    for (int i = 0; i < 20; ++i) {
+      pool.put(0, block_at(next++, 0));
+    }
+  });
+  const auto snapshot = snapshot_of(*log, {&source});
+  ASSERT_FALSE(snapshot);
+  EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);
+  EXPECT_THAT(snapshot.error().message, HasSubstr("make it larger"));
+}
+
+}  // namespace
+}  // namespace cairn
