@@ -21,7 +21,7 @@ fail() {
 }
 expect() {
   local output
-  output=$("$1") && [ "$output" = "position 1" ] || fail "the consumer built by $2 printed '$output', not 'position 1'"
+  output=$("$1") && [ "$output" = "1 block cached" ] || fail "the consumer built by $2 printed '$output', not '1 block cached'"
 }
 
 cmake --install build/release --prefix "$scratch/staged" || fail "installing failed"

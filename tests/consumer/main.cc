@@ -1,19 +1,20 @@
-// What a user of the installed package writes first: hash a block of tokens, name it, print where it stands.
+// What a user of the installed package writes first: a pool, a block stored under its key, and a lookup that finds it.
 #include <cstdio>
+#include <utility>
 
-#include "cairn/tokens/block_key.h"
-#include "cairn/tokens/hashes.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/tokens/token_sequence.h"
 
 int main() {
   const cairn::Token tokens[] = {1, 2, 3, 4};
-  const cairn::SequenceHash first = cairn::sequence_hash_of_root(cairn::hash_block(tokens, cairn::kNoSalt));
-  const cairn::SequenceHash second = cairn::chain_hash(first, cairn::hash_block(tokens, cairn::kNoSalt));
-
-  const cairn::Result<cairn::BlockKey> key = cairn::BlockKey::make(1, second, first);
-  if (!key) {
-    std::fprintf(stderr, "%s\n", key.error().to_string().c_str());
+  const auto request = cairn::TokenBlockSequence::create(tokens, 4).value();
+  const auto pool = cairn::BlockPool::create({.capacity = 8, .block_size = 4}).value();
+  auto complete = pool->allocate(1).value().complete({.keys = request.keys()});
+  if (!complete) {
+    std::fprintf(stderr, "%s\n", complete.error().error.to_string().c_str());
     return 1;
   }
-  std::printf("position %u\n", key->position());
+  const cairn::ImmutableBlocks stored = std::move(*complete).register_blocks().value();
+  std::printf("%u block cached\n", pool->match_prefix(request.keys()).size());
   return 0;
 }
