@@ -64,10 +64,18 @@ class EvictionPolicy {
   virtual void insert(std::span<const SlotId> slots) = 0;
   // These are held and are no longer evictable: referenced again or about to be reset.
   virtual void remove(std::span<const SlotId> slots) = 0;
-  // This one lost its key, by eviction or reset: nothing learned about it applies to what comes next. Not held.
-  virtual void forget(SlotId slot) = 0;
-  // Gives up the next victim of the lowest class in the range that has one without a veto; kNoSlot if there is none.
-  [[nodiscard]] virtual SlotId evict(ClassRange classes, const Veto& veto) = 0;
+  // These lost their keys, by eviction or reset: nothing learned about them applies to what comes next. None is held.
+  virtual void forget(std::span<const SlotId> slots) = 0;
+  // Gives up victims one after the other until `out` is full or nothing is left, and returns how many: each time the
+  // next of the lowest class in the range that has one without a veto.
+  [[nodiscard]] virtual std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) = 0;
+
+  void forget(SlotId slot) { forget({&slot, 1}); }
+  // One victim, or kNoSlot.
+  [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) {
+    SlotId slot = kNoSlot;
+    return evict(classes, veto, {&slot, 1}) == 1 ? slot : kNoSlot;
+  }
 
   [[nodiscard]] virtual std::uint32_t size() const = 0;
   [[nodiscard]] virtual bool contains(SlotId slot) const = 0;

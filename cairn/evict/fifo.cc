@@ -19,4 +19,10 @@ void FifoPolicy::insert(std::span<const SlotId> slots) {
   }
 }
 
+void FifoPolicy::forget(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    queue_.set_tick(slot, 0);
+  }
+}
+
 }  // namespace cairn

@@ -12,8 +12,10 @@ class FifoPolicy final : public EvictionPolicy {
 
   void insert(std::span<const SlotId> slots) override;
   void remove(std::span<const SlotId> slots) override { queue_.erase(slots); }
-  void forget(SlotId slot) override { queue_.set_tick(slot, 0); }
-  [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) override { return queue_.pop(classes, veto); }
+  void forget(std::span<const SlotId> slots) override;
+  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override {
+    return queue_.pop(classes, veto, out);
+  }
   [[nodiscard]] std::uint32_t size() const override { return queue_.size(); }
   [[nodiscard]] bool contains(SlotId slot) const override { return queue_.contains(slot); }
   [[nodiscard]] std::size_t bytes() const override { return queue_.bytes(); }

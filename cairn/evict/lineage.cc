@@ -58,15 +58,22 @@ void LineagePolicy::remove(std::span<const SlotId> slots) {
   size_ -= static_cast<std::uint32_t>(slots.size());
 }
 
-void LineagePolicy::forget(SlotId slot) { became_leaf(forest_.forget(slot)); }
-
-SlotId LineagePolicy::evict(ClassRange classes, const Veto& veto) {
-  const SlotId victim = leaves_.pop(classes, veto);
-  if (victim != kNoSlot) {
-    --size_;
-    became_leaf(forest_.remove(victim).new_leaf);
+void LineagePolicy::forget(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    became_leaf(forest_.forget(slot));
   }
-  return victim;
+}
+
+// One by one: each victim may make a leaf of its parent, which is then often the next.
+std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+  for (std::size_t evicted = 0; evicted < out.size(); ++evicted) {
+    if (leaves_.pop(classes, veto, out.subspan(evicted, 1)) == 0) {
+      return evicted;
+    }
+    --size_;
+    became_leaf(forest_.remove(out[evicted]).new_leaf);
+  }
+  return out.size();
 }
 
 // Runs are released leaf first: the next slot usually holds the parent, and no search is needed.

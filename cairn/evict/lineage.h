@@ -21,8 +21,8 @@ class LineagePolicy final : public EvictionPolicy {
 
   void insert(std::span<const SlotId> slots) override;
   void remove(std::span<const SlotId> slots) override;
-  void forget(SlotId slot) override;
-  [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) override;
+  void forget(std::span<const SlotId> slots) override;
+  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override;
   [[nodiscard]] std::uint32_t size() const override { return size_; }
   [[nodiscard]] bool contains(SlotId slot) const override { return forest_.contains(slot); }
   [[nodiscard]] std::size_t bytes() const override { return forest_.bytes() + leaves_.bytes(); }

@@ -121,28 +121,60 @@ void TickQueue::erase(std::span<const SlotId> slots) {
   }
 }
 
-SlotId TickQueue::pop(ClassRange classes, const Veto& veto) {
+std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+  std::size_t popped = 0;
   for (std::uint32_t word = classes.first / 64; word * 64 < classes.last && word < occupied_.size(); ++word) {
     std::uint64_t bits = occupied_[word];
     if (word * 64 < classes.first) {
       bits &= ~std::uint64_t{0} << (classes.first % 64);
     }
-    while (bits != 0) {
+    for (; bits != 0; bits &= bits - 1) {
       const std::uint32_t lane = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
       if (lane >= classes.last) {
-        return kNoSlot;
+        return popped;
       }
-      if (const SlotId slot = pop_from(lane, veto); slot != kNoSlot) {
-        return slot;
+      popped += pop_from(lane, veto, out.subspan(popped));
+      if (popped == out.size()) {
+        return popped;
       }
-      bits &= bits - 1;
     }
   }
-  return kNoSlot;
+  return popped;
 }
 
-SlotId TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto) {
+std::size_t TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto, std::span<SlotId> out) {
   Lane& lane = lanes_[lane_number];
+  if (!veto && lane.heap == kNoLink) {
+    return pop_list(lane_number, out);
+  }
+  for (std::size_t popped = 0; popped < out.size(); ++popped) {
+    const Link first = first_permitted(lane, veto);
+    if (first == kNoLink) {
+      return popped;
+    }
+    take_out(first);
+    out[popped] = SlotId{first - 1};
+  }
+  return out.size();
+}
+
+// The front of a list without a heap beside it, cut off as a whole.
+std::size_t TickQueue::pop_list(std::uint32_t lane_number, std::span<SlotId> out) {
+  Lane& lane = lanes_[lane_number];
+  std::size_t popped = 0;
+  while (popped < out.size() && lane.head != kNoLink) {
+    out[popped++] = SlotId{lane.head - 1};
+    Node& node = at(lane.head);
+    lane.head = node.next;
+    node.prev = node.next = node.child = kNoLink;
+  }
+  (lane.head != kNoLink ? at(lane.head).prev : lane.tail) = kNoLink;
+  size_ -= static_cast<std::uint32_t>(popped);
+  mark_if_empty(lane_number);
+  return popped;
+}
+
+TickQueue::Link TickQueue::first_permitted(Lane& lane, const Veto& veto) {
   Link in_list = lane.head;
   Link vetoed_heap_tops = kNoLink;  // taken off the heap to see what is under them; chained by next
   Link found = kNoLink;
@@ -165,11 +197,7 @@ SlotId TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto) {
     const Link link = std::exchange(vetoed_heap_tops, at(vetoed_heap_tops).next);
     heap_insert(lane, link);
   }
-  if (found == kNoLink) {
-    return kNoSlot;
-  }
-  take_out(found);
-  return SlotId{found - 1};
+  return found;
 }
 
 void TickQueue::take_out(Link link) {

@@ -35,8 +35,9 @@ class TickQueue {
   // Requires: in the queue.
   void erase(SlotId slot) { take_out(index_of(slot) + 1); }
   void erase(std::span<const SlotId> slots);
-  // Takes the first slot without a veto from the lowest class in the range that has one; kNoSlot where there is none.
-  [[nodiscard]] SlotId pop(ClassRange classes, const Veto& veto);
+  // Takes slots until `out` is full or nothing is left, and returns how many: each time the first one without a veto of
+  // the lowest class in the range that has one.
+  [[nodiscard]] std::size_t pop(ClassRange classes, const Veto& veto, std::span<SlotId> out);
 
   [[nodiscard]] bool contains(SlotId slot) const {
     const Node& node = nodes_[index_of(slot)];
@@ -83,7 +84,9 @@ class TickQueue {
     }
   }
 
-  [[nodiscard]] SlotId pop_from(std::uint32_t lane, const Veto& veto);
+  [[nodiscard]] std::size_t pop_from(std::uint32_t lane, const Veto& veto, std::span<SlotId> out);
+  [[nodiscard]] std::size_t pop_list(std::uint32_t lane, std::span<SlotId> out);
+  [[nodiscard]] Link first_permitted(Lane& lane, const Veto& veto);
   void take_out(Link link);
   void heap_insert(Lane& lane, Link link);
   void heap_erase(Lane& lane, Link link);

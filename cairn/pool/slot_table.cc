@@ -128,16 +128,9 @@ SlotId SlotTable::take_free() {
   return std::exchange(first_free_, at(first_free_).link);
 }
 
-void SlotTable::make_private(SlotId slot, TenantId tenant) {
-  tenants_.charge(tenant);
-  Slot& record = at(slot);
-  record.state = State::kPrivate;
-  record.eviction_class = class_of(tenant, 0);
-}
-
 void SlotTable::make_free(SlotId slot) {
   Slot& record = at(slot);
-  tenants_.discharge(tenant_of(record));
+  tenants_.discharge(tenant_of(record), 1);
   record.state = State::kFree;
   record.link = std::exchange(first_free_, slot);
   ++free_;
@@ -175,43 +168,56 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 
 // Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
-  for (std::uint32_t taken = 0; taken < count; ++taken) {
+  Status status;
+  while (status && run.size() < count) {
     const TenantLedger::Next next = tenants_.next_source(tenant, free_);
-    SlotId slot = kNoSlot;
+    std::span<SlotId> taken(run.storage() + run.size(), std::min(next.count, count - run.size()));
     if (next.source == TenantLedger::Source::kFree) {
-      slot = take_free();
-    } else {
-      slot = policy_->evict(classes_of(next.victim), veto_);
-      if (slot == kNoSlot) {
-        return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ", taken,
-                                                   "; retry when it permits more"));
+      for (SlotId& slot : taken) {
+        slot = take_free();
       }
-      __builtin_prefetch(&at(slot), 1);
-      tenants_.remove_inactive(next.victim, 1);
-      tenants_.discharge(next.victim);
-      collected_.push_back(slot);
+    } else {
+      taken = taken.first(policy_->evict(classes_of(next.victim), veto_, taken));
+      if (taken.empty()) {
+        status = fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
+                                                     run.size(), "; retry when it permits more"));
+      }
+      tenants_.remove_inactive(next.victim, static_cast<std::uint32_t>(taken.size()));
+      tenants_.discharge(next.victim, static_cast<std::uint32_t>(taken.size()));
+      collected_.insert(collected_.end(), taken.begin(), taken.end());
     }
-    make_private(slot, tenant);
-    run.storage()[taken] = slot;
-    run.resize(taken + 1);
+    tenants_.charge(tenant, static_cast<std::uint32_t>(taken.size()));
+    run.resize(run.size() + static_cast<std::uint32_t>(taken.size()));
   }
-  return {};
+  for (const SlotId slot : run.slots()) {
+    Slot& record = at(slot);
+    record.state = State::kPrivate;
+    record.eviction_class = class_of(tenant, 0);
+  }
+  return status;
 }
 
 void SlotTable::unname_collected() {
   constexpr std::size_t kChunk = 16;
   KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < collected_.size(); begin += kChunk) {
-    const std::size_t count = std::min(kChunk, collected_.size() - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      places[i] = index_.place_of(at(collected_[begin + i]).key);
+    const std::span slots = std::span(collected_).subspan(begin, std::min(kChunk, collected_.size() - begin));
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      places[i] = index_.place_of(at(slots[i]).key);
       KeyIndex::prefetch(places[i]);
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      if (expiry_) {
-        expiry_->stop(collected_[begin + i]);
-      }
-      unname(collected_[begin + i], places[i]);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      index_.erase(slots[i], places[i]);
+    }
+  }
+  policy_->forget(collected_);
+  registered_ -= static_cast<std::uint32_t>(collected_.size());
+  for (const SlotId slot : collected_) {
+    if (expiry_) {
+      expiry_->stop(slot);
+    }
+    if (watched_) {
+      removed_keys_.push_back(at(slot).key);
     }
   }
   collected_.clear();

@@ -118,7 +118,6 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex_);
   void end_run(Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
-  void make_private(SlotId slot, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void unname_collected() CAIRN_REQUIRES(mutex_);

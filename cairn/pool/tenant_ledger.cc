@@ -75,9 +75,13 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
 
 TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free) const {
   const Account& self = at(tenant);
+  if (accounts_.size() == 1) {
+    const std::uint32_t more = std::min(free, self.limit - self.used);
+    return more > 0 ? Next{Source::kFree, tenant, more} : Next{Source::kEvict, tenant, self.inactive};
+  }
   const bool may_grow = self.used < self.limit;
   if (may_grow && (self.unmet() > 0 || free > unmet_)) {
-    return {Source::kFree, tenant};
+    return {Source::kFree, tenant, 1};
   }
   // The one furthest beyond its reservation gives; itself where nobody else can.
   TenantId victim = tenant;
@@ -90,19 +94,21 @@ TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free
       most = other.beyond();
     }
   }
-  return {Source::kEvict, victim};
+  return {Source::kEvict, victim, 1};
 }
 
-void TenantLedger::charge(TenantId tenant) {
+void TenantLedger::charge(TenantId tenant, std::uint32_t count) {
   Account& account = at(tenant);
-  unmet_ -= account.unmet() > 0 ? 1 : 0;
-  ++account.used;
+  unmet_ -= account.unmet();
+  account.used += count;
+  unmet_ += account.unmet();
 }
 
-void TenantLedger::discharge(TenantId tenant) {
+void TenantLedger::discharge(TenantId tenant, std::uint32_t count) {
   Account& account = at(tenant);
-  --account.used;
-  unmet_ += account.unmet() > 0 ? 1 : 0;
+  unmet_ -= account.unmet();
+  account.used -= count;
+  unmet_ += account.unmet();
 }
 
 }  // namespace cairn

@@ -31,13 +31,14 @@ class TenantLedger {
   enum class Source : std::uint8_t { kFree, kEvict };
   struct Next {
     Source source;
-    TenantId victim;  // whose slot to evict
+    TenantId victim;      // whose slots to evict
+    std::uint32_t count;  // how many in a row, at most
   };
-  // Where the tenant's next slot comes from. Requires: can_take() said yes.
+  // Where the tenant's next slots come from. Requires: can_take() said yes.
   [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free) const;
 
-  void charge(TenantId tenant);
-  void discharge(TenantId tenant);
+  void charge(TenantId tenant, std::uint32_t count);
+  void discharge(TenantId tenant, std::uint32_t count);
   void add_inactive(TenantId tenant, std::uint32_t count) { at(tenant).inactive += count; }
   void remove_inactive(TenantId tenant, std::uint32_t count) { at(tenant).inactive -= count; }
 

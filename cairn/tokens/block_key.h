@@ -51,23 +51,26 @@ class BlockKey {
   [[nodiscard]] Result<BlockKey> extend(BlockHash child) const;
 
   [[nodiscard]] constexpr std::uint32_t position() const {
-    const std::uint32_t bits = fragment_bits();
-    return static_cast<std::uint32_t>((hi_ & low_bits(62)) >> bits);
+    return by_mode<std::uint32_t>(
+        [this]<std::uint32_t kBits>() { return static_cast<std::uint32_t>((hi_ & low_bits(62)) >> kBits); });
   }
   [[nodiscard]] constexpr SequenceHash sequence_hash() const {
-    const std::uint32_t bits = fragment_bits();
-    return SequenceHash{(hi_ << (64 - bits)) | (lo_ >> bits)};
+    return by_mode<SequenceHash>(
+        [this]<std::uint32_t kBits>() { return SequenceHash{(hi_ << (64 - kBits)) | (lo_ >> kBits)}; });
   }
   // The low bits of the parent's sequence hash that this key holds, and how many they are.
   [[nodiscard]] constexpr std::uint64_t parent_fragment() const { return lo_ & low_bits(fragment_bits()); }
-  [[nodiscard]] constexpr std::uint32_t fragment_bits() const { return 54 - 8 * static_cast<std::uint32_t>(hi_ >> 62); }
+  [[nodiscard]] constexpr std::uint32_t fragment_bits() const {
+    return by_mode<std::uint32_t>([]<std::uint32_t kBits>() { return kBits; });
+  }
   // What a child's key would hold of this one.
   [[nodiscard]] constexpr std::uint64_t fragment_for_child() const {
     return value_of(sequence_hash()) & low_bits(mode_of(position() + 1).fragment_bits);
   }
   [[nodiscard]] constexpr bool is_parent_of(const BlockKey& child) const {
-    return child.position() == position() + 1 &&
-           child.parent_fragment() == (value_of(sequence_hash()) & low_bits(child.fragment_bits()));
+    return child.by_mode<bool>([this, &child]<std::uint32_t kBits>() {
+      return child.position() == position() + 1 && ((child.lo_ ^ value_of(sequence_hash())) & low_bits(kBits)) == 0;
+    });
   }
 
   [[nodiscard]] constexpr std::uint64_t high_word() const { return hi_; }
@@ -95,6 +98,15 @@ class BlockKey {
   };
 
   constexpr BlockKey(std::uint64_t hi, std::uint64_t lo) : hi_(hi), lo_(lo) {}
+  // Calls `read` with the number of fragment bits as a constant: these are hot, and shifts by constants are cheap.
+  template <typename Value, typename Read>
+  [[nodiscard]] constexpr Value by_mode(Read read) const {
+    const std::uint64_t mode = hi_ >> 62;
+    if (mode == 0) [[likely]] {
+      return read.template operator()<54>();
+    }
+    return mode == 1 ? read.template operator()<46>() : read.template operator()<38>();
+  }
   static constexpr std::uint64_t low_bits(std::uint32_t count) { return (std::uint64_t{1} << count) - 1; }
   static constexpr Mode mode_of(std::uint32_t position) {
     const std::uint32_t number = position < (1U << 8) ? 0 : position < (1U << 16) ? 1 : 2;
