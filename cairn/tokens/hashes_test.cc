@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -83,6 +84,25 @@ TEST(HashesTest, ABlockUnderARunIsHashedInFrames) {
   tokens[4] = 77;
   EXPECT_EQ(hash_all(tokens, 8, kNoSalt, std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U})
       << "what stands under a run does not matter";
+}
+
+TEST(HashesTest, FramesOfLongBlocksAreOneText) {
+  constexpr std::size_t size = 200;
+  const std::vector<Token> tokens = tokens_from(7, 2 * size);
+  const MmRun runs[] = {{.offset = size + 3, .length = 2, .mm_hash = 11},
+                        {.offset = size + 60, .length = 90, .mm_hash = 12}};
+  std::vector<std::byte> frames(13 * size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const MmRun* const run = i >= 3 && i < 5 ? &runs[0] : i >= 60 && i < 150 ? &runs[1] : nullptr;
+    const Token id = run != nullptr ? static_cast<Token>(size + i - run->offset) : tokens[size + i];
+    const std::uint64_t item = run != nullptr ? run->mm_hash : 0;
+    frames[13 * i] = std::byte{run != nullptr};
+    std::memcpy(&frames[13 * i + 1], &id, sizeof(id));
+    std::memcpy(&frames[13 * i + 5], &item, sizeof(item));
+  }
+  std::vector<Token> as_tokens(frames.size() / sizeof(Token));
+  std::memcpy(as_tokens.data(), frames.data(), frames.size());
+  EXPECT_EQ(hash_all(tokens, size, kNoSalt, std::nullopt, runs).blocks[1], value_of(hash_block(as_tokens, kNoSalt)));
 }
 
 TEST(HashesTest, OnlyBlocksThatARunTouchesAreFramed) {

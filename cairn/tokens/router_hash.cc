@@ -9,7 +9,7 @@ namespace cairn {
 
 std::size_t router_block_count(std::size_t tokens, const RouterHashing& hashing) {
   const std::size_t overhang = hashing.eagle ? 1 : 0;
-  return tokens < overhang ? 0 : (tokens - overhang) / hashing.block_size;
+  return hashing.block_size == 0 || tokens < overhang ? 0 : (tokens - overhang) / hashing.block_size;
 }
 
 Result<std::size_t> router_hashes(std::span<const Token> tokens, const RouterHashing& hashing,

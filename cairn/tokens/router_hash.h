@@ -24,7 +24,7 @@ struct RouterHashing {
   bool eagle = false;
 };
 
-// How many windows of `tokens` tokens are full. Requires: a block size above 0.
+// How many windows of `tokens` tokens are full; none with a block size of 0.
 [[nodiscard]] std::size_t router_block_count(std::size_t tokens, const RouterHashing& hashing);
 
 // Fills the front of `hashes`; returns how many. mm_hashes[i] are those of block i; blocks beyond its end have none.

@@ -28,6 +28,7 @@ TEST(RouterHashTest, EagleWindowsOverlapByOneToken) {
   EXPECT_EQ(router_block_count(8, eagle), 1U);
   EXPECT_EQ(router_block_count(4, eagle), 0U);
   EXPECT_EQ(router_block_count(0, eagle), 0U);
+  EXPECT_EQ(router_block_count(8, {}), 0U);
 }
 
 TEST(RouterHashTest, MultimodalHashesFollowTheTokensSorted) {

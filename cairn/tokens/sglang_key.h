@@ -26,8 +26,8 @@ namespace cairn {
 [[nodiscard]] std::optional<Digest> sglang_storage_seed(std::optional<std::string_view> extra_key,
                                                         std::optional<std::string_view> cache_salt);
 
-// The digests of the full pages of `tokens`, which follow `prior` (the page before, or the storage seed); returns how
-// many.
+// The digests of the full pages of `tokens`, which follow `prior` (the page before, or the storage seed); returns their
+// number.
 [[nodiscard]] Result<std::size_t> sglang_hash_pages(std::span<const Token> tokens, std::uint32_t page_size,
                                                     const std::optional<Digest>& prior, std::span<Digest> digests);
 

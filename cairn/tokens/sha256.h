@@ -1,8 +1,7 @@
 // Sha256: hashes bytes given in pieces. Internal.
 //
 // Owner:    one for each thread, made on its first use and kept. After that nothing is allocated here; OpenSSL 3.0
-// still
-//           makes a small object of its own, and frees it, for each digest.
+//           still makes a small object of its own, and frees it, for each digest.
 // Threads:  one thread.
 // Aborts:   OpenSSL without SHA-256 is a broken installation.
 #pragma once

@@ -1,9 +1,8 @@
 // A full block of tokens with all its names, and the block that is still being filled.
 //
 // Does:     TokenBlock owns its tokens; TokenBlockView looks at those of a sequence (token_sequence.h) and is good
-// until
-//           that sequence changes. PartialTokenBlock collects tokens until it is full, turns them into a TokenBlock,
-//           and goes on as the empty block after it.
+//           until that sequence changes. PartialTokenBlock collects tokens until it is full, turns them into a
+//           TokenBlock, and goes on as the empty block after it.
 // Threads:  plain values.
 // Fails:    too many tokens, a commit before the block is full, a position a key cannot hold: nothing changes.
 #pragma once
