@@ -36,38 +36,6 @@ Result<LineageForest> LineageForest::create(const PolicyView& view) {
 LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads)
     : keys_(view.keys), nodes_(std::move(nodes)), orphan_heads_(std::move(orphan_heads)) {}
 
-LineageForest::Inserted LineageForest::insert(SlotId slot, SlotId parent) {
-  CAIRN_DCHECK(!contains(slot), "a slot becomes evictable once");
-  const Link self = index_of(slot) + 1;
-  Node& node = at(self);
-  node.child |= kEvictable;
-  if (orphans_ > 0) {
-    adopt_orphans(self);
-  }
-  SlotId no_longer_leaf = kNoSlot;
-  if ((node.child & kLinked) == 0) {
-    if (parent != kNoSlot) {
-      const Node& above = nodes_[index_of(parent)];
-      if ((above.child & kLinkMask) == kNoLink && (above.child & kEvictable) != 0) {
-        no_longer_leaf = parent;
-      }
-    }
-    link(self, parent == kNoSlot ? kNoLink : index_of(parent) + 1);
-  }
-  return {(node.child & kLinkMask) == kNoLink, no_longer_leaf};
-}
-
-LineageForest::Removed LineageForest::remove(SlotId slot) {
-  CAIRN_DCHECK(contains(slot), "only an evictable slot is removed");
-  const Link self = index_of(slot) + 1;
-  Node& node = at(self);
-  node.child &= ~kEvictable;
-  if ((node.child & kLinkMask) != kNoLink) {
-    return {false, kNoSlot};  // stays as a ghost
-  }
-  return {true, prune(self)};
-}
-
 SlotId LineageForest::forget(SlotId slot) {
   CAIRN_DCHECK(!contains(slot), "a slot is removed before it is forgotten");
   const Link self = index_of(slot) + 1;
@@ -75,7 +43,7 @@ SlotId LineageForest::forget(SlotId slot) {
   while ((node.child & kLinkMask) != kNoLink) {
     const Link child = node.child & kLinkMask;
     detach(child);
-    link(child, kNoLink);
+    link_without_parent(child);
   }
   return prune(self);
 }
@@ -83,10 +51,18 @@ SlotId LineageForest::forget(SlotId slot) {
 // Takes a childless ghost out of the tree, and every ghost above it that this leaves childless.
 SlotId LineageForest::prune(Link self) {
   while ((at(self).child & kLinked) != 0) {
-    const Link above = at(self).parent;
-    detach(self);
-    if (above == kNoLink || (at(above).child & kLinkMask) != kNoLink) {
-      return kNoSlot;
+    Node& node = at(self);
+    const Link above = node.parent;
+    if (above != kNoLink && node.prev == kNoLink && node.next == kNoLink) {
+      // An only child, as along a sequence nobody else shares.
+      node.child &= ~kLinked;
+      node.parent = kNoLink;
+      at(above).child &= ~kLinkMask;
+    } else {
+      detach(self);
+      if (above == kNoLink || (at(above).child & kLinkMask) != kNoLink) {
+        return kNoSlot;
+      }
     }
     if ((at(above).child & kEvictable) != 0) {
       return slot_of(above);
@@ -96,31 +72,16 @@ SlotId LineageForest::prune(Link self) {
   return kNoSlot;
 }
 
-void LineageForest::link(Link child, Link parent) {
+// A root, or an orphan.
+void LineageForest::link_without_parent(Link child) {
   Node& node = at(child);
   node.child |= kLinked;
-  node.parent = parent;
+  node.parent = node.next = node.prev = kNoLink;
   const BlockKey& key = keys_[child - 1];
-  if (parent != kNoLink) {
-    const Link flags = at(parent).child & ~kLinkMask;
-    push_front(at(parent).child, child, flags);
-  } else if (key.position() > 0) {
-    push_front(orphans_like(key), child, 0);
+  if (key.position() > 0) {
+    push_front(orphans_like(key), child);
     ++orphans_;
-  } else {
-    node.next = node.prev = kNoLink;
   }
-}
-
-// `head` keeps `flags` above the link.
-void LineageForest::push_front(Link& head, Link link, Link flags) {
-  Node& node = at(link);
-  node.prev = kNoLink;
-  node.next = head & kLinkMask;
-  if (node.next != kNoLink) {
-    at(node.next).prev = link;
-  }
-  head = link | flags;
 }
 
 void LineageForest::detach(Link self) {
@@ -149,7 +110,7 @@ void LineageForest::adopt_orphans(Link parent) {
     const Link next = at(orphan).next;
     if (key.is_parent_of(keys_[orphan - 1])) {
       detach(orphan);
-      link(orphan, parent);
+      link_below(orphan, parent);
     }
     orphan = next;
   }

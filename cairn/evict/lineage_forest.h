@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cairn/base/check.h"
 #include "cairn/base/page_array.h"
 #include "cairn/evict/eviction_policy.h"
 
@@ -27,14 +28,42 @@ class LineageForest {
     SlotId no_longer_leaf;  // its parent, where that was one; else kNoSlot
   };
   // The slot becomes evictable; `parent` holds its parent block (in any state), or kNoSlot.
-  Inserted insert(SlotId slot, SlotId parent);
+  Inserted insert(SlotId slot, SlotId parent) {
+    CAIRN_DCHECK(!contains(slot), "a slot becomes evictable once");
+    const Link self = index_of(slot) + 1;
+    Node& node = at(self);
+    node.child |= kEvictable;
+    if (orphans_ > 0) {
+      adopt_orphans(self);
+    }
+    SlotId no_longer_leaf = kNoSlot;
+    if ((node.child & kLinked) == 0) {
+      if (parent == kNoSlot) {
+        link_without_parent(self);
+      } else {
+        Node& above = nodes_[index_of(parent)];
+        no_longer_leaf = (above.child & (kLinkMask | kEvictable)) == kEvictable ? parent : kNoSlot;
+        link_below(self, index_of(parent) + 1);
+      }
+    }
+    return {(node.child & kLinkMask) == kNoLink, no_longer_leaf};
+  }
 
   struct Removed {
     bool was_leaf;
     SlotId new_leaf;  // the ancestor that has nothing evictable below it any more, if it is evictable; else kNoSlot
   };
   // The slot is no longer evictable. Requires: it was.
-  Removed remove(SlotId slot);
+  Removed remove(SlotId slot) {
+    CAIRN_DCHECK(contains(slot), "only an evictable slot is removed");
+    const Link self = index_of(slot) + 1;
+    Node& node = at(self);
+    node.child &= ~kEvictable;
+    if ((node.child & kLinkMask) != kNoLink) {
+      return {false, kNoSlot};  // stays as a ghost
+    }
+    return {true, prune(self)};
+  }
 
   // The slot lost its key; what hangs below it becomes orphaned. Requires: not evictable. Gives the new leaf as above.
   SlotId forget(SlotId slot);
@@ -64,10 +93,25 @@ class LineageForest {
   Link& orphans_like(const BlockKey& child);
   Link& orphans_of(const BlockKey& parent);
   Link& orphan_head(std::uint32_t parent_position, std::uint64_t fragment);
-  void link(Link child, Link parent);
+  void link_below(Link child, Link parent) {
+    Node& node = at(child);
+    node.child |= kLinked;
+    node.parent = parent;
+    push_front(at(parent).child, child);
+  }
+  void link_without_parent(Link child);
   void adopt_orphans(Link parent);
   void detach(Link link);
-  void push_front(Link& head, Link link, Link flags);
+  // The flags above the link stay in `head`.
+  void push_front(Link& head, Link link) {
+    Node& node = at(link);
+    node.prev = kNoLink;
+    node.next = head & kLinkMask;
+    if (node.next != kNoLink) {
+      at(node.next).prev = link;
+    }
+    head = (head & ~kLinkMask) | link;
+  }
   SlotId prune(Link link);
 
   Column<BlockKey> keys_;

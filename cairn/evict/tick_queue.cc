@@ -22,13 +22,6 @@ TickQueue::TickQueue(const PolicyView& view, PageArray<Node> nodes)
       lanes_(view.class_count),
       occupied_((view.class_count + 63) / 64) {}
 
-void TickQueue::set_tick(SlotId slot, std::uint64_t tick) {
-  CAIRN_DCHECK(!contains(slot), "the tick of a queued slot does not change");
-  Node& node = nodes_[index_of(slot)];
-  node.tick_low = static_cast<std::uint32_t>(tick);
-  node.tick_high = static_cast<std::uint32_t>(tick >> 32);
-}
-
 void TickQueue::push(SlotId slot) {
   CAIRN_DCHECK(!contains(slot), "a slot is queued once");
   const Link link = index_of(slot) + 1;

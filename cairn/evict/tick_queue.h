@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/base/page_array.h"
 #include "cairn/evict/eviction_policy.h"
 
@@ -26,7 +27,12 @@ class TickQueue {
   // A tick stays with its slot, in the queue or out of it, until another is set; 0 where none was.
   [[nodiscard]] std::uint64_t tick(SlotId slot) const { return tick_of(nodes_[index_of(slot)]); }
   // Requires: not in the queue.
-  void set_tick(SlotId slot, std::uint64_t tick);
+  void set_tick(SlotId slot, std::uint64_t tick) {
+    CAIRN_DCHECK(!contains(slot), "the tick of a queued slot does not change");
+    Node& node = nodes_[index_of(slot)];
+    node.tick_low = static_cast<std::uint32_t>(tick);
+    node.tick_high = static_cast<std::uint32_t>(tick >> 32);
+  }
 
   // Into the queue of its class, at the place of its tick. Requires: not in the queue.
   void push(SlotId slot);
