@@ -19,7 +19,7 @@ int main() {
   auto missing = static_cast<std::uint32_t>(request.block_count()) - cached.size();
   MutableBlocks fresh = pool->allocate(missing).value();
   // ... fill the slots fresh.slots() with keys and values ...
-  CompleteBlocks filled = std::move(fresh).complete({.keys = request.keys().subspan(cached.size())}).value();
+  CompleteBlocks filled = std::move(fresh).complete(request, {cached.size(), request.block_count()}).value();
   ImmutableBlocks computed = std::move(filled).register_blocks().value();
 
   // The next request with these tokens finds them, whoever holds or has released them.

@@ -172,10 +172,7 @@ class Demo {
       return fail(ErrorCode::kExhausted, str_cat("one chat alone is too long for the pool (", fresh.error().message,
                                                  "); give it more with --blocks"));
     }
-    auto complete = std::move(*fresh).complete(
-        {.keys = chat.keys().subspan(held),
-         .tokens_hashes = chat.block_hashes().subspan(held),
-         .parent = held == 0 ? std::nullopt : std::optional(chat.keys()[held - 1].sequence_hash())});
+    auto complete = std::move(*fresh).complete(chat, {held, chat.block_count()});
     if (!complete) {
       return Unexpected(std::move(complete).error().error);
     }

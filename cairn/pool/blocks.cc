@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cairn/base/str_cat.h"
 #include "cairn/pool/slot_table.h"
 
 namespace cairn {
@@ -28,6 +29,16 @@ Result<void, Rejected<Blocks>> join(internal::Run& run, internal::Run& other) {
     return Unexpected(Rejected<Blocks>{foreign_blocks(), Blocks(std::move(other))});
   }
   run.table()->append(run, other);
+  return {};
+}
+
+// Names made of blocks of another size would never be found again.
+Status check_block_size(const internal::Run& run, std::size_t tokens) {
+  if (run.table() != nullptr && run.table()->options().block_size != tokens) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a block of ", tokens, " tokens for a pool of blocks of ", run.table()->options().block_size,
+                        "; cut the sequence into those"));
+  }
   return {};
 }
 
@@ -58,6 +69,37 @@ Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const Bl
     }
   }
   return CompleteBlocks(std::move(run_));
+}
+
+Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const TokenBlockSequence& sequence,
+                                                                        BlockRange blocks) && {
+  const Status fits = check_block_size(run_, sequence.block_size());
+  if (!fits) {
+    return Unexpected(Rejected<MutableBlocks>{fits.error(), std::move(*this)});
+  }
+  if (blocks.begin > blocks.end || blocks.end > sequence.block_count()) {
+    return Unexpected(Rejected<MutableBlocks>{
+        Error{ErrorCode::kOutOfRange, str_cat("blocks ", blocks.begin, " to ", blocks.end, " of a sequence that has ",
+                                              sequence.block_count(), " full ones; name blocks that are full")},
+        std::move(*this)});
+  }
+  BlockNames names{.keys = sequence.keys().subspan(blocks.begin, blocks.size()),
+                   .tokens_hashes = sequence.block_hashes().subspan(blocks.begin, blocks.size())};
+  if (blocks.begin > 0) {
+    names.parent = sequence.keys()[blocks.begin - 1].sequence_hash();
+  }
+  return std::move(*this).complete(names);
+}
+
+Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const TokenBlock& block) && {
+  const Status fits = check_block_size(run_, block.tokens().size());
+  if (!fits) {
+    return Unexpected(Rejected<MutableBlocks>{fits.error(), std::move(*this)});
+  }
+  const BlockKey key = block.key();
+  const BlockHash tokens_hash = block.block_hash();
+  return std::move(*this).complete(
+      {.keys = {&key, 1}, .tokens_hashes = {&tokens_hash, 1}, .parent = block.parent_sequence_hash()});
 }
 
 MutableBlocks MutableBlocks::take_front(std::uint32_t count) {

@@ -25,6 +25,8 @@
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/token_block.h"
+#include "cairn/tokens/token_sequence.h"
 
 namespace cairn {
 
@@ -134,6 +136,12 @@ class [[nodiscard]] MutableBlocks {
   // The bytes are there: names the blocks. Fails unless there is one key for each block, and tokens hashes for all of
   // them or none.
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const BlockNames& names) &&;
+  // The same with the names of these blocks of a sequence. Fails also where its blocks are not of the pool's size, and
+  // where it does not have them.
+  [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const TokenBlockSequence& sequence,
+                                                                         BlockRange blocks) &&;
+  // The same with the name of one block.
+  [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const TokenBlock& block) &&;
   // Splits off the first `count` (at most all of them); this handle keeps the rest.
   [[nodiscard]] MutableBlocks take_front(std::uint32_t count);
   // Joins other blocks of the same pool to the end.
