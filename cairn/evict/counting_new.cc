@@ -8,22 +8,42 @@ namespace {
 
 std::uint64_t allocations = 0;
 
-void* counted(void* memory) {
+void* take(std::size_t size) noexcept {
   ++allocations;
-  return memory != nullptr ? memory : throw std::bad_alloc();
+  return std::malloc(size);
 }
+void* take(std::size_t size, std::align_val_t alignment) noexcept {
+  ++allocations;
+  const auto align = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(align, (size + align - 1) / align * align);
+}
+void* checked(void* memory) { return memory != nullptr ? memory : throw std::bad_alloc(); }
 
 }  // namespace
 
 std::uint64_t cairn::allocation_count() { return allocations; }
 
-// The forms for arrays and those that do not throw come down to these.
-void* operator new(std::size_t size) { return counted(std::malloc(size)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto align = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(align, (size + align - 1) / align * align));
-}
+// All forms, since the sanitizers bring their own for those that are left out.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+void* operator new(std::size_t n) { return checked(take(n)); }
+void* operator new[](std::size_t n) { return checked(take(n)); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return take(n); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return take(n); }
+void* operator new(std::size_t n, std::align_val_t a) { return checked(take(n, a)); }
+void* operator new[](std::size_t n, std::align_val_t a) { return checked(take(n, a)); }
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return take(n, a); }
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return take(n, a); }
+
 void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

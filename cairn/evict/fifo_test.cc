@@ -61,7 +61,9 @@ TEST_F(FifoTest, APlaceIsKeptIntoAnotherClass) {
 }
 
 #ifndef NDEBUG
-TEST_F(FifoTest, AHeldSlotIsNotForgottenDeathTest) {
+using FifoDeathTest = FifoTest;
+
+TEST_F(FifoDeathTest, AHeldSlotIsNotForgotten) {
   policy_->insert(slots({0}));
   EXPECT_DEATH(policy_->forget(SlotId{0}), "broken invariant");
 }
