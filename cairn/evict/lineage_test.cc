@@ -206,7 +206,7 @@ TEST_F(LineageTest, AChainHoldsTogetherWhereKeysChangeTheirLayout) {
 
 TEST_F(LineageTest, OrphansAreAdoptedWhereKeysChangeTheirLayout) {
   for (const std::uint32_t position : {0U, 254U, 255U, 65534U, 65535U, BlockKey::kMaxPosition - 1}) {
-    FakeSlots fake(2);
+    FakeSlots fake(1'000);  // many lists of orphans, so that the right one is not found by chance
     const BlockKey parent = BlockKey::make_checked(position, SequenceHash{~std::uint64_t{0}}, SequenceHash{7});
     const std::unique_ptr<EvictionPolicy> policy = fake.make(PolicyKind::kLineageTick);
     fake.put(SlotId{0}, child_key(parent, 1));

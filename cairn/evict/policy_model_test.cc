@@ -77,7 +77,7 @@ std::vector<BlockKey> forest(const std::vector<std::uint32_t>& links) {
 // A policy and its model under the same steps.
 class SideBySide {
  public:
-  static constexpr std::uint32_t kSlots = 14;
+  static constexpr std::uint32_t kSlots = 16;
   static constexpr std::uint32_t kClasses = 202;
 
   SideBySide(PolicyKind kind, std::vector<BlockKey> blocks)
