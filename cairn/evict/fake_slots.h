@@ -1,0 +1,105 @@
+// FakeSlots: what a pool shows its eviction policy, over a plain vector. For tests.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "cairn/evict/eviction_policy.h"
+
+namespace cairn {
+
+inline void PrintTo(SlotId slot, std::ostream* out) { slot == kNoSlot ? *out << "none" : *out << index_of(slot); }
+
+inline std::vector<SlotId> slots(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<SlotId> out;
+  for (const std::uint32_t number : numbers) {
+    out.push_back(SlotId{number});
+  }
+  return out;
+}
+
+inline BlockKey root_key(std::uint64_t hash) { return BlockKey::make_checked(0, SequenceHash{hash}, SequenceHash{0}); }
+inline BlockKey child_key(const BlockKey& parent, std::uint64_t hash) {
+  return BlockKey::make_checked(parent.position() + 1, SequenceHash{hash}, parent.sequence_hash());
+}
+
+class FakeSlots final : public ParentFinder {
+ public:
+  explicit FakeSlots(std::uint32_t capacity, std::uint32_t class_count = 1)
+      : capacity_(capacity), class_count_(class_count), records_(capacity + 1) {}
+
+  [[nodiscard]] PolicyView view() const {
+    return {.capacity = capacity_,
+            .class_count = class_count_,
+            .keys = Column<BlockKey>(&records_[0].key, sizeof(Record)),
+            .classes = Column<EvictionClass>(&records_[0].eviction_class, sizeof(Record)),
+            .parents = this};
+  }
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> make(PolicyKind kind) const { return *make_policy(kind, view()); }
+
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  [[nodiscard]] ClassRange all_classes() const { return {0, class_count_}; }
+  [[nodiscard]] const BlockKey& key_of(SlotId slot) const { return records_[index_of(slot)].key; }
+  [[nodiscard]] std::uint32_t class_of(SlotId slot) const { return index_of(records_[index_of(slot)].eviction_class); }
+
+  // The slot holds the block of this name from now on.
+  void put(SlotId slot, const BlockKey& key, std::uint32_t eviction_class = 0) {
+    records_[index_of(slot)] = {true, static_cast<EvictionClass>(eviction_class), key};
+  }
+  void set_class(SlotId slot, std::uint32_t eviction_class) {
+    records_[index_of(slot)].eviction_class = static_cast<EvictionClass>(eviction_class);
+  }
+  // The block is gone from the slot, in the pool's order: not to be found any more, forgotten, overwritten.
+  template <typename Policy>
+  void drop(Policy& policy, SlotId slot) {
+    records_[index_of(slot)].named = false;
+    policy.forget(slot);
+    records_[index_of(slot)] = {};
+  }
+
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override {
+    for (std::uint32_t i = 0; i < capacity_; ++i) {
+      if (records_[i].named && records_[i].key.is_parent_of(child)) {
+        return SlotId{i};
+      }
+    }
+    return kNoSlot;
+  }
+
+ private:
+  struct Record {
+    bool named = false;
+    EvictionClass eviction_class{};
+    BlockKey key;
+  };
+
+  std::uint32_t capacity_;
+  std::uint32_t class_count_;
+  std::vector<Record> records_;
+};
+
+// The next `count` victims, fewer where the policy gives no more.
+inline std::vector<SlotId> evict(EvictionPolicy& policy, std::uint32_t count,
+                                 ClassRange classes = {0, ~std::uint32_t{0}}, const Veto& veto = {}) {
+  std::vector<SlotId> victims;
+  while (victims.size() < count) {
+    const SlotId victim = policy.evict(classes, veto);
+    if (victim == kNoSlot) {
+      break;
+    }
+    victims.push_back(victim);
+  }
+  return victims;
+}
+
+inline std::vector<SlotId> evict_all(EvictionPolicy& policy, ClassRange classes = {0, ~std::uint32_t{0}},
+                                     const Veto& veto = {}) {
+  // One more than it holds: a policy that gives a slot twice is found out.
+  return evict(policy, policy.size() + 1, classes, veto);
+}
+
+}  // namespace cairn

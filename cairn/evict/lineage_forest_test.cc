@@ -1,0 +1,227 @@
+// LineageForest: who is a leaf after each call.
+#include "cairn/evict/lineage_forest.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "cairn/evict/fake_slots.h"
+
+namespace cairn {
+namespace {
+
+// What insert and remove answer, to compare at once.
+using Answer = std::pair<bool, SlotId>;
+
+// Slots 0 to 3 hold a chain, 4 a second child of 1, 5 nothing.
+class LineageForestTest : public ::testing::Test {
+ protected:
+  LineageForestTest() {
+    fake_.put(SlotId{0}, root_key(1));
+    for (std::uint32_t n = 1; n < 4; ++n) {
+      fake_.put(SlotId{n}, child_key(fake_.key_of(SlotId{n - 1}), n + 1));
+    }
+    fake_.put(SlotId{4}, child_key(fake_.key_of(SlotId{1}), 5));
+  }
+
+  Answer insert(std::uint32_t number) {
+    const SlotId slot{number};
+    const BlockKey& key = fake_.key_of(slot);
+    const auto [is_leaf, no_longer_leaf] = forest_.insert(slot, key.position() == 0 ? kNoSlot : fake_.find_parent(key));
+    return {is_leaf, no_longer_leaf};
+  }
+  Answer remove(std::uint32_t number) {
+    const auto [was_leaf, new_leaf] = forest_.remove(SlotId{number});
+    return {was_leaf, new_leaf};
+  }
+  // Forgets as the pool does, and says who became a leaf.
+  SlotId drop(std::uint32_t number) {
+    struct Recorder {
+      LineageForest& forest;
+      SlotId new_leaf = kNoSlot;
+      void forget(SlotId slot) { new_leaf = forest.forget(slot); }
+    } recorder{forest_};
+    fake_.drop(recorder, SlotId{number});
+    return recorder.new_leaf;
+  }
+
+  FakeSlots fake_{6};
+  LineageForest forest_ = *LineageForest::create(fake_.view());
+};
+
+constexpr bool kLeaf = true;
+constexpr bool kNoLeaf = false;
+
+TEST_F(LineageForestTest, LeafFirstEachParentIsNone) {
+  EXPECT_EQ(insert(3), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(insert(2), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(insert(1), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(insert(0), Answer(kNoLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, RootFirstEachChildTakesItsParentsPlace) {
+  EXPECT_EQ(insert(0), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(insert(1), Answer(kLeaf, SlotId{0}));
+  EXPECT_EQ(insert(2), Answer(kLeaf, SlotId{1}));
+  EXPECT_EQ(insert(4), Answer(kLeaf, kNoSlot)) << "1 was none any more";
+}
+
+TEST_F(LineageForestTest, ContainsTheEvictableOnes) {
+  insert(2);
+  insert(1);
+  EXPECT_TRUE(forest_.contains(SlotId{2}));
+  EXPECT_TRUE(forest_.contains(SlotId{1}));
+  EXPECT_FALSE(forest_.contains(SlotId{0}));
+  remove(1);
+  EXPECT_FALSE(forest_.contains(SlotId{1})) << "a ghost";
+}
+
+TEST_F(LineageForestTest, TheLastChildToGoExposesItsParent) {
+  insert(2);
+  insert(4);
+  insert(1);
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(4), Answer(kLeaf, SlotId{1}));
+  EXPECT_EQ(remove(1), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, AGhostHoldsItsParentBack) {
+  for (const std::uint32_t n : {3U, 2U, 1U, 0U}) {
+    insert(n);
+  }
+  EXPECT_EQ(remove(1), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(remove(2), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(remove(3), Answer(kLeaf, SlotId{0})) << "over two ghosts";
+}
+
+TEST_F(LineageForestTest, AGhostIsFilledInItsPlace) {
+  for (const std::uint32_t n : {2U, 1U, 0U}) {
+    insert(n);
+  }
+  remove(1);
+  EXPECT_EQ(insert(1), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(remove(2), Answer(kLeaf, SlotId{1}));
+  EXPECT_EQ(remove(1), Answer(kLeaf, SlotId{0}));
+}
+
+TEST_F(LineageForestTest, AParentThatWasNeverEvictableHoldsNobodyBack) {
+  insert(0);
+  EXPECT_EQ(insert(2), Answer(kLeaf, kNoSlot)) << "1 is in use";
+  EXPECT_EQ(remove(0), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, ForgettingAGhostExposesWhatIsAboveIt) {
+  for (const std::uint32_t n : {2U, 4U, 1U, 0U}) {
+    insert(n);
+  }
+  remove(1);
+  EXPECT_EQ(drop(1), SlotId{0});
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(4), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, ForgettingTheLastGhostOfSeveralExposesTheFirstEvictableAbove) {
+  for (const std::uint32_t n : {3U, 2U, 1U, 0U}) {
+    insert(n);
+  }
+  remove(1);
+  remove(2);
+  EXPECT_EQ(drop(2), SlotId{0});
+  EXPECT_EQ(insert(1), Answer(kLeaf, SlotId{0})) << "1 is out of the tree";
+}
+
+TEST_F(LineageForestTest, ForgettingWhatIsNotInTheTreeChangesNothing) {
+  insert(0);
+  EXPECT_EQ(drop(5), kNoSlot);
+  EXPECT_EQ(drop(1), kNoSlot);
+  EXPECT_EQ(remove(0), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, OrphansWaitForTheirParentInWhateverSlot) {
+  const BlockKey middle = fake_.key_of(SlotId{1});
+  for (const std::uint32_t n : {2U, 4U, 1U, 0U}) {
+    insert(n);
+  }
+  remove(1);
+  drop(1);
+  fake_.put(SlotId{5}, middle);
+  EXPECT_EQ(insert(5), Answer(kNoLeaf, SlotId{0}));
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(4), Answer(kLeaf, SlotId{5}));
+  EXPECT_EQ(remove(5), Answer(kLeaf, SlotId{0}));
+}
+
+TEST_F(LineageForestTest, AnOrphanThatLeftIsNotAdopted) {
+  const BlockKey middle = fake_.key_of(SlotId{1});
+  drop(1);
+  EXPECT_EQ(insert(2), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+  fake_.put(SlotId{5}, middle);
+  EXPECT_EQ(insert(5), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, AnOrphanThatIsAGhostIsAdoptedWithWhatHangsBelow) {
+  const BlockKey middle = fake_.key_of(SlotId{1});
+  drop(1);
+  insert(3);
+  insert(2);
+  remove(2);
+  fake_.put(SlotId{5}, middle);
+  EXPECT_EQ(insert(5), Answer(kNoLeaf, kNoSlot));
+  EXPECT_EQ(remove(3), Answer(kLeaf, SlotId{5}));
+}
+
+TEST_F(LineageForestTest, AForgottenOrphanOrphansItsOwnChildren) {
+  const BlockKey middle = fake_.key_of(SlotId{1});
+  drop(1);
+  insert(3);
+  insert(2);
+  remove(2);
+  EXPECT_EQ(drop(2), kNoSlot);
+  fake_.put(SlotId{5}, middle);
+  EXPECT_EQ(insert(5), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(3), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, OnlyAParentAdopts) {
+  drop(1);
+  insert(2);
+  fake_.put(SlotId{5}, child_key(fake_.key_of(SlotId{0}), 99));  // stands where 1 stood
+  EXPECT_EQ(insert(5), Answer(kLeaf, kNoSlot));
+  EXPECT_EQ(remove(2), Answer(kLeaf, kNoSlot));
+}
+
+TEST_F(LineageForestTest, RefusesMoreSlotsThanItsLinksCanName) {
+  PolicyView view = fake_.view();
+  view.capacity = LineageForest::kMaxSlots + 1;
+  const Result<LineageForest> forest = LineageForest::create(view);
+  ASSERT_FALSE(forest.has_value());
+  EXPECT_EQ(forest.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(forest.error().message.find("1073741823"), std::string::npos) << forest.error().message;
+}
+
+#ifndef NDEBUG
+using LineageForestDeathTest = LineageForestTest;
+
+TEST_F(LineageForestDeathTest, ASlotBecomesEvictableOnce) {
+  insert(0);
+  EXPECT_DEATH(insert(0), "broken invariant");
+}
+
+TEST_F(LineageForestDeathTest, OnlyAnEvictableSlotIsRemoved) {
+  EXPECT_DEATH(remove(0), "broken invariant");
+  insert(1);  // makes a ghost of 0
+  EXPECT_DEATH(remove(0), "broken invariant");
+}
+
+TEST_F(LineageForestDeathTest, AnEvictableSlotIsNotForgotten) {
+  insert(0);
+  EXPECT_DEATH(forest_.forget(SlotId{0}), "broken invariant");
+}
+#endif
+
+}  // namespace
+}  // namespace cairn

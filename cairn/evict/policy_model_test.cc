@@ -1,0 +1,255 @@
+// Every eviction policy, step by step, against its model.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/policy_model.h"
+
+namespace cairn {
+namespace {
+
+enum class Action : std::uint8_t { kPlace, kRelease, kHit, kEvict, kDrop, kReclass };
+
+// `pick` chooses and `bits` shapes what each action leaves open.
+struct Step {
+  Action action;
+  std::uint32_t pick;
+  std::uint32_t count;
+  std::uint32_t bits;
+};
+std::ostream& operator<<(std::ostream& out, const Step& step) {
+  constexpr std::array kNames{"place", "release", "hit", "evict", "drop", "reclass"};
+  return out << kNames[static_cast<std::size_t>(step.action)] << '(' << step.pick << ", " << step.count << ", "
+             << step.bits << ')';
+}
+
+rc::Gen<std::vector<Step>> steps() {
+  const auto action = rc::gen::weightedElement<Action>({{5, Action::kPlace},
+                                                        {7, Action::kRelease},
+                                                        {3, Action::kHit},
+                                                        {3, Action::kEvict},
+                                                        {2, Action::kDrop},
+                                                        {1, Action::kReclass}});
+  const auto step = rc::gen::map(
+      rc::gen::tuple(action, rc::gen::inRange(0U, 1'000U), rc::gen::inRange(1U, 6U), rc::gen::inRange(0U, 4'096U)),
+      [](const auto& parts) {
+        return Step{std::get<0>(parts), std::get<1>(parts), std::get<2>(parts), std::get<3>(parts)};
+      });
+  return rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(step));
+}
+
+std::uint64_t scrambled(std::uint64_t number) {
+  number = (number ^ (number >> 31)) * 0x9E3779B97F4A7C15U;
+  return number ^ (number >> 29);
+}
+
+// A forest of blocks: each is a root, follows one that is no block of ours, or follows an earlier one.
+std::vector<BlockKey> forest(const std::vector<std::uint32_t>& links) {
+  constexpr std::array<std::uint32_t, 4> kDeep{1, 254, 65534, BlockKey::kMaxPosition - 1};
+  std::vector<BlockKey> blocks;
+  for (std::uint32_t n = 0; n < links.size(); ++n) {
+    const std::uint64_t hash = scrambled(n + 1);
+    const std::uint32_t choice = links[n] % (2 * n + 3);
+    const BlockKey* parent = choice >= 3 ? &blocks[(choice - 3) / 2] : nullptr;
+    if (parent != nullptr && parent->position() < BlockKey::kMaxPosition) {
+      blocks.push_back(child_key(*parent, hash));
+    } else if (choice == 0) {
+      blocks.push_back(BlockKey::make_checked(kDeep[links[n] % 4], SequenceHash{hash}, SequenceHash{scrambled(1'000)}));
+    } else {
+      blocks.push_back(root_key(hash));
+    }
+  }
+  return blocks;
+}
+
+// A policy and its model under the same steps.
+class SideBySide {
+ public:
+  static constexpr std::uint32_t kSlots = 16;
+  static constexpr std::uint32_t kClasses = 202;
+
+  SideBySide(PolicyKind kind, std::vector<BlockKey> blocks)
+      : blocks_(std::move(blocks)), policy_(fake_.make(kind)), model_(make_model(kind, fake_)) {}
+
+  void take(const Step& step) {
+    switch (step.action) {
+      case Action::kPlace:
+        return place(step);
+      case Action::kRelease:
+        return release(step);
+      case Action::kHit:
+        return hit(step);
+      case Action::kEvict:
+        return evict_one(step);
+      case Action::kDrop:
+        return drop(step);
+      case Action::kReclass:
+        return reclass(step);
+    }
+  }
+
+  void check_holdings() const {
+    std::uint32_t held = 0;
+    for (std::uint32_t n = 0; n < kSlots; ++n) {
+      RC_ASSERT(policy_->contains(SlotId{n}) == (states_[n] == State::kHeld));
+      held += states_[n] == State::kHeld ? 1 : 0;
+    }
+    RC_ASSERT(policy_->size() == held);
+  }
+
+  void check_order_of_the_rest() {
+    for (std::uint32_t n = 0; n <= kSlots; ++n) {
+      RC_ASSERT(policy_->evict(fake_.all_classes(), {}) == model_->evict(fake_.all_classes(), {}));
+    }
+    RC_ASSERT(policy_->size() == 0U);
+  }
+
+ private:
+  enum class State : std::uint8_t { kEmpty, kInUse, kHeld };
+  static constexpr std::array<std::uint32_t, 6> kUsedClasses{0, 1, 63, 64, 130, 201};
+
+  // Up to `count` slots in this state; their order is that of the slots, leaf first, root first or any.
+  std::vector<SlotId> some(State state, const Step& step) const {
+    std::vector<SlotId> found;
+    for (std::uint32_t n = 0; n < kSlots; ++n) {
+      if (states_[n] == state) {
+        found.push_back(SlotId{n});
+      }
+    }
+    if (found.empty()) {
+      return found;
+    }
+    std::ranges::rotate(found, found.begin() + static_cast<std::ptrdiff_t>(step.pick % found.size()));
+    found.resize(std::min<std::size_t>(found.size(), step.count));
+    const auto position = [this](SlotId slot) { return fake_.key_of(slot).position(); };
+    switch (step.bits % 4) {
+      case 0:
+        std::ranges::stable_sort(found, std::ranges::greater{}, position);
+        break;
+      case 1:
+        std::ranges::stable_sort(found, std::ranges::less{}, position);
+        break;
+      case 2:
+        std::ranges::sort(found, {}, [&step](SlotId slot) { return scrambled(index_of(slot) + step.bits); });
+        break;
+      default:
+        break;
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool is_placed(const BlockKey& key) const {
+    for (std::uint32_t n = 0; n < kSlots; ++n) {
+      if (states_[n] != State::kEmpty && fake_.key_of(SlotId{n}) == key) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void place(const Step& step) {
+    std::size_t next = step.pick % blocks_.size();
+    for (const SlotId slot : some(State::kEmpty, step)) {
+      while (is_placed(blocks_[next])) {  // there are more blocks than slots
+        next = (next + 1) % blocks_.size();
+      }
+      fake_.put(slot, blocks_[next], kUsedClasses[(step.bits + next) % kUsedClasses.size()]);
+      states_[index_of(slot)] = State::kInUse;
+    }
+  }
+
+  void release(const Step& step) {
+    const std::vector<SlotId> slots = some(State::kInUse, step);
+    policy_->insert(slots);
+    for (const SlotId slot : slots) {
+      model_->insert(slot);
+      states_[index_of(slot)] = State::kHeld;
+    }
+  }
+
+  void hit(const Step& step) {
+    const std::vector<SlotId> slots = some(State::kHeld, step);
+    policy_->remove(slots);
+    for (const SlotId slot : slots) {
+      model_->remove(slot);
+      states_[index_of(slot)] = State::kInUse;
+    }
+  }
+
+  // Some victims keep their key for a while: an allocation forgets them together at its end.
+  void evict_one(const Step& step) {
+    const std::uint32_t first = step.bits % 3 == 0 ? kUsedClasses[step.pick % kUsedClasses.size()] : 0;
+    const std::uint32_t last = step.bits % 5 == 0 ? first + step.pick % kClasses : kClasses;
+    Veto veto;
+    if (step.count > 2) {
+      veto = [&step](SlotId slot) { return scrambled(index_of(slot) + step.bits) % 4 < step.count - 2; };
+    }
+    const SlotId victim = model_->evict({first, last}, veto);
+    RC_ASSERT(policy_->evict({first, last}, veto) == victim);
+    if (victim != kNoSlot) {
+      states_[index_of(victim)] = State::kInUse;
+      if (step.bits % 2 == 0) {
+        forget(victim);
+      }
+    }
+  }
+
+  void drop(const Step& step) {
+    for (const SlotId slot : some(State::kInUse, step)) {
+      forget(slot);
+    }
+  }
+
+  void forget(SlotId slot) {
+    model_->forget(slot);
+    fake_.drop(*policy_, slot);
+    states_[index_of(slot)] = State::kEmpty;
+  }
+
+  void reclass(const Step& step) {
+    for (const SlotId slot : some(State::kInUse, step)) {
+      fake_.set_class(slot, kUsedClasses[step.bits % kUsedClasses.size()]);
+    }
+  }
+
+  FakeSlots fake_{kSlots, kClasses};
+  std::array<State, kSlots> states_{};
+  std::vector<BlockKey> blocks_;
+  std::unique_ptr<EvictionPolicy> policy_;
+  std::unique_ptr<PolicyModel> model_;
+};
+
+class PolicyModelTest : public ::testing::TestWithParam<PolicyKind> {};
+
+TEST_P(PolicyModelTest, GivesTheVictimsOfTheModel) {
+  rc::detail::checkGTest([kind = GetParam()] {
+    const auto links = *rc::gen::container<std::vector<std::uint32_t>>(24, rc::gen::inRange(0U, 10'000U));
+    SideBySide run(kind, forest(links));
+    for (const Step& step : *steps()) {
+      run.take(step);
+      run.check_holdings();
+    }
+    run.check_order_of_the_rest();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PolicyModelTest, ::testing::ValuesIn(kAllPolicies), [](const auto& param_info) {
+  std::string name(to_string(param_info.param));
+  std::erase(name, '-');
+  return name;
+});
+
+}  // namespace
+}  // namespace cairn
