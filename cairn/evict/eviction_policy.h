@@ -2,8 +2,10 @@
 //
 // Does:     holds exactly the slots that could be evicted now (nobody references them) in an order, and gives them up
 //           in that order. It sees slot numbers, keys and classes, never handles, bytes or time.
-// Classes:  every slot has an eviction class. A lower class is emptied before a higher one, whatever the policy; the
-//           pool folds tenant and priority into it. A slot's key and class do not change while the policy holds it.
+// Classes:  every slot has an eviction class. A lower class is emptied before a higher one, whatever the policy (but
+//           where leaves go first, a block waits for those below it, whatever their class); the pool folds tenant and
+//           priority into it. A slot's class does not change while the policy holds it, nor its key until it is
+//           forgotten.
 // Owner:    one pool; built by make_policy() over the pool's columns, which outlive it.
 // Threads:  none of its own; every call is made under the pool's lock.
 // Costs:    O(1) or O(log n) a slot; nothing is allocated after construction.
@@ -38,7 +40,7 @@ struct ClassRange {
 class ParentFinder {
  public:
   virtual ~ParentFinder() = default;
-  [[nodiscard]] virtual SlotId find_parent(const BlockKey& child) = 0;
+  [[nodiscard]] virtual SlotId find_parent(const BlockKey& child) const = 0;
 };
 
 // What a policy may see of its pool.
@@ -47,7 +49,7 @@ struct PolicyView {
   std::uint32_t class_count = 1;
   Column<BlockKey> keys;
   Column<EvictionClass> classes;
-  ParentFinder* parents = nullptr;
+  const ParentFinder* parents = nullptr;
 };
 
 // Says that a slot must not be evicted now; it stays where it is in the order. Empty: no objection to any.
@@ -84,7 +86,7 @@ class EvictionPolicy {
 };
 
 enum class PolicyKind : std::uint8_t {
-  kFifo,         // the block registered first goes first; a hit changes nothing
+  kFifo,         // the block that was released first goes first; that it is used again changes nothing
   kLru,          // the block released longest ago goes first
   kLineageTick,  // leaves only, the one released longest ago first; a parent keeps its time when it becomes a leaf
   kLineageFifo,  // leaves only, the one that has been a leaf longest first

@@ -1,4 +1,4 @@
-// FifoPolicy: the block that was registered first goes first. A block that is used again keeps its place.
+// FifoPolicy: the block that first became evictable goes first. A block that is used again keeps its place.
 #pragma once
 
 #include "cairn/evict/eviction_policy.h"

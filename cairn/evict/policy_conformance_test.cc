@@ -338,6 +338,26 @@ TEST_P(PolicyConformanceTest, HoldsToItsContractThroughChurnAndAllocatesNothing)
   EXPECT_GT(std::ranges::count_if(watched.victims(), [](SlotId slot) { return slot != kNoSlot; }), 1'000);
 }
 
+TEST_P(PolicyConformanceTest, ManyVictimsOfOneCallAreThemOneByOne) {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    FakeSlots fake_single(60, 3);
+    FakeSlots fake_batched(60, 3);
+    Watched single(GetParam(), fake_single);
+    Watched batched(GetParam(), fake_batched);
+    churn(single, fake_single, seed, 30);
+    churn(batched, fake_batched, seed, 30);
+    const Veto veto = seed % 2 == 0 ? Veto{} : Veto{[](SlotId slot) { return index_of(slot) % 5 == 0; }};
+    std::vector<SlotId> victims(7);
+    while (!victims.empty()) {
+      victims.resize(batched.policy().evict({0, 3}, veto, victims));
+      for (const SlotId victim : victims) {
+        ASSERT_EQ(victim, single.policy().evict({0, 3}, veto));
+      }
+    }
+    ASSERT_EQ(single.policy().evict({0, 3}, veto), kNoSlot);
+  }
+}
+
 TEST_P(PolicyConformanceTest, TheSameCallsGiveTheSameVictims) {
   FakeSlots again(kSlots, kClasses);
   Watched one(GetParam(), fake_);

@@ -22,9 +22,14 @@ void push(TickQueue& queue, SlotId slot, std::uint64_t tick) {
   queue.push(slot);
 }
 
+SlotId pop_one(TickQueue& queue, ClassRange classes, const Veto& veto) {
+  SlotId slot = kNoSlot;
+  return queue.pop(classes, veto, {&slot, 1}) == 1 ? slot : kNoSlot;
+}
+
 std::vector<SlotId> pop_all(TickQueue& queue) {
   std::vector<SlotId> out;
-  for (SlotId slot = queue.pop(kAll, {}); slot != kNoSlot; slot = queue.pop(kAll, {})) {
+  for (SlotId slot = pop_one(queue, kAll, {}); slot != kNoSlot; slot = pop_one(queue, kAll, {})) {
     out.push_back(slot);
   }
   return out;
@@ -79,8 +84,8 @@ TEST(TickQueueTest, VetoedOldTicksKeepTheirPlaces) {
     push(queue, SlotId{n}, 60 - 10 * n);
   }
   const auto from_three_on = [](SlotId slot) { return index_of(slot) >= 3; };
-  EXPECT_EQ(queue.pop(kAll, from_three_on), SlotId{2});
-  EXPECT_EQ(queue.pop(kAll, [](SlotId) { return true; }), kNoSlot);
+  EXPECT_EQ(pop_one(queue, kAll, from_three_on), SlotId{2});
+  EXPECT_EQ(pop_one(queue, kAll, [](SlotId) { return true; }), kNoSlot);
   EXPECT_EQ(queue.size(), 5U);
   for (const std::uint32_t n : {0U, 1U, 3U, 4U, 5U}) {
     EXPECT_TRUE(queue.contains(SlotId{n}));
@@ -133,7 +138,7 @@ TEST_P(TickQueueStress, AgreesWithAnOrderedSet) {
           }
         }
       }
-      ASSERT_EQ(queue.pop({first, last}, vetoed == 0 ? Veto{} : Veto{veto}), next) << "step " << step;
+      ASSERT_EQ(pop_one(queue, {first, last}, vetoed == 0 ? Veto{} : Veto{veto}), next) << "step " << step;
       ASSERT_TRUE(next == kNoSlot || !queue.contains(next));
     }
     ASSERT_EQ(queue.size(), expected[0].size() + expected[1].size() + expected[2].size());
@@ -167,6 +172,57 @@ TEST_F(TickQueueDeathTest, OnlyAQueuedSlotIsErased) {
   EXPECT_DEATH(queue_.erase(SlotId{1}), "broken invariant");
 }
 #endif
+
+// Batches of several classes, pushed together, popped together, and erased in the same order, the opposite one or mixed,
+// do what one call for each slot does.
+TEST(TickQueueTest, BatchesEqualSingles) {
+  constexpr std::uint32_t kSlots = 40;
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    FakeSlots fake(kSlots, 3);
+    std::vector<SlotId> idle;
+    for (std::uint32_t n = 0; n < kSlots; ++n) {
+      fake.set_class(SlotId{n}, random() % 8 == 0 ? random() % 3 : 1);
+      idle.push_back(SlotId{n});
+    }
+    TickQueue batched = *TickQueue::create(fake.view());
+    TickQueue single = *TickQueue::create(fake.view());
+    std::vector<SlotId> queued;
+    for (int step = 0; step < 60; ++step) {
+      std::vector<SlotId>& from = random() % 2 == 0 ? idle : queued;
+      std::vector<SlotId>& to = &from == &idle ? queued : idle;
+      if (random() % 4 == 0) {
+        std::shuffle(from.begin(), from.end(), random);
+      }
+      std::vector<SlotId> batch(from.end() - static_cast<std::ptrdiff_t>(random() % (from.size() + 1)), from.end());
+      from.resize(from.size() - batch.size());
+      if (random() % 2 == 0) {
+        std::reverse(batch.begin(), batch.end());
+      }
+      if (&from == &idle) {
+        batched.push_newest(batch);
+        for (const SlotId slot : batch) {
+          push(single, slot, single.next_tick());
+        }
+      } else {
+        batched.erase(batch);
+        for (const SlotId slot : batch) {
+          single.erase(slot);
+        }
+      }
+      to.insert(to.end(), batch.begin(), batch.end());
+      ASSERT_EQ(batched.size(), single.size());
+    }
+    while (single.size() > 0) {
+      std::vector<SlotId> popped(1 + random() % 7);
+      popped.resize(batched.pop({0, 3}, {}, popped));
+      for (const SlotId slot : popped) {
+        ASSERT_EQ(slot, pop_one(single, {0, 3}, {})) << "seed " << seed;
+      }
+      ASSERT_EQ(batched.size(), single.size());
+    }
+  }
+}
 
 }  // namespace
 }  // namespace cairn

@@ -21,15 +21,16 @@ Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys)
 
 template <typename Matches>
 SlotId KeyIndex::search(Place place, Matches matches) const {
-  const Bucket* bucket = place.home;
-  for (std::size_t probes = 0; probes < buckets_.size(); ++probes, bucket = after(bucket)) {
-    for (std::uint32_t entries = entries_with(*bucket, place.tag); entries != 0; entries &= entries - 1) {
-      const SlotId slot = bucket->slots[std::countr_zero(entries)];
+  std::uint32_t at = place.bucket;
+  for (std::size_t probes = 0; probes < buckets_.size(); ++probes, at = after(at)) {
+    const Bucket& bucket = buckets_[at];
+    for (std::uint32_t entries = entries_with(bucket, place.tag); entries != 0; entries &= entries - 1) {
+      const SlotId slot = bucket.slots[std::countr_zero(entries)];
       if (matches(keys_[index_of(slot)])) {
         return slot;
       }
     }
-    if (bucket->passed == 0) {
+    if (bucket.passed == 0) {
       break;
     }
   }
@@ -40,7 +41,7 @@ SlotId KeyIndex::find(const BlockKey& key, Place place) const {
   return search(place, [&key](const BlockKey& there) { return there == key; });
 }
 
-SlotId KeyIndex::find_parent(const BlockKey& child) {
+SlotId KeyIndex::find_parent(const BlockKey& child) const {
   if (child.position() == 0) {
     return kNoSlot;
   }
@@ -49,28 +50,30 @@ SlotId KeyIndex::find_parent(const BlockKey& child) {
 }
 
 void KeyIndex::insert(SlotId slot, Place place) {
-  for (Bucket* bucket = place.home;; bucket = after(bucket)) {
-    if (const std::uint32_t empty = entries_with(*bucket, 0); empty != 0) {
+  for (std::uint32_t at = place.bucket;; at = after(at)) {
+    Bucket& bucket = buckets_[at];
+    if (const std::uint32_t empty = entries_with(bucket, 0); empty != 0) {
       const int entry = std::countr_zero(empty);
-      bucket->tags[entry] = place.tag;
-      bucket->slots[entry] = slot;
+      bucket.tags[entry] = place.tag;
+      bucket.slots[entry] = slot;
       return;
     }
-    ++bucket->passed;
+    ++bucket.passed;
   }
 }
 
 void KeyIndex::erase(SlotId slot, Place place) {
-  for (Bucket* bucket = place.home;; bucket = after(bucket)) {
-    for (std::uint32_t entries = entries_with(*bucket, place.tag); entries != 0; entries &= entries - 1) {
+  for (std::uint32_t at = place.bucket;; at = after(at)) {
+    Bucket& bucket = buckets_[at];
+    for (std::uint32_t entries = entries_with(bucket, place.tag); entries != 0; entries &= entries - 1) {
       const int entry = std::countr_zero(entries);
-      if (bucket->slots[entry] == slot) {
-        bucket->tags[entry] = 0;
+      if (bucket.slots[entry] == slot) {
+        bucket.tags[entry] = 0;
         return;
       }
     }
-    CAIRN_CHECK(bucket->passed > 0, "every registered slot is in the key index");
-    --bucket->passed;
+    CAIRN_CHECK(bucket.passed > 0, "every registered slot is in the key index");
+    --bucket.passed;
   }
 }
 

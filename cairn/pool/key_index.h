@@ -25,27 +25,28 @@
 namespace cairn {
 
 class KeyIndex {
-  struct Bucket;
-
  public:
   // For `capacity` slots whose keys are in the column.
   [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys);
 
-  // Where to look for a key. Made without touching anything that changes.
+  // Where to look for a key.
   struct Place {
-    Bucket* home;
+    std::uint32_t bucket;
     std::uint8_t tag;
   };
-  [[nodiscard]] Place place_of(const BlockKey& key) { return place(key.position(), value_of(key.sequence_hash())); }
-  static void prefetch(Place place) { __builtin_prefetch(place.home, 1); }
+  [[nodiscard]] Place place_of(const BlockKey& key) const {
+    return place(key.position(), value_of(key.sequence_hash()));
+  }
+  void prefetch(Place place) const { __builtin_prefetch(&buckets_[place.bucket], 1); }
   // The first slot that may hold a key of this place, if any: what to fetch before asking find().
-  [[nodiscard]] static SlotId guess(Place place) {
-    const std::uint32_t entries = entries_with(*place.home, place.tag);
-    return entries == 0 ? kNoSlot : place.home->slots[std::countr_zero(entries)];
+  [[nodiscard]] SlotId guess(Place place) const {
+    const Bucket& bucket = buckets_[place.bucket];
+    const std::uint32_t entries = entries_with(bucket, place.tag);
+    return entries == 0 ? kNoSlot : bucket.slots[std::countr_zero(entries)];
   }
 
   [[nodiscard]] SlotId find(const BlockKey& key, Place place) const;
-  [[nodiscard]] SlotId find_parent(const BlockKey& child);
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const;
   // Requires: the slot's key is not in the index.
   void insert(SlotId slot, Place place);
   // Requires: the slot is in the index at this place.
@@ -66,18 +67,14 @@ class KeyIndex {
   KeyIndex(PageArray<Bucket> buckets, Column<BlockKey> keys) : buckets_(std::move(buckets)), keys_(keys) {}
 
   // Sequence hashes are well mixed; positions, and the keys of tests, are not. High bits choose the bucket.
-  [[nodiscard]] Place place(std::uint32_t position, std::uint64_t sequence_hash) {
+  [[nodiscard]] Place place(std::uint32_t position, std::uint64_t sequence_hash) const {
     constexpr std::uint64_t kShared = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
     const std::uint64_t mixed = ((sequence_hash & kShared) ^ (std::uint64_t{position} << 40)) * 0x9E3779B97F4A7C15U;
-    const std::size_t home = ((mixed >> 32) * buckets_.size()) >> 32;
     const auto tag = static_cast<std::uint8_t>(mixed >> 24);
-    return {buckets_.data() + home, tag == 0 ? std::uint8_t{1} : tag};
+    return {static_cast<std::uint32_t>(((mixed >> 32) * buckets_.size()) >> 32), tag == 0 ? std::uint8_t{1} : tag};
   }
-  [[nodiscard]] Bucket* after(Bucket* bucket) {
-    return bucket + 1 == buckets_.data() + buckets_.size() ? buckets_.data() : bucket + 1;
-  }
-  [[nodiscard]] const Bucket* after(const Bucket* bucket) const {
-    return bucket + 1 == buckets_.data() + buckets_.size() ? buckets_.data() : bucket + 1;
+  [[nodiscard]] std::uint32_t after(std::uint32_t bucket) const {
+    return bucket + 1 == buckets_.size() ? 0 : bucket + 1;
   }
   // One bit for each entry with the tag.
   static std::uint32_t entries_with(const Bucket& bucket, std::uint8_t tag) {

@@ -18,7 +18,7 @@ template <typename Visit>
     const std::size_t end = std::min(begin + kChunk, keys.size());
     for (std::size_t i = begin; i < end; ++i, ++out) {
       *out = index_.place_of(keys[i]);
-      KeyIndex::prefetch(*out);
+      index_.prefetch(*out);
     }
   };
   fetch_buckets(0, places[0]);
@@ -28,7 +28,7 @@ template <typename Visit>
     }
     const std::size_t count = std::min(kChunk, keys.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
-      guesses[i] = KeyIndex::guess(places[turn][i]);
+      guesses[i] = index_.guess(places[turn][i]);
       if (guesses[i] != kNoSlot) {
         __builtin_prefetch(&at(guesses[i]), 1);
       }

@@ -110,7 +110,7 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
     const std::span<SlotId> slots = run.slots().subspan(begin, std::min<std::size_t>(kChunk, run.size() - begin));
     for (std::size_t i = 0; i < slots.size(); ++i) {
       places[i] = index_.place_of(at(slots[i]).key);
-      KeyIndex::prefetch(places[i]);
+      index_.prefetch(places[i]);
     }
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const bool is_new = register_one(slots[i], places[i], retention);

@@ -204,7 +204,7 @@ void SlotTable::unname_collected() {
     const std::span slots = std::span(collected_).subspan(begin, std::min(kChunk, collected_.size() - begin));
     for (std::size_t i = 0; i < slots.size(); ++i) {
       places[i] = index_.place_of(at(slots[i]).key);
-      KeyIndex::prefetch(places[i]);
+      index_.prefetch(places[i]);
     }
     for (std::size_t i = 0; i < slots.size(); ++i) {
       index_.erase(slots[i], places[i]);

@@ -107,7 +107,7 @@ class SlotTable final : private ParentFinder {
   }
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) override { return index_.find_parent(child); }
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
   [[nodiscard]] Status check_retention(const Retention& retention) const;
   [[nodiscard]] Status check_distinct_keys(const Run& run) const;
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
