@@ -151,10 +151,10 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
   const std::size_t most_events = std::clamp<std::size_t>(max_blocks, 1, kMaxEventsPerRead);
   std::vector<Record> records(std::min<std::uint64_t>(last + 1 - from, most_events));
   if (records.empty()) {
-    return EventBatch(std::vector<Event>());
+    return std::vector<Event>();
   }
   if (!copy_records(from, records)) {
-    return EventBatch(lagged(from));
+    return lagged(from);
   }
   std::size_t count = 1;
   std::uint64_t block_count = records.front().blocks;
@@ -164,7 +164,7 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
   records.resize(count);
   std::vector<StoredBlock> blocks(block_count);
   if (!copy_blocks(from, records.front().first_block, blocks)) {
-    return EventBatch(lagged(from));
+    return lagged(from);
   }
 
   std::vector<Event> events;
@@ -187,7 +187,7 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
     }
     block = end;
   }
-  return EventBatch(std::move(events));
+  return events;
 }
 
 bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {
