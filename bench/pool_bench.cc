@@ -12,6 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,7 @@
 
 #include "cairn/base/page_array.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/pool/block_registry.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {
@@ -89,10 +91,23 @@ class Random {
   std::uint64_t state_;
 };
 
-void report(benchmark::State& state, std::uint64_t blocks) {
-  using benchmark::Counter;
-  state.counters["ns_per_block"] = Counter(static_cast<double>(blocks) * 1e-9, Counter::kIsRate | Counter::kInvert);
-}
+// Measures the loop of one thread. With several, the figure is the time in which all of them together do one block.
+class Stopwatch {
+ public:
+  explicit Stopwatch(benchmark::State& state) : state_(state) {}
+  void start() { begin_ = std::chrono::steady_clock::now(); }
+  void stop() { elapsed_ += std::chrono::steady_clock::now() - begin_; }
+  void report(const char* counter, std::uint64_t steps) {
+    state_.counters[counter] = benchmark::Counter(
+        std::chrono::duration<double, std::nano>(elapsed_).count() / static_cast<double>(steps) / state_.threads(),
+        benchmark::Counter::kAvgThreads);
+  }
+
+ private:
+  benchmark::State& state_;
+  std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::duration elapsed_{0};
+};
 
 struct Setting {
   std::string workload;
@@ -157,41 +172,54 @@ void match_and_release(benchmark::State& state, const Setting& setting) {
   }
   Random random(17 + static_cast<std::uint64_t>(state.thread_index()));
   std::uint64_t blocks = 0;
+  Stopwatch stopwatch(state);
   for (auto _ : state) {  // all threads meet here before the first round
+    if (blocks == 0) {
+      stopwatch.start();
+    }
     const ImmutableBlocks match = full->pool().match_prefix(full->chains()[random.below(full->resident())]);
     blocks += match.size();
   }
-  report(state, blocks);
+  stopwatch.stop();
+  stopwatch.report("ns_per_block", blocks);
 }
 
 void churn(benchmark::State& state, const Setting& setting) {
   FullPool& full = FullPool::get(setting, false, 2);
   std::uint64_t blocks = 0;
+  Stopwatch stopwatch(state);
+  stopwatch.start();
   for (auto _ : state) {
     blocks += store(full.pool(), full.next_chain()).size();
   }
-  report(state, blocks);
+  stopwatch.stop();
+  stopwatch.report("ns_per_block", blocks);
 }
 
 void fill(benchmark::State& state, const Setting& setting) {
   const Chains chains(setting.blocks / setting.chain, setting.chain, 1);
   std::uint64_t blocks = 0;
+  Stopwatch stopwatch(state);
   for (auto _ : state) {
     state.PauseTiming();
     std::unique_ptr<BlockPool> pool = new_pool(setting.policy, setting.blocks);
     state.ResumeTiming();
+    stopwatch.start();
     for (std::uint32_t i = 0; i < chains.count(); ++i) {
       blocks += store(*pool, chains[i]).size();
     }
+    stopwatch.stop();
     state.PauseTiming();
     pool.reset();
     state.ResumeTiming();
   }
-  report(state, blocks);
+  stopwatch.report("ns_per_block", blocks);
 }
 
 void bytes(benchmark::State& state, std::uint32_t blocks) {
-  const std::unique_ptr<BlockPool> pool = new_pool(PolicyKind::kLineageTick, blocks);
+  const std::unique_ptr<BlockRegistry> registry = must(BlockRegistry::create(blocks));
+  const std::unique_ptr<BlockPool> pool =
+      must(BlockPool::create({.capacity = blocks, .block_size = kBlockSize, .observers = {registry.get()}}));
   const Chains chains(blocks / 128, 128, 1);
   for (std::uint32_t i = 0; i < chains.count(); ++i) {
     (void)store(*pool, chains[i]);
@@ -199,7 +227,7 @@ void bytes(benchmark::State& state, std::uint32_t blocks) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(pool->bytes());
   }
-  state.counters["bytes_per_block"] = static_cast<double>(pool->bytes()) / blocks;
+  state.counters["bytes_per_block"] = static_cast<double>(pool->bytes() + registry->bytes()) / blocks;
 }
 
 void dependent_read(benchmark::State& state, std::uint32_t blocks) {
@@ -216,18 +244,19 @@ void dependent_read(benchmark::State& state, std::uint32_t blocks) {
     memory[order[i]].next = order[(i + 1) % lines];
   }
   std::uint32_t at = 0;
+  Stopwatch stopwatch(state);
+  stopwatch.start();
   for (auto _ : state) {
     at = memory[at].next;
     benchmark::DoNotOptimize(at);
   }
-  state.counters["ns_per_read"] = benchmark::Counter(static_cast<double>(state.iterations()) * 1e-9,
-                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  stopwatch.stop();
+  stopwatch.report("ns_per_read", state.iterations());
 }
 
 void add(const Setting& setting, void (*run)(benchmark::State&, const Setting&), int threads = 1) {
   auto* bench = benchmark::RegisterBenchmark(setting.name().c_str(),
                                              [setting, run](benchmark::State& state) { run(state, setting); });
-  bench->UseRealTime();
   if (threads > 1) {
     bench->Threads(threads);
   }

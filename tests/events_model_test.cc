@@ -75,7 +75,7 @@ class World {
     }
   }
 
-  BlockPool& pool(std::uint32_t i) { return *owned_[i % owned_.size()]; }
+  BlockPool& pool(std::uint32_t i) const { return *owned_[i % owned_.size()]; }
 
   // A run of one sequence, or every second block of it, registered and held.
   void store(std::uint32_t i, std::uint32_t sequence, std::uint32_t first, std::uint32_t count, bool scattered) {
@@ -141,7 +141,7 @@ class World {
   // What is there now; what is due to expire does so here, with its events.
   [[nodiscard]] std::vector<std::vector<ResidentBlock>> residents() const {
     std::vector<std::vector<ResidentBlock>> all;
-    for (const BlockPool* p : pools) {
+    for (const ResidentSource* p : pools) {
       std::vector<ResidentBlock>& blocks = all.emplace_back();
       EXPECT_EQ(p->list_resident(0, p->capacity(), blocks), p->capacity());
       for (ResidentBlock& block : blocks) {
@@ -154,7 +154,7 @@ class World {
 
   ManualClock clock;
   const std::unique_ptr<EventLog> log;
-  std::vector<const BlockPool*> pools;
+  std::vector<const ResidentSource*> pools;
 
  private:
   std::vector<std::unique_ptr<BlockPool>> owned_;
@@ -204,7 +204,7 @@ class Follower {
       for (std::uint32_t sequence = 0; sequence < kSequences; ++sequence) {
         for (std::uint32_t position = 0; position < kLength; ++position) {
           const BlockKey key = key_at(sequence, position);
-          ASSERT_EQ(view_.contains(tier, key), world_->pools[i]->contains(key));
+          ASSERT_EQ(view_.contains(tier, key), world_->pool(i).contains(key));
         }
       }
     }
@@ -374,7 +374,7 @@ TEST(EventsModelTest, TwoPoolsOfOneTierAreRefused) {
   const auto log = *EventLog::create({.blocks = 8});
   const auto a = *BlockPool::create({.capacity = 2, .block_size = kBlockSize});
   const auto b = *BlockPool::create({.capacity = 2, .block_size = kBlockSize});
-  const std::array<const BlockPool*, 2> pools = {a.get(), b.get()};
+  const std::array<const ResidentSource*, 2> pools = {a.get(), b.get()};
   const auto snapshot = take_snapshot(*log, pools);
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, ErrorCode::kInvalidArgument);

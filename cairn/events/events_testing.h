@@ -9,7 +9,6 @@
 
 #include "cairn/base/mutex.h"
 #include "cairn/events/event_log.h"
-#include "cairn/events/residency_walk.h"
 #include "cairn/pool/pool_observer.h"
 
 namespace cairn::events_testing {
@@ -43,7 +42,7 @@ inline std::vector<BlockKey> keys_of(std::span<const ResidentBlock> blocks) {
 }
 
 // Slots with blocks in them, one lock, and a log that is told: all that a snapshot asks of a pool.
-class PlainPool {
+class PlainPool final : public ResidentSource {
  public:
   PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), slots_(capacity) {}
 
@@ -69,7 +68,7 @@ class PlainPool {
   }
 
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
-                                            std::vector<ResidentBlock>& out) const {
+                                            std::vector<ResidentBlock>& out) const override {
     const MutexLock lock(mutex_);
     const std::uint32_t end = first + slots;
     for (std::uint32_t slot = first; slot < end; ++slot) {
@@ -85,16 +84,10 @@ class PlainPool {
     std::ranges::sort(blocks, {}, &ResidentBlock::key);
     return blocks;
   }
-  [[nodiscard]] std::uint32_t capacity() const {
+  [[nodiscard]] CacheLevel tier() const override { return tier_; }
+  [[nodiscard]] std::uint32_t capacity() const override {
     const MutexLock lock(mutex_);
     return static_cast<std::uint32_t>(slots_.size());
-  }
-  [[nodiscard]] internal::ResidentSource source() const {
-    return {.tier = tier_,
-            .capacity = capacity(),
-            .list = [this](std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out) {
-              return list_resident(first, slots, out);
-            }};
   }
 
  private:

@@ -12,7 +12,7 @@
 #include "cairn/events/event_subscriber.h"
 #include "cairn/events/events_testing.h"
 #include "cairn/events/residency_view.h"
-#include "cairn/events/residency_walk.h"
+#include "cairn/events/snapshot.h"
 
 namespace cairn {
 namespace {
@@ -26,8 +26,8 @@ constexpr int kStepsPerPool = 10'000;
 // Keeps a view up to date from a log, however often it falls behind.
 class Follower {
  public:
-  Follower(const EventLog& log, std::span<const internal::ResidentSource> sources)
-      : sources_(sources), log_(log), subscriber_(EventSubscriber::joining(log)) {}
+  Follower(const EventLog& log, std::span<const ResidentSource* const> pools)
+      : pools_(pools), log_(log), subscriber_(EventSubscriber::joining(log)) {}
 
   // One poll; false if there was nothing new.
   bool step() {
@@ -48,7 +48,7 @@ class Follower {
 
  private:
   void resynchronise() {
-    const Result<Snapshot> snapshot = internal::walk_residents(log_, sources_);
+    const Result<Snapshot> snapshot = take_snapshot(log_, pools_);
     if (!snapshot) {
       EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);
       return;  // the log is small on purpose: try again at the next step
@@ -58,7 +58,7 @@ class Follower {
     EXPECT_TRUE(subscriber_.resume_at(snapshot->sequence + 1));
   }
 
-  std::span<const internal::ResidentSource> sources_;
+  std::span<const ResidentSource* const> pools_;
   const EventLog& log_;
   EventSubscriber subscriber_;
   ResidencyView view_;
@@ -87,7 +87,7 @@ void run_with_log_of(std::uint32_t blocks) {
   const auto log = *EventLog::create({.blocks = blocks});
   std::array<PlainPool, 3> pools = {PlainPool(CacheLevel::kG1, kSlots, *log), PlainPool(CacheLevel::kG2, kSlots, *log),
                                     PlainPool(CacheLevel::kG3, kSlots, *log)};
-  const std::array sources = {pools[0].source(), pools[1].source(), pools[2].source()};
+  const std::array<const ResidentSource*, 3> sources = {&pools[0], &pools[1], &pools[2]};
   std::vector<Follower> followers(3, Follower(*log, sources));
   std::atomic<bool> done{false};
 

@@ -1,21 +1,172 @@
 #include "cairn/events/snapshot.h"
 
-#include "cairn/events/residency_walk.h"
-#include "cairn/pool/block_pool.h"
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+// Why the result is exact. Let s0 be the log's last number before the walk, s1 one read after it. A pool changes a key
+// and appends the event under one hold of its lock, and a key stays in its slot for as long as it is registered.
+//   - A key without an event in (s0, s1] was in its slot, or absent, during the whole walk: the walk saw it, or not.
+//   - A key with one is, after s1, what the last of its events (or a later Cleared of its tier) says; what the walk saw
+//     of it is not used.
+// Each key is one or the other, so both together are the state after s1.
 
 namespace cairn {
 
-Result<Snapshot> take_snapshot(const EventLog& log, std::span<const BlockPool* const> pools) {
-  std::vector<internal::ResidentSource> sources;
-  sources.reserve(pools.size());
-  for (const BlockPool* pool : pools) {
-    sources.push_back({.tier = pool->tier(),
-                       .capacity = pool->capacity(),
-                       .list = [pool](std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out) {
-                         return pool->list_resident(first, slots, out);
-                       }});
+namespace {
+
+// The last attempts take a pool whole: no event of its own can then come in between.
+constexpr std::uint32_t kWholePool = std::numeric_limits<std::uint32_t>::max();
+constexpr std::array<std::uint32_t, 4> kSlotsPerLock = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
+constexpr std::size_t kBlocksPerRead = 4096;
+
+// What the events of the walk's time say of one tier.
+class TierWindow {
+ public:
+  void add(const Stored& stored) {
+    SequenceHash parent = stored.parent.value_or(SequenceHash{0});
+    for (const StoredBlock& block : stored.blocks) {
+      changes_.push_back({{block.key, parent, block.tokens_hash}, changes_.size(), true});
+      parent = block.key.sequence_hash();
+    }
   }
-  return internal::walk_residents(log, sources);
+  void add(const Removed& removed) {
+    for (const BlockKey& key : removed.keys) {
+      changes_.push_back({{.key = key}, changes_.size(), false});
+    }
+  }
+  void add(const Cleared&) {
+    changes_.clear();
+    cleared_ = true;
+  }
+
+  // What is there after the window, in the order of keys, given what the walk saw in any order.
+  [[nodiscard]] std::vector<ResidentBlock> resolve(std::vector<ResidentBlock> seen) && {
+    if (cleared_) {
+      seen.clear();
+    }
+    std::ranges::sort(seen, {}, &ResidentBlock::key);
+    std::ranges::sort(changes_, [](const Change& a, const Change& b) {
+      const auto order = a.block.key <=> b.block.key;
+      return order != 0 ? order < 0 : a.number < b.number;
+    });
+    std::vector<ResidentBlock> resolved;
+    resolved.reserve(seen.size());
+    auto block = seen.begin();
+    for (auto change = changes_.begin(); change != changes_.end(); ++change) {
+      if (std::next(change) != changes_.end() && std::next(change)->block.key == change->block.key) {
+        continue;  // a later event decides
+      }
+      while (block != seen.end() && block->key < change->block.key) {
+        append(resolved, *block++);
+      }
+      while (block != seen.end() && block->key == change->block.key) {
+        ++block;
+      }
+      if (change->present) {
+        append(resolved, change->block);
+      }
+    }
+    std::for_each(block, seen.end(), [&](const ResidentBlock& b) { append(resolved, b); });
+    return resolved;
+  }
+
+ private:
+  struct Change {
+    ResidentBlock block;
+    std::size_t number = 0;  // in the order of events
+    bool present = false;
+  };
+  // Once a key: a pool may hold several copies of one.
+  static void append(std::vector<ResidentBlock>& to, ResidentBlock block) {
+    if (!to.empty() && to.back().key == block.key) {
+      return;
+    }
+    if (block.key.position() == 0) {
+      block.parent = SequenceHash{0};
+    }
+    to.push_back(block);
+  }
+
+  std::vector<Change> changes_;  // since the last Cleared
+  bool cleared_ = false;
+};
+
+class Walk {
+ public:
+  explicit Walk(const EventLog& log) : log_(log), next_(log.last_sequence() + 1) {}
+
+  // Nothing if the log has dropped events of the walk's time.
+  [[nodiscard]] std::optional<Snapshot> run(std::span<const ResidentSource* const> pools,
+                                            std::uint32_t slots_per_lock) {
+    Snapshot snapshot;
+    for (const ResidentSource* pool : pools) {
+      std::vector<ResidentBlock>& seen = snapshot.tiers.emplace_back(TierSnapshot{.tier = pool->tier()}).blocks;
+      for (std::uint32_t slot = 0; slot < pool->capacity();) {
+        slot = pool->list_resident(slot, std::min(slots_per_lock, pool->capacity() - slot), seen);
+        // After each piece, so that the log has to hold no more than the events of one.
+        if (!follow()) {
+          return std::nullopt;
+        }
+      }
+    }
+    for (TierSnapshot& tier : snapshot.tiers) {
+      tier.blocks = std::move(windows_[index_of(tier.tier)]).resolve(std::move(tier.blocks));
+    }
+    snapshot.sequence = next_ - 1;
+    return snapshot;
+  }
+
+ private:
+  // Takes in the events up to now; false if some are gone.
+  [[nodiscard]] bool follow() {
+    const std::uint64_t last = log_.last_sequence();
+    while (next_ <= last) {
+      const Result<EventBatch> batch = log_.read(next_, kBlocksPerRead);
+      CAIRN_CHECK(batch.has_value(), "a walk reads only numbers that the log has given out");
+      const auto* events = std::get_if<std::vector<Event>>(&*batch);
+      if (events == nullptr) {
+        return false;
+      }
+      for (const Event& event : *events) {
+        std::visit([&](const auto& data) { windows_[index_of(event.tier)].add(data); }, event.data);
+      }
+      next_ += events->size();
+    }
+    return true;
+  }
+
+  const EventLog& log_;
+  std::uint64_t next_;
+  std::array<TierWindow, kCacheLevels> windows_;
+};
+
+}  // namespace
+
+Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSource* const> pools) {
+  std::bitset<kCacheLevels> seen;
+  for (const ResidentSource* pool : pools) {
+    if (seen[index_of(pool->tier())]) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("two pools of tier ", to_string(pool->tier()),
+                                                       " were given for one snapshot; a log has one pool a tier"));
+    }
+    seen.set(index_of(pool->tier()));
+  }
+  for (const std::uint32_t slots_per_lock : kSlotsPerLock) {
+    if (std::optional<Snapshot> snapshot = Walk(log).run(pools, slots_per_lock)) {
+      return *std::move(snapshot);
+    }
+  }
+  return fail(ErrorCode::kExhausted,
+              str_cat("no snapshot: in ", kSlotsPerLock.size(),
+                      " attempts the event log dropped events faster than the pools could be walked; make it larger"));
 }
 
 }  // namespace cairn

@@ -21,8 +21,6 @@
 
 namespace cairn {
 
-class BlockPool;
-
 struct TierSnapshot {
   CacheLevel tier = CacheLevel::kG1;
   std::vector<ResidentBlock> blocks = {};  // in the order of their keys, so parents first; parent 0 at position 0
@@ -34,6 +32,6 @@ struct Snapshot {
 };
 
 // `pools` are all those that `log` observes, since before their first block.
-[[nodiscard]] Result<Snapshot> take_snapshot(const EventLog& log, std::span<const BlockPool* const> pools);
+[[nodiscard]] Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSource* const> pools);
 
 }  // namespace cairn

@@ -38,7 +38,7 @@ struct ClassRange {
 class ParentFinder {
  public:
   virtual ~ParentFinder() = default;
-  [[nodiscard]] virtual SlotId find_parent(const BlockKey& child) const = 0;
+  [[nodiscard]] virtual SlotId find_parent(const BlockKey& child) = 0;
 };
 
 // What a policy may see of its pool.
@@ -47,7 +47,7 @@ struct PolicyView {
   std::uint32_t class_count = 1;
   Column<BlockKey> keys;
   Column<EvictionClass> classes;
-  const ParentFinder* parents = nullptr;
+  ParentFinder* parents = nullptr;
 };
 
 // Says that a slot must not be evicted now; it stays where it is in the order. Empty: no objection to any.

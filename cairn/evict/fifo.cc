@@ -19,10 +19,4 @@ void FifoPolicy::insert(std::span<const SlotId> slots) {
   }
 }
 
-void FifoPolicy::remove(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    queue_.erase(slot);
-  }
-}
-
 }  // namespace cairn

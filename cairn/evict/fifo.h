@@ -11,7 +11,7 @@ class FifoPolicy final : public EvictionPolicy {
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
   void insert(std::span<const SlotId> slots) override;
-  void remove(std::span<const SlotId> slots) override;
+  void remove(std::span<const SlotId> slots) override { queue_.erase(slots); }
   void forget(SlotId slot) override { queue_.set_tick(slot, 0); }
   [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) override { return queue_.pop(classes, veto); }
   [[nodiscard]] std::uint32_t size() const override { return queue_.size(); }

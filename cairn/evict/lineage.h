@@ -35,7 +35,7 @@ class LineagePolicy final : public EvictionPolicy {
 
   const Rule rule_;
   Column<BlockKey> keys_;
-  const ParentFinder* parents_;
+  ParentFinder* parents_;
   LineageForest forest_;
   TickQueue leaves_;  // ticks are kept for all evictable slots: when each was released
   std::uint32_t size_ = 0;

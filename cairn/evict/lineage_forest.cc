@@ -10,7 +10,7 @@ namespace cairn {
 namespace {
 
 // One list of orphans for this many slots: orphans are rare, and those of one parent share a list anyway.
-constexpr std::uint32_t kSlotsPerOrphanList = 2;
+constexpr std::uint32_t kSlotsPerOrphanList = 8;
 
 SlotId slot_of(std::uint32_t link) { return SlotId{link - 1}; }
 

@@ -4,7 +4,7 @@
 //           stays in the tree as a ghost while evictable ones hang below it. Children whose parent is in no slot wait
 //           as orphans until a block with that name becomes evictable and adopts them.
 // Owner:    a policy. Threads: none.
-// Costs:    O(1) a slot amortised (a removal climbs over the ghosts it frees). 18 bytes a slot, taken once.
+// Costs:    O(1) a slot amortised (a removal climbs over the ghosts it frees). 16.5 bytes a slot, taken once.
 // Survives: two keys that share a position and a parent fragment: one tree then has a child too many, nothing breaks.
 #pragma once
 

@@ -10,8 +10,8 @@ class LruPolicy final : public EvictionPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
-  void insert(std::span<const SlotId> slots) override;
-  void remove(std::span<const SlotId> slots) override;
+  void insert(std::span<const SlotId> slots) override { queue_.push_newest(slots); }
+  void remove(std::span<const SlotId> slots) override { queue_.erase(slots); }
   void forget(SlotId /*slot*/) override {}
   [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) override { return queue_.pop(classes, veto); }
   [[nodiscard]] std::uint32_t size() const override { return queue_.size(); }

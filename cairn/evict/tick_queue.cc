@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/evict/lookahead.h"
 
 namespace cairn {
 
@@ -33,7 +34,7 @@ void TickQueue::push(SlotId slot) {
   const Link link = index_of(slot) + 1;
   const std::uint32_t lane_number = lane_of(link);
   Lane& lane = lanes_[lane_number];
-  occupied_[lane_number / 64] |= std::uint64_t{1} << (lane_number % 64);
+  mark_occupied(lane_number);
   ++size_;
   if (lane.tail != kNoLink && tick_at(lane.tail) > tick_at(link)) {
     heap_insert(lane, link);
@@ -47,9 +48,77 @@ void TickQueue::push(SlotId slot) {
   lane.tail = link;
 }
 
-void TickQueue::erase(SlotId slot) {
-  CAIRN_DCHECK(contains(slot), "only a queued slot is erased");
-  take_out(index_of(slot) + 1);
+// Each node is written once: its neighbours are the slots before and after it in the span.
+void TickQueue::push_newest(std::span<const SlotId> slots) {
+  for (std::size_t i = 0; i < slots.size() && i < kLookahead; ++i) {
+    prefetch(slots[i]);
+  }
+  for (std::size_t i = 0; i < slots.size();) {
+    const std::uint32_t lane_number = index_of(classes_[index_of(slots[i])]);
+    Lane& lane = lanes_[lane_number];
+    Link last = lane.tail;
+    (last != kNoLink ? at(last).next : lane.head) = index_of(slots[i]) + 1;
+    std::uint64_t tick = now_;
+    bool more = true;
+    while (more) {
+      if (i + kLookahead < slots.size()) {
+        prefetch(slots[i + kLookahead]);
+      }
+      CAIRN_DCHECK(!contains(slots[i]), "a slot is queued once");
+      const Link link = index_of(slots[i]) + 1;
+      ++i;
+      more = i < slots.size() && index_of(classes_[index_of(slots[i])]) == lane_number;
+      ++tick;
+      at(link) = {.tick_low = static_cast<std::uint32_t>(tick),
+                  .tick_high = static_cast<std::uint32_t>(tick >> 32),
+                  .prev = last,
+                  .next = more ? index_of(slots[i]) + 1 : kNoLink,
+                  .child = kInList};
+      last = link;
+    }
+    lane.tail = last;
+    now_ = tick;
+    mark_occupied(lane_number);
+  }
+  size_ += static_cast<std::uint32_t>(slots.size());
+}
+
+// What was pushed together is often erased together, in the opposite order: such a stretch is cut out as a whole.
+void TickQueue::erase(std::span<const SlotId> slots) {
+  for (std::size_t i = 0; i < slots.size() && i < kLookahead; ++i) {
+    prefetch(slots[i]);
+  }
+  for (std::size_t i = 0; i < slots.size();) {
+    const Link last = index_of(slots[i]) + 1;
+    if (at(last).child != kInList) {
+      take_out(last);
+      ++i;
+      continue;
+    }
+    const Link after = at(last).next;
+    Link first = last;
+    Link before = kNoLink;
+    while (true) {
+      if (i + kLookahead < slots.size()) {
+        prefetch(slots[i + kLookahead]);
+      }
+      Node& node = at(first);
+      before = node.prev;
+      node.prev = node.next = node.child = kNoLink;
+      ++i;
+      if (before == kNoLink || i == slots.size() || index_of(slots[i]) + 1 != before) {
+        break;
+      }
+      first = before;
+      --size_;
+    }
+    --size_;
+    const std::uint32_t lane_number = lane_of(last);
+    Lane& lane = lanes_[lane_number];
+    (before != kNoLink ? at(before).next : lane.head) = after;
+    (after != kNoLink ? at(after).prev : lane.tail) = before;
+    mark_if_empty(lane_number);
+  }
 }
 
 SlotId TickQueue::pop(ClassRange classes, const Veto& veto) {
@@ -104,25 +173,19 @@ SlotId TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto) {
 }
 
 void TickQueue::take_out(Link link) {
+  CAIRN_DCHECK(contains(SlotId{link - 1}), "only a queued slot is taken out");
   const std::uint32_t lane_number = lane_of(link);
   Lane& lane = lanes_[lane_number];
   Node& node = at(link);
   if (node.child == kInList) {
-    unlink_from_list(lane, link);
+    (node.prev != kNoLink ? at(node.prev).next : lane.head) = node.next;
+    (node.next != kNoLink ? at(node.next).prev : lane.tail) = node.prev;
   } else {
     heap_erase(lane, link);
   }
   node.prev = node.next = node.child = kNoLink;
   --size_;
-  if (lane.empty()) {
-    occupied_[lane_number / 64] &= ~(std::uint64_t{1} << (lane_number % 64));
-  }
-}
-
-void TickQueue::unlink_from_list(Lane& lane, Link link) {
-  const Node& node = at(link);
-  (node.prev != kNoLink ? at(node.prev).next : lane.head) = node.next;
-  (node.next != kNoLink ? at(node.next).prev : lane.tail) = node.prev;
+  mark_if_empty(lane_number);
 }
 
 void TickQueue::heap_insert(Lane& lane, Link link) {

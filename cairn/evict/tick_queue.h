@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cairn/base/page_array.h"
@@ -29,8 +30,11 @@ class TickQueue {
 
   // Into the queue of its class, at the place of its tick. Requires: not in the queue.
   void push(SlotId slot);
+  // Gives each the next tick and puts them in. Requires: none is in the queue.
+  void push_newest(std::span<const SlotId> slots);
   // Requires: in the queue.
-  void erase(SlotId slot);
+  void erase(SlotId slot) { take_out(index_of(slot) + 1); }
+  void erase(std::span<const SlotId> slots);
   // Takes the first slot without a veto from the lowest class in the range that has one; kNoSlot where there is none.
   [[nodiscard]] SlotId pop(ClassRange classes, const Veto& veto);
 
@@ -72,10 +76,15 @@ class TickQueue {
   Node& at(Link link) { return nodes_[link - 1]; }
   std::uint64_t tick_at(Link link) { return tick_of(at(link)); }
   std::uint32_t lane_of(Link link) const { return index_of(classes_[link - 1]); }
+  void mark_occupied(std::uint32_t lane) { occupied_[lane / 64] |= std::uint64_t{1} << (lane % 64); }
+  void mark_if_empty(std::uint32_t lane) {
+    if (lanes_[lane].empty()) {
+      occupied_[lane / 64] &= ~(std::uint64_t{1} << (lane % 64));
+    }
+  }
 
   [[nodiscard]] SlotId pop_from(std::uint32_t lane, const Veto& veto);
   void take_out(Link link);
-  void unlink_from_list(Lane& lane, Link link);
   void heap_insert(Lane& lane, Link link);
   void heap_erase(Lane& lane, Link link);
   [[nodiscard]] Link meld(Link a, Link b);

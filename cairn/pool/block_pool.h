@@ -102,12 +102,12 @@ struct ResetOutcome {
   std::uint32_t in_use = 0;  // left alone
 };
 
-class BlockPool {
+class BlockPool final : public ResidentSource {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BlockPool>> create(const BlockPoolOptions& options);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
-  ~BlockPool();
+  ~BlockPool() override;
 
   // Blocks to be filled: free ones first, then victims of the policy. All or nothing: ErrorCode::kExhausted where there
   // are too few. (A may_evict that refuses can make it fail after some were evicted; those are free then.)
@@ -130,17 +130,15 @@ class BlockPool {
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
 
-  // Appends the registered blocks among the slots from `first` on, `slots` of them at most, and returns the slot to go
-  // on with; capacity() at the end. One lock a call: a walk of many calls sees each slot at its own moment.
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
-                                            std::vector<ResidentBlock>& out) const;
+                                            std::vector<ResidentBlock>& out) const override;
 
   [[nodiscard]] PoolCounts counts() const;
   [[nodiscard]] PoolStats stats() const;
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
-  [[nodiscard]] std::uint32_t capacity() const;
+  [[nodiscard]] std::uint32_t capacity() const override;
   [[nodiscard]] std::uint32_t block_size() const;
-  [[nodiscard]] CacheLevel tier() const;
+  [[nodiscard]] CacheLevel tier() const override;
   // Memory for metadata, everything included.
   [[nodiscard]] std::size_t bytes() const;
 

@@ -3,12 +3,18 @@
 // Does:     a hash table of slot numbers; the keys themselves are read from the slots. One cache line is a bucket of
 //           twelve entries with a byte of hash each, so that a hit costs one line here and one in the slot table. It
 //           hashes only what a child's key knows of its parent, so the parent of a block can be looked up as well.
-// Owner:    the slot table. Threads: none; but hash_of, and prefetch, touch nothing that changes.
-// Costs:    8 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
+// Owner:    the slot table. Threads: none of its own.
+// Costs:    7 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
@@ -19,23 +25,31 @@
 namespace cairn {
 
 class KeyIndex {
+  struct Bucket;
+
  public:
   // For `capacity` slots whose keys are in the column.
   [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys);
 
-  [[nodiscard]] static std::uint64_t hash_of(const BlockKey& key) {
-    return mix(key.position(), value_of(key.sequence_hash()));
+  // Where to look for a key. Made without touching anything that changes.
+  struct Place {
+    Bucket* home;
+    std::uint8_t tag;
+  };
+  [[nodiscard]] Place place_of(const BlockKey& key) { return place(key.position(), value_of(key.sequence_hash())); }
+  static void prefetch(Place place) { __builtin_prefetch(place.home, 1); }
+  // The first slot that may hold a key of this place, if any: what to fetch before asking find().
+  [[nodiscard]] static SlotId guess(Place place) {
+    const std::uint32_t entries = entries_with(*place.home, place.tag);
+    return entries == 0 ? kNoSlot : place.home->slots[std::countr_zero(entries)];
   }
-  void prefetch(std::uint64_t hash) const { __builtin_prefetch(&buckets_[home_of(hash)], 1); }
-  // The first slot that may hold a key with this hash, if any: what to fetch before asking find().
-  [[nodiscard]] SlotId guess(std::uint64_t hash) const;
 
-  [[nodiscard]] SlotId find(const BlockKey& key, std::uint64_t hash) const;
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const;
+  [[nodiscard]] SlotId find(const BlockKey& key, Place place) const;
+  [[nodiscard]] SlotId find_parent(const BlockKey& child);
   // Requires: the slot's key is not in the index.
-  void insert(SlotId slot, std::uint64_t hash);
-  // Requires: the slot is in the index under this hash.
-  void erase(SlotId slot, std::uint64_t hash);
+  void insert(SlotId slot, Place place);
+  // Requires: the slot is in the index at this place.
+  void erase(SlotId slot, Place place);
 
   [[nodiscard]] std::size_t bytes() const { return buckets_.bytes(); }
 
@@ -51,26 +65,36 @@ class KeyIndex {
 
   KeyIndex(PageArray<Bucket> buckets, Column<BlockKey> keys) : buckets_(std::move(buckets)), keys_(keys) {}
 
-  static std::uint64_t mix(std::uint32_t position, std::uint64_t sequence_hash) {
+  // Sequence hashes are well mixed; positions, and the keys of tests, are not. High bits choose the bucket.
+  [[nodiscard]] Place place(std::uint32_t position, std::uint64_t sequence_hash) {
     constexpr std::uint64_t kShared = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
-    std::uint64_t x = (sequence_hash & kShared) ^ (std::uint64_t{position} << 40);
-    x *= 0x9E3779B97F4A7C15U;
-    x ^= x >> 32;
-    return x * 0xD6E8FEB86659FD93U;
+    const std::uint64_t mixed = ((sequence_hash & kShared) ^ (std::uint64_t{position} << 40)) * 0x9E3779B97F4A7C15U;
+    const std::size_t home = ((mixed >> 32) * buckets_.size()) >> 32;
+    const auto tag = static_cast<std::uint8_t>(mixed >> 24);
+    return {buckets_.data() + home, tag == 0 ? std::uint8_t{1} : tag};
   }
-  // High bits choose the bucket, low ones the tag.
-  [[nodiscard]] std::size_t home_of(std::uint64_t hash) const {
-    return static_cast<std::size_t>(((hash >> 32) * buckets_.size()) >> 32);
+  [[nodiscard]] Bucket* after(Bucket* bucket) {
+    return bucket + 1 == buckets_.data() + buckets_.size() ? buckets_.data() : bucket + 1;
   }
-  static std::uint8_t tag_of(std::uint64_t hash) {
-    const auto tag = static_cast<std::uint8_t>(hash);
-    return tag == 0 ? 1 : tag;
+  [[nodiscard]] const Bucket* after(const Bucket* bucket) const {
+    return bucket + 1 == buckets_.data() + buckets_.size() ? buckets_.data() : bucket + 1;
   }
-  [[nodiscard]] std::size_t after(std::size_t bucket) const { return bucket + 1 == buckets_.size() ? 0 : bucket + 1; }
   // One bit for each entry with the tag.
-  static std::uint32_t entries_with(const Bucket& bucket, std::uint8_t tag);
+  static std::uint32_t entries_with(const Bucket& bucket, std::uint8_t tag) {
+#if defined(__SSE2__)
+    const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(&bucket));
+    const __m128i same = _mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag)));
+    return static_cast<std::uint32_t>(_mm_movemask_epi8(same)) & ((1U << kEntries) - 1);
+#else
+    std::uint32_t bits = 0;
+    for (std::uint32_t i = 0; i < kEntries; ++i) {
+      bits |= static_cast<std::uint32_t>(bucket.tags[i] == tag) << i;
+    }
+    return bits;
+#endif
+  }
   template <typename Matches>
-  [[nodiscard]] SlotId search(std::uint64_t hash, Matches matches) const;
+  [[nodiscard]] SlotId search(Place place, Matches matches) const;
 
   PageArray<Bucket> buckets_;
   Column<BlockKey> keys_;

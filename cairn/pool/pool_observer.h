@@ -1,4 +1,5 @@
-// PoolObserver: is told what a pool did, after the fact and in the order in which it was done.
+// PoolObserver: is told what a pool did, after the fact and in the order in which it was done. ResidentSource: shows
+// what it has.
 //
 // Does:     the seam between a pool and those who follow it: the event log, the registry of keys across tiers.
 // Threads:  called by whichever thread acts, under that pool's lock: calls of one pool never overlap, and their order
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cairn/base/ids.h"
 #include "cairn/tokens/block_key.h"
@@ -38,6 +40,19 @@ class PoolObserver {
   virtual void on_cleared(CacheLevel tier) = 0;
   // These were found by a lookup that took them into use.
   virtual void on_matched(CacheLevel tier, std::span<const BlockKey> keys) = 0;
+};
+
+// What a follower that starts late, or has lost its place, reads to catch up: the blocks that are there now.
+class ResidentSource {
+ public:
+  virtual ~ResidentSource() = default;
+
+  [[nodiscard]] virtual CacheLevel tier() const = 0;
+  [[nodiscard]] virtual std::uint32_t capacity() const = 0;
+  // Appends the registered blocks among the slots from `first` on, `slots` of them at most, and returns the slot to go
+  // on with; capacity() at the end. One lock a call: a walk of many calls sees each slot at its own moment.
+  [[nodiscard]] virtual std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                                    std::vector<ResidentBlock>& out) const = 0;
 };
 
 }  // namespace cairn

@@ -10,25 +10,25 @@ namespace cairn {
 // Three steps for each chunk of keys, so that the memory of many is on its way at once: the buckets of the next chunk,
 // the slots that the buckets of this one point at, then the comparison of keys.
 template <typename Visit>
-void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
+[[gnu::always_inline]] inline void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
   constexpr std::size_t kChunk = 16;
-  std::uint64_t hashes[2][kChunk];
+  KeyIndex::Place places[2][kChunk];
   SlotId guesses[kChunk];
-  const auto fetch_buckets = [&](std::size_t begin, std::uint64_t* out) {
+  const auto fetch_buckets = [&](std::size_t begin, KeyIndex::Place* out) {
     const std::size_t end = std::min(begin + kChunk, keys.size());
-    for (std::size_t i = begin; i < end; ++i) {
-      out[i - begin] = KeyIndex::hash_of(keys[i]);
-      index_.prefetch(out[i - begin]);
+    for (std::size_t i = begin; i < end; ++i, ++out) {
+      *out = index_.place_of(keys[i]);
+      KeyIndex::prefetch(*out);
     }
   };
-  fetch_buckets(0, hashes[0]);
+  fetch_buckets(0, places[0]);
   for (std::size_t begin = 0, turn = 0; begin < keys.size(); begin += kChunk, turn ^= 1) {
     if (begin + kChunk < keys.size()) {
-      fetch_buckets(begin + kChunk, hashes[turn ^ 1]);
+      fetch_buckets(begin + kChunk, places[turn ^ 1]);
     }
     const std::size_t count = std::min(kChunk, keys.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
-      guesses[i] = index_.guess(hashes[turn][i]);
+      guesses[i] = KeyIndex::guess(places[turn][i]);
       if (guesses[i] != kNoSlot) {
         __builtin_prefetch(&at(guesses[i]), 1);
       }
@@ -37,7 +37,7 @@ void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
       const BlockKey& key = keys[begin + i];
       SlotId slot = guesses[i];
       if (slot == kNoSlot || at(slot).key != key) {
-        slot = index_.find(key, hashes[turn][i]);
+        slot = index_.find(key, places[turn][i]);
       }
       if (!visit(begin + i, slot)) {
         return;
@@ -46,30 +46,28 @@ void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
   }
 }
 
-// Adds a reference; a slot that had none waits in collected_ to be activated.
-void SlotTable::reference(SlotId slot) {
-  if (at(slot).references++ == 0) {
-    collected_.push_back(slot);
-  }
-}
-
 SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  find_each(keys, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
+  SlotId* const found = run.storage();
+  SlotId* const asleep = scratch(keys.size());
+  std::size_t found_count = 0;
+  std::size_t asleep_count = 0;
+  find_each(keys, [&](std::size_t /*i*/, SlotId slot) {
     if (slot == kNoSlot) {
       return false;
     }
-    reference(slot);
-    run.storage()[i] = slot;
-    run.resize(static_cast<std::uint32_t>(i) + 1);
+    asleep[asleep_count] = slot;
+    asleep_count += at(slot).references++ == 0 ? 1 : 0;
+    found[found_count++] = slot;
     return true;
   });
+  run.resize(static_cast<std::uint32_t>(found_count));
   stats_.lookups += keys.size();
-  tell_matched(keys.first(run.size()));
-  if (run.size() == 0) {
+  finish_match(keys.first(found_count), {asleep, asleep_count});
+  if (found_count == 0) {
     end_run(run);
   }
   return run;
@@ -82,9 +80,13 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  SlotId* const asleep = scratch(keys.size());
+  std::size_t asleep_count = 0;
+  matched_keys_.clear();
   find_each(keys, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
     if (slot != kNoSlot) {
-      reference(slot);
+      asleep[asleep_count] = slot;
+      asleep_count += at(slot).references++ == 0 ? 1 : 0;
       matched_keys_.push_back(keys[i]);
       position[i] = run.size();
       run.storage()[run.size()] = slot;
@@ -93,8 +95,7 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
     return true;
   });
   stats_.lookups += keys.size();
-  tell_matched(matched_keys_);
-  matched_keys_.clear();
+  finish_match(matched_keys_, {asleep, asleep_count});
   if (run.size() == 0) {
     end_run(run);
   }
@@ -115,16 +116,15 @@ std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> key
   return std::nullopt;
 }
 
-// The slots in collected_ were inactive; the keys are all that were found.
-void SlotTable::tell_matched(std::span<const BlockKey> keys) {
-  if (!collected_.empty()) {
-    activate(collected_);
-    collected_.clear();
+// The keys that were found, and those of their slots that were inactive until now.
+void SlotTable::finish_match(std::span<const BlockKey> found, std::span<const SlotId> asleep) {
+  if (!asleep.empty()) {
+    activate(asleep);
   }
-  stats_.hits += keys.size();
-  if (watched_ && !keys.empty()) {
+  stats_.hits += found.size();
+  if (watched_ && !found.empty()) {
     for (PoolObserver* observer : options_.observers) {
-      observer->on_matched(options_.tier, keys);
+      observer->on_matched(options_.tier, found);
     }
   }
 }
@@ -146,7 +146,7 @@ ResetOutcome SlotTable::reset(std::span<const BlockKey> keys) {
   expire_due();
   ResetOutcome outcome;
   for (const BlockKey& key : keys) {
-    const SlotId slot = index_.find(key, KeyIndex::hash_of(key));
+    const SlotId slot = index_.find(key, index_.place_of(key));
     if (slot == kNoSlot) {
       ++outcome.not_found;
     } else if (at(slot).references > 0) {
@@ -272,7 +272,8 @@ Result<TenantUsage> SlotTable::usage(TenantId tenant) {
 std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
   return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
-         (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() + collected_.capacity() * sizeof(SlotId) +
+         (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() +
+         (scratch_.capacity() + collected_.capacity()) * sizeof(SlotId) +
          (removed_keys_.capacity() + matched_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);
 }
@@ -297,7 +298,7 @@ void SlotTable::check_invariants() {
     inactive += evictable ? 1 : 0;
     CAIRN_CHECK(policy_->contains(SlotId{i}) == evictable, "I3: the policy holds exactly the unreferenced blocks");
     if (record.state == State::kRegistered) {
-      CAIRN_CHECK(index_.find(record.key, KeyIndex::hash_of(record.key)) == SlotId{i},
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) == SlotId{i},
                   "I2: every registered block is found under its key");
     } else if (record.state == State::kDuplicate) {
       CAIRN_CHECK(record.references > 0, "I4: a duplicate nobody holds is free");

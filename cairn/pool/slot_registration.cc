@@ -105,15 +105,15 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
   }
   const MutexLock lock(mutex_);
   constexpr std::size_t kChunk = 16;
-  std::uint64_t hashes[kChunk];
+  KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < run.size(); begin += kChunk) {
     const std::span<SlotId> slots = run.slots().subspan(begin, std::min<std::size_t>(kChunk, run.size() - begin));
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      hashes[i] = KeyIndex::hash_of(at(slots[i]).key);
-      index_.prefetch(hashes[i]);
+      places[i] = index_.place_of(at(slots[i]).key);
+      KeyIndex::prefetch(places[i]);
     }
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      const bool is_new = register_one(slots[i], hashes[i], retention);
+      const bool is_new = register_one(slots[i], places[i], retention);
       if (!watched_) {
         continue;
       }
@@ -131,16 +131,16 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
 }
 
 // Whether the key is new to the pool. Where a duplicate is rejected, `slot` becomes the one that was there before.
-bool SlotTable::register_one(SlotId& slot, std::uint64_t hash, const Retention& retention) {
+bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retention& retention) {
   Slot& record = at(slot);
   CAIRN_DCHECK(record.state == State::kPrivate, "only a private block is registered");
-  const SlotId named = index_.find(record.key, hash);
+  const SlotId named = index_.find(record.key, place);
   if (named == kNoSlot) {
     record.state = State::kRegistered;
     record.references = 1;
     record.reset_on_release = options_.reset_on_release;
     apply_retention(slot, retention);
-    index_.insert(slot, hash);
+    index_.insert(slot, place);
     ++registered_;
     ++stats_.registered;
     return true;

@@ -93,6 +93,14 @@ SlotTable::~SlotTable() {
               "every handle is gone before its pool is destroyed");
 }
 
+// Room for this many slots until the next call; kept between calls so that nothing is allocated in the long run.
+SlotId* SlotTable::scratch(std::size_t count) {
+  if (scratch_.size() < count) {
+    scratch_.resize(count);
+  }
+  return scratch_.data();
+}
+
 ClassRange SlotTable::classes_of(TenantId tenant) const {
   return {index_of(tenant) * kClassesPerTenant, (index_of(tenant) + 1) * kClassesPerTenant};
 }
@@ -192,26 +200,26 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
 
 void SlotTable::unname_collected() {
   constexpr std::size_t kChunk = 16;
-  std::uint64_t hashes[kChunk];
+  KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < collected_.size(); begin += kChunk) {
     const std::size_t count = std::min(kChunk, collected_.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
-      hashes[i] = KeyIndex::hash_of(at(collected_[begin + i]).key);
-      index_.prefetch(hashes[i]);
+      places[i] = index_.place_of(at(collected_[begin + i]).key);
+      KeyIndex::prefetch(places[i]);
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (expiry_) {
         expiry_->stop(collected_[begin + i]);
       }
-      unname(collected_[begin + i], hashes[i]);
+      unname(collected_[begin + i], places[i]);
     }
   }
   collected_.clear();
 }
 
 // The slot's key can no longer be found. Requires: the policy does not hold it.
-void SlotTable::unname(SlotId slot, std::uint64_t hash) {
-  index_.erase(slot, hash);
+void SlotTable::unname(SlotId slot, KeyIndex::Place place) {
+  index_.erase(slot, place);
   policy_->forget(slot);
   --registered_;
   if (watched_) {
@@ -222,7 +230,7 @@ void SlotTable::unname(SlotId slot, std::uint64_t hash) {
 // Makes an inactive block free.
 void SlotTable::drop_inactive(SlotId slot) {
   activate({&slot, 1});
-  unname(slot, KeyIndex::hash_of(at(slot).key));
+  unname(slot, index_.place_of(at(slot).key));
   make_free(slot);
 }
 
@@ -301,36 +309,36 @@ void SlotTable::release_pinned(Run& run) {
 // Leaf first: what stands last in a run goes first, so that it is also evicted first.
 void SlotTable::release_references(std::span<const SlotId> slots) {
   constexpr std::size_t kAhead = 16;
+  SlotId* const idle = scratch(slots.size());
+  std::size_t idle_count = 0;
   for (std::size_t i = slots.size(); i-- > 0;) {
     if (i >= kAhead) {
       __builtin_prefetch(&at(slots[i - kAhead]), 1);
     }
-    drop_reference(slots[i]);
+    SlotId slot = slots[i];
+    if (--at(slot).references > 0) {
+      continue;
+    }
+    if (at(slot).state == State::kDuplicate) {
+      const SlotId named = at(slot).link;
+      make_free(slot);
+      if (--at(named).references > 0) {
+        continue;
+      }
+      slot = named;
+    }
+    if (at(slot).reset_on_release) {
+      unname(slot, index_.place_of(at(slot).key));
+      make_free(slot);
+      ++stats_.reset;
+    } else {
+      idle[idle_count++] = slot;
+    }
   }
-  if (!collected_.empty()) {
-    deactivate(collected_);
-    collected_.clear();
+  if (idle_count > 0) {
+    deactivate({idle, idle_count});
   }
   tell_removed();
-}
-
-void SlotTable::drop_reference(SlotId slot) {
-  Slot& record = at(slot);
-  CAIRN_DCHECK(record.references > 0, "a handle holds a reference to each of its blocks");
-  if (--record.references > 0) {
-    return;
-  }
-  if (record.state == State::kDuplicate) {
-    const SlotId named = record.link;
-    make_free(slot);
-    drop_reference(named);
-  } else if (record.reset_on_release) {
-    unname(slot, KeyIndex::hash_of(record.key));
-    make_free(slot);
-    ++stats_.reset;
-  } else {
-    collected_.push_back(slot);
-  }
 }
 
 void SlotTable::quarantine(const Run& run) {

@@ -107,7 +107,7 @@ class SlotTable final : private ParentFinder {
   }
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) override { return index_.find_parent(child); }
   [[nodiscard]] Status check_retention(const Retention& retention) const;
   [[nodiscard]] Status check_distinct_keys(const Run& run) const;
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
@@ -122,20 +122,20 @@ class SlotTable final : private ParentFinder {
   void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void unname_collected() CAIRN_REQUIRES(mutex_);
-  void unname(SlotId slot, std::uint64_t hash) CAIRN_REQUIRES(mutex_);
+  void unname(SlotId slot, KeyIndex::Place place) CAIRN_REQUIRES(mutex_);
   void expire_due() CAIRN_REQUIRES(mutex_);
   // Between inactive and active; the reference counts are the caller's matter.
   void activate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void deactivate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
-  void reference(SlotId slot) CAIRN_REQUIRES(mutex_);
   void release_references(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
-  void drop_reference(SlotId slot) CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] bool register_one(SlotId& slot, std::uint64_t hash, const Retention& retention) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SlotId* scratch(std::size_t count) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool register_one(SlotId& slot, KeyIndex::Place place, const Retention& retention)
+      CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId named_slot(SlotId slot) const;
   void apply_retention(SlotId slot, const Retention& retention) CAIRN_REQUIRES(mutex_);
   void drop_inactive(SlotId slot) CAIRN_REQUIRES(mutex_);
   void tell_registered(std::span<const Token> tokens) CAIRN_REQUIRES(mutex_);
-  void tell_matched(std::span<const BlockKey> keys) CAIRN_REQUIRES(mutex_);
+  void finish_match(std::span<const BlockKey> found, std::span<const SlotId> asleep) CAIRN_REQUIRES(mutex_);
   void tell_removed() CAIRN_REQUIRES(mutex_);
 
   // Constant after construction.
@@ -160,7 +160,8 @@ class SlotTable final : private ParentFinder {
   std::uint32_t registered_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint32_t pinned_ CAIRN_GUARDED_BY(mutex_) = 0;
   PoolStats stats_ CAIRN_GUARDED_BY(mutex_);
-  // Collected during one call, and empty between calls; kept for their memory.
+  // Used during one call, and empty between calls; kept for their memory.
+  std::vector<SlotId> scratch_ CAIRN_GUARDED_BY(mutex_);
   std::vector<SlotId> collected_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> removed_keys_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> matched_keys_ CAIRN_GUARDED_BY(mutex_);

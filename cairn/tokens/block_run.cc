@@ -4,11 +4,11 @@
 
 namespace cairn::internal {
 
-Result<std::size_t> count_blocks(std::size_t tokens, std::uint32_t block_size) {
+Status check_block_size(std::uint32_t block_size) {
   if (block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "block size is 0; give the tokens per block");
   }
-  return tokens / block_size;
+  return Status();
 }
 
 Status check_room(std::size_t count, std::size_t room, std::string_view what) {
@@ -19,12 +19,20 @@ Status check_room(std::size_t count, std::size_t room, std::string_view what) {
   return Status();
 }
 
-Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count) {
-  const std::uint32_t first = parent ? parent->position() + 1 : 0;
-  if (count > BlockKey::kMaxPosition + 1 - first) {
+Status check_positions(std::uint64_t first, std::size_t count) {
+  constexpr std::uint64_t kPositions = std::uint64_t{BlockKey::kMaxPosition} + 1;
+  if (first > kPositions || count > kPositions - first) {
     return fail(ErrorCode::kOutOfRange,
                 str_cat(count, " blocks from position ", first, " on end beyond ", BlockKey::kMaxPosition,
                         ", the last one a block key can hold; use larger blocks"));
+  }
+  return Status();
+}
+
+Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count) {
+  const std::uint32_t first = parent ? parent->position() + 1 : 0;
+  if (Status positions = check_positions(first, count); !positions) {
+    return Unexpected(positions.error());
   }
   return first;
 }

@@ -11,11 +11,13 @@
 
 namespace cairn::internal {
 
-// How many full blocks the tokens hold. Fails: a block size of 0.
-[[nodiscard]] Result<std::size_t> count_blocks(std::size_t tokens, std::uint32_t block_size);
+// Fails: a block size of 0.
+[[nodiscard]] Status check_block_size(std::uint32_t block_size);
 // Fails: `room` places of the output called `what` do not hold `count`.
 [[nodiscard]] Status check_room(std::size_t count, std::size_t room, std::string_view what);
-// The position of the first of `count` blocks after `parent`. Fails: one of them is beyond what a key can hold.
+// Fails: one of `count` blocks from position `first` on is beyond what a key can hold.
+[[nodiscard]] Status check_positions(std::uint64_t first, std::size_t count);
+// The position of the first of `count` blocks after `parent`; the same failure.
 [[nodiscard]] Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count);
 
 }  // namespace cairn::internal

@@ -145,19 +145,19 @@ void hash_plain(const Token* tokens, std::uint32_t block_size, SaltHash salt, st
 Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, SaltHash salt,
                                 const std::optional<BlockKey>& parent, std::span<BlockKey> keys,
                                 std::span<BlockHash> block_hashes, std::span<const MmRun> runs) {
-  const Result<std::size_t> count = internal::count_blocks(tokens.size(), block_size);
-  if (!count) {
-    return count;
+  if (Status checked = internal::check_block_size(block_size); !checked) {
+    return Unexpected(checked.error());
   }
-  if (Status room = internal::check_room(*count, keys.size(), "keys"); !room) {
+  const std::size_t count = tokens.size() / block_size;
+  if (Status room = internal::check_room(count, keys.size(), "keys"); !room) {
     return Unexpected(room.error());
   }
   if (!block_hashes.empty()) {
-    if (Status room = internal::check_room(*count, block_hashes.size(), "block hashes"); !room) {
+    if (Status room = internal::check_room(count, block_hashes.size(), "block hashes"); !room) {
       return Unexpected(room.error());
     }
   }
-  const Result<std::uint32_t> first = internal::first_position(parent, *count);
+  const Result<std::uint32_t> first = internal::first_position(parent, count);
   if (!first) {
     return Unexpected(first.error());
   }
@@ -168,18 +168,17 @@ Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t blo
   const Output out{keys.data(), block_hashes.empty() ? nullptr : block_hashes.data()};
   const std::uint64_t offset = std::uint64_t{*first} * block_size;
   Cursor cursor{0, *first, parent ? value_of(parent->sequence_hash()) : 0};
-  while (cursor.done < *count) {
+  while (cursor.done < count) {
     const std::uint64_t place = offset + cursor.done * block_size;
     const auto next = std::find_if(runs.begin(), runs.end(), [&](const MmRun& run) { return run.end() > place; });
     runs = runs.subspan(static_cast<std::size_t>(next - runs.begin()));
-    const std::size_t next_framed =
-        runs.empty() ? *count : (std::max(runs.front().offset, place) - offset) / block_size;
-    hash_plain(tokens.data(), block_size, salt, std::min(next_framed, *count), cursor, out);
-    if (cursor.done < *count) {
+    const std::size_t next_framed = runs.empty() ? count : (std::max(runs.front().offset, place) - offset) / block_size;
+    hash_plain(tokens.data(), block_size, salt, std::min(next_framed, count), cursor, out);
+    if (cursor.done < count) {
       hash_run(FramedHasher(tokens.data(), block_size, offset, salt, runs), cursor.done + 1, cursor, out);
     }
   }
-  return *count;
+  return count;
 }
 
 }  // namespace cairn

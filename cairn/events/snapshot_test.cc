@@ -1,4 +1,4 @@
-#include "cairn/events/residency_walk.h"
+#include "cairn/events/snapshot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,6 @@ namespace {
 using events_testing::block_at;
 using events_testing::chain;
 using events_testing::PlainPool;
-using internal::ResidentSource;
-using internal::walk_residents;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -27,25 +25,53 @@ constexpr CacheLevel kG2 = CacheLevel::kG2;
 constexpr std::uint32_t kManySlots = 40'000;
 
 // A source that does something after each piece of the walk; it is told how many pieces there were.
-ResidentSource disturbed(const PlainPool& pool, std::function<void(std::uint32_t piece)> disturb) {
-  ResidentSource source = pool.source();
-  source.list = [list = source.list, disturb = std::move(disturb), piece = std::uint32_t{0}](
-                    std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out) mutable {
-    const std::uint32_t next = list(first, slots, out);
-    disturb(++piece);
+class Disturbed final : public ResidentSource {
+ public:
+  Disturbed(const ResidentSource& pool, std::function<void(std::uint32_t piece)> disturb)
+      : pool_(pool), disturb_(std::move(disturb)) {}
+  [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
+  [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const override {
+    const std::uint32_t next = pool_.list_resident(first, slots, out);
+    disturb_(++pieces_);
     return next;
-  };
-  return source;
+  }
+
+ private:
+  const ResidentSource& pool_;
+  std::function<void(std::uint32_t piece)> disturb_;
+  mutable std::uint32_t pieces_ = 0;
+};
+
+// Lists every block twice.
+class TwoCopies final : public ResidentSource {
+ public:
+  explicit TwoCopies(const ResidentSource& pool) : pool_(pool) {}
+  [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
+  [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+                                            std::vector<ResidentBlock>& out) const override {
+    static_cast<void>(pool_.list_resident(first, slots, out));
+    return pool_.list_resident(first, slots, out);
+  }
+
+ private:
+  const ResidentSource& pool_;
+};
+
+Result<Snapshot> snapshot_of(const EventLog& log, std::vector<const ResidentSource*> pools) {
+  return take_snapshot(log, pools);
 }
 
-TEST(ResidencyWalkTest, NothingAtTheStart) {
+TEST(SnapshotTest, NothingAtTheStart) {
   const auto log = *EventLog::create({.blocks = 8});
-  const Snapshot snapshot = *walk_residents(*log, {});
+  const Snapshot snapshot = *snapshot_of(*log, {});
   EXPECT_EQ(snapshot.sequence, 0U);
   EXPECT_THAT(snapshot.tiers, IsEmpty());
 }
 
-TEST(ResidencyWalkTest, ParentsFirstForEachPoolInTheOrderGiven) {
+TEST(SnapshotTest, ParentsFirstForEachPoolInTheOrderGiven) {
   const auto log = *EventLog::create({.blocks = 8});
   PlainPool g1(kG1, 4, *log);
   PlainPool g2(kG2, 4, *log);
@@ -53,8 +79,7 @@ TEST(ResidencyWalkTest, ParentsFirstForEachPoolInTheOrderGiven) {
   g1.put(1, block_at(1, 0));
   g1.put(2, block_at(1, 1));
   g2.put(3, block_at(2, 0));
-  const std::array sources = {g2.source(), g1.source()};
-  const Snapshot snapshot = *walk_residents(*log, sources);
+  const Snapshot snapshot = *snapshot_of(*log, {&g2, &g1});
   EXPECT_EQ(snapshot.sequence, 4U);
   ASSERT_THAT(snapshot.tiers, SizeIs(2));
   EXPECT_EQ(snapshot.tiers[0].tier, kG2);
@@ -63,29 +88,26 @@ TEST(ResidencyWalkTest, ParentsFirstForEachPoolInTheOrderGiven) {
   EXPECT_EQ(snapshot.tiers[1].blocks, chain(1, 0, 3));
 }
 
-TEST(ResidencyWalkTest, TwoPoolsOfOneTierAreRefused) {
+TEST(SnapshotTest, TwoPoolsOfOneTierAreRefused) {
   const auto log = *EventLog::create({.blocks = 8});
   const PlainPool a(kG1, 4, *log);
   const PlainPool b(kG1, 4, *log);
-  const std::array sources = {a.source(), b.source()};
-  const auto snapshot = walk_residents(*log, sources);
+  const auto snapshot = snapshot_of(*log, {&a, &b});
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(snapshot.error().message, HasSubstr("two pools of tier G1"));
 }
 
-TEST(ResidencyWalkTest, CopiesOfOneKeyCountOnce) {
+TEST(SnapshotTest, CopiesOfOneKeyCountOnce) {
   const auto log = *EventLog::create({.blocks = 8});
-  const ResidentSource source{
-      .tier = kG1, .capacity = 2, .list = [](std::uint32_t, std::uint32_t, std::vector<ResidentBlock>& out) {
-        out.insert(out.end(), 2, block_at(1, 0));
-        return 2U;
-      }};
-  EXPECT_EQ(walk_residents(*log, {&source, 1})->tiers[0].blocks, chain(1, 0, 1));
+  PlainPool pool(kG1, 2, *log);
+  pool.put(0, block_at(1, 0));
+  const TwoCopies copies(pool);
+  EXPECT_EQ(snapshot_of(*log, {&copies})->tiers[0].blocks, chain(1, 0, 1));
 }
 
 // Blocks that move ahead of the walk, behind it, come, go and come back: the result is the state at one number.
-TEST(ResidencyWalkTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
+TEST(SnapshotTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
   const auto log = *EventLog::create({.blocks = 64});
   PlainPool pool(kG1, kManySlots, *log);
   const std::uint32_t last = kManySlots - 1;
@@ -94,7 +116,7 @@ TEST(ResidencyWalkTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
   pool.put(last, block_at(3, 0));      // removed before it is seen, comes back behind the walk
   pool.put(last - 1, block_at(4, 0));  // removed before it is seen
   pool.put(2, block_at(5, 0));         // seen, then moves ahead of the walk: seen twice
-  const ResidentSource source = disturbed(pool, [&](std::uint32_t piece) {
+  const Disturbed source(pool, [&](std::uint32_t piece) {
     if (piece != 1) {
       return;
     }
@@ -108,37 +130,36 @@ TEST(ResidencyWalkTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
     pool.put(5, block_at(7, 0));  // comes and goes
     pool.remove(5);
   });
-  const Snapshot snapshot = *walk_residents(*log, {&source, 1});
+  const Snapshot snapshot = *snapshot_of(*log, {&source});
   EXPECT_EQ(snapshot.sequence, log->last_sequence());
   EXPECT_EQ(snapshot.tiers[0].blocks, pool.sorted_blocks());
   EXPECT_THAT(snapshot.tiers[0].blocks, ElementsAre(block_at(1, 0), block_at(3, 0), block_at(5, 0), block_at(6, 0)));
 }
 
-TEST(ResidencyWalkTest, ClearedDuringTheWalkForgetsWhatWasSeen) {
+TEST(SnapshotTest, ClearedDuringTheWalkForgetsWhatWasSeen) {
   const auto log = *EventLog::create({.blocks = 64});
   PlainPool g1(kG1, kManySlots, *log);
   PlainPool g2(kG2, 2, *log);
   g1.put(0, block_at(1, 0));
   g1.put(kManySlots - 1, block_at(2, 0));
   g2.put(0, block_at(1, 0));
-  const std::array sources = {g2.source(), disturbed(g1, [&](std::uint32_t piece) {
-                                if (piece == 1) {
-                                  g1.put(1, block_at(3, 0));
-                                  g1.clear();
-                                  g1.put(2, block_at(4, 0));
-                                }
-                              })};
-  const Snapshot snapshot = *walk_residents(*log, sources);
+  const Disturbed disturbed_g1(g1, [&](std::uint32_t piece) {
+    if (piece == 1) {
+      g1.put(1, block_at(3, 0));
+      g1.clear();
+      g1.put(2, block_at(4, 0));
+    }
+  });
+  const Snapshot snapshot = *snapshot_of(*log, {&g2, &disturbed_g1});
   EXPECT_EQ(snapshot.tiers[0].blocks, chain(1, 0, 1));
   EXPECT_EQ(snapshot.tiers[1].blocks, chain(4, 0, 1));
 }
 
-TEST(ResidencyWalkTest, EventsAfterTheSnapshotContinueIt) {
+TEST(SnapshotTest, EventsAfterTheSnapshotContinueIt) {
   const auto log = *EventLog::create({.blocks = 64});
   PlainPool pool(kG1, 8, *log);
   pool.put(0, block_at(1, 0));
-  const ResidentSource source = pool.source();
-  const Snapshot snapshot = *walk_residents(*log, {&source, 1});
+  const Snapshot snapshot = *snapshot_of(*log, {&pool});
   pool.put(0, block_at(2, 0));
   ResidencyView view;
   ASSERT_TRUE(view.apply(snapshot));
@@ -149,32 +170,32 @@ TEST(ResidencyWalkTest, EventsAfterTheSnapshotContinueIt) {
   EXPECT_EQ(view.sorted_blocks(kG1), pool.sorted_blocks());
 }
 
-TEST(ResidencyWalkTest, TakesLargerPiecesWhereTheLogIsTooSmall) {
+TEST(SnapshotTest, TakesLargerPiecesWhereTheLogIsTooSmall) {
   const auto log = *EventLog::create({.blocks = 8});
   PlainPool pool(kG1, kManySlots, *log);
   pool.put(0, block_at(1, 0));
   std::uint32_t pieces = 0;
-  const ResidentSource source = disturbed(pool, [&](std::uint32_t piece) {
+  const Disturbed source(pool, [&](std::uint32_t piece) {
     pieces = piece;
     for (std::uint32_t i = 0; piece == 1 && i < 10; ++i) {
       pool.put(1, block_at(100 + i, 0));
     }
   });
-  const Snapshot snapshot = *walk_residents(*log, {&source, 1});
+  const Snapshot snapshot = *snapshot_of(*log, {&source});
   EXPECT_EQ(pieces, 2U);  // the second attempt took all slots at once
   EXPECT_EQ(snapshot.tiers[0].blocks, pool.sorted_blocks());
 }
 
-TEST(ResidencyWalkTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
+TEST(SnapshotTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
   const auto log = *EventLog::create({.blocks = 8});
   PlainPool pool(kG1, 4, *log);
   std::uint32_t next = 0;
-  const ResidentSource source = disturbed(pool, [&](std::uint32_t) {
+  const Disturbed source(pool, [&](std::uint32_t) {
     for (int i = 0; i < 20; ++i) {
       pool.put(0, block_at(next++, 0));
     }
   });
-  const auto snapshot = walk_residents(*log, {&source, 1});
+  const auto snapshot = snapshot_of(*log, {&source});
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);
   EXPECT_THAT(snapshot.error().message, HasSubstr("make it larger"));

@@ -1,0 +1,74 @@
+// The `cairn` command.
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <string>
+
+#include "cairn/base/result.h"
+#include "cairn/cli/demo.h"
+
+namespace cairn::cli {
+namespace {
+
+std::string policy_names() {
+  std::string names;
+  for (const PolicyKind kind : kAllPolicies) {
+    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
+  }
+  return names;
+}
+
+// Prints what went wrong, and makes the exit status of it.
+int finish(const std::string& command, const Status& status) {
+  if (status) {
+    return 0;
+  }
+  std::cerr << "cairn " << command << ": " << status.error().message << "\n";
+  return 1;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Cairn, a KV-cache block manager for LLM inference", "cairn"};
+  app.set_version_flag("--version", CAIRN_VERSION);
+  app.require_subcommand(1);
+  app.footer("Each command has a --help of its own with examples.");
+
+  DemoOptions demo;
+  std::string policy(to_string(demo.policy));
+  CLI::App* demo_command = app.add_subcommand(
+      "demo", "Sends a small workload of chats with shared prefixes through a real pool and shows what became of it");
+  demo_command->add_option("--chats", demo.chats, "How many chats there are")->capture_default_str();
+  demo_command->add_option("--turns", demo.turns, "Turns of each chat")->capture_default_str();
+  demo_command->add_option("--system-prompts", demo.system_prompts, "Beginnings that chats share")
+      ->capture_default_str();
+  demo_command->add_option("--in-flight", demo.in_flight, "Requests that hold their blocks at the same time")
+      ->capture_default_str();
+  demo_command->add_option("--blocks", demo.blocks, "Capacity of the pool in blocks")->capture_default_str();
+  demo_command->add_option("--block-size", demo.block_size, "Tokens in a block")->capture_default_str();
+  demo_command->add_option("--policy", policy, "Which block goes first: " + policy_names())->capture_default_str();
+  demo_command->add_option("--seed", demo.seed, "The same seed gives the same run")->capture_default_str();
+  demo_command->add_flag("--json", demo.json, "Writes one JSON object instead of the table");
+  demo_command->footer(
+      "Examples:\n"
+      "  cairn demo                               the default: the pool is a little too small\n"
+      "  cairn demo --blocks 4096                 everything fits: the best hit ratio there can be\n"
+      "  cairn demo --blocks 512 --policy fifo    another eviction policy, the same requests");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const std::optional<PolicyKind> kind = parse_policy(policy);
+  if (!kind) {
+    std::cerr << "cairn demo: there is no policy '" << policy << "'; choose one of " << policy_names() << "\n";
+    return 2;
+  }
+  demo.policy = *kind;
+  return finish("demo", run_demo(demo, std::cout));
+}
+
+}  // namespace
+}  // namespace cairn::cli
+
+int main(int argc, char** argv) { return cairn::cli::run(argc, argv); }

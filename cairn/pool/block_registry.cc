@@ -1,0 +1,217 @@
+#include "cairn/pool/block_registry.h"
+
+#include <algorithm>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// Seven places for six keys: what is probed lies in one cache line, mostly.
+std::size_t places_for(std::size_t keys) { return keys + keys / 6 + 16; }
+
+constexpr std::size_t kAhead = 8;
+
+}  // namespace
+
+Result<std::unique_ptr<BlockRegistry>> BlockRegistry::create(std::uint32_t keys) {
+  Result<Table> table = new_table(places_for(keys));
+  if (!table) {
+    return Unexpected(std::move(table).error());
+  }
+  return std::unique_ptr<BlockRegistry>(new BlockRegistry(*std::move(table)));
+}
+
+BlockRegistry::BlockRegistry(Table table) : table_(std::move(table)) {}
+BlockRegistry::~BlockRegistry() = default;
+
+Result<BlockRegistry::Table> BlockRegistry::new_table(std::size_t places) {
+  Result<PageArray<std::uint64_t>> hashes = PageArray<std::uint64_t>::create(places);
+  if (!hashes) {
+    return Unexpected(std::move(hashes).error());
+  }
+  Result<PageArray<Facts>> facts = PageArray<Facts>::create(places);
+  if (!facts) {
+    return Unexpected(std::move(facts).error());
+  }
+  return Table{*std::move(hashes), *std::move(facts)};
+}
+
+std::uint64_t BlockRegistry::hash_of(const BlockKey& key) {
+  std::uint64_t mixed = key.low_word() * 0x9E3779B97F4A7C15U ^ key.high_word();
+  mixed ^= mixed >> 32;
+  mixed *= 0xD6E8FEB86659FD93U;
+  mixed ^= mixed >> 32;
+  return mixed == 0 ? 1 : mixed;
+}
+
+std::size_t BlockRegistry::home_of(std::uint64_t hash) const { return ((hash >> 32) * table_.hashes.size()) >> 32; }
+
+std::size_t BlockRegistry::find(std::uint64_t hash) const {
+  const std::size_t places = table_.hashes.size();
+  for (std::size_t at = home_of(hash); table_.hashes[at] != 0; at = at + 1 == places ? 0 : at + 1) {
+    if (table_.hashes[at] == hash) {
+      return at;
+    }
+  }
+  return kNowhere;
+}
+
+std::size_t BlockRegistry::find_or_add(std::uint64_t hash) {
+  if (const std::size_t at = find(hash); at != kNowhere) {
+    return at;
+  }
+  if (places_for(size_) >= table_.hashes.size()) {
+    grow();
+  }
+  const std::size_t places = table_.hashes.size();
+  std::size_t at = home_of(hash);
+  while (table_.hashes[at] != 0) {
+    at = at + 1 == places ? 0 : at + 1;
+  }
+  table_.hashes[at] = hash;
+  table_.facts[at] = Facts{};
+  ++size_;
+  return at;
+}
+
+// Closes the gap: whatever follows and may stand nearer to its home moves up.
+void BlockRegistry::erase(std::size_t gap) {
+  const std::size_t places = table_.hashes.size();
+  --size_;
+  for (std::size_t at = gap + 1 == places ? 0 : gap + 1; table_.hashes[at] != 0; at = at + 1 == places ? 0 : at + 1) {
+    const std::size_t home = home_of(table_.hashes[at]);
+    const std::size_t from_home = at >= home ? at - home : at + places - home;
+    const std::size_t from_gap = at >= gap ? at - gap : at + places - gap;
+    if (from_home >= from_gap) {
+      table_.hashes[gap] = table_.hashes[at];
+      table_.facts[gap] = table_.facts[at];
+      gap = at;
+    }
+  }
+  table_.hashes[gap] = 0;
+}
+
+void BlockRegistry::grow() {
+  Result<Table> larger = new_table(table_.hashes.size() * 2);
+  CAIRN_CHECK(larger.has_value(), "the registry gets memory for the keys that the pools hold");
+  std::swap(table_, *larger);
+  size_ = 0;
+  for (std::size_t i = 0; i < larger->hashes.size(); ++i) {
+    if (larger->hashes[i] != 0) {
+      table_.facts[find_or_add(larger->hashes[i])] = larger->facts[i];
+    }
+  }
+}
+
+TierSet BlockRegistry::tiers_of(const BlockKey& key) const {
+  const MutexLock lock(mutex_);
+  const std::size_t at = find(hash_of(key));
+  return at == kNowhere ? TierSet() : table_.facts[at].tiers;
+}
+
+std::uint32_t BlockRegistry::frequency(const BlockKey& key) const {
+  const MutexLock lock(mutex_);
+  const std::size_t at = find(hash_of(key));
+  return at == kNowhere ? 0 : table_.facts[at].frequency;
+}
+
+std::size_t BlockRegistry::size() const {
+  const MutexLock lock(mutex_);
+  return size_;
+}
+
+std::size_t BlockRegistry::bytes() const {
+  const MutexLock lock(mutex_);
+  return sizeof(*this) + table_.hashes.bytes() + table_.facts.bytes();
+}
+
+void BlockRegistry::on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks,
+                                  std::span<const Token> /*tokens*/) {
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i + kAhead < blocks.size()) {
+      __builtin_prefetch(&table_.hashes[home_of(hash_of(blocks[i + kAhead].key))], 1);
+    }
+    Facts& facts = table_.facts[find_or_add(hash_of(blocks[i].key))];
+    facts.frequency = std::max<std::uint8_t>(facts.frequency, 1);
+    facts.tiers.insert(tier);
+  }
+}
+
+void BlockRegistry::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  for (const BlockKey& key : keys) {
+    const std::size_t at = find(hash_of(key));
+    if (at == kNowhere) {
+      continue;
+    }
+    table_.facts[at].tiers.erase(tier);
+    if (table_.facts[at].tiers.empty()) {
+      erase(at);
+      attachments_.erase(key);
+    }
+  }
+}
+
+void BlockRegistry::on_cleared(CacheLevel tier) {
+  const MutexLock lock(mutex_);
+  for (std::size_t at = 0; at < table_.hashes.size();) {
+    if (table_.hashes[at] != 0) {
+      table_.facts[at].tiers.erase(tier);
+      if (table_.facts[at].tiers.empty()) {
+        erase(at);
+        continue;  // another may have moved up into this place
+      }
+    }
+    ++at;
+  }
+  std::erase_if(attachments_,
+                [this](const auto& entry) CAIRN_REQUIRES(mutex_) { return find(hash_of(entry.first)) == kNowhere; });
+}
+
+void BlockRegistry::on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + kAhead < keys.size()) {
+      __builtin_prefetch(&table_.hashes[home_of(hash_of(keys[i + kAhead]))]);
+    }
+    const std::size_t at = find(hash_of(keys[i]));
+    if (at != kNowhere && table_.facts[at].frequency < 255) {
+      ++table_.facts[at].frequency;
+    }
+  }
+}
+
+Status BlockRegistry::attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value) {
+  const MutexLock lock(mutex_);
+  if (find(hash_of(key)) == kNowhere) {
+    return fail(ErrorCode::kNotFound, str_cat("no tier holds block ", key.to_string(), "; register it first"));
+  }
+  std::vector<Attachment>& attached = attachments_[key];
+  for (const Attachment& attachment : attached) {
+    if (attachment.type == type) {
+      return fail(ErrorCode::kAlreadyExists,
+                  str_cat("block ", key.to_string(), " has an attachment of type ", type.name()));
+    }
+  }
+  attached.push_back({type, std::move(value)});
+  return {};
+}
+
+std::shared_ptr<void> BlockRegistry::attachment_any(const BlockKey& key, std::type_index type) const {
+  const MutexLock lock(mutex_);
+  const auto attached = attachments_.find(key);
+  if (attached != attachments_.end()) {
+    for (const Attachment& attachment : attached->second) {
+      if (attachment.type == type) {
+        return attachment.value;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace cairn

@@ -1,0 +1,104 @@
+// BlockRegistry: which tiers hold a key, how often it was used, and what others attached to it.
+//
+// Does:     follows the pools of one process, at most one for each tier, and is told after the fact. A hint that saves
+//           asking every pool; never the authority: a key it names may be gone by the time its pool is asked. It
+//           forgets a key, with its frequency and attachments, when the last tier has let go of it.
+// Owner:    whoever joins the pools; outlives them.
+// Threads:  every call is safe from any thread; one mutex, rank kRegistry.
+// Costs:    about 12 bytes a key. Keys are told apart by 64 bits of hash.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <typeindex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/base/page_array.h"
+#include "cairn/base/result.h"
+#include "cairn/pool/pool_observer.h"
+
+namespace cairn {
+
+// A set of cache levels.
+class TierSet {
+ public:
+  constexpr TierSet() = default;
+  constexpr explicit TierSet(std::uint8_t bits) : bits_(bits) {}
+  [[nodiscard]] constexpr bool contains(CacheLevel tier) const { return (bits_ >> index_of(tier) & 1) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  constexpr void insert(CacheLevel tier) { bits_ = static_cast<std::uint8_t>(bits_ | 1U << index_of(tier)); }
+  constexpr void erase(CacheLevel tier) { bits_ = static_cast<std::uint8_t>(bits_ & ~(1U << index_of(tier))); }
+  friend constexpr bool operator==(TierSet, TierSet) = default;
+
+ private:
+  std::uint8_t bits_ = 0;
+};
+
+class BlockRegistry final : public PoolObserver {
+ public:
+  // With room for `keys`, the sum of the pools' capacities; it grows where that was too few.
+  [[nodiscard]] static Result<std::unique_ptr<BlockRegistry>> create(std::uint32_t keys);
+  ~BlockRegistry() override;
+
+  [[nodiscard]] TierSet tiers_of(const BlockKey& key) const;
+  // Registrations in a tier that was the first to hold it, and matches since; stops at 255. 0: nobody holds it.
+  [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] std::size_t bytes() const;
+
+  // Ties a value to a key, one of each type. Fails where no tier holds the key, and where there is one of its type. It
+  // is let go of under a pool's lock: what is freed with it must not call a pool.
+  template <typename T>
+  [[nodiscard]] Status attach(const BlockKey& key, std::shared_ptr<T> value) {
+    return attach_any(key, typeid(T), std::move(value));
+  }
+  // The value of this type tied to the key, or null.
+  template <typename T>
+  [[nodiscard]] std::shared_ptr<T> attachment(const BlockKey& key) const {
+    return std::static_pointer_cast<T>(attachment_any(key, typeid(T)));
+  }
+
+  void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) override;
+  void on_removed(CacheLevel tier, std::span<const BlockKey> keys) override;
+  void on_cleared(CacheLevel tier) override;
+  void on_matched(CacheLevel tier, std::span<const BlockKey> keys) override;
+
+ private:
+  struct Attachment {
+    std::type_index type;
+    std::shared_ptr<void> value;
+  };
+  // What is known of the key whose hash is in the same place of hashes_.
+  struct Facts {
+    TierSet tiers;
+    std::uint8_t frequency;
+  };
+  struct Table {
+    PageArray<std::uint64_t> hashes;  // 0: empty
+    PageArray<Facts> facts;
+  };
+  static constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+
+  explicit BlockRegistry(Table table);
+
+  static Result<Table> new_table(std::size_t places);
+  static std::uint64_t hash_of(const BlockKey& key);
+  [[nodiscard]] std::size_t home_of(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t find(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t find_or_add(std::uint64_t hash) CAIRN_REQUIRES(mutex_);
+  void erase(std::size_t place) CAIRN_REQUIRES(mutex_);
+  void grow() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Status attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value);
+  [[nodiscard]] std::shared_ptr<void> attachment_any(const BlockKey& key, std::type_index type) const;
+
+  mutable Mutex mutex_{LockRank::kRegistry};
+  Table table_ CAIRN_GUARDED_BY(mutex_);
+  std::size_t size_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<BlockKey, std::vector<Attachment>> attachments_ CAIRN_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

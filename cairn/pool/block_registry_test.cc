@@ -1,0 +1,150 @@
+#include "cairn/pool/block_registry.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "cairn/pool/block_pool.h"
+
+namespace cairn {
+namespace {
+
+BlockKey key(std::uint64_t number) { return BlockKey::make_checked(0, SequenceHash{number}, SequenceHash{0}); }
+
+std::unique_ptr<BlockRegistry> new_registry(std::uint32_t keys) { return *BlockRegistry::create(keys); }
+
+void put(BlockRegistry& registry, CacheLevel tier, std::uint64_t number) {
+  const ResidentBlock block{.key = key(number)};
+  registry.on_registered(tier, {&block, 1}, {});
+}
+void drop(BlockRegistry& registry, CacheLevel tier, std::uint64_t number) {
+  const BlockKey removed = key(number);
+  registry.on_removed(tier, {&removed, 1});
+}
+
+TEST(BlockRegistryTest, KnowsWhichTiersHoldAKeyAndForgetsItWithTheLast) {
+  const auto registry = new_registry(8);
+  put(*registry, CacheLevel::kG1, 7);
+  put(*registry, CacheLevel::kG3, 7);
+  EXPECT_TRUE(registry->tiers_of(key(7)).contains(CacheLevel::kG1));
+  EXPECT_FALSE(registry->tiers_of(key(7)).contains(CacheLevel::kG2));
+  EXPECT_TRUE(registry->tiers_of(key(7)).contains(CacheLevel::kG3));
+  EXPECT_EQ(registry->size(), 1U);
+
+  drop(*registry, CacheLevel::kG1, 7);
+  EXPECT_EQ(registry->size(), 1U);
+  drop(*registry, CacheLevel::kG3, 7);
+  EXPECT_EQ(registry->size(), 0U);
+  EXPECT_TRUE(registry->tiers_of(key(7)).empty());
+}
+
+TEST(BlockRegistryTest, CountsUseAndStopsAt255) {
+  const auto registry = new_registry(8);
+  EXPECT_EQ(registry->frequency(key(7)), 0U);
+  put(*registry, CacheLevel::kG1, 7);
+  EXPECT_EQ(registry->frequency(key(7)), 1U);
+  const BlockKey matched = key(7);
+  for (int i = 0; i < 300; ++i) {
+    registry->on_matched(CacheLevel::kG1, {&matched, 1});
+    EXPECT_EQ(registry->frequency(key(7)), static_cast<std::uint32_t>(std::min(2 + i, 255)));
+  }
+  drop(*registry, CacheLevel::kG1, 7);
+  EXPECT_EQ(registry->frequency(key(7)), 0U);
+}
+
+TEST(BlockRegistryTest, AttachmentsAreTypedAndLiveAsLongAsTheKey) {
+  const auto registry = new_registry(8);
+  EXPECT_EQ(registry->attach(key(7), std::make_shared<int>(1)).error().code, ErrorCode::kNotFound);
+  put(*registry, CacheLevel::kG2, 7);
+  const std::weak_ptr<int> watched = [&] {
+    auto value = std::make_shared<int>(42);
+    EXPECT_TRUE(registry->attach(key(7), value).has_value());
+    return std::weak_ptr<int>(value);
+  }();
+  EXPECT_TRUE(registry->attach(key(7), std::make_shared<std::string>("label")).has_value());
+  EXPECT_EQ(registry->attach(key(7), std::make_shared<int>(43)).error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(*registry->attachment<int>(key(7)), 42);
+  EXPECT_EQ(*registry->attachment<std::string>(key(7)), "label");
+  EXPECT_EQ(registry->attachment<double>(key(7)), nullptr);
+  drop(*registry, CacheLevel::kG2, 7);
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(registry->attachment<int>(key(7)), nullptr);
+}
+
+TEST(BlockRegistryTest, AClearedTierIsForgottenAsAWhole) {
+  const auto registry = new_registry(64);
+  for (std::uint64_t i = 1; i <= 50; ++i) {
+    put(*registry, CacheLevel::kG1, i);
+    if (i % 2 == 0) {
+      put(*registry, CacheLevel::kG2, i);
+    }
+  }
+  EXPECT_TRUE(registry->attach(key(1), std::make_shared<int>(1)).has_value());
+  EXPECT_TRUE(registry->attach(key(2), std::make_shared<int>(2)).has_value());
+  registry->on_cleared(CacheLevel::kG1);
+  EXPECT_EQ(registry->size(), 25U);
+  EXPECT_EQ(registry->attachment<int>(key(1)), nullptr);
+  EXPECT_NE(registry->attachment<int>(key(2)), nullptr);
+}
+
+TEST(BlockRegistryTest, FollowsRealPools) {
+  const auto registry = new_registry(4);
+  const auto pool =
+      *BlockPool::create({.capacity = 2, .block_size = 4, .tier = CacheLevel::kG2, .observers = {registry.get()}});
+  const BlockKey keys[] = {key(1), key(2)};
+  {
+    auto complete = std::move(*pool->allocate(2)).complete({.keys = keys});
+    const auto blocks = std::move(*complete).register_blocks();
+    ASSERT_TRUE(blocks.has_value());
+  }
+  EXPECT_TRUE(registry->tiers_of(key(2)).contains(CacheLevel::kG2));
+  EXPECT_EQ(pool->match_prefix(keys).size(), 2U);
+  EXPECT_EQ(registry->frequency(key(2)), 2U);
+  pool->reset({keys, 1});
+  EXPECT_TRUE(registry->tiers_of(key(1)).empty());
+  pool->reset_inactive();
+  EXPECT_EQ(registry->size(), 0U);
+}
+
+// Against maps, in a table that starts too small and has to grow, with few distinct keys so that places collide.
+RC_GTEST_PROP(BlockRegistryModelTest, AgreesWithMaps, ()) {
+  const auto registry = new_registry(1);
+  std::map<std::uint64_t, std::set<CacheLevel>> model;
+  const int steps = *rc::gen::inRange(1, 400);
+  for (int step = 0; step < steps; ++step) {
+    const auto number = *rc::gen::inRange<std::uint64_t>(1, 60);
+    const auto tier = static_cast<CacheLevel>(*rc::gen::inRange(0, 4));
+    switch (*rc::gen::weightedElement<int>({{6, 0}, {5, 1}, {1, 2}})) {
+      case 0:
+        put(*registry, tier, number);
+        model[number].insert(tier);
+        break;
+      case 1:
+        drop(*registry, tier, number);
+        model[number].erase(tier);
+        break;
+      default:
+        registry->on_cleared(tier);
+        for (auto& [_, tiers] : model) {
+          tiers.erase(tier);
+        }
+    }
+    std::erase_if(model, [](const auto& entry) { return entry.second.empty(); });
+    RC_ASSERT(registry->size() == model.size());
+    for (std::uint64_t i = 1; i < 60; ++i) {
+      TierSet expected;
+      if (model.contains(i)) {
+        for (const CacheLevel held : model[i]) {
+          expected.insert(held);
+        }
+      }
+      RC_ASSERT(registry->tiers_of(key(i)) == expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,52 @@
+#include "cairn/tokens/token_block.h"
+
+#include "cairn/base/str_cat.h"
+#include "cairn/tokens/block_run.h"
+
+namespace cairn {
+
+Result<PartialTokenBlock> PartialTokenBlock::create(std::uint32_t block_size, SaltHash salt,
+                                                    const std::optional<BlockKey>& parent) {
+  if (Status checked = internal::check_block_size(block_size); !checked) {
+    return Unexpected(checked.error());
+  }
+  return PartialTokenBlock(block_size, salt, parent);
+}
+
+Status PartialTokenBlock::push(std::span<const Token> tokens) {
+  if (tokens.size() > remaining()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(tokens.size(), " tokens do not fit into the block at position ", position(), ", which has ",
+                        remaining(), " of ", block_size_, " places left; commit it when it is full"));
+  }
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  return Status();
+}
+
+std::optional<Token> PartialTokenBlock::pop() {
+  if (tokens_.empty()) {
+    return std::nullopt;
+  }
+  const Token last = tokens_.back();
+  tokens_.pop_back();
+  return last;
+}
+
+Result<TokenBlock> PartialTokenBlock::commit() {
+  if (remaining() != 0) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat("the block at position ", position(), " has ", size(), " of ",
+                                                        block_size_, " tokens; push the rest before it is committed"));
+  }
+  const BlockHash hash = hash_block(tokens_, salt_);
+  const Result<BlockKey> key = parent_ ? parent_->extend(hash) : BlockKey::root(sequence_hash_of_root(hash));
+  if (!key) {
+    return Unexpected(key.error());
+  }
+  const std::optional<SequenceHash> parent =
+      parent_ ? std::optional<SequenceHash>(parent_->sequence_hash()) : std::nullopt;
+  TokenBlock block(std::exchange(tokens_, {}), hash, *key, parent);
+  parent_ = *key;
+  return block;
+}
+
+}  // namespace cairn

@@ -1,0 +1,176 @@
+#include "cairn/tokens/token_sequence.h"
+
+#include <algorithm>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/tokens/block_run.h"
+
+namespace cairn {
+namespace {
+
+// Sorted, and inside tokens begin to end - 1.
+Result<std::vector<MmRun>> sorted_runs(std::span<const MmRun> runs, std::uint64_t begin, std::uint64_t end) {
+  std::vector<MmRun> sorted(runs.begin(), runs.end());
+  std::ranges::sort(sorted, {}, &MmRun::offset);
+  if (Status checked = check_mm_runs(sorted); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (!sorted.empty() && (sorted.front().offset < begin || sorted.back().end() > end)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("multimodal runs from token ", sorted.front().offset, " to ", sorted.back().end(),
+                        " come with tokens ", begin, " to ", end, "; give runs inside the tokens they come with"));
+  }
+  return sorted;
+}
+
+// The first run that is not wholly before `place`.
+auto run_at(std::vector<MmRun>& runs, std::uint64_t place) {
+  return std::ranges::partition_point(runs, [&](const MmRun& run) { return run.end() <= place; });
+}
+
+// Cuts the runs at `place`; returns what is after it.
+std::vector<MmRun> cut_runs(std::vector<MmRun>& runs, std::uint64_t place) {
+  auto first = run_at(runs, place);
+  std::vector<MmRun> after(first, runs.end());
+  if (!after.empty() && after.front().offset < place) {
+    const auto kept = static_cast<std::uint32_t>(place - after.front().offset);
+    after.front().offset += kept;
+    after.front().length -= kept;
+    after.front().item_offset += kept;
+    first->length = kept;
+    ++first;
+  }
+  runs.erase(first, runs.end());
+  return after;
+}
+
+}  // namespace
+
+Result<TokenBlockSequence> TokenBlockSequence::create(std::span<const Token> tokens, std::uint32_t block_size,
+                                                      SaltHash salt, std::span<const MmRun> runs) {
+  if (Status checked = internal::check_block_size(block_size); !checked) {
+    return Unexpected(checked.error());
+  }
+  TokenBlockSequence sequence(block_size, salt);
+  if (const Result<BlockRange> extended = sequence.extend(tokens, runs); !extended) {
+    return Unexpected(extended.error());
+  }
+  return sequence;
+}
+
+Result<std::optional<std::size_t>> TokenBlockSequence::append(Token token) {
+  const Result<BlockRange> completed = extend({&token, 1});
+  if (!completed) {
+    return Unexpected(completed.error());
+  }
+  return completed->empty() ? std::nullopt : std::optional<std::size_t>(completed->begin);
+}
+
+Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std::span<const MmRun> runs) {
+  if (Status positions = internal::check_positions(0, (size() + tokens.size()) / block_size_); !positions) {
+    return Unexpected(positions.error());
+  }
+  const Result<std::vector<MmRun>> sorted = sorted_runs(runs, size(), size() + tokens.size());
+  if (!sorted) {
+    return Unexpected(sorted.error());
+  }
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  runs_.insert(runs_.end(), sorted->begin(), sorted->end());
+  return name_new_blocks();
+}
+
+BlockRange TokenBlockSequence::name_new_blocks() {
+  const BlockRange added{block_count(), size() / block_size_};
+  if (added.empty()) {
+    return added;
+  }
+  const std::size_t offset = added.begin * block_size_;
+  const std::optional<BlockKey> parent = keys_.empty() ? std::nullopt : std::optional<BlockKey>(keys_.back());
+  keys_.resize(added.end);
+  block_hashes_.resize(added.end);
+  const Result<std::size_t> hashed = hash_blocks(
+      tokens().subspan(offset), block_size_, salt_, parent, std::span(keys_).subspan(added.begin),
+      std::span(block_hashes_).subspan(added.begin), std::span<const MmRun>(run_at(runs_, offset), runs_.end()));
+  CAIRN_CHECK(hashed.has_value(), "the tokens of a sequence were checked before they were added");
+  return added;
+}
+
+Status TokenBlockSequence::check_length(std::size_t length) const {
+  if (length > size()) {
+    return fail(ErrorCode::kOutOfRange,
+                str_cat("token ", length, " is beyond the end of a sequence of ", size(), "; give at most its size"));
+  }
+  return Status();
+}
+
+Status TokenBlockSequence::truncate(std::size_t length) {
+  if (Status checked = check_length(length); !checked) {
+    return checked;
+  }
+  tokens_.resize(length);
+  // A block's names depend on nothing after it: those of the blocks that stay are still right.
+  keys_.resize(length / block_size_);
+  block_hashes_.resize(length / block_size_);
+  if (!runs_.empty()) {
+    static_cast<void>(cut_runs(runs_, length));
+  }
+  return Status();
+}
+
+Status TokenBlockSequence::unwind(std::size_t count) {
+  if (count > size()) {
+    return fail(ErrorCode::kOutOfRange,
+                str_cat("a sequence of ", size(), " tokens cannot give back ", count, "; take back at most its size"));
+  }
+  return truncate(size() - count);
+}
+
+std::optional<Token> TokenBlockSequence::pop() {
+  if (empty()) {
+    return std::nullopt;
+  }
+  const Token last = tokens_.back();
+  CAIRN_CHECK(unwind(1).has_value(), "a sequence that is not empty has a token to give back");
+  return last;
+}
+
+void TokenBlockSequence::reset() {
+  tokens_.clear();
+  runs_.clear();
+  keys_.clear();
+  block_hashes_.clear();
+}
+
+Result<TokenBlockSequence::Split> TokenBlockSequence::split_at(std::size_t length) const {
+  if (Status checked = check_length(length); !checked) {
+    return Unexpected(checked.error());
+  }
+  const auto at = static_cast<std::ptrdiff_t>(length);
+  const auto full = static_cast<std::ptrdiff_t>(length / block_size_);
+  Split split{TokenBlockSequence(block_size_, salt_), {tokens_.begin() + at, tokens_.end()}, {}};
+  split.prefix.tokens_.assign(tokens_.begin(), tokens_.begin() + at);
+  split.prefix.keys_.assign(keys_.begin(), keys_.begin() + full);
+  split.prefix.block_hashes_.assign(block_hashes_.begin(), block_hashes_.begin() + full);
+  split.prefix.runs_ = runs_;
+  split.rest_runs = cut_runs(split.prefix.runs_, length);
+  return split;
+}
+
+Result<std::span<const Token>> TokenBlockSequence::tokens_at(std::size_t begin, std::size_t end) const {
+  if (Status checked = check_length(end); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (begin > end) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("tokens from ", begin, " to ", end, " are no range; give the lower one first"));
+  }
+  return tokens().subspan(begin, end - begin);
+}
+
+TokenBlockView TokenBlockSequence::block(std::size_t index) const {
+  CAIRN_DCHECK(index < block_count(), "a block that is asked for is full");
+  return {tokens().subspan(index * block_size_, block_size_), block_hashes_[index], keys_[index],
+          index == 0 ? std::nullopt : std::optional<SequenceHash>(keys_[index - 1].sequence_hash())};
+}
+
+}  // namespace cairn
