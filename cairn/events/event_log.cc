@@ -14,9 +14,19 @@ namespace {
 constexpr std::size_t kBlocksPerLock = 1024;
 constexpr std::size_t kTokensPerLock = 8 * 1024;
 
-// What the next block of a Stored event must be, so that its parent need not be said.
-bool continues(const ResidentBlock& previous, const ResidentBlock& block) {
-  return block.key.position() == previous.key.position() + 1 && block.parent == previous.key.sequence_hash();
+// How many of the blocks, from the first on, are one chain: the parent of each but the first is the one before it.
+std::size_t chain_length(std::span<const ResidentBlock> blocks) {
+  std::uint32_t position = blocks.front().key.position();
+  SequenceHash hash = blocks.front().key.sequence_hash();
+  std::size_t length = 1;
+  for (; length < blocks.size(); ++length) {
+    const ResidentBlock& block = blocks[length];
+    if (block.key.position() != ++position || block.parent != hash) {
+      break;
+    }
+    hash = block.key.sequence_hash();
+  }
+  return length;
 }
 
 }  // namespace
@@ -50,27 +60,24 @@ void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blo
   // One lock for the batch: whoever reads the last number sees all of a batch or nothing of it.
   const MutexLock lock(mutex_);
   std::size_t tokens_per_block = 0;
-  if (!tokens.empty() && tokens_.capacity() != 0) {
+  if (!tokens.empty()) {
     tokens_per_block = tokens.size() / blocks.size();
     CAIRN_CHECK(tokens_per_block * blocks.size() == tokens.size(), "token ids of whole blocks are given for a batch");
   }
-  std::size_t begin = 0;
-  for (std::size_t i = 1; i <= blocks.size(); ++i) {
-    if (i == blocks.size() || !continues(blocks[i - 1], blocks[i])) {
-      append_chain(tier, blocks.subspan(begin, i - begin),
-                   tokens_per_block == 0 ? std::span<const Token>{}
-                                         : tokens.subspan(begin * tokens_per_block, (i - begin) * tokens_per_block),
-                   tokens_per_block);
-      begin = i;
-    }
+  if (tokens_per_block > tokens_.capacity()) {
+    tokens_per_block = 0;  // none are recorded, or not even one block's would fit
+  }
+  while (!blocks.empty()) {
+    const std::size_t length = chain_length(blocks);
+    const std::size_t token_count = length * tokens_per_block;
+    append_chain(tier, blocks.first(length), tokens.first(token_count), tokens_per_block);
+    blocks = blocks.subspan(length);
+    tokens = tokens.subspan(token_count);
   }
 }
 
 void EventLog::append_chain(CacheLevel tier, std::span<const ResidentBlock> chain, std::span<const Token> tokens,
                             std::size_t tokens_per_block) {
-  if (tokens_per_block > tokens_.capacity()) {
-    tokens_per_block = 0;  // not even one block's would fit
-  }
   std::size_t most = blocks_.capacity();
   if (tokens_per_block != 0) {
     most = std::min(most, tokens_.capacity() / tokens_per_block);
@@ -144,10 +151,10 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
   const std::size_t most_events = std::clamp<std::size_t>(max_blocks, 1, kMaxEventsPerRead);
   std::vector<Record> records(std::min<std::uint64_t>(last + 1 - from, most_events));
   if (records.empty()) {
-    return EventBatch(std::vector<Event>());
+    return std::vector<Event>();
   }
   if (!copy_records(from, records)) {
-    return EventBatch(lagged(from));
+    return lagged(from);
   }
   std::size_t count = 1;
   std::uint64_t block_count = records.front().blocks;
@@ -157,7 +164,7 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
   records.resize(count);
   std::vector<StoredBlock> blocks(block_count);
   if (!copy_blocks(from, records.front().first_block, blocks)) {
-    return EventBatch(lagged(from));
+    return lagged(from);
   }
 
   std::vector<Event> events;
@@ -180,7 +187,7 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
     }
     block = end;
   }
-  return EventBatch(std::move(events));
+  return events;
 }
 
 bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {

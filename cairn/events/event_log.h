@@ -31,9 +31,9 @@
 namespace cairn {
 
 struct EventLogOptions {
-  // Blocks, stored or removed, whose events are kept; and as many events. 64 bytes each.
+  // Blocks, stored or removed, whose events are kept; and as many events. 64 bytes each. Rounded up to a power of two.
   std::uint32_t blocks = 64 * 1024;
-  // Token ids kept for the latest stored blocks, 4 bytes each; 0 records none.
+  // Token ids kept for the latest stored blocks, 4 bytes each; rounded up likewise; 0 records none.
   std::uint32_t token_ids = 0;
 };
 

@@ -1,14 +1,14 @@
-// EventRing<T>: the last `capacity` records of an endless series, addressed by their number in the series.
+// EventRing<T>: the last records of an endless series, addressed by their number in the series.
 //
-// Does:     record n lies in cell n % capacity; a later one takes the place of the one `capacity` before it. Who uses
-// it
-//           knows which numbers are still there.
+// Does:     a later record takes the place of the one capacity() before it. Who uses it knows which numbers are still
+//           there. The capacity is a power of two, so that a number finds its cell without a division.
 // Costs:    memory is taken and touched at creation; nothing allocates or faults afterwards.
 // Threads:  a plain array: whoever shares it synchronises.
 // Fails:    create() when the system has no memory to give.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,8 +23,9 @@ namespace cairn::internal {
 template <typename T>
 class EventRing {
  public:
+  // Of at least `capacity` records; 0 makes a ring that holds none.
   [[nodiscard]] static Result<EventRing> create(std::size_t capacity) {
-    Result<PageArray<T>> cells = PageArray<T>::create(capacity);
+    Result<PageArray<T>> cells = PageArray<T>::create(capacity == 0 ? 0 : std::bit_ceil(capacity));
     if (!cells) {
       return Unexpected(std::move(cells).error());
     }
@@ -37,38 +38,30 @@ class EventRing {
   [[nodiscard]] std::size_t capacity() const { return cells_.size(); }
   [[nodiscard]] std::size_t bytes() const { return cells_.bytes(); }
 
-  [[nodiscard]] const T& operator[](std::uint64_t number) const { return cells_[number % cells_.size()]; }
-  [[nodiscard]] T& operator[](std::uint64_t number) { return cells_[number % cells_.size()]; }
+  [[nodiscard]] const T& operator[](std::uint64_t number) const { return cells_[cell_of(number)]; }
+  [[nodiscard]] T& operator[](std::uint64_t number) { return cells_[cell_of(number)]; }
 
   // Makes records `number` and following, one for each item of `from`. Requires: from.size() <= capacity().
   template <typename From, typename Convert>
   void write(std::uint64_t number, std::span<const From> from, Convert convert) {
-    if (from.empty()) {
-      return;
-    }
-    T* cell = &cells_[number % cells_.size()];
-    const T* const end = cells_.data() + cells_.size();
-    for (const From& item : from) {
-      *cell = convert(item);
-      if (++cell == end) {
-        cell = cells_.data();
-      }
-    }
+    const std::size_t first = cell_of(number);
+    const std::size_t before_end = std::min(from.size(), capacity() - first);
+    std::transform(from.begin(), from.begin() + before_end, cells_.data() + first, convert);
+    std::transform(from.begin() + before_end, from.end(), cells_.data(), convert);
   }
 
   // Copies out records `number` and following. Requires: they are there.
   void read(std::uint64_t number, std::span<T> out) const {
-    if (out.empty()) {
-      return;
-    }
-    const std::size_t first = number % cells_.size();
-    const std::size_t before_end = std::min(out.size(), cells_.size() - first);
+    const std::size_t first = cell_of(number);
+    const std::size_t before_end = std::min(out.size(), capacity() - first);
     std::copy_n(cells_.data() + first, before_end, out.data());
     std::copy_n(cells_.data(), out.size() - before_end, out.data() + before_end);
   }
 
  private:
   explicit EventRing(PageArray<T> cells) : cells_(std::move(cells)) {}
+
+  [[nodiscard]] std::size_t cell_of(std::uint64_t number) const { return number & (cells_.size() - 1); }
 
   PageArray<T> cells_;
 };

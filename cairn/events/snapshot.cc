@@ -33,13 +33,13 @@ class TierWindow {
   void add(const Stored& stored) {
     SequenceHash parent = stored.parent.value_or(SequenceHash{0});
     for (const StoredBlock& block : stored.blocks) {
-      changes_.push_back({{block.key, parent, block.tokens_hash}, true});
+      changes_.push_back({{block.key, parent, block.tokens_hash}, changes_.size(), true});
       parent = block.key.sequence_hash();
     }
   }
   void add(const Removed& removed) {
     for (const BlockKey& key : removed.keys) {
-      changes_.push_back({{.key = key}, false});
+      changes_.push_back({{.key = key}, changes_.size(), false});
     }
   }
   void add(const Cleared&) {
@@ -52,8 +52,11 @@ class TierWindow {
     if (cleared_) {
       seen.clear();
     }
-    std::ranges::sort(seen, {}, key_of_block);
-    std::ranges::stable_sort(changes_, {}, key_of_change);
+    std::ranges::sort(seen, {}, &ResidentBlock::key);
+    std::ranges::sort(changes_, [](const Change& a, const Change& b) {
+      const auto order = a.block.key <=> b.block.key;
+      return order != 0 ? order < 0 : a.number < b.number;
+    });
     std::vector<ResidentBlock> resolved;
     resolved.reserve(seen.size());
     auto block = seen.begin();
@@ -78,10 +81,9 @@ class TierWindow {
  private:
   struct Change {
     ResidentBlock block;
+    std::size_t number = 0;  // in the order of events
     bool present = false;
   };
-  static const BlockKey& key_of_block(const ResidentBlock& block) { return block.key; }
-  static const BlockKey& key_of_change(const Change& change) { return change.block.key; }
   // Once a key: a pool may hold several copies of one.
   static void append(std::vector<ResidentBlock>& to, ResidentBlock block) {
     if (!to.empty() && to.back().key == block.key) {
@@ -93,7 +95,7 @@ class TierWindow {
     to.push_back(block);
   }
 
-  std::vector<Change> changes_;  // in the order of events; all after the last Cleared
+  std::vector<Change> changes_;  // since the last Cleared
   bool cleared_ = false;
 };
 
