@@ -261,11 +261,15 @@ PoolCounts SlotTable::counts() {
 
 PoolStats SlotTable::stats() {
   const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
   return stats_;
 }
 
 Result<TenantUsage> SlotTable::usage(TenantId tenant) {
   const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
   return tenants_.usage(tenant);
 }
 
