@@ -106,13 +106,30 @@ SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys) {
   return match_scattered(keys, unused);
 }
 
+// All of them or none: where one is missing, the others are left as they are.
 std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> keys) {
-  Run run = match_prefix(keys);
-  if (run.size() == keys.size()) {
-    return run;
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  find_each(keys, [&](std::size_t i, SlotId slot) {
+    if (slot == kNoSlot) {
+      return false;
+    }
+    run.storage()[i] = slot;
+    run.resize(static_cast<std::uint32_t>(i) + 1);
+    return true;
+  });
+  stats_.lookups += keys.size();
+  if (run.size() < keys.size()) {
+    end_run(run);
+    return std::nullopt;
   }
-  release(run);
-  return std::nullopt;
+  for (const SlotId slot : run.slots()) {
+    reference(slot);
+  }
+  tell_matched(keys);
+  return run;
 }
 
 // The slots in collected_ were inactive; the keys are all that were found.
