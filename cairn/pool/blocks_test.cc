@@ -206,6 +206,16 @@ TEST_F(BlocksTest, AppendGivesBlocksOfAnotherPoolBack) {
   EXPECT_EQ(other->counts(), (PoolCounts{.total = 4, .active = 4, .registered = 1}));
 }
 
+TEST_F(BlocksTest, AnEmptyHandleHoldsNothingOfItsPool) {
+  MutableBlocks rest = *pool_->allocate(2);
+  (void)rest.take_front(2);
+  ImmutableBlocks held = store(*pool_, keys_);
+  held.release_tail(0);
+  MutableBlocks none = *pool_->allocate(0);
+  const ImmutableBlocks missed = pool_->match_prefix(chain(9, 2));
+  pool_.reset();  // before the handles, which is their right
+}
+
 TEST_F(BlocksTest, PinnedOnesStayAndAreCountedApart) {
   {
     const PinnedBlocks pinned = store(*pool_, keys_).pin();

@@ -237,6 +237,9 @@ SlotTable::Run SlotTable::share_pinned(const Run& run) {
 }
 
 SlotTable::Run SlotTable::split_front(Run& run, std::uint32_t count) {
+  if (count == run.size()) {
+    return std::move(run);  // which leaves it empty, without a buffer
+  }
   const MutexLock lock(mutex_);
   Run front = new_run(count);
   const std::span<SlotId> slots = run.slots();

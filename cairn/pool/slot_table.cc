@@ -289,6 +289,9 @@ void SlotTable::release_tail(Run& run, std::uint32_t count) {
   const MutexLock lock(mutex_);
   release_references(run.slots().subspan(count));
   run.resize(count);
+  if (count == 0) {
+    end_run(run);
+  }
 }
 
 void SlotTable::release_pinned(Run& run) {
