@@ -167,25 +167,39 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 
 // Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
-  for (std::uint32_t taken = 0; taken < count; ++taken) {
-    const TenantLedger::Next next = tenants_.next_source(tenant, free_);
+  const ClassRange everybody{0, tenants_.tenant_count() * kClassesPerTenant};
+  TenantLedger::TenantSet barren;  // the policy gives up none of theirs: others' hang below, or may_evict refused
+  while (run.size() < count) {
+    const TenantLedger::Next next = tenants_.next_source(tenant, free_, barren);
     SlotId slot = kNoSlot;
     if (next.source == TenantLedger::Source::kFree) {
       slot = take_free();
     } else {
-      slot = policy_->evict(classes_of(next.victim), veto_);
+      // Where nobody who is to give can, what is in their way goes, whosever it is.
+      const bool in_the_way = next.source == TenantLedger::Source::kNone;
+      slot = policy_->evict(in_the_way ? everybody : classes_of(next.victim), veto_);
+      if (slot == kNoSlot && in_the_way) {
+        return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
+                                                   run.size(), "; retry when it permits more"));
+      }
       if (slot == kNoSlot) {
-        return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ", taken,
-                                                   "; retry when it permits more"));
+        barren.set(index_of(next.victim));
+        continue;
       }
       __builtin_prefetch(&at(slot), 1);
-      tenants_.remove_inactive(next.victim, 1);
-      tenants_.discharge(next.victim);
+      barren.reset();
       collected_.push_back(slot);
+      const TenantId victim = in_the_way ? tenant_of(at(slot)) : next.victim;
+      tenants_.remove_inactive(victim, 1);
+      if (in_the_way) {
+        make_free(slot);
+        continue;
+      }
+      tenants_.discharge(victim);
     }
     make_private(slot, tenant);
-    run.storage()[taken] = slot;
-    run.resize(taken + 1);
+    run.storage()[run.size()] = slot;
+    run.resize(run.size() + 1);
   }
   return {};
 }

@@ -73,24 +73,24 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
   return {};
 }
 
-TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free) const {
+TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const {
   const Account& self = at(tenant);
   const bool may_grow = self.used < self.limit;
   if (may_grow && (self.unmet() > 0 || free > unmet_)) {
     return {Source::kFree, tenant};
   }
-  // The one furthest beyond its reservation gives; itself where nobody else can.
-  TenantId victim = tenant;
-  std::uint32_t most = self.inactive > 0 ? self.beyond() : 0;
+  // The one furthest beyond its reservation gives; itself where nobody else is further.
+  const bool self_gives = self.inactive > 0 && !barren[index_of(tenant)];
+  Next next{self_gives ? Source::kEvict : Source::kNone, tenant};
+  std::uint32_t most = self_gives ? self.beyond() : 0;
   for (std::uint32_t i = 0; may_grow && i < accounts_.size(); ++i) {
     const Account& other = accounts_[i];
-    if (&other != &self && std::min(other.inactive, other.beyond()) > 0 &&
-        (other.beyond() > most || (victim == tenant && self.inactive == 0))) {
-      victim = TenantId{static_cast<std::uint8_t>(i)};
+    if (&other != &self && !barren[i] && other.inactive > 0 && other.beyond() > most) {
+      next = {Source::kEvict, TenantId{static_cast<std::uint8_t>(i)}};
       most = other.beyond();
     }
   }
-  return {Source::kEvict, victim};
+  return next;
 }
 
 void TenantLedger::charge(TenantId tenant) {
