@@ -29,7 +29,7 @@ rc::Gen<std::vector<Operation>> operations() {
   const auto one = rc::gen::build<Operation>(
       rc::gen::set(&Operation::kind, rc::gen::inRange<std::uint8_t>(0, PoolPair::kKinds)),
       rc::gen::set(&Operation::a, number), rc::gen::set(&Operation::b, number), rc::gen::set(&Operation::c, number),
-      rc::gen::set(&Operation::milliseconds, rc::gen::inRange<std::uint8_t>(0, 8)));
+      rc::gen::set(&Operation::milliseconds, rc::gen::inRange<std::uint8_t>(0, 16)));
   return rc::gen::resize(400, rc::gen::container<std::vector<Operation>>(one));
 }
 
@@ -37,7 +37,7 @@ BlockPoolOptions any_options(PolicyKind policy) {
   BlockPoolOptions options;
   options.policy = policy;
   options.block_size = 4;
-  options.capacity = *rc::gen::inRange<std::uint32_t>(1, 41);
+  options.capacity = *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<std::uint32_t>(1, 41));
   options.duplicates = *rc::gen::element(Duplicates::kReject, Duplicates::kAllow);
   options.time_to_live = *rc::gen::arbitrary<bool>();
   options.reset_on_release = *rc::gen::weightedElement<bool>({{7, false}, {1, true}});

@@ -23,11 +23,11 @@ namespace cairn::model {
 
 // One operation; what the numbers mean depends on the kind.
 struct Operation {
-  std::uint8_t kind;
-  std::uint8_t a;
-  std::uint8_t b;
-  std::uint8_t c;
-  std::uint8_t milliseconds;  // that pass before it
+  std::uint8_t kind = 0;
+  std::uint8_t a = 0;
+  std::uint8_t b = 0;
+  std::uint8_t c = 0;
+  std::uint8_t milliseconds = 0;  // eighths of one that pass before it, rounded down
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Operation& op) {
@@ -47,14 +47,17 @@ class PoolPair {
   }
 
   void run(const Operation& op) {
-    clock_.advance(std::chrono::milliseconds(op.milliseconds));
+    clock_.advance(std::chrono::milliseconds(op.milliseconds / 8));
     (this->*kOperations[op.kind % kKinds])(op);
     // Few handles at a time, so that most blocks can be evicted and the next operations find something to do.
-    if (held_.size() > 3) {
+    if (held_.size() > 2) {
       release({});
     }
-    if (writing_.size() > 1) {
+    if (writing_.size() + named_.size() > 2) {
       drop_private({});
+    }
+    if (quarantined_.size() > 1) {
+      quarantine_or_release({.b = 3});
     }
     if (pinned_.size() > 1) {
       unpin({});
@@ -124,7 +127,7 @@ class PoolPair {
     Retention retention;
     retention.priority = which % 3 == 0 ? Retention::kDefaultPriority : which % 5 * 25;
     if (options_.time_to_live && which % 4 != 0) {
-      retention.time_to_live = std::chrono::milliseconds(1 + which % 20);
+      retention.time_to_live = std::chrono::milliseconds(1 + which % 40);
     }
     return retention;
   }
@@ -341,7 +344,7 @@ class PoolPair {
       writing_.erase(at);
     } else if (!quarantined_.empty()) {
       const auto at = pick(quarantined_, op.a);
-      if (op.b % 64 != 1) {  // else they are given up, and out of use for good
+      if (op.b != 1) {  // else they are given up, and out of use for good
         std::move(at->blocks).release_proven_finished();
         model_.release_quarantined(at->owners);
       }
@@ -360,7 +363,7 @@ class PoolPair {
   }
 
   void reset_inactive(const Operation& op) {
-    if (op.a % 8 == 0) {
+    if (op.a % 16 == 0) {
       const std::uint32_t count = pool_->reset_inactive();
       expire();
       RC_ASSERT(count == model_.reset_inactive());
@@ -384,7 +387,7 @@ class PoolPair {
   }
 
   void drop_private(const Operation& op) {
-    if (op.b % 2 == 0 && !writing_.empty()) {
+    if (!writing_.empty() && (op.b % 2 == 0 || named_.empty())) {
       const auto at = pick(writing_, op.a);
       model_.release_private(at->owners);
       writing_.erase(at);
