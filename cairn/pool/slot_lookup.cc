@@ -73,9 +73,7 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   return run;
 }
 
-SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
-                                          std::vector<std::optional<std::uint32_t>>& position) {
-  position.assign(keys.size(), std::nullopt);
+SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys, std::vector<std::optional<std::uint32_t>>* position) {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
@@ -88,7 +86,9 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
       asleep[asleep_count] = slot;
       asleep_count += at(slot).references++ == 0 ? 1 : 0;
       matched_keys_.push_back(keys[i]);
-      position[i] = run.size();
+      if (position != nullptr) {
+        (*position)[i] = run.size();
+      }
       run.storage()[run.size()] = slot;
       run.resize(run.size() + 1);
     }
@@ -102,18 +102,33 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   return run;
 }
 
-SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys) {
-  std::vector<std::optional<std::uint32_t>> unused;
-  return match_scattered(keys, unused);
-}
-
+// All of them or none: where one is missing, the others are left as they are.
 std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> keys) {
-  Run run = match_prefix(keys);
-  if (run.size() == keys.size()) {
-    return run;
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  find_each(keys, [&](std::size_t i, SlotId slot) {
+    if (slot == kNoSlot) {
+      return false;
+    }
+    run.storage()[i] = slot;
+    run.resize(static_cast<std::uint32_t>(i) + 1);
+    return true;
+  });
+  stats_.lookups += keys.size();
+  if (run.size() < keys.size()) {
+    end_run(run);
+    return std::nullopt;
   }
-  release(run);
-  return std::nullopt;
+  SlotId* const asleep = scratch(run.size());
+  std::size_t asleep_count = 0;
+  for (const SlotId slot : run.slots()) {
+    asleep[asleep_count] = slot;
+    asleep_count += at(slot).references++ == 0 ? 1 : 0;
+  }
+  finish_match(keys, {asleep, asleep_count});
+  return run;
 }
 
 // The keys that were found, and those of their slots that were inactive until now.
@@ -220,6 +235,9 @@ SlotTable::Run SlotTable::share_pinned(const Run& run) {
 }
 
 SlotTable::Run SlotTable::split_front(Run& run, std::uint32_t count) {
+  if (count == run.size()) {
+    return std::move(run);  // which leaves it empty, without a buffer
+  }
   const MutexLock lock(mutex_);
   Run front = new_run(count);
   const std::span<SlotId> slots = run.slots();
@@ -261,11 +279,15 @@ PoolCounts SlotTable::counts() {
 
 PoolStats SlotTable::stats() {
   const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
   return stats_;
 }
 
 Result<TenantUsage> SlotTable::usage(TenantId tenant) {
   const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
   return tenants_.usage(tenant);
 }
 

@@ -104,6 +104,8 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
     return status;
   }
   const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
   constexpr std::size_t kChunk = 16;
   KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < run.size(); begin += kChunk) {

@@ -168,23 +168,39 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 
 // Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
+  const ClassRange everybody{0, tenants_.tenant_count() * kClassesPerTenant};
+  TenantLedger::TenantSet barren;  // the policy gives up none of theirs: others' hang below, or may_evict refused
   Status status;
-  while (status && run.size() < count) {
-    const TenantLedger::Next next = tenants_.next_source(tenant, free_);
+  while (run.size() < count) {
+    const TenantLedger::Next next = tenants_.next_source(tenant, free_, barren);
     std::span<SlotId> taken(run.storage() + run.size(), std::min(next.count, count - run.size()));
     if (next.source == TenantLedger::Source::kFree) {
       for (SlotId& slot : taken) {
         slot = take_free();
       }
-    } else {
+    } else if (next.source == TenantLedger::Source::kEvict) {
       taken = taken.first(policy_->evict(classes_of(next.victim), veto_, taken));
       if (taken.empty()) {
-        status = fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
-                                                     run.size(), "; retry when it permits more"));
+        barren.set(index_of(next.victim));
+        continue;
       }
+      barren.reset();  // what was below others' blocks may be a leaf now
       tenants_.remove_inactive(next.victim, static_cast<std::uint32_t>(taken.size()));
       tenants_.discharge(next.victim, static_cast<std::uint32_t>(taken.size()));
       collected_.insert(collected_.end(), taken.begin(), taken.end());
+    } else {
+      // Nobody who is to give can: what is in their way goes, whosever it is.
+      const SlotId slot = policy_->evict(everybody, veto_);
+      if (slot == kNoSlot) {
+        status = fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
+                                                     run.size(), "; retry when it permits more"));
+        break;
+      }
+      barren.reset();
+      tenants_.remove_inactive(tenant_of(at(slot)), 1);
+      collected_.push_back(slot);
+      make_free(slot);
+      continue;
     }
     tenants_.charge(tenant, static_cast<std::uint32_t>(taken.size()));
     run.resize(run.size() + static_cast<std::uint32_t>(taken.size()));
@@ -303,6 +319,9 @@ void SlotTable::release_tail(Run& run, std::uint32_t count) {
   const MutexLock lock(mutex_);
   release_references(run.slots().subspan(count));
   run.resize(count);
+  if (count == 0) {
+    end_run(run);
+  }
 }
 
 void SlotTable::release_pinned(Run& run) {

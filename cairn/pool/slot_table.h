@@ -45,9 +45,8 @@ class SlotTable final : private ParentFinder {
   // Behind BlockPool, as documented there.
   [[nodiscard]] Result<Run> allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>* evicted);
   [[nodiscard]] Run match_prefix(std::span<const BlockKey> keys);
-  [[nodiscard]] Run match_scattered(std::span<const BlockKey> keys,
-                                    std::vector<std::optional<std::uint32_t>>& position);
-  [[nodiscard]] Run scan(std::span<const BlockKey> keys);
+  // Behind match_scattered too: fills `position`, if given, which has a place for each key.
+  [[nodiscard]] Run scan(std::span<const BlockKey> keys, std::vector<std::optional<std::uint32_t>>* position);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();

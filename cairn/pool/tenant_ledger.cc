@@ -73,28 +73,31 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
   return {};
 }
 
-TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free) const {
+TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const {
   const Account& self = at(tenant);
   if (accounts_.size() == 1) {
     const std::uint32_t more = std::min(free, self.limit - self.used);
-    return more > 0 ? Next{Source::kFree, tenant, more} : Next{Source::kEvict, tenant, self.inactive};
+    if (more > 0) {
+      return {Source::kFree, tenant, more};
+    }
+    return {barren[index_of(tenant)] ? Source::kNone : Source::kEvict, tenant, self.inactive};
   }
   const bool may_grow = self.used < self.limit;
   if (may_grow && (self.unmet() > 0 || free > unmet_)) {
     return {Source::kFree, tenant, 1};
   }
-  // The one furthest beyond its reservation gives; itself where nobody else can.
-  TenantId victim = tenant;
-  std::uint32_t most = self.inactive > 0 ? self.beyond() : 0;
+  // The one furthest beyond its reservation gives; itself where nobody else is further.
+  const bool self_gives = self.inactive > 0 && !barren[index_of(tenant)];
+  Next next{self_gives ? Source::kEvict : Source::kNone, tenant, 1};
+  std::uint32_t most = self_gives ? self.beyond() : 0;
   for (std::uint32_t i = 0; may_grow && i < accounts_.size(); ++i) {
     const Account& other = accounts_[i];
-    if (&other != &self && std::min(other.inactive, other.beyond()) > 0 &&
-        (other.beyond() > most || (victim == tenant && self.inactive == 0))) {
-      victim = TenantId{static_cast<std::uint8_t>(i)};
+    if (&other != &self && !barren[i] && other.inactive > 0 && other.beyond() > most) {
+      next = {Source::kEvict, TenantId{static_cast<std::uint8_t>(i)}, 1};
       most = other.beyond();
     }
   }
-  return {Source::kEvict, victim, 1};
+  return next;
 }
 
 void TenantLedger::charge(TenantId tenant, std::uint32_t count) {

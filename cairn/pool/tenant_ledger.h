@@ -7,6 +7,7 @@
 // Owner:    the slot table, whose lock guards every call.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,14 +29,16 @@ class TenantLedger {
   // Whether `count` slots can be had for the tenant with `free` ones in the pool; an error that says what is missing.
   [[nodiscard]] Status can_take(TenantId tenant, std::uint32_t count, std::uint32_t free) const;
 
-  enum class Source : std::uint8_t { kFree, kEvict };
+  enum class Source : std::uint8_t { kFree, kEvict, kNone };
   struct Next {
     Source source;
     TenantId victim;      // whose slots to evict
     std::uint32_t count;  // how many in a row, at most
   };
-  // Where the tenant's next slots come from. Requires: can_take() said yes.
-  [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free) const;
+  using TenantSet = std::bitset<256>;
+  // Where the tenant's next slots come from, if not from those who are known to have nothing to give. Requires:
+  // can_take() said yes. kNone: all who could be asked have nothing to give.
+  [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const;
 
   void charge(TenantId tenant, std::uint32_t count);
   void discharge(TenantId tenant, std::uint32_t count);

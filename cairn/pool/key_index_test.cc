@@ -1,0 +1,129 @@
+#include "cairn/pool/key_index.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+namespace cairn {
+namespace {
+
+class KeyIndexTest : public ::testing::Test {
+ protected:
+  explicit KeyIndexTest(std::uint32_t capacity = 100)
+      : keys_(capacity), index_(*KeyIndex::create(capacity, Column<BlockKey>(keys_.data(), sizeof(BlockKey)))) {}
+
+  void insert(std::uint32_t slot, const BlockKey& key) {
+    keys_[slot] = key;
+    index_.insert(SlotId{slot}, index_.place_of(key));
+  }
+  void erase(std::uint32_t slot) { index_.erase(SlotId{slot}, index_.place_of(keys_[slot])); }
+  [[nodiscard]] SlotId find(const BlockKey& key) const { return index_.find(key, index_.place_of(key)); }
+
+  static BlockKey key(std::uint32_t position, std::uint64_t hash, std::uint64_t parent = 0) {
+    return BlockKey::make_checked(position, SequenceHash{hash}, SequenceHash{parent});
+  }
+
+  std::vector<BlockKey> keys_;
+  KeyIndex index_;
+};
+
+TEST_F(KeyIndexTest, FindsWhatWasInsertedUntilItIsErased) {
+  EXPECT_EQ(find(key(0, 1)), kNoSlot);
+  insert(5, key(0, 1));
+  insert(6, key(0, 2));
+  EXPECT_EQ(find(key(0, 1)), SlotId{5});
+  EXPECT_EQ(find(key(0, 2)), SlotId{6});
+  erase(5);
+  EXPECT_EQ(find(key(0, 1)), kNoSlot);
+  EXPECT_EQ(find(key(0, 2)), SlotId{6});
+}
+
+TEST_F(KeyIndexTest, FindsTheDefaultKeyOnlyWhereItIs) {
+  EXPECT_EQ(find(BlockKey()), kNoSlot);
+  insert(0, BlockKey());
+  EXPECT_EQ(find(BlockKey()), SlotId{0});
+}
+
+TEST_F(KeyIndexTest, GuessesNothingOrASlotWithTheSameHash) {
+  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), kNoSlot);
+  insert(9, key(0, 7));
+  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), SlotId{9});
+}
+
+TEST_F(KeyIndexTest, FindsTheParentOfAKeyAtEveryDepth) {
+  for (const std::uint32_t position : {0U, 1U, 254U, 255U, 256U, 65'534U, 65'535U, 65'536U, 1U << 20}) {
+    constexpr std::uint64_t kHash = 0xFEDC'BA98'7654'3210;
+    const BlockKey parent = key(position, kHash + position, 99);
+    insert(position % 100, parent);
+    const BlockKey child = key(position + 1, 5, kHash + position);
+    EXPECT_EQ(index_.find_parent(child), SlotId{position % 100}) << position;
+    EXPECT_EQ(index_.find_parent(key(position + 2, 5, kHash + position)), kNoSlot) << position;
+    EXPECT_EQ(index_.find_parent(key(position + 1, 5, kHash + position + 1)), kNoSlot) << position;
+    erase(position % 100);
+    EXPECT_EQ(index_.find_parent(child), kNoSlot) << position;
+  }
+  EXPECT_EQ(index_.find_parent(key(0, 5)), kNoSlot);
+}
+
+// Keys that differ only in bits the hash does not see all want the same bucket: they fill it and the ones after it.
+TEST_F(KeyIndexTest, HoldsManyKeysOfOneHash) {
+  const auto same_hash = [](std::uint32_t i) { return key(3, 77 + (std::uint64_t{i} << 40), i); };
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(index_.place_of(same_hash(i)).bucket, index_.place_of(same_hash(0)).bucket);
+    insert(i, same_hash(i));
+  }
+  for (std::uint32_t i = 0; i < 100; i += 2) {
+    erase(i);
+  }
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(find(same_hash(i)), i % 2 == 0 ? kNoSlot : SlotId{i});
+  }
+  for (std::uint32_t i = 1; i < 100; i += 2) {
+    erase(i);
+  }
+  EXPECT_EQ(index_.guess(index_.place_of(same_hash(0))), kNoSlot);
+}
+
+class FullKeyIndexTest : public KeyIndexTest, public ::testing::WithParamInterface<std::uint32_t> {
+ protected:
+  FullKeyIndexTest() : KeyIndexTest(GetParam()) {}
+};
+
+TEST_P(FullKeyIndexTest, AgreesWithAMapAtFullLoad) {
+  std::mt19937_64 random(GetParam());
+  std::map<BlockKey, std::uint32_t> expected;
+  const auto any_key = [&] { return key(random() % 3, random() % (GetParam() * 2), random() % 2); };
+  for (std::uint32_t slot = 0; slot < GetParam(); ++slot) {
+    BlockKey fresh = any_key();
+    while (expected.contains(fresh)) {
+      fresh = any_key();
+    }
+    insert(slot, fresh);
+    expected[fresh] = slot;
+  }
+  for (int step = 0; step < 3000; ++step) {
+    const auto slot = static_cast<std::uint32_t>(random() % GetParam());
+    expected.erase(keys_[slot]);
+    erase(slot);
+    ASSERT_EQ(find(keys_[slot]), kNoSlot);
+    BlockKey fresh = any_key();
+    while (expected.contains(fresh)) {
+      fresh = any_key();
+    }
+    insert(slot, fresh);
+    expected[fresh] = slot;
+    const BlockKey asked = any_key();
+    const auto found = expected.find(asked);
+    ASSERT_EQ(find(asked), found == expected.end() ? kNoSlot : SlotId{found->second});
+  }
+  for (const auto& [there, slot] : expected) {
+    EXPECT_EQ(find(there), SlotId{slot});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Capacities, FullKeyIndexTest, ::testing::Values(1, 2, 7, 8, 9, 64, 500));
+
+}  // namespace
+}  // namespace cairn

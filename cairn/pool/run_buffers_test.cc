@@ -1,0 +1,64 @@
+#include "cairn/pool/run_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace cairn {
+namespace {
+
+TEST(RunBuffersTest, GivesAtLeastWhatIsAskedFor) {
+  RunBuffers buffers(100);
+  for (const std::uint32_t count : {1U, 7U, 8U, 9U, 16U, 17U, 1000U, 100'000U}) {
+    const RunBuffers::Buffer buffer = buffers.take(count);
+    ASSERT_GE(buffer.capacity, count);
+    for (std::uint32_t i = 0; i < buffer.capacity; ++i) {
+      buffer.slots[i] = SlotId{i};  // all of it can be written
+    }
+    buffers.give_back(buffer);
+  }
+}
+
+TEST(RunBuffersTest, GivesOutAgainWhatCameBack) {
+  RunBuffers buffers(100);
+  const RunBuffers::Buffer first = buffers.take(10);
+  const RunBuffers::Buffer second = buffers.take(10);
+  EXPECT_NE(first.slots, second.slots);
+  EXPECT_EQ(buffers.bytes(), 0U);
+  buffers.give_back(first);
+  buffers.give_back(second);
+  EXPECT_EQ(buffers.bytes(), 32 * sizeof(SlotId));
+  const RunBuffers::Buffer again = buffers.take(16);
+  const RunBuffers::Buffer other = buffers.take(9);
+  EXPECT_EQ(again.slots, second.slots);
+  EXPECT_EQ(other.slots, first.slots);
+  EXPECT_EQ(buffers.bytes(), 0U);
+  buffers.give_back(again);
+  buffers.give_back(other);
+}
+
+TEST(RunBuffersTest, DoesNotGiveASmallerBufferThanAsked) {
+  RunBuffers buffers(100);
+  buffers.give_back(buffers.take(8));
+  const RunBuffers::Buffer larger = buffers.take(9);
+  EXPECT_GE(larger.capacity, 9U);
+  buffers.give_back(larger);
+}
+
+TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasSlotsAndAFewSmallOnes) {
+  constexpr std::uint32_t kCapacity = 10'000;
+  RunBuffers buffers(kCapacity);
+  std::vector<RunBuffers::Buffer> taken;
+  for (int i = 0; i < 100; ++i) {
+    taken.push_back(buffers.take(1000));
+  }
+  taken.push_back(buffers.take(20 * kCapacity));
+  for (const RunBuffers::Buffer& buffer : taken) {
+    buffers.give_back(buffer);
+  }
+  EXPECT_GT(buffers.bytes(), kCapacity * sizeof(SlotId));
+  EXPECT_LE(buffers.bytes(), (kCapacity + 4096) * sizeof(SlotId));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,401 @@
+// NaivePool: what a BlockPool ought to do, with maps and vectors: obviously right, and slow.
+//
+// A handle of the pool is here a list: of owners (for blocks that have no name yet) or of block numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/pool/block_pool.h"
+#include "naive_order.h"
+
+namespace cairn::model {
+
+using Owners = std::vector<TenantId>;
+using BlockNumber = std::uint64_t;
+using Numbers = std::vector<BlockNumber>;
+
+struct Event {
+  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
+  Kind kind;
+  ResidentBlock block = {};  // removed: its key alone
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+// What a batch of blocks is registered as.
+struct Names {
+  std::vector<BlockKey> keys;
+  std::vector<BlockHash> tokens_hashes;  // none: zeros
+  std::optional<SequenceHash> parent;
+
+  // All that the pool can know of the parent of one of them.
+  [[nodiscard]] SequenceHash parent_of(std::size_t i) const {
+    if (i > 0 && keys[i - 1].is_parent_of(keys[i])) {
+      return keys[i - 1].sequence_hash();
+    }
+    return i == 0 && parent ? *parent : SequenceHash{keys[i].parent_fragment()};
+  }
+};
+
+class NaivePool {
+ public:
+  NaivePool(const BlockPoolOptions& options, const Clock& clock)
+      : options_(options), clock_(clock), free_(options.capacity), order_(options.policy) {
+    if (options_.tenants.empty()) {
+      options_.tenants.push_back({.name = "default"});
+    }
+  }
+
+  // What has lain unused for too long goes. Any order of those whose time ended together is right: `told` is the one
+  // the pool took. Nothing happens to it where it is wrong, and the comparison of events shows it.
+  void expire(std::span<const Event> told) {
+    std::vector<std::pair<TimePoint, BlockKey>> due;
+    for (const auto& [key, number] : named_) {
+      const Block& block = blocks_.at(number);
+      if (block.references == 0 && block.deadline && *block.deadline <= clock_.now()) {
+        due.emplace_back(*block.deadline, key);
+      }
+    }
+    std::ranges::sort(due);
+    const auto place_told = [told](const BlockKey& key) {
+      return std::ranges::find(told, key, [](const Event& event) { return event.block.key; }) - told.begin();
+    };
+    std::ranges::stable_sort(due, [&](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : place_told(a.second) < place_told(b.second);
+    });
+    for (const auto& [deadline, key] : due) {
+      drop_inactive(key);
+    }
+  }
+
+  // All or nothing; the keys that had to go.
+  [[nodiscard]] std::optional<std::vector<BlockKey>> allocate(std::uint32_t count, TenantId tenant) {
+    NaivePool rehearsal = *this;
+    return rehearsal.take_one_by_one(count, tenant) ? take_one_by_one(count, tenant) : std::nullopt;
+  }
+
+  void release_private(const Owners& owners) {
+    for (const TenantId owner : owners) {
+      give_back(owner);
+    }
+  }
+
+  [[nodiscard]] Numbers register_blocks(const Owners& owners, const Names& names, const Retention& retention) {
+    Numbers registered;
+    for (std::size_t i = 0; i < names.keys.size(); ++i) {
+      const BlockKey& key = names.keys[i];
+      if (const auto there = named_.find(key); there != named_.end()) {
+        Block& block = blocks_.at(there->second);
+        take(there->second);
+        block.priority = std::max(block.priority, retention.priority);
+        if (options_.duplicates == Duplicates::kReject) {
+          give_back(owners[i]);
+          registered.push_back(there->second);
+        } else {
+          blocks_[++last_number_] = {.key = key, .tenant = owners[i], .duplicate_of = there->second};
+          registered.push_back(last_number_);
+        }
+        continue;
+      }
+      blocks_[++last_number_] = {.key = key,
+                                 .tenant = owners[i],
+                                 .priority = retention.priority,
+                                 .time_to_live = retention.time_to_live,
+                                 .reset_on_release = options_.reset_on_release};
+      named_[key] = last_number_;
+      registered.push_back(last_number_);
+      const BlockHash tokens_hash = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
+      residents_[key] = {.key = key, .parent = names.parent_of(i), .tokens_hash = tokens_hash};
+      events_.push_back({Event::Kind::kStored, residents_[key]});
+    }
+    return registered;
+  }
+
+  [[nodiscard]] Numbers match_prefix(std::span<const BlockKey> keys) {
+    Numbers found;
+    for (const BlockKey& key : keys) {
+      if (!contains(key)) {
+        break;
+      }
+      found.push_back(named_.at(key));
+    }
+    return taken(found);
+  }
+
+  [[nodiscard]] Numbers match_scattered(std::span<const BlockKey> keys) {
+    Numbers found;
+    for (const BlockKey& key : keys) {
+      if (contains(key)) {
+        found.push_back(named_.at(key));
+      }
+    }
+    return taken(found);
+  }
+
+  [[nodiscard]] std::optional<Numbers> upgrade(std::span<const BlockKey> keys) {
+    const bool all = std::ranges::all_of(keys, [this](const BlockKey& key) { return contains(key); });
+    return all ? std::optional(match_scattered(keys)) : std::nullopt;
+  }
+
+  [[nodiscard]] Numbers taken(const Numbers& numbers) {
+    for (const BlockNumber number : numbers) {
+      take(number);
+    }
+    return numbers;
+  }
+
+  // Leaf first. What becomes evictable does so once the rest has gone, as the policy is told of all of it at once.
+  void release(const Numbers& numbers) {
+    std::vector<BlockKey> evictable;
+    for (std::size_t i = numbers.size(); i-- > 0;) {
+      drop(numbers[i], evictable);
+    }
+    for (const BlockKey& key : evictable) {
+      Block& block = blocks_.at(named_.at(key));
+      if (block.time_to_live) {
+        block.deadline = clock_.now() + *block.time_to_live;
+      }
+      order_.insert(key, parent_in_pool(key));
+    }
+  }
+
+  void quarantine(std::size_t count) { quarantined_ += static_cast<std::uint32_t>(count); }
+  void release_quarantined(const Owners& owners) {
+    quarantined_ -= static_cast<std::uint32_t>(owners.size());
+    release_private(owners);
+  }
+  void add_pins(std::size_t count) { pinned_ += static_cast<std::uint32_t>(count); }
+  void remove_pins(std::size_t count) { pinned_ -= static_cast<std::uint32_t>(count); }
+
+  [[nodiscard]] ResetOutcome reset(std::span<const BlockKey> keys) {
+    ResetOutcome outcome;
+    for (const BlockKey& key : keys) {
+      if (!contains(key)) {
+        ++outcome.not_found;
+      } else if (blocks_.at(named_.at(key)).references > 0) {
+        ++outcome.in_use;
+      } else {
+        drop_inactive(key);
+        ++outcome.reset;
+      }
+    }
+    return outcome;
+  }
+
+  [[nodiscard]] std::uint32_t reset_inactive() {
+    const std::size_t events_before = events_.size();
+    std::uint32_t count = 0;
+    while (const std::optional<BlockKey> key =
+               order_.victim([this](const BlockKey& k) { return class_of(k); }, [](const BlockKey&) { return true; })) {
+      drop_inactive(*key);
+      ++count;
+    }
+    if (count > 0 && named_.empty()) {
+      events_.resize(events_before);
+      events_.push_back({Event::Kind::kCleared});
+    }
+    return count;
+  }
+
+  void set_retention(const Numbers& numbers, const Retention& retention) {
+    for (const BlockNumber number : numbers) {
+      Block& block = blocks_.at(named_.at(blocks_.at(number).key));
+      block.priority = retention.priority;
+      block.time_to_live = retention.time_to_live;
+    }
+  }
+  void set_reset_on_release(const Numbers& numbers, bool reset) {
+    for (const BlockNumber number : numbers) {
+      blocks_.at(named_.at(blocks_.at(number).key)).reset_on_release = reset;
+    }
+  }
+
+  [[nodiscard]] bool contains(const BlockKey& key) const { return named_.contains(key); }
+  [[nodiscard]] const std::map<BlockKey, ResidentBlock>& residents() const { return residents_; }
+  [[nodiscard]] BlockKey key_of(BlockNumber number) const { return blocks_.at(number).key; }
+  [[nodiscard]] std::vector<Event> take_events() { return std::exchange(events_, {}); }
+
+  [[nodiscard]] PoolCounts counts() const {
+    const auto inactive = static_cast<std::uint32_t>(
+        std::ranges::count_if(blocks_, [](const auto& entry) { return entry.second.references == 0; }));
+    return {.total = options_.capacity,
+            .free = free_,
+            .inactive = inactive,
+            .active = options_.capacity - free_ - inactive - quarantined_,
+            .quarantined = quarantined_,
+            .registered = static_cast<std::uint32_t>(named_.size()),
+            .pinned = pinned_};
+  }
+  [[nodiscard]] std::uint32_t used(TenantId tenant) const { return used_.contains(tenant) ? used_.at(tenant) : 0; }
+  [[nodiscard]] std::uint32_t inactive(TenantId tenant) const {
+    return static_cast<std::uint32_t>(std::ranges::count_if(blocks_, [tenant](const auto& entry) {
+      return entry.second.references == 0 && entry.second.tenant == tenant;
+    }));
+  }
+
+ private:
+  struct Block {
+    BlockKey key;
+    TenantId tenant{};
+    std::uint32_t references = 1;
+    std::uint32_t priority = 0;
+    std::optional<Duration> time_to_live = {};
+    std::optional<TimePoint> deadline = {};
+    bool reset_on_release = false;
+    std::optional<BlockNumber> duplicate_of = {};
+  };
+
+  [[nodiscard]] const TenantQuota& quota(TenantId tenant) const { return options_.tenants[index_of(tenant)]; }
+  [[nodiscard]] std::uint32_t unmet(TenantId tenant) const {
+    return quota(tenant).reserved - std::min(used(tenant), quota(tenant).reserved);
+  }
+  [[nodiscard]] std::uint32_t beyond(TenantId tenant) const {
+    return used(tenant) - std::min(used(tenant), quota(tenant).reserved);
+  }
+  [[nodiscard]] std::vector<TenantId> all_tenants() const {
+    std::vector<TenantId> all;
+    for (std::uint8_t i = 0; i < options_.tenants.size(); ++i) {
+      all.push_back(TenantId{i});
+    }
+    return all;
+  }
+  [[nodiscard]] std::uint32_t class_of(const BlockKey& key) const {
+    const Block& block = blocks_.at(named_.at(key));
+    return index_of(block.tenant) * 1000 + block.priority;
+  }
+  [[nodiscard]] bool may_grow(TenantId tenant) const {
+    return !quota(tenant).limit || used(tenant) < *quota(tenant).limit;
+  }
+
+  // A slot that is free and not kept for somebody else.
+  [[nodiscard]] bool may_take_free(TenantId tenant) const {
+    std::uint32_t kept_for_others = 0;
+    for (const TenantId other : all_tenants()) {
+      kept_for_others += other == tenant ? 0 : unmet(other);
+    }
+    return may_grow(tenant) && free_ > kept_for_others;
+  }
+
+  [[nodiscard]] std::optional<std::vector<BlockKey>> take_one_by_one(std::uint32_t count, TenantId tenant) {
+    std::vector<BlockKey> evicted;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      while (!may_take_free(tenant)) {
+        const std::optional<BlockKey> victim = victim_for(tenant);
+        if (!victim) {
+          return std::nullopt;
+        }
+        drop_inactive(*victim);
+        evicted.push_back(*victim);
+      }
+      --free_;
+      ++used_[tenant];
+    }
+    return evicted;
+  }
+
+  // At its limit a tenant gives up a block of its own. Below it, the one furthest beyond its reservation gives; itself,
+  // where nobody else is further, though within its reservation too.
+  [[nodiscard]] std::optional<BlockKey> victim_for(TenantId tenant) const {
+    std::vector<TenantId> givers;
+    if (inactive(tenant) > 0) {
+      givers.push_back(tenant);
+    }
+    for (const TenantId other : all_tenants()) {
+      if (other != tenant && may_grow(tenant) && beyond(other) > 0 && inactive(other) > 0) {
+        givers.push_back(other);
+      }
+    }
+    if (givers.empty()) {
+      return std::nullopt;
+    }
+    std::ranges::stable_sort(givers, std::ranges::greater{}, [this](TenantId giver) { return beyond(giver); });
+    // Where leaves go first, all the evictable blocks of a tenant may have blocks of others below them.
+    for (const TenantId giver : givers) {
+      if (const std::optional<BlockKey> victim = first_of({giver})) {
+        return victim;
+      }
+    }
+    return first_of(all_tenants());
+  }
+
+  [[nodiscard]] std::optional<BlockKey> first_of(const std::vector<TenantId>& tenants) const {
+    return order_.victim(
+        [this](const BlockKey& key) { return class_of(key); },
+        [&](const BlockKey& key) { return std::ranges::count(tenants, blocks_.at(named_.at(key)).tenant) > 0; });
+  }
+
+  [[nodiscard]] std::optional<BlockKey> parent_in_pool(const BlockKey& child) const {
+    for (const auto& [key, number] : named_) {
+      if (key.is_parent_of(child)) {
+        return key;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void give_back(TenantId owner) {
+    ++free_;
+    --used_[owner];
+  }
+
+  void take(BlockNumber number) {
+    Block& block = blocks_.at(number);
+    if (block.references++ == 0) {
+      order_.remove(block.key);
+      block.deadline.reset();
+    }
+  }
+
+  void drop(BlockNumber number, std::vector<BlockKey>& evictable) {
+    Block& block = blocks_.at(number);
+    if (--block.references > 0) {
+      return;
+    }
+    if (block.duplicate_of) {
+      const BlockNumber original = *block.duplicate_of;
+      give_back(block.tenant);
+      blocks_.erase(number);
+      drop(original, evictable);
+    } else if (block.reset_on_release) {
+      unname(block.key);
+    } else {
+      evictable.push_back(block.key);
+    }
+  }
+
+  void drop_inactive(BlockKey key) {
+    order_.remove(key);
+    unname(key);
+  }
+
+  void unname(BlockKey key) {
+    const BlockNumber number = named_.at(key);
+    order_.forget(key);
+    give_back(blocks_.at(number).tenant);
+    blocks_.erase(number);
+    named_.erase(key);
+    residents_.erase(key);
+    events_.push_back({Event::Kind::kRemoved, {.key = key}});
+  }
+
+  BlockPoolOptions options_;
+  const Clock& clock_;
+  std::uint32_t free_;
+  std::uint32_t quarantined_ = 0;
+  std::uint32_t pinned_ = 0;
+  std::map<TenantId, std::uint32_t> used_;
+  std::map<BlockNumber, Block> blocks_;  // registered ones and duplicates
+  std::map<BlockKey, BlockNumber> named_;
+  std::map<BlockKey, ResidentBlock> residents_;
+  NaiveOrder order_;
+  std::vector<Event> events_;
+  BlockNumber last_number_ = 0;
+};
+
+}  // namespace cairn::model
