@@ -131,7 +131,8 @@ class Checker:
         return parts[0], parts[1] if parts[0] == "cairn" and len(parts) > 2 else None
 
     def is_test(self, path):
-        return path.relative_to(self.root).parts[0] == "tests" or "test" in path.stem.split("_")
+        words = path.stem.split("_")
+        return path.relative_to(self.root).parts[0] == "tests" or "test" in words or "testing" in words
 
     def check_includes(self, path, text):
         top, component = self.place(path)

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "naive_pool.h"
+#include "tests/naive_pool.h"
 
 namespace cairn::model {
 

@@ -13,7 +13,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/pool/block_pool.h"
-#include "naive_order.h"
+#include "tests/naive_order.h"
 
 namespace cairn::model {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pool_pair.h"
+#include "tests/pool_pair.h"
 
 namespace cairn::model {
 namespace {

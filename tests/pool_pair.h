@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "cairn/pool/block_pool.h"
-#include "model_world.h"
-#include "naive_pool.h"
+#include "tests/model_world.h"
+#include "tests/naive_pool.h"
 
 namespace cairn::model {
 

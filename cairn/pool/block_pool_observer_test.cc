@@ -117,6 +117,13 @@ TEST_F(StoredTest, CarriesWhatTheKeySaysOfAParentThatNobodyGave) {
                                               ResidentBlock{.key = keys_[0]}));
 }
 
+TEST_F(StoredTest, FindsTheParentThatNobodyGaveWhereItIsRegistered) {
+  cache(*pool_, first_of(keys_, 3));
+  const Keys branch = chain(2, 1, first_of(keys_, 3));
+  cache(*pool_, branch);
+  EXPECT_EQ(observer_.blocks().back(), (ResidentBlock{.key = branch[0], .parent = keys_[2].sequence_hash()}));
+}
+
 TEST_F(StoredTest, KnowsParentsAtDeepPositionsWhereKeysHoldLess) {
   const SequenceHash above{0xFEDCBA9876543210};
   for (const std::uint32_t position : {255U, 256U, 65'535U, 65'536U, BlockKey::kMaxPosition}) {

@@ -54,7 +54,8 @@ struct BlockNames {
   std::span<const BlockKey> keys;
   // One for each key, for those who follow events; or none at all.
   std::span<const BlockHash> tokens_hashes = {};
-  // The sequence hash of the block before the first, where the caller knows it and there is one.
+  // The sequence hash of the block before the first, where there is one. Without it the pool tells its observers what it
+  // can find out: all of it if that block is registered, else the bits that the key holds.
   std::optional<SequenceHash> parent = std::nullopt;
 };
 

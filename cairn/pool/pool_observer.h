@@ -22,7 +22,9 @@ namespace cairn {
 // A block that can be matched, and what routers want to know of it.
 struct ResidentBlock {
   BlockKey key;
-  SequenceHash parent{0};    // of the block before it in its sequence; means nothing at position 0
+  // Of the block before it in its sequence; means nothing at position 0. Only the bits that the key holds where whoever
+  // named the block did not say, and the parent was not there.
+  SequenceHash parent{0};
   BlockHash tokens_hash{0};  // 0 where whoever named the block gave none
 
   friend bool operator==(const ResidentBlock&, const ResidentBlock&) = default;

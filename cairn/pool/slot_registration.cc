@@ -8,8 +8,18 @@
 
 namespace cairn {
 
+namespace {
+
+// What a key does not hold of its parent's sequence hash: 26 bits at most.
+std::uint32_t high_bits_of(SequenceHash parent, const BlockKey& child) {
+  return static_cast<std::uint32_t>(value_of(parent) >> child.fragment_bits());
+}
+
+}  // namespace
+
 SequenceHash SlotTable::parent_of(const Slot& slot) const {
-  return SequenceHash{(std::uint64_t{slot.parent_high} << slot.key.fragment_bits()) | slot.key.parent_fragment()};
+  const std::uint64_t high = slot.parent_high == kParentUnknown ? 0 : slot.parent_high;
+  return SequenceHash{(high << slot.key.fragment_bits()) | slot.key.parent_fragment()};
 }
 
 ResidentBlock SlotTable::resident(SlotId slot) const {
@@ -38,15 +48,15 @@ Status SlotTable::complete(Run& run, const BlockNames& names) {
   }
   for (std::uint32_t i = 0; i < run.size(); ++i) {
     const BlockKey& key = names.keys[i];
-    std::uint64_t parent = key.parent_fragment();  // all that is known, unless
-    if (i > 0 && names.keys[i - 1].is_parent_of(key)) {
-      parent = value_of(names.keys[i - 1].sequence_hash());
-    } else if (i == 0 && names.parent) {
-      parent = value_of(*names.parent);
-    }
     Slot& record = at(run.slots()[i]);
     record.key = key;
-    record.parent_high = static_cast<std::uint32_t>(parent >> key.fragment_bits());
+    if (i > 0 && names.keys[i - 1].is_parent_of(key)) {
+      record.parent_high = high_bits_of(names.keys[i - 1].sequence_hash(), key);
+    } else if (i == 0 && names.parent) {
+      record.parent_high = high_bits_of(*names.parent, key);
+    } else {
+      record.parent_high = key.position() == 0 ? 0 : kParentUnknown;
+    }
     tokens_hashes_[index_of(run.slots()[i])] = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
   }
   return {};
@@ -142,6 +152,11 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
     record.references = 1;
     record.reset_on_release = options_.reset_on_release;
     apply_retention(slot, retention);
+    if (record.parent_high == kParentUnknown) {
+      if (const SlotId parent = index_.find_parent(record.key); parent != kNoSlot) {
+        record.parent_high = high_bits_of(at(parent).key.sequence_hash(), record.key);
+      }
+    }
     index_.insert(slot, place);
     ++registered_;
     ++stats_.registered;

@@ -80,6 +80,7 @@ class SlotTable final : private ParentFinder {
  private:
   enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined };
   static constexpr std::uint32_t kClassesPerTenant = Retention::kMaxPriority + 1;
+  static constexpr std::uint32_t kParentUnknown = 0xFFFFFFFF;  // beyond the key's fragment
 
   struct Slot {
     BlockKey key;
