@@ -76,8 +76,10 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
 }
 
 SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
-                                          std::vector<std::optional<std::uint32_t>>& position) {
-  position.assign(keys.size(), std::nullopt);
+                                          std::vector<std::optional<std::uint32_t>>* position) {
+  if (position != nullptr) {
+    position->assign(keys.size(), std::nullopt);
+  }
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
@@ -86,7 +88,9 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
     if (slot != kNoSlot) {
       reference(slot);
       matched_keys_.push_back(keys[i]);
-      position[i] = run.size();
+      if (position != nullptr) {
+        (*position)[i] = run.size();
+      }
       run.storage()[run.size()] = slot;
       run.resize(run.size() + 1);
     }
@@ -99,11 +103,6 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
     end_run(run);
   }
   return run;
-}
-
-SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys) {
-  std::vector<std::optional<std::uint32_t>> unused;
-  return match_scattered(keys, unused);
 }
 
 // All of them or none: where one is missing, the others are left as they are.
@@ -297,7 +296,7 @@ std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
   return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
          (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() + collected_.capacity() * sizeof(SlotId) +
-         (removed_keys_.capacity() + matched_keys_.capacity()) * sizeof(BlockKey) +
+         (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);
 }
 
