@@ -52,8 +52,8 @@ class NaivePool {
     }
   }
 
-  // What has lain unused for too long goes. Any order of those whose time ended together is right: `told` is the one
-  // the pool took. Nothing happens to it where it is wrong, and the comparison of events shows it.
+  // What has lain unused for too long goes. Any order of those whose time ended together is right, so it is the one
+  // that the pool told.
   void expire(std::span<const Event> told) {
     std::vector<std::pair<TimePoint, BlockKey>> due;
     for (const auto& [key, number] : named_) {
@@ -62,11 +62,10 @@ class NaivePool {
         due.emplace_back(*block.deadline, key);
       }
     }
-    std::ranges::sort(due);
     const auto place_told = [told](const BlockKey& key) {
       return std::ranges::find(told, key, [](const Event& event) { return event.block.key; }) - told.begin();
     };
-    std::ranges::stable_sort(due, [&](const auto& a, const auto& b) {
+    std::ranges::sort(due, [&](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : place_told(a.second) < place_told(b.second);
     });
     for (const auto& [deadline, key] : due) {
