@@ -34,12 +34,12 @@ struct Names {
   std::vector<BlockHash> tokens_hashes;  // none: zeros
   std::optional<SequenceHash> parent;
 
-  // All that the pool can know of the parent of one of them.
-  [[nodiscard]] SequenceHash parent_of(std::size_t i) const {
+  // What they say of the parent of one of them.
+  [[nodiscard]] std::optional<SequenceHash> parent_of(std::size_t i) const {
     if (i > 0 && keys[i - 1].is_parent_of(keys[i])) {
       return keys[i - 1].sequence_hash();
     }
-    return i == 0 && parent ? *parent : SequenceHash{keys[i].parent_fragment()};
+    return i == 0 ? parent : std::nullopt;
   }
 };
 
@@ -52,8 +52,8 @@ class NaivePool {
     }
   }
 
-  // What has lain unused for too long goes. Any order of those whose time ended together is right: `told` is the one
-  // the pool took. Nothing happens to it where it is wrong, and the comparison of events shows it.
+  // What has lain unused for too long goes. Any order of those whose time ended together is right, so it is the one
+  // that the pool told.
   void expire(std::span<const Event> told) {
     std::vector<std::pair<TimePoint, BlockKey>> due;
     for (const auto& [key, number] : named_) {
@@ -62,11 +62,10 @@ class NaivePool {
         due.emplace_back(*block.deadline, key);
       }
     }
-    std::ranges::sort(due);
     const auto place_told = [told](const BlockKey& key) {
       return std::ranges::find(told, key, [](const Event& event) { return event.block.key; }) - told.begin();
     };
-    std::ranges::stable_sort(due, [&](const auto& a, const auto& b) {
+    std::ranges::sort(due, [&](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : place_told(a.second) < place_told(b.second);
     });
     for (const auto& [deadline, key] : due) {
@@ -111,7 +110,11 @@ class NaivePool {
       named_[key] = last_number_;
       registered.push_back(last_number_);
       const BlockHash tokens_hash = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
-      residents_[key] = {.key = key, .parent = names.parent_of(i), .tokens_hash = tokens_hash};
+      // Said, or found in the pool, or what the key itself holds of it.
+      const std::optional<BlockKey> found = parent_in_pool(key);
+      const SequenceHash parent =
+          names.parent_of(i).value_or(found ? found->sequence_hash() : SequenceHash{key.parent_fragment()});
+      residents_[key] = {.key = key, .parent = parent, .tokens_hash = tokens_hash};
       events_.push_back({Event::Kind::kStored, residents_[key]});
     }
     return registered;

@@ -66,7 +66,7 @@ class CAIRN_CAPABILITY("mutex") Mutex {
 
   std::atomic<std::uint32_t> state_{0};
   std::atomic<std::uint32_t> permits_{0};  // wake-ups granted and not yet taken; what waiters sleep on
-  const LockRank rank_;
+  [[maybe_unused]] const LockRank rank_;   // read where ranks are checked
 };
 
 class CAIRN_SCOPED_CAPABILITY MutexLock {

@@ -40,12 +40,13 @@ ImmutableBlocks BlockPool::match_prefix(std::span<const BlockKey> keys) {
 
 ScatteredMatch BlockPool::match_scattered(std::span<const BlockKey> keys) {
   ScatteredMatch match;
-  match.position.resize(keys.size());
-  match.blocks = ImmutableBlocks(table_->scan(keys, &match.position));
+  match.blocks = ImmutableBlocks(table_->match_scattered(keys, &match.position));
   return match;
 }
 
-ImmutableBlocks BlockPool::scan(std::span<const BlockKey> keys) { return ImmutableBlocks(table_->scan(keys, nullptr)); }
+ImmutableBlocks BlockPool::scan(std::span<const BlockKey> keys) {
+  return ImmutableBlocks(table_->match_scattered(keys, nullptr));
+}
 
 bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefix({&key, 1}) == 1; }
 

@@ -48,7 +48,7 @@ struct BlockPoolOptions {
   Duplicates duplicates = Duplicates::kReject;
   bool reset_on_release = false;              // blocks become free, not evictable, when the last holder lets go
   Retention retention = {};                   // of blocks registered without one of their own
-  bool time_to_live = false;                  // whether blocks may be given one; costs 16 bytes a block
+  bool time_to_live = false;                  // whether blocks may be given one; costs 20 bytes a block
   std::vector<TenantQuota> tenants = {};      // none: one tenant with the whole pool
   const Clock* clock = nullptr;               // none: the machine's; outlives the pool
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool

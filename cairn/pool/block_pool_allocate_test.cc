@@ -65,7 +65,7 @@ TEST_P(AllocateTest, IsAllOrNothing) {
   Keys evicted;
   const Result<MutableBlocks> blocks = pool_->allocate(3, kDefaultTenant, evicted);
   ASSERT_FALSE(blocks);
-  expect_error(blocks.error(), ErrorCode::kExhausted, "3 blocks asked for, but tenant 'default' is limited to 4");
+  expect_error(blocks.error(), ErrorCode::kExhausted, "3 blocks asked for, 2 to be had");
   EXPECT_THAT(evicted, IsEmpty());
   EXPECT_EQ(pool_->counts(), before);
   EXPECT_TRUE(pool_->contains(chain(3, 1)[0]));

@@ -118,7 +118,7 @@ TEST(TenantsTest, ADuplicateThatIsKeptIsChargedToItsOwnTenant) {
 TEST(TenantsTest, ATenantThatDoesNotExistIsNamed) {
   const auto pool = shared_pool(4, {{.name = "a"}, {.name = "b"}});
   expect_error(pool->allocate(1, kC).error(), ErrorCode::kInvalidArgument, "no tenant 2; it was created with 2");
-  expect_error(pool->usage(kC).error(), ErrorCode::kNotFound, "no tenant 2");
+  expect_error(pool->usage(kC).error(), ErrorCode::kInvalidArgument, "no tenant 2");
   expect_error(make_pool(4)->allocate(1, kB).error(), ErrorCode::kInvalidArgument, "no tenant 1");
 }
 

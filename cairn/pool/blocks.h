@@ -9,7 +9,7 @@
 // back
 //           inside its error. Dropping a handle gives its blocks back: mutable and complete ones become free, immutable
 //           ones evictable once nobody else holds them, leaf first.
-// Owner:    move-only values. Every handle is gone before its pool is (the pool checks).
+// Owner:    move-only values. Every handle is gone before its pool is (the pool checks, but for WeakBlocks).
 // Threads:  a handle belongs to one thread at a time; any number of handles may be used and dropped at once.
 // Fails:    as said at each call; nothing has changed then.
 #pragma once

@@ -73,7 +73,11 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   return run;
 }
 
-SlotTable::Run SlotTable::scan(std::span<const BlockKey> keys, std::vector<std::optional<std::uint32_t>>* position) {
+SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
+                                          std::vector<std::optional<std::uint32_t>>* position) {
+  if (position != nullptr) {
+    position->assign(keys.size(), std::nullopt);
+  }
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
@@ -217,6 +221,16 @@ std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t slots,
 
 SlotTable::Run SlotTable::share(const Run& run, std::uint32_t count) {
   const MutexLock lock(mutex_);
+  return share_locked(run, count);
+}
+
+SlotTable::Run SlotTable::share_pinned(const Run& run) {
+  const MutexLock lock(mutex_);
+  pinned_ += run.size();
+  return share_locked(run, run.size());
+}
+
+SlotTable::Run SlotTable::share_locked(const Run& run, std::uint32_t count) {
   Run shared = new_run(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     const SlotId slot = run.slots()[i];
@@ -224,13 +238,6 @@ SlotTable::Run SlotTable::share(const Run& run, std::uint32_t count) {
     shared.storage()[i] = slot;
   }
   shared.resize(count);
-  return shared;
-}
-
-SlotTable::Run SlotTable::share_pinned(const Run& run) {
-  Run shared = share(run, run.size());
-  const MutexLock lock(mutex_);
-  pinned_ += shared.size();
   return shared;
 }
 
@@ -296,7 +303,7 @@ std::size_t SlotTable::bytes() {
   return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
          (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() +
          (scratch_.capacity() + collected_.capacity()) * sizeof(SlotId) +
-         (removed_keys_.capacity() + matched_keys_.capacity()) * sizeof(BlockKey) +
+         (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);
 }
 

@@ -78,8 +78,7 @@ Status SlotTable::check_retention(const Retention& retention) const {
   return {};
 }
 
-// Takes no lock: the names are still the caller's.
-Status SlotTable::check_distinct_keys(const Run& run) const {
+Status SlotTable::check_distinct_keys(const Run& run) {
   bool rising = true;  // as along one sequence, which is the usual case and needs no sorting
   for (std::uint32_t i = 1; rising && i < run.size(); ++i) {
     rising = at(run.slots()[i - 1]).key.position() < at(run.slots()[i]).key.position();
@@ -87,14 +86,13 @@ Status SlotTable::check_distinct_keys(const Run& run) const {
   if (rising) {
     return {};
   }
-  std::vector<BlockKey> keys;
-  keys.reserve(run.size());
+  sorted_keys_.clear();
   for (const SlotId slot : run.slots()) {
-    keys.push_back(at(slot).key);
+    sorted_keys_.push_back(at(slot).key);
   }
-  std::sort(keys.begin(), keys.end());
-  const auto twice = std::adjacent_find(keys.begin(), keys.end());
-  if (twice != keys.end()) {
+  std::sort(sorted_keys_.begin(), sorted_keys_.end());
+  const auto twice = std::adjacent_find(sorted_keys_.begin(), sorted_keys_.end());
+  if (twice != sorted_keys_.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("key ", twice->to_string(), " stands twice in one registration; register each block once"));
   }
@@ -110,10 +108,10 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
     return fail(ErrorCode::kInvalidArgument, str_cat(tokens.size(), " token ids for ", run.size(), " blocks of ",
                                                      options_.block_size, "; give ", expected_tokens, ", or none"));
   }
+  const MutexLock lock(mutex_);
   if (Status status = check_distinct_keys(run); !status) {
     return status;
   }
-  const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
   constexpr std::size_t kChunk = 16;

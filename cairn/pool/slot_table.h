@@ -45,8 +45,9 @@ class SlotTable final : private ParentFinder {
   // Behind BlockPool, as documented there.
   [[nodiscard]] Result<Run> allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>* evicted);
   [[nodiscard]] Run match_prefix(std::span<const BlockKey> keys);
-  // Behind match_scattered too: fills `position`, if given, which has a place for each key.
-  [[nodiscard]] Run scan(std::span<const BlockKey> keys, std::vector<std::optional<std::uint32_t>>* position);
+  // `position` may be null: a scan.
+  [[nodiscard]] Run match_scattered(std::span<const BlockKey> keys,
+                                    std::vector<std::optional<std::uint32_t>>* position);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
@@ -109,7 +110,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
   [[nodiscard]] Status check_retention(const Retention& retention) const;
-  [[nodiscard]] Status check_distinct_keys(const Run& run) const;
+  [[nodiscard]] Status check_distinct_keys(const Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
 
   // Calls visit(i, the slot of keys[i] or kNoSlot) for one key after the other until it answers false.
@@ -117,6 +118,7 @@ class SlotTable final : private ParentFinder {
   void find_each(std::span<const BlockKey> keys, Visit visit) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex_);
   void end_run(Run& run) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Run share_locked(const Run& run, std::uint32_t count) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
   void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
@@ -164,6 +166,7 @@ class SlotTable final : private ParentFinder {
   std::vector<SlotId> collected_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> removed_keys_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> matched_keys_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<BlockKey> sorted_keys_ CAIRN_GUARDED_BY(mutex_);
   std::vector<ResidentBlock> new_blocks_ CAIRN_GUARDED_BY(mutex_);
 };
 

@@ -44,7 +44,7 @@ TenantLedger::TenantLedger(std::vector<Account> accounts) : accounts_(std::move(
 
 Result<TenantUsage> TenantLedger::usage(TenantId tenant) const {
   if (index_of(tenant) >= accounts_.size()) {
-    return fail(ErrorCode::kNotFound,
+    return fail(ErrorCode::kInvalidArgument,
                 str_cat("the pool has no tenant ", index_of(tenant), "; it was created with ", accounts_.size()));
   }
   return TenantUsage{.used = at(tenant).used, .inactive = at(tenant).inactive};
@@ -56,12 +56,6 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
                 str_cat("the pool has no tenant ", index_of(tenant), "; it was created with ", accounts_.size()));
   }
   const Account& self = at(tenant);
-  const std::uint64_t below_limit = std::uint64_t{self.limit} - self.used + self.inactive;
-  if (count > below_limit) {
-    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but tenant '", self.name, "' is limited to ",
-                                               self.limit, " and holds ", self.used, ", of which ", self.inactive,
-                                               " are evictable; release some or raise the limit"));
-  }
   std::uint64_t to_be_had = std::uint64_t{self.inactive} + self.unmet() + (free - unmet_);
   for (const Account& other : accounts_) {
     to_be_had += &other == &self ? 0 : std::min(other.inactive, other.beyond());
@@ -69,6 +63,12 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
   if (count > to_be_had) {
     return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, ", to_be_had, " to be had (", free,
                                                " free in the pool); release some or enlarge the pool"));
+  }
+  const std::uint64_t below_limit = std::uint64_t{self.limit} - self.used + self.inactive;
+  if (count > below_limit) {
+    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but tenant '", self.name, "' is limited to ",
+                                               self.limit, " and holds ", self.used, ", of which ", self.inactive,
+                                               " are evictable; release some or raise the limit"));
   }
   return {};
 }
