@@ -7,10 +7,29 @@
 
 namespace cairn {
 
-// Three steps for each chunk of keys, so that the memory of many is on its way at once: the buckets of the next chunk,
-// the slots that the buckets of this one point at, then the comparison of keys.
+namespace {
+
+// A pool this small lives in a core's own cache: fetching ahead would cost more than it brings.
+constexpr std::uint32_t kFitsInCache = 4096;
+
+}  // namespace
+
+// In a large pool three steps for each chunk of keys, so that the memory of many is on its way at once: the buckets of
+// the next chunk, the slots that the buckets of this one point at, then the comparison of keys.
 template <typename Visit>
 [[gnu::always_inline]] inline void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
+  const auto find = [this](const BlockKey& key, KeyIndex::Place place, SlotId guess) {
+    return guess != kNoSlot && at(guess).key == key ? guess : index_.find(key, place);
+  };
+  if (options_.capacity <= kFitsInCache) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const KeyIndex::Place place = index_.place_of(keys[i]);
+      if (!visit(i, find(keys[i], place, index_.guess(place)))) {
+        return;
+      }
+    }
+    return;
+  }
   constexpr std::size_t kChunk = 16;
   KeyIndex::Place places[2][kChunk];
   SlotId guesses[kChunk];
@@ -34,12 +53,7 @@ template <typename Visit>
       }
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const BlockKey& key = keys[begin + i];
-      SlotId slot = guesses[i];
-      if (slot == kNoSlot || at(slot).key != key) {
-        slot = index_.find(key, places[turn][i]);
-      }
-      if (!visit(begin + i, slot)) {
+      if (!visit(begin + i, find(keys[begin + i], places[turn][i], guesses[i]))) {
         return;
       }
     }
