@@ -258,7 +258,8 @@ class Demo {
            << std::setw(12) << with_commas(totals_.hit_blocks) << std::setw(9) << std::fixed << std::setprecision(1)
            << hit_percent() << " %" << std::setw(9) << with_commas(evicted) << std::setw(8) << counts.active
            << std::setw(10) << counts.inactive << std::setw(6) << counts.free << std::setw(8)
-           << with_commas(totals_.events) << std::endl;
+           << with_commas(totals_.events) << '\n'
+           << std::flush;
     }
     first_row_ = false;
   }

@@ -1,6 +1,8 @@
 // The `cairn` command.
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
+#include <exception>
 #include <iostream>
 #include <string>
 
@@ -71,4 +73,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace cairn::cli
 
-int main(int argc, char** argv) { return cairn::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return cairn::cli::run(argc, argv);
+  } catch (const std::exception& error) {  // of the command-line library or the system: out of memory, say
+    std::fprintf(stderr, "cairn: %s\n", error.what());
+    return 1;
+  }
+}
