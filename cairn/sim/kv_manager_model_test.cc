@@ -94,6 +94,18 @@ class NaiveManager {
     return true;
   }
 
+  // Each block once for each reference.
+  [[nodiscard]] std::vector<UniqueBlock> held() const {
+    std::vector<UniqueBlock> blocks;
+    for (const auto& [hash, handles] : active) {
+      blocks.insert(blocks.end(), handles.size(), UniqueBlock::full(SequenceHash{hash}));
+    }
+    for (const PartialId partial : partials) {
+      blocks.push_back(UniqueBlock::partial(partial));
+    }
+    return blocks;
+  }
+
   [[nodiscard]] TestManager::Counts counts() const {
     std::size_t refs = partials.size();
     for (const auto& [hash, handles] : active) {
@@ -179,6 +191,20 @@ std::vector<NamedBlock> blocks_from(const Numbers& numbers, bool any_name) {
   return blocks;
 }
 
+// Now and then any blocks; mostly some of those that are held, as often as they are.
+std::vector<NamedBlock> blocks_to_release(const Numbers& numbers, std::vector<UniqueBlock> held) {
+  if (numbers[0] % 8 == 0) {
+    return blocks_from(numbers, false);
+  }
+  std::vector<NamedBlock> blocks;
+  for (std::size_t i = 0; i < numbers.size() * 2 && !held.empty(); ++i) {
+    const auto chosen = held.begin() + static_cast<std::ptrdiff_t>((numbers[i / 2] / 7 + i) % held.size());
+    blocks.push_back({*chosen, {}});
+    held.erase(chosen);
+  }
+  return blocks;
+}
+
 struct Parts {
   std::vector<UniqueBlock> blocks;
   std::vector<BlockKey> keys;
@@ -209,7 +235,8 @@ RC_GTEST_PROP(KvManagerModelTest, SeedDoesWhatOneBlockAtATimeDoes, ()) {
       const auto granted = mgr.process(Use{.blocks = parts.blocks, .keys = parts.keys, .parent = parent});
       RC_ASSERT(*granted == model.use(named, parent ? std::optional<std::uint64_t>(99) : std::nullopt));
     } else if (action < 4) {
-      RC_ASSERT(mgr.process(Deref{.blocks = parts.blocks}).has_value() == model.deref(named));
+      const std::vector<NamedBlock> released = blocks_to_release(numbers, model.held());
+      RC_ASSERT(mgr.process(Deref{.blocks = parts_of(released).blocks}).has_value() == model.deref(released));
     } else if (!parts.keys.empty()) {
       const PartialId partial{numbers[0] % 3};
       const SequenceHash hash{numbers[0] / 16 % 10};
@@ -235,8 +262,14 @@ RC_GTEST_PROP(KvManagerModelTest, StrictEventsAddUp, ()) {
       const std::size_t granted = *mgr.process(Use{.blocks = parts.blocks, .keys = parts.keys});
       RC_ASSERT((granted == parts.blocks.size() || granted == 0));
       RC_ASSERT((granted != 0 || mgr.counts() == before));
-    } else if (!mgr.process(Deref{.blocks = parts.blocks})) {
-      RC_ASSERT(mgr.counts() == before);
+    } else {
+      std::vector<UniqueBlock> held;
+      for (std::uint64_t id = 0; id < 10; ++id) {
+        held.insert(held.end(), mgr.refcount(id), UniqueBlock::full(SequenceHash{id}));
+      }
+      if (!mgr.process(Deref{.blocks = parts_of(blocks_to_release(numbers, held)).blocks})) {
+        RC_ASSERT(mgr.counts() == before);
+      }
     }
     for (const SeenEvent& event : mgr.sink.take()) {
       for (std::size_t i = 0; i < event.blocks.size(); ++i) {
