@@ -28,8 +28,7 @@ BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageA
 void BlockLedger::let_go(std::span<const SequenceHash> hashes) {
   released_.clear();
   for (const SequenceHash hash : hashes) {
-    const SlotId slot{active_.find(value_of(hash))->place};
-    active_.erase(value_of(hash));
+    const SlotId slot{active_.erase(value_of(hash)).place};
     if (--slots_[index_of(slot)].holders == 0) {
       released_.push_back(slot);
     }
@@ -56,11 +55,13 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
   evicted_keys_.clear();
   Result<MutableBlocks> slots = pool_->allocate(static_cast<std::uint32_t>(count), kDefaultTenant, evicted_keys_);
   CAIRN_CHECK(slots.has_value(), "what is available can be allocated");
-  for (const BlockKey& key : evicted_keys_) {
-    const SlotId slot = find(key);
+  for (std::size_t i = 0; i < evicted_keys_.size(); ++i) {
+    if (i + kAhead < evicted_keys_.size()) {
+      prefetch(evicted_keys_[i + kAhead]);
+    }
+    const SlotId slot = registered_.erase(evicted_keys_[i]).slot;
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
-    evictions_.push_back({key, reported_hash(slot), forgotten(slot)});
-    registered_.erase(key);
+    evictions_.push_back({evicted_keys_[i], reported_hash(slot), forgotten(slot)});
   }
   return *std::move(slots);
 }

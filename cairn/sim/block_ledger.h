@@ -42,6 +42,11 @@ class BlockLedger {
 
   [[nodiscard]] static Result<BlockLedger> create(const BlockPoolOptions& options);
 
+  // A block that will be asked about soon is this many steps away: its cells are fetched meanwhile.
+  static constexpr std::size_t kAhead = 12;
+  void prefetch(SequenceHash hash) const { active_.prefetch(value_of(hash)); }
+  void prefetch(const BlockKey& key) const { registered_.prefetch(key); }
+
   // Full blocks by hash. A pointer is good until the next call that changes anything.
   [[nodiscard]] const Active* find(SequenceHash hash) const { return active_.find(value_of(hash)); }
   // The block is in use: one reference more.

@@ -35,6 +35,8 @@ class FlatTable {
   }
   [[nodiscard]] const Value* find(const Key& key) const { return const_cast<FlatTable*>(this)->find(key); }
   [[nodiscard]] bool contains(const Key& key) const { return find(key) != nullptr; }
+  // The key will be asked for soon.
+  void prefetch(const Key& key) const { __builtin_prefetch(&cells_[home_of(key)], 1); }
 
   // The value of the key, made of `value` where there was none, and whether it was made.
   std::pair<Value*, bool> insert(const Key& key, const Value& value) {
@@ -50,11 +52,12 @@ class FlatTable {
     return {&cell.value, true};
   }
 
-  // Whether it was there.
-  bool erase(const Key& key) {
+  // What it was; a vacant value where there was none.
+  Value erase(const Key& key) {
     std::size_t hole = place_of(key);
-    if (cells_[hole].value.vacant()) {
-      return false;
+    const Value erased = cells_[hole].value;
+    if (erased.vacant()) {
+      return erased;
     }
     const std::size_t mask = cells_.size() - 1;
     for (std::size_t next = (hole + 1) & mask; !cells_[next].value.vacant(); next = (next + 1) & mask) {
@@ -66,7 +69,7 @@ class FlatTable {
     }
     cells_[hole] = Cell{};
     --size_;
-    return true;
+    return erased;
   }
 
  private:

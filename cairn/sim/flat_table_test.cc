@@ -21,7 +21,9 @@ RC_GTEST_PROP(FlatTableTest, IsAMap, (std::vector<std::pair<std::uint8_t, std::u
   std::map<std::uint64_t, std::uint32_t> model;
   for (const auto& [key, value] : steps) {
     if (value % 3 == 0) {
-      RC_ASSERT(table.erase(key) == (model.erase(key) == 1));
+      const std::uint32_t expected = model.contains(key) ? model[key] : 0;
+      RC_ASSERT(table.erase(key).value == expected);
+      model.erase(key);
     } else {
       const auto [found, made] = table.insert(key, {value});
       RC_ASSERT(made == model.emplace(key, value).second);
@@ -45,7 +47,7 @@ TEST(FlatTableTest, KeysOfBlocksSpreadAndComeBack) {
     ASSERT_TRUE(table.insert(key(i), {i + 1}).second);
   }
   for (std::uint32_t i = 0; i < 30'000; i += 2) {
-    ASSERT_TRUE(table.erase(key(i)));
+    ASSERT_EQ(table.erase(key(i)).value, i + 1);
   }
   for (std::uint32_t i = 0; i < 30'000; ++i) {
     ASSERT_EQ(table.contains(key(i)), i % 2 == 1) << i;

@@ -81,6 +81,9 @@ Result<std::size_t> KvManager::process_deref(const Deref& deref) {
     return deref.blocks[deref.last_first ? count - 1 - i : i];
   };
   for (std::size_t i = 0; i < count; ++i) {
+    if (const std::size_t ahead = i + internal::BlockLedger::kAhead; ahead < count && block(ahead).is_full()) {
+      ledger_.prefetch(block(ahead).hash());
+    }
     if (deref_one(block(i))) {
       continue;
     }
@@ -165,8 +168,12 @@ std::size_t KvManager::refcount(SequenceHash hash) const {
 PrefillCost KvManager::get_prefill_cost(const ActiveSequence& sequence) const {
   std::size_t overlap = 0;
   if (sequence.enable_prefix_caching()) {
-    for (const BlockKey& key : sequence.keys()) {
-      const SlotId slot = ledger_.find(key);
+    const std::span<const BlockKey> keys = sequence.keys();
+    while (overlap < keys.size()) {
+      if (overlap + internal::BlockLedger::kAhead < keys.size()) {
+        ledger_.prefetch(keys[overlap + internal::BlockLedger::kAhead]);
+      }
+      const SlotId slot = ledger_.find(keys[overlap]);
       const bool known = slot != kNoSlot && !ledger_.forgotten(slot);
       if (!known && ledger_.find(sequence.unique_blocks()[overlap].hash()) == nullptr) {
         break;

@@ -60,6 +60,10 @@ Status UseAtOnce::plan(const Use& use, BlockLedger& ledger) {
   new_hashes_.clear();
   new_partials_.clear();
   for (const UniqueBlock& block : use.blocks) {
+    if (const std::size_t ahead = kinds_.size() + BlockLedger::kAhead; ahead < use.keys.size()) {
+      ledger.prefetch(use.keys[ahead]);
+      ledger.prefetch(use.keys[ahead].sequence_hash());
+    }
     if (block.is_full()) {
       const Result<Kind> kind = plan_full(use, ledger, block.hash(), kinds_.size());
       if (!kind) {

@@ -23,7 +23,9 @@ class UseInOrder::Walk {
   std::size_t run() {
     std::size_t full = 0;
     bool room = true;
-    for (const UniqueBlock& block : use_.blocks) {
+    for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
+      prefetch(i + BlockLedger::kAhead, full + BlockLedger::kAhead);
+      const UniqueBlock& block = use_.blocks[i];
       room = block.is_partial() ? take_partial(block.id()) : take_full(block.hash(), full++);
       if (!room) {
         break;
@@ -35,6 +37,15 @@ class UseInOrder::Walk {
   }
 
  private:
+  void prefetch(std::size_t block, std::size_t number) const {
+    if (number < use_.keys.size()) {
+      ledger_.prefetch(use_.keys[number]);
+    }
+    if (block < use_.blocks.size() && use_.blocks[block].is_full()) {
+      ledger_.prefetch(use_.blocks[block].hash());
+    }
+  }
+
   bool take_partial(PartialId partial) {
     if (!flush()) {
       return false;
