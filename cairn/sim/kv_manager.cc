@@ -45,7 +45,8 @@ Result<std::size_t> KvManager::process(const MoveBlock& move) {
 }
 
 Status KvManager::check(const Use& use) const {
-  const auto full = static_cast<std::size_t>(std::ranges::count_if(use.blocks, &UniqueBlock::is_full));
+  const auto full = static_cast<std::size_t>(
+      std::ranges::count_if(use.blocks, [](const UniqueBlock& block) { return block.is_full(); }));
   if (use.keys.size() != full) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("Use: ", use.keys.size(), " keys for ", full, " full blocks; give one for each"));

@@ -135,6 +135,7 @@ class UseInOrder::Walk {
     if (count == 0) {
       return false;
     }
+    evicted_may_be_back_ = evicted_may_be_back_ || !ledger_.evictions().empty();
     ledger_.add(*ledger_.allocate(count), use_.keys.subspan(pending_first_, count), hashes.first(count));
     if (events_.wanted()) {
       for (std::size_t i = 0; i < count; ++i) {
@@ -166,7 +167,7 @@ class UseInOrder::Walk {
          .blocks = memory_.stored_,
          .token_ids = use_.token_ids ? std::optional<std::span<const Token>>(memory_.stored_tokens_) : std::nullopt});
     for (const BlockLedger::Eviction& evicted : ledger_.evictions()) {
-      if (const SlotId back = ledger_.find(evicted.key); back != kNoSlot) {
+      if (const SlotId back = evicted_may_be_back_ ? ledger_.find(evicted.key) : kNoSlot; back != kNoSlot) {
         memory_.removed_.push_back(ledger_.reported_hash(back));
         ledger_.forget(back);
       } else if (!evicted.forgotten) {
@@ -182,6 +183,7 @@ class UseInOrder::Walk {
   UseInOrder& memory_;
   std::optional<SequenceHash> parent_;  // the last block that was there, or the one before the first
   std::size_t granted_ = 0;
+  bool evicted_may_be_back_ = false;  // blocks were added after others had been evicted
   // Full blocks that stand next to each other, announced, all inactive or all absent; their hashes are pending_.
   Kind pending_kind_ = Kind::kAbsent;
   std::size_t pending_first_ = 0;
