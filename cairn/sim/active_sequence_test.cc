@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "cairn/sim/sim_testing.h"
+#include "cairn/sim/test_manager.h"
 
 namespace cairn::sim {
 namespace {

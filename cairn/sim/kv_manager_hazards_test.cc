@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/sim_testing.h"
+#include "cairn/sim/test_manager.h"
 
 namespace cairn::sim {
 namespace {

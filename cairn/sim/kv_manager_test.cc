@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "cairn/sim/sim_testing.h"
+#include "cairn/sim/test_manager.h"
 
 namespace cairn::sim {
 namespace {
