@@ -25,21 +25,39 @@ Result<BlockLedger> BlockLedger::create(const BlockPoolOptions& options) {
 BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots)
     : pool_(std::move(pool)), held_(std::move(held)), slots_(std::move(slots)) {}
 
-void BlockLedger::let_go(std::span<const SequenceHash> hashes) {
-  released_.clear();
-  for (const SequenceHash hash : hashes) {
-    const SlotId slot{active_.erase(value_of(hash)).place};
-    if (--slots_[index_of(slot)].holders == 0) {
-      released_.push_back(slot);
-    }
+bool BlockLedger::unrefer(SequenceHash hash) {
+  Active* block = active_.find(value_of(hash));
+  if (block == nullptr) {
+    return false;
   }
-  held_.release(released_);
+  --refs_;
+  if (--block->refs == 0) {
+    unreferred_.push_back({hash, SlotId{block->place}});
+    active_.erase(value_of(hash));
+  }
+  return true;
 }
 
-void BlockLedger::settle(SequenceHash hash, SlotId slot) {
-  *active_.find(value_of(hash)) = {index_of(slot), 1};
-  ++slots_[index_of(slot)].holders;
+void BlockLedger::undo_unrefer(SequenceHash hash) {
   ++refs_;
+  if (Active* block = active_.find(value_of(hash)); block != nullptr) {
+    ++block->refs;
+    return;
+  }
+  CAIRN_CHECK(!unreferred_.empty() && unreferred_.back().hash == hash, "steps are undone in reverse");
+  active_.insert(value_of(hash), {index_of(unreferred_.back().slot), 1});
+  unreferred_.pop_back();
+}
+
+void BlockLedger::let_go() {
+  released_.clear();
+  for (const Unreferred& block : unreferred_) {
+    if (--slots_[index_of(block.slot)].holders == 0) {
+      released_.push_back(block.slot);
+    }
+  }
+  unreferred_.clear();
+  held_.release(released_);
 }
 
 void BlockLedger::pin(std::span<const BlockKey> keys) {
@@ -66,7 +84,8 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
   return *std::move(slots);
 }
 
-void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes) {
+void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+                      std::span<Active* const> announced) {
   auto complete = std::move(slots).complete({.keys = keys});
   CAIRN_CHECK(complete.has_value(), "there is a key for each slot");
   auto registered = std::move(*complete).register_blocks();
@@ -75,7 +94,7 @@ void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::
     const SlotId slot = registered->slots()[i];
     registered_.insert(keys[i], {slot});
     slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = false};
-    settle(hashes[i], slot);
+    settle(*announced[i], slot);
   }
   held_.hold(*std::move(registered));
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/ids.h"
@@ -50,23 +51,30 @@ class BlockLedger {
   // Full blocks by hash. A pointer is good until the next call that changes anything.
   [[nodiscard]] const Active* find(SequenceHash hash) const { return active_.find(value_of(hash)); }
   // The block is in use: one reference more.
-  void refer(SequenceHash hash) {
-    ++active_.find(value_of(hash))->refs;
+  void refer(SequenceHash hash) { refer(*active_.find(value_of(hash))); }
+  void refer(Active& block) {
+    ++block.refs;
     ++refs_;
   }
-  // One reference less. Whether it was the last: then let_go() of it must follow.
-  [[nodiscard]] bool unrefer(SequenceHash hash) {
-    --refs_;
-    return --active_.find(value_of(hash))->refs == 0;
-  }
-  // These have no references left: in this order they are no longer in use under these hashes.
-  void let_go(std::span<const SequenceHash> hashes);
+  // One reference less; false where there is none. Then either take that back, the last one first, or let go: in the
+  // order in which they lost their last references, blocks are no longer in use.
+  [[nodiscard]] bool unrefer(SequenceHash hash);
+  void undo_unrefer(SequenceHash hash);
+  void let_go();
 
-  // The hash is about to be in use; answers to find() until settle() or withdraw().
-  void announce(SequenceHash hash, std::uint32_t number) { active_.insert(value_of(hash), {number, 0}); }
+  // The hash is about to be in use; or the block that is, and false. What is announced answers to find() until it is
+  // settled or withdrawn. The pointer is good until a withdraw(), for as many as were reserved.
+  void reserve(std::size_t announcements) { active_.reserve(announcements); }
+  std::pair<Active*, bool> announce(SequenceHash hash, std::uint32_t number) {
+    return active_.insert(value_of(hash), {number, 0});
+  }
   void withdraw(SequenceHash hash) { active_.erase(value_of(hash)); }
-  // The announced hash is in use, once, in this slot, which is pinned or newly registered.
-  void settle(SequenceHash hash, SlotId slot);
+  // It is in use, once, in this slot, which is pinned or newly registered.
+  void settle(Active& announced, SlotId slot) {
+    announced = {index_of(slot), 1};
+    ++slots_[index_of(slot)].holders;
+    ++refs_;
+  }
 
   // Full blocks by key: all that can be matched.
   [[nodiscard]] SlotId find(const BlockKey& key) const {
@@ -79,13 +87,14 @@ class BlockLedger {
   [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
   void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
 
-  // Takes blocks that are there and not in use. Their hashes are to be settled next.
+  // Takes blocks that are there and not in use; to be settled next.
   void pin(std::span<const BlockKey> keys);
   // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
-  // One key, not there yet, and one hash for each slot. Announced hashes are in use then.
-  void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes);
+  // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
+  void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+           std::span<Active* const> announced);
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
@@ -117,6 +126,11 @@ class BlockLedger {
     bool forgotten;
   };
 
+  struct Unreferred {
+    SequenceHash hash;
+    SlotId slot;
+  };
+
   BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots);
 
   std::unique_ptr<BlockPool> pool_;
@@ -131,6 +145,7 @@ class BlockLedger {
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;
+  std::vector<Unreferred> unreferred_;
   std::vector<SlotId> released_;
 };
 

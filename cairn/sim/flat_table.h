@@ -2,7 +2,7 @@
 //
 // Does:     open addressing with linear probing; erasing moves what follows back, so that it never fills with graves.
 // Requires: of Value that a default one says vacant(), and one that is kept does not; of Key that hash_of() mixes it.
-// Owner:    owns its cells. A pointer to a value is good until the next insert() or erase().
+// Owner:    owns its cells. A pointer to a value is good until the next erase(), and insert() beyond what was reserved.
 // Threads:  one.
 #pragma once
 
@@ -38,11 +38,15 @@ class FlatTable {
   // The key will be asked for soon.
   void prefetch(const Key& key) const { __builtin_prefetch(&cells_[home_of(key)], 1); }
 
-  // The value of the key, made of `value` where there was none, and whether it was made.
-  std::pair<Value*, bool> insert(const Key& key, const Value& value) {
-    if ((size_ + 1) * 2 > cells_.size()) {
+  // Room for this many more.
+  void reserve(std::size_t more) {
+    while ((size_ + more) * 2 > cells_.size()) {
       grow();
     }
+  }
+  // The value of the key, made of `value` where there was none, and whether it was made.
+  std::pair<Value*, bool> insert(const Key& key, const Value& value) {
+    reserve(1);
     Cell& cell = cells_[place_of(key)];
     if (!cell.value.vacant()) {
       return {&cell.value, false};

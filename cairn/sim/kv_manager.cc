@@ -75,7 +75,6 @@ Result<std::size_t> KvManager::process_use(const Use& use) {
 }
 
 Result<std::size_t> KvManager::process_deref(const Deref& deref) {
-  last_references_.clear();
   partials_.clear();
   const std::size_t count = deref.blocks.size();
   const auto block = [&](std::size_t i) -> const UniqueBlock& {
@@ -88,8 +87,10 @@ Result<std::size_t> KvManager::process_deref(const Deref& deref) {
     if (deref_one(block(i))) {
       continue;
     }
-    for (std::size_t done = 0; done < i; ++done) {
-      undo_deref(block(done));
+    for (std::size_t done = i; done-- > 0;) {
+      if (block(done).is_full()) {
+        ledger_.undo_unrefer(block(done).hash());
+      }
     }
     return fail(ErrorCode::kFailedPrecondition,
                 str_cat("Deref: the ", block(i).is_full() ? "full" : "partial", " block ", i, " of ", count,
@@ -98,33 +99,20 @@ Result<std::size_t> KvManager::process_deref(const Deref& deref) {
   for (const PartialId partial : partials_) {
     static_cast<void>(ledger_.take(partial));
   }
-  ledger_.let_go(last_references_);
+  ledger_.let_go();
   return std::size_t{1};
 }
 
-// Takes one reference away; what has none left is noted. False where there was none.
+// Takes one reference away; false where there is none. Partial blocks are only noted.
 bool KvManager::deref_one(const UniqueBlock& block) {
-  if (block.is_partial()) {
-    if (!ledger_.contains(block.id()) || std::ranges::find(partials_, block.id()) != partials_.end()) {
-      return false;
-    }
-    partials_.push_back(block.id());
-    return true;
+  if (block.is_full()) {
+    return ledger_.unrefer(block.hash());
   }
-  const internal::BlockLedger::Active* active = ledger_.find(block.hash());
-  if (active == nullptr || active->refs == 0) {
+  if (!ledger_.contains(block.id()) || std::ranges::find(partials_, block.id()) != partials_.end()) {
     return false;
   }
-  if (ledger_.unrefer(block.hash())) {
-    last_references_.push_back(block.hash());
-  }
+  partials_.push_back(block.id());
   return true;
-}
-
-void KvManager::undo_deref(const UniqueBlock& block) {
-  if (block.is_full()) {
-    ledger_.refer(block.hash());
-  }
 }
 
 Status KvManager::check(const Promote& promote) const {
@@ -143,19 +131,19 @@ Result<std::size_t> KvManager::process_promote(const Promote& promote) {
     return Unexpected(checked.error());
   }
   MutableBlocks own = ledger_.take(promote.partial);
-  if (ledger_.find(promote.hash) != nullptr) {
-    ledger_.refer(promote.hash);
+  const auto [block, is_new] = ledger_.announce(promote.hash, 0);
+  if (!is_new) {
+    ledger_.refer(*block);
     return std::size_t{1};
   }
-  ledger_.announce(promote.hash, 0);
   if (const SlotId slot = ledger_.find(promote.key); slot != kNoSlot) {
     if (!ledger_.in_use(slot)) {
       ledger_.pin({&promote.key, 1});
     }
-    ledger_.settle(promote.hash, slot);
+    ledger_.settle(*block, slot);
     return std::size_t{1};
   }
-  ledger_.add(std::move(own), {&promote.key, 1}, {&promote.hash, 1});
+  ledger_.add(std::move(own), {&promote.key, 1}, {&promote.hash, 1}, {&block, 1});
   const KvStoredBlock stored{promote.hash, promote.tokens_hash};
   events_.stored({.parent = promote.parent, .blocks = {&stored, 1}, .token_ids = promote.token_ids});
   return std::size_t{1};

@@ -97,16 +97,13 @@ class KvManager {
   [[nodiscard]] Result<std::size_t> process_deref(const Deref& deref);
   [[nodiscard]] Result<std::size_t> process_promote(const Promote& promote);
   [[nodiscard]] bool deref_one(const UniqueBlock& block);
-  void undo_deref(const UniqueBlock& block);
 
   const KvManagerOptions options_;
   internal::BlockLedger ledger_;
   internal::EventWriter events_;
   internal::UseInOrder use_in_order_;
   internal::UseAtOnce use_at_once_;
-  // What a Deref lets go; kept for their memory.
-  std::vector<SequenceHash> last_references_;
-  std::vector<PartialId> partials_;
+  std::vector<PartialId> partials_;  // that a Deref lets go; kept for its memory
 };
 
 }  // namespace cairn::sim

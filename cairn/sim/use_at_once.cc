@@ -22,17 +22,25 @@ std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   return adjacent && agrees ? std::optional(before) : std::nullopt;
 }
 
+Error wrong_key(SequenceHash hash, const BlockKey& key) {
+  return {ErrorCode::kInvalidArgument, str_cat("the block ", value_of(hash), " has the key of block ",
+                                               value_of(key.sequence_hash()), "; give the key it was hashed to")};
+}
+
+Error two_keys(SequenceHash hash) {
+  return {ErrorCode::kInvalidArgument,
+          str_cat("the block ", value_of(hash), " is in use under another key; a hash names one block")};
+}
+
 }  // namespace
 
 Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key) {
   if (hash != key.sequence_hash()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("the block ", value_of(hash), " has the key of block ",
-                                                     value_of(key.sequence_hash()), "; give the key it was hashed to"));
+    return Unexpected(wrong_key(hash, key));
   }
   const BlockLedger::Active* active = ledger.find(hash);
-  if (active != nullptr && active->refs > 0 && ledger.find(key) != SlotId{active->place}) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("the block ", value_of(hash), " is in use under another key; a hash names one block"));
+  if (active != nullptr && ledger.find(key) != SlotId{active->place}) {
+    return Unexpected(two_keys(hash));
   }
   return {};
 }
@@ -56,9 +64,12 @@ Status UseAtOnce::plan(const Use& use, BlockLedger& ledger) {
   kinds_.clear();
   hit_keys_.clear();
   hit_hashes_.clear();
+  hits_.clear();
   new_keys_.clear();
   new_hashes_.clear();
+  new_blocks_.clear();
   new_partials_.clear();
+  ledger.reserve(use.keys.size());
   for (const UniqueBlock& block : use.blocks) {
     if (const std::size_t ahead = kinds_.size() + BlockLedger::kAhead; ahead < use.keys.size()) {
       ledger.prefetch(use.keys[ahead]);
@@ -80,20 +91,18 @@ Status UseAtOnce::plan(const Use& use, BlockLedger& ledger) {
 Result<UseAtOnce::Kind> UseAtOnce::plan_full(const Use& use, BlockLedger& ledger, SequenceHash hash,
                                              std::size_t number) {
   const BlockKey& key = use.keys[number];
-  if (Status named = check_name(ledger, hash, key); !named) {
-    return Unexpected(named.error());
+  if (hash != key.sequence_hash()) {
+    return Unexpected(wrong_key(hash, key));
   }
-  if (const BlockLedger::Active* active = ledger.find(hash); active != nullptr) {
-    if (active->refs == 0 && use.keys[active->place] != key) {
-      return fail(ErrorCode::kInvalidArgument,
-                  str_cat("the block ", value_of(hash), " comes with two keys; a hash names one block"));
-    }
-    return Kind::kActive;  // or will be, when its turn comes
+  const auto [block, is_new] = ledger.announce(hash, static_cast<std::uint32_t>(number));
+  if (!is_new) {  // in use, or it will be when its turn comes
+    const bool same_key = block->refs == 0 ? use.keys[block->place] == key : ledger.find(key) == SlotId{block->place};
+    return same_key ? Result<Kind>(Kind::kActive) : Unexpected(two_keys(hash));
   }
-  ledger.announce(hash, static_cast<std::uint32_t>(number));
   const bool there = ledger.find(key) != kNoSlot;
   (there ? hit_keys_ : new_keys_).push_back(key);
   (there ? hit_hashes_ : new_hashes_).push_back(hash);
+  (there ? hits_ : new_blocks_).push_back(block);
   return there ? Kind::kInactive : Kind::kAbsent;
 }
 
@@ -110,13 +119,13 @@ void UseAtOnce::commit(const Use& use, BlockLedger& ledger) {
   ledger.evictions().clear();
   ledger.pin(hit_keys_);
   for (std::size_t i = 0; i < hit_keys_.size(); ++i) {
-    ledger.settle(hit_hashes_[i], ledger.find(hit_keys_[i]));
+    ledger.settle(*hits_[i], ledger.find(hit_keys_[i]));
   }
   MutableBlocks slots = *ledger.allocate(new_keys_.size() + new_partials_.size());
   for (const PartialId partial : new_partials_) {
     ledger.keep(partial, slots.take_front(1));
   }
-  ledger.add(std::move(slots), new_keys_, new_hashes_);
+  ledger.add(std::move(slots), new_keys_, new_hashes_, new_blocks_);
   std::size_t number = 0;
   for (const UniqueBlock& block : use.blocks) {
     if (block.is_full() && kinds_[number++] == Kind::kActive) {

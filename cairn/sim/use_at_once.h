@@ -35,8 +35,10 @@ class UseAtOnce {
   std::vector<Kind> kinds_;  // of each full block
   std::vector<BlockKey> hit_keys_;
   std::vector<SequenceHash> hit_hashes_;
+  std::vector<BlockLedger::Active*> hits_;
   std::vector<BlockKey> new_keys_;
   std::vector<SequenceHash> new_hashes_;
+  std::vector<BlockLedger::Active*> new_blocks_;
   std::vector<PartialId> new_partials_;
   std::vector<KvStoredBlock> stored_;
   std::vector<SequenceHash> removed_;

@@ -11,10 +11,12 @@ class UseInOrder::Walk {
   Walk(const Use& use, BlockLedger& ledger, EventWriter& events, UseInOrder& memory)
       : use_(use), ledger_(ledger), events_(events), memory_(memory) {
     memory_.pending_.clear();
+    memory_.announced_.clear();
     memory_.stored_.clear();
     memory_.stored_tokens_.clear();
     memory_.removed_.clear();
     ledger_.evictions().clear();
+    ledger_.reserve(use.keys.size());
     if (use.parent) {
       parent_ = use.parent->hash();
     }
@@ -62,21 +64,25 @@ class UseInOrder::Walk {
   }
 
   bool take_full(SequenceHash hash, std::size_t number) {
-    Kind kind = kind_of(hash, number);
-    if (!may_join_pending(kind, number)) {
-      if (!flush()) {
+    const auto [block, is_new] = ledger_.announce(hash, static_cast<std::uint32_t>(number));
+    if (!is_new) {
+      if (!flush()) {  // it may itself be pending
         return false;
       }
-      kind = kind_of(hash, number);  // it may have been evicted, or become one in use
-    }
-    if (kind == Kind::kActive) {
-      ledger_.refer(hash);
+      ledger_.refer(*block);
       granted(hash);
       return true;
     }
-    ledger_.announce(hash, static_cast<std::uint32_t>(number));
+    Kind kind = kind_of(number);
+    if (!may_join_pending(kind, number)) {
+      if (!flush()) {
+        ledger_.withdraw(hash);
+        return false;
+      }
+      kind = kind_of(number);  // it may have been evicted, or come into use
+    }
     if (kind == Kind::kActiveUnderAnotherHash) {
-      ledger_.settle(hash, ledger_.find(use_.keys[number]));
+      ledger_.settle(*block, ledger_.find(use_.keys[number]));
       granted(hash);
       return true;
     }
@@ -85,13 +91,11 @@ class UseInOrder::Walk {
       pending_first_ = number;
     }
     memory_.pending_.push_back(hash);
+    memory_.announced_.push_back(block);
     return true;
   }
 
-  [[nodiscard]] Kind kind_of(SequenceHash hash, std::size_t number) const {
-    if (ledger_.find(hash) != nullptr) {
-      return Kind::kActive;  // or pending, which is why nothing of this kind joins what is pending
-    }
+  [[nodiscard]] Kind kind_of(std::size_t number) const {
     const SlotId slot = ledger_.find(use_.keys[number]);
     if (slot == kNoSlot) {
       return Kind::kAbsent;
@@ -113,6 +117,7 @@ class UseInOrder::Walk {
     }
     const bool room = pending_kind_ == Kind::kInactive ? pin_pending() : add_pending();
     memory_.pending_.clear();
+    memory_.announced_.clear();
     return room;
   }
 
@@ -120,7 +125,7 @@ class UseInOrder::Walk {
     const std::span<const BlockKey> keys = use_.keys.subspan(pending_first_, memory_.pending_.size());
     ledger_.pin(keys);
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      ledger_.settle(memory_.pending_[i], ledger_.find(keys[i]));
+      ledger_.settle(*memory_.announced_[i], ledger_.find(keys[i]));
       granted(memory_.pending_[i]);
     }
     return true;
@@ -129,21 +134,27 @@ class UseInOrder::Walk {
   bool add_pending() {
     const std::span<const SequenceHash> hashes = memory_.pending_;
     const std::size_t count = std::min(hashes.size(), ledger_.available());
+    if (count > 0) {
+      add(count);
+    }
     for (const SequenceHash hash : hashes.subspan(count)) {
       ledger_.withdraw(hash);
     }
-    if (count == 0) {
-      return false;
-    }
+    return count == hashes.size();
+  }
+
+  // The first of those that are pending.
+  void add(std::size_t count) {
+    const std::span<const SequenceHash> hashes = std::span(memory_.pending_).first(count);
     evicted_may_be_back_ = evicted_may_be_back_ || !ledger_.evictions().empty();
-    ledger_.add(*ledger_.allocate(count), use_.keys.subspan(pending_first_, count), hashes.first(count));
+    ledger_.add(*ledger_.allocate(count), use_.keys.subspan(pending_first_, count), hashes,
+                std::span(memory_.announced_).first(count));
     if (events_.wanted()) {
       for (std::size_t i = 0; i < count; ++i) {
         collect_stored(hashes[i], pending_first_ + i);
       }
     }
     granted_ += count;
-    return count == hashes.size();
   }
 
   void collect_stored(SequenceHash hash, std::size_t number) {

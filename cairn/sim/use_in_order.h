@@ -21,11 +21,12 @@ class UseInOrder {
   [[nodiscard]] std::size_t run(const Use& use, BlockLedger& ledger, EventWriter& events);
 
  private:
-  enum class Kind : std::uint8_t { kActive, kActiveUnderAnotherHash, kInactive, kAbsent };
+  enum class Kind : std::uint8_t { kActiveUnderAnotherHash, kInactive, kAbsent };
   class Walk;
 
   // Kept for their memory.
   std::vector<SequenceHash> pending_;
+  std::vector<BlockLedger::Active*> announced_;
   std::vector<KvStoredBlock> stored_;
   std::vector<Token> stored_tokens_;
   std::vector<SequenceHash> removed_;
