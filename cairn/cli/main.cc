@@ -3,11 +3,13 @@
 
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <iostream>
 #include <string>
 
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
+#include "cairn/cli/ops.h"
 
 namespace cairn::cli {
 namespace {
@@ -21,12 +23,31 @@ std::string policy_names() {
 }
 
 // Prints what went wrong, and makes the exit status of it.
-int finish(const std::string& command, const Status& status) {
+int finish(const std::string& command, const Status& status, int failure = 1) {
   if (status) {
     return 0;
   }
   std::cerr << "cairn " << command << ": " << status.error().message << "\n";
-  return 1;
+  return failure;
+}
+
+// `file` may be "-", for standard input.
+int run_ops_of(const std::string& file, const std::string& profile) {
+  const std::optional<sim::Profile> kind = sim::parse_profile(profile);
+  if (!kind) {
+    std::cerr << "cairn ops: there is no profile '" << profile << "'; choose seed or strict\n";
+    return 2;
+  }
+  if (file == "-") {
+    std::ios::sync_with_stdio(false);
+    return finish("ops", run_ops({.profile = *kind}, std::cin, std::cout), 2);
+  }
+  std::ifstream script(file);
+  if (!script) {
+    std::cerr << "cairn ops: cannot read " << file << "\n";
+    return 1;
+  }
+  return finish("ops", run_ops({.profile = *kind}, script, std::cout), 2);
 }
 
 int run(int argc, char** argv) {
@@ -56,10 +77,32 @@ int run(int argc, char** argv) {
       "  cairn demo --blocks 4096                 everything fits: the best hit ratio there can be\n"
       "  cairn demo --blocks 512 --policy fifo    another eviction policy, the same requests");
 
+  std::string ops_file = "-";
+  std::string ops_profile(sim::to_string(OpsOptions().profile));
+  CLI::App* ops_command = app.add_subcommand(
+      "ops", "Runs a script of operations on a simulated KvManager: one JSON object a line in, one answer a line out");
+  ops_command->add_option("FILE", ops_file, "The script; - is standard input")->capture_default_str();
+  ops_command->add_option("--profile", ops_profile, "seed: as the original answers; strict: sound")
+      ->capture_default_str();
+  ops_command->footer(
+      "Operations: config, new, alloc, push, preempt, free, use, deref, cost. A line that is none stops the script\n"
+      "with its number and exit status 2.\n\n"
+      "Example:\n"
+      "  cairn ops <<'END'\n"
+      "  {\"op\":\"config\",\"capacity\":8,\"block_size\":4,\"eviction\":\"lineage\"}\n"
+      "  {\"op\":\"new\",\"seq\":\"a\",\"tokens\":[1,2,3,4,5,6]}\n"
+      "  {\"op\":\"alloc\",\"seq\":\"a\",\"tokens\":6}\n"
+      "  {\"op\":\"push\",\"seq\":\"a\",\"token\":7}\n"
+      "  {\"op\":\"free\",\"seq\":\"a\"}\n"
+      "  END");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (ops_command->parsed()) {
+    return run_ops_of(ops_file, ops_profile);
   }
   const std::optional<PolicyKind> kind = parse_policy(policy);
   if (!kind) {

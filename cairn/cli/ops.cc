@@ -1,0 +1,388 @@
+#include "cairn/cli/ops.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <istream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/sim/active_sequence.h"
+#include "cairn/sim/identity_source.h"
+#include "cairn/sim/kv_event_sink.h"
+
+namespace cairn::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint64_t>::max();
+
+Result<std::uint64_t> to_number(const Json& value, std::string_view name, std::uint64_t most) {
+  if (!value.is_number_unsigned()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("'", name, "' is not a whole number from 0 on"));
+  }
+  const auto number = value.get<std::uint64_t>();
+  if (number > most) {
+    return fail(ErrorCode::kOutOfRange, str_cat("'", name, "' is ", number, "; the most is ", most));
+  }
+  return number;
+}
+
+// One operation: the fields of a line.
+class Operation {
+ public:
+  static Result<Operation> parse(std::string_view line) {
+    Json fields = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!fields.is_object()) {
+      return fail(ErrorCode::kInvalidArgument, "this is no JSON object");
+    }
+    return Operation(std::move(fields));
+  }
+
+  [[nodiscard]] bool has(const char* name) const { return fields_.contains(name); }
+  [[nodiscard]] Result<std::string> text(const char* name) const {
+    const auto found = fields_.find(name);
+    if (found == fields_.end() || !found->is_string()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no text '", name, "'"));
+    }
+    return found->get<std::string>();
+  }
+  [[nodiscard]] Result<std::uint64_t> number(const char* name, std::uint64_t most = kAnyNumber) const {
+    const auto found = fields_.find(name);
+    if (found == fields_.end()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no number '", name, "'"));
+    }
+    return to_number(*found, name, most);
+  }
+  template <typename Number>
+  [[nodiscard]] Result<std::vector<Number>> numbers(const char* name) const {
+    const auto found = fields_.find(name);
+    if (found == fields_.end() || !found->is_array()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no list '", name, "'"));
+    }
+    std::vector<Number> numbers;
+    numbers.reserve(found->size());
+    for (const Json& value : *found) {
+      const Result<std::uint64_t> number = to_number(value, name, std::numeric_limits<Number>::max());
+      if (!number) {
+        return Unexpected(number.error());
+      }
+      numbers.push_back(static_cast<Number>(*number));
+    }
+    return numbers;
+  }
+
+ private:
+  explicit Operation(Json fields) : fields_(std::move(fields)) {}
+
+  Json fields_;
+};
+
+// Writes the events of a line as JSON.
+class EventText final : public sim::KvEventSink {
+ public:
+  void on_stored(std::uint64_t /*event_id*/, CacheLevel /*tier*/, const sim::KvStored& stored) override {
+    begin();
+    text_ += "{\"stored\":{\"blocks\":[";
+    for (const sim::KvStoredBlock& block : stored.blocks) {
+      text_ += str_cat(&block == stored.blocks.data() ? "[" : ",[", value_of(block.hash), ",",
+                       value_of(block.tokens_hash), "]");
+    }
+    text_ += "],\"parent\":";
+    text_ += stored.parent ? std::to_string(value_of(*stored.parent)) : "null";
+    text_ += "}}";
+  }
+  void on_removed(std::uint64_t /*event_id*/, CacheLevel /*tier*/, const sim::KvRemoved& removed) override {
+    begin();
+    text_ += "{\"removed\":[";
+    for (const SequenceHash& hash : removed.hashes) {
+      text_ += str_cat(&hash == removed.hashes.data() ? "" : ",", value_of(hash));
+    }
+    text_ += "]}";
+  }
+
+  [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  void begin() { text_ += text_.empty() ? "" : ","; }
+
+  std::string text_;
+};
+
+// The state of a script. An operation's answer is its result as JSON.
+class Script {
+ public:
+  explicit Script(const OpsOptions& options) : options_(options) {}
+
+  Result<std::string> run(const Operation& operation) {
+    const Result<std::string> name = operation.text("op");
+    if (!name) {
+      return Unexpected(name.error());
+    }
+    if (*name == "config") {
+      return config(operation);
+    }
+    if (manager_ == nullptr) {
+      return fail(ErrorCode::kFailedPrecondition, "the first operation is not 'config'");
+    }
+    if (*name == "new") {
+      return make(operation);
+    }
+    using Handler = Result<std::string> (Script::*)(const Operation&, Entry&);
+    static const std::unordered_map<std::string_view, Handler> kHandlers = {
+        {"alloc", &Script::alloc}, {"push", &Script::push},   {"preempt", &Script::preempt}, {"free", &Script::free},
+        {"use", &Script::use},     {"deref", &Script::deref}, {"cost", &Script::cost}};
+    const auto handler = kHandlers.find(*name);
+    if (handler == kHandlers.end()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no operation '", *name, "'"));
+    }
+    const Result<std::string> sequence = operation.text("seq");
+    if (!sequence) {
+      return Unexpected(sequence.error());
+    }
+    const auto entry = sequences_.find(*sequence);
+    if (entry == sequences_.end()) {
+      return fail(ErrorCode::kNotFound, str_cat("there is no sequence '", *sequence, "'"));
+    }
+    return (this->*handler->second)(operation, entry->second);
+  }
+
+  // The whole line of an answer.
+  [[nodiscard]] std::string answer(std::size_t line, const std::string& result) {
+    return str_cat("{\"active\":", manager_->num_active_blocks(), ",\"events\":[", events_.take(),
+                   "],\"inactive\":", manager_->num_inactive_blocks(), ",\"line\":", line,
+                   ",\"refs\":", manager_->num_active_block_refs(), ",\"result\":", result, "}\n");
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    sim::ActiveSequence sequence;
+    std::unordered_map<std::uint64_t, std::uint64_t> used;  // by `use`: how often, by index of the block
+  };
+
+  Result<std::string> config(const Operation& operation) {
+    if (manager_ != nullptr) {
+      return fail(ErrorCode::kAlreadyExists, "there was a 'config' before");
+    }
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    const Result<std::uint64_t> capacity = operation.number("capacity", kMost);
+    if (!capacity) {
+      return Unexpected(capacity.error());
+    }
+    const Result<std::uint64_t> block_size = operation.number("block_size", kMost);
+    if (!block_size) {
+      return Unexpected(block_size.error());
+    }
+    const Result<std::string> eviction = operation.text("eviction");
+    if (!eviction) {
+      return Unexpected(eviction.error());
+    }
+    const std::optional<PolicyKind> policy = parse_policy(*eviction);
+    if (!policy) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no eviction policy '", *eviction, "'"));
+    }
+    Result<std::unique_ptr<sim::KvManager>> manager =
+        sim::KvManager::create({.max_capacity = static_cast<std::uint32_t>(*capacity),
+                                .block_size = static_cast<std::uint32_t>(*block_size),
+                                .eviction = *policy,
+                                .profile = options_.profile,
+                                .sink = &events_});
+    if (!manager) {
+      return Unexpected(std::move(manager).error());
+    }
+    manager_ = *std::move(manager);
+    return std::string("null");
+  }
+
+  Result<std::string> make(const Operation& operation) {
+    Result<std::string> name = operation.text("seq");
+    if (!name) {
+      return name;
+    }
+    if (sequences_.contains(*name)) {
+      return fail(ErrorCode::kAlreadyExists, str_cat("there is a sequence '", *name, "' already"));
+    }
+    const Result<std::vector<Token>> tokens = operation.numbers<Token>("tokens");
+    if (!tokens) {
+      return Unexpected(tokens.error());
+    }
+    sim::SequenceOptions options{.block_size = manager_->block_size()};
+    if (operation.has("max_output")) {
+      const Result<std::uint64_t> most = operation.number("max_output");
+      if (!most) {
+        return Unexpected(most.error());
+      }
+      options.max_output_tokens = *most;
+    }
+    Result<sim::ActiveSequence> sequence = sim::ActiveSequence::create(*tokens, options, identities_);
+    if (!sequence) {
+      return Unexpected(std::move(sequence).error());
+    }
+    const std::size_t blocks = sequence->unique_blocks().size();
+    sequences_.emplace(*name, Entry{*name, *std::move(sequence), {}});
+    return str_cat("{\"blocks\":", blocks, "}");
+  }
+
+  static std::string granted(std::size_t wanted, std::size_t got) {
+    return str_cat("{\"got\":", got, ",\"wanted\":", wanted, "}");
+  }
+
+  Result<std::string> alloc(const Operation& operation, Entry& entry) {
+    sim::ActiveSequence& sequence = entry.sequence;
+    const Result<std::uint64_t> tokens = operation.number("tokens");
+    if (!tokens) {
+      return Unexpected(tokens.error());
+    }
+    const std::size_t target = std::min<std::size_t>(*tokens, sequence.size());
+    const std::optional<sim::Use> use = sequence.prepare_allocation(target);
+    if (!use) {
+      sequence.commit_allocation(std::max(target, sequence.num_allocated_tokens()));
+      return granted(0, 0);
+    }
+    const std::size_t wanted = use->blocks.size();
+    const Result<std::size_t> got = manager_->process(*use);
+    if (!got) {
+      return Unexpected(got.error());
+    }
+    sequence.commit_allocation(*got == wanted ? target
+                                              : (sequence.num_allocated_blocks() + *got) * manager_->block_size());
+    return granted(wanted, *got);
+  }
+
+  Result<std::string> push(const Operation& operation, Entry& entry) {
+    sim::ActiveSequence& sequence = entry.sequence;
+    const Result<std::uint64_t> token = operation.number("token", std::numeric_limits<Token>::max());
+    if (!token) {
+      return Unexpected(token.error());
+    }
+    if (sequence.num_allocated_tokens() != sequence.size()) {
+      return std::string("{\"push\":\"skipped\"}");
+    }
+    const Result<sim::TokenMoves> moves = sequence.push(static_cast<Token>(*token));
+    if (!moves) {
+      return Unexpected(moves.error());
+    }
+    if (moves->promote) {
+      if (const Result<std::size_t> promoted = manager_->process(*moves->promote); !promoted) {
+        return Unexpected(promoted.error());
+      }
+    }
+    if (moves->use) {
+      const Result<std::size_t> got = manager_->process(*moves->use);
+      if (!got) {
+        return Unexpected(got.error());
+      }
+      if (*got == 0) {
+        const Status undone = sequence.pop();
+        return undone ? Result<std::string>("{\"push\":\"full\"}") : Unexpected(undone.error());
+      }
+    }
+    sequence.commit_allocation(sequence.size());
+    return std::string("{\"push\":\"ok\"}");
+  }
+
+  Result<std::string> preempt(const Operation& /*operation*/, Entry& entry) {
+    const Result<std::size_t> released = manager_->process(entry.sequence.reset_with_signal());
+    return released ? Result<std::string>("null") : Unexpected(released.error());
+  }
+
+  Result<std::string> free(const Operation& /*operation*/, Entry& entry) {
+    if (const Result<std::size_t> released = manager_->process(entry.sequence.free_signal()); !released) {
+      return Unexpected(released.error());
+    }
+    sequences_.erase(std::string(entry.name));
+    return std::string("null");
+  }
+
+  Result<std::string> use(const Operation& operation, Entry& entry) {
+    Result<std::vector<std::uint64_t>> wanted = operation.numbers<std::uint64_t>("blocks");
+    if (!wanted) {
+      return Unexpected(wanted.error());
+    }
+    const sim::ActiveSequence& sequence = entry.sequence;
+    std::erase_if(*wanted, [&](std::uint64_t block) { return block >= sequence.keys().size(); });
+    if (wanted->empty()) {
+      return granted(0, 0);
+    }
+    std::vector<sim::UniqueBlock> blocks;
+    std::vector<BlockKey> keys;
+    std::vector<BlockHash> hashes;
+    for (const std::uint64_t block : *wanted) {
+      blocks.push_back(sequence.unique_blocks()[block]);
+      keys.push_back(sequence.keys()[block]);
+      hashes.push_back(sequence.block_hashes()[block]);
+    }
+    const Result<std::size_t> got =
+        manager_->process(sim::Use{.blocks = blocks, .keys = keys, .tokens_hashes = hashes});
+    if (!got) {
+      return Unexpected(got.error());
+    }
+    for (std::size_t i = 0; i < *got; ++i) {
+      ++entry.used[(*wanted)[i]];
+    }
+    return granted(wanted->size(), *got);
+  }
+
+  Result<std::string> deref(const Operation& operation, Entry& entry) {
+    const Result<std::vector<std::uint64_t>> blocks = operation.numbers<std::uint64_t>("blocks");
+    if (!blocks) {
+      return Unexpected(blocks.error());
+    }
+    std::size_t released = 0;
+    for (const std::uint64_t block : *blocks) {
+      const auto held = entry.used.find(block);
+      if (held == entry.used.end()) {
+        continue;
+      }
+      const sim::UniqueBlock name = entry.sequence.unique_blocks()[block];
+      if (const Result<std::size_t> done = manager_->process(sim::Deref{.blocks = {&name, 1}}); !done) {
+        return Unexpected(done.error());
+      }
+      ++released;
+      if (--held->second == 0) {
+        entry.used.erase(held);
+      }
+    }
+    return str_cat("{\"released\":", released, "}");
+  }
+
+  Result<std::string> cost(const Operation& /*operation*/, Entry& entry) {
+    const sim::PrefillCost cost = manager_->get_prefill_cost(entry.sequence);
+    return str_cat("{\"cached_tokens\":", cost.cached_tokens, ",\"new_blocks\":", cost.new_blocks,
+                   ",\"new_tokens\":", cost.new_tokens, "}");
+  }
+
+  const OpsOptions options_;
+  EventText events_;
+  sim::IdentitySource identities_;
+  std::unique_ptr<sim::KvManager> manager_;
+  std::unordered_map<std::string, Entry> sequences_;
+};
+
+}  // namespace
+
+Status run_ops(const OpsOptions& options, std::istream& script, std::ostream& answers) {
+  Script state(options);
+  std::string line;
+  for (std::size_t number = 1; std::getline(script, line); ++number) {
+    const Result<Operation> operation = Operation::parse(line);
+    const Result<std::string> result = operation ? state.run(*operation) : Unexpected(operation.error());
+    if (!result) {
+      return fail(result.error().code, str_cat("line ", number, ": ", result.error().message));
+    }
+    answers << state.answer(number, *result);
+  }
+  return {};
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,173 @@
+#include "cairn/sim/active_sequence.h"
+
+#include <algorithm>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn::sim {
+
+Result<ActiveSequence> ActiveSequence::create(std::span<const Token> prompt, const SequenceOptions& options,
+                                              IdentitySource& identities) {
+  if (options.block_size < 2) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a block size of ", options.block_size, " is too small; give at least 2 tokens a block"));
+  }
+  ActiveSequence sequence(options, identities);
+  if (Status named = sequence.name_blocks(prompt); !named) {
+    return Unexpected(named.error());
+  }
+  const std::size_t full = sequence.keys_.size();
+  sequence.size_ = sequence.num_input_tokens_ = prompt.size();
+  sequence.unnamed_ = prompt.size() - full * options.block_size;
+  sequence.unique_blocks_.reserve(full + 1);
+  for (const BlockKey& key : sequence.keys_) {
+    sequence.unique_blocks_.push_back(UniqueBlock::full(key.sequence_hash()));
+  }
+  if (sequence.unnamed_ > 0) {
+    sequence.unique_blocks_.push_back(UniqueBlock::partial(identities.next_partial()));
+  }
+  const std::span<const Token> kept = options.emit_token_ids ? prompt : prompt.last(sequence.unnamed_);
+  sequence.tokens_.assign(kept.begin(), kept.end());
+  return sequence;
+}
+
+Status ActiveSequence::name_blocks(std::span<const Token> tokens) {
+  const std::size_t named = keys_.size();
+  const std::size_t added = tokens.size() / options_.block_size;
+  if (named + added > std::size_t{BlockKey::kMaxPosition} + 1) {
+    return fail(ErrorCode::kOutOfRange, str_cat("a sequence of ", named + added, " blocks is too long; there are ",
+                                                std::size_t{BlockKey::kMaxPosition} + 1, " positions"));
+  }
+  const std::optional<BlockKey> parent = named == 0 ? std::nullopt : std::optional(keys_.back());
+  keys_.resize(named + added);
+  block_hashes_.resize(named + added);
+  const Result<std::size_t> hashed =
+      hash_blocks(tokens, options_.block_size, kNoSalt, parent, std::span(keys_).subspan(named),
+                  std::span(block_hashes_).subspan(named));
+  CAIRN_CHECK(hashed.has_value(), "block size and positions were checked");
+  if (!options_.enable_prefix_caching) {
+    for (std::size_t i = named; i < keys_.size(); ++i) {
+      keys_[i] =
+          BlockKey::make_checked(static_cast<std::uint32_t>(i), SequenceHash{identities_->random()}, SequenceHash{0});
+    }
+  }
+  return Status();
+}
+
+std::size_t ActiveSequence::blocks_covering(std::size_t tokens) const {
+  const std::size_t whole = tokens / options_.block_size;
+  return std::min(whole + (tokens % options_.block_size != 0 ? 1 : 0), unique_blocks_.size());
+}
+
+std::optional<std::span<const Token>> ActiveSequence::tokens_of(std::size_t first_block, std::size_t count) const {
+  if (!options_.emit_token_ids || count == 0) {
+    return std::nullopt;
+  }
+  return std::span(tokens_).subspan(first_block * options_.block_size, count * options_.block_size);
+}
+
+std::optional<Use> ActiveSequence::prepare_allocation(std::size_t cumulative_tokens) const {
+  const std::size_t begin = num_allocated_blocks();
+  const std::size_t end = blocks_covering(cumulative_tokens);
+  if (end <= begin) {
+    return std::nullopt;
+  }
+  // Only the last block can be one that is being filled.
+  const std::size_t full_begin = std::min(begin, keys_.size());
+  const std::size_t full = std::min(end, keys_.size()) - full_begin;
+  return Use{.blocks = std::span(unique_blocks_).subspan(begin, end - begin),
+             .keys = keys().subspan(full_begin, full),
+             .tokens_hashes = block_hashes().subspan(full_begin, full),
+             .token_ids = tokens_of(full_begin, full),
+             .parent = begin == 0 ? std::nullopt : std::optional(unique_blocks_[begin - 1])};
+}
+
+std::optional<Use> ActiveSequence::allocate_blocks_for_chunk(std::size_t cumulative_tokens) {
+  std::optional<Use> use = prepare_allocation(cumulative_tokens);
+  commit_allocation(cumulative_tokens);
+  return use;
+}
+
+Result<TokenMoves> ActiveSequence::push(Token token) {
+  if (unnamed_ == 0 || unnamed_ == options_.block_size) {
+    return begin_block(token);
+  }
+  tokens_.push_back(token);
+  ++unnamed_;
+  ++size_;
+  ++generated_tokens_;
+  return TokenMoves{};
+}
+
+Result<TokenMoves> ActiveSequence::begin_block(Token token) {
+  TokenMoves moves;
+  if (unnamed_ != 0) {
+    if (Status named = name_blocks(std::span(tokens_).last(unnamed_)); !named) {
+      return Unexpected(named.error());
+    }
+    moves.promote = promote_last();
+  }
+  tokens_.push_back(token);
+  unnamed_ = 1;
+  ++size_;
+  ++generated_tokens_;
+  unique_blocks_.push_back(UniqueBlock::partial(identities_->next_partial()));
+  if (moves.promote) {
+    moves.promote->token_ids = tokens_of(keys_.size() - 1, 1);
+  }
+  moves.use = Use{.blocks = std::span(unique_blocks_).last(1), .keys = {}};
+  return moves;
+}
+
+Promote ActiveSequence::promote_last() {
+  const std::size_t index = keys_.size() - 1;
+  const PartialId partial = unique_blocks_[index].id();
+  unique_blocks_[index] = UniqueBlock::full(keys_[index].sequence_hash());
+  if (!options_.emit_token_ids) {
+    tokens_.clear();
+  }
+  return Promote{.partial = partial,
+                 .hash = keys_[index].sequence_hash(),
+                 .parent = index == 0 ? std::nullopt : std::optional(unique_blocks_[index - 1].hash()),
+                 .tokens_hash = block_hashes_[index],
+                 .key = keys_[index]};
+}
+
+Result<TokenMoves> ActiveSequence::generate() {
+  if (generated_tokens_ >= options_.max_output_tokens) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("all ", options_.max_output_tokens, " tokens were generated; free the sequence"));
+  }
+  Result<TokenMoves> moves = push(static_cast<Token>(identities_->random()));
+  if (moves && generated_tokens_ == options_.max_output_tokens) {
+    moves->release = Deref{.blocks = std::span(unique_blocks_).first(blocks_covering(size_)), .last_first = true};
+  }
+  return moves;
+}
+
+Status ActiveSequence::pop() {
+  if (generated_tokens_ == 0 || unnamed_ == 0) {
+    return fail(ErrorCode::kFailedPrecondition, "there is no generated token to take back; pop undoes one push");
+  }
+  tokens_.pop_back();
+  --unnamed_;
+  --size_;
+  --generated_tokens_;
+  if (unnamed_ == 0) {
+    unique_blocks_.pop_back();
+  }
+  return Status();
+}
+
+Deref ActiveSequence::free_signal() const {
+  return Deref{.blocks = unique_blocks().first(num_allocated_blocks()), .last_first = true};
+}
+
+Deref ActiveSequence::reset_with_signal() {
+  const Deref release = free_signal();
+  num_allocated_tokens_ = 0;
+  return release;
+}
+
+}  // namespace cairn::sim

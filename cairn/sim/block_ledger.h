@@ -1,0 +1,152 @@
+// BlockLedger: which blocks a simulated KvManager has, where, and how many references there are to each. Internal.
+//
+// Does:     full blocks by their hash while they are in use, and by their key as long as the pool has them; partial
+//           blocks by their number. It knows nothing of events and of what is granted; the two ways to serve a Use
+//           (use_in_order.h, use_at_once.h) stand on it.
+// Owner:    a KvManager. It owns the pool, and nobody else acts on that, so that its tables know all that the pool has.
+// Threads:  one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/page_array.h"
+#include "cairn/base/result.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/sim/flat_table.h"
+#include "cairn/sim/held_blocks.h"
+#include "cairn/sim/move_block.h"
+
+namespace cairn::sim::internal {
+
+class BlockLedger {
+ public:
+  // Evicted by the move that is under way.
+  struct Eviction {
+    BlockKey key;
+    SequenceHash hash;  // what it was reported as
+    bool forgotten;     // it was reported gone before
+  };
+  // A full block by its hash: in use, or announced by the Use that is under way.
+  struct Active {
+    static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+    std::uint32_t place = kNowhere;  // the slot; of an announced one, what announce() was told
+    std::uint32_t refs = 0;          // 0: announced
+    [[nodiscard]] bool vacant() const { return place == kNowhere; }
+  };
+
+  [[nodiscard]] static Result<BlockLedger> create(const BlockPoolOptions& options);
+
+  // A block that will be asked about soon is this many steps away: its cells are fetched meanwhile.
+  static constexpr std::size_t kAhead = 12;
+  void prefetch(SequenceHash hash) const { active_.prefetch(value_of(hash)); }
+  void prefetch(const BlockKey& key) const { registered_.prefetch(key); }
+
+  // Full blocks by hash. A pointer is good until the next call that changes anything.
+  [[nodiscard]] const Active* find(SequenceHash hash) const { return active_.find(value_of(hash)); }
+  // The block is in use: one reference more.
+  void refer(SequenceHash hash) { refer(*active_.find(value_of(hash))); }
+  void refer(Active& block) {
+    ++block.refs;
+    ++refs_;
+  }
+  // One reference less; false where there is none. Then either take that back, the last one first, or let go: in the
+  // order in which they lost their last references, blocks are no longer in use.
+  [[nodiscard]] bool unrefer(SequenceHash hash);
+  void undo_unrefer(SequenceHash hash);
+  void let_go();
+
+  // The hash is about to be in use; or the block that is, and false. What is announced answers to find() until it is
+  // settled or withdrawn. The pointer is good until a withdraw(), for as many as were reserved.
+  void reserve(std::size_t announcements) { active_.reserve(announcements); }
+  std::pair<Active*, bool> announce(SequenceHash hash, std::uint32_t number) {
+    return active_.insert(value_of(hash), {number, 0});
+  }
+  void withdraw(SequenceHash hash) { active_.erase(value_of(hash)); }
+  // It is in use, once, in this slot, which is pinned or newly registered.
+  void settle(Active& announced, SlotId slot) {
+    announced = {index_of(slot), 1};
+    ++slots_[index_of(slot)].holders;
+    ++refs_;
+  }
+
+  // Full blocks by key: all that can be matched.
+  [[nodiscard]] SlotId find(const BlockKey& key) const {
+    const Registered* found = registered_.find(key);
+    return found == nullptr ? kNoSlot : found->slot;
+  }
+  [[nodiscard]] bool in_use(SlotId slot) const { return slots_[index_of(slot)].holders > 0; }
+  [[nodiscard]] SequenceHash reported_hash(SlotId slot) const { return slots_[index_of(slot)].hash; }
+  // Whether a Removed was reported for a block that is still there.
+  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
+  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
+
+  // Takes blocks that are there and not in use; to be settled next.
+  void pin(std::span<const BlockKey> keys);
+  // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
+  [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
+  [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
+  // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
+  void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+           std::span<Active* const> announced);
+
+  // Partial blocks.
+  [[nodiscard]] bool contains(PartialId partial) const {
+    return partials_.contains(static_cast<std::uint64_t>(partial));
+  }
+  void keep(PartialId partial, MutableBlocks slot);
+  [[nodiscard]] MutableBlocks take(PartialId partial);
+
+  [[nodiscard]] const BlockPool& pool() const { return *pool_; }
+  [[nodiscard]] std::size_t available() const { return pool_->counts().available(); }
+  // References to full and partial blocks.
+  [[nodiscard]] std::size_t refs() const { return refs_; }
+
+  void check_invariants() const;
+
+ private:
+  struct Registered {
+    SlotId slot = kNoSlot;
+    [[nodiscard]] bool vacant() const { return slot == kNoSlot; }
+  };
+  struct Partial {
+    static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+    std::uint32_t place = kNowhere;  // in partial_slots_
+    [[nodiscard]] bool vacant() const { return place == kNowhere; }
+  };
+  struct Slot {
+    SequenceHash hash;      // the first it was in use under: what it is reported as
+    std::uint32_t holders;  // hashes it is in use under
+    bool forgotten;
+  };
+
+  struct Unreferred {
+    SequenceHash hash;
+    SlotId slot;
+  };
+
+  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots);
+
+  std::unique_ptr<BlockPool> pool_;
+  HeldBlocks held_;
+  PageArray<Slot> slots_;
+  FlatTable<std::uint64_t, Active> active_;
+  FlatTable<BlockKey, Registered> registered_;
+  FlatTable<std::uint64_t, Partial> partials_;
+  std::vector<std::optional<MutableBlocks>> partial_slots_;
+  std::vector<std::uint32_t> unused_places_;
+  std::size_t refs_ = 0;
+  // Used during one call; kept for their memory.
+  std::vector<BlockKey> evicted_keys_;
+  std::vector<Eviction> evictions_;
+  std::vector<Unreferred> unreferred_;
+  std::vector<SlotId> released_;
+};
+
+}  // namespace cairn::sim::internal

@@ -1,0 +1,36 @@
+// EventWriter: numbers the events of a simulated KvManager and hands them to its sink. Internal.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cairn/base/ids.h"
+#include "cairn/sim/kv_event_sink.h"
+
+namespace cairn::sim::internal {
+
+class EventWriter {
+ public:
+  explicit EventWriter(KvEventSink* sink) : sink_(sink) {}
+
+  // Without a sink nobody needs to collect what an event would say.
+  [[nodiscard]] bool wanted() const { return sink_ != nullptr; }
+  // Nothing is told of no blocks.
+  void stored(const KvStored& event) {
+    if (wanted() && !event.blocks.empty()) {
+      sink_->on_stored(next_event_id_++, CacheLevel::kG1, event);
+    }
+  }
+  void removed(std::span<const SequenceHash> hashes) {
+    if (wanted() && !hashes.empty()) {
+      sink_->on_removed(next_event_id_++, CacheLevel::kG1, {hashes});
+    }
+  }
+
+ private:
+  KvEventSink* sink_;
+  std::uint64_t next_event_id_ = 0;
+};
+
+}  // namespace cairn::sim::internal

@@ -1,0 +1,74 @@
+#include "cairn/sim/held_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+
+namespace cairn::sim::internal {
+
+Result<HeldBlocks> HeldBlocks::create(BlockPool& pool) {
+  Result<PageArray<std::uint32_t>> run_of = PageArray<std::uint32_t>::create(pool.capacity());
+  if (!run_of) {
+    return Unexpected(std::move(run_of).error());
+  }
+  return HeldBlocks(pool, *std::move(run_of));
+}
+
+void HeldBlocks::hold(ImmutableBlocks run) {
+  if (run.empty()) {
+    return;
+  }
+  if (unused_.empty()) {
+    unused_.push_back(static_cast<std::uint32_t>(runs_.size()));
+    runs_.emplace_back();
+  }
+  const std::uint32_t number = unused_.back();
+  unused_.pop_back();
+  for (const SlotId slot : run.slots()) {
+    run_of_[index_of(slot)] = number;
+  }
+  runs_[number] = std::move(run);
+}
+
+void HeldBlocks::release(std::span<const SlotId> slots) {
+  while (!slots.empty()) {
+    const std::uint32_t number = run_of_[index_of(slots.front())];
+    const std::span<const SlotId> held = runs_[number].slots();
+    std::size_t same = 0;
+    while (same < std::min(slots.size(), held.size()) && slots[same] == held[held.size() - 1 - same]) {
+      ++same;
+    }
+    if (same > 0) {
+      cut(number, held.size() - same);
+    } else {
+      const auto found = std::ranges::find(held, slots.front());
+      CAIRN_CHECK(found != held.end(), "a block that is let go is held");
+      release_inside(number, static_cast<std::size_t>(found - held.begin()));
+      same = 1;
+    }
+    slots = slots.subspan(same);
+  }
+}
+
+void HeldBlocks::release_inside(std::uint32_t number, std::size_t place) {
+  // Taken once more before the run lets go of them, they stay in use throughout.
+  for (auto i = static_cast<std::uint32_t>(place + 1); i < runs_[number].size(); ++i) {
+    const BlockKey key = runs_[number].key(i);
+    ImmutableBlocks one = pool_->match_prefix({&key, 1});
+    CAIRN_CHECK(one.size() == 1, "a block in use is found under its key");
+    hold(std::move(one));
+  }
+  cut(number, place);
+}
+
+void HeldBlocks::cut(std::uint32_t number, std::size_t count) {
+  if (count > 0) {
+    runs_[number].release_tail(static_cast<std::uint32_t>(count));
+    return;
+  }
+  runs_[number] = ImmutableBlocks();
+  unused_.push_back(number);
+}
+
+}  // namespace cairn::sim::internal

@@ -1,0 +1,70 @@
+// MoveBlock: what a sequence asks of the manager that holds its blocks.
+//
+// Does:     Use      take a reference to each of these blocks, in this order, making those that are not there
+//           Deref    let go of one reference to each of these blocks, in order
+//           Promote  a block that was being filled is full: from now on it has a name
+//           Fields that go with full blocks have one entry for each full block, in the order of the blocks.
+// Owner:    they look at what a sequence owns, and are good until it changes.
+// Threads:  plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn::sim {
+
+// A block that is still being filled; a number that no other such block has.
+enum class PartialId : std::uint64_t {};
+
+// A block as a sequence knows it: full, and then named by the hash of all tokens up to its end; or still being filled.
+class UniqueBlock {
+ public:
+  [[nodiscard]] static constexpr UniqueBlock full(SequenceHash hash) { return {value_of(hash), false}; }
+  [[nodiscard]] static constexpr UniqueBlock partial(PartialId id) { return {static_cast<std::uint64_t>(id), true}; }
+
+  [[nodiscard]] constexpr bool is_partial() const { return is_partial_; }
+  [[nodiscard]] constexpr bool is_full() const { return !is_partial_; }
+  // Requires: is_full().
+  [[nodiscard]] constexpr SequenceHash hash() const { return SequenceHash{value_}; }
+  // Requires: is_partial().
+  [[nodiscard]] constexpr PartialId id() const { return PartialId{value_}; }
+
+  friend constexpr bool operator==(const UniqueBlock&, const UniqueBlock&) = default;
+
+ private:
+  constexpr UniqueBlock(std::uint64_t value, bool is_partial) : value_(value), is_partial_(is_partial) {}
+
+  std::uint64_t value_;
+  bool is_partial_;
+};
+
+struct Use {
+  std::span<const UniqueBlock> blocks;
+  std::span<const BlockKey> keys;                     // of the full ones
+  std::span<const BlockHash> tokens_hashes = {};      // of the full ones, or none at all
+  std::optional<std::span<const Token>> token_ids{};  // all tokens of the full ones, for the events
+  std::optional<UniqueBlock> parent{};                // the block before the first; it is full
+};
+
+struct Deref {
+  std::span<const UniqueBlock> blocks;
+  bool last_first = false;  // in which order they are let go
+};
+
+struct Promote {
+  PartialId partial{};
+  SequenceHash hash{};
+  std::optional<SequenceHash> parent{};
+  BlockHash tokens_hash{};
+  BlockKey key{};
+  std::optional<std::span<const Token>> token_ids{};
+};
+
+using MoveBlock = std::variant<Use, Deref, Promote>;
+
+}  // namespace cairn::sim

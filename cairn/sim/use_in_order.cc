@@ -1,0 +1,207 @@
+#include "cairn/sim/use_in_order.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn::sim::internal {
+
+// One Use. Full blocks are known by their number among the full blocks.
+class UseInOrder::Walk {
+ public:
+  Walk(const Use& use, BlockLedger& ledger, EventWriter& events, UseInOrder& memory)
+      : use_(use), ledger_(ledger), events_(events), memory_(memory) {
+    memory_.pending_.clear();
+    memory_.announced_.clear();
+    memory_.stored_.clear();
+    memory_.stored_tokens_.clear();
+    memory_.removed_.clear();
+    ledger_.evictions().clear();
+    ledger_.reserve(use.keys.size());
+    if (use.parent) {
+      parent_ = use.parent->hash();
+    }
+  }
+
+  std::size_t run() {
+    std::size_t full = 0;
+    bool room = true;
+    for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
+      prefetch(i + BlockLedger::kAhead, full + BlockLedger::kAhead);
+      const UniqueBlock& block = use_.blocks[i];
+      room = block.is_partial() ? take_partial(block.id()) : take_full(block.hash(), full++);
+      if (!room) {
+        break;
+      }
+    }
+    static_cast<void>(room && flush());
+    publish();
+    return granted_;
+  }
+
+ private:
+  void prefetch(std::size_t block, std::size_t number) const {
+    if (number < use_.keys.size()) {
+      ledger_.prefetch(use_.keys[number]);
+    }
+    if (block < use_.blocks.size() && use_.blocks[block].is_full()) {
+      ledger_.prefetch(use_.blocks[block].hash());
+    }
+  }
+
+  bool take_partial(PartialId partial) {
+    if (!flush()) {
+      return false;
+    }
+    if (!ledger_.contains(partial)) {
+      std::optional<MutableBlocks> slot = ledger_.allocate(1);
+      if (!slot) {
+        return false;
+      }
+      ledger_.keep(partial, *std::move(slot));
+    }
+    ++granted_;
+    return true;
+  }
+
+  bool take_full(SequenceHash hash, std::size_t number) {
+    const auto [block, is_new] = ledger_.announce(hash, static_cast<std::uint32_t>(number));
+    if (!is_new) {
+      if (!flush()) {  // it may itself be pending
+        return false;
+      }
+      ledger_.refer(*block);
+      granted(hash);
+      return true;
+    }
+    Kind kind = kind_of(number);
+    if (!may_join_pending(kind, number)) {
+      if (!flush()) {
+        ledger_.withdraw(hash);
+        return false;
+      }
+      kind = kind_of(number);  // it may have been evicted, or come into use
+    }
+    if (kind == Kind::kActiveUnderAnotherHash) {
+      ledger_.settle(*block, ledger_.find(use_.keys[number]));
+      granted(hash);
+      return true;
+    }
+    if (memory_.pending_.empty()) {
+      pending_kind_ = kind;
+      pending_first_ = number;
+    }
+    memory_.pending_.push_back(hash);
+    memory_.announced_.push_back(block);
+    return true;
+  }
+
+  [[nodiscard]] Kind kind_of(std::size_t number) const {
+    const SlotId slot = ledger_.find(use_.keys[number]);
+    if (slot == kNoSlot) {
+      return Kind::kAbsent;
+    }
+    return ledger_.in_use(slot) ? Kind::kActiveUnderAnotherHash : Kind::kInactive;
+  }
+
+  // Along rising positions no key comes twice.
+  [[nodiscard]] bool may_join_pending(Kind kind, std::size_t number) const {
+    return memory_.pending_.empty() ||
+           (kind == pending_kind_ && use_.keys[number - 1].position() < use_.keys[number].position());
+  }
+
+  // Takes what is pending, as far as there is room; whether there was.
+  bool flush() {
+    const std::size_t count = memory_.pending_.size();
+    if (count == 0) {
+      return true;
+    }
+    const bool room = pending_kind_ == Kind::kInactive ? pin_pending() : add_pending();
+    memory_.pending_.clear();
+    memory_.announced_.clear();
+    return room;
+  }
+
+  bool pin_pending() {
+    const std::span<const BlockKey> keys = use_.keys.subspan(pending_first_, memory_.pending_.size());
+    ledger_.pin(keys);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      ledger_.settle(*memory_.announced_[i], ledger_.find(keys[i]));
+      granted(memory_.pending_[i]);
+    }
+    return true;
+  }
+
+  bool add_pending() {
+    const std::span<const SequenceHash> hashes = memory_.pending_;
+    const std::size_t count = std::min(hashes.size(), ledger_.available());
+    if (count > 0) {
+      add(count);
+    }
+    for (const SequenceHash hash : hashes.subspan(count)) {
+      ledger_.withdraw(hash);
+    }
+    return count == hashes.size();
+  }
+
+  // The first of those that are pending.
+  void add(std::size_t count) {
+    const std::span<const SequenceHash> hashes = std::span(memory_.pending_).first(count);
+    evicted_may_be_back_ = evicted_may_be_back_ || !ledger_.evictions().empty();
+    ledger_.add(*ledger_.allocate(count), use_.keys.subspan(pending_first_, count), hashes,
+                std::span(memory_.announced_).first(count));
+    if (events_.wanted()) {
+      for (std::size_t i = 0; i < count; ++i) {
+        collect_stored(hashes[i], pending_first_ + i);
+      }
+    }
+    granted_ += count;
+  }
+
+  void collect_stored(SequenceHash hash, std::size_t number) {
+    memory_.stored_.push_back({hash, use_.tokens_hashes.empty() ? BlockHash{0} : use_.tokens_hashes[number]});
+    if (use_.token_ids) {
+      const std::size_t block_size = use_.token_ids->size() / use_.keys.size();
+      const std::span<const Token> tokens = use_.token_ids->subspan(number * block_size, block_size);
+      memory_.stored_tokens_.insert(memory_.stored_tokens_.end(), tokens.begin(), tokens.end());
+    }
+  }
+
+  // A block that was there.
+  void granted(SequenceHash hash) {
+    parent_ = hash;
+    ++granted_;
+  }
+
+  void publish() {
+    events_.stored(
+        {.parent = parent_,
+         .blocks = memory_.stored_,
+         .token_ids = use_.token_ids ? std::optional<std::span<const Token>>(memory_.stored_tokens_) : std::nullopt});
+    for (const BlockLedger::Eviction& evicted : ledger_.evictions()) {
+      if (const SlotId back = evicted_may_be_back_ ? ledger_.find(evicted.key) : kNoSlot; back != kNoSlot) {
+        memory_.removed_.push_back(ledger_.reported_hash(back));
+        ledger_.forget(back);
+      } else if (!evicted.forgotten) {
+        memory_.removed_.push_back(evicted.hash);
+      }
+    }
+    events_.removed(memory_.removed_);
+  }
+
+  const Use& use_;
+  BlockLedger& ledger_;
+  EventWriter& events_;
+  UseInOrder& memory_;
+  std::optional<SequenceHash> parent_;  // the last block that was there, or the one before the first
+  std::size_t granted_ = 0;
+  bool evicted_may_be_back_ = false;  // blocks were added after others had been evicted
+  // Full blocks that stand next to each other, announced, all inactive or all absent; their hashes are pending_.
+  Kind pending_kind_ = Kind::kAbsent;
+  std::size_t pending_first_ = 0;
+};
+
+std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events) {
+  return Walk(use, ledger, events, *this).run();
+}
+
+}  // namespace cairn::sim::internal
