@@ -11,7 +11,7 @@ namespace cairn {
 
 namespace {
 
-constexpr int kSpins = 64;
+constexpr int kSpins = 16;
 
 void pause_briefly() {
 #if defined(__x86_64__)

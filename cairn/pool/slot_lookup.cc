@@ -14,46 +14,52 @@ constexpr std::uint32_t kFitsInCache = 4096;
 
 }  // namespace
 
-// In a large pool three steps for each chunk of keys, so that the memory of many is on its way at once: the buckets of
-// the next chunk, the slots that the buckets of this one point at, then the comparison of keys.
-template <typename Visit>
-[[gnu::always_inline]] inline void SlotTable::find_each(std::span<const BlockKey> keys, Visit visit) {
-  const auto find = [this](const BlockKey& key, KeyIndex::Place place, SlotId guess) {
-    return guess != kNoSlot && at(guess).key == key ? guess : index_.find(key, place);
-  };
-  if (options_.capacity <= kFitsInCache) {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      const KeyIndex::Place place = index_.place_of(keys[i]);
-      if (!visit(i, find(keys[i], place, index_.guess(place)))) {
-        return;
-      }
+// Finds where to look for the first keys, before the lock is taken: threads do this side by side, and what they fetch is
+// on its way when they have the lock.
+SlotTable::Located::Located(const SlotTable& table, std::span<const BlockKey> keys) { locate(table, keys); }
+
+void SlotTable::Located::locate(const SlotTable& table, std::span<const BlockKey> keys) {
+  const bool fetch = table.options_.capacity > kFitsInCache;
+  const std::size_t count = std::min(keys.size(), kGroup);
+  for (std::size_t i = 0; i < count; ++i) {
+    places_[i] = table.index_.place_of(keys[i]);
+    if (fetch) {
+      table.index_.prefetch(places_[i]);
     }
-    return;
   }
-  constexpr std::size_t kChunk = 16;
-  KeyIndex::Place places[2][kChunk];
-  SlotId guesses[kChunk];
-  const auto fetch_buckets = [&](std::size_t begin, KeyIndex::Place* out) {
-    const std::size_t end = std::min(begin + kChunk, keys.size());
-    for (std::size_t i = begin; i < end; ++i, ++out) {
-      *out = index_.place_of(keys[i]);
-      index_.prefetch(*out);
+}
+
+// In a large pool the slots that the index points at are fetched some steps ahead of the comparison of keys.
+template <typename Visit>
+[[gnu::always_inline]] inline void SlotTable::find_each(std::span<const BlockKey> keys, Located& located, Visit visit) {
+  constexpr std::size_t kAhead = 16;
+  const bool fetch = options_.capacity > kFitsInCache;
+  for (std::size_t begin = 0; begin < keys.size(); begin += Located::kGroup) {
+    const std::span<const BlockKey> group = keys.subspan(begin, std::min(Located::kGroup, keys.size() - begin));
+    if (begin > 0) {
+      located.locate(*this, group);
     }
-  };
-  fetch_buckets(0, places[0]);
-  for (std::size_t begin = 0, turn = 0; begin < keys.size(); begin += kChunk, turn ^= 1) {
-    if (begin + kChunk < keys.size()) {
-      fetch_buckets(begin + kChunk, places[turn ^ 1]);
-    }
-    const std::size_t count = std::min(kChunk, keys.size() - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      guesses[i] = index_.guess(places[turn][i]);
+    SlotId guesses[Located::kGroup + kAhead];
+    const auto guess = [&](std::size_t i) {
+      guesses[i] = index_.guess(located[i]);
       if (guesses[i] != kNoSlot) {
         __builtin_prefetch(&at(guesses[i]), 1);
       }
+    };
+    for (std::size_t i = 0; fetch && i < std::min(kAhead, group.size()); ++i) {
+      guess(i);
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!visit(begin + i, find(keys[begin + i], places[turn][i], guesses[i]))) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (!fetch) {
+        guesses[i] = index_.guess(located[i]);
+      } else if (i + kAhead < group.size()) {
+        guess(i + kAhead);
+      }
+      SlotId slot = guesses[i];
+      if (slot == kNoSlot || at(slot).key != group[i]) {
+        slot = index_.find(group[i], located[i]);
+      }
+      if (!visit(begin + i, slot)) {
         return;
       }
     }
@@ -61,6 +67,7 @@ template <typename Visit>
 }
 
 SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
+  Located located(*this, keys);
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
@@ -69,7 +76,7 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   SlotId* const asleep = scratch(keys.size());
   std::size_t found_count = 0;
   std::size_t asleep_count = 0;
-  find_each(keys, [&](std::size_t /*i*/, SlotId slot) {
+  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
     if (slot == kNoSlot) {
       return false;
     }
@@ -92,6 +99,7 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   if (position != nullptr) {
     position->assign(keys.size(), std::nullopt);
   }
+  Located located(*this, keys);
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
@@ -99,7 +107,7 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   SlotId* const asleep = scratch(keys.size());
   std::size_t asleep_count = 0;
   matched_keys_.clear();
-  find_each(keys, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
+  find_each(keys, located, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
     if (slot != kNoSlot) {
       asleep[asleep_count] = slot;
       asleep_count += at(slot).references++ == 0 ? 1 : 0;
@@ -122,11 +130,12 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
 
 // All of them or none: where one is missing, the others are left as they are.
 std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> keys) {
+  Located located(*this, keys);
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  find_each(keys, [&](std::size_t i, SlotId slot) {
+  find_each(keys, located, [&](std::size_t i, SlotId slot) {
     if (slot == kNoSlot) {
       return false;
     }
@@ -163,11 +172,12 @@ void SlotTable::finish_match(std::span<const BlockKey> found, std::span<const Sl
 }
 
 std::uint32_t SlotTable::count_prefix(std::span<const BlockKey> keys) {
+  Located located(*this, keys);
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
   std::uint32_t count = 0;
-  find_each(keys, [&](std::size_t /*i*/, SlotId slot) {
+  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
     count += slot != kNoSlot ? 1 : 0;
     return slot != kNoSlot;
   });

@@ -113,9 +113,21 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Status check_distinct_keys(const Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
 
+  // Where the index looks for a group of keys.
+  class Located {
+   public:
+    static constexpr std::size_t kGroup = 128;
+    // The first group of them; the others follow as find_each() gets there.
+    Located(const SlotTable& table, std::span<const BlockKey> keys);
+    void locate(const SlotTable& table, std::span<const BlockKey> keys);
+    KeyIndex::Place operator[](std::size_t i) const { return places_[i]; }
+
+   private:
+    KeyIndex::Place places_[kGroup];
+  };
   // Calls visit(i, the slot of keys[i] or kNoSlot) for one key after the other until it answers false.
   template <typename Visit>
-  void find_each(std::span<const BlockKey> keys, Visit visit) CAIRN_REQUIRES(mutex_);
+  void find_each(std::span<const BlockKey> keys, Located& located, Visit visit) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex_);
   void end_run(Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run share_locked(const Run& run, std::uint32_t count) CAIRN_REQUIRES(mutex_);
