@@ -1,8 +1,10 @@
 #include "cairn/cli/ops.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <istream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -138,11 +140,11 @@ class Script {
       return make(operation);
     }
     using Handler = Result<std::string> (Script::*)(const Operation&, Entry&);
-    static const std::unordered_map<std::string_view, Handler> kHandlers = {
+    static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
         {"alloc", &Script::alloc}, {"push", &Script::push},   {"preempt", &Script::preempt}, {"free", &Script::free},
         {"use", &Script::use},     {"deref", &Script::deref}, {"cost", &Script::cost}};
-    const auto handler = kHandlers.find(*name);
-    if (handler == kHandlers.end()) {
+    const auto* const handler = std::ranges::find(kHandlers, *name, &std::pair<std::string_view, Handler>::first);
+    if (handler == std::end(kHandlers)) {
       return fail(ErrorCode::kInvalidArgument, str_cat("there is no operation '", *name, "'"));
     }
     const Result<std::string> sequence = operation.text("seq");
