@@ -14,7 +14,7 @@ std::uint32_t size_number(std::uint32_t capacity) { return static_cast<std::uint
 
 SlotId* next_of(const SlotId* buffer) {
   SlotId* next;
-  std::memcpy(&next, buffer, sizeof(next));
+  std::memcpy(static_cast<void*>(&next), buffer, sizeof(next));
   return next;
 }
 
@@ -50,7 +50,7 @@ void RunBuffers::give_back(Buffer buffer) {
     return;
   }
   SlotId*& kept = kept_[size_number(buffer.capacity)];
-  std::memcpy(buffer.slots, &kept, sizeof(kept));
+  std::memcpy(buffer.slots, static_cast<const void*>(&kept), sizeof(kept));
   kept = buffer.slots;
   kept_slots_ += buffer.capacity;
 }
