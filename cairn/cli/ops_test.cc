@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "cairn/base/str_cat.h"
 namespace cairn::cli {
 namespace {
 
@@ -125,7 +126,7 @@ TEST(OpsTest, AMalformedLineIsNamedAndNotAnswered) {
            R"({"op":"free"})",
            R"({"op":"cost","seq":"a"} x)",
        }) {
-    const Outcome outcome = run(kConfig + sequence + line + "\n" + R"({"op":"cost","seq":"a"})");
+    const Outcome outcome = run(str_cat(kConfig, sequence, line, "\n", R"({"op":"cost","seq":"a"})"));
     EXPECT_THAT(outcome.error, StartsWith("line 3: ")) << line;
     EXPECT_EQ(outcome.answers, kConfigAnswer +
                                    R"({"active":0,"events":[],"inactive":0,"line":2,"refs":0,"result":{"blocks":1}})"
