@@ -6,6 +6,7 @@
 
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
+#include "cairn/cli/hitrate.h"
 
 namespace cairn::cli {
 namespace {
@@ -54,10 +55,36 @@ int run(int argc, char** argv) {
       "  cairn demo --blocks 4096                 everything fits: the best hit ratio there can be\n"
       "  cairn demo --blocks 512 --policy fifo    another eviction policy, the same requests");
 
+  HitrateOptions hitrate;
+  CLI::App* hitrate_command = app.add_subcommand(
+      "hitrate", "Runs traces through caches of several sizes and shows what each eviction policy would have hit");
+  hitrate_command->add_option("traces", hitrate.traces, "Files in Mooncake's JSONL, compressed with gzip or not")
+      ->required()
+      ->type_name("TRACE");
+  hitrate_command->add_option("--policy", hitrate.policies, "all, or some of: " + policy_names() + ", opt, infinite")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  hitrate_command->add_option("--capacity", hitrate.capacities, "Blocks, or shares of the distinct blocks of a trace")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  hitrate_command->add_option("--block-size", hitrate.block_size, "Tokens that one id of the trace stands for")
+      ->capture_default_str();
+  hitrate_command->add_option("--json", hitrate.json, "Writes the rows to this file; - is standard output");
+  hitrate_command->footer(
+      "Examples:\n"
+      "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
+      "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
+      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (hitrate_command->parsed()) {
+    return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
   }
   const std::optional<PolicyKind> kind = parse_policy(policy);
   if (!kind) {
