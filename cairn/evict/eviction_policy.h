@@ -99,14 +99,15 @@ enum class PolicyKind : std::uint8_t {
   kArc,          // used once against used again, balanced by which of the evicted come back
   kS3Fifo,       // a small queue for newcomers, a main one for those used again
   kMultiLru,     // four lists by uses of late, as a TinyLFU sketch counts them
+  kAdaptive,     // what an expert says, that one which would have done best of late
 };
 
-// "fifo", "lru", "lineage", "lineage-fifo", "lfu", "slru", "arc", "s3-fifo", "multi-lru"
+// "fifo", "lru", "lineage", "lineage-fifo", "lfu", "slru", "arc", "s3-fifo", "multi-lru", "adaptive"
 [[nodiscard]] std::string_view to_string(PolicyKind kind);
 [[nodiscard]] std::optional<PolicyKind> parse_policy(std::string_view name);
-inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kFifo,        PolicyKind::kLru,    PolicyKind::kLineageTick,
-                                              PolicyKind::kLineageFifo, PolicyKind::kLfu,    PolicyKind::kSlru,
-                                              PolicyKind::kArc,         PolicyKind::kS3Fifo, PolicyKind::kMultiLru};
+inline constexpr PolicyKind kAllPolicies[] = {
+    PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick, PolicyKind::kLineageFifo, PolicyKind::kLfu,
+    PolicyKind::kSlru, PolicyKind::kArc, PolicyKind::kS3Fifo,      PolicyKind::kMultiLru,    PolicyKind::kAdaptive};
 
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> make_policy(PolicyKind kind, const PolicyView& view);
 

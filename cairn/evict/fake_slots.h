@@ -1,8 +1,6 @@
 // FakeSlots: what a pool shows its eviction policy, over a plain vector. For tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -47,11 +45,11 @@ inline void PrintTo(Asked asked, std::ostream* out) {
   *out << to_string(asked.kind) << (asked.leaves_first ? ", leaves first" : "");
 }
 // As a test's name.
-inline std::string asked_name(const ::testing::TestParamInfo<Asked>& param_info) {
+inline constexpr auto kAskedName = [](const auto& param_info) {
   std::string name(to_string(param_info.param.kind));
   std::erase(name, '-');
   return name + (param_info.param.leaves_first ? "LeavesFirst" : "");
-}
+};
 
 class FakeSlots final : public ParentFinder {
  public:

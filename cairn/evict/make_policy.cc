@@ -1,3 +1,4 @@
+#include "cairn/evict/adaptive.h"
 #include "cairn/evict/arc.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/evict/fifo.h"
@@ -30,6 +31,8 @@ std::string_view to_string(PolicyKind kind) {
       return "s3-fifo";
     case PolicyKind::kMultiLru:
       return "multi-lru";
+    case PolicyKind::kAdaptive:
+      return "adaptive";
   }
   return "unknown";
 }
@@ -63,6 +66,8 @@ Result<std::unique_ptr<EvictionPolicy>> make_policy(PolicyKind kind, const Polic
       return S3FifoPolicy::create(view);
     case PolicyKind::kMultiLru:
       return MultiLruPolicy::create(view);
+    case PolicyKind::kAdaptive:
+      return AdaptivePolicy::create(view);
   }
   return fail(ErrorCode::kInvalidArgument, "no such eviction policy");
 }

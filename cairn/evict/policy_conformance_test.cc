@@ -416,9 +416,9 @@ TEST_P(PolicyConformanceDeathTest, ASlotThatIsNotHeldIsNotRemoved) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceTest, ::testing::ValuesIn(all_asked()), asked_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceTest, ::testing::ValuesIn(all_asked()), kAskedName);
 #ifndef NDEBUG
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceDeathTest, ::testing::ValuesIn(all_asked()), asked_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceDeathTest, ::testing::ValuesIn(all_asked()), kAskedName);
 #endif
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace cairn {
 namespace {
 
 constexpr GhostLists::List kGhosts = 0;
-constexpr std::uint8_t kUsesToStay = 1;
+constexpr std::uint8_t kUsesToStay = 2;
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // S3FifoPolicy: three queues that are never reordered (Yang et al., SOSP 2023).
 //
 // Does:     a block comes into the small queue, a tenth of the pool. At its end it goes on to the main queue if it was
-//           used again, else it goes, and its key is remembered: if it comes back, it goes straight to the main queue.
+//           used twice more, else it goes, and its key is remembered: if it comes back, it goes straight to the main queue.
 //           At the end of that it gets another round for each use, up to three.
 #pragma once
 

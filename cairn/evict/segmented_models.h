@@ -167,7 +167,7 @@ class S3FifoModel final : public SegmentedModel {
       if (next == kNoSlot) {
         return next;
       }
-      if (uses_[next] == 0) {
+      if (uses_[next] < (segment_of(next) == 0 ? 2 : 1)) {
         if (segment_of(next) == 0) {
           remember(fake_.key_of(next));
         }

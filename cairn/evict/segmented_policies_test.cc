@@ -35,6 +35,7 @@ TEST_F(SegmentedPoliciesTest, AScanPassesBlocksThatWereUsedAgain) {
     const std::unique_ptr<EvictionPolicy> policy = fake_.make(kind);
     policy->insert(slots({0, 1, 2}));
     use_again(*policy, 1);
+    use_again(*policy, 1);
     policy->insert(slots({3, 4, 5, 6, 7}));
     const std::vector<SlotId> victims = evict_all(*policy);
     EXPECT_EQ(victims.back(), SlotId{1}) << to_string(kind);

@@ -51,6 +51,10 @@ class SlotQueue {
 
   // The first one of the segment, of the lowest class in the range that has one without a veto; kNoSlot where none has.
   [[nodiscard]] SlotId front(Segment segment, ClassRange classes, const Veto& veto);
+  // The last one of the segment and class; kNoSlot where there is none, or it has a veto.
+  [[nodiscard]] SlotId back(Segment segment, std::uint32_t eviction_class, const Veto& veto) const {
+    return queue_.back(segment * class_count_ + eviction_class, veto);
+  }
   [[nodiscard]] std::uint32_t class_of(SlotId slot) const { return index_of(lanes_[index_of(slot)]) % class_count_; }
 
   [[nodiscard]] bool contains(SlotId slot) const { return forest_ ? forest_->contains(slot) : queue_.contains(slot); }

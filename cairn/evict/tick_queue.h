@@ -48,6 +48,12 @@ class TickQueue {
   // The one that pop() would take first, left where it is; kNoSlot where there is none.
   [[nodiscard]] SlotId front(ClassRange classes, const Veto& veto);
 
+  // The newest one of a class; kNoSlot where there is none, or it has a veto.
+  [[nodiscard]] SlotId back(std::uint32_t eviction_class, const Veto& veto) const {
+    const Link last = lanes_[eviction_class].tail;  // older ones alone are in the heap
+    return last == kNoLink || (veto && veto(SlotId{last - 1})) ? kNoSlot : SlotId{last - 1};
+  }
+
   [[nodiscard]] bool contains(SlotId slot) const {
     const Node& node = nodes_[index_of(slot)];
     return node.child == kInList || node.prev != kNoLink;
