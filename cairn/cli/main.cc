@@ -7,6 +7,7 @@
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
 #include "cairn/cli/hitrate.h"
+#include "cairn/cli/trace.h"
 
 namespace cairn::cli {
 namespace {
@@ -78,6 +79,21 @@ int run(int argc, char** argv) {
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read");
 
+  TraceOptions trace;
+  CLI::App* trace_command =
+      app.add_subcommand("trace", "Writes traffic of a known kind to standard output, in Mooncake's JSONL");
+  trace_command->add_option("--kind", trace.kind, "What the traffic is: " + workload_names())->capture_default_str();
+  trace_command->add_option("--requests", trace.workload.requests, "How many requests there are")
+      ->capture_default_str();
+  trace_command->add_option("--block-size", trace.workload.block_size, "Tokens in a block")->capture_default_str();
+  trace_command->add_option("--loop-blocks", trace.workload.loop_blocks, "Distinct blocks of the kind loop")
+      ->capture_default_str();
+  trace_command->add_option("--seed", trace.workload.seed, "The same seed gives the same trace")->capture_default_str();
+  trace_command->footer(
+      "Examples:\n"
+      "  cairn trace --kind agents > agents.jsonl\n"
+      "  cairn trace --kind loop --loop-blocks 1001 > loop.jsonl    then: cairn hitrate loop.jsonl --capacity 1000");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -85,6 +101,9 @@ int run(int argc, char** argv) {
   }
   if (hitrate_command->parsed()) {
     return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
+  }
+  if (trace_command->parsed()) {
+    return finish("trace", run_trace(trace, std::cout));
   }
   const std::optional<PolicyKind> kind = parse_policy(policy);
   if (!kind) {

@@ -14,11 +14,11 @@ namespace {
 // A shadow has a slot for each of so many of the pool, but at least this many, or all.
 constexpr std::uint32_t kSlotsPerShadowSlot = 32;
 constexpr std::uint32_t kLeastShadowSlots = 1024;
-// Hits of shadows are halved when the pool was used this many times over.
-constexpr std::uint64_t kPoolsToFade = 8;
+// A hit of a shadow counts half after the pool was used this many times over.
+constexpr double kPoolsToHalf = 12;
 // Another expert leads when it has this much more than the leader, and more than chance would give it.
 constexpr double kMargin = 0.01;
-constexpr double kChance = 0.5;
+constexpr double kChance = 1.5;  // standard deviations
 
 }  // namespace
 
@@ -53,12 +53,11 @@ AdaptivePolicy::AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHis
       capacity_(view.capacity),
       sampled_below_((std::uint64_t{shadow_slots} << 32) / std::max(1U, view.capacity)),
       judge_every_(std::max(64U, view.capacity / 16)),
-      fade_every_(kPoolsToFade * std::max(1U, view.capacity)),
+      fading_(std::exp2(-static_cast<double>(judge_every_) / (kPoolsToHalf * std::max(1U, view.capacity)))),
       history_(std::move(history)),
       model_(view.capacity),
       experts_(std::move(experts)),
-      next_judgement_(judge_every_),
-      next_fading_(fade_every_) {}
+      next_judgement_(judge_every_) {}
 
 std::size_t AdaptivePolicy::bytes() const {
   std::size_t sum = SegmentedPolicy::bytes() + history_.bytes() + experts_.size() * sizeof(Judged);
@@ -89,16 +88,14 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
     past = {.age = now_ - queue().tick(slot), .uses = past ? std::max(past->uses, at_least) : at_least};
   }
   std::uint32_t uses = 1;
-  if (past) {
+  if (past && past->age <= model_.horizon()) {
     model_.returned(past->uses, past->age);
     uses = std::min(past->uses + 1, ReuseHistory::kMaxUses);
   }
   model_.began(uses);
   history_.record(block, now_, uses);
   if ((hash_of(block) >> 32) < sampled_below_) {
-    for (Judged& expert : experts_) {
-      expert.hits += expert.shadow->use(block, uses, model_, now_) ? 1 : 0;
-    }
+    show_shadows(block, uses);
   }
   model_.learn(now_);
   if (now_ >= next_judgement_) {
@@ -107,19 +104,39 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   return uses;
 }
 
-void AdaptivePolicy::judge() {
-  next_judgement_ = now_ + judge_every_;
-  const auto best = std::ranges::max_element(experts_, {}, &Judged::hits);
-  const double leading = experts_[index_of(leader_)].hits;
-  if (best->hits > leading * (1 + kMargin) + kChance * std::sqrt(leading)) {
-    leader_ = kExperts[static_cast<std::size_t>(best - experts_.begin())];
+void AdaptivePolicy::show_shadows(const BlockKey& block, std::uint32_t uses) {
+  std::array<bool, kExperts.size()> hit{};
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    hit[i] = experts_[i].shadow->use(block, uses, model_, now_);
+    experts_[i].hits += hit[i] ? 1 : 0;
   }
-  if (now_ >= next_fading_) {
-    next_fading_ = now_ + fade_every_;
-    for (Judged& expert : experts_) {
-      expert.hits /= 2;
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    for (std::size_t other = 0; other < experts_.size(); ++other) {
+      experts_[i].hits_alone[other] += hit[i] && !hit[other] ? 1 : 0;
     }
   }
+}
+
+void AdaptivePolicy::judge() {
+  next_judgement_ = now_ + judge_every_;
+  for (Judged& expert : experts_) {
+    expert.hits *= fading_;
+    for (double& alone : expert.hits_alone) {
+      alone *= fading_;
+    }
+  }
+  const auto best = std::ranges::max_element(experts_, {}, [this](const Judged& e) { return lead_over_leader(e); });
+  if (lead_over_leader(*best) > 0) {
+    leader_ = kExperts[static_cast<std::size_t>(best - experts_.begin())];
+  }
+}
+
+// By how many hits it is ahead, less what chance may give. Only uses on which the two differ can tell them apart.
+double AdaptivePolicy::lead_over_leader(const Judged& expert) const {
+  const Judged& leader = experts_[index_of(leader_)];
+  const double for_it = expert.hits_alone[index_of(leader_)];
+  const double against = leader.hits_alone[static_cast<std::size_t>(&expert - experts_.data())];
+  return for_it - against - kMargin * leader.hits - kChance * std::sqrt(for_it + against);
 }
 
 SlotId AdaptivePolicy::choose(ClassRange classes, const Veto& veto) {

@@ -32,28 +32,31 @@ class AdaptivePolicy final : public SegmentedPolicy {
   [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
 
  private:
+  using PerExpert = std::array<double, kExperts.size()>;
   struct Judged {
     std::unique_ptr<ShadowCache> shadow;
-    double hits = 0;  // of late
+    double hits = 0;            // of late
+    PerExpert hits_alone = {};  // of those, the ones that the other one's shadow missed
   };
 
   AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history, std::vector<Judged> experts,
                  std::uint32_t shadow_slots);
 
   std::uint32_t note_use(SlotId slot);
+  void show_shadows(const BlockKey& block, std::uint32_t uses);
   void judge();
+  [[nodiscard]] double lead_over_leader(const Judged& expert) const;
 
   const std::uint32_t capacity_;
   const std::uint64_t sampled_below_;  // of 32 bits of a key's hash
   const std::uint64_t judge_every_;
-  const std::uint64_t fade_every_;
+  const double fading_;  // of the hits of shadows, from one judgement to the next
   ReuseHistory history_;
   ReuseModel model_;
   std::vector<Judged> experts_;  // by index_of
   Expert leader_ = Expert::kLru;
   std::uint64_t now_ = 0;
   std::uint64_t next_judgement_;
-  std::uint64_t next_fading_;
 };
 
 }  // namespace cairn

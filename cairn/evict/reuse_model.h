@@ -25,6 +25,8 @@ class ReuseModel {
   // Brings worth() up to date, if it is time.
   void learn(std::uint64_t now);
 
+  // What comes back at a greater age comes too late to matter, and is as good as new.
+  [[nodiscard]] std::uint64_t horizon() const { return static_cast<std::uint64_t>(begin_of(kBuckets)); }
   // Higher is better to keep.
   [[nodiscard]] double worth(std::uint32_t uses, std::uint64_t age) const {
     return classes_[uses - 1].worth[bucket_of(age)];

@@ -10,6 +10,7 @@
 #include "cairn/lab/experiment.h"
 #include "cairn/lab/simulate.h"
 #include "cairn/lab/trace.h"
+#include "cairn/lab/workload.h"
 
 namespace cairn::lab {
 namespace {
@@ -136,6 +137,42 @@ TEST_F(ReferenceTest, SyntheticLru) {
 }
 TEST_F(ReferenceTest, SyntheticOpt) {
   expect("synthetic_trace.jsonl", "opt", {{"2%", .261}, {"5%", .396}, {"10%", .506}, {"20%", .608}}, .005);
+}
+
+// No policy of another system is better on these.
+TEST_F(ReferenceTest, AdaptiveReachesItsBars) {
+  const auto at_least = [](const std::string& file, const std::vector<std::pair<const char*, double>>& bars) {
+    const std::string path = std::string(CAIRN_TRACES) + "/" + file;
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << "there is no " << path;
+    }
+    const Result<Trace> trace = Trace::load(path, kTraceBlockSize);
+    ASSERT_TRUE(trace);
+    for (const auto& [capacity, bar] : bars) {
+      const auto rows = measure(*trace, *parse_contenders({"adaptive", "lru"}), {*parse_capacity(capacity)});
+      EXPECT_GE((*rows)[0].counts.block_ratio(), bar) << file << " " << capacity;
+      EXPECT_GE((*rows)[0].counts.block_ratio(), 0.99 * (*rows)[1].counts.block_ratio()) << file << " " << capacity;
+    }
+  };
+  at_least("conversation_trace.jsonl", {{"1%", .080}, {"2%", .115}, {"5%", .208}, {"10%", .286}, {"20%", .343}});
+  at_least("synthetic_trace.jsonl", {{"2%", .081}, {"5%", .162}, {"10%", .264}, {"20%", .403}});
+}
+
+// On traffic of every kind it keeps up with the policies it chooses among.
+TEST(AdaptiveTest, IsNearTheBestOfOthersOnGeneratedTraffic) {
+  for (const WorkloadKind kind : kAllWorkloads) {
+    Trace trace(std::string(to_string(kind)), 512);
+    generate({.kind = kind, .requests = 6'000}, [&](const TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
+    for (const char* capacity : {"2%", "5%", "20%"}) {
+      const auto rows =
+          measure(trace, *parse_contenders({"adaptive", "lru", "arc", "s3-fifo"}), {*parse_capacity(capacity)});
+      ASSERT_TRUE(rows);
+      const double adaptive = (*rows)[0].counts.block_ratio();
+      EXPECT_GE(adaptive, 0.99 * (*rows)[1].counts.block_ratio()) << trace.name() << " " << capacity;
+      EXPECT_GE(adaptive, 0.97 * (*rows)[2].counts.block_ratio()) << trace.name() << " " << capacity;
+      EXPECT_GE(adaptive, 0.97 * (*rows)[3].counts.block_ratio()) << trace.name() << " " << capacity;
+    }
+  }
 }
 
 }  // namespace
