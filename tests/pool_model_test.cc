@@ -24,6 +24,10 @@ std::uint64_t g_operations = 200'000;
 #endif
 std::uint64_t g_seed = 20'240'607;
 
+// Those whose order the naive pool knows; the others are held to models of their own in evict/.
+constexpr PolicyKind kModelled[] = {PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick,
+                                    PolicyKind::kLineageFifo};
+
 rc::Gen<std::vector<Operation>> operations() {
   const auto number = rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint8_t>());
   const auto one = rc::gen::build<Operation>(
@@ -57,7 +61,7 @@ class PoolModelTest : public ::testing::TestWithParam<PolicyKind> {};
 
 TEST_P(PoolModelTest, AgreesWithTheNaivePoolAfterEveryOperation) {
   std::uint64_t done = 0;
-  for (std::uint64_t round = 0; done < g_operations / std::size(kAllPolicies) + 1; ++round) {
+  for (std::uint64_t round = 0; done < g_operations / std::size(kModelled) + 1; ++round) {
     rc::detail::TestParams params;
     params.seed = g_seed + round;
     params.maxSuccess = 50;
@@ -80,7 +84,7 @@ TEST_P(PoolModelTest, AgreesWithTheNaivePoolAfterEveryOperation) {
   std::cout << done << " operations, seeds from " << g_seed << '\n';
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, PoolModelTest, ::testing::ValuesIn(kAllPolicies), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Policies, PoolModelTest, ::testing::ValuesIn(kModelled), [](const auto& test) {
   std::string name(to_string(test.param));
   std::erase(name, '-');
   return name;

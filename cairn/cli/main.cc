@@ -10,6 +10,8 @@
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
 #include "cairn/cli/ops.h"
+#include "cairn/cli/hitrate.h"
+#include "cairn/cli/trace.h"
 
 namespace cairn::cli {
 namespace {
@@ -95,6 +97,43 @@ int run(int argc, char** argv) {
       "  {\"op\":\"push\",\"seq\":\"a\",\"token\":7}\n"
       "  {\"op\":\"free\",\"seq\":\"a\"}\n"
       "  END");
+  HitrateOptions hitrate;
+  CLI::App* hitrate_command = app.add_subcommand(
+      "hitrate", "Runs traces through caches of several sizes and shows what each eviction policy would have hit");
+  hitrate_command->add_option("traces", hitrate.traces, "Files in Mooncake's JSONL, compressed with gzip or not")
+      ->required()
+      ->type_name("TRACE");
+  hitrate_command->add_option("--policy", hitrate.policies, "all, or some of: " + policy_names() + ", opt, infinite")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  hitrate_command->add_option("--capacity", hitrate.capacities, "Blocks, or shares of the distinct blocks of a trace")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  hitrate_command->add_option("--block-size", hitrate.block_size, "Tokens that one id of the trace stands for")
+      ->capture_default_str();
+  hitrate_command->add_option("--json", hitrate.json, "Writes the rows to this file; - is standard output");
+  hitrate_command->footer(
+      "Examples:\n"
+      "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
+      "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
+      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read");
+
+  TraceOptions trace;
+  CLI::App* trace_command =
+      app.add_subcommand("trace", "Writes traffic of a known kind to standard output, in Mooncake's JSONL");
+  trace_command->add_option("--kind", trace.kind, "What the traffic is: " + workload_names())->capture_default_str();
+  trace_command->add_option("--requests", trace.workload.requests, "How many requests there are")
+      ->capture_default_str();
+  trace_command->add_option("--block-size", trace.workload.block_size, "Tokens in a block")->capture_default_str();
+  trace_command->add_option("--loop-blocks", trace.workload.loop_blocks, "Distinct blocks of the kind loop")
+      ->capture_default_str();
+  trace_command->add_option("--seed", trace.workload.seed, "The same seed gives the same trace")->capture_default_str();
+  trace_command->footer(
+      "Examples:\n"
+      "  cairn trace --kind agents > agents.jsonl\n"
+      "  cairn trace --kind loop --loop-blocks 1001 > loop.jsonl    then: cairn hitrate loop.jsonl --capacity 1000");
 
   try {
     app.parse(argc, argv);
@@ -103,6 +142,12 @@ int run(int argc, char** argv) {
   }
   if (ops_command->parsed()) {
     return run_ops_of(ops_file, ops_profile);
+  }
+  if (hitrate_command->parsed()) {
+    return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
+  }
+  if (trace_command->parsed()) {
+    return finish("trace", run_trace(trace, std::cout));
   }
   const std::optional<PolicyKind> kind = parse_policy(policy);
   if (!kind) {

@@ -50,6 +50,7 @@ struct PolicyView {
   Column<BlockKey> keys;
   Column<EvictionClass> classes;
   const ParentFinder* parents = nullptr;
+  bool leaves_first = false;  // no block goes before those below it, whatever the policy; needs parents
 };
 
 // Says that a slot must not be evicted now; it stays where it is in the order. Empty: no objection to any.
@@ -66,6 +67,9 @@ class EvictionPolicy {
   virtual void insert(std::span<const SlotId> slots) = 0;
   // These are held and are no longer evictable: referenced again or about to be reset.
   virtual void remove(std::span<const SlotId> slots) = 0;
+  // These were found while they were in use, and are used once more: they count as used again, though they were not
+  // evictable in between. None is held.
+  virtual void touch(std::span<const SlotId> /*slots*/) {}
   // These lost their keys, by eviction or reset: nothing learned about them applies to what comes next. None is held.
   virtual void forget(std::span<const SlotId> slots) = 0;
   // Gives up victims one after the other until `out` is full or nothing is left, and returns how many: each time the
@@ -90,13 +94,20 @@ enum class PolicyKind : std::uint8_t {
   kLru,          // the block released longest ago goes first
   kLineageTick,  // leaves only, the one released longest ago first; a parent keeps its time when it becomes a leaf
   kLineageFifo,  // leaves only, the one that has been a leaf longest first
+  kLfu,          // the one with the fewest uses, which fade
+  kSlru,         // blocks used again are protected, up to four fifths of the pool
+  kArc,          // used once against used again, balanced by which of the evicted come back
+  kS3Fifo,       // a small queue for newcomers, a main one for those used again
+  kMultiLru,     // four lists by uses of late, as a TinyLFU sketch counts them
+  kAdaptive,     // what an expert says, that one which would have done best of late
 };
 
-// "fifo", "lru", "lineage", "lineage-fifo"
+// "fifo", "lru", "lineage", "lineage-fifo", "lfu", "slru", "arc", "s3-fifo", "multi-lru", "adaptive"
 [[nodiscard]] std::string_view to_string(PolicyKind kind);
 [[nodiscard]] std::optional<PolicyKind> parse_policy(std::string_view name);
-inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick,
-                                              PolicyKind::kLineageFifo};
+inline constexpr PolicyKind kAllPolicies[] = {
+    PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick, PolicyKind::kLineageFifo, PolicyKind::kLfu,
+    PolicyKind::kSlru, PolicyKind::kArc, PolicyKind::kS3Fifo,      PolicyKind::kMultiLru,    PolicyKind::kAdaptive};
 
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> make_policy(PolicyKind kind, const PolicyView& view);
 

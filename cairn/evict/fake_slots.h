@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,29 @@ inline BlockKey child_key(const BlockKey& parent, std::uint64_t hash) {
   return BlockKey::make_checked(parent.position() + 1, SequenceHash{hash}, parent.sequence_hash());
 }
 
+// A policy as a pool may ask for it.
+struct Asked {
+  PolicyKind kind;
+  bool leaves_first = false;
+};
+inline std::vector<Asked> all_asked() {
+  std::vector<Asked> all;
+  for (const PolicyKind kind : kAllPolicies) {
+    all.push_back({kind, false});
+    all.push_back({kind, true});
+  }
+  return all;
+}
+inline void PrintTo(Asked asked, std::ostream* out) {
+  *out << to_string(asked.kind) << (asked.leaves_first ? ", leaves first" : "");
+}
+// As a test's name.
+inline constexpr auto kAskedName = [](const auto& param_info) {
+  std::string name(to_string(param_info.param.kind));
+  std::erase(name, '-');
+  return name + (param_info.param.leaves_first ? "LeavesFirst" : "");
+};
+
 class FakeSlots final : public ParentFinder {
  public:
   explicit FakeSlots(std::uint32_t capacity, std::uint32_t class_count = 1)
@@ -39,7 +63,12 @@ class FakeSlots final : public ParentFinder {
             .classes = Column<EvictionClass>(&records_[0].eviction_class, sizeof(Record)),
             .parents = this};
   }
-  [[nodiscard]] std::unique_ptr<EvictionPolicy> make(PolicyKind kind) const { return *make_policy(kind, view()); }
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> make(PolicyKind kind) const { return make(Asked{kind}); }
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> make(Asked asked) const {
+    PolicyView asked_view = view();
+    asked_view.leaves_first = asked.leaves_first;
+    return *make_policy(asked.kind, asked_view);
+  }
 
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] ClassRange all_classes() const { return {0, class_count_}; }

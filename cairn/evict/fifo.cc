@@ -1,28 +1,23 @@
 #include "cairn/evict/fifo.h"
 
+#include <utility>
+
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> FifoPolicy::create(const PolicyView& view) {
-  Result<TickQueue> queue = TickQueue::create(view);
+  Result<SlotQueue> queue = SlotQueue::create(view, 1);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
-  return std::unique_ptr<EvictionPolicy>(new FifoPolicy(*std::move(queue)));
+  return std::unique_ptr<EvictionPolicy>(new FifoPolicy(view, *std::move(queue)));
 }
 
-void FifoPolicy::insert(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    if (queue_.tick(slot) == 0) {
-      queue_.set_tick(slot, queue_.next_tick());
-    }
-    queue_.push(slot);
+void FifoPolicy::place(SlotId slot) {
+  if (!queue().is_known(slot)) {
+    queue().place(slot, 0, queue().next_tick());
   }
 }
 
-void FifoPolicy::forget(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    queue_.set_tick(slot, 0);
-  }
-}
+SlotId FifoPolicy::choose(ClassRange classes, const Veto& veto) { return queue().front(0, classes, veto); }
 
 }  // namespace cairn

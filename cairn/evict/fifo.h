@@ -1,29 +1,20 @@
 // FifoPolicy: the block that first became evictable goes first. A block that is used again keeps its place.
 #pragma once
 
-#include "cairn/evict/eviction_policy.h"
-#include "cairn/evict/tick_queue.h"
+#include "cairn/evict/segmented_policy.h"
 
 namespace cairn {
 
-class FifoPolicy final : public EvictionPolicy {
+class FifoPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
-  void insert(std::span<const SlotId> slots) override;
-  void remove(std::span<const SlotId> slots) override { queue_.erase(slots); }
-  void forget(std::span<const SlotId> slots) override;
-  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override {
-    return queue_.pop(classes, veto, out);
-  }
-  [[nodiscard]] std::uint32_t size() const override { return queue_.size(); }
-  [[nodiscard]] bool contains(SlotId slot) const override { return queue_.contains(slot); }
-  [[nodiscard]] std::size_t bytes() const override { return queue_.bytes(); }
+ protected:
+  void place(SlotId slot) override;
+  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
 
  private:
-  explicit FifoPolicy(TickQueue queue) : queue_(std::move(queue)) {}
-
-  TickQueue queue_;  // a slot's tick: when its block first became evictable
+  using SegmentedPolicy::SegmentedPolicy;
 };
 
 }  // namespace cairn

@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <random>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "cairn/evict/counting_new.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/evict/fake_slots.h"
+#include "cairn/evict/watched_policy_test.h"
 
 namespace cairn {
 namespace {
@@ -26,69 +26,7 @@ std::vector<SlotId> sorted(std::vector<SlotId> slots) {
   return slots;
 }
 
-// A policy that is held to the contract at every call: it holds what it should, and allocates nothing.
-class Watched {
- public:
-  Watched(PolicyKind kind, const FakeSlots& fake) : fake_(fake), policy_(fake.make(kind)) {}
-
-  void insert(std::span<const SlotId> slots) {
-    quietly([&] { policy_->insert(slots); });
-    held_.insert(slots.begin(), slots.end());
-    check(slots);
-  }
-  void remove(std::span<const SlotId> slots) {
-    quietly([&] { policy_->remove(slots); });
-    for (const SlotId slot : slots) {
-      held_.erase(slot);
-    }
-    check(slots);
-  }
-  void forget(SlotId slot) {
-    quietly([&] { policy_->forget(slot); });
-    check({&slot, 1});
-  }
-  SlotId evict(ClassRange classes, const Veto& veto) {
-    SlotId victim = kNoSlot;
-    quietly([&] { victim = policy_->evict(classes, veto); });
-    if (victim != kNoSlot) {
-      EXPECT_EQ(held_.erase(victim), 1U) << "evicted what it did not hold";
-      EXPECT_GE(fake_.class_of(victim), classes.first);
-      EXPECT_LT(fake_.class_of(victim), classes.last);
-      EXPECT_FALSE(veto && veto(victim));
-      check({&victim, 1});
-    }
-    victims_.push_back(victim);
-    return victim;
-  }
-
-  [[nodiscard]] bool holds(SlotId slot) const { return held_.contains(slot); }
-  [[nodiscard]] const std::vector<SlotId>& victims() const { return victims_; }
-  [[nodiscard]] std::vector<SlotId> held() const { return {held_.begin(), held_.end()}; }
-  [[nodiscard]] EvictionPolicy& policy() { return *policy_; }
-
- private:
-  template <typename Call>
-  void quietly(Call call) {
-    const std::uint64_t before = allocation_count();
-    call();
-    EXPECT_EQ(allocation_count(), before) << "allocated";
-    EXPECT_EQ(policy_->bytes(), bytes_);
-  }
-  void check(std::span<const SlotId> touched) {
-    EXPECT_EQ(policy_->size(), held_.size());
-    for (const SlotId slot : touched) {
-      EXPECT_EQ(policy_->contains(slot), held_.contains(slot)) << "slot " << index_of(slot);
-    }
-  }
-
-  const FakeSlots& fake_;
-  std::unique_ptr<EvictionPolicy> policy_;
-  const std::size_t bytes_ = policy_->bytes();
-  std::set<SlotId> held_;
-  std::vector<SlotId> victims_;
-};
-
-class PolicyConformanceTest : public ::testing::TestWithParam<PolicyKind> {
+class PolicyConformanceTest : public ::testing::TestWithParam<Asked> {
  protected:
   static constexpr std::uint32_t kSlots = 300;
   static constexpr std::uint32_t kClasses = 202;
@@ -153,8 +91,8 @@ void PolicyConformanceTest::churn(Watched& watched, FakeSlots& fake, std::uint32
 }
 
 TEST_P(PolicyConformanceTest, HasANameThatParsesBack) {
-  EXPECT_EQ(parse_policy(to_string(GetParam())), GetParam());
-  EXPECT_EQ(parse_policy(std::string(to_string(GetParam())) + "?"), std::nullopt);
+  EXPECT_EQ(parse_policy(to_string(GetParam().kind)), GetParam().kind);
+  EXPECT_EQ(parse_policy(std::string(to_string(GetParam().kind)) + "?"), std::nullopt);
 }
 
 TEST_P(PolicyConformanceTest, StartsEmpty) {
@@ -358,6 +296,40 @@ TEST_P(PolicyConformanceTest, ManyVictimsOfOneCallAreThemOneByOne) {
   }
 }
 
+TEST_P(PolicyConformanceTest, TakesAtMost64BytesASlot) {
+  constexpr std::uint32_t kMany = 100'000;
+  EXPECT_LE(FakeSlots(kMany).make(GetParam())->bytes(), 64U * kMany);
+}
+
+TEST_P(PolicyConformanceTest, UsesOfBlocksInUseChangeNoHoldings) {
+  policy_->insert(slots({0, 1, 2, 3}));
+  policy_->remove(slots({1, 2}));
+  const std::vector<SlotId> used = slots({1, 2, 1});
+  const std::uint64_t before = allocation_count();
+  policy_->touch(used);
+  EXPECT_EQ(allocation_count(), before);
+  EXPECT_EQ(policy_->size(), 2U);
+  policy_->insert(slots({2, 1}));
+  EXPECT_EQ(sorted(evict_all(*policy_)), slots({0, 1, 2, 3}));
+}
+
+TEST_P(PolicyConformanceTest, LeavesGoFirstWhereAskedFor) {
+  if (!GetParam().leaves_first) {
+    return;
+  }
+  FakeSlots fake(120, 3);
+  Watched watched(GetParam(), fake);
+  churn(watched, fake, 7, 400);
+  // What is left is all of the last churn; no victim may have a held block below it.
+  for (std::vector<SlotId> held = watched.held(); !held.empty(); held = watched.held()) {
+    const SlotId victim = watched.evict({0, 3}, {});
+    ASSERT_NE(victim, kNoSlot);
+    for (const SlotId other : held) {
+      ASSERT_FALSE(fake.key_of(victim).is_parent_of(fake.key_of(other))) << index_of(victim) << " went first";
+    }
+  }
+}
+
 TEST_P(PolicyConformanceTest, TheSameCallsGiveTheSameVictims) {
   FakeSlots again(kSlots, kClasses);
   Watched one(GetParam(), fake_);
@@ -382,15 +354,9 @@ TEST_P(PolicyConformanceDeathTest, ASlotThatIsNotHeldIsNotRemoved) {
 }
 #endif
 
-std::string test_name(const ::testing::TestParamInfo<PolicyKind>& param_info) {
-  std::string name(to_string(param_info.param));
-  std::erase(name, '-');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceTest, ::testing::ValuesIn(kAllPolicies), test_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceTest, ::testing::ValuesIn(all_asked()), kAskedName);
 #ifndef NDEBUG
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceDeathTest, ::testing::ValuesIn(kAllPolicies), test_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformanceDeathTest, ::testing::ValuesIn(all_asked()), kAskedName);
 #endif
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,23 +29,31 @@ class PolicyModel {
   virtual void forget(SlotId slot) = 0;
 
   SlotId evict(ClassRange range, const Veto& veto) {
-    SlotId victim = kNoSlot;
-    for (const SlotId candidate : candidates()) {
-      const std::uint32_t its_class = fake_.class_of(candidate);
-      const bool allowed = its_class >= range.first && its_class < range.last && !(veto && veto(candidate));
-      if (allowed && (victim == kNoSlot || its_class < fake_.class_of(victim))) {
-        victim = candidate;
-      }
-    }
+    const SlotId victim = choose([&](SlotId slot) {
+      const std::uint32_t its_class = fake_.class_of(slot);
+      return its_class >= range.first && its_class < range.last && !(veto && veto(slot));
+    });
     if (victim != kNoSlot) {
       remove(victim);
     }
     return victim;
   }
 
+  // The next victim among those permitted, which are held by whoever calls; kNoSlot where there is none.
+  using Permitted = std::function<bool(SlotId)>;
+  virtual SlotId choose(const Permitted& permitted) = 0;
+
  protected:
-  // What may be evicted if its class and the veto permit, the next victim first.
-  [[nodiscard]] virtual std::vector<SlotId> candidates() const = 0;
+  // The first of the lowest class.
+  [[nodiscard]] SlotId lowest_class(const std::vector<SlotId>& candidates, const Permitted& permitted) const {
+    SlotId victim = kNoSlot;
+    for (const SlotId candidate : candidates) {
+      if (permitted(candidate) && (victim == kNoSlot || fake_.class_of(candidate) < fake_.class_of(victim))) {
+        victim = candidate;
+      }
+    }
+    return victim;
+  }
 
   const FakeSlots& fake_;
 };
@@ -55,10 +64,9 @@ class LruModel final : public PolicyModel {
   void insert(SlotId slot) override { order_.push_back(slot); }
   void remove(SlotId slot) override { std::erase(order_, slot); }
   void forget(SlotId /*slot*/) override {}
+  SlotId choose(const Permitted& permitted) override { return lowest_class(order_, permitted); }
 
  private:
-  [[nodiscard]] std::vector<SlotId> candidates() const override { return order_; }
-
   std::vector<SlotId> order_;
 };
 
@@ -75,10 +83,8 @@ class FifoModel final : public PolicyModel {
   void forget(SlotId slot) override { std::erase(order_, slot); }
 
  private:
-  [[nodiscard]] std::vector<SlotId> candidates() const override {
-    std::vector<SlotId> held = order_;
-    std::erase_if(held, [this](SlotId slot) { return !held_.contains(slot); });
-    return held;
+  SlotId choose(const Permitted& permitted) override {
+    return lowest_class(order_, [&](SlotId slot) { return held_.contains(slot) && permitted(slot); });
   }
 
   std::vector<SlotId> order_;  // by first release, in use or not
@@ -121,6 +127,12 @@ class LineageModel final : public PolicyModel {
     prune(name);
     note_leaves();
   }
+  SlotId choose(const Permitted& permitted) override { return lowest_class(candidates(), permitted); }
+
+  [[nodiscard]] bool is_leaf(SlotId slot) const {
+    const auto found = graph_.find(name_of(fake_.key_of(slot)));
+    return found != graph_.end() && found->second.leaf_since != 0;
+  }
 
  private:
   using Name = std::pair<std::uint32_t, std::uint64_t>;  // position and fragment
@@ -161,7 +173,7 @@ class LineageModel final : public PolicyModel {
     }
   }
 
-  [[nodiscard]] std::vector<SlotId> candidates() const override {
+  [[nodiscard]] std::vector<SlotId> candidates() const {
     std::map<std::uint64_t, SlotId> leaves;
     for (const auto& [name, node] : graph_) {
       if (node.leaf_since != 0) {
@@ -180,18 +192,32 @@ class LineageModel final : public PolicyModel {
   std::uint64_t now_ = 0;
 };
 
-inline std::unique_ptr<PolicyModel> make_model(PolicyKind kind, const FakeSlots& fake) {
-  switch (kind) {
-    case PolicyKind::kFifo:
-      return std::make_unique<FifoModel>(fake);
-    case PolicyKind::kLru:
-      return std::make_unique<LruModel>(fake);
-    case PolicyKind::kLineageTick:
-      return std::make_unique<LineageModel>(fake, true);
-    case PolicyKind::kLineageFifo:
-      return std::make_unique<LineageModel>(fake, false);
+// Any model, with blocks that have something evictable below them kept back.
+class LeafFirstModel final : public PolicyModel {
+ public:
+  LeafFirstModel(const FakeSlots& fake, std::unique_ptr<PolicyModel> inner)
+      : PolicyModel(fake), inner_(std::move(inner)), tree_(fake, true) {}
+
+  void insert(SlotId slot) override {
+    inner_->insert(slot);
+    tree_.insert(slot);
   }
-  return nullptr;
-}
+  void remove(SlotId slot) override {
+    inner_->remove(slot);
+    tree_.remove(slot);
+  }
+  void forget(SlotId slot) override {
+    inner_->forget(slot);
+    tree_.forget(slot);
+  }
+  SlotId choose(const Permitted& permitted) override {
+    return inner_->choose([&](SlotId slot) { return tree_.is_leaf(slot) && permitted(slot); });
+  }
+  [[nodiscard]] const LineageModel& tree() const { return tree_; }
+
+ private:
+  std::unique_ptr<PolicyModel> inner_;
+  LineageModel tree_;
+};
 
 }  // namespace cairn

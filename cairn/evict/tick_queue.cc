@@ -114,8 +114,9 @@ void TickQueue::erase(std::span<const SlotId> slots) {
   }
 }
 
-std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
-  std::size_t popped = 0;
+// Visits the lanes that hold anything, the lowest first, until one says that this is enough.
+template <typename Visit>
+void TickQueue::for_each_lane(ClassRange classes, Visit visit) {
   for (std::uint32_t word = classes.first / 64; word * 64 < classes.last && word < occupied_.size(); ++word) {
     std::uint64_t bits = occupied_[word];
     if (word * 64 < classes.first) {
@@ -123,16 +124,30 @@ std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotI
     }
     for (; bits != 0; bits &= bits - 1) {
       const std::uint32_t lane = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
-      if (lane >= classes.last) {
-        return popped;
-      }
-      popped += pop_from(lane, veto, out.subspan(popped));
-      if (popped == out.size()) {
-        return popped;
+      if (lane >= classes.last || visit(lane)) {
+        return;
       }
     }
   }
+}
+
+std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+  std::size_t popped = 0;
+  for_each_lane(classes, [&](std::uint32_t lane) {
+    popped += pop_from(lane, veto, out.subspan(popped));
+    return popped == out.size();
+  });
   return popped;
+}
+
+SlotId TickQueue::front(ClassRange classes, const Veto& veto) {
+  SlotId found = kNoSlot;
+  for_each_lane(classes, [&](std::uint32_t lane) {
+    const Link first = first_permitted(lanes_[lane], veto);
+    found = first == kNoLink ? kNoSlot : SlotId{first - 1};
+    return first != kNoLink;
+  });
+  return found;
 }
 
 std::size_t TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto, std::span<SlotId> out) {

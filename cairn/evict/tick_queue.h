@@ -45,6 +45,15 @@ class TickQueue {
   // the lowest class in the range that has one.
   [[nodiscard]] std::size_t pop(ClassRange classes, const Veto& veto, std::span<SlotId> out);
 
+  // The one that pop() would take first, left where it is; kNoSlot where there is none.
+  [[nodiscard]] SlotId front(ClassRange classes, const Veto& veto);
+
+  // The newest one of a class; kNoSlot where there is none, or it has a veto.
+  [[nodiscard]] SlotId back(std::uint32_t eviction_class, const Veto& veto) const {
+    const Link last = lanes_[eviction_class].tail;  // older ones alone are in the heap
+    return last == kNoLink || (veto && veto(SlotId{last - 1})) ? kNoSlot : SlotId{last - 1};
+  }
+
   [[nodiscard]] bool contains(SlotId slot) const {
     const Node& node = nodes_[index_of(slot)];
     return node.child == kInList || node.prev != kNoLink;
@@ -90,6 +99,8 @@ class TickQueue {
     }
   }
 
+  template <typename Visit>
+  void for_each_lane(ClassRange classes, Visit visit);
   [[nodiscard]] std::size_t pop_from(std::uint32_t lane, const Veto& veto, std::span<SlotId> out);
   [[nodiscard]] std::size_t pop_list(std::uint32_t lane, std::span<SlotId> out);
   [[nodiscard]] Link first_permitted(Lane& lane, const Veto& veto);

@@ -53,7 +53,7 @@ class HotPathTest : public ::testing::TestWithParam<PolicyKind> {
 
   // Runs it until the pool is warm, then counts.
   static std::uint64_t allocations_of(const auto& run) {
-    for (std::uint64_t round = 0; round < 40; ++round) {
+    for (std::uint64_t round = 0; round < 400; ++round) {
       run(round % 20);
     }
     const std::uint64_t before = allocations();

@@ -1,0 +1,147 @@
+#include "cairn/cli/hitrate.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iomanip>
+#include <ostream>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/cli/text.h"
+#include "cairn/lab/experiment.h"
+
+namespace cairn::cli {
+
+namespace {
+
+std::string json_text(std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (byte < 0x20) {
+      out += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+void write_json(std::ostream& out, std::span<const lab::Row> rows) {
+  out << "{\"rows\":[" << std::setprecision(6);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const lab::Row& row = rows[i];
+    const lab::HitCounts& counts = row.counts;
+    out << (i == 0 ? "\n" : ",\n") << "{\"trace\":" << json_text(row.trace) << ",\"policy\":" << json_text(row.policy)
+        << ",\"capacity\":" << json_text(row.capacity) << ",\"blocks\":" << row.blocks
+        << ",\"hit_ratio\":" << counts.block_ratio() << ",\"byte_hit_ratio\":" << counts.byte_ratio()
+        << ",\"request_hit_ratio\":" << counts.request_ratio() << ",\"written_per_hit\":" << counts.written_per_hit()
+        << ",\"requests\":" << counts.requests << ",\"block_requests\":" << counts.blocks
+        << ",\"block_hits\":" << counts.blocks_hit << ",\"evicted\":" << counts.evicted << "}";
+  }
+  out << "\n]}\n";
+}
+
+// One table a measure: policies down, capacities across.
+void write_table(std::ostream& out, std::string_view title, std::span<const lab::Row> rows, std::size_t columns,
+                 double (lab::HitCounts::*measure)() const) {
+  out << "\n" << title << "\n" << std::left << std::setw(14) << "policy" << std::right;
+  for (const lab::Row& row : rows.first(columns)) {
+    out << std::setw(9) << row.capacity;
+  }
+  out << "\n" << std::left << std::setw(14) << "blocks" << std::right;
+  for (const lab::Row& row : rows.first(columns)) {
+    out << std::setw(9) << row.blocks;
+  }
+  out << std::fixed << std::setprecision(4);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i % columns == 0) {
+      out << "\n" << std::left << std::setw(14) << rows[i].policy << std::right;
+    }
+    out << std::setw(9) << (rows[i].counts.*measure)();
+  }
+  out << "\n" << std::defaultfloat;
+}
+
+Result<lab::Trace> load(const std::string& path, std::uint32_t block_size, std::ostream& log) {
+  Result<lab::Trace> trace = lab::Trace::load(path, block_size, [&](std::uint64_t bytes) {
+    log << "\r" << path << ": " << bytes / 1'000'000 << " MB read" << std::flush;
+  });
+  if (trace && trace->bad_rows() > 0) {
+    log << "\r" << path << ": left out " << with_commas(trace->bad_rows()) << " bad rows; the first is "
+        << trace->first_bad_row() << "\n";
+  }
+  return trace;
+}
+
+}  // namespace
+
+Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostream& log) {
+  Result<std::vector<lab::Contender>> contenders = lab::parse_contenders(options.policies);
+  if (!contenders) {
+    return Unexpected(std::move(contenders).error());
+  }
+  std::vector<lab::Capacity> capacities;
+  for (const std::string& text : options.capacities) {
+    Result<lab::Capacity> capacity = lab::parse_capacity(text);
+    if (!capacity) {
+      return Unexpected(std::move(capacity).error());
+    }
+    capacities.push_back(*std::move(capacity));
+  }
+  if (options.traces.empty() || contenders->empty() || capacities.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "nothing to measure; give a trace, a policy and a capacity");
+  }
+  const bool only_json = options.json == "-";
+  std::ofstream file;
+  if (!options.json.empty() && !only_json) {
+    file.open(options.json);
+    if (!file) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("cannot write ", options.json));
+    }
+  }
+  std::vector<lab::Row> all;
+  for (const std::string& path : options.traces) {
+    const Result<lab::Trace> trace = load(path, options.block_size, log);
+    if (!trace) {
+      return Unexpected(trace.error());
+    }
+    Result<std::vector<lab::Row>> rows =
+        lab::measure(*trace, *contenders, capacities, [&](std::size_t done, std::size_t count) {
+          log << "\r" << path << ": " << done << " of " << count << " runs" << std::flush;
+        });
+    log << "\r\033[K" << std::flush;
+    if (!rows) {
+      return Unexpected(std::move(rows).error());
+    }
+    if (!only_json) {
+      out << path << ": " << with_commas(trace->requests().size()) << " requests, "
+          << with_commas(trace->reference_count()) << " blocks asked for, " << with_commas(trace->unique_blocks())
+          << " of them distinct\n";
+      write_table(out, "share of the blocks that were hit, with all blocks before them", *rows, capacities.size(),
+                  &lab::HitCounts::block_ratio);
+      write_table(out, "share of the bytes", *rows, capacities.size(), &lab::HitCounts::byte_ratio);
+      write_table(out, "share of the requests that hit at least one block", *rows, capacities.size(),
+                  &lab::HitCounts::request_ratio);
+      write_table(out, "blocks evicted (so written to a lower tier) for a block hit", *rows, capacities.size(),
+                  &lab::HitCounts::written_per_hit);
+      out << "\n";
+    }
+    std::ranges::move(*rows, std::back_inserter(all));
+  }
+  if (!options.json.empty()) {
+    write_json(only_json ? out : file, all);
+    if (!only_json && !file.flush()) {
+      return fail(ErrorCode::kExhausted, str_cat("cannot write all of ", options.json));
+    }
+  }
+  return {};
+}
+
+}  // namespace cairn::cli

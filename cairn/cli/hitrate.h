@@ -1,0 +1,26 @@
+// `cairn hitrate`: how much of a trace caches of several sizes would have served under each policy.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/lab/trace.h"
+
+namespace cairn::cli {
+
+struct HitrateOptions {
+  std::vector<std::string> traces;
+  std::vector<std::string> policies = {"all"};
+  std::vector<std::string> capacities = {"1%", "2%", "5%", "10%", "20%"};
+  std::uint32_t block_size = lab::kTraceBlockSize;  // tokens that an id of a trace stands for
+  std::string json = {};                            // a file for the rows; "-" is `out`, in place of the table
+};
+
+// Tables go to `out`, progress and what was wrong with rows of a trace to `log`. Fails on options that make no sense,
+// files that cannot be read or written.
+[[nodiscard]] Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostream& log);
+
+}  // namespace cairn::cli

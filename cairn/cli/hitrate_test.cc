@@ -1,0 +1,53 @@
+#include "cairn/cli/hitrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace cairn::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string write_trace() {
+  std::string path = ::testing::TempDir() + "hitrate.jsonl";
+  std::ofstream(path) << "{\"hash_ids\":[1,2]}\n{\"hash_ids\":[1,2]}\nbroken\n";
+  return path;
+}
+
+TEST(HitrateTest, WritesATableAndNamesWhatItLeftOut) {
+  std::ostringstream out;
+  std::ostringstream log;
+  ASSERT_TRUE(
+      run_hitrate({.traces = {write_trace()}, .policies = {"lru", "opt"}, .capacities = {"2", "50%"}}, out, log));
+  EXPECT_THAT(out.str(), HasSubstr("2 requests, 4 blocks asked for, 2 of them distinct"));
+  EXPECT_THAT(out.str(), HasSubstr("lru              0.5000   0.2500"));
+  EXPECT_THAT(log.str(), HasSubstr("left out 1 bad rows; the first is line 3"));
+}
+
+TEST(HitrateTest, WritesRowsForPrograms) {
+  std::ostringstream out;
+  std::ostringstream log;
+  const std::string path = write_trace();
+  ASSERT_TRUE(run_hitrate({.traces = {path}, .policies = {"lru"}, .capacities = {"2"}, .json = "-"}, out, log));
+  EXPECT_EQ(out.str(), "{\"rows\":[\n{\"trace\":\"" + path +
+                           "\",\"policy\":\"lru\",\"capacity\":\"2\",\"blocks\":2,\"hit_ratio\":0.5,"
+                           "\"byte_hit_ratio\":0.5,\"request_hit_ratio\":0.5,\"written_per_hit\":0,\"requests\":2,"
+                           "\"block_requests\":4,\"block_hits\":2,\"evicted\":0}\n]}\n");
+}
+
+TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
+  std::ostringstream out;
+  std::ostringstream log;
+  EXPECT_FALSE(run_hitrate({}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {"/no/such/file"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, out, log));
+}
+
+}  // namespace
+}  // namespace cairn::cli

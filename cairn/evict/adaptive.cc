@@ -1,0 +1,147 @@
+#include "cairn/evict/adaptive.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "cairn/evict/key_hash.h"
+
+namespace cairn {
+
+namespace {
+
+// A shadow has a slot for each of so many of the pool, but at least this many, or all.
+constexpr std::uint32_t kSlotsPerShadowSlot = 32;
+constexpr std::uint32_t kLeastShadowSlots = 1024;
+// A hit of a shadow counts half after the pool was used this many times over.
+constexpr double kPoolsToHalf = 12;
+// Another expert leads when it has this much more than the leader, and more than chance would give it.
+constexpr double kMargin = 0.01;
+constexpr double kChance = 1.5;  // standard deviations
+
+}  // namespace
+
+Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView& view) {
+  PolicyView by_leaves = view;
+  by_leaves.leaves_first = true;
+  Result<SlotQueue> queue = SlotQueue::create(by_leaves, kUseSegments);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  Result<ReuseHistory> history = ReuseHistory::create(view.capacity);
+  if (!history) {
+    return Unexpected(std::move(history).error());
+  }
+  const std::uint32_t slots = std::max(view.capacity / kSlotsPerShadowSlot, std::min(view.capacity, kLeastShadowSlots));
+  std::vector<Judged> experts;
+  for (const Expert expert : kExperts) {
+    Result<std::unique_ptr<ShadowCache>> shadow =
+        ShadowCache::create({.expert = expert, .slots = slots, .leaves_first = slots == view.capacity});
+    if (!shadow) {
+      return Unexpected(std::move(shadow).error());
+    }
+    experts.push_back({.shadow = *std::move(shadow)});
+  }
+  return std::unique_ptr<EvictionPolicy>(
+      new AdaptivePolicy(view, *std::move(queue), *std::move(history), std::move(experts), slots));
+}
+
+AdaptivePolicy::AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history,
+                               std::vector<Judged> experts, std::uint32_t shadow_slots)
+    : SegmentedPolicy(view, std::move(queue)),
+      capacity_(view.capacity),
+      sampled_below_((std::uint64_t{shadow_slots} << 32) / std::max(1U, view.capacity)),
+      judge_every_(std::max(64U, view.capacity / 16)),
+      fading_(std::exp2(-static_cast<double>(judge_every_) / (kPoolsToHalf * std::max(1U, view.capacity)))),
+      history_(std::move(history)),
+      model_(view.capacity),
+      experts_(std::move(experts)),
+      next_judgement_(judge_every_) {}
+
+std::size_t AdaptivePolicy::bytes() const {
+  std::size_t sum = SegmentedPolicy::bytes() + history_.bytes() + experts_.size() * sizeof(Judged);
+  for (const Judged& expert : experts_) {
+    sum += expert.shadow->bytes();
+  }
+  return sum;
+}
+
+void AdaptivePolicy::place(SlotId slot) {
+  const std::uint32_t uses = note_use(slot);
+  queue().place(slot, segment_of_uses(uses), now_);
+}
+
+void AdaptivePolicy::touch(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    note_use(slot);
+  }
+}
+
+// One more use of the slot's block: tells everyone, and says how many there are.
+std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
+  now_ = queue().next_tick();
+  const BlockKey& block = key(slot);
+  std::optional<ReuseHistory::Past> past = history_.find(block, now_);
+  if (queue().is_known(slot)) {  // then nothing need be guessed
+    const std::uint32_t at_least = uses_of_segment(queue().segment(slot));
+    past = {.age = now_ - queue().tick(slot), .uses = past ? std::max(past->uses, at_least) : at_least};
+  }
+  std::uint32_t uses = 1;
+  if (past && past->age <= model_.horizon()) {
+    model_.returned(past->uses, past->age);
+    uses = std::min(past->uses + 1, ReuseHistory::kMaxUses);
+  }
+  model_.began(uses);
+  history_.record(block, now_, uses);
+  if ((hash_of(block) >> 32) < sampled_below_) {
+    show_shadows(block, uses);
+  }
+  model_.learn(now_);
+  if (now_ >= next_judgement_) {
+    judge();
+  }
+  return uses;
+}
+
+void AdaptivePolicy::show_shadows(const BlockKey& block, std::uint32_t uses) {
+  std::array<bool, kExperts.size()> hit{};
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    hit[i] = experts_[i].shadow->use(block, uses, model_, now_);
+    experts_[i].hits += hit[i] ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    for (std::size_t other = 0; other < experts_.size(); ++other) {
+      experts_[i].hits_alone[other] += hit[i] && !hit[other] ? 1 : 0;
+    }
+  }
+}
+
+void AdaptivePolicy::judge() {
+  next_judgement_ = now_ + judge_every_;
+  for (Judged& expert : experts_) {
+    expert.hits *= fading_;
+    for (double& alone : expert.hits_alone) {
+      alone *= fading_;
+    }
+  }
+  const auto best = std::ranges::max_element(experts_, {}, [this](const Judged& e) { return lead_over_leader(e); });
+  if (lead_over_leader(*best) > 0) {
+    leader_ = kExperts[static_cast<std::size_t>(best - experts_.begin())];
+  }
+}
+
+// By how many hits it is ahead, less what chance may give. Only uses on which the two differ can tell them apart.
+double AdaptivePolicy::lead_over_leader(const Judged& expert) const {
+  const Judged& leader = experts_[index_of(leader_)];
+  const double for_it = expert.hits_alone[index_of(leader_)];
+  const double against = leader.hits_alone[static_cast<std::size_t>(&expert - experts_.data())];
+  return for_it - against - kMargin * leader.hits - kChance * std::sqrt(for_it + against);
+}
+
+SlotId AdaptivePolicy::choose(ClassRange classes, const Veto& veto) {
+  const double once_target = experts_[index_of(leader_)].shadow->once_share() * capacity_;
+  return choose_victim(leader_, {model_, now_, once_target}, queue(), classes, veto);
+}
+
+}  // namespace cairn

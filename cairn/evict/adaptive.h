@@ -1,0 +1,62 @@
+// AdaptivePolicy: follows whichever of several experts would have done best of late.
+//
+// Does:     keeps blocks by how often they were used, evicted times included, each part by the time of release; the
+//           expert that leads picks the victim from the ends of those parts (experts.h). A shadow cache for each expert
+//           sees a sample of the same uses; the lead changes when another's has had more hits by a clear margin. What was
+//           learned stays, whoever leads, and blocks stay where they are.
+// Leaves:   go first whether it is asked for or not: an expert may give up the newest block, which would else be the head
+//           of a sequence that was just released.
+// Costs:    O(1) a slot. 61 bytes a slot, and up to 350 KiB more where those are too few to learn from.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cairn/evict/experts.h"
+#include "cairn/evict/reuse_history.h"
+#include "cairn/evict/reuse_model.h"
+#include "cairn/evict/segmented_policy.h"
+#include "cairn/evict/shadow_cache.h"
+
+namespace cairn {
+
+class AdaptivePolicy final : public SegmentedPolicy {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
+  void touch(std::span<const SlotId> slots) override;
+  [[nodiscard]] std::size_t bytes() const override;
+  [[nodiscard]] Expert leader() const { return leader_; }
+
+ protected:
+  void place(SlotId slot) override;
+  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+
+ private:
+  using PerExpert = std::array<double, kExperts.size()>;
+  struct Judged {
+    std::unique_ptr<ShadowCache> shadow;
+    double hits = 0;            // of late
+    PerExpert hits_alone = {};  // of those, the ones that the other one's shadow missed
+  };
+
+  AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history, std::vector<Judged> experts,
+                 std::uint32_t shadow_slots);
+
+  std::uint32_t note_use(SlotId slot);
+  void show_shadows(const BlockKey& block, std::uint32_t uses);
+  void judge();
+  [[nodiscard]] double lead_over_leader(const Judged& expert) const;
+
+  const std::uint32_t capacity_;
+  const std::uint64_t sampled_below_;  // of 32 bits of a key's hash
+  const std::uint64_t judge_every_;
+  const double fading_;  // of the hits of shadows, from one judgement to the next
+  ReuseHistory history_;
+  ReuseModel model_;
+  std::vector<Judged> experts_;  // by index_of
+  Expert leader_ = Expert::kLru;
+  std::uint64_t now_ = 0;
+  std::uint64_t next_judgement_;
+};
+
+}  // namespace cairn

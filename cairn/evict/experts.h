@@ -1,0 +1,41 @@
+// Experts: ways to choose a victim among blocks that are kept by how often they were used, the longest unused first in
+// each part. They share one order, so that following another one moves nothing.
+//
+// Experts:  kLru      the block released longest ago
+//           kArc      of those used once, if they are more than a target, else of the others, the oldest; the target
+//                     follows which of the evicted come back
+//           kS3Fifo   the same with a target of a tenth of the pool
+//           kLearned  the block that is worth least by what was learned (reuse_model.h)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cairn/evict/reuse_history.h"
+#include "cairn/evict/reuse_model.h"
+#include "cairn/evict/slot_queue.h"
+
+namespace cairn {
+
+enum class Expert : std::uint8_t { kLru, kArc, kS3Fifo, kLearned };
+inline constexpr std::array kExperts{Expert::kLru, Expert::kArc, Expert::kS3Fifo, Expert::kLearned};
+[[nodiscard]] constexpr std::size_t index_of(Expert expert) { return static_cast<std::size_t>(expert); }
+
+// A segment of the queue for each number of uses.
+inline constexpr std::uint32_t kUseSegments = ReuseHistory::kMaxUses;
+[[nodiscard]] constexpr SlotQueue::Segment segment_of_uses(std::uint32_t uses) { return uses - 1; }
+[[nodiscard]] constexpr std::uint32_t uses_of_segment(SlotQueue::Segment segment) { return segment + 1; }
+
+// What an expert goes by.
+struct Situation {
+  const ReuseModel& model;
+  std::uint64_t now;   // in the ticks of the queue's places
+  double once_target;  // blocks that were used once, for kArc and kS3Fifo
+};
+
+// The victim, still in the queue: of the lowest class in the range that has one without a veto; kNoSlot where none has.
+[[nodiscard]] SlotId choose_victim(Expert expert, const Situation& situation, SlotQueue& queue, ClassRange classes,
+                                   const Veto& veto);
+
+}  // namespace cairn

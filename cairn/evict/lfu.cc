@@ -1,0 +1,55 @@
+#include "cairn/evict/lfu.h"
+
+#include <limits>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+// A tick is the rank, then the time of the release: 2^40 releases are years of them.
+constexpr std::uint32_t kTimeBits = 40;
+constexpr std::uint64_t kMaxRank = (std::uint64_t{1} << (64 - kTimeBits)) - 1;
+
+}  // namespace
+
+Result<std::unique_ptr<EvictionPolicy>> LfuPolicy::create(const PolicyView& view) {
+  Result<SlotQueue> queue = SlotQueue::create(view, 1);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  Result<PageArray<std::uint16_t>> uses = PageArray<std::uint16_t>::create(view.capacity);
+  if (!uses) {
+    return Unexpected(std::move(uses).error());
+  }
+  return std::unique_ptr<EvictionPolicy>(new LfuPolicy(view, *std::move(queue), *std::move(uses)));
+}
+
+LfuPolicy::LfuPolicy(const PolicyView& view, SlotQueue queue, PageArray<std::uint16_t> uses)
+    : SegmentedPolicy(view, std::move(queue)), uses_(std::move(uses)) {}
+
+void LfuPolicy::count_use(SlotId slot) {
+  std::uint16_t& uses = uses_[index_of(slot)];
+  uses += uses < std::numeric_limits<std::uint16_t>::max() ? 1 : 0;
+}
+
+void LfuPolicy::touch(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    count_use(slot);
+  }
+}
+
+void LfuPolicy::place(SlotId slot) {
+  if (!queue().is_known(slot)) {
+    uses_[index_of(slot)] = 0;
+  }
+  count_use(slot);
+  const std::uint64_t rank = std::min(kMaxRank, floor_ + uses_[index_of(slot)]);
+  queue().place(slot, 0, (rank << kTimeBits) | queue().next_tick());
+}
+
+SlotId LfuPolicy::choose(ClassRange classes, const Veto& veto) { return queue().front(0, classes, veto); }
+
+void LfuPolicy::gave_up(SlotId slot) { floor_ = std::max(floor_, queue().tick(slot) >> kTimeBits); }
+
+}  // namespace cairn

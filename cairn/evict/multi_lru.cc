@@ -1,0 +1,52 @@
+#include "cairn/evict/multi_lru.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+// Uses from which on a block is warm, hot, very hot.
+constexpr std::array<std::uint32_t, 3> kThresholds{3, 8, 15};
+constexpr std::uint32_t kLists = kThresholds.size() + 1;
+
+}  // namespace
+
+Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView& view) {
+  Result<SlotQueue> queue = SlotQueue::create(view, kLists);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  Result<TinyLfu> sketch = TinyLfu::create(view.capacity);
+  if (!sketch) {
+    return Unexpected(std::move(sketch).error());
+  }
+  return std::unique_ptr<EvictionPolicy>(new MultiLruPolicy(view, *std::move(queue), *std::move(sketch)));
+}
+
+MultiLruPolicy::MultiLruPolicy(const PolicyView& view, SlotQueue queue, TinyLfu sketch)
+    : SegmentedPolicy(view, std::move(queue)), sketch_(std::move(sketch)) {}
+
+void MultiLruPolicy::touch(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    sketch_.add(key(slot));
+  }
+}
+
+void MultiLruPolicy::place(SlotId slot) {
+  const std::uint32_t uses = sketch_.add(key(slot));
+  const auto list = std::ranges::upper_bound(kThresholds, uses) - kThresholds.begin();
+  queue().place(slot, static_cast<SlotQueue::Segment>(list), queue().next_tick());
+}
+
+SlotId MultiLruPolicy::choose(ClassRange classes, const Veto& veto) {
+  SlotId chosen = kNoSlot;
+  for (std::uint32_t list = 0; list < kLists; ++list) {
+    chosen = lower_class(chosen, queue().front(list, classes, veto));
+  }
+  return chosen;
+}
+
+}  // namespace cairn

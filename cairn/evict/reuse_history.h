@@ -1,0 +1,57 @@
+// ReuseHistory: when keys were last used, and how often, long after their blocks are gone.
+//
+// Does:     remembers about four keys for each slot of the pool, the latest. A time is kept to within a five-hundredth of
+//           the time in which the whole pool is used once.
+// Errs:     16 bits stand for a key within its bucket: one lookup in some thousands finds a stranger. A key may be
+//           forgotten early where its bucket is crowded.
+// Owner:    a policy. Threads: none.
+// Costs:    one cache line a key. 16 bytes a slot, at least 64 KiB, taken once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "cairn/base/page_array.h"
+#include "cairn/base/result.h"
+#include "cairn/tokens/block_key.h"
+
+namespace cairn {
+
+class ReuseHistory {
+ public:
+  static constexpr std::uint32_t kMaxUses = 4;
+
+  struct Past {
+    std::uint64_t age;   // in ticks
+    std::uint32_t uses;  // up to kMaxUses
+  };
+
+  [[nodiscard]] static Result<ReuseHistory> create(std::uint32_t capacity);
+
+  // What is known of the key at this time; none where it is new, or forgotten.
+  [[nodiscard]] std::optional<Past> find(const BlockKey& key, std::uint64_t now) const;
+  // The key was used now, for the `uses`th time.
+  void record(const BlockKey& key, std::uint64_t now, std::uint32_t uses);
+  [[nodiscard]] std::size_t bytes() const { return entries_.bytes(); }
+
+ private:
+  // From the top: 16 bits of the key, 2 of the uses less one, 14 of the time. 0 is an empty one.
+  using Entry = std::uint32_t;
+  static constexpr std::size_t kBucket = 16;
+  static constexpr std::uint32_t kTimeMask = (1U << 14) - 1;
+
+  ReuseHistory(std::uint64_t tick_unit, PageArray<Entry> entries) : unit_(tick_unit), entries_(std::move(entries)) {}
+
+  [[nodiscard]] std::size_t bucket_of(std::uint64_t hash) const {
+    return (((hash >> 32) * (entries_.size() / kBucket)) >> 32) * kBucket;
+  }
+  [[nodiscard]] std::uint32_t time_of(std::uint64_t now) const {
+    return static_cast<std::uint32_t>(now / unit_) & kTimeMask;
+  }
+
+  std::uint64_t unit_;
+  PageArray<Entry> entries_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,84 @@
+#include "cairn/evict/s3_fifo.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+constexpr GhostLists::List kGhosts = 0;
+constexpr std::uint8_t kUsesToStay = 2;
+
+}  // namespace
+
+Result<std::unique_ptr<EvictionPolicy>> S3FifoPolicy::create(const PolicyView& view) {
+  Result<SlotQueue> queue = SlotQueue::create(view, kSegments);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  Result<GhostLists> ghosts = GhostLists::create(view.capacity - view.capacity / 10, 1);
+  if (!ghosts) {
+    return Unexpected(std::move(ghosts).error());
+  }
+  Result<PageArray<std::uint8_t>> uses = PageArray<std::uint8_t>::create(view.capacity);
+  if (!uses) {
+    return Unexpected(std::move(uses).error());
+  }
+  return std::unique_ptr<EvictionPolicy>(
+      new S3FifoPolicy(view, *std::move(queue), *std::move(ghosts), *std::move(uses)));
+}
+
+S3FifoPolicy::S3FifoPolicy(const PolicyView& view, SlotQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses)
+    : SegmentedPolicy(view, std::move(queue)),
+      small_target_(view.capacity / 10),
+      ghosts_(std::move(ghosts)),
+      uses_(std::move(uses)) {}
+
+std::size_t S3FifoPolicy::bytes() const { return SegmentedPolicy::bytes() + ghosts_.bytes() + uses_.bytes(); }
+
+void S3FifoPolicy::count_use(SlotId slot) {
+  std::uint8_t& uses = uses_[index_of(slot)];
+  uses = std::min<std::uint8_t>(kMaxUses, uses + 1);
+}
+
+void S3FifoPolicy::touch(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    count_use(slot);
+  }
+}
+
+void S3FifoPolicy::place(SlotId slot) {
+  if (queue().is_known(slot)) {
+    count_use(slot);  // and it keeps its place
+    return;
+  }
+  uses_[index_of(slot)] = 0;
+  queue().place(slot, ghosts_.take(key(slot)) ? kMain : kSmall, queue().next_tick());
+}
+
+SlotId S3FifoPolicy::choose(ClassRange classes, const Veto& veto) {
+  while (true) {
+    const SlotId small = queue().front(kSmall, classes, veto);
+    const SlotId main = queue().front(kMain, classes, veto);
+    const bool small_first = queue().count(kSmall) > small_target_;
+    const SlotId next = small_first ? lower_class(small, main) : lower_class(main, small);
+    if (next == kNoSlot) {
+      return kNoSlot;
+    }
+    std::uint8_t& uses = uses_[index_of(next)];
+    if (uses == 0 || (next == small && uses < kUsesToStay)) {
+      return next;
+    }
+    uses = next == small ? 0 : uses - 1;
+    queue().move(next, kMain, queue().next_tick());
+  }
+}
+
+void S3FifoPolicy::gave_up(SlotId slot) {
+  if (queue().segment(slot) == kSmall) {
+    ghosts_.push(kGhosts, key(slot));
+  }
+}
+
+}  // namespace cairn

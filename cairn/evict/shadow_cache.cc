@@ -1,0 +1,139 @@
+#include "cairn/evict/shadow_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+constexpr ClassRange kOnlyClass{0, 1};
+constexpr double kS3FifoShare = 0.1;
+enum : GhostLists::List { kOnce, kAgain, kGhostLists };
+
+}  // namespace
+
+Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options) {
+  std::unique_ptr<ShadowCache> cache(new ShadowCache(options));
+  Result<PageArray<Record>> records = PageArray<Record>::create(options.slots);
+  if (!records) {
+    return Unexpected(std::move(records).error());
+  }
+  Result<PageArray<Link>> buckets = PageArray<Link>::create(options.slots);
+  if (!buckets) {
+    return Unexpected(std::move(buckets).error());
+  }
+  cache->records_ = *std::move(records);
+  cache->buckets_ = *std::move(buckets);
+  Result<SlotQueue> queue = SlotQueue::create({.capacity = options.slots,
+                                               .class_count = 1,
+                                               .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
+                                               .classes = Column<EvictionClass>(&cache->only_class_, 0),
+                                               .parents = cache.get(),
+                                               .leaves_first = options.leaves_first},
+                                              kUseSegments);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  cache->queue_ = *std::move(queue);
+  if (options.expert == Expert::kS3Fifo) {
+    cache->once_target_ = kS3FifoShare * options.slots;
+  } else if (options.expert == Expert::kArc) {
+    Result<GhostLists> ghosts = GhostLists::create(options.slots, kGhostLists);
+    if (!ghosts) {
+      return Unexpected(std::move(ghosts).error());
+    }
+    cache->ghosts_ = *std::move(ghosts);
+  }
+  return cache;
+}
+
+bool ShadowCache::use(const BlockKey& key, std::uint32_t uses, const ReuseModel& model, std::uint64_t now) {
+  if (slots_ == 0) {
+    return false;
+  }
+  SlotId slot = find(key);
+  const bool hit = slot != kNoSlot;
+  if (hit) {
+    queue_->remove(slot);
+  } else {
+    if (ghosts_) {
+      heed_return(key);
+    }
+    slot = make_room(model, now);
+    Link& bucket = buckets_[bucket_of(key)];
+    records_[index_of(slot)] = {.key = key, .chain = bucket};
+    bucket = index_of(slot) + 1;
+  }
+  queue_->place(slot, segment_of_uses(uses), now);
+  queue_->insert(slot, kNoSlot);
+  return hit;
+}
+
+// By what a child's key says of it, at any depth.
+std::size_t ShadowCache::bucket_of(std::uint32_t position, std::uint64_t fragment) const {
+  constexpr std::uint64_t kFragmentMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
+  const std::uint64_t name = (fragment & kFragmentMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits);
+  return (((name * 0x9E3779B97F4A7C15U) >> 32) * buckets_.size()) >> 32;
+}
+
+std::size_t ShadowCache::bucket_of(const BlockKey& key) const {
+  return bucket_of(key.position(), value_of(key.sequence_hash()));
+}
+
+SlotId ShadowCache::find_parent(const BlockKey& child) const {
+  const std::size_t bucket = bucket_of(child.position() - 1, child.parent_fragment());
+  for (Link link = buckets_[bucket]; link != 0; link = records_[link - 1].chain) {
+    if (records_[link - 1].key.is_parent_of(child)) {
+      return SlotId{link - 1};
+    }
+  }
+  return kNoSlot;
+}
+
+SlotId ShadowCache::find(const BlockKey& key) {
+  for (Link link = buckets_[bucket_of(key)]; link != 0; link = records_[link - 1].chain) {
+    if (records_[link - 1].key == key) {
+      return SlotId{link - 1};
+    }
+  }
+  return kNoSlot;
+}
+
+SlotId ShadowCache::make_room(const ReuseModel& model, std::uint64_t now) {
+  if (used_ < slots_) {
+    return SlotId{used_++};
+  }
+  const SlotId victim = choose_victim(expert_, {model, now, once_target_}, *queue_, kOnlyClass, {});
+  const BlockKey& key = records_[index_of(victim)].key;
+  const bool once = queue_->segment(victim) == segment_of_uses(1);
+  if (ghosts_) {
+    ghosts_->push(once ? kOnce : kAgain, key);
+  }
+  queue_->remove(victim);
+  Link* place = &buckets_[bucket_of(key)];
+  while (*place != index_of(victim) + 1) {
+    place = &records_[*place - 1].chain;
+  }
+  *place = records_[index_of(victim)].chain;
+  queue_->forget(victim);
+  return victim;
+}
+
+// As ARC does it: the part that lost what comes back gets more room, the faster the shorter its memory is.
+void ShadowCache::heed_return(const BlockKey& key) {
+  const double once = ghosts_->size(kOnce);
+  const double again = ghosts_->size(kAgain);
+  const std::optional<GhostLists::List> returned = ghosts_->take(key);
+  if (!returned) {
+    return;
+  }
+  once_target_ += *returned == kOnce ? std::max(1.0, again / once) : -std::max(1.0, once / again);
+  once_target_ = std::clamp<double>(once_target_, 0, slots_);
+}
+
+std::size_t ShadowCache::bytes() const {
+  return records_.bytes() + buckets_.bytes() + queue_->bytes() + (ghosts_ ? ghosts_->bytes() : 0);
+}
+
+}  // namespace cairn

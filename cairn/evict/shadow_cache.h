@@ -1,0 +1,69 @@
+// ShadowCache: the keys that a cache would hold if it had followed one expert all along, for a sample of the traffic.
+//
+// Does:     is told of every use of a sampled key, counts hits, and evicts by its expert. For kArc it remembers what it
+//           evicted and moves its target by what comes back.
+// Owner:    the adaptive policy. Threads: none.
+// Costs:    O(1). About 40 bytes a slot of its own, 60 for kArc, taken once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cairn/base/page_array.h"
+#include "cairn/base/result.h"
+#include "cairn/evict/experts.h"
+#include "cairn/evict/ghost_lists.h"
+#include "cairn/evict/slot_queue.h"
+
+namespace cairn {
+
+class ShadowCache final : private ParentFinder {
+ public:
+  // `leaves_first`, where the sample is all of the traffic: in part of it, blocks are without their parents.
+  struct Options {
+    Expert expert;
+    std::uint32_t slots;
+    bool leaves_first;
+  };
+  [[nodiscard]] static Result<std::unique_ptr<ShadowCache>> create(const Options& options);
+  ShadowCache(const ShadowCache&) = delete;
+  ShadowCache& operator=(const ShadowCache&) = delete;
+  ~ShadowCache() override = default;
+
+  // A use, the `uses`th, at the tick `now`; whether it hit.
+  bool use(const BlockKey& key, std::uint32_t uses, const ReuseModel& model, std::uint64_t now);
+  // Of the cache: how much the expert gives to blocks that were used once.
+  [[nodiscard]] double once_share() const { return slots_ == 0 ? 0 : once_target_ / slots_; }
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  // A slot number plus one; 0 is none.
+  using Link = std::uint32_t;
+  struct Record {
+    BlockKey key;
+    Link chain;  // the next in its bucket
+  };
+
+  explicit ShadowCache(const Options& options) : expert_(options.expert), slots_(options.slots) {}
+
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override;
+  [[nodiscard]] std::size_t bucket_of(std::uint32_t position, std::uint64_t fragment) const;
+  [[nodiscard]] std::size_t bucket_of(const BlockKey& key) const;
+  [[nodiscard]] SlotId find(const BlockKey& key);
+  [[nodiscard]] SlotId make_room(const ReuseModel& model, std::uint64_t now);
+  void heed_return(const BlockKey& key);
+
+  Expert expert_;
+  std::uint32_t slots_;
+  std::uint32_t used_ = 0;
+  double once_target_ = 0;
+  PageArray<Record> records_;
+  PageArray<Link> buckets_;
+  EvictionClass only_class_{};  // of all slots
+  std::optional<SlotQueue> queue_;
+  std::optional<GhostLists> ghosts_;  // of kArc: those used once, those used again
+};
+
+}  // namespace cairn

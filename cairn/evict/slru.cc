@@ -1,0 +1,34 @@
+#include "cairn/evict/slru.h"
+
+namespace cairn {
+
+Result<std::unique_ptr<EvictionPolicy>> SlruPolicy::create(const PolicyView& view) {
+  Result<SlotQueue> queue = SlotQueue::create(view, kSegments);
+  if (!queue) {
+    return Unexpected(std::move(queue).error());
+  }
+  return std::unique_ptr<EvictionPolicy>(new SlruPolicy(view, *std::move(queue)));
+}
+
+SlruPolicy::SlruPolicy(const PolicyView& view, SlotQueue queue)
+    : SegmentedPolicy(view, std::move(queue)),
+      class_count_(view.class_count),
+      most_protected_(view.capacity - view.capacity / 5) {}
+
+void SlruPolicy::place(SlotId slot) {
+  queue().place(slot, queue().is_known(slot) ? kProtected : kProbation, queue().next_tick());
+  if (queue().count(kProtected) <= most_protected_) {
+    return;
+  }
+  // Where all protected ones are in use, there are too many for a while.
+  const SlotId demoted = queue().front(kProtected, {0, class_count_}, {});
+  if (demoted != kNoSlot) {
+    queue().move(demoted, kProbation, queue().next_tick());
+  }
+}
+
+SlotId SlruPolicy::choose(ClassRange classes, const Veto& veto) {
+  return lower_class(queue().front(kProbation, classes, veto), queue().front(kProtected, classes, veto));
+}
+
+}  // namespace cairn

@@ -1,0 +1,28 @@
+// SlruPolicy: blocks that were used again are protected, up to four fifths of the pool; the rest goes first.
+//
+// Does:     a block comes in on probation, and is protected once it is used again; the protected one that was released
+//           longest ago goes back on probation when there are too many. Within each part the oldest release goes first.
+#pragma once
+
+#include "cairn/evict/segmented_policy.h"
+
+namespace cairn {
+
+class SlruPolicy final : public SegmentedPolicy {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
+
+ protected:
+  void place(SlotId slot) override;
+  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+
+ private:
+  enum : SlotQueue::Segment { kProbation, kProtected, kSegments };
+
+  SlruPolicy(const PolicyView& view, SlotQueue queue);
+
+  const std::uint32_t class_count_;
+  const std::uint32_t most_protected_;
+};
+
+}  // namespace cairn

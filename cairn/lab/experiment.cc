@@ -1,0 +1,124 @@
+#include "cairn/lab/experiment.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/lab/simulate.h"
+
+namespace cairn::lab {
+
+namespace {
+
+std::vector<Contender> all_contenders() {
+  std::vector<Contender> all;
+  for (const PolicyKind kind : kAllPolicies) {
+    all.push_back({.name = std::string(to_string(kind)), .policy = kind});
+  }
+  all.push_back({.name = "opt", .policy = std::nullopt, .bound = Contender::Bound::kOpt});
+  all.push_back({.name = "infinite", .policy = std::nullopt, .bound = Contender::Bound::kInfinite});
+  return all;
+}
+
+Result<HitCounts> run(const Trace& trace, const Contender& contender, std::uint32_t capacity) {
+  if (contender.policy) {
+    return simulate(trace, *contender.policy, capacity);
+  }
+  return contender.bound == Contender::Bound::kOpt ? simulate_opt(trace, capacity) : simulate_infinite(trace);
+}
+
+}  // namespace
+
+Result<std::vector<Contender>> parse_contenders(const std::vector<std::string>& names) {
+  const std::vector<Contender> all = all_contenders();
+  std::vector<Contender> chosen;
+  for (const std::string& name : names) {
+    if (name == "all") {
+      return all;
+    }
+    const auto found = std::ranges::find(all, name, &Contender::name);
+    if (found == all.end()) {
+      std::string known = "all";
+      for (const Contender& contender : all) {
+        known += ", " + contender.name;
+      }
+      return fail(ErrorCode::kInvalidArgument, str_cat("there is no policy '", name, "'; choose of ", known));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+std::uint32_t Capacity::of(const Trace& trace) const {
+  if (blocks > 0) {
+    return blocks;
+  }
+  return std::max(1U, static_cast<std::uint32_t>(percent / 100 * trace.unique_blocks()));
+}
+
+Result<Capacity> parse_capacity(std::string_view text) {
+  Capacity capacity{.text = std::string(text)};
+  const bool is_share = text.ends_with('%');
+  const char* const end = text.data() + text.size() - (is_share ? 1 : 0);
+  const auto [stop, error] = is_share ? std::from_chars(text.data(), end, capacity.percent)
+                                      : std::from_chars(text.data(), end, capacity.blocks);
+  const bool sensible = is_share ? capacity.percent > 0 && capacity.percent <= 100 : capacity.blocks > 0;
+  if (error != std::errc() || stop != end || !sensible) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("'", text,
+                        "' is no capacity; give blocks, such as 4096, or a share of those of the trace, "
+                        "such as 2%"));
+  }
+  return capacity;
+}
+
+Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,
+                                 const std::vector<Capacity>& capacities, const RowDone& done) {
+  std::vector<Row> rows;
+  for (const Contender& contender : contenders) {
+    for (const Capacity& capacity : capacities) {
+      rows.push_back({.trace = trace.name(),
+                      .policy = contender.name,
+                      .capacity = capacity.text,
+                      .blocks = capacity.of(trace),
+                      .counts = {}});
+    }
+  }
+  std::atomic<std::size_t> next{0};  // hands out rows; the threads share nothing else that changes without the mutex
+  std::mutex mutex;
+  std::size_t finished = 0;
+  Status status;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < rows.size(); i = next++) {
+      const Result<HitCounts> counts = run(trace, contenders[i / capacities.size()], rows[i].blocks);
+      const std::lock_guard lock(mutex);
+      if (!counts) {
+        status = Unexpected(counts.error());
+        return;
+      }
+      rows[i].counts = *counts;
+      ++finished;
+      if (done) {
+        done(finished, rows.size());
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (unsigned i = 1; i < std::min<std::size_t>(std::thread::hardware_concurrency(), rows.size()); ++i) {
+    helpers.emplace_back(work);
+  }
+  work();
+  for (std::thread& helper : helpers) {
+    helper.join();
+  }
+  if (!status) {
+    return Unexpected(status.error());
+  }
+  return rows;
+}
+
+}  // namespace cairn::lab

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/lab/experiment.h"
+#include "cairn/lab/simulate.h"
+#include "cairn/lab/trace.h"
+#include "cairn/lab/workload.h"
+
+namespace cairn::lab {
+namespace {
+
+using ::testing::HasSubstr;
+
+Trace trace_of(const std::vector<std::vector<std::uint64_t>>& requests) {
+  Trace trace("test", 512);
+  for (const std::vector<std::uint64_t>& ids : requests) {
+    EXPECT_TRUE(trace.add({.hash_ids = ids}));
+  }
+  return trace;
+}
+
+TEST(SimulateTest, CountsOnlyPrefixes) {
+  // The second request hits 1 and 2; the third finds 1 gone from a cache of three, and 2 is then of no use.
+  const Trace trace = trace_of({{1, 2}, {1, 2, 3}, {9, 8, 7}, {1, 2}});
+  const HitCounts all = simulate_infinite(trace);
+  EXPECT_EQ(all.blocks, 10U);
+  EXPECT_EQ(all.blocks_hit, 4U);
+  EXPECT_EQ(all.requests_hit, 2U);
+  EXPECT_EQ(all.tokens_hit, 4U * 512);
+  const HitCounts lru = *simulate(trace, PolicyKind::kLru, 3);
+  EXPECT_EQ(lru.blocks_hit, 2U);
+  EXPECT_EQ(lru.evicted, 5U);
+  EXPECT_EQ(*simulate(trace, PolicyKind::kLru, 100), all);
+}
+
+TEST(SimulateTest, HeadsGoLast) {
+  // {9} takes the place of 3, the tail of the first request.
+  const HitCounts counts = *simulate(trace_of({{1, 2, 3}, {9}, {1, 2, 3}}), PolicyKind::kLru, 3);
+  EXPECT_EQ(counts.blocks_hit, 2U);
+  EXPECT_EQ(counts.evicted, 2U);
+}
+
+TEST(SimulateTest, ARequestLargerThanTheCacheKeepsItsHead) {
+  const Trace trace = trace_of({{1, 2, 3, 4}, {1, 2, 3, 4}});
+  for (const PolicyKind kind : kAllPolicies) {
+    EXPECT_EQ(simulate(trace, kind, 2)->blocks_hit, 2U) << to_string(kind);
+  }
+  EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 2U);
+}
+
+TEST(SimulateTest, LoopOverOneMoreThanFits) {
+  std::vector<std::vector<std::uint64_t>> loop;
+  for (int round = 0; round < 10; ++round) {
+    loop.insert(loop.end(), {{1}, {2}, {3}});
+  }
+  const Trace trace = trace_of(loop);
+  EXPECT_EQ(simulate(trace, PolicyKind::kLru, 2)->blocks_hit, 0U);
+  // The clairvoyant keeps 1 and 2 and lets 3 pass.
+  EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 18U);
+}
+
+TEST(SimulateTest, OptKeepsWhatIsAskedForSoonestHeadsFirst) {
+  // After the second request one of two can stay: 1, asked for next; then of {1, 2} the head.
+  EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 1).blocks_hit, 2U);
+  EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 2).blocks_hit, 3U);
+  EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 3).blocks_hit, 4U);
+}
+
+TEST(ExperimentTest, CapacitiesAreSharesOrBlocks) {
+  const Trace trace = trace_of({{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}});
+  EXPECT_EQ(parse_capacity("20%")->of(trace), 2U);
+  EXPECT_EQ(parse_capacity("0.5%")->of(trace), 1U);
+  EXPECT_EQ(parse_capacity("77")->of(trace), 77U);
+  for (const char* text : {"", "%", "0", "0%", "-1", "101%", "5%%", "1k", "nan%"}) {
+    EXPECT_FALSE(parse_capacity(text)) << text;
+  }
+}
+
+TEST(ExperimentTest, AnUnknownPolicyIsAnsweredWithThoseThereAre) {
+  EXPECT_THAT(parse_contenders({"lru", "clock"}).error().message, HasSubstr("lru"));
+  EXPECT_EQ(parse_contenders({"opt", "lru"})->size(), 2U);
+  EXPECT_EQ(parse_contenders({"all"})->size(), std::size(kAllPolicies) + 2);
+}
+
+TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
+  const Trace trace = trace_of({{1, 2}, {1, 2}, {3}, {1, 2}});
+  std::size_t calls = 0;
+  const auto rows = measure(trace, *parse_contenders({"opt", "lru"}), {*parse_capacity("2"), *parse_capacity("100%")},
+                            [&](std::size_t done, std::size_t all) {
+                              EXPECT_EQ(done, ++calls);
+                              EXPECT_EQ(all, 4U);
+                            });
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 4U);
+  EXPECT_EQ((*rows)[0].policy, "opt");
+  EXPECT_EQ((*rows)[1].capacity, "100%");
+  EXPECT_EQ((*rows)[1].blocks, 3U);
+  EXPECT_EQ((*rows)[2].counts, *simulate(trace, PolicyKind::kLru, 2));
+}
+
+// What others measured on public traces.
+class ReferenceTest : public ::testing::Test {
+ protected:
+  static void expect(const std::string& file, const std::string& policy,
+                     const std::vector<std::pair<const char*, double>>& ratios, double tolerance) {
+    const std::string path = std::string(CAIRN_TRACES) + "/" + file;
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << "there is no " << path;
+    }
+    const Result<Trace> trace = Trace::load(path, kTraceBlockSize);
+    ASSERT_TRUE(trace);
+    EXPECT_EQ(trace->bad_rows(), 0U);
+    for (const auto& [capacity, ratio] : ratios) {
+      const auto rows = measure(*trace, *parse_contenders({policy}), {*parse_capacity(capacity)});
+      ASSERT_TRUE(rows);
+      EXPECT_NEAR(rows->front().counts.block_ratio(), ratio, tolerance) << policy << " " << capacity;
+    }
+  }
+};
+
+TEST_F(ReferenceTest, ConversationLru) {
+  expect("conversation_trace.jsonl", "lru",
+         {{"1%", .0525}, {"2%", .0793}, {"5%", .1958}, {"10%", .2789}, {"20%", .3453}}, .002);
+}
+TEST_F(ReferenceTest, ConversationOpt) {
+  expect("conversation_trace.jsonl", "opt", {{"1%", .246}, {"2%", .314}, {"5%", .366}, {"10%", .366}, {"20%", .366}},
+         .005);
+}
+TEST_F(ReferenceTest, SyntheticLru) {
+  expect("synthetic_trace.jsonl", "lru", {{"2%", .078}, {"5%", .157}, {"10%", .262}, {"20%", .393}}, .002);
+}
+TEST_F(ReferenceTest, SyntheticOpt) {
+  expect("synthetic_trace.jsonl", "opt", {{"2%", .261}, {"5%", .396}, {"10%", .506}, {"20%", .608}}, .005);
+}
+
+// No policy of another system is better on these.
+TEST_F(ReferenceTest, AdaptiveReachesItsBars) {
+  const auto at_least = [](const std::string& file, const std::vector<std::pair<const char*, double>>& bars) {
+    const std::string path = std::string(CAIRN_TRACES) + "/" + file;
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << "there is no " << path;
+    }
+    const Result<Trace> trace = Trace::load(path, kTraceBlockSize);
+    ASSERT_TRUE(trace);
+    for (const auto& [capacity, bar] : bars) {
+      const auto rows = measure(*trace, *parse_contenders({"adaptive", "lru"}), {*parse_capacity(capacity)});
+      EXPECT_GE((*rows)[0].counts.block_ratio(), bar) << file << " " << capacity;
+      EXPECT_GE((*rows)[0].counts.block_ratio(), 0.99 * (*rows)[1].counts.block_ratio()) << file << " " << capacity;
+    }
+  };
+  at_least("conversation_trace.jsonl", {{"1%", .080}, {"2%", .115}, {"5%", .208}, {"10%", .286}, {"20%", .343}});
+  at_least("synthetic_trace.jsonl", {{"2%", .081}, {"5%", .162}, {"10%", .264}, {"20%", .403}});
+}
+
+// On traffic of every kind it keeps up with the policies it chooses among.
+TEST(AdaptiveTest, IsNearTheBestOfOthersOnGeneratedTraffic) {
+  for (const WorkloadKind kind : kAllWorkloads) {
+    Trace trace(std::string(to_string(kind)), 512);
+    generate({.kind = kind, .requests = 6'000}, [&](const TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
+    for (const char* capacity : {"2%", "5%", "20%"}) {
+      const auto rows =
+          measure(trace, *parse_contenders({"adaptive", "lru", "arc", "s3-fifo"}), {*parse_capacity(capacity)});
+      ASSERT_TRUE(rows);
+      const double adaptive = (*rows)[0].counts.block_ratio();
+      EXPECT_GE(adaptive, 0.99 * (*rows)[1].counts.block_ratio()) << trace.name() << " " << capacity;
+      EXPECT_GE(adaptive, 0.97 * (*rows)[2].counts.block_ratio()) << trace.name() << " " << capacity;
+      EXPECT_GE(adaptive, 0.97 * (*rows)[3].counts.block_ratio()) << trace.name() << " " << capacity;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn::lab
