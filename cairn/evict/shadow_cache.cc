@@ -15,7 +15,7 @@ enum : GhostLists::List { kOnce, kAgain, kGhostLists };
 
 Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options) {
   std::unique_ptr<ShadowCache> cache(new ShadowCache(options));
-  Result<PageArray<Record>> records = PageArray<Record>::create(options.slots);
+  Result<PageArray<Record>> records = PageArray<Record>::create(std::max(1U, options.slots));
   if (!records) {
     return Unexpected(std::move(records).error());
   }
