@@ -9,8 +9,8 @@
 
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
-#include "cairn/cli/ops.h"
 #include "cairn/cli/hitrate.h"
+#include "cairn/cli/ops.h"
 #include "cairn/cli/trace.h"
 
 namespace cairn::cli {
