@@ -18,8 +18,8 @@ Result<std::unique_ptr<EvictionPolicy>> LineagePolicy::create(const PolicyView& 
 }
 
 LineagePolicy::LineagePolicy(const PolicyView& view, Rule rule, LineageForest forest, TickQueue leaves)
-    : rule_(rule), keys_(view.keys), parents_(view.parents), forest_(std::move(forest)), leaves_(std::move(leaves)) {
-  CAIRN_CHECK(parents_ != nullptr, "the lineage policy is given a way to find parents");
+    : rule_(rule), forest_(std::move(forest)), leaves_(std::move(leaves)) {
+  CAIRN_CHECK(view.parents != nullptr, "the lineage policy is given a way to find parents");
 }
 
 void LineagePolicy::insert(std::span<const SlotId> slots) {
@@ -34,7 +34,7 @@ void LineagePolicy::insert(std::span<const SlotId> slots) {
         ++next;
         leaves_.set_tick(slot, leaves_.next_tick());
         const auto [is_leaf, no_longer_leaf] =
-            forest_.insert(slot, parent_of(slot, next < slots.size() ? slots[next] : kNoSlot));
+            forest_.insert(slot, forest_.parent_of(slot, next < slots.size() ? slots[next] : kNoSlot));
         if (no_longer_leaf != kNoSlot) {
           leaves_.erase(no_longer_leaf);
         }
@@ -74,18 +74,6 @@ std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span
     became_leaf(forest_.remove(out[evicted]).new_leaf);
   }
   return out.size();
-}
-
-// Runs are released leaf first: the next slot usually holds the parent, and no search is needed.
-SlotId LineagePolicy::parent_of(SlotId slot, SlotId likely_parent) const {
-  const BlockKey& key = keys_[index_of(slot)];
-  if (key.position() == 0) {
-    return kNoSlot;
-  }
-  if (likely_parent != kNoSlot && keys_[index_of(likely_parent)].is_parent_of(key)) {
-    return likely_parent;
-  }
-  return parents_->find_parent(key);
 }
 
 void LineagePolicy::became_leaf(SlotId slot) {

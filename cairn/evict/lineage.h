@@ -30,12 +30,9 @@ class LineagePolicy final : public EvictionPolicy {
  private:
   LineagePolicy(const PolicyView& view, Rule rule, LineageForest forest, TickQueue leaves);
 
-  [[nodiscard]] SlotId parent_of(SlotId slot, SlotId likely_parent) const;
   void became_leaf(SlotId slot);
 
   const Rule rule_;
-  Column<BlockKey> keys_;
-  const ParentFinder* parents_;
   LineageForest forest_;
   TickQueue leaves_;  // ticks are kept for all evictable slots: when each was released
   std::uint32_t size_ = 0;

@@ -34,7 +34,7 @@ Result<LineageForest> LineageForest::create(const PolicyView& view) {
 }
 
 LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads)
-    : keys_(view.keys), nodes_(std::move(nodes)), orphan_heads_(std::move(orphan_heads)) {}
+    : keys_(view.keys), parents_(view.parents), nodes_(std::move(nodes)), orphan_heads_(std::move(orphan_heads)) {}
 
 SlotId LineageForest::forget(SlotId slot) {
   CAIRN_DCHECK(!contains(slot), "a slot is removed before it is forgotten");

@@ -23,6 +23,19 @@ class LineageForest {
 
   [[nodiscard]] static Result<LineageForest> create(const PolicyView& view);
 
+  // The slot that holds this one's parent block, in any state, or kNoSlot. Runs are released leaf first: the next slot
+  // usually is the one, and no search is needed. Requires: the view has a way to find parents.
+  [[nodiscard]] SlotId parent_of(SlotId slot, SlotId likely_parent) const {
+    const BlockKey& key = keys_[index_of(slot)];
+    if (key.position() == 0) {
+      return kNoSlot;
+    }
+    if (likely_parent != kNoSlot && keys_[index_of(likely_parent)].is_parent_of(key)) {
+      return likely_parent;
+    }
+    return parents_->find_parent(key);
+  }
+
   struct Inserted {
     bool is_leaf;
     SlotId no_longer_leaf;  // its parent, where that was one; else kNoSlot
@@ -115,6 +128,7 @@ class LineageForest {
   SlotId prune(Link link);
 
   Column<BlockKey> keys_;
+  const ParentFinder* parents_;
   PageArray<Node> nodes_;
   PageArray<Link> orphan_heads_;  // hashed by the parent that is missing
   std::uint32_t orphans_ = 0;

@@ -39,13 +39,11 @@ Result<SlotQueue> SlotQueue::create(const PolicyView& view, std::uint32_t segmen
 
 SlotQueue::SlotQueue(const PolicyView& view, std::uint32_t segments, PageArray<EvictionClass> lanes, TickQueue queue)
     : class_count_(view.class_count),
-      keys_(view.keys),
       classes_(view.classes),
-      parents_(view.parents),
       lanes_(std::move(lanes)),
       queue_(std::move(queue)),
       counts_(segments) {
-  CAIRN_CHECK(!view.leaves_first || parents_ != nullptr, "leaves first takes a way to find parents");
+  CAIRN_CHECK(!view.leaves_first || view.parents != nullptr, "leaves first takes a way to find parents");
 }
 
 void SlotQueue::set_lane(SlotId slot, Segment segment) {
@@ -85,7 +83,7 @@ void SlotQueue::insert(SlotId slot, SlotId likely_parent) {
     queue_.push(slot);
     return;
   }
-  const auto [is_leaf, no_longer_leaf] = forest_->insert(slot, parent_of(slot, likely_parent));
+  const auto [is_leaf, no_longer_leaf] = forest_->insert(slot, forest_->parent_of(slot, likely_parent));
   if (no_longer_leaf != kNoSlot) {
     queue_.erase(no_longer_leaf);
   }
@@ -138,18 +136,6 @@ void SlotQueue::prefetch(SlotId slot) const {
   if (forest_) {
     forest_->prefetch(slot);
   }
-}
-
-// Runs are released leaf first: the next slot usually holds the parent, and no search is needed.
-SlotId SlotQueue::parent_of(SlotId slot, SlotId likely_parent) const {
-  const BlockKey& key = keys_[index_of(slot)];
-  if (key.position() == 0) {
-    return kNoSlot;
-  }
-  if (likely_parent != kNoSlot && keys_[index_of(likely_parent)].is_parent_of(key)) {
-    return likely_parent;
-  }
-  return parents_->find_parent(key);
 }
 
 }  // namespace cairn

@@ -65,13 +65,10 @@ class SlotQueue {
  private:
   SlotQueue(const PolicyView& view, std::uint32_t segments, PageArray<EvictionClass> lanes, TickQueue queue);
 
-  [[nodiscard]] SlotId parent_of(SlotId slot, SlotId likely_parent) const;
   void set_lane(SlotId slot, Segment segment);
 
   std::uint32_t class_count_;
-  Column<BlockKey> keys_;
   Column<EvictionClass> classes_;
-  const ParentFinder* parents_;
   PageArray<EvictionClass> lanes_;  // what the queue takes for classes: segment * class_count_ + class
   TickQueue queue_;                 // the evictable ones or, with a forest, the leaves among them
   std::optional<LineageForest> forest_;
