@@ -5,13 +5,13 @@
 #include <string>
 
 #include "cairn/base/result.h"
-#include "cairn/lab/workload.h"
+#include "cairn/trace/workload.h"
 
 namespace cairn::cli {
 
 struct TraceOptions {
   std::string kind = "chat";
-  lab::WorkloadOptions workload = {};  // but for its kind
+  trace::WorkloadOptions workload = {};  // but for its kind
 };
 
 // Writes one line a request to `out`. Fails on options that make no sense, and where `out` takes no more.

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cairn/lab/simulate.h"
-#include "cairn/lab/trace_row.h"
+#include "cairn/trace/trace_row.h"
 
 namespace cairn::cli {
 namespace {
@@ -30,9 +30,9 @@ std::string output_of(const TraceOptions& options) {
 }
 
 TEST(TraceCommandTest, EveryKindWritesGoodRowsInOrder) {
-  for (const lab::WorkloadKind kind : lab::kAllWorkloads) {
+  for (const trace::WorkloadKind kind : trace::kAllWorkloads) {
     std::istringstream lines(output_of(small(std::string(to_string(kind)))));
-    lab::TraceRow row;
+    trace::TraceRow row;
     double last = 0;
     std::uint32_t count = 0;
     for (std::string line; std::getline(lines, line); ++count) {
@@ -55,9 +55,9 @@ TEST(TraceCommandTest, TheLoopIsWhatLruHitsNothingOf) {
   TraceOptions options = small("loop");
   options.workload.loop_blocks = 101;
   lab::Trace trace("loop", 512);
-  lab::WorkloadOptions workload = options.workload;
-  workload.kind = lab::WorkloadKind::kLoop;
-  lab::generate(workload, [&](const lab::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
+  trace::WorkloadOptions workload = options.workload;
+  workload.kind = trace::WorkloadKind::kLoop;
+  trace::generate(workload, [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
   EXPECT_EQ(lab::simulate(trace, PolicyKind::kLru, 100)->blocks_hit, 0U);
   EXPECT_GT(lab::simulate(trace, PolicyKind::kAdaptive, 100)->blocks_hit, 0U);
 }

@@ -10,7 +10,7 @@
 #include "cairn/lab/experiment.h"
 #include "cairn/lab/simulate.h"
 #include "cairn/lab/trace.h"
-#include "cairn/lab/workload.h"
+#include "cairn/trace/workload.h"
 
 namespace cairn::lab {
 namespace {
@@ -160,9 +160,10 @@ TEST_F(ReferenceTest, AdaptiveReachesItsBars) {
 
 // On traffic of every kind it keeps up with the policies it chooses among.
 TEST(AdaptiveTest, IsNearTheBestOfOthersOnGeneratedTraffic) {
-  for (const WorkloadKind kind : kAllWorkloads) {
+  for (const trace::WorkloadKind kind : trace::kAllWorkloads) {
     Trace trace(std::string(to_string(kind)), 512);
-    generate({.kind = kind, .requests = 6'000}, [&](const TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
+    trace::generate({.kind = kind, .requests = 6'000},
+                    [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
     for (const char* capacity : {"2%", "5%", "20%"}) {
       const auto rows =
           measure(trace, *parse_contenders({"adaptive", "lru", "arc", "s3-fifo"}), {*parse_capacity(capacity)});

@@ -1,74 +1,15 @@
 #include "cairn/lab/trace.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/trace/trace_file.h"
 
 namespace cairn::lab {
 
 namespace {
-
-constexpr std::size_t kChunk = std::size_t{1} << 18;
-
-// Lines of a file, compressed or not.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : file_(gzopen(path.c_str(), "rb")) {}
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
-  ~LineReader() {
-    if (file_ != nullptr) {
-      gzclose_r(file_);
-    }
-  }
-
-  [[nodiscard]] bool is_open() const { return file_ != nullptr; }
-  [[nodiscard]] std::uint64_t bytes_read() const { return static_cast<std::uint64_t>(std::max(0L, gzoffset(file_))); }
-
-  // The next line without its end; none at the end of the file or after an error.
-  [[nodiscard]] std::optional<std::string_view> next() {
-    while (true) {
-      const std::size_t end = buffer_.find('\n', at_);
-      if (end != std::string::npos) {
-        return std::string_view(buffer_).substr(std::exchange(at_, end + 1), end - at_);
-      }
-      buffer_.erase(0, std::exchange(at_, 0));
-      const std::size_t kept = buffer_.size();
-      buffer_.resize(kept + kChunk);
-      const int count = gzread(file_, buffer_.data() + kept, kChunk);
-      buffer_.resize(kept + static_cast<std::size_t>(std::max(count, 0)));
-      if (count > 0) {
-        continue;
-      }
-      int number = Z_OK;
-      const char* const text = gzerror(file_, &number);
-      if (number != Z_OK) {  // Z_BUF_ERROR, where the file stops within a stream, comes with a count of 0
-        error_ = number == Z_ERRNO ? std::strerror(errno) : text;
-        return std::nullopt;
-      }
-      at_ = buffer_.size();
-      return buffer_.empty() ? std::nullopt : std::optional<std::string_view>(buffer_);
-    }
-  }
-  [[nodiscard]] const std::string& error() const { return error_; }
-
- private:
-  gzFile file_;
-  std::string buffer_;
-  std::size_t at_ = 0;
-  std::string error_;
-};
-
-bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 // Ids are often small numbers in sequence; a key's hash is not.
 BlockHash hash_of_id(std::uint64_t id) {
@@ -83,31 +24,25 @@ Result<Trace> Trace::load(const std::string& path, std::uint32_t block_size, con
   if (block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "a block of 0 tokens; give the tokens that an id of the trace stands for");
   }
-  LineReader lines(path);
-  if (!lines.is_open()) {
-    return fail(ErrorCode::kNotFound, str_cat("cannot open ", path, ": ", std::strerror(errno)));
+  Result<trace::TraceFile> file = trace::TraceFile::open(path);
+  if (!file) {
+    return Unexpected(std::move(file).error());
   }
+  using Next = trace::TraceFile::Next;
   Trace trace(path, block_size);
-  TraceRow row;
-  std::uint64_t number = 0;
-  for (std::optional<std::string_view> line = lines.next(); line; line = lines.next()) {
-    ++number;
-    if (is_blank(*line)) {
-      continue;
+  trace::TraceRow row;
+  for (Next next = file->next(row); next != Next::kEnd; next = file->next(row)) {
+    if (next == Next::kBroken) {
+      return fail(ErrorCode::kCorrupt, file->error());
     }
-    Status status = parse_trace_row(*line, row);
-    if (status) {
-      status = trace.add(row);
+    if (next == Next::kBadRow) {
+      trace.note_bad(file->error());
+    } else if (const Status added = trace.add(row); !added) {
+      trace.note_bad(str_cat("line ", file->line(), ": ", added.error().message));
     }
-    if (!status) {
-      trace.note_bad(number, status.error());
+    if (progress && file->line() % 4096 == 0) {
+      progress(file->bytes_read());
     }
-    if (progress && number % 4096 == 0) {
-      progress(lines.bytes_read());
-    }
-  }
-  if (!lines.error().empty()) {
-    return fail(ErrorCode::kCorrupt, str_cat("cannot read ", path, " beyond line ", number, ": ", lines.error()));
   }
   if (trace.requests_.empty()) {
     return fail(ErrorCode::kCorrupt, str_cat(path, " has no request in Mooncake's JSONL",
@@ -116,7 +51,7 @@ Result<Trace> Trace::load(const std::string& path, std::uint32_t block_size, con
   return trace;
 }
 
-Status Trace::add(const TraceRow& row) {
+Status Trace::add(const trace::TraceRow& row) {
   if (row.hash_ids.empty()) {
     return fail(ErrorCode::kInvalidArgument, "a request without blocks");
   }
@@ -152,9 +87,9 @@ std::uint32_t Trace::find(const BlockKey& key) const {
   return found == numbers_.end() ? kNoBlock : found->second;
 }
 
-void Trace::note_bad(std::uint64_t line, const Error& error) {
+void Trace::note_bad(const std::string& error) {
   if (bad_rows_++ == 0) {
-    first_bad_row_ = str_cat("line ", line, ": ", error.message);
+    first_bad_row_ = error;
   }
 }
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/lab/trace_row.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/trace/trace_row.h"
 
 namespace cairn::lab {
 
@@ -42,7 +42,7 @@ class Trace {
   Trace(std::string name, std::uint32_t block_size) : name_(std::move(name)), block_size_(block_size) {}
 
   // Fails, with nothing added: no blocks, a block deeper than a key can say, too many blocks.
-  [[nodiscard]] Status add(const TraceRow& row);
+  [[nodiscard]] Status add(const trace::TraceRow& row);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint32_t block_size() const { return block_size_; }
@@ -68,7 +68,7 @@ class Trace {
   [[nodiscard]] const std::string& first_bad_row() const { return first_bad_row_; }
 
  private:
-  void note_bad(std::uint64_t line, const Error& error);
+  void note_bad(const std::string& error);
 
   std::string name_;
   std::uint32_t block_size_;

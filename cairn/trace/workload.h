@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/lab/trace_row.h"
+#include "cairn/trace/trace_row.h"
 
-namespace cairn::lab {
+namespace cairn::trace {
 
 enum class WorkloadKind : std::uint8_t { kChat, kAgents, kScan, kFlood, kDiurnal, kLoop };
 inline constexpr WorkloadKind kAllWorkloads[] = {WorkloadKind::kChat,  WorkloadKind::kAgents,  WorkloadKind::kScan,
@@ -37,4 +37,4 @@ struct WorkloadOptions {
 // Calls `emit` with one request after the other, in the order of their times.
 void generate(const WorkloadOptions& options, const std::function<void(const TraceRow&)>& emit);
 
-}  // namespace cairn::lab
+}  // namespace cairn::trace

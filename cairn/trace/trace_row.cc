@@ -1,4 +1,4 @@
-#include "cairn/lab/trace_row.h"
+#include "cairn/trace/trace_row.h"
 
 #include <charconv>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "cairn/base/str_cat.h"
 
-namespace cairn::lab {
+namespace cairn::trace {
 
 namespace {
 
@@ -130,6 +130,21 @@ class Scanner {
   return scanner.take(']');
 }
 
+// A name or a number, as it stands.
+[[nodiscard]] bool read_session(Scanner& scanner, std::string& session) {
+  std::string_view text;
+  if (scanner.string(text)) {
+    session = text;
+    return true;
+  }
+  std::int64_t number = 0;
+  if (!scanner.number(number)) {
+    return false;
+  }
+  session = std::to_string(number);
+  return true;
+}
+
 [[nodiscard]] bool read_member(Scanner& scanner, std::string_view name, TraceRow& row) {
   if (name == "hash_ids") {
     row.hash_ids.clear();
@@ -141,6 +156,15 @@ class Scanner {
   if (name == "timestamp" || name == "created_time") {
     return scanner.number(row.timestamp_ms) && std::isfinite(row.timestamp_ms);
   }
+  if (name == "output_length" || name == "output_tokens") {
+    return scanner.number(row.output_tokens);
+  }
+  if (name == "session_id") {
+    return read_session(scanner, row.session);
+  }
+  if (name == "delay" || name == "delay_ms") {
+    return scanner.number(row.delay_ms.emplace()) && *row.delay_ms >= 0 && std::isfinite(*row.delay_ms);
+  }
   return scanner.skip_value();
 }
 
@@ -149,6 +173,9 @@ class Scanner {
 Status parse_trace_row(std::string_view line, TraceRow& row) {
   row.timestamp_ms = 0;
   row.input_tokens = 0;
+  row.output_tokens = 0;
+  row.session.clear();
+  row.delay_ms.reset();
   row.hash_ids.clear();
   Scanner scanner(line);
   const auto bad = [&scanner](std::string_view what) {
@@ -180,4 +207,4 @@ Status parse_trace_row(std::string_view line, TraceRow& row) {
   return {};
 }
 
-}  // namespace cairn::lab
+}  // namespace cairn::trace

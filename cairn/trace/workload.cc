@@ -1,4 +1,4 @@
-#include "cairn/lab/workload.h"
+#include "cairn/trace/workload.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <queue>
 #include <utility>
 
-namespace cairn::lab {
+namespace cairn::trace {
 
 namespace {
 
@@ -187,4 +187,4 @@ void generate(const WorkloadOptions& options, const std::function<void(const Tra
   }
 }
 
-}  // namespace cairn::lab
+}  // namespace cairn::trace
