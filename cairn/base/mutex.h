@@ -24,6 +24,7 @@ enum class LockRank : std::uint8_t {
   kPool = 30,          // the slot table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
   kEventLog = 50,      // told under a pool's lock
+  kTransfers = 60,     // the transfers of one executor; callbacks run outside it
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {

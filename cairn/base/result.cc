@@ -18,6 +18,14 @@ std::string_view to_string(ErrorCode code) {
       return "out_of_range";
     case ErrorCode::kCorrupt:
       return "corrupt";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kExpired:
+      return "expired";
+    case ErrorCode::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }

@@ -25,6 +25,10 @@ enum class ErrorCode : unsigned char {
   kExhausted,           // a capacity, quota or budget is used up: retry after something is released
   kOutOfRange,          // a position, index or number beyond what the format or object can hold
   kCorrupt,             // bytes from outside do not decode to anything we wrote
+  kUnavailable,         // a device, driver or system facility is not there: the message says what would bring it
+  kIo,                  // the system refused or broke off a read, write or copy
+  kExpired,             // the deadline passed first
+  kCancelled,           // the caller took it back first
 };
 
 // The lower-case name, as it stands in messages and in JSON: "invalid_argument".

@@ -1,0 +1,161 @@
+#include "cairn/memory/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr int kOldestDriver = 12000;
+
+struct EntryPoint {
+  const char* name;  // as the driver's library exports it, with the version of its signature
+  void* slot;        // where the address goes
+};
+
+}  // namespace
+
+Status CudaDriver::load() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return fail(ErrorCode::kUnavailable,
+                "no NVIDIA driver: libcuda.so.1 is not there; install the driver to use a GPU");
+  }
+  cuda::Code (*init)(unsigned) = nullptr;
+  cuda::Code (*driver_get_version)(int*) = nullptr;
+  cuda::Code (*device_get_count)(int*) = nullptr;
+  const std::array entries = {
+      EntryPoint{"cuInit", &init},
+      EntryPoint{"cuDriverGetVersion", &driver_get_version},
+      EntryPoint{"cuDeviceGetCount", &device_get_count},
+      EntryPoint{"cuGetErrorName", &get_error_name_},
+      EntryPoint{"cuGetErrorString", &get_error_string_},
+      EntryPoint{"cuDeviceGet", &device_get},
+      EntryPoint{"cuDeviceGetName", &device_get_name},
+      EntryPoint{"cuDeviceGetAttribute", &device_get_attribute},
+      EntryPoint{"cuDeviceGetPCIBusId", &device_get_pci_bus_id},
+      EntryPoint{"cuDevicePrimaryCtxRetain", &device_primary_ctx_retain},
+      EntryPoint{"cuDevicePrimaryCtxRelease_v2", &device_primary_ctx_release},
+      EntryPoint{"cuCtxPushCurrent_v2", &ctx_push_current},
+      EntryPoint{"cuCtxPopCurrent_v2", &ctx_pop_current},
+      EntryPoint{"cuMemGetInfo_v2", &mem_get_info},
+      EntryPoint{"cuMemAlloc_v2", &mem_alloc},
+      EntryPoint{"cuMemFree_v2", &mem_free},
+      EntryPoint{"cuMemHostRegister_v2", &mem_host_register},
+      EntryPoint{"cuMemHostUnregister", &mem_host_unregister},
+      EntryPoint{"cuMemcpyAsync", &memcpy_async},
+      EntryPoint{"cuMemsetD8Async", &memset_d8_async},
+      EntryPoint{"cuStreamCreate", &stream_create},
+      EntryPoint{"cuStreamDestroy_v2", &stream_destroy},
+      EntryPoint{"cuStreamSynchronize", &stream_synchronize},
+      EntryPoint{"cuStreamWaitEvent", &stream_wait_event},
+      EntryPoint{"cuEventCreate", &event_create},
+      EntryPoint{"cuEventDestroy_v2", &event_destroy},
+      EntryPoint{"cuEventRecord", &event_record},
+      EntryPoint{"cuEventQuery", &event_query},
+      EntryPoint{"cuEventSynchronize", &event_synchronize},
+      EntryPoint{"cuEventElapsedTime", &event_elapsed_time},
+      EntryPoint{"cuModuleLoadData", &module_load_data},
+      EntryPoint{"cuModuleUnload", &module_unload},
+      EntryPoint{"cuModuleGetFunction", &module_get_function},
+      EntryPoint{"cuLaunchKernel", &launch_kernel},
+  };
+  for (const EntryPoint& entry : entries) {
+    void* const address = dlsym(library, entry.name);
+    if (address == nullptr) {
+      return fail(ErrorCode::kUnavailable,
+                  str_cat("the NVIDIA driver has no ", entry.name, "; install one for CUDA 12 or later"));
+    }
+    *static_cast<void**>(entry.slot) = address;
+  }
+  if (Status status = check(init(0), "starting the NVIDIA driver"); !status) {
+    return fail(ErrorCode::kUnavailable, status.error().message);
+  }
+  if (Status status = check(driver_get_version(&version_), "asking the NVIDIA driver its version"); !status) {
+    return status;
+  }
+  if (version_ < kOldestDriver) {
+    return fail(ErrorCode::kUnavailable, str_cat("the NVIDIA driver is for CUDA ", version_ / 1000, ".",
+                                                 version_ % 1000 / 10, "; install one for CUDA 12 or later"));
+  }
+  if (Status status = check(device_get_count(&devices_), "counting the GPUs"); !status) {
+    return status;
+  }
+  if (devices_ == 0) {
+    return fail(ErrorCode::kUnavailable, "the NVIDIA driver sees no GPU; see CUDA_VISIBLE_DEVICES and nvidia-smi");
+  }
+  return {};
+}
+
+Result<const CudaDriver*> CudaDriver::get() {
+  struct Loaded {
+    CudaDriver driver;
+    Status status;
+    Loaded() : status(driver.load()) {}
+  };
+  static const Loaded loaded;
+  if (!loaded.status) {
+    return Unexpected(Error(loaded.status.error()));
+  }
+  return &loaded.driver;
+}
+
+Status CudaDriver::check(cuda::Code code, const std::string& what) const {
+  if (code == cuda::kSuccess) {
+    return {};
+  }
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (get_error_name_(code, &name) != cuda::kSuccess || get_error_string_(code, &text) != cuda::kSuccess) {
+    return fail(ErrorCode::kIo, str_cat(what, ": the driver answered ", code));
+  }
+  constexpr cuda::Code kOutOfMemory = 2;
+  return fail(code == kOutOfMemory ? ErrorCode::kExhausted : ErrorCode::kIo,
+              str_cat(what, ": ", text, " (", name, ")"));
+}
+
+Result<GpuContext> GpuContext::enter(int device) {
+  constexpr int kMostDevices = 64;
+  static std::array<std::atomic<cuda::Context>, kMostDevices> contexts{};
+  const Result<const CudaDriver*> found = CudaDriver::get();
+  if (!found) {
+    return Unexpected(Error(found.error()));
+  }
+  const CudaDriver* const driver = *found;
+  if (device < 0 || device >= std::min(driver->devices(), kMostDevices)) {
+    return fail(ErrorCode::kNotFound, str_cat("there is no GPU ", device, "; there are ", driver->devices()));
+  }
+  cuda::Context context = contexts[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
+  if (context == nullptr) {
+    cuda::Device handle = 0;
+    Status status = driver->check(driver->device_get(&handle, device), str_cat("opening GPU ", device));
+    if (status) {
+      // Two threads may both come here: a primary context is one and the same, and retaining it twice does no harm.
+      status = driver->check(driver->device_primary_ctx_retain(&context, handle),
+                             str_cat("making a context on GPU ", device));
+    }
+    if (!status) {
+      return Unexpected(Error(status.error()));
+    }
+    contexts[static_cast<std::size_t>(device)].store(context, std::memory_order_release);
+  }
+  if (Status status = driver->check(driver->ctx_push_current(context), str_cat("entering GPU ", device)); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  return GpuContext(driver);
+}
+
+GpuContext::~GpuContext() {
+  if (driver_ != nullptr) {
+    cuda::Context popped = nullptr;
+    static_cast<void>(driver_->ctx_pop_current(&popped));
+  }
+}
+
+}  // namespace cairn

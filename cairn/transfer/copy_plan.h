@@ -1,0 +1,117 @@
+// CopyPlan: how a block gets from one layout to another, worked out once for the two layouts; and what that makes of a
+// list of blocks.
+//
+// Does:     cuts a block into boxes: sets of equal rows at regular steps in both layouts, one box for all layers where
+//           the steps are regular, one a layer where each layer has its region. A box knows the longest run that is
+//           contiguous on both sides, so that copies are as few as they can be. Layouts of one shape, in any
+//           arrangement; or of shapes that differ in heads alone, when a part of the heads is copied (tensor-parallel
+//           splits).
+// Owner:    shared and immutable; holds both layouts alive.
+// Threads:  any; pure.
+// Fails:    layouts whose shapes do not fit together, heads or layers beyond a shape.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/layout/block_layout.h"
+
+namespace cairn {
+
+// A part of a block. Rows are numbered in the whole block, so that the checksums of parts add up.
+struct BlockPart {
+  std::uint32_t first_layer = 0;
+  std::uint32_t layers = 0;       // 0: all
+  std::uint32_t source_head = 0;  // the first head that is read, and the one that is written
+  std::uint32_t destination_head = 0;
+  std::uint32_t heads = 0;  // 0: all
+  // Where the destination's (and source's) heads stand in the numbering of rows, when both are parts of a larger model:
+  // the head that source_head is in the whole, and how many heads the whole has. 0 heads: the source is the whole.
+  std::uint32_t whole_head = 0;
+  std::uint32_t whole_heads = 0;
+};
+
+class CopyPlan;
+using CopyPlanPtr = std::shared_ptr<const CopyPlan>;
+
+// One block of a transfer.
+struct BlockPair {
+  std::uint32_t source = 0;
+  std::uint32_t destination = 0;
+  friend bool operator==(const BlockPair&, const BlockPair&) = default;
+};
+
+// A contiguous copy of a transfer, that may span several blocks which are adjacent on both sides.
+struct Copy {
+  std::uint32_t source_region = 0;
+  std::uint32_t destination_region = 0;
+  std::uint64_t source_offset = 0;
+  std::uint64_t destination_offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t first_pair = 0;  // the pairs that it copies bytes of
+  std::uint32_t pairs = 1;
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+class CopyPlan {
+ public:
+  struct Level {
+    std::uint32_t count = 1;
+    std::uint64_t source_step = 0;       // bytes
+    std::uint64_t destination_step = 0;  // bytes
+    std::uint64_t row_step = 0;          // in the numbering of rows
+  };
+  // Rows at offset + block * block_step + the sum over levels of index * step. Levels go from the inside out, ordered by
+  // the destination's steps; unused ones count 1. The first `run_levels` of them are contiguous on both sides.
+  struct Box {
+    std::uint32_t source_region = 0;
+    std::uint32_t destination_region = 0;
+    std::uint64_t source_offset = 0;
+    std::uint64_t destination_offset = 0;
+    std::uint64_t source_block_step = 0;
+    std::uint64_t destination_block_step = 0;
+    std::uint64_t first_row = 0;
+    std::array<Level, 4> levels = {};
+    std::uint32_t run_levels = 0;
+    std::uint64_t run_bytes = 0;    // row bytes x the counts of the run's levels
+    std::uint64_t runs = 1;         // runs a block: the counts of the other levels
+    bool rows_in_sequence = false;  // the rows of a run are numbered one after the other
+  };
+
+  [[nodiscard]] static Result<CopyPlanPtr> make(BlockLayoutPtr source, BlockLayoutPtr destination,
+                                                const BlockPart& part = {});
+
+  [[nodiscard]] const BlockLayout& source() const { return *source_; }
+  [[nodiscard]] const BlockLayout& destination() const { return *destination_; }
+  [[nodiscard]] std::span<const Box> boxes() const { return boxes_; }
+  [[nodiscard]] std::uint64_t row_bytes() const { return row_bytes_; }
+  // That the plan moves of each block, and that a checksum is finished with: those of the whole block.
+  [[nodiscard]] std::uint64_t bytes_per_block() const { return bytes_per_block_; }
+  [[nodiscard]] std::uint64_t whole_block_bytes() const { return whole_block_bytes_; }
+  // All of a block's rows are moved: its sums are those of the block.
+  [[nodiscard]] bool is_whole() const { return bytes_per_block_ == whole_block_bytes_; }
+  [[nodiscard]] std::uint64_t runs_per_block() const { return runs_per_block_; }
+
+  // Both blocks exist, and no destination block is written twice.
+  [[nodiscard]] Status check(std::span<const BlockPair> pairs) const;
+  // The fewest contiguous copies that do it, merged where adjacent on both sides (within a block, and across blocks that
+  // follow each other), none above `max_bytes`, in the order of the pairs. Reuses the memory of `out`.
+  void expand(std::span<const BlockPair> pairs, std::uint64_t max_bytes, std::vector<Copy>& out) const;
+
+ private:
+  CopyPlan() = default;
+
+  BlockLayoutPtr source_;
+  BlockLayoutPtr destination_;
+  std::vector<Box> boxes_;
+  std::uint64_t row_bytes_ = 0;
+  std::uint64_t bytes_per_block_ = 0;
+  std::uint64_t whole_block_bytes_ = 0;
+  std::uint64_t runs_per_block_ = 0;
+};
+
+}  // namespace cairn
