@@ -65,22 +65,24 @@ Result<PageRegistrar> gpu_page_registrar(int device) {
   if (!status) {
     return Unexpected(Error(status.error()));
   }
-  return PageRegistrar{.add = [driver, device](std::byte* base, std::uint64_t bytes) -> Status {
-                         const Result<GpuContext> context = GpuContext::enter(device);
-                         if (!context) {
-                           return Unexpected(Error(context.error()));
-                         }
-                         return driver->check(driver->mem_host_register(base, bytes, cuda::kHostRegisterPortable),
-                                              str_cat("registering ", bytes_text(bytes), " with GPU ", device));
-                       },
-                       .remove =
-                           [driver, device](std::byte* base) {
-                             // A driver that is shutting down with the process refuses; it has let go of the pages then.
-                             if (const Result<GpuContext> context = GpuContext::enter(device)) {
-                               static_cast<void>(driver->mem_host_unregister(base));
-                             }
-                           },
-                       .pci_id = pci_id.data()};
+  return PageRegistrar{
+      .add = [driver, device](std::byte* base, std::uint64_t bytes) -> Status {
+        const Result<GpuContext> context = GpuContext::enter(device);
+        if (!context) {
+          return Unexpected(Error(context.error()));
+        }
+        return driver->check(
+            driver->mem_host_register(base, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap),
+            str_cat("registering ", bytes_text(bytes), " with GPU ", device));
+      },
+      .remove =
+          [driver, device](std::byte* base) {
+            // A driver that is shutting down with the process refuses; it has let go of the pages then.
+            if (const Result<GpuContext> context = GpuContext::enter(device)) {
+              static_cast<void>(driver->mem_host_unregister(base));
+            }
+          },
+      .pci_id = pci_id.data()};
 }
 
 Result<RegionPtr> pinned_region(const PinnedRegionOptions& options) {
