@@ -209,24 +209,42 @@ TEST(CopyPlanPropertyTest, MovesPartsOfBlocks) {
   }
 }
 
-// Steps that do not nest are met in order by sorting: rows at 0, 2, 3 and 5 of a block.
+// Steps that do not nest are met in order by sorting: rows 0, 2, 4 and 3, 5, 7 of a block of 8, where 2 to 5 are one copy.
 TEST(CopyPlanPropertyTest, StepsThatDoNotNestMergeAsWell) {
-  const KvShape shape{1, 1, 2, 2, 4, 8};
-  const LayerPlace interleaved{0, 0, 24, 0, 2 * 4, 3 * 4};
-  TestLayout from = TestLayout::from_places(shape, 4, {interleaved}, {96});
-  TestLayout to = TestLayout::from_places(shape, 4, {interleaved}, {96});
+  const KvShape shape{1, 1, 3, 2, 4, 8};
+  const LayerPlace interleaved{0, 0, 32, 0, 2 * 4, 3 * 4};
+  TestLayout from = TestLayout::from_places(shape, 4, {interleaved}, {128});
+  TestLayout to = TestLayout::from_places(shape, 4, {interleaved}, {128});
   from.fill(1);
   to.fill(2);
   const std::vector<BlockPair> pairs = {{0, 1}, {1, 2}, {3, 3}};
   expect_plan_matches_rows(from, to, {}, pairs, kAnySize);
   std::vector<Copy> copies;
   (*CopyPlan::make(from.layout(), to.layout()))->expand(pairs, kAnySize, copies);
-  EXPECT_EQ(copies.size(), 8U);
+  EXPECT_EQ(copies.size(), 8U);  // 7 of a block is adjacent to 0 of the next
   apply(copies, from, to);
   EXPECT_TRUE(to.holds(1, from, 0));
   EXPECT_TRUE(to.holds(2, from, 1));
   EXPECT_TRUE(to.holds(3, from, 3));
   EXPECT_TRUE(to.untouched_but({1, 2, 3}));
+}
+
+// Layers at uneven distances are boxes of their own; the last of a block is adjacent to the first of the next.
+TEST(CopyPlanPropertyTest, BlocksOfSeveralBoxesMergeInEachRegion) {
+  const KvShape shape{6, 2, 1, 1, 8, 8};
+  std::vector<LayerPlace> layers;
+  for (const std::uint32_t region : {0U, 1U}) {
+    for (const std::uint64_t offset : {0U, 24U, 64U}) {
+      layers.push_back({region, offset, 80, 8, 0, 0});
+    }
+  }
+  const TestLayout from = TestLayout::from_places(shape, 4, layers, {320, 320});
+  const TestLayout to = TestLayout::from_places(shape, 4, layers, {320, 320});
+  const std::vector<BlockPair> pairs = {{0, 1}, {1, 2}, {2, 3}};
+  expect_plan_matches_rows(from, to, {}, pairs, kAnySize);
+  std::vector<Copy> copies;
+  (*CopyPlan::make(from.layout(), to.layout()))->expand(pairs, kAnySize, copies);
+  EXPECT_EQ(copies.size(), 2 * (3 * 3 - 2));
 }
 
 }  // namespace
