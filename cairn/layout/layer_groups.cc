@@ -88,8 +88,9 @@ Result<LayoutGroups> LayoutGroups::make(LayerGroups groups, std::vector<BlockLay
                   str_cat("the layout of group '", group.name, "' has blocks of ", layouts[i]->shape().block_bytes(),
                           " bytes and another shape than the group, whose blocks have ", group.shape.block_bytes()));
     }
-    // A layout is below 2^60 bytes a region; there are too few groups and layers for the sum to overflow on real memory.
-    if (__builtin_add_overflow(total, layouts[i]->blocks() * group.shape.block_bytes(), &total)) {
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(std::uint64_t{layouts[i]->blocks()}, group.shape.block_bytes(), &bytes) ||
+        __builtin_add_overflow(total, bytes, &total)) {
       return fail(ErrorCode::kOutOfRange, "the groups take more than 2^64 bytes");
     }
   }
