@@ -10,7 +10,7 @@
 # Everything that configuring the presets and running ./test takes. ./run takes the same list: both use one build tree,
 # which is configured with its tests.
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19)
+  zlib1g-dev liburing-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
 
 cairn_quietly() {
