@@ -21,8 +21,10 @@
 namespace cairn {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::random_bytes;
+using testing::TestFile;
 
 std::unique_ptr<IoBackend> make(IoMethod method, std::uint32_t depth) {
   Result<std::unique_ptr<IoBackend>> made = make_io_backend(method, depth);
@@ -46,7 +48,7 @@ std::map<std::uint64_t, std::int32_t> collect(IoBackend& backend, std::size_t co
   return by_token;
 }
 
-class IoBackendTest : public testing::TestWithParam<IoMethod> {
+class IoBackendTest : public ::testing::TestWithParam<IoMethod> {
  protected:
   void SetUp() override {
     if (GetParam() == IoMethod::kUring && !has_uring()) {
@@ -55,7 +57,7 @@ class IoBackendTest : public testing::TestWithParam<IoMethod> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Methods, IoBackendTest, testing::Values(IoMethod::kUring, IoMethod::kThreads),
+INSTANTIATE_TEST_SUITE_P(Methods, IoBackendTest, ::testing::Values(IoMethod::kUring, IoMethod::kThreads),
                          [](const auto& test) { return test.param == IoMethod::kUring ? "Uring" : "Threads"; });
 
 TEST_P(IoBackendTest, ReadsBackWhatItWrote) {
@@ -216,8 +218,8 @@ TEST(MakeIoBackendTest, SaysWhatItIs) {
 }
 
 TEST(MakeIoBackendDeathTest, FallsBackToThreadsWhereIoUringIsForbidden) {
-  testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_EXIT(without_io_uring(), testing::ExitedWithCode(0),
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(without_io_uring(), ::testing::ExitedWithCode(0),
               "pread and pwrite on 2 threads: io_uring_setup: .*io_uring_disabled|no seccomp here");
 }
 
@@ -238,8 +240,8 @@ TEST(MakeIoBackendDeathTest, FallsBackToThreadsWhereIoUringIsForbidden) {
 }
 
 TEST(MakeIoBackendDeathTest, WorksWithoutLockedMemory) {
-  testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_EXIT(without_locked_memory(), testing::ExitedWithCode(0),
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(without_locked_memory(), ::testing::ExitedWithCode(0),
               "buffers not registered: RLIMIT_MEMLOCK|pread and pwrite|cannot lower");
 }
 
