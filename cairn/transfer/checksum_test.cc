@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -159,37 +160,37 @@ TEST_P(RowKernelTest, DoesWhatANaiveLoopDoes) {
   const RowKernel& kernel = GetParam();
   std::mt19937 random(9);
   for (int round = 0; round < 400; ++round) {
-    const std::uint64_t row_bytes = round % 3 == 0 ? 1 + random() % 3000 : 1 + random() % 200;
-    const std::uint64_t rows = 1 + random() % 5;
-    RowRun run{.rows = rows,
-               .row_bytes = row_bytes,
-               .to_step = row_bytes + random() % 40,
-               .from_step = row_bytes + random() % 40,
+    RowRun run{.rows = 1 + random() % 5,
+               .row_bytes = round % 3 == 0 ? 1 + random() % 3000 : 1 + random() % 200,
                .first_word = round % 4 == 0 ? (std::uint64_t{1} << 32) - random() % 50 : random(),
                .word_step = random() % 1000};
-    if (round % 2 == 0) {
-      run.to_step = (run.to_step + 7) / 8 * 8;  // as streaming stores want it
-    }
-    const std::size_t skew = round % 2 == 0 ? 8 * (random() % 8) : random() % 64;
-    const Bytes from = random_bytes(rows * run.from_step + 64, static_cast<std::uint32_t>(round));
-    const Bytes blank(rows * run.to_step + 192, std::byte{0x5A});
+    // What streaming stores want every other time: whole lines, or steps of whole words.
+    const std::uint64_t unit = std::array{1U, 8U, 1U, 64U}[round % 4];
+    run.row_bytes = unit == 64 ? (run.row_bytes + 63) / 64 * 64 : run.row_bytes;
+    run.from_step = run.row_bytes + random() % 40;
+    run.to_step = (run.row_bytes + random() % 40 + unit - 1) / unit * unit;
+    const std::size_t skew = unit * (random() % 64 / unit);
+    const Bytes from = random_bytes(run.rows * run.from_step + 64, static_cast<std::uint32_t>(round));
+    const Bytes blank(run.rows * run.to_step + 192, std::byte{0x5A});
+    Bytes storage(blank.size() + 64);
+    std::byte* const to = storage.data() + (0 - reinterpret_cast<std::uintptr_t>(storage.data())) % 64;
     Bytes expected = blank;
     BlockSums sums;
-    run.from = from.data() + random() % 64;
-    for (std::uint64_t row = 0; row < rows; ++row) {
-      const std::span<const std::byte> piece(run.from + row * run.from_step, row_bytes);
+    run.from = from.data() + random() % 24;
+    run.to = to + skew;
+    for (std::uint64_t row = 0; row < run.rows; ++row) {
+      const std::span<const std::byte> piece(run.from + row * run.from_step, run.row_bytes);
       sums += naive_sums(piece, run.first_word + row * run.word_step);
-      std::memcpy(expected.data() + skew + row * run.to_step, piece.data(), row_bytes);
+      std::memcpy(expected.data() + skew + row * run.to_step, piece.data(), piece.size());
     }
     ASSERT_EQ(kernel.sum(run), sums) << "round " << round;
     for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
-      Bytes to = blank;
-      run.to = to.data() + skew;
+      std::memcpy(to, blank.data(), blank.size());
       ASSERT_EQ(kernel.copy_and_sum(run, stores), sums) << "round " << round;
-      ASSERT_TRUE(to == expected) << "round " << round;
-      to = blank;
+      ASSERT_EQ(std::memcmp(to, expected.data(), expected.size()), 0) << "round " << round;
+      std::memcpy(to, blank.data(), blank.size());
       kernel.copy(run, stores);
-      ASSERT_TRUE(to == expected) << "round " << round;
+      ASSERT_EQ(std::memcmp(to, expected.data(), expected.size()), 0) << "round " << round;
     }
   }
 }

@@ -64,7 +64,7 @@ struct Transfer {
   std::vector<TransferBlock> blocks;
   Verify verify = Verify::kMake;
   TimePoint deadline = TimePoint::max();
-  std::function<void(TransferOutcome&&)> done;
+  std::function<void(TransferOutcome&&)> done = {};
   std::function<void()> settled = {};  // may be left out
 };
 

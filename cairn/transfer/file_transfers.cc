@@ -7,7 +7,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/transfer/block_sums.h"
+#include "cairn/transfer/row_sums.h"
 
 namespace cairn {
 
@@ -50,7 +50,9 @@ const RegionPtr& FileTransfers::Job::host_region(const Copy& copy) const {
 }
 
 BlockSums FileTransfers::Job::sum(std::uint32_t block) const {
-  return block_sums(plan(), active->transfer().blocks[block].pair, writes ? PlanSide::kSource : PlanSide::kDestination);
+  const BlockPair& pair = active->transfer().blocks[block].pair;
+  return writes ? sum_block(plan(), PlanSide::kSource, pair.source)
+                : sum_block(plan(), PlanSide::kDestination, pair.destination);
 }
 
 bool FileTransfers::Job::end_part(std::uint32_t block) {

@@ -28,8 +28,8 @@ struct RowRun {
 };
 
 // How the destination is written. Past the caches: the bytes are not fetched before they are overwritten, which saves a
-// third of the memory traffic, and not there to be read at once. Taken as a wish: rows too short or not aligned to
-// words are stored as usual.
+// third of the memory traffic, and not there to be read at once. Taken as a wish: short rows that are not whole lines,
+// and rows that are not aligned to words, are stored as usual.
 enum class Stores : std::uint8_t { kCached, kStreaming };
 
 struct RowKernel {
@@ -43,14 +43,14 @@ struct RowKernel {
 [[nodiscard]] std::span<const RowKernel> row_kernels();
 [[nodiscard]] const RowKernel& best_row_kernel();
 
-// Below this a row is stored as usual whatever was wished: what is left of it at both ends costs more than it saves.
-inline constexpr std::uint64_t kLeastStreamedRow = 1024;
-
 namespace internal {
 
+// Rows of whole lines, or rows long enough that what is stored as usual at both ends does not count.
 [[nodiscard]] inline bool can_stream(const RowRun& run) {
-  const bool words = (reinterpret_cast<std::uintptr_t>(run.to) | run.to_step) % 8 == 0;
-  return words && run.row_bytes >= kLeastStreamedRow;
+  constexpr std::uint64_t kLine = 64;
+  constexpr std::uint64_t kLongRow = 1024;
+  const std::uint64_t places = reinterpret_cast<std::uintptr_t>(run.to) | (run.rows > 1 ? run.to_step : 0);
+  return (places | run.row_bytes) % kLine == 0 || (places % 8 == 0 && run.row_bytes >= kLongRow);
 }
 
 // Positions' summands, first in the low and second in the high half: adding 32-bit halves apart is what the definition
