@@ -95,7 +95,7 @@ Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std
     return Unexpected(std::move(on_host).error());
   }
   const Memory memory{*std::move(on_device), *std::move(on_host)};
-  // The smallest size from which on the second way is never slower than the first by more than noise.
+  // The smallest size from which on the second way, which takes less of the GPU, is not slower by more than noise.
   const auto crossing = [&](const char* what, const CudaTuning& first, const CudaTuning& second,
                             Verify verify) -> Result<std::uint64_t> {
     std::uint64_t from = kNever;
@@ -117,7 +117,8 @@ Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std
       if (progress) {
         progress(str_cat(what, ", blocks of ", *size / kKiB, " KiB: ", *one * 1e-9, " and ", *other * 1e-9, " GB/s"));
       }
-      if (*other < *one) {
+      constexpr double kNoise = 0.98;
+      if (*other < kNoise * *one) {
         break;
       }
       from = *size;

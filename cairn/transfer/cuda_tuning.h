@@ -13,8 +13,8 @@ namespace cairn {
 struct CudaTuning {
   std::uint32_t multiprocessors = 16;              // that a copy takes at most
   std::uint64_t piece_bytes = 32 * 1024 * 1024;    // gathered and moved at once
-  std::uint32_t pieces = 4;                        // under way, in each direction
-  std::uint64_t stage_from_bytes = 256 * 1024;     // host blocks of this size and more are staged; smaller ones are
+  std::uint32_t pieces = 3;                        // under way, in each direction
+  std::uint64_t stage_from_bytes = 64 * 1024;      // host blocks of this size and more are staged; smaller ones are
                                                    // read or written by the kernel
   std::uint64_t engines_from_bytes = 1024 * 1024;  // runs of this size and more that nobody verifies need no kernel
 
