@@ -17,7 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 std::string text_of(const Result<RegionPtr>& result) {
   return result ? str_cat("made: ", (*result)->notes()) : result.error().to_string();
