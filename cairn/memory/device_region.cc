@@ -35,8 +35,10 @@ Result<RegionPtr> device_region(const DeviceRegionOptions& options) {
     }
     return fail(status.error().code, status.error().message + there);
   }
+  auto* const base =
+      reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's addresses
   RegionFacts facts = {.kind = MemoryKind::kDevice,
-                       .base = reinterpret_cast<std::byte*>(pointer),
+                       .base = base,
                        .size = options.size,
                        .alignment = address_alignment(pointer),
                        .device = options.device};

@@ -192,7 +192,7 @@ Result<RegionPtr> file_region(const FileRegionOptions& options) {
     return Unexpected(Error(status.error()));
   }
   const bool create = options.opening == FileOpening::kCreate;
-  // Non-blocking: opening a pipe by mistake must not wait for its other end; a regular file does not care.
+  // Non-blocking for now: opening a pipe by mistake must not wait for its other end.
   const int descriptor = open(options.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | (create ? O_CREAT | O_EXCL : 0),
                               static_cast<mode_t>(options.permissions));
   if (descriptor < 0) {
@@ -205,6 +205,10 @@ Result<RegionPtr> file_region(const FileRegionOptions& options) {
   }
   if (!S_ISREG(facts.st_mode)) {
     return fail(ErrorCode::kInvalidArgument, str_cat(options.path, " is no regular file; name one"));
+  }
+  // And io_uring must not take it for a wish to hear that a read would wait.
+  if (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK) != 0) {
+    return failed("setting up", options.path, errno);
   }
   if (!create && static_cast<std::uint64_t>(facts.st_size) != options.size) {
     return fail(ErrorCode::kFailedPrecondition,

@@ -49,6 +49,7 @@ TEST(FileRegionTest, IsCreatedAndSetAside) {
   EXPECT_GE(static_cast<std::uint64_t>(facts.st_blocks) * 512, 4 * kMiB);
   EXPECT_EQ(facts.st_mode & 0777, 0600U);
   EXPECT_NE(fcntl(region->file(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_EQ(fcntl(region->file(), F_GETFL) & O_NONBLOCK, 0);
   const int descriptor = region->file();
   region.reset();
   EXPECT_EQ(fcntl(descriptor, F_GETFD), -1);

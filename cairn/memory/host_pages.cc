@@ -56,6 +56,22 @@ Status touch_range(std::byte* base, std::uint64_t bytes) {
   return {};
 }
 
+Status check_node(const SystemRegionOptions& options) {
+  if (options.numa_node == kNoNumaNode) {
+    return {};
+  }
+  const NumaTopology topology = NumaTopology::read(options.machine_root);
+  if (topology.has_node(options.numa_node)) {
+    return {};
+  }
+  std::string nodes;
+  for (const int node : topology.nodes()) {
+    nodes += str_cat(" ", node);
+  }
+  return fail(ErrorCode::kNotFound,
+              str_cat("there is no memory node ", options.numa_node, "; those with memory are:", nodes));
+}
+
 }  // namespace
 
 HostPages::~HostPages() {
@@ -184,14 +200,8 @@ Result<HostPages> HostPages::map(const SystemRegionOptions& options, NumaWish wi
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("a region of ", bytes_text(options.size), " is more than can be addressed; ask for less"));
   }
-  if (const NumaTopology topology = NumaTopology::read(options.machine_root);
-      options.numa_node != kNoNumaNode && !topology.has_node(options.numa_node)) {
-    std::string nodes;
-    for (const int node : topology.nodes()) {
-      nodes += str_cat(" ", node);
-    }
-    return fail(ErrorCode::kNotFound,
-                str_cat("there is no memory node ", options.numa_node, "; those with memory are:", nodes));
+  if (Status status = check_node(options); !status) {
+    return Unexpected(Error(status.error()));
   }
   const HostLimits limits(options.machine_root);
   const int strict_node = wish == NumaWish::kRequire ? options.numa_node : kNoNumaNode;

@@ -15,7 +15,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 // A GPU that takes note of what it is told.
 struct FakeGpu {

@@ -17,7 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 std::string text_of(const Result<RegionPtr>& result) {
   return result ? str_cat("made: ", (*result)->notes()) : result.error().to_string();
@@ -68,10 +67,10 @@ TEST(SystemRegionTest, ReleaseUnmaps) {
   Result<RegionPtr> made = system_region({.size = 4 * kMiB});
   ASSERT_TRUE(made);
   const std::byte* const base = (*made)->base();
-  const RegionPtr other = *made;
+  RegionPtr other = *made;
   made->reset();
   EXPECT_TRUE(is_mapped(base));
-  const_cast<RegionPtr&>(other).reset();
+  other.reset();
   EXPECT_FALSE(is_mapped(base));
   EXPECT_FALSE(is_mapped(base + 4 * kMiB - 4096));
 }
