@@ -545,7 +545,7 @@ void run_model(std::uint32_t seed, const CopyPlanPtr& plan) {
 
 TEST(TransferLedgerModelTest, BehavesLikeANaiveOne) {
   const CopyPlanPtr plan = small_plan();
-  for (std::uint32_t seed = 1; seed <= 200 && !::testing::Test::HasFatalFailure(); ++seed) {
+  for (std::uint32_t seed = 1; seed <= 120 && !::testing::Test::HasFatalFailure(); ++seed) {
     run_model(seed, plan);
   }
 }
