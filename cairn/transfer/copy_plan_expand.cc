@@ -113,9 +113,9 @@ class CopyPlan::Expansion {
         }
       }
     }
-    const auto begin = out_.begin() + static_cast<std::ptrdiff_t>(stretch_begin_);
-    if (!std::ranges::is_sorted(begin, out_.end(), {}, &Copy::first_pair)) {
-      std::ranges::stable_sort(begin, out_.end(), {}, &Copy::first_pair);
+    const std::span<Copy> added = std::span(out_).subspan(stretch_begin_);
+    if (!std::ranges::is_sorted(added, {}, &Copy::first_pair)) {
+      sort_by_pair(added, first_pair, pairs.size());
     }
   }
 
@@ -157,6 +157,21 @@ class CopyPlan::Expansion {
     std::ranges::sort(runs, {}, &Run::to);
     for (const Run& run : runs) {
       add(*run.box, run.from, run.to, run.pair);
+    }
+  }
+
+  // Keeps the order of copies that begin with one pair. By counting: sorting would take longer than all the rest.
+  void sort_by_pair(std::span<Copy> copies, std::uint32_t first_pair, std::size_t pairs) {
+    sorted_.assign(copies.begin(), copies.end());
+    next_of_.assign(pairs + 1, 0);
+    for (const Copy& copy : sorted_) {
+      next_of_[copy.first_pair - first_pair + 1] += 1;
+    }
+    for (std::size_t i = 1; i < next_of_.size(); ++i) {
+      next_of_[i] += next_of_[i - 1];
+    }
+    for (const Copy& copy : sorted_) {
+      copies[next_of_[copy.first_pair - first_pair]++] = copy;
     }
   }
 
@@ -242,6 +257,8 @@ class CopyPlan::Expansion {
   const std::uint64_t max_bytes_;
   std::vector<Copy>& out_;
   std::size_t stretch_begin_ = 0;
+  std::vector<Copy> sorted_;          // of sort_by_pair()
+  std::vector<std::size_t> next_of_;  // the same: where the next copy of each pair goes
 };
 
 void CopyPlan::expand(std::span<const BlockPair> pairs, std::uint64_t max_bytes, std::vector<Copy>& out) const {
