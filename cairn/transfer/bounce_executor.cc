@@ -17,21 +17,25 @@ bool is_head_first(const BlockLayout& layout) {
   return layout.shape().heads > 1 && layout.shape().page_size > 1 && place.head_step > place.token_step;
 }
 
-// Blocks in one piece each, `step` apart, with rows in the order in which `like` has them.
-Result<BlockLayoutPtr> ring_layout(const BlockLayout& like, const RegionPtr& ring, std::uint32_t blocks,
-                                   std::uint64_t step) {
-  const KvShape& shape = like.shape();
+struct Ring {
+  const RegionPtr& region;
+  std::uint32_t places;
+  std::uint64_t place_bytes;
+};
+
+// Blocks in one piece each, one a place, with rows in the order in which `like` has them.
+Result<BlockLayoutPtr> ring_layout(const Ring& ring, const KvShape& shape, const BlockLayout& like) {
   const bool head_first = is_head_first(like);
   std::vector<LayerPlace> layers(shape.layers);
   for (std::uint32_t i = 0; i < shape.layers; ++i) {
     LayerPlace& place = layers[i];
     place.kv_step = shape.row_bytes() * shape.page_size * shape.heads;
     place.offset = i * shape.kv * place.kv_step;
-    place.block_step = step;
+    place.block_step = ring.place_bytes;
     place.token_step = shape.row_bytes() * (head_first ? 1 : shape.heads);
     place.head_step = shape.row_bytes() * (head_first ? shape.page_size : 1);
   }
-  return BlockLayout::from_places(shape, blocks, std::move(layers), {ring});
+  return BlockLayout::from_places(shape, ring.places, std::move(layers), {ring.region});
 }
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -95,23 +99,25 @@ Result<BounceExecutor::Leg> BounceExecutor::find_leg(CopyPlanPtr plan) const {
 
 Result<BounceExecutor::Route> BounceExecutor::find_route(const CopyPlan& plan) const {
   const KvShape& shape = plan.source().shape();
-  if (!plan.is_whole() || shape != plan.destination().shape()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "a plan that moves a part of each block; the bounce ring moves whole ones");
-  }
   if (shape.block_bytes() > place_bytes_) {
     return fail(ErrorCode::kInvalidArgument, str_cat("blocks of ", shape.block_bytes(), " bytes; the bounce ring has ",
                                                      "places of ", place_bytes_, ": give it larger ones"));
   }
   const bool from_file = plan.source().kind() == MemoryKind::kFile;
-  const Result<BlockLayoutPtr> ring =
-      ring_layout(from_file ? plan.source() : plan.destination(), options_.ring, places_, place_bytes_);
+  const BlockLayout& like = from_file ? plan.source() : plan.destination();
+  const Result<BlockLayoutPtr> ring = ring_layout({options_.ring, places_, place_bytes_}, shape, like);
   if (!ring) {
     return Unexpected(Error(ring.error()));
   }
   const auto unheld = [](const BlockLayout& layout) { return BlockLayoutPtr(BlockLayoutPtr(), &layout); };
-  Result<CopyPlanPtr> in = CopyPlan::make(unheld(plan.source()), *ring);
-  Result<CopyPlanPtr> out = CopyPlan::make(*ring, unheld(plan.destination()));
+  // The ring has blocks like the source's. What a plan moves of them takes the same places there.
+  BlockPart same_places = plan.part();
+  same_places.destination_head = same_places.source_head;
+  if (same_places.heads == 0) {
+    same_places.heads = shape.heads - same_places.source_head;
+  }
+  Result<CopyPlanPtr> in = CopyPlan::make(unheld(plan.source()), *ring, same_places);
+  Result<CopyPlanPtr> out = CopyPlan::make(*ring, unheld(plan.destination()), plan.part());
   if (!in || !out) {
     return Unexpected(Error(!in ? in.error() : out.error()));
   }

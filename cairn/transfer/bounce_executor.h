@@ -12,7 +12,7 @@
 // Owner:    the caller's executors outlive it. The ring's region is held.
 // Threads:  as TransferExecutor says. One thread hands blocks from hop to hop.
 // Fails:    make(): a ring without room for a block. submit(): as TransferExecutor says; also a block larger than a
-//           place in the ring, and a plan that moves a part of a block or between shapes.
+//           place in the ring.
 #pragma once
 
 #include <atomic>
@@ -110,7 +110,7 @@ class BounceExecutor final : public TransferExecutor {
   const std::uint32_t places_;
   const std::uint64_t place_bytes_;
 
-  mutable Mutex mutex_{LockRank::kTransfers};
+  mutable Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any posted_;
   std::deque<std::function<void()>> news_ CAIRN_GUARDED_BY(mutex_);
   std::vector<KnownRoute> routes_ CAIRN_GUARDED_BY(mutex_);

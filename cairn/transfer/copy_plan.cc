@@ -207,6 +207,7 @@ Result<CopyPlanPtr> CopyPlan::make(BlockLayoutPtr source, BlockLayoutPtr destina
   plan->source_ = std::move(source);
   plan->destination_ = std::move(destination);
   plan->make_boxes(*full, whole);
+  plan->part_ = part;
   plan->whole_block_bytes_ = whole.block_bytes();
   for (const Box& box : plan->boxes_) {
     plan->bytes_per_block_ += box.run_bytes * box.runs;

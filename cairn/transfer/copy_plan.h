@@ -90,6 +90,8 @@ class CopyPlan {
 
   [[nodiscard]] const BlockLayout& source() const { return *source_; }
   [[nodiscard]] const BlockLayout& destination() const { return *destination_; }
+  // As it was given to make().
+  [[nodiscard]] const BlockPart& part() const { return part_; }
   [[nodiscard]] std::span<const Box> boxes() const { return boxes_; }
   [[nodiscard]] std::uint64_t row_bytes() const { return row_bytes_; }
   // That the plan moves of each block, and that a checksum is finished with: those of the whole block.
@@ -130,6 +132,7 @@ class CopyPlan {
 
   BlockLayoutPtr source_;
   BlockLayoutPtr destination_;
+  BlockPart part_;
   std::vector<Box> boxes_;
   std::vector<Neighbours> neighbours_;
   bool same_places_ = false;

@@ -79,7 +79,7 @@ class FileExecutor final : public TransferExecutor {
   std::unique_ptr<IoBackend> backend_;
   std::unique_ptr<WorkThreads> workers_;
 
-  mutable Mutex mutex_{LockRank::kTransfers};
+  mutable Mutex mutex_{LockRank::kExecutor};
   std::deque<std::shared_ptr<Flush>> flushes_ CAIRN_GUARDED_BY(mutex_);  // until the kernel is done with them
   std::string description_ CAIRN_GUARDED_BY(mutex_);
   bool closing_ CAIRN_GUARDED_BY(mutex_) = false;

@@ -43,7 +43,7 @@ class ThreadBackend final : public IoBackend {
   std::vector<Call> queued_;  // not yet handed to the threads
   std::uint32_t under_way_ = 0;
 
-  Mutex mutex_{LockRank::kTransfers};
+  Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any called_;
   std::condition_variable_any returned_;
   std::deque<Call> calls_ CAIRN_GUARDED_BY(mutex_);

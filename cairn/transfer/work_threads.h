@@ -27,7 +27,7 @@ class WorkThreads {
  private:
   void run();
 
-  Mutex mutex_{LockRank::kTransfers};
+  Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any posted_;
   std::deque<std::function<void()>> work_ CAIRN_GUARDED_BY(mutex_);
   bool closed_ CAIRN_GUARDED_BY(mutex_) = false;
