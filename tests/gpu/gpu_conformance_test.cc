@@ -127,11 +127,13 @@ std::vector<ExecutorCase> gpu_cases() {
   cases.push_back({.name = "FromGpuToPageable",
                    .make = pageable,
                    .source = in(MemoryKind::kDevice),
-                   .destination = in(MemoryKind::kSystem)});
+                   .destination = in(MemoryKind::kSystem),
+                   .moves_parts = false});
   cases.push_back({.name = "FromPageableToGpu",
                    .make = pageable,
                    .source = in(MemoryKind::kSystem),
-                   .destination = in(MemoryKind::kDevice)});
+                   .destination = in(MemoryKind::kDevice),
+                   .moves_parts = false});
   return cases;
 }
 
