@@ -135,7 +135,7 @@ ExecutorLoad CudaExecutor::load() const {
     const ExecutorLoad own = lane->ledger().load();
     all.transfers += own.transfers;
     all.blocks += own.blocks;
-    all.limit += own.limit;
+    all.limit = own.limit;  // each direction has its own
   }
   return all;
 }

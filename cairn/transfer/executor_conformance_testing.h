@@ -70,7 +70,6 @@ struct ExecutorCase {
   std::uint64_t alignment = 1;  // that layouts are made with at least
   // Memory that the executor does not move: the source of plans that it must refuse. May be left out.
   MakeStore foreign = {};
-  bool moves_parts = true;  // of blocks
 };
 
 inline std::string case_name(const ::testing::TestParamInfo<ExecutorCase>& each) { return each.param.name; }

@@ -207,9 +207,6 @@ TEST_P(ExecutorConformanceTest, MovesBlocksLargerThanAnyPieceOfWork) {
 }
 
 TEST_P(ExecutorConformanceTest, AddsUpPartsOfABlock) {
-  if (!GetParam().moves_parts) {
-    GTEST_SKIP() << GetParam().name << " moves whole blocks";
-  }
   const auto executor = make_executor();
   const Exchange between = exchange();
   BlockSums sums;

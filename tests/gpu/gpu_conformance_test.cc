@@ -127,13 +127,11 @@ std::vector<ExecutorCase> gpu_cases() {
   cases.push_back({.name = "FromGpuToPageable",
                    .make = pageable,
                    .source = in(MemoryKind::kDevice),
-                   .destination = in(MemoryKind::kSystem),
-                   .moves_parts = false});
+                   .destination = in(MemoryKind::kSystem)});
   cases.push_back({.name = "FromPageableToGpu",
                    .make = pageable,
                    .source = in(MemoryKind::kSystem),
-                   .destination = in(MemoryKind::kDevice),
-                   .moves_parts = false});
+                   .destination = in(MemoryKind::kDevice)});
   return cases;
 }
 

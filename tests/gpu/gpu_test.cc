@@ -17,10 +17,12 @@
 
 #include "cairn/memory/cuda_driver.h"
 #include "cairn/memory/device_region.h"
+#include "cairn/memory/file_region.h"
 #include "cairn/memory/pinned_region.h"
+#include "cairn/transfer/bounce_executor.h"
 #include "cairn/transfer/checksum.h"
-#include "cairn/transfer/cuda_calibration.h"
 #include "cairn/transfer/cuda_executor.h"
+#include "cairn/transfer/file_executor.h"
 
 namespace cairn {
 namespace {
@@ -283,6 +285,42 @@ TEST_F(GpuTest, ManyTransfersBothWaysAtOnce) {
   }
   EXPECT_EQ(host.read(*driver_), expected_after(*device.layout(), device_before, *host.layout(), host_before, lower));
   EXPECT_EQ(device.read(*driver_), expected_after(*host.layout(), host_before, *device.layout(), device_before, upper));
+}
+
+TEST_F(GpuTest, BlocksComeBackFromAFile) {
+  const KvShape shape{.layers = 8, .kv = 2, .page_size = 16, .heads = 8, .head_size = 64, .element_bits = 16};
+  constexpr std::uint32_t kBlocks = 48;
+  const Memory device(MemoryKind::kDevice,
+                      {.shape = shape, .arrangement = Arrangement::kLayersKvNhd, .blocks = kBlocks});
+  const BlockLayout::Options on_disk{.shape = shape, .blocks = kBlocks, .alignment = 4096};
+  const Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(on_disk);
+  const Result<RegionPtr> file = file_region(
+      {.path = ::testing::TempDir() + "gpu_test.blocks", .size = sizes->front(), .remove_on_release = true});
+  ASSERT_TRUE(file) << file.error().message;
+  const BlockLayoutPtr disk = *BlockLayout::make(on_disk, {*file});
+  const std::unique_ptr<CudaExecutor> gpu = *CudaExecutor::create({});
+  const std::unique_ptr<FileExecutor> files = *FileExecutor::make(steady_clock(), {});
+  const std::unique_ptr<BounceExecutor> bounce =
+      *BounceExecutor::make(steady_clock(), *gpu, *files,
+                            {.ring = *pinned_region({.size = 8 * shape.block_bytes(), .required = true}),
+                             .block_bytes = shape.block_bytes()});
+
+  device.fill(*driver_, 9);
+  const auto before = device.read(*driver_);
+  std::vector<TransferBlock> blocks;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back({.pair = {i, (i * 7) % kBlocks}, .tag = {i, 5}});
+  }
+  const TransferOutcome out = run(*bounce, *CopyPlan::make(device.layout(), disk), blocks, Verify::kMake);
+  ASSERT_TRUE(out.all_done()) << out.error;
+  device.fill(*driver_, 10);
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    std::swap(blocks[i].pair.source, blocks[i].pair.destination);
+    blocks[i].expected = out.blocks[i].checksum;
+  }
+  const TransferOutcome in = run(*bounce, *CopyPlan::make(disk, device.layout()), blocks, Verify::kCheck);
+  ASSERT_TRUE(in.all_done()) << in.error;
+  EXPECT_EQ(device.read(*driver_), before);
 }
 
 TEST_F(GpuTest, RefusesWhatItCannotReach) {
