@@ -9,6 +9,8 @@
 namespace cairn {
 namespace {
 
+// Far beyond any model; layouts keep a place for each, and a number from outside must not ask for all memory.
+constexpr std::uint32_t kMostLayers = 1U << 16U;
 constexpr std::uint64_t kMostWords = std::uint64_t{1} << 32U;
 
 }  // namespace
@@ -22,6 +24,9 @@ Status KvShape::validate() const {
     if (number.value == 0) {
       return fail(ErrorCode::kInvalidArgument, str_cat("a block of ", number.name, " 0 is none; give at least 1"));
     }
+  }
+  if (layers > kMostLayers) {
+    return fail(ErrorCode::kOutOfRange, str_cat("layers ", layers, "; a shape has at most ", kMostLayers));
   }
   if (kv > 2) {
     return fail(ErrorCode::kInvalidArgument,

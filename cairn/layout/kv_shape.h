@@ -19,7 +19,7 @@ struct KvShape {
   std::uint32_t head_size = 0;     // elements of a head, or the inner dimension
   std::uint32_t element_bits = 0;  // 4 to 64
 
-  // Every number at least 1, rows of whole bytes, a block of at most 2^32 words of 8 bytes when each row is padded to
+  // Every number at least 1, at most 65,536 layers, rows of whole bytes, a block of at most 2^32 words of 8 bytes when each row is padded to
   // words (so at most 32 GiB, and no product below overflows).
   [[nodiscard]] Status validate() const;
 

@@ -76,7 +76,15 @@ TEST(KvShapeTest, ABlockHasAtMostAsManyWordsAsChecksumsCount) {
   EXPECT_EQ(one_more.error().code, ErrorCode::kOutOfRange);
   EXPECT_THAT(one_more.error().message, HasSubstr("32769 layers"));
   EXPECT_FALSE((KvShape{~0U, 2, ~0U, ~0U, ~0U, 64}.validate()));
-  EXPECT_FALSE((KvShape{~0U, 1, 1, 1, ~0U, 64}.validate()));
+  EXPECT_FALSE((KvShape{1U << 16U, 1, 1, 1, ~0U, 64}.validate()));
+  EXPECT_FALSE((KvShape{1, 1, ~0U, ~0U, 1, 8}.validate()));
+}
+
+TEST(KvShapeTest, LayersAreLimited) {
+  EXPECT_TRUE((KvShape{1U << 16U, 1, 1, 1, 1, 8}.validate()));
+  const Status more = KvShape{(1U << 16U) + 1, 1, 1, 1, 1, 8}.validate();
+  ASSERT_FALSE(more);
+  EXPECT_THAT(more.error().message, HasSubstr("layers 65537"));
 }
 
 }  // namespace

@@ -15,9 +15,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "cairn/base/check.h"
@@ -89,6 +91,10 @@ class TestLayout {
     Result<BlockLayoutPtr> layout = BlockLayout::from_places(shape, blocks, layers, regions_of(regions));
     return TestLayout(std::move(layout), std::move(regions));
   }
+
+  // An arrangement, or tensors such as engines have: dimensions in any order with gaps between, a region for all layers
+  // or one for each, layers in any order and at uneven distances. Of small shapes, from a seed.
+  [[nodiscard]] static TestLayout random(const KvShape& shape, std::uint32_t blocks, std::mt19937_64& random);
 
   [[nodiscard]] const BlockLayoutPtr& layout() const { return layout_; }
   [[nodiscard]] const KvShape& shape() const { return layout_->shape(); }
@@ -190,5 +196,82 @@ class TestLayout {
   std::vector<TestRegion> regions_;
   std::vector<std::vector<std::byte>> before_;
 };
+
+inline TestLayout TestLayout::random(const KvShape& shape, std::uint32_t blocks, std::mt19937_64& random) {
+  const auto one_of = [&](std::uint64_t choices) { return static_cast<std::uint32_t>(random() % choices); };
+  // Steps for the dimensions given, in a random order; returns what they span. A gap here and there.
+  struct Dimension {
+    std::uint64_t count;
+    std::uint64_t* step;
+  };
+  const auto gap = [&] { return one_of(3) == 0 ? one_of(2 * static_cast<std::uint32_t>(shape.row_bytes())) : 0; };
+  const auto nest = [&](std::vector<Dimension> dimensions, std::uint64_t inner) {
+    std::shuffle(dimensions.begin(), dimensions.end(), random);
+    for (const Dimension& dimension : dimensions) {
+      *dimension.step = inner + gap();
+      inner = *dimension.step * dimension.count;
+    }
+    return inner;
+  };
+  std::vector<LayerPlace> layers(shape.layers);
+  std::vector<std::uint64_t> sizes;
+  LayerPlace steps;
+  const Dimension block{blocks, &steps.block_step};
+  const Dimension kv{shape.kv, &steps.kv_step};
+  const Dimension token{shape.page_size, &steps.token_step};
+  const Dimension head{shape.heads, &steps.head_step};
+  switch (one_of(5)) {
+    case 0:  // one tensor for all layers
+    {
+      std::uint64_t layer_step = 0;
+      const std::uint64_t first = gap();
+      sizes = {first + nest({block, {shape.layers, &layer_step}, kv, token, head}, shape.row_bytes())};
+      for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
+        layers[layer] = steps;
+        layers[layer].offset = first + layer * layer_step;
+      }
+      break;
+    }
+    case 1:  // a tensor a layer, each with steps of its own, in one region or in two
+    {
+      sizes.assign(1 + one_of(2), 0);
+      std::vector<std::uint32_t> order(shape.layers);
+      std::iota(order.begin(), order.end(), 0U);
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::uint32_t layer : order) {
+        const std::uint64_t bytes = nest({block, kv, token, head}, shape.row_bytes());
+        layers[layer] = steps;
+        layers[layer].region = one_of(sizes.size());
+        layers[layer].offset = sizes[layers[layer].region] + gap();
+        sizes[layers[layer].region] = layers[layer].offset + bytes;
+      }
+      break;
+    }
+    case 2:  // all layers in a block, at uneven distances and in any order
+    {
+      std::vector<std::uint32_t> order(shape.layers);
+      std::iota(order.begin(), order.end(), 0U);
+      if (one_of(2) == 0) {
+        std::shuffle(order.begin(), order.end(), random);
+      }
+      const std::uint64_t bytes = nest({kv, token, head}, shape.row_bytes());
+      std::uint64_t end = 0;
+      for (const std::uint32_t layer : order) {
+        layers[layer] = steps;
+        layers[layer].offset = end + gap();
+        end = layers[layer].offset + bytes;
+      }
+      for (LayerPlace& layer : layers) {
+        layer.block_step = end;
+      }
+      sizes = {end * blocks};
+      break;
+    }
+    default:
+      return make(
+          {shape, kAllArrangements[one_of(std::size(kAllArrangements))], blocks, std::uint64_t{1} << one_of(8)});
+  }
+  return from_places(shape, blocks, layers, sizes);
+}
 
 }  // namespace cairn::testing

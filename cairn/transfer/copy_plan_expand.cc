@@ -93,55 +93,55 @@ class CopyPlan::Expansion {
   // Pairs that follow each other in both layouts.
   void add_stretch(std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     stretch_begin_ = out_.size();
-    const auto is_by_pair = [&](const RegionBoxes& region) {
-      return region.order == Order::kByPair || (region.order == Order::kByStretch && pairs.size() == 1);
+    const auto is_by_pair = [&](const Neighbours& group) {
+      return group.order == Order::kByPair || (group.order == Order::kByStretch && pairs.size() == 1);
     };
     bool any_by_pair = false;
-    for (const RegionBoxes& region : plan_.regions_) {
-      if (is_by_pair(region)) {
+    for (const Neighbours& group : plan_.neighbours_) {
+      if (is_by_pair(group)) {
         any_by_pair = true;
-      } else if (region.order == Order::kByStretch) {
-        add_region(region, pairs, first_pair);
+      } else if (group.order == Order::kByStretch) {
+        add_group(group, pairs, first_pair);
       } else {
-        add_sorted(region, pairs, first_pair);
+        add_sorted(group, pairs, first_pair);
       }
     }
     for (std::uint32_t i = 0; any_by_pair && i < pairs.size(); ++i) {
-      for (const RegionBoxes& region : plan_.regions_) {
-        if (is_by_pair(region)) {
-          add_region(region, pairs.subspan(i, 1), first_pair + i);
+      for (const Neighbours& group : plan_.neighbours_) {
+        if (is_by_pair(group)) {
+          add_group(group, pairs.subspan(i, 1), first_pair + i);
         }
       }
     }
-    const auto begin = out_.begin() + static_cast<std::ptrdiff_t>(stretch_begin_);
-    if (!std::ranges::is_sorted(begin, out_.end(), {}, &Copy::first_pair)) {
-      std::ranges::stable_sort(begin, out_.end(), {}, &Copy::first_pair);
+    const std::span<Copy> added = std::span(out_).subspan(stretch_begin_);
+    if (!std::ranges::is_sorted(added, {}, &Copy::first_pair)) {
+      sort_by_pair(added, first_pair, pairs.size());
     }
   }
 
  private:
-  [[nodiscard]] std::span<const Box> boxes_of(const RegionBoxes& region) const {
-    return plan_.boxes().subspan(region.first_box, region.boxes);
+  [[nodiscard]] std::span<const Box> boxes_of(const Neighbours& group) const {
+    return plan_.boxes().subspan(group.first_box, group.boxes);
   }
 
   // In the order of the destination's addresses.
-  void add_region(const RegionBoxes& region, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
+  void add_group(const Neighbours& group, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     const auto add_runs = [&](const Box& box, std::span<const BlockPair> blocks, std::uint32_t pair_of_first) {
       for_each_run(box, blocks, pair_of_first,
                    [&](std::uint64_t from, std::uint64_t to, std::uint32_t pair) { add(box, from, to, pair); });
     };
-    if (region.boxes == 1) {
-      add_runs(boxes_of(region).front(), pairs, first_pair);
+    if (group.boxes == 1) {
+      add_runs(boxes_of(group).front(), pairs, first_pair);
       return;
     }
     for (std::uint32_t i = 0; i < pairs.size(); ++i) {
-      for (const Box& box : boxes_of(region)) {
+      for (const Box& box : boxes_of(group)) {
         add_runs(box, pairs.subspan(i, 1), first_pair + i);
       }
     }
   }
 
-  void add_sorted(const RegionBoxes& region, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
+  void add_sorted(const Neighbours& group, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     struct Run {
       const Box* box;
       std::uint64_t from;
@@ -149,7 +149,7 @@ class CopyPlan::Expansion {
       std::uint32_t pair;
     };
     std::vector<Run> runs;
-    for (const Box& box : boxes_of(region)) {
+    for (const Box& box : boxes_of(group)) {
       for_each_run(box, pairs, first_pair, [&](std::uint64_t from, std::uint64_t to, std::uint32_t pair) {
         runs.push_back({&box, from, to, pair});
       });
@@ -157,6 +157,21 @@ class CopyPlan::Expansion {
     std::ranges::sort(runs, {}, &Run::to);
     for (const Run& run : runs) {
       add(*run.box, run.from, run.to, run.pair);
+    }
+  }
+
+  // Keeps the order of copies that begin with one pair. By counting: sorting would take longer than all the rest.
+  void sort_by_pair(std::span<Copy> copies, std::uint32_t first_pair, std::size_t pairs) {
+    sorted_.assign(copies.begin(), copies.end());
+    next_of_.assign(pairs + 1, 0);
+    for (const Copy& copy : sorted_) {
+      next_of_[copy.first_pair - first_pair + 1] += 1;
+    }
+    for (std::size_t i = 1; i < next_of_.size(); ++i) {
+      next_of_[i] += next_of_[i - 1];
+    }
+    for (const Copy& copy : sorted_) {
+      copies[next_of_[copy.first_pair - first_pair]++] = copy;
     }
   }
 
@@ -242,6 +257,8 @@ class CopyPlan::Expansion {
   const std::uint64_t max_bytes_;
   std::vector<Copy>& out_;
   std::size_t stretch_begin_ = 0;
+  std::vector<Copy> sorted_;          // of sort_by_pair()
+  std::vector<std::size_t> next_of_;  // the same: where the next copy of each pair goes
 };
 
 void CopyPlan::expand(std::span<const BlockPair> pairs, std::uint64_t max_bytes, std::vector<Copy>& out) const {
