@@ -1,5 +1,5 @@
 // How fast blocks move within host memory, beside what the machine can do: memcpy of the same fragments by as many
-// threads, in the same rounds. Also what adding up costs, planning, and submitting.
+// threads, in the same rounds. Also what adding up costs, and submitting.
 //
 //   transfer_bench [--mib SIZE] [--threads N] [--rounds N] [--json FILE]
 #include <sys/mman.h>
@@ -212,22 +212,6 @@ class Bench {
     add({name, "GB/s", median(speeds), "memchr, 1 thread", median(reads)});
   }
 
-  void planning() {
-    const BlockLayout::Options options{.shape = shape_of(4096), .blocks = 2048, .alignment = 64};
-    BlockLayout::Options layers = options;
-    layers.arrangement = Arrangement::kLayersKvNhd;
-    const CopyPlanPtr plan = *CopyPlan::make(mapped_layout(layers), mapped_layout(options));
-    const std::vector<BlockPair> pairs = shuffled(1563);  // of 64 fragments: 100,000
-    std::vector<Copy> list;
-    std::vector<double> times;
-    for (std::uint32_t round = 0; round <= settings_.rounds; ++round) {
-      const double start = seconds_now();
-      plan->expand(pairs, ~std::uint64_t{0}, list);
-      times.push_back((seconds_now() - start) * 1e3);
-    }
-    add({str_cat("plan ", list.size(), " fragments"), "ms", median(times), "", 0});
-  }
-
   int finish() const {
     if (settings_.json.empty()) {
       return 0;
@@ -284,7 +268,6 @@ int run(const Settings& settings) {
     bench.copies(kib << 10, Arrangement::kLayersKvNhd, Arrangement::kContiguousNhd, str_cat(kib, " KiB fragments"));
   }
   bench.copies(64 << 10, Arrangement::kLayersKvNhd, Arrangement::kContiguousHnd, "transposed, rows of 256 bytes");
-  bench.planning();
   return bench.finish();
 }
 
