@@ -38,6 +38,16 @@ class FlatTable {
   // The key will be asked for soon.
   void prefetch(const Key& key) const { __builtin_prefetch(&cells_[home_of(key)], 1); }
 
+  // In no particular order, but always the same one; fn(const Key&, const Value&).
+  template <typename Fn>
+  void for_each(Fn fn) const {
+    for (const Cell& cell : cells_) {
+      if (!cell.value.vacant()) {
+        fn(cell.key, cell.value);
+      }
+    }
+  }
+
   // Room for this many more.
   void reserve(std::size_t more) {
     while ((size_ + more) * 2 > cells_.size()) {
