@@ -38,6 +38,9 @@ class Arrivals {
   // The next one that has come by now, with the time when it came; false: there is none. One that still has a delay is
   // the first of its session: there is nothing that it could follow.
   [[nodiscard]] bool take(TimePoint now, ReplayRequest& request);
+  // Whether no request that was read so far waits for the answer to another one. Then next_time() holds until it is
+  // reached, or until a turn of a session is read.
+  [[nodiscard]] bool is_open_loop() const { return concurrency_ == 0 && sessions_.size() == 0; }
   // A request of this session (0: of none) was answered, or refused.
   void completed(std::uint64_t session, TimePoint at);
 

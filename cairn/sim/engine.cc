@@ -59,27 +59,71 @@ void Engine::submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_to
   waiting_.push_back(id);
 }
 
-TimePoint Engine::run_pass(TimePoint now) {
+TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   finished_.clear();
+  if (const std::uint64_t count = count_quiet_passes(now, horizon); count > 0) {
+    return run_quiet_passes(now, count);
+  }
   pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
   schedule_running();
   admit_waiting();
   const Duration prefill = prefill_time();
   const std::uint64_t prompt_tokens = pass_.prompt_after - pass_.prompt_before;
-  const std::uint64_t in_use = manager_->num_active_blocks();
   const bool any_ready = std::ranges::any_of(running_, &Row::ready);
-  const Duration decoding =
-      any_ready ? options_.costs.decode({in_use, options_.blocks, options_.block_size}) : Duration(0);
-  const std::uint64_t tokens = any_ready ? decode(now + prefill + decoding) : 0;
-  const TimePoint end = now + prefill + (tokens > 0 ? decoding : Duration(0));
+  const Duration decoding = decode_time();
+  PassFigures figures{.begin = now,
+                      .blocks_in_use = blocks_in_use_,
+                      .blocks_resident = blocks_resident_,
+                      .prompt_tokens = prompt_tokens};
+  figures.tokens = any_ready ? decode(now + prefill + decoding) : 0;
+  figures.end = now + prefill + (figures.tokens > 0 ? decoding : Duration(0));
+  figures.waiting = waiting_.size();
+  recorder_.pass(figures);
+  return figures.end;
+}
+
+std::uint64_t Engine::count_quiet_passes(TimePoint now, TimePoint horizon) {
+  const bool may_admit = !waiting_.empty() && running_.size() < options_.max_num_seqs;
+  if (may_admit || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
+    return 0;
+  }
+  const std::uint64_t quiet = std::ranges::min(running_, {}, &Row::quiet).quiet;
+  if (quiet < 2 || horizon <= now) {
+    return std::min<std::uint64_t>(quiet, 1);
+  }
+  const Duration time = decode_time();
+  const std::uint64_t before_horizon =
+      time.count() == 0 ? quiet : static_cast<std::uint64_t>((horizon - now - Duration(1)) / time) + 1;
+  return std::min(quiet, before_horizon);
+}
+
+TimePoint Engine::run_quiet_passes(TimePoint now, std::uint64_t count) {
+  const Duration time = decode_time();
+  for (Row& row : running_) {
+    row.quiet -= static_cast<std::uint32_t>(count);
+  }
+  recorder_.gap(now + time - last_stamp_, running_.size());
+  if (count > 1) {
+    recorder_.gap(time, running_.size() * (count - 1));
+  }
+  last_stamp_ = now + time * static_cast<Duration::rep>(count);
   recorder_.pass({.begin = now,
-                  .end = end,
-                  .blocks_in_use = in_use,
-                  .blocks_resident = in_use + manager_->num_inactive_blocks(),
+                  .end = last_stamp_,
+                  .passes = count,
+                  .blocks_in_use = blocks_in_use_,
+                  .blocks_resident = blocks_resident_,
                   .waiting = waiting_.size(),
-                  .prompt_tokens = prompt_tokens,
-                  .tokens = tokens});
-  return end;
+                  .tokens = running_.size() * count});
+  return last_stamp_;
+}
+
+Duration Engine::decode_time() {
+  if (std::exchange(moved_, false)) {
+    blocks_in_use_ = manager_->num_active_blocks();
+    blocks_resident_ = blocks_in_use_ + manager_->num_inactive_blocks();
+    decode_time_ = options_.costs.decode({blocks_in_use_, options_.blocks, options_.block_size});
+  }
+  return decode_time_;
 }
 
 void Engine::schedule_running() {
@@ -184,13 +228,12 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
   while (target > it.sequence.num_allocated_tokens()) {
     const std::optional<Use> use = it.sequence.prepare_allocation(target);
     const std::size_t wanted = use ? use->blocks.size() : 0;
-    const Result<std::size_t> granted = use ? manager_->process(*use) : Result<std::size_t>(std::size_t{0});
-    CAIRN_CHECK(granted.has_value(), "a sequence asks for what fits together");
-    if (*granted == wanted) {
+    const std::size_t granted = use ? process(*use) : 0;
+    if (granted == wanted) {
       it.sequence.commit_allocation(target);
       break;
     }
-    const std::uint64_t covered = (it.sequence.num_allocated_blocks() + *granted) * options_.block_size;
+    const std::uint64_t covered = (it.sequence.num_allocated_blocks() + granted) * options_.block_size;
     it.sequence.commit_allocation(std::min(covered, target));
     it.computed = it.sequence.num_allocated_tokens();
     switch (make_room_for(id)) {
@@ -270,18 +313,14 @@ bool Engine::try_generate(Request& it) {
   Result<TokenMoves> moves = it.sequence.generate();
   CAIRN_CHECK(moves.has_value(), "a request that fits generates to its end");
   if (moves->promote) {
-    process(*moves->promote);
+    static_cast<void>(process(*moves->promote));
   }
-  if (moves->use) {
-    const Result<std::size_t> granted = manager_->process(*moves->use);
-    CAIRN_CHECK(granted.has_value(), "a sequence asks for what fits together");
-    if (*granted == 0) {
-      CAIRN_CHECK(it.sequence.pop().has_value(), "a token was just generated");
-      return false;
-    }
+  if (moves->use && process(*moves->use) == 0) {
+    CAIRN_CHECK(it.sequence.pop().has_value(), "a token was just generated");
+    return false;
   }
   if (moves->release) {
-    process(*moves->release);
+    static_cast<void>(process(*moves->release));
   }
   return true;
 }
@@ -351,7 +390,7 @@ void Engine::preempt_last() {
 void Engine::release_blocks(Request& it) {
   const Deref release = it.sequence.reset_with_signal();
   if (!release.blocks.empty()) {
-    process(release);
+    static_cast<void>(process(release));
   }
   it.computed = 0;
 }
@@ -368,8 +407,11 @@ void Engine::settle(Row& row) {
   it.quiet = row.quiet = 0;
 }
 
-void Engine::process(const MoveBlock& move) {
-  CAIRN_CHECK(manager_->process(move).has_value(), "a sequence asks for what fits together");
+std::size_t Engine::process(const MoveBlock& move) {
+  moved_ = true;
+  const Result<std::size_t> granted = manager_->process(move);
+  CAIRN_CHECK(granted.has_value(), "a sequence asks for what fits together, and lets go of what it has");
+  return *granted;
 }
 
 }  // namespace cairn::sim

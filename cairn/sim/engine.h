@@ -64,8 +64,10 @@ class Engine {
   [[nodiscard]] bool has_requests() const { return !running_.empty() || !waiting_.empty(); }
   [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size(); }
 
-  // Runs one pass, and returns when it ends. Requires: has_requests().
-  [[nodiscard]] TimePoint run_pass(TimePoint now);
+  // Runs one pass, and returns when it ends; or several, where all but the last begin before `horizon` and each does no
+  // more than to generate tokens that ask for nothing. Requires: has_requests(); nothing is submitted before the
+  // horizon.
+  [[nodiscard]] TimePoint run_pass(TimePoint now, TimePoint horizon);
   // Those that the last pass finished.
   [[nodiscard]] std::span<const Ticket> finished() const { return finished_; }
 
@@ -113,6 +115,11 @@ class Engine {
 
   Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager);
 
+  // How many passes from now on are of that kind.
+  [[nodiscard]] std::uint64_t count_quiet_passes(TimePoint now, TimePoint horizon);
+  [[nodiscard]] TimePoint run_quiet_passes(TimePoint now, std::uint64_t count);
+  // How long tokens take with the blocks that are in use now.
+  [[nodiscard]] Duration decode_time();
   void schedule_running();
   void admit_waiting();
   void note_admission(const Row& row);
@@ -135,7 +142,7 @@ class Engine {
   void preempt_last();
   void release_blocks(Request& request);
   void settle(Row& row);
-  void process(const MoveBlock& move);
+  [[nodiscard]] std::size_t process(const MoveBlock& move);
   [[nodiscard]] Request& request(RequestId id) { return *requests_[id]; }
 
   const EngineOptions options_;
@@ -148,6 +155,11 @@ class Engine {
   std::vector<Row> running_;
   std::vector<Ticket> finished_;
   Pass pass_;
+  // Of the cache, as they are unless a move was made since.
+  bool moved_ = true;
+  std::uint64_t blocks_in_use_ = 0;
+  std::uint64_t blocks_resident_ = 0;
+  Duration decode_time_{0};
   TimePoint last_stamp_{0};  // of the last tokens that came out
 };
 

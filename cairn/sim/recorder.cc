@@ -50,7 +50,7 @@ SeriesPoint point_of(const TimeSpan& span, double begin_s, double width_s) {
 }  // namespace
 
 void Recorder::pass(const PassFigures& pass) {
-  ++counts_.passes;
+  counts_.passes += pass.passes;
   counts_.computed_tokens += pass.prompt_tokens;
   peak_blocks_ = std::max(peak_blocks_, pass.blocks_in_use);
   peak_waiting_ = std::max(peak_waiting_, pass.waiting);

@@ -17,10 +17,11 @@
 
 namespace cairn::sim {
 
-// One pass of one engine.
+// One pass of one engine, or several that are alike.
 struct PassFigures {
   TimePoint begin{0};
   TimePoint end{0};
+  std::uint64_t passes = 1;
   std::uint64_t blocks_in_use = 0;    // before tokens came out
   std::uint64_t blocks_resident = 0;  // with those that nobody uses
   std::uint64_t waiting = 0;          // requests

@@ -197,14 +197,23 @@ class Run {
     }
   }
 
+  // Until when nothing can come but what is known now. Where requests follow others, an answer may bring the next one.
+  TimePoint horizon() const {
+    if (!arrivals_.is_open_loop()) {
+      return now_;
+    }
+    return arrivals_.next_time().value_or(TimePoint::max());
+  }
+
   void begin_passes() {
+    const TimePoint until = horizon();
     std::ranges::sort(touched_);
     for (const std::uint32_t number : touched_) {
       Worker& worker = workers_[number];
       worker.is_touched = false;
       if (!worker.is_busy && worker.engine->has_requests()) {
         worker.is_busy = true;
-        passes_.push({worker.engine->run_pass(now_), number});
+        passes_.push({worker.engine->run_pass(now_, until), number});
         if (++passes_begun_ % kPassesBetweenQuestions == 0 && options_.progress) {
           go_on_ = go_on_ && options_.progress({now_, arrived_, recorder_.num_finished()});
         }

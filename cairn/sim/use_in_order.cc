@@ -89,6 +89,11 @@ class UseInOrder::Walk {
     if (memory_.pending_.empty()) {
       pending_kind_ = kind;
       pending_first_ = number;
+      room_ = kind == Kind::kAbsent ? ledger_.available() : use_.keys.size();
+    } else if (memory_.pending_.size() == room_) {  // those before it take all there is
+      ledger_.withdraw(hash);
+      static_cast<void>(flush());
+      return false;
     }
     memory_.pending_.push_back(hash);
     memory_.announced_.push_back(block);
@@ -198,6 +203,7 @@ class UseInOrder::Walk {
   // Full blocks that stand next to each other, announced, all inactive or all absent; their hashes are pending_.
   Kind pending_kind_ = Kind::kAbsent;
   std::size_t pending_first_ = 0;
+  std::size_t room_ = 0;  // how many there may be
 };
 
 std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events) {
