@@ -26,16 +26,14 @@ BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageA
     : pool_(std::move(pool)), held_(std::move(held)), slots_(std::move(slots)) {}
 
 bool BlockLedger::unrefer(SequenceHash hash) {
-  Active* block = active_.find(value_of(hash));
-  if (block == nullptr) {
-    return false;
-  }
-  --refs_;
-  if (--block->refs == 0) {
-    unreferred_.push_back({hash, SlotId{block->place}});
-    active_.erase(value_of(hash));
-  }
-  return true;
+  return active_.erase_if(value_of(hash), [this, hash](Active& block) {
+    --refs_;
+    if (--block.refs > 0) {
+      return false;
+    }
+    unreferred_.push_back({hash, SlotId{block.place}});
+    return true;
+  });
 }
 
 void BlockLedger::undo_unrefer(SequenceHash hash) {
@@ -60,10 +58,10 @@ void BlockLedger::let_go() {
   held_.release(released_);
 }
 
-void BlockLedger::pin(std::span<const BlockKey> keys) {
+std::span<const SlotId> BlockLedger::pin(std::span<const BlockKey> keys) {
   ImmutableBlocks pinned = pool_->match_prefix(keys);
   CAIRN_CHECK(pinned.size() == keys.size(), "the ledger knows what the pool has");
-  held_.hold(std::move(pinned));
+  return held_.hold(std::move(pinned));
 }
 
 std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {

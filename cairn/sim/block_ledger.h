@@ -87,8 +87,9 @@ class BlockLedger {
   [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
   void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
 
-  // Takes blocks that are there and not in use; to be settled next.
-  void pin(std::span<const BlockKey> keys);
+  // Takes blocks that are there and not in use; to be settled next, in the slots that come back. Those are good until
+  // anything else is called.
+  std::span<const SlotId> pin(std::span<const BlockKey> keys);
   // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }

@@ -25,6 +25,9 @@ class UseInOrder::Walk {
   std::size_t run() {
     std::size_t full = 0;
     bool room = true;
+    for (std::size_t i = 0; i < BlockLedger::kAhead; ++i) {
+      prefetch(i, i);
+    }
     for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
       prefetch(i + BlockLedger::kAhead, full + BlockLedger::kAhead);
       const UniqueBlock& block = use_.blocks[i];
@@ -128,9 +131,9 @@ class UseInOrder::Walk {
 
   bool pin_pending() {
     const std::span<const BlockKey> keys = use_.keys.subspan(pending_first_, memory_.pending_.size());
-    ledger_.pin(keys);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      ledger_.settle(*memory_.announced_[i], ledger_.find(keys[i]));
+    const std::span<const SlotId> slots = ledger_.pin(keys);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      ledger_.settle(*memory_.announced_[i], slots[i]);
       granted(memory_.pending_[i]);
     }
     return true;
