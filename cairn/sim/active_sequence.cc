@@ -35,8 +35,8 @@ Result<ActiveSequence> ActiveSequence::create(std::span<const Token> prompt, con
   return sequence;
 }
 
-Result<ActiveSequence> ActiveSequence::create(Prompt prompt, const SequenceOptions& options,
-                                              IdentitySource& identities) {
+Result<ActiveSequence> ActiveSequence::create_named(Prompt prompt, const SequenceOptions& options,
+                                                    IdentitySource& identities) {
   if (Status checked = check_block_size(options.block_size); !checked) {
     return Unexpected(checked.error());
   }

@@ -51,8 +51,8 @@ class ActiveSequence {
   [[nodiscard]] static Result<ActiveSequence> create(std::span<const Token> prompt, const SequenceOptions& options,
                                                      IdentitySource& identities);
   // The same for a prompt that was named at this block size. Fails where moves are to carry tokens: it has none.
-  [[nodiscard]] static Result<ActiveSequence> create(Prompt prompt, const SequenceOptions& options,
-                                                     IdentitySource& identities);
+  [[nodiscard]] static Result<ActiveSequence> create_named(Prompt prompt, const SequenceOptions& options,
+                                                           IdentitySource& identities);
 
   // The blocks that the first `cumulative_tokens` tokens take beyond those already committed; none where that is none.
   [[nodiscard]] std::optional<Use> prepare_allocation(std::size_t cumulative_tokens) const;

@@ -43,11 +43,11 @@ Status Engine::check_fits(const EngineOptions& options, std::uint64_t input_toke
 }
 
 void Engine::submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival) {
-  Result<ActiveSequence> sequence = ActiveSequence::create(std::move(prompt),
-                                                           {.block_size = options_.block_size,
-                                                            .max_output_tokens = output_tokens,
-                                                            .enable_prefix_caching = options_.prefix_caching},
-                                                           identities_);
+  Result<ActiveSequence> sequence = ActiveSequence::create_named(std::move(prompt),
+                                                                 {.block_size = options_.block_size,
+                                                                  .max_output_tokens = output_tokens,
+                                                                  .enable_prefix_caching = options_.prefix_caching},
+                                                                 identities_);
   CAIRN_CHECK(sequence.has_value(), "the prompt was named at this block size");
   if (unused_requests_.empty()) {
     unused_requests_.push_back(static_cast<RequestId>(requests_.size()));
