@@ -1,5 +1,6 @@
 #include "cairn/sim/block_ledger.h"
 
+#include <bit>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -50,7 +51,9 @@ void BlockLedger::undo_unrefer(SequenceHash hash) {
 void BlockLedger::let_go() {
   released_.clear();
   for (const Unreferred& block : unreferred_) {
-    if (--slots_[index_of(block.slot)].holders == 0) {
+    Slot& slot = slots_[index_of(block.slot)];
+    if (--slot.holders == 0) {
+      slot.idle_since = now_ms_;
       released_.push_back(block.slot);
     }
   }
@@ -78,6 +81,7 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
     const SlotId slot = registered_.erase(evicted_keys_[i]).slot;
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
     evictions_.push_back({evicted_keys_[i], reported_hash(slot), forgotten(slot)});
+    ++eviction_ages_[static_cast<std::size_t>(std::bit_width(now_ms_ - slots_[index_of(slot)].idle_since))];
   }
   return *std::move(slots);
 }
@@ -91,7 +95,7 @@ void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::
   for (std::uint32_t i = 0; i < registered->size(); ++i) {
     const SlotId slot = registered->slots()[i];
     registered_.insert(keys[i], {slot});
-    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = false};
+    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = 0, .idle_since = now_ms_};
     settle(*announced[i], slot);
   }
   held_.hold(*std::move(registered));

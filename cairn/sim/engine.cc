@@ -64,6 +64,7 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   if (const std::uint64_t count = count_quiet_passes(now, horizon); count > 0) {
     return run_quiet_passes(now, count);
   }
+  manager_->set_time(now);
   pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
   schedule_running();
   admit_waiting();

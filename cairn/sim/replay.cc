@@ -230,7 +230,24 @@ class Run {
     for (const std::unique_ptr<Tap>& tap : taps_) {
       tap->add_to(report.cache);
     }
+    add_evictions(report);
     return report;
+  }
+
+  void add_evictions(Report& report) const {
+    std::size_t bars = 0;
+    EvictionAges ages{};
+    for (const Worker& worker : workers_) {
+      for (std::size_t i = 0; i < ages.size(); ++i) {
+        const std::uint64_t count = worker.engine->manager().eviction_ages()[i];
+        ages[i] += count;
+        report.cache.evicted += count;
+        bars = count > 0 ? std::max(bars, i + 1) : bars;
+      }
+    }
+    for (std::size_t i = 0; i < bars; ++i) {
+      report.eviction_histogram.push_back({static_cast<double>(std::uint64_t{1} << i), ages[i]});
+    }
   }
 
   const ReplayOptions& options_;
