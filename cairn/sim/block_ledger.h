@@ -31,6 +31,7 @@ class BlockLedger {
   struct Eviction {
     BlockKey key;
     SequenceHash hash;  // what it was reported as
+    SlotId slot;        // where it was
     bool forgotten;     // it was reported gone before
   };
   // A full block by its hash: in use, or announced by the Use that is under way.
@@ -84,17 +85,27 @@ class BlockLedger {
   [[nodiscard]] bool in_use(SlotId slot) const { return slots_[index_of(slot)].holders > 0; }
   [[nodiscard]] SequenceHash reported_hash(SlotId slot) const { return slots_[index_of(slot)].hash; }
   // Whether a Removed was reported for a block that is still there.
-  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
-  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
+  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten != 0; }
+  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = 1; }
 
-  // Takes blocks that are there and not in use; to be settled next.
+  // Takes blocks that are there and not in use; to be settled next, or given back, the last one first.
   void pin(std::span<const BlockKey> keys);
+  void unpin(std::span<const BlockKey> keys);
   // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
   // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
   void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
            std::span<Active* const> announced);
+
+  // Blocks that are kept though no hash is in use for them: all of these keys, or nothing; and given back.
+  [[nodiscard]] std::optional<ImmutableBlocks> pin_aside(std::span<const BlockKey> keys);
+  void unpin_aside(ImmutableBlocks blocks);
+  // Registers a block that is not there yet, and keeps it in the same way.
+  [[nodiscard]] ImmutableBlocks land(MutableBlocks slot, const BlockKey& key, SequenceHash hash);
+  // Whether blocks are kept so, and whether this one is.
+  [[nodiscard]] bool keeps_aside() const { return pins_ > 0; }
+  [[nodiscard]] bool kept_aside(SlotId slot) const { return slots_[index_of(slot)].pins > 0; }
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
@@ -108,7 +119,8 @@ class BlockLedger {
   // References to full and partial blocks.
   [[nodiscard]] std::size_t refs() const { return refs_; }
 
-  void check_invariants() const;
+  // `reserved`: slots that whoever calls has allocated and not given back.
+  void check_invariants(std::size_t reserved) const;
 
  private:
   struct Registered {
@@ -121,9 +133,10 @@ class BlockLedger {
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
   struct Slot {
-    SequenceHash hash;      // the first it was in use under: what it is reported as
-    std::uint32_t holders;  // hashes it is in use under
-    bool forgotten;
+    SequenceHash hash;        // the first it was in use under: what it is reported as
+    std::uint32_t holders;    // hashes it is in use under
+    std::uint32_t pins : 31;  // times it is kept aside
+    std::uint32_t forgotten : 1;
   };
 
   struct Unreferred {
@@ -142,6 +155,7 @@ class BlockLedger {
   std::vector<std::optional<MutableBlocks>> partial_slots_;
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;
+  std::size_t pins_ = 0;
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;
