@@ -91,6 +91,8 @@ class OffloadEngine final : private LinkUser {
 
   // Whether a block that leaves G1 has to be copied.
   [[nodiscard]] bool needs_copy(const BlockKey& key) const;
+  // So many have left G1 that did not have to be.
+  void count_skipped(std::size_t blocks) { tiers_[0].stats.skipped += blocks; }
   // These blocks have left G1, and these are the slots they had there: nobody gets them until they have been read.
   void offload(std::vector<BlockRecord> blocks, MutableBlocks sources);
 

@@ -12,7 +12,9 @@ std::optional<MutableBlocks> TierGate::allocate(std::size_t count) {
   CAIRN_CHECK(slots.has_value(), "as many are available");
   const std::vector<BlockLedger::Eviction>& evictions = ledger_->evictions();
   const auto needs_copy = [this](const BlockLedger::Eviction& evicted) { return engine_->needs_copy(evicted.key); };
-  if (std::ranges::none_of(evictions, needs_copy)) {
+  const auto to_copy = static_cast<std::size_t>(std::ranges::count_if(evictions, needs_copy));
+  engine_->count_skipped(evictions.size() - to_copy);
+  if (to_copy == 0) {
     return slots;
   }
   publish_evictions();
