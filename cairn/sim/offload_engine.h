@@ -114,6 +114,7 @@ class OffloadEngine final : private LinkUser {
   // Loads that are over, in that order; each one once.
   [[nodiscard]] std::vector<LoadId> take_finished_loads() { return std::exchange(finished_, {}); }
 
+  [[nodiscard]] std::uint64_t block_bytes() const { return options_.block_bytes; }
   [[nodiscard]] std::size_t tier_count() const { return tiers_.size(); }
   [[nodiscard]] const SimTier& tier(TierIndex tier) const { return *tiers_[tier].tier; }
   [[nodiscard]] const OffloadTierStats& stats(TierIndex tier) const { return tiers_[tier].stats; }
