@@ -79,16 +79,21 @@ std::optional<ImmutableBlocks> BlockLedger::pin_aside(std::span<const BlockKey> 
   if (pinned.size() < keys.size()) {
     return std::nullopt;
   }
-  for (const SlotId slot : pinned.slots()) {
-    ++slots_[index_of(slot)].pins;
-  }
-  pins_ += pinned.size();
+  keep_aside(pinned);
   return pinned;
+}
+
+void BlockLedger::keep_aside(const ImmutableBlocks& blocks) {
+  pins_of_.resize(pool_->capacity());
+  for (const SlotId slot : blocks.slots()) {
+    ++pins_of_[index_of(slot)];
+  }
+  pins_ += blocks.size();
 }
 
 void BlockLedger::unpin_aside(ImmutableBlocks blocks) {
   for (const SlotId slot : blocks.slots()) {
-    --slots_[index_of(slot)].pins;
+    --pins_of_[index_of(slot)];
   }
   pins_ -= blocks.size();
 }
@@ -99,8 +104,8 @@ ImmutableBlocks BlockLedger::land(MutableBlocks slot, const BlockKey& key, Seque
   auto registered = std::move(*complete).register_blocks();
   CAIRN_CHECK(registered.has_value(), "what lands is not there yet");
   registered_.insert(key, {registered->slots()[0]});
-  slots_[index_of(registered->slots()[0])] = {.hash = hash, .holders = 0, .pins = 1, .forgotten = 0};
-  ++pins_;
+  slots_[index_of(registered->slots()[0])] = {.hash = hash, .holders = 0, .forgotten = false};
+  keep_aside(*registered);
   return *std::move(registered);
 }
 
@@ -131,7 +136,7 @@ void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::
   for (std::uint32_t i = 0; i < registered->size(); ++i) {
     const SlotId slot = registered->slots()[i];
     registered_.insert(keys[i], {slot});
-    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .pins = 0, .forgotten = 0};
+    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = false};
     settle(*announced[i], slot);
   }
   held_.hold(*std::move(registered));
@@ -172,7 +177,7 @@ void BlockLedger::check_invariants(std::size_t reserved) const {
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
     in_use_blocks += in_use(slot) || kept_aside(slot) ? 1 : 0;
     holders += slots_[index_of(slot)].holders;
-    pins += slots_[index_of(slot)].pins;
+    pins += kept_aside(slot) ? pins_of_[index_of(slot)] : 0;
   }
   CAIRN_CHECK(pins == pins_, "what is kept aside is there");
   CAIRN_CHECK(holders == active_.size(), "every hash in use is of a block that the pool has");

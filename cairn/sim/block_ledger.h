@@ -85,8 +85,8 @@ class BlockLedger {
   [[nodiscard]] bool in_use(SlotId slot) const { return slots_[index_of(slot)].holders > 0; }
   [[nodiscard]] SequenceHash reported_hash(SlotId slot) const { return slots_[index_of(slot)].hash; }
   // Whether a Removed was reported for a block that is still there.
-  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten != 0; }
-  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = 1; }
+  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
+  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
 
   // Takes blocks that are there and not in use; to be settled next, or given back, the last one first.
   void pin(std::span<const BlockKey> keys);
@@ -105,7 +105,7 @@ class BlockLedger {
   [[nodiscard]] ImmutableBlocks land(MutableBlocks slot, const BlockKey& key, SequenceHash hash);
   // Whether blocks are kept so, and whether this one is.
   [[nodiscard]] bool keeps_aside() const { return pins_ > 0; }
-  [[nodiscard]] bool kept_aside(SlotId slot) const { return slots_[index_of(slot)].pins > 0; }
+  [[nodiscard]] bool kept_aside(SlotId slot) const { return keeps_aside() && pins_of_[index_of(slot)] > 0; }
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
@@ -133,10 +133,9 @@ class BlockLedger {
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
   struct Slot {
-    SequenceHash hash;        // the first it was in use under: what it is reported as
-    std::uint32_t holders;    // hashes it is in use under
-    std::uint32_t pins : 31;  // times it is kept aside
-    std::uint32_t forgotten : 1;
+    SequenceHash hash;      // the first it was in use under: what it is reported as
+    std::uint32_t holders;  // hashes it is in use under
+    bool forgotten;
   };
 
   struct Unreferred {
@@ -145,6 +144,8 @@ class BlockLedger {
   };
 
   BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots);
+
+  void keep_aside(const ImmutableBlocks& blocks);
 
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
@@ -156,6 +157,7 @@ class BlockLedger {
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;
   std::size_t pins_ = 0;
+  std::vector<std::uint32_t> pins_of_;  // by slot; none until something is kept aside
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;
