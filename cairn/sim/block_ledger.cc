@@ -67,6 +67,49 @@ std::span<const SlotId> BlockLedger::pin(std::span<const BlockKey> keys) {
   return held_.hold(std::move(pinned));
 }
 
+void BlockLedger::unpin(std::span<const BlockKey> keys) {
+  released_.clear();
+  for (std::size_t i = keys.size(); i > 0; --i) {
+    released_.push_back(find(keys[i - 1]));
+  }
+  held_.release(released_);
+}
+
+std::optional<ImmutableBlocks> BlockLedger::pin_aside(std::span<const BlockKey> keys) {
+  ImmutableBlocks pinned = pool_->match_prefix(keys);
+  if (pinned.size() < keys.size()) {
+    return std::nullopt;
+  }
+  keep_aside(pinned);
+  return pinned;
+}
+
+void BlockLedger::keep_aside(const ImmutableBlocks& blocks) {
+  pins_of_.resize(pool_->capacity());
+  for (const SlotId slot : blocks.slots()) {
+    ++pins_of_[index_of(slot)];
+  }
+  pins_ += blocks.size();
+}
+
+void BlockLedger::unpin_aside(ImmutableBlocks blocks) {
+  for (const SlotId slot : blocks.slots()) {
+    --pins_of_[index_of(slot)];
+  }
+  pins_ -= blocks.size();
+}
+
+ImmutableBlocks BlockLedger::land(MutableBlocks slot, const BlockKey& key, SequenceHash hash) {
+  auto complete = std::move(slot).complete({.keys = {&key, 1}});
+  CAIRN_CHECK(complete.has_value(), "there is a key for the slot");
+  auto registered = std::move(*complete).register_blocks();
+  CAIRN_CHECK(registered.has_value(), "what lands is not there yet");
+  registered_.insert(key, {registered->slots()[0]});
+  slots_[index_of(registered->slots()[0])] = {.hash = hash, .holders = 0, .forgotten = 0, .idle_since = now_ms_};
+  keep_aside(*registered);
+  return *std::move(registered);
+}
+
 std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
   if (count > available()) {
     return std::nullopt;
@@ -80,7 +123,7 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
     }
     const SlotId slot = registered_.erase(evicted_keys_[i]).slot;
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
-    evictions_.push_back({evicted_keys_[i], reported_hash(slot), forgotten(slot)});
+    evictions_.push_back({evicted_keys_[i], reported_hash(slot), slot, forgotten(slot)});
     ++eviction_ages_[static_cast<std::size_t>(std::bit_width(now_ms_ - slots_[index_of(slot)].idle_since))];
   }
   return *std::move(slots);
@@ -122,7 +165,7 @@ MutableBlocks BlockLedger::take(PartialId partial) {
   return slot;
 }
 
-void BlockLedger::check_invariants() const {
+void BlockLedger::check_invariants(std::size_t reserved) const {
   pool_->check_invariants();
   const PoolCounts counts = pool_->counts();
   CAIRN_CHECK(counts.registered == registered_.size(), "the ledger knows exactly what the pool has");
@@ -130,14 +173,17 @@ void BlockLedger::check_invariants() const {
   CAIRN_CHECK(pool_->list_resident(0, pool_->capacity(), resident) == pool_->capacity(), "one walk sees all");
   std::size_t in_use_blocks = 0;
   std::size_t holders = 0;
+  std::size_t pins = 0;
   for (const ResidentBlock& block : resident) {
     const SlotId slot = find(block.key);
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
-    in_use_blocks += in_use(slot) ? 1 : 0;
+    in_use_blocks += in_use(slot) || kept_aside(slot) ? 1 : 0;
     holders += slots_[index_of(slot)].holders;
+    pins += kept_aside(slot) ? pins_of_[index_of(slot)] : 0;
   }
+  CAIRN_CHECK(pins == pins_, "what is kept aside is there");
   CAIRN_CHECK(holders == active_.size(), "every hash in use is of a block that the pool has");
-  CAIRN_CHECK(in_use_blocks + partials_.size() == counts.active, "what is in use is active in the pool");
+  CAIRN_CHECK(in_use_blocks + partials_.size() + reserved == counts.active, "what is in use is active in the pool");
   CAIRN_CHECK(refs_ >= active_.size() + partials_.size(), "what is in use has a reference");
 }
 

@@ -39,6 +39,7 @@ class BlockLedger {
   struct Eviction {
     BlockKey key;
     SequenceHash hash;  // what it was reported as
+    SlotId slot;        // where it was
     bool forgotten;     // it was reported gone before
   };
   // A full block by its hash: in use, or announced by the Use that is under way.
@@ -95,9 +96,10 @@ class BlockLedger {
   [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
   void forget(SlotId slot) { slots_[index_of(slot)].forgotten = 1; }
 
-  // Takes blocks that are there and not in use; to be settled next, in the slots that come back. Those are good until
-  // anything else is called.
+  // Takes blocks that are there and not in use; to be settled next, in the slots that come back, or given back, the last
+  // one first. The slots are good until anything else is called.
   std::span<const SlotId> pin(std::span<const BlockKey> keys);
+  void unpin(std::span<const BlockKey> keys);
   // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
@@ -107,6 +109,15 @@ class BlockLedger {
   // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
   void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
            std::span<Active* const> announced);
+
+  // Blocks that are kept though no hash is in use for them: all of these keys, or nothing; and given back.
+  [[nodiscard]] std::optional<ImmutableBlocks> pin_aside(std::span<const BlockKey> keys);
+  void unpin_aside(ImmutableBlocks blocks);
+  // Registers a block that is not there yet, and keeps it in the same way.
+  [[nodiscard]] ImmutableBlocks land(MutableBlocks slot, const BlockKey& key, SequenceHash hash);
+  // Whether blocks are kept so, and whether this one is.
+  [[nodiscard]] bool keeps_aside() const { return pins_ > 0; }
+  [[nodiscard]] bool kept_aside(SlotId slot) const { return keeps_aside() && pins_of_[index_of(slot)] > 0; }
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
@@ -120,7 +131,8 @@ class BlockLedger {
   // References to full and partial blocks.
   [[nodiscard]] std::size_t refs() const { return refs_; }
 
-  void check_invariants() const;
+  // `reserved`: slots that whoever calls has allocated and not given back.
+  void check_invariants(std::size_t reserved) const;
 
  private:
   struct Registered {
@@ -146,6 +158,8 @@ class BlockLedger {
 
   BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots);
 
+  void keep_aside(const ImmutableBlocks& blocks);
+
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
   PageArray<Slot> slots_;
@@ -157,6 +171,8 @@ class BlockLedger {
   std::size_t refs_ = 0;
   std::uint32_t now_ms_ = 0;
   EvictionAges eviction_ages_{};
+  std::size_t pins_ = 0;
+  std::vector<std::uint32_t> pins_of_;  // by slot; none until something is kept aside
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;

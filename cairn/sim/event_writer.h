@@ -1,4 +1,5 @@
-// EventWriter: numbers the events of a simulated KvManager and hands them to its sink. Internal.
+// EventWriter: numbers the events of a simulated KvManager and of the tiers below it, and hands them to its sink.
+// Internal.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,14 @@ class EventWriter {
   // Without a sink nobody needs to collect what an event would say.
   [[nodiscard]] bool wanted() const { return sink_ != nullptr; }
   // Nothing is told of no blocks.
-  void stored(const KvStored& event) {
+  void stored(const KvStored& event, CacheLevel tier = CacheLevel::kG1) {
     if (wanted() && !event.blocks.empty()) {
-      sink_->on_stored(next_event_id_++, CacheLevel::kG1, event);
+      sink_->on_stored(next_event_id_++, tier, event);
     }
   }
-  void removed(std::span<const SequenceHash> hashes) {
+  void removed(std::span<const SequenceHash> hashes, CacheLevel tier = CacheLevel::kG1) {
     if (wanted() && !hashes.empty()) {
-      sink_->on_removed(next_event_id_++, CacheLevel::kG1, {hashes});
+      sink_->on_removed(next_event_id_++, tier, {hashes});
     }
   }
 

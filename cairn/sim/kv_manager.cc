@@ -7,17 +7,6 @@
 
 namespace cairn::sim {
 
-std::string_view to_string(Profile profile) { return profile == Profile::kSeed ? "seed" : "strict"; }
-
-std::optional<Profile> parse_profile(std::string_view name) {
-  for (const Profile profile : {Profile::kStrict, Profile::kSeed}) {
-    if (name == to_string(profile)) {
-      return profile;
-    }
-  }
-  return std::nullopt;
-}
-
 Result<std::unique_ptr<KvManager>> KvManager::create(const KvManagerOptions& options) {
   if (options.block_size < 2) {
     return fail(ErrorCode::kInvalidArgument,
@@ -70,8 +59,11 @@ Result<std::size_t> KvManager::process_use(const Use& use) {
   if (Status checked = check(use); !checked) {
     return Unexpected(checked.error());
   }
-  return options_.profile == Profile::kSeed ? use_in_order_.run(use, ledger_, events_)
-                                            : use_at_once_.run(use, ledger_, events_);
+  if (gate_ != nullptr) {
+    gate_->set_blocked(false);
+  }
+  return options_.profile == Profile::kSeed ? use_in_order_.run(use, ledger_, events_, gate_.get())
+                                            : use_at_once_.run(use, ledger_, events_, gate_.get());
 }
 
 Result<std::size_t> KvManager::process_deref(const Deref& deref) {
@@ -144,6 +136,14 @@ Result<std::size_t> KvManager::process_promote(const Promote& promote) {
     return std::size_t{1};
   }
   ledger_.add(std::move(own), {&promote.key, 1}, {&promote.hash, 1}, {&block, 1});
+  if (gate_ != nullptr) {
+    BlockRecord record{
+        .key = promote.key, .hash = promote.hash, .parent = promote.parent, .tokens_hash = promote.tokens_hash};
+    if (promote.token_ids) {
+      record.token_ids.assign(promote.token_ids->begin(), promote.token_ids->end());
+    }
+    gate_->remember(std::move(record));
+  }
   const KvStoredBlock stored{promote.hash, promote.tokens_hash};
   events_.stored({.parent = promote.parent, .blocks = {&stored, 1}, .token_ids = promote.token_ids});
   return std::size_t{1};

@@ -17,6 +17,7 @@ namespace cairn::sim {
 // An event as it was published; `blocks` are hashes.
 struct SeenEvent {
   bool is_stored = false;
+  CacheLevel tier = CacheLevel::kG1;
   std::optional<std::uint64_t> parent = std::nullopt;
   std::vector<std::uint64_t> blocks = {};
   std::vector<std::uint64_t> tokens_hashes = {};
@@ -25,10 +26,11 @@ struct SeenEvent {
 
   // Not by number, nor by what tests without tokens do not say.
   friend bool operator==(const SeenEvent& a, const SeenEvent& b) {
-    return a.is_stored == b.is_stored && a.parent == b.parent && a.blocks == b.blocks;
+    return a.is_stored == b.is_stored && a.tier == b.tier && a.parent == b.parent && a.blocks == b.blocks;
   }
   friend void PrintTo(const SeenEvent& event, std::ostream* out) {
-    *out << (event.is_stored ? "Stored" : "Removed") << ::testing::PrintToString(event.blocks);
+    *out << (event.is_stored ? "Stored" : "Removed") << ::testing::PrintToString(event.blocks) << " in "
+         << to_string(event.tier);
     if (event.parent) {
       *out << " after " << *event.parent;
     }
@@ -40,10 +42,16 @@ inline SeenEvent stored(std::vector<std::uint64_t> blocks, std::optional<std::ui
 }
 inline SeenEvent removed(std::vector<std::uint64_t> blocks) { return {.blocks = std::move(blocks)}; }
 
+// The same in a tier below.
+inline SeenEvent in(CacheLevel tier, SeenEvent event) {
+  event.tier = tier;
+  return event;
+}
+
 class CapturingSink final : public KvEventSink {
  public:
-  void on_stored(std::uint64_t event_id, CacheLevel /*tier*/, const KvStored& event) override {
-    SeenEvent seen{.is_stored = true, .event_id = event_id};
+  void on_stored(std::uint64_t event_id, CacheLevel tier, const KvStored& event) override {
+    SeenEvent seen{.is_stored = true, .tier = tier, .event_id = event_id};
     if (event.parent) {
       seen.parent = value_of(*event.parent);
     }
@@ -56,8 +64,8 @@ class CapturingSink final : public KvEventSink {
     }
     events_.push_back(std::move(seen));
   }
-  void on_removed(std::uint64_t event_id, CacheLevel /*tier*/, const KvRemoved& event) override {
-    SeenEvent seen{.event_id = event_id};
+  void on_removed(std::uint64_t event_id, CacheLevel tier, const KvRemoved& event) override {
+    SeenEvent seen{.tier = tier, .event_id = event_id};
     for (const SequenceHash hash : event.hashes) {
       seen.blocks.push_back(value_of(hash));
     }
@@ -110,6 +118,41 @@ class TestManager {
   Result<std::size_t> use_partial(PartialId id) {
     const UniqueBlock block = UniqueBlock::partial(id);
     return process(Use{.blocks = {&block, 1}, .keys = {}});
+  }
+  // A block with its tokens hash and tokens.
+  std::size_t use_with_hash(std::uint64_t id, std::uint64_t tokens_hash, const std::vector<Token>& tokens) {
+    const UniqueBlock block = UniqueBlock::full(SequenceHash{id});
+    const BlockKey key = key_of_(id);
+    const BlockHash hash{tokens_hash};
+    return *process(Use{.blocks = {&block, 1}, .keys = {&key, 1}, .tokens_hashes = {&hash, 1}, .token_ids = tokens});
+  }
+  // Loads what the tiers below have of these.
+  SwapInStart swap_in(const std::vector<std::uint64_t>& ids, std::optional<std::uint64_t> parent = std::nullopt) {
+    std::vector<UniqueBlock> blocks;
+    std::vector<BlockKey> keys;
+    for (const std::uint64_t id : ids) {
+      blocks.push_back(UniqueBlock::full(SequenceHash{id}));
+      keys.push_back(key_of_(id));
+    }
+    Use use{.blocks = blocks, .keys = keys};
+    if (parent) {
+      use.parent = UniqueBlock::full(SequenceHash{*parent});
+    }
+    SwapInStart started = *manager_->start_swap_in(use);
+    manager_->check_invariants();
+    return started;
+  }
+  // To when something happens next; false where nothing is under way.
+  bool advance() {
+    const std::optional<TimePoint> next = manager_->next_event_time();
+    if (next) {
+      advance_to(*next);
+    }
+    return next.has_value();
+  }
+  void advance_to(TimePoint now) {
+    manager_->advance_to(now);
+    manager_->check_invariants();
   }
   Result<std::size_t> try_deref(const std::vector<std::uint64_t>& ids) {
     std::vector<UniqueBlock> blocks;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/sim/block_record.h"
+#include "cairn/sim/tier_gate.h"
 
 namespace cairn::sim::internal {
-namespace {
 
-// The block before a full one, where the Use says so and the key does not contradict it. A key at a later position that
-// names no parent was drawn at random: the Use is all there is to know.
+// A key at a later position that names no parent was drawn at random: the Use is all there is to know.
 std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   const BlockKey& key = use.keys[number];
   if (key.position() == 0 || (number == 0 && !use.parent)) {
@@ -21,6 +21,8 @@ std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   const bool agrees = key.parent_fragment() == 0 || key.parent_fragment() == (value_of(before) & known_bits);
   return adjacent && agrees ? std::optional(before) : std::nullopt;
 }
+
+namespace {
 
 Error wrong_key(SequenceHash hash, const BlockKey& key) {
   return {ErrorCode::kInvalidArgument, str_cat("the block ", value_of(hash), " has the key of block ",
@@ -45,17 +47,25 @@ Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& 
   return {};
 }
 
-Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWriter& events) {
+Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate) {
   if (Status planned = plan(use, ledger); !planned) {
     withdraw_plan(ledger);
     return Unexpected(planned.error());
   }
   // What is pinned cannot be evicted.
-  if (new_keys_.size() + new_partials_.size() + hit_keys_.size() > ledger.available()) {
+  const std::size_t needed = new_keys_.size() + new_partials_.size() + evictable_hits(ledger);
+  if (needed > ledger.available()) {
+    if (gate != nullptr) {
+      gate->set_blocked(gate->will_have(needed - ledger.available()));
+    }
     withdraw_plan(ledger);
     return std::size_t{0};
   }
-  commit(use, ledger);
+  if (!commit(use, ledger, gate)) {
+    gate->set_blocked(true);
+    withdraw_plan(ledger);
+    return std::size_t{0};
+  }
   publish(use, ledger, events);
   return use.blocks.size();
 }
@@ -115,23 +125,46 @@ void UseAtOnce::withdraw_plan(BlockLedger& ledger) const {
   }
 }
 
-void UseAtOnce::commit(const Use& use, BlockLedger& ledger) {
+std::size_t UseAtOnce::evictable_hits(const BlockLedger& ledger) const {
+  std::size_t hits = hit_keys_.size();
+  if (ledger.keeps_aside()) {
+    hits -= static_cast<std::size_t>(
+        std::ranges::count_if(hit_keys_, [&](const BlockKey& key) { return ledger.kept_aside(ledger.find(key)); }));
+  }
+  return hits;
+}
+
+bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
   ledger.evictions().clear();
   const std::span<const SlotId> pinned = ledger.pin(hit_keys_);
-  for (std::size_t i = 0; i < pinned.size(); ++i) {
-    ledger.settle(*hits_[i], pinned[i]);
+  hit_slots_.assign(pinned.begin(), pinned.end());
+  const std::size_t count = new_keys_.size() + new_partials_.size();
+  std::optional<MutableBlocks> slots = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
+  if (!slots) {
+    ledger.unpin(hit_keys_);
+    return false;
   }
-  MutableBlocks slots = *ledger.allocate(new_keys_.size() + new_partials_.size());
+  for (std::size_t i = 0; i < hit_slots_.size(); ++i) {
+    ledger.settle(*hits_[i], hit_slots_[i]);
+  }
   for (const PartialId partial : new_partials_) {
-    ledger.keep(partial, slots.take_front(1));
+    ledger.keep(partial, slots->take_front(1));
   }
-  ledger.add(std::move(slots), new_keys_, new_hashes_, new_blocks_);
+  ledger.add(*std::move(slots), new_keys_, new_hashes_, new_blocks_);
+  for (std::size_t number = 0; gate != nullptr && number < kinds_.size(); ++number) {
+    if (kinds_[number] == Kind::kAbsent) {
+      BlockRecord record = record_of(use, number, use.keys[number].sequence_hash());
+      record.parent = parent_of(use, number);
+      gate->remember(std::move(record));
+    }
+  }
   std::size_t number = 0;
   for (const UniqueBlock& block : use.blocks) {
     if (block.is_full() && kinds_[number++] == Kind::kActive) {
       ledger.refer(block.hash());
     }
   }
+  return true;
 }
 
 void UseAtOnce::publish(const Use& use, BlockLedger& ledger, EventWriter& events) {

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/check.h"
+#include "cairn/sim/block_record.h"
+#include "cairn/sim/tier_gate.h"
+
 namespace cairn::sim::internal {
 
 // One Use. Full blocks are known by their number among the full blocks.
 class UseInOrder::Walk {
  public:
-  Walk(const Use& use, BlockLedger& ledger, EventWriter& events, UseInOrder& memory)
-      : use_(use), ledger_(ledger), events_(events), memory_(memory) {
+  Walk(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate, UseInOrder& memory)
+      : use_(use), ledger_(ledger), events_(events), gate_(gate), memory_(memory) {
     memory_.pending_.clear();
     memory_.announced_.clear();
     memory_.stored_.clear();
@@ -19,6 +23,14 @@ class UseInOrder::Walk {
     ledger_.reserve(use.keys.size());
     if (use.parent) {
       parent_ = use.parent->hash();
+    }
+    memory_.full_hashes_.clear();
+    if (gate_ != nullptr) {
+      for (const UniqueBlock& block : use.blocks) {
+        if (block.is_full()) {
+          memory_.full_hashes_.push_back(block.hash());
+        }
+      }
     }
   }
 
@@ -36,8 +48,19 @@ class UseInOrder::Walk {
         break;
       }
     }
-    static_cast<void>(room && flush());
+    room = room && flush();
+    std::optional<MutableBlocks> read_first;
+    if (gate_ != nullptr) {
+      gate_->set_blocked(!room && gate_->will_have(use_.blocks.size() - granted_));
+      if (!room && ledger_.available() > 0) {
+        read_first.emplace(evict_for_the_rest());
+        gate_->set_blocked(true);
+      }
+    }
     publish();
+    if (read_first) {
+      gate_->offload_evictions(*std::move(read_first));
+    }
     return granted_;
   }
 
@@ -51,16 +74,41 @@ class UseInOrder::Walk {
     }
   }
 
+  // With tiers below only slots that are free are to be had at once.
+  [[nodiscard]] std::size_t at_hand() const {
+    return gate_ == nullptr ? ledger_.available() : ledger_.pool().counts().free;
+  }
+
+  // For the first block that was not granted, and for all after it that will take slots.
+  [[nodiscard]] MutableBlocks evict_for_the_rest() {
+    MutableBlocks slots = *ledger_.allocate(1);
+    std::size_t full = 0;
+    std::size_t more = 0;
+    for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
+      const UniqueBlock& block = use_.blocks[i];
+      bool absent = false;
+      if (block.is_full()) {
+        absent = ledger_.find(block.hash()) == nullptr && ledger_.find(use_.keys[full]) == kNoSlot;
+        ++full;
+      } else {
+        absent = !ledger_.contains(block.id());
+      }
+      more += i > granted_ && absent ? 1 : 0;
+    }
+    MutableBlocks rest = *ledger_.allocate(std::min(more, ledger_.available()));
+    CAIRN_CHECK(slots.append(std::move(rest)).has_value(), "they are of one pool");
+    return slots;
+  }
+
   bool take_partial(PartialId partial) {
     if (!flush()) {
       return false;
     }
     if (!ledger_.contains(partial)) {
-      std::optional<MutableBlocks> slot = ledger_.allocate(1);
-      if (!slot) {
+      if (at_hand() == 0) {
         return false;
       }
-      ledger_.keep(partial, *std::move(slot));
+      ledger_.keep(partial, *ledger_.allocate(1));
     }
     ++granted_;
     return true;
@@ -141,7 +189,7 @@ class UseInOrder::Walk {
 
   bool add_pending() {
     const std::span<const SequenceHash> hashes = memory_.pending_;
-    const std::size_t count = std::min(hashes.size(), ledger_.available());
+    const std::size_t count = std::min(hashes.size(), at_hand());
     if (count > 0) {
       add(count);
     }
@@ -157,12 +205,27 @@ class UseInOrder::Walk {
     evicted_may_be_back_ = evicted_may_be_back_ || !ledger_.evictions().empty();
     ledger_.add(*ledger_.allocate(count), use_.keys.subspan(pending_first_, count), hashes,
                 std::span(memory_.announced_).first(count));
+    if (gate_ != nullptr) {
+      for (std::size_t i = 0; i < count; ++i) {
+        remember(hashes[i], pending_first_ + i);
+      }
+    }
     if (events_.wanted()) {
       for (std::size_t i = 0; i < count; ++i) {
         collect_stored(hashes[i], pending_first_ + i);
       }
     }
     granted_ += count;
+  }
+
+  void remember(SequenceHash hash, std::size_t number) {
+    BlockRecord record = record_of(use_, number, hash);
+    if (number > 0) {
+      record.parent = memory_.full_hashes_[number - 1];
+    } else if (use_.parent) {
+      record.parent = use_.parent->hash();
+    }
+    gate_->remember(std::move(record));
   }
 
   void collect_stored(SequenceHash hash, std::size_t number) {
@@ -199,6 +262,7 @@ class UseInOrder::Walk {
   const Use& use_;
   BlockLedger& ledger_;
   EventWriter& events_;
+  TierGate* gate_;
   UseInOrder& memory_;
   std::optional<SequenceHash> parent_;  // the last block that was there, or the one before the first
   std::size_t granted_ = 0;
@@ -209,8 +273,8 @@ class UseInOrder::Walk {
   std::size_t room_ = 0;  // how many there may be
 };
 
-std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events) {
-  return Walk(use, ledger, events, *this).run();
+std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate) {
+  return Walk(use, ledger, events, gate, *this).run();
 }
 
 }  // namespace cairn::sim::internal

@@ -1,0 +1,37 @@
+// BlockRecord: what goes along with a full block when it moves between tiers: all that the events of a tier say of it.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/sim/move_block.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn::sim {
+
+struct BlockRecord {
+  BlockKey key{};
+  SequenceHash hash{};  // what it is reported as
+  std::optional<SequenceHash> parent{};
+  BlockHash tokens_hash{};
+  std::vector<Token> token_ids{};  // none: not known
+};
+
+// Of a full block of a Use, by its number among the full ones; without its parent, on which the profiles differ.
+[[nodiscard]] inline BlockRecord record_of(const Use& use, std::size_t number, SequenceHash hash) {
+  BlockRecord record{.key = use.keys[number], .hash = hash};
+  if (!use.tokens_hashes.empty()) {
+    record.tokens_hash = use.tokens_hashes[number];
+  }
+  if (use.token_ids) {
+    const std::size_t block_size = use.token_ids->size() / use.keys.size();
+    const std::span<const Token> tokens = use.token_ids->subspan(number * block_size, block_size);
+    record.token_ids.assign(tokens.begin(), tokens.end());
+  }
+  return record;
+}
+
+}  // namespace cairn::sim

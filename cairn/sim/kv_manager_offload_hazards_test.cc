@@ -1,0 +1,256 @@
+// Where the manager that this one is modelled on goes wrong with a tier below it, and what kStrict does instead. Both
+// answers side by side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cairn/sim/kv_manager.h"
+#include "cairn/sim/test_tiers.h"
+
+namespace cairn::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Outcome = SwapInStart::Outcome;
+
+// A manager of 4-token blocks with LRU in G1 and a G2 of its own.
+struct World {
+  World(Profile profile, std::uint32_t g1, std::uint32_t g2, const OffloadOptions& options = {},
+        const LinkOptions& link = {.bytes_per_second = 1'000'000'000})
+      : mgr({.max_capacity = g1, .block_size = 4, .eviction = PolicyKind::kLru, .profile = profile}) {
+    OffloadOptions with_tier = options;
+    with_tier.block_bytes = kBlockBytes;
+    with_tier.tiers = {test_tier(network, CacheLevel::kG2, g2, link)};
+    EXPECT_TRUE(mgr->attach_offload_engine(with_tier, network));
+  }
+  [[nodiscard]] const OffloadEngine& engine() { return *mgr->offload_engine(); }
+  // These are in G2 and nowhere else, and all of G1 is free.
+  void put_into_g2(const std::vector<std::uint64_t>& ids) {
+    ASSERT_EQ(mgr.use(ids), ids.size());
+    mgr.deref(ids);
+    push_out(mgr, mgr->max_capacity());
+    mgr.sink.take();
+  }
+
+  LinkNetwork network;
+  TestManager mgr;
+};
+
+// Each eviction cuts a Use short: a scheduler takes that for want of capacity, and preempts somebody.
+TEST(KvManagerOffloadHazardsTest, AUseThatMustWaitIsKeptInPartByTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 3, 8);
+  World strict(Profile::kStrict, 3, 8);
+  for (World* world : {&seed, &strict}) {
+    ASSERT_EQ(world->mgr.use({1}), 1U);
+    world->mgr.deref({1});
+    world->mgr.sink.take();
+  }
+  EXPECT_EQ(seed.mgr.use({5, 6, 7}), 2U);
+  EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(stored({5, 6}), removed({1})));
+  EXPECT_EQ(seed.mgr.counts(), (TestManager::Counts{3, 2, 0}));
+
+  EXPECT_EQ(strict.mgr.use({5, 6, 7}), 0U);
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({1})));
+  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{1, 0, 0})) << "nothing but the slot that is read";
+  for (World* world : {&seed, &strict}) {
+    EXPECT_TRUE(world->mgr->waits_for_offload()) << "nobody need be preempted";
+    EXPECT_EQ(world->mgr->next_event_time(), milliseconds(1));
+    ASSERT_TRUE(world->mgr.advance());
+  }
+  EXPECT_EQ(strict.mgr.use({5, 6, 7}), 3U);
+  EXPECT_FALSE(strict.mgr->waits_for_offload());
+}
+
+TEST(KvManagerOffloadHazardsTest, WantOfCapacityIsNotTakenForWaiting) {
+  for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
+    World world(profile, 2, 8);
+    ASSERT_EQ(world.mgr.use({1, 2}), 2U);
+    EXPECT_EQ(world.mgr.use({3}), 0U);
+    EXPECT_FALSE(world.mgr->waits_for_offload()) << "all blocks are in use: waiting will not help";
+    EXPECT_EQ(world.mgr->next_event_time(), std::nullopt);
+  }
+}
+
+// A block that G2 has needs no copy: there is nothing to wait for, and the seed waits.
+TEST(KvManagerOffloadHazardsTest, WhatIsInG2AlreadyEndsAUseWithNothingToWaitForInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 1, 8);
+  World strict(Profile::kStrict, 1, 8);
+  for (World* world : {&seed, &strict}) {
+    world->put_into_g2({1});
+    const SwapInStart started = world->mgr.swap_in({1});
+    ASSERT_TRUE(world->mgr.advance());
+    ASSERT_TRUE(world->mgr->end_swap_in(started.id));
+    world->mgr.sink.take();
+  }
+  EXPECT_EQ(seed.mgr.use({2}), 0U);
+  EXPECT_EQ(seed.mgr->next_event_time(), std::nullopt) << "whoever sleeps until something happens sleeps for good";
+  EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1})));
+  EXPECT_EQ(seed.mgr.use({2}), 1U) << "the slot was free all the time";
+
+  EXPECT_EQ(strict.mgr.use({2}), 1U);
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({1}), stored({2})));
+  EXPECT_EQ(strict.engine().stats(0).copied, 1U) << "it was not copied again";
+}
+
+// The seed evicts for the whole rest of the Use at once, its own hits first of all.
+TEST(KvManagerOffloadHazardsTest, AUseMayPushOutWhatItIsAboutToHitInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 3, 8);
+  World strict(Profile::kStrict, 3, 8);
+  for (World* world : {&seed, &strict}) {
+    ASSERT_EQ(world->mgr.use({1, 2, 3}), 3U);
+    world->mgr.deref({1});
+    world->mgr.deref({2});
+    world->mgr.deref({3});
+    world->mgr.sink.take();
+    EXPECT_EQ(world->mgr.use({5, 1, 2}), 0U);
+  }
+  EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1, 2})));
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({3})));
+  ASSERT_TRUE(seed.mgr.advance());
+  ASSERT_TRUE(strict.mgr.advance());
+  EXPECT_EQ(strict.mgr.use({5, 1, 2}), 3U);
+  EXPECT_EQ(seed.mgr.use({5, 1, 2}), 2U) << "1 and 2 are to be computed again, and 3 has to go as well";
+}
+
+TEST(KvManagerOffloadHazardsTest, SlotsOfOneUseComeBackTogetherInTheSeedProfileOnly) {
+  const OffloadOptions one_by_one{.batch_blocks = 1};
+  const LinkOptions lane{.bytes_per_second = 1'000'000'000, .discipline = LinkDiscipline::kInOrder};
+  World seed(Profile::kSeed, 3, 8, one_by_one, lane);
+  World strict(Profile::kStrict, 3, 8, one_by_one, lane);
+  for (World* world : {&seed, &strict}) {
+    ASSERT_EQ(world->mgr.use({1, 2, 3}), 3U);
+    world->mgr.deref({1, 2, 3});
+    ASSERT_EQ(world->mgr.use({4, 5, 6}), 0U);
+  }
+  std::vector<std::size_t> seed_active;
+  std::vector<std::size_t> strict_active;
+  for (int ms = 1; ms <= 3; ++ms) {
+    seed.mgr.advance_to(milliseconds(ms));
+    strict.mgr.advance_to(milliseconds(ms));
+    seed_active.push_back(seed.mgr->num_active_blocks());
+    strict_active.push_back(strict.mgr->num_active_blocks());
+    EXPECT_EQ(seed.engine().stats(0).copied, static_cast<std::uint64_t>(ms));
+  }
+  EXPECT_THAT(seed_active, ElementsAre(3, 3, 0));
+  EXPECT_THAT(strict_active, ElementsAre(2, 1, 0));
+}
+
+TEST(KvManagerOffloadHazardsTest, SlotsThatNeedNoCopyAreHeldBesideThoseThatDoInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 2, 8);
+  World strict(Profile::kStrict, 2, 8);
+  for (World* world : {&seed, &strict}) {
+    world->put_into_g2({1});
+    const SwapInStart started = world->mgr.swap_in({1});
+    ASSERT_TRUE(world->mgr.advance());
+    ASSERT_TRUE(world->mgr->end_swap_in(started.id));
+    ASSERT_EQ(world->mgr.use({2}), 1U);
+    world->mgr.deref({2});
+    ASSERT_EQ(world->mgr.use({3, 4}), 0U);  // 1 is in G2, 2 is not
+  }
+  EXPECT_EQ(seed.mgr->num_active_blocks(), 2U);
+  EXPECT_EQ(strict.mgr->num_active_blocks(), 1U);
+  EXPECT_EQ(strict.mgr.use({3}), 1U) << "somebody who needs less can go on";
+}
+
+TEST(KvManagerOffloadHazardsTest, ABatchThatDoesNotFitIsLostInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 3, 2);
+  World strict(Profile::kStrict, 3, 2);
+  for (World* world : {&seed, &strict}) {
+    ASSERT_EQ(world->mgr.use({1, 2, 3}), 3U);
+    world->mgr.deref({1, 2, 3});
+    push_out(world->mgr, 3);
+    EXPECT_EQ(world->mgr.counts(), (TestManager::Counts{0, 0, 0}));
+  }
+  EXPECT_EQ(seed.engine().stats(0), (OffloadTierStats{.dropped = 3}));
+  EXPECT_EQ(strict.engine().stats(0), (OffloadTierStats{.copied = 2, .dropped = 1}));
+}
+
+TEST(KvManagerOffloadHazardsTest, ASwapInWithoutFreeSlotsIsPutOffByTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 2, 8);
+  World strict(Profile::kStrict, 2, 8);
+  for (World* world : {&seed, &strict}) {
+    world->put_into_g2({1, 2});
+    ASSERT_EQ(world->mgr.use({3, 4}), 2U);
+    world->mgr.deref({3, 4});
+    world->mgr.sink.take();
+  }
+  EXPECT_EQ(seed.mgr.swap_in({1, 2}).outcome, Outcome::kBlocked);
+  EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({3, 4})));
+  ASSERT_TRUE(seed.mgr.advance());
+  EXPECT_EQ(seed.mgr.swap_in({1, 2}).outcome, Outcome::kScheduled) << "unless somebody was faster";
+
+  const TimePoint begin = strict.engine().now();
+  const SwapInStart started = strict.mgr.swap_in({1, 2});
+  EXPECT_EQ(started.outcome, Outcome::kScheduled);
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({3, 4})));
+  EXPECT_EQ(strict.mgr.use({9}), 0U) << "the slots are taken";
+  strict.mgr.advance_to(begin + milliseconds(2));
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(in_g2(stored({3})), in_g2(stored({4})))) << "down first";
+  strict.mgr.advance_to(begin + milliseconds(4));
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(stored({1}), stored({2})));
+  EXPECT_THAT(strict.mgr->take_landed_swap_ins(), ElementsAre(started.id));
+}
+
+TEST(KvManagerOffloadHazardsTest, ASwapInForWhichThereIsNotEnoughRoomLoadsNothingInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 3, 8);
+  World strict(Profile::kStrict, 3, 8);
+  for (World* world : {&seed, &strict}) {
+    world->put_into_g2({1, 2, 3});
+    ASSERT_EQ(world->mgr.use({4}), 1U);  // stays in use
+  }
+  EXPECT_EQ(seed.mgr.swap_in({1, 2, 3}).outcome, Outcome::kNothing);
+  const SwapInStart started = strict.mgr.swap_in({1, 2, 3});
+  EXPECT_EQ(started.outcome, Outcome::kScheduled);
+  EXPECT_EQ(started.plan.blocks(), 2U);
+}
+
+TEST(KvManagerOffloadHazardsTest, WhatWasSwappedInMayBeGoneBeforeItIsUsedInTheSeedProfileOnly) {
+  World seed(Profile::kSeed, 2, 8);
+  World strict(Profile::kStrict, 2, 8);
+  SwapInStart started;
+  for (World* world : {&seed, &strict}) {
+    world->put_into_g2({1, 2});
+    started = world->mgr.swap_in({1, 2});
+    ASSERT_TRUE(world->mgr.advance());
+    world->mgr.sink.take();
+    EXPECT_EQ(world->mgr.use({9}), 0U);
+  }
+  EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1})));
+  EXPECT_THAT(strict.mgr.sink.take(), IsEmpty());
+  EXPECT_FALSE(strict.mgr->waits_for_offload());
+  EXPECT_EQ(strict.mgr.use({1, 2}), 2U) << "held for whoever asked for it";
+  ASSERT_TRUE(strict.mgr->end_swap_in(started.id));
+  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{2, 2, 0}));
+}
+
+// The original loses events of a lower tier beyond a burst of 1,024. There is no such channel here.
+TEST(KvManagerOffloadHazardsTest, ABurstOfEventsIsNotLost) {
+  for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
+    World world(profile, 3000, 3000);
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t id = 1; id <= 3000; ++id) {
+      ids.push_back(id);
+    }
+    ASSERT_EQ(world.mgr.use(ids), 3000U);
+    world.mgr.deref(ids);
+    world.mgr.sink.take();
+    std::vector<UniqueBlock> partials;
+    for (std::uint64_t i = 0; i < 3000; ++i) {
+      partials.push_back(UniqueBlock::partial(PartialId{i}));
+    }
+    ASSERT_EQ(*world.mgr.process(Use{.blocks = partials, .keys = {}}), 0U);
+    world.mgr.advance_to(milliseconds(3000));
+    std::vector<std::uint64_t> arrived;
+    for (const SeenEvent& event : world.mgr.sink.take()) {
+      if (event.tier == CacheLevel::kG2) {
+        arrived.insert(arrived.end(), event.blocks.begin(), event.blocks.end());
+      }
+    }
+    EXPECT_EQ(arrived.size(), 3000U);
+    EXPECT_EQ(world.mgr.counts(), (TestManager::Counts{0, 0, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace cairn::sim
