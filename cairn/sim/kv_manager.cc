@@ -60,7 +60,7 @@ Result<std::size_t> KvManager::process_use(const Use& use) {
     return Unexpected(checked.error());
   }
   if (gate_ != nullptr) {
-    gate_->set_blocked(false);
+    gate_->unblock();
   }
   return options_.profile == Profile::kSeed ? use_in_order_.run(use, ledger_, events_, gate_.get())
                                             : use_at_once_.run(use, ledger_, events_, gate_.get());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -258,7 +259,7 @@ class NaiveTiers {
     }
     const Ids gone = evict(slots - std::min(slots, before));
     tell_removed(gone);
-    const Ids to_copy = needed(gone, false);
+    const Ids to_copy = to_be_copied(gone);
     if (!to_copy.empty()) {
       std::ranges::reverse(hits);
       deref(hits);
@@ -309,17 +310,16 @@ class NaiveTiers {
     }
   }
 
-  // Those that have to be copied; expected from now on, unless it was only a question.
-  Ids needed(const Ids& gone, bool expect = true) {
+  // Those that have to be copied.
+  [[nodiscard]] Ids to_be_copied(const Ids& gone) const {
     Ids ids;
-    for (const Id id : gone) {
-      if (!in_g2(id) && !expected_.contains(id)) {
-        ids.push_back(id);
-        if (expect) {
-          expected_.insert(id);
-        }
-      }
-    }
+    std::ranges::copy_if(gone, std::back_inserter(ids), [&](Id id) { return !in_g2(id) && !expected_.contains(id); });
+    return ids;
+  }
+  // They are expected from now on.
+  Ids needed(const Ids& gone) {
+    const Ids ids = to_be_copied(gone);
+    expected_.insert(ids.begin(), ids.end());
     return ids;
   }
   void offload(const Ids& gone, std::size_t slots) {

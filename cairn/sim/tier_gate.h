@@ -49,7 +49,8 @@ class TierGate {
   [[nodiscard]] bool will_have(std::size_t missing) const { return missing <= ledger_->pool().counts().quarantined; }
   // Whether the last Use was refused only because copies come first.
   [[nodiscard]] bool blocked() const { return blocked_; }
-  void set_blocked(bool blocked) { blocked_ = blocked; }
+  void block() { blocked_ = true; }
+  void unblock() { blocked_ = false; }
 
  private:
   std::unique_ptr<OffloadEngine> engine_;

@@ -55,14 +55,14 @@ Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWri
   // What is pinned cannot be evicted.
   const std::size_t needed = new_keys_.size() + new_partials_.size() + evictable_hits(ledger);
   if (needed > ledger.available()) {
-    if (gate != nullptr) {
-      gate->set_blocked(gate->will_have(needed - ledger.available()));
+    if (gate != nullptr && gate->will_have(needed - ledger.available())) {
+      gate->block();
     }
     withdraw_plan(ledger);
     return std::size_t{0};
   }
   if (!commit(use, ledger, gate)) {
-    gate->set_blocked(true);
+    gate->block();
     withdraw_plan(ledger);
     return std::size_t{0};
   }

@@ -50,11 +50,12 @@ class UseInOrder::Walk {
     }
     room = room && flush();
     std::optional<MutableBlocks> read_first;
-    if (gate_ != nullptr) {
-      gate_->set_blocked(!room && gate_->will_have(use_.blocks.size() - granted_));
-      if (!room && ledger_.available() > 0) {
+    if (gate_ != nullptr && !room) {
+      if (ledger_.available() > 0) {
         read_first.emplace(evict_for_the_rest());
-        gate_->set_blocked(true);
+        gate_->block();
+      } else if (gate_->will_have(use_.blocks.size() - granted_)) {
+        gate_->block();
       }
     }
     publish();
