@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::TestLayout;
 using testing::TestRegion;
 
 constexpr KvShape kShape{2, 2, 4, 2, 8, 8};  // rows of 8 bytes, planes of 64

@@ -143,11 +143,11 @@ TEST(ChecksumTest, NeverChanges) {
 
 TEST(ChecksumTest, CopiesOnTheWay) {
   for (const std::size_t size : {0U, 5U, 64U, 4096U, 1U << 20, (1U << 20) + 13U}) {
-    for (const std::size_t offset : {0U, 3U, 8U, 24U}) {
-      const Bytes from = random_bytes(size, 8);
+    const Bytes from = random_bytes(size, 8);
+    for (const std::size_t offset : {0U, 3U, 24U}) {
       Bytes to(size + 100, std::byte{0xEE});
       EXPECT_EQ(copy_and_sum(to.data() + offset, from, 11), sum_words(from, 11));
-      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(offset)));
+      EXPECT_TRUE(size == 0 || std::memcmp(from.data(), to.data() + offset, size) == 0);
       EXPECT_TRUE(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(offset + size), to.end(),
                               [](std::byte each) { return each == std::byte{0xEE}; }));
     }

@@ -259,14 +259,39 @@ void CopyPlan::make_boxes(const BlockPart& part, const KvShape& whole) {
   }
   std::ranges::stable_sort(boxes_, {},
                            [](const Box& box) { return std::tuple(box.destination_region, box.destination_offset); });
+  group_boxes();
+}
+
+void CopyPlan::group_boxes() {
+  const std::uint64_t blocks = destination_->blocks();
   for (std::uint32_t first = 0; first < boxes_.size();) {
-    std::uint32_t after = first + 1;
-    while (after < boxes_.size() && boxes_[after].destination_region == boxes_[first].destination_region) {
+    std::uint64_t end = 0;       // of the rows of all blocks, so far
+    std::uint32_t last = first;  // the box that ends there
+    std::uint32_t after = first;
+    do {
+      const std::uint64_t box_end = boxes_[after].destination_offset + span_of(boxes_[after], row_bytes_).destination +
+                                    (blocks - 1) * boxes_[after].destination_block_step;
+      if (box_end > end) {
+        end = box_end;
+        last = after;
+      }
       ++after;
-    }
-    regions_.push_back({first, after - first, order_of(std::span(boxes_).subspan(first, after - first))});
+    } while (after < boxes_.size() && boxes_[after].destination_region == boxes_[first].destination_region &&
+             (boxes_[after].destination_offset < end ||
+              (boxes_[after].destination_offset == end && may_touch(boxes_[last], boxes_[after], blocks))));
+    neighbours_.push_back({first, after - first, order_of(std::span(boxes_).subspan(first, after - first))});
     first = after;
   }
+}
+
+// Whether a row of the last block of `box` may be adjacent in the source to the row of the first block of `next`, when all
+// `blocks` of the destination are written in order.
+bool CopyPlan::may_touch(const Box& box, const Box& next, std::uint64_t blocks) const {
+  if (box.source_region != next.source_region) {
+    return false;
+  }
+  const std::uint64_t end = box.source_offset + span_of(box, row_bytes_).source + (blocks - 1) * box.source_block_step;
+  return box.source_block_step != next.source_block_step || end == next.source_offset;
 }
 
 CopyPlan::Order CopyPlan::order_of(std::span<const Box> boxes) const {

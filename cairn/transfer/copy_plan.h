@@ -110,14 +110,14 @@ class CopyPlan {
   void expand(std::span<const BlockPair> pairs, std::uint64_t max_bytes, std::vector<Copy>& out) const;
 
  private:
-  // The boxes that lie in one region of the destination, and how their rows are met in the order of addresses there,
+  // Boxes whose rows lie among each other in the destination, and how they are met in the order of addresses there,
   // which is what finds all that is adjacent.
   enum class Order : std::uint8_t {
     kByPair,     // pair by pair; nothing of a block is adjacent to another block on both sides
     kByStretch,  // all pairs of a stretch at once, the block being one more level of a box
     kSorted,     // steps that do not nest: by sorting
   };
-  struct RegionBoxes {
+  struct Neighbours {
     std::uint32_t first_box = 0;
     std::uint32_t boxes = 0;
     Order order = Order::kByPair;
@@ -126,13 +126,15 @@ class CopyPlan {
 
   CopyPlan() = default;
   void make_boxes(const BlockPart& part, const KvShape& whole);
+  void group_boxes();
+  [[nodiscard]] bool may_touch(const Box& box, const Box& next, std::uint64_t blocks) const;
   [[nodiscard]] Order order_of(std::span<const Box> boxes) const;
 
   BlockLayoutPtr source_;
   BlockLayoutPtr destination_;
   BlockPart part_;
   std::vector<Box> boxes_;
-  std::vector<RegionBoxes> regions_;
+  std::vector<Neighbours> neighbours_;
   bool same_places_ = false;
   std::uint64_t row_bytes_ = 0;
   std::uint64_t bytes_per_block_ = 0;

@@ -93,23 +93,23 @@ class CopyPlan::Expansion {
   // Pairs that follow each other in both layouts.
   void add_stretch(std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     stretch_begin_ = out_.size();
-    const auto is_by_pair = [&](const RegionBoxes& region) {
-      return region.order == Order::kByPair || (region.order == Order::kByStretch && pairs.size() == 1);
+    const auto is_by_pair = [&](const Neighbours& group) {
+      return group.order == Order::kByPair || (group.order == Order::kByStretch && pairs.size() == 1);
     };
     bool any_by_pair = false;
-    for (const RegionBoxes& region : plan_.regions_) {
-      if (is_by_pair(region)) {
+    for (const Neighbours& group : plan_.neighbours_) {
+      if (is_by_pair(group)) {
         any_by_pair = true;
-      } else if (region.order == Order::kByStretch) {
-        add_region(region, pairs, first_pair);
+      } else if (group.order == Order::kByStretch) {
+        add_group(group, pairs, first_pair);
       } else {
-        add_sorted(region, pairs, first_pair);
+        add_sorted(group, pairs, first_pair);
       }
     }
     for (std::uint32_t i = 0; any_by_pair && i < pairs.size(); ++i) {
-      for (const RegionBoxes& region : plan_.regions_) {
-        if (is_by_pair(region)) {
-          add_region(region, pairs.subspan(i, 1), first_pair + i);
+      for (const Neighbours& group : plan_.neighbours_) {
+        if (is_by_pair(group)) {
+          add_group(group, pairs.subspan(i, 1), first_pair + i);
         }
       }
     }
@@ -120,28 +120,28 @@ class CopyPlan::Expansion {
   }
 
  private:
-  [[nodiscard]] std::span<const Box> boxes_of(const RegionBoxes& region) const {
-    return plan_.boxes().subspan(region.first_box, region.boxes);
+  [[nodiscard]] std::span<const Box> boxes_of(const Neighbours& group) const {
+    return plan_.boxes().subspan(group.first_box, group.boxes);
   }
 
   // In the order of the destination's addresses.
-  void add_region(const RegionBoxes& region, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
+  void add_group(const Neighbours& group, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     const auto add_runs = [&](const Box& box, std::span<const BlockPair> blocks, std::uint32_t pair_of_first) {
       for_each_run(box, blocks, pair_of_first,
                    [&](std::uint64_t from, std::uint64_t to, std::uint32_t pair) { add(box, from, to, pair); });
     };
-    if (region.boxes == 1) {
-      add_runs(boxes_of(region).front(), pairs, first_pair);
+    if (group.boxes == 1) {
+      add_runs(boxes_of(group).front(), pairs, first_pair);
       return;
     }
     for (std::uint32_t i = 0; i < pairs.size(); ++i) {
-      for (const Box& box : boxes_of(region)) {
+      for (const Box& box : boxes_of(group)) {
         add_runs(box, pairs.subspan(i, 1), first_pair + i);
       }
     }
   }
 
-  void add_sorted(const RegionBoxes& region, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
+  void add_sorted(const Neighbours& group, std::span<const BlockPair> pairs, std::uint32_t first_pair) {
     struct Run {
       const Box* box;
       std::uint64_t from;
@@ -149,7 +149,7 @@ class CopyPlan::Expansion {
       std::uint32_t pair;
     };
     std::vector<Run> runs;
-    for (const Box& box : boxes_of(region)) {
+    for (const Box& box : boxes_of(group)) {
       for_each_run(box, pairs, first_pair, [&](std::uint64_t from, std::uint64_t to, std::uint32_t pair) {
         runs.push_back({&box, from, to, pair});
       });

@@ -18,6 +18,7 @@ using testing::rows_of_boxes;
 using testing::TestLayout;
 
 constexpr std::uint64_t kAnySize = ~std::uint64_t{0};
+constexpr std::uint64_t kSeeds = 500;
 
 class Draw {
  public:
@@ -123,7 +124,7 @@ void expect_plan_matches_rows(const TestLayout& from, const TestLayout& to, cons
 }
 
 TEST(CopyPlanPropertyTest, MovesEveryByteAndNoOther) {
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Draw draw(seed);
     const KvShape shape = draw.shape();
@@ -163,7 +164,7 @@ TEST(CopyPlanPropertyTest, MovesEveryByteAndNoOther) {
 }
 
 TEST(CopyPlanPropertyTest, MovesPartsOfBlocks) {
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Draw draw(seed);
     const KvShape shape = draw.shape();

@@ -45,7 +45,7 @@ BlockSums naive_sums(const TestLayout& layout, std::uint32_t block) {
 
 TEST(RowSumsTest, AreThoseOfTheDefinitionOnBothSidesOfEveryPlan) {
   std::mt19937 random(1);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 80; ++round) {
     SCOPED_TRACE(round);
     const KvShape shape = random_shape(random);
     TestLayout source = TestLayout::make({shape, kAllArrangements[random() % 6], 3, 1});
@@ -74,7 +74,7 @@ TEST(RowSumsTest, AreThoseOfTheDefinitionOnBothSidesOfEveryPlan) {
 
 TEST(BlockWalkTest, CopiesEveryByteOnceHoweverItIsCut) {
   std::mt19937 random(2);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 80; ++round) {
     SCOPED_TRACE(round);
     const KvShape shape = random_shape(random);
     TestLayout source = TestLayout::make({shape, kAllArrangements[random() % 6], 3, 64});

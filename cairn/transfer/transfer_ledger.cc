@@ -48,6 +48,10 @@ void ActiveTransfer::fail(std::uint32_t block, const std::string& error) {
   ledger_->end_block(*this, block, {.state = BlockState::kFailed}, error);
 }
 
+void ActiveTransfer::pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error) {
+  ledger_->end_block(*this, block, outcome, error);
+}
+
 TransferLedger::TransferLedger(const Clock& clock, std::size_t limit, Callbacks callbacks)
     : clock_(clock), limit_(limit), callbacks_(callbacks) {
   CAIRN_CHECK(limit > 0, "a ledger has room for at least one transfer");

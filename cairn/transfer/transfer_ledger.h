@@ -49,6 +49,8 @@ class ActiveTransfer {
   // a block that was copied are finished and compared here.
   void finish(std::uint32_t block, const BlockSums& sums);
   void fail(std::uint32_t block, const std::string& error);
+  // The same with an outcome that another executor gave it; `error` where it is not done.
+  void pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
 
  private:
   friend class TransferLedger;
