@@ -145,9 +145,9 @@ Result<BounceExecutor::Route> BounceExecutor::route_of(const CopyPlanPtr& plan) 
   };
   {
     const MutexLock lock(mutex_);
-    std::erase_if(routes_, [](const KnownRoute& known) { return known.plan.expired(); });
+    std::erase_if(routes_, [](const KnownRoute& known) { return known.alive.expired(); });
     for (const KnownRoute& known : routes_) {
-      if (known.plan.lock() == plan) {
+      if (known.plan == plan.get()) {
         return holding(known.route);
       }
     }
@@ -158,7 +158,7 @@ Result<BounceExecutor::Route> BounceExecutor::route_of(const CopyPlanPtr& plan) 
   }
   Route held = holding(*route);
   const MutexLock lock(mutex_);
-  routes_.push_back({.plan = plan, .route = *std::move(route)});
+  routes_.push_back({.plan = plan.get(), .alive = plan, .route = *std::move(route)});
   return held;
 }
 

@@ -63,7 +63,8 @@ class BounceExecutor final : public TransferExecutor {
     Leg out;  // of the ring
   };
   struct KnownRoute {
-    std::weak_ptr<const CopyPlan> plan;
+    const CopyPlan* plan = nullptr;
+    std::weak_ptr<const CopyPlan> alive;  // the plan is; another may come to have its address
     Route route;
   };
   // A transfer under way.

@@ -107,7 +107,7 @@ TEST_P(FileExecutorTest, WritesAndReadsAnyArrangement) {
   const auto pick = [&random](std::uint32_t low, std::uint32_t high) {
     return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
   };
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 8; ++round) {
     SCOPED_TRACE(::testing::Message() << "round " << round);
     BlockLayout::Options options{.shape = {.layers = pick(1, 3),
                                            .kv = pick(1, 2),
@@ -249,8 +249,8 @@ TEST_P(FileExecutorTest, AFileThatCannotBeWrittenFailsItsBlocks) {
 }
 
 TEST_P(FileExecutorTest, CarriesManyTransfersAtOnce) {
-  constexpr std::uint32_t kBlocks = 16;
-  constexpr int kTransfers = 24;
+  constexpr std::uint32_t kBlocks = 8;
+  constexpr int kTransfers = 12;
   std::vector<std::unique_ptr<FileLayout>> files;
   std::vector<BlockLayoutPtr> hosts;
   std::vector<CopyPlanPtr> plans;
