@@ -35,7 +35,7 @@ void EventFile::number(std::uint64_t value) {
   buffer_.append(digits, last);
 }
 
-void EventFile::begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id) {
+void EventFile::begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier) {
   char digits[32];
   const auto [last, error] = std::to_chars(digits, digits + sizeof(digits), static_cast<double>(at.count()) / 1e6);
   buffer_ += "{\"worker\":";
@@ -44,7 +44,9 @@ void EventFile::begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id
   buffer_.append(digits, last);
   buffer_ += ",\"event_id\":";
   number(event_id);
-  buffer_ += ",\"tier\":\"G1\",\"data\":{\"";
+  buffer_ += ",\"tier\":\"";
+  buffer_ += to_string(tier);
+  buffer_ += "\",\"data\":{\"";
 }
 
 void EventFile::end() {
@@ -54,8 +56,9 @@ void EventFile::end() {
   }
 }
 
-void EventFile::on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const sim::KvStored& stored) {
-  begin(worker, at, event_id);
+void EventFile::on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                          const sim::KvStored& stored) {
+  begin(worker, at, event_id, tier);
   buffer_ += "stored\":{\"parent_hash\":";
   if (stored.parent) {
     number(value_of(*stored.parent));
@@ -74,8 +77,9 @@ void EventFile::on_stored(std::uint32_t worker, TimePoint at, std::uint64_t even
   end();
 }
 
-void EventFile::on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const sim::KvRemoved& removed) {
-  begin(worker, at, event_id);
+void EventFile::on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                           const sim::KvRemoved& removed) {
+  begin(worker, at, event_id, tier);
   buffer_ += "removed\":{\"block_hashes\":[";
   for (const SequenceHash& hash : removed.hashes) {
     if (&hash != removed.hashes.data()) {

@@ -24,12 +24,14 @@ class EventFile final : public sim::ReplayEventSink {
   [[nodiscard]] static Result<std::unique_ptr<EventFile>> open(const std::string& path);
   [[nodiscard]] Status close();
 
-  void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const sim::KvStored& stored) override;
-  void on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const sim::KvRemoved& removed) override;
+  void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                 const sim::KvStored& stored) override;
+  void on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                  const sim::KvRemoved& removed) override;
 
  private:
   EventFile(std::string path, std::ofstream file) : path_(std::move(path)), file_(std::move(file)) {}
-  void begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id);
+  void begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier);
   void number(std::uint64_t value);
   void end();
 

@@ -86,6 +86,14 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   command.add_option("--workers", settings.workers, "Engines, each with a cache of its own")->capture_default_str();
   command.add_option("--block-size", settings.block_size, "Tokens in a block")->capture_default_str();
   command.add_option("--blocks", settings.blocks, "Blocks of each worker")->capture_default_str();
+  command.add_option("--host-blocks", settings.host_blocks, "Blocks in host memory below each worker")
+      ->capture_default_str();
+  command.add_option("--disk-blocks", settings.disk_blocks, "Blocks on disk below that")->capture_default_str();
+  command
+      .add_option("--bandwidth", replay.bandwidths,
+                  "GB a second from the tier above, in each direction; host=50 and disk=3.5 unless given")
+      ->type_name("EDGE=GBPS");
+  command.add_option("--kv-bytes", settings.kv_bytes, "Bytes of keys and values a token")->capture_default_str();
   command.add_option("--policy", settings.policy, "Which block goes first: " + policy_names())->capture_default_str();
   command.add_option("--placement", settings.placement, "round-robin; prefix: to whom has most of the prompt")
       ->capture_default_str();
@@ -118,6 +126,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
       "  cairn replay chat.jsonl --workers 8                                what eight workers make of it\n"
       "  cairn replay chat.jsonl --workers 8 --compare placement=round-robin,prefix\n"
       "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory is worth it\n"
+      "  cairn replay chat.jsonl --compare host-blocks=0,65536              what a tier in host memory brings\n"
       "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
 }
 

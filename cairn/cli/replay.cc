@@ -129,9 +129,15 @@ Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
   if (!command.compare.empty() && !command.events.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--events is of one run; leave it out, or --compare");
   }
-  std::vector<NamedSettings> all{{.name = "", .settings = command.settings}};
+  ReplaySettings settings = command.settings;
+  for (const std::string& edge : command.bandwidths) {
+    if (Status set = set_bandwidth(edge, settings); !set) {
+      return Unexpected(set.error());
+    }
+  }
+  std::vector<NamedSettings> all{{.name = "", .settings = settings}};
   if (!command.compare.empty()) {
-    Result<std::vector<NamedSettings>> varied = vary(command.settings, command.compare);
+    Result<std::vector<NamedSettings>> varied = vary(settings, command.compare);
     if (!varied) {
       return Unexpected(varied.error());
     }

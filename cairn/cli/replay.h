@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
@@ -20,11 +21,12 @@ namespace cairn::cli {
 struct ReplayCommand {
   std::string trace = {};
   ReplaySettings settings = {};
-  std::string compare = {};   // "KEY=V1,V2,..."
-  std::string json = {};      // a file; "-" is `out`, in place of the report for people
-  std::string events = {};    // a file
-  bool strict = false;        // a bad row is an error
-  std::uint32_t threads = 0;  // for runs side by side; 0: one a core
+  std::string compare = {};                  // "KEY=V1,V2,..."
+  std::vector<std::string> bandwidths = {};  // "EDGE=GBPS"
+  std::string json = {};                     // a file; "-" is `out`, in place of the report for people
+  std::string events = {};                   // a file
+  bool strict = false;                       // a bad row is an error
+  std::uint32_t threads = 0;                 // for runs side by side; 0: one a core
 };
 
 // What a command is given from outside.

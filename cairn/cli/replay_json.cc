@@ -16,6 +16,11 @@ Json config_of(const std::string& trace, const ReplaySettings& settings) {
           {"workers", settings.workers},
           {"block_size", settings.block_size},
           {"blocks", settings.blocks},
+          {"host_blocks", settings.host_blocks},
+          {"disk_blocks", settings.disk_blocks},
+          {"host_gbps", settings.host_gbps},
+          {"disk_gbps", settings.disk_gbps},
+          {"kv_bytes", settings.kv_bytes},
           {"policy", settings.policy},
           {"placement", settings.placement},
           {"profile", settings.profile},
@@ -63,10 +68,40 @@ Json report_of(const Report& report) {
   return out;
 }
 
+Json hits_of(const Report& report) {
+  Json below = Json::object();
+  double from_below = 0;
+  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
+    below[to_string(report.tiers[tier].level)] = report.loaded_ratio(tier);
+    from_below += report.loaded_ratio(tier);
+  }
+  Json out = {{"G1", report.reused_ratio() - from_below}};
+  out.update(below);
+  return out;
+}
+
+Json tiers_of(const Report& report) {
+  Json out = Json::array();
+  for (const sim::TierCounts& tier : report.tiers) {
+    out.push_back({{"tier", to_string(tier.level)},
+                   {"blocks", tier.capacity},
+                   {"copied_blocks", tier.copied},
+                   {"skipped_blocks", tier.skipped},
+                   {"dropped_blocks", tier.dropped},
+                   {"evicted_blocks", tier.evicted},
+                   {"loaded_blocks", tier.loaded},
+                   {"bytes_down", tier.bytes_down},
+                   {"bytes_up", tier.bytes_up},
+                   {"seconds_down", tier.seconds_down},
+                   {"seconds_up", tier.seconds_up}});
+  }
+  return out;
+}
+
 Json more_of(const Report& report, const TraceProblems& problems) {
   const sim::ReplayCounts& counts = report.counts;
   Json out = {{"complete", report.complete},
-              {"hit_ratio_by_tier", {{"G1", report.reused_ratio()}}},
+              {"hit_ratio_by_tier", hits_of(report)},
               {"first_admission_reused_ratio", report.first_reused_ratio()},
               {"computed_prompt_tokens", counts.computed_tokens},
               {"saved_prompt_tokens", counts.saved_tokens},
@@ -85,6 +120,7 @@ Json more_of(const Report& report, const TraceProblems& problems) {
               {"bad_rows", problems.bad_rows},
               {"bad_row_names", problems.names}};
   add(out, "queue_ms", report.latencies.queue_ms);
+  out["tiers"] = tiers_of(report);
   return out;
 }
 
@@ -105,6 +141,7 @@ Json series_of(const Report& report) {
                 {"ttft_max_ms", nullptr},
                 {"blocks_in_use", point.blocks_in_use},
                 {"blocks_resident", point.blocks_resident},
+                {"blocks_below", point.below},
                 {"waiting", point.waiting},
                 {"prompt_tokens_per_s", point.prompt_tokens_per_s},
                 {"output_tokens_per_s", point.output_tokens_per_s}};

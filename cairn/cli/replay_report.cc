@@ -53,8 +53,15 @@ void line(std::ostream& out, const std::string& title, const std::string& rest) 
 
 void write_settings(std::ostream& out, const std::string& trace, const ReplaySettings& settings) {
   out << trace << ": " << with_commas(settings.workers) << (settings.workers == 1 ? " worker, " : " workers, each ")
-      << with_commas(settings.blocks) << " blocks of " << settings.block_size << " tokens; " << settings.policy << ", "
-      << settings.placement << ", profile " << settings.profile;
+      << with_commas(settings.blocks) << " blocks of " << settings.block_size << " tokens";
+  if (settings.host_blocks > 0) {
+    out << ", " << with_commas(settings.host_blocks) << " in host memory at " << number_text(settings.host_gbps)
+        << " GB/s";
+  }
+  if (settings.disk_blocks > 0) {
+    out << ", " << with_commas(settings.disk_blocks) << " on disk at " << number_text(settings.disk_gbps) << " GB/s";
+  }
+  out << "; " << settings.policy << ", " << settings.placement << ", profile " << settings.profile;
   if (settings.concurrency > 0) {
     out << ", " << settings.concurrency << " requests in flight";
   }
@@ -90,6 +97,29 @@ double peak_share(const Report& report) {
   return report.cache.capacity == 0
              ? 0
              : static_cast<double>(report.cache.peak_in_use) / static_cast<double>(report.cache.capacity);
+}
+
+std::string gigabytes(std::uint64_t bytes) { return str_cat(number_text(static_cast<double>(bytes) / 1e9), " GB"); }
+
+// Where the tokens came from that were not computed: "G1 0.0817, G2 0.1204".
+std::string hits_by_tier(const Report& report) {
+  double below = 0;
+  std::string rest;
+  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
+    below += report.loaded_ratio(tier);
+    rest += str_cat(", ", to_string(report.tiers[tier].level), " ", fixed(report.loaded_ratio(tier), 4));
+  }
+  return str_cat("G1 ", fixed(report.reused_ratio() - below, 4), rest);
+}
+
+void write_tiers(std::ostream& out, const Report& report) {
+  for (const sim::TierCounts& tier : report.tiers) {
+    line(out, to_string(tier.level),
+         str_cat(with_commas(tier.capacity), " blocks of a worker; ", with_commas(tier.copied), " copied down (",
+                 gigabytes(tier.bytes_down), "), ", with_commas(tier.loaded), " loaded (", gigabytes(tier.bytes_up),
+                 "), ", with_commas(tier.evicted), " evicted",
+                 tier.dropped == 0 ? "" : str_cat(", ", with_commas(tier.dropped), " dropped")));
+  }
 }
 
 void write_refusals(std::ostream& out, const Report& report) {
@@ -156,7 +186,7 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
                " a second"));
   out << "\n";
   line(out, "hit ratio",
-       str_cat(fixed(report.reused_ratio(), 4), " of the prompt tokens, all from G1; ",
+       str_cat(fixed(report.reused_ratio(), 4), " of the prompt tokens (", hits_by_tier(report), "); ",
                fixed(report.first_reused_ratio(), 4), " at first admissions"));
   line(out, "prefill",
        str_cat(with_commas(counts.computed_tokens), " tokens computed, ", with_commas(counts.saved_tokens),
@@ -169,6 +199,7 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
        str_cat(with_commas(report.cache.peak_in_use), " of ", with_commas(report.cache.capacity),
                " blocks of a worker (", percent(peak_share(report)), "); ", with_commas(report.peak_waiting),
                " requests in one queue"));
+  write_tiers(out, report);
   write_latencies(out, report.latencies);
   if (counts.livelocks > 0) {
     out << "\non " << with_commas(counts.livelocks)

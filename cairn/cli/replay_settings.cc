@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "cairn/base/str_cat.h"
 
@@ -25,6 +26,8 @@ bool read_number(std::string_view text, Number& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size();
 }
+
+bool read_bandwidth(std::string_view text, double& out) { return read_number(text, out) && out >= 0 && out <= 1e6; }
 
 bool read_switch(std::string_view text, bool& out) {
   out = text == "on";
@@ -68,6 +71,19 @@ Status check(const ReplaySettings& settings) {
 
 }  // namespace
 
+Status set_bandwidth(std::string_view edge, ReplaySettings& settings) {
+  const std::size_t equals = edge.find('=');
+  const std::string_view name = edge.substr(0, equals);
+  const std::string_view rate = equals == std::string_view::npos ? std::string_view() : edge.substr(equals + 1);
+  if (name == "host" || name == "disk") {
+    if (read_bandwidth(rate, name == "host" ? settings.host_gbps : settings.disk_gbps)) {
+      return {};
+    }
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat("--bandwidth ", edge, ": write host=GBPS or disk=GBPS, as in host=50 or disk=3.5"));
+}
+
 Status set_by_name(std::string_view key, std::string_view value, ReplaySettings& settings) {
   const auto set_text = [&](std::string& text) {
     text = value;
@@ -81,6 +97,11 @@ Status set_by_name(std::string_view key, std::string_view value, ReplaySettings&
       {"workers", [&] { return read_number(value, settings.workers); }},
       {"block-size", [&] { return read_number(value, settings.block_size); }},
       {"blocks", [&] { return read_number(value, settings.blocks); }},
+      {"host-blocks", [&] { return read_number(value, settings.host_blocks); }},
+      {"disk-blocks", [&] { return read_number(value, settings.disk_blocks); }},
+      {"host-bandwidth", [&] { return read_bandwidth(value, settings.host_gbps); }},
+      {"disk-bandwidth", [&] { return read_bandwidth(value, settings.disk_gbps); }},
+      {"kv-bytes", [&] { return read_number(value, settings.kv_bytes); }},
       {"policy", [&] { return set_text(settings.policy); }},
       {"placement", [&] { return set_text(settings.placement); }},
       {"profile", [&] { return set_text(settings.profile); }},
@@ -161,6 +182,13 @@ Result<sim::ReplayOptions> to_options(const ReplaySettings& settings) {
   if (!scaled) {
     return Unexpected(scaled.error());
   }
+  std::vector<sim::ReplayTier> tiers;
+  if (settings.host_blocks > 0) {
+    tiers.push_back({.level = CacheLevel::kG2, .blocks = settings.host_blocks, .gigabytes_per_s = settings.host_gbps});
+  }
+  if (settings.disk_blocks > 0) {
+    tiers.push_back({.level = CacheLevel::kG3, .blocks = settings.disk_blocks, .gigabytes_per_s = settings.disk_gbps});
+  }
   return sim::ReplayOptions{.engine = {.blocks = settings.blocks,
                                        .block_size = settings.block_size,
                                        .eviction = *policy,
@@ -171,6 +199,8 @@ Result<sim::ReplayOptions> to_options(const ReplaySettings& settings) {
                                        .prefix_caching = settings.prefix_caching,
                                        .costs = *std::move(scaled)},
                             .workers = settings.workers,
+                            .tiers = std::move(tiers),
+                            .block_bytes = settings.kv_bytes * settings.block_size,
                             .placement = *placement,
                             .concurrency = settings.concurrency};
 }

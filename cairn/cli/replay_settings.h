@@ -16,6 +16,11 @@ struct ReplaySettings {
   std::uint32_t workers = 1;
   std::uint32_t block_size = 64;
   std::uint32_t blocks = 16'384;  // of each worker
+  std::uint32_t host_blocks = 0;  // below each worker; 0: no such tier
+  std::uint32_t disk_blocks = 0;  // and below that
+  double host_gbps = 50;          // from the tier above and back, in each direction; 0: no limit
+  double disk_gbps = 3.5;
+  std::uint64_t kv_bytes = 147'456;  // of a token: a model of 8 billion parameters
   std::string policy = "lineage";
   std::string placement = "round-robin";
   std::string profile = "strict";
@@ -27,6 +32,9 @@ struct ReplaySettings {
   bool prefix_caching = true;
   std::string costs = {};  // a file with measured points
 };
+
+// Sets a bandwidth by the name of the tier it leads to: "host=50", "disk=3.5", in GB a second.
+[[nodiscard]] Status set_bandwidth(std::string_view edge, ReplaySettings& settings);
 
 // Sets one of them by the name of its option: ("blocks", "4096"). Fails on a name that is none, a value it cannot have.
 [[nodiscard]] Status set_by_name(std::string_view key, std::string_view value, ReplaySettings& settings);

@@ -9,7 +9,7 @@
 namespace cairn::sim {
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std::uint64_t seed, Recorder& recorder,
-                                               KvEventSink* sink) {
+                                               KvEventSink* sink, const EngineTiers* tiers) {
   if (options.max_num_seqs == 0 || options.max_num_batched_tokens == 0) {
     return fail(ErrorCode::kInvalidArgument, "an engine runs at least 1 request and 1 token in a pass");
   }
@@ -20,6 +20,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std
                                                                   .sink = sink});
   if (!manager) {
     return Unexpected(std::move(manager).error());
+  }
+  if (tiers != nullptr) {
+    if (Status attached = (*manager)->attach_offload_engine(tiers->offload, *tiers->network); !attached) {
+      return Unexpected(attached.error());
+    }
   }
   return std::unique_ptr<Engine>(new Engine(options, seed, recorder, *std::move(manager)));
 }
@@ -65,6 +70,7 @@ void Engine::submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_to
 
 TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   finished_.clear();
+  take_landed(now);
   if (const std::uint64_t count = count_quiet_passes(now, horizon); count > 0) {
     return run_quiet_passes(now, count);
   }
@@ -82,24 +88,97 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
                       .blocks_resident = blocks_resident_,
                       .prompt_tokens = prompt_tokens};
   figures.tokens = any_ready ? decode(now + prefill + decoding) : 0;
-  figures.end = now + prefill + (figures.tokens > 0 ? decoding : Duration(0));
-  figures.waiting = waiting_.size();
+  figures.end = end_of_pass(now, prefill + (figures.tokens > 0 ? decoding : Duration(0)));
+  figures.waiting = waiting_.size() + loading_.size();
+  note_tiers(figures);
   recorder_.pass(figures);
   note_fruit(figures.tokens);
   return figures.end;
 }
 
+// Who waits for a copy or a load is not stuck.
 void Engine::note_fruit(std::uint64_t tokens) {
-  fruitless_passes_ = tokens > 0 ? 0 : fruitless_passes_ + 1;
+  fruitless_passes_ = tokens > 0 || manager_->next_event_time() ? 0 : fruitless_passes_ + 1;
   if (fruitless_passes_ > kMostFruitless && waiting_may_preempt_) {
     waiting_may_preempt_ = false;
     recorder_.livelock();
   }
 }
 
+void Engine::take_landed(TimePoint now) {
+  if (!manager_->has_offload_engine()) {
+    return;
+  }
+  if (const std::optional<TimePoint> event = manager_->next_event_time(); event && *event <= now) {
+    moved_ = true;
+    waits_for_room_ = false;
+  }
+  manager_->advance_to(now);
+  const std::vector<LoadId> landed = manager_->take_landed_swap_ins();
+  for (auto id = landed.rbegin(); id != landed.rend(); ++id) {
+    const auto found = loading_.find(*id);
+    CAIRN_CHECK(found != loading_.end(), "somebody waits for a load");
+    request(found->second).loaded = *id;
+    waiting_.push_front(found->second);
+    loading_.erase(found);
+  }
+}
+
+Engine::Load Engine::start_load(RequestId id) {
+  Request& it = request(id);
+  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching) {
+    return Load::kNothing;
+  }
+  const std::optional<Use> use = it.sequence.prepare_allocation(it.sequence.size());
+  if (!use) {
+    return Load::kNothing;
+  }
+  const Result<SwapInStart> start = manager_->start_swap_in(*use);
+  CAIRN_CHECK(start.has_value(), "a sequence asks for what fits together");
+  moved_ = true;
+  switch (start->outcome) {
+    case SwapInStart::Outcome::kNothing:
+      return Load::kNothing;
+    case SwapInStart::Outcome::kBlocked:
+      return Load::kBlocked;
+    case SwapInStart::Outcome::kScheduled:
+      break;
+  }
+  for (TierIndex tier = 0; tier < manager_->offload_engine()->tier_count(); ++tier) {
+    recorder_.loaded(tier, start->plan.blocks_from(tier) * options_.block_size);
+  }
+  loading_.emplace(start->id, id);
+  return Load::kBegun;
+}
+
+void Engine::end_load(Request& it) {
+  if (it.loaded) {
+    CAIRN_CHECK(manager_->end_swap_in(*it.loaded).has_value(), "a load is ended once");
+    it.loaded.reset();
+  }
+}
+
+TimePoint Engine::end_of_pass(TimePoint now, Duration taken) const {
+  if (taken.count() > 0) {
+    return now + taken;
+  }
+  return std::max(now, manager_->next_event_time().value_or(now));
+}
+
+void Engine::note_tiers(PassFigures& figures) const {
+  if (const OffloadEngine* const below = manager_->offload_engine(); below != nullptr) {
+    for (TierIndex tier = 0; tier < below->tier_count() && tier < figures.below.size(); ++tier) {
+      figures.below[tier] = below->tier(tier).counts().registered;
+    }
+  }
+}
+
 std::uint64_t Engine::count_quiet_passes(TimePoint now, TimePoint horizon) {
   if (may_admit() || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
     return 0;
+  }
+  if (const std::optional<TimePoint> event = manager_->next_event_time()) {
+    horizon = std::min(horizon, *event);
   }
   const std::uint64_t quiet = std::ranges::min(running_, {}, &Row::quiet).quiet;
   if (quiet < 2 || horizon <= now) {
@@ -121,13 +200,15 @@ TimePoint Engine::run_quiet_passes(TimePoint now, std::uint64_t count) {
     recorder_.gap(time, running_.size() * (count - 1));
   }
   last_stamp_ = now + time * static_cast<Duration::rep>(count);
-  recorder_.pass({.begin = now,
-                  .end = last_stamp_,
-                  .passes = count,
-                  .blocks_in_use = blocks_in_use_,
-                  .blocks_resident = blocks_resident_,
-                  .waiting = waiting_.size(),
-                  .tokens = running_.size() * count});
+  PassFigures figures{.begin = now,
+                      .end = last_stamp_,
+                      .passes = count,
+                      .blocks_in_use = blocks_in_use_,
+                      .blocks_resident = blocks_resident_,
+                      .waiting = waiting_.size() + loading_.size(),
+                      .tokens = running_.size() * count};
+  note_tiers(figures);
+  recorder_.pass(figures);
   return last_stamp_;
 }
 
@@ -169,6 +250,15 @@ void Engine::schedule_running() {
 void Engine::admit_waiting() {
   pass_.admitting = true;
   while (pass_.preempted == 0 && may_admit()) {
+    switch (start_load(waiting_.front())) {
+      case Load::kNothing:
+        break;
+      case Load::kBegun:
+        waiting_.pop_front();
+        continue;
+      case Load::kBlocked:
+        return;
+    }
     Row row{.request = waiting_.front()};
     if (schedule(row) != Outcome::kScheduled) {
       return;
@@ -244,6 +334,7 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
     const std::optional<Use> use = it.sequence.prepare_allocation(target);
     const std::size_t wanted = use ? use->blocks.size() : 0;
     const std::size_t granted = use ? process(*use) : 0;
+    end_load(it);
     if (granted == wanted) {
       it.sequence.commit_allocation(target);
       break;
@@ -251,6 +342,9 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
     const std::uint64_t covered = (it.sequence.num_allocated_blocks() + granted) * options_.block_size;
     it.sequence.commit_allocation(std::min(covered, target));
     it.computed = it.sequence.num_allocated_tokens();
+    if (manager_->waits_for_offload()) {
+      return Outcome::kScheduled;
+    }
     switch (make_room_for(id)) {
       case Yielded::kItself:
         return Outcome::kPreempted;
@@ -306,6 +400,9 @@ bool Engine::generate(std::size_t index, TimePoint stamp) {
   const RequestId id = running_[index].request;
   Request& it = request(id);
   while (!try_generate(it)) {
+    if (manager_->waits_for_offload()) {
+      return false;
+    }
     const Yielded yielded = make_room_for(id);
     CAIRN_CHECK(yielded != Yielded::kNobody, "a request that runs can preempt itself");
     if (yielded == Yielded::kItself) {

@@ -15,7 +15,11 @@
 //           With kSeed two requests may preempt each other for ever before either has a token. After kMostFruitless
 //           such passes, which is more than the longest prompt takes, the engine goes on as with kStrict, and says so;
 //           and where no running request is left to preempt, a waiting one that was granted blocks gives them back.
-// Owner:    owns its KvManager; recorder and event sink outlive it.
+// Tiers:    where there are some below, a request that waits is loaded before it is admitted: it is set aside while what
+//           the tiers have of it is on its way, and others pass it. A request that gets too few blocks only because some
+//           are being copied down waits for that, and preempts nobody. A pass in which nothing could be done lasts until
+//           the next copy or load is over.
+// Owner:    owns its KvManager; recorder, event sink and network outlive it.
 // Threads:  one.
 // Costs:    a decode step of a request that needs no block is a few instructions.
 // Fails:    create(): as KvManager does, and for limits of 0. check_fits(): a request that no pass could ever serve.
@@ -24,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +40,8 @@
 #include "cairn/sim/cost_model.h"
 #include "cairn/sim/identity_source.h"
 #include "cairn/sim/kv_manager.h"
+#include "cairn/sim/link_network.h"
+#include "cairn/sim/offload_engine.h"
 #include "cairn/sim/recorder.h"
 
 namespace cairn::sim {
@@ -51,6 +58,12 @@ struct EngineOptions {
   CostModel costs = CostModel::polynomial();
 };
 
+// What is below an engine's cache, and the wires to it.
+struct EngineTiers {
+  OffloadOptions offload = {};
+  LinkNetwork* network = nullptr;
+};
+
 // A request on its way through an engine, as whoever submitted it knows it.
 struct Ticket {
   std::uint64_t number = 0;
@@ -59,16 +72,17 @@ struct Ticket {
 
 class Engine {
  public:
-  // `seed` is of the tokens it generates.
+  // `seed` is of the tokens it generates. No `tiers`: nothing is below.
   [[nodiscard]] static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, std::uint64_t seed,
-                                                              Recorder& recorder, KvEventSink* sink);
+                                                              Recorder& recorder, KvEventSink* sink,
+                                                              const EngineTiers* tiers = nullptr);
   [[nodiscard]] static Status check_fits(const EngineOptions& options, std::uint64_t input_tokens,
                                          std::uint64_t output_tokens);
 
   // Requires: the request fits, and the prompt was named at this block size.
   void submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival);
-  [[nodiscard]] bool has_requests() const { return !running_.empty() || !waiting_.empty(); }
-  [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size(); }
+  [[nodiscard]] bool has_requests() const { return num_requests() > 0; }
+  [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size() + loading_.size(); }
 
   // Runs one pass, and returns when it ends; or several, where all but the last begin before `horizon` and each does no
   // more than to generate tokens that ask for nothing. Requires: has_requests(); nothing is submitted before the
@@ -94,8 +108,9 @@ class Engine {
     ActiveSequence sequence;
     Ticket ticket;
     RequestFigures figures = {};
-    std::uint64_t computed = 0;  // tokens
-    std::uint32_t quiet = 0;     // what its row began with
+    std::uint64_t computed = 0;         // tokens
+    std::optional<LoadId> loaded = {};  // for the next time it asks for blocks
+    std::uint32_t quiet = 0;            // what its row began with
     TimePoint last_token{0};
   };
   // A running request. Its tokens that ask for nothing are only counted down here: it is brought up to date when
@@ -134,6 +149,15 @@ class Engine {
   }
   void schedule_running();
   void admit_waiting();
+  // Moves the time of the tiers, and puts those whose loads have landed before all others who wait.
+  void take_landed(TimePoint now);
+  // What became of a request that is to be admitted, where it has something to be loaded.
+  enum class Load : std::uint8_t { kNothing, kBegun, kBlocked };
+  [[nodiscard]] Load start_load(RequestId id);
+  void end_load(Request& request);
+  // When a pass ends that begins now and takes this long, if something has to be waited for.
+  [[nodiscard]] TimePoint end_of_pass(TimePoint now, Duration taken) const;
+  void note_tiers(PassFigures& figures) const;
   void note_admission(const Row& row);
   // Gives the request of a row, which may stand among the running ones or not yet, what it can get.
   [[nodiscard]] Outcome schedule(Row& row);
@@ -165,6 +189,7 @@ class Engine {
   std::vector<std::optional<Request>> requests_;
   std::vector<RequestId> unused_requests_;
   std::deque<RequestId> waiting_;
+  std::map<LoadId, RequestId> loading_;
   std::vector<Row> running_;
   std::vector<Ticket> finished_;
   Pass pass_;

@@ -43,6 +43,9 @@ SeriesPoint point_of(const TimeSpan& span, double begin_s, double width_s) {
     point.blocks_in_use = span.blocks_in_use / busy;
     point.blocks_resident = span.blocks_resident / busy;
     point.waiting = span.waiting / busy;
+    for (std::size_t tier = 0; tier < kMostTiersBelow; ++tier) {
+      point.below[tier] = span.below[tier] / busy;
+    }
   }
   return point;
 }
@@ -63,6 +66,9 @@ void Recorder::pass(const PassFigures& pass) {
   span.blocks_in_use += static_cast<double>(pass.blocks_in_use) * time;
   span.blocks_resident += static_cast<double>(pass.blocks_resident) * time;
   span.waiting += static_cast<double>(pass.waiting) * time;
+  for (std::size_t tier = 0; tier < kMostTiersBelow; ++tier) {
+    span.below[tier] += static_cast<double>(pass.below[tier]) * time;
+  }
   span.prompt_tokens += pass.prompt_tokens;
   span.output_tokens += pass.tokens;
 }
@@ -128,6 +134,7 @@ Latencies Recorder::latencies() const {
 Report Recorder::report() const {
   Report report;
   report.counts = counts_;
+  report.loaded_tokens = loaded_tokens_;
   report.cache.peak_in_use = peak_blocks_;
   report.duration_ms = ms(last_token_);
   report.latencies = latencies();
@@ -151,6 +158,13 @@ double Report::reused_ratio() const {
   return counts.input_tokens == 0
              ? 0
              : static_cast<double>(counts.reused_tokens) / static_cast<double>(counts.input_tokens);
+}
+
+double Report::loaded_ratio(std::size_t tier) const {
+  return counts.saved_tokens == 0
+             ? 0
+             : reused_ratio() * static_cast<double>(std::min(loaded_tokens[tier], counts.saved_tokens)) /
+                   static_cast<double>(counts.saved_tokens);
 }
 
 double Report::first_reused_ratio() const {

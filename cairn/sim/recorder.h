@@ -27,6 +27,7 @@ struct PassFigures {
   std::uint64_t waiting = 0;          // requests
   std::uint64_t prompt_tokens = 0;    // computed
   std::uint64_t tokens = 0;           // that came out
+  PerTier<std::uint64_t> below = {};  // blocks in the tiers below
 };
 
 class Recorder {
@@ -36,6 +37,8 @@ class Recorder {
     ++counts_.admissions;
     counts_.saved_tokens += cached_tokens;
   }
+  // Tokens of a prompt that begin to be loaded from a tier below.
+  void loaded(std::size_t tier, std::uint64_t tokens) { loaded_tokens_[tier] += tokens; }
   void preemption() { ++counts_.preemptions; }
   void livelock() { ++counts_.livelocks; }
   void first_token(const RequestFigures& request);
@@ -66,6 +69,7 @@ class Recorder {
   std::vector<RequestFigures> requests_;  // by number; not all are finished
   internal::FlatTable<std::uint64_t, GapCount> gaps_;
   TimeSeries series_;
+  PerTier<std::uint64_t> loaded_tokens_{};
   TimePoint last_token_{0};
   std::uint64_t peak_blocks_ = 0;
   std::uint64_t peak_waiting_ = 0;

@@ -27,24 +27,24 @@ class Tap final : public KvEventSink {
   Tap(std::uint32_t worker, const TimePoint& now, PrefixIndex* index, ReplayEventSink* listener)
       : worker_(worker), now_(now), index_(index), listener_(listener) {}
 
-  void on_stored(std::uint64_t event_id, CacheLevel /*tier*/, const KvStored& stored) override {
+  void on_stored(std::uint64_t event_id, CacheLevel tier, const KvStored& stored) override {
     ++events_;
-    stored_ += stored.blocks.size();
-    if (index_ != nullptr) {
+    stored_ += tier == CacheLevel::kG1 ? stored.blocks.size() : 0;
+    if (index_ != nullptr && tier == CacheLevel::kG1) {
       index_->stored(worker_, stored);
     }
     if (listener_ != nullptr) {
-      listener_->on_stored(worker_, now_, event_id, stored);
+      listener_->on_stored(worker_, now_, event_id, tier, stored);
     }
   }
-  void on_removed(std::uint64_t event_id, CacheLevel /*tier*/, const KvRemoved& removed) override {
+  void on_removed(std::uint64_t event_id, CacheLevel tier, const KvRemoved& removed) override {
     ++events_;
-    removed_ += removed.hashes.size();
-    if (index_ != nullptr) {
+    removed_ += tier == CacheLevel::kG1 ? removed.hashes.size() : 0;
+    if (index_ != nullptr && tier == CacheLevel::kG1) {
       index_->removed(worker_, removed);
     }
     if (listener_ != nullptr) {
-      listener_->on_removed(worker_, now_, event_id, removed);
+      listener_->on_removed(worker_, now_, event_id, tier, removed);
     }
   }
   void add_to(CacheCounts& counts) const {
@@ -72,7 +72,12 @@ class Run {
     for (std::uint32_t i = 0; i < options_.workers; ++i) {
       taps_.push_back(std::make_unique<Tap>(i, now_, options_.placement == Placement::kPrefix ? &index_ : nullptr,
                                             options_.events));
-      Result<std::unique_ptr<Engine>> engine = Engine::create(options_.engine, i, recorder_, taps_.back().get());
+      if (Status linked = add_links(i); !linked) {
+        return linked;
+      }
+      const EngineTiers below{.offload = offload_options(i), .network = &network_};
+      Result<std::unique_ptr<Engine>> engine =
+          Engine::create(options_.engine, i, recorder_, taps_.back().get(), options_.tiers.empty() ? nullptr : &below);
       if (!engine) {
         return Unexpected(engine.error());
       }
@@ -98,6 +103,10 @@ class Run {
   }
 
  private:
+  struct Wires {
+    LinkId down{};
+    LinkId up{};
+  };
   struct Worker {
     std::unique_ptr<Engine> engine;
     bool is_busy = false;
@@ -110,6 +119,40 @@ class Run {
       return a.end != b.end ? a.end > b.end : a.worker > b.worker;
     }
   };
+
+  // The wires of one worker, tier by tier; shared ones are made for the first.
+  Status add_links(std::uint32_t worker) {
+    std::vector<Wires> own;
+    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
+      const ReplayTier& below = options_.tiers[tier];
+      if (below.shared_by_all && worker > 0) {
+        own.push_back(wires_[0][tier]);
+        continue;
+      }
+      const LinkOptions wire{.bytes_per_second = from_gigabytes_per_second(below.gigabytes_per_s),
+                             .latency = below.latency};
+      const Result<LinkId> down = network_.add_link(wire);
+      const Result<LinkId> up = network_.add_link(wire);
+      if (!down || !up) {
+        return Unexpected(down ? up.error() : down.error());
+      }
+      own.push_back({*down, *up});
+    }
+    wires_.push_back(std::move(own));
+    return {};
+  }
+
+  OffloadOptions offload_options(std::uint32_t worker) const {
+    OffloadOptions offload{.block_bytes = options_.block_bytes};
+    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
+      offload.tiers.push_back({.level = options_.tiers[tier].level,
+                               .capacity = options_.tiers[tier].blocks,
+                               .eviction = options_.engine.eviction,
+                               .down = wires_[worker][tier].down,
+                               .up = wires_[worker][tier].up});
+    }
+    return offload;
+  }
 
   void end_passes() {
     while (!passes_.empty() && passes_.top().end <= now_) {
@@ -231,7 +274,33 @@ class Run {
       tap->add_to(report.cache);
     }
     add_evictions(report);
+    add_tiers(report);
     return report;
+  }
+
+  void add_tiers(Report& report) const {
+    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
+      TierCounts counts{.level = options_.tiers[tier].level, .capacity = options_.tiers[tier].blocks};
+      for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+        const OffloadTierStats& stats =
+            workers_[worker].engine->manager().offload_engine()->stats(static_cast<TierIndex>(tier));
+        counts.copied += stats.copied;
+        counts.skipped += stats.skipped;
+        counts.dropped += stats.dropped;
+        counts.evicted += stats.evicted;
+        counts.loaded += stats.loaded;
+        if (worker > 0 && options_.tiers[tier].shared_by_all) {
+          continue;
+        }
+        const LinkStats& down = network_.stats(wires_[worker][tier].down);
+        const LinkStats& up = network_.stats(wires_[worker][tier].up);
+        counts.bytes_down += down.bytes;
+        counts.bytes_up += up.bytes;
+        counts.seconds_down += std::chrono::duration<double>(down.busy).count();
+        counts.seconds_up += std::chrono::duration<double>(up.busy).count();
+      }
+      report.tiers.push_back(counts);
+    }
   }
 
   void add_evictions(Report& report) const {
@@ -255,6 +324,8 @@ class Run {
   Arrivals arrivals_;
   PrefixIndex index_;
   TimePoint now_{0};
+  LinkNetwork network_;                    // outlives the workers
+  std::vector<std::vector<Wires>> wires_;  // by worker and tier
   std::vector<std::unique_ptr<Tap>> taps_;
   std::vector<Worker> workers_;
   std::priority_queue<PassEnd, std::vector<PassEnd>, std::greater<>> passes_;
@@ -284,6 +355,10 @@ std::optional<Placement> parse_placement(std::string_view name) {
 Result<Report> run_replay(const ReplayOptions& options, RequestSource& source) {
   if (options.workers == 0) {
     return fail(ErrorCode::kInvalidArgument, "a replay takes one worker at least");
+  }
+  if (options.tiers.size() > kMostTiersBelow) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(options.tiers.size(), " tiers below; there are ", kMostTiersBelow, " at most: G2, G3 and G4"));
   }
   Run run(options, source);
   if (Status built = run.build(); !built) {

@@ -7,6 +7,7 @@
 //           the longest beginning of its prompt, as far as the events of the workers tell; among equals to the one with
 //           the fewest requests, then the first. A worker with more than kMostLoad times as many requests as the
 //           average one is passed over, so that one beginning that all share does not send everything to one worker.
+//           Placement knows what is in the workers' own caches; what is in the tiers below does not count.
 //           A request that can never fit, or that has nothing to wait for, is refused, counted and named.
 // Threads:  runs on the caller's. The same options and source give the same report, bit for bit.
 // Fails:    options that no engine can be made of.
@@ -38,8 +39,10 @@ enum class Placement : std::uint8_t { kRoundRobin, kPrefix };
 class ReplayEventSink {
  public:
   virtual ~ReplayEventSink() = default;
-  virtual void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const KvStored& stored) = 0;
-  virtual void on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, const KvRemoved& removed) = 0;
+  virtual void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                         const KvStored& stored) = 0;
+  virtual void on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
+                          const KvRemoved& removed) = 0;
 };
 
 struct ReplayProgress {
@@ -48,9 +51,20 @@ struct ReplayProgress {
   std::uint64_t finished = 0;
 };
 
+// A tier below each worker's cache, and the wires from the tier above.
+struct ReplayTier {
+  CacheLevel level = CacheLevel::kG2;
+  std::uint32_t blocks = 0;    // of one worker
+  double gigabytes_per_s = 0;  // in each direction; 0: no limit
+  Duration latency{0};         // of the first byte
+  bool shared_by_all = false;  // the wires: else each worker has its own
+};
+
 struct ReplayOptions {
   EngineOptions engine = {};
   std::uint32_t workers = 1;
+  std::vector<ReplayTier> tiers = {};  // the nearest first; kMostTiersBelow of them at most
+  std::uint64_t block_bytes = 0;       // that wires carry for a block
   Placement placement = Placement::kRoundRobin;
   std::uint32_t concurrency = 0;      // requests in flight; 0: they come when the source says
   ReplayEventSink* events = nullptr;  // outlives the run

@@ -34,12 +34,14 @@ Report replay(const ReplayOptions& options, std::vector<ReplayRequest> requests)
 // Which worker stored something, in order.
 class Listener final : public ReplayEventSink {
  public:
-  void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t /*id*/, const KvStored& stored) override {
+  void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t /*id*/, CacheLevel /*tier*/,
+                 const KvStored& stored) override {
     workers.push_back(worker);
     times.push_back(at);
     blocks += stored.blocks.size();
   }
-  void on_removed(std::uint32_t /*worker*/, TimePoint /*at*/, std::uint64_t /*id*/, const KvRemoved& gone) override {
+  void on_removed(std::uint32_t /*worker*/, TimePoint /*at*/, std::uint64_t /*id*/, CacheLevel /*tier*/,
+                  const KvRemoved& gone) override {
     removed += gone.hashes.size();
   }
   std::vector<std::uint32_t> workers;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
 #include "cairn/sim/distribution.h"
 #include "cairn/sim/time_series.h"
 
@@ -57,6 +58,21 @@ struct CacheCounts {
   std::uint64_t events = 0;
 };
 
+// What one tier below the workers' caches did, all workers together.
+struct TierCounts {
+  CacheLevel level = CacheLevel::kG2;
+  std::uint64_t capacity = 0;  // blocks of one worker
+  std::uint64_t copied = 0;    // blocks, into the tier from above
+  std::uint64_t skipped = 0;   // not copied, since they were there
+  std::uint64_t dropped = 0;   // not copied, since there was no room that could be made
+  std::uint64_t evicted = 0;
+  std::uint64_t loaded = 0;  // from the tier to G1
+  std::uint64_t bytes_down = 0;
+  std::uint64_t bytes_up = 0;
+  double seconds_down = 0;  // in which its wires were sending, of all workers
+  double seconds_up = 0;
+};
+
 struct Latencies {
   Distribution ttft_ms;
   Distribution ttst_ms;
@@ -82,6 +98,7 @@ struct SeriesPoint {
   double blocks_in_use = 0;  // of a worker, while it computes
   double blocks_resident = 0;
   double waiting = 0;
+  PerTier<double> below = {};  // blocks in the tiers below
   double prompt_tokens_per_s = 0;
   double output_tokens_per_s = 0;
 };
@@ -91,6 +108,8 @@ struct Report {
   ReplayCounts counts;
   std::vector<std::string> refusals;  // the first ones, each with the reason
   CacheCounts cache;
+  std::vector<TierCounts> tiers;              // below the workers' caches, the nearest first
+  PerTier<std::uint64_t> loaded_tokens = {};  // of prompts, from each of them
   double duration_ms = 0;
   Latencies latencies;
   std::uint64_t peak_waiting = 0;
@@ -103,6 +122,8 @@ struct Report {
   // Of all input tokens, those found in the cache.
   [[nodiscard]] double reused_ratio() const;
   [[nodiscard]] double first_reused_ratio() const;
+  // The part of reused_ratio() that came from a tier below.
+  [[nodiscard]] double loaded_ratio(std::size_t tier) const;
   // So many of these in a second of virtual time.
   [[nodiscard]] double per_second(std::uint64_t count) const;
 };

@@ -15,6 +15,9 @@ void TimeSpan::add(const TimeSpan& other) {
   blocks_in_use += other.blocks_in_use;
   blocks_resident += other.blocks_resident;
   waiting += other.waiting;
+  for (std::size_t tier = 0; tier < kMostTiersBelow; ++tier) {
+    below[tier] += other.below[tier];
+  }
   prompt_tokens += other.prompt_tokens;
   output_tokens += other.output_tokens;
 }

@@ -4,6 +4,7 @@
 // Threads:  one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,11 @@
 #include "cairn/base/clock.h"
 
 namespace cairn::sim {
+
+// G2, G3 and G4: what can be below a worker's cache, the nearest first.
+inline constexpr std::size_t kMostTiersBelow = 3;
+template <typename T>
+using PerTier = std::array<T, kMostTiersBelow>;
 
 struct TimeSpan {
   // Of the requests whose first token came in it.
@@ -25,6 +31,7 @@ struct TimeSpan {
   double blocks_in_use = 0;
   double blocks_resident = 0;
   double waiting = 0;
+  PerTier<double> below{};
   std::uint64_t prompt_tokens = 0;
   std::uint64_t output_tokens = 0;
 
