@@ -11,6 +11,7 @@
 #include "cairn/cli/demo.h"
 #include "cairn/cli/hitrate.h"
 #include "cairn/cli/ops.h"
+#include "cairn/cli/text.h"
 #include "cairn/cli/trace.h"
 
 namespace cairn::cli {
@@ -114,11 +115,13 @@ int run(int argc, char** argv) {
   hitrate_command->add_option("--block-size", hitrate.block_size, "Tokens that one id of the trace stands for")
       ->capture_default_str();
   hitrate_command->add_option("--json", hitrate.json, "Writes the rows to this file; - is standard output");
+  hitrate_command->add_option("--html", hitrate.html, "Writes a page with the curves to this file")->type_name("FILE");
   hitrate_command->footer(
       "Examples:\n"
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
-      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read");
+      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
+      "  cairn hitrate chat.jsonl --html curves.html               for people to look at");
 
   TraceOptions trace;
   CLI::App* trace_command =
@@ -144,6 +147,7 @@ int run(int argc, char** argv) {
     return run_ops_of(ops_file, ops_profile);
   }
   if (hitrate_command->parsed()) {
+    hitrate.command = command_line(argc, argv);
     return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
   }
   if (trace_command->parsed()) {
