@@ -1,16 +1,22 @@
 // The `cairn` command.
+#include <signal.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <string>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/result.h"
 #include "cairn/cli/demo.h"
 #include "cairn/cli/hitrate.h"
 #include "cairn/cli/ops.h"
+#include "cairn/cli/replay.h"
 #include "cairn/cli/text.h"
 #include "cairn/cli/trace.h"
 
@@ -51,6 +57,69 @@ int run_ops_of(const std::string& file, const std::string& profile) {
     return 1;
   }
   return finish("ops", run_ops({.profile = *kind}, script, std::cout), 2);
+}
+
+// Set by Ctrl-C. The second one ends the program as if there were no handler.
+std::atomic<bool> stop_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
+
+int run_replay_of(const ReplayCommand& command) {
+  struct sigaction action{};
+  action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  const Result<ReplayEnd> end = run_replay_command(command, {.out = std::cout,
+                                                             .log = std::cerr,
+                                                             .clock = steady_clock(),
+                                                             .stop = stop_requested,
+                                                             .log_is_a_terminal = isatty(STDERR_FILENO) == 1});
+  if (end) {
+    return *end == ReplayEnd::kComplete ? 0 : 130;
+  }
+  return finish("replay", Unexpected(end.error()), end.error().code == ErrorCode::kInvalidArgument ? 2 : 1);
+}
+
+void add_replay_options(CLI::App& command, ReplayCommand& replay) {
+  ReplaySettings& settings = replay.settings;
+  command.add_option("trace", replay.trace, "A file in Mooncake's JSONL, compressed with gzip or not")
+      ->required()
+      ->type_name("TRACE");
+  command.add_option("--workers", settings.workers, "Engines, each with a cache of its own")->capture_default_str();
+  command.add_option("--block-size", settings.block_size, "Tokens in a block")->capture_default_str();
+  command.add_option("--blocks", settings.blocks, "Blocks of each worker")->capture_default_str();
+  command.add_option("--policy", settings.policy, "Which block goes first: " + policy_names())->capture_default_str();
+  command.add_option("--placement", settings.placement, "round-robin; prefix: to whom has most of the prompt")
+      ->capture_default_str();
+  command.add_option("--profile", settings.profile, "strict: sound; seed: as the original counts")
+      ->capture_default_str();
+  command.add_option("--speedup", settings.speedup, "The engines compute that many times as fast")
+      ->capture_default_str();
+  command.add_option("--concurrency", settings.concurrency,
+                     "Requests in flight, whatever the trace says of their times");
+  command.add_option("--max-seqs", settings.max_seqs, "Requests that a worker runs at the same time")
+      ->capture_default_str();
+  command.add_option("--batch-tokens", settings.batch_tokens, "Tokens that a worker computes in one pass")
+      ->capture_default_str();
+  command.add_flag("!--no-chunked-prefill", settings.chunked_prefill, "A prompt is computed in one pass, or waits");
+  command.add_flag("!--no-prefix-caching", settings.prefix_caching, "Nothing is used again");
+  command
+      .add_option("--costs", settings.costs,
+                  "How long the engine computes: lines prefill,TOKENS,MS and decode,TOKENS,MS")
+      ->type_name("FILE.csv");
+  command.add_option("--compare", replay.compare, "Runs one setting with several values side by side")
+      ->type_name("KEY=V1,V2,...");
+  command.add_option("--json", replay.json, "Writes the report to this file; - is standard output")->type_name("FILE");
+  command.add_option("--events", replay.events, "Writes what was stored and removed, a line of JSON each")
+      ->type_name("FILE");
+  command.add_flag("--strict", replay.strict, "A bad row of the trace is an error");
+  command.footer(
+      "Ctrl-C prints the report so far.\n\n"
+      "Examples:\n"
+      "  cairn trace --kind chat > chat.jsonl\n"
+      "  cairn replay chat.jsonl --workers 8                                what eight workers make of it\n"
+      "  cairn replay chat.jsonl --workers 8 --compare placement=round-robin,prefix\n"
+      "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory is worth it\n"
+      "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
 }
 
 int run(int argc, char** argv) {
@@ -123,6 +192,11 @@ int run(int argc, char** argv) {
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
       "  cairn hitrate chat.jsonl --html curves.html               for people to look at");
 
+  ReplayCommand replay;
+  CLI::App* replay_command =
+      app.add_subcommand("replay", "Sends a trace through simulated engines and reports hit ratio, latencies and more");
+  add_replay_options(*replay_command, replay);
+
   TraceOptions trace;
   CLI::App* trace_command =
       app.add_subcommand("trace", "Writes traffic of a known kind to standard output, in Mooncake's JSONL");
@@ -149,6 +223,9 @@ int run(int argc, char** argv) {
   if (hitrate_command->parsed()) {
     hitrate.command = command_line(argc, argv);
     return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
+  }
+  if (replay_command->parsed()) {
+    return run_replay_of(replay);
   }
   if (trace_command->parsed()) {
     return finish("trace", run_trace(trace, std::cout));

@@ -1,35 +1,78 @@
 #include "cairn/sim/active_sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn::sim {
 
+namespace {
+
+Status check_block_size(std::uint32_t block_size) {
+  if (block_size >= 2) {
+    return {};
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat("a block size of ", block_size, " is too small; give at least 2 tokens a block"));
+}
+
+}  // namespace
+
 Result<ActiveSequence> ActiveSequence::create(std::span<const Token> prompt, const SequenceOptions& options,
                                               IdentitySource& identities) {
-  if (options.block_size < 2) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("a block size of ", options.block_size, " is too small; give at least 2 tokens a block"));
+  if (Status checked = check_block_size(options.block_size); !checked) {
+    return Unexpected(checked.error());
   }
   ActiveSequence sequence(options, identities);
   if (Status named = sequence.name_blocks(prompt); !named) {
     return Unexpected(named.error());
   }
-  const std::size_t full = sequence.keys_.size();
-  sequence.size_ = sequence.num_input_tokens_ = prompt.size();
-  sequence.unnamed_ = prompt.size() - full * options.block_size;
-  sequence.unique_blocks_.reserve(full + 1);
-  for (const BlockKey& key : sequence.keys_) {
-    sequence.unique_blocks_.push_back(UniqueBlock::full(key.sequence_hash()));
-  }
-  if (sequence.unnamed_ > 0) {
-    sequence.unique_blocks_.push_back(UniqueBlock::partial(identities.next_partial()));
-  }
+  sequence.begin(prompt.size());
   const std::span<const Token> kept = options.emit_token_ids ? prompt : prompt.last(sequence.unnamed_);
   sequence.tokens_.assign(kept.begin(), kept.end());
   return sequence;
+}
+
+Result<ActiveSequence> ActiveSequence::create_named(Prompt prompt, const SequenceOptions& options,
+                                                    IdentitySource& identities) {
+  if (Status checked = check_block_size(options.block_size); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (options.emit_token_ids || prompt.keys.size() != prompt.size / options.block_size) {
+    return fail(ErrorCode::kInvalidArgument,
+                options.emit_token_ids ? "a named prompt has no tokens for events; give the tokens themselves"
+                                       : "the prompt was named at another block size; name it at the sequence's");
+  }
+  ActiveSequence sequence(options, identities);
+  sequence.keys_ = std::move(prompt.keys);
+  sequence.block_hashes_ = std::move(prompt.block_hashes);
+  sequence.tokens_ = std::move(prompt.tail);
+  if (!options.enable_prefix_caching) {
+    sequence.draw_names(0);
+  }
+  sequence.begin(prompt.size);
+  return sequence;
+}
+
+void ActiveSequence::begin(std::size_t prompt_tokens) {
+  size_ = num_input_tokens_ = prompt_tokens;
+  unnamed_ = prompt_tokens - keys_.size() * options_.block_size;
+  unique_blocks_.reserve(keys_.size() + 1);
+  for (const BlockKey& key : keys_) {
+    unique_blocks_.push_back(UniqueBlock::full(key.sequence_hash()));
+  }
+  if (unnamed_ > 0) {
+    unique_blocks_.push_back(UniqueBlock::partial(identities_->next_partial()));
+  }
+}
+
+void ActiveSequence::draw_names(std::size_t first_block) {
+  for (std::size_t i = first_block; i < keys_.size(); ++i) {
+    keys_[i] =
+        BlockKey::make_checked(static_cast<std::uint32_t>(i), SequenceHash{identities_->random()}, SequenceHash{0});
+  }
 }
 
 Status ActiveSequence::name_blocks(std::span<const Token> tokens) {
@@ -47,10 +90,7 @@ Status ActiveSequence::name_blocks(std::span<const Token> tokens) {
                   std::span(block_hashes_).subspan(named));
   CAIRN_CHECK(hashed.has_value(), "block size and positions were checked");
   if (!options_.enable_prefix_caching) {
-    for (std::size_t i = named; i < keys_.size(); ++i) {
-      keys_[i] =
-          BlockKey::make_checked(static_cast<std::uint32_t>(i), SequenceHash{identities_->random()}, SequenceHash{0});
-    }
+    draw_names(named);
   }
   return Status();
 }
@@ -144,6 +184,22 @@ Result<TokenMoves> ActiveSequence::generate() {
     moves->release = Deref{.blocks = std::span(unique_blocks_).first(blocks_covering(size_)), .last_first = true};
   }
   return moves;
+}
+
+std::uint64_t ActiveSequence::quiet_tokens() const {
+  if (unnamed_ == 0 || generated_tokens_ >= options_.max_output_tokens) {
+    return 0;
+  }
+  return std::min<std::uint64_t>(options_.block_size - unnamed_, options_.max_output_tokens - generated_tokens_ - 1);
+}
+
+void ActiveSequence::generate_quietly(std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    tokens_.push_back(static_cast<Token>(identities_->random()));
+  }
+  unnamed_ += count;
+  size_ += count;
+  generated_tokens_ += count;
 }
 
 Status ActiveSequence::pop() {

@@ -22,6 +22,7 @@
 #include "cairn/base/result.h"
 #include "cairn/sim/identity_source.h"
 #include "cairn/sim/move_block.h"
+#include "cairn/sim/prompt.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 
@@ -49,6 +50,9 @@ class ActiveSequence {
  public:
   [[nodiscard]] static Result<ActiveSequence> create(std::span<const Token> prompt, const SequenceOptions& options,
                                                      IdentitySource& identities);
+  // The same for a prompt that was named at this block size. Fails where moves are to carry tokens: it has none.
+  [[nodiscard]] static Result<ActiveSequence> create_named(Prompt prompt, const SequenceOptions& options,
+                                                           IdentitySource& identities);
 
   // The blocks that the first `cumulative_tokens` tokens take beyond those already committed; none where that is none.
   [[nodiscard]] std::optional<Use> prepare_allocation(std::size_t cumulative_tokens) const;
@@ -62,6 +66,10 @@ class ActiveSequence {
   [[nodiscard]] Result<TokenMoves> push(Token token);
   // Appends a random one; after the last, lets go of all blocks.
   [[nodiscard]] Result<TokenMoves> generate();
+  // How many of the next generated tokens ask for nothing: none of them begins a block or is the last.
+  [[nodiscard]] std::uint64_t quiet_tokens() const;
+  // Generates that many at once, which is the same and cheap. Requires: count <= quiet_tokens().
+  void generate_quietly(std::uint64_t count);
   // Takes back a token just pushed whose Use was not granted. A name that its push gave to a block stays.
   [[nodiscard]] Status pop();
 
@@ -90,6 +98,9 @@ class ActiveSequence {
       : options_(options), identities_(&identities) {}
 
   [[nodiscard]] std::size_t blocks_covering(std::size_t tokens) const;
+  // Makes the unique blocks of a prompt whose full blocks have their names.
+  void begin(std::size_t prompt_tokens);
+  void draw_names(std::size_t first_block);
   // Names the full blocks among tokens_, which follow those that have names. Makes no unique blocks of them.
   [[nodiscard]] Status name_blocks(std::span<const Token> tokens);
   [[nodiscard]] Result<TokenMoves> begin_block(Token token);

@@ -1,5 +1,6 @@
 #include "cairn/sim/block_ledger.h"
 
+#include <bit>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -26,16 +27,14 @@ BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageA
     : pool_(std::move(pool)), held_(std::move(held)), slots_(std::move(slots)) {}
 
 bool BlockLedger::unrefer(SequenceHash hash) {
-  Active* block = active_.find(value_of(hash));
-  if (block == nullptr) {
-    return false;
-  }
-  --refs_;
-  if (--block->refs == 0) {
-    unreferred_.push_back({hash, SlotId{block->place}});
-    active_.erase(value_of(hash));
-  }
-  return true;
+  return active_.erase_if(value_of(hash), [this, hash](Active& block) {
+    --refs_;
+    if (--block.refs > 0) {
+      return false;
+    }
+    unreferred_.push_back({hash, SlotId{block.place}});
+    return true;
+  });
 }
 
 void BlockLedger::undo_unrefer(SequenceHash hash) {
@@ -52,7 +51,9 @@ void BlockLedger::undo_unrefer(SequenceHash hash) {
 void BlockLedger::let_go() {
   released_.clear();
   for (const Unreferred& block : unreferred_) {
-    if (--slots_[index_of(block.slot)].holders == 0) {
+    Slot& slot = slots_[index_of(block.slot)];
+    if (--slot.holders == 0) {
+      slot.idle_since = now_ms_;
       released_.push_back(block.slot);
     }
   }
@@ -60,10 +61,10 @@ void BlockLedger::let_go() {
   held_.release(released_);
 }
 
-void BlockLedger::pin(std::span<const BlockKey> keys) {
+std::span<const SlotId> BlockLedger::pin(std::span<const BlockKey> keys) {
   ImmutableBlocks pinned = pool_->match_prefix(keys);
   CAIRN_CHECK(pinned.size() == keys.size(), "the ledger knows what the pool has");
-  held_.hold(std::move(pinned));
+  return held_.hold(std::move(pinned));
 }
 
 std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
@@ -80,6 +81,7 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
     const SlotId slot = registered_.erase(evicted_keys_[i]).slot;
     CAIRN_CHECK(slot != kNoSlot, "the ledger knows what the pool has");
     evictions_.push_back({evicted_keys_[i], reported_hash(slot), forgotten(slot)});
+    ++eviction_ages_[static_cast<std::size_t>(std::bit_width(now_ms_ - slots_[index_of(slot)].idle_since))];
   }
   return *std::move(slots);
 }
@@ -93,7 +95,7 @@ void BlockLedger::add(MutableBlocks slots, std::span<const BlockKey> keys, std::
   for (std::uint32_t i = 0; i < registered->size(); ++i) {
     const SlotId slot = registered->slots()[i];
     registered_.insert(keys[i], {slot});
-    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = false};
+    slots_[index_of(slot)] = {.hash = hashes[i], .holders = 0, .forgotten = 0, .idle_since = now_ms_};
     settle(*announced[i], slot);
   }
   held_.hold(*std::move(registered));

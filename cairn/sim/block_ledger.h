@@ -7,6 +7,7 @@
 // Threads:  one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,6 +23,13 @@
 #include "cairn/sim/flat_table.h"
 #include "cairn/sim/held_blocks.h"
 #include "cairn/sim/move_block.h"
+
+namespace cairn::sim {
+
+// Counts by age: at i, those of at least 2^(i-1) and less than 2^i ms; at 0, those of less than one.
+using EvictionAges = std::array<std::uint64_t, 33>;
+
+}  // namespace cairn::sim
 
 namespace cairn::sim::internal {
 
@@ -85,13 +93,17 @@ class BlockLedger {
   [[nodiscard]] SequenceHash reported_hash(SlotId slot) const { return slots_[index_of(slot)].hash; }
   // Whether a Removed was reported for a block that is still there.
   [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
-  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = true; }
+  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = 1; }
 
-  // Takes blocks that are there and not in use; to be settled next.
-  void pin(std::span<const BlockKey> keys);
+  // Takes blocks that are there and not in use; to be settled next, in the slots that come back. Those are good until
+  // anything else is called.
+  std::span<const SlotId> pin(std::span<const BlockKey> keys);
   // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
+  // What time it is, in ms; and how many blocks were evicted so long after they were last in use.
+  void set_time(std::uint32_t now_ms) { now_ms_ = now_ms; }
+  [[nodiscard]] const EvictionAges& eviction_ages() const { return eviction_ages_; }
   // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
   void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
            std::span<Active* const> announced);
@@ -121,9 +133,10 @@ class BlockLedger {
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
   struct Slot {
-    SequenceHash hash;      // the first it was in use under: what it is reported as
-    std::uint32_t holders;  // hashes it is in use under
-    bool forgotten;
+    SequenceHash hash;           // the first it was in use under: what it is reported as
+    std::uint32_t holders : 31;  // hashes it is in use under
+    std::uint32_t forgotten : 1;
+    std::uint32_t idle_since;  // ms
   };
 
   struct Unreferred {
@@ -142,6 +155,8 @@ class BlockLedger {
   std::vector<std::optional<MutableBlocks>> partial_slots_;
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;
+  std::uint32_t now_ms_ = 0;
+  EvictionAges eviction_ages_{};
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;

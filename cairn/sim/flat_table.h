@@ -38,9 +38,19 @@ class FlatTable {
   // The key will be asked for soon.
   void prefetch(const Key& key) const { __builtin_prefetch(&cells_[home_of(key)], 1); }
 
+  // In no particular order, but always the same one; fn(const Key&, const Value&).
+  template <typename Fn>
+  void for_each(Fn fn) const {
+    for (const Cell& cell : cells_) {
+      if (!cell.value.vacant()) {
+        fn(cell.key, cell.value);
+      }
+    }
+  }
+
   // Room for this many more.
   void reserve(std::size_t more) {
-    while ((size_ + more) * 2 > cells_.size()) {
+    while ((size_ + more) * 2 > mask_ + 1) {
       grow();
     }
   }
@@ -58,22 +68,24 @@ class FlatTable {
 
   // What it was; a vacant value where there was none.
   Value erase(const Key& key) {
-    std::size_t hole = place_of(key);
-    const Value erased = cells_[hole].value;
-    if (erased.vacant()) {
-      return erased;
+    const std::size_t place = place_of(key);
+    const Value erased = cells_[place].value;
+    if (!erased.vacant()) {
+      empty(place);
     }
-    const std::size_t mask = cells_.size() - 1;
-    for (std::size_t next = (hole + 1) & mask; !cells_[next].value.vacant(); next = (next + 1) & mask) {
-      // It may move back unless its own place lies after the hole.
-      if (((next - home_of(cells_[next].key)) & mask) >= ((next - hole) & mask)) {
-        cells_[hole] = cells_[next];
-        hole = next;
-      }
-    }
-    cells_[hole] = Cell{};
-    --size_;
     return erased;
+  }
+  // Calls fn(value), and erases it where that answers true. Whether there was one.
+  template <typename Fn>
+  bool erase_if(const Key& key, Fn fn) {
+    const std::size_t place = place_of(key);
+    if (cells_[place].value.vacant()) {
+      return false;
+    }
+    if (fn(cells_[place].value)) {
+      empty(place);
+    }
+    return true;
   }
 
  private:
@@ -89,13 +101,25 @@ class FlatTable {
   [[nodiscard]] std::size_t place_of(const Key& key) const {
     std::size_t place = home_of(key);
     while (!cells_[place].value.vacant() && !(cells_[place].key == key)) {
-      place = (place + 1) & (cells_.size() - 1);
+      place = (place + 1) & mask_;
     }
     return place;
+  }
+  void empty(std::size_t hole) {
+    for (std::size_t next = (hole + 1) & mask_; !cells_[next].value.vacant(); next = (next + 1) & mask_) {
+      // It may move back unless its own place lies after the hole.
+      if (((next - home_of(cells_[next].key)) & mask_) >= ((next - hole) & mask_)) {
+        cells_[hole] = cells_[next];
+        hole = next;
+      }
+    }
+    cells_[hole] = Cell{};
+    --size_;
   }
   void grow() {
     std::vector<Cell> old(cells_.size() * 2);
     old.swap(cells_);
+    mask_ = cells_.size() - 1;
     --shift_;
     for (const Cell& cell : old) {
       if (!cell.value.vacant()) {
@@ -105,6 +129,7 @@ class FlatTable {
   }
 
   std::vector<Cell> cells_;  // a power of two, at most half of them taken
+  std::size_t mask_ = (std::size_t{1} << kFirstBits) - 1;
   std::size_t size_ = 0;
   std::uint32_t shift_ = 64 - kFirstBits;
 };

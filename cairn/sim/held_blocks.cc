@@ -15,9 +15,9 @@ Result<HeldBlocks> HeldBlocks::create(BlockPool& pool) {
   return HeldBlocks(pool, *std::move(run_of));
 }
 
-void HeldBlocks::hold(ImmutableBlocks run) {
+std::span<const SlotId> HeldBlocks::hold(ImmutableBlocks run) {
   if (run.empty()) {
-    return;
+    return {};
   }
   if (unused_.empty()) {
     unused_.push_back(static_cast<std::uint32_t>(runs_.size()));
@@ -29,6 +29,7 @@ void HeldBlocks::hold(ImmutableBlocks run) {
     run_of_[index_of(slot)] = number;
   }
   runs_[number] = std::move(run);
+  return runs_[number].slots();
 }
 
 void HeldBlocks::release(std::span<const SlotId> slots) {

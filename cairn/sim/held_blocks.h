@@ -26,7 +26,8 @@ class HeldBlocks {
   // Fails: the system has no memory for as many as the pool has.
   [[nodiscard]] static Result<HeldBlocks> create(BlockPool& pool);
 
-  void hold(ImmutableBlocks run);
+  // Where they are; good until the next call.
+  std::span<const SlotId> hold(ImmutableBlocks run);
   // Lets go of them, the first one first: in this order they become evictable.
   void release(std::span<const SlotId> slots);
 

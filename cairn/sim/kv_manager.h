@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/sim/active_sequence.h"
@@ -84,6 +85,11 @@ class KvManager {
   [[nodiscard]] std::size_t max_capacity() const { return options_.max_capacity; }
   [[nodiscard]] std::uint32_t block_size() const { return options_.block_size; }
   [[nodiscard]] Profile profile() const { return options_.profile; }
+
+  // What time it is from now on: it counts for nothing but the ages. To 49 days; then it begins again.
+  void set_time(TimePoint now) { ledger_.set_time(static_cast<std::uint32_t>(now / std::chrono::milliseconds(1))); }
+  // Blocks that were evicted, by the time since they were last in use.
+  [[nodiscard]] const EvictionAges& eviction_ages() const { return ledger_.eviction_ages(); }
 
   // Walks everything and aborts on the first invariant that does not hold. For tests.
   void check_invariants() const { ledger_.check_invariants(); }

@@ -117,9 +117,9 @@ void UseAtOnce::withdraw_plan(BlockLedger& ledger) const {
 
 void UseAtOnce::commit(const Use& use, BlockLedger& ledger) {
   ledger.evictions().clear();
-  ledger.pin(hit_keys_);
-  for (std::size_t i = 0; i < hit_keys_.size(); ++i) {
-    ledger.settle(*hits_[i], ledger.find(hit_keys_[i]));
+  const std::span<const SlotId> pinned = ledger.pin(hit_keys_);
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    ledger.settle(*hits_[i], pinned[i]);
   }
   MutableBlocks slots = *ledger.allocate(new_keys_.size() + new_partials_.size());
   for (const PartialId partial : new_partials_) {

@@ -25,6 +25,9 @@ class UseInOrder::Walk {
   std::size_t run() {
     std::size_t full = 0;
     bool room = true;
+    for (std::size_t i = 0; i < BlockLedger::kAhead; ++i) {
+      prefetch(i, i);
+    }
     for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
       prefetch(i + BlockLedger::kAhead, full + BlockLedger::kAhead);
       const UniqueBlock& block = use_.blocks[i];
@@ -89,6 +92,11 @@ class UseInOrder::Walk {
     if (memory_.pending_.empty()) {
       pending_kind_ = kind;
       pending_first_ = number;
+      room_ = kind == Kind::kAbsent ? ledger_.available() : use_.keys.size();
+    } else if (memory_.pending_.size() == room_) {  // those before it take all there is
+      ledger_.withdraw(hash);
+      static_cast<void>(flush());
+      return false;
     }
     memory_.pending_.push_back(hash);
     memory_.announced_.push_back(block);
@@ -123,9 +131,9 @@ class UseInOrder::Walk {
 
   bool pin_pending() {
     const std::span<const BlockKey> keys = use_.keys.subspan(pending_first_, memory_.pending_.size());
-    ledger_.pin(keys);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      ledger_.settle(*memory_.announced_[i], ledger_.find(keys[i]));
+    const std::span<const SlotId> slots = ledger_.pin(keys);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      ledger_.settle(*memory_.announced_[i], slots[i]);
       granted(memory_.pending_[i]);
     }
     return true;
@@ -198,6 +206,7 @@ class UseInOrder::Walk {
   // Full blocks that stand next to each other, announced, all inactive or all absent; their hashes are pending_.
   Kind pending_kind_ = Kind::kAbsent;
   std::size_t pending_first_ = 0;
+  std::size_t room_ = 0;  // how many there may be
 };
 
 std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events) {

@@ -1,0 +1,178 @@
+#include "cairn/cli/replay_settings.h"
+
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <tuple>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn::cli {
+namespace {
+
+std::string policy_names() {
+  std::string names;
+  for (const PolicyKind kind : kAllPolicies) {
+    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
+  }
+  return names;
+}
+
+template <typename Number>
+bool read_number(std::string_view text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool read_switch(std::string_view text, bool& out) {
+  out = text == "on";
+  return text == "on" || text == "off";
+}
+
+Result<sim::CostModel> read_costs(const std::string& path) {
+  if (path.empty()) {
+    return sim::CostModel::polynomial();
+  }
+  std::ifstream file(path);
+  if (!file) {
+    return fail(ErrorCode::kNotFound, str_cat("--costs: cannot read ", path));
+  }
+  const std::string csv{std::istreambuf_iterator<char>(file), {}};
+  Result<sim::CostModel> costs = sim::CostModel::parse(csv);
+  if (!costs) {
+    return fail(costs.error().code, str_cat("--costs: ", path, ", ", costs.error().message));
+  }
+  return costs;
+}
+
+Status check(const ReplaySettings& settings) {
+  const auto at_least = [](std::string_view option, std::uint32_t value, std::uint32_t least) -> Status {
+    if (value >= least) {
+      return {};
+    }
+    return fail(ErrorCode::kInvalidArgument, str_cat("--", option, " is ", value, "; give ", least, " or more"));
+  };
+  for (const auto& [option, value, least] : {std::tuple{"workers", settings.workers, 1U},
+                                             {"blocks", settings.blocks, 1U},
+                                             {"block-size", settings.block_size, 2U},
+                                             {"max-seqs", settings.max_seqs, 1U},
+                                             {"batch-tokens", settings.batch_tokens, 1U}}) {
+    if (Status checked = at_least(option, value, least); !checked) {
+      return checked;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status set_by_name(std::string_view key, std::string_view value, ReplaySettings& settings) {
+  const auto set_text = [&](std::string& text) {
+    text = value;
+    return !value.empty();
+  };
+  struct Setting {
+    std::string_view name;
+    std::function<bool()> set;
+  };
+  const Setting known[] = {
+      {"workers", [&] { return read_number(value, settings.workers); }},
+      {"block-size", [&] { return read_number(value, settings.block_size); }},
+      {"blocks", [&] { return read_number(value, settings.blocks); }},
+      {"policy", [&] { return set_text(settings.policy); }},
+      {"placement", [&] { return set_text(settings.placement); }},
+      {"profile", [&] { return set_text(settings.profile); }},
+      {"speedup", [&] { return read_number(value, settings.speedup); }},
+      {"concurrency", [&] { return read_number(value, settings.concurrency); }},
+      {"max-seqs", [&] { return read_number(value, settings.max_seqs); }},
+      {"batch-tokens", [&] { return read_number(value, settings.batch_tokens); }},
+      {"chunked-prefill", [&] { return read_switch(value, settings.chunked_prefill); }},
+      {"prefix-caching", [&] { return read_switch(value, settings.prefix_caching); }},
+      {"costs", [&] { return set_text(settings.costs); }},
+  };
+  std::string names;
+  for (const Setting& setting : known) {
+    if (setting.name != key) {
+      names += str_cat(names.empty() ? "" : ", ", setting.name);
+    } else if (!setting.set()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("'", value, "' is no value of ", key));
+    } else {
+      return {};
+    }
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat("there is no setting '", key, "' to compare; choose one of ", names));
+}
+
+Result<std::vector<NamedSettings>> vary(const ReplaySettings& settings, std::string_view compare) {
+  const std::size_t equals = compare.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("'", compare, "' cannot be compared; write --compare KEY=V1,V2, as in blocks=4096,16384"));
+  }
+  const std::string_view key = compare.substr(0, equals);
+  std::string_view rest = compare.substr(equals + 1);
+  std::vector<NamedSettings> all;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view value = rest.substr(0, comma);
+    NamedSettings one{.name = str_cat(key, "=", value), .settings = settings};
+    if (Status set = set_by_name(key, value, one.settings); !set) {
+      return fail(set.error().code, str_cat("--compare: ", set.error().message));
+    }
+    all.push_back(std::move(one));
+    if (comma == std::string_view::npos) {
+      break;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+  if (all.size() < 2) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("--compare ", compare, " has one value; give two or more"));
+  }
+  return all;
+}
+
+Result<sim::ReplayOptions> to_options(const ReplaySettings& settings) {
+  if (Status checked = check(settings); !checked) {
+    return Unexpected(checked.error());
+  }
+  const std::optional<PolicyKind> policy = parse_policy(settings.policy);
+  if (!policy) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("there is no policy '", settings.policy, "'; choose one of ", policy_names()));
+  }
+  const std::optional<sim::Profile> profile = sim::parse_profile(settings.profile);
+  if (!profile) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("there is no profile '", settings.profile, "'; choose seed or strict"));
+  }
+  const std::optional<sim::Placement> placement = sim::parse_placement(settings.placement);
+  if (!placement) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("there is no placement '", settings.placement, "'; choose round-robin or prefix"));
+  }
+  Result<sim::CostModel> costs = read_costs(settings.costs);
+  if (!costs) {
+    return Unexpected(costs.error());
+  }
+  Result<sim::CostModel> scaled = costs->with_speedup(settings.speedup);
+  if (!scaled) {
+    return Unexpected(scaled.error());
+  }
+  return sim::ReplayOptions{.engine = {.blocks = settings.blocks,
+                                       .block_size = settings.block_size,
+                                       .eviction = *policy,
+                                       .profile = *profile,
+                                       .max_num_seqs = settings.max_seqs,
+                                       .max_num_batched_tokens = settings.batch_tokens,
+                                       .chunked_prefill = settings.chunked_prefill,
+                                       .prefix_caching = settings.prefix_caching,
+                                       .costs = *std::move(scaled)},
+                            .workers = settings.workers,
+                            .placement = *placement,
+                            .concurrency = settings.concurrency};
+}
+
+}  // namespace cairn::cli

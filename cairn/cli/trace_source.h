@@ -1,0 +1,56 @@
+// TraceSource: the rows of a trace file as requests of a replay.
+//
+// Does:     each hash id is one token, 512 times, the last one as often as input_length leaves; a row without
+//           input_length is whole blocks, one that claims more tokens than its ids have is cut to them. An answer has
+//           at least one token. Rows with one session_id follow each other. Bad rows are counted and left out.
+// Owner:    owns the open file.
+// Threads:  one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/sim/request_source.h"
+#include "cairn/trace/trace_file.h"
+
+namespace cairn::cli {
+
+class TraceSource final : public sim::RequestSource {
+ public:
+  static constexpr std::uint32_t kTokensPerId = 512;
+
+  enum class BadRows : std::uint8_t { kLeaveOut, kStop };  // at the first one
+
+  // Fails: the file cannot be opened.
+  [[nodiscard]] static Result<TraceSource> open(const std::string& path, BadRows bad_rows);
+
+  [[nodiscard]] bool next(sim::ReplayRequest& request) override;
+
+  // Why the source ended before the file did; good otherwise.
+  [[nodiscard]] const Status& status() const { return status_; }
+  [[nodiscard]] std::uint64_t bad_rows() const { return bad_rows_; }
+  // The first few: "line 12: no hash_ids, or none in them"
+  [[nodiscard]] const std::vector<std::string>& bad_row_names() const { return bad_row_names_; }
+  [[nodiscard]] std::uint64_t rows_read() const { return rows_read_; }
+  // How many rows there will be, as far as the part of the file that was read tells.
+  [[nodiscard]] double expected_rows() const;
+
+ private:
+  TraceSource(trace::TraceFile file, BadRows bad_rows, std::uint64_t bytes)
+      : file_(std::move(file)), on_bad_row_(bad_rows), bytes_(bytes) {}
+  [[nodiscard]] bool note_bad_row();
+
+  trace::TraceFile file_;
+  BadRows on_bad_row_;
+  std::uint64_t bytes_;  // of the file
+  trace::TraceRow row_;
+  Status status_;
+  bool ended_ = false;
+  std::uint64_t rows_read_ = 0;
+  std::uint64_t bad_rows_ = 0;
+  std::vector<std::string> bad_row_names_;
+};
+
+}  // namespace cairn::cli

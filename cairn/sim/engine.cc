@@ -1,0 +1,418 @@
+#include "cairn/sim/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn::sim {
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std::uint64_t seed, Recorder& recorder,
+                                               KvEventSink* sink) {
+  if (options.max_num_seqs == 0 || options.max_num_batched_tokens == 0) {
+    return fail(ErrorCode::kInvalidArgument, "an engine runs at least 1 request and 1 token in a pass");
+  }
+  Result<std::unique_ptr<KvManager>> manager = KvManager::create({.max_capacity = options.blocks,
+                                                                  .block_size = options.block_size,
+                                                                  .eviction = options.eviction,
+                                                                  .profile = options.profile,
+                                                                  .sink = sink});
+  if (!manager) {
+    return Unexpected(std::move(manager).error());
+  }
+  return std::unique_ptr<Engine>(new Engine(options, seed, recorder, *std::move(manager)));
+}
+
+Engine::Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager)
+    : options_(options), manager_(std::move(manager)), identities_(seed), recorder_(recorder) {}
+
+Status Engine::check_fits(const EngineOptions& options, std::uint64_t input_tokens, std::uint64_t output_tokens) {
+  const std::uint64_t tokens = input_tokens + output_tokens;
+  const std::uint64_t blocks = (tokens + options.block_size - 1) / options.block_size;
+  if (blocks > options.blocks) {
+    return fail(ErrorCode::kExhausted, str_cat(tokens, " tokens take ", blocks, " blocks of ", options.block_size,
+                                               ", and a worker has ", options.blocks, "; give more blocks"));
+  }
+  if (!options.chunked_prefill && input_tokens > options.max_num_batched_tokens) {
+    return fail(ErrorCode::kExhausted,
+                str_cat("a prompt of ", input_tokens, " tokens does not fit into a pass of ",
+                        options.max_num_batched_tokens, "; allow more tokens in a pass, or chunked prefill"));
+  }
+  return {};
+}
+
+void Engine::submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival) {
+  Result<ActiveSequence> sequence = ActiveSequence::create_named(std::move(prompt),
+                                                                 {.block_size = options_.block_size,
+                                                                  .max_output_tokens = output_tokens,
+                                                                  .enable_prefix_caching = options_.prefix_caching},
+                                                                 identities_);
+  CAIRN_CHECK(sequence.has_value(), "the prompt was named at this block size");
+  if (unused_requests_.empty()) {
+    unused_requests_.push_back(static_cast<RequestId>(requests_.size()));
+    requests_.emplace_back();
+  }
+  const RequestId id = unused_requests_.back();
+  unused_requests_.pop_back();
+  requests_[id].emplace(*std::move(sequence), ticket, arrival);
+  waiting_.push_back(id);
+}
+
+TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
+  finished_.clear();
+  if (const std::uint64_t count = count_quiet_passes(now, horizon); count > 0) {
+    return run_quiet_passes(now, count);
+  }
+  manager_->set_time(now);
+  pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
+  schedule_running();
+  admit_waiting();
+  const Duration prefill = prefill_time();
+  const std::uint64_t prompt_tokens = pass_.prompt_after - pass_.prompt_before;
+  const bool any_ready = std::ranges::any_of(running_, &Row::ready);
+  const Duration decoding = decode_time();
+  PassFigures figures{.begin = now,
+                      .blocks_in_use = blocks_in_use_,
+                      .blocks_resident = blocks_resident_,
+                      .prompt_tokens = prompt_tokens};
+  figures.tokens = any_ready ? decode(now + prefill + decoding) : 0;
+  figures.end = now + prefill + (figures.tokens > 0 ? decoding : Duration(0));
+  figures.waiting = waiting_.size();
+  recorder_.pass(figures);
+  return figures.end;
+}
+
+std::uint64_t Engine::count_quiet_passes(TimePoint now, TimePoint horizon) {
+  const bool may_admit = !waiting_.empty() && running_.size() < options_.max_num_seqs;
+  if (may_admit || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
+    return 0;
+  }
+  const std::uint64_t quiet = std::ranges::min(running_, {}, &Row::quiet).quiet;
+  if (quiet < 2 || horizon <= now) {
+    return std::min<std::uint64_t>(quiet, 1);
+  }
+  const Duration time = decode_time();
+  const std::uint64_t before_horizon =
+      time.count() == 0 ? quiet : static_cast<std::uint64_t>((horizon - now - Duration(1)) / time) + 1;
+  return std::min(quiet, before_horizon);
+}
+
+TimePoint Engine::run_quiet_passes(TimePoint now, std::uint64_t count) {
+  const Duration time = decode_time();
+  for (Row& row : running_) {
+    row.quiet -= static_cast<std::uint32_t>(count);
+  }
+  recorder_.gap(now + time - last_stamp_, running_.size());
+  if (count > 1) {
+    recorder_.gap(time, running_.size() * (count - 1));
+  }
+  last_stamp_ = now + time * static_cast<Duration::rep>(count);
+  recorder_.pass({.begin = now,
+                  .end = last_stamp_,
+                  .passes = count,
+                  .blocks_in_use = blocks_in_use_,
+                  .blocks_resident = blocks_resident_,
+                  .waiting = waiting_.size(),
+                  .tokens = running_.size() * count});
+  return last_stamp_;
+}
+
+Duration Engine::decode_time() {
+  if (std::exchange(moved_, false)) {
+    blocks_in_use_ = manager_->num_active_blocks();
+    blocks_resident_ = blocks_in_use_ + manager_->num_inactive_blocks();
+    decode_time_ = options_.costs.decode({blocks_in_use_, options_.blocks, options_.block_size});
+  }
+  return decode_time_;
+}
+
+void Engine::schedule_running() {
+  for (Row& row : running_) {
+    row = {.request = row.request, .quiet = row.quiet};
+  }
+  std::size_t i = 0;
+  while (i < running_.size() && pass_.budget > 0) {
+    Row& row = running_[i];
+    if (row.quiet > 0) {
+      row.used = 1;
+      row.ready = true;
+      --pass_.budget;
+      ++i;
+      continue;
+    }
+    settle(row);
+    const Outcome outcome = schedule(row);
+    if (outcome == Outcome::kBlocked) {
+      break;
+    }
+    i += outcome == Outcome::kScheduled ? 1 : 0;
+  }
+  for (; i < running_.size(); ++i) {
+    settle(running_[i]);
+  }
+}
+
+void Engine::admit_waiting() {
+  while (pass_.preempted == 0 && running_.size() < options_.max_num_seqs && !waiting_.empty()) {
+    Row row{.request = waiting_.front()};
+    if (schedule(row) != Outcome::kScheduled) {
+      return;
+    }
+    // Whom it preempted stands before it now.
+    waiting_.erase(std::ranges::find(waiting_, row.request));
+    running_.push_back(row);
+    note_admission(row);
+    if (row.used == 0 && pass_.budget == 0) {
+      return;
+    }
+  }
+}
+
+void Engine::note_admission(const Row& row) {
+  RequestFigures& figures = request(row.request).figures;
+  if (!figures.admitted) {
+    figures.admitted = pass_.begin;
+    figures.first_reused_tokens = row.cached;
+  }
+  figures.reused_tokens = std::max<std::uint64_t>(figures.reused_tokens, row.cached);
+  recorder_.admission(row.cached);
+}
+
+std::uint64_t Engine::cached_tokens(const Request& request) const {
+  if (request.computed != 0) {
+    return 0;
+  }
+  const std::uint64_t cached = manager_->get_prefill_cost(request.sequence).cached_tokens;
+  // Without its last token computed there is nothing to generate from.
+  return options_.profile == Profile::kStrict && cached == request.sequence.size() ? cached - 1 : cached;
+}
+
+Engine::Outcome Engine::schedule(Row& row) {
+  const RequestId id = row.request;
+  Request& it = request(id);
+  const std::uint64_t cached = cached_tokens(it);
+  const std::uint64_t before = it.computed + cached;
+  const std::uint64_t length = it.sequence.size();
+  const std::uint64_t input = it.sequence.num_input_tokens();
+  const std::uint64_t remaining = length - before;
+  const std::uint64_t want = std::min(remaining, pass_.budget);
+  const bool prompt_too_long = !options_.chunked_prefill && before < input && input - before > pass_.budget;
+  if (prompt_too_long || (want == 0 && remaining > 0)) {
+    return Outcome::kBlocked;
+  }
+  if (allocate(id, before + want) == Outcome::kPreempted) {
+    return Outcome::kPreempted;
+  }
+  const std::uint64_t used = it.computed > before ? it.computed - before : 0;
+  if (used == 0 && it.computed < length) {
+    return Outcome::kBlocked;
+  }
+  pass_.budget -= used;
+  row.used = static_cast<std::uint32_t>(used);
+  row.cached = static_cast<std::uint32_t>(cached);
+  row.ready = it.computed >= length;
+  row.prompt_before = static_cast<std::uint32_t>(std::min(before, input));
+  row.prompt_after = static_cast<std::uint32_t>(std::min(it.computed, input));
+  if (row.prompt_after > row.prompt_before) {
+    ++pass_.prompts;
+    pass_.prompt_before += row.prompt_before;
+    pass_.prompt_after += row.prompt_after;
+  } else {
+    row.prompt_before = row.prompt_after = 0;
+  }
+  return Outcome::kScheduled;
+}
+
+Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
+  Request& it = request(id);
+  while (target > it.sequence.num_allocated_tokens()) {
+    const std::optional<Use> use = it.sequence.prepare_allocation(target);
+    const std::size_t wanted = use ? use->blocks.size() : 0;
+    const std::size_t granted = use ? process(*use) : 0;
+    if (granted == wanted) {
+      it.sequence.commit_allocation(target);
+      break;
+    }
+    const std::uint64_t covered = (it.sequence.num_allocated_blocks() + granted) * options_.block_size;
+    it.sequence.commit_allocation(std::min(covered, target));
+    it.computed = it.sequence.num_allocated_tokens();
+    switch (make_room_for(id)) {
+      case Yielded::kItself:
+        return Outcome::kPreempted;
+      case Yielded::kNobody:
+        return Outcome::kScheduled;
+      case Yielded::kOther:
+        break;
+    }
+  }
+  it.computed = target;
+  return Outcome::kScheduled;
+}
+
+Duration Engine::prefill_time() const {
+  if (pass_.prompts == 0) {
+    return Duration(0);
+  }
+  if (options_.profile == Profile::kStrict) {
+    return options_.costs.prefill(pass_.prompt_after - pass_.prompt_before);
+  }
+  return options_.costs.prefill(pass_.prompts *
+                                (pass_.prompt_after / pass_.prompts - pass_.prompt_before / pass_.prompts));
+}
+
+std::uint64_t Engine::decode(TimePoint stamp) {
+  std::uint64_t quiet = 0;
+  std::uint64_t others = 0;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Row& row = running_[i];
+    if (!row.ready) {
+      continue;
+    }
+    if (row.quiet > 0) {
+      --row.quiet;
+      ++quiet;
+    } else {
+      others += generate(i, stamp) ? 1 : 0;
+    }
+  }
+  if (quiet > 0) {
+    recorder_.gap(stamp - last_stamp_, quiet);
+  }
+  if (!finished_.empty()) {
+    std::erase_if(running_, [](const Row& row) { return row.request == kNoRequest; });
+  }
+  if (quiet + others > 0) {
+    last_stamp_ = stamp;
+  }
+  return quiet + others;
+}
+
+bool Engine::generate(std::size_t index, TimePoint stamp) {
+  const RequestId id = running_[index].request;
+  Request& it = request(id);
+  while (!try_generate(it)) {
+    const Yielded yielded = make_room_for(id);
+    CAIRN_CHECK(yielded != Yielded::kNobody, "a request that runs can preempt itself");
+    if (yielded == Yielded::kItself) {
+      return false;
+    }
+  }
+  note_token(it, stamp);
+  if (it.sequence.generated_tokens() == it.sequence.max_output_tokens()) {
+    finish(running_[index]);
+    return true;
+  }
+  it.sequence.commit_allocation(it.sequence.size());
+  // When the second token came is asked for, so that one is not only counted.
+  const bool may_be_quiet = it.sequence.generated_tokens() > 1;
+  running_[index].quiet = it.quiet = may_be_quiet ? static_cast<std::uint32_t>(it.sequence.quiet_tokens()) : 0;
+  return true;
+}
+
+bool Engine::try_generate(Request& it) {
+  Result<TokenMoves> moves = it.sequence.generate();
+  CAIRN_CHECK(moves.has_value(), "a request that fits generates to its end");
+  if (moves->promote) {
+    static_cast<void>(process(*moves->promote));
+  }
+  if (moves->use && process(*moves->use) == 0) {
+    CAIRN_CHECK(it.sequence.pop().has_value(), "a token was just generated");
+    return false;
+  }
+  if (moves->release) {
+    static_cast<void>(process(*moves->release));
+  }
+  return true;
+}
+
+void Engine::note_token(Request& it, TimePoint stamp) {
+  RequestFigures& figures = it.figures;
+  if (it.sequence.generated_tokens() == 1) {
+    figures.first_token = stamp;
+    recorder_.first_token(figures);
+  } else {
+    if (it.sequence.generated_tokens() == 2) {
+      figures.second_token = stamp;
+    }
+    recorder_.gap(stamp - it.last_token, 1);
+  }
+  it.last_token = stamp;
+}
+
+void Engine::finish(Row& row) {
+  Request& it = request(row.request);
+  it.figures.last_token = it.last_token;
+  it.figures.output_tokens = it.sequence.generated_tokens();
+  recorder_.finished(it.ticket.number, it.figures);
+  finished_.push_back(it.ticket);
+  requests_[row.request].reset();
+  unused_requests_.push_back(std::exchange(row.request, kNoRequest));
+}
+
+Engine::Yielded Engine::make_room_for(RequestId id) {
+  const bool runs_alone = running_.size() == 1 && running_.front().request == id;
+  if (!running_.empty() && !runs_alone) {
+    const bool itself = running_.back().request == id;
+    preempt_last();
+    return itself ? Yielded::kItself : Yielded::kOther;
+  }
+  // Nobody who runs will ever give back what these were granted.
+  for (auto holder = waiting_.rbegin(); holder != waiting_.rend(); ++holder) {
+    if (*holder != id && request(*holder).sequence.num_allocated_tokens() > 0) {
+      release_blocks(request(*holder));
+      recorder_.preemption();
+      return Yielded::kOther;
+    }
+  }
+  if (!runs_alone) {
+    return Yielded::kNobody;
+  }
+  preempt_last();
+  return Yielded::kItself;
+}
+
+void Engine::preempt_last() {
+  Row& row = running_.back();
+  settle(row);
+  release_blocks(request(row.request));
+  pass_.budget += row.used;
+  if (row.prompt_after > 0) {
+    --pass_.prompts;
+    pass_.prompt_before -= row.prompt_before;
+    pass_.prompt_after -= row.prompt_after;
+  }
+  ++pass_.preempted;
+  recorder_.preemption();
+  waiting_.push_front(row.request);
+  running_.pop_back();
+}
+
+void Engine::release_blocks(Request& it) {
+  const Deref release = it.sequence.reset_with_signal();
+  if (!release.blocks.empty()) {
+    static_cast<void>(process(release));
+  }
+  it.computed = 0;
+}
+
+void Engine::settle(Row& row) {
+  Request& it = request(row.request);
+  const std::uint32_t count = it.quiet - row.quiet;
+  if (count > 0) {
+    it.sequence.generate_quietly(count);
+    it.sequence.commit_allocation(it.sequence.size());
+    it.computed = it.sequence.size() - 1;
+    it.last_token = last_stamp_;
+  }
+  it.quiet = row.quiet = 0;
+}
+
+std::size_t Engine::process(const MoveBlock& move) {
+  moved_ = true;
+  const Result<std::size_t> granted = manager_->process(move);
+  CAIRN_CHECK(granted.has_value(), "a sequence asks for what fits together, and lets go of what it has");
+  return *granted;
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,166 @@
+// Engine: one simulated worker. Requests wait, run together in passes, and are preempted where blocks run out.
+//
+// Does:     a pass gives tokens of its budget to the running requests in order, then admits waiting ones, first come
+//           first served; a prompt may take several passes. What is computed to its end generates a token. Where a
+//           block is wanted and none is left, the request that was admitted last loses all of its blocks and goes to
+//           the front of those who wait; it keeps its tokens and computes them again. A pass has its effects when it
+//           begins, and its tokens the time at which it ends. How exactly: docs/replay.md.
+//           Where no running request is left to preempt, a waiting one that was granted blocks before it was stopped
+//           gives them back.
+//           Profile::kSeed also counts prefill as the original does: mean lengths in whole tokens, and nothing for a
+//           prompt that is cached to its end. kStrict counts the tokens, and computes the last one of each prompt.
+// Owner:    owns its KvManager; recorder and event sink outlive it.
+// Threads:  one.
+// Costs:    a decode step of a request that needs no block is a few instructions.
+// Fails:    create(): as KvManager does, and for limits of 0. check_fits(): a request that no pass could ever serve.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/result.h"
+#include "cairn/sim/active_sequence.h"
+#include "cairn/sim/cost_model.h"
+#include "cairn/sim/identity_source.h"
+#include "cairn/sim/kv_manager.h"
+#include "cairn/sim/recorder.h"
+
+namespace cairn::sim {
+
+struct EngineOptions {
+  std::uint32_t blocks = 16'384;
+  std::uint32_t block_size = 64;
+  PolicyKind eviction = PolicyKind::kLineageTick;
+  Profile profile = Profile::kStrict;
+  std::uint32_t max_num_seqs = 256;              // that run at the same time
+  std::uint32_t max_num_batched_tokens = 8'192;  // in one pass
+  bool chunked_prefill = true;                   // else a prompt waits until it fits into one pass
+  bool prefix_caching = true;
+  CostModel costs = CostModel::polynomial();
+};
+
+// A request on its way through an engine, as whoever submitted it knows it.
+struct Ticket {
+  std::uint64_t number = 0;
+  std::uint64_t session = 0;
+};
+
+class Engine {
+ public:
+  // `seed` is of the tokens it generates.
+  [[nodiscard]] static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, std::uint64_t seed,
+                                                              Recorder& recorder, KvEventSink* sink);
+  [[nodiscard]] static Status check_fits(const EngineOptions& options, std::uint64_t input_tokens,
+                                         std::uint64_t output_tokens);
+
+  // Requires: the request fits, and the prompt was named at this block size.
+  void submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival);
+  [[nodiscard]] bool has_requests() const { return !running_.empty() || !waiting_.empty(); }
+  [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size(); }
+
+  // Runs one pass, and returns when it ends; or several, where all but the last begin before `horizon` and each does no
+  // more than to generate tokens that ask for nothing. Requires: has_requests(); nothing is submitted before the
+  // horizon.
+  [[nodiscard]] TimePoint run_pass(TimePoint now, TimePoint horizon);
+  // Those that the last pass finished.
+  [[nodiscard]] std::span<const Ticket> finished() const { return finished_; }
+
+  [[nodiscard]] const KvManager& manager() const { return *manager_; }
+
+ private:
+  using RequestId = std::uint32_t;
+  static constexpr RequestId kNoRequest = ~RequestId{0};
+
+  struct Request {
+    Request(ActiveSequence its_sequence, const Ticket& its_ticket, TimePoint its_arrival)
+        : sequence(std::move(its_sequence)), ticket(its_ticket) {
+      figures.arrival = its_arrival;
+      figures.input_tokens = sequence.num_input_tokens();
+    }
+    ActiveSequence sequence;
+    Ticket ticket;
+    RequestFigures figures = {};
+    std::uint64_t computed = 0;  // tokens
+    std::uint32_t quiet = 0;     // what its row began with
+    TimePoint last_token{0};
+  };
+  // A running request. Its tokens that ask for nothing are only counted down here: it is brought up to date when
+  // something else happens to it (settle).
+  struct Row {
+    RequestId request = kNoRequest;
+    std::uint32_t quiet = 0;          // such tokens that are still to come
+    std::uint32_t used = 0;           // tokens of the budget of this pass
+    std::uint32_t prompt_before = 0;  // of its prompt, computed before this pass, and with it; 0 and 0: nothing of it
+    std::uint32_t prompt_after = 0;
+    std::uint32_t cached = 0;  // of its prompt, found when it began to be computed
+    bool ready = false;        // generates in this pass
+  };
+  enum class Outcome : std::uint8_t { kScheduled, kBlocked, kPreempted };
+  enum class Yielded : std::uint8_t { kOther, kItself, kNobody };
+  // What a pass has given out so far.
+  struct Pass {
+    TimePoint begin{0};
+    std::uint64_t budget = 0;
+    std::uint64_t prompts = 0;  // requests with tokens of their prompt in it
+    std::uint64_t prompt_after = 0;
+    std::uint64_t prompt_before = 0;
+    std::uint64_t preempted = 0;
+  };
+
+  Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager);
+
+  // How many passes from now on are of that kind.
+  [[nodiscard]] std::uint64_t count_quiet_passes(TimePoint now, TimePoint horizon);
+  [[nodiscard]] TimePoint run_quiet_passes(TimePoint now, std::uint64_t count);
+  // How long tokens take with the blocks that are in use now.
+  [[nodiscard]] Duration decode_time();
+  void schedule_running();
+  void admit_waiting();
+  void note_admission(const Row& row);
+  // Gives the request of a row, which may stand among the running ones or not yet, what it can get.
+  [[nodiscard]] Outcome schedule(Row& row);
+  // Blocks for all tokens up to the target, or as far as possible.
+  [[nodiscard]] Outcome allocate(RequestId id, std::uint64_t target);
+  [[nodiscard]] std::uint64_t cached_tokens(const Request& request) const;
+  [[nodiscard]] Duration prefill_time() const;
+  // Tokens that came out, of those that are ready.
+  std::uint64_t decode(TimePoint stamp);
+  // Whether a token came out. The row may be gone afterwards.
+  [[nodiscard]] bool generate(std::size_t row, TimePoint stamp);
+  [[nodiscard]] bool try_generate(Request& request);
+  void note_token(Request& request, TimePoint stamp);
+  void finish(Row& row);
+
+  // Someone lets go of blocks so that this one can have them.
+  [[nodiscard]] Yielded make_room_for(RequestId id);
+  void preempt_last();
+  void release_blocks(Request& request);
+  void settle(Row& row);
+  [[nodiscard]] std::size_t process(const MoveBlock& move);
+  [[nodiscard]] Request& request(RequestId id) { return *requests_[id]; }
+
+  const EngineOptions options_;
+  std::unique_ptr<KvManager> manager_;
+  IdentitySource identities_;
+  Recorder& recorder_;
+  std::vector<std::optional<Request>> requests_;
+  std::vector<RequestId> unused_requests_;
+  std::deque<RequestId> waiting_;
+  std::vector<Row> running_;
+  std::vector<Ticket> finished_;
+  Pass pass_;
+  // Of the cache, as they are unless a move was made since.
+  bool moved_ = true;
+  std::uint64_t blocks_in_use_ = 0;
+  std::uint64_t blocks_resident_ = 0;
+  Duration decode_time_{0};
+  TimePoint last_stamp_{0};  // of the last tokens that came out
+};
+
+}  // namespace cairn::sim

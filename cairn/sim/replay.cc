@@ -1,0 +1,295 @@
+#include "cairn/sim/replay.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/sim/arrivals.h"
+#include "cairn/sim/prefix_index.h"
+#include "cairn/sim/recorder.h"
+
+namespace cairn::sim {
+namespace {
+
+// Passes between two questions whether to go on.
+constexpr std::uint64_t kPassesBetweenQuestions = 256;
+// Refused requests that a report names.
+constexpr std::size_t kNamedRefusals = 10;
+// Requests that a worker may have before anyone looks whether it has too many.
+constexpr std::uint64_t kFreeLoad = 16;
+
+// What one worker says: counted, and passed on to whoever listens.
+class Tap final : public KvEventSink {
+ public:
+  Tap(std::uint32_t worker, const TimePoint& now, PrefixIndex* index, ReplayEventSink* listener)
+      : worker_(worker), now_(now), index_(index), listener_(listener) {}
+
+  void on_stored(std::uint64_t event_id, CacheLevel /*tier*/, const KvStored& stored) override {
+    ++events_;
+    stored_ += stored.blocks.size();
+    if (index_ != nullptr) {
+      index_->stored(worker_, stored);
+    }
+    if (listener_ != nullptr) {
+      listener_->on_stored(worker_, now_, event_id, stored);
+    }
+  }
+  void on_removed(std::uint64_t event_id, CacheLevel /*tier*/, const KvRemoved& removed) override {
+    ++events_;
+    removed_ += removed.hashes.size();
+    if (index_ != nullptr) {
+      index_->removed(worker_, removed);
+    }
+    if (listener_ != nullptr) {
+      listener_->on_removed(worker_, now_, event_id, removed);
+    }
+  }
+  void add_to(CacheCounts& counts) const {
+    counts.events += events_;
+    counts.stored_blocks += stored_;
+    counts.removed_blocks += removed_;
+  }
+
+ private:
+  const std::uint32_t worker_;
+  const TimePoint& now_;
+  PrefixIndex* index_;
+  ReplayEventSink* listener_;
+  std::uint64_t events_ = 0;
+  std::uint64_t stored_ = 0;
+  std::uint64_t removed_ = 0;
+};
+
+class Run {
+ public:
+  Run(const ReplayOptions& options, RequestSource& source)
+      : options_(options), arrivals_(source, options.concurrency), index_(options.workers) {}
+
+  Status build() {
+    for (std::uint32_t i = 0; i < options_.workers; ++i) {
+      taps_.push_back(std::make_unique<Tap>(i, now_, options_.placement == Placement::kPrefix ? &index_ : nullptr,
+                                            options_.events));
+      Result<std::unique_ptr<Engine>> engine = Engine::create(options_.engine, i, recorder_, taps_.back().get());
+      if (!engine) {
+        return Unexpected(engine.error());
+      }
+      workers_.push_back({.engine = *std::move(engine)});
+    }
+    return {};
+  }
+
+  Report run() {
+    while (go_on_) {
+      do {
+        end_passes();
+        place_arrivals();
+        begin_passes();
+      } while (go_on_ && !passes_.empty() && passes_.top().end <= now_);
+      const std::optional<TimePoint> arrival = arrivals_.next_time();
+      if (passes_.empty() && !arrival) {
+        break;
+      }
+      now_ = passes_.empty() ? *arrival : arrival ? std::min(*arrival, passes_.top().end) : passes_.top().end;
+    }
+    return report();
+  }
+
+ private:
+  struct Worker {
+    std::unique_ptr<Engine> engine;
+    bool is_busy = false;
+    bool is_touched = false;
+  };
+  struct PassEnd {
+    TimePoint end;
+    std::uint32_t worker;
+    friend bool operator>(const PassEnd& a, const PassEnd& b) {
+      return a.end != b.end ? a.end > b.end : a.worker > b.worker;
+    }
+  };
+
+  void end_passes() {
+    while (!passes_.empty() && passes_.top().end <= now_) {
+      const std::uint32_t number = passes_.top().worker;
+      passes_.pop();
+      workers_[number].is_busy = false;
+      touch(number);
+      for (const Ticket& ticket : workers_[number].engine->finished()) {
+        arrivals_.completed(ticket.session, now_);
+        --in_flight_;
+      }
+    }
+  }
+
+  void place_arrivals() {
+    while (arrivals_.take(now_, request_)) {
+      place();
+    }
+  }
+
+  void place() {
+    const std::uint64_t number = arrived_++;
+    recorder_.arrived();
+    Result<Prompt> prompt = check_request();
+    if (!prompt) {
+      refuse(prompt.error());
+      return;
+    }
+    const std::uint32_t worker = options_.placement == Placement::kPrefix
+                                     ? worker_for(*prompt)
+                                     : static_cast<std::uint32_t>(next_in_turn_++ % workers_.size());
+    workers_[worker].engine->submit({.number = number, .session = request_.session}, *std::move(prompt),
+                                    request_.output_tokens, request_.arrival);
+    ++in_flight_;
+    touch(worker);
+  }
+
+  Result<Prompt> check_request() const {
+    if (request_.delay) {
+      return fail(ErrorCode::kInvalidArgument, "the first turn of a session has a delay, and nothing to follow");
+    }
+    if (request_.output_tokens == 0) {
+      return fail(ErrorCode::kInvalidArgument, "no tokens are to be generated; ask for one at least");
+    }
+    std::uint64_t input = 0;
+    for (const TokenRun& run : request_.prompt) {
+      input += run.count;
+    }
+    if (Status fits = Engine::check_fits(options_.engine, input, request_.output_tokens); !fits) {
+      return Unexpected(fits.error());
+    }
+    return Prompt::named(request_.prompt, options_.engine.block_size);
+  }
+
+  void refuse(const Error& why) {
+    recorder_.refused();
+    if (refusals_.size() < kNamedRefusals) {
+      refusals_.push_back(str_cat("line ", request_.line, ": ", why.message));
+    }
+    arrivals_.completed(request_.session, now_);
+  }
+
+  std::uint32_t worker_for(const Prompt& prompt) {
+    const std::span<const std::uint32_t> depths = index_.depths(prompt.keys);
+    const std::uint64_t most = kFreeLoad + kMostLoad * in_flight_ / workers_.size();
+    std::uint32_t best = 0;
+    bool found = false;
+    for (std::uint32_t i = 0; i < workers_.size(); ++i) {
+      const std::size_t load = workers_[i].engine->num_requests();
+      if (load > most) {
+        continue;
+      }
+      const std::size_t best_load = workers_[best].engine->num_requests();
+      if (!found || depths[i] > depths[best] || (depths[i] == depths[best] && load < best_load)) {
+        best = i;
+        found = true;
+      }
+    }
+    return best;
+  }
+
+  void touch(std::uint32_t worker) {
+    if (!std::exchange(workers_[worker].is_touched, true)) {
+      touched_.push_back(worker);
+    }
+  }
+
+  // Until when nothing can come but what is known now. Where requests follow others, an answer may bring the next one.
+  TimePoint horizon() const {
+    if (!arrivals_.is_open_loop()) {
+      return now_;
+    }
+    return arrivals_.next_time().value_or(TimePoint::max());
+  }
+
+  void begin_passes() {
+    const TimePoint until = horizon();
+    std::ranges::sort(touched_);
+    for (const std::uint32_t number : touched_) {
+      Worker& worker = workers_[number];
+      worker.is_touched = false;
+      if (!worker.is_busy && worker.engine->has_requests()) {
+        worker.is_busy = true;
+        passes_.push({worker.engine->run_pass(now_, until), number});
+        if (++passes_begun_ % kPassesBetweenQuestions == 0 && options_.progress) {
+          go_on_ = go_on_ && options_.progress({now_, arrived_, recorder_.num_finished()});
+        }
+      }
+    }
+    touched_.clear();
+  }
+
+  Report report() const {
+    Report report = recorder_.report();
+    report.complete = go_on_;
+    report.refusals = refusals_;
+    report.cache.capacity = options_.engine.blocks;
+    for (const std::unique_ptr<Tap>& tap : taps_) {
+      tap->add_to(report.cache);
+    }
+    add_evictions(report);
+    return report;
+  }
+
+  void add_evictions(Report& report) const {
+    std::size_t bars = 0;
+    EvictionAges ages{};
+    for (const Worker& worker : workers_) {
+      for (std::size_t i = 0; i < ages.size(); ++i) {
+        const std::uint64_t count = worker.engine->manager().eviction_ages()[i];
+        ages[i] += count;
+        report.cache.evicted += count;
+        bars = count > 0 ? std::max(bars, i + 1) : bars;
+      }
+    }
+    for (std::size_t i = 0; i < bars; ++i) {
+      report.eviction_histogram.push_back({static_cast<double>(std::uint64_t{1} << i), ages[i]});
+    }
+  }
+
+  const ReplayOptions& options_;
+  Recorder recorder_;
+  Arrivals arrivals_;
+  PrefixIndex index_;
+  TimePoint now_{0};
+  std::vector<std::unique_ptr<Tap>> taps_;
+  std::vector<Worker> workers_;
+  std::priority_queue<PassEnd, std::vector<PassEnd>, std::greater<>> passes_;
+  std::vector<std::uint32_t> touched_;  // workers that may be able to begin a pass
+  ReplayRequest request_;
+  std::uint64_t arrived_ = 0;
+  std::uint64_t next_in_turn_ = 0;
+  std::uint64_t in_flight_ = 0;
+  std::uint64_t passes_begun_ = 0;
+  bool go_on_ = true;
+  std::vector<std::string> refusals_;
+};
+
+}  // namespace
+
+std::string_view to_string(Placement placement) { return placement == Placement::kPrefix ? "prefix" : "round-robin"; }
+
+std::optional<Placement> parse_placement(std::string_view name) {
+  for (const Placement placement : {Placement::kRoundRobin, Placement::kPrefix}) {
+    if (name == to_string(placement)) {
+      return placement;
+    }
+  }
+  return std::nullopt;
+}
+
+Result<Report> run_replay(const ReplayOptions& options, RequestSource& source) {
+  if (options.workers == 0) {
+    return fail(ErrorCode::kInvalidArgument, "a replay takes one worker at least");
+  }
+  Run run(options, source);
+  if (Status built = run.build(); !built) {
+    return Unexpected(built.error());
+  }
+  return run.run();
+}
+
+}  // namespace cairn::sim
