@@ -7,10 +7,12 @@
 #
 # Each says what went wrong, with the log of the command that failed, and returns non-zero.
 
-# Everything that configuring the presets and running ./test takes. ./run takes the same list: both use one build tree,
-# which is configured with its tests.
+# Everything that configuring and building the presets takes. ./run takes the same list as ./test: both use one build
+# tree, which is configured with its tests.
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19)
+# And what only running ./test takes.
+CAIRN_TEST_PACKAGES=(chromium-headless-shell)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
 
 cairn_quietly() {

@@ -121,8 +121,10 @@ class TraceSection {
     }
     section.charts.push_back(
         chart("Bytes", "Share of the bytes asked for that are found.", &lab::HitCounts::byte_ratio));
-    section.charts.push_back(
-        chart("Requests", "Share of the requests that find at least one block.", &lab::HitCounts::request_ratio));
+    section.charts.push_back(chart("Requests",
+                                   "Share of the requests that find at least one block. OPT saves the most blocks, "
+                                   "which is not the most requests.",
+                                   &lab::HitCounts::request_ratio));
     section.charts.push_back(written_chart());
     section.tables.push_back(table());
     return section;

@@ -109,6 +109,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   command.add_option("--compare", replay.compare, "Runs one setting with several values side by side")
       ->type_name("KEY=V1,V2,...");
   command.add_option("--json", replay.json, "Writes the report to this file; - is standard output")->type_name("FILE");
+  command.add_option("--html", replay.html, "Writes a page with plots to this file")->type_name("FILE");
   command.add_option("--events", replay.events, "Writes what was stored and removed, a line of JSON each")
       ->type_name("FILE");
   command.add_flag("--strict", replay.strict, "A bad row of the trace is an error");
@@ -119,6 +120,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
       "  cairn replay chat.jsonl --workers 8                                what eight workers make of it\n"
       "  cairn replay chat.jsonl --workers 8 --compare placement=round-robin,prefix\n"
       "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory is worth it\n"
+      "  cairn replay chat.jsonl --html replay.html                         with plots, for people to look at\n"
       "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
 }
 
@@ -225,6 +227,7 @@ int run(int argc, char** argv) {
     return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
   }
   if (replay_command->parsed()) {
+    replay.words = command_line(argc, argv);
     return run_replay_of(replay);
   }
   if (trace_command->parsed()) {

@@ -120,7 +120,7 @@ std::string render_chart(const Chart& chart, const std::string& id) {
   if (chart.series.size() > 1) {
     write_legend(out, chart);
   }
-  out += str_cat("<div class=\"plot\">", plot->svg(id), "<div class=\"tip\" hidden></div></div>");
+  out += str_cat("<div class=\"plot\">", plot->svg(id), "</div><div class=\"tip\" hidden></div>");
   write_data(out, chart, *plot);
   return out + "</figure>\n";
 }

@@ -101,6 +101,14 @@ std::string format(double value, Unit unit) {
   return {};
 }
 
+std::string format_short(double value) {
+  if (!std::isfinite(value)) {
+    return "–";
+  }
+  const Step step = choose(kCounts, std::abs(value), 1);
+  return three_digits(value / step.factor) + step.name;
+}
+
 AxisUnit axis_unit(double largest, Unit unit) {
   // Axes keep the smaller unit for longer: 90 s is easier to read than 1.5 min.
   constexpr double kEnough = 3;

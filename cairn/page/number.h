@@ -19,6 +19,9 @@ enum class Unit : std::uint8_t {
 // space before a unit is one where lines do not break.
 [[nodiscard]] std::string format(double value, Unit unit);
 
+// A number in three digits, for where there is little room: "950", "12.3 k", "4.12 M".
+[[nodiscard]] std::string format_short(double value);
+
 // One unit for the values of a whole axis, chosen by the largest: 0 to 5,400 s reads as 0 to 90, in "min".
 struct AxisUnit {
   double factor = 1;        // of the axis' unit in the values' own

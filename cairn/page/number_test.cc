@@ -60,6 +60,16 @@ TEST(FormatTest, WhatIsNotANumberIsADash) {
   EXPECT_FALSE(format(std::numeric_limits<double>::max(), Unit::kNumber).empty());
 }
 
+TEST(FormatShortTest, KeepsThreeDigits) {
+  EXPECT_EQ(plain(format_short(0)), "0");
+  EXPECT_EQ(plain(format_short(1.567)), "1.57");
+  EXPECT_EQ(plain(format_short(950)), "950");
+  EXPECT_EQ(plain(format_short(12'345)), "12.3 k");
+  EXPECT_EQ(plain(format_short(4'120'000)), "4.12 M");
+  EXPECT_EQ(plain(format_short(-4'120'000)), "-4.12 M");
+  EXPECT_EQ(format_short(std::numeric_limits<double>::quiet_NaN()), "–");
+}
+
 TEST(AxisUnitTest, IsChosenByTheLargestValue) {
   EXPECT_EQ(axis_unit(5400, Unit::kSeconds).name, "min");
   EXPECT_EQ(axis_unit(5400, Unit::kSeconds).factor, 60);

@@ -28,7 +28,10 @@ void write_figures(std::string& out, const std::vector<Figure>& figures) {
   if (figures.empty()) {
     return;
   }
-  out += "<dl class=\"figures\">\n";
+  // One row, or two that are equally full.
+  constexpr std::size_t kMostInARow = 6;
+  const std::size_t rows = (figures.size() + kMostInARow - 1) / kMostInARow;
+  out += str_cat("<dl class=\"figures\" style=\"--columns: ", (figures.size() + rows - 1) / rows, "\">\n");
   for (const Figure& figure : figures) {
     out += str_cat("<div><dt>", escape(figure.label), "</dt><dd>", escape(figure.value), "</dd>");
     if (!figure.note.empty()) {

@@ -75,10 +75,10 @@
       }));
       tip.hidden = false;
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-      const x = row.x * scale;
-      const room = svg.getBoundingClientRect().width;
-      const left = x + 14 + tip.offsetWidth <= room ? x + 14 : Math.max(0, x - 14 - tip.offsetWidth);
-      tip.style.transform = `translate(${left}px, ${Math.max(0, Number(svg.dataset.top) * scale - 8)}px)`;
+      const x = plot.offsetLeft + row.x * scale - plot.scrollLeft;
+      const fits = x + 14 + tip.offsetWidth <= chart.clientWidth;
+      const left = fits ? x + 14 : Math.max(0, x - 14 - tip.offsetWidth);
+      tip.style.transform = `translate(${left}px, ${plot.offsetTop + Number(svg.dataset.top) * scale}px)`;
     };
 
     const follow = (event) => {

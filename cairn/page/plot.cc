@@ -116,7 +116,7 @@ std::optional<Plot> Plot::make(const Chart& chart) {
           .left = 0,
           .right = 0,
           .top = 30,
-          .bottom = below ? 60.0 : 46.0};
+          .bottom = below ? 62.0 : 48.0};
   box.bottom = box.height - box.bottom;
   // Ticks do not depend on where the axis lies, so the room for their labels can be measured first.
   Scale y(chart.y, ys, box.bottom, box.top, full ? 7 : 5);
@@ -161,16 +161,16 @@ void Plot::draw_axes(std::string& out) const {
     if (!x) {
       continue;
     }
-    out += segment("nick", *x, box_.bottom, *x, box_.bottom + 5);
     const double half = std::max(text_width(tick.label), text_width(tick.below) * 0.85) / 2;
     const double middle = std::clamp(*x, half, box_.width - half);
     if (middle - half < taken) {
       continue;
     }
     taken = middle + half + 4;
-    text_at(out, "tick middle", xy(middle, box_.bottom + 18), tick.label);
+    out += segment("nick", *x, box_.bottom, *x, box_.bottom + 5);
+    text_at(out, "tick middle", xy(middle, box_.bottom + 20), tick.label);
     if (!tick.below.empty()) {
-      text_at(out, "tick middle small", xy(middle, box_.bottom + 32), tick.below);
+      text_at(out, "tick middle small", xy(middle, box_.bottom + 34), tick.below);
     }
   }
   out += segment("edge", box_.left, box_.bottom, box_.right, box_.bottom);
