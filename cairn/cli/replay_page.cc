@@ -203,7 +203,7 @@ std::vector<page::Figure> figures_of(const Report& report) {
       {"Blocks evicted", short_text(report.cache.evicted), str_cat(short_text(report.cache.stored_blocks), " stored")},
       {"Peak use",
        share_text(share(static_cast<double>(report.cache.peak_in_use), static_cast<double>(report.cache.capacity))),
-       str_cat("of a worker's blocks · ", with_commas(counts.preemptions), " preemptions")}};
+       "of a worker's blocks"}};
   if (latencies.itl_ms.count > 0) {  // none where every request has one token
     figures.insert(
         figures.begin() + 2,
@@ -283,12 +283,16 @@ page::Table runs_table(Runs runs) {
     if (least == 0 && most == 0) {  // nothing was preempted, no request has two tokens
       continue;
     }
-    const bool differ = measure.better != Better::kNeither && least != most;
+    const std::string best = page::format(measure.better == Better::kMore ? most : least, measure.unit);
+    // What reads the same is the same to the reader.
+    const bool differ =
+        measure.better != Better::kNeither && page::format(least, measure.unit) != page::format(most, measure.unit);
     std::vector<page::Cell>& row = table.rows.emplace_back();
     row.push_back({measure.name});
     for (const double value : values) {
-      const bool best = differ && value == (measure.better == Better::kMore ? most : least);
-      row.push_back({page::format(value, measure.unit), best ? page::Cell::Look::kBest : page::Cell::Look::kPlain});
+      std::string text = page::format(value, measure.unit);
+      const bool is_best = differ && text == best;
+      row.push_back({std::move(text), is_best ? page::Cell::Look::kBest : page::Cell::Look::kPlain});
     }
   }
   return table;
@@ -304,6 +308,9 @@ page::Table difference_table(const Comparison& comparison) {
                     .note = str_cat("Over the ", with_commas(comparison.requests), " requests that both answered."),
                     .head = {"", comparison.base, comparison.other, "change", "matters"}};
   for (const Difference& difference : comparison.differences) {
+    if (difference.base == 0 && difference.other == 0) {
+      continue;
+    }
     const double relative = difference.relative();
     // Of the measures that are compared, more is better only of hits.
     const bool better = difference.unit == "ms" ? relative < 0 : relative > 0;

@@ -15,7 +15,7 @@ namespace {
 constexpr double kHalfWidth = 560;
 constexpr double kFullWidth = 1160;
 constexpr double kHalfHeight = 300;
-constexpr double kFullHeight = 400;
+constexpr double kFullHeight = 360;
 constexpr double kCharacter = 6.8;  // width of one, about, in the size of the tick labels
 
 std::string coordinate(double value) {
