@@ -15,7 +15,7 @@ configure_package_config_file(cmake/CairnConfig.cmake.in CairnConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cairn)
 write_basic_package_version_file(CairnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/CairnConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/CairnConfigVersion.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cairn)
+  cmake/FindLiburing.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cairn)
 
 # From the .pc file's folder to the prefix; an absolute libdir or includedir stays as it is.
 file(RELATIVE_PATH CAIRN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

@@ -1,6 +1,7 @@
 # Sourced by ./run, ./test and the scripts beside it; the working directory is the root of the repository.
 #
 #   cairn_need PACKAGE...       installs the Debian packages that are missing; the whole list is docs/dependencies.md's
+#   cairn_fetch_nvcc            fetches the CUDA compiler into build/cuda, when the machine has none
 #   cairn_configure PRESET      makes build/PRESET, when there is none or the presets changed
 #   cairn_build PRESET TARGET...
 #   cairn_quietly LOG COMMAND   runs it with its output in LOG, whose last line is shown while it runs on a terminal
@@ -10,8 +11,11 @@
 # Everything that configuring and building the presets takes. ./run takes the same list as ./test: both use one build
 # tree, which is configured with its tests.
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19)
-# And what only running ./test takes.
+  zlib1g-dev liburing-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19 python3-pip)
+# What compiles the GPU kernels, without the rest of CUDA. All of one version: mixed ones do not fit together.
+CAIRN_CUDA_WHEELS=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl)
+CAIRN_CUDA_VERSION='13.0.*'
+# What only running ./test takes.
 CAIRN_TEST_PACKAGES=(chromium-headless-shell)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
 
@@ -77,6 +81,18 @@ cairn_need() {
   cat build/setup.log >&2
   echo "apt-get failed; its output is above and in build/setup.log" >&2
   return 1
+}
+
+# Without it the library has no kernels and everything else works: no reason to stop.
+cairn_fetch_nvcc() {
+  [ ! -d build/cuda ] && ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ] || return 0
+  rm -rf build/cuda.part
+  if cairn_quietly build/setup.log python3 -m pip install --no-deps --target build/cuda.part \
+    "${CAIRN_CUDA_WHEELS[@]/%/==$CAIRN_CUDA_VERSION}"; then
+    mv build/cuda.part build/cuda
+  else
+    echo "The CUDA compiler could not be fetched (build/setup.log): building without GPU kernels." >&2
+  fi
 }
 
 cairn_configure() {

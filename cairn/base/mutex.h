@@ -24,7 +24,8 @@ enum class LockRank : std::uint8_t {
   kPool = 30,          // the slot table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
   kEventLog = 50,      // told under a pool's lock
-  kTransfers = 60,     // the transfers of one executor; callbacks run outside it
+  kExecutor = 60,      // what an executor has in hand beside its ledger
+  kTransfers = 70,     // the ledger of one executor; callbacks run outside it
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {

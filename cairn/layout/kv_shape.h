@@ -19,7 +19,8 @@ struct KvShape {
   std::uint32_t head_size = 0;     // elements of a head, or the inner dimension
   std::uint32_t element_bits = 0;  // 4 to 64
 
-  // Every number at least 1, rows of whole bytes, a block below 2^40 bytes and 2^32 words of 8 bytes.
+  // Every number at least 1, at most 65,536 layers, rows of whole bytes, a block of at most 2^32 words of 8 bytes when each row is padded to
+  // words (so at most 32 GiB, and no product below overflows).
   [[nodiscard]] Status validate() const;
 
   [[nodiscard]] std::uint64_t row_bytes() const { return std::uint64_t{head_size} * element_bits / 8; }

@@ -74,6 +74,7 @@ Status CudaDriver::load() {
     }
     *static_cast<void**>(entry.slot) = address;
   }
+  *reinterpret_cast<void**>(&memcpy_batch_async) = dlsym(library, "cuMemcpyBatchAsync_v2");
   if (Status status = check(init(0), "starting the NVIDIA driver"); !status) {
     return fail(ErrorCode::kUnavailable, status.error().message);
   }

@@ -29,12 +29,22 @@ inline constexpr Code kSuccess = 0;
 inline constexpr Code kNotReady = 600;
 inline constexpr Code kAlreadyRegistered = 712;
 inline constexpr unsigned kStreamNonBlocking = 1;
-inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kEventDefault = 0;
-inline constexpr unsigned kHostRegisterPortable = 1;
+inline constexpr unsigned kEventBlockingSync = 1;
+inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kHostRegisterPortable = 1;   // for every GPU
+inline constexpr unsigned kHostRegisterDeviceMap = 2;  // kernels may follow the host's pointers
 inline constexpr int kAttributeMultiprocessors = 16;
 inline constexpr int kAttributeComputeMajor = 75;
 inline constexpr int kAttributeComputeMinor = 76;
+
+// How the copies of a batch may be carried out.
+struct BatchAttributes {
+  int source_access_order = 1;  // the source is read in the order of the stream
+  int source_location[2] = {};
+  int destination_location[2] = {};
+  unsigned flags = 0;
+};
 }  // namespace cuda
 
 class CudaDriver {
@@ -62,6 +72,10 @@ class CudaDriver {
   cuda::Code (*mem_host_register)(void*, std::size_t, unsigned flags) = nullptr;
   cuda::Code (*mem_host_unregister)(void*) = nullptr;
   cuda::Code (*memcpy_async)(cuda::Pointer to, cuda::Pointer from, std::size_t, cuda::Stream) = nullptr;
+  // Null before CUDA 13.
+  cuda::Code (*memcpy_batch_async)(const cuda::Pointer* to, const cuda::Pointer* from, const std::size_t* bytes,
+                                   std::size_t count, const cuda::BatchAttributes*, const std::size_t* first_of_each,
+                                   std::size_t attributes, cuda::Stream) = nullptr;
   cuda::Code (*memset_d8_async)(cuda::Pointer, unsigned char, std::size_t, cuda::Stream) = nullptr;
   cuda::Code (*stream_create)(cuda::Stream*, unsigned flags) = nullptr;
   cuda::Code (*stream_destroy)(cuda::Stream) = nullptr;

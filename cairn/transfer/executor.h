@@ -61,10 +61,10 @@ enum class TransferId : std::uint64_t {};
 
 struct Transfer {
   CopyPlanPtr plan;
-  std::vector<TransferBlock> blocks;
+  std::vector<TransferBlock> blocks = {};
   Verify verify = Verify::kMake;
   TimePoint deadline = TimePoint::max();
-  std::function<void(TransferOutcome&&)> done;
+  std::function<void(TransferOutcome&&)> done = {};
   std::function<void()> settled = {};  // may be left out
 };
 

@@ -5,17 +5,25 @@
 //           calls `done` once all blocks have an outcome and `settled` once no copy is under way any more.
 // Threads:  any. Callbacks run on the ledger's own thread, in the order in which they became due, outside its lock; with
 //           Callbacks::kOnRequest there is no thread, and run_callbacks() runs them: simulations are single-threaded.
-// Ends:     close() cancels what has not begun; the destructor waits until everything has settled and been told.
+// Bound:    a transfer has its place until it has settled; the place is free when the last of its callbacks begins, which
+//           may therefore submit the next.
+// Deadline: seen when a block begins, by check_deadlines(), and on the machine's clock (base/clock.h) by the ledger's own
+//           thread. A block that is finished before anybody saw the deadline pass is done.
+// Ends:     close() cancels what has not begun; the destructor waits until everything has settled and been told. Whoever
+//           holds an ActiveTransfer lets go of it before. With kOnRequest nobody else could end what has begun: it has
+//           to be over.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/clock.h"
@@ -41,14 +49,24 @@ class ActiveTransfer {
   // a block that was copied are finished and compared here.
   void finish(std::uint32_t block, const BlockSums& sums);
   void fail(std::uint32_t block, const std::string& error);
+  // The same with an outcome that another executor gave it; `error` where it is not done.
+  void pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
 
  private:
   friend class TransferLedger;
   enum class Phase : std::uint8_t { kWaiting, kBegun, kOver };
-  // details are the implementation's: state per block, counts of blocks without an outcome and of copies under way
+
   Transfer transfer_;
   TransferId id_{};
   TransferLedger* ledger_ = nullptr;
+
+  // Under the ledger's lock; the outcome until `done` is due, and from then on the callback's alone.
+  std::vector<Phase> phases_;
+  std::size_t waiting_ = 0;    // blocks that have not begun, and may
+  std::size_t under_way_ = 0;  // blocks that have begun and are not over: their memory may be touched
+  bool done_is_due_ = false;
+  TransferOutcome outcome_;
+  std::size_t error_block_ = 0;  // whose error the outcome names, where it names one
 };
 
 class TransferLedger {
@@ -72,6 +90,46 @@ class TransferLedger {
   // With kOnRequest: runs what is due; whether there was anything.
   bool run_callbacks();
   [[nodiscard]] ExecutorLoad load() const;
+
+ private:
+  friend class ActiveTransfer;
+  using Phase = ActiveTransfer::Phase;
+  enum class Event : std::uint8_t { kDone, kSettled };
+  struct Due {
+    std::shared_ptr<ActiveTransfer> transfer;
+    Event event = Event::kDone;
+  };
+
+  [[nodiscard]] Status check(const Transfer& transfer) const;
+  [[nodiscard]] Status check_room() const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<ActiveTransfer> next_untaken() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::uint32_t begin_run(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
+  void end_block(ActiveTransfer& transfer, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  void resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome, const std::string& error)
+      CAIRN_REQUIRES(mutex_);
+  void cancel_waiting(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  void expire(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool expire_if_late(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  // Queues the callbacks that have become due by the last change.
+  void tell(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  bool run_next_callback() CAIRN_EXCLUDES(mutex_);
+  void serve() CAIRN_EXCLUDES(mutex_);
+
+  const Clock& clock_;
+  const std::size_t limit_;
+  const Callbacks callbacks_;
+  mutable Mutex mutex_{LockRank::kTransfers};
+  std::condition_variable_any untaken_;  // a transfer to take, or the end of them
+  std::condition_variable_any news_;     // for the own thread: callbacks, deadlines, the end
+  std::map<TransferId, std::shared_ptr<ActiveTransfer>> open_ CAIRN_GUARDED_BY(mutex_);  // that have a place
+  std::set<std::pair<TimePoint, TransferId>> deadlines_ CAIRN_GUARDED_BY(mutex_);        // of those without an outcome
+  std::deque<Due> due_ CAIRN_GUARDED_BY(mutex_);
+  std::size_t open_blocks_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
+  std::uint64_t next_taken_ CAIRN_GUARDED_BY(mutex_) = 1;  // transfers are taken in the order of their numbers
+  bool closed_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool ending_ CAIRN_GUARDED_BY(mutex_) = false;  // the destructor waits
+  std::thread thread_;                            // the last member: it uses the others
 };
 
 }  // namespace cairn

@@ -1,0 +1,74 @@
+// TensorView: the tensors that an engine hands over, by their sizes and strides, as the places of a layout.
+//
+// Does:     names what each axis of a tensor runs over, and gives the places of its layers. What engines have:
+//             vLLM, K/V first      [2, blocks, page, heads, size]          kKv kBlock kToken kHead kElement
+//             vLLM, block first    [blocks, 2, page, heads, size]          kBlock kKv kToken kHead kElement
+//             HND                  the same sizes, other strides, or        kBlock kKv kHead kToken kElement
+//             all layers in one    [blocks, layers, 2, page, heads, size]  kBlock kLayer kKv kToken kHead kElement
+//             TensorRT-LLM pools   [blocks, layers, 2, heads, page, size]  kBlock kLayer kKv kHead kToken kElement
+//             MLA                  [blocks, page, inner]                   kBlock kToken kElement
+//             SGLang               [slots, heads, size], K and V apart     kSlot kHead kElement
+//             a state              [blocks, ...]                           kBlock kElement kElement ...
+//           A model's tensors are given in the order of its layers. Where K and V are tensors of their own, each is a
+//           layer of its own, K before V: the shape has kv 1 and twice the layers, and its rows have the same numbers
+//           and a contiguous block the same bytes as with kv 2.
+// Threads:  pure.
+// Fails:    axes that are missing or there twice, strides that are negative or not of whole bytes, elements of a head
+//           that are not contiguous, tensors whose shapes differ. Overlaps and bounds are BlockLayout's to check.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/layout/block_layout.h"
+#include "cairn/layout/kv_shape.h"
+
+namespace cairn {
+
+enum class TensorAxis : std::uint8_t {
+  kBlock,
+  kLayer,
+  kKv,
+  kToken,  // within a block
+  kSlot,   // the tokens of all blocks one after the other, in place of kBlock and kToken
+  kHead,
+  kElement,  // of a head; several such axes count as one when they are contiguous together
+};
+// "block", "layer", "kv", "token", "slot", "head", "element"
+[[nodiscard]] std::string_view to_string(TensorAxis axis);
+
+struct TensorDimension {
+  TensorAxis axis = TensorAxis::kElement;
+  std::uint64_t size = 0;
+  std::int64_t stride = 0;  // in elements, as engines give it; of a size 1 it says nothing
+};
+
+struct TensorView {
+  std::uint32_t region = 0;  // index into the regions of the layout
+  std::uint64_t offset = 0;  // bytes from the region's base to the first element
+  std::vector<TensorDimension> dimensions;
+};
+
+// The axes in their order, with the tensor's sizes and strides; one of each.
+[[nodiscard]] Result<TensorView> make_tensor_view(std::span<const TensorAxis> axes,
+                                                  std::span<const std::uint64_t> sizes,
+                                                  std::span<const std::int64_t> strides);
+
+struct TensorPlaces {
+  KvShape shape;
+  std::uint32_t blocks = 0;
+  std::vector<LayerPlace> layers;
+};
+
+struct TensorOptions {
+  std::uint32_t element_bits = 0;
+  std::uint32_t page_size = 0;  // tokens a block, for tensors with kSlot; the others say it by their sizes
+};
+
+// All tensors of one group of layers.
+[[nodiscard]] Result<TensorPlaces> places_of(std::span<const TensorView> tensors, const TensorOptions& options);
+
+}  // namespace cairn

@@ -1,0 +1,355 @@
+#include "cairn/tier/disk_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/tier/disk_format.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr std::uint64_t kDataAlignment = std::uint64_t{2} << 20;
+constexpr std::uint64_t kMostBlockBytes = std::uint64_t{1} << 40;
+constexpr std::size_t kEntriesARead = 16'384;
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+// What is different, for people: "model 'a', not 'b'".
+std::string differences(const DiskGeometry& has, const DiskGeometry& wanted) {
+  std::string all;
+  const auto compare = [&all](const char* name, const auto& one, const auto& other) {
+    if (one != other) {
+      all += str_cat(all.empty() ? "" : ", ", name, " '", one, "', not '", other, "'");
+    }
+  };
+  compare("tenant", has.space.tenant, wanted.space.tenant);
+  compare("model", has.space.model, wanted.space.model);
+  compare("weights generation", has.space.weights_generation, wanted.space.weights_generation);
+  compare("layout", has.space.layout, wanted.space.layout);
+  compare("element type", has.space.element_type, wanted.space.element_type);
+  compare("shard", has.space.shard, wanted.space.shard);
+  compare("block size", has.space.block_size, wanted.space.block_size);
+  compare("key scheme", static_cast<int>(has.space.scheme), static_cast<int>(wanted.space.scheme));
+  compare("bytes a block", has.block_bytes, wanted.block_bytes);
+  compare("slots", has.slots, wanted.slots);
+  return all;
+}
+
+}  // namespace
+
+Status DiskGeometry::validate() const {
+  if (block_bytes == 0 || block_bytes > kMostBlockBytes || slots == 0 || space.block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a disk tier of ", slots, " blocks of ", block_bytes, " bytes and ", space.block_size,
+                        " tokens; each takes at least 1"));
+  }
+  return {};
+}
+
+DiskFile::DiskFile(DiskFile&& other) noexcept { *this = std::move(other); }
+
+DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
+  if (this != &other) {
+    close();
+    path_ = std::move(other.path_);
+    file_ = std::exchange(other.file_, -1);
+    access_ = other.access_;
+    geometry_ = std::move(other.geometry_);
+    data_offset_ = other.data_offset_;
+    block_step_ = other.block_step_;
+    was_clean_ = other.was_clean_;
+    next_order_ = other.next_order_;
+  }
+  return *this;
+}
+
+DiskFile::~DiskFile() { close(); }
+
+void DiskFile::close() {
+  if (file_ == -1) {
+    return;
+  }
+  if (access_ == Access::kWrite) {
+    static_cast<void>(write_superblock(true));  // if it fails the next one recovers as after a crash: the same way
+  }
+  ::close(std::exchange(file_, -1));
+}
+
+void DiskFile::place_parts() {
+  block_step_ = round_up(geometry_.block_bytes, kAlignment);
+  data_offset_ = round_up(disk::kEntriesOffset + std::uint64_t{geometry_.slots} * disk::kEntryBytes, kDataAlignment);
+}
+
+Error DiskFile::io_error(const char* what, int number) const {
+  const ErrorCode code = number == ENOSPC || number == EDQUOT ? ErrorCode::kExhausted
+                         : number == ENOENT                   ? ErrorCode::kNotFound
+                         : number == EEXIST                   ? ErrorCode::kAlreadyExists
+                                                              : ErrorCode::kIo;
+  return {code, str_cat("cannot ", what, " ", path_, ": ", std::strerror(number))};
+}
+
+Result<DiskFile> DiskFile::open_and_lock(const std::string& path, Access access, bool create) {
+  DiskFile file;
+  file.path_ = path;
+  const int flags = (access == Access::kWrite ? O_RDWR : O_RDONLY) | (create ? O_CREAT | O_TRUNC : 0) | O_CLOEXEC;
+  const int descriptor = ::open(path.c_str(), flags, 0600);
+  if (descriptor == -1) {
+    return Unexpected(file.io_error(create ? "create" : "open", errno));
+  }
+  file.file_ = descriptor;
+  file.access_ = Access::kRead;  // nothing is marked until all is known to be well
+  if (access == Access::kWrite && flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {
+      return Unexpected(file.io_error("lock", errno));
+    }
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path, " is in use by another process; stop it, or give this one a file of its own"));
+  }
+  return file;
+}
+
+Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& geometry) {
+  if (Status status = geometry.validate(); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  if (access(path.c_str(), F_OK) == 0) {
+    return fail(ErrorCode::kAlreadyExists, str_cat(path, " exists; open it, or remove it first"));
+  }
+  // Under another name until it is whole: a file that stopped halfway is never found.
+  Result<DiskFile> made = open_and_lock(path + ".new", Access::kWrite, true);
+  if (!made) {
+    return made;
+  }
+  DiskFile file = *std::move(made);
+  file.geometry_ = geometry;
+  file.place_parts();
+  const auto give_up = [&](const char* what, int number) -> Result<DiskFile> {
+    Error error = file.io_error(what, number);
+    struct statvfs space{};
+    if (number == ENOSPC && fstatvfs(file.file_, &space) == 0) {
+      error.message += str_cat("; it takes ", file.file_bytes(), " bytes and ", space.f_bavail * space.f_frsize,
+                               " are free: make room or give the tier fewer blocks");
+    }
+    ::unlink(file.path_.c_str());
+    return Unexpected(std::move(error));
+  };
+  if (const int number = posix_fallocate(file.file_, 0, static_cast<off_t>(file.file_bytes())); number != 0) {
+    return give_up("take room for", number);
+  }
+  if (Status status = file.write_superblock(false); !status) {
+    ::unlink(file.path_.c_str());
+    return Unexpected(Error(status.error()));
+  }
+  if (fdatasync(file.file_) != 0) {
+    return give_up("flush", errno);
+  }
+  // link() and not rename(): a file that somebody made meanwhile is not replaced.
+  if (::link(file.path_.c_str(), path.c_str()) != 0) {
+    return give_up("finish", errno);
+  }
+  ::unlink(file.path_.c_str());
+  file.path_ = path;
+  file.access_ = Access::kWrite;
+  file.was_clean_ = true;
+  return file;
+}
+
+Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geometry) {
+  Result<DiskFile> opened = open_and_lock(path, Access::kWrite, false);
+  if (!opened) {
+    return opened;
+  }
+  DiskFile file = *std::move(opened);
+  if (Status status = file.read_superblock(file.was_clean_); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  if (const std::string other = differences(file.geometry_, geometry); !other.empty()) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
+                                                        "; give this one another file, or remove it"));
+  }
+  // From here on it is not clean until it is closed.
+  if (Status status = file.write_superblock(false); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  file.access_ = Access::kWrite;
+  return file;
+}
+
+Result<DiskFile> DiskFile::inspect(const std::string& path) {
+  Result<DiskFile> opened = open_and_lock(path, Access::kRead, false);
+  if (!opened) {
+    return opened;
+  }
+  DiskFile file = *std::move(opened);
+  if (Status status = file.read_superblock(file.was_clean_); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  return file;
+}
+
+Status DiskFile::read_superblock(bool& clean) {
+  struct stat facts{};
+  if (fstat(file_, &facts) != 0) {
+    return Unexpected(io_error("look at", errno));
+  }
+  Error first;
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{disk::kSuperblockBytes}}) {
+    disk::SuperblockBytes bytes{};
+    Status read = read_at(bytes, offset);
+    Result<disk::Superblock> superblock =
+        read ? disk::decode_superblock(bytes) : Result<disk::Superblock>(Unexpected(Error(read.error())));
+    if (!superblock) {
+      if (offset == 0) {
+        first = superblock.error();
+      }
+      continue;
+    }
+    geometry_ = std::move(superblock->geometry);
+    clean = superblock->clean;
+    place_parts();
+    if (superblock->data_offset != data_offset_ || superblock->block_step != block_step_) {
+      return fail(ErrorCode::kCorrupt, str_cat(path_, " has its blocks where this program does not look for them"));
+    }
+    if (static_cast<std::uint64_t>(facts.st_size) < file_bytes()) {
+      return fail(ErrorCode::kCorrupt, str_cat(path_, " has ", static_cast<std::uint64_t>(facts.st_size), " bytes of ",
+                                               file_bytes(), ": it was cut off; remove it"));
+    }
+    return {};
+  }
+  return fail(first.code, str_cat(path_, " cannot be used: ", first.message));
+}
+
+Status DiskFile::write_superblock(bool clean) const {
+  const Result<disk::SuperblockBytes> bytes =
+      disk::encode({.geometry = geometry_, .data_offset = data_offset_, .block_step = block_step_, .clean = clean});
+  if (!bytes) {
+    return Unexpected(Error(bytes.error()));
+  }
+  // One after the other: whenever it stops, one of the two is whole.
+  if (Status status = write_at(*bytes, disk::kSuperblockBytes); !status) {
+    return status;
+  }
+  return write_at(*bytes, 0);
+}
+
+Result<DiskRecovery> DiskFile::recover() {
+  DiskRecovery recovery;
+  recovery.clean = was_clean_;
+  const NamespaceId space = geometry_.space.id();
+  std::vector<std::byte> bytes(kEntriesARead * disk::kEntryBytes);
+  for (std::uint64_t first = 0; first < geometry_.slots; first += kEntriesARead) {
+    const std::size_t count = std::min<std::uint64_t>(kEntriesARead, geometry_.slots - first);
+    const std::span<std::byte> part = std::span(bytes).first(count * disk::kEntryBytes);
+    if (Status status = read_at(part, disk::kEntriesOffset + first * disk::kEntryBytes); !status) {
+      return Unexpected(Error(status.error()));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::span<const std::byte, disk::kEntryBytes> entry(part.subspan(i * disk::kEntryBytes, disk::kEntryBytes));
+      const Result<std::optional<DiskEntry>> decoded =
+          disk::decode_entry(entry, SlotId{static_cast<std::uint32_t>(first + i)}, space);
+      if (!decoded) {
+        ++recovery.damaged;
+      } else if (decoded->has_value()) {
+        recovery.entries.push_back(**decoded);
+      }
+    }
+  }
+  std::vector<DiskEntry>& entries = recovery.entries;
+  std::sort(entries.begin(), entries.end(), [](const DiskEntry& a, const DiskEntry& b) { return a.order < b.order; });
+  next_order_ = entries.empty() ? 1 : entries.back().order + 1;
+  // Of a key that stands there twice the later one counts.
+  std::unordered_map<BlockKey, std::size_t> last;
+  last.reserve(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    last[entries[i].key] = i;
+  }
+  if (last.size() != entries.size()) {
+    std::vector<DiskEntry> kept;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (last[entries[i].key] == i) {
+        kept.push_back(entries[i]);
+      }
+    }
+    recovery.superseded = static_cast<std::uint32_t>(entries.size() - kept.size());
+    entries = std::move(kept);
+  }
+  return recovery;
+}
+
+Status DiskFile::put(std::span<const DiskEntry> entries) {
+  const NamespaceId space = geometry_.space.id();
+  for (DiskEntry entry : entries) {
+    entry.order = next_order_++;
+    const disk::EntryBytes bytes = disk::encode(entry, space);
+    if (Status status = write_at(bytes, disk::kEntriesOffset + std::uint64_t{index_of(entry.slot)} * disk::kEntryBytes);
+        !status) {
+      return status;
+    }
+  }
+  return {};
+}
+
+Status DiskFile::erase(std::span<const SlotId> slots) {
+  constexpr disk::EntryBytes kNothing{};
+  for (const SlotId slot : slots) {
+    if (Status status = write_at(kNothing, disk::kEntriesOffset + std::uint64_t{index_of(slot)} * disk::kEntryBytes);
+        !status) {
+      return status;
+    }
+  }
+  return {};
+}
+
+Status DiskFile::sync() const {
+  if (fdatasync(file_) != 0) {
+    return Unexpected(io_error("flush", errno));
+  }
+  return {};
+}
+
+Status DiskFile::write_at(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      return Unexpected(io_error("write to", count == 0 ? EIO : errno));
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+Status DiskFile::read_at(std::span<std::byte> bytes, std::uint64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t count = pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      return Unexpected(io_error("read", errno));
+    }
+    if (count == 0) {
+      return fail(ErrorCode::kCorrupt, str_cat(path_, " ends before byte ", offset + bytes.size()));
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+}  // namespace cairn

@@ -1,0 +1,110 @@
+// DiskFile: the file of a disk tier: what it is a cache of, which block each slot holds, and the blocks themselves.
+//
+// Does:     outlives the process. Two copies of a superblock say which model, namespace and layout the blocks are of and
+//           where the parts of the file are; an entry for each slot says which key's block it holds and the checksum
+//           that its bytes must have. The blocks are written and read by others (transfer/), at data_offset() + slot x
+//           block_step().
+// Promises: a slot is named only while its bytes are those of the block: put() comes after its bytes were written, and
+//           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
+//           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
+// Recovers: from the entries alone, without reading blocks. An entry that does not add up is skipped and counted.
+// Refuses:  a file of another format, model, namespace or layout, by name; a file that another process has open.
+// Owner:    move-only; holds the file open and locked.
+// Threads:  one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/namespace.h"
+#include "cairn/transfer/checksum.h"
+
+namespace cairn {
+
+// What the blocks of a file are, and how many there is room for. A file is opened only by who says the same.
+struct DiskGeometry {
+  Namespace space;                // whose blocks
+  std::uint64_t block_bytes = 0;  // of one block
+  std::uint32_t slots = 0;
+
+  [[nodiscard]] Status validate() const;
+};
+
+struct DiskEntry {
+  SlotId slot = kNoSlot;
+  BlockKey key;
+  Checksum checksum = {};
+  std::uint64_t order = 0;  // grows with each put: which of two entries is the later one
+
+  friend bool operator==(const DiskEntry&, const DiskEntry&) = default;
+};
+
+struct DiskRecovery {
+  std::vector<DiskEntry> entries;  // oldest first; no key and no slot twice
+  std::uint32_t damaged = 0;       // entries that did not add up
+  std::uint32_t superseded = 0;    // older entries of a key that stands there twice
+  bool clean = false;              // the last one closed it
+};
+
+class DiskFile {
+ public:
+  static constexpr std::uint32_t kFormat = 1;
+  static constexpr std::uint64_t kAlignment = 4096;  // of every block, for direct I/O
+
+  // Makes the file, with room for all slots, and opens it; fails if there is one.
+  [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
+  // Fails where it is not just such a file, and says in what it differs.
+  [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry);
+  // As it is, whatever it is a cache of: for those who look at files. Nothing is marked, entries can be read.
+  [[nodiscard]] static Result<DiskFile> inspect(const std::string& path);
+  DiskFile(DiskFile&& other) noexcept;
+  DiskFile& operator=(DiskFile&& other) noexcept;
+  DiskFile(const DiskFile&) = delete;
+  DiskFile& operator=(const DiskFile&) = delete;
+  // Marks the file as closed, if it was opened to be written.
+  ~DiskFile();
+
+  [[nodiscard]] Result<DiskRecovery> recover();
+
+  // These slots now hold these blocks. `order` is given by the file.
+  [[nodiscard]] Status put(std::span<const DiskEntry> entries);
+  // These slots hold nothing any more.
+  [[nodiscard]] Status erase(std::span<const SlotId> slots);
+  // What was written before is on the disk.
+  [[nodiscard]] Status sync() const;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const DiskGeometry& geometry() const { return geometry_; }
+  [[nodiscard]] std::uint64_t data_offset() const { return data_offset_; }
+  [[nodiscard]] std::uint64_t block_step() const { return block_step_; }
+  [[nodiscard]] std::uint64_t file_bytes() const { return data_offset_ + block_step_ * geometry_.slots; }
+
+ private:
+  enum class Access : std::uint8_t { kWrite, kRead };
+  DiskFile() = default;
+  void place_parts();
+  [[nodiscard]] static Result<DiskFile> open_and_lock(const std::string& path, Access access, bool create);
+  [[nodiscard]] Status read_superblock(bool& clean);
+  [[nodiscard]] Status write_superblock(bool clean) const;
+  [[nodiscard]] Status write_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
+  [[nodiscard]] Status read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
+  [[nodiscard]] Error io_error(const char* what, int number) const;
+  void close();
+
+  std::string path_;
+  int file_ = -1;
+  Access access_ = Access::kRead;
+  DiskGeometry geometry_;
+  std::uint64_t data_offset_ = 0;
+  std::uint64_t block_step_ = 0;
+  bool was_clean_ = false;
+  std::uint64_t next_order_ = 1;
+};
+
+}  // namespace cairn

@@ -1,0 +1,228 @@
+#include "cairn/tier/disk_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/tier/disk_format.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DiskFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "disk_file_test." + std::to_string(getpid()) + ".cairn";
+    std::filesystem::remove(path_);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  static DiskGeometry geometry(std::uint32_t slots = 100) {
+    return {
+        .space = {.tenant = "t", .model = "m", .layout = "contiguous-nhd", .element_type = "bf16", .block_size = 16},
+        .block_bytes = 5000,
+        .slots = slots};
+  }
+  static BlockKey key(std::uint64_t number) {
+    return BlockKey::make_checked(static_cast<std::uint32_t>(number % 1000), SequenceHash{number * 77},
+                                  SequenceHash{1});
+  }
+  static DiskEntry entry(std::uint32_t slot, std::uint64_t number) {
+    return {.slot = SlotId{slot}, .key = key(number), .checksum = Checksum{number * 3}};
+  }
+  void overwrite(std::uint64_t offset, const std::vector<char>& bytes) const {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  std::string path_;
+};
+
+TEST_F(DiskFileTest, HasRoomForAllBlocksWhereDirectReadsWantThem) {
+  const DiskFile file = *DiskFile::create(path_, geometry());
+  EXPECT_EQ(file.data_offset() % (2 << 20), 0U);
+  EXPECT_EQ(file.block_step(), 8192U);
+  EXPECT_EQ(std::filesystem::file_size(path_), file.file_bytes());
+}
+
+TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
+  {
+    DiskFile file = *DiskFile::create(path_, geometry());
+    ASSERT_TRUE(file.recover()->entries.empty());
+    ASSERT_TRUE(file.put(std::vector{entry(7, 1), entry(3, 2), entry(99, 3)}));
+    ASSERT_TRUE(file.erase(std::vector{SlotId{3}}));
+    ASSERT_TRUE(file.put(std::vector{entry(7, 4)}));
+    ASSERT_TRUE(file.sync());
+  }
+  DiskFile file = *DiskFile::open(path_, geometry());
+  const DiskRecovery recovery = *file.recover();
+  EXPECT_TRUE(recovery.clean);
+  EXPECT_EQ(recovery.damaged, 0U);
+  ASSERT_EQ(recovery.entries.size(), 2U);
+  EXPECT_EQ(recovery.entries[0].slot, SlotId{99});
+  EXPECT_EQ(recovery.entries[0].key, key(3));
+  EXPECT_EQ(recovery.entries[0].checksum, Checksum{9});
+  EXPECT_EQ(recovery.entries[1].slot, SlotId{7});
+  EXPECT_EQ(recovery.entries[1].key, key(4));
+  EXPECT_LT(recovery.entries[0].order, recovery.entries[1].order);
+  // What is put now is later than all that.
+  ASSERT_TRUE(file.put(std::vector{entry(0, 9)}));
+  EXPECT_EQ(file.recover()->entries.back().key, key(9));
+}
+
+TEST_F(DiskFileTest, KeepsTheLaterOfTwoEntriesOfAKey) {
+  DiskFile file = *DiskFile::create(path_, geometry());
+  ASSERT_TRUE(file.put(std::vector{entry(1, 5), entry(2, 6), entry(3, 5)}));
+  const DiskRecovery recovery = *file.recover();
+  EXPECT_EQ(recovery.superseded, 1U);
+  ASSERT_EQ(recovery.entries.size(), 2U);
+  EXPECT_EQ(recovery.entries[1].slot, SlotId{3});
+}
+
+TEST_F(DiskFileTest, SurvivesTheProcessThatWroteIt) {
+  const pid_t child = fork();
+  if (child == 0) {
+    DiskFile file = *DiskFile::create(path_, geometry());
+    static_cast<void>(file.put(std::vector{entry(5, 8)}));
+    raise(SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  DiskFile file = *DiskFile::open(path_, geometry());
+  const DiskRecovery recovery = *file.recover();
+  EXPECT_FALSE(recovery.clean);
+  ASSERT_EQ(recovery.entries.size(), 1U);
+  EXPECT_EQ(recovery.entries[0].key, key(8));
+}
+
+TEST_F(DiskFileTest, IsOpenInOneProcessAtATime) {
+  const DiskFile file = *DiskFile::create(path_, geometry());
+  const Result<DiskFile> second = DiskFile::open(path_, geometry());
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, AllOf(HasSubstr(path_), HasSubstr("in use by another process")));
+  EXPECT_TRUE(DiskFile::inspect(path_));
+}
+
+TEST_F(DiskFileTest, RefusesWhatItIsNotACacheOfByName) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry());
+  }
+  DiskGeometry other = geometry();
+  other.space.model = "another";
+  other.space.weights_generation = 2;
+  other.block_bytes = 6000;
+  const Result<DiskFile> refused = DiskFile::open(path_, other);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("model 'm', not 'another'"), HasSubstr("weights generation '0', not '2'"),
+                    HasSubstr("bytes a block '5000', not '6000'")));
+  EXPECT_EQ(DiskFile::inspect(path_)->geometry().space.model, "m");
+  EXPECT_TRUE(DiskFile::open(path_, geometry())) << "refusing it changed nothing";
+}
+
+TEST_F(DiskFileTest, RefusesOtherFormatsOtherFilesAndCutOnes) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry());
+  }
+  EXPECT_EQ(DiskFile::create(path_, geometry()).error().code, ErrorCode::kAlreadyExists);
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) - 1);
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("cut off"));
+  overwrite(8, {9, 0, 0, 0});
+  overwrite(4096 + 8, {9, 0, 0, 0});
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("format 9"));
+  std::ofstream(path_) << std::string(10'000, 'x');
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("does not begin as a disk tier"));
+  std::ofstream(path_) << "x";
+  EXPECT_FALSE(DiskFile::open(path_, geometry()));
+  std::filesystem::remove(path_);
+  EXPECT_EQ(DiskFile::open(path_, geometry()).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(DiskFile::create("/nowhere/at/all", geometry()).error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(DiskFile::create(path_, geometry(0)));
+}
+
+TEST_F(DiskFileTest, OneCopyOfTheSuperblockIsEnough) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry());
+  }
+  overwrite(100, {1, 2, 3});
+  EXPECT_TRUE(DiskFile::open(path_, geometry()));  // which repairs the first
+  overwrite(4096 + 100, {1, 2, 3});
+  EXPECT_TRUE(DiskFile::open(path_, geometry()));
+  overwrite(100, {4, 5, 6});
+  overwrite(4096 + 100, {4, 5, 6});
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("superblock is damaged"));
+}
+
+TEST_F(DiskFileTest, SkipsAndCountsDamagedEntries) {
+  DiskFile file = *DiskFile::create(path_, geometry());
+  std::vector<DiskEntry> entries;
+  for (std::uint32_t slot = 0; slot < 100; ++slot) {
+    entries.push_back(entry(slot, slot));
+  }
+  ASSERT_TRUE(file.put(entries));
+  std::mt19937 random(1);
+  // A bit anywhere in an entry; an entry in another's place; an entry of zeros.
+  std::vector<char> bytes(100 * disk::kEntryBytes);
+  std::ifstream in(path_, std::ios::binary);
+  in.seekg(disk::kEntriesOffset);
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  for (std::uint32_t slot = 0; slot < 50; ++slot) {
+    const std::size_t at = slot * disk::kEntryBytes + random() % disk::kEntryBytes;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (random() % 8)));
+  }
+  std::copy_n(bytes.begin() + 70 * 64, 64, bytes.begin() + 60 * 64);
+  std::fill_n(bytes.begin() + 61 * 64, 64, 0);
+  overwrite(disk::kEntriesOffset, bytes);
+  const DiskRecovery recovery = *file.recover();
+  EXPECT_EQ(recovery.damaged, 51U);
+  EXPECT_EQ(recovery.entries.size(), 48U);
+  for (const DiskEntry& found : recovery.entries) {
+    EXPECT_EQ(found.key, key(index_of(found.slot)));
+  }
+}
+
+TEST_F(DiskFileTest, AgreesWithAMapThroughRandomChangesAndReopenings) {
+  std::mt19937 random(5);
+  std::map<std::uint32_t, DiskEntry> model;
+  DiskFile file = *DiskFile::create(path_, geometry(40));
+  for (int step = 0; step < 3000; ++step) {
+    const auto slot = static_cast<std::uint32_t>(random() % 40);
+    if (random() % 3 == 0) {
+      ASSERT_TRUE(file.erase(std::vector{SlotId{slot}}));
+      model.erase(slot);
+    } else {
+      const DiskEntry put = entry(slot, 1000 + static_cast<std::uint64_t>(step));
+      ASSERT_TRUE(file.put(std::vector{put}));
+      model[slot] = put;
+    }
+    if (step % 100 == 0) {
+      {
+        const DiskFile closed = std::move(file);
+      }
+      file = *DiskFile::open(path_, geometry(40));
+      const DiskRecovery recovery = *file.recover();
+      ASSERT_EQ(recovery.entries.size(), model.size());
+      for (const DiskEntry& found : recovery.entries) {
+        EXPECT_EQ(found.key, model.at(index_of(found.slot)).key);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn

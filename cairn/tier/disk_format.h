@@ -1,0 +1,51 @@
+// The bytes of a disk tier's file: superblock and entries, little endian. Format 1; part of what is on users' disks.
+//
+//   0        superblock        4096 bytes
+//   4096     its second copy   4096 bytes
+//   8192     entries           64 bytes a slot
+//   then, at a multiple of 2 MiB: the blocks, each at a multiple of 4096
+//
+// Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme (4 bytes each), 4 bytes of zeros; bytes a block,
+// offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); tenant, model, layout,
+// element type, shard, each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
+// Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace (8 each); 8
+// bytes of zeros; the checksum of all before (8). A slot that holds nothing has zeros.
+//
+// Fails: decoding anything that encoding could not have written, kCorrupt. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cairn/base/result.h"
+#include "cairn/tier/disk_file.h"
+
+namespace cairn::disk {
+
+inline constexpr std::size_t kSuperblockBytes = 4096;
+inline constexpr std::size_t kEntryBytes = 64;
+inline constexpr std::uint64_t kEntriesOffset = 2 * kSuperblockBytes;
+
+struct Superblock {
+  DiskGeometry geometry;
+  std::uint64_t data_offset = 0;
+  std::uint64_t block_step = 0;
+  bool clean = false;
+};
+
+using SuperblockBytes = std::array<std::byte, kSuperblockBytes>;
+using EntryBytes = std::array<std::byte, kEntryBytes>;
+
+// Fails where the names of the namespace do not fit.
+[[nodiscard]] Result<SuperblockBytes> encode(const Superblock& superblock);
+[[nodiscard]] Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes> bytes);
+
+[[nodiscard]] EntryBytes encode(const DiskEntry& entry, NamespaceId space);
+// None: the slot holds nothing. Fails as well for an entry of another slot or namespace.
+[[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes, SlotId slot,
+                                                            NamespaceId space);
+
+}  // namespace cairn::disk

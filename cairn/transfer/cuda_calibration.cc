@@ -1,0 +1,150 @@
+#include "cairn/transfer/cuda_calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/device_region.h"
+#include "cairn/memory/pinned_region.h"
+#include "cairn/transfer/cuda_executor.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kBytes = 256 * kKiB * kKiB;
+constexpr int kRuns = 5;
+constexpr std::array<std::uint64_t, 9> kSizes = {16 * kKiB,  32 * kKiB,   64 * kKiB,   128 * kKiB, 256 * kKiB,
+                                                 512 * kKiB, 1024 * kKiB, 2048 * kKiB, 4096 * kKiB};
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+struct Memory {
+  RegionPtr device;
+  RegionPtr host;
+};
+
+// Bytes a second, there and back: the slower of both, since a way is chosen for both.
+Result<double> rate(TransferExecutor& executor, const Memory& memory, std::uint64_t block_bytes, Verify verify) {
+  const KvShape shape{.layers = 1,
+                      .kv = 1,
+                      .page_size = static_cast<std::uint32_t>(block_bytes / 2048),
+                      .heads = 8,
+                      .head_size = 128,
+                      .element_bits = 16};
+  const auto count = static_cast<std::uint32_t>(kBytes / block_bytes);
+  const BlockLayout::Options options{.shape = shape, .blocks = count};
+  Result<BlockLayoutPtr> device = BlockLayout::make(options, {memory.device});
+  Result<BlockLayoutPtr> host = BlockLayout::make(options, {memory.host});
+  if (!device || !host) {
+    return Unexpected(Error(device ? host.error() : device.error()));
+  }
+  std::vector<TransferBlock> blocks(count);
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(block_bytes));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    blocks[i].pair = {order[i], order[(i + count / 2) % count]};
+  }
+  double slowest = std::numeric_limits<double>::max();
+  for (const bool out : {true, false}) {
+    Result<CopyPlanPtr> plan = CopyPlan::make(out ? *device : *host, out ? *host : *device);
+    if (!plan) {
+      return Unexpected(std::move(plan).error());
+    }
+    std::vector<double> seconds;
+    for (int run = 0; run <= kRuns; ++run) {  // the first one warms up
+      std::promise<TransferOutcome> promise;
+      const TimePoint begin = steady_clock().now();
+      const Result<TransferId> id =
+          executor.submit({.plan = *plan, .blocks = blocks, .verify = verify, .done = [&](TransferOutcome&& outcome) {
+                             promise.set_value(std::move(outcome));
+                           }});
+      if (!id) {
+        return Unexpected(Error(id.error()));
+      }
+      const TransferOutcome outcome = promise.get_future().get();
+      if (!outcome.all_done()) {
+        return fail(ErrorCode::kIo, outcome.error);
+      }
+      seconds.push_back(std::chrono::duration<double>(steady_clock().now() - begin).count());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    slowest = std::min(slowest, static_cast<double>(kBytes) / seconds[seconds.size() / 2]);
+  }
+  return slowest;
+}
+
+}  // namespace
+
+Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std::string&)>& progress) {
+  Result<RegionPtr> on_device = device_region({.size = kBytes, .device = device});
+  if (!on_device) {
+    return Unexpected(std::move(on_device).error());
+  }
+  Result<RegionPtr> on_host = pinned_region({.size = kBytes, .device = device, .required = true});
+  if (!on_host) {
+    return Unexpected(std::move(on_host).error());
+  }
+  const Memory memory{*std::move(on_device), *std::move(on_host)};
+  // The smallest size from which on the second way, which takes less of the GPU, is not slower by more than noise.
+  const auto crossing = [&](const char* what, const CudaTuning& first, const CudaTuning& second,
+                            Verify verify) -> Result<std::uint64_t> {
+    std::uint64_t from = kNever;
+    std::array<std::unique_ptr<CudaExecutor>, 2> executors;
+    for (std::size_t i = 0; i < executors.size(); ++i) {
+      Result<std::unique_ptr<CudaExecutor>> made =
+          CudaExecutor::create({.device = device, .tuning = i == 0 ? first : second});
+      if (!made) {
+        return Unexpected(std::move(made).error());
+      }
+      executors[i] = *std::move(made);
+    }
+    for (auto size = kSizes.rbegin(); size != kSizes.rend(); ++size) {
+      const Result<double> one = rate(*executors[0], memory, *size, verify);
+      const Result<double> other = rate(*executors[1], memory, *size, verify);
+      if (!one || !other) {
+        return Unexpected(Error(one ? other.error() : one.error()));
+      }
+      if (progress) {
+        progress(str_cat(what, ", blocks of ", *size / kKiB, " KiB: ", *one * 1e-9, " and ", *other * 1e-9, " GB/s"));
+      }
+      constexpr double kNoise = 0.98;
+      if (*other < kNoise * *one) {
+        break;
+      }
+      from = *size;
+    }
+    return from;
+  };
+
+  CudaTuning direct;
+  direct.stage_from_bytes = kNever;
+  direct.engines_from_bytes = kNever;
+  CudaTuning staged = direct;
+  staged.stage_from_bytes = 0;
+  CudaTuning engines = staged;
+  engines.engines_from_bytes = 0;
+  const Result<std::uint64_t> stage_from = crossing("kernel or staging", direct, staged, Verify::kMake);
+  if (!stage_from) {
+    return Unexpected(Error(stage_from.error()));
+  }
+  staged.stage_from_bytes = *stage_from;
+  engines.stage_from_bytes = *stage_from;
+  const Result<std::uint64_t> engines_from = crossing("kernel or copy engines", staged, engines, Verify::kOff);
+  if (!engines_from) {
+    return Unexpected(Error(engines_from.error()));
+  }
+  engines.engines_from_bytes = *engines_from;
+  return engines;
+}
+
+}  // namespace cairn

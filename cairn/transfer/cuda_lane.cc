@@ -1,0 +1,390 @@
+#include "cairn/transfer/cuda_lane.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/device_region.h"
+#include "cairn/memory/pinned_region.h"
+
+namespace cairn::gpu {
+
+namespace {
+
+constexpr std::uint64_t kSumsBytes = kMaxBlocks * sizeof(BlockSums);
+constexpr std::uint64_t kArrivalsBytes = 256;
+constexpr unsigned kThreads = 512;
+constexpr std::size_t kPlansKept = 64;
+constexpr std::uint64_t kSmallestPiece = std::uint64_t{2} << 20;
+// A short copy is over before the thread could have gone to sleep and been woken.
+constexpr std::chrono::microseconds kSpin{50};
+
+}  // namespace
+
+CudaLane::CudaLane(const Options& options, const Kernels& kernels, const CudaDriver& driver)
+    : options_(options), kernels_(kernels), driver_(driver), ledger_(*options.clock, options.queue_limit) {}
+
+Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const Kernels& kernels) {
+  Result<const CudaDriver*> driver = CudaDriver::get();
+  if (!driver) {
+    return Unexpected(std::move(driver).error());
+  }
+  std::unique_ptr<CudaLane> lane(new CudaLane(options, kernels, **driver));
+  if (Status status = lane->allocate(); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  lane->thread_ = std::thread([self = lane.get()] { self->run(); });
+  return lane;
+}
+
+Status CudaLane::allocate() {
+  const CudaTuning& tuning = options_.tuning;
+  const std::uint64_t slot_bytes = tuning.piece_bytes + kSumsBytes + kArrivalsBytes;
+  Result<RegionPtr> device = device_region({.size = slot_bytes * tuning.pieces, .device = options_.device});
+  if (!device) {
+    return Unexpected(std::move(device).error());
+  }
+  Result<RegionPtr> host =
+      pinned_region({.size = kSumsBytes * tuning.pieces, .device = options_.device, .required = true});
+  if (!host) {
+    return Unexpected(std::move(host).error());
+  }
+  device_memory_ = *std::move(device);
+  host_memory_ = *std::move(host);
+  const Result<GpuContext> context = GpuContext::enter(options_.device);
+  if (!context) {
+    return Unexpected(Error(context.error()));
+  }
+  cuda::Code code = driver_.stream_create(&kernel_stream_, cuda::kStreamNonBlocking);
+  code = code != cuda::kSuccess ? code : driver_.stream_create(&copy_stream_, cuda::kStreamNonBlocking);
+  const auto base = reinterpret_cast<cuda::Pointer>(device_memory_->base());
+  // The pieces first, each on its alignment; the counts behind them start at zero and return to it.
+  const cuda::Pointer counts = base + tuning.piece_bytes * tuning.pieces;
+  slots_.resize(tuning.pieces);
+  for (std::size_t i = 0; i < slots_.size() && code == cuda::kSuccess; ++i) {
+    const cuda::Pointer own = counts + i * (kSumsBytes + kArrivalsBytes);
+    slots_[i].staging = base + i * tuning.piece_bytes;
+    slots_[i].sums = reinterpret_cast<BlockSums*>(own);
+    slots_[i].arrivals = reinterpret_cast<std::uint32_t*>(own + kSumsBytes);
+    slots_[i].sums_out = reinterpret_cast<BlockSums*>(host_memory_->base()) + i * kMaxBlocks;
+    code = driver_.event_create(&slots_[i].staged, cuda::kEventDisableTiming);
+    code = code != cuda::kSuccess
+               ? code
+               : driver_.event_create(&slots_[i].over, cuda::kEventDisableTiming | cuda::kEventBlockingSync);
+  }
+  code = code != cuda::kSuccess
+             ? code
+             : driver_.memset_d8_async(counts, 0, (kSumsBytes + kArrivalsBytes) * slots_.size(), kernel_stream_);
+  code = code != cuda::kSuccess ? code : driver_.stream_synchronize(kernel_stream_);
+  return driver_.check(code, str_cat("preparing copies on GPU ", options_.device));
+}
+
+CudaLane::~CudaLane() {
+  ledger_.close();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  const Result<GpuContext> context = GpuContext::enter(options_.device);
+  if (!context) {
+    return;
+  }
+  for (const Slot& slot : slots_) {
+    for (const cuda::Event event : {slot.staged, slot.over}) {
+      if (event != nullptr) {
+        static_cast<void>(driver_.event_destroy(event));
+      }
+    }
+  }
+  for (const cuda::Stream stream : {kernel_stream_, copy_stream_}) {
+    if (stream != nullptr) {
+      static_cast<void>(driver_.stream_destroy(stream));
+    }
+  }
+}
+
+void CudaLane::run() {
+  const Result<GpuContext> context = GpuContext::enter(options_.device);
+  CAIRN_CHECK(context.has_value(), "a context that was entered before can be entered again");
+  while (true) {
+    // Keep every slot busy, across transfers; then wait for the oldest piece.
+    while (under_way_.size() < slots_.size()) {
+      if (current_.transfer == nullptr) {
+        std::shared_ptr<ActiveTransfer> next = under_way_.empty() ? ledger_.take() : ledger_.try_take();
+        if (next == nullptr) {
+          break;
+        }
+        start(std::move(next));
+      } else {
+        cut_piece();
+      }
+    }
+    if (under_way_.empty()) {
+      return;  // closed, and nothing left
+    }
+    retire_oldest();
+  }
+}
+
+void CudaLane::start(std::shared_ptr<ActiveTransfer> transfer) {
+  Result<std::shared_ptr<const PlanOnGpu>> plan = plan_on_gpu(transfer->transfer().plan);
+  if (!plan) {
+    for (std::uint32_t block = 0; block < transfer->transfer().blocks.size(); ++block) {
+      if (transfer->begin(block)) {
+        transfer->fail(block, plan.error().message);
+      }
+    }
+    return;
+  }
+  current_ = {std::move(transfer), *std::move(plan), 0};
+}
+
+void CudaLane::cut_piece() {
+  const Transfer& transfer = current_.transfer->transfer();
+  const auto count = static_cast<std::uint32_t>(transfer.blocks.size());
+  const Way way = way_of(transfer, current_.plan->made);
+  const std::uint32_t most = blocks_a_piece(count - current_.next, current_.plan->made);
+  Piece piece{current_.transfer, current_.plan, {}, next_slot_};
+  while (current_.next < count && piece.blocks.size() < most) {
+    if (current_.transfer->begin(current_.next)) {
+      piece.blocks.push_back(current_.next);
+    }
+    ++current_.next;
+  }
+  if (current_.next == count) {
+    current_ = {};
+  }
+  if (piece.blocks.empty()) {
+    return;
+  }
+  if (Status status = enqueue(piece, way); !status) {
+    // What was enqueued before the failure may still run: it is over when the streams are, or when the GPU is.
+    static_cast<void>(driver_.stream_synchronize(kernel_stream_));
+    static_cast<void>(driver_.stream_synchronize(copy_stream_));
+    for (const std::uint32_t block : piece.blocks) {
+      piece.transfer->fail(block, status.error().message);
+    }
+    return;
+  }
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  under_way_.push_back(std::move(piece));
+}
+
+CudaLane::Way CudaLane::way_of(const Transfer& transfer, const GpuPlan& plan) const {
+  const bool within = transfer.plan->source().kind() == transfer.plan->destination().kind();
+  if (transfer.verify == Verify::kOff && plan.run_bytes >= options_.tuning.engines_from_bytes) {
+    return Way::kEngines;
+  }
+  if (!within && plan.can_stage() && plan.block_bytes >= options_.tuning.stage_from_bytes &&
+      plan.block_bytes <= options_.tuning.piece_bytes) {
+    return Way::kStaged;
+  }
+  return Way::kDirect;
+}
+
+// Small pieces at both ends, since there one of kernel and copy engine waits for the other; large ones in between, where
+// every piece costs a pause.
+std::uint32_t CudaLane::blocks_a_piece(std::uint64_t rest, const GpuPlan& plan) {
+  const std::uint64_t block = std::max<std::uint64_t>(plan.block_bytes, 1);
+  const std::uint64_t wanted = under_way_.empty() ? kSmallestPiece : 2 * last_piece_bytes_;
+  last_piece_bytes_ = std::clamp(std::min(wanted, rest * block / 2),
+                                 std::min(kSmallestPiece, options_.tuning.piece_bytes), options_.tuning.piece_bytes);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(last_piece_bytes_ / block, 1, kMaxBlocks));
+}
+
+Status CudaLane::enqueue(const Piece& piece, Way way) {
+  const Slot& slot = slots_[piece.slot];
+  const GpuPlan& plan = piece.plan->made;
+  Status status;
+  cuda::Stream last = kernel_stream_;
+  switch (way) {
+    case Way::kDirect:
+      status = launch(piece, plan.direct, piece.plan->direct_boxes, false);
+      break;
+    case Way::kEngines:
+      status = move_runs(piece);
+      last = copy_stream_;
+      break;
+    case Way::kStaged: {
+      const bool gather = options_.direction == Direction::kFromDevice;
+      const cuda::Stream first = gather ? kernel_stream_ : copy_stream_;
+      last = gather ? copy_stream_ : kernel_stream_;
+      status = gather ? launch(piece, plan.staged, piece.plan->staged_boxes, true) : move_staged(piece);
+      if (status) {
+        status = driver_.check(driver_.event_record(slot.staged, first), "marking a staged piece");
+      }
+      if (status) {
+        status = driver_.check(driver_.stream_wait_event(last, slot.staged, 0), "ordering a staged piece");
+      }
+      if (status) {
+        status = gather ? move_staged(piece) : launch(piece, plan.staged, piece.plan->staged_boxes, true);
+      }
+      break;
+    }
+  }
+  if (!status) {
+    return status;
+  }
+  return driver_.check(driver_.event_record(slot.over, last), "marking the end of a piece");
+}
+
+Status CudaLane::launch(const Piece& piece, const BoxTable& table, cuda::Pointer boxes, bool staged) {
+  const Slot& slot = slots_[piece.slot];
+  const Transfer& transfer = piece.transfer->transfer();
+  Launch arguments;
+  arguments.shape = table.shape;
+  arguments.boxes = reinterpret_cast<const Box*>(boxes);
+  const bool gather = options_.direction == Direction::kFromDevice;
+  if (staged) {
+    (gather ? arguments.destination_base : arguments.source_base) = slot.staging;
+  }
+  if (transfer.verify != Verify::kOff) {
+    arguments.sums = slot.sums;
+    arguments.sums_out = slot.sums_out;
+    arguments.arrivals = slot.arrivals;
+  }
+  arguments.blocks = static_cast<std::uint32_t>(piece.blocks.size());
+  for (std::uint32_t i = 0; i < arguments.blocks; ++i) {
+    const BlockPair& pair = transfer.blocks[piece.blocks[i]].pair;
+    arguments.pairs[i] = {staged && !gather ? i : pair.source, staged && gather ? i : pair.destination};
+  }
+  const cuda::Function kernel = table.shape.unit_bytes == 16  ? kernels_.copy_16
+                                : table.shape.unit_bytes == 8 ? kernels_.copy_8
+                                                              : kernels_.copy_1;
+  void* parameters[] = {&arguments};
+  return driver_.check(driver_.launch_kernel(kernel, options_.tuning.multiprocessors, 1, 1, kThreads, 1, 1, 0,
+                                             kernel_stream_, parameters, nullptr),
+                       str_cat("starting a copy of ", arguments.blocks, " blocks on GPU ", options_.device));
+}
+
+// Between the staging area and the host: one copy for each row of blocks that the host has beside each other.
+Status CudaLane::move_staged(const Piece& piece) {
+  const GpuPlan& plan = piece.plan->made;
+  const bool gather = options_.direction == Direction::kFromDevice;
+  to_.clear();
+  from_.clear();
+  bytes_.clear();
+  for (std::size_t i = 0; i < piece.blocks.size(); ++i) {
+    const BlockPair& pair = piece.transfer->transfer().blocks[piece.blocks[i]].pair;
+    const cuda::Pointer host =
+        plan.host_address + std::uint64_t{gather ? pair.destination : pair.source} * plan.host_block_step;
+    const cuda::Pointer staging = slots_[piece.slot].staging + i * plan.block_bytes;
+    std::vector<cuda::Pointer>& hosts = gather ? to_ : from_;
+    if (!bytes_.empty() && hosts.back() + bytes_.back() == host) {
+      bytes_.back() += plan.block_bytes;
+      continue;
+    }
+    hosts.push_back(host);
+    (gather ? from_ : to_).push_back(staging);
+    bytes_.push_back(plan.block_bytes);
+  }
+  return copy_all();
+}
+
+// From one layout to the other, run by run.
+Status CudaLane::move_runs(const Piece& piece) {
+  const Transfer& transfer = piece.transfer->transfer();
+  std::vector<BlockPair> pairs;
+  for (const std::uint32_t block : piece.blocks) {
+    pairs.push_back(transfer.blocks[block].pair);
+  }
+  transfer.plan->expand(pairs, ~std::uint64_t{0}, copies_);
+  to_.clear();
+  from_.clear();
+  bytes_.clear();
+  const auto address = [](const BlockLayout& layout, std::uint32_t region, std::uint64_t offset) {
+    return reinterpret_cast<cuda::Pointer>(layout.regions()[region]->base()) + offset;
+  };
+  for (const Copy& copy : copies_) {
+    to_.push_back(address(transfer.plan->destination(), copy.destination_region, copy.destination_offset));
+    from_.push_back(address(transfer.plan->source(), copy.source_region, copy.source_offset));
+    bytes_.push_back(copy.bytes);
+  }
+  return copy_all();
+}
+
+Status CudaLane::copy_all() {
+  cuda::Code code = cuda::kSuccess;
+  if (driver_.memcpy_batch_async != nullptr && bytes_.size() > 1) {
+    const cuda::BatchAttributes attributes;
+    const std::size_t first = 0;
+    code = driver_.memcpy_batch_async(to_.data(), from_.data(), bytes_.data(), bytes_.size(), &attributes, &first, 1,
+                                      copy_stream_);
+  } else {
+    for (std::size_t i = 0; i < bytes_.size() && code == cuda::kSuccess; ++i) {
+      code = driver_.memcpy_async(to_[i], from_[i], bytes_[i], copy_stream_);
+    }
+  }
+  return driver_.check(code, str_cat("starting ", bytes_.size(), " copies on GPU ", options_.device));
+}
+
+void CudaLane::retire_oldest() {
+  const Piece piece = std::move(under_way_.front());
+  under_way_.pop_front();
+  const Status status = wait_for(slots_[piece.slot].over);
+  const bool summed = piece.transfer->transfer().verify != Verify::kOff;
+  for (std::size_t i = 0; i < piece.blocks.size(); ++i) {
+    if (status) {
+      piece.transfer->finish(piece.blocks[i], summed ? slots_[piece.slot].sums_out[i] : BlockSums());
+    } else {
+      piece.transfer->fail(piece.blocks[i], status.error().message);
+    }
+  }
+}
+
+Status CudaLane::wait_for(cuda::Event event) const {
+  const auto give_up = std::chrono::steady_clock::now() + kSpin;
+  cuda::Code code = driver_.event_query(event);
+  while (code == cuda::kNotReady && std::chrono::steady_clock::now() < give_up) {
+    code = driver_.event_query(event);
+  }
+  if (code == cuda::kNotReady) {
+    code = driver_.event_synchronize(event);
+  }
+  return driver_.check(code, str_cat("copies on GPU ", options_.device));
+}
+
+Result<std::shared_ptr<const CudaLane::PlanOnGpu>> CudaLane::plan_on_gpu(const CopyPlanPtr& plan) {
+  if (const auto found = plans_.find(plan.get()); found != plans_.end() && found->second->plan.lock() == plan) {
+    return found->second;
+  }
+  if (plans_.size() >= kPlansKept) {
+    std::erase_if(plans_, [](const auto& entry) { return entry.second->plan.expired(); });
+  }
+  if (plans_.size() >= kPlansKept) {
+    plans_.clear();  // pieces under way hold theirs
+  }
+  Result<GpuPlan> made = make_gpu_plan(*plan, options_.direction);
+  if (!made) {
+    return Unexpected(std::move(made).error());
+  }
+  auto entry = std::make_shared<PlanOnGpu>();
+  entry->plan = plan;
+  entry->made = *std::move(made);
+  const std::uint64_t direct_bytes = entry->made.direct.boxes.size() * sizeof(Box);
+  const std::uint64_t staged_bytes = entry->made.staged.boxes.size() * sizeof(Box);
+  Result<RegionPtr> tables = device_region({.size = direct_bytes + staged_bytes, .device = options_.device});
+  if (!tables) {
+    return Unexpected(std::move(tables).error());
+  }
+  entry->tables = *std::move(tables);
+  entry->direct_boxes = reinterpret_cast<cuda::Pointer>(entry->tables->base());
+  entry->staged_boxes = entry->direct_boxes + direct_bytes;
+  const auto upload = [this](cuda::Pointer to, const std::vector<Box>& boxes) {
+    return boxes.empty() ? cuda::kSuccess
+                         : driver_.memcpy_async(to, reinterpret_cast<cuda::Pointer>(boxes.data()),
+                                                boxes.size() * sizeof(Box), kernel_stream_);
+  };
+  cuda::Code code = upload(entry->direct_boxes, entry->made.direct.boxes);
+  code = code != cuda::kSuccess ? code : upload(entry->staged_boxes, entry->made.staged.boxes);
+  code = code != cuda::kSuccess ? code : driver_.stream_synchronize(kernel_stream_);
+  if (Status status = driver_.check(code, str_cat("uploading a plan to GPU ", options_.device)); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  plans_[plan.get()] = entry;
+  return std::shared_ptr<const PlanOnGpu>(std::move(entry));
+}
+
+}  // namespace cairn::gpu

@@ -1,0 +1,106 @@
+// The conformance suite, on files: each way in which they are read and written, in both directions, and through a ring.
+#include <memory>
+
+#include "cairn/transfer/bounce_executor.h"
+#include "cairn/transfer/executor_conformance_testing.h"
+#include "cairn/transfer/file_executor.h"
+#include "cairn/transfer/file_testing.h"
+#include "cairn/transfer/host_executor.h"
+
+namespace cairn::testing {
+namespace {
+
+class FileStore final : public BlockStore {
+ public:
+  FileStore(const BlockLayout::Options& options, FileMode mode) : files_(options, mode) {}
+  [[nodiscard]] const BlockLayoutPtr& layout() const override { return files_.layout(); }
+  void write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> bytes) override {
+    files_.file(region).write(offset, {bytes.begin(), bytes.end()});
+  }
+  void read(std::uint32_t region, std::uint64_t offset, std::span<std::byte> bytes) const override {
+    const std::vector<std::byte> found = files_.file(region).read(offset, bytes.size());
+    std::copy(found.begin(), found.end(), bytes.begin());
+  }
+  [[nodiscard]] bool guards_intact() const override {
+    for (std::size_t i = 0; i < files_.files(); ++i) {
+      const std::vector<std::byte> beyond =
+          files_.file(i).read(layout()->regions()[i]->size(), FileLayout::kBeyond + 1);
+      if (beyond != std::vector<std::byte>(FileLayout::kBeyond, FileLayout::kGuard)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  FileLayout files_;
+};
+
+ExecutorCase::MakeStore files(FileMode mode) {
+  return [mode](const BlockLayout::Options& options) { return std::make_unique<FileStore>(options, mode); };
+}
+
+ExecutorCase::MakeStore memory(MemoryKind kind = MemoryKind::kSystem) {
+  return [kind](const BlockLayout::Options& options) { return std::make_unique<HostStore>(options, kind); };
+}
+
+std::unique_ptr<FileExecutor> make_executor(IoMethod method, const Clock& clock, std::size_t limit) {
+  Result<std::unique_ptr<FileExecutor>> made = FileExecutor::make(
+      clock, {.method = method, .in_flight = 4, .copy_bytes = 1U << 16U, .checksum_threads = 1, .transfers = limit});
+  CAIRN_CHECK(made.has_value(), made.has_value() ? "" : made.error().message);
+  return *std::move(made);
+}
+
+std::vector<ExecutorCase> file_cases() {
+  const auto best = [](const Clock& clock, std::size_t limit) { return make_executor(IoMethod::kBest, clock, limit); };
+  const auto threads = [](const Clock& clock, std::size_t limit) {
+    return make_executor(IoMethod::kThreads, clock, limit);
+  };
+  const ExecutorCase::MakeStore direct = files(FileMode::kDirect);
+  const ExecutorCase::MakeStore buffered = files(FileMode::kBuffered);
+  return {{"BestDirectWrite", best, memory(), direct, 4096, direct},
+          {"BestDirectRead", best, direct, memory(), 4096, memory()},
+          {"BestBufferedWrite", best, memory(), buffered, 1, buffered},
+          {"ThreadsDirectWrite", threads, memory(), direct, 4096, direct},
+          {"ThreadsBufferedRead", threads, buffered, memory(), 1, memory()}};
+}
+
+INSTANTIATE_TEST_SUITE_P(File, ExecutorConformanceTest, ::testing::ValuesIn(file_cases()), case_name);
+
+// A bounce executor with the two that it stands on.
+class Bounce final : public TransferExecutor {
+ public:
+  Bounce(const Clock& clock, std::size_t limit)
+      : host_(clock, {.threads = 1, .limit = 2}), files_(make_executor(IoMethod::kBest, clock, 2)) {
+    // Room for five of the largest blocks of the suite: every transfer of more goes around.
+    constexpr std::uint64_t kLargest = std::uint64_t{2} << 20;
+    Result<std::unique_ptr<BounceExecutor>> made = BounceExecutor::make(
+        clock, host_, *files_,
+        {.ring = TestRegion(5 * kLargest, 4096).region(), .block_bytes = kLargest, .transfers = limit});
+    CAIRN_CHECK(made.has_value(), made.has_value() ? "" : made.error().message);
+    bounce_ = *std::move(made);
+  }
+
+  [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override { return bounce_->submit(std::move(transfer)); }
+  void cancel(TransferId transfer) override { bounce_->cancel(transfer); }
+  void check_deadlines() override { bounce_->check_deadlines(); }
+  [[nodiscard]] bool can_move(const CopyPlan& plan) const override { return bounce_->can_move(plan); }
+  [[nodiscard]] ExecutorLoad load() const override { return bounce_->load(); }
+  [[nodiscard]] std::string describe() const override { return bounce_->describe(); }
+
+ private:
+  HostExecutor host_;
+  std::unique_ptr<FileExecutor> files_;
+  std::unique_ptr<BounceExecutor> bounce_;
+};
+
+std::vector<ExecutorCase> bounce_cases() {
+  const auto make = [](const Clock& clock, std::size_t limit) { return std::make_unique<Bounce>(clock, limit); };
+  return {{"Write", make, memory(), files(FileMode::kDirect), 4096, memory(MemoryKind::kDevice)},
+          {"Read", make, files(FileMode::kBuffered), memory(), 1, memory(MemoryKind::kDevice)}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Bounce, ExecutorConformanceTest, ::testing::ValuesIn(bounce_cases()), case_name);
+
+}  // namespace
+}  // namespace cairn::testing
