@@ -72,6 +72,7 @@ Json more_of(const Report& report, const TraceProblems& problems) {
               {"saved_prompt_tokens", counts.saved_tokens},
               {"admissions", counts.admissions},
               {"preemptions", counts.preemptions},
+              {"livelocks", counts.livelocks},
               {"passes", counts.passes},
               {"evicted_blocks", report.cache.evicted},
               {"stored_blocks", report.cache.stored_blocks},

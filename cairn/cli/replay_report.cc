@@ -170,6 +170,11 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
                " blocks of a worker (", percent(peak_share(report)), "); ", with_commas(report.peak_waiting),
                " requests in one queue"));
   write_latencies(out, report.latencies);
+  if (counts.livelocks > 0) {
+    out << "\non " << with_commas(counts.livelocks)
+        << " workers requests preempted each other without end, as they would have in the original; from then on\n"
+           "waiting ones did not preempt\n";
+  }
   write_refusals(out, report);
 }
 

@@ -25,7 +25,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std
 }
 
 Engine::Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager)
-    : options_(options), manager_(std::move(manager)), identities_(seed), recorder_(recorder) {}
+    : options_(options),
+      manager_(std::move(manager)),
+      identities_(seed),
+      recorder_(recorder),
+      waiting_may_preempt_(options.profile == Profile::kSeed) {}
 
 Status Engine::check_fits(const EngineOptions& options, std::uint64_t input_tokens, std::uint64_t output_tokens) {
   const std::uint64_t tokens = input_tokens + output_tokens;
@@ -68,6 +72,7 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
   schedule_running();
   admit_waiting();
+  pass_.admitting = false;
   const Duration prefill = prefill_time();
   const std::uint64_t prompt_tokens = pass_.prompt_after - pass_.prompt_before;
   const bool any_ready = std::ranges::any_of(running_, &Row::ready);
@@ -80,12 +85,20 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   figures.end = now + prefill + (figures.tokens > 0 ? decoding : Duration(0));
   figures.waiting = waiting_.size();
   recorder_.pass(figures);
+  note_fruit(figures.tokens);
   return figures.end;
 }
 
+void Engine::note_fruit(std::uint64_t tokens) {
+  fruitless_passes_ = tokens > 0 ? 0 : fruitless_passes_ + 1;
+  if (fruitless_passes_ > kMostFruitless && waiting_may_preempt_) {
+    waiting_may_preempt_ = false;
+    recorder_.livelock();
+  }
+}
+
 std::uint64_t Engine::count_quiet_passes(TimePoint now, TimePoint horizon) {
-  const bool may_admit = !waiting_.empty() && running_.size() < options_.max_num_seqs;
-  if (may_admit || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
+  if (may_admit() || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
     return 0;
   }
   const std::uint64_t quiet = std::ranges::min(running_, {}, &Row::quiet).quiet;
@@ -154,7 +167,8 @@ void Engine::schedule_running() {
 }
 
 void Engine::admit_waiting() {
-  while (pass_.preempted == 0 && running_.size() < options_.max_num_seqs && !waiting_.empty()) {
+  pass_.admitting = true;
+  while (pass_.preempted == 0 && may_admit()) {
     Row row{.request = waiting_.front()};
     if (schedule(row) != Outcome::kScheduled) {
       return;
@@ -322,6 +336,7 @@ bool Engine::try_generate(Request& it) {
   }
   if (moves->release) {
     static_cast<void>(process(*moves->release));
+    waits_for_room_ = false;
   }
   return true;
 }
@@ -352,6 +367,10 @@ void Engine::finish(Row& row) {
 
 Engine::Yielded Engine::make_room_for(RequestId id) {
   const bool runs_alone = running_.size() == 1 && running_.front().request == id;
+  if (pass_.admitting && !waiting_may_preempt_ && !running_.empty()) {
+    waits_for_room_ = true;
+    return Yielded::kNobody;
+  }
   if (!running_.empty() && !runs_alone) {
     const bool itself = running_.back().request == id;
     preempt_last();
@@ -392,6 +411,7 @@ void Engine::release_blocks(Request& it) {
   const Deref release = it.sequence.reset_with_signal();
   if (!release.blocks.empty()) {
     static_cast<void>(process(release));
+    waits_for_room_ = false;
   }
   it.computed = 0;
 }

@@ -5,10 +5,16 @@
 //           block is wanted and none is left, the request that was admitted last loses all of its blocks and goes to
 //           the front of those who wait; it keeps its tokens and computes them again. A pass has its effects when it
 //           begins, and its tokens the time at which it ends. How exactly: docs/replay.md.
-//           Where no running request is left to preempt, a waiting one that was granted blocks before it was stopped
-//           gives them back.
-//           Profile::kSeed also counts prefill as the original does: mean lengths in whole tokens, and nothing for a
-//           prompt that is cached to its end. kStrict counts the tokens, and computes the last one of each prompt.
+//           Two things depend on the profile:
+//
+//           |                            | kStrict                          | kSeed                                  |
+//           | who waits and has no room  | waits until blocks are let go    | preempts who runs, as the original     |
+//           | prefill counts             | the tokens computed; the last    | mean lengths in whole tokens; nothing  |
+//           |                            | of a prompt always is            | for a prompt cached to its end         |
+//
+//           With kSeed two requests may preempt each other for ever before either has a token. After kMostFruitless
+//           such passes, which is more than the longest prompt takes, the engine goes on as with kStrict, and says so;
+//           and where no running request is left to preempt, a waiting one that was granted blocks gives them back.
 // Owner:    owns its KvManager; recorder and event sink outlive it.
 // Threads:  one.
 // Costs:    a decode step of a request that needs no block is a few instructions.
@@ -71,6 +77,8 @@ class Engine {
   // Those that the last pass finished.
   [[nodiscard]] std::span<const Ticket> finished() const { return finished_; }
 
+  static constexpr std::uint32_t kMostFruitless = 1'000;
+
   [[nodiscard]] const KvManager& manager() const { return *manager_; }
 
  private:
@@ -111,6 +119,7 @@ class Engine {
     std::uint64_t prompt_after = 0;
     std::uint64_t prompt_before = 0;
     std::uint64_t preempted = 0;
+    bool admitting = false;  // those that ask for blocks come from waiting
   };
 
   Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager);
@@ -120,6 +129,9 @@ class Engine {
   [[nodiscard]] TimePoint run_quiet_passes(TimePoint now, std::uint64_t count);
   // How long tokens take with the blocks that are in use now.
   [[nodiscard]] Duration decode_time();
+  [[nodiscard]] bool may_admit() const {
+    return !waiting_.empty() && !waits_for_room_ && running_.size() < options_.max_num_seqs;
+  }
   void schedule_running();
   void admit_waiting();
   void note_admission(const Row& row);
@@ -137,8 +149,9 @@ class Engine {
   void note_token(Request& request, TimePoint stamp);
   void finish(Row& row);
 
-  // Someone lets go of blocks so that this one can have them.
+  // Someone lets go of blocks so that this one, which runs or not, can have them.
   [[nodiscard]] Yielded make_room_for(RequestId id);
+  void note_fruit(std::uint64_t tokens);
   void preempt_last();
   void release_blocks(Request& request);
   void settle(Row& row);
@@ -160,7 +173,10 @@ class Engine {
   std::uint64_t blocks_in_use_ = 0;
   std::uint64_t blocks_resident_ = 0;
   Duration decode_time_{0};
-  TimePoint last_stamp_{0};  // of the last tokens that came out
+  bool waiting_may_preempt_;
+  bool waits_for_room_ = false;         // the first of those who wait: it does not help to ask again
+  std::uint32_t fruitless_passes_ = 0;  // one after the other
+  TimePoint last_stamp_{0};             // of the last tokens that came out
 };
 
 }  // namespace cairn::sim

@@ -37,6 +37,7 @@ class Recorder {
     counts_.saved_tokens += cached_tokens;
   }
   void preemption() { ++counts_.preemptions; }
+  void livelock() { ++counts_.livelocks; }
   void first_token(const RequestFigures& request);
   // So many tokens that came this long after the one before, each of its own request.
   void gap(Duration gap, std::uint64_t count) {
