@@ -29,7 +29,11 @@ Status run_trace(const TraceOptions& options, std::ostream& out) {
   }
   trace::generate(workload, [&out](const trace::TraceRow& row) {
     out << "{\"timestamp\": " << static_cast<std::uint64_t>(row.timestamp_ms)
-        << ", \"input_length\": " << row.input_tokens << ", \"output_length\": 1, \"hash_ids\": [";
+        << ", \"input_length\": " << row.input_tokens << ", \"output_length\": " << row.output_tokens;
+    if (!row.session.empty()) {
+      out << ", \"session_id\": \"" << row.session << "\"";
+    }
+    out << ", \"hash_ids\": [";
     for (std::size_t i = 0; i < row.hash_ids.size(); ++i) {
       out << (i == 0 ? "" : ", ") << row.hash_ids[i];
     }

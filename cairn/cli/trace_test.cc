@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -44,6 +45,25 @@ TEST(TraceCommandTest, EveryKindWritesGoodRowsInOrder) {
     }
     EXPECT_EQ(count, 500U) << to_string(kind);
   }
+}
+
+TEST(TraceCommandTest, RowsSayWhatIsAnsweredAndWhoFollowsWhom) {
+  std::istringstream lines(output_of(small("flood")));
+  trace::TraceRow row;
+  std::map<std::string, std::size_t> turns;
+  std::uint64_t longest = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(parse_trace_row(line, row)) << line;
+    EXPECT_GE(row.output_tokens, 1U);
+    longest = std::max(longest, row.output_tokens);
+    ++turns[row.session];
+    EXPECT_FALSE(row.delay_ms.has_value());
+  }
+  EXPECT_GT(longest, 100U);
+  EXPECT_GT(turns[""], 100U) << "the flood is of no session";
+  turns.erase("");
+  EXPECT_GT(turns.size(), 10U);
+  EXPECT_TRUE(std::ranges::any_of(turns, [](const auto& session) { return session.second > 1; }));
 }
 
 TEST(TraceCommandTest, ASeedIsATrace) {

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <numbers>
 #include <queue>
+#include <string>
 #include <utility>
+
+#include "cairn/base/str_cat.h"
 
 namespace cairn::trace {
 
@@ -24,7 +27,8 @@ class Random {
     const double normal = std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform());
     return median * std::pow(spread, normal);
   }
-  std::uint32_t blocks(double median, double spread, std::uint32_t most) {
+  // Of blocks or tokens.
+  std::uint32_t count(double median, double spread, std::uint32_t most) {
     return std::clamp(static_cast<std::uint32_t>(lognormal(median, spread)), 1U, most);
   }
 
@@ -55,10 +59,10 @@ struct Session {
 
 class Traffic {
  public:
-  explicit Traffic(const WorkloadOptions& options) : options_(options), random_(options.seed) {
+  explicit Traffic(const WorkloadOptions& options) : options_(options), random_(options.seed), answers_(~options.seed) {
     for (std::uint32_t i = 0; i < kSystemPrompts; ++i) {
       system_prompts_.emplace_back();
-      append(system_prompts_.back(), random_.blocks(2, 2, 8));
+      append(system_prompts_.back(), random_.count(2, 2, 8));
     }
   }
 
@@ -74,6 +78,8 @@ class Traffic {
       const auto tokens = static_cast<std::uint64_t>(session.ids.size()) * options_.block_size;
       emit({.timestamp_ms = std::floor(session.next_ms),
             .input_tokens = tokens - random_.below(options_.block_size),
+            .output_tokens = answer_to(session.speaker),
+            .session = session.speaker == Speaker::kOnce ? std::string() : str_cat("s", session.number),
             .hash_ids = session.ids});
       if (--session.turns_left > 0) {
         go_on(session);
@@ -89,6 +95,19 @@ class Traffic {
     for (; count > 0; --count) {
       ids.push_back(next_id_++);
     }
+  }
+
+  // People want explanations, agents the next call, readers of documents a summary.
+  std::uint32_t answer_to(Speaker speaker) {
+    switch (speaker) {
+      case Speaker::kPerson:
+        return answers_.count(250, 2, 4'000);
+      case Speaker::kAgent:
+        return answers_.count(80, 2.5, 4'000);
+      case Speaker::kOnce:
+        break;
+    }
+    return answers_.count(120, 1.5, 1'000);
   }
 
   // `progress` of the trace, 0 to 1.
@@ -115,7 +134,7 @@ class Traffic {
   void start(double now_ms, Speaker speaker) {
     Session session{.next_ms = now_ms, .number = ++sessions_, .speaker = speaker};
     if (speaker == Speaker::kOnce) {
-      append(session.ids, random_.blocks(options_.kind == WorkloadKind::kScan ? 60 : 10, 1.5, 400));
+      append(session.ids, random_.count(options_.kind == WorkloadKind::kScan ? 60 : 10, 1.5, 400));
       waiting_.push(std::move(session));
       return;
     }
@@ -123,24 +142,25 @@ class Traffic {
     const double rank = std::pow(kSystemPrompts, random_.uniform()) - 1;
     session.ids = system_prompts_[static_cast<std::size_t>(rank)];
     const bool agent = speaker == Speaker::kAgent;
-    append(session.ids, agent ? random_.blocks(30, 1.8, 200) : random_.blocks(6, 2.5, 200));
+    append(session.ids, agent ? random_.count(30, 1.8, 200) : random_.count(6, 2.5, 200));
     session.turns_left = 1 + static_cast<std::uint32_t>(random_.exponential(agent ? 40 : 4));
     waiting_.push(std::move(session));
   }
 
   void go_on(Session& session) {
     if (session.speaker == Speaker::kAgent) {
-      append(session.ids, random_.blocks(2, 1.8, 30));
+      append(session.ids, random_.count(2, 1.8, 30));
       const bool person = random_.uniform() < 0.05;
       session.next_ms += 3'000 + random_.exponential(person ? 300'000 : 6'000);
     } else {
-      append(session.ids, random_.blocks(2, 2, 60));
+      append(session.ids, random_.count(2, 2, 60));
       session.next_ms += 10'000 + random_.lognormal(30'000, 3);
     }
   }
 
   const WorkloadOptions options_;
   Random random_;
+  Random answers_;  // apart, so that prompts do not depend on answers
   std::uint64_t next_id_ = 0;
   std::uint64_t sessions_ = 0;
   double arrival_gap_ms_ = 1'000;
@@ -183,7 +203,10 @@ void generate(const WorkloadOptions& options, const std::function<void(const Tra
     return;
   }
   for (std::uint32_t i = 0; i < options.requests; ++i) {
-    emit({.timestamp_ms = 1'000.0 * i, .input_tokens = options.block_size, .hash_ids = {i % options.loop_blocks}});
+    emit({.timestamp_ms = 1'000.0 * i,
+          .input_tokens = options.block_size,
+          .output_tokens = 1,
+          .hash_ids = {i % options.loop_blocks}});
   }
 }
 

@@ -6,6 +6,7 @@
 //           kFlood    chat in a flood of prompts that never come back, two in three
 //           kDiurnal  chat by day and agents by night, four times over
 //           kLoop     one document after the other, and over again: the adversary of a cache that has one block less
+// Sessions: the turns of a person or an agent have one session, "s1", "s2" and so on; what comes once has none.
 // Threads:  pure; the same options give the same bytes everywhere.
 #pragma once
 

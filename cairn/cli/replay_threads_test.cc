@@ -1,0 +1,40 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cairn/cli/replay.h"
+#include "cairn/cli/trace.h"
+
+namespace cairn::cli {
+namespace {
+
+TEST(ReplayThreadsTest, TheNumberOfThreadsChangesNothing) {
+  TraceOptions options;
+  options.workload.requests = 200;
+  const std::string trace = ::testing::TempDir() + "replay_threads.jsonl";
+  {
+    std::ofstream file(trace);
+    ASSERT_TRUE(run_trace(options, file));
+  }
+  const ManualClock clock;
+  const std::atomic<bool> stop{false};
+  std::string first;
+  for (const std::uint32_t threads : {1U, 2U, 4U}) {
+    std::ostringstream out;
+    std::ostringstream log;
+    ASSERT_TRUE(run_replay_command({.trace = trace,
+                                    .settings = {.workers = 3},
+                                    .compare = "blocks=512,1024,2048,16384",
+                                    .json = "-",
+                                    .threads = threads},
+                                   {.out = out, .log = log, .clock = clock, .stop = stop, .log_is_a_terminal = true}));
+    if (first.empty()) {
+      first = out.str();
+    }
+    EXPECT_EQ(out.str(), first) << threads << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace cairn::cli
