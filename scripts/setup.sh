@@ -8,13 +8,15 @@
 #
 # Each says what went wrong, with the log of the command that failed, and returns non-zero.
 
-# Everything that configuring the presets and running ./test takes. ./run takes the same list: both use one build tree,
-# which is configured with its tests.
+# Everything that configuring and building the presets takes. ./run takes the same list as ./test: both use one build
+# tree, which is configured with its tests.
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   zlib1g-dev liburing-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19 python3-pip)
 # What compiles the GPU kernels, without the rest of CUDA. All of one version: mixed ones do not fit together.
 CAIRN_CUDA_WHEELS=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl)
 CAIRN_CUDA_VERSION='13.0.*'
+# What only running ./test takes.
+CAIRN_TEST_PACKAGES=(chromium-headless-shell)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
 
 cairn_quietly() {

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/cli/hitrate_page.h"
 #include "cairn/cli/text.h"
 #include "cairn/lab/experiment.h"
+#include "cairn/page/page.h"
 
 namespace cairn::cli {
 
@@ -106,6 +108,14 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
       return fail(ErrorCode::kInvalidArgument, str_cat("cannot write ", options.json));
     }
   }
+  std::ofstream page_file;
+  if (!options.html.empty()) {
+    page_file.open(options.html);
+    if (!page_file) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("cannot write ", options.html));
+    }
+  }
+  std::vector<MeasuredTrace> measured;
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
     const Result<lab::Trace> trace = load(path, options.block_size, log);
@@ -133,7 +143,15 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
                   &lab::HitCounts::written_per_hit);
       out << "\n";
     }
+    measured.push_back({.name = path,
+                        .requests = trace->requests().size(),
+                        .blocks = trace->reference_count(),
+                        .distinct = trace->unique_blocks(),
+                        .rows = *rows});
     std::ranges::move(*rows, std::back_inserter(all));
+  }
+  if (!options.html.empty() && !(page_file << page::render(hitrate_page(measured, options.command)) << std::flush)) {
+    return fail(ErrorCode::kExhausted, str_cat("cannot write all of ", options.html));
   }
   if (!options.json.empty()) {
     write_json(only_json ? out : file, all);

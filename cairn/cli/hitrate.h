@@ -17,6 +17,8 @@ struct HitrateOptions {
   std::vector<std::string> capacities = {"1%", "2%", "5%", "10%", "20%"};
   std::uint32_t block_size = lab::kTraceBlockSize;  // tokens that an id of a trace stands for
   std::string json = {};                            // a file for the rows; "-" is `out`, in place of the table
+  std::string html = {};                            // a file for a page with the curves
+  std::string command = {};                         // how the page says that it was made
 };
 
 // Tables go to `out`, progress and what was wrong with rows of a trace to `log`. Fails on options that make no sense,

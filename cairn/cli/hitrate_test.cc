@@ -39,6 +39,19 @@ TEST(HitrateTest, WritesRowsForPrograms) {
                            "\"block_requests\":4,\"block_hits\":2,\"evicted\":0}\n]}\n");
 }
 
+TEST(HitrateTest, WritesAPageForPeople) {
+  std::ostringstream out;
+  std::ostringstream log;
+  const std::string html = ::testing::TempDir() + "hitrate.html";
+  ASSERT_TRUE(
+      run_hitrate({.traces = {write_trace()}, .policies = {"lru"}, .html = html, .command = "cairn x"}, out, log));
+  std::ostringstream page;
+  page << std::ifstream(html).rdbuf();
+  EXPECT_THAT(page.str(), HasSubstr("Hit ratio over capacity"));
+  EXPECT_THAT(page.str(), HasSubstr("<code>cairn x</code>"));
+  EXPECT_TRUE(page.str().ends_with("</html>\n"));
+}
+
 TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   std::ostringstream out;
   std::ostringstream log;
@@ -47,6 +60,7 @@ TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, out, log));
 }
 
 }  // namespace

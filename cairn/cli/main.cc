@@ -17,6 +17,7 @@
 #include "cairn/cli/hitrate.h"
 #include "cairn/cli/ops.h"
 #include "cairn/cli/replay.h"
+#include "cairn/cli/text.h"
 #include "cairn/cli/trace.h"
 
 namespace cairn::cli {
@@ -116,6 +117,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   command.add_option("--compare", replay.compare, "Runs one setting with several values side by side")
       ->type_name("KEY=V1,V2,...");
   command.add_option("--json", replay.json, "Writes the report to this file; - is standard output")->type_name("FILE");
+  command.add_option("--html", replay.html, "Writes a page with plots to this file")->type_name("FILE");
   command.add_option("--events", replay.events, "Writes what was stored and removed, a line of JSON each")
       ->type_name("FILE");
   command.add_flag("--strict", replay.strict, "A bad row of the trace is an error");
@@ -127,6 +129,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
       "  cairn replay chat.jsonl --workers 8 --compare placement=round-robin,prefix\n"
       "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory is worth it\n"
       "  cairn replay chat.jsonl --compare host-blocks=0,65536              what a tier in host memory brings\n"
+      "  cairn replay chat.jsonl --html replay.html                         with plots, for people to look at\n"
       "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
 }
 
@@ -192,11 +195,13 @@ int run(int argc, char** argv) {
   hitrate_command->add_option("--block-size", hitrate.block_size, "Tokens that one id of the trace stands for")
       ->capture_default_str();
   hitrate_command->add_option("--json", hitrate.json, "Writes the rows to this file; - is standard output");
+  hitrate_command->add_option("--html", hitrate.html, "Writes a page with the curves to this file")->type_name("FILE");
   hitrate_command->footer(
       "Examples:\n"
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
-      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read");
+      "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
+      "  cairn hitrate chat.jsonl --html curves.html               for people to look at");
 
   ReplayCommand replay;
   CLI::App* replay_command =
@@ -227,9 +232,11 @@ int run(int argc, char** argv) {
     return run_ops_of(ops_file, ops_profile);
   }
   if (hitrate_command->parsed()) {
+    hitrate.command = command_line(argc, argv);
     return finish("hitrate", run_hitrate(hitrate, std::cout, std::cerr));
   }
   if (replay_command->parsed()) {
+    replay.words = command_line(argc, argv);
     return run_replay_of(replay);
   }
   if (trace_command->parsed()) {

@@ -12,9 +12,11 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/cli/event_file.h"
 #include "cairn/cli/replay_compare.h"
+#include "cairn/cli/replay_page.h"
 #include "cairn/cli/replay_report.h"
 #include "cairn/cli/text.h"
 #include "cairn/cli/trace_source.h"
+#include "cairn/page/page.h"
 
 namespace cairn::cli {
 namespace {
@@ -195,6 +197,13 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
       return fail(ErrorCode::kInvalidArgument, str_cat("--json: cannot write ", command.json));
     }
   }
+  std::ofstream html;
+  if (!command.html.empty()) {
+    html.open(command.html);
+    if (!html) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("--html: cannot write ", command.html));
+    }
+  }
   std::unique_ptr<EventFile> events;
   if (!command.events.empty()) {
     Result<std::unique_ptr<EventFile>> file = EventFile::open(command.events);
@@ -243,6 +252,10 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
     if (Status written = write_json(command, text, around.out, json); !written) {
       return Unexpected(written.error());
     }
+  }
+  if (!command.html.empty() &&
+      !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {
+    return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written to its end"));
   }
   const bool complete = std::ranges::all_of(runs, [](const ReplayRun& run) { return run.report.complete; });
   return complete ? ReplayEnd::kComplete : ReplayEnd::kStopped;

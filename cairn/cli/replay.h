@@ -24,6 +24,8 @@ struct ReplayCommand {
   std::string compare = {};                  // "KEY=V1,V2,..."
   std::vector<std::string> bandwidths = {};  // "EDGE=GBPS"
   std::string json = {};                     // a file; "-" is `out`, in place of the report for people
+  std::string html = {};                     // a file
+  std::string words = {};                    // the command as it was given, for the page
   std::string events = {};                   // a file
   bool strict = false;                       // a bad row is an error
   std::uint32_t threads = 0;                 // for runs side by side; 0: one a core

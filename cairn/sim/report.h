@@ -116,7 +116,7 @@ struct Report {
   double span_s = 0;  // of each point
   std::vector<SeriesPoint> series;
   std::vector<Bar> ttft_histogram;       // ms
-  std::vector<Bar> eviction_histogram;   // blocks by seconds since they were last used
+  std::vector<Bar> eviction_histogram;   // blocks by ms since they were last used
   std::vector<RequestFigures> requests;  // by number; for comparisons
 
   // Of all input tokens, those found in the cache.

@@ -1,0 +1,23 @@
+// The page of `cairn hitrate`: for each trace the curves of hit ratio over capacity, of every policy and both bounds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/lab/experiment.h"
+#include "cairn/page/page.h"
+
+namespace cairn::cli {
+
+struct MeasuredTrace {
+  std::string name;
+  std::uint64_t requests = 0;
+  std::uint64_t blocks = 0;    // asked for
+  std::uint64_t distinct = 0;  // of those
+  std::vector<lab::Row> rows = {};
+};
+
+[[nodiscard]] page::Page hitrate_page(const std::vector<MeasuredTrace>& traces, const std::string& command);
+
+}  // namespace cairn::cli

@@ -1,0 +1,384 @@
+#include "cairn/cli/replay_page.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/cli/text.h"
+
+namespace cairn::cli {
+
+namespace {
+
+using page::Unit;
+using sim::Report;
+using sim::SeriesPoint;
+using Look = page::Series::Look;
+using Runs = std::span<const ReplayRun>;
+using ValueAt = std::function<std::optional<double>(const SeriesPoint&)>;
+
+// Beyond this factor between what is usual and what is rare, a linear axis would show only the rare.
+constexpr double kLogFrom = 20;
+
+double share(double part, double whole) { return whole == 0 ? 0 : part / whole; }
+
+std::string ms_text(double value) { return page::format(value, Unit::kMilliseconds); }
+std::string share_text(double value) { return page::format(value, Unit::kShare); }
+std::string short_text(std::uint64_t value) { return page::format_short(static_cast<double>(value)); }
+
+std::vector<page::Point> over_time(const Report& report, const ValueAt& value) {
+  std::vector<page::Point> points;
+  for (const SeriesPoint& point : report.series) {
+    points.push_back({.x = point.begin_s, .y = value(point)});
+  }
+  return points;
+}
+
+page::Axis time_axis(Runs runs) {
+  double end = 0;
+  for (const ReplayRun& run : runs) {
+    end = std::max(end, run.report.duration_ms / 1000);
+    if (!run.report.series.empty()) {
+      end = std::max(end, run.report.series.back().begin_s);
+    }
+  }
+  return {.label = "Virtual time", .unit = Unit::kSeconds, .from = 0, .to = end};
+}
+
+// One line a run; a run alone is named by what is drawn.
+page::Chart time_chart(Runs runs, const std::string& measure, const ValueAt& value, Look look = Look::kLine) {
+  page::Chart chart{.title = measure + " over time", .x = time_axis(runs), .y = {.label = measure}};
+  for (const ReplayRun& run : runs) {
+    chart.series.push_back({.name = runs.size() == 1 ? measure : run.name,
+                            .look = runs.size() == 1 ? look : Look::kLine,
+                            .points = over_time(run.report, value)});
+  }
+  return chart;
+}
+
+page::Chart hit_chart(Runs runs) {
+  page::Chart chart =
+      time_chart(runs, "Hit ratio", [](const SeriesPoint& point) { return point.hit_ratio; }, Look::kArea);
+  chart.note = "Share of the prompt tokens that were found in the cache, of the requests whose first token came then.";
+  chart.y.unit = Unit::kShare;
+  chart.y.to = 1;
+  chart.width = page::Chart::Width::kFull;
+  if (runs.size() == 1) {
+    const double all = runs[0].report.reused_ratio();
+    chart.marks.push_back({page::Mark::Across::kY, all, "whole run: " + share_text(all)});
+  }
+  return chart;
+}
+
+page::Chart ttft_chart(Runs runs) {
+  page::Chart chart = time_chart(runs, "Time to first token", [](const SeriesPoint& point) { return point.ttft_ms; });
+  chart.note = "Mean from arrival to the first token, by the time of the first token.";
+  chart.y.unit = Unit::kMilliseconds;
+  if (runs.size() == 1) {
+    chart.series[0].name = "mean";
+    chart.series.push_back(
+        {.name = "longest", .look = Look::kThin, .points = over_time(runs[0].report, [](const SeriesPoint& point) {
+                                                   return point.ttft_max_ms;
+                                                 })});
+  }
+  if (std::ranges::any_of(runs, [](const ReplayRun& run) {
+        const sim::Distribution& ttft = run.report.latencies.ttft_ms;
+        return ttft.p99 > kLogFrom * ttft.median;
+      })) {
+    chart.y.scale = page::Axis::Scale::kLog;
+  }
+  return chart;
+}
+
+// Bars whose edges are in proportion, as shares of all. The first one has everything below its end.
+page::Chart distribution_chart(Runs runs, page::Chart chart, std::vector<sim::Bar> Report::* bars) {
+  chart.x.scale = page::Axis::Scale::kLog;
+  for (const ReplayRun& run : runs) {
+    const std::vector<sim::Bar>& all = run.report.*bars;
+    page::Series series{.name = runs.size() == 1 ? chart.title : run.name, .look = Look::kBars};
+    double total = 0;
+    for (const sim::Bar& bar : all) {
+      total += static_cast<double>(bar.count);
+    }
+    // Bars before the first that counts anything would only take room.
+    const auto first = std::ranges::find_if(all, [](const sim::Bar& bar) { return bar.count > 0; });
+    if (first != all.end()) {
+      const double ratio = all.size() > 1 ? all[1].below / all[0].below : 2;
+      const double edge = first->below / ratio;
+      chart.x.from = std::min(chart.x.from.value_or(edge), edge);
+      double begin = first == all.begin() && first->below <= 1 ? 0 : edge;
+      for (auto bar = first; bar != all.end(); ++bar) {
+        series.points.push_back({begin, share(static_cast<double>(bar->count), total)});
+        begin = bar->below;
+      }
+      series.points.push_back({begin, std::nullopt});
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+page::Chart ttft_distribution(Runs runs) {
+  page::Chart chart = distribution_chart(runs,
+                                         {.title = "Times to first token",
+                                          .note = "How many requests waited how long for their first token.",
+                                          .x = {.label = "Time to first token", .unit = Unit::kMilliseconds},
+                                          .y = {.label = "Share of requests", .unit = Unit::kShare}},
+                                         &Report::ttft_histogram);
+  if (runs.size() == 1 && !runs[0].report.ttft_histogram.empty()) {
+    const sim::Distribution& ttft = runs[0].report.latencies.ttft_ms;
+    chart.marks = {{page::Mark::Across::kX, ttft.median, "p50"}, {page::Mark::Across::kX, ttft.p99, "p99"}};
+  }
+  return chart;
+}
+
+page::Chart eviction_chart(Runs runs) {
+  return distribution_chart(runs,
+                            {.title = "Age of evicted blocks",
+                             .note = "How long blocks had not been used when they went. Young ones go where the cache "
+                                     "is too small for the traffic.",
+                             .x = {.label = "Time since the last use", .unit = Unit::kMilliseconds},
+                             .y = {.label = "Share of evicted blocks", .unit = Unit::kShare}},
+                            &Report::eviction_histogram);
+}
+
+// Of one worker's blocks: comparable where capacities are not.
+page::Chart use_chart(Runs runs) {
+  page::Chart chart{.title = "Use of the cache",
+                    .note = "Share of a worker's blocks that requests held, on average while it computed.",
+                    .x = time_axis(runs),
+                    .y = {.label = "Share of the capacity", .unit = Unit::kShare, .from = 0, .to = 1}};
+  const auto add = [&](const std::string& name, const Report& report, Look look, double SeriesPoint::* blocks) {
+    const auto capacity = static_cast<double>(report.cache.capacity);
+    chart.series.push_back({.name = name, .look = look, .points = over_time(report, [&](const SeriesPoint& point) {
+                                                          return std::optional(share(point.*blocks, capacity));
+                                                        })});
+  };
+  for (const ReplayRun& run : runs) {
+    add(runs.size() == 1 ? "in use" : run.name, run.report, runs.size() == 1 ? Look::kArea : Look::kLine,
+        &SeriesPoint::blocks_in_use);
+  }
+  if (runs.size() == 1) {
+    chart.note = "Share of a worker's blocks that requests held, and that held anything at all.";
+    add("resident", runs[0].report, Look::kLine, &SeriesPoint::blocks_resident);
+  }
+  return chart;
+}
+
+page::Chart waiting_chart(Runs runs) {
+  page::Chart chart = time_chart(
+      runs, "Requests waiting", [](const SeriesPoint& point) { return std::optional(point.waiting); }, Look::kArea);
+  chart.note = "Requests of a worker that had come and were not yet computed, on average.";
+  return chart;
+}
+
+page::Chart tokens_chart(Runs runs) {
+  page::Chart chart = time_chart(runs, "Tokens a second",
+                                 [](const SeriesPoint& point) { return std::optional(point.prompt_tokens_per_s); });
+  chart.note = "Prompt tokens that all workers computed in a second: what a hit spares.";
+  if (runs.size() == 1) {
+    chart.note = "Prompt tokens that all workers computed, and tokens that came out.";
+    chart.series[0].name = "prompt";
+    chart.series.push_back({.name = "output", .points = over_time(runs[0].report, [](const SeriesPoint& point) {
+                                                return std::optional(point.output_tokens_per_s);
+                                              })});
+  }
+  return chart;
+}
+
+std::vector<page::Figure> figures_of(const Report& report) {
+  const sim::ReplayCounts& counts = report.counts;
+  const sim::Latencies& latencies = report.latencies;
+  std::vector<page::Figure> figures = {
+      {"Hit ratio", share_text(report.reused_ratio()), "of the prompt tokens"},
+      {"Time to first token", ms_text(latencies.ttft_ms.median), "median · p99 " + ms_text(latencies.ttft_ms.p99)},
+      {"Prompt tokens saved", short_text(counts.saved_tokens),
+       str_cat(short_text(counts.computed_tokens), " computed")},
+      {"Requests answered", with_commas(counts.completed),
+       str_cat("of ", with_commas(counts.arrived), " in ", ms_text(report.duration_ms))},
+      {"Blocks evicted", short_text(report.cache.evicted), str_cat(short_text(report.cache.stored_blocks), " stored")},
+      {"Peak use",
+       share_text(share(static_cast<double>(report.cache.peak_in_use), static_cast<double>(report.cache.capacity))),
+       "of a worker's blocks"}};
+  if (latencies.itl_ms.count > 0) {  // none where every request has one token
+    figures.insert(
+        figures.begin() + 2,
+        {{"Between tokens", ms_text(latencies.itl_ms.median), "median · p99 " + ms_text(latencies.itl_ms.p99)},
+         {"Output tokens a second", page::format_short(report.per_second(counts.output_tokens)),
+          str_cat(short_text(counts.output_tokens), " in all")}});
+  }
+  return figures;
+}
+
+page::Table latency_table(const sim::Latencies& latencies) {
+  page::Table table{.title = "Latencies", .head = {"", "mean", "p50", "p75", "p90", "p95", "p99", "max"}};
+  const auto add = [&](const char* name, const sim::Distribution& values) {
+    if (values.count == 0) {
+      return;
+    }
+    std::vector<page::Cell>& row = table.rows.emplace_back();
+    row.push_back({name});
+    for (const double value :
+         {values.mean, values.median, values.p75, values.p90, values.p95, values.p99, values.max}) {
+      row.push_back({ms_text(value)});
+    }
+  };
+  add("Time to first token (TTFT)", latencies.ttft_ms);
+  add("In the queue", latencies.queue_ms);
+  add("First to second token (TTST)", latencies.ttst_ms);
+  add("Between tokens (ITL)", latencies.itl_ms);
+  add("Per output token (TPOT)", latencies.tpot_ms);
+  add("Arrival to last token (E2E)", latencies.e2e_ms);
+  return table;
+}
+
+// One measure of all runs, with the best of them marked.
+struct Measure {
+  const char* name;
+  Unit unit;
+  enum class Better : std::uint8_t { kMore, kLess, kNeither } better;
+  double (*value)(const Report&);
+};
+using Better = Measure::Better;
+
+double count(std::uint64_t value) { return static_cast<double>(value); }
+
+constexpr Measure kMeasures[] = {
+    {"Hit ratio", Unit::kShare, Better::kMore, [](const Report& r) { return r.reused_ratio(); }},
+    {"TTFT, mean", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.ttft_ms.mean; }},
+    {"TTFT, median", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.ttft_ms.median; }},
+    {"TTFT, p99", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.ttft_ms.p99; }},
+    {"ITL, mean", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.itl_ms.mean; }},
+    {"ITL, p99", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.itl_ms.p99; }},
+    {"E2E, mean", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.e2e_ms.mean; }},
+    {"E2E, p99", Unit::kMilliseconds, Better::kLess, [](const Report& r) { return r.latencies.e2e_ms.p99; }},
+    {"In the queue, mean", Unit::kMilliseconds, Better::kLess,
+     [](const Report& r) { return r.latencies.queue_ms.mean; }},
+    {"Output tokens a second", Unit::kNumber, Better::kMore,
+     [](const Report& r) { return r.per_second(r.counts.output_tokens); }},
+    {"Prompt tokens computed", Unit::kNumber, Better::kLess,
+     [](const Report& r) { return count(r.counts.computed_tokens); }},
+    {"Preemptions", Unit::kNumber, Better::kLess, [](const Report& r) { return count(r.counts.preemptions); }},
+    {"Blocks evicted", Unit::kNumber, Better::kNeither, [](const Report& r) { return count(r.cache.evicted); }},
+    {"Peak use", Unit::kShare, Better::kNeither,
+     [](const Report& r) { return share(count(r.cache.peak_in_use), count(r.cache.capacity)); }},
+    {"Requests answered", Unit::kNumber, Better::kMore, [](const Report& r) { return count(r.counts.completed); }},
+};
+
+page::Table runs_table(Runs runs) {
+  page::Table table{.title = "Side by side", .note = "The best of each row stands out.", .head = {""}};
+  for (const ReplayRun& run : runs) {
+    table.head.push_back(run.name);
+  }
+  for (const Measure& measure : kMeasures) {
+    std::vector<double> values;
+    for (const ReplayRun& run : runs) {
+      values.push_back(measure.value(run.report));
+    }
+    const auto [least, most] = std::ranges::minmax(values);
+    if (least == 0 && most == 0) {  // nothing was preempted, no request has two tokens
+      continue;
+    }
+    const std::string best = page::format(measure.better == Better::kMore ? most : least, measure.unit);
+    // What reads the same is the same to the reader.
+    const bool differ =
+        measure.better != Better::kNeither && page::format(least, measure.unit) != page::format(most, measure.unit);
+    std::vector<page::Cell>& row = table.rows.emplace_back();
+    row.push_back({measure.name});
+    for (const double value : values) {
+      std::string text = page::format(value, measure.unit);
+      const bool is_best = differ && text == best;
+      row.push_back({std::move(text), is_best ? page::Cell::Look::kBest : page::Cell::Look::kPlain});
+    }
+  }
+  return table;
+}
+
+// What compare_runs() found of one measure.
+std::string difference_value(const Difference& difference, double value) {
+  return difference.unit == "ms" ? ms_text(value) : share_text(value);
+}
+
+page::Table difference_table(const Comparison& comparison) {
+  page::Table table{.title = str_cat(comparison.other, " against ", comparison.base),
+                    .note = str_cat("Over the ", with_commas(comparison.requests), " requests that both answered."),
+                    .head = {"", comparison.base, comparison.other, "change", "matters"}};
+  for (const Difference& difference : comparison.differences) {
+    if (difference.base == 0 && difference.other == 0) {
+      continue;
+    }
+    const double relative = difference.relative();
+    // Of the measures that are compared, more is better only of hits.
+    const bool better = difference.unit == "ms" ? relative < 0 : relative > 0;
+    using CellLook = page::Cell::Look;
+    const CellLook look = !difference.matters ? CellLook::kPlain : better ? CellLook::kBest : CellLook::kWorse;
+    table.rows.push_back({{std::string(difference.measure)},
+                          {difference_value(difference, difference.base)},
+                          {difference_value(difference, difference.other)},
+                          {str_cat(relative > 0 ? "+" : "", share_text(relative)), look},
+                          {difference.matters ? "yes" : "no", look}});
+  }
+  return table;
+}
+
+std::string settings_text(const ReplaySettings& settings) {
+  return str_cat(settings.workers == 1 ? "one simulated worker with "
+                                       : str_cat(with_commas(settings.workers), " simulated workers, each with "),
+                 with_commas(settings.blocks), " blocks of ", settings.block_size, " tokens; eviction by ",
+                 settings.policy, ", placement by ", settings.placement);
+}
+
+std::vector<page::Chart> charts_of(Runs runs) {
+  return {hit_chart(runs),      ttft_chart(runs),    ttft_distribution(runs), use_chart(runs),
+          eviction_chart(runs), waiting_chart(runs), tokens_chart(runs)};
+}
+
+page::Page single_page(const ReplayRun& run) {
+  page::Section section{.figures = figures_of(run.report),
+                        .charts = charts_of({&run, 1}),
+                        .tables = {latency_table(run.report.latencies)}};
+  return {.title = {},
+          .lead = str_cat("What ", settings_text(run.settings), ", would make of this traffic.",
+                          run.report.complete ? "" : " The run was stopped before its end."),
+          .sections = {std::move(section)}};
+}
+
+page::Page compared_page(Runs runs, std::span<const Comparison> comparisons) {
+  page::Section section{.charts = charts_of(runs), .tables = {runs_table(runs)}};
+  bool complete = true;
+  for (const ReplayRun& run : runs) {
+    complete = complete && run.report.complete;
+    section.figures.push_back({.label = run.name,
+                               .value = share_text(run.report.reused_ratio()),
+                               .note = str_cat("hit ratio · TTFT ", ms_text(run.report.latencies.ttft_ms.median),
+                                               ", p99 ", ms_text(run.report.latencies.ttft_ms.p99))});
+  }
+  page::Section differences{.title = "Which differences matter",
+                            .text =
+                                "A difference matters when groups of neighbouring requests agree on it, and it is "
+                                "1 % or more. Everything else may be chance."};
+  for (const Comparison& comparison : comparisons) {
+    differences.tables.push_back(difference_table(comparison));
+  }
+  return {.title = {},
+          .lead = str_cat(runs.size(), " settings side by side: ", settings_text(runs[0].settings),
+                          ", but for what the names say.", complete ? "" : " The runs were stopped before their end."),
+          .sections = {std::move(section), std::move(differences)}};
+}
+
+}  // namespace
+
+page::Page replay_page(const std::string& trace, Runs runs, std::span<const Comparison> comparisons,
+                       const std::string& command) {
+  CAIRN_CHECK(!runs.empty(), "a page of no runs");
+  page::Page page = runs.size() == 1 ? single_page(runs[0]) : compared_page(runs, comparisons);
+  page.title = str_cat("Replay of ", trace);
+  page.command = command;
+  return page;
+}
+
+}  // namespace cairn::cli
