@@ -17,6 +17,7 @@
 #include "cairn/cli/hitrate.h"
 #include "cairn/cli/ops.h"
 #include "cairn/cli/replay.h"
+#include "cairn/cli/replay_showcase.h"
 #include "cairn/cli/text.h"
 #include "cairn/cli/trace.h"
 
@@ -63,7 +64,12 @@ int run_ops_of(const std::string& file, const std::string& profile) {
 std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
 
-int run_replay_of(const ReplayCommand& command) {
+int run_replay_of(ReplayCommand command) {
+  if (command.trace.empty()) {
+    if (Status ready = prepare_showcase(command, std::cout); !ready) {
+      return finish("replay", ready, 1);
+    }
+  }
   struct sigaction action{};
   action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
@@ -81,8 +87,10 @@ int run_replay_of(const ReplayCommand& command) {
 
 void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   ReplaySettings& settings = replay.settings;
-  command.add_option("trace", replay.trace, "A file in Mooncake's JSONL, compressed with gzip or not")
-      ->required()
+  command
+      .add_option("trace", replay.trace,
+                  "A file in Mooncake's JSONL, compressed with gzip or not; without one, "
+                  "agents that call tools, with and without tiers below the GPUs")
       ->type_name("TRACE");
   command.add_option("--workers", settings.workers, "Engines, each with a cache of its own")->capture_default_str();
   command.add_option("--block-size", settings.block_size, "Tokens in a block")->capture_default_str();

@@ -138,7 +138,9 @@ Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
     }
   }
   std::vector<NamedSettings> all{{.name = "", .settings = settings}};
-  if (!command.compare.empty()) {
+  if (!command.variants.empty()) {
+    all = command.variants;
+  } else if (!command.compare.empty()) {
     Result<std::vector<NamedSettings>> varied = vary(settings, command.compare);
     if (!varied) {
       return Unexpected(varied.error());
@@ -256,6 +258,9 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
   if (!command.html.empty() &&
       !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {
     return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written to its end"));
+  }
+  if (command.conclude && command.json != "-") {
+    command.conclude(runs);
   }
   const bool complete = std::ranges::all_of(runs, [](const ReplayRun& run) { return run.report.complete; });
   return complete ? ReplayEnd::kComplete : ReplayEnd::kStopped;

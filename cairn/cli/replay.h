@@ -8,12 +8,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/cli/replay_report.h"
 #include "cairn/cli/replay_settings.h"
 
 namespace cairn::cli {
@@ -23,12 +26,14 @@ struct ReplayCommand {
   ReplaySettings settings = {};
   std::string compare = {};                  // "KEY=V1,V2,..."
   std::vector<std::string> bandwidths = {};  // "EDGE=GBPS"
+  std::vector<NamedSettings> variants = {};  // run side by side, in place of `compare`
   std::string json = {};                     // a file; "-" is `out`, in place of the report for people
   std::string html = {};                     // a file
   std::string words = {};                    // the command as it was given, for the page
   std::string events = {};                   // a file
   bool strict = false;                       // a bad row is an error
-  std::uint32_t threads = 0;                 // for runs side by side; 0: one a core
+  std::function<void(std::span<const ReplayRun>)> conclude = {};  // has the last word, where the report is for people
+  std::uint32_t threads = 0;                                      // for runs side by side; 0: one a core
 };
 
 // What a command is given from outside.

@@ -165,6 +165,15 @@ page::Chart use_chart(Runs runs) {
   if (runs.size() == 1) {
     chart.note = "Share of a worker's blocks that requests held, and that held anything at all.";
     add("resident", runs[0].report, Look::kLine, &SeriesPoint::blocks_resident);
+    const Report& report = runs[0].report;
+    for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
+      const auto capacity = static_cast<double>(report.tiers[tier].capacity);
+      chart.series.push_back({.name = to_string(report.tiers[tier].level),
+                              .look = Look::kLine,
+                              .points = over_time(report, [&](const SeriesPoint& point) {
+                                return std::optional(share(point.below[tier], capacity));
+                              })});
+    }
   }
   return chart;
 }
@@ -190,11 +199,21 @@ page::Chart tokens_chart(Runs runs) {
   return chart;
 }
 
+// " · G2 12.0 %, G3 3.1 %", where there are tiers below.
+std::string hits_below(const Report& report) {
+  std::string text;
+  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
+    text += str_cat(text.empty() ? " · " : ", ", to_string(report.tiers[tier].level), " ",
+                    share_text(report.loaded_ratio(tier)));
+  }
+  return text;
+}
+
 std::vector<page::Figure> figures_of(const Report& report) {
   const sim::ReplayCounts& counts = report.counts;
   const sim::Latencies& latencies = report.latencies;
   std::vector<page::Figure> figures = {
-      {"Hit ratio", share_text(report.reused_ratio()), "of the prompt tokens"},
+      {"Hit ratio", share_text(report.reused_ratio()), str_cat("of the prompt tokens", hits_below(report))},
       {"Time to first token", ms_text(latencies.ttft_ms.median), "median · p99 " + ms_text(latencies.ttft_ms.p99)},
       {"Prompt tokens saved", short_text(counts.saved_tokens),
        str_cat(short_text(counts.computed_tokens), " computed")},
@@ -328,8 +347,10 @@ page::Table difference_table(const Comparison& comparison) {
 std::string settings_text(const ReplaySettings& settings) {
   return str_cat(settings.workers == 1 ? "one simulated worker with "
                                        : str_cat(with_commas(settings.workers), " simulated workers, each with "),
-                 with_commas(settings.blocks), " blocks of ", settings.block_size, " tokens; eviction by ",
-                 settings.policy, ", placement by ", settings.placement);
+                 with_commas(settings.blocks), " blocks of ", settings.block_size, " tokens",
+                 settings.host_blocks == 0 ? "" : str_cat(", ", with_commas(settings.host_blocks), " in host memory"),
+                 settings.disk_blocks == 0 ? "" : str_cat(", ", with_commas(settings.disk_blocks), " on disk"),
+                 "; eviction by ", settings.policy, ", placement by ", settings.placement);
 }
 
 std::vector<page::Chart> charts_of(Runs runs) {

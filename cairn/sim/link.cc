@@ -146,7 +146,22 @@ class SharedLink final : public SendingLink {
     if (sending_.empty()) {
       return std::nullopt;
     }
-    return Arrival{arrival_of(end_of_first()), sending_.back().transfer};
+    Wide now = end_of_first();
+    Wide served = std::max(served_, sending_.back().end);
+    Arrival next{arrival_of(now), sending_.back().transfer};
+    // What ends later in the same nanosecond arrives with it, and before it where it began before.
+    for (std::size_t left = sending_.size() - 1; left > 0; --left) {
+      const Sending& other = sending_[left - 1];
+      now += time_for(other.end - served, left);
+      served = std::max(served, other.end);
+      if (arrival_of(now) != next.at) {
+        break;
+      }
+      if (other.transfer.id < next.transfer.id) {
+        next.transfer = other.transfer;
+      }
+    }
+    return next;
   }
 
   [[nodiscard]] std::optional<TimePoint> next_sent_of(const LinkUser& user) const override {

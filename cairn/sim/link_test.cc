@@ -72,6 +72,12 @@ TEST(LinkTest, ASmallTransferOvertakesALargeOneWhereTheyShare) {
               ElementsAre(std::pair(0U, milliseconds(3)), std::pair(1U, milliseconds(4))));
 }
 
+TEST(LinkTest, ThoseThatEndInOneNanosecondArriveInTheOrderInWhichTheyBegan) {
+  // Of 3 bytes a nanosecond: the second is sent at 1998.33 ns, the first at 1998.67.
+  EXPECT_THAT(run(*make(3), {{TimePoint(0), 3000}, {TimePoint(1), 2996}}),
+              ElementsAre(std::pair(0U, nanoseconds(1999)), std::pair(1U, nanoseconds(1999))));
+}
+
 TEST(LinkTest, WithoutALimitEverythingArrivesAtOnce) {
   for (const LinkDiscipline discipline : {LinkDiscipline::kShared, LinkDiscipline::kInOrder}) {
     EXPECT_THAT(run(*make(0, discipline), {{microseconds(7), kMegabyte}, {microseconds(7), 5}}),
