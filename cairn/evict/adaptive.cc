@@ -72,12 +72,6 @@ void AdaptivePolicy::place(SlotId slot) {
   queue().place(slot, segment_of_uses(uses), now_);
 }
 
-void AdaptivePolicy::touch(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    note_use(slot);
-  }
-}
-
 // One more use of the slot's block: tells everyone, and says how many there are.
 std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   now_ = queue().next_tick();

@@ -23,7 +23,6 @@ namespace cairn {
 class AdaptivePolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
-  void touch(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t bytes() const override;
   [[nodiscard]] Expert leader() const { return leader_; }
 
