@@ -1,4 +1,4 @@
-#include "cairn/pool/expiry_queue.h"
+#include "cairn/pool/retention_clock.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,21 @@
 
 namespace cairn {
 
-Result<ExpiryQueue> ExpiryQueue::create(std::uint32_t capacity) {
+namespace {
+
+// 0 is none.
+std::uint32_t milliseconds_of(std::optional<Duration> duration) {
+  if (!duration) {
+    return 0;
+  }
+  constexpr std::int64_t kLongest = std::numeric_limits<std::uint32_t>::max();
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(*duration).count();
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(rounded, kLongest));
+}
+
+}  // namespace
+
+Result<RetentionClock> RetentionClock::create(std::uint32_t capacity) {
   Result<PageArray<Entry>> entries = PageArray<Entry>::create(capacity);
   if (!entries) {
     return Unexpected(std::move(entries).error());
@@ -15,30 +29,72 @@ Result<ExpiryQueue> ExpiryQueue::create(std::uint32_t capacity) {
   if (!heap) {
     return Unexpected(std::move(heap).error());
   }
-  return ExpiryQueue(*std::move(entries), *std::move(heap));
+  return RetentionClock(*std::move(entries), *std::move(heap));
 }
 
-void ExpiryQueue::set_time_to_live(SlotId slot, std::optional<Duration> time_to_live) {
-  std::uint32_t milliseconds = 0;
-  if (time_to_live) {
-    const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(*time_to_live).count();
-    constexpr std::int64_t kLongest = std::numeric_limits<std::uint32_t>::max();
-    milliseconds = static_cast<std::uint32_t>(std::min<std::int64_t>(rounded, kLongest));
+std::int64_t RetentionClock::Entry::deadline_ns() const {
+  return std::min({expires_ns(), priority_over_ns(), review_ns == 0 ? kNever.count() : review_ns});
+}
+
+void RetentionClock::set_time_to_live(SlotId slot, std::optional<Duration> time_to_live) {
+  entries_[index_of(slot)].time_to_live_ms = milliseconds_of(time_to_live);
+}
+
+void RetentionClock::set_priority_duration(SlotId slot, std::optional<Duration> duration) {
+  entries_[index_of(slot)].priority_ms = milliseconds_of(duration);
+}
+
+std::optional<Duration> RetentionClock::priority_duration(SlotId slot) const {
+  const std::uint32_t ms = entries_[index_of(slot)].priority_ms;
+  return ms == 0 ? std::nullopt : std::optional<Duration>(std::chrono::milliseconds(ms));
+}
+
+void RetentionClock::start(SlotId slot, TimePoint now) {
+  entries_[index_of(slot)].released_ns = now.count();
+  queue(slot);
+}
+
+void RetentionClock::review_at(SlotId slot, TimePoint when) {
+  unqueue(slot);
+  entries_[index_of(slot)].review_ns = when == kNever ? 0 : when.count();
+  queue(slot);
+}
+
+void RetentionClock::stop(SlotId slot) {
+  unqueue(slot);
+  entries_[index_of(slot)].review_ns = 0;
+}
+
+std::optional<RetentionClock::Due> RetentionClock::pop_due(TimePoint now) {
+  if (size_ == 0 || entry_at(0).deadline_ns() > now.count()) {
+    return std::nullopt;
   }
-  entries_[index_of(slot)].time_to_live_ms = milliseconds;
-}
-
-void ExpiryQueue::start(SlotId slot, TimePoint now) {
+  const SlotId slot = heap_[0];
   Entry& entry = entries_[index_of(slot)];
-  if (entry.time_to_live_ms == 0) {
-    return;
+  if (entry.expires_ns() <= now.count()) {
+    stop(slot);
+    return Due{slot, What::kExpired};
   }
-  entry.deadline_ns = (now + std::chrono::milliseconds(entry.time_to_live_ms)).count();
-  put(size_, slot);
-  sift_up(size_++);
+  unqueue(slot);
+  const bool priority_over = entry.priority_over_ns() <= now.count();
+  if (priority_over) {
+    entry.priority_ms = 0;
+  } else {
+    entry.review_ns = 0;
+  }
+  queue(slot);
+  return Due{slot, priority_over ? What::kPriorityOver : What::kReview};
 }
 
-void ExpiryQueue::stop(SlotId slot) {
+// If it has anything due.
+void RetentionClock::queue(SlotId slot) {
+  if (entries_[index_of(slot)].deadline_ns() != kNever.count()) {
+    put(size_, slot);
+    sift_up(size_++);
+  }
+}
+
+void RetentionClock::unqueue(SlotId slot) {
   Entry& entry = entries_[index_of(slot)];
   if (entry.place == 0) {
     return;
@@ -52,39 +108,30 @@ void ExpiryQueue::stop(SlotId slot) {
   }
 }
 
-SlotId ExpiryQueue::pop_due(TimePoint now) {
-  if (size_ == 0 || entry_at(0).deadline_ns > now.count()) {
-    return kNoSlot;
-  }
-  const SlotId due = heap_[0];
-  stop(due);
-  return due;
-}
-
-void ExpiryQueue::put(std::uint32_t place, SlotId slot) {
+void RetentionClock::put(std::uint32_t place, SlotId slot) {
   heap_[place] = slot;
   entries_[index_of(slot)].place = place + 1;
 }
 
-void ExpiryQueue::sift_up(std::uint32_t place) {
+void RetentionClock::sift_up(std::uint32_t place) {
   const SlotId slot = heap_[place];
-  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns;
-  while (place > 0 && entry_at((place - 1) / 2).deadline_ns > deadline) {
+  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
+  while (place > 0 && entry_at((place - 1) / 2).deadline_ns() > deadline) {
     put(place, heap_[(place - 1) / 2]);
     place = (place - 1) / 2;
   }
   put(place, slot);
 }
 
-void ExpiryQueue::sift_down(std::uint32_t place) {
+void RetentionClock::sift_down(std::uint32_t place) {
   const SlotId slot = heap_[place];
-  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns;
+  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
   while (2 * place + 1 < size_) {
     std::uint32_t child = 2 * place + 1;
-    if (child + 1 < size_ && entry_at(child + 1).deadline_ns < entry_at(child).deadline_ns) {
+    if (child + 1 < size_ && entry_at(child + 1).deadline_ns() < entry_at(child).deadline_ns()) {
       ++child;
     }
-    if (entry_at(child).deadline_ns >= deadline) {
+    if (entry_at(child).deadline_ns() >= deadline) {
       break;
     }
     put(place, heap_[child]);
