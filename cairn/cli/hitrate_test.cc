@@ -39,6 +39,26 @@ TEST(HitrateTest, WritesRowsForPrograms) {
                            "\"block_requests\":4,\"block_hits\":2,\"evicted\":0}\n]}\n");
 }
 
+TEST(HitrateTest, WritesATableAndJsonOfLowerTiers) {
+  std::ostringstream out;
+  std::ostringstream log;
+  HitrateOptions options{.traces = {write_trace()},
+                         .policies = {"lru", "opt"},
+                         .capacities = {"1"},
+                         .tiers = {"50%", "3"},
+                         .admit = "all"};
+  ASSERT_TRUE(run_hitrate(options, out, log));
+  EXPECT_THAT(out.str(), HasSubstr("of those, the part that the tier of 50% served"));
+  EXPECT_THAT(out.str(), HasSubstr("blocks written to lower tiers for a block hit"));
+  options.json = "-";
+  options.hints = true;
+  std::ostringstream json;
+  ASSERT_TRUE(run_hitrate(options, json, log));
+  EXPECT_THAT(json.str(), HasSubstr(",\"hints\":true,\"tiers\":[{\"capacity\":\"1\",\"blocks\":1,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr("{\"capacity\":\"50%\",\"blocks\":1,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr("\"verdicts\":{\"admitted\":"));
+}
+
 TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   std::ostringstream out;
   std::ostringstream log;
@@ -46,6 +66,8 @@ TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_FALSE(run_hitrate({.traces = {"/no/such/file"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, out, log));
 }
 

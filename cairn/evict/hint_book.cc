@@ -25,12 +25,14 @@ constexpr std::uint32_t kMost = 4096;
 // Departed keys are remembered for about as many evictions as this many pools have slots.
 constexpr std::uint32_t kPoolsRemembered = 8;
 
-// What returns within this many quarters of the scale has this level.
+// What returns within this many sixteenths of the scale has this level. A slot's blocks return at any time up to the
+// longest that is worth waiting for, which is thus about twice their average: normal is where that lies.
 struct Step {
-  std::int64_t quarters;
+  std::int64_t sixteenths;
   HintLevel level;
 };
-constexpr Step kSteps[] = {{1, 7}, {2, 6}, {4, 5}, {8, 3}, {16, 2}};
+constexpr Step kSteps[] = {{1, 15}, {2, 14}, {4, 13}, {8, 12},  {16, 11}, {24, 10}, {32, 9},
+                           {48, 7}, {64, 6}, {96, 5}, {128, 4}, {192, 3}, {256, 2}};
 constexpr HintLevel kFarthest = 1;
 
 }  // namespace
@@ -117,13 +119,13 @@ HintBook::Rank HintBook::rank(SlotId slot, TenantId giver, TimePoint now) {
 // Reviewed when the next step is reached; a review that is not after `now` says that its time is over.
 HintBook::Rank HintBook::rank_of_return(const Record& record, TimePoint now) const {
   const Duration left = TimePoint(record.at_ns) - now;
-  const Duration quarter = scale_ / 4;
+  const Duration sixteenth = scale_ / 16;
   TimePoint review(record.at_ns + std::int64_t{record.for_ms} * 250'000);
-  for (const auto& [quarters, level] : kSteps) {
-    if (left <= quarters * quarter) {
+  for (const auto& [sixteenths, level] : kSteps) {
+    if (left <= sixteenths * sixteenth) {
       return {.level = level, .review = review};
     }
-    review = TimePoint(record.at_ns) - quarters * quarter;
+    review = TimePoint(record.at_ns) - sixteenths * sixteenth;
   }
   return {.level = kFarthest, .review = review};
 }

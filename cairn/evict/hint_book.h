@@ -1,11 +1,11 @@
 // HintBook: what was said of the blocks in a pool's slots, what it means for the order of eviction, and how far whoever
 // said it is to be believed.
 //
-// Does:     a hint gives a block one of eight levels within its priority: levels below kNormalLevel are evicted before
+// Does:     a hint gives a block one of sixteen levels within its priority: levels below kNormalLevel are evicted before
 //           blocks of which nothing is known, levels above it after them. What will not return goes first. What returns
-//           is ranked by how long it still takes, in steps of a factor of two around the time a slot takes, on average,
-//           to bring a hit: beyond that the slot is worth more to others. A system prompt ranks with what returns at
-//           once, for four such times after its last use.
+//           is ranked by how long it still takes, the longest first, and stands above normal if that is at most twice the
+//           time a slot takes, on average, to bring a hit: beyond that the slot is worth more to others. A system prompt
+//           ranks with what returns at once, for four times that time after its last use.
 // Bounds:   a level lasts as long as the hint says and a quarter more; then the block is where it would be without it.
 //           Whether blocks came back as said is counted for each giver and kind, and hints of a kind that is wrong too
 //           often have no effect until it is right again. What will not return can be the first to go, never more.
@@ -28,8 +28,8 @@
 namespace cairn {
 
 using HintLevel = std::uint32_t;
-inline constexpr HintLevel kHintLevels = 8;
-inline constexpr HintLevel kNormalLevel = 4;
+inline constexpr HintLevel kHintLevels = 16;
+inline constexpr HintLevel kNormalLevel = 8;
 
 class HintBook {
  public:

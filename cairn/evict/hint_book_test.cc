@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <ostream>
+#include <utility>
 
 #include "cairn/evict/counting_new.h"
 #include "cairn/evict/fake_slots.h"
@@ -54,18 +55,15 @@ TEST_F(HintBookTest, NothingSaidIsNormalForEver) {
   EXPECT_EQ(Rank{}.review, HintBook::kNoReview);
 }
 
-TEST_F(HintBookTest, ReturnsRankByTheTimeLeftInStepsOfTwo) {
+TEST_F(HintBookTest, ReturnsRankByTheTimeLeft) {
   ASSERT_EQ(book_.time_per_hit(), seconds(60));
   say(Kind::kReturns, seconds(1000));
-  EXPECT_EQ(level(seconds(0)), 1U);
-  EXPECT_EQ(level(seconds(759)), 1U);
-  EXPECT_EQ(level(seconds(760)), 2U);
-  EXPECT_EQ(level(seconds(880)), 3U);
-  EXPECT_EQ(level(seconds(939)), 3U);
-  EXPECT_EQ(level(seconds(940)), 5U);
-  EXPECT_EQ(level(seconds(970)), 6U);
-  EXPECT_EQ(level(seconds(985)), 7U);
-  EXPECT_EQ(level(seconds(1249)), 7U);
+  constexpr std::pair<int, HintLevel> kLeft[] = {{1000, 1}, {961, 1}, {960, 2}, {720, 3}, {480, 4},  {360, 5},
+                                                 {240, 6},  {180, 7}, {121, 7}, {120, 9}, {90, 10},  {60, 11},
+                                                 {30, 12},  {15, 13}, {7, 14},  {3, 15},  {-249, 15}};
+  for (const auto& [left, expected] : kLeft) {
+    EXPECT_EQ(level(seconds(1000 - left)), expected) << left << " s left";
+  }
 }
 
 TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
@@ -81,7 +79,7 @@ TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
 
 TEST_F(HintBookTest, ItsTimeAndAQuarterMoreAndItIsDone) {
   say(Kind::kReturns, seconds(8));
-  EXPECT_EQ(level(seconds(10) - milliseconds(1)), 7U);
+  EXPECT_EQ(level(seconds(10) - milliseconds(1)), 15U);
   EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(10)), Rank{});
   EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(5)), Rank{}) << "it is gone for good";
 }
@@ -89,32 +87,32 @@ TEST_F(HintBookTest, ItsTimeAndAQuarterMoreAndItIsDone) {
 TEST_F(HintBookTest, OfSeveralReturnsTheFirstCounts) {
   say(Kind::kReturns, seconds(10));
   say(Kind::kReturns, seconds(500));
-  EXPECT_EQ(level(seconds(1)), 7U);
+  EXPECT_EQ(level(seconds(1)), 13U);
   say(Kind::kReturns, seconds(500), seconds(11));  // the first is past
-  EXPECT_EQ(level(seconds(11)), 1U);
+  EXPECT_EQ(level(seconds(11)), 3U);
   say(Kind::kReturns, seconds(1), seconds(12));
-  EXPECT_EQ(level(seconds(12)), 7U);
+  EXPECT_EQ(level(seconds(12)), 15U);
 }
 
 TEST_F(HintBookTest, WhatOthersAwaitIsNotGivenUp) {
   say(Kind::kReturns, seconds(10));
   say(Kind::kWillNotReturn, {}, seconds(5));
-  EXPECT_EQ(level(seconds(5)), 7U);
+  EXPECT_EQ(level(seconds(5)), 14U);
   say(Kind::kWillNotReturn, {}, seconds(11));
   EXPECT_EQ(level(seconds(11)), 0U);
   say(Kind::kSystemPrompt, {}, seconds(12));
   say(Kind::kWillNotReturn, {}, seconds(12));
   say(Kind::kReturns, seconds(900), seconds(12));
-  EXPECT_EQ(level(seconds(12)), 7U);
+  EXPECT_EQ(level(seconds(12)), 15U);
 }
 
 TEST_F(HintBookTest, ASystemPromptLastsFourTimesPerHitFromItsLastUse) {
   say(Kind::kSystemPrompt);
   book_.released(kSlot, seconds(100));
-  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(100)), (Rank{7, seconds(340)}));
+  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(100)), (Rank{15, seconds(340)}));
   book_.used(kSlot, kGiver);
   book_.released(kSlot, seconds(200));
-  EXPECT_EQ(level(seconds(439)), 7U);
+  EXPECT_EQ(level(seconds(439)), 15U);
   EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(440)), Rank{});
 }
 

@@ -208,6 +208,14 @@ TEST(HintsTest, ThatCannotBeTakenAreRefused) {
                ErrorCode::kInvalidArgument, "1000000000 ns ago");
 }
 
+TEST(HintsTest, TakeRoomForTheirLevelsFromTheNumberOfTenants) {
+  BlockPoolOptions options{.capacity = 64, .block_size = 1, .policy = PolicyKind::kLru, .hints = true};
+  options.tenants.assign(40, {.name = "tenant"});
+  EXPECT_TRUE(BlockPool::create(options));
+  options.tenants.assign(41, {.name = "tenant"});
+  expect_error(BlockPool::create(options).error(), ErrorCode::kInvalidArgument, "41 tenants are more than the 40");
+}
+
 // One tenant's lies are believed for a while; the others' words go on counting.
 TEST(HintsTest, LiesCostTheirTenantItsBelief) {
   ManualClock clock;

@@ -1,6 +1,7 @@
 #include "cairn/pool/slot_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -27,6 +28,12 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   Result<TenantLedger> tenants = TenantLedger::create(options.tenants, options.capacity);
   if (!tenants) {
     return Unexpected(std::move(tenants).error());
+  }
+  constexpr std::uint32_t kMostClasses = std::uint32_t{std::numeric_limits<std::uint16_t>::max()} + 1;
+  if (class_count(options, tenants->tenant_count()) > kMostClasses) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(tenants->tenant_count(), " tenants are more than the ", kMostClasses / class_count(options, 1),
+                        " that a pool with hints can have; use several pools"));
   }
   Result<PageArray<Slot>> slots = PageArray<Slot>::create(options.capacity);
   if (!slots) {

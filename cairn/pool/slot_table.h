@@ -114,7 +114,8 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] static std::uint32_t class_count(const BlockPoolOptions& options, std::uint32_t tenants) {
     return (tenants * kPriorities) << level_bits(options);
   }
-  [[nodiscard]] static std::uint32_t level_bits(const BlockPoolOptions& options) { return options.hints ? 3 : 0; }
+  [[nodiscard]] static std::uint32_t level_bits(const BlockPoolOptions& options) { return options.hints ? 4 : 0; }
+  static_assert(kHintLevels == 1 << 4);
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
