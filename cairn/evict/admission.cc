@@ -14,6 +14,16 @@ constexpr double kFrugalBelow = 0.5;
 // What the best chance of late loses with each offer, so that it follows the traffic down.
 constexpr double kBestFades = 0.999;
 
+// What a block and its children alike say of it: its position and the bits of its hash that every child's key has.
+std::uint64_t name_of(std::uint32_t position, std::uint64_t hash) {
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
+  return ((hash & kMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits)) * 0x9E3779B97F4A7C15U;
+}
+
+std::uint32_t print_of(std::uint64_t name) { return static_cast<std::uint32_t>(name) | 1; }
+
+std::size_t place_of(std::uint64_t name, std::size_t size) { return ((name >> 32) * size) >> 32; }
+
 }  // namespace
 
 std::string_view to_string(Admission admission) {
@@ -50,11 +60,20 @@ Result<AdmissionFilter> AdmissionFilter::create(const AdmissionOptions& options,
   if (!history) {
     return Unexpected(std::move(history).error());
   }
-  return AdmissionFilter(options, *std::move(history), now);
+  Result<PageArray<std::uint32_t>> needed = PageArray<std::uint32_t>::create(options.capacity);
+  if (!needed) {
+    return Unexpected(std::move(needed).error());
+  }
+  return AdmissionFilter(options, *std::move(history), *std::move(needed), now);
 }
 
-AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, TimePoint now)
-    : options_(options), history_(std::move(history)), model_(options.capacity), lifetime_(model_.horizon()) {
+AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, PageArray<std::uint32_t> needed,
+                                 TimePoint now)
+    : options_(options),
+      history_(std::move(history)),
+      needed_(std::move(needed)),
+      model_(options.capacity),
+      lifetime_(model_.horizon()) {
   if (options_.bytes_per_day > 0) {
     budget_.emplace(options_.bytes_per_day, now);
   }
@@ -78,12 +97,16 @@ Admission AdmissionFilter::offer(const BlockKey& block, std::uint32_t sequence_b
   const Admission verdict = judge(block, sequence_blocks, now);
   ++counts_[static_cast<std::size_t>(verdict)];
   if (verdict == Admission::kAdmitted) {
-    note_written();
+    note_written(block);
   }
   return verdict;
 }
 
 Admission AdmissionFilter::judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
+  const std::uint64_t name = name_of(block.position(), value_of(block.sequence_hash()));
+  if (needed_[place_of(name, needed_.size())] == print_of(name)) {
+    return within_budget(1, now);
+  }
   if (sequence_blocks < options_.least_blocks) {
     return Admission::kTooShort;
   }
@@ -98,9 +121,13 @@ Admission AdmissionFilter::judge(const BlockKey& block, std::uint32_t sequence_b
   if (its_chance < options_.least_chance) {
     return Admission::kWouldNotLast;
   }
+  return within_budget(its_chance, now);
+}
+
+Admission AdmissionFilter::within_budget(double chance, TimePoint now) {
   if (budget_) {
     const double frugality = std::max(0.0, 1 - budget_->fullness(now) / kFrugalBelow);
-    if (its_chance < frugality * best_chance_ || !budget_->take(options_.block_bytes, now)) {
+    if (chance < frugality * best_chance_ || !budget_->take(options_.block_bytes, now)) {
       return Admission::kOverBudget;
     }
   }
@@ -111,7 +138,11 @@ double AdmissionFilter::chance(std::uint32_t uses, std::uint64_t age) const {
   return model_.chance(uses, age, age + lifetime_);
 }
 
-void AdmissionFilter::note_written() {
+void AdmissionFilter::note_written(const BlockKey& block) {
+  if (block.position() > 0) {
+    const std::uint64_t parent = name_of(block.position() - 1, block.parent_fragment());
+    needed_[place_of(parent, needed_.size())] = print_of(parent);
+  }
   ++written_since_;
   if (written_since_ < std::max(1U, options_.capacity / 4)) {
     return;

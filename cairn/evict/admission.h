@@ -4,9 +4,11 @@
 //           and counts. From the uses it learns, for blocks used once, twice and so on, after what time they are used
 //           again, if they are; from what it admits, how long the tier keeps a block. Together they give the chance that
 //           a block is read before the tier evicts it. Near the end of the budget only the likelier ones are admitted.
+//           A block is of no use without those before it: what stands before an admitted one is admitted too, where
+//           leaves are offered first, for as long as the budget lasts.
 // Owner:    whoever moves blocks down; one for each tier that is written to.
 // Threads:  none. Deterministic; time is handed in and is used for the budget alone.
-// Costs:    O(1) a call; 16 bytes for each block of the tier, at least 64 KiB; nothing is allocated after create().
+// Costs:    O(1) a call; 20 bytes for each block of the tier, at least 64 KiB; nothing is allocated after create().
 // Fails:    create() on options that make no sense, or without memory.
 #pragma once
 
@@ -18,6 +20,7 @@
 #include <string_view>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
@@ -60,16 +63,19 @@ class AdmissionFilter {
   [[nodiscard]] std::uint64_t count(Admission admission) const { return counts_[static_cast<std::size_t>(admission)]; }
   // That a block used so often, the last time this many uses of blocks ago, is read again before the tier evicts it.
   [[nodiscard]] double chance(std::uint32_t uses, std::uint64_t age) const;
-  [[nodiscard]] std::size_t bytes() const { return history_.bytes(); }
+  [[nodiscard]] std::size_t bytes() const { return history_.bytes() + needed_.bytes(); }
 
  private:
-  AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, TimePoint now);
+  AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, PageArray<std::uint32_t> needed,
+                  TimePoint now);
 
   [[nodiscard]] Admission judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
-  void note_written();
+  [[nodiscard]] Admission within_budget(double chance, TimePoint now);
+  void note_written(const BlockKey& block);
 
   AdmissionOptions options_;
   ReuseHistory history_;
+  PageArray<std::uint32_t> needed_;  // prints of the parents of admitted blocks, the later over the earlier
   ReuseModel model_;
   std::optional<WriteBudget> budget_;
   std::array<std::uint64_t, std::size(kAllAdmissions)> counts_{};
