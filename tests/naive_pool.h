@@ -46,7 +46,10 @@ struct Names {
 class NaivePool {
  public:
   NaivePool(const BlockPoolOptions& options, const Clock& clock)
-      : options_(options), clock_(clock), free_(options.capacity), order_(options.policy) {
+      : options_(options),
+        clock_(clock),
+        free_(options.capacity),
+        order_(leaves_first_lru(options) ? PolicyKind::kLineageTick : options.policy) {
     if (options_.tenants.empty()) {
       options_.tenants.push_back({.name = "default"});
     }
@@ -57,7 +60,12 @@ class NaivePool {
   void expire(std::span<const Event> told) {
     std::vector<std::pair<TimePoint, BlockKey>> due;
     for (const auto& [key, number] : named_) {
-      const Block& block = blocks_.at(number);
+      Block& block = blocks_.at(number);
+      if (block.references == 0 && block.priority_duration &&
+          block.released + *block.priority_duration <= clock_.now()) {
+        block.priority = Retention::kDefaultPriority;
+        block.priority_duration.reset();
+      }
       if (block.references == 0 && block.deadline && *block.deadline <= clock_.now()) {
         due.emplace_back(*block.deadline, key);
       }
@@ -92,7 +100,7 @@ class NaivePool {
       if (const auto there = named_.find(key); there != named_.end()) {
         Block& block = blocks_.at(there->second);
         take(there->second);
-        block.priority = std::max(block.priority, retention.priority);
+        raise(block, retention);
         if (options_.duplicates == Duplicates::kReject) {
           give_back(owners[i]);
           registered.push_back(there->second);
@@ -105,6 +113,7 @@ class NaivePool {
       blocks_[++last_number_] = {.key = key,
                                  .tenant = owners[i],
                                  .priority = retention.priority,
+                                 .priority_duration = retention.priority_duration,
                                  .time_to_live = retention.time_to_live,
                                  .reset_on_release = options_.reset_on_release};
       named_[key] = last_number_;
@@ -161,6 +170,7 @@ class NaivePool {
     }
     for (const BlockKey& key : evictable) {
       Block& block = blocks_.at(named_.at(key));
+      block.released = clock_.now();
       if (block.time_to_live) {
         block.deadline = clock_.now() + *block.time_to_live;
       }
@@ -210,6 +220,7 @@ class NaivePool {
     for (const BlockNumber number : numbers) {
       Block& block = blocks_.at(named_.at(blocks_.at(number).key));
       block.priority = retention.priority;
+      block.priority_duration = retention.priority_duration;
       block.time_to_live = retention.time_to_live;
     }
   }
@@ -248,12 +259,26 @@ class NaivePool {
     TenantId tenant{};
     std::uint32_t references = 1;
     std::uint32_t priority = 0;
+    std::optional<Duration> priority_duration = {};
+    TimePoint released = {};
     std::optional<Duration> time_to_live = {};
     std::optional<TimePoint> deadline = {};
     bool reset_on_release = false;
     std::optional<BlockNumber> duplicate_of = {};
   };
 
+  static bool leaves_first_lru(const BlockPoolOptions& options) {
+    return options.leaves_first && options.policy == PolicyKind::kLru;
+  }
+  // A late copy may raise the priority or make it last, and never takes from either.
+  static void raise(Block& block, const Retention& retention) {
+    const bool lasts_longer = block.priority_duration &&
+                              (!retention.priority_duration || *retention.priority_duration > *block.priority_duration);
+    if (retention.priority > block.priority || (retention.priority == block.priority && lasts_longer)) {
+      block.priority = retention.priority;
+      block.priority_duration = retention.priority_duration;
+    }
+  }
   [[nodiscard]] const TenantQuota& quota(TenantId tenant) const { return options_.tenants[index_of(tenant)]; }
   [[nodiscard]] std::uint32_t unmet(TenantId tenant) const {
     return quota(tenant).reserved - std::min(used(tenant), quota(tenant).reserved);

@@ -40,6 +40,7 @@ rc::Gen<std::vector<Operation>> operations() {
 BlockPoolOptions any_options(PolicyKind policy) {
   BlockPoolOptions options;
   options.policy = policy;
+  options.leaves_first = policy == PolicyKind::kLru && *rc::gen::arbitrary<bool>();
   options.block_size = 4;
   options.capacity = *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<std::uint32_t>(1, 41));
   options.duplicates = *rc::gen::element(Duplicates::kReject, Duplicates::kAllow);

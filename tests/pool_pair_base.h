@@ -110,6 +110,9 @@ class PairBase {
     if (options_.time_to_live && which % 4 != 0) {
       retention.time_to_live = std::chrono::milliseconds(1 + which % 40);
     }
+    if (options_.time_to_live && which % 3 == 1) {
+      retention.priority_duration = std::chrono::milliseconds(1 + which % 25);
+    }
     return retention;
   }
 

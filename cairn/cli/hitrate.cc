@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iomanip>
 #include <ostream>
 #include <span>
@@ -35,7 +36,31 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-void write_json(std::ostream& out, std::span<const lab::Row> rows) {
+// Bounds have no tiers.
+void write_json_tiers(std::ostream& out, const lab::Row& row) {
+  if (row.counts.lower.empty()) {
+    return;
+  }
+  std::uint64_t in_first = row.counts.blocks_hit;
+  for (const lab::LowerTierCounts& tier : row.counts.lower) {
+    in_first -= tier.hits;
+  }
+  out << ",\"tiers\":[{\"capacity\":" << json_text(row.capacity) << ",\"blocks\":" << row.blocks
+      << ",\"hits\":" << in_first << "}";
+  for (std::size_t i = 0; i < row.lower.size(); ++i) {
+    const lab::LowerTierCounts& tier = row.counts.lower[i];
+    out << ",{\"capacity\":" << json_text(row.lower[i].capacity) << ",\"blocks\":" << row.lower[i].blocks
+        << ",\"hits\":" << tier.hits << ",\"written\":" << tier.written << ",\"verdicts\":{";
+    for (const Admission admission : kAllAdmissions) {
+      out << (admission == kAllAdmissions[0] ? "" : ",") << json_text(to_string(admission)) << ":"
+          << tier.verdicts[static_cast<std::size_t>(admission)];
+    }
+    out << "}}";
+  }
+  out << "]";
+}
+
+void write_json(std::ostream& out, std::span<const lab::Row> rows, const HitrateOptions& options) {
   out << "{\"rows\":[" << std::setprecision(6);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const lab::Row& row = rows[i];
@@ -45,14 +70,22 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows) {
         << ",\"hit_ratio\":" << counts.block_ratio() << ",\"byte_hit_ratio\":" << counts.byte_ratio()
         << ",\"request_hit_ratio\":" << counts.request_ratio() << ",\"written_per_hit\":" << counts.written_per_hit()
         << ",\"requests\":" << counts.requests << ",\"block_requests\":" << counts.blocks
-        << ",\"block_hits\":" << counts.blocks_hit << ",\"evicted\":" << counts.evicted << "}";
+        << ",\"block_hits\":" << counts.blocks_hit << ",\"evicted\":" << counts.evicted;
+    if (options.hints) {
+      out << ",\"hints\":true";
+    }
+    if (options.leaves_first) {
+      out << ",\"leaves_first\":true";
+    }
+    write_json_tiers(out, row);
+    out << "}";
   }
   out << "\n]}\n";
 }
 
 // One table a measure: policies down, capacities across.
 void write_table(std::ostream& out, std::string_view title, std::span<const lab::Row> rows, std::size_t columns,
-                 double (lab::HitCounts::*measure)() const) {
+                 const std::function<double(const lab::HitCounts&)>& measure) {
   out << "\n" << title << "\n" << std::left << std::setw(14) << "policy" << std::right;
   for (const lab::Row& row : rows.first(columns)) {
     out << std::setw(9) << row.capacity;
@@ -66,7 +99,7 @@ void write_table(std::ostream& out, std::string_view title, std::span<const lab:
     if (i % columns == 0) {
       out << "\n" << std::left << std::setw(14) << rows[i].policy << std::right;
     }
-    out << std::setw(9) << (rows[i].counts.*measure)();
+    out << std::setw(9) << measure(rows[i].counts);
   }
   out << "\n" << std::defaultfloat;
 }
@@ -97,6 +130,19 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
     }
     capacities.push_back(*std::move(capacity));
   }
+  lab::Conditions conditions{.hints = options.hints, .leaves_first = options.leaves_first};
+  for (const std::string& text : options.tiers) {
+    Result<lab::Capacity> capacity = lab::parse_capacity(text);
+    if (!capacity) {
+      return Unexpected(std::move(capacity).error());
+    }
+    conditions.tiers.push_back(*std::move(capacity));
+  }
+  const Result<lab::Admit> admit = lab::parse_admit(options.admit);
+  if (!admit) {
+    return Unexpected(admit.error());
+  }
+  conditions.admit = *admit;
   if (options.traces.empty() || contenders->empty() || capacities.empty()) {
     return fail(ErrorCode::kInvalidArgument, "nothing to measure; give a trace, a policy and a capacity");
   }
@@ -123,7 +169,7 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
       return Unexpected(trace.error());
     }
     Result<std::vector<lab::Row>> rows =
-        lab::measure(*trace, *contenders, capacities, [&](std::size_t done, std::size_t count) {
+        lab::measure(*trace, *contenders, capacities, conditions, [&](std::size_t done, std::size_t count) {
           log << "\r" << path << ": " << done << " of " << count << " runs" << std::flush;
         });
     log << "\r\033[K" << std::flush;
@@ -139,8 +185,16 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
       write_table(out, "share of the bytes", *rows, capacities.size(), &lab::HitCounts::byte_ratio);
       write_table(out, "share of the requests that hit at least one block", *rows, capacities.size(),
                   &lab::HitCounts::request_ratio);
-      write_table(out, "blocks evicted (so written to a lower tier) for a block hit", *rows, capacities.size(),
-                  &lab::HitCounts::written_per_hit);
+      for (std::size_t tier = 0; tier < conditions.tiers.size(); ++tier) {
+        write_table(out, str_cat("of those, the part that the tier of ", conditions.tiers[tier].text, " served"), *rows,
+                    capacities.size(), [tier](const lab::HitCounts& counts) {
+                      return counts.lower.empty() ? 0 : counts.lower_ratio(tier);
+                    });
+      }
+      write_table(out,
+                  conditions.tiers.empty() ? "blocks evicted (so written to a lower tier) for a block hit"
+                                           : "blocks written to lower tiers for a block hit",
+                  *rows, capacities.size(), &lab::HitCounts::written_per_hit);
       out << "\n";
     }
     measured.push_back({.name = path,
@@ -154,7 +208,7 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
     return fail(ErrorCode::kExhausted, str_cat("cannot write all of ", options.html));
   }
   if (!options.json.empty()) {
-    write_json(only_json ? out : file, all);
+    write_json(only_json ? out : file, all, options);
     if (!only_json && !file.flush()) {
       return fail(ErrorCode::kExhausted, str_cat("cannot write all of ", options.json));
     }

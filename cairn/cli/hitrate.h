@@ -15,6 +15,10 @@ struct HitrateOptions {
   std::vector<std::string> traces;
   std::vector<std::string> policies = {"all"};
   std::vector<std::string> capacities = {"1%", "2%", "5%", "10%", "20%"};
+  std::vector<std::string> tiers = {};  // capacities of those below the first
+  std::string admit = "likely";         // what they are given: lab::parse_admit
+  bool hints = false;
+  bool leaves_first = false;
   std::uint32_t block_size = lab::kTraceBlockSize;  // tokens that an id of a trace stands for
   std::string json = {};                            // a file for the rows; "-" is `out`, in place of the table
   std::string html = {};                            // a file for a page with the curves

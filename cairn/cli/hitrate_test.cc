@@ -52,6 +52,26 @@ TEST(HitrateTest, WritesAPageForPeople) {
   EXPECT_TRUE(page.str().ends_with("</html>\n"));
 }
 
+TEST(HitrateTest, WritesATableAndJsonOfLowerTiers) {
+  std::ostringstream out;
+  std::ostringstream log;
+  HitrateOptions options{.traces = {write_trace()},
+                         .policies = {"lru", "opt"},
+                         .capacities = {"1"},
+                         .tiers = {"50%", "3"},
+                         .admit = "all"};
+  ASSERT_TRUE(run_hitrate(options, out, log));
+  EXPECT_THAT(out.str(), HasSubstr("of those, the part that the tier of 50% served"));
+  EXPECT_THAT(out.str(), HasSubstr("blocks written to lower tiers for a block hit"));
+  options.json = "-";
+  options.hints = true;
+  std::ostringstream json;
+  ASSERT_TRUE(run_hitrate(options, json, log));
+  EXPECT_THAT(json.str(), HasSubstr(",\"hints\":true,\"tiers\":[{\"capacity\":\"1\",\"blocks\":1,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr("{\"capacity\":\"50%\",\"blocks\":1,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr("\"verdicts\":{\"admitted\":"));
+}
+
 TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   std::ostringstream out;
   std::ostringstream log;
@@ -59,6 +79,8 @@ TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_FALSE(run_hitrate({.traces = {"/no/such/file"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, out, log));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, out, log));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, out, log));
 }

@@ -200,6 +200,21 @@ int run(int argc, char** argv) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
+  hitrate_command
+      ->add_option("--tiers", hitrate.tiers,
+                   "Capacities of the tiers below: what one evicts goes to the next, where it is looked for")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  hitrate_command
+      ->add_option(
+          "--admit", hitrate.admit,
+          "What lower tiers take: all; likely: what is likely to be read again there; twice: of that, what was "
+          "used twice")
+      ->capture_default_str();
+  hitrate_command->add_flag(
+      "--hints", hitrate.hints,
+      "Policies are told what an engine could know: system prompts, when a session returns, its end");
+  hitrate_command->add_flag("--leaves-first", hitrate.leaves_first, "No block goes before those below it");
   hitrate_command->add_option("--block-size", hitrate.block_size, "Tokens that one id of the trace stands for")
       ->capture_default_str();
   hitrate_command->add_option("--json", hitrate.json, "Writes the rows to this file; - is standard output");
@@ -208,6 +223,8 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
+      "  cairn hitrate chat.jsonl --policy lru,adaptive --hints    with what an engine could have said\n"
+      "  cairn hitrate chat.jsonl --capacity 2% --tiers 20%        a small tier above a large one\n"
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
       "  cairn hitrate chat.jsonl --html curves.html               for people to look at");
 

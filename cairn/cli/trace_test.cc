@@ -78,8 +78,8 @@ TEST(TraceCommandTest, TheLoopIsWhatLruHitsNothingOf) {
   trace::WorkloadOptions workload = options.workload;
   workload.kind = trace::WorkloadKind::kLoop;
   trace::generate(workload, [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
-  EXPECT_EQ(lab::simulate(trace, PolicyKind::kLru, 100)->blocks_hit, 0U);
-  EXPECT_GT(lab::simulate(trace, PolicyKind::kAdaptive, 100)->blocks_hit, 0U);
+  EXPECT_EQ(lab::simulate(trace, {.policy = PolicyKind::kLru, .capacity = 100})->blocks_hit, 0U);
+  EXPECT_GT(lab::simulate(trace, {.policy = PolicyKind::kAdaptive, .capacity = 100})->blocks_hit, 0U);
 }
 
 TEST(TraceCommandTest, SaysWhatIsWrongWithTheOptions) {

@@ -72,12 +72,6 @@ void AdaptivePolicy::place(SlotId slot) {
   queue().place(slot, segment_of_uses(uses), now_);
 }
 
-void AdaptivePolicy::touch(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    note_use(slot);
-  }
-}
-
 // One more use of the slot's block: tells everyone, and says how many there are.
 std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   now_ = queue().next_tick();
@@ -95,7 +89,7 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   model_.began(uses);
   history_.record(block, now_, uses);
   if ((hash_of(block) >> 32) < sampled_below_) {
-    show_shadows(block, uses);
+    show_shadows(block, uses, queue().is_known(slot));
   }
   model_.learn(now_);
   if (now_ >= next_judgement_) {
@@ -104,7 +98,7 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   return uses;
 }
 
-void AdaptivePolicy::show_shadows(const BlockKey& block, std::uint32_t uses) {
+void AdaptivePolicy::show_shadows(const BlockKey& block, std::uint32_t uses, bool was_here) {
   std::array<bool, kExperts.size()> hit{};
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     hit[i] = experts_[i].shadow->use(block, uses, model_, now_);
@@ -115,20 +109,39 @@ void AdaptivePolicy::show_shadows(const BlockKey& block, std::uint32_t uses) {
       experts_[i].hits_alone[other] += hit[i] && !hit[other] ? 1 : 0;
     }
   }
+  const bool lru_hit = hit[index_of(Expert::kLru)];
+  alone_here_ += was_here && !lru_hit ? 1 : 0;
+  alone_in_lru_ += lru_hit && !was_here ? 1 : 0;
 }
 
 void AdaptivePolicy::judge() {
   next_judgement_ = now_ + judge_every_;
   for (Judged& expert : experts_) {
     expert.hits *= fading_;
+    expert.failed_by *= fading_;
     for (double& alone : expert.hits_alone) {
       alone *= fading_;
     }
   }
   const auto best = std::ranges::max_element(experts_, {}, [this](const Judged& e) { return lead_over_leader(e); });
-  if (lead_over_leader(*best) > 0) {
-    leader_ = kExperts[static_cast<std::size_t>(best - experts_.begin())];
+  // A shadow sees single blocks, where hits need all blocks before them: what counts in the end is what came of it here.
+  if (leader_ != Expert::kLru && lost_to_lru() > 0) {
+    experts_[index_of(leader_)].failed_by += alone_in_lru_ - alone_here_;
+    follow(Expert::kLru);
+  } else if (lead_over_leader(*best) > 0) {
+    follow(kExperts[static_cast<std::size_t>(best - experts_.begin())]);
   }
+}
+
+void AdaptivePolicy::follow(Expert expert) {
+  leader_ = expert;
+  alone_here_ = 0;
+  alone_in_lru_ = 0;
+}
+
+// By how many hits following the leader was worse than LRU would have been, less what chance may give.
+double AdaptivePolicy::lost_to_lru() const {
+  return alone_in_lru_ - alone_here_ - kChance * std::sqrt(alone_in_lru_ + alone_here_);
 }
 
 // By how many hits it is ahead, less what chance may give. Only uses on which the two differ can tell them apart.
@@ -136,7 +149,7 @@ double AdaptivePolicy::lead_over_leader(const Judged& expert) const {
   const Judged& leader = experts_[index_of(leader_)];
   const double for_it = expert.hits_alone[index_of(leader_)];
   const double against = leader.hits_alone[static_cast<std::size_t>(&expert - experts_.data())];
-  return for_it - against - kMargin * leader.hits - kChance * std::sqrt(for_it + against);
+  return for_it - against - expert.failed_by - kMargin * leader.hits - kChance * std::sqrt(for_it + against);
 }
 
 SlotId AdaptivePolicy::choose(ClassRange classes, const Veto& veto) {

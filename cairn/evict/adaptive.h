@@ -23,7 +23,6 @@ namespace cairn {
 class AdaptivePolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
-  void touch(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t bytes() const override;
   [[nodiscard]] Expert leader() const { return leader_; }
 
@@ -37,14 +36,17 @@ class AdaptivePolicy final : public SegmentedPolicy {
     std::unique_ptr<ShadowCache> shadow;
     double hits = 0;            // of late
     PerExpert hits_alone = {};  // of those, the ones that the other one's shadow missed
+    double failed_by = 0;       // hits that following it cost against LRU when it led
   };
 
   AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history, std::vector<Judged> experts,
                  std::uint32_t shadow_slots);
 
   std::uint32_t note_use(SlotId slot);
-  void show_shadows(const BlockKey& block, std::uint32_t uses);
+  void show_shadows(const BlockKey& block, std::uint32_t uses, bool was_here);
   void judge();
+  void follow(Expert expert);
+  [[nodiscard]] double lost_to_lru() const;
   [[nodiscard]] double lead_over_leader(const Judged& expert) const;
 
   const std::uint32_t capacity_;
@@ -55,6 +57,9 @@ class AdaptivePolicy final : public SegmentedPolicy {
   ReuseModel model_;
   std::vector<Judged> experts_;  // by index_of
   Expert leader_ = Expert::kLru;
+  // Of the sampled uses since the lead changed: those that hit here and would have missed under LRU, and the reverse.
+  double alone_here_ = 0;
+  double alone_in_lru_ = 0;
   std::uint64_t now_ = 0;
   std::uint64_t next_judgement_;
 };

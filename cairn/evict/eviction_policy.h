@@ -4,8 +4,8 @@
 //           in that order. It sees slot numbers, keys and classes, never handles, bytes or time.
 // Classes:  every slot has an eviction class. A lower class is emptied before a higher one, whatever the policy (but
 //           where leaves go first, a block waits for those below it, whatever their class); the pool folds tenant and
-//           priority into it. A slot's class does not change while the policy holds it, nor its key until it is
-//           forgotten.
+//           priority into it. A slot's class changes while the policy holds it by reclass() alone, and its key not until
+//           it is forgotten.
 // Owner:    one pool; built by make_policy() over the pool's columns, which outlive it.
 // Threads:  none of its own; every call is made under the pool's lock.
 // Costs:    O(1) or O(log n) a slot; nothing is allocated after construction.
@@ -70,6 +70,9 @@ class EvictionPolicy {
   // These were found while they were in use, and are used once more: they count as used again, though they were not
   // evictable in between. None is held.
   virtual void touch(std::span<const SlotId> /*slots*/) {}
+  // The slot, which is held, is of another class from now on: `of_slot`, its place in the pool's column, becomes `to`.
+  // That is no use of it: among those of the class it stands where it would if it had been of that class all along.
+  virtual void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) = 0;
   // These lost their keys, by eviction or reset: nothing learned about them applies to what comes next. None is held.
   virtual void forget(std::span<const SlotId> slots) = 0;
   // Gives up victims one after the other until `out` is full or nothing is left, and returns how many: each time the

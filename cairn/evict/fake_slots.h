@@ -82,6 +82,7 @@ class FakeSlots final : public ParentFinder {
   void set_class(SlotId slot, std::uint32_t eviction_class) {
     records_[index_of(slot)].eviction_class = static_cast<EvictionClass>(eviction_class);
   }
+  [[nodiscard]] EvictionClass& class_entry(SlotId slot) { return records_[index_of(slot)].eviction_class; }
   // The block is gone from the slot, in the pool's order: not to be found any more, forgotten, overwritten.
   template <typename Policy>
   void drop(Policy& policy, SlotId slot) {

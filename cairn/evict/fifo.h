@@ -9,6 +9,8 @@ class FifoPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
+  void touch(std::span<const SlotId> /*slots*/) override {}  // the first release alone counts
+
  protected:
   void place(SlotId slot) override;
   [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;

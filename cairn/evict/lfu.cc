@@ -33,12 +33,6 @@ void LfuPolicy::count_use(SlotId slot) {
   uses += uses < std::numeric_limits<std::uint16_t>::max() ? 1 : 0;
 }
 
-void LfuPolicy::touch(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    count_use(slot);
-  }
-}
-
 void LfuPolicy::place(SlotId slot) {
   if (!queue().is_known(slot)) {
     uses_[index_of(slot)] = 0;

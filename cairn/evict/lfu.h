@@ -13,7 +13,6 @@ namespace cairn {
 class LfuPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
-  void touch(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t bytes() const override { return SegmentedPolicy::bytes() + uses_.bytes(); }
 
  protected:

@@ -58,6 +58,17 @@ void LineagePolicy::remove(std::span<const SlotId> slots) {
   size_ -= static_cast<std::uint32_t>(slots.size());
 }
 
+void LineagePolicy::reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) {
+  const bool is_leaf = leaves_.contains(slot);
+  if (is_leaf) {
+    leaves_.erase(slot);
+  }
+  of_slot = to;
+  if (is_leaf) {
+    leaves_.push(slot);
+  }
+}
+
 void LineagePolicy::forget(std::span<const SlotId> slots) {
   for (const SlotId slot : slots) {
     became_leaf(forest_.forget(slot));

@@ -21,6 +21,7 @@ class LineagePolicy final : public EvictionPolicy {
 
   void insert(std::span<const SlotId> slots) override;
   void remove(std::span<const SlotId> slots) override;
+  void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) override;
   void forget(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override;
   [[nodiscard]] std::uint32_t size() const override { return size_; }

@@ -12,6 +12,11 @@ class LruPolicy final : public EvictionPolicy {
 
   void insert(std::span<const SlotId> slots) override { queue_.push_newest(slots); }
   void remove(std::span<const SlotId> slots) override { queue_.erase(slots); }
+  void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) override {
+    queue_.erase(slot);
+    of_slot = to;
+    queue_.push(slot);
+  }
   void forget(std::span<const SlotId> /*slots*/) override {}
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override {
     return queue_.pop(classes, veto, out);

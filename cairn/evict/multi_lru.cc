@@ -29,12 +29,6 @@ Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView&
 MultiLruPolicy::MultiLruPolicy(const PolicyView& view, SlotQueue queue, TinyLfu sketch)
     : SegmentedPolicy(view, std::move(queue)), sketch_(std::move(sketch)) {}
 
-void MultiLruPolicy::touch(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    sketch_.add(key(slot));
-  }
-}
-
 void MultiLruPolicy::place(SlotId slot) {
   const std::uint32_t uses = sketch_.add(key(slot));
   const auto list = std::ranges::upper_bound(kThresholds, uses) - kThresholds.begin();

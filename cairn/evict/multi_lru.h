@@ -14,7 +14,6 @@ namespace cairn {
 class MultiLruPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
-  void touch(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t bytes() const override { return SegmentedPolicy::bytes() + sketch_.bytes(); }
 
  protected:

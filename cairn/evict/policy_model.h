@@ -27,6 +27,8 @@ class PolicyModel {
   virtual void insert(SlotId slot) = 0;
   virtual void remove(SlotId slot) = 0;
   virtual void forget(SlotId slot) = 0;
+  // One more use of a block in use; the order of those that go by releases does not know it.
+  virtual void touch(SlotId /*slot*/) {}
 
   SlotId evict(ClassRange range, const Veto& veto) {
     const SlotId victim = choose([&](SlotId slot) {
@@ -210,6 +212,7 @@ class LeafFirstModel final : public PolicyModel {
     inner_->forget(slot);
     tree_.forget(slot);
   }
+  void touch(SlotId slot) override { inner_->touch(slot); }
   SlotId choose(const Permitted& permitted) override {
     return inner_->choose([&](SlotId slot) { return tree_.is_leaf(slot) && permitted(slot); });
   }

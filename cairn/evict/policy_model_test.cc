@@ -21,7 +21,7 @@
 namespace cairn {
 namespace {
 
-enum class Action : std::uint8_t { kPlace, kRelease, kHit, kEvict, kDrop, kReclass };
+enum class Action : std::uint8_t { kPlace, kRelease, kHit, kEvict, kDrop, kReclass, kTouch };
 
 // `pick` chooses and `bits` shapes what each action leaves open.
 struct Step {
@@ -31,7 +31,7 @@ struct Step {
   std::uint32_t bits;
 };
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  constexpr std::array kNames{"place", "release", "hit", "evict", "drop", "reclass"};
+  constexpr std::array kNames{"place", "release", "hit", "evict", "drop", "reclass", "touch"};
   return out << kNames[static_cast<std::size_t>(step.action)] << '(' << step.pick << ", " << step.count << ", "
              << step.bits << ')';
 }
@@ -42,7 +42,8 @@ rc::Gen<std::vector<Step>> steps() {
                                                         {3, Action::kHit},
                                                         {3, Action::kEvict},
                                                         {2, Action::kDrop},
-                                                        {1, Action::kReclass}});
+                                                        {2, Action::kReclass},
+                                                        {2, Action::kTouch}});
   const auto step = rc::gen::map(
       rc::gen::tuple(action, rc::gen::inRange(0U, 1'000U), rc::gen::inRange(1U, 6U), rc::gen::inRange(0U, 4'096U)),
       [](const auto& parts) {
@@ -144,6 +145,8 @@ class SideBySide {
         return drop(step);
       case Action::kReclass:
         return reclass(step);
+      case Action::kTouch:
+        return touch(step);
     }
   }
 
@@ -266,8 +269,20 @@ class SideBySide {
   }
 
   void reclass(const Step& step) {
+    const EvictionClass to{static_cast<std::uint16_t>(kUsedClasses[step.bits % kUsedClasses.size()])};
     for (const SlotId slot : some(State::kInUse, step)) {
-      fake_.set_class(slot, kUsedClasses[step.bits % kUsedClasses.size()]);
+      fake_.set_class(slot, index_of(to));
+    }
+    for (const SlotId slot : some(State::kHeld, step)) {
+      policy_->reclass(slot, fake_.class_entry(slot), to);
+    }
+  }
+
+  void touch(const Step& step) {
+    const std::vector<SlotId> slots = some(State::kInUse, step);
+    policy_->touch(slots);
+    for (const SlotId slot : slots) {
+      model_->touch(slot);
     }
   }
 

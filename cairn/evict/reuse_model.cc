@@ -49,20 +49,43 @@ void ReuseModel::returned(std::uint32_t uses, std::uint64_t age) {
   }
 }
 
+void ReuseModel::fade(std::uint64_t now) {
+  if (now < next_fading_) {
+    return;
+  }
+  next_fading_ = now + fade_every_;
+  for (Class& each : classes_) {
+    each.began /= 2;
+    for (double& count : each.returned) {
+      count /= 2;
+    }
+  }
+}
+
+double ReuseModel::chance(std::uint32_t uses, std::uint64_t age, std::uint64_t until) const {
+  constexpr double kSupposedHere = kSupposed * kSupposedReturns / kBuckets;
+  const Class& of = classes_[uses - 1];
+  const std::uint32_t first = bucket_of(age);
+  const std::uint32_t end = std::min(kBuckets, bucket_of(until) + 1);
+  double waiting = of.began + kSupposed;
+  double back = 0;
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const double returned = of.returned[i] + kSupposedHere;
+    if (i < first) {
+      waiting -= returned;
+    } else {
+      back += returned;
+    }
+  }
+  return std::clamp(back / std::max(waiting, 1.0), 0.0, 1.0);
+}
+
 void ReuseModel::learn(std::uint64_t now) {
   if (now < next_learning_) {
     return;
   }
   next_learning_ = now + learn_every_;
-  if (now >= next_fading_) {
-    next_fading_ = now + fade_every_;
-    for (Class& each : classes_) {
-      each.began /= 2;
-      for (double& count : each.returned) {
-        count /= 2;
-      }
-    }
-  }
+  fade(now);
   // What a block of any class does, as a part of those that began.
   double began = kSupposed;
   std::array<double, kBuckets> expected{};

@@ -22,7 +22,9 @@ class ReuseModel {
   void began(std::uint32_t uses) { classes_[uses - 1].began += 1; }
   // One that had been used that often was used again at this age.
   void returned(std::uint32_t uses, std::uint64_t age);
-  // Brings worth() up to date, if it is time.
+  // Lets what was counted long ago count less, if it is time.
+  void fade(std::uint64_t now);
+  // Brings worth() up to date, if it is time; fades too.
   void learn(std::uint64_t now);
 
   // What comes back at a greater age comes too late to matter, and is as good as new.
@@ -31,6 +33,8 @@ class ReuseModel {
   [[nodiscard]] double worth(std::uint32_t uses, std::uint64_t age) const {
     return classes_[uses - 1].worth[bucket_of(age)];
   }
+  // That a block of this age is used again before it reaches the other one.
+  [[nodiscard]] double chance(std::uint32_t uses, std::uint64_t age, std::uint64_t until) const;
 
  private:
   static constexpr std::uint32_t kClasses = 4;

@@ -42,12 +42,6 @@ void S3FifoPolicy::count_use(SlotId slot) {
   uses = std::min<std::uint8_t>(kMaxUses, uses + 1);
 }
 
-void S3FifoPolicy::touch(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    count_use(slot);
-  }
-}
-
 void S3FifoPolicy::place(SlotId slot) {
   if (queue().is_known(slot)) {
     count_use(slot);  // and it keeps its place

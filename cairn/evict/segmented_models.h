@@ -24,6 +24,7 @@ class SegmentedModel : public PolicyModel {
     held_.insert(slot);
   }
   void remove(SlotId slot) final { held_.erase(slot); }
+  void touch(SlotId slot) final { place(slot); }
   void forget(SlotId slot) final { unlist(slot); }
 
  protected:

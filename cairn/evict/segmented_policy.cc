@@ -20,6 +20,10 @@ void SegmentedPolicy::remove(std::span<const SlotId> slots) {
       slots, [this](SlotId slot) { queue_.prefetch(slot); }, [this](SlotId slot) { queue_.remove(slot); });
 }
 
+void SegmentedPolicy::touch(std::span<const SlotId> slots) {
+  for_each_prefetched(slots, [this](SlotId slot) { queue_.prefetch(slot); }, [this](SlotId slot) { place(slot); });
+}
+
 void SegmentedPolicy::forget(std::span<const SlotId> slots) {
   for (const SlotId slot : slots) {
     queue_.forget(slot);

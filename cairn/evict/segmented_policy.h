@@ -11,6 +11,8 @@ class SegmentedPolicy : public EvictionPolicy {
  public:
   void insert(std::span<const SlotId> slots) final;
   void remove(std::span<const SlotId> slots) final;
+  void touch(std::span<const SlotId> slots) override;
+  void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) final { queue_.reclass(slot, of_slot, to); }
   void forget(std::span<const SlotId> slots) final;
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) final;
   [[nodiscard]] std::uint32_t size() const final { return queue_.size(); }
@@ -24,8 +26,8 @@ class SegmentedPolicy : public EvictionPolicy {
   [[nodiscard]] SlotQueue& queue() { return queue_; }
   [[nodiscard]] const SlotQueue& queue() const { return queue_; }
 
-  // Gives the slot its place: it is about to become evictable. It is known to the queue where its block was used
-  // again, and new where it was forgotten since.
+  // Gives the slot its place after a use of its block: it is about to become evictable, or was touched. It is known to
+  // the queue where its block was used before, and new where it was forgotten since.
   virtual void place(SlotId slot) = 0;
   // The next victim, which is still held; kNoSlot where there is none.
   [[nodiscard]] virtual SlotId choose(ClassRange classes, const Veto& veto) = 0;

@@ -75,6 +75,19 @@ void SlotQueue::move(SlotId slot, Segment new_segment, std::uint64_t tick) {
   }
 }
 
+void SlotQueue::reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) {
+  CAIRN_DCHECK(contains(slot), "only a held slot changes its class this way");
+  const bool queued = queue_.contains(slot);
+  if (queued) {
+    queue_.erase(slot);
+  }
+  of_slot = to;
+  set_lane(slot, segment(slot));
+  if (queued) {
+    queue_.push(slot);
+  }
+}
+
 void SlotQueue::insert(SlotId slot, SlotId likely_parent) {
   CAIRN_DCHECK(is_known(slot) && !contains(slot), "a slot with a place becomes evictable once");
   set_lane(slot, segment(slot));  // the class may be another since the place was given

@@ -42,6 +42,8 @@ class SlotQueue {
   void place(SlotId slot, Segment segment, std::uint64_t tick);
   // The same for one that is held.
   void move(SlotId slot, Segment segment, std::uint64_t tick);
+  // Its class is another from now on, as EvictionPolicy::reclass() has it. Requires: held.
+  void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to);
   // From now on it can be had. Requires: known, not held. `likely_parent` may hold its parent; kNoSlot is no guess.
   void insert(SlotId slot, SlotId likely_parent);
   // Requires: held.

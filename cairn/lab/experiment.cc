@@ -24,11 +24,30 @@ std::vector<Contender> all_contenders() {
   return all;
 }
 
-Result<HitCounts> run(const Trace& trace, const Contender& contender, std::uint32_t capacity) {
+Result<HitCounts> run(const Trace& trace, const Contender& contender, const Row& row, CacheSetup setup) {
+  setup.capacity = row.blocks;
   if (contender.policy) {
-    return simulate(trace, *contender.policy, capacity);
+    setup.policy = *contender.policy;
+    return simulate(trace, setup);
   }
-  return contender.bound == Contender::Bound::kOpt ? simulate_opt(trace, capacity) : simulate_infinite(trace);
+  if (contender.bound == Contender::Bound::kInfinite) {
+    return simulate_infinite(trace);
+  }
+  std::uint64_t together = row.blocks;
+  for (const Row::Tier& tier : row.lower) {
+    together += tier.blocks;
+  }
+  return simulate_opt(trace, static_cast<std::uint32_t>(std::min<std::uint64_t>(together, trace.unique_blocks())));
+}
+
+AdmissionOptions admission_to(std::uint32_t blocks, Admit admit) {
+  AdmissionOptions options{.capacity = blocks};
+  if (admit == Admit::kAll) {
+    options.least_chance = 0;
+  } else if (admit == Admit::kTwice) {
+    options.least_uses = 2;
+  }
+  return options;
 }
 
 }  // namespace
@@ -76,8 +95,30 @@ Result<Capacity> parse_capacity(std::string_view text) {
   return capacity;
 }
 
+Result<Admit> parse_admit(std::string_view text) {
+  constexpr std::pair<std::string_view, Admit> kNames[] = {
+      {"all", Admit::kAll}, {"likely", Admit::kLikely}, {"twice", Admit::kTwice}};
+  for (const auto& [name, admit] : kNames) {
+    if (name == text) {
+      return admit;
+    }
+  }
+  return fail(ErrorCode::kInvalidArgument, str_cat("there is no admission '", text, "'; choose all, likely or twice"));
+}
+
 Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,
-                                 const std::vector<Capacity>& capacities, const RowDone& done) {
+                                 const std::vector<Capacity>& capacities, const Conditions& conditions,
+                                 const RowDone& done) {
+  std::vector<RequestHints> hints;
+  if (conditions.hints) {
+    hints = honest_hints(trace);
+  }
+  CacheSetup setup{.leaves_first = conditions.leaves_first, .hints = hints};
+  std::vector<Row::Tier> lower;
+  for (const Capacity& tier : conditions.tiers) {
+    lower.push_back({.capacity = tier.text, .blocks = tier.of(trace)});
+    setup.tiers.push_back(admission_to(lower.back().blocks, conditions.admit));
+  }
   std::vector<Row> rows;
   for (const Contender& contender : contenders) {
     for (const Capacity& capacity : capacities) {
@@ -85,6 +126,7 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
                       .policy = contender.name,
                       .capacity = capacity.text,
                       .blocks = capacity.of(trace),
+                      .lower = lower,
                       .counts = {}});
     }
   }
@@ -94,7 +136,7 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
   Status status;
   const auto work = [&] {
     for (std::size_t i = next++; i < rows.size(); i = next++) {
-      const Result<HitCounts> counts = run(trace, contenders[i / capacities.size()], rows[i].blocks);
+      const Result<HitCounts> counts = run(trace, contenders[i / capacities.size()], rows[i], setup);
       const std::lock_guard lock(mutex);
       if (!counts) {
         status = Unexpected(counts.error());

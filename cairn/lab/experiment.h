@@ -37,11 +37,32 @@ struct Capacity {
 };
 [[nodiscard]] Result<Capacity> parse_capacity(std::string_view text);
 
+// What lower tiers are given of the blocks that the tier above evicts.
+enum class Admit : std::uint8_t {
+  kAll,
+  kLikely,  // those that are read again before the tier evicts them, as far as can be told
+  kTwice,   // of those, the ones that were used twice
+};
+[[nodiscard]] Result<Admit> parse_admit(std::string_view text);  // "all", "likely", "twice"
+
+struct Conditions {
+  bool hints = false;  // the first tier is told what an engine could know: request_hints.h
+  bool leaves_first = false;
+  std::vector<Capacity> tiers = {};  // those below the first
+  Admit admit = Admit::kLikely;
+};
+
+// One run. The lower tiers are in the order of counts.lower; the clairvoyant has one tier as large as all together.
 struct Row {
+  struct Tier {
+    std::string capacity;
+    std::uint32_t blocks = 0;
+  };
   std::string trace;
   std::string policy;
   std::string capacity;
   std::uint32_t blocks = 0;
+  std::vector<Tier> lower = {};
   HitCounts counts;
 };
 
@@ -49,6 +70,7 @@ struct Row {
 using RowDone = std::function<void(std::size_t done, std::size_t all)>;
 
 [[nodiscard]] Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,
-                                               const std::vector<Capacity>& capacities, const RowDone& done = {});
+                                               const std::vector<Capacity>& capacities,
+                                               const Conditions& conditions = {}, const RowDone& done = {});
 
 }  // namespace cairn::lab

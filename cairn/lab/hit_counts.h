@@ -1,13 +1,27 @@
 // HitCounts: what a cache did with a trace.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
+#include "cairn/evict/admission.h"
 #include "cairn/lab/trace.h"
 
 namespace cairn::lab {
 
-// A block is hit when it and all blocks before it in its request are in the cache: nothing else saves computing it.
+// What a tier below the first did.
+struct LowerTierCounts {
+  std::uint64_t hits = 0;                                              // blocks that were hit here, and not above
+  std::uint64_t written = 0;                                           // blocks
+  std::array<std::uint64_t, std::size(kAllAdmissions)> verdicts = {};  // on blocks that the tier above gave up
+
+  friend bool operator==(const LowerTierCounts&, const LowerTierCounts&) = default;
+};
+
+// A block is hit when it and all blocks before it in its request are in the cache, in whichever tier: nothing else saves
+// computing it.
 struct HitCounts {
   std::uint64_t requests = 0;
   std::uint64_t requests_hit = 0;  // those with at least one block hit
@@ -15,7 +29,8 @@ struct HitCounts {
   std::uint64_t blocks_hit = 0;
   std::uint64_t tokens = 0;
   std::uint64_t tokens_hit = 0;
-  std::uint64_t evicted = 0;  // blocks that a lower tier would be given on their eviction
+  std::uint64_t evicted = 0;  // blocks that the first tier gave up
+  std::vector<LowerTierCounts> lower = {};
 
   // A request whose first `hits` blocks were in the cache.
   void add(const Trace& trace, const Trace::Request& request, std::uint32_t hits) {
@@ -30,7 +45,16 @@ struct HitCounts {
   [[nodiscard]] double block_ratio() const { return ratio(blocks_hit, blocks); }
   [[nodiscard]] double byte_ratio() const { return ratio(tokens_hit, tokens); }  // tokens are all of one size
   [[nodiscard]] double request_ratio() const { return ratio(requests_hit, requests); }
-  [[nodiscard]] double written_per_hit() const { return ratio(evicted, blocks_hit); }
+  // To lower tiers; where there are none, what one that takes all would have been given.
+  [[nodiscard]] double written_per_hit() const {
+    std::uint64_t written = lower.empty() ? evicted : 0;
+    for (const LowerTierCounts& tier : lower) {
+      written += tier.written;
+    }
+    return ratio(written, blocks_hit);
+  }
+  // Of all blocks asked for, the part that this lower tier served.
+  [[nodiscard]] double lower_ratio(std::size_t tier) const { return ratio(lower[tier].hits, blocks); }
 
   friend bool operator==(const HitCounts&, const HitCounts&) = default;
 

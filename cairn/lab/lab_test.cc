@@ -33,15 +33,16 @@ TEST(SimulateTest, CountsOnlyPrefixes) {
   EXPECT_EQ(all.blocks_hit, 4U);
   EXPECT_EQ(all.requests_hit, 2U);
   EXPECT_EQ(all.tokens_hit, 4U * 512);
-  const HitCounts lru = *simulate(trace, PolicyKind::kLru, 3);
+  const HitCounts lru = *simulate(trace, {.policy = PolicyKind::kLru, .capacity = 3});
   EXPECT_EQ(lru.blocks_hit, 2U);
   EXPECT_EQ(lru.evicted, 5U);
-  EXPECT_EQ(*simulate(trace, PolicyKind::kLru, 100), all);
+  EXPECT_EQ(*simulate(trace, {.policy = PolicyKind::kLru, .capacity = 100}), all);
 }
 
 TEST(SimulateTest, HeadsGoLast) {
   // {9} takes the place of 3, the tail of the first request.
-  const HitCounts counts = *simulate(trace_of({{1, 2, 3}, {9}, {1, 2, 3}}), PolicyKind::kLru, 3);
+  const HitCounts counts =
+      *simulate(trace_of({{1, 2, 3}, {9}, {1, 2, 3}}), {.policy = PolicyKind::kLru, .capacity = 3});
   EXPECT_EQ(counts.blocks_hit, 2U);
   EXPECT_EQ(counts.evicted, 2U);
 }
@@ -49,7 +50,7 @@ TEST(SimulateTest, HeadsGoLast) {
 TEST(SimulateTest, ARequestLargerThanTheCacheKeepsItsHead) {
   const Trace trace = trace_of({{1, 2, 3, 4}, {1, 2, 3, 4}});
   for (const PolicyKind kind : kAllPolicies) {
-    EXPECT_EQ(simulate(trace, kind, 2)->blocks_hit, 2U) << to_string(kind);
+    EXPECT_EQ(simulate(trace, {.policy = kind, .capacity = 2})->blocks_hit, 2U) << to_string(kind);
   }
   EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 2U);
 }
@@ -60,7 +61,7 @@ TEST(SimulateTest, LoopOverOneMoreThanFits) {
     loop.insert(loop.end(), {{1}, {2}, {3}});
   }
   const Trace trace = trace_of(loop);
-  EXPECT_EQ(simulate(trace, PolicyKind::kLru, 2)->blocks_hit, 0U);
+  EXPECT_EQ(simulate(trace, {.policy = PolicyKind::kLru, .capacity = 2})->blocks_hit, 0U);
   // The clairvoyant keeps 1 and 2 and lets 3 pass.
   EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 18U);
 }
@@ -70,6 +71,38 @@ TEST(SimulateTest, OptKeepsWhatIsAskedForSoonestHeadsFirst) {
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 1).blocks_hit, 2U);
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 2).blocks_hit, 3U);
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 3).blocks_hit, 4U);
+}
+
+TEST(SimulateTest, WhatTheFirstTierEvictsIsServedByTheNext) {
+  // Two blocks above, four below. {3, 4} push {1, 2} down; then {1, 2} come up again and {3, 4} go down.
+  const Trace trace = trace_of({{1, 2}, {3, 4}, {1, 2}, {3, 4}, {3, 4}});
+  const CacheSetup setup{.policy = PolicyKind::kLru, .capacity = 2, .tiers = {{.capacity = 4, .least_chance = 0}}};
+  const HitCounts counts = *simulate(trace, setup);
+  ASSERT_EQ(counts.lower.size(), 1U);
+  EXPECT_EQ(counts.blocks_hit, 6U);
+  EXPECT_EQ(counts.lower[0].hits, 4U);
+  EXPECT_EQ(counts.lower[0].written, 4U) << "a block that is still below is not written again";
+  EXPECT_EQ(counts.lower[0].verdicts[static_cast<std::size_t>(Admission::kAdmitted)], 4U);
+  EXPECT_EQ(counts.evicted, 6U);
+  EXPECT_DOUBLE_EQ(counts.written_per_hit(), 4.0 / 6);
+}
+
+TEST(SimulateTest, ALowerTierTakesWhatItsFilterAdmits) {
+  const Trace trace = trace_of({{1}, {2}, {1}, {3}, {1}, {4}, {1}});
+  const CacheSetup setup{.policy = PolicyKind::kLru, .capacity = 1, .tiers = {{.capacity = 9, .least_uses = 2}}};
+  const HitCounts counts = *simulate(trace, setup);
+  EXPECT_EQ(counts.lower[0].written, 1U);
+  EXPECT_EQ(counts.lower[0].hits, 2U);
+  EXPECT_EQ(counts.lower[0].verdicts[static_cast<std::size_t>(Admission::kNeverSeenTwice)], 4U);
+}
+
+TEST(SimulateTest, TiersEvictDownwards) {
+  const Trace trace = trace_of({{1}, {2}, {3}, {4}, {1}});
+  const AdmissionOptions one{.capacity = 1, .least_chance = 0};
+  const HitCounts counts = *simulate(trace, {.policy = PolicyKind::kLru, .capacity = 1, .tiers = {one, one, one}});
+  EXPECT_EQ(counts.lower[0].hits, 0U);
+  EXPECT_EQ(counts.lower[2].hits, 1U);
+  EXPECT_EQ(counts.lower[0].written, 4U);
 }
 
 TEST(ExperimentTest, CapacitiesAreSharesOrBlocks) {
@@ -92,7 +125,7 @@ TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
   const Trace trace = trace_of({{1, 2}, {1, 2}, {3}, {1, 2}});
   std::size_t calls = 0;
   const auto rows = measure(trace, *parse_contenders({"opt", "lru"}), {*parse_capacity("2"), *parse_capacity("100%")},
-                            [&](std::size_t done, std::size_t all) {
+                            {}, [&](std::size_t done, std::size_t all) {
                               EXPECT_EQ(done, ++calls);
                               EXPECT_EQ(all, 4U);
                             });
@@ -101,7 +134,7 @@ TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
   EXPECT_EQ((*rows)[0].policy, "opt");
   EXPECT_EQ((*rows)[1].capacity, "100%");
   EXPECT_EQ((*rows)[1].blocks, 3U);
-  EXPECT_EQ((*rows)[2].counts, *simulate(trace, PolicyKind::kLru, 2));
+  EXPECT_EQ((*rows)[2].counts, *simulate(trace, {.policy = PolicyKind::kLru, .capacity = 2}));
 }
 
 // What others measured on public traces.

@@ -2,127 +2,141 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include "cairn/base/check.h"
+#include "cairn/lab/policy_cache.h"
 
 namespace cairn::lab {
 
 namespace {
 
-// What a pool is to its policy, without handles, locks and bytes.
-class PolicyCache final : public ParentFinder {
+// The tiers of one run, and what becomes of a trace in them.
+class Tiers {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<PolicyCache>> create(const Trace& trace, PolicyKind kind,
-                                                                   std::uint32_t capacity) {
-    std::unique_ptr<PolicyCache> cache(new PolicyCache(trace, capacity));
-    Result<std::unique_ptr<EvictionPolicy>> policy =
-        make_policy(kind, {.capacity = capacity,
-                           .class_count = 1,
-                           .keys = Column<BlockKey>(cache->keys_.data(), sizeof(BlockKey)),
-                           .classes = Column<EvictionClass>(&cache->class_, 0),
-                           .parents = cache.get()});
-    if (!policy) {
-      return Unexpected(std::move(policy).error());
+  [[nodiscard]] static Result<Tiers> create(const Trace& trace, const CacheSetup& setup) {
+    Tiers tiers(trace, setup);
+    for (std::size_t i = 0; i <= setup.tiers.size(); ++i) {
+      Result<std::unique_ptr<PolicyCache>> cache =
+          PolicyCache::create(trace, {.policy = setup.policy,
+                                      .capacity = i == 0 ? setup.capacity : setup.tiers[i - 1].capacity,
+                                      .leaves_first = setup.leaves_first,
+                                      .hints = i == 0 && !setup.hints.empty()});
+      if (!cache) {
+        return Unexpected(std::move(cache).error());
+      }
+      tiers.caches_.push_back(*std::move(cache));
     }
-    cache->policy_ = *std::move(policy);
-    return cache;
+    for (const AdmissionOptions& options : setup.tiers) {
+      Result<AdmissionFilter> filter = AdmissionFilter::create(options, time_of(trace.requests().front()));
+      if (!filter) {
+        return Unexpected(std::move(filter).error());
+      }
+      tiers.filters_.push_back(*std::move(filter));
+    }
+    return tiers;
   }
 
   HitCounts run() {
-    for (const Trace::Request& request : trace_.requests()) {
-      serve(request);
+    counts_.lower.resize(filters_.size());
+    for (std::size_t number = 0; number < trace_.requests().size(); ++number) {
+      serve(trace_.requests()[number], setup_.hints.empty() ? nullptr : &setup_.hints[number]);
+    }
+    for (std::size_t i = 0; i < filters_.size(); ++i) {
+      for (const Admission admission : kAllAdmissions) {
+        counts_.lower[i].verdicts[static_cast<std::size_t>(admission)] = filters_[i].count(admission);
+      }
     }
     return counts_;
   }
 
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override {
-    const std::uint32_t block = trace_.find(child);
-    CAIRN_CHECK(block != Trace::kNoBlock, "a policy asks for parents of blocks of the trace");
-    const std::uint32_t parent = trace_.parent(block);
-    return parent == Trace::kNoBlock ? kNoSlot : slot_of_[parent];
+ private:
+  Tiers(const Trace& trace, const CacheSetup& setup) : trace_(trace), setup_(setup) {
+    if (!setup.tiers.empty()) {
+      sequence_blocks_.resize(trace.unique_blocks());
+    }
   }
 
- private:
-  PolicyCache(const Trace& trace, std::uint32_t capacity)
-      : trace_(trace), slot_of_(trace.unique_blocks(), kNoSlot), block_in_(capacity), keys_(capacity) {}
+  static TimePoint time_of(const Trace::Request& request) {
+    return std::chrono::duration_cast<TimePoint>(std::chrono::duration<double, std::milli>(request.time_ms));
+  }
 
-  void serve(const Trace::Request& request) {
+  void serve(const Trace::Request& request, const RequestHints* hints) {
     const std::span<const std::uint32_t> blocks = trace_.blocks_of(request);
+    const TimePoint now = time_of(request);
     std::uint32_t hits = 0;
-    while (hits < blocks.size() && slot_of_[blocks[hits]] != kNoSlot) {
+    served_by_.resize(caches_.size());
+    for (std::vector<std::uint32_t>& served : served_by_) {
+      served.clear();
+    }
+    while (hits < blocks.size()) {
+      const auto cache = std::ranges::find_if(caches_, [&](const auto& c) { return c->contains(blocks[hits]); });
+      if (cache == caches_.end()) {
+        break;
+      }
+      served_by_[static_cast<std::size_t>(cache - caches_.begin())].push_back(blocks[hits]);
       ++hits;
     }
     counts_.add(trace_, request, hits);
-
+    if (!filters_.empty()) {
+      note_request(blocks);
+    }
     // Those behind a gap are no hits, but the request brings them and they need no second slot.
-    const std::span<const std::uint32_t> kept = blocks.first(std::min(blocks.size(), keys_.size()));
-    slots_.clear();
-    for (const std::uint32_t block : kept) {
-      if (slot_of_[block] != kNoSlot) {
-        slots_.push_back(slot_of_[block]);
-      }
+    std::vector<std::uint32_t>& evicted = moving_;
+    evicted.clear();
+    caches_[0]->use(blocks.first(std::min<std::size_t>(blocks.size(), caches_[0]->capacity())), now, hints, evicted);
+    counts_.evicted += evicted.size();
+    for (std::size_t tier = 1; tier < caches_.size(); ++tier) {
+      move_down(tier, now);
     }
-    policy_->remove(slots_);
-    make_room(kept.size() - slots_.size());
-    for (const std::uint32_t block : kept) {
-      if (slot_of_[block] == kNoSlot) {
-        const SlotId slot = free_.back();
-        free_.pop_back();
-        slot_of_[block] = slot;
-        block_in_[index_of(slot)] = block;
-        keys_[index_of(slot)] = trace_.key(block);
-      }
-    }
-    slots_.clear();
-    for (std::size_t i = kept.size(); i > 0; --i) {
-      slots_.push_back(slot_of_[kept[i - 1]]);
-    }
-    policy_->insert(slots_);
   }
 
-  // Fills free_ with this many slots.
-  void make_room(std::size_t wanted) {
-    while (free_.size() < wanted && never_used_ < keys_.size()) {
-      free_.push_back(SlotId{never_used_++});
+  void note_request(std::span<const std::uint32_t> blocks) {
+    keys_.clear();
+    for (const std::uint32_t block : blocks) {
+      keys_.push_back(trace_.key(block));
+      sequence_blocks_[block] = static_cast<std::uint32_t>(blocks.size());
     }
-    if (free_.size() == wanted) {
-      return;
+    for (AdmissionFilter& filter : filters_) {
+      filter.used(keys_);
     }
-    victims_.resize(wanted - free_.size());
-    const std::size_t evicted = policy_->evict({0, 1}, {}, victims_);
-    CAIRN_CHECK(evicted == victims_.size(), "a policy gives up all that it holds");
-    counts_.evicted += evicted;
-    for (const SlotId slot : victims_) {
-      slot_of_[block_in_[index_of(slot)]] = kNoSlot;
+  }
+
+  // What is in moving_ was evicted by the tier above; what this one evicts for it is there afterwards.
+  void move_down(std::size_t tier, TimePoint now) {
+    PolicyCache& cache = *caches_[tier];
+    std::vector<std::uint32_t> evicted;
+    counts_.lower[tier - 1].hits += served_by_[tier].size();
+    cache.use(served_by_[tier], now, nullptr, evicted);
+    for (const std::uint32_t block : moving_) {
+      // One that is here still is as good as used now: it was above, where this tier cannot see it.
+      if (cache.contains(block) ||
+          filters_[tier - 1].offer(trace_.key(block), sequence_blocks_[block], now) == Admission::kAdmitted) {
+        counts_.lower[tier - 1].written += cache.contains(block) ? 0 : 1;
+        cache.use({&block, 1}, now, nullptr, evicted);
+      }
     }
-    policy_->forget(victims_);
-    free_.insert(free_.end(), victims_.begin(), victims_.end());
+    moving_ = std::move(evicted);
   }
 
   const Trace& trace_;
-  std::vector<SlotId> slot_of_;          // by block
-  std::vector<std::uint32_t> block_in_;  // by slot
-  std::vector<BlockKey> keys_;           // by slot
-  EvictionClass class_{};
-  std::unique_ptr<EvictionPolicy> policy_;
-  std::uint32_t never_used_ = 0;
-  std::vector<SlotId> free_;
-  std::vector<SlotId> slots_;
-  std::vector<SlotId> victims_;
+  CacheSetup setup_;
+  std::vector<std::unique_ptr<PolicyCache>> caches_;
+  std::vector<AdmissionFilter> filters_;
+  std::vector<std::vector<std::uint32_t>> served_by_;
+  std::vector<std::uint32_t> sequence_blocks_;  // by block: of the request that used it last
+  std::vector<std::uint32_t> moving_;
+  std::vector<BlockKey> keys_;
   HitCounts counts_;
 };
 
 }  // namespace
 
-Result<HitCounts> simulate(const Trace& trace, PolicyKind policy, std::uint32_t capacity) {
-  Result<std::unique_ptr<PolicyCache>> cache = PolicyCache::create(trace, policy, capacity);
-  if (!cache) {
-    return Unexpected(std::move(cache).error());
+Result<HitCounts> simulate(const Trace& trace, const CacheSetup& setup) {
+  Result<Tiers> tiers = Tiers::create(trace, setup);
+  if (!tiers) {
+    return Unexpected(std::move(tiers).error());
   }
-  return (*cache)->run();
+  return tiers->run();
 }
 
 HitCounts simulate_infinite(const Trace& trace) {

@@ -61,9 +61,17 @@ Status Trace::add(const trace::TraceRow& row) {
   const auto blocks = static_cast<std::uint32_t>(row.hash_ids.size());
   const std::uint64_t most = std::uint64_t{blocks} * block_size_;
   const std::uint64_t least = most - block_size_ + 1;
+  std::uint32_t session = kNoSession;
+  if (!row.session.empty()) {
+    session = sessions_.try_emplace(row.session, session_count()).first->second;
+  }
+  // Rows without a time, and those of one session that have a delay in its place, are as late as those before them.
+  const double latest_ms = requests_.empty() ? 0 : requests_.back().time_ms;
   requests_.push_back({.first = references_.size(),
                        .blocks = blocks,
-                       .tokens = row.input_tokens == 0 ? most : std::clamp(row.input_tokens, least, most)});
+                       .tokens = row.input_tokens == 0 ? most : std::clamp(row.input_tokens, least, most),
+                       .time_ms = std::max(latest_ms, row.timestamp_ms),
+                       .session = session});
   SequenceHash hash{};
   std::uint32_t above = kNoBlock;
   for (std::uint32_t i = 0; i < blocks; ++i) {

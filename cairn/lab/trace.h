@@ -27,10 +27,13 @@ inline constexpr std::uint32_t kTraceBlockSize = 512;
 
 class Trace {
  public:
+  static constexpr std::uint32_t kNoSession = ~std::uint32_t{0};
   struct Request {
     std::uint64_t first = 0;   // of its references
     std::uint32_t blocks = 0;  // references
     std::uint64_t tokens = 0;  // of the prompt, the last block's included
+    double time_ms = 0;
+    std::uint32_t session = kNoSession;  // from 0, in the order of appearance
   };
 
   // Told now and then how much of the file has been read, in bytes as they are on disk.
@@ -55,6 +58,7 @@ class Trace {
     return blocks == request.blocks ? request.tokens : std::uint64_t{blocks} * block_size_;
   }
   [[nodiscard]] std::uint64_t reference_count() const { return references_.size(); }
+  [[nodiscard]] std::uint32_t session_count() const { return static_cast<std::uint32_t>(sessions_.size()); }
   [[nodiscard]] std::uint32_t unique_blocks() const { return static_cast<std::uint32_t>(keys_.size()); }
   [[nodiscard]] const BlockKey& key(std::uint32_t block) const { return keys_[block]; }
   static constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};
@@ -77,6 +81,7 @@ class Trace {
   std::vector<BlockKey> keys_;
   std::vector<std::uint32_t> parents_;
   std::unordered_map<BlockKey, std::uint32_t> numbers_;
+  std::unordered_map<std::string, std::uint32_t> sessions_;
   std::uint64_t bad_rows_ = 0;
   std::string first_bad_row_;
 };

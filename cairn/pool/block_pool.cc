@@ -52,6 +52,10 @@ bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefi
 
 std::uint32_t BlockPool::count_prefix(std::span<const BlockKey> keys) const { return table_->count_prefix(keys); }
 
+Result<std::uint32_t> BlockPool::hint(std::span<const BlockKey> keys, const RetentionHint& hint) {
+  return table_->hint(keys, hint);
+}
+
 ResetOutcome BlockPool::reset(std::span<const BlockKey> keys) { return table_->reset(keys); }
 
 std::uint32_t BlockPool::reset_inactive() { return table_->reset_inactive(); }

@@ -22,6 +22,7 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/retention_hint.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
@@ -45,10 +46,12 @@ struct BlockPoolOptions {
   std::uint32_t block_size = 0;  // tokens a block
   CacheLevel tier = CacheLevel::kG1;
   PolicyKind policy = PolicyKind::kLineageTick;
+  bool leaves_first = false;  // no block goes before those below it, whatever the policy
   Duplicates duplicates = Duplicates::kReject;
-  bool reset_on_release = false;              // blocks become free, not evictable, when the last holder lets go
-  Retention retention = {};                   // of blocks registered without one of their own
-  bool time_to_live = false;                  // whether blocks may be given one; costs 20 bytes a block
+  bool reset_on_release = false;  // blocks become free, not evictable, when the last holder lets go
+  Retention retention = {};       // of blocks registered without one of their own
+  bool time_to_live = false;      // whether blocks may be given one, or a priority for a time; costs 36 bytes a block
+  bool hints = false;             // whether hint() can be used; costs 52 bytes a block, those 36 included
   std::vector<TenantQuota> tenants = {};      // none: one tenant with the whole pool
   const Clock* clock = nullptr;               // none: the machine's; outlives the pool
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool
@@ -125,6 +128,11 @@ class BlockPool final : public ResidentSource {
   // Presence, without taking or touching anything.
   [[nodiscard]] bool contains(const BlockKey& key) const;
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
+
+  // What is known of the blocks of these keys, in use or not: shifts when they are evicted, for as long as it is not
+  // shown to be wrong (hint_book.h), and holds nothing. The number of blocks found. A block that others use as well is
+  // not said to be unwanted. Fails where the pool was not created with hints, and on a return before now.
+  [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
 
   // Makes inactive blocks free: those of the keys, or all of them.
   ResetOutcome reset(std::span<const BlockKey> keys);

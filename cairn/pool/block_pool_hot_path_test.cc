@@ -72,8 +72,9 @@ class HotPathTest : public ::testing::TestWithParam<PolicyKind> {
   QuietObserver observer_;
   ManualClock clock_;
   std::vector<Keys> chains_;
-  std::unique_ptr<BlockPool> pool_ =
-      make_pool(kCapacity, {.policy = GetParam(), .time_to_live = true, .clock = &clock_, .observers = {&observer_}});
+  std::unique_ptr<BlockPool> pool_ = make_pool(
+      kCapacity,
+      {.policy = GetParam(), .time_to_live = true, .hints = true, .clock = &clock_, .observers = {&observer_}});
 };
 
 TEST_P(HotPathTest, MatchAllocateCompleteRegisterReleaseAllocateNothing) {
@@ -102,6 +103,7 @@ TEST_P(HotPathTest, SharingPinningSplittingAndTimeAllocateNothing) {
               const ImmutableBlocks shared = held.share(5);
               const PinnedBlocks pinned = held.pin();
               held.release_tail(7);
+              ASSERT_TRUE(pool_->hint(keys, {.kind = RetentionHint::Kind::kReturns, .in = std::chrono::seconds(name)}));
               clock_.advance(std::chrono::milliseconds(1));
               ASSERT_TRUE(pool_->contains(keys[0]));
               ASSERT_GT(pool_->counts().active, 0U);

@@ -89,6 +89,83 @@ TEST(RetentionTest, ThatCannotBeKeptChangesNothing) {
   EXPECT_TRUE(ImmutableBlocks().set_retention({.priority = 200}));  // of nothing
 }
 
+TEST_P(PriorityTest, LastsForItsTimeAndIsTheDefaultThen) {
+  ManualClock clock;
+  const auto pool = make_pool(4, {.policy = GetParam(), .time_to_live = true, .clock = &clock});
+  const Keys lasting = chain(1, 1);
+  const Keys ending = chain(2, 1);
+  const Keys plain = chain(3, 1);
+  cache(*pool, lasting, {.priority = 90, .priority_duration = seconds(11)});
+  cache(*pool, ending, {.priority = 90, .priority_duration = seconds(10)});
+  cache(*pool, plain);
+  clock.advance(seconds(10));
+  // Of one priority now, as if they always had been: the older one first.
+  EXPECT_THAT(evicted_for(*pool, 4), ElementsAre(ending[0], plain[0], lasting[0]));
+}
+
+TEST(PriorityDurationTest, BeginsAnewWithEveryUse) {
+  ManualClock clock;
+  const auto pool = make_pool(2, {.policy = PolicyKind::kLru, .time_to_live = true, .clock = &clock});
+  const Keys high = chain(1, 1);
+  const Keys plain = chain(2, 1);
+  cache(*pool, high, {.priority = 90, .priority_duration = seconds(10)});
+  clock.advance(seconds(9));
+  EXPECT_EQ(pool->match_prefix(high).size(), 1U);
+  cache(*pool, plain);
+  clock.advance(seconds(9));
+  EXPECT_THAT(evicted_for(*pool, 1), ElementsAre(plain[0]));
+}
+
+TEST(PriorityDurationTest, ALowOneEndsToo) {
+  ManualClock clock;
+  const auto pool = make_pool(2, {.policy = PolicyKind::kLru, .time_to_live = true, .clock = &clock});
+  const Keys older = chain(1, 1);
+  const Keys low = chain(2, 1);
+  cache(*pool, older);
+  cache(*pool, low, {.priority = 1, .priority_duration = seconds(5)});
+  clock.advance(seconds(5));
+  EXPECT_THAT(evicted_for(*pool, 2), ElementsAre(older[0], low[0]));
+}
+
+TEST(PriorityDurationTest, DoesNotRunWhileABlockIsInUse) {
+  ManualClock clock;
+  const auto pool = make_pool(2, {.policy = PolicyKind::kLru, .time_to_live = true, .clock = &clock});
+  const Keys high = chain(1, 1);
+  const Keys plain = chain(2, 1);
+  {
+    const ImmutableBlocks held = store(*pool, high, {.priority = 90, .priority_duration = seconds(1)});
+    clock.advance(seconds(60));
+  }
+  cache(*pool, plain);
+  EXPECT_THAT(evicted_for(*pool, 2), ElementsAre(plain[0], high[0]));
+}
+
+TEST(PriorityDurationTest, ALateCopyMayMakeItLast) {
+  ManualClock clock;
+  const auto pool = make_pool(3, {.policy = PolicyKind::kLru, .time_to_live = true, .clock = &clock});
+  const Keys lasting = chain(1, 1);
+  const Keys ending = chain(2, 1);
+  cache(*pool, lasting, {.priority = 90, .priority_duration = seconds(1)});
+  cache(*pool, lasting, {.priority = 90});
+  cache(*pool, ending, {.priority = 90});
+  cache(*pool, ending, {.priority = 80, .priority_duration = seconds(1)});  // neither raises nor shortens
+  clock.advance(seconds(60));
+  const Keys plain = chain(3, 1);
+  cache(*pool, plain);
+  EXPECT_THAT(evicted_for(*pool, 3), ElementsAre(plain[0], lasting[0], ending[0]));
+}
+
+TEST(PriorityDurationTest, ThatCannotBeKeptIsRefused) {
+  const auto timeless = make_pool(1);
+  ImmutableBlocks held = store(*timeless, chain(1, 1));
+  expect_error(held.set_retention({.priority = 9, .priority_duration = seconds(1)}).error(),
+               ErrorCode::kFailedPrecondition, "given a priority for a time, but the pool keeps no time");
+  const auto pool = make_pool(1, {.time_to_live = true});
+  ImmutableBlocks timed = store(*pool, chain(1, 1));
+  expect_error(timed.set_retention({.priority_duration = seconds(0)}).error(), ErrorCode::kInvalidArgument,
+               "a priority for 0 ns is none");
+}
+
 class TimeToLiveTest : public ::testing::Test {
  protected:
   std::unique_ptr<BlockPool> make(std::uint32_t capacity, BlockPoolOptions options = {}) {

@@ -45,6 +45,8 @@ struct Retention {
   static constexpr std::uint32_t kDefaultPriority = 35;
 
   std::uint32_t priority = kDefaultPriority;
+  // A block that has lain unused for this long has kDefaultPriority from then on.
+  std::optional<Duration> priority_duration = std::nullopt;
   // A block that has lain unused for this long is gone: not matched any more, and the first to make room.
   std::optional<Duration> time_to_live = std::nullopt;
 };

@@ -72,23 +72,21 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  SlotId* const found = run.storage();
-  SlotId* const asleep = scratch(keys.size());
-  std::size_t found_count = 0;
-  std::size_t asleep_count = 0;
+  SlotId* const slots = run.storage();
+  std::size_t count = 0;
+  Found found(scratch(keys.size()), keys.size());
   find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
     if (slot == kNoSlot) {
       return false;
     }
-    asleep[asleep_count] = slot;
-    asleep_count += at(slot).references++ == 0 ? 1 : 0;
-    found[found_count++] = slot;
+    found.add(slot, at(slot).references++ == 0);
+    slots[count++] = slot;
     return true;
   });
-  run.resize(static_cast<std::uint32_t>(found_count));
+  run.resize(static_cast<std::uint32_t>(count));
   stats_.lookups += keys.size();
-  finish_match(keys.first(found_count), {asleep, asleep_count});
-  if (found_count == 0) {
+  finish_match(keys.first(count), found);
+  if (count == 0) {
     end_run(run);
   }
   return run;
@@ -104,13 +102,11 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  SlotId* const asleep = scratch(keys.size());
-  std::size_t asleep_count = 0;
+  Found found(scratch(keys.size()), keys.size());
   matched_keys_.clear();
   find_each(keys, located, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
     if (slot != kNoSlot) {
-      asleep[asleep_count] = slot;
-      asleep_count += at(slot).references++ == 0 ? 1 : 0;
+      found.add(slot, at(slot).references++ == 0);
       matched_keys_.push_back(keys[i]);
       if (position != nullptr) {
         (*position)[i] = run.size();
@@ -121,7 +117,7 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
     return true;
   });
   stats_.lookups += keys.size();
-  finish_match(matched_keys_, {asleep, asleep_count});
+  finish_match(matched_keys_, found);
   if (run.size() == 0) {
     end_run(run);
   }
@@ -148,25 +144,34 @@ std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> key
     end_run(run);
     return std::nullopt;
   }
-  SlotId* const asleep = scratch(run.size());
-  std::size_t asleep_count = 0;
+  Found found(scratch(run.size()), run.size());
   for (const SlotId slot : run.slots()) {
-    asleep[asleep_count] = slot;
-    asleep_count += at(slot).references++ == 0 ? 1 : 0;
+    found.add(slot, at(slot).references++ == 0);
   }
-  finish_match(keys, {asleep, asleep_count});
+  finish_match(keys, found);
   return run;
 }
 
-// The keys that were found, and those of their slots that were inactive until now.
-void SlotTable::finish_match(std::span<const BlockKey> found, std::span<const SlotId> asleep) {
-  if (!asleep.empty()) {
-    activate(asleep);
+// What was found: those that were inactive are in use from now on, the others are used once more.
+void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found) {
+  if (hints_ && !keys.empty()) {
+    hints_->observe(static_cast<std::uint32_t>(found.asleep().size()), 0, policy_->size(), clock_.now());
+    for (const std::span<const SlotId> slots : {found.asleep(), found.awake()}) {
+      for (const SlotId slot : slots) {
+        hints_->used(slot, tenant_of(at(slot)));
+      }
+    }
   }
-  stats_.hits += found.size();
-  if (watched_ && !found.empty()) {
+  if (!found.asleep().empty()) {
+    activate(found.asleep());
+  }
+  if (!found.awake().empty()) {
+    policy_->touch(found.awake());
+  }
+  stats_.hits += keys.size();
+  if (watched_ && !keys.empty()) {
     for (PoolObserver* observer : options_.observers) {
-      observer->on_matched(options_.tier, found);
+      observer->on_matched(options_.tier, keys);
     }
   }
 }
@@ -208,13 +213,14 @@ std::uint32_t SlotTable::reset_inactive() {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
-  const ClassRange all{0, tenants_.tenant_count() * kClassesPerTenant};
+  const ClassRange all{0, class_count(options_, tenants_.tenant_count())};
   for (SlotId slot = policy_->evict(all, {}); slot != kNoSlot; slot = policy_->evict(all, {})) {
     collected_.push_back(slot);
   }
   const auto count = static_cast<std::uint32_t>(collected_.size());
   for (const SlotId slot : collected_) {
     tenants_.remove_inactive(tenant_of(at(slot)), 1);
+    note_evicted({&slot, 1}, tenant_of(at(slot)));
     make_free(slot);
   }
   unname_collected();
@@ -325,7 +331,7 @@ Result<TenantUsage> SlotTable::usage(TenantId tenant) {
 std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
   return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
-         (expiry_ ? expiry_->bytes() : 0) + buffers_.bytes() +
+         (retention_clock_ ? retention_clock_->bytes() : 0) + (hints_ ? hints_->bytes() : 0) + buffers_.bytes() +
          (scratch_.capacity() + collected_.capacity()) * sizeof(SlotId) +
          (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);

@@ -67,9 +67,14 @@ Status SlotTable::check_retention(const Retention& retention) const {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("priority ", retention.priority, " is beyond ", Retention::kMaxPriority, ", the highest"));
   }
-  if (retention.time_to_live && !options_.time_to_live) {
+  if ((retention.time_to_live || retention.priority_duration) && !options_.time_to_live) {
     return fail(ErrorCode::kFailedPrecondition,
-                "a block was given a time to live, but the pool keeps no time; create it with time_to_live");
+                str_cat("a block was given a ", retention.time_to_live ? "time to live" : "priority for a time",
+                        ", but the pool keeps no time; create it with time_to_live"));
+  }
+  if (retention.priority_duration && *retention.priority_duration <= Duration::zero()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a priority for ", retention.priority_duration->count(),
+                                                     " ns is none; give a positive time, or no priority"));
   }
   if (retention.time_to_live && *retention.time_to_live <= Duration::zero()) {
     return fail(ErrorCode::kInvalidArgument, str_cat("a time to live of ", retention.time_to_live->count(),
@@ -150,6 +155,9 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
     record.references = 1;
     record.reset_on_release = options_.reset_on_release;
     apply_retention(slot, retention);
+    if (hints_) {
+      hints_->came(tenant_of(record), record.key);
+    }
     if (record.parent_high == kParentUnknown) {
       if (const SlotId parent = index_.find_parent(record.key); parent != kNoSlot) {
         record.parent_high = high_bits_of(at(parent).key.sequence_hash(), record.key);
@@ -161,12 +169,15 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
     return true;
   }
   Slot& there = at(named);
+  if (hints_) {
+    hints_->used(named, tenant_of(there));
+  }
   if (there.references++ == 0) {
     activate({&named, 1});
+  } else {
+    policy_->touch({&named, 1});
   }
-  if (retention.priority > priority_of(there)) {
-    there.eviction_class = class_of(tenant_of(there), retention.priority);
-  }
+  raise_priority(named, retention);
   if (options_.duplicates == Duplicates::kReject) {
     make_free(slot);
     slot = named;
@@ -180,16 +191,64 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
   return false;
 }
 
+// Whichever is more, and holds longer, of what the block has and what a late copy of it was given.
+void SlotTable::raise_priority(SlotId slot, const Retention& retention) {
+  Slot& record = at(slot);
+  const std::uint32_t has = priority_of(record);
+  const bool more = retention.priority > has;
+  if (more) {
+    record.eviction_class = class_of(tenant_of(record), retention.priority);
+  }
+  if (retention_clock_ && retention.priority >= has) {
+    const std::optional<Duration> holds = retention_clock_->priority_duration(slot);
+    const bool longer = holds && (!retention.priority_duration || *retention.priority_duration > *holds);
+    if (more || longer) {
+      retention_clock_->set_priority_duration(slot, retention.priority_duration);
+    }
+  }
+}
+
 // The slot under which the block of this one is known: itself, unless it is a duplicate.
 SlotId SlotTable::named_slot(SlotId slot) const { return at(slot).state == State::kDuplicate ? at(slot).link : slot; }
 
-// Requires: the slot is in use, so that neither the policy nor the expiry queue holds it.
+// Requires: the slot is in use, so that neither the policy nor the retention clock holds it.
 void SlotTable::apply_retention(SlotId slot, const Retention& retention) {
   Slot& record = at(slot);
   record.eviction_class = class_of(tenant_of(record), retention.priority);
-  if (expiry_) {
-    expiry_->set_time_to_live(slot, retention.time_to_live);
+  if (retention_clock_) {
+    retention_clock_->set_time_to_live(slot, retention.time_to_live);
+    retention_clock_->set_priority_duration(slot, retention.priority_duration);
   }
+}
+
+Result<std::uint32_t> SlotTable::hint(std::span<const BlockKey> keys, const RetentionHint& hint) {
+  if (!options_.hints) {
+    return fail(ErrorCode::kFailedPrecondition, "the pool takes no hints; create it with hints");
+  }
+  if (hint.in < Duration::zero()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("a block is said to return ", -hint.in.count(), " ns ago; give a time from now on"));
+  }
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  const TimePoint now = clock_.now();
+  std::uint32_t found = 0;
+  for (const BlockKey& key : keys) {
+    const SlotId slot = index_.find(key, index_.place_of(key));
+    if (slot == kNoSlot) {
+      continue;
+    }
+    ++found;
+    if (hint.kind == RetentionHint::Kind::kWillNotReturn && at(slot).references > 1) {
+      continue;  // one session is over, but not the only one
+    }
+    hints_->say(slot, hint, now);
+    if (at(slot).references == 0) {
+      set_level(slot, now);
+    }
+  }
+  return found;
 }
 
 Status SlotTable::set_retention(const Run& run, const Retention& retention) {

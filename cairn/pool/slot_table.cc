@@ -1,6 +1,7 @@
 #include "cairn/pool/slot_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -28,6 +29,12 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   if (!tenants) {
     return Unexpected(std::move(tenants).error());
   }
+  constexpr std::uint32_t kMostClasses = std::uint32_t{std::numeric_limits<std::uint16_t>::max()} + 1;
+  if (class_count(options, tenants->tenant_count()) > kMostClasses) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(tenants->tenant_count(), " tenants are more than the ", kMostClasses / class_count(options, 1),
+                        " that a pool with hints can have; use several pools"));
+  }
   Result<PageArray<Slot>> slots = PageArray<Slot>::create(options.capacity);
   if (!slots) {
     return Unexpected(std::move(slots).error());
@@ -49,21 +56,29 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   Result<std::unique_ptr<EvictionPolicy>> policy = make_policy(
       options.policy, PolicyView{
                           .capacity = options.capacity,
-                          .class_count = table->tenants_.tenant_count() * kClassesPerTenant,
+                          .class_count = class_count(options, table->tenants_.tenant_count()),
                           .keys = Column<BlockKey>(&table->slots_.data()->key, sizeof(Slot)),
                           .classes = Column<EvictionClass>(&table->slots_.data()->eviction_class, sizeof(Slot)),
                           .parents = table.get(),
+                          .leaves_first = options.leaves_first,
                       });
   if (!policy) {
     return Unexpected(std::move(policy).error());
   }
   table->policy_ = *std::move(policy);
-  if (options.time_to_live) {
-    Result<ExpiryQueue> expiry = ExpiryQueue::create(options.capacity);
-    if (!expiry) {
-      return Unexpected(std::move(expiry).error());
+  if (options.time_to_live || options.hints) {
+    Result<RetentionClock> clock = RetentionClock::create(options.capacity);
+    if (!clock) {
+      return Unexpected(std::move(clock).error());
     }
-    table->expiry_ = *std::move(expiry);
+    table->retention_clock_ = *std::move(clock);
+  }
+  if (options.hints) {
+    Result<HintBook> hints = HintBook::create(options.capacity, table->tenants_.tenant_count());
+    if (!hints) {
+      return Unexpected(std::move(hints).error());
+    }
+    table->hints_ = *std::move(hints);
   }
   return table;
 }
@@ -73,6 +88,7 @@ SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, Pag
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : steady_clock()),
       watched_(!options.observers.empty()),
+      level_bits_(level_bits(options)),
       slots_(std::move(slots)),
       tokens_hashes_(std::move(tokens_hashes)),
       index_(std::move(index)),
@@ -102,7 +118,7 @@ SlotId* SlotTable::scratch(std::size_t count) {
 }
 
 ClassRange SlotTable::classes_of(TenantId tenant) const {
-  return {index_of(tenant) * kClassesPerTenant, (index_of(tenant) + 1) * kClassesPerTenant};
+  return {(index_of(tenant) * kPriorities) << level_bits_, ((index_of(tenant) + 1) * kPriorities) << level_bits_};
 }
 
 SlotTable::Run SlotTable::new_run(std::uint32_t capacity) {
@@ -152,6 +168,9 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
     }
   }
   stats_.evicted += collected_.size();
+  if (hints_ && !collected_.empty()) {
+    hints_->observe(0, static_cast<std::uint32_t>(collected_.size()), policy_->size(), clock_.now());
+  }
   unname_collected();
   tell_removed();
   if (!gathered) {
@@ -168,7 +187,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 
 // Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
-  const ClassRange everybody{0, tenants_.tenant_count() * kClassesPerTenant};
+  const ClassRange everybody{0, class_count(options_, tenants_.tenant_count())};
   TenantLedger::TenantSet barren;  // the policy gives up none of theirs: others' hang below, or may_evict refused
   Status status;
   while (run.size() < count) {
@@ -188,6 +207,7 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
       tenants_.remove_inactive(next.victim, static_cast<std::uint32_t>(taken.size()));
       tenants_.discharge(next.victim, static_cast<std::uint32_t>(taken.size()));
       collected_.insert(collected_.end(), taken.begin(), taken.end());
+      note_evicted(taken, next.victim);
     } else {
       // Nobody who is to give can: what is in their way goes, whosever it is.
       const SlotId slot = policy_->evict(everybody, veto_);
@@ -198,6 +218,7 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
       }
       barren.reset();
       tenants_.remove_inactive(tenant_of(at(slot)), 1);
+      note_evicted({&slot, 1}, tenant_of(at(slot)));
       collected_.push_back(slot);
       make_free(slot);
       continue;
@@ -211,6 +232,15 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
     record.eviction_class = class_of(tenant, 0);
   }
   return status;
+}
+
+// Before their slots are another tenant's.
+void SlotTable::note_evicted(std::span<const SlotId> slots, TenantId tenant) {
+  if (hints_) {
+    for (const SlotId slot : slots) {
+      hints_->gone(slot, tenant, at(slot).key);
+    }
+  }
 }
 
 void SlotTable::unname_collected() {
@@ -229,8 +259,8 @@ void SlotTable::unname_collected() {
   policy_->forget(collected_);
   registered_ -= static_cast<std::uint32_t>(collected_.size());
   for (const SlotId slot : collected_) {
-    if (expiry_) {
-      expiry_->stop(slot);
+    if (retention_clock_) {
+      retention_clock_->stop(slot);
     }
     if (watched_) {
       removed_keys_.push_back(at(slot).key);
@@ -241,6 +271,7 @@ void SlotTable::unname_collected() {
 
 // The slot's key can no longer be found. Requires: the policy does not hold it.
 void SlotTable::unname(SlotId slot, KeyIndex::Place place) {
+  note_evicted({&slot, 1}, tenant_of(at(slot)));
   index_.erase(slot, place);
   policy_->forget(slot);
   --registered_;
@@ -257,14 +288,35 @@ void SlotTable::drop_inactive(SlotId slot) {
 }
 
 void SlotTable::expire_due() {
-  if (!expiry_) {
+  if (!retention_clock_) {
     return;
   }
+  using What = RetentionClock::What;
   const TimePoint now = clock_.now();
-  for (SlotId slot = expiry_->pop_due(now); slot != kNoSlot; slot = expiry_->pop_due(now)) {
-    drop_inactive(slot);
-    ++stats_.expired;
+  for (auto due = retention_clock_->pop_due(now); due; due = retention_clock_->pop_due(now)) {
+    Slot& record = at(due->slot);
+    if (due->what == What::kExpired) {
+      drop_inactive(due->slot);
+      ++stats_.expired;
+    } else if (due->what == What::kPriorityOver) {
+      const HintLevel level = index_of(record.eviction_class) & ((1U << level_bits_) - 1);
+      policy_->reclass(due->slot, record.eviction_class,
+                       class_of(tenant_of(record), Retention::kDefaultPriority, level));
+    } else {
+      set_level(due->slot, now);
+    }
   }
+}
+
+// Where an inactive block stands by what was hinted of it.
+void SlotTable::set_level(SlotId slot, TimePoint now) {
+  Slot& record = at(slot);
+  const HintBook::Rank rank = hints_->rank(slot, tenant_of(record), now);
+  const EvictionClass ranked = class_of(tenant_of(record), priority_of(record), rank.level);
+  if (ranked != record.eviction_class) {
+    policy_->reclass(slot, record.eviction_class, ranked);
+  }
+  retention_clock_->review_at(slot, rank.review);
 }
 
 void SlotTable::activate(std::span<const SlotId> slots) {
@@ -276,26 +328,33 @@ void SlotTable::activate(std::span<const SlotId> slots) {
       tenants_.remove_inactive(tenant_of(at(slot)), 1);
     }
   }
-  if (expiry_) {
+  if (retention_clock_) {
     for (const SlotId slot : slots) {
-      expiry_->stop(slot);
+      retention_clock_->stop(slot);
     }
   }
 }
 
 void SlotTable::deactivate(std::span<const SlotId> slots) {
+  if (retention_clock_) {
+    const TimePoint now = clock_.now();
+    for (const SlotId slot : slots) {
+      retention_clock_->start(slot, now);
+      if (hints_) {
+        Slot& record = at(slot);
+        hints_->released(slot, now);
+        const HintBook::Rank rank = hints_->rank(slot, tenant_of(record), now);
+        record.eviction_class = class_of(tenant_of(record), priority_of(record), rank.level);
+        retention_clock_->review_at(slot, rank.review);
+      }
+    }
+  }
   policy_->insert(slots);
   if (tenants_.tenant_count() == 1) {
     tenants_.add_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
   } else {
     for (const SlotId slot : slots) {
       tenants_.add_inactive(tenant_of(at(slot)), 1);
-    }
-  }
-  if (expiry_) {
-    const TimePoint now = clock_.now();
-    for (const SlotId slot : slots) {
-      expiry_->start(slot, now);
     }
   }
 }

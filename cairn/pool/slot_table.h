@@ -24,10 +24,11 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/hint_book.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/blocks.h"
-#include "cairn/pool/expiry_queue.h"
 #include "cairn/pool/key_index.h"
+#include "cairn/pool/retention_clock.h"
 #include "cairn/pool/run_buffers.h"
 #include "cairn/pool/tenant_ledger.h"
 
@@ -49,6 +50,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Run match_scattered(std::span<const BlockKey> keys,
                                     std::vector<std::optional<std::uint32_t>>* position);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
+  [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out);
@@ -80,7 +82,7 @@ class SlotTable final : private ParentFinder {
 
  private:
   enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined };
-  static constexpr std::uint32_t kClassesPerTenant = Retention::kMaxPriority + 1;
+  static constexpr std::uint32_t kPriorities = Retention::kMaxPriority + 1;
   static constexpr std::uint32_t kParentUnknown = 0xFFFFFFFF;  // beyond the key's fragment
 
   struct Slot {
@@ -88,7 +90,7 @@ class SlotTable final : private ParentFinder {
     std::uint32_t references;      // of a registered slot or a duplicate
     SlotId link;                   // free: the next free slot; duplicate: the registered slot of its key
     std::uint32_t parent_high;     // the parent's sequence hash above the bits that the key holds of it
-    EvictionClass eviction_class;  // tenant and priority
+    EvictionClass eviction_class;  // tenant, priority and, where there are hints, their level
     State state;
     bool reset_on_release;
   };
@@ -99,13 +101,21 @@ class SlotTable final : private ParentFinder {
 
   [[nodiscard]] Slot& at(SlotId slot) { return slots_[index_of(slot)]; }
   [[nodiscard]] const Slot& at(SlotId slot) const { return slots_[index_of(slot)]; }
-  static TenantId tenant_of(const Slot& slot) {
-    return TenantId{static_cast<std::uint8_t>(index_of(slot.eviction_class) / kClassesPerTenant)};
+  [[nodiscard]] TenantId tenant_of(const Slot& slot) const {
+    return TenantId{static_cast<std::uint8_t>((index_of(slot.eviction_class) >> level_bits_) / kPriorities)};
   }
-  static std::uint32_t priority_of(const Slot& slot) { return index_of(slot.eviction_class) % kClassesPerTenant; }
-  static EvictionClass class_of(TenantId tenant, std::uint32_t priority) {
-    return EvictionClass{static_cast<std::uint16_t>(index_of(tenant) * kClassesPerTenant + priority)};
+  [[nodiscard]] std::uint32_t priority_of(const Slot& slot) const {
+    return (index_of(slot.eviction_class) >> level_bits_) % kPriorities;
   }
+  [[nodiscard]] EvictionClass class_of(TenantId tenant, std::uint32_t priority, HintLevel level = kNormalLevel) const {
+    const std::uint32_t without_level = index_of(tenant) * kPriorities + priority;
+    return EvictionClass{static_cast<std::uint16_t>((without_level << level_bits_) | (level_bits_ == 0 ? 0 : level))};
+  }
+  [[nodiscard]] static std::uint32_t class_count(const BlockPoolOptions& options, std::uint32_t tenants) {
+    return (tenants * kPriorities) << level_bits(options);
+  }
+  [[nodiscard]] static std::uint32_t level_bits(const BlockPoolOptions& options) { return options.hints ? 4 : 0; }
+  static_assert(kHintLevels == 1 << 4);
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
@@ -136,7 +146,10 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void unname_collected() CAIRN_REQUIRES(mutex_);
   void unname(SlotId slot, KeyIndex::Place place) CAIRN_REQUIRES(mutex_);
+  // What has fallen due: blocks whose time is over go, others change their places.
   void expire_due() CAIRN_REQUIRES(mutex_);
+  void set_level(SlotId slot, TimePoint now) CAIRN_REQUIRES(mutex_);
+  void note_evicted(std::span<const SlotId> slots, TenantId tenant) CAIRN_REQUIRES(mutex_);
   // Between inactive and active; the reference counts are the caller's matter.
   void activate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void deactivate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
@@ -146,15 +159,38 @@ class SlotTable final : private ParentFinder {
       CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId named_slot(SlotId slot) const;
   void apply_retention(SlotId slot, const Retention& retention) CAIRN_REQUIRES(mutex_);
+  void raise_priority(SlotId slot, const Retention& retention) CAIRN_REQUIRES(mutex_);
   void drop_inactive(SlotId slot) CAIRN_REQUIRES(mutex_);
   void tell_registered(std::span<const Token> tokens) CAIRN_REQUIRES(mutex_);
-  void finish_match(std::span<const BlockKey> found, std::span<const SlotId> asleep) CAIRN_REQUIRES(mutex_);
+  // The slots of a match, told apart by whether somebody held them already. In memory of its own until the next call.
+  class Found {
+   public:
+    Found(SlotId* room, std::size_t most) : room_(room), end_(room + most), first_awake_(end_) {}
+    // Branch-free: written at both ends, counted at one.
+    void add(SlotId slot, bool was_asleep) {
+      room_[asleep_] = slot;
+      *(first_awake_ - 1) = slot;
+      asleep_ += was_asleep ? 1 : 0;
+      first_awake_ -= was_asleep ? 0 : 1;
+    }
+    [[nodiscard]] std::span<const SlotId> asleep() const { return {room_, asleep_}; }
+    // The last one first.
+    [[nodiscard]] std::span<const SlotId> awake() const { return {first_awake_, end_}; }
+
+   private:
+    SlotId* room_;
+    SlotId* end_;
+    SlotId* first_awake_;
+    std::size_t asleep_ = 0;
+  };
+  void finish_match(std::span<const BlockKey> keys, const Found& found) CAIRN_REQUIRES(mutex_);
   void tell_removed() CAIRN_REQUIRES(mutex_);
 
   // Constant after construction.
   const BlockPoolOptions options_;
   const Clock& clock_;
   const bool watched_;  // there are observers
+  const std::uint32_t level_bits_;
 
   Mutex mutex_{LockRank::kPool};
   // Guarded by mutex_, except that the holder of a private slot writes its key, parent_high and tokens hash.
@@ -163,7 +199,8 @@ class SlotTable final : private ParentFinder {
   KeyIndex index_;
   std::unique_ptr<EvictionPolicy> policy_;
   Veto veto_;
-  std::optional<ExpiryQueue> expiry_ CAIRN_GUARDED_BY(mutex_);
+  std::optional<RetentionClock> retention_clock_ CAIRN_GUARDED_BY(mutex_);
+  std::optional<HintBook> hints_ CAIRN_GUARDED_BY(mutex_);
   TenantLedger tenants_ CAIRN_GUARDED_BY(mutex_);
   RunBuffers buffers_ CAIRN_GUARDED_BY(mutex_);
   SlotId first_free_ CAIRN_GUARDED_BY(mutex_) = kNoSlot;

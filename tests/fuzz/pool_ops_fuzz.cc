@@ -64,6 +64,8 @@ class Player {
     options.policy = kAllPolicies[input_.below(std::size(kAllPolicies))];
     options.duplicates = input_.below(2) == 0 ? Duplicates::kReject : Duplicates::kAllow;
     options.time_to_live = input_.below(2) == 0;
+    options.hints = input_.below(2) == 0;
+    options.leaves_first = input_.below(2) == 0;
     options.reset_on_release = input_.below(8) == 0;
     for (std::uint32_t tenants = input_.below(4); tenants > 0; --tenants) {
       TenantQuota quota{.name = "tenant", .reserved = input_.below(6)};
@@ -110,6 +112,9 @@ class Player {
     Retention retention{.priority = input_.below(103)};
     if (input_.below(2) == 0) {
       retention.time_to_live = std::chrono::milliseconds(input_.below(5));
+    }
+    if (input_.below(4) == 0) {
+      retention.priority_duration = std::chrono::milliseconds(input_.below(5));
     }
     return retention;
   }
@@ -234,6 +239,10 @@ class Player {
       case 14:
         if (input_.below(4) == 0) {
           pool_->reset_inactive();
+        } else {
+          const auto kind = static_cast<RetentionHint::Kind>(input_.below(4));
+          const Duration in = std::chrono::milliseconds(std::int32_t(input_.below(16)) - 1);
+          (void)pool_->hint(keys(input_.below(6)), {.kind = kind, .in = in});
         }
         return;
       default:

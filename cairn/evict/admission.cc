@@ -1,0 +1,157 @@
+#include "cairn/evict/admission.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// Below this part of a full budget, the chance that is asked for rises.
+constexpr double kFrugalBelow = 0.5;
+// What the best chance of late loses with each offer, so that it follows the traffic down.
+constexpr double kBestFades = 0.999;
+
+// What a block and its children alike say of it: its position and the bits of its hash that every child's key has.
+std::uint64_t name_of(std::uint32_t position, std::uint64_t hash) {
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
+  return ((hash & kMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits)) * 0x9E3779B97F4A7C15U;
+}
+
+std::uint32_t print_of(std::uint64_t name) { return static_cast<std::uint32_t>(name) | 1; }
+
+std::size_t place_of(std::uint64_t name, std::size_t size) { return ((name >> 32) * size) >> 32; }
+
+}  // namespace
+
+std::string_view to_string(Admission admission) {
+  switch (admission) {
+    case Admission::kAdmitted:
+      return "admitted";
+    case Admission::kTooShort:
+      return "too short";
+    case Admission::kNeverSeenTwice:
+      return "never seen twice";
+    case Admission::kWouldNotLast:
+      return "would not last";
+    case Admission::kOverBudget:
+      return "over budget";
+  }
+  return "unknown";
+}
+
+Result<AdmissionFilter> AdmissionFilter::create(const AdmissionOptions& options, TimePoint now) {
+  if (options.capacity == 0) {
+    return fail(ErrorCode::kInvalidArgument, "a tier of 0 blocks; give the number of blocks it holds");
+  }
+  if (options.least_uses > ReuseHistory::kMaxUses) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("uses are counted up to ", ReuseHistory::kMaxUses,
+                                                     "; blocks with ", options.least_uses, " cannot be told apart"));
+  }
+  if (!(options.least_chance >= 0 && options.least_chance < 1)) {
+    return fail(ErrorCode::kInvalidArgument, "the least chance of a hit is from 0 to below 1");
+  }
+  if (options.bytes_per_day > 0 && options.block_bytes == 0) {
+    return fail(ErrorCode::kInvalidArgument, "a budget in bytes for blocks of unknown size; give block_bytes");
+  }
+  Result<ReuseHistory> history = ReuseHistory::create(options.capacity);
+  if (!history) {
+    return Unexpected(std::move(history).error());
+  }
+  Result<PageArray<std::uint32_t>> needed = PageArray<std::uint32_t>::create(options.capacity);
+  if (!needed) {
+    return Unexpected(std::move(needed).error());
+  }
+  return AdmissionFilter(options, *std::move(history), *std::move(needed), now);
+}
+
+AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, PageArray<std::uint32_t> needed,
+                                 TimePoint now)
+    : options_(options),
+      history_(std::move(history)),
+      needed_(std::move(needed)),
+      model_(options.capacity),
+      lifetime_(model_.horizon()) {
+  if (options_.bytes_per_day > 0) {
+    budget_.emplace(options_.bytes_per_day, now);
+  }
+}
+
+void AdmissionFilter::used(std::span<const BlockKey> blocks) {
+  for (const BlockKey& block : blocks) {
+    ++now_;
+    std::uint32_t uses = 1;
+    if (const auto past = history_.find(block, now_); past && past->age <= model_.horizon()) {
+      model_.returned(past->uses, past->age);
+      uses = std::min(past->uses + 1, ReuseHistory::kMaxUses);
+    }
+    model_.began(uses);
+    history_.record(block, now_, uses);
+    model_.fade(now_);
+  }
+}
+
+Admission AdmissionFilter::offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
+  const Admission verdict = judge(block, sequence_blocks, now);
+  ++counts_[static_cast<std::size_t>(verdict)];
+  if (verdict == Admission::kAdmitted) {
+    note_written(block);
+  }
+  return verdict;
+}
+
+Admission AdmissionFilter::judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
+  const std::uint64_t name = name_of(block.position(), value_of(block.sequence_hash()));
+  if (needed_[place_of(name, needed_.size())] == print_of(name)) {
+    return within_budget(1, now);
+  }
+  if (sequence_blocks < options_.least_blocks) {
+    return Admission::kTooShort;
+  }
+  // Forgotten, if it was told of: used once, as long ago as can be remembered.
+  const ReuseHistory::Past past =
+      history_.find(block, now_).value_or(ReuseHistory::Past{.age = model_.horizon(), .uses = 1});
+  if (past.uses < options_.least_uses) {
+    return Admission::kNeverSeenTwice;
+  }
+  const double its_chance = chance(past.uses, past.age);
+  best_chance_ = std::max(best_chance_ * kBestFades, its_chance);
+  if (its_chance < options_.least_chance) {
+    return Admission::kWouldNotLast;
+  }
+  return within_budget(its_chance, now);
+}
+
+Admission AdmissionFilter::within_budget(double chance, TimePoint now) {
+  if (budget_) {
+    const double frugality = std::max(0.0, 1 - budget_->fullness(now) / kFrugalBelow);
+    if (chance < frugality * best_chance_ || !budget_->take(options_.block_bytes, now)) {
+      return Admission::kOverBudget;
+    }
+  }
+  return Admission::kAdmitted;
+}
+
+double AdmissionFilter::chance(std::uint32_t uses, std::uint64_t age) const {
+  return model_.chance(uses, age, age + lifetime_);
+}
+
+void AdmissionFilter::note_written(const BlockKey& block) {
+  if (block.position() > 0) {
+    const std::uint64_t parent = name_of(block.position() - 1, block.parent_fragment());
+    needed_[place_of(parent, needed_.size())] = print_of(parent);
+  }
+  ++written_since_;
+  if (written_since_ < std::max(1U, options_.capacity / 4)) {
+    return;
+  }
+  const double for_each = static_cast<double>(now_ - measured_at_) / written_since_;
+  const auto measured = static_cast<std::uint64_t>(for_each * options_.capacity);
+  lifetime_ = std::min(model_.horizon(), (lifetime_ + measured) / 2);
+  measured_at_ = now_;
+  written_since_ = 0;
+}
+
+}  // namespace cairn

@@ -1,0 +1,69 @@
+// PolicyCache: what a pool is to its policy, without handles, locks and bytes: a cache of a trace's blocks.
+//
+// Owner:    one simulated tier. Threads: one.
+// Fails:    create() where the policy cannot be made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/result.h"
+#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/hint_book.h"
+#include "cairn/lab/request_hints.h"
+#include "cairn/lab/trace.h"
+#include "cairn/pool/retention_clock.h"
+
+namespace cairn::lab {
+
+class PolicyCache final : public ParentFinder {
+ public:
+  struct Options {
+    PolicyKind policy;
+    std::uint32_t capacity;  // blocks
+    bool leaves_first = false;
+    bool hints = false;  // whether use() is given any
+  };
+  // The trace outlives the cache.
+  [[nodiscard]] static Result<std::unique_ptr<PolicyCache>> create(const Trace& trace, const Options& options);
+  PolicyCache(const PolicyCache&) = delete;
+  PolicyCache& operator=(const PolicyCache&) = delete;
+  ~PolicyCache() override = default;
+
+  [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(keys_.size()); }
+  [[nodiscard]] bool contains(std::uint32_t block) const { return slot_of_[block] != kNoSlot; }
+
+  // A request uses the blocks, first to last, and lets go of all at once, the last one first. What is not there comes in;
+  // appends what had to go. Requires: at most as many as the cache holds. `hints`: of a cache that is given them.
+  void use(std::span<const std::uint32_t> blocks, TimePoint now, const RequestHints* hints,
+           std::vector<std::uint32_t>& evicted);
+
+  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override;
+
+ private:
+  PolicyCache(const Trace& trace, std::uint32_t capacity);
+
+  void make_room(std::size_t wanted, TimePoint now, std::vector<std::uint32_t>& evicted);
+  void review_hints(TimePoint now);
+  void hint(std::span<const std::uint32_t> blocks, TimePoint now, const RequestHints& hints);
+  void note_uses(std::span<const std::uint32_t> blocks, TimePoint now);
+
+  const Trace& trace_;
+  std::vector<SlotId> slot_of_;          // by block
+  std::vector<std::uint32_t> block_in_;  // by slot
+  std::vector<BlockKey> keys_;           // by slot
+  std::vector<EvictionClass> classes_;   // by slot
+  std::unique_ptr<EvictionPolicy> policy_;
+  std::optional<HintBook> hints_;
+  std::optional<RetentionClock> reviews_;
+  std::uint32_t never_used_ = 0;
+  std::vector<SlotId> free_;
+  std::vector<SlotId> slots_;
+  std::vector<SlotId> victims_;
+};
+
+}  // namespace cairn::lab

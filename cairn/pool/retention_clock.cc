@@ -1,0 +1,143 @@
+#include "cairn/pool/retention_clock.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+// 0 is none.
+std::uint32_t milliseconds_of(std::optional<Duration> duration) {
+  if (!duration) {
+    return 0;
+  }
+  constexpr std::int64_t kLongest = std::numeric_limits<std::uint32_t>::max();
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(*duration).count();
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(rounded, kLongest));
+}
+
+}  // namespace
+
+Result<RetentionClock> RetentionClock::create(std::uint32_t capacity) {
+  Result<PageArray<Entry>> entries = PageArray<Entry>::create(capacity);
+  if (!entries) {
+    return Unexpected(std::move(entries).error());
+  }
+  Result<PageArray<SlotId>> heap = PageArray<SlotId>::create(capacity);
+  if (!heap) {
+    return Unexpected(std::move(heap).error());
+  }
+  return RetentionClock(*std::move(entries), *std::move(heap));
+}
+
+std::int64_t RetentionClock::Entry::deadline_ns() const {
+  return std::min({expires_ns(), priority_over_ns(), review_ns == 0 ? kNever.count() : review_ns});
+}
+
+void RetentionClock::set_time_to_live(SlotId slot, std::optional<Duration> time_to_live) {
+  entries_[index_of(slot)].time_to_live_ms = milliseconds_of(time_to_live);
+}
+
+void RetentionClock::set_priority_duration(SlotId slot, std::optional<Duration> duration) {
+  entries_[index_of(slot)].priority_ms = milliseconds_of(duration);
+}
+
+std::optional<Duration> RetentionClock::priority_duration(SlotId slot) const {
+  const std::uint32_t ms = entries_[index_of(slot)].priority_ms;
+  return ms == 0 ? std::nullopt : std::optional<Duration>(std::chrono::milliseconds(ms));
+}
+
+void RetentionClock::start(SlotId slot, TimePoint now) {
+  entries_[index_of(slot)].released_ns = now.count();
+  queue(slot);
+}
+
+void RetentionClock::review_at(SlotId slot, TimePoint when) {
+  unqueue(slot);
+  entries_[index_of(slot)].review_ns = when == kNever ? 0 : when.count();
+  queue(slot);
+}
+
+void RetentionClock::stop(SlotId slot) {
+  unqueue(slot);
+  entries_[index_of(slot)].review_ns = 0;
+}
+
+std::optional<RetentionClock::Due> RetentionClock::pop_due(TimePoint now) {
+  if (size_ == 0 || entry_at(0).deadline_ns() > now.count()) {
+    return std::nullopt;
+  }
+  const SlotId slot = heap_[0];
+  Entry& entry = entries_[index_of(slot)];
+  if (entry.expires_ns() <= now.count()) {
+    stop(slot);
+    return Due{slot, What::kExpired};
+  }
+  unqueue(slot);
+  const bool priority_over = entry.priority_over_ns() <= now.count();
+  if (priority_over) {
+    entry.priority_ms = 0;
+  } else {
+    entry.review_ns = 0;
+  }
+  queue(slot);
+  return Due{slot, priority_over ? What::kPriorityOver : What::kReview};
+}
+
+// If it has anything due.
+void RetentionClock::queue(SlotId slot) {
+  if (entries_[index_of(slot)].deadline_ns() != kNever.count()) {
+    put(size_, slot);
+    sift_up(size_++);
+  }
+}
+
+void RetentionClock::unqueue(SlotId slot) {
+  Entry& entry = entries_[index_of(slot)];
+  if (entry.place == 0) {
+    return;
+  }
+  const std::uint32_t place = std::exchange(entry.place, 0) - 1;
+  const SlotId last = heap_[--size_];
+  if (last != slot) {
+    put(place, last);
+    sift_up(place);
+    sift_down(entries_[index_of(last)].place - 1);
+  }
+}
+
+void RetentionClock::put(std::uint32_t place, SlotId slot) {
+  heap_[place] = slot;
+  entries_[index_of(slot)].place = place + 1;
+}
+
+void RetentionClock::sift_up(std::uint32_t place) {
+  const SlotId slot = heap_[place];
+  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
+  while (place > 0 && entry_at((place - 1) / 2).deadline_ns() > deadline) {
+    put(place, heap_[(place - 1) / 2]);
+    place = (place - 1) / 2;
+  }
+  put(place, slot);
+}
+
+void RetentionClock::sift_down(std::uint32_t place) {
+  const SlotId slot = heap_[place];
+  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
+  while (2 * place + 1 < size_) {
+    std::uint32_t child = 2 * place + 1;
+    if (child + 1 < size_ && entry_at(child + 1).deadline_ns() < entry_at(child).deadline_ns()) {
+      ++child;
+    }
+    if (entry_at(child).deadline_ns() >= deadline) {
+      break;
+    }
+    put(place, heap_[child]);
+    place = child;
+  }
+  put(place, slot);
+}
+
+}  // namespace cairn
