@@ -141,7 +141,7 @@ class UseInOrder::Walk {
     if (memory_.pending_.empty()) {
       pending_kind_ = kind;
       pending_first_ = number;
-      room_ = kind == Kind::kAbsent ? ledger_.available() : use_.keys.size();
+      room_ = kind == Kind::kAbsent ? at_hand() : use_.keys.size();
     } else if (memory_.pending_.size() == room_) {  // those before it take all there is
       ledger_.withdraw(hash);
       static_cast<void>(flush());
