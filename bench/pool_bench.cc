@@ -218,8 +218,10 @@ void fill(benchmark::State& state, const Setting& setting) {
 
 void bytes(benchmark::State& state, std::uint32_t blocks) {
   const std::unique_ptr<BlockRegistry> registry = must(BlockRegistry::create(blocks));
-  const std::unique_ptr<BlockPool> pool =
-      must(BlockPool::create({.capacity = blocks, .block_size = kBlockSize, .observers = {registry.get()}}));
+  const std::unique_ptr<BlockPool> pool = must(BlockPool::create({.capacity = blocks,
+                                                                  .block_size = kBlockSize,
+                                                                  .policy = PolicyKind::kLineageTick,
+                                                                  .observers = {registry.get()}}));
   const Chains chains(blocks / 128, 128, 1);
   for (std::uint32_t i = 0; i < chains.count(); ++i) {
     (void)store(*pool, chains[i]);

@@ -29,6 +29,10 @@ class AdaptivePolicy final : public SegmentedPolicy {
  protected:
   void place(SlotId slot) override;
   [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+  void prefetch(SlotId slot) const override {
+    SegmentedPolicy::prefetch(slot);
+    history_.prefetch(key(slot));
+  }
 
  private:
   using PerExpert = std::array<double, kExperts.size()>;

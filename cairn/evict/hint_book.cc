@@ -130,13 +130,18 @@ HintBook::Rank HintBook::rank_of_return(const Record& record, TimePoint now) con
   return {.level = kFarthest, .review = review};
 }
 
-void HintBook::used(SlotId slot, TenantId giver) {
+void HintBook::used(SlotId slot, TenantId giver, const BlockKey& key) {
   Record& record = records_[index_of(slot)];
   if (record.kind == Kind::kNone) {
     return;
   }
   Trust& of_kind = trust(giver, record.kind);
-  record.kind == Kind::kWillNotReturn ? of_kind.add_broken() : of_kind.add_kept();
+  std::uint32_t print = 0;
+  if (record.kind != Kind::kWillNotReturn) {
+    of_kind.add_kept();
+  } else if (departed_at(key, print) != nullptr) {  // of the sample in which those that went are counted too
+    of_kind.add_broken();
+  }
   if (record.kind != Kind::kSystemPrompt) {
     record.kind = Kind::kNone;
   }

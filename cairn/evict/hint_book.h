@@ -52,7 +52,7 @@ class HintBook {
   // Where it ranks now. A hint whose time is over is dropped, and counted against its giver.
   [[nodiscard]] Rank rank(SlotId slot, TenantId giver, TimePoint now);
   // The block was wanted again: what was said is counted, and done with but for system prompts.
-  void used(SlotId slot, TenantId giver);
+  void used(SlotId slot, TenantId giver, const BlockKey& key);
   // The block left its slot, by eviction or otherwise.
   void gone(SlotId slot, TenantId giver, const BlockKey& key);
   // A block came into the pool: if it was said that it would not, that is counted.

@@ -36,9 +36,10 @@ class HintBookTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < blocks; ++i) {
       say(kind, seconds(1), {}, SlotId{9});
       if (kind == Kind::kWillNotReturn) {
-        right ? book_.gone(SlotId{9}, kGiver, root_key(next_name_++)) : book_.used(SlotId{9}, kGiver);
+        right ? book_.gone(SlotId{9}, kGiver, root_key(next_name_++))
+              : book_.used(SlotId{9}, kGiver, root_key(next_name_++));
       } else if (right) {
-        book_.used(SlotId{9}, kGiver);
+        book_.used(SlotId{9}, kGiver, root_key(1));
       } else {
         EXPECT_EQ(level(hours(24), SlotId{9}), kNormalLevel);
       }
@@ -110,7 +111,7 @@ TEST_F(HintBookTest, ASystemPromptLastsFourTimesPerHitFromItsLastUse) {
   say(Kind::kSystemPrompt);
   book_.released(kSlot, seconds(100));
   EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(100)), (Rank{15, seconds(340)}));
-  book_.used(kSlot, kGiver);
+  book_.used(kSlot, kGiver, root_key(1));
   book_.released(kSlot, seconds(200));
   EXPECT_EQ(level(seconds(439)), 15U);
   EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(440)), Rank{});
@@ -119,7 +120,7 @@ TEST_F(HintBookTest, ASystemPromptLastsFourTimesPerHitFromItsLastUse) {
 TEST_F(HintBookTest, AUseEndsAReturnAndASessionsEnd) {
   for (const Kind kind : {Kind::kReturns, Kind::kWillNotReturn}) {
     say(kind, seconds(10));
-    book_.used(kSlot, kGiver);
+    book_.used(kSlot, kGiver, root_key(1));
     EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(1)), Rank{});
   }
 }
@@ -162,6 +163,16 @@ TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
     }
   }
   EXPECT_FALSE(book_.believes(kGiver, Kind::kWillNotReturn));
+}
+
+// In a large pool a sample is counted, of those that stay as of those that go.
+TEST_F(HintBookTest, AFewThatReturnToALargePoolDoNotOutweighTheManyThatGo) {
+  HintBook book = *HintBook::create(10'000, 1);
+  for (std::uint64_t name = 1; name < 40'000; ++name) {
+    book.say(kSlot, {.kind = Kind::kWillNotReturn}, {});
+    name % 20 == 0 ? book.used(kSlot, kGiver, root_key(name)) : book.gone(kSlot, kGiver, root_key(name));
+  }
+  EXPECT_TRUE(book.believes(kGiver, Kind::kWillNotReturn));
 }
 
 TEST_F(HintBookTest, LearnsTheTimeASlotTakesForAHit) {

@@ -39,6 +39,8 @@ std::optional<ReuseHistory::Past> ReuseHistory::find(const BlockKey& key, std::u
   return std::nullopt;
 }
 
+void ReuseHistory::prefetch(const BlockKey& key) const { __builtin_prefetch(&entries_[bucket_of(hash_of(key))], 1); }
+
 void ReuseHistory::record(const BlockKey& key, std::uint64_t now, std::uint32_t uses) {
   const std::uint64_t hash = hash_of(key);
   const std::uint32_t time = time_of(now);

@@ -33,6 +33,8 @@ class ReuseHistory {
   [[nodiscard]] std::optional<Past> find(const BlockKey& key, std::uint64_t now) const;
   // The key was used now, for the `uses`th time.
   void record(const BlockKey& key, std::uint64_t now, std::uint32_t uses);
+  // The key is about to be looked for.
+  void prefetch(const BlockKey& key) const;
   [[nodiscard]] std::size_t bytes() const { return entries_.bytes(); }
 
  private:

@@ -7,7 +7,7 @@ namespace cairn {
 void SegmentedPolicy::insert(std::span<const SlotId> slots) {
   std::size_t next = 0;
   for_each_prefetched(
-      slots, [this](SlotId slot) { queue_.prefetch(slot); },
+      slots, [this](SlotId slot) { prefetch(slot); },
       [&](SlotId slot) {
         ++next;
         place(slot);

@@ -31,6 +31,8 @@ class SegmentedPolicy : public EvictionPolicy {
   virtual void place(SlotId slot) = 0;
   // The next victim, which is still held; kNoSlot where there is none.
   [[nodiscard]] virtual SlotId choose(ClassRange classes, const Veto& veto) = 0;
+  // It is about to be placed: fetches what that takes.
+  virtual void prefetch(SlotId slot) const { queue_.prefetch(slot); }
   // It was chosen and is held no more; its key is still there.
   virtual void gave_up(SlotId /*slot*/) {}
 

@@ -128,7 +128,7 @@ void PolicyCache::review_hints(TimePoint now) {
 void PolicyCache::note_uses(std::span<const std::uint32_t> blocks, TimePoint now) {
   hints_->observe(static_cast<std::uint32_t>(slots_.size()), 0, policy_->size(), now);
   for (const SlotId slot : slots_) {
-    hints_->used(slot, kGiver);
+    hints_->used(slot, kGiver, keys_[index_of(slot)]);
     reviews_->stop(slot);
   }
   for (const std::uint32_t block : blocks) {

@@ -46,7 +46,9 @@ std::vector<RequestHints> honest_hints(const Trace& trace) {
     if (has_session) {
       next = next_of_session[request.session];
     } else if (own != blocks.end()) {
-      next = next_of_block[*own];
+      // The last block may be part of one, which the next turn fills: the one before it tells, if it is the session's own.
+      const bool has_full = blocks.end() - own > 1;
+      next = next_of_block[has_full ? blocks[blocks.size() - 2] : blocks.back()];
     }
     if (next != Trace::kNoBlock) {
       const double wait_ms = std::max(0.0, requests[next].time_ms - request.time_ms);

@@ -1,8 +1,8 @@
 // RequestHints: what an engine could have said of each request of a trace when it was done, had it been asked.
 //
 // Does:     a request's session comes back with the next request of its `session_id` or, where a trace has none, with the
-//           next that begins with its first own block; the time until then is what is said. A system prompt is what at
-//           least sixteen sequences begin with, and what comes before that.
+//           next that begins with all its blocks but the last, which need not be full; the time until then is what is
+//           said. A system prompt is what at least sixteen sequences begin with, and what comes before that.
 // Threads:  pure.
 #pragma once
 

@@ -45,8 +45,8 @@ struct BlockPoolOptions {
   std::uint32_t capacity = 0;    // blocks
   std::uint32_t block_size = 0;  // tokens a block
   CacheLevel tier = CacheLevel::kG1;
-  PolicyKind policy = PolicyKind::kLineageTick;
-  bool leaves_first = false;  // no block goes before those below it, whatever the policy
+  PolicyKind policy = PolicyKind::kAdaptive;  // see docs/decisions/0007-adaptive-is-the-default.md
+  bool leaves_first = false;                  // no block goes before those below it, whatever the policy
   Duplicates duplicates = Duplicates::kReject;
   bool reset_on_release = false;  // blocks become free, not evictable, when the last holder lets go
   Retention retention = {};       // of blocks registered without one of their own

@@ -158,7 +158,7 @@ void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found)
     hints_->observe(static_cast<std::uint32_t>(found.asleep().size()), 0, policy_->size(), clock_.now());
     for (const std::span<const SlotId> slots : {found.asleep(), found.awake()}) {
       for (const SlotId slot : slots) {
-        hints_->used(slot, tenant_of(at(slot)));
+        hints_->used(slot, tenant_of(at(slot)), at(slot).key);
       }
     }
   }

@@ -170,7 +170,7 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
   }
   Slot& there = at(named);
   if (hints_) {
-    hints_->used(named, tenant_of(there));
+    hints_->used(named, tenant_of(there), there.key);
   }
   if (there.references++ == 0) {
     activate({&named, 1});
