@@ -92,14 +92,19 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   figures.waiting = waiting_.size() + loading_.size();
   note_tiers(figures);
   recorder_.pass(figures);
-  note_fruit(figures.tokens);
+  note_fruit(figures);
   return figures.end;
 }
 
-// Who waits for a copy or a load is not stuck.
-void Engine::note_fruit(std::uint64_t tokens) {
-  fruitless_passes_ = tokens > 0 || manager_->next_event_time() ? 0 : fruitless_passes_ + 1;
-  if (fruitless_passes_ > kMostFruitless && waiting_may_preempt_) {
+void Engine::note_fruit(const PassFigures& pass) {
+  if (pass.tokens > 0) {
+    fruitless_passes_ = 0;
+  } else if (pass_.prompts > 0 || pass_.preempted > 0 ||
+             !manager_->next_event_time()) {  // who only waits for a copy or a load is not stuck
+    ++fruitless_passes_;
+  }
+  if (fruitless_passes_ > kMostFruitless && !is_tamed_) {
+    is_tamed_ = true;
     waiting_may_preempt_ = false;
     recorder_.livelock();
   }
@@ -126,7 +131,7 @@ void Engine::take_landed(TimePoint now) {
 
 Engine::Load Engine::start_load(RequestId id) {
   Request& it = request(id);
-  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching) {
+  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching || is_tamed_) {
     return Load::kNothing;
   }
   const std::optional<Use> use = it.sequence.prepare_allocation(it.sequence.size());
@@ -404,8 +409,8 @@ bool Engine::generate(std::size_t index, TimePoint stamp) {
       return false;
     }
     const Yielded yielded = make_room_for(id);
-    CAIRN_CHECK(yielded != Yielded::kNobody, "a request that runs can preempt itself");
-    if (yielded == Yielded::kItself) {
+    CAIRN_CHECK(yielded != Yielded::kNobody || !loading_.empty(), "a request that runs can preempt itself");
+    if (yielded != Yielded::kOther) {
       return false;
     }
   }
@@ -473,15 +478,21 @@ Engine::Yielded Engine::make_room_for(RequestId id) {
     preempt_last();
     return itself ? Yielded::kItself : Yielded::kOther;
   }
-  // Nobody who runs will ever give back what these were granted.
+  // Nobody who runs will ever give back what these were granted, or had loaded.
   for (auto holder = waiting_.rbegin(); holder != waiting_.rend(); ++holder) {
-    if (*holder != id && request(*holder).sequence.num_allocated_tokens() > 0) {
-      release_blocks(request(*holder));
-      recorder_.preemption();
-      return Yielded::kOther;
+    Request& other = request(*holder);
+    if (*holder == id || (other.sequence.num_allocated_tokens() == 0 && !other.loaded)) {
+      continue;
     }
+    end_load(other);
+    if (other.sequence.num_allocated_tokens() > 0) {
+      release_blocks(other);
+      recorder_.preemption();
+    }
+    return Yielded::kOther;
   }
-  if (!runs_alone) {
+  // What is being loaded can be had when it has landed. To preempt itself would have both take turns for ever.
+  if (!runs_alone || !loading_.empty()) {
     return Yielded::kNobody;
   }
   preempt_last();

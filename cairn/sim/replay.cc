@@ -360,6 +360,11 @@ Result<Report> run_replay(const ReplayOptions& options, RequestSource& source) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat(options.tiers.size(), " tiers below; there are ", kMostTiersBelow, " at most: G2, G3 and G4"));
   }
+  if (!options.tiers.empty() && options.engine.profile == Profile::kSeed) {
+    return fail(ErrorCode::kInvalidArgument,
+                "tiers below take the strict profile: as the original counts, two loads can take each other's blocks "
+                "for ever");
+  }
   Run run(options, source);
   if (Status built = run.build(); !built) {
     return Unexpected(built.error());

@@ -10,7 +10,8 @@
 //           Placement knows what is in the workers' own caches; what is in the tiers below does not count.
 //           A request that can never fit, or that has nothing to wait for, is refused, counted and named.
 // Threads:  runs on the caller's. The same options and source give the same report, bit for bit.
-// Fails:    options that no engine can be made of.
+// Fails:    options that no engine can be made of; tiers in the seed profile, in which the original's requests can drive
+//           each other's loads out for ever.
 #pragma once
 
 #include <cstdint>
