@@ -1,8 +1,10 @@
 // The conformance suite, on files: each way in which they are read and written, in both directions, and through a ring.
+#include <future>
 #include <memory>
 
 #include "cairn/transfer/bounce_executor.h"
 #include "cairn/transfer/executor_conformance_testing.h"
+#include "cairn/transfer/fault_executor.h"
 #include "cairn/transfer/file_executor.h"
 #include "cairn/transfer/file_testing.h"
 #include "cairn/transfer/host_executor.h"
@@ -101,6 +103,85 @@ std::vector<ExecutorCase> bounce_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bounce, ExecutorConformanceTest, ::testing::ValuesIn(bounce_cases()), case_name);
+
+// A decorator that has nothing to do changes nothing, whatever is inside.
+std::vector<ExecutorCase> decorated_cases() {
+  std::vector<ExecutorCase> cases;
+  for (std::vector<ExecutorCase> all : {file_cases(), bounce_cases()}) {
+    ExecutorCase& each = all.front();
+    each.name = "Around" + each.name;
+    each.make = [inside = each.make](const Clock& clock, std::size_t limit) {
+      return std::make_unique<FaultExecutor>(clock, inside(clock, limit), FaultOptions{});
+    };
+    cases.push_back(each);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Decorated, ExecutorConformanceTest, ::testing::ValuesIn(decorated_cases()), case_name);
+
+TransferOutcome run(TransferExecutor& executor, const CopyPlanPtr& plan, std::vector<TransferBlock> blocks,
+                    Verify verify) {
+  std::promise<TransferOutcome> promise;
+  Result<TransferId> id = executor.submit(
+      {.plan = plan, .blocks = std::move(blocks), .verify = verify, .done = [&](TransferOutcome&& outcome) {
+         promise.set_value(std::move(outcome));
+       }});
+  EXPECT_TRUE(id) << id.error().message;
+  return promise.get_future().get();
+}
+
+// What is said to be done is in the file, and what is not done says so: around files, and around a ring.
+TEST(FaultsAroundFilesTest, BlocksThatAreDoneAreThereAndTheOthersAreNot) {
+  const KvShape shape{.layers = 4, .kv = 2, .page_size = 8, .heads = 2, .head_size = 64, .element_bits = 16};
+  const BlockLayout::Options options{.shape = shape, .blocks = 64, .alignment = 4096};
+  for (const bool bounce : {false, true}) {
+    HostStore source(options);
+    HostStore back(options);
+    FileStore file(options, FileMode::kDirect);
+    std::vector<std::byte> bytes(source.layout()->regions()[0]->size());
+    std::uint64_t state = 7;
+    for (std::byte& byte : bytes) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      byte = static_cast<std::byte>(state >> 56U);
+    }
+    source.write(0, 0, bytes);
+    const Clock& clock = steady_clock();
+    std::unique_ptr<TransferExecutor> inside;
+    if (bounce) {
+      inside = std::make_unique<Bounce>(clock, 8);
+    } else {
+      inside = make_executor(IoMethod::kBest, clock, 8);
+    }
+    FaultExecutor faulty(clock, std::move(inside),
+                         {.rules = {{.fault = Fault::kFail, .chance = 0.2},
+                                    {.fault = Fault::kShort, .chance = 0.1},
+                                    {.fault = Fault::kCorruptInFlight, .chance = 0.1}},
+                          .seed = 3});
+    std::vector<TransferBlock> blocks;
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      blocks.push_back({.pair = {i, 63 - i}, .tag = {i, 9}});
+    }
+    const TransferOutcome out = run(faulty, *CopyPlan::make(source.layout(), file.layout()), blocks, Verify::kMake);
+    EXPECT_FALSE(out.all_done());
+    const std::unique_ptr<FileExecutor> plain = make_executor(IoMethod::kBest, clock, 8);
+    std::size_t done = 0;
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      if (out.blocks[i].state != BlockState::kDone) {
+        EXPECT_EQ(out.blocks[i].state, BlockState::kFailed);
+        continue;
+      }
+      ++done;
+      const TransferOutcome in =
+          run(*plain, *CopyPlan::make(file.layout(), back.layout()),
+              {{.pair = {63 - i, i}, .tag = {i, 9}, .expected = out.blocks[i].checksum}}, Verify::kCheck);
+      const bool corrupted = faulty.fault_of(i) == Fault::kCorruptInFlight;
+      EXPECT_EQ(in.blocks[0].state, corrupted ? BlockState::kMismatch : BlockState::kDone) << "block " << i;
+    }
+    EXPECT_GT(done, 20U);
+    EXPECT_LT(done, 60U);
+  }
+}
 
 }  // namespace
 }  // namespace cairn::testing
