@@ -175,7 +175,7 @@ TEST(FaultsAroundFilesTest, BlocksThatAreDoneAreThereAndTheOthersAreNot) {
       const TransferOutcome in =
           run(*plain, *CopyPlan::make(file.layout(), back.layout()),
               {{.pair = {63 - i, i}, .tag = {i, 9}, .expected = out.blocks[i].checksum}}, Verify::kCheck);
-      const bool corrupted = faulty.fault_of(i) == Fault::kCorruptInFlight;
+      const bool corrupted = faulty.fault_of(i + 1) == Fault::kCorruptInFlight;  // they are counted from 1
       EXPECT_EQ(in.blocks[0].state, corrupted ? BlockState::kMismatch : BlockState::kDone) << "block " << i;
     }
     EXPECT_GT(done, 20U);
