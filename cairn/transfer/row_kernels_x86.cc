@@ -41,6 +41,15 @@ constexpr std::uint64_t step_of(std::uint32_t count) {
   return (std::uint64_t{count * kSecondStep} << 32) | std::uint64_t{count * kFirstStep};
 }
 
+// The sum of the lanes. The compiler's own reduction adds signed numbers, which must not overflow.
+CAIRN_AVX2 inline std::uint64_t total(__m256i lanes) {
+  const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+  return static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))));
+}
+CAIRN_AVX512 inline std::uint64_t total(__m512i lanes) {
+  return total(_mm256_add_epi64(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64(lanes, 1)));
+}
+
 // ---- 512 bits ----
 
 struct Sums512 {
@@ -145,8 +154,7 @@ CAIRN_AVX512 BlockSums rows_512(const RowRun& run) {
     sums[0].products = _mm512_add_epi64(sums[0].products, sums[i].products);
     sums[0].words = _mm512_add_epi64(sums[0].words, sums[i].words);
   }
-  return {.products = static_cast<std::uint64_t>(_mm512_reduce_add_epi64(sums[0].products)),
-          .words = static_cast<std::uint64_t>(_mm512_reduce_add_epi64(sums[0].words))};
+  return {.products = total(sums[0].products), .words = total(sums[0].words)};
 }
 
 // ---- 256 bits ----
@@ -189,11 +197,6 @@ void few_words(BlockSums& sums, const std::byte* from, std::byte* to, std::uint6
       sums.words += word;
     }
   }
-}
-
-CAIRN_AVX2 inline std::uint64_t total(__m256i lanes) {
-  const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
-  return static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))));
 }
 
 template <bool kSum, bool kCopy, bool kStream>
