@@ -90,8 +90,8 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
 }
 
 void Engine::note_fruit(std::uint64_t tokens) {
-  fruitless_passes_ = tokens > 0 ? 0 : fruitless_passes_ + 1;
-  if (fruitless_passes_ > kMostFruitless && waiting_may_preempt_) {
+  fruitless_ = tokens > 0 ? 0 : fruitless_ + pass_.preempted;
+  if (fruitless_ > kMostFruitless && waiting_may_preempt_) {
     waiting_may_preempt_ = false;
     recorder_.livelock();
   }

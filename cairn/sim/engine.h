@@ -13,8 +13,8 @@
 //           |                            | of a prompt always is            | for a prompt cached to its end         |
 //
 //           With kSeed two requests may preempt each other for ever before either has a token. After kMostFruitless
-//           such passes, which is more than the longest prompt takes, the engine goes on as with kStrict, and says so;
-//           and where no running request is left to preempt, a waiting one that was granted blocks gives them back.
+//           preemptions without a token the engine goes on as with kStrict, and says so; and where no running request
+//           is left to preempt, a waiting one that was granted blocks gives them back.
 // Owner:    owns its KvManager; recorder and event sink outlive it.
 // Threads:  one.
 // Costs:    a decode step of a request that needs no block is a few instructions.
@@ -77,7 +77,7 @@ class Engine {
   // Those that the last pass finished.
   [[nodiscard]] std::span<const Ticket> finished() const { return finished_; }
 
-  static constexpr std::uint32_t kMostFruitless = 1'000;
+  static constexpr std::uint64_t kMostFruitless = 1'000;
 
   [[nodiscard]] const KvManager& manager() const { return *manager_; }
 
@@ -174,9 +174,9 @@ class Engine {
   std::uint64_t blocks_resident_ = 0;
   Duration decode_time_{0};
   bool waiting_may_preempt_;
-  bool waits_for_room_ = false;         // the first of those who wait: it does not help to ask again
-  std::uint32_t fruitless_passes_ = 0;  // one after the other
-  TimePoint last_stamp_{0};             // of the last tokens that came out
+  bool waits_for_room_ = false;  // the first of those who wait: it does not help to ask again
+  std::uint64_t fruitless_ = 0;  // preemptions since the last token
+  TimePoint last_stamp_{0};      // of the last tokens that came out
 };
 
 }  // namespace cairn::sim
