@@ -92,18 +92,13 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   figures.waiting = waiting_.size() + loading_.size();
   note_tiers(figures);
   recorder_.pass(figures);
-  note_fruit(figures);
+  note_fruit(figures.tokens);
   return figures.end;
 }
 
-void Engine::note_fruit(const PassFigures& pass) {
-  if (pass.tokens > 0) {
-    fruitless_passes_ = 0;
-  } else if (pass_.prompts > 0 || pass_.preempted > 0 ||
-             !manager_->next_event_time()) {  // who only waits for a copy or a load is not stuck
-    ++fruitless_passes_;
-  }
-  if (fruitless_passes_ > kMostFruitless && !is_tamed_) {
+void Engine::note_fruit(std::uint64_t tokens) {
+  fruitless_ = tokens > 0 ? 0 : fruitless_ + pass_.preempted;
+  if (fruitless_ > kMostFruitless && !is_tamed_) {
     is_tamed_ = true;
     waiting_may_preempt_ = false;
     recorder_.livelock();

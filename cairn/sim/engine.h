@@ -13,9 +13,9 @@
 //           |                            | of a prompt always is            | for a prompt cached to its end         |
 //
 //           With kSeed two requests may preempt each other for ever before either has a token. After kMostFruitless
-//           such passes, which is more than the longest prompt takes, the engine goes on as with kStrict, loads nothing
-//           from tiers below any more (loads that take each other's blocks are the other way to get there), and says so;
-//           and where no running request is left to preempt, a waiting one that was granted blocks gives them back.
+//           preemptions without a token the engine goes on as with kStrict, loads nothing from tiers below any more (loads
+//           that take each other's blocks are another way to get there), and says so; and where no running request is left
+//           to preempt, a waiting one that was granted blocks gives them back.
 // Tiers:    where there are some below, a request that waits is loaded before it is admitted: it is set aside while what
 //           the tiers have of it is on its way, and others pass it. A request that gets too few blocks only because some
 //           are being copied down waits for that, and preempts nobody. A pass in which nothing could be done lasts until
@@ -92,7 +92,7 @@ class Engine {
   // Those that the last pass finished.
   [[nodiscard]] std::span<const Ticket> finished() const { return finished_; }
 
-  static constexpr std::uint32_t kMostFruitless = 1'000;
+  static constexpr std::uint64_t kMostFruitless = 1'000;
 
   [[nodiscard]] const KvManager& manager() const { return *manager_; }
 
@@ -176,7 +176,7 @@ class Engine {
 
   // Someone lets go of blocks so that this one, which runs or not, can have them.
   [[nodiscard]] Yielded make_room_for(RequestId id);
-  void note_fruit(const PassFigures& pass);
+  void note_fruit(std::uint64_t tokens);
   void preempt_last();
   void release_blocks(Request& request);
   void settle(Row& row);
@@ -200,10 +200,10 @@ class Engine {
   std::uint64_t blocks_resident_ = 0;
   Duration decode_time_{0};
   bool waiting_may_preempt_;
-  bool is_tamed_ = false;               // after a livelock: nobody who waits preempts, and nothing is loaded
-  bool waits_for_room_ = false;         // the first of those who wait: it does not help to ask again
-  std::uint32_t fruitless_passes_ = 0;  // one after the other
-  TimePoint last_stamp_{0};             // of the last tokens that came out
+  bool is_tamed_ = false;        // after a livelock: nobody who waits preempts, and nothing is loaded
+  bool waits_for_room_ = false;  // the first of those who wait: it does not help to ask again
+  std::uint64_t fruitless_ = 0;  // preemptions since the last token
+  TimePoint last_stamp_{0};      // of the last tokens that came out
 };
 
 }  // namespace cairn::sim

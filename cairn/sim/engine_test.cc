@@ -184,6 +184,16 @@ TEST_F(EngineTest, RequestsThatPreemptEachOtherForEverAreSeenAndStopped) {
   EXPECT_EQ(report().counts.livelocks, 1U);
 }
 
+TEST_F(EngineTest, ALongPromptInSmallPiecesIsNoLivelock) {
+  EngineOptions options = small(2'000, Profile::kSeed);
+  options.max_num_batched_tokens = 2;
+  make(options);
+  submit(0, 1, 5'000, 1);
+  run_to_the_end();
+  EXPECT_EQ(report().counts.passes, 2'500U);
+  EXPECT_EQ(report().counts.livelocks, 0U);
+}
+
 TEST_F(EngineTest, ManyPassesAtOnceAreTheSame) {
   EngineOptions options = small(64);
   Recorder one_by_one;
