@@ -19,13 +19,19 @@ namespace cairn {
 
 // Lowest first: a holder of one may take any that stands below it in this list.
 enum class LockRank : std::uint8_t {
+  kManager = 5,        // what a KvBlockManager changes while it works: tiers' sizes, requests
   kBlockManager = 10,  // sequence tables of pool/block_manager.h
+  kOffload = 14,       // the queue of one edge; kOnboard and it are never held together
+  kOnboard = 16,       // loads under way
   kAllocator = 20,     // pool/block_allocator.h
   kPool = 30,          // the slot table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
+  kInbox = 45,         // what an edge was told under a pool's lock
   kEventLog = 50,      // told under a pool's lock
+  kDiskFile = 55,      // entries of a disk tier's file
   kExecutor = 60,      // what an executor has in hand beside its ledger
   kTransfers = 70,     // the ledger of one executor; callbacks run outside it
+  kHealth = 80,        // of one direction of one tier
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {

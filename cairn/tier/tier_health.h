@@ -1,0 +1,55 @@
+// TierHealth: whether one direction of one tier (reading it, writing it) may be used.
+//
+// Does:     after so many failures in a row the direction is out: callers see misses, not waits. When the wait is over one
+//           trial is let through: if it succeeds the direction is up again, if not the wait doubles.
+// Owner:    a Tier. Threads: any; one lock that nothing is called under.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/mutex.h"
+
+namespace cairn {
+
+class TierHealth {
+ public:
+  struct Options {
+    std::uint32_t failures = 3;  // in a row
+    Duration first_wait = std::chrono::seconds(1);
+    Duration longest_wait = std::chrono::minutes(1);
+  };
+  struct Report {
+    bool is_up = true;
+    std::uint64_t failures = 0;   // since it was made
+    std::uint64_t times_out = 0;  // that it was taken out
+    std::optional<TimePoint> out_since = {};
+    std::optional<TimePoint> next_trial = {};
+    std::string reason = {};  // of the last failure
+  };
+  enum class Change : std::uint8_t { kNone, kOut, kBack };
+
+  explicit TierHealth(const Options& options) : options_(options) {}
+
+  // False: leave it alone. True while it is out means that this caller is the trial, and says how it went.
+  [[nodiscard]] bool may_use(TimePoint now);
+  // Whether it is up, without asking for the trial.
+  [[nodiscard]] bool is_up() const;
+  Change succeeded();
+  Change failed(const std::string& reason, TimePoint now);
+  // A trial that came to nothing, by no fault of the tier: the next caller may try.
+  void not_tried();
+  [[nodiscard]] Report report() const;
+
+ private:
+  const Options options_;
+  mutable Mutex mutex_{LockRank::kHealth};
+  Report report_ CAIRN_GUARDED_BY(mutex_);
+  std::uint32_t in_a_row_ CAIRN_GUARDED_BY(mutex_) = 0;
+  Duration wait_ CAIRN_GUARDED_BY(mutex_) = Duration::zero();
+  bool trial_ CAIRN_GUARDED_BY(mutex_) = false;  // one is under way
+};
+
+}  // namespace cairn
