@@ -52,6 +52,7 @@ struct BlockPoolOptions {
   Retention retention = {};       // of blocks registered without one of their own
   bool time_to_live = false;      // whether blocks may be given one, or a priority for a time; costs 36 bytes a block
   bool hints = false;             // whether hint() can be used; costs 52 bytes a block, those 36 included
+  bool notes = false;             // whether blocks keep the notes they are given; costs 8 bytes a block
   std::vector<TenantQuota> tenants = {};      // none: one tenant with the whole pool
   const Clock* clock = nullptr;               // none: the machine's; outlives the pool
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool

@@ -102,6 +102,15 @@ Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const To
       {.keys = {&key, 1}, .tokens_hashes = {&tokens_hash, 1}, .parent = block.parent_sequence_hash()});
 }
 
+Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete_as(std::span<const BlockFacts> facts) && {
+  if (run_.table() != nullptr) {
+    if (const Status status = run_.table()->complete(run_, facts); !status) {
+      return Unexpected(Rejected<MutableBlocks>{status.error(), std::move(*this)});
+    }
+  }
+  return CompleteBlocks(std::move(run_));
+}
+
 MutableBlocks MutableBlocks::take_front(std::uint32_t count) {
   if (!holds_something(run_) || count == 0) {
     return MutableBlocks(internal::Run(run_.table(), nullptr, 0, 0));
@@ -169,6 +178,10 @@ ImmutableBlocks::~ImmutableBlocks() {
 
 BlockKey ImmutableBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
 
+std::vector<BlockFacts> ImmutableBlocks::facts() const {
+  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
+}
+
 ImmutableBlocks ImmutableBlocks::share(std::uint32_t count) const {
   if (!holds_something(run_) || count == 0) {
     return {};
@@ -230,5 +243,9 @@ PinnedBlocks::~PinnedBlocks() {
 }
 
 BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+
+std::vector<BlockFacts> PinnedBlocks::facts() const {
+  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
+}
 
 }  // namespace cairn

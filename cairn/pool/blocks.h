@@ -23,6 +23,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/token_block.h"
@@ -145,6 +146,8 @@ class [[nodiscard]] MutableBlocks {
                                                                          BlockRange blocks) &&;
   // The same with the name of one block.
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const TokenBlock& block) &&;
+  // The same as another pool knew them, notes included where this pool keeps them; priorities are register_blocks' matter.
+  [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete_as(std::span<const BlockFacts> facts) &&;
   // Splits off the first `count` (at most all of them); this handle keeps the rest.
   [[nodiscard]] MutableBlocks take_front(std::uint32_t count);
   // Joins other blocks of the same pool to the end.
@@ -199,6 +202,8 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;
 
+  [[nodiscard]] std::vector<BlockFacts> facts() const;
+
   // Another handle to the first `count` of the same blocks (all of them by default).
   [[nodiscard]] ImmutableBlocks share() const { return share(size()); }
   [[nodiscard]] ImmutableBlocks share(std::uint32_t count) const;
@@ -242,6 +247,7 @@ class [[nodiscard]] PinnedBlocks {
   [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;
+  [[nodiscard]] std::vector<BlockFacts> facts() const;
 
  private:
   internal::Run run_;

@@ -30,6 +30,15 @@ struct ResidentBlock {
   friend bool operator==(const ResidentBlock&, const ResidentBlock&) = default;
 };
 
+// All that a pool knows of a block, for another pool to take over.
+struct BlockFacts {
+  ResidentBlock block;
+  std::uint32_t priority = 0;
+  std::uint64_t note = 0;  // of whoever filled it; 0: none was made
+
+  friend bool operator==(const BlockFacts&, const BlockFacts&) = default;
+};
+
 class PoolObserver {
  public:
   virtual ~PoolObserver() = default;

@@ -330,7 +330,7 @@ Result<TenantUsage> SlotTable::usage(TenantId tenant) {
 
 std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
-  return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + index_.bytes() + policy_->bytes() +
+  return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + notes_.bytes() + index_.bytes() + policy_->bytes() +
          (retention_clock_ ? retention_clock_->bytes() : 0) + (hints_ ? hints_->bytes() : 0) + buffers_.bytes() +
          (scratch_.capacity() + collected_.capacity()) * sizeof(SlotId) +
          (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +

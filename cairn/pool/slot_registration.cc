@@ -59,7 +59,46 @@ Status SlotTable::complete(Run& run, const BlockNames& names) {
     }
     tokens_hashes_[index_of(run.slots()[i])] = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
   }
+  if (notes_.size() != 0) {
+    for (const SlotId slot : run.slots()) {
+      notes_[index_of(slot)] = 0;
+    }
+  }
   return {};
+}
+
+// Takes no lock, as above.
+Status SlotTable::complete(Run& run, std::span<const BlockFacts> facts) {
+  if (facts.size() != run.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("facts of ", facts.size(), " blocks for ", run.size(), " blocks; give those of each"));
+  }
+  for (std::uint32_t i = 0; i < run.size(); ++i) {
+    const ResidentBlock& block = facts[i].block;
+    const std::uint32_t slot = index_of(run.slots()[i]);
+    Slot& record = slots_[slot];
+    record.key = block.key;
+    // A pool that did not know all of the parent's hash gave zeros above what the key holds: as good as not known.
+    const std::uint32_t high = high_bits_of(block.parent, block.key);
+    record.parent_high = block.key.position() == 0 ? 0 : high == 0 ? kParentUnknown : high;
+    tokens_hashes_[slot] = block.tokens_hash;
+    if (notes_.size() != 0) {
+      notes_[slot] = facts[i].note;
+    }
+  }
+  return {};
+}
+
+std::vector<BlockFacts> SlotTable::facts(const Run& run) {
+  std::vector<BlockFacts> facts;
+  facts.reserve(run.size());
+  const MutexLock lock(mutex_);
+  for (const SlotId slot : run.slots()) {
+    facts.push_back({.block = resident(slot),
+                     .priority = priority_of(at(slot)),
+                     .note = notes_.size() == 0 ? 0 : notes_[index_of(slot)]});
+  }
+  return facts;
 }
 
 Status SlotTable::check_retention(const Retention& retention) const {

@@ -66,6 +66,13 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
     return Unexpected(std::move(policy).error());
   }
   table->policy_ = *std::move(policy);
+  if (options.notes) {
+    Result<PageArray<std::uint64_t>> notes = PageArray<std::uint64_t>::create(options.capacity);
+    if (!notes) {
+      return Unexpected(std::move(notes).error());
+    }
+    table->notes_ = *std::move(notes);
+  }
   if (options.time_to_live || options.hints) {
     Result<RetentionClock> clock = RetentionClock::create(options.capacity);
     if (!clock) {

@@ -63,6 +63,8 @@ class SlotTable final : private ParentFinder {
 
   // Behind the handles. A run is of this table; what it holds follows from the handle around it.
   [[nodiscard]] Status complete(Run& run, const BlockNames& names);
+  [[nodiscard]] Status complete(Run& run, std::span<const BlockFacts> facts);
+  [[nodiscard]] std::vector<BlockFacts> facts(const Run& run);
   [[nodiscard]] Status register_run(Run& run, const Retention& retention, std::span<const Token> tokens);
   [[nodiscard]] std::optional<Run> match_all(std::span<const BlockKey> keys);
   [[nodiscard]] Run share(const Run& run, std::uint32_t count);
@@ -193,9 +195,10 @@ class SlotTable final : private ParentFinder {
   const std::uint32_t level_bits_;
 
   Mutex mutex_{LockRank::kPool};
-  // Guarded by mutex_, except that the holder of a private slot writes its key, parent_high and tokens hash.
+  // Guarded by mutex_, except that the holder of a private slot writes its key, parent_high, tokens hash and note.
   PageArray<Slot> slots_;
   PageArray<BlockHash> tokens_hashes_;
+  PageArray<std::uint64_t> notes_;  // empty where none are kept
   KeyIndex index_;
   std::unique_ptr<EvictionPolicy> policy_;
   Veto veto_;
