@@ -76,7 +76,8 @@ class EvictionPolicy {
   // These lost their keys, by eviction or reset: nothing learned about them applies to what comes next. None is held.
   virtual void forget(std::span<const SlotId> slots) = 0;
   // Gives up victims one after the other until `out` is full or nothing is left, and returns how many: each time the
-  // next of the lowest class in the range that has one without a veto.
+  // next of the lowest class in the range that has one without a veto. A victim is forgotten when it loses its key; one
+  // that was wanted before that is inserted again, as a block that was used.
   [[nodiscard]] virtual std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) = 0;
 
   void forget(SlotId slot) { forget({&slot, 1}); }
@@ -85,6 +86,11 @@ class EvictionPolicy {
     SlotId slot = kNoSlot;
     return evict(classes, veto, {&slot, 1}) == 1 ? slot : kNoSlot;
   }
+
+  // Whether no block goes before those below it, and whether some that are held hang below this slot, which is not: it
+  // would have to wait for them.
+  [[nodiscard]] virtual bool leaves_first() const { return false; }
+  [[nodiscard]] virtual bool holds_below(SlotId /*slot*/) const { return false; }
 
   [[nodiscard]] virtual std::uint32_t size() const = 0;
   [[nodiscard]] virtual bool contains(SlotId slot) const = 0;

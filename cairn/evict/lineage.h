@@ -24,6 +24,8 @@ class LineagePolicy final : public EvictionPolicy {
   void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) override;
   void forget(std::span<const SlotId> slots) override;
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override;
+  [[nodiscard]] bool leaves_first() const override { return true; }
+  [[nodiscard]] bool holds_below(SlotId slot) const override { return forest_.holds_below(slot); }
   [[nodiscard]] std::uint32_t size() const override { return size_; }
   [[nodiscard]] bool contains(SlotId slot) const override { return forest_.contains(slot); }
   [[nodiscard]] std::size_t bytes() const override { return forest_.bytes() + leaves_.bytes(); }

@@ -82,6 +82,8 @@ class LineageForest {
   SlotId forget(SlotId slot);
 
   [[nodiscard]] bool contains(SlotId slot) const { return (nodes_[index_of(slot)].child & kEvictable) != 0; }
+  // Whether evictable slots hang below this one, in any state.
+  [[nodiscard]] bool holds_below(SlotId slot) const { return (nodes_[index_of(slot)].child & kLinkMask) != kNoLink; }
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + orphan_heads_.bytes(); }
   void prefetch(SlotId slot) const { __builtin_prefetch(&nodes_[index_of(slot)], 1); }
 

@@ -15,6 +15,8 @@ class SegmentedPolicy : public EvictionPolicy {
   void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) final { queue_.reclass(slot, of_slot, to); }
   void forget(std::span<const SlotId> slots) final;
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) final;
+  [[nodiscard]] bool leaves_first() const final { return queue_.leaves_first(); }
+  [[nodiscard]] bool holds_below(SlotId slot) const final { return queue_.holds_below(slot); }
   [[nodiscard]] std::uint32_t size() const final { return queue_.size(); }
   [[nodiscard]] bool contains(SlotId slot) const final { return queue_.contains(slot); }
   [[nodiscard]] std::size_t bytes() const override { return queue_.bytes(); }

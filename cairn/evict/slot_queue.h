@@ -60,6 +60,9 @@ class SlotQueue {
   [[nodiscard]] std::uint32_t class_of(SlotId slot) const { return index_of(lanes_[index_of(slot)]) % class_count_; }
 
   [[nodiscard]] bool contains(SlotId slot) const { return forest_ ? forest_->contains(slot) : queue_.contains(slot); }
+  [[nodiscard]] bool leaves_first() const { return forest_.has_value(); }
+  // With leaves first: whether held slots hang below this one.
+  [[nodiscard]] bool holds_below(SlotId slot) const { return forest_ && forest_->holds_below(slot); }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const;
   void prefetch(SlotId slot) const;

@@ -48,6 +48,12 @@ ImmutableBlocks BlockPool::scan(std::span<const BlockKey> keys) {
   return ImmutableBlocks(table_->match_scattered(keys, nullptr));
 }
 
+ImmutableBlocks BlockPool::claim_victims(std::uint32_t count) { return ImmutableBlocks(table_->claim_victims(count)); }
+
+std::uint32_t BlockPool::wanted_victims() const { return table_->wanted_victims(); }
+
+PinnedBlocks BlockPool::hold(std::span<const BlockKey> keys) { return PinnedBlocks(table_->hold(keys)); }
+
 bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefix({&key, 1}) == 1; }
 
 std::uint32_t BlockPool::count_prefix(std::span<const BlockKey> keys) const { return table_->count_prefix(keys); }
@@ -59,6 +65,10 @@ Result<std::uint32_t> BlockPool::hint(std::span<const BlockKey> keys, const Rete
 ResetOutcome BlockPool::reset(std::span<const BlockKey> keys) { return table_->reset(keys); }
 
 std::uint32_t BlockPool::reset_inactive() { return table_->reset_inactive(); }
+
+std::uint32_t BlockPool::discard(std::span<const BlockKey> keys) { return table_->discard(keys); }
+
+Result<void> BlockPool::restore(std::span<const RestoredBlock> blocks) { return table_->restore(blocks); }
 
 std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t slots,
                                        std::vector<ResidentBlock>& out) const {

@@ -58,6 +58,12 @@ struct BlockPoolOptions {
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool
   // Asked before a block is evicted, under the pool's lock: false keeps it for now. Must not call the pool.
   std::function<bool(SlotId, const BlockKey&)> may_evict = {};
+  // Blocks that are to be free or ready to go at any time, so that they can be copied elsewhere before they are evicted:
+  // see claim_victims(). At most the capacity; 0: the pool keeps none ready. Costs 12 bytes a block.
+  std::uint32_t low_water = 0;
+  // Called by each allocate() that leaves fewer than that, while the policy has more to give. Under the pool's lock: must
+  // not call the pool, returns soon, and takes no locks but those of a higher rank.
+  std::function<void()> when_low = {};
 };
 
 // free + inactive + active + quarantined = total, always.
@@ -69,6 +75,7 @@ struct PoolCounts {
   std::uint32_t quarantined = 0;
   std::uint32_t registered = 0;  // distinct keys that can be matched
   std::uint32_t pinned = 0;      // references held by PinnedBlocks
+  std::uint32_t ready = 0;       // of the inactive ones, those that go first: ImmutableBlocks::release_as_victims()
   [[nodiscard]] std::uint32_t available() const { return free + inactive; }
 
   friend bool operator==(const PoolCounts&, const PoolCounts&) = default;
@@ -81,6 +88,7 @@ struct PoolStats {
   std::uint64_t evicted = 0;
   std::uint64_t expired = 0;
   std::uint64_t reset = 0;
+  std::uint64_t discarded = 0;
   std::uint64_t registered = 0;
   std::uint64_t deduplicated = 0;  // late copies given back
   std::uint64_t duplicated = 0;    // late copies kept
@@ -106,6 +114,14 @@ struct ResetOutcome {
   std::uint32_t in_use = 0;  // left alone
 };
 
+// A block that a tier still has from before the process started.
+struct RestoredBlock {
+  SlotId slot;
+  BlockKey key;
+  BlockHash tokens_hash{0};
+  std::uint64_t note = 0;  // where the pool keeps notes
+};
+
 class BlockPool final : public ResidentSource {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BlockPool>> create(const BlockPoolOptions& options);
@@ -113,7 +129,7 @@ class BlockPool final : public ResidentSource {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool() override;
 
-  // Blocks to be filled: free ones first, then victims of the policy. All or nothing: ErrorCode::kExhausted where there
+  // Blocks to be filled: free ones first, then those that are ready to go, then victims of the policy. All or nothing: ErrorCode::kExhausted where there
   // are too few. (A may_evict that refuses can make it fail after some were evicted; those are free then.)
   [[nodiscard]] Result<MutableBlocks> allocate(std::uint32_t count, TenantId tenant = kDefaultTenant);
   // The same, and appends the keys that had to go, in the order of eviction.
@@ -125,6 +141,24 @@ class BlockPool final : public ResidentSource {
   [[nodiscard]] ScatteredMatch match_scattered(std::span<const BlockKey> keys);
   // All that are there, misses passed over.
   [[nodiscard]] ImmutableBlocks scan(std::span<const BlockKey> keys);
+
+  // Copying ahead of eviction: claim_victims(), copy them elsewhere, ImmutableBlocks::release_as_victims(). Nobody who
+  // allocates waits for it.
+  //
+  // The next `count` blocks that the policy would give up, in its order, or as many as there are: taken from it and held.
+  // They can be matched as before. It is no lookup, no use and no eviction, and observers are not told. Free slots and
+  // those that are ready already do not matter; blocks that may_evict refuses are passed over. With tenants, the one
+  // furthest beyond its reservation gives, as if what is ready or claimed by this call had left it; those within theirs
+  // give last. A pool without low_water has none to give.
+  [[nodiscard]] ImmutableBlocks claim_victims(std::uint32_t count);
+  // How many to claim now: 0 where low_water blocks are free or ready; else what is missing to twice as many, at most
+  // what the policy has. Knows nothing of those that are claimed already.
+  [[nodiscard]] std::uint32_t wanted_victims() const;
+
+  // For a copy that reads them: pins the blocks that are there, misses passed over, in the order of the keys. It is no
+  // lookup and no use, and observers are not told. An inactive block enters the policy anew when it is let go; one that
+  // was ready to go is ready again, the last of them, unless somebody used it meanwhile.
+  [[nodiscard]] PinnedBlocks hold(std::span<const BlockKey> keys);
 
   // Presence, without taking or touching anything.
   [[nodiscard]] bool contains(const BlockKey& key) const;
@@ -138,6 +172,17 @@ class BlockPool final : public ResidentSource {
   // Makes inactive blocks free: those of the keys, or all of them.
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
+  // The bytes of these blocks are wrong: from this call on they are not matched, whoever holds them. Unused ones are free
+  // at once. Those in use stay with their holders, slots and keys unchanged, and are free when the last one lets go, never
+  // evictable again; with duplicates that is so of every copy. The key can be registered anew at once: that is another
+  // block. The number of keys found.
+  std::uint32_t discard(std::span<const BlockKey> keys);
+
+  // For a tier that outlives the process: these slots hold these blocks, unused, as if they had been released in this
+  // order, the first to go first (leaf first, where they are of one sequence). They have the pool's retention, are charged
+  // to the default tenant, and observers are told of them as of new ones. Fails, and changes nothing, on a pool that was
+  // used before, a slot it does not have, a slot or a key that stands there twice, and more than the tenant may have.
+  [[nodiscard]] Result<void> restore(std::span<const RestoredBlock> blocks);
 
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
                                             std::vector<ResidentBlock>& out) const override;

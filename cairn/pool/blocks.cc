@@ -225,6 +225,12 @@ Status ImmutableBlocks::set_retention(const Retention& retention) {
   return holds_something(run_) ? run_.table()->set_retention(run_, retention) : Status();
 }
 
+void ImmutableBlocks::release_as_victims() && {
+  if (holds_something(run_)) {
+    run_.table()->release_as_victims(run_);
+  }
+}
+
 std::optional<ImmutableBlocks> WeakBlocks::upgrade() const {
   if (keys_.empty()) {
     return ImmutableBlocks();

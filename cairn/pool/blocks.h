@@ -216,6 +216,10 @@ class [[nodiscard]] ImmutableBlocks {
   void reset_on_release(bool reset);
   // Fails on a retention the pool cannot keep.
   [[nodiscard]] Status set_retention(const Retention& retention);
+  // Gives the blocks back as the first to go, in the order of the run: those that nobody else holds are evictable and
+  // evicted before any the policy has. Until then they can be matched, and one that is matched is as any other again.
+  // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle.
+  void release_as_victims() &&;
 
  private:
   internal::Run run_;

@@ -155,7 +155,8 @@ std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> key
 // What was found: those that were inactive are in use from now on, the others are used once more.
 void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found) {
   if (hints_ && !keys.empty()) {
-    hints_->observe(static_cast<std::uint32_t>(found.asleep().size()), 0, policy_->size(), clock_.now());
+    hints_->observe(static_cast<std::uint32_t>(found.asleep().size()), 0, policy_->size() + ready_count(),
+                    clock_.now());
     for (const std::span<const SlotId> slots : {found.asleep(), found.awake()}) {
       for (const SlotId slot : slots) {
         hints_->used(slot, tenant_of(at(slot)), at(slot).key);
@@ -166,7 +167,7 @@ void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found)
     activate(found.asleep());
   }
   if (!found.awake().empty()) {
-    policy_->touch(found.awake());
+    note_used(found.awake());
   }
   stats_.hits += keys.size();
   if (watched_ && !keys.empty()) {
@@ -174,6 +175,41 @@ void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found)
       observer->on_matched(options_.tier, keys);
     }
   }
+}
+
+// Unlike a match, this is no use of the blocks.
+SlotTable::Run SlotTable::hold(std::span<const BlockKey> keys) {
+  Located located(*this, keys);
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(static_cast<std::uint32_t>(keys.size()));
+  SlotId* const asleep = scratch(keys.size());
+  std::size_t asleep_count = 0;
+  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
+    if (slot != kNoSlot) {
+      if (at(slot).references++ == 0) {
+        asleep[asleep_count++] = slot;
+      }
+      run.storage()[run.size()] = slot;
+      run.resize(run.size() + 1);
+    }
+    return true;
+  });
+  const auto ready =
+      ready_count() == 0
+          ? asleep + asleep_count
+          : std::stable_partition(asleep, asleep + asleep_count,
+                                  [this](SlotId slot) CAIRN_REQUIRES(mutex_) { return !ready_->contains(slot); });
+  activate({asleep, asleep_count});
+  for (SlotId* slot = ready; slot != asleep + asleep_count; ++slot) {
+    ready_->park(*slot);
+  }
+  pinned_ += run.size();
+  if (run.size() == 0) {
+    end_run(run);
+  }
+  return run;
 }
 
 std::uint32_t SlotTable::count_prefix(std::span<const BlockKey> keys) {
@@ -213,7 +249,14 @@ std::uint32_t SlotTable::reset_inactive() {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
-  const ClassRange all{0, class_count(options_, tenants_.tenant_count())};
+  for (std::uint32_t i = 0; ready_count() > 0 && i < tenants_.tenant_count(); ++i) {
+    const TenantId tenant{static_cast<std::uint8_t>(i)};
+    for (SlotId slot = ready_->front(tenant); slot != kNoSlot; slot = ready_->front(tenant)) {
+      unready(slot);
+      collected_.push_back(slot);
+    }
+  }
+  const ClassRange all = all_classes();
   for (SlotId slot = policy_->evict(all, {}); slot != kNoSlot; slot = policy_->evict(all, {})) {
     collected_.push_back(slot);
   }
@@ -306,7 +349,8 @@ PoolCounts SlotTable::counts() {
   PoolCounts counts;
   counts.total = options_.capacity;
   counts.free = free_;
-  counts.inactive = policy_->size();
+  counts.ready = ready_count();
+  counts.inactive = policy_->size() + counts.ready;
   counts.quarantined = quarantined_;
   counts.active = counts.total - counts.free - counts.inactive - counts.quarantined;
   counts.registered = registered_;
@@ -331,8 +375,9 @@ Result<TenantUsage> SlotTable::usage(TenantId tenant) {
 std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
   return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + notes_.bytes() + index_.bytes() + policy_->bytes() +
-         (retention_clock_ ? retention_clock_->bytes() : 0) + (hints_ ? hints_->bytes() : 0) + buffers_.bytes() +
-         (scratch_.capacity() + collected_.capacity()) * sizeof(SlotId) +
+         (ready_ ? ready_->bytes() : 0) + (retention_clock_ ? retention_clock_->bytes() : 0) +
+         (hints_ ? hints_->bytes() : 0) + buffers_.bytes() +
+         (scratch_.capacity() + collected_.capacity() + ordinary_.capacity()) * sizeof(SlotId) +
          (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);
 }
@@ -345,9 +390,10 @@ void SlotTable::check_invariants() {
     CAIRN_CHECK(++free <= options_.capacity, "I1: the free list has no cycle");
   }
   CAIRN_CHECK(free == free_, "I1: every free slot is in the free list");
-  std::uint32_t in_state[5] = {};
+  std::uint32_t in_state[kStates] = {};
   std::uint32_t inactive = 0;
   std::vector<std::uint32_t> held_by_duplicates(options_.capacity);
+  std::vector<std::uint32_t> ready_below(options_.capacity);
   std::vector<std::uint32_t> charged(tenants_.tenant_count());
   for (std::uint32_t i = 0; i < never_used_; ++i) {
     const Slot& record = slots_[i];
@@ -355,24 +401,38 @@ void SlotTable::check_invariants() {
     charged[index_of(tenant_of(record))] += record.state != State::kFree ? 1 : 0;
     const bool evictable = record.state == State::kRegistered && record.references == 0;
     inactive += evictable ? 1 : 0;
-    CAIRN_CHECK(policy_->contains(SlotId{i}) == evictable, "I3: the policy holds exactly the unreferenced blocks");
+    const bool is_ready = ready_ && ready_->contains(SlotId{i});
+    CAIRN_CHECK(policy_->contains(SlotId{i}) == (evictable && !is_ready) && (evictable || !is_ready),
+                "I3: the policy or the ready queue holds exactly the unreferenced blocks");
+    if (is_ready && record.link != kNoSlot) {
+      ++ready_below[index_of(record.link)];
+    }
+    CAIRN_CHECK(
+        !ready_ || !ready_->is_parked(SlotId{i}) || (record.state == State::kRegistered && record.references > 0),
+        "I3: a block that is to be ready again is in use");
     if (record.state == State::kRegistered) {
       CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) == SlotId{i},
                   "I2: every registered block is found under its key");
     } else if (record.state == State::kDuplicate) {
       CAIRN_CHECK(record.references > 0, "I4: a duplicate nobody holds is free");
-      CAIRN_CHECK(at(record.link).state == State::kRegistered && at(record.link).key == record.key,
-                  "I4: a duplicate is of a registered block with its key");
+      const State of_link = at(record.link).state;
+      CAIRN_CHECK((of_link == State::kRegistered || of_link == State::kDiscarded) && at(record.link).key == record.key,
+                  "I4: a duplicate is of a block with its key");
       ++held_by_duplicates[index_of(record.link)];
+    } else if (record.state == State::kDiscarded) {
+      CAIRN_CHECK(record.references > 0, "I7: a discarded block nobody holds is free");
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != SlotId{i},
+                  "I7: a discarded block is not found");
     }
   }
   for (std::uint32_t i = 0; i < never_used_; ++i) {
-    CAIRN_CHECK(slots_[i].state != State::kRegistered || slots_[i].references >= held_by_duplicates[i],
+    CAIRN_CHECK(held_by_duplicates[i] == 0 || slots_[i].references >= held_by_duplicates[i],
                 "I4: each duplicate holds a reference");
+    CAIRN_CHECK(!ready_ || ready_->below(SlotId{i}) == ready_below[i], "I3: ready blocks are known to their parents");
   }
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kRegistered)] == registered_, "I2: registered blocks add up");
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined slots add up");
-  CAIRN_CHECK(inactive == policy_->size(), "I3: the policy's size is the number of inactive blocks");
+  CAIRN_CHECK(inactive == policy_->size() + ready_count(), "I3: inactive blocks add up");
   std::uint32_t unmet = 0;
   for (std::uint32_t i = 0; i < charged.size(); ++i) {
     const TenantId tenant{static_cast<std::uint8_t>(i)};

@@ -22,6 +22,14 @@ SequenceHash SlotTable::parent_of(const Slot& slot) const {
   return SequenceHash{(high << slot.key.fragment_bits()) | slot.key.parent_fragment()};
 }
 
+// For a block of which nothing was said: `parent` holds its parent, where that is there.
+std::uint32_t SlotTable::parent_high(const BlockKey& child, SlotId parent) const {
+  if (parent != kNoSlot) {
+    return high_bits_of(at(parent).key.sequence_hash(), child);
+  }
+  return child.position() == 0 ? 0 : kParentUnknown;
+}
+
 ResidentBlock SlotTable::resident(SlotId slot) const {
   const Slot& record = at(slot);
   return {.key = record.key, .parent = parent_of(record), .tokens_hash = tokens_hashes_[index_of(slot)]};
@@ -198,9 +206,7 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
       hints_->came(tenant_of(record), record.key);
     }
     if (record.parent_high == kParentUnknown) {
-      if (const SlotId parent = index_.find_parent(record.key); parent != kNoSlot) {
-        record.parent_high = high_bits_of(at(parent).key.sequence_hash(), record.key);
-      }
+      record.parent_high = parent_high(record.key, index_.find_parent(record.key));
     }
     index_.insert(slot, place);
     ++registered_;
@@ -214,7 +220,7 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
   if (there.references++ == 0) {
     activate({&named, 1});
   } else {
-    policy_->touch({&named, 1});
+    note_used({&named, 1});
   }
   raise_priority(named, retention);
   if (options_.duplicates == Duplicates::kReject) {

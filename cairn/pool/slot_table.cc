@@ -20,6 +20,10 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   if (options.block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "the pool's block size is 0; give the number of tokens in a block");
   }
+  if (options.low_water > options.capacity) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("low_water is ", options.low_water, " blocks and the pool has ",
+                                                     options.capacity, "; keep fewer ready"));
+  }
   for (const PoolObserver* observer : options.observers) {
     if (observer == nullptr) {
       return fail(ErrorCode::kInvalidArgument, "an observer of the pool is null");
@@ -87,6 +91,13 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
     }
     table->hints_ = *std::move(hints);
   }
+  if (options.low_water > 0) {
+    Result<ReadyQueue> ready = ReadyQueue::create(options.capacity, table->tenants_.tenant_count());
+    if (!ready) {
+      return Unexpected(std::move(ready).error());
+    }
+    table->ready_ = *std::move(ready);
+  }
   return table;
 }
 
@@ -105,6 +116,8 @@ SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, Pag
   if (options_.may_evict) {
     veto_ = [this](SlotId slot) { return !options_.may_evict(slot, at(slot).key); };
   }
+  veto_beside_ready_ = [this](SlotId slot)
+                           CAIRN_REQUIRES(mutex_) { return ready_->below(slot) > 0 || (veto_ && veto_(slot)); };
 }
 
 SlotTable::~SlotTable() {
@@ -112,7 +125,7 @@ SlotTable::~SlotTable() {
   if (policy_ == nullptr) {
     return;  // creation failed
   }
-  CAIRN_CHECK(free_ + policy_->size() + stats_.abandoned_in_quarantine == options_.capacity,
+  CAIRN_CHECK(free_ + policy_->size() + ready_count() + stats_.abandoned_in_quarantine == options_.capacity,
               "every handle is gone before its pool is destroyed");
 }
 
@@ -176,10 +189,11 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   }
   stats_.evicted += collected_.size();
   if (hints_ && !collected_.empty()) {
-    hints_->observe(0, static_cast<std::uint32_t>(collected_.size()), policy_->size(), clock_.now());
+    hints_->observe(0, static_cast<std::uint32_t>(collected_.size()), policy_->size() + ready_count(), clock_.now());
   }
   unname_collected();
   tell_removed();
+  call_when_low();
   if (!gathered) {
     ++stats_.allocation_failures;
     for (const SlotId slot : run.slots()) {
@@ -192,9 +206,14 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   return run;
 }
 
+void SlotTable::call_when_low() {
+  if (free_ + ready_count() < options_.low_water && policy_->size() > 0 && options_.when_low) {
+    options_.when_low();
+  }
+}
+
 // Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
-  const ClassRange everybody{0, class_count(options_, tenants_.tenant_count())};
   TenantLedger::TenantSet barren;  // the policy gives up none of theirs: others' hang below, or may_evict refused
   Status status;
   while (run.size() < count) {
@@ -205,7 +224,7 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
         slot = take_free();
       }
     } else if (next.source == TenantLedger::Source::kEvict) {
-      taken = taken.first(policy_->evict(classes_of(next.victim), veto_, taken));
+      taken = taken.first(give_up(next.victim, taken));
       if (taken.empty()) {
         barren.set(index_of(next.victim));
         continue;
@@ -217,7 +236,7 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
       note_evicted(taken, next.victim);
     } else {
       // Nobody who is to give can: what is in their way goes, whosever it is.
-      const SlotId slot = policy_->evict(everybody, veto_);
+      const SlotId slot = give_up_any();
       if (slot == kNoSlot) {
         status = fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
                                                      run.size(), "; retry when it permits more"));
@@ -269,6 +288,9 @@ void SlotTable::unname_collected() {
     if (retention_clock_) {
       retention_clock_->stop(slot);
     }
+    if (ready_) {
+      leave_ready(slot);
+    }
     if (watched_) {
       removed_keys_.push_back(at(slot).key);
     }
@@ -281,6 +303,9 @@ void SlotTable::unname(SlotId slot, KeyIndex::Place place) {
   note_evicted({&slot, 1}, tenant_of(at(slot)));
   index_.erase(slot, place);
   policy_->forget(slot);
+  if (ready_) {
+    leave_ready(slot);
+  }
   --registered_;
   if (watched_) {
     removed_keys_.push_back(at(slot).key);
@@ -307,8 +332,7 @@ void SlotTable::expire_due() {
       ++stats_.expired;
     } else if (due->what == What::kPriorityOver) {
       const HintLevel level = index_of(record.eviction_class) & ((1U << level_bits_) - 1);
-      policy_->reclass(due->slot, record.eviction_class,
-                       class_of(tenant_of(record), Retention::kDefaultPriority, level));
+      reclass(due->slot, class_of(tenant_of(record), Retention::kDefaultPriority, level));
     } else {
       set_level(due->slot, now);
     }
@@ -321,13 +345,40 @@ void SlotTable::set_level(SlotId slot, TimePoint now) {
   const HintBook::Rank rank = hints_->rank(slot, tenant_of(record), now);
   const EvictionClass ranked = class_of(tenant_of(record), priority_of(record), rank.level);
   if (ranked != record.eviction_class) {
-    policy_->reclass(slot, record.eviction_class, ranked);
+    reclass(slot, ranked);
   }
   retention_clock_->review_at(slot, rank.review);
 }
 
+// Of an inactive block.
+void SlotTable::reclass(SlotId slot, EvictionClass to) {
+  if (ready_ && ready_->contains(slot)) {
+    at(slot).eviction_class = to;
+  } else {
+    policy_->reclass(slot, at(slot).eviction_class, to);
+  }
+}
+
+// These were found in use, and are used once more.
+void SlotTable::note_used(std::span<const SlotId> slots) {
+  policy_->touch(slots);
+  if (ready_ && ready_->parked() > 0) {
+    for (const SlotId slot : slots) {
+      ready_->unpark(slot);
+    }
+  }
+}
+
 void SlotTable::activate(std::span<const SlotId> slots) {
-  policy_->remove(slots);
+  if (ready_count() > 0) {
+    take_out(slots);
+  } else {
+    policy_->remove(slots);
+  }
+  wake(slots);
+}
+
+void SlotTable::wake(std::span<const SlotId> slots) {
   if (tenants_.tenant_count() == 1) {
     tenants_.remove_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
   } else {
@@ -343,6 +394,15 @@ void SlotTable::activate(std::span<const SlotId> slots) {
 }
 
 void SlotTable::deactivate(std::span<const SlotId> slots) {
+  if (ready_ && ready_->parked() > 0) {
+    put_back(slots);
+    return;
+  }
+  lay_down(slots);
+  policy_->insert(slots);
+}
+
+void SlotTable::lay_down(std::span<const SlotId> slots) {
   if (retention_clock_) {
     const TimePoint now = clock_.now();
     for (const SlotId slot : slots) {
@@ -356,7 +416,6 @@ void SlotTable::deactivate(std::span<const SlotId> slots) {
       }
     }
   }
-  policy_->insert(slots);
   if (tenants_.tenant_count() == 1) {
     tenants_.add_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
   } else {
@@ -397,6 +456,31 @@ void SlotTable::release_pinned(Run& run) {
   end_run(run);
 }
 
+SlotId SlotTable::let_go(SlotId slot) {
+  if (--at(slot).references > 0) {
+    return kNoSlot;
+  }
+  if (at(slot).state == State::kDuplicate) {
+    const SlotId named = at(slot).link;
+    make_free(slot);
+    if (--at(named).references > 0) {
+      return kNoSlot;
+    }
+    slot = named;
+  }
+  if (at(slot).state == State::kDiscarded) {
+    make_free(slot);
+    return kNoSlot;
+  }
+  if (at(slot).reset_on_release) {
+    unname(slot, index_.place_of(at(slot).key));
+    make_free(slot);
+    ++stats_.reset;
+    return kNoSlot;
+  }
+  return slot;
+}
+
 // Leaf first: what stands last in a run goes first, so that it is also evicted first.
 void SlotTable::release_references(std::span<const SlotId> slots) {
   constexpr std::size_t kAhead = 16;
@@ -406,24 +490,8 @@ void SlotTable::release_references(std::span<const SlotId> slots) {
     if (i >= kAhead) {
       __builtin_prefetch(&at(slots[i - kAhead]), 1);
     }
-    SlotId slot = slots[i];
-    if (--at(slot).references > 0) {
-      continue;
-    }
-    if (at(slot).state == State::kDuplicate) {
-      const SlotId named = at(slot).link;
-      make_free(slot);
-      if (--at(named).references > 0) {
-        continue;
-      }
-      slot = named;
-    }
-    if (at(slot).reset_on_release) {
-      unname(slot, index_.place_of(at(slot).key));
-      make_free(slot);
-      ++stats_.reset;
-    } else {
-      idle[idle_count++] = slot;
+    if (const SlotId idle_now = let_go(slots[i]); idle_now != kNoSlot) {
+      idle[idle_count++] = idle_now;
     }
   }
   if (idle_count > 0) {

@@ -7,10 +7,12 @@
 // Invariants:
 //   I1  a slot is in exactly one state; the free list is exactly the kFree ones
 //   I2  the index maps a key to slot s  iff  s is kRegistered under that key
-//   I3  a registered slot is held by the policy  iff  its reference count is 0; it is inactive then
-//   I4  a duplicate holds one reference to the registered slot of its key
+//   I3  a registered slot is held by the policy or ready to go, not both,  iff  its reference count is 0; it is inactive
+//       then
+//   I4  a duplicate holds one reference to the slot of its key, which is registered, or was until it was discarded
 //   I5  free + inactive + active + quarantined = total, and each tenant is charged for the slots that are not free
 //   I6  the free slots cover all reservations that are not used yet
+//   I7  a discarded slot is referenced, and in neither the index nor the policy
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,7 @@
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/key_index.h"
+#include "cairn/pool/ready_queue.h"
 #include "cairn/pool/retention_clock.h"
 #include "cairn/pool/run_buffers.h"
 #include "cairn/pool/tenant_ledger.h"
@@ -49,10 +52,15 @@ class SlotTable final : private ParentFinder {
   // `position` may be null: a scan.
   [[nodiscard]] Run match_scattered(std::span<const BlockKey> keys,
                                     std::vector<std::optional<std::uint32_t>>* position);
+  [[nodiscard]] Run claim_victims(std::uint32_t count);
+  [[nodiscard]] std::uint32_t wanted_victims();
+  [[nodiscard]] Run hold(std::span<const BlockKey> keys);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
+  std::uint32_t discard(std::span<const BlockKey> keys);
+  [[nodiscard]] Status restore(std::span<const RestoredBlock> blocks);
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out);
   [[nodiscard]] PoolCounts counts();
   [[nodiscard]] PoolStats stats();
@@ -77,20 +85,23 @@ class SlotTable final : private ParentFinder {
   void release(Run& run);
   void release_tail(Run& run, std::uint32_t count);
   void release_pinned(Run& run);
+  void release_as_victims(Run& run);
   void quarantine(const Run& run);
   void release_quarantined(Run& run);
   void abandon_quarantined(Run& run);
   [[nodiscard]] BlockKey key(SlotId slot) const { return slots_[index_of(slot)].key; }
 
  private:
-  enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined };
+  enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined, kDiscarded };
+  static constexpr std::size_t kStates = 6;
   static constexpr std::uint32_t kPriorities = Retention::kMaxPriority + 1;
   static constexpr std::uint32_t kParentUnknown = 0xFFFFFFFF;  // beyond the key's fragment
 
   struct Slot {
     BlockKey key;
-    std::uint32_t references;      // of a registered slot or a duplicate
-    SlotId link;                   // free: the next free slot; duplicate: the registered slot of its key
+    std::uint32_t references;  // of a registered slot or a duplicate
+    SlotId
+        link;  // free: the next free slot; duplicate: the slot of its key; ready: its parent's, where leaves go first
     std::uint32_t parent_high;     // the parent's sequence hash above the bits that the key holds of it
     EvictionClass eviction_class;  // tenant, priority and, where there are hints, their level
     State state;
@@ -119,11 +130,13 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] static std::uint32_t level_bits(const BlockPoolOptions& options) { return options.hints ? 4 : 0; }
   static_assert(kHintLevels == 1 << 4);
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
+  [[nodiscard]] std::uint32_t parent_high(const BlockKey& child, SlotId parent) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
   [[nodiscard]] Status check_retention(const Retention& retention) const;
   [[nodiscard]] Status check_distinct_keys(const Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
+  [[nodiscard]] ClassRange all_classes() const { return {0, class_count(options_, tenants_.tenant_count())}; }
 
   // Where the index looks for a group of keys.
   class Located {
@@ -152,9 +165,34 @@ class SlotTable final : private ParentFinder {
   void expire_due() CAIRN_REQUIRES(mutex_);
   void set_level(SlotId slot, TimePoint now) CAIRN_REQUIRES(mutex_);
   void note_evicted(std::span<const SlotId> slots, TenantId tenant) CAIRN_REQUIRES(mutex_);
+  // One reference less: the slot that is in no use any more and to be inactive, if any.
+  [[nodiscard]] SlotId let_go(SlotId slot) CAIRN_REQUIRES(mutex_);
   // Between inactive and active; the reference counts are the caller's matter.
   void activate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void deactivate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  // The part of it that does not depend on where the slots stand while they are inactive.
+  void wake(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void lay_down(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  // Of those that are ready to go.
+  [[nodiscard]] std::uint32_t ready_count() const { return ready_ ? ready_->size() : 0; }
+  void make_ready(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void unready(SlotId slot) CAIRN_REQUIRES(mutex_);
+  void take_out(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void put_back(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool must_wait(SlotId slot) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t take_ready(TenantId tenant, std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
+  void note_used(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void leave_ready(SlotId slot) CAIRN_REQUIRES(mutex_);
+  void reclass(SlotId slot, EvictionClass to) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t claim_from_tenants(std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t give_up(TenantId tenant, std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SlotId give_up_any() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] const Veto& eviction_veto() const CAIRN_REQUIRES(mutex_) {
+    return ready_count() > 0 ? veto_beside_ready_ : veto_;
+  }
+  void call_when_low() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Status enter_restored(std::span<const RestoredBlock> blocks) CAIRN_REQUIRES(mutex_);
+  void tell_restored(std::span<const RestoredBlock> blocks) CAIRN_REQUIRES(mutex_);
   void release_references(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId* scratch(std::size_t count) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool register_one(SlotId& slot, KeyIndex::Place place, const Retention& retention)
@@ -202,6 +240,8 @@ class SlotTable final : private ParentFinder {
   KeyIndex index_;
   std::unique_ptr<EvictionPolicy> policy_;
   Veto veto_;
+  Veto veto_beside_ready_;  // the same while blocks are ready: what is above one of them waits for it
+  std::optional<ReadyQueue> ready_ CAIRN_GUARDED_BY(mutex_);  // there with low_water
   std::optional<RetentionClock> retention_clock_ CAIRN_GUARDED_BY(mutex_);
   std::optional<HintBook> hints_ CAIRN_GUARDED_BY(mutex_);
   TenantLedger tenants_ CAIRN_GUARDED_BY(mutex_);
@@ -216,6 +256,7 @@ class SlotTable final : private ParentFinder {
   // Used during one call, and empty between calls; kept for their memory.
   std::vector<SlotId> scratch_ CAIRN_GUARDED_BY(mutex_);
   std::vector<SlotId> collected_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<SlotId> ordinary_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> removed_keys_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> matched_keys_ CAIRN_GUARDED_BY(mutex_);
   std::vector<BlockKey> sorted_keys_ CAIRN_GUARDED_BY(mutex_);

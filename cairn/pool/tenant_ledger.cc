@@ -100,6 +100,24 @@ TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free
   return next;
 }
 
+std::optional<TenantId> TenantLedger::furthest_beyond(std::span<const std::uint32_t> gone,
+                                                      const TenantSet& barren) const {
+  std::optional<TenantId> furthest;
+  std::uint32_t most = 0;
+  for (std::uint32_t i = 0; i < accounts_.size(); ++i) {
+    const Account& account = accounts_[i];
+    if (barren[i] || account.inactive <= gone[i]) {
+      continue;
+    }
+    const std::uint32_t beyond = account.beyond() - std::min(account.beyond(), gone[i]);
+    if (!furthest || beyond > most) {
+      furthest = TenantId{static_cast<std::uint8_t>(i)};
+      most = beyond;
+    }
+  }
+  return furthest;
+}
+
 void TenantLedger::charge(TenantId tenant, std::uint32_t count) {
   Account& account = at(tenant);
   unmet_ -= account.unmet();

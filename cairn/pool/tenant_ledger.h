@@ -9,6 +9,8 @@
 
 #include <bitset>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,11 @@ class TenantLedger {
   // Where the tenant's next slots come from, if not from those who are known to have nothing to give. Requires:
   // can_take() said yes. kNone: all who could be asked have nothing to give.
   [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const;
+
+  // Who is to give where it is not known for whom: the one furthest beyond its reservation, of those with evictable slots
+  // that are not known to have nothing to give. `gone`: evictable slots of each tenant that count as given already.
+  [[nodiscard]] std::optional<TenantId> furthest_beyond(std::span<const std::uint32_t> gone,
+                                                        const TenantSet& barren) const;
 
   void charge(TenantId tenant, std::uint32_t count);
   void discharge(TenantId tenant, std::uint32_t count);

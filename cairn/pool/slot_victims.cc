@@ -1,0 +1,316 @@
+// SlotTable: blocks that leave ahead of their eviction, or because their bytes are wrong; and blocks that were there
+// before the process was.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/pool/slot_table.h"
+
+namespace cairn {
+
+SlotTable::Run SlotTable::claim_victims(std::uint32_t count) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  Run run = new_run(ready_ ? std::min(count, policy_->size()) : 0);
+  const std::span<SlotId> room(run.storage(), run.storage() == nullptr ? 0 : std::min(count, policy_->size()));
+  run.resize(static_cast<std::uint32_t>(tenants_.tenant_count() == 1 ? policy_->evict(all_classes(), veto_, room)
+                                                                     : claim_from_tenants(room)));
+  for (const SlotId slot : run.slots()) {
+    at(slot).references = 1;
+  }
+  wake(run.slots());
+  if (run.size() == 0) {
+    end_run(run);
+  }
+  return run;
+}
+
+std::size_t SlotTable::claim_from_tenants(std::span<SlotId> out) {
+  std::array<std::uint32_t, TenantLedger::TenantSet().size()> gone{};
+  for (std::uint32_t i = 0; i < tenants_.tenant_count(); ++i) {
+    gone[i] = ready_->size(TenantId{static_cast<std::uint8_t>(i)});
+  }
+  TenantLedger::TenantSet barren;
+  std::size_t claimed = 0;
+  while (claimed < out.size()) {
+    const std::optional<TenantId> giver = tenants_.furthest_beyond(gone, barren);
+    const SlotId slot = policy_->evict(giver ? classes_of(*giver) : all_classes(), veto_);
+    if (slot == kNoSlot && !giver) {
+      break;
+    }
+    if (slot == kNoSlot) {
+      barren.set(index_of(*giver));
+      continue;
+    }
+    barren.reset();  // what was below others' blocks may be a leaf now
+    ++gone[index_of(tenant_of(at(slot)))];
+    out[claimed++] = slot;
+  }
+  return claimed;
+}
+
+std::uint32_t SlotTable::wanted_victims() {
+  const MutexLock lock(mutex_);
+  expire_due();
+  tell_removed();
+  const std::uint64_t at_hand = std::uint64_t{free_} + ready_count();
+  if (at_hand >= options_.low_water) {
+    return 0;
+  }
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * std::uint64_t{options_.low_water} - at_hand,  //
+                                                            policy_->size()));
+}
+
+// Unlike others, these are let go in the order of the run: it is the order in which the policy gave them up.
+void SlotTable::release_as_victims(Run& run) {
+  const MutexLock lock(mutex_);
+  if (!ready_) {
+    release_references(run.slots());
+  } else {
+    SlotId* const idle = scratch(run.size());
+    std::size_t idle_count = 0;
+    for (const SlotId slot : run.slots()) {
+      if (const SlotId idle_now = let_go(slot); idle_now != kNoSlot) {
+        idle[idle_count++] = idle_now;
+      }
+    }
+    make_ready({idle, idle_count});
+    tell_removed();
+  }
+  end_run(run);
+}
+
+void SlotTable::make_ready(std::span<const SlotId> slots) {
+  lay_down(slots);
+  for (const SlotId slot : slots) {
+    Slot& record = at(slot);
+    ready_->push(slot, tenant_of(record));
+    record.link = policy_->leaves_first() ? index_.find_parent(record.key) : kNoSlot;
+    if (record.link != kNoSlot) {
+      ready_->add_below(record.link);
+    }
+  }
+}
+
+void SlotTable::unready(SlotId slot) {
+  const Slot& record = at(slot);
+  ready_->remove(slot, tenant_of(record));
+  if (record.link != kNoSlot) {
+    ready_->remove_below(record.link);
+  }
+}
+
+// Inactive ones, wherever they stand.
+void SlotTable::take_out(std::span<const SlotId> slots) {
+  ordinary_.clear();
+  for (const SlotId slot : slots) {
+    if (ready_->contains(slot)) {
+      unready(slot);
+    } else {
+      ordinary_.push_back(slot);
+    }
+  }
+  policy_->remove(ordinary_);
+}
+
+// Inactive from now on: those that were taken out of the ready ones only to be read stand there again.
+void SlotTable::put_back(std::span<const SlotId> slots) {
+  ordinary_.clear();
+  std::vector<SlotId>& parked = collected_;  // which holds nothing here
+  for (const SlotId slot : slots) {
+    (ready_->is_parked(slot) ? parked : ordinary_).push_back(slot);
+  }
+  make_ready(parked);
+  parked.clear();
+  lay_down(ordinary_);
+  policy_->insert(ordinary_);
+}
+
+// Whether it would go before a block below it.
+bool SlotTable::must_wait(SlotId slot) const {
+  return policy_->leaves_first() && (ready_->below(slot) > 0 || policy_->holds_below(slot));
+}
+
+// The tenant's ready blocks are given up, in their order; the number of them. One that would have to wait for others is
+// as any other block again, for it is not known how long: those below it were used since it was claimed.
+std::size_t SlotTable::take_ready(TenantId tenant, std::span<SlotId> out) {
+  std::size_t taken = 0;
+  SlotId next = ready_->front(tenant);
+  while (taken < out.size() && next != kNoSlot) {
+    const SlotId slot = std::exchange(next, ready_->after(next));
+    if (must_wait(slot)) {
+      unready(slot);
+      policy_->insert({&slot, 1});
+    } else if (!veto_ || !veto_(slot)) {
+      unready(slot);
+      out[taken++] = slot;
+    }
+  }
+  return taken;
+}
+
+// The next to go of a tenant's.
+std::size_t SlotTable::give_up(TenantId tenant, std::span<SlotId> out) {
+  if (ready_count() > 0) {
+    if (const std::size_t taken = take_ready(tenant, out); taken > 0) {
+      return taken;
+    }
+  }
+  return policy_->evict(classes_of(tenant), eviction_veto(), out);
+}
+
+// The next to go, whosever it is; kNoSlot where there is none.
+SlotId SlotTable::give_up_any() {
+  SlotId slot = kNoSlot;
+  for (std::uint32_t i = 0; ready_count() > 0 && i < tenants_.tenant_count(); ++i) {
+    if (take_ready(TenantId{static_cast<std::uint8_t>(i)}, {&slot, 1}) == 1) {
+      return slot;
+    }
+  }
+  return policy_->evict(all_classes(), eviction_veto());
+}
+
+// The slot lost its key: it is nobody's parent, and stands for no block that is to be ready again.
+void SlotTable::leave_ready(SlotId slot) {
+  ready_->unpark(slot);
+  for (std::uint32_t i = 0; ready_->below(slot) > 0 && i < tenants_.tenant_count(); ++i) {
+    for (SlotId child = ready_->front(TenantId{static_cast<std::uint8_t>(i)}); child != kNoSlot;
+         child = ready_->after(child)) {
+      if (at(child).link == slot) {
+        at(child).link = kNoSlot;
+        ready_->remove_below(slot);
+      }
+    }
+  }
+}
+
+std::uint32_t SlotTable::discard(std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  expire_due();
+  std::uint32_t found = 0;
+  for (const BlockKey& key : keys) {
+    const KeyIndex::Place place = index_.place_of(key);
+    const SlotId slot = index_.find(key, place);
+    if (slot == kNoSlot) {
+      continue;
+    }
+    ++found;
+    if (at(slot).references == 0) {
+      drop_inactive(slot);
+    } else {
+      unname(slot, place);
+      at(slot).state = State::kDiscarded;
+    }
+  }
+  stats_.discarded += found;
+  tell_removed();
+  return found;
+}
+
+Status SlotTable::restore(std::span<const RestoredBlock> blocks) {
+  const MutexLock lock(mutex_);
+  if (never_used_ > 0) {
+    return fail(ErrorCode::kFailedPrecondition, "the pool was used before; restore its blocks before anything else");
+  }
+  if (blocks.size() > options_.capacity) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(blocks.size(), " blocks to restore in a pool of ", options_.capacity));
+  }
+  const auto count = static_cast<std::uint32_t>(blocks.size());
+  if (Status status = tenants_.can_take(kDefaultTenant, count, free_); !status) {
+    return status;
+  }
+  if (Status status = enter_restored(blocks); !status) {
+    return status;
+  }
+  std::uint32_t end = 0;
+  SlotId* const slots = scratch(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    slots[i] = blocks[i].slot;
+    end = std::max(end, index_of(blocks[i].slot) + 1);
+    Slot& record = at(blocks[i].slot);
+    record.state = State::kRegistered;
+    record.references = 0;
+    record.reset_on_release = options_.reset_on_release;
+    record.eviction_class = class_of(kDefaultTenant, 0);
+    tokens_hashes_[index_of(blocks[i].slot)] = blocks[i].tokens_hash;
+    if (notes_.size() != 0) {
+      notes_[index_of(blocks[i].slot)] = blocks[i].note;
+    }
+    apply_retention(blocks[i].slot, options_.retention);
+  }
+  never_used_ = end;
+  for (std::uint32_t i = end; i-- > 0;) {  // so that the first is taken first
+    if (slots_[i].state == State::kFree) {
+      slots_[i].link = std::exchange(first_free_, SlotId{i});
+    }
+  }
+  free_ -= count;
+  registered_ += count;
+  stats_.registered += count;
+  tenants_.charge(kDefaultTenant, count);
+  if (count > 0) {
+    deactivate({slots, count});
+  }
+  tell_restored(blocks);
+  return {};
+}
+
+// Gives the slots their keys and puts them into the index; none of them where one cannot be.
+Status SlotTable::enter_restored(std::span<const RestoredBlock> blocks) {
+  constexpr std::size_t kAhead = 16;
+  std::vector<bool> taken(options_.capacity);
+  Status status;
+  std::size_t entered = 0;
+  for (; entered < blocks.size(); ++entered) {
+    const SlotId slot = blocks[entered].slot;
+    const BlockKey& key = blocks[entered].key;
+    if (entered + kAhead < blocks.size()) {
+      index_.prefetch(index_.place_of(blocks[entered + kAhead].key));
+    }
+    const KeyIndex::Place place = index_.place_of(key);
+    if (index_of(slot) >= options_.capacity) {
+      status = fail(ErrorCode::kOutOfRange, str_cat("block ", entered, " to restore is in slot ", index_of(slot),
+                                                    " of a pool of ", options_.capacity));
+    } else if (taken[index_of(slot)]) {
+      status = fail(ErrorCode::kInvalidArgument,
+                    str_cat("slot ", index_of(slot), " stands twice among the blocks to restore"));
+    } else if (index_.find(key, place) != kNoSlot) {
+      status = fail(ErrorCode::kInvalidArgument,
+                    str_cat("key ", key.to_string(), " stands twice among the blocks to restore"));
+    }
+    if (!status) {
+      break;
+    }
+    taken[index_of(slot)] = true;
+    at(slot).key = key;
+    index_.insert(slot, place);
+  }
+  if (!status) {
+    for (const RestoredBlock& block : blocks.first(entered)) {
+      index_.erase(block.slot, index_.place_of(block.key));
+    }
+  }
+  return status;
+}
+
+// Parents before those below them, as blocks are told when they are new: the other way round than they were released.
+void SlotTable::tell_restored(std::span<const RestoredBlock> blocks) {
+  constexpr std::size_t kTold = 1024;
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    Slot& record = at(blocks[i].slot);
+    const SlotId parent = index_.find_parent(record.key);
+    record.parent_high = parent_high(record.key, parent);
+    if (watched_) {
+      new_blocks_.push_back(resident(blocks[i].slot));
+      if (new_blocks_.size() == kTold || i == 0) {
+        tell_registered({});
+      }
+    }
+  }
+}
+
+}  // namespace cairn
