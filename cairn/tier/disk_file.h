@@ -22,6 +22,7 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/checksum.h"
 
@@ -40,7 +41,8 @@ struct DiskEntry {
   SlotId slot = kNoSlot;
   BlockKey key;
   Checksum checksum = {};
-  std::uint64_t order = 0;  // grows with each put: which of two entries is the later one
+  BlockHash tokens_hash{0};  // for those who follow events
+  std::uint64_t order = 0;   // grows with each put: which of two entries is the later one
 
   friend bool operator==(const DiskEntry&, const DiskEntry&) = default;
 };

@@ -42,7 +42,10 @@ class DiskFileTest : public ::testing::Test {
                                   SequenceHash{1});
   }
   static DiskEntry entry(std::uint32_t slot, std::uint64_t number) {
-    return {.slot = SlotId{slot}, .key = key(number), .checksum = Checksum{number * 3}};
+    return {.slot = SlotId{slot},
+            .key = key(number),
+            .checksum = Checksum{number * 3},
+            .tokens_hash = BlockHash{number * 5}};
   }
   void overwrite(std::uint64_t offset, const std::vector<char>& bytes) const {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);

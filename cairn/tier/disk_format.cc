@@ -177,6 +177,7 @@ EntryBytes encode(const DiskEntry& entry, NamespaceId space) {
   out.number(static_cast<std::uint64_t>(entry.checksum));
   out.number(entry.order);
   out.number(value_of(space));
+  out.number(value_of(entry.tokens_hash));
   seal(bytes);
   return bytes;
 }
@@ -198,6 +199,7 @@ Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryB
   if (entry.slot != slot || !key || in.number<std::uint64_t>() != value_of(space)) {
     return fail(ErrorCode::kCorrupt, "an entry that belongs elsewhere");
   }
+  entry.tokens_hash = BlockHash{in.number<std::uint64_t>()};
   entry.key = *key;
   return std::optional<DiskEntry>(entry);
 }

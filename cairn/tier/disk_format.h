@@ -8,8 +8,8 @@
 // Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme (4 bytes each), 4 bytes of zeros; bytes a block,
 // offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); tenant, model, layout,
 // element type, shard, each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
-// Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace (8 each); 8
-// bytes of zeros; the checksum of all before (8). A slot that holds nothing has zeros.
+// Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
+// (8 each); the checksum of all before (8). A slot that holds nothing has zeros.
 //
 // Fails: decoding anything that encoding could not have written, kCorrupt. Pure.
 #pragma once

@@ -1,0 +1,135 @@
+// KvBlockManager: the KV blocks of one worker over all its tiers: device, host, disk.
+//
+// Does:     joins pools, memory and copies: what is registered on the device comes to be below it (offload), what is below
+//           comes up when it is wanted (load, onboard_blocks, prefetch), and nothing is served whose bytes are not those
+//           that were registered. Any tier may be missing.
+// Owner:    a value; copies share one manager. The last one stops it in order: nothing more is taken, what is under way is
+//           waited for or cancelled (config.shutdown), the disk is flushed, memory is freed. Handles to blocks go before it.
+// Threads:  any. One thread of its own moves blocks along; with ManagerParts::own_thread off, whoever calls pump() does.
+// Fails:    make(): a configuration that makes no sense, memory or a disk that is not to be had; names the key.
+//           Afterwards a tier that errs or stalls is taken out and tried again: callers see misses, not waits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/metrics.h"
+#include "cairn/base/result.h"
+#include "cairn/events/event_log.h"
+#include "cairn/manager/manager_config.h"
+#include "cairn/manager/manager_status.h"
+#include "cairn/offload/offload_edge.h"
+#include "cairn/onboard/onboarder.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/transfer/executor.h"
+
+namespace cairn {
+
+class ManagerState;
+
+enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
+
+// What a manager stands on that is not configuration. The defaults are this machine's.
+struct ManagerParts {
+  const Clock* clock = &steady_clock();
+  bool own_thread = true;  // off: pump() is called by whoever made it
+  // Carries copies out in the place of this machine's executors: simulations. Owned by the manager.
+  std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
+  // Put around each of this machine's executors: faults. Owned by the manager.
+  std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
+  std::shared_ptr<const LoadCostModel> cost = {};         // none: as the configuration says
+  std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
+  MemoryProgress progress = {};                           // while memory is made ready
+};
+
+// Follows the resets of a manager: which tiers lost all that was not in use.
+class ResetReceiver {
+ public:
+  // The next one that was not seen yet; none: nothing new. Oldest first; at most the last 64 are kept.
+  [[nodiscard]] std::optional<CacheLevel> try_next();
+
+ private:
+  friend class ManagerState;
+  explicit ResetReceiver(std::shared_ptr<ManagerState> state, std::uint64_t next)
+      : state_(std::move(state)), next_(next) {}
+  std::shared_ptr<ManagerState> state_;
+  std::uint64_t next_;
+};
+
+class KvBlockManager {
+ public:
+  [[nodiscard]] static Result<KvBlockManager> make(const ManagerConfig& config, const ManagerParts& parts = {});
+
+  // The pools of the tiers; none where there is no such tier, or the engine manages it.
+  [[nodiscard]] BlockPool* device() const { return pool(CacheLevel::kG1); }
+  [[nodiscard]] BlockPool* host() const { return pool(CacheLevel::kG2); }
+  [[nodiscard]] BlockPool* disk() const { return pool(CacheLevel::kG3); }
+  [[nodiscard]] BlockPool* pool(CacheLevel level) const;
+  // Where their blocks lie; none where there is no such tier. For whoever fills blocks and reads them.
+  [[nodiscard]] BlockLayoutPtr layout(CacheLevel level) const;
+  [[nodiscard]] std::uint64_t worker_id() const;
+  [[nodiscard]] std::uint32_t block_size() const;  // tokens
+  [[nodiscard]] const ManagerConfig& config() const;
+
+  // --- up ---
+  // Presence over all tiers, nothing taken or touched.
+  [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // The longest prefix of the keys to the device; see onboard/onboarder.h.
+  [[nodiscard]] Result<LoadId> load(LoadRequest&& request) const;
+  [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;
+  void cancel(LoadId load) const;
+  // The same, and waits for it. Not from a callback. With own_thread off it pumps, and a clock that does not move by
+  // itself is not waited for: kUnavailable.
+  [[nodiscard]] Result<LoadResult> load_and_wait(LoadRequest&& request) const;
+  // Blocks that the caller holds in a lower tier, to the device: into `targets`, as many, or blocks allocated for it.
+  [[nodiscard]] std::future<Result<ImmutableBlocks>> onboard_blocks(
+      ImmutableBlocks blocks, std::optional<MutableBlocks> targets = std::nullopt) const;
+  // From disk to host memory, before they are asked for; how many arrived.
+  [[nodiscard]] std::future<Result<std::uint32_t>> prefetch(std::vector<BlockKey> keys) const;
+
+  // --- down ---
+  // Now, whatever the mode of the edge: blocks of the tier above `into`.
+  [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, OffloadEdge::Request&& request) const;
+  [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, EngineBlocks&& blocks,
+                                                 OffloadEdge::Request&& request) const;
+  void cancel(CacheLevel into, OffloadRequestId request) const;
+
+  // --- control, all while traffic goes on ---
+  // Blocks that are in use stay; those of other tiers too.
+  ResetOutcome reset(CacheLevel level) const;
+  ResetOutcome reset(CacheLevel level, std::span<const BlockKey> keys) const;
+  void reset_all() const;
+  [[nodiscard]] ResetReceiver resets() const;
+  // An edge is named by the tiers it joins. kNotFound: there is none such.
+  [[nodiscard]] Status pause(CacheLevel from, CacheLevel to) const;
+  [[nodiscard]] Status resume(CacheLevel from, CacheLevel to) const;
+  // How many blocks of the host tier may be used: 1 to what host.max_size allows. Fewer: those in excess are given up as
+  // their users let go of them, and their pages go back to the system where they are not pinned; status shows how far it is.
+  [[nodiscard]] Status resize_host(std::uint32_t blocks) const;
+  [[nodiscard]] ManagerStatus status() const;
+  // Of all tiers, in order, with snapshots; none where config.event_log is 0.
+  [[nodiscard]] EventLog* events() const;
+  [[nodiscard]] const Metrics& metrics() const;
+
+  // Waits until nothing waits or is under way on any edge; for tests and orderly stops. kExpired: it still does.
+  [[nodiscard]] Status drain(Duration longest) const;
+
+  // With own_thread off: does what can be done now; whether anything was.
+  bool pump() const;
+  // When pump() has something to do by itself.
+  [[nodiscard]] std::optional<TimePoint> next_time() const;
+
+ private:
+  explicit KvBlockManager(std::shared_ptr<ManagerState> state) : state_(std::move(state)) {}
+  std::shared_ptr<ManagerState> state_;
+};
+
+}  // namespace cairn

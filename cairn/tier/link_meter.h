@@ -1,0 +1,58 @@
+// LinkMeter: what a link has carried, how fast it is, and what is waiting in it.
+//
+// Owner:    a TierLink. Threads: any; one lock that nothing is called under.
+#pragma once
+
+#include <cstdint>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/mutex.h"
+
+namespace cairn {
+
+struct LinkTotals {
+  std::uint64_t copies = 0;
+  std::uint64_t blocks = 0;  // that arrived
+  std::uint64_t bytes = 0;   // of those
+  std::uint64_t failed = 0;  // blocks
+  std::uint64_t mismatched = 0;
+  std::uint64_t expired = 0;
+  std::uint64_t cancelled = 0;
+  Duration busy = Duration::zero();  // while at least one copy was under way
+  std::uint64_t blocks_under_way = 0;
+  std::uint64_t bytes_under_way = 0;
+  std::uint64_t quarantined = 0;  // blocks that a late copy may still touch
+};
+
+class LinkMeter {
+ public:
+  // What became of the blocks of one copy.
+  struct Counts {
+    std::uint64_t done = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t mismatched = 0;
+    std::uint64_t expired = 0;
+    std::uint64_t cancelled = 0;
+  };
+
+  void began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
+  // `bytes`: of all of it; `block_bytes`: of one.
+  void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
+  void quarantined(std::int64_t blocks);
+
+  [[nodiscard]] LinkTotals totals() const;
+  // Of late, while it was busy; 0 where nothing was carried yet.
+  [[nodiscard]] double bytes_per_second() const;
+  // Until so many more bytes, submitted now, would have arrived; nothing where the speed is not known yet.
+  [[nodiscard]] Duration time_for(std::uint64_t bytes) const;
+
+ private:
+  mutable Mutex mutex_{LockRank::kHealth};
+  LinkTotals totals_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t copies_under_way_ CAIRN_GUARDED_BY(mutex_) = 0;
+  TimePoint busy_since_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
+  TimePoint last_end_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
+  double bytes_per_second_ CAIRN_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cairn

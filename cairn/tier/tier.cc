@@ -1,0 +1,188 @@
+#include "cairn/tier/tier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+Tier::Tier(Options&& options)
+    : level_(options.level),
+      layout_(std::move(options.layout)),
+      space_(options.space),
+      clock_(*options.clock),
+      has_file_(options.file.has_value()),
+      told_(std::move(options.told)),
+      reading_(options.health),
+      writing_(options.health),
+      file_(std::move(options.file)) {}
+
+Tier::~Tier() = default;
+
+Result<std::unique_ptr<Tier>> Tier::make(Options&& options) {
+  CAIRN_CHECK(options.layout != nullptr && options.clock != nullptr, "a tier has a layout and a clock");
+  const std::uint32_t blocks = options.layout->blocks();
+  std::optional<BlockPoolOptions> pool_options = std::move(options.pool);
+  if (options.file && (!pool_options || options.file->geometry().slots != blocks)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("the file ", options.file->path(), " has ", options.file->geometry().slots,
+                        " slots for a layout of ", blocks, " blocks; a tier with a file has a pool of its size"));
+  }
+  std::unique_ptr<Tier> tier(new Tier(std::move(options)));
+  if (!pool_options) {
+    return tier;
+  }
+  pool_options->capacity = blocks;
+  pool_options->tier = tier->level_;
+  pool_options->notes = true;
+  pool_options->clock = &tier->clock_;
+  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(*pool_options);
+  if (!pool) {
+    return Unexpected(std::move(pool).error());
+  }
+  tier->pool_ = *std::move(pool);
+  if (tier->has_file_) {
+    if (const Status status = tier->recover(); !status) {
+      return Unexpected(status.error());
+    }
+  }
+  return tier;
+}
+
+Status Tier::recover() {
+  const MutexLock lock(file_mutex_);
+  Result<DiskRecovery> recovery = file_->recover();
+  if (!recovery) {
+    return Unexpected(std::move(recovery).error());
+  }
+  recovered_ = {.blocks = static_cast<std::uint32_t>(recovery->entries.size()),
+                .damaged = recovery->damaged,
+                .superseded = recovery->superseded,
+                .clean = recovery->clean};
+  // Entries that were passed over are still there, in slots that nobody knows: they go before such a slot is written.
+  has_entry_.assign(pool_->capacity(), recovery->damaged + recovery->superseded > 0);
+  std::vector<RestoredBlock> blocks;
+  blocks.reserve(recovery->entries.size());
+  for (const DiskEntry& entry : recovery->entries) {
+    has_entry_[index_of(entry.slot)] = true;
+    blocks.push_back({.slot = entry.slot,
+                      .key = entry.key,
+                      .tokens_hash = entry.tokens_hash,
+                      .note = static_cast<std::uint64_t>(entry.checksum)});
+  }
+  return pool_->restore(blocks);
+}
+
+BlockTag Tier::tag_of(const BlockKey& key) const {
+  return {.high = key.high_word() ^ value_of(space_), .low = key.low_word()};
+}
+
+void Tier::tell(TierUse use, TierHealth::Change change, const std::string& reason) const {
+  if (change != TierHealth::Change::kNone && told_) {
+    told_({.level = level_, .use = use, .is_up = change == TierHealth::Change::kBack, .reason = reason});
+  }
+}
+
+void Tier::succeeded(TierUse use) { tell(use, health(use).succeeded(), {}); }
+
+void Tier::failed(TierUse use, const std::string& reason) {
+  tell(use, health(use).failed(reason, clock_.now()), reason);
+}
+
+Status Tier::before_writing(std::span<const SlotId> slots) {
+  if (!has_file_) {
+    return {};
+  }
+  const MutexLock lock(file_mutex_);
+  std::vector<SlotId> named;
+  for (const SlotId slot : slots) {
+    if (has_entry_[index_of(slot)]) {
+      named.push_back(slot);
+    }
+  }
+  if (named.empty()) {
+    return {};
+  }
+  Status status = file_->erase(named);
+  if (status) {
+    for (const SlotId slot : named) {
+      has_entry_[index_of(slot)] = false;
+    }
+  }
+  return status;
+}
+
+Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts) {
+  if (!has_file_) {
+    return {};
+  }
+  std::vector<DiskEntry> entries;
+  entries.reserve(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    entries.push_back({.slot = slots[i],
+                       .key = facts[i].block.key,
+                       .checksum = Checksum{facts[i].note},
+                       .tokens_hash = facts[i].block.tokens_hash});
+  }
+  const MutexLock lock(file_mutex_);
+  // Even where it fails: some may have been written, and are to be erased before the slots are written again.
+  for (const SlotId slot : slots) {
+    has_entry_[index_of(slot)] = true;
+  }
+  return file_->put(entries);
+}
+
+// What cannot be erased stays, and is found again after a restart: then its checksum decides.
+void Tier::erase_entries(std::span<const SlotId> slots) {
+  if (!has_file_ || slots.empty()) {
+    return;
+  }
+  if (const Status status = before_writing(slots); !status) {
+    failed(TierUse::kWriting, status.error().message);
+  }
+}
+
+void Tier::drop(std::span<const BlockKey> keys) {
+  {
+    const PinnedBlocks held = pool_->hold(keys);
+    erase_entries(held.slots());
+  }
+  pool_->discard(keys);
+}
+
+ResetOutcome Tier::reset(std::span<const BlockKey> keys) {
+  if (has_file_) {
+    const PinnedBlocks held = pool_->hold(keys);
+    erase_entries(held.slots());
+  }
+  return pool_->reset(keys);
+}
+
+std::uint32_t Tier::reset() {
+  if (has_file_) {
+    std::vector<ResidentBlock> blocks;
+    constexpr std::uint32_t kStep = 4096;
+    for (std::uint32_t slot = 0; slot < pool_->capacity();) {
+      blocks.clear();
+      slot = pool_->list_resident(slot, kStep, blocks);
+      std::vector<BlockKey> keys;
+      std::transform(blocks.begin(), blocks.end(), std::back_inserter(keys),
+                     [](const ResidentBlock& block) { return block.key; });
+      const PinnedBlocks held = pool_->hold(keys);
+      erase_entries(held.slots());
+    }
+  }
+  return pool_->reset_inactive();
+}
+
+Status Tier::sync() {
+  if (!has_file_) {
+    return {};
+  }
+  const MutexLock lock(file_mutex_);
+  return file_->sync();
+}
+
+}  // namespace cairn

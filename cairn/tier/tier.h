@@ -1,0 +1,124 @@
+// Tier: a pool with a layout in memory or in a file: the one place where a block's name meets its bytes.
+//
+// Does:     knows which slot of the pool is which place of the layout (they have the same numbers), the checksum of every
+//           block that was copied into it (the note of its slot), and whether it can be read and written at present. A
+//           tier with a file begins with the blocks that the file holds.
+// Engine:   where the engine says which slot holds what, a tier has a layout and no pool.
+// Owner:    the manager; outlives links, handles and whoever moves blocks.
+// Threads:  any.
+// Fails:    make(): a layout that has not the pool's blocks; a file that cannot be read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/mutex.h"
+#include "cairn/base/result.h"
+#include "cairn/layout/block_layout.h"
+#include "cairn/pool/block_pool.h"
+#include "cairn/tier/disk_file.h"
+#include "cairn/tier/tier_health.h"
+#include "cairn/tokens/namespace.h"
+#include "cairn/transfer/checksum.h"
+
+namespace cairn {
+
+enum class TierUse : std::uint8_t { kReading, kWriting };
+[[nodiscard]] constexpr const char* to_string(TierUse use) { return use == TierUse::kReading ? "reading" : "writing"; }
+
+// A direction of a tier was taken out, or is back.
+struct TierChange {
+  CacheLevel level = CacheLevel::kG1;
+  TierUse use = TierUse::kReading;
+  bool is_up = true;
+  std::string reason = {};  // why it is out
+};
+
+class Tier {
+ public:
+  struct Options {
+    CacheLevel level = CacheLevel::kG1;
+    BlockLayoutPtr layout = {};
+    // Its capacity, level, notes and clock are set here. None: the engine's own.
+    std::optional<BlockPoolOptions> pool = {};
+    NamespaceId space = {};
+    std::optional<DiskFile> file = {};
+    TierHealth::Options health = {};
+    const Clock* clock = &steady_clock();
+    std::function<void(const TierChange&)> told = {};  // on whatever thread saw it; must not call the tier
+  };
+  [[nodiscard]] static Result<std::unique_ptr<Tier>> make(Options&& options);
+  Tier(const Tier&) = delete;
+  Tier& operator=(const Tier&) = delete;
+  ~Tier();
+
+  [[nodiscard]] CacheLevel level() const { return level_; }
+  [[nodiscard]] BlockPool* pool() { return pool_.get(); }
+  [[nodiscard]] const BlockPool* pool() const { return pool_.get(); }
+  [[nodiscard]] const BlockLayoutPtr& layout() const { return layout_; }
+  [[nodiscard]] std::uint64_t block_bytes() const { return layout_->shape().block_bytes(); }
+  // What a block's checksum is bound to.
+  [[nodiscard]] BlockTag tag_of(const BlockKey& key) const;
+
+  // May this use be made of it now? A true while it is out is a trial, and has to be followed by one of the others.
+  [[nodiscard]] bool may(TierUse use) { return health(use).may_use(clock_.now()); }
+  [[nodiscard]] bool is_up(TierUse use) const { return health(use).is_up(); }
+  void succeeded(TierUse use);
+  void failed(TierUse use, const std::string& reason);
+  void not_tried(TierUse use) { health(use).not_tried(); }
+  [[nodiscard]] TierHealth::Report report(TierUse use) const { return health(use).report(); }
+
+  // Around a copy into slots that are the caller's. A file forgets what the slots held before they are overwritten, and
+  // learns what they hold when they are whole; memory has nothing to do.
+  [[nodiscard]] Status before_writing(std::span<const SlotId> slots);
+  [[nodiscard]] Status after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts);
+
+  // The bytes of these turned out to be wrong: from now on nobody finds them here, nor after a restart.
+  void drop(std::span<const BlockKey> keys);
+  // Those that nobody uses are gone, here and after a restart. Those in use stay until they are evicted.
+  ResetOutcome reset(std::span<const BlockKey> keys);
+  std::uint32_t reset();
+  // What was written before survives a loss of power.
+  [[nodiscard]] Status sync();
+
+  // What make() found in the file: how many entries, and how many were damaged or superseded.
+  struct Recovered {
+    std::uint32_t blocks = 0;
+    std::uint32_t damaged = 0;
+    std::uint32_t superseded = 0;
+    bool clean = true;  // the last one closed the file
+  };
+  [[nodiscard]] const Recovered& recovered() const { return recovered_; }
+  [[nodiscard]] bool has_file() const { return has_file_; }
+
+ private:
+  explicit Tier(Options&& options);
+  [[nodiscard]] Status recover();
+  [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
+  [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }
+  void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
+  void erase_entries(std::span<const SlotId> slots);
+
+  const CacheLevel level_;
+  const BlockLayoutPtr layout_;
+  const NamespaceId space_;
+  const Clock& clock_;
+  const bool has_file_;
+  const std::function<void(const TierChange&)> told_;
+  TierHealth reading_;
+  TierHealth writing_;
+  Recovered recovered_;
+  mutable Mutex file_mutex_{LockRank::kDiskFile};
+  std::optional<DiskFile> file_ CAIRN_GUARDED_BY(file_mutex_);
+  std::vector<bool> has_entry_ CAIRN_GUARDED_BY(file_mutex_);  // by slot
+  std::unique_ptr<BlockPool> pool_;
+};
+
+}  // namespace cairn

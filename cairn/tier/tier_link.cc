@@ -1,0 +1,327 @@
+#include "cairn/tier/tier_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// The likelier one to fail.
+int frailty(const Tier& tier) {
+  switch (tier.layout()->kind()) {
+    case MemoryKind::kFile:
+      return 2;
+    case MemoryKind::kDevice:
+      return 1;
+    case MemoryKind::kSystem:
+    case MemoryKind::kPinned:
+      break;
+  }
+  return 0;
+}
+
+LinkMeter::Counts count(const TransferOutcome& outcome) {
+  LinkMeter::Counts counts;
+  for (const BlockOutcome& block : outcome.blocks) {
+    switch (block.state) {
+      case BlockState::kDone:
+        ++counts.done;
+        break;
+      case BlockState::kFailed:
+        ++counts.failed;
+        break;
+      case BlockState::kMismatch:
+        ++counts.mismatched;
+        break;
+      case BlockState::kExpired:
+        ++counts.expired;
+        break;
+      case BlockState::kCancelled:
+        ++counts.cancelled;
+        break;
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::span<const SlotId> CopySource::slots() const {
+  const auto* pinned = std::get_if<PinnedBlocks>(&blocks_);
+  return pinned != nullptr ? pinned->slots() : std::span<const SlotId>(std::get<EngineBlocks>(blocks_).slots);
+}
+
+// A copy from its submission until nothing touches its memory any more. Used by one thread at a time: the one that
+// submits, then the executor's for its callbacks.
+struct TierLink::Flight {
+  Flight(CopySource copied, Done then) : source(std::move(copied)), done(std::move(then)) {}
+
+  std::optional<CopySource> source;
+  Done done;
+  TimePoint began{};
+  std::optional<MutableBlocks> targets = {};        // to be registered
+  std::optional<EngineBlocks> engine_targets = {};  // or only to be filled
+  std::optional<QuarantinedBlocks> late = {};
+};
+
+TierLink::TierLink(Tier& from, Tier& to, TransferExecutor& executor, const Clock& clock, CopyPlanPtr plan)
+    : from_(from),
+      to_(to),
+      executor_(executor),
+      clock_(clock),
+      plan_(std::move(plan)),
+      from_is_at_fault_(frailty(from) >= frailty(to)),
+      to_is_at_fault_(frailty(to) >= frailty(from)) {}
+
+Result<std::unique_ptr<TierLink>> TierLink::make(Tier& from, Tier& to, TransferExecutor& executor, const Clock& clock) {
+  Result<CopyPlanPtr> plan = CopyPlan::make(from.layout(), to.layout());
+  if (!plan) {
+    return Unexpected(std::move(plan).error());
+  }
+  if (!executor.can_move(**plan)) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(executor.describe(), " cannot move blocks from ",
+                                                     to_string(from.level()), " to ", to_string(to.level())));
+  }
+  return std::unique_ptr<TierLink>(new TierLink(from, to, executor, clock, *std::move(plan)));
+}
+
+bool TierLink::is_up() const {
+  return !is_paused_ && (!from_is_at_fault_ || from_.is_up(TierUse::kReading)) &&
+         (!to_is_at_fault_ || to_.is_up(TierUse::kWriting));
+}
+
+Status TierLink::may_copy() {
+  if (is_paused_) {
+    return fail(ErrorCode::kUnavailable,
+                str_cat("the edge from ", to_string(from_.level()), " to ", to_string(to_.level()), " is paused"));
+  }
+  if (from_is_at_fault_ && !from_.may(TierUse::kReading)) {
+    return fail(ErrorCode::kUnavailable,
+                str_cat(to_string(from_.level()), " is out: ", from_.report(TierUse::kReading).reason,
+                        "; it is tried again by itself"));
+  }
+  if (to_is_at_fault_ && !to_.may(TierUse::kWriting)) {
+    if (from_is_at_fault_) {
+      from_.not_tried(TierUse::kReading);
+    }
+    return fail(ErrorCode::kUnavailable,
+                str_cat(to_string(to_.level()), " is not written to: ", to_.report(TierUse::kWriting).reason,
+                        "; it is tried again by itself"));
+  }
+  return {};
+}
+
+void TierLink::report(const TransferOutcome& outcome) {
+  const LinkMeter::Counts counts = count(outcome);
+  const auto tell = [&](Tier& tier, TierUse use) {
+    if (counts.done + counts.mismatched > 0) {
+      tier.succeeded(use);
+    } else if (counts.failed + counts.expired > 0) {
+      tier.failed(use, outcome.error);
+    } else {
+      tier.not_tried(use);
+    }
+  };
+  if (from_is_at_fault_) {
+    tell(from_, TierUse::kReading);
+  }
+  if (to_is_at_fault_) {
+    tell(to_, TierUse::kWriting);
+  }
+}
+
+Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
+  CAIRN_CHECK(to_.pool() != nullptr, "blocks are brought to a tier that has a pool");
+  const auto refuse = [&job](Error error) { return Unexpected(Rejected<Bring>{std::move(error), std::move(job)}); };
+  if (job.source.size() != job.targets.size()) {
+    return refuse({ErrorCode::kInvalidArgument,
+                   str_cat(job.source.size(), " blocks for ", job.targets.size(), " targets; give one for each")});
+  }
+  if (const Status status = may_copy(); !status) {
+    return refuse(status.error());
+  }
+  // The slots' old names go before their bytes do.
+  if (const Status status = to_.before_writing(job.targets.slots()); !status) {
+    report({.blocks = {{.state = BlockState::kFailed}}, .error = status.error().message});
+    return refuse(status.error());
+  }
+  const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
+  flight->targets.emplace(std::move(job.targets));
+  Result<TransferId> id = submit(flight, flight->targets->slots(), job.deadline);
+  if (!id) {
+    return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
+                                                                   .targets = *std::move(flight->targets),
+                                                                   .deadline = job.deadline,
+                                                                   .done = std::move(flight->done)}});
+  }
+  return *id;
+}
+
+Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
+  const auto refuse = [&job](Error error) { return Unexpected(Rejected<Fill>{std::move(error), std::move(job)}); };
+  if (job.source.size() != job.targets.slots.size()) {
+    return refuse({ErrorCode::kInvalidArgument, str_cat(job.source.size(), " blocks for ", job.targets.slots.size(),
+                                                        " targets; give one for each")});
+  }
+  if (const Status status = may_copy(); !status) {
+    return refuse(status.error());
+  }
+  const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
+  flight->engine_targets.emplace(std::move(job.targets));
+  Result<TransferId> id = submit(flight, flight->engine_targets->slots, job.deadline);
+  if (!id) {
+    return Unexpected(Rejected<Fill>{std::move(id).error(), Fill{.source = *std::move(flight->source),
+                                                                 .targets = *std::move(flight->engine_targets),
+                                                                 .deadline = job.deadline,
+                                                                 .done = std::move(flight->done)}});
+  }
+  return *id;
+}
+
+Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const SlotId> targets, TimePoint deadline) {
+  // The sum of what was copied is compared in landed(): of some blocks it is known, of others it is made here.
+  Transfer transfer{.plan = plan_, .verify = Verify::kMake, .deadline = deadline};
+  const std::uint64_t blocks = targets.size();
+  transfer.blocks.reserve(blocks);
+  for (std::size_t i = 0; i < blocks; ++i) {
+    transfer.blocks.push_back({.pair = {index_of(flight->source->slots()[i]), index_of(targets[i])},
+                               .tag = from_.tag_of(flight->source->facts()[i].block.key)});
+  }
+  transfer.done = [this, flight](TransferOutcome&& outcome) { landed(*flight, std::move(outcome)); };
+  transfer.settled = [this, flight] {
+    if (flight->late) {
+      meter_.quarantined(-static_cast<std::int64_t>(flight->late->slots().size()));
+      std::move(*flight->late).release_proven_finished();
+      flight->late.reset();
+    }
+    flight->source.reset();
+    flight->engine_targets.reset();
+  };
+  flight->began = clock_.now();
+  meter_.began(blocks, blocks * from_.block_bytes(), flight->began);
+  Result<TransferId> id = executor_.submit(std::move(transfer));
+  if (!id) {
+    meter_.ended({}, blocks, from_.block_bytes(), flight->began, clock_.now());
+    report({});
+  }
+  return id;
+}
+
+void TierLink::landed(Flight& flight, TransferOutcome&& outcome) {
+  const std::vector<BlockFacts> facts = compare(flight, outcome);
+  report(outcome);
+  meter_.ended(count(outcome), facts.size(), from_.block_bytes(), flight.began, clock_.now());
+  Arrived arrived{.blocks = {}, .states = {}, .error = std::move(outcome.error)};
+  arrived.states.reserve(facts.size());
+  for (const BlockOutcome& block : outcome.blocks) {
+    arrived.states.push_back(block.state);
+  }
+  if (flight.targets) {
+    sort_out(flight, facts, arrived);
+  }
+  if (const Done done = std::move(flight.done)) {
+    done(std::move(arrived));
+  }
+}
+
+// What is known of the blocks now, their checksums among it. A block that has another one than it must have is no longer
+// done, and gone from where it was read.
+std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome& outcome) {
+  std::vector<BlockFacts> facts(flight.source->facts().begin(), flight.source->facts().end());
+  std::vector<BlockKey> wrong;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    BlockOutcome& block = outcome.blocks[i];
+    const auto sum = static_cast<std::uint64_t>(block.checksum);
+    if (block.state == BlockState::kDone && facts[i].note != 0 && facts[i].note != sum) {
+      block.state = BlockState::kMismatch;
+      if (outcome.error.empty()) {
+        outcome.error = str_cat("block ", facts[i].block.key.to_string(), " of ", to_string(from_.level()),
+                                " has other bytes than it was stored with");
+      }
+    }
+    if (block.state == BlockState::kMismatch) {
+      wrong.push_back(facts[i].block.key);
+    }
+    facts[i].note = sum;
+  }
+  if (!wrong.empty() && from_.pool() != nullptr) {
+    from_.drop(wrong);
+  }
+  return facts;
+}
+
+// Registers what arrived, puts aside what a late copy may still write to, and frees the rest.
+void TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
+  MutableBlocks targets = *std::move(flight.targets);
+  flight.targets.reset();
+  if (arrived.error.empty()) {
+    Result<ImmutableBlocks> named = name(std::move(targets), facts);
+    if (named) {
+      arrived.blocks = *std::move(named);
+      return;
+    }
+    std::fill(arrived.states.begin(), arrived.states.end(), BlockState::kFailed);
+    arrived.error = std::move(named).error().message;
+    return;
+  }
+  const auto add = [](std::optional<MutableBlocks>& to, MutableBlocks blocks) {
+    if (!to) {
+      to.emplace(std::move(blocks));
+    } else {
+      CAIRN_CHECK(to->append(std::move(blocks)).has_value(), "the targets of one copy are of one pool");
+    }
+  };
+  std::optional<MutableBlocks> whole;
+  std::optional<MutableBlocks> late;
+  std::vector<BlockFacts> whole_facts;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    MutableBlocks block = targets.take_front(1);
+    if (arrived.states[i] == BlockState::kDone) {
+      add(whole, std::move(block));
+      whole_facts.push_back(facts[i]);
+    } else if (arrived.states[i] == BlockState::kExpired) {
+      add(late, std::move(block));
+    }
+  }
+  if (late) {
+    meter_.quarantined(late->size());
+    flight.late.emplace(std::move(*late).quarantine());
+  }
+  if (!whole) {
+    return;
+  }
+  if (Result<ImmutableBlocks> named = name(*std::move(whole), whole_facts)) {
+    arrived.blocks = *std::move(named);
+  } else {
+    std::replace(arrived.states.begin(), arrived.states.end(), BlockState::kDone, BlockState::kFailed);
+  }
+}
+
+Result<ImmutableBlocks> TierLink::name(MutableBlocks blocks, std::span<const BlockFacts> facts) {
+  if (const Status status = to_.after_writing(blocks.slots(), facts); !status) {
+    to_.failed(TierUse::kWriting, status.error().message);
+    return Unexpected(Error(status.error()));
+  }
+  ImmutableBlocks all;
+  while (!facts.empty()) {
+    const auto other = std::find_if(facts.begin(), facts.end(),
+                                    [&](const BlockFacts& each) { return each.priority != facts.front().priority; });
+    const auto alike = static_cast<std::uint32_t>(other - facts.begin());
+    MutableBlocks part = blocks.take_front(alike);
+    auto complete = std::move(part).complete_as(facts.first(alike));
+    CAIRN_CHECK(complete.has_value(), "there are facts of every block");
+    auto registered = (*std::move(complete)).register_blocks(Retention{.priority = facts.front().priority});
+    if (!registered) {
+      return Unexpected(std::move(registered).error().error);
+    }
+    CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one copy are of one pool");
+    facts = facts.subspan(alike);
+  }
+  return all;
+}
+
+}  // namespace cairn
