@@ -32,6 +32,7 @@ enum class LockRank : std::uint8_t {
   kExecutor = 60,      // what an executor has in hand beside its ledger
   kTransfers = 70,     // the ledger of one executor; callbacks run outside it
   kHealth = 80,        // of one direction of one tier
+  kMetrics = 90,       // the list of figures; nothing is called under it
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {
