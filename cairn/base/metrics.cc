@@ -232,9 +232,19 @@ Gauge& Metrics::gauge(std::string_view name, std::string_view help, const Metric
 
 void Metrics::gauge_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                              std::function<double()> function) {
+  add_function(MetricKind::kGauge, name, help, labels, std::move(function));
+}
+
+void Metrics::counter_function(std::string_view name, std::string_view help, const MetricLabels& labels,
+                               std::function<double()> function) {
+  add_function(MetricKind::kCounter, name, help, labels, std::move(function));
+}
+
+void Metrics::add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
+                           std::function<double()> function) {
   CAIRN_CHECK(function != nullptr, str_cat("the figure ", name, " has no function"));
   const MutexLock lock(mutex_);
-  std::unique_ptr<Figure>& figure = place(MetricKind::kGauge, name, help, labels);
+  std::unique_ptr<Figure>& figure = place(kind, name, help, labels);
   CAIRN_CHECK(figure == nullptr, str_cat("the figure ", name, " has a source already"));
   figure = std::make_unique<Figure>(std::in_place_type<std::function<double()>>, std::move(function));
 }

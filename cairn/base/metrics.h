@@ -116,6 +116,9 @@ class Metrics {
   // Asked whenever the figures are read, for what is known elsewhere already.
   void gauge_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                       std::function<double()> function);
+  // The same for what only grows.
+  void counter_function(std::string_view name, std::string_view help, const MetricLabels& labels,
+                        std::function<double()> function);
   Histogram& histogram(std::string_view name, std::string_view help, const MetricLabels& labels = {},
                        Histogram::Unit unit = Histogram::Unit::kSeconds);
 
@@ -145,6 +148,8 @@ class Metrics {
     const Figure* figure;
   };
 
+  void add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
+                    std::function<double()> function);
   // The place of a figure; empty where it is new.
   std::unique_ptr<Figure>& place(MetricKind kind, std::string_view name, std::string_view help, MetricLabels labels)
       CAIRN_REQUIRES(mutex_);

@@ -45,10 +45,12 @@ TEST(MetricsTest, WritesTheTextExpositionFormat) {
   metrics.gauge("cairn_free", "Blocks of a tier that are free", {{"tier", "G2"}}).set(-3);
   metrics.gauge_function("cairn_free", "", {{"tier", "G3"}}, [] { return 0.25; });
   metrics.counter("cairn_bytes_total", "Bytes").add(std::numeric_limits<std::uint64_t>::max());
+  metrics.counter_function("cairn_bytes_total", "", {{"tier", "G2"}}, [] { return 7; });
   EXPECT_EQ(metrics.to_prometheus(),
             "# HELP cairn_bytes_total Bytes\n"
             "# TYPE cairn_bytes_total counter\n"
             "cairn_bytes_total 18446744073709551615\n"
+            "cairn_bytes_total{tier=\"G2\"} 7\n"
             "# HELP cairn_free Blocks of a tier that are free\n"
             "# TYPE cairn_free gauge\n"
             "cairn_free{tier=\"G2\"} -3\n"

@@ -26,6 +26,7 @@
 #include "cairn/events/event_log.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
+#include "cairn/manager/reset_channel.h"
 #include "cairn/offload/offload_edge.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
@@ -48,20 +49,6 @@ struct ManagerParts {
   std::shared_ptr<const LoadCostModel> cost = {};         // none: as the configuration says
   std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
   MemoryProgress progress = {};                           // while memory is made ready
-};
-
-// Follows the resets of a manager: which tiers lost all that was not in use.
-class ResetReceiver {
- public:
-  // The next one that was not seen yet; none: nothing new. Oldest first; at most the last 64 are kept.
-  [[nodiscard]] std::optional<CacheLevel> try_next();
-
- private:
-  friend class ManagerState;
-  explicit ResetReceiver(std::shared_ptr<ManagerState> state, std::uint64_t next)
-      : state_(std::move(state)), next_(next) {}
-  std::shared_ptr<ManagerState> state_;
-  std::uint64_t next_;
 };
 
 class KvBlockManager {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/base/clock.h"
@@ -12,6 +13,7 @@
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/link_meter.h"
 #include "cairn/tier/tier.h"
+#include "cairn/tier/tier_link.h"
 
 namespace cairn {
 
@@ -64,5 +66,9 @@ struct ManagerStatus {
   std::vector<Incident> incidents;  // the last ones, oldest first
   std::uint64_t incident_count = 0;
 };
+
+// Of one tier, but for what a resize withholds; of one edge.
+[[nodiscard]] TierStatus tier_status(const Tier& tier);
+[[nodiscard]] EdgeStatus edge_status(const TierLink& link);
 
 }  // namespace cairn

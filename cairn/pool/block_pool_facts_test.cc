@@ -49,6 +49,8 @@ TEST(BlockFactsTest, GoFromPoolToPool) {
   const ImmutableBlocks lower = take_over(*below, last);
   EXPECT_EQ(lower.facts()[0].block, facts[2].block);
   EXPECT_THAT(notes_of(lower.facts()), ElementsAre(0, 5));
+  EXPECT_EQ(lower.tier(), CacheLevel::kG2);
+  EXPECT_EQ(ImmutableBlocks().tier(), std::nullopt);
 }
 
 TEST(BlockFactsTest, NotesEndWithTheNameTheyWereMadeFor) {

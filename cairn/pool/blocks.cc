@@ -182,6 +182,10 @@ std::vector<BlockFacts> ImmutableBlocks::facts() const {
   return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
 }
 
+std::optional<CacheLevel> ImmutableBlocks::tier() const {
+  return holds_something(run_) ? std::optional(run_.table()->options().tier) : std::nullopt;
+}
+
 ImmutableBlocks ImmutableBlocks::share(std::uint32_t count) const {
   if (!holds_something(run_) || count == 0) {
     return {};

@@ -203,6 +203,8 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] BlockKey key(std::uint32_t i) const;
 
   [[nodiscard]] std::vector<BlockFacts> facts() const;
+  // Of their pool; none where this holds nothing.
+  [[nodiscard]] std::optional<CacheLevel> tier() const;
 
   // Another handle to the first `count` of the same blocks (all of them by default).
   [[nodiscard]] ImmutableBlocks share() const { return share(size()); }

@@ -23,6 +23,9 @@ void LinkMeter::began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) 
 
 void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began,
                       TimePoint now) {
+  if (seconds_ != nullptr && counts.done > 0) {
+    seconds_->record(now - began);
+  }
   const MutexLock lock(mutex_);
   totals_.blocks += counts.done;
   totals_.bytes += counts.done * block_bytes;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/metrics.h"
 #include "cairn/base/mutex.h"
 
 namespace cairn {
@@ -35,8 +36,10 @@ class LinkMeter {
     std::uint64_t cancelled = 0;
   };
 
+  // How long each copy takes is recorded there too. Before the first one.
+  void record_into(Histogram& seconds) { seconds_ = &seconds; }
+
   void began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
-  // `bytes`: of all of it; `block_bytes`: of one.
   void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
   void quarantined(std::int64_t blocks);
 
@@ -47,6 +50,7 @@ class LinkMeter {
   [[nodiscard]] Duration time_for(std::uint64_t bytes) const;
 
  private:
+  Histogram* seconds_ = nullptr;
   mutable Mutex mutex_{LockRank::kHealth};
   LinkTotals totals_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t copies_under_way_ CAIRN_GUARDED_BY(mutex_) = 0;

@@ -15,6 +15,7 @@ Tier::Tier(Options&& options)
       clock_(*options.clock),
       has_file_(options.file.has_value()),
       told_(std::move(options.told)),
+      dropped_(std::move(options.dropped)),
       reading_(options.health),
       writing_(options.health),
       file_(std::move(options.file)) {}
@@ -150,6 +151,9 @@ void Tier::drop(std::span<const BlockKey> keys) {
     erase_entries(held.slots());
   }
   pool_->discard(keys);
+  if (dropped_) {
+    dropped_(level_, keys);
+  }
 }
 
 ResetOutcome Tier::reset(std::span<const BlockKey> keys) {

@@ -52,7 +52,9 @@ class Tier {
     std::optional<DiskFile> file = {};
     TierHealth::Options health = {};
     const Clock* clock = &steady_clock();
-    std::function<void(const TierChange&)> told = {};  // on whatever thread saw it; must not call the tier
+    // On whatever thread saw it; neither may call the tier.
+    std::function<void(const TierChange&)> told = {};
+    std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};  // what drop() was called for
   };
   [[nodiscard]] static Result<std::unique_ptr<Tier>> make(Options&& options);
   Tier(const Tier&) = delete;
@@ -112,6 +114,7 @@ class Tier {
   const Clock& clock_;
   const bool has_file_;
   const std::function<void(const TierChange&)> told_;
+  const std::function<void(CacheLevel, std::span<const BlockKey>)> dropped_;
   TierHealth reading_;
   TierHealth writing_;
   Recovered recovered_;

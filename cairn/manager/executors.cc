@@ -1,0 +1,119 @@
+#include "cairn/manager/executors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/memory/pinned_region.h"
+#include "cairn/transfer/bounce_executor.h"
+#include "cairn/transfer/cuda_executor.h"
+#include "cairn/transfer/file_executor.h"
+#include "cairn/transfer/host_executor.h"
+
+namespace cairn {
+
+namespace {
+
+// Between a GPU and a file: enough for both to be busy.
+constexpr std::uint64_t kRingBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLeastRingBlocks = 8;
+
+}  // namespace
+
+TransferExecutor* Executors::keep(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind,
+                                  std::unique_ptr<TransferExecutor> executor) {
+  place = parts_.around ? parts_.around(kind, std::move(executor)) : std::move(executor);
+  return place.get();
+}
+
+Result<TransferExecutor*> Executors::host() {
+  if (host_ == nullptr && parts_.executor) {
+    host_ = parts_.executor(ExecutorKind::kHost);
+  }
+  if (host_ == nullptr) {
+    return keep(host_, ExecutorKind::kHost, std::make_unique<HostExecutor>(*parts_.clock, HostExecutor::Options{}));
+  }
+  return host_.get();
+}
+
+Result<TransferExecutor*> Executors::file() {
+  if (file_ == nullptr && parts_.executor) {
+    file_ = parts_.executor(ExecutorKind::kFile);
+  }
+  if (file_ == nullptr) {
+    Result<std::unique_ptr<FileExecutor>> made =
+        FileExecutor::make(*parts_.clock, {.method = config_.disk.io, .in_flight = config_.disk.in_flight});
+    if (!made) {
+      return Unexpected(std::move(made).error());
+    }
+    return keep(file_, ExecutorKind::kFile, *std::move(made));
+  }
+  return file_.get();
+}
+
+Result<TransferExecutor*> Executors::gpu() {
+  if (gpu_ == nullptr && parts_.executor) {
+    gpu_ = parts_.executor(ExecutorKind::kGpu);
+  }
+  if (gpu_ == nullptr) {
+    Result<std::unique_ptr<CudaExecutor>> made =
+        CudaExecutor::create({.device = config_.device.gpu, .clock = parts_.clock});
+    if (!made) {
+      return Unexpected(std::move(made).error());
+    }
+    return keep(gpu_, ExecutorKind::kGpu, *std::move(made));
+  }
+  return gpu_.get();
+}
+
+Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,
+                                            std::uint64_t block_bytes) {
+  if (place != nullptr) {
+    return place.get();
+  }
+  Result<TransferExecutor*> one = gpu();
+  if (!one) {
+    return one;
+  }
+  const std::uint64_t pages = (block_bytes + 4095) / 4096 * 4096;
+  Result<RegionPtr> ring = pinned_region(
+      {.size = std::max(kRingBytes, kLeastRingBlocks * pages), .device = config_.device.gpu, .required = true});
+  if (!ring) {
+    return Unexpected(std::move(ring).error());
+  }
+  Result<std::unique_ptr<BounceExecutor>> made =
+      BounceExecutor::make(*parts_.clock, **one, other, {.ring = *std::move(ring), .block_bytes = block_bytes});
+  if (!made) {
+    return Unexpected(std::move(made).error());
+  }
+  place = *std::move(made);
+  return place.get();
+}
+
+Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const BlockLayout& to) {
+  const MemoryKind a = from.kind();
+  const MemoryKind b = to.kind();
+  const bool with_file = a == MemoryKind::kFile || b == MemoryKind::kFile;
+  if (a != MemoryKind::kDevice && b != MemoryKind::kDevice) {
+    return with_file ? file() : host();
+  }
+  if (with_file) {
+    Result<TransferExecutor*> other = file();
+    return other ? bounce(gpu_and_file_, **other, from.shape().block_bytes()) : std::move(other);
+  }
+  if (a == MemoryKind::kSystem || b == MemoryKind::kSystem) {
+    Result<TransferExecutor*> other = host();
+    return other ? bounce(gpu_and_system_, **other, from.shape().block_bytes()) : std::move(other);
+  }
+  return gpu();
+}
+
+void Executors::check_deadlines() {
+  for (TransferExecutor* executor :
+       {gpu_and_file_.get(), gpu_and_system_.get(), host_.get(), file_.get(), gpu_.get()}) {
+    if (executor != nullptr) {
+      executor->check_deadlines();
+    }
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,154 @@
+#include "cairn/manager/manager_metrics.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+template <typename Stats, typename Number>
+struct Figure {
+  const char* name;
+  const char* help;
+  Number Stats::* member;
+};
+
+constexpr Figure<PoolCounts, std::uint32_t> kCounts[] = {
+    {"cairn_blocks_total_capacity", "Blocks that a tier has room for", &PoolCounts::total},
+    {"cairn_blocks_free", "Blocks that hold nothing", &PoolCounts::free},
+    {"cairn_blocks_inactive", "Blocks that can be evicted", &PoolCounts::inactive},
+    {"cairn_blocks_ready", "Of the inactive ones, those that go first: they were copied down or are not worth it",
+     &PoolCounts::ready},
+    {"cairn_blocks_active", "Blocks in use", &PoolCounts::active},
+    {"cairn_blocks_quarantined", "Blocks that a late copy may still touch", &PoolCounts::quarantined},
+    {"cairn_blocks_registered", "Keys that can be matched", &PoolCounts::registered},
+};
+
+constexpr Figure<PoolStats, std::uint64_t> kStats[] = {
+    {"cairn_allocated_total", "Blocks given out to be filled", &PoolStats::allocated},
+    {"cairn_allocation_failures_total", "Allocations refused for want of room", &PoolStats::allocation_failures},
+    {"cairn_evicted_total", "Blocks evicted", &PoolStats::evicted},
+    {"cairn_expired_total", "Blocks whose time to live was over", &PoolStats::expired},
+    {"cairn_reset_total", "Blocks reset", &PoolStats::reset},
+    {"cairn_registered_total", "Blocks registered", &PoolStats::registered},
+    {"cairn_deduplicated_total", "Late copies of a block given back", &PoolStats::deduplicated},
+    {"cairn_lookups_total", "Keys asked for in a tier's pool", &PoolStats::lookups},
+    {"cairn_lookup_hits_total", "Of those, found", &PoolStats::hits},
+    {"cairn_abandoned_in_quarantine_total", "Blocks lost for good: nobody can say that nothing writes to them",
+     &PoolStats::abandoned_in_quarantine},
+};
+
+constexpr Figure<LinkTotals, std::uint64_t> kTotals[] = {
+    {"cairn_copies_total", "Copies begun", &LinkTotals::copies},
+    {"cairn_copied_blocks_total", "Blocks that arrived and were verified", &LinkTotals::blocks},
+    {"cairn_copied_bytes_total", "Bytes of those", &LinkTotals::bytes},
+    {"cairn_copy_failures_total", "Blocks that could not be copied", &LinkTotals::failed},
+    {"cairn_verification_failures_total", "Blocks whose bytes were not those they were stored with",
+     &LinkTotals::mismatched},
+    {"cairn_copy_expired_total", "Blocks that did not arrive by their deadline", &LinkTotals::expired},
+    {"cairn_copy_cancelled_total", "Blocks whose copy was taken back", &LinkTotals::cancelled},
+};
+
+constexpr Figure<LinkTotals, std::uint64_t> kUnderWay[] = {
+    {"cairn_copy_blocks_under_way", "Blocks being copied", &LinkTotals::blocks_under_way},
+    {"cairn_copy_bytes_under_way", "Bytes being copied", &LinkTotals::bytes_under_way},
+    {"cairn_copy_blocks_quarantined", "Blocks of an edge that a late copy may still touch", &LinkTotals::quarantined},
+};
+
+std::string with_dashes(std::string_view words) {
+  std::string label(words);
+  std::replace(label.begin(), label.end(), ' ', '_');
+  return label;
+}
+
+}  // namespace
+
+void add_tier_metrics(Metrics& metrics, const Tier& tier) {
+  const MetricLabels labels{{"tier", to_string(tier.level())}};
+  for (const TierUse use : {TierUse::kReading, TierUse::kWriting}) {
+    const MetricLabels with_use{{"tier", to_string(tier.level())}, {"use", to_string(use)}};
+    metrics.gauge_function("cairn_tier_up", "Whether a tier can be used; 0 while it is taken out", with_use,
+                           [&tier, use] { return tier.is_up(use) ? 1.0 : 0.0; });
+    metrics.counter_function("cairn_tier_failures_total", "Copies that a tier made fail", with_use,
+                             [&tier, use] { return static_cast<double>(tier.report(use).failures); });
+    metrics.counter_function("cairn_tier_out_total", "Times that a tier was taken out", with_use,
+                             [&tier, use] { return static_cast<double>(tier.report(use).times_out); });
+  }
+  const BlockPool* const pool = tier.pool();
+  if (pool == nullptr) {
+    return;
+  }
+  for (const auto& figure : kCounts) {
+    metrics.gauge_function(figure.name, figure.help, labels,
+                           [pool, member = figure.member] { return static_cast<double>(pool->counts().*member); });
+  }
+  for (const auto& figure : kStats) {
+    metrics.counter_function(figure.name, figure.help, labels,
+                             [pool, member = figure.member] { return static_cast<double>(pool->stats().*member); });
+  }
+}
+
+void add_link_metrics(Metrics& metrics, TierLink& link) {
+  const MetricLabels labels{{"edge", str_cat(to_string(link.from().level()), "-", to_string(link.to().level()))}};
+  const LinkMeter& meter = link.meter();
+  for (const auto& figure : kTotals) {
+    metrics.counter_function(figure.name, figure.help, labels,
+                             [&meter, member = figure.member] { return static_cast<double>(meter.totals().*member); });
+  }
+  for (const auto& figure : kUnderWay) {
+    metrics.gauge_function(figure.name, figure.help, labels,
+                           [&meter, member = figure.member] { return static_cast<double>(meter.totals().*member); });
+  }
+  metrics.counter_function("cairn_copy_busy_seconds_total", "Time during which an edge was copying", labels,
+                           [&meter] { return std::chrono::duration<double>(meter.totals().busy).count(); });
+  metrics.gauge_function("cairn_copy_bytes_per_second", "Speed of an edge of late, while it was busy", labels,
+                         [&meter] { return meter.bytes_per_second(); });
+  link.meter().record_into(metrics.histogram("cairn_copy_seconds", "From the submission of a copy to its end", labels));
+}
+
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge) {
+  const MetricLabels labels{{"into", to_string(into)}};
+  metrics.counter_function("cairn_offload_offered_total", "Blocks that could have been copied down", labels,
+                           [&edge] { return static_cast<double>(edge.status().offered); });
+  metrics.counter_function("cairn_offload_copied_total", "Blocks copied down", labels,
+                           [&edge] { return static_cast<double>(edge.status().copied); });
+  metrics.gauge_function("cairn_offload_waiting", "Blocks that wait to be copied down", labels,
+                         [&edge] { return static_cast<double>(edge.status().waiting); });
+  metrics.gauge_function("cairn_offload_under_way", "Blocks on their way down", labels,
+                         [&edge] { return static_cast<double>(edge.status().under_way); });
+  for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
+    const auto refusal = static_cast<OffloadRefusal>(i);
+    metrics.counter_function("cairn_offload_refused_total", "Blocks that were not copied down, by reason",
+                             {{"into", to_string(into)}, {"reason", with_dashes(to_string(refusal))}},
+                             [&edge, i] { return static_cast<double>(edge.status().refused[i]); });
+  }
+}
+
+void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    metrics.counter_function(
+        "cairn_load_hits_total", "Blocks asked for and found, by the tier that had them", {{"tier", to_string(level)}},
+        [&onboarder, level] { return static_cast<double>(onboarder.status().hits[index_of(level)]); });
+  }
+  constexpr Figure<OnboardStatus, std::uint64_t> kCounters[] = {
+      {"cairn_load_misses_total", "Blocks asked for and found nowhere", &OnboardStatus::misses},
+      {"cairn_loads_total", "Loads finished", &OnboardStatus::finished},
+      {"cairn_loads_refused_total", "Loads refused: too many were under way", &OnboardStatus::refused},
+      {"cairn_load_joined_total", "Blocks that another load was bringing already", &OnboardStatus::joined},
+      {"cairn_load_not_worth_it_total", "Blocks that are sooner computed than loaded", &OnboardStatus::not_worth_it},
+      {"cairn_loads_expired_total", "Loads that ended by their deadline", &OnboardStatus::expired},
+  };
+  for (const auto& figure : kCounters) {
+    metrics.counter_function(figure.name, figure.help, {}, [&onboarder, member = figure.member] {
+      return static_cast<double>(onboarder.status().*member);
+    });
+  }
+  metrics.gauge_function("cairn_loads_under_way", "Loads under way", {},
+                         [&onboarder] { return static_cast<double>(onboarder.status().loads); });
+}
+
+}  // namespace cairn

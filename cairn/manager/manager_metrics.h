@@ -1,0 +1,20 @@
+// What a manager's parts show of themselves, as metrics: all of it is read when the metrics are.
+//
+// Owner:    the metrics hold references to the parts: they are not read after the parts are gone.
+#pragma once
+
+#include "cairn/base/ids.h"
+#include "cairn/base/metrics.h"
+#include "cairn/offload/offload_edge.h"
+#include "cairn/onboard/onboarder.h"
+#include "cairn/tier/tier.h"
+#include "cairn/tier/tier_link.h"
+
+namespace cairn {
+
+void add_tier_metrics(Metrics& metrics, const Tier& tier);
+void add_link_metrics(Metrics& metrics, TierLink& link);
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge);
+void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder);
+
+}  // namespace cairn

@@ -1,0 +1,133 @@
+// ManagerState: the parts of a KvBlockManager, and the thread that moves blocks along.
+//
+// Owner:    shared by the copies of the manager; the last one's destructor stops it in order.
+// Threads:  any; see KvBlockManager. The parts are made before the thread starts and constant from then on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/manager/executors.h"
+#include "cairn/manager/host_size.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/pool/block_registry.h"
+#include "cairn/tier/tier.h"
+#include "cairn/tier/tier_link.h"
+
+namespace cairn {
+
+// Follows the pool of a tier for the edge that leads down from it, which is made after the pool.
+class EdgeListener final : public PoolObserver {
+ public:
+  void attach(OffloadEdge* edge) { edge_ = edge; }
+
+  void on_registered(CacheLevel, std::span<const ResidentBlock> blocks, std::span<const Token>) override {
+    if (OffloadEdge* edge = edge_) {
+      edge->registered(blocks);
+    }
+  }
+  void on_removed(CacheLevel, std::span<const BlockKey>) override {}
+  void on_cleared(CacheLevel) override {}
+  void on_matched(CacheLevel, std::span<const BlockKey> keys) override {
+    if (OffloadEdge* edge = edge_) {
+      edge->used(keys);
+    }
+  }
+
+ private:
+  std::atomic<OffloadEdge*> edge_{nullptr};
+};
+
+class ManagerState {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<ManagerState>> make(const ManagerConfig& config,
+                                                                  const ManagerParts& parts);
+  ManagerState(const ManagerState&) = delete;
+  ManagerState& operator=(const ManagerState&) = delete;
+  ~ManagerState();
+
+  [[nodiscard]] const ManagerConfig& config() const { return config_; }
+  [[nodiscard]] const ManagerParts& parts() const { return parts_; }
+  [[nodiscard]] Tier* tier(CacheLevel level) const { return tiers_[index_of(level)].get(); }
+  [[nodiscard]] TierLink* link(CacheLevel from, CacheLevel to) const {
+    return links_[index_of(from)][index_of(to)].get();
+  }
+  // The one that leads into this tier.
+  [[nodiscard]] OffloadEdge* edge_into(CacheLevel level) const { return edges_[index_of(level)].get(); }
+  [[nodiscard]] Onboarder& onboarder() const { return *onboarder_; }
+  [[nodiscard]] EventLog* events() const { return events_.get(); }
+  [[nodiscard]] Metrics& metrics() { return metrics_; }
+  [[nodiscard]] ResetChannel& resets() { return *resets_; }
+  [[nodiscard]] Histogram& load_seconds() { return *load_seconds_; }
+
+  ResetOutcome reset(CacheLevel level);
+  [[nodiscard]] Status pause(CacheLevel from, CacheLevel to, bool paused);
+  [[nodiscard]] Status resize_host(std::uint32_t blocks) CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] ManagerStatus status() CAIRN_EXCLUDES(mutex_);
+
+  bool pump() CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<TimePoint> next_time() CAIRN_EXCLUDES(mutex_);
+  // Nothing waits and nothing is under way.
+  [[nodiscard]] bool is_idle() const;
+  [[nodiscard]] Status drain(Duration longest);
+
+ private:
+  ManagerState(const ManagerConfig& config, const ManagerParts& parts);
+  [[nodiscard]] Status make_tiers();
+  [[nodiscard]] Status make_link(CacheLevel from, CacheLevel to);
+  [[nodiscard]] Status make_links();
+  [[nodiscard]] Status make_edge(CacheLevel from, CacheLevel to, const OffloadOptions& options);
+  [[nodiscard]] Status make_movers();
+  void make_metrics();
+  void note_recovery();
+  void add_incident(Incident::Kind kind, CacheLevel level, std::string text);
+
+  // There is something to pump. Also under a pool's lock.
+  void wake();
+  void run();
+  void stop();
+
+  const ManagerConfig config_;
+  const ManagerParts parts_;
+  const Clock& clock_;
+  const TimePoint started_;
+  Metrics metrics_;
+  Histogram* load_seconds_ = nullptr;
+  const std::shared_ptr<ResetChannel> resets_ = std::make_shared<ResetChannel>();
+
+  mutable Mutex incidents_mutex_{LockRank::kHealth};
+  std::deque<Incident> incidents_ CAIRN_GUARDED_BY(incidents_mutex_);
+  std::uint64_t incident_count_ CAIRN_GUARDED_BY(incidents_mutex_) = 0;
+
+  Mutex wake_mutex_{LockRank::kWake};
+  std::condition_variable_any woken_up_;
+  std::atomic<bool> woken_{false};
+  bool ending_ CAIRN_GUARDED_BY(wake_mutex_) = false;
+  std::condition_variable_any went_idle_;
+
+  // From here on in the order of their needs; what comes later goes earlier.
+  std::unique_ptr<BlockRegistry> registry_;
+  std::unique_ptr<EventLog> events_;
+  std::array<EdgeListener, kCacheLevels> listeners_;
+  std::array<std::unique_ptr<Tier>, kCacheLevels> tiers_;
+  Mutex mutex_{LockRank::kManager};
+  std::optional<HostSize> host_size_ CAIRN_GUARDED_BY(mutex_);
+  std::array<std::array<std::unique_ptr<TierLink>, kCacheLevels>, kCacheLevels> links_;
+  std::array<std::unique_ptr<OffloadEdge>, kCacheLevels> edges_;
+  std::unique_ptr<Onboarder> onboarder_;
+  // Ends before all that its callbacks use.
+  std::unique_ptr<Executors> executors_;
+  std::thread thread_;
+};
+
+}  // namespace cairn

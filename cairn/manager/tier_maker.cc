@@ -1,0 +1,180 @@
+#include "cairn/manager/tier_maker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/device_region.h"
+#include "cairn/memory/pinned_region.h"
+#include "cairn/memory/system_region.h"
+#include "cairn/tier/disk_layout.h"
+
+namespace cairn {
+
+namespace {
+
+Unexpected<Error> at_key(const char* key, Error error) { return fail(error.code, str_cat(key, ": ", error.message)); }
+
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::uint32_t blocks_of(std::uint64_t size, std::uint64_t step) {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(size / step, std::numeric_limits<std::uint32_t>::max() - 1));
+}
+
+}  // namespace
+
+Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const Followers& followers,
+                                 std::uint32_t blocks) const {
+  Tier::Options options{.level = level,
+                        .space = space_.id(),
+                        .health = config_.health,
+                        .clock = parts_.clock,
+                        .told = followers.told,
+                        .dropped = followers.dropped};
+  options.pool.emplace();
+  options.pool->block_size = config_.block_size;
+  options.pool->policy = tier.policy;
+  options.pool->leaves_first = tier.leaves_first;
+  options.pool->observers = followers.observers;
+  if (followers.low_water > 0) {
+    // At least one block; never so many that claiming twice as much would be all of it.
+    options.pool->low_water = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(followers.low_water * blocks), 1,
+                                                        std::max<std::uint32_t>(1, blocks / 4));
+    options.pool->when_low = followers.when_low;
+  }
+  return options;
+}
+
+Result<BlockLayoutPtr> TierMaker::device_layout() const {
+  const DeviceConfig& device = config_.device;
+  if (device.engine_layout != nullptr) {
+    return device.engine_layout;
+  }
+  const std::uint32_t blocks = device.blocks != 0 ? device.blocks : blocks_of(device.size, shape_.block_bytes());
+  const BlockLayout::Options options{.shape = shape_, .arrangement = device.layout, .blocks = blocks, .alignment = 16};
+  Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
+  if (!sizes) {
+    return Unexpected(std::move(sizes).error());
+  }
+  std::vector<RegionPtr> regions;
+  for (const std::uint64_t size : *sizes) {
+    Result<RegionPtr> region = device.memory == DeviceMemory::kGpu
+                                   ? device_region({.size = size, .device = device.gpu})
+                                   : system_region({.size = size, .progress = parts_.progress});
+    if (!region) {
+      return Unexpected(std::move(region).error());
+    }
+    regions.push_back(*std::move(region));
+  }
+  return BlockLayout::make(options, std::move(regions));
+}
+
+Result<std::unique_ptr<Tier>> TierMaker::device(const Followers& followers) const {
+  Result<BlockLayoutPtr> layout = device_layout();
+  if (!layout) {
+    return at_key("device", std::move(layout).error());
+  }
+  if ((*layout)->shape() != shape_) {
+    return at_key("device", {ErrorCode::kInvalidArgument,
+                             "the engine's layout has another shape than [model] says; both describe one block"});
+  }
+  Tier::Options made = options(CacheLevel::kG1, config_.device, followers, (*layout)->blocks());
+  made.layout = *std::move(layout);
+  made.pool->duplicates = config_.device.duplicates;
+  if (config_.device.managed_by_engine) {
+    made.pool.reset();
+  }
+  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(made));
+  return tier ? std::move(tier) : at_key("device", std::move(tier).error());
+}
+
+std::uint64_t TierMaker::host_alignment() const {
+  return config_.disk.is_there() ? DiskFile::kAlignment : std::uint64_t{256};
+}
+
+std::uint64_t TierMaker::host_step() const { return round_up(shape_.block_bytes(), host_alignment()); }
+
+std::uint32_t TierMaker::host_blocks() const {
+  return config_.host.blocks != 0 ? config_.host.blocks : blocks_of(config_.host.size, host_step());
+}
+
+Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const {
+  const HostConfig& host = config_.host;
+  const std::uint32_t blocks = std::max(host_blocks(), blocks_of(host.max_size, host_step()));
+  const BlockLayout::Options layout_options{
+      .shape = shape_, .arrangement = Arrangement::kContiguousNhd, .blocks = blocks, .alignment = host_alignment()};
+  Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(layout_options);
+  if (!sizes) {
+    return at_key("host", std::move(sizes).error());
+  }
+  const bool has_gpu = config_.device.memory == DeviceMemory::kGpu && config_.device.is_there();
+  // What a later growth may want is not touched before.
+  const bool touch = host.max_size == 0;
+  Result<RegionPtr> region = host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)
+                                 ? system_region({.size = sizes->front(),
+                                                  .huge_pages = host.huge_pages,
+                                                  .prefault = touch,
+                                                  .numa_node = host.numa_node.value_or(kNoNumaNode),
+                                                  .progress = parts_.progress})
+                                 : pinned_region({.size = sizes->front(),
+                                                  .device = config_.device.gpu,
+                                                  .required = host.pinning == Pinning::kRequired,
+                                                  .huge_pages = host.huge_pages,
+                                                  .numa_node = host.numa_node,
+                                                  .progress = parts_.progress});
+  if (!region) {
+    return at_key("host", std::move(region).error());
+  }
+  Result<BlockLayoutPtr> layout = BlockLayout::make(layout_options, {*std::move(region)});
+  if (!layout) {
+    return at_key("host", std::move(layout).error());
+  }
+  Tier::Options made = options(CacheLevel::kG2, host, followers, blocks);
+  made.layout = *std::move(layout);
+  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(made));
+  return tier ? std::move(tier) : at_key("host", std::move(tier).error());
+}
+
+Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
+  const DiskConfig& disk = config_.disk;
+  const std::uint64_t step = round_up(shape_.block_bytes(), DiskFile::kAlignment);
+  const DiskGeometry geometry{.space = space_,
+                              .block_bytes = shape_.block_bytes(),
+                              .slots = disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, step)};
+  const bool is_there = std::filesystem::exists(disk.path);
+  if (is_there && disk.opening == DiskOpening::kFresh) {
+    // Only a file of ours that nobody has open is thrown away.
+    const Result<DiskFile> ours = DiskFile::inspect(disk.path);
+    if (!ours) {
+      return at_key("disk.path", ours.error());
+    }
+    if (::unlink(disk.path.c_str()) != 0) {
+      return at_key("disk.path", {ErrorCode::kIo, str_cat("cannot remove ", disk.path, " to begin anew")});
+    }
+  }
+  const bool create = disk.opening == DiskOpening::kFresh || (disk.opening == DiskOpening::kReuse && !is_there);
+  Result<DiskFile> file = create ? DiskFile::create(disk.path, geometry) : DiskFile::open(disk.path, geometry);
+  if (!file) {
+    return at_key("disk.path", std::move(file).error());
+  }
+  Result<RegionPtr> region = disk_region(*file, disk.direct);
+  if (!region) {
+    return at_key("disk.path", std::move(region).error());
+  }
+  Result<BlockLayoutPtr> layout = disk_layout(*file, shape_, *std::move(region));
+  if (!layout) {
+    return at_key("disk", std::move(layout).error());
+  }
+  Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.slots);
+  made.layout = *std::move(layout);
+  made.file = *std::move(file);
+  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(made));
+  return tier ? std::move(tier) : at_key("disk", std::move(tier).error());
+}
+
+}  // namespace cairn

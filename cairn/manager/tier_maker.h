@@ -1,0 +1,54 @@
+// TierMaker: makes the tiers of a manager from its configuration: memory, layouts, files, pools.
+//
+// Owner:    used while a manager is made; what it makes belongs to the manager.
+// Threads:  one.
+// Fails:    memory or a file that is not to be had: names the tier's key and what the system said.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/manager/manager_config.h"
+#include "cairn/tier/tier.h"
+
+namespace cairn {
+
+class TierMaker {
+ public:
+  TierMaker(const ManagerConfig& config, const ManagerParts& parts)
+      : config_(config), parts_(parts), shape_(config.shape()), space_(config.space()) {}
+
+  // What a tier is followed and woken by; they outlive it.
+  struct Followers {
+    std::vector<PoolObserver*> observers = {};
+    std::function<void()> when_low = {};  // asked for only where blocks leave the tier ahead of need
+    std::function<void(const TierChange&)> told = {};
+    std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};
+    double low_water = 0;  // share of its blocks
+  };
+  // Each where the configuration has it.
+  [[nodiscard]] Result<std::unique_ptr<Tier>> device(const Followers& followers) const;
+  [[nodiscard]] Result<std::unique_ptr<Tier>> host(const Followers& followers) const;
+  [[nodiscard]] Result<std::unique_ptr<Tier>> disk(const Followers& followers) const;
+  // How many blocks of the host tier are used to begin with; it has room for those of host.max_size.
+  [[nodiscard]] std::uint32_t host_blocks() const;
+
+ private:
+  [[nodiscard]] Tier::Options options(CacheLevel level, const TierConfig& tier, const Followers& followers,
+                                      std::uint32_t blocks) const;
+  [[nodiscard]] Result<BlockLayoutPtr> device_layout() const;
+  // Bytes from one block of the host tier to the next: whole pages where blocks go to a disk.
+  [[nodiscard]] std::uint64_t host_alignment() const;
+  [[nodiscard]] std::uint64_t host_step() const;
+
+  const ManagerConfig& config_;
+  const ManagerParts& parts_;
+  const KvShape shape_;
+  const Namespace space_;
+};
+
+}  // namespace cairn
