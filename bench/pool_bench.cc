@@ -4,6 +4,7 @@
 //   inactive  match a chain that nobody holds, and release it
 //   churn     allocate CHAIN blocks by evicting, complete, register and release them, in a full pool
 //   fill      the same in an empty pool, until it is full
+//   restore   give an empty pool of the default policy POOL blocks that were there before
 //   bytes     metadata of a pool of POOL blocks, everything included, with the registry of keys
 //   read      a dependent random read of one cache line over the memory of a pool of POOL blocks: what one miss costs
 //
@@ -256,6 +257,32 @@ void dependent_read(benchmark::State& state, std::uint32_t blocks) {
   stopwatch.report("ns_per_read", state.iterations());
 }
 
+// A tier that outlived the process: all of its blocks at once, in slots in no order.
+void restore(benchmark::State& state, std::uint32_t blocks) {
+  constexpr std::uint32_t kLength = 500;
+  const Chains chains(blocks / kLength, kLength, 1);
+  std::vector<std::uint32_t> slots(blocks);
+  std::iota(slots.begin(), slots.end(), 0U);
+  std::shuffle(slots.begin(), slots.end(), std::mt19937_64(2));
+  std::vector<RestoredBlock> restored;
+  for (std::uint32_t chain = 0; chain < chains.count(); ++chain) {
+    for (std::uint32_t i = kLength; i-- > 0;) {
+      restored.push_back({SlotId{slots[restored.size()]}, chains[chain][i]});
+    }
+  }
+  Stopwatch stopwatch(state);
+  for (auto _ : state) {
+    const std::unique_ptr<BlockPool> pool = new_pool(PolicyKind::kAdaptive, blocks);
+    stopwatch.start();
+    const bool done = pool->restore(restored).has_value();
+    stopwatch.stop();
+    if (!done) {
+      state.SkipWithError("the blocks were not restored");
+    }
+  }
+  stopwatch.report("ns_per_block", state.iterations() * blocks);
+}
+
 void add(const Setting& setting, void (*run)(benchmark::State&, const Setting&), int threads = 1) {
   auto* bench = benchmark::RegisterBenchmark(setting.name().c_str(),
                                              [setting, run](benchmark::State& state) { run(state, setting); });
@@ -295,6 +322,8 @@ void add_all() {
     }
   }
   for (const std::uint32_t blocks : {kMillion, 10 * kMillion}) {
+    benchmark::RegisterBenchmark(("restore/" + std::to_string(blocks)).c_str(),
+                                 [blocks](benchmark::State& state) { restore(state, blocks); });
     benchmark::RegisterBenchmark(("bytes/" + std::to_string(blocks)).c_str(),
                                  [blocks](benchmark::State& state) { bytes(state, blocks); });
   }

@@ -60,6 +60,12 @@ class NaiveOrder {
     }
   }
 
+  // Whether evictable blocks hang below this one.
+  [[nodiscard]] bool holds_below(const BlockKey& key) const { return is_lineage() && !is_childless(key); }
+  [[nodiscard]] bool is_lineage() const {
+    return kind_ == PolicyKind::kLineageTick || kind_ == PolicyKind::kLineageFifo;
+  }
+
   using ClassOf = std::function<std::uint32_t(const BlockKey&)>;
   using Eligible = std::function<bool(const BlockKey&)>;
   // The next victim of the lowest class.
@@ -81,10 +87,6 @@ class NaiveOrder {
     bool linked = false;             // lineage: it has its place in the tree,
     std::optional<BlockKey> parent;  // below this one, or waiting for its parent, or as a root
   };
-
-  [[nodiscard]] bool is_lineage() const {
-    return kind_ == PolicyKind::kLineageTick || kind_ == PolicyKind::kLineageFifo;
-  }
 
   [[nodiscard]] bool is_childless(const BlockKey& key) const {
     for (const auto& [other, node] : nodes_) {

@@ -169,13 +169,82 @@ class NaivePool {
       drop(numbers[i], evictable);
     }
     for (const BlockKey& key : evictable) {
-      Block& block = blocks_.at(named_.at(key));
-      block.released = clock_.now();
-      if (block.time_to_live) {
-        block.deadline = clock_.now() + *block.time_to_live;
+      if (lay_down(key).parked) {
+        make_ready(key);
+      } else {
+        order_.insert(key, parent_in_pool(key));
       }
-      order_.insert(key, parent_in_pool(key));
     }
+  }
+
+  // In the order of the run: they stand in line to go, and are in no policy.
+  void release_as_victims(const Numbers& numbers) {
+    if (options_.low_water == 0) {
+      release(numbers);
+      return;
+    }
+    std::vector<BlockKey> evictable;
+    for (const BlockNumber number : numbers) {
+      drop(number, evictable);
+    }
+    for (const BlockKey& key : evictable) {
+      lay_down(key);
+      make_ready(key);
+    }
+  }
+
+  [[nodiscard]] Numbers claim_victims(std::uint32_t count) {
+    Numbers claimed;
+    std::map<TenantId, std::uint32_t> gone;
+    while (options_.low_water > 0 && claimed.size() < count) {
+      const std::optional<BlockKey> victim = next_claim(gone);
+      if (!victim) {
+        break;
+      }
+      claimed.push_back(named_.at(*victim));
+      ++gone[blocks_.at(claimed.back()).tenant];
+      take(claimed.back());
+    }
+    return claimed;
+  }
+
+  [[nodiscard]] std::uint32_t wanted_victims() const {
+    const std::uint32_t at_hand = free_ + static_cast<std::uint32_t>(ready_.size());
+    return at_hand >= options_.low_water ? 0 : std::min(2 * options_.low_water - at_hand, in_policy());
+  }
+  [[nodiscard]] bool is_low() const { return free_ + ready_.size() < options_.low_water && in_policy() > 0; }
+
+  [[nodiscard]] Numbers hold(std::span<const BlockKey> keys) {
+    Numbers found;
+    for (const BlockKey& key : keys) {
+      if (contains(key)) {
+        found.push_back(named_.at(key));
+        Block& block = blocks_.at(found.back());
+        const bool stays_parked = block.parked || std::ranges::count(ready_, key, &Ready::key) > 0;
+        take(found.back());
+        block.parked = stays_parked;
+      }
+    }
+    pinned_ += static_cast<std::uint32_t>(found.size());
+    return found;
+  }
+
+  [[nodiscard]] std::uint32_t discard(std::span<const BlockKey> keys) {
+    std::uint32_t found = 0;
+    for (const BlockKey& key : keys) {
+      if (!contains(key)) {
+        continue;
+      }
+      ++found;
+      const BlockNumber number = named_.at(key);
+      if (blocks_.at(number).references == 0) {
+        drop_inactive(key);
+      } else {
+        lose_name(key);
+        blocks_.at(number).discarded = true;
+      }
+    }
+    return found;
   }
 
   void quarantine(std::size_t count) { quarantined_ += static_cast<std::uint32_t>(count); }
@@ -204,6 +273,12 @@ class NaivePool {
   [[nodiscard]] std::uint32_t reset_inactive() {
     const std::size_t events_before = events_.size();
     std::uint32_t count = 0;
+    for (const TenantId tenant : all_tenants()) {
+      for (std::optional<BlockKey> key = first_ready(tenant); key; key = first_ready(tenant)) {
+        drop_inactive(*key);
+        ++count;
+      }
+    }
     while (const std::optional<BlockKey> key =
                order_.victim([this](const BlockKey& k) { return class_of(k); }, [](const BlockKey&) { return true; })) {
       drop_inactive(*key);
@@ -218,7 +293,7 @@ class NaivePool {
 
   void set_retention(const Numbers& numbers, const Retention& retention) {
     for (const BlockNumber number : numbers) {
-      Block& block = blocks_.at(named_.at(blocks_.at(number).key));
+      Block& block = original(number);
       block.priority = retention.priority;
       block.priority_duration = retention.priority_duration;
       block.time_to_live = retention.time_to_live;
@@ -226,7 +301,7 @@ class NaivePool {
   }
   void set_reset_on_release(const Numbers& numbers, bool reset) {
     for (const BlockNumber number : numbers) {
-      blocks_.at(named_.at(blocks_.at(number).key)).reset_on_release = reset;
+      original(number).reset_on_release = reset;
     }
   }
 
@@ -244,7 +319,8 @@ class NaivePool {
             .active = options_.capacity - free_ - inactive - quarantined_,
             .quarantined = quarantined_,
             .registered = static_cast<std::uint32_t>(named_.size()),
-            .pinned = pinned_};
+            .pinned = pinned_,
+            .ready = static_cast<std::uint32_t>(ready_.size())};
   }
   [[nodiscard]] std::uint32_t used(TenantId tenant) const { return used_.contains(tenant) ? used_.at(tenant) : 0; }
   [[nodiscard]] std::uint32_t inactive(TenantId tenant) const {
@@ -265,6 +341,12 @@ class NaivePool {
     std::optional<TimePoint> deadline = {};
     bool reset_on_release = false;
     std::optional<BlockNumber> duplicate_of = {};
+    bool discarded = false;
+    bool parked = false;  // ready again when nobody reads it any more
+  };
+  struct Ready {
+    BlockKey key;
+    std::optional<BlockNumber> parent;  // which waits for it; where leaves go first
   };
 
   static bool leaves_first_lru(const BlockPoolOptions& options) {
@@ -329,7 +411,7 @@ class NaivePool {
 
   // At its limit a tenant gives up a block of its own. Below it, the one furthest beyond its reservation gives; itself,
   // where nobody else is further, though within its reservation too.
-  [[nodiscard]] std::optional<BlockKey> victim_for(TenantId tenant) const {
+  [[nodiscard]] std::optional<BlockKey> victim_for(TenantId tenant) {
     std::vector<TenantId> givers;
     if (inactive(tenant) > 0) {
       givers.push_back(tenant);
@@ -345,7 +427,13 @@ class NaivePool {
     std::ranges::stable_sort(givers, std::ranges::greater{}, [this](TenantId giver) { return beyond(giver); });
     // Where leaves go first, all the evictable blocks of a tenant may have blocks of others below them.
     for (const TenantId giver : givers) {
-      if (const std::optional<BlockKey> victim = first_of({giver})) {
+      std::optional<BlockKey> victim = take_ready(giver);
+      if (victim || (victim = first_of({giver}))) {
+        return victim;
+      }
+    }
+    for (const TenantId anyone : all_tenants()) {
+      if (const std::optional<BlockKey> victim = take_ready(anyone)) {
         return victim;
       }
     }
@@ -353,9 +441,89 @@ class NaivePool {
   }
 
   [[nodiscard]] std::optional<BlockKey> first_of(const std::vector<TenantId>& tenants) const {
-    return order_.victim(
-        [this](const BlockKey& key) { return class_of(key); },
-        [&](const BlockKey& key) { return std::ranges::count(tenants, blocks_.at(named_.at(key)).tenant) > 0; });
+    return order_.victim([this](const BlockKey& key) { return class_of(key); },
+                         [&](const BlockKey& key) {
+                           const BlockNumber number = named_.at(key);
+                           return std::ranges::count(tenants, blocks_.at(number).tenant) > 0 &&
+                                  !waits_for_ready(number);
+                         });
+  }
+
+  [[nodiscard]] std::optional<BlockKey> first_ready(TenantId tenant) const {
+    for (const Ready& ready : ready_) {
+      if (blocks_.at(named_.at(ready.key)).tenant == tenant) {
+        return ready.key;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The tenant's first ready block, which is still in line. Those before it that have to wait are in the policy again.
+  [[nodiscard]] std::optional<BlockKey> take_ready(TenantId tenant) {
+    for (std::optional<BlockKey> key = first_ready(tenant); key; key = first_ready(tenant)) {
+      if (!waits_for_ready(named_.at(*key)) && !order_.holds_below(*key)) {
+        return key;
+      }
+      unready(*key);
+      order_.insert(*key, parent_in_pool(*key));
+    }
+    return std::nullopt;
+  }
+
+  // The one furthest beyond its reservation gives, as if what is ready or gone had left it.
+  [[nodiscard]] std::optional<BlockKey> next_claim(std::map<TenantId, std::uint32_t>& gone) const {
+    const auto of = [this](const std::vector<TenantId>& tenants) {
+      return order_.victim(
+          [this](const BlockKey& key) { return class_of(key); },
+          [&](const BlockKey& key) { return std::ranges::count(tenants, blocks_.at(named_.at(key)).tenant) > 0; });
+    };
+    std::vector<TenantId> givers = all_tenants();
+    const auto left = [&](TenantId tenant) {
+      const std::uint32_t given = gone[tenant] + ready_of(tenant);
+      return beyond(tenant) - std::min(beyond(tenant), given);
+    };
+    std::ranges::stable_sort(givers, std::ranges::greater{}, left);
+    for (const TenantId giver : givers) {
+      if (const std::optional<BlockKey> victim = of({giver})) {
+        return victim;
+      }
+    }
+    return of(all_tenants());
+  }
+
+  [[nodiscard]] std::uint32_t ready_of(TenantId tenant) const {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        ready_, [&](const Ready& ready) { return blocks_.at(named_.at(ready.key)).tenant == tenant; }));
+  }
+  [[nodiscard]] std::uint32_t in_policy() const {
+    return counts().inactive - static_cast<std::uint32_t>(ready_.size());
+  }
+  [[nodiscard]] bool waits_for_ready(BlockNumber number) const {
+    return std::ranges::count(ready_, std::optional(number), &Ready::parent) > 0;
+  }
+  [[nodiscard]] Block& original(BlockNumber number) {
+    Block& block = blocks_.at(number);
+    return block.duplicate_of ? blocks_.at(*block.duplicate_of) : block;
+  }
+
+  Block& lay_down(const BlockKey& key) {
+    Block& block = blocks_.at(named_.at(key));
+    block.released = clock_.now();
+    if (block.time_to_live) {
+      block.deadline = clock_.now() + *block.time_to_live;
+    }
+    return block;
+  }
+
+  void make_ready(const BlockKey& key) {
+    blocks_.at(named_.at(key)).parked = false;
+    const std::optional<BlockKey> parent = order_.is_lineage() ? parent_in_pool(key) : std::nullopt;
+    ready_.push_back({key, parent ? std::optional(named_.at(*parent)) : std::nullopt});
+  }
+
+  // Whether it was.
+  bool unready(const BlockKey& key) {
+    return std::erase_if(ready_, [&](const Ready& ready) { return ready.key == key; }) > 0;
   }
 
   [[nodiscard]] std::optional<BlockKey> parent_in_pool(const BlockKey& child) const {
@@ -375,9 +543,12 @@ class NaivePool {
   void take(BlockNumber number) {
     Block& block = blocks_.at(number);
     if (block.references++ == 0) {
-      order_.remove(block.key);
+      if (!unready(block.key)) {
+        order_.remove(block.key);
+      }
       block.deadline.reset();
     }
+    block.parked = false;
   }
 
   void drop(BlockNumber number, std::vector<BlockKey>& evictable) {
@@ -390,6 +561,9 @@ class NaivePool {
       give_back(block.tenant);
       blocks_.erase(number);
       drop(original, evictable);
+    } else if (block.discarded) {
+      give_back(block.tenant);
+      blocks_.erase(number);
     } else if (block.reset_on_release) {
       unname(block.key);
     } else {
@@ -398,15 +572,26 @@ class NaivePool {
   }
 
   void drop_inactive(BlockKey key) {
-    order_.remove(key);
+    if (!unready(key)) {
+      order_.remove(key);
+    }
     unname(key);
   }
 
   void unname(BlockKey key) {
     const BlockNumber number = named_.at(key);
-    order_.forget(key);
+    lose_name(key);
     give_back(blocks_.at(number).tenant);
     blocks_.erase(number);
+  }
+
+  void lose_name(BlockKey key) {
+    order_.forget(key);
+    for (Ready& ready : ready_) {
+      if (ready.parent == named_.at(key)) {
+        ready.parent.reset();
+      }
+    }
     named_.erase(key);
     residents_.erase(key);
     events_.push_back({Event::Kind::kRemoved, {.key = key}});
@@ -422,6 +607,7 @@ class NaivePool {
   std::map<BlockKey, BlockNumber> named_;
   std::map<BlockKey, ResidentBlock> residents_;
   NaiveOrder order_;
+  std::vector<Ready> ready_;
   std::vector<Event> events_;
   BlockNumber last_number_ = 0;
 };

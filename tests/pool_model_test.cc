@@ -46,6 +46,8 @@ BlockPoolOptions any_options(PolicyKind policy) {
   options.duplicates = *rc::gen::element(Duplicates::kReject, Duplicates::kAllow);
   options.time_to_live = *rc::gen::arbitrary<bool>();
   options.reset_on_release = *rc::gen::weightedElement<bool>({{7, false}, {1, true}});
+  options.low_water =
+      *rc::gen::weightedOneOf<std::uint32_t>({{1, rc::gen::just(0U)}, {3, rc::gen::inRange(0U, options.capacity + 1)}});
   std::uint32_t left = options.capacity;
   for (std::uint32_t tenants = *rc::gen::inRange<std::uint32_t>(0, 4); tenants > 0; --tenants) {
     TenantQuota quota{.name = "tenant", .reserved = *rc::gen::inRange<std::uint32_t>(0, left / 2 + 1)};

@@ -20,7 +20,7 @@ namespace cairn::model {
 class PoolPair : public PairBase {
  public:
   using PairBase::PairBase;
-  static constexpr std::uint8_t kKinds = 30;
+  static constexpr std::uint8_t kKinds = 36;
 
   void run(const Operation& op) {
     clock_.advance(std::chrono::milliseconds(op.milliseconds / 8));
@@ -171,6 +171,47 @@ class PoolPair : public PairBase {
     }
   }
 
+  void claim_victims(const Operation& op) {
+    ImmutableBlocks blocks = pool_->claim_victims(op.a % 12);
+    expire();
+    hold(std::move(blocks), model_.claim_victims(op.a % 12));
+  }
+
+  // What was claimed, or anything else.
+  void release_as_victims(const Operation& op) {
+    if (!held_.empty()) {
+      const auto at = op.b % 2 == 0 ? std::prev(held_.end()) : pick(held_, op.a);
+      std::move(at->blocks).release_as_victims();
+      model_.release_as_victims(at->numbers);
+      held_.erase(at);
+    }
+  }
+
+  // The two together, as most of the time.
+  void ready_victims(const Operation& op) {
+    claim_victims(op);
+    release_as_victims({});
+  }
+
+  void hold_keys(const Operation& op) {
+    const std::vector<BlockKey> keys = scattered_keys(op);
+    PinnedBlocks blocks = pool_->hold(keys);
+    expire();
+    Numbers numbers = model_.hold(keys);
+    RC_ASSERT(blocks.size() == numbers.size());
+    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+      RC_ASSERT(blocks.key(i) == model_.key_of(numbers[i]));
+    }
+    pinned_.push_back({std::move(blocks), std::move(numbers)});
+  }
+
+  void discard(const Operation& op) {
+    const std::vector<BlockKey> keys = universe().along(op.a, op.b % 8, op.c % 3);
+    const std::uint32_t found = pool_->discard(keys);
+    expire();
+    RC_ASSERT(found == model_.discard(keys));
+  }
+
   void unpin(const Operation& op) {
     if (!pinned_.empty()) {
       const auto at = pick(pinned_, op.a);
@@ -269,16 +310,42 @@ class PoolPair : public PairBase {
   using Method = void (PoolPair::*)(const Operation&);
   // As often as they stand here.
   static constexpr Method kOperations[] = {
-      &PoolPair::allocate,     &PoolPair::allocate,        &PoolPair::complete,
-      &PoolPair::complete,     &PoolPair::register_blocks, &PoolPair::register_blocks,
-      &PoolPair::store,        &PoolPair::store,           &PoolPair::store,
-      &PoolPair::store,        &PoolPair::store,           &PoolPair::match_prefix,
-      &PoolPair::match_prefix, &PoolPair::match_scattered, &PoolPair::scan,
-      &PoolPair::share,        &PoolPair::release,         &PoolPair::release,
-      &PoolPair::release_tail, &PoolPair::downgrade,       &PoolPair::upgrade,
-      &PoolPair::pin,          &PoolPair::unpin,           &PoolPair::quarantine_or_release,
-      &PoolPair::reset,        &PoolPair::reset_inactive,  &PoolPair::set_retention,
-      &PoolPair::drop_private, &PoolPair::append_or_split, &PoolPair::set_reset_on_release,
+      &PoolPair::allocate,
+      &PoolPair::allocate,
+      &PoolPair::complete,
+      &PoolPair::complete,
+      &PoolPair::register_blocks,
+      &PoolPair::register_blocks,
+      &PoolPair::store,
+      &PoolPair::store,
+      &PoolPair::store,
+      &PoolPair::store,
+      &PoolPair::store,
+      &PoolPair::match_prefix,
+      &PoolPair::match_prefix,
+      &PoolPair::match_scattered,
+      &PoolPair::scan,
+      &PoolPair::share,
+      &PoolPair::release,
+      &PoolPair::release,
+      &PoolPair::release_tail,
+      &PoolPair::downgrade,
+      &PoolPair::upgrade,
+      &PoolPair::pin,
+      &PoolPair::unpin,
+      &PoolPair::quarantine_or_release,
+      &PoolPair::reset,
+      &PoolPair::reset_inactive,
+      &PoolPair::set_retention,
+      &PoolPair::drop_private,
+      &PoolPair::append_or_split,
+      &PoolPair::set_reset_on_release,
+      &PoolPair::claim_victims,
+      &PoolPair::release_as_victims,
+      &PoolPair::ready_victims,
+      &PoolPair::ready_victims,
+      &PoolPair::hold_keys,
+      &PoolPair::discard,
   };
 
   static_assert(std::size(kOperations) == kKinds);

@@ -37,8 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const Operation& op) {
 
 class PairBase {
  public:
-  explicit PairBase(BlockPoolOptions options)
-      : options_(with(std::move(options), told_, clock_)), model_(options_, clock_) {
+  explicit PairBase(BlockPoolOptions options) : options_(with(std::move(options))), model_(options_, clock_) {
     Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(options_);
     RC_ASSERT(pool.has_value());
     pool_ = *std::move(pool);
@@ -52,6 +51,7 @@ class PairBase {
     expect_same_events();
     RC_ASSERT(told_.truthful());
     RC_ASSERT(counts == model_.counts());
+    RC_ASSERT(pool_->wanted_victims() == model_.wanted_victims());
     RC_ASSERT(counts.free + counts.inactive + counts.active + counts.quarantined == counts.total);
     for (const BlockKey& key : universe().keys()) {
       RC_ASSERT(pool_->contains(key) == model_.contains(key));
@@ -88,9 +88,10 @@ class PairBase {
     Owners owners;
   };
 
-  static BlockPoolOptions with(BlockPoolOptions options, Told& told, const Clock& clock) {
-    options.observers = {&told};
-    options.clock = &clock;
+  BlockPoolOptions with(BlockPoolOptions options) {
+    options.observers = {&told_};
+    options.clock = &clock_;
+    options.when_low = [this] { ++low_calls_; };
     return options;
   }
 
@@ -132,6 +133,7 @@ class PairBase {
     Result<MutableBlocks> blocks = pool_->allocate(count, owner, evicted);
     expire();
     const std::optional<std::vector<BlockKey>> expected = model_.allocate(count, owner);
+    RC_ASSERT(std::exchange(low_calls_, 0U) == (model_.is_low() ? 1U : 0U));
     RC_ASSERT(blocks.has_value() == expected.has_value());
     if (!blocks) {
       RC_ASSERT(blocks.error().code == ErrorCode::kExhausted);
@@ -185,6 +187,7 @@ class PairBase {
 
   ManualClock clock_;
   Told told_;
+  std::uint32_t low_calls_ = 0;
   BlockPoolOptions options_;
   NaivePool model_;
   std::unique_ptr<BlockPool> pool_;

@@ -330,6 +330,24 @@ TEST_P(PolicyConformanceTest, LeavesGoFirstWhereAskedFor) {
   }
 }
 
+TEST_P(PolicyConformanceTest, KnowsWhatHangsBelowASlotWhereLeavesGoFirst) {
+  const std::vector<SlotId> family = slots({0, 1});  // a parent and its child
+  fake_.put(SlotId{0}, root_key(1000));
+  fake_.put(SlotId{1}, child_key(root_key(1000), 1001));
+  EXPECT_TRUE(policy_->leaves_first() || !GetParam().leaves_first);
+  EXPECT_FALSE(policy_->holds_below(SlotId{0}));
+  policy_->insert(slots({1, 0}));
+  EXPECT_EQ(sorted(evict(*policy_, 2)), family);
+  EXPECT_FALSE(policy_->holds_below(SlotId{0}));
+  policy_->insert(slots({1}));  // wanted again before it was gone
+  EXPECT_EQ(policy_->holds_below(SlotId{0}), policy_->leaves_first());
+  EXPECT_FALSE(policy_->holds_below(SlotId{1}));
+  policy_->insert(slots({0}));
+  if (policy_->leaves_first()) {
+    EXPECT_EQ(evict(*policy_, 2), slots({1, 0}));
+  }
+}
+
 TEST_P(PolicyConformanceTest, TheSameCallsGiveTheSameVictims) {
   FakeSlots again(kSlots, kClasses);
   Watched one(GetParam(), fake_);

@@ -155,6 +155,39 @@ TEST_P(PoolThreadsTest, ResetOnReleaseRacesWithMatch) {
   run(*pool, std::vector<std::function<void(std::mt19937&)>>(kThreads, work));
 }
 
+// Blocks are copied ahead while others allocate: nobody waits, and what is claimed stays as it is until it is let go.
+TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
+  std::atomic<std::uint32_t> low{0};  // relaxed: a count, read after the threads have ended
+  const auto pool = make({.low_water = 6, .when_low = [&] { low.fetch_add(1, std::memory_order_relaxed); }});
+  std::atomic<std::uint64_t> claimed_blocks{0};  // relaxed: the same
+  const auto work = [&](std::mt19937& random) {
+    const Keys keys = chain(random() % 12, 1 + random() % 4);
+    const ImmutableBlocks found = pool->match_prefix(keys);
+    read(found);
+    (void)write(*pool, std::span(keys).subspan(found.size()));
+  };
+  const auto copy = [&](std::mt19937& random) {
+    ImmutableBlocks claimed = pool->claim_victims(pool->wanted_victims());
+    claimed_blocks.fetch_add(claimed.size(), std::memory_order_relaxed);
+    read(claimed);
+    if (random() % 8 != 0) {
+      std::move(claimed).release_as_victims();
+    }
+  };
+  const auto peek = [&](std::mt19937& random) {
+    const Keys keys = chain(random() % 12, 4);
+    const PinnedBlocks held = pool->hold(keys);
+    read(held);
+    if (random() % 16 == 0) {
+      (void)pool->discard(keys);
+      read(held);
+    }
+  };
+  run(*pool, {work, work, work, copy, peek});
+  EXPECT_GT(low.load(std::memory_order_relaxed), 0U);
+  EXPECT_GT(claimed_blocks.load(std::memory_order_relaxed), 0U);
+}
+
 // Everything at once.
 TEST_P(PoolThreadsTest, AllOperationsTogether) {
   ManualClock clock;

@@ -178,6 +178,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   tell_removed();
   if (const Status status = tenants_.can_take(tenant, count, free_); !status) {
     ++stats_.allocation_failures;
+    call_when_low();
     return Unexpected(status.error());
   }
   Run run = new_run(count);

@@ -188,7 +188,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] std::size_t give_up(TenantId tenant, std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId give_up_any() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] const Veto& eviction_veto() const CAIRN_REQUIRES(mutex_) {
-    return ready_count() > 0 ? veto_beside_ready_ : veto_;
+    return ready_count() > 0 && policy_->leaves_first() ? veto_beside_ready_ : veto_;
   }
   void call_when_low() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status enter_restored(std::span<const RestoredBlock> blocks) CAIRN_REQUIRES(mutex_);

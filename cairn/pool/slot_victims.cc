@@ -14,8 +14,12 @@ SlotTable::Run SlotTable::claim_victims(std::uint32_t count) {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
-  Run run = new_run(ready_ ? std::min(count, policy_->size()) : 0);
-  const std::span<SlotId> room(run.storage(), run.storage() == nullptr ? 0 : std::min(count, policy_->size()));
+  const std::uint32_t most = ready_ ? std::min(count, policy_->size()) : 0;
+  Run run = new_run(most);
+  if (most == 0) {
+    return run;
+  }
+  const std::span<SlotId> room(run.storage(), most);
   run.resize(static_cast<std::uint32_t>(tenants_.tenant_count() == 1 ? policy_->evict(all_classes(), veto_, room)
                                                                      : claim_from_tenants(room)));
   for (const SlotId slot : run.slots()) {

@@ -139,5 +139,29 @@ TEST(TenantLedgerTest, WhatCanBeTakenIsFoundSlotBySlot) {
   }
 }
 
+TEST(TenantLedgerTest, WhoGivesToAnyoneIsFurthestBeyondItsReservation) {
+  TenantLedger ledger =
+      *TenantLedger::create({{.name = "a", .reserved = 4}, {.name = "b"}, {.name = "c", .reserved = 4}}, 20);
+  std::vector<std::uint32_t> gone(3);
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), std::nullopt);
+  const auto hold = [&](std::uint8_t tenant, std::uint32_t used, std::uint32_t inactive) {
+    ledger.charge(TenantId{tenant}, used);
+    ledger.add_inactive(TenantId{tenant}, inactive);
+  };
+  hold(0, 6, 6);
+  hold(1, 4, 2);
+  hold(2, 3, 3);
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{1});
+  gone[1] = 2;  // it has no more than that
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{0});
+  gone[0] = 2;
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{0}) << "none is beyond: the first gives";
+  gone[0] = 6;
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{2}) << "within its reservation";
+  TenantLedger::TenantSet barren;
+  barren.set(2);
+  EXPECT_EQ(ledger.furthest_beyond(gone, barren), std::nullopt);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -77,6 +77,7 @@ class Player {
     if (input_.below(4) == 0) {
       options.may_evict = [this](SlotId, const BlockKey& key) { return value_of(key.sequence_hash()) % 4 != refused_; };
     }
+    options.low_water = input_.below(2) == 0 ? input_.below(options.capacity + 1) : 0;
     options.clock = &clock_;
     options.observers = {&follower_};
     if (Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(options)) {
@@ -173,7 +174,10 @@ class Player {
     if (!at) {
       return;
     }
-    switch (input_.below(8)) {
+    switch (input_.below(10)) {
+      case 8:
+        std::move(**at).release_as_victims();
+        return static_cast<void>(held_.erase(*at));
       case 0:
         return held_.push_back((*at)->share(input_.below(5)));
       case 1:
@@ -192,7 +196,7 @@ class Player {
   }
 
   void step() {
-    switch (input_.below(16)) {
+    switch (input_.below(20)) {
       case 0:
       case 1:
         if (auto blocks = pool_->allocate(input_.below(8), TenantId{static_cast<std::uint8_t>(input_.below(4))})) {
@@ -245,6 +249,14 @@ class Player {
           (void)pool_->hint(keys(input_.below(6)), {.kind = kind, .in = in});
         }
         return;
+      case 15:
+        return held_.push_back(pool_->claim_victims(input_.below(6)));
+      case 16:
+        return pool_->claim_victims(input_.below(6)).release_as_victims();
+      case 17:
+        return pinned_.push_back(pool_->hold(keys(input_.below(6))));
+      case 18:
+        return static_cast<void>(pool_->discard(keys(input_.below(4))));
       default:
         clock_.advance(std::chrono::milliseconds(input_.below(4)));
         refused_ = input_.below(6);
