@@ -11,7 +11,8 @@
 # Everything that configuring and building the presets takes. ./run takes the same list as ./test: both use one build
 # tree, which is configured with its tests.
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  zlib1g-dev liburing-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format-19 python3-pip)
+  zlib1g-dev liburing-dev libtomlplusplus-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  clang-format-19 python3-pip)
 # What compiles the GPU kernels, without the rest of CUDA. All of one version: mixed ones do not fit together.
 CAIRN_CUDA_WHEELS=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl)
 CAIRN_CUDA_VERSION='13.0.*'

@@ -13,6 +13,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/cli/config.h"
 #include "cairn/cli/demo.h"
 #include "cairn/cli/hitrate.h"
 #include "cairn/cli/ops.h"
@@ -248,10 +249,30 @@ int run(int argc, char** argv) {
       "  cairn trace --kind agents > agents.jsonl\n"
       "  cairn trace --kind loop --loop-blocks 1001 > loop.jsonl    then: cairn hitrate loop.jsonl --capacity 1000");
 
+  ConfigOptions config;
+  CLI::App* config_command =
+      app.add_subcommand("config", "Shows what a manager is configured with, every key with what it means and may be");
+  config_command->add_option("--file", config.file, "A configuration, in TOML")->type_name("FILE.toml");
+  config_command->add_option("--set", config.settings, "One key, over the file and the environment")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  config_command->add_flag("--json", config.json, "Writes JSON instead of TOML");
+  config_command->footer(
+      "The file goes over the defaults, variables such as CAIRN_HOST_SIZE over the file, --set over both. What is\n"
+      "wrong is told by key, with exit status 2.\n\n"
+      "Examples:\n"
+      "  cairn config > cairn.toml                                 the defaults, to begin with\n"
+      "  cairn config --file cairn.toml --set host.size=64GiB      what would come of it\n"
+      "  CAIRN_BLOCK_SIZE=32 cairn config --file cairn.toml --json");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (config_command->parsed()) {
+    config.environment = ManagerConfig::environment_of_process();
+    return finish("config", run_config(config, std::cout), 2);
   }
   if (ops_command->parsed()) {
     return run_ops_of(ops_file, ops_profile);

@@ -32,7 +32,7 @@ namespace cairn {
 
 // [model]: whose blocks, and what is in one.
 struct ModelConfig {
-  std::string name = "model";  // part of the namespace, with all that follows but the numbers of the shape
+  std::string name = "model";  // part of the namespace, as is all that follows
   std::string tenant = {};
   std::uint64_t weights_generation = 0;
   std::string shard = {};  // "tp0/2"; empty for all of it
@@ -64,9 +64,10 @@ struct DeviceConfig : TierConfig {
   int gpu = 0;
   Arrangement layout = Arrangement::kContiguousNhd;
   Duplicates duplicates = Duplicates::kReject;
-  // The engine's own memory, described: not in files. Gives blocks, and with them the layout.
+  // The engine's own memory, described: no key, the program that has the engine gives it. Gives blocks, and with them the
+  // layout.
   BlockLayoutPtr engine_layout = {};
-  // The engine says which slot holds what; there is no pool of ours (engine_layout is given then).
+  // The engine says which slot holds what; there is no pool of ours (engine_layout is given then). No key either.
   bool managed_by_engine = false;
 };
 

@@ -13,6 +13,8 @@ enum class OffloadMode : std::uint8_t {
   kOnRegistration,  // every block as it is registered (write-through)
   kOff,             // only what is asked for
 };
+inline constexpr OffloadMode kAllOffloadModes[] = {OffloadMode::kAhead, OffloadMode::kOnRegistration,
+                                                   OffloadMode::kOff};
 // "ahead", "write-through", "off"
 [[nodiscard]] std::string_view to_string(OffloadMode mode);
 

@@ -1,0 +1,398 @@
+#include "cairn/manager/config_keys.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/evict/reuse_history.h"
+#include "cairn/manager/config_values.h"
+#include "cairn/pool/blocks.h"
+
+namespace cairn {
+namespace {
+
+// The names that values of an enumeration have in configurations.
+template <typename T>
+using Name = std::pair<T, std::string_view>;
+
+template <typename T>
+std::vector<Name<T>> names_of(std::span<const T> all) {
+  std::vector<Name<T>> names;
+  for (const T value : all) {
+    names.emplace_back(value, to_string(value));
+  }
+  return names;
+}
+
+constexpr Name<KeyScheme> kSchemes[] = {{KeyScheme::kNative, "native"},
+                                        {KeyScheme::kVllm, "vllm"},
+                                        {KeyScheme::kSglang, "sglang"},
+                                        {KeyScheme::kRouter, "router"}};
+constexpr Name<DeviceMemory> kMemories[] = {{DeviceMemory::kGpu, "gpu"}, {DeviceMemory::kSystem, "system"}};
+constexpr Name<Duplicates> kDuplicates[] = {{Duplicates::kReject, "reject"}, {Duplicates::kAllow, "allow"}};
+constexpr Name<Pinning> kPinnings[] = {
+    {Pinning::kPreferred, "preferred"}, {Pinning::kRequired, "required"}, {Pinning::kOff, "off"}};
+constexpr Name<HugePages> kPages[] = {{HugePages::kNone, "none"},
+                                      {HugePages::kTransparent, "transparent"},
+                                      {HugePages::k2MiB, "2MiB"},
+                                      {HugePages::k1GiB, "1GiB"}};
+constexpr Name<DiskOpening> kOpenings[] = {
+    {DiskOpening::kReuse, "reuse"}, {DiskOpening::kExisting, "existing"}, {DiskOpening::kFresh, "fresh"}};
+constexpr Name<IoMethod> kMethods[] = {
+    {IoMethod::kBest, "best"}, {IoMethod::kUring, "io_uring"}, {IoMethod::kThreads, "threads"}};
+
+struct ElementType {
+  std::string_view name;
+  std::uint32_t bits;
+};
+constexpr ElementType kElementTypes[] = {{"f32", 32}, {"bf16", 16}, {"f16", 16}, {"fp8_e4m3", 8}, {"fp8_e5m2", 8},
+                                         {"int8", 8}, {"uint8", 8}, {"int4", 4}, {"nvfp4", 4},    {"fp4", 4}};
+
+// "a, b or c"
+template <typename Range, typename Name>
+std::string either(const Range& range, Name name) {
+  std::string words;
+  for (auto at = std::begin(range); at != std::end(range); ++at) {
+    words += at == std::begin(range) ? "" : std::next(at) == std::end(range) ? " or " : ", ";
+    words += name(*at);
+  }
+  return words;
+}
+
+// Where a key's value is: the same for a configuration that may be changed and for one that may not.
+template <typename At>
+using ValueAt = std::remove_reference_t<std::invoke_result_t<At, ManagerConfig&>>;
+
+class List {
+ public:
+  std::vector<ConfigKey> take() && { return std::move(keys_); }
+
+  // The keys that follow are of this section.
+  void section(std::string name) { section_ = std::move(name); }
+
+  template <typename At>
+  void whole(std::string_view name, std::string_view help, At at, std::uint64_t least = 0,
+             std::uint64_t most = std::numeric_limits<ValueAt<At>>::max()) {
+    using T = ValueAt<At>;
+    std::string values = most == std::numeric_limits<T>::max() ? str_cat("a whole number, at least ", least)
+                                                               : str_cat("a whole number from ", least, " to ", most);
+    add(
+        name, help, std::move(values), at,
+        [least, most](std::string_view text) -> std::optional<T> {
+          const std::optional<std::uint64_t> value = parse_whole(text, least, most);
+          return value ? std::optional(static_cast<T>(*value)) : std::nullopt;
+        },
+        [](T value) { return std::to_string(value); });
+  }
+
+  template <typename At>
+  void size(std::string_view name, std::string_view help, At at) {
+    add(name, help, "bytes, such as 64GiB, 20 GB or 4096", at, parse_size, print_size);
+  }
+
+  template <typename At>
+  void duration(std::string_view name, std::string_view help, At at) {
+    add(name, help, "a time, such as 250ms, 5s or 1m", at, parse_duration, print_duration);
+  }
+
+  template <typename At>
+  void share(std::string_view name, std::string_view help, At at, double most) {
+    add(
+        name, help, str_cat("a share from 0 to ", print_real(most), ", such as 0.05 or 5%"), at,
+        [most](std::string_view text) { return parse_share(text, 0, most); }, print_real);
+  }
+
+  template <typename At>
+  void flag(std::string_view name, std::string_view help, At at) {
+    add(name, help, "true or false", at, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
+  }
+
+  template <typename At>
+  void text(std::string_view name, std::string_view help, At at) {
+    add(
+        name, help, "text in UTF-8, without control characters", at,
+        [](std::string_view text) { return is_plain_text(text) ? std::optional(std::string(text)) : std::nullopt; },
+        [](const std::string& value) { return value; });
+    keys_.back().is_text = true;
+  }
+
+  template <typename At>
+  void choice(std::string_view name, std::string_view help, At at, std::span<const Name<ValueAt<At>>> known) {
+    using T = ValueAt<At>;
+    const std::vector<Name<T>> names(known.begin(), known.end());
+    std::string values = either(names, [](const Name<T>& one) { return one.second; });
+    add(
+        name, help, std::move(values), at,
+        [names](std::string_view text) -> std::optional<T> {
+          const auto found = std::ranges::find(names, text, &Name<T>::second);
+          return found == names.end() ? std::nullopt : std::optional(found->first);
+        },
+        [names](T value) {
+          const auto found = std::ranges::find(names, value, &Name<T>::first);
+          return std::string(found == names.end() ? "unknown" : found->second);
+        });
+    keys_.back().is_text = true;
+  }
+
+  // The rest, which says itself what it takes.
+  template <typename At, typename Parse, typename Print>
+  void add(std::string_view name, std::string_view help, std::string values, At at, Parse parse, Print print) {
+    ConfigKey& key = add(name, help, std::move(values));
+    key.parse = [at, parse](ManagerConfig& config, std::string_view text) {
+      const auto value = parse(text);
+      if (!value) {
+        return false;
+      }
+      at(config) = *value;
+      return true;
+    };
+    key.print = [at, print](const ManagerConfig& config) { return print(at(config)); };
+  }
+
+  // And what has to be given its functions.
+  ConfigKey& add(std::string_view name, std::string_view help, std::string values) {
+    ConfigKey& key = keys_.emplace_back();
+    key.name = section_.empty() ? std::string(name) : str_cat(section_, ".", name);
+    key.help = help;
+    key.values = std::move(values);
+    return key;
+  }
+
+ private:
+  std::string section_;
+  std::vector<ConfigKey> keys_;
+};
+
+void add_model(List& list) {
+  list.section("model");
+  list.text("name", "Whose blocks these are; with the rest of [model] it separates them from those of others",
+            [](auto& c) -> auto& { return c.model.name; });
+  list.text("tenant", "Who they are kept for, where several must not see each other's",
+            [](auto& c) -> auto& { return c.model.tenant; });
+  list.whole("weights_generation", "Grows whenever the weights change under the same name",
+             [](auto& c) -> auto& { return c.model.weights_generation; });
+  list.text("shard", "Which part of the model the bytes are of, such as tp0/2; empty for all of it",
+            [](auto& c) -> auto& { return c.model.shard; });
+  list.choice("scheme", "Who makes the hashes of the keys", [](auto& c) -> auto& { return c.model.scheme; }, kSchemes);
+  list.whole("layers", "Layers that keep keys and values", [](auto& c) -> auto& { return c.model.layers; });
+  list.whole(
+      "kv", "2 for keys and values, 1 for what is kept in one piece (MLA)", [](auto& c) -> auto& { return c.model.kv; },
+      1, 2);
+  list.whole("heads", "Heads of keys and values, of this shard", [](auto& c) -> auto& { return c.model.heads; });
+  list.whole("head_size", "Elements of a head", [](auto& c) -> auto& { return c.model.head_size; });
+  list.add(
+      "element_type", "What an element is", either(kElementTypes, [](const ElementType& t) { return t.name; }),
+      [](auto& c) -> auto& { return c.model.element_type; },
+      [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
+      [](const std::string& value) { return value; });
+}
+
+// What every tier has.
+template <typename At>
+void add_tier(List& list, const std::string& section, At at) {
+  list.section(section);
+  list.whole(
+      "blocks", "Blocks there is room for; this or size, neither for no such tier",
+      [at](auto& c) -> auto& { return at(c).blocks; }, 0, index_of(kNoSlot) - 1);
+  list.size("size", "The same in bytes", [at](auto& c) -> auto& { return at(c).size; });
+  list.choice(
+      "policy", "Which block goes first", [at](auto& c) -> auto& { return at(c).policy; },
+      names_of<PolicyKind>(kAllPolicies));
+  list.flag("leaves_first", "No block goes before those that follow it",
+            [at](auto& c) -> auto& { return at(c).leaves_first; });
+}
+
+void add_tiers(List& list) {
+  add_tier(list, "device", [](auto& c) -> auto& { return c.device; });
+  list.choice(
+      "memory", "Of a GPU, or of this process in its place, on machines without one",
+      [](auto& c) -> auto& { return c.device.memory; }, kMemories);
+  list.whole("gpu", "Which GPU, as CUDA counts them", [](auto& c) -> auto& { return c.device.gpu; });
+  list.choice(
+      "layout", "How blocks lie in memory that is Cairn's own", [](auto& c) -> auto& { return c.device.layout; },
+      names_of<Arrangement>(kAllArrangements));
+  list.choice(
+      "duplicates", "Whether one block may be there several times",
+      [](auto& c) -> auto& { return c.device.duplicates; }, kDuplicates);
+
+  add_tier(list, "host", [](auto& c) -> auto& { return c.host; });
+  list.size("max_size", "What it may be resized to; 0: what it begins with",
+            [](auto& c) -> auto& { return c.host.max_size; });
+  list.choice(
+      "pinning", "Whether memory that GPUs copy from directly has to be had",
+      [](auto& c) -> auto& { return c.host.pinning; }, kPinnings);
+  list.choice("huge_pages", "The pages it is made of", [](auto& c) -> auto& { return c.host.huge_pages; }, kPages);
+  ConfigKey& node = list.add("numa_node", "Where it is taken from", "any, or the number of a node");
+  node.parse = [](ManagerConfig& config, std::string_view text) {
+    const std::optional<std::uint64_t> number = parse_whole(text, 0, std::numeric_limits<int>::max());
+    if (number) {
+      config.host.numa_node = static_cast<int>(*number);
+    } else if (text == "any") {
+      config.host.numa_node.reset();
+    }
+    return number || text == "any";
+  };
+  node.print = [](const ManagerConfig& config) {
+    return config.host.numa_node ? std::to_string(*config.host.numa_node) : "any";
+  };
+
+  add_tier(list, "disk", [](auto& c) -> auto& { return c.disk; });
+  list.text("path", "The file, which outlives the process", [](auto& c) -> auto& { return c.disk.path; });
+  list.choice(
+      "opening", "What to do with a file that is there, or is not: serve it or make one, insist on one, replace it",
+      [](auto& c) -> auto& { return c.disk.opening; }, kOpenings);
+  list.flag("direct", "Past the page cache of the system", [](auto& c) -> auto& { return c.disk.direct; });
+  list.choice("io", "How it is read and written", [](auto& c) -> auto& { return c.disk.io; }, kMethods);
+  list.whole("in_flight", "Reads and writes at once", [](auto& c) -> auto& { return c.disk.in_flight; }, 1);
+}
+
+template <typename At>
+void add_offload(List& list, const std::string& section, At at) {
+  list.section(section);
+  list.choice(
+      "mode", "When blocks are copied down: before their room is needed, as they are registered, when asked for",
+      [at](auto& c) -> auto& { return at(c).mode; }, names_of<OffloadMode>(kAllOffloadModes));
+  list.share(
+      "low_water", "Share of the upper tier that is kept free or ready to go; for ahead",
+      [at](auto& c) -> auto& { return at(c).low_water; }, 0.5);
+  list.whole("batch", "Blocks that are copied together", [at](auto& c) -> auto& { return at(c).batch; }, 1);
+  list.whole("in_flight", "Batches at once", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);
+  list.whole(
+      "queue", "Blocks that may wait; beyond it the least valuable are not copied",
+      [at](auto& c) -> auto& { return at(c).queue; }, 1);
+  list.duration("deadline", "Of a copy", [at](auto& c) -> auto& { return at(c).deadline; });
+  list.whole(
+      "least_uses", "Uses that make a block worth copying", [at](auto& c) -> auto& { return at(c).least_uses; }, 0,
+      ReuseHistory::kMaxUses);
+  list.whole("least_blocks", "Blocks of a sequence that make it worth copying",
+             [at](auto& c) -> auto& { return at(c).least_blocks; });
+  list.whole(
+      "least_priority", "Priority that makes a block worth copying",
+      [at](auto& c) -> auto& { return at(c).least_priority; }, 0, Retention::kMaxPriority);
+  list.share(
+      "least_chance", "Chance of being read again, while it lasts below, that makes a block worth copying",
+      [at](auto& c) -> auto& { return at(c).least_chance; }, 0.99);
+  list.size("bytes_per_day", "Bytes that may be written a day; 0: any number",
+            [at](auto& c) -> auto& { return at(c).bytes_per_day; });
+}
+
+void add_the_rest(List& list) {
+  list.section("onboard");
+  list.flag("through_host", "Blocks from disk are left in host memory on their way",
+            [](auto& c) -> auto& { return c.onboard.through_host; });
+  list.duration("deadline", "Of a load that names none", [](auto& c) -> auto& { return c.onboard.deadline; });
+  list.whole(
+      "loads", "Loads under way at once; further ones are refused", [](auto& c) -> auto& { return c.onboard.loads; },
+      1);
+  list.flag("weigh", "Loading is weighed against computing again; needs prefill_tokens_per_second",
+            [](auto& c) -> auto& { return c.onboard.weigh; });
+  list.add(
+      "prefill_tokens_per_second", "What the engine computes; 0: not known, everything is loaded",
+      "a number, at least 0", [](auto& c) -> auto& { return c.onboard.prefill_tokens_per_second; },
+      [](std::string_view text) { return parse_real(text, 0, std::numeric_limits<double>::max()); }, print_real);
+
+  list.section("health");
+  list.whole(
+      "failures", "Failures in a row that take a tier out", [](auto& c) -> auto& { return c.health.failures; }, 1);
+  list.duration("first_wait", "Until it is tried again; doubles with each failed trial",
+                [](auto& c) -> auto& { return c.health.first_wait; });
+  list.duration("longest_wait", "What it doubles up to", [](auto& c) -> auto& { return c.health.longest_wait; });
+}
+
+std::vector<ConfigKey> make_keys() {
+  List list;
+  list.whole("worker_id", "What this process is called in events", [](auto& c) -> auto& { return c.worker_id; });
+  list.whole("block_size", "Tokens of a block", [](auto& c) -> auto& { return c.block_size; }, 1);
+  list.whole("event_log", "Events that followers may lag behind; 0: no events",
+             [](auto& c) -> auto& { return c.event_log; });
+  list.duration("shutdown", "What a stop waits for copies that are under way",
+                [](auto& c) -> auto& { return c.shutdown; });
+  add_model(list);
+  add_tiers(list);
+  add_offload(list, "offload.host", [](auto& c) -> auto& { return c.offload_to_host; });
+  add_offload(list, "offload.disk", [](auto& c) -> auto& { return c.offload_to_disk; });
+  add_the_rest(list);
+  return std::move(list).take();
+}
+
+}  // namespace
+
+std::string_view ConfigKey::section() const {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::string_view() : std::string_view(name).substr(0, dot);
+}
+
+std::string_view ConfigKey::short_name() const {
+  return section().empty() ? std::string_view(name) : std::string_view(name).substr(section().size() + 1);
+}
+
+std::string ConfigKey::variable() const {
+  std::string variable = "CAIRN_";
+  for (const char c : name) {
+    variable += c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return variable;
+}
+
+bool ConfigKey::is_bare(std::string_view value) const {
+  if (is_text) {
+    return false;
+  }
+  // TOML's integers are signed.
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const bool is_number = value.find_first_not_of("0123456789") == std::string_view::npos
+                             ? parse_whole(value, 0, kMost).has_value()
+                             : parse_real(value, 0, std::numeric_limits<double>::max()).has_value();
+  return is_number || value == "true" || value == "false";
+}
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> kKeys = make_keys();
+  return kKeys;
+}
+
+const ConfigKey* find_key(std::string_view name) {
+  const std::span<const ConfigKey> keys = config_keys();
+  const auto found = std::ranges::find(keys, name, &ConfigKey::name);
+  return found == keys.end() ? nullptr : &*found;
+}
+
+Status set_key(ManagerConfig& config, const ConfigKey& key, std::string_view value) {
+  if (!key.parse(config, value)) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(key.name, " is '", value, "'; give ", key.values));
+  }
+  return {};
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kLongest = 64;  // no key is nearly as long, and the work grows with it
+  const std::string* nearest = nullptr;
+  std::size_t distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t here = name.size() > kLongest ? name.size() : edit_distance(name, candidate);
+    if (here < distance) {
+      distance = here;
+      nearest = &candidate;
+    }
+  }
+  return nearest == nullptr ? "; `cairn config` shows what there is" : str_cat("; did you mean ", *nearest, "?");
+}
+
+Unexpected<Error> unknown_key(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : config_keys()) {
+    names.push_back(key.name);
+  }
+  return fail(ErrorCode::kInvalidArgument, str_cat(name, " is no key", suggestion(name, names)));
+}
+
+std::optional<std::uint32_t> element_bits(std::string_view element_type) {
+  const auto* const found = std::ranges::find(kElementTypes, element_type, &ElementType::name);
+  return found == std::end(kElementTypes) ? std::nullopt : std::optional(found->bits);
+}
+
+}  // namespace cairn

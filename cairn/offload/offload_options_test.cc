@@ -1,0 +1,15 @@
+#include "cairn/offload/offload_options.h"
+
+#include <gtest/gtest.h>
+
+namespace cairn {
+namespace {
+
+TEST(OffloadOptionsTest, ModesHaveTheNamesOfConfigurations) {
+  EXPECT_EQ(to_string(OffloadMode::kAhead), "ahead");
+  EXPECT_EQ(to_string(OffloadMode::kOnRegistration), "write-through");
+  EXPECT_EQ(to_string(OffloadMode::kOff), "off");
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,25 @@
+// Configuration files from outside: whatever the bytes, a configuration that reads back as it was written, or an error
+// with the file and a line.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cairn/base/check.h"
+#include "cairn/manager/manager_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const cairn::Result<cairn::ManagerConfig> config = cairn::ManagerConfig::from_toml(text, "fuzz.toml");
+  if (!config) {
+    CAIRN_CHECK(config.error().message.starts_with("fuzz.toml:"), "an error names its file and line");
+    return 0;
+  }
+  const std::string written = config->to_toml();
+  const cairn::Result<cairn::ManagerConfig> again = cairn::ManagerConfig::from_toml(written, "again.toml");
+  CAIRN_CHECK(again.has_value(), "what is written can be read");
+  CAIRN_CHECK(again->to_toml() == written, "what is read back is the same");
+  const cairn::Status valid = config->validate();
+  CAIRN_CHECK(valid || !valid.error().message.empty(), "an error says what is wrong");
+  return 0;
+}
