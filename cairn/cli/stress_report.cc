@@ -1,0 +1,147 @@
+#include "cairn/cli/stress_report.h"
+
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/cli/text.h"
+
+namespace cairn::cli {
+
+namespace {
+
+std::string fixed(double number, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << number;
+  return out.str();
+}
+
+std::string edge_name(CacheLevel from, CacheLevel to) { return str_cat(to_string(from), "-", to_string(to)); }
+
+double share(std::uint64_t part, std::uint64_t all) {
+  return all == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(all);
+}
+
+nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, const Metrics& metrics,
+                       const StressCounts& counts) {
+  nlohmann::json json{{"seconds", report.seconds},
+                      {"requests", counts.requests.load()},
+                      {"blocks_asked", counts.asked.load()},
+                      {"blocks_verified", counts.verified.load()},
+                      {"blocks_registered", counts.registered.load()},
+                      {"refused", counts.refused.load()},
+                      {"cancelled", counts.cancelled.load()},
+                      {"resets", counts.resets.load()},
+                      {"drained", report.drained},
+                      {"recovered", {{"verified", report.recovered.blocks}, {"refused", report.recovered.refused}}},
+                      {"wrong", report.wrong},
+                      {"tiers", nlohmann::json::array()},
+                      {"edges", nlohmann::json::array()},
+                      {"incidents", nlohmann::json::array()}};
+  for (const TierStatus& tier : status.tiers) {
+    json["tiers"].push_back({{"tier", to_string(tier.level)},
+                             {"place", tier.place},
+                             {"blocks", tier.counts.total},
+                             {"registered", tier.counts.registered},
+                             {"active", tier.counts.active},
+                             {"quarantined", tier.counts.quarantined},
+                             {"evicted", tier.stats.evicted},
+                             {"hits", status.onboard.hits[index_of(tier.level)]}});
+  }
+  for (const EdgeStatus& edge : status.edges) {
+    json["edges"].push_back({{"edge", edge_name(edge.from, edge.to)},
+                             {"blocks", edge.totals.blocks},
+                             {"bytes", edge.totals.bytes},
+                             {"busy_seconds", std::chrono::duration<double>(edge.totals.busy).count()},
+                             {"failed", edge.totals.failed},
+                             {"mismatched", edge.totals.mismatched},
+                             {"expired", edge.totals.expired},
+                             {"cancelled", edge.totals.cancelled},
+                             {"executor", edge.executor}});
+  }
+  for (const Incident& incident : status.incidents) {
+    json["incidents"].push_back(
+        {{"kind", to_string(incident.kind)}, {"tier", to_string(incident.level)}, {"text", incident.text}});
+  }
+  for (const Metrics::Sample& sample : metrics.snapshot()) {
+    if (sample.name == "cairn_load_seconds") {
+      json["load_seconds"] = {{"p50", sample.histogram.p50}, {"p99", sample.histogram.p99}};
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string StressProgress::line(double seconds) {
+  const ManagerStatus status = manager_.status();
+  const double passed = seconds - last_seconds_;
+  const std::uint64_t requests = traffic_.counts().requests;
+  std::ostringstream out;
+  out << std::setw(5) << fixed(seconds, 0) << " s  " << std::setw(8)
+      << with_commas(static_cast<std::uint64_t>(static_cast<double>(requests - last_requests_) / passed))
+      << " requests/s  hit";
+  std::uint64_t found = status.onboard.misses;
+  for (const std::uint64_t hits : status.onboard.hits) {
+    found += hits;
+  }
+  for (const TierStatus& tier : status.tiers) {
+    out << ' ' << to_string(tier.level) << ' ' << std::setw(5)
+        << fixed(share(status.onboard.hits[index_of(tier.level)], found), 1) << " %";
+  }
+  for (const EdgeStatus& edge : status.edges) {
+    std::uint64_t& last = last_bytes_[{edge.from, edge.to}];
+    out << "  " << edge_name(edge.from, edge.to) << ' '
+        << fixed(static_cast<double>(edge.totals.bytes - last) / passed / 1e9, 2);
+    last = edge.totals.bytes;
+  }
+  out << " GB/s  incidents " << status.incident_count;
+  last_seconds_ = seconds;
+  last_requests_ = requests;
+  return out.str();
+}
+
+void write_stress_report(const StressReport& report, const KvBlockManager& manager, const StressCounts& counts,
+                         std::ostream& out) {
+  const ManagerStatus status = manager.status();
+  if (report.options.json) {
+    out << as_json(report, status, manager.metrics(), counts).dump(2) << "\n";
+    return;
+  }
+  out << "\n"
+      << with_commas(counts.requests) << " requests in " << fixed(report.seconds, 1) << " s; "
+      << with_commas(counts.asked) << " blocks asked for, " << with_commas(counts.verified) << " read and verified, "
+      << with_commas(counts.registered) << " filled and registered\n\n"
+      << "tier    blocks  registered  evicted      hits  health\n";
+  for (const TierStatus& tier : status.tiers) {
+    out << std::left << std::setw(4) << to_string(tier.level) << std::right << std::setw(10)
+        << with_commas(tier.counts.total) << std::setw(12) << with_commas(tier.counts.registered) << std::setw(9)
+        << with_commas(tier.stats.evicted) << std::setw(10) << with_commas(status.onboard.hits[index_of(tier.level)])
+        << "  "
+        << (tier.reading.is_up ? (tier.writing.is_up ? "up" : "not written to: " + tier.writing.reason)
+                               : "out: " + tier.reading.reason)
+        << ", " << tier.place << "\n";
+  }
+  out << "\nedge       blocks        GB   GB/s busy  failed  wrong  late\n";
+  for (const EdgeStatus& edge : status.edges) {
+    const double busy = std::chrono::duration<double>(edge.totals.busy).count();
+    const double gigabytes = static_cast<double>(edge.totals.bytes) / 1e9;
+    out << std::left << std::setw(6) << edge_name(edge.from, edge.to) << std::right << std::setw(11)
+        << with_commas(edge.totals.blocks) << std::setw(10) << fixed(gigabytes, 2) << std::setw(12)
+        << fixed(busy > 0 ? gigabytes / busy : 0, 2) << std::setw(8) << with_commas(edge.totals.failed) << std::setw(7)
+        << with_commas(edge.totals.mismatched) << std::setw(6) << with_commas(edge.totals.expired) << "\n";
+  }
+  for (const Incident& incident : status.incidents) {
+    out << "\n" << to_string(incident.kind) << ", " << to_string(incident.level) << ": " << incident.text;
+  }
+  out << (status.incidents.empty() ? "\n" : "\n\n");
+  if (!report.drained) {
+    out << "NOT DRAINED: something is still under way\n";
+  }
+  out << (report.wrong.empty() ? "no wrong byte\n" : "WRONG BYTES: " + report.wrong + "\n");
+}
+
+}  // namespace cairn::cli

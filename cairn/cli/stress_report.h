@@ -1,0 +1,42 @@
+// What `cairn stress` says of itself: a line a second, and a report at the end.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "cairn/cli/stress.h"
+#include "cairn/cli/stress_traffic.h"
+#include "cairn/manager/kv_block_manager.h"
+
+namespace cairn::cli {
+
+// What changed since the last line.
+class StressProgress {
+ public:
+  StressProgress(const KvBlockManager& manager, const StressTraffic& traffic) : manager_(manager), traffic_(traffic) {}
+  [[nodiscard]] std::string line(double seconds);
+
+ private:
+  const KvBlockManager& manager_;
+  const StressTraffic& traffic_;
+  double last_seconds_ = 0;
+  std::uint64_t last_requests_ = 0;
+  std::map<std::pair<CacheLevel, CacheLevel>, std::uint64_t> last_bytes_;
+};
+
+struct StressReport {
+  const StressOptions& options;
+  StressTraffic::DiskCheck recovered;
+  double seconds = 0;
+  bool drained = true;     // everything that was under way ended
+  std::string wrong = {};  // the first wrong byte
+};
+
+// As a table, or as one JSON object where the options say so.
+void write_stress_report(const StressReport& report, const KvBlockManager& manager, const StressCounts& counts,
+                         std::ostream& out);
+
+}  // namespace cairn::cli

@@ -1,0 +1,224 @@
+#include "cairn/cli/stress_traffic.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn::cli {
+
+namespace {
+
+// Handles that a thread keeps for a while, as running requests do.
+constexpr std::size_t kHeld = 3;
+// Beginnings that sequences share.
+constexpr std::uint32_t kPrompts = 8;
+constexpr std::uint32_t kPromptBlocks = 3;
+
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDU;
+  return x ^ (x >> 33);
+}
+
+}  // namespace
+
+// A sequence begins with one of a few prompts and goes on in a way of its own. The first ones are asked for most.
+std::vector<BlockKey> StressTraffic::some_keys(Worker& worker) const {
+  const std::uint32_t sequence = std::min(worker.below(options_.sequences), worker.below(options_.sequences));
+  const std::uint32_t length = 1 + worker.below(options_.longest);
+  std::vector<BlockKey> keys;
+  for (std::uint32_t i = 0; i < length; ++i) {
+    const std::uint64_t name = i < kPromptBlocks ? sequence % kPrompts : kPrompts + sequence;
+    const BlockHash block{mixed(options_.seed * 1'000'003 + name * 4099 + i)};
+    keys.push_back(keys.empty() ? *BlockKey::root(sequence_hash_of_root(block)) : *keys.back().extend(block));
+  }
+  return keys;
+}
+
+void StressTraffic::run(std::uint32_t thread) {
+  Worker worker{.random = std::mt19937_64(options_.seed * 7919 + thread)};
+  while (!stopping_) {
+    const std::uint32_t dice = options_.steady ? 0 : worker.below(100);
+    if (dice < 88) {
+      request(worker);
+    } else if (dice < 94) {
+      bring_up(worker);
+    } else {
+      disturb(worker);
+    }
+  }
+}
+
+std::optional<LoadResult> StressTraffic::load(Worker& worker, const std::vector<BlockKey>& keys) {
+  const auto promise = std::make_shared<std::promise<LoadResult>>();
+  LoadRequest request{.keys = keys, .done = [promise](LoadResult&& result) { promise->set_value(std::move(result)); }};
+  const std::uint32_t whim = options_.steady ? 100 : worker.below(100);
+  if (whim < 3) {
+    request.deadline = steady_clock().now() + std::chrono::microseconds(200);
+  }
+  const Result<LoadId> id = manager_.load(std::move(request));
+  if (!id) {
+    ++counts_.refused;
+    return std::nullopt;
+  }
+  if (whim >= 3 && whim < 8) {
+    manager_.cancel(*id);
+    ++counts_.cancelled;
+  }
+  return promise->get_future().get();
+}
+
+void StressTraffic::request(Worker& worker) {
+  const std::vector<BlockKey> keys = some_keys(worker);
+  ++counts_.requests;
+  counts_.asked += keys.size();
+  std::optional<LoadResult> loaded = load(worker, keys);
+  std::uint32_t prefix = 0;
+  if (loaded) {
+    verify(loaded->blocks);
+    prefix = loaded->prefix;
+    if (prefix != loaded->blocks.size()) {
+      report_wrong(str_cat("a load of ", prefix, " blocks gave ", loaded->blocks.size()));
+    }
+    worker.held.push_back(std::move(loaded->blocks));
+  }
+  compute(worker, keys, prefix);
+  while (worker.held.size() > kHeld) {
+    worker.held.erase(worker.held.begin() + worker.below(kHeld));
+  }
+}
+
+// What an engine does with the blocks that are not in any tier: fills new ones and registers them.
+void StressTraffic::compute(Worker& worker, const std::vector<BlockKey>& keys, std::uint32_t from) {
+  const auto count = static_cast<std::uint32_t>(keys.size()) - from;
+  if (count == 0) {
+    return;
+  }
+  Result<MutableBlocks> blocks = manager_.device()->allocate(count);
+  if (!blocks) {
+    ++counts_.refused;
+    worker.held.clear();
+    return;
+  }
+  const std::span<const BlockKey> names = std::span(keys).subspan(from);
+  if (const Status written = contents_.write(blocks->slots(), names); !written) {
+    report_wrong(written.error().message);
+    return;
+  }
+  const std::optional<SequenceHash> parent = from > 0 ? std::optional(keys[from - 1].sequence_hash()) : std::nullopt;
+  auto complete = (*std::move(blocks)).complete({.keys = names, .parent = parent});
+  const std::uint32_t priority = worker.below(10) == 0 ? worker.below(101) : Retention::kDefaultPriority;
+  auto registered = (*std::move(complete)).register_blocks(Retention{.priority = priority});
+  counts_.registered += count;
+  worker.held.push_back(*std::move(registered));
+}
+
+// Blocks of a lower tier, held there and asked for by their handles; or from disk to memory ahead of need.
+void StressTraffic::bring_up(Worker& worker) {
+  const std::vector<BlockKey> keys = some_keys(worker);
+  if (worker.below(2) == 0) {
+    (void)manager_.prefetch(keys).get();
+    return;
+  }
+  BlockPool* const pool = manager_.pool(worker.below(2) == 0 ? CacheLevel::kG2 : CacheLevel::kG3);
+  if (pool == nullptr) {
+    return;
+  }
+  const Result<ImmutableBlocks> up = manager_.onboard_blocks(pool->scan(keys)).get();
+  if (up) {
+    verify(*up);
+  }
+}
+
+void StressTraffic::disturb(Worker& worker) {
+  constexpr CacheLevel kTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
+  const CacheLevel level = kTiers[worker.below(3)];
+  const CacheLevel below = kTiers[1 + worker.below(2)];
+  switch (worker.below(12)) {
+    case 0:
+      (void)manager_.reset(level);
+      ++counts_.resets;
+      break;
+    case 1:
+    case 2:
+    case 3:
+      (void)manager_.reset(level, some_keys(worker));
+      ++counts_.resets;
+      break;
+    case 4: {
+      const CacheLevel from =
+          below == CacheLevel::kG3 && manager_.host() != nullptr ? CacheLevel::kG2 : CacheLevel::kG1;
+      if (manager_.pause(from, below)) {
+        request(worker);
+        (void)manager_.resume(from, below);
+      }
+      break;
+    }
+    case 5:
+      if (const BlockPool* const host = manager_.host()) {
+        (void)manager_.resize_host(1 + host->capacity() / 2 + worker.below((host->capacity() + 1) / 2));
+      }
+      break;
+    default: {
+      const Result<OffloadRequestId> id =
+          manager_.offload(below, {.keys = some_keys(worker), .priority = worker.below(101)});
+      if (id && worker.below(3) == 0) {
+        manager_.cancel(below, *id);
+      }
+    }
+  }
+}
+
+void StressTraffic::verify(const ImmutableBlocks& blocks) {
+  const Result<std::optional<std::string>> wrong = contents_.find_wrong(blocks);
+  if (!wrong) {
+    report_wrong(wrong.error().message);
+  } else if (*wrong) {
+    report_wrong(**wrong);
+  } else {
+    counts_.verified += blocks.size();
+  }
+}
+
+Result<StressTraffic::DiskCheck> StressTraffic::verify_disk() {
+  DiskCheck check;
+  BlockPool& disk = *manager_.disk();
+  const std::uint32_t step = std::max<std::uint32_t>(1, std::min<std::uint32_t>(64, manager_.device()->capacity() / 2));
+  std::vector<ResidentBlock> resident;
+  for (std::uint32_t slot = 0; slot < disk.capacity() && first_wrong().empty();) {
+    resident.clear();
+    slot = disk.list_resident(slot, step, resident);
+    std::vector<BlockKey> keys;
+    std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
+                   [](const ResidentBlock& block) { return block.key; });
+    const Result<ImmutableBlocks> up = manager_.onboard_blocks(disk.scan(keys)).get();
+    if (!up && up.error().code != ErrorCode::kCorrupt) {
+      return Unexpected(Error(up.error()));
+    }
+    const std::uint32_t arrived = up ? up->size() : 0;
+    if (up) {
+      verify(*up);
+    }
+    check.blocks += arrived;
+    check.refused += keys.size() - arrived;
+  }
+  return check;
+}
+
+void StressTraffic::report_wrong(const std::string& what) {
+  {
+    const MutexLock lock(mutex_);
+    if (first_wrong_.empty()) {
+      first_wrong_ = what;
+    }
+  }
+  stop();
+}
+
+std::string StressTraffic::first_wrong() const {
+  const MutexLock lock(mutex_);
+  return first_wrong_;
+}
+
+}  // namespace cairn::cli

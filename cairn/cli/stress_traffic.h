@@ -1,0 +1,77 @@
+// StressTraffic: what the threads of `cairn stress` do to a manager.
+//
+// Owner:    the run. Threads: run() by any number of them; the counts may be read meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/cli/stress.h"
+#include "cairn/cli/stress_contents.h"
+#include "cairn/manager/kv_block_manager.h"
+
+namespace cairn::cli {
+
+struct StressCounts {
+  std::atomic<std::uint64_t> requests{0};
+  std::atomic<std::uint64_t> asked{0};       // blocks
+  std::atomic<std::uint64_t> verified{0};    // blocks that were read and found right
+  std::atomic<std::uint64_t> registered{0};  // blocks
+  std::atomic<std::uint64_t> refused{0};     // allocations and loads for want of room
+  std::atomic<std::uint64_t> cancelled{0};   // loads
+  std::atomic<std::uint64_t> resets{0};
+};
+
+class StressTraffic {
+ public:
+  StressTraffic(KvBlockManager manager, const StressOptions& options, StressContents& contents)
+      : manager_(std::move(manager)), options_(options), contents_(contents) {}
+
+  // Until stop() is called or a wrong byte is found.
+  void run(std::uint32_t thread);
+  void stop() { stopping_ = true; }
+  [[nodiscard]] bool is_stopping() const { return stopping_; }
+
+  // Reads every block of the disk tier up and verifies it; how many there were, and how many turned out to be damaged
+  // and were not served.
+  struct DiskCheck {
+    std::uint64_t blocks = 0;
+    std::uint64_t refused = 0;
+  };
+  [[nodiscard]] Result<DiskCheck> verify_disk();
+
+  [[nodiscard]] const StressCounts& counts() const { return counts_; }
+  // What was wrong first; empty if nothing was.
+  [[nodiscard]] std::string first_wrong() const;
+
+ private:
+  // What one thread has in hand.
+  struct Worker {
+    std::mt19937_64 random;
+    std::vector<ImmutableBlocks> held = {};
+    std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); }
+  };
+
+  [[nodiscard]] std::vector<BlockKey> some_keys(Worker& worker) const;
+  void request(Worker& worker);
+  [[nodiscard]] std::optional<LoadResult> load(Worker& worker, const std::vector<BlockKey>& keys);
+  void compute(Worker& worker, const std::vector<BlockKey>& keys, std::uint32_t from);
+  void disturb(Worker& worker);
+  void bring_up(Worker& worker);
+  void verify(const ImmutableBlocks& blocks);
+  void report_wrong(const std::string& what);
+
+  const KvBlockManager manager_;
+  const StressOptions& options_;
+  StressContents& contents_;
+  StressCounts counts_;
+  std::atomic<bool> stopping_{false};
+  mutable Mutex mutex_{LockRank::kManager};
+  std::string first_wrong_ CAIRN_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::cli
