@@ -14,28 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<ManagerConfig> read(const ConfigOptions& options) {
-  Result<ManagerConfig> config =
-      options.file.empty() ? Result<ManagerConfig>(ManagerConfig()) : ManagerConfig::from_file(options.file);
-  if (!config) {
-    return config;
-  }
-  if (const Status applied = config->apply(options.environment); !applied) {
-    return Unexpected(applied.error());
-  }
-  for (const std::string_view setting : options.settings) {
-    const std::size_t equals = setting.find('=');
-    if (equals == std::string_view::npos) {
-      return fail(ErrorCode::kInvalidArgument,
-                  str_cat("--set ", setting, " has no value; write it as in --set host.size=8GiB"));
-    }
-    if (const Status set = config->set(setting.substr(0, equals), setting.substr(equals + 1)); !set) {
-      return fail(set.error().code, str_cat("--set ", setting, ": ", set.error().message));
-    }
-  }
-  return config;
-}
-
 bool is_default(const ManagerConfig& config) { return config.to_toml() == ManagerConfig().to_toml(); }
 
 Json to_json(const ManagerConfig& config) {
@@ -55,8 +33,30 @@ Json to_json(const ManagerConfig& config) {
 
 }  // namespace
 
+Result<ManagerConfig> read_config(const ConfigOptions& options, const ManagerConfig& defaults) {
+  Result<ManagerConfig> config =
+      options.file.empty() ? Result<ManagerConfig>(defaults) : ManagerConfig::from_file(options.file);
+  if (!config) {
+    return config;
+  }
+  if (const Status applied = config->apply(options.environment); !applied) {
+    return Unexpected(applied.error());
+  }
+  for (const std::string_view setting : options.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string_view::npos) {
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("--set ", setting, " has no value; write it as in --set host.size=8GiB"));
+    }
+    if (const Status set = config->set(setting.substr(0, equals), setting.substr(equals + 1)); !set) {
+      return fail(set.error().code, str_cat("--set ", setting, ": ", set.error().message));
+    }
+  }
+  return config;
+}
+
 Status run_config(const ConfigOptions& options, std::ostream& out) {
-  const Result<ManagerConfig> config = read(options);
+  const Result<ManagerConfig> config = read_config(options);
   if (!config) {
     return Unexpected(config.error());
   }

@@ -17,6 +17,9 @@ struct ConfigOptions {
   bool json = false;
 };
 
+// What they make of it together, not yet validated. `defaults`: what is under the file's place where there is none.
+[[nodiscard]] Result<ManagerConfig> read_config(const ConfigOptions& options, const ManagerConfig& defaults = {});
+
 // Writes every key with its value to `out`: as a file of TOML with comments, or as JSON. Fails on a key or value that is
 // wrong, and on keys that contradict each other; but where nothing is given at all the defaults are written, to begin
 // a file with.
