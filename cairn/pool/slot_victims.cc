@@ -273,7 +273,9 @@ Status SlotTable::enter_restored(std::span<const RestoredBlock> blocks) {
     const SlotId slot = blocks[entered].slot;
     const BlockKey& key = blocks[entered].key;
     if (entered + kAhead < blocks.size()) {
-      index_.prefetch(index_.place_of(blocks[entered + kAhead].key));
+      const RestoredBlock& ahead = blocks[entered + kAhead];
+      index_.prefetch(index_.place_of(ahead.key));
+      __builtin_prefetch(slots_.data() + index_of(ahead.slot), 1);
     }
     const KeyIndex::Place place = index_.place_of(key);
     if (index_of(slot) >= options_.capacity) {
@@ -306,8 +308,8 @@ void SlotTable::tell_restored(std::span<const RestoredBlock> blocks) {
   constexpr std::size_t kTold = 1024;
   for (std::size_t i = blocks.size(); i-- > 0;) {
     Slot& record = at(blocks[i].slot);
-    const SlotId parent = index_.find_parent(record.key);
-    record.parent_high = parent_high(record.key, parent);
+    const bool parent_follows = i + 1 < blocks.size() && blocks[i + 1].key.is_parent_of(record.key);
+    record.parent_high = parent_high(record.key, parent_follows ? blocks[i + 1].slot : index_.find_parent(record.key));
     if (watched_) {
       new_blocks_.push_back(resident(blocks[i].slot));
       if (new_blocks_.size() == kTold || i == 0) {
