@@ -23,21 +23,21 @@ struct Incident {
   TimePoint when{};
   Kind kind = Kind::kTierOut;
   CacheLevel level = CacheLevel::kG1;
-  std::string text;  // what happened, to what
+  std::string text = {};  // what happened, to what
 };
 [[nodiscard]] std::string_view to_string(Incident::Kind kind);
 
 struct TierStatus {
   CacheLevel level = CacheLevel::kG1;
-  std::string place;  // for people: "pinned memory", "file /nvme/cache"
+  std::string place = {};  // for people: "pinned memory", "file /nvme/cache"
   std::uint64_t block_bytes = 0;
-  PoolCounts counts;  // all 0 where the engine manages the tier
-  PoolStats stats;
+  PoolCounts counts = {};  // all 0 where the engine manages the tier
+  PoolStats stats = {};
   std::uint32_t withheld = 0;     // blocks that a resize has taken out of use
   std::uint32_t to_withhold = 0;  // and those that are still in use
-  TierHealth::Report reading;
-  TierHealth::Report writing;
-  Tier::Recovered recovered;  // of a disk
+  TierHealth::Report reading = {};
+  TierHealth::Report writing = {};
+  Tier::Recovered recovered = {};  // of a disk
   std::size_t metadata_bytes = 0;
 };
 
@@ -45,25 +45,25 @@ struct EdgeStatus {
   CacheLevel from = CacheLevel::kG1;
   CacheLevel to = CacheLevel::kG2;
   bool is_paused = false;
-  LinkTotals totals;
+  LinkTotals totals = {};
   double bytes_per_second = 0;  // of late
-  std::string executor;         // how it works here
+  std::string executor = {};    // how it works here
 };
 
 struct OffloadEdgeStatus {
   CacheLevel from = CacheLevel::kG1;
   CacheLevel to = CacheLevel::kG2;
-  OffloadStatus offload;
+  OffloadStatus offload = {};
 };
 
 struct ManagerStatus {
   std::uint64_t worker_id = 0;
   Duration uptime = Duration::zero();
-  std::vector<TierStatus> tiers;
-  std::vector<EdgeStatus> edges;
-  std::vector<OffloadEdgeStatus> offload;
-  OnboardStatus onboard;
-  std::vector<Incident> incidents;  // the last ones, oldest first
+  std::vector<TierStatus> tiers = {};
+  std::vector<EdgeStatus> edges = {};
+  std::vector<OffloadEdgeStatus> offload = {};
+  OnboardStatus onboard = {};
+  std::vector<Incident> incidents = {};  // the last ones, oldest first
   std::uint64_t incident_count = 0;
 };
 
