@@ -1,0 +1,326 @@
+// The manager in virtual time: what is registered comes to be below, what is below comes up, and control on the way.
+#include "cairn/manager/kv_block_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "cairn/manager/manager_testing.h"
+
+namespace cairn::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class KvBlockManagerTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] ManagerConfig config(std::uint32_t device = 8, std::uint32_t host = 16, std::uint32_t disk = 16) const {
+    return reference_config(folder_.in("blocks"), device, host, disk);
+  }
+  TestFolder folder_;
+};
+
+// A load, and what it gives once the manager has settled.
+std::optional<LoadResult> load_now(VirtualManager& manager, LoadRequest request) {
+  std::optional<LoadResult> loaded;
+  request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+  EXPECT_TRUE(manager->load(std::move(request)).has_value());
+  manager.settle();
+  return loaded;
+}
+
+// Seed 002's test_offload.
+TEST_F(KvBlockManagerTest, ARegisteredBlockIsOnHostAndDiskWithItsBytes) {
+  VirtualManager manager(config(), {.bytes_per_second = 1e6});
+  EXPECT_EQ(manager->worker_id(), 1337U);
+  EXPECT_EQ(manager->block_size(), 4U);
+  const Keys keys = chain(1, 1);
+  const ImmutableBlocks device = compute(*manager, keys);
+  manager.advance(milliseconds(100));
+  const ImmutableBlocks host = manager->host()->match_prefix(keys);
+  ASSERT_EQ(host.size(), 1U);
+  EXPECT_TRUE(hold_their_bytes(*manager, host));
+  const ImmutableBlocks disk = manager->disk()->match_prefix(keys);
+  ASSERT_EQ(disk.size(), 1U);
+  // The file's bytes are seen where they are read: on the device, after everything above was reset.
+  EXPECT_EQ(manager->status().offload[1].offload.copied, 1U);
+}
+
+TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
+  VirtualManager manager(config());
+  const Keys keys = chain(1, 4);
+  compute(*manager, keys);
+  manager.settle();
+  EXPECT_EQ(manager->reset(CacheLevel::kG1).reset, 4U);
+  EXPECT_EQ(manager->reset(CacheLevel::kG2).reset, 4U);
+  EXPECT_THAT(manager->locate(keys).levels,
+              ElementsAre(CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3));
+  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 4U);
+  EXPECT_EQ(loaded->from[index_of(CacheLevel::kG3)], 4U);
+  EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
+  EXPECT_EQ(manager->host()->count_prefix(keys), 4U);  // on their way
+}
+
+TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
+  const Keys keys = chain(1, 5);
+  {
+    VirtualManager manager(config());
+    compute(*manager, keys);
+    manager.settle();
+  }
+  VirtualManager again(config());
+  EXPECT_EQ(again->status().tiers[2].recovered.blocks, 5U);
+  EXPECT_TRUE(again->status().tiers[2].recovered.clean);
+  const std::optional<LoadResult> loaded = load_now(again, {.keys = keys});
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 5U);
+  EXPECT_TRUE(hold_their_bytes(*again, loaded->blocks));
+}
+
+TEST_F(KvBlockManagerTest, AFlippedBitOnDiskIsAMissAndAnIncident) {
+  const Keys keys = chain(1, 3);
+  std::vector<Incident> incidents;
+  VirtualManager manager(config(), {},
+                         {.on_incident = [&](const Incident& incident) { incidents.push_back(incident); }});
+  compute(*manager, keys);
+  manager.settle();
+  (void)manager->reset(CacheLevel::kG1);
+  (void)manager->reset(CacheLevel::kG2);
+  {
+    const ImmutableBlocks second = manager->disk()->match_prefix(first_of(keys, 2));
+    const BlockLayout::Address at = manager->layout(CacheLevel::kG3)->address(index_of(second.slots()[1]), 1, 0, 2, 1);
+    std::fstream file(folder_.in("blocks"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at.offset));
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(static_cast<std::streamoff>(at.offset));
+    file.put(byte);
+  }
+  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 1U);
+  EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
+  EXPECT_FALSE(manager->disk()->contains(keys[1]));
+  ASSERT_THAT(incidents, SizeIs(1));
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kWrongBytes);
+  EXPECT_EQ(incidents[0].level, CacheLevel::kG3);
+  EXPECT_THAT(incidents[0].text, HasSubstr(keys[1].to_string()));
+  EXPECT_EQ(manager->status().incident_count, 1U);
+}
+
+TEST_F(KvBlockManagerTest, AheadOfNeedNothingIsLostAndNothingWaits) {
+  ManagerConfig ahead = config(16, 64, 0);
+  ahead.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.25, .batch = 4};
+  VirtualManager manager(ahead);
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    compute(*manager, chain(i, 2));
+    manager.settle();
+  }
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(manager->locate(chain(i, 2)).blocks(), 2U) << i;
+  }
+  const PoolCounts counts = manager->device()->counts();
+  EXPECT_GE(counts.free + counts.ready, 4U);
+}
+
+TEST_F(KvBlockManagerTest, OnboardBlocksThatTheCallerHolds) {
+  VirtualManager manager(config());
+  const Keys keys = chain(1, 3);
+  compute(*manager, keys);
+  manager.settle();
+  (void)manager->reset(CacheLevel::kG1);
+  auto onboarded = manager->onboard_blocks(manager->host()->match_prefix(keys));
+  manager.settle();
+  const Result<ImmutableBlocks> up = onboarded.get();
+  ASSERT_TRUE(up.has_value());
+  EXPECT_EQ(up->size(), 3U);
+  EXPECT_TRUE(hold_their_bytes(*manager, *up));
+  EXPECT_EQ(manager->onboard_blocks(ImmutableBlocks()).get()->size(), 0U);
+}
+
+TEST_F(KvBlockManagerTest, PrefetchFromDiskToHost) {
+  VirtualManager manager(config());
+  const Keys keys = chain(1, 3);
+  compute(*manager, keys);
+  manager.settle();
+  (void)manager->reset(CacheLevel::kG1);
+  (void)manager->reset(CacheLevel::kG2);
+  auto prefetched = manager->prefetch(keys);
+  manager.settle();
+  EXPECT_EQ(*prefetched.get(), 3U);
+  EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(keys)));
+}
+
+TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveWhatIsInUse) {
+  VirtualManager manager(config());
+  ResetReceiver receiver = manager->resets();
+  const ImmutableBlocks held = compute(*manager, chain(1, 2));
+  compute(*manager, chain(2, 3));
+  manager.settle();
+  const ResetOutcome outcome = manager->reset(CacheLevel::kG1);
+  EXPECT_EQ(outcome.reset, 3U);
+  EXPECT_EQ(outcome.in_use, 2U);
+  EXPECT_EQ(receiver.try_next(), CacheLevel::kG1);
+  EXPECT_EQ(receiver.try_next(), std::nullopt);
+  EXPECT_EQ(manager->reset(CacheLevel::kG2, chain(2, 1)).reset, 1U);
+  EXPECT_EQ(manager->host()->counts().registered, 4U);
+  manager->reset_all();
+  EXPECT_EQ(manager->host()->counts().registered, 0U);
+  EXPECT_EQ(manager->disk()->counts().registered, 0U);
+  EXPECT_EQ(manager->device()->counts().registered, 2U);
+}
+
+TEST_F(KvBlockManagerTest, WhatWasResetOnDiskDoesNotComeBackAfterARestart) {
+  {
+    VirtualManager manager(config());
+    compute(*manager, chain(1, 2));
+    compute(*manager, chain(2, 3));
+    manager.settle();
+    EXPECT_EQ(manager->reset(CacheLevel::kG3, chain(1, 2)).reset, 2U);
+  }
+  VirtualManager again(config());
+  EXPECT_EQ(again->disk()->counts().registered, 3U);
+  EXPECT_EQ(again->disk()->count_prefix(chain(2, 3)), 3U);
+}
+
+TEST_F(KvBlockManagerTest, PausedEdgesDoNotMove) {
+  VirtualManager manager(config());
+  ASSERT_TRUE(manager->pause(CacheLevel::kG1, CacheLevel::kG2).has_value());
+  compute(*manager, chain(1, 2));
+  manager.advance(seconds(1));
+  EXPECT_EQ(manager->host()->counts().registered, 0U);
+  ASSERT_TRUE(manager->resume(CacheLevel::kG1, CacheLevel::kG2).has_value());
+  compute(*manager, chain(2, 2));
+  manager.settle();
+  EXPECT_EQ(manager->host()->count_prefix(chain(2, 2)), 2U);
+  EXPECT_EQ(manager->pause(CacheLevel::kG1, CacheLevel::kG4).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(KvBlockManagerTest, TheHostTierIsResizedWhileInUse) {
+  VirtualManager manager(config());
+  compute(*manager, chain(1, 6));
+  manager.settle();
+  ImmutableBlocks held = manager->host()->match_prefix(chain(1, 6));
+  ASSERT_TRUE(manager->resize_host(4).has_value());
+  TierStatus host = manager->status().tiers[1];
+  EXPECT_EQ(host.withheld, 10U);
+  EXPECT_EQ(host.to_withhold, 2U);
+  held = {};
+  manager.advance(milliseconds(100));
+  host = manager->status().tiers[1];
+  EXPECT_EQ(host.withheld, 12U);
+  EXPECT_EQ(host.to_withhold, 0U);
+  EXPECT_EQ(host.counts.registered, 4U);
+  ASSERT_TRUE(manager->resize_host(16).has_value());
+  EXPECT_EQ(manager->status().tiers[1].withheld, 0U);
+  EXPECT_EQ(manager->resize_host(0).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(manager->resize_host(17).error().code, ErrorCode::kOutOfRange);
+  // What comes to lie in pages that were given back is as good as any.
+  compute(*manager, chain(5, 8));
+  manager.settle();
+  EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(chain(5, 8))));
+}
+
+TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
+  {
+    VirtualManager manager(config(8, 0, 16));  // straight to disk and back
+    const Keys keys = chain(1, 2);
+    compute(*manager, keys);
+    manager.settle();
+    (void)manager->reset(CacheLevel::kG1);
+    const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+    ASSERT_TRUE(loaded.has_value());
+    EXPECT_EQ(loaded->prefix, 2U);
+    EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
+    EXPECT_EQ(manager->host(), nullptr);
+    EXPECT_EQ(manager->resize_host(1).error().code, ErrorCode::kNotFound);
+  }
+  {
+    VirtualManager manager(config(8, 0, 0));
+    compute(*manager, chain(1, 2));
+    manager.settle();
+    EXPECT_EQ(load_now(manager, {.keys = chain(1, 2)})->prefix, 2U);
+    EXPECT_EQ(manager->offload(CacheLevel::kG2, {.keys = chain(1, 2)}).error().code, ErrorCode::kNotFound);
+  }
+  {
+    VirtualManager manager(config(0, 16, 16));  // its first blocks were written by the others
+    EXPECT_EQ(manager->device(), nullptr);
+    auto prefetched = manager->prefetch(chain(1, 2));
+    manager.settle();
+    EXPECT_EQ(*prefetched.get(), 2U);
+  }
+}
+
+TEST_F(KvBlockManagerTest, TellsOfEventsByTier) {
+  VirtualManager manager(config());
+  compute(*manager, chain(1, 2));
+  manager.settle();
+  const Result<EventBatch> events = manager->events()->read(1, 100);
+  ASSERT_TRUE(events.has_value());
+  std::vector<CacheLevel> tiers;
+  for (const Event& event : std::get<std::vector<Event>>(*events)) {
+    tiers.push_back(event.tier);
+  }
+  EXPECT_THAT(tiers, ElementsAre(CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3));
+}
+
+TEST_F(KvBlockManagerTest, ShowsItselfInMetrics) {
+  VirtualManager manager(config());
+  compute(*manager, chain(1, 2));
+  manager.settle();
+  (void)load_now(manager, {.keys = chain(1, 3)});
+  const std::string text = manager->metrics().to_prometheus();
+  for (const char* line :
+       {"cairn_blocks_registered{tier=\"G2\"} 2\n", "cairn_copied_blocks_total{edge=\"G1-G2\"} 2\n",
+        "cairn_verification_failures_total{edge=\"G3-G2\"} 0\n", "cairn_load_hits_total{tier=\"G1\"} 2\n",
+        "cairn_load_misses_total 1\n", "cairn_offload_refused_total{into=\"G2\",reason=\"already_below\"}",
+        "cairn_tier_up{tier=\"G3\",use=\"reading\"} 1\n", "cairn_load_seconds_count 1\n",
+        "cairn_copy_seconds_count{edge=\"G1-G2\"}"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(KvBlockManagerTest, SaysWhichKeyIsWrong) {
+  ManagerConfig wrong = config();
+  wrong.disk.path = folder_.in("no/such/folder/blocks");
+  Result<KvBlockManager> made = KvBlockManager::make(wrong, {.own_thread = false});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().message, HasSubstr("disk.path"));
+  wrong = config();
+  wrong.block_size = 0;
+  made = KvBlockManager::make(wrong, {.own_thread = false});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().message, HasSubstr("block_size"));
+}
+
+TEST_F(KvBlockManagerTest, AFileOfAnotherModelIsRefusedByName) {
+  {
+    VirtualManager manager(config());
+  }
+  ManagerConfig other = config();
+  other.model.name = "another";
+  const Result<KvBlockManager> made = KvBlockManager::make(other, {.own_thread = false});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().message, HasSubstr("another"));
+  // And is replaced where that is what was asked for.
+  other.disk.opening = DiskOpening::kFresh;
+  VirtualManager fresh(other);
+  EXPECT_EQ(fresh->disk()->counts().registered, 0U);
+}
+
+TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {
+  VirtualManager manager(config());
+  const Result<KvBlockManager> second = KvBlockManager::make(config(), {.own_thread = false});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_THAT(second.error().message, HasSubstr("disk.path"));
+}
+
+}  // namespace
+}  // namespace cairn::testing

@@ -1,0 +1,116 @@
+// What the tests of the manager share: a small model, blocks with contents, managers in virtual time.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/layout/block_pattern.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/memory/memory_testing.h"
+#include "cairn/pool/pool_testing.h"
+#include "cairn/transfer/simulated_executor.h"
+
+namespace cairn::testing {
+
+// The reference manager of the seed: 3 layers, pages of 4 tokens, 8 device, 16 host and 16 disk blocks, write-through.
+inline ManagerConfig reference_config(const std::string& disk_path, std::uint32_t device = 8, std::uint32_t host = 16,
+                                      std::uint32_t disk = 16) {
+  ManagerConfig config;
+  config.worker_id = 1337;
+  config.block_size = kBlockSize;
+  config.model = {.name = "reference", .layers = 3, .heads = 2, .head_size = 8, .element_type = "f16"};
+  config.device.blocks = device;
+  config.device.memory = DeviceMemory::kSystem;
+  config.host.blocks = host;
+  config.disk.blocks = disk;
+  if (disk > 0) {
+    config.disk.path = disk_path;
+  }
+  config.offload_to_host.mode = OffloadMode::kOnRegistration;
+  config.offload_to_disk.mode = OffloadMode::kOnRegistration;
+  return config;
+}
+
+inline std::uint64_t seed_of(const BlockKey& key) { return key.high_word() * 31 + key.low_word(); }
+
+// Allocates device blocks, fills them with what their keys say, and registers them.
+inline ImmutableBlocks compute(const KvBlockManager& manager, const Keys& keys, const Retention& retention = {}) {
+  MutableBlocks blocks = *manager.device()->allocate(static_cast<std::uint32_t>(keys.size()));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    write_pattern(*manager.layout(CacheLevel::kG1), index_of(blocks.slots()[i]), seed_of(keys[i]));
+  }
+  return *(*std::move(blocks).complete({.keys = keys})).register_blocks(retention);
+}
+
+// Whether every block has the bytes that its key says, in memory.
+inline ::testing::AssertionResult hold_their_bytes(const KvBlockManager& manager, const ImmutableBlocks& blocks) {
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+    const BlockLayoutPtr layout = manager.layout(*blocks.tier());
+    if (const auto row = find_stranger(*layout, index_of(blocks.slots()[i]), seed_of(blocks.key(i)))) {
+      return ::testing::AssertionFailure() << "block " << i << ", row " << *row << " has other bytes";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// A manager that nothing moves but advance() and settle(): its executors copy in virtual time.
+class VirtualManager {
+ public:
+  explicit VirtualManager(const ManagerConfig& config, SimulatedExecutor::Options speed = {}, ManagerParts parts = {}) {
+    parts.clock = &clock_;
+    parts.own_thread = false;
+    parts.executor = [this, speed](ExecutorKind) {
+      auto made = std::make_unique<SimulatedExecutor>(clock_, speed);
+      executors_.push_back(made.get());
+      return made;
+    };
+    Result<KvBlockManager> made = KvBlockManager::make(config, parts);
+    CAIRN_CHECK(made.has_value(), made.has_value() ? "" : made.error().message);
+    manager_.emplace(*std::move(made));
+  }
+
+  [[nodiscard]] const KvBlockManager& operator*() const { return *manager_; }
+  [[nodiscard]] const KvBlockManager* operator->() const { return &*manager_; }
+  [[nodiscard]] const Clock& clock() const { return clock_; }
+
+  // Does all that can be done at this instant.
+  void settle() {
+    for (bool more = true; more;) {
+      more = manager_->pump();
+      for (SimulatedExecutor* executor : executors_) {
+        more |= executor->run();
+      }
+    }
+  }
+  // Lets time pass, in steps to where something happens.
+  void advance(Duration by) {
+    const TimePoint end = clock_.now() + by;
+    settle();
+    while (clock_.now() < end) {
+      clock_.advance(std::min(end, next_time(end)) - clock_.now());
+      settle();
+    }
+  }
+
+ private:
+  [[nodiscard]] TimePoint next_time(TimePoint end) const {
+    TimePoint next = std::min(end, manager_->next_time().value_or(end));
+    for (const SimulatedExecutor* executor : executors_) {
+      next = std::min(next, executor->next_time().value_or(end));
+    }
+    return std::max(next, clock_.now() + Duration(1));
+  }
+
+  ManualClock clock_;
+  std::vector<SimulatedExecutor*> executors_;  // the manager's
+  std::optional<KvBlockManager> manager_;
+};
+
+}  // namespace cairn::testing
