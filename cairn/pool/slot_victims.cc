@@ -275,7 +275,9 @@ Status SlotTable::enter_restored(std::span<const RestoredBlock> blocks) {
     if (entered + kAhead < blocks.size()) {
       const RestoredBlock& ahead = blocks[entered + kAhead];
       index_.prefetch(index_.place_of(ahead.key));
-      __builtin_prefetch(slots_.data() + index_of(ahead.slot), 1);
+      if (index_of(ahead.slot) < options_.capacity) {
+        __builtin_prefetch(&at(ahead.slot), 1);
+      }
     }
     const KeyIndex::Place place = index_.place_of(key);
     if (index_of(slot) >= options_.capacity) {
