@@ -1,0 +1,52 @@
+// A thousand simulated managers; `cairn_sim` runs any number of them.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "cairn/memory/memory_testing.h"
+#include "tests/simulation/world.h"
+
+namespace cairn::testing {
+namespace {
+
+class SimulationTest : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(SimulationTest, KeepsItsInvariants) {
+  constexpr std::uint64_t kSeeds = 100;
+  const TestFolder folder;
+  WorldCounts counts;
+  for (std::uint64_t seed = GetParam() * kSeeds + 1; seed <= (GetParam() + 1) * kSeeds; ++seed) {
+    std::filesystem::remove(folder.in("blocks"));
+    World world({.seed = seed, .folder = folder.path()});
+    EXPECT_EQ(world.run(), "") << "cairn_sim --first " << seed << " --seeds 1 --verbose shows it";
+    counts += world.counts();
+  }
+  // A world in which nothing happens keeps all its promises.
+  EXPECT_GT(counts.from_below, 100U);
+  EXPECT_GT(counts.copied_down, 1000U);
+  EXPECT_GT(counts.mismatches, 0U);
+  EXPECT_GT(counts.expired, 0U);
+  EXPECT_GT(counts.tiers_out, 0U);
+  EXPECT_GT(counts.restarts, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hundreds, SimulationTest, ::testing::Range<std::uint64_t>(0, 10));
+
+// The same seed is the same run: a failure is seen again.
+TEST(SimulationTest, ASeedReplaysExactly) {
+  const TestFolder folder;
+  std::string logs[2];
+  for (std::string& log : logs) {
+    std::filesystem::remove(folder.in("blocks"));
+    std::ostringstream out;
+    World world({.seed = 7, .folder = folder.path(), .log = &out});
+    EXPECT_EQ(world.run(), "");
+    log = out.str();
+  }
+  EXPECT_GT(logs[0].size(), 1000U);
+  EXPECT_EQ(logs[0], logs[1]);
+}
+
+}  // namespace
+}  // namespace cairn::testing

@@ -1,0 +1,461 @@
+#include "tests/simulation/world.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <ostream>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/layout/block_pattern.h"
+
+namespace cairn::testing {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr CacheLevel kLevels[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
+// What a block of one key may hold: an engine that computes it again need not get the same bits.
+constexpr std::uint32_t kVersions = 2;
+
+std::uint64_t pattern_of(const BlockKey& key, std::uint32_t version) {
+  return key.high_word() * 0x9E3779B97F4A7C15U + key.low_word() * 3 + version;
+}
+
+}  // namespace
+
+WorldCounts& WorldCounts::operator+=(const WorldCounts& other) {
+  loads += other.loads;
+  blocks_served += other.blocks_served;
+  from_below += other.from_below;
+  copied_down += other.copied_down;
+  mismatches += other.mismatches;
+  expired += other.expired;
+  restarts += other.restarts;
+  tiers_out += other.tiers_out;
+  return *this;
+}
+
+World::World(const WorldOptions& options) : options_(options), random_(options.seed * 0x9E3779B97F4A7C15U + 1) {
+  draw_config();
+  draw_faults();
+}
+
+World::~World() {
+  held_.clear();
+  manager_.reset();
+}
+
+void World::say(const std::string& what) {
+  if (options_.log != nullptr) {
+    *options_.log << step_ << " @" << clock_.now().count() / 1000 << "us " << what << "\n";
+  }
+}
+
+void World::wrong(const std::string& what) {
+  if (failure_.empty()) {
+    failure_ = str_cat("step ", step_, ": ", what);
+    say("WRONG: " + what);
+  }
+}
+
+void World::draw_config() {
+  config_.block_size = 4;
+  config_.model = {.name = "simulated", .layers = 2, .heads = 1, .head_size = 8, .element_type = "int8"};
+  config_.device.blocks = 4 + below(20);
+  config_.device.memory = DeviceMemory::kSystem;
+  config_.device.layout = kAllArrangements[below(std::size(kAllArrangements))];
+  config_.host.blocks = below(5) == 0 ? 0 : 6 + below(40);
+  config_.disk.blocks = below(5) == 0 ? 0 : 8 + below(80);
+  if (config_.disk.blocks != 0) {
+    config_.disk.path = options_.folder + "/blocks";
+    config_.disk.direct = false;
+  }
+  for (TierConfig* tier : {static_cast<TierConfig*>(&config_.device), static_cast<TierConfig*>(&config_.host),
+                           static_cast<TierConfig*>(&config_.disk)}) {
+    tier->policy = kAllPolicies[below(std::size(kAllPolicies))];
+    tier->leaves_first = below(2) == 0;
+  }
+  for (OffloadOptions* edge : {&config_.offload_to_host, &config_.offload_to_disk}) {
+    constexpr OffloadMode kModes[] = {OffloadMode::kAhead, OffloadMode::kOnRegistration, OffloadMode::kAhead,
+                                      OffloadMode::kOff};
+    edge->mode = kModes[below(4)];
+    edge->low_water = 0.05 + 0.05 * below(6);
+    edge->batch = 1 + below(8);
+    edge->in_flight = 1 + below(3);
+    edge->queue = 4 + below(60);
+    edge->deadline = milliseconds(1 + below(50));
+    edge->least_uses = below(4) == 0 ? 2 : 1;
+  }
+  config_.onboard.through_host = below(2) == 0;
+  config_.onboard.deadline = milliseconds(5 + below(50));
+  config_.onboard.loads = 2 + below(16);
+  config_.onboard.prefill_tokens_per_second = below(3) == 0 ? 20'000 : 0;
+  config_.health = {.failures = 1 + below(4), .first_wait = milliseconds(5), .longest_wait = milliseconds(40)};
+  config_.shutdown = milliseconds(100);
+  config_.event_log = 4096;
+}
+
+void World::draw_faults() {
+  faults_.seed = options_.seed + 17;
+  faults_.delay = microseconds(200 + below(4000));
+  const double share = below(3) == 0 ? 0 : 0.02 * below(6);
+  for (const Fault fault : {Fault::kFail, Fault::kShort, Fault::kDelay, Fault::kHang}) {
+    faults_.rules.push_back({.fault = fault, .chance = share});
+  }
+  host_speed_ = {.bytes_per_second = 1e6 * (1 + below(50)), .latency = microseconds(below(20)), .limit = 2 + below(20)};
+  file_speed_ = {
+      .bytes_per_second = 1e6 * (1 + below(10)), .latency = microseconds(below(200)), .limit = 2 + below(20)};
+}
+
+void World::open() {
+  ManagerParts parts;
+  parts.clock = &clock_;
+  parts.own_thread = false;
+  parts.executor = [this](ExecutorKind kind) {
+    FaultOptions into_files = faults_;
+    FaultOptions into_memory = faults_;
+    if (kind == ExecutorKind::kFile && lies_) {
+      // Bits that flip in a file are found when it is read, those on the way out of it at once. (Those of memory that
+      // was never anywhere else nobody can find.)
+      into_files.rules.push_back({.fault = Fault::kCorrupt, .chance = 0.05});
+      into_memory.rules.push_back({.fault = Fault::kCorruptInFlight, .chance = 0.02});
+    }
+    auto made = std::make_unique<SwitchExecutor>(clock_, kind == ExecutorKind::kFile ? file_speed_ : host_speed_,
+                                                 into_files, into_memory);
+    executors_.push_back(made.get());
+    return made;
+  };
+  parts.on_incident = [this](const Incident& incident) {
+    say(str_cat("incident: ", to_string(incident.kind), ", ", to_string(incident.level), ": ", incident.text));
+    counts_.tiers_out += incident.kind == Incident::Kind::kTierOut ? 1 : 0;
+  };
+  Result<KvBlockManager> made = KvBlockManager::make(config_, parts);
+  if (!made) {
+    wrong("cannot open: " + made.error().message);
+    return;
+  }
+  manager_.emplace(*std::move(made));
+}
+
+void World::close() {
+  for (const EdgeStatus& edge : manager_->status().edges) {
+    counts_.mismatches += edge.totals.mismatched;
+    counts_.expired += edge.totals.expired;
+    counts_.copied_down += index_of(edge.from) < index_of(edge.to) ? edge.totals.blocks : 0;
+  }
+  held_.clear();
+  paused_.clear();
+  manager_.reset();
+  executors_.clear();
+  for (const std::shared_ptr<Load>& load : loads_) {
+    if (!load->ended) {
+      wrong("a load did not end with its manager");
+    }
+  }
+  loads_.clear();
+}
+
+std::vector<BlockKey> World::some_keys() {
+  const std::uint32_t sequence = std::min(below(12), below(12));
+  std::vector<BlockKey> keys;
+  for (std::uint32_t i = 0, length = 1 + below(8); i < length; ++i) {
+    const std::uint64_t name = i < 2 ? sequence % 3 : 100 + sequence;
+    const BlockHash block{(name + 1) * 0x9E3779B97F4A7C15U + i};
+    keys.push_back(keys.empty() ? *BlockKey::root(sequence_hash_of_root(block)) : *keys.back().extend(block));
+  }
+  return keys;
+}
+
+void World::start_load() {
+  const auto load = std::make_shared<Load>();
+  load->keys = some_keys();
+  load->deadline =
+      clock_.now() + (chance(0.2) ? Duration(microseconds(below(500))) : Duration(milliseconds(1 + below(60))));
+  ++counts_.loads;
+  LoadRequest request{.keys = load->keys, .deadline = load->deadline, .most = below(4) == 0 ? 1 + below(4) : 0};
+  request.weigh = below(2) == 0;
+  request.done = [this, load](LoadResult&& result) {
+    if (load->ended) {
+      wrong("a load ended twice");
+    }
+    load->ended = true;
+    counts_.blocks_served += result.blocks.size();
+    counts_.from_below += result.from[1] + result.from[2];
+    if (result.prefix != result.blocks.size() || result.prefix > load->keys.size()) {
+      wrong(str_cat("a prefix of ", result.prefix, " with ", result.blocks.size(), " blocks"));
+    }
+    for (std::uint32_t i = 0; i < result.blocks.size(); ++i) {
+      if (result.blocks.key(i) != load->keys[i]) {
+        wrong(str_cat("block ", i, " of a load is another one's"));
+      }
+    }
+    check_blocks(result.blocks, "a load");
+    say(str_cat("load ended: ", result.prefix, " of ", load->keys.size(), " ", result.why));
+    held_.push_back(std::move(result.blocks));
+  };
+  const Result<LoadId> id = manager_->load(std::move(request));
+  if (!id) {
+    say("load refused: " + id.error().message);
+    return;
+  }
+  loads_.push_back(load);
+  if (chance(0.15)) {
+    manager_->cancel(*id);
+  }
+}
+
+void World::compute(const std::vector<BlockKey>& keys, std::uint32_t from) {
+  const std::span<const BlockKey> names = std::span(keys).subspan(from);
+  Result<MutableBlocks> blocks = manager_->device()->allocate(static_cast<std::uint32_t>(names.size()));
+  if (!blocks) {
+    return;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::uint32_t version = below(kVersions);
+    write_pattern(*manager_->layout(CacheLevel::kG1), index_of(blocks->slots()[i]), pattern_of(names[i], version));
+    versions_[names[i]].insert(version);
+  }
+  const std::optional<SequenceHash> parent = from > 0 ? std::optional(keys[from - 1].sequence_hash()) : std::nullopt;
+  auto complete = (*std::move(blocks)).complete({.keys = names, .parent = parent});
+  auto registered = (*std::move(complete)).register_blocks(Retention{.priority = below(101)});
+  held_.push_back(*std::move(registered));
+}
+
+void World::drop_some() {
+  while (!held_.empty() && chance(0.7)) {
+    held_.erase(held_.begin() + below(static_cast<std::uint32_t>(held_.size())));
+  }
+}
+
+void World::onboard() {
+  if (below(2) == 0) {
+    (void)manager_->prefetch(some_keys());
+    return;
+  }
+  if (BlockPool* const pool = manager_->pool(kLevels[1 + below(2)])) {
+    (void)manager_->onboard_blocks(pool->scan(some_keys()));
+  }
+}
+
+void World::offload() {
+  const CacheLevel into = kLevels[1 + below(2)];
+  const auto count = std::make_shared<int>(0);
+  OffloadEdge::Request request{.keys = some_keys(), .priority = below(101)};
+  request.deadline = clock_.now() + milliseconds(1 + below(40));
+  request.done = [this, count](OffloadEdge::RequestOutcome&&) {
+    if (++*count > 1) {
+      wrong("an offload request was answered twice");
+    }
+  };
+  const Result<OffloadRequestId> id = manager_->offload(into, std::move(request));
+  if (id && chance(0.3)) {
+    manager_->cancel(into, *id);
+  }
+}
+
+void World::control() {
+  const CacheLevel level = kLevels[below(3)];
+  switch (below(8)) {
+    case 0:
+      say(str_cat("reset ", to_string(level)));
+      (void)manager_->reset(level);
+      break;
+    case 1:
+    case 2:
+      (void)manager_->reset(level, some_keys());
+      break;
+    case 3:
+    case 4: {
+      const CacheLevel from = kLevels[below(3)];
+      if (manager_->pause(from, level)) {
+        say(str_cat("pause ", to_string(from), "-", to_string(level)));
+        paused_.emplace_back(from, level);
+      }
+      break;
+    }
+    case 5:
+      if (const BlockPool* const host = manager_->host()) {
+        (void)manager_->resize_host(1 + below(host->capacity()));
+      }
+      break;
+    case 6:
+      for (SwitchExecutor* executor : executors_) {
+        executor->release();
+      }
+      break;
+    default:
+      if (below(4) == 0) {
+        say("restart");
+        ++counts_.restarts;
+        close();
+        open();
+      }
+  }
+  if (below(2) == 0 && !paused_.empty()) {
+    (void)manager_->resume(paused_.back().first, paused_.back().second);
+    paused_.pop_back();
+  }
+}
+
+void World::settle() {
+  for (bool more = true; more;) {
+    more = manager_->pump();
+    for (SwitchExecutor* executor : executors_) {
+      more |= executor->run();
+    }
+  }
+}
+
+void World::let_time_pass(Duration by) {
+  const TimePoint end = clock_.now() + by;
+  settle();
+  while (clock_.now() < end) {
+    TimePoint next = std::min(end, manager_->next_time().value_or(end));
+    for (const SwitchExecutor* executor : executors_) {
+      next = std::min(next, executor->next_time().value_or(end));
+    }
+    clock_.advance(std::max(next - clock_.now(), Duration(1)));
+    settle();
+  }
+}
+
+void World::step() {
+  const std::uint32_t dice = below(100);
+  if (dice < 30) {
+    start_load();
+  } else if (dice < 55) {
+    const std::vector<BlockKey> keys = some_keys();
+    const ImmutableBlocks have = manager_->device()->match_prefix(keys);
+    check_blocks(have, "a match");
+    if (have.size() < keys.size()) {
+      compute(keys, have.size());
+    }
+  } else if (dice < 65) {
+    onboard();
+  } else if (dice < 72) {
+    offload();
+  } else if (dice < 80) {
+    control();
+  } else if (dice < 90) {
+    let_time_pass(microseconds(1 + below(3000)));
+  }
+  drop_some();
+  if (chance(0.7)) {
+    settle();
+  }
+}
+
+std::string World::run() {
+  lies_ = below(3) == 0;
+  open();
+  while (failure_.empty() && step_ < options_.steps) {
+    ++step_;
+    step();
+    check();
+  }
+  if (failure_.empty()) {
+    calm_down();
+  }
+  if (manager_) {
+    close();
+  }
+  return failure_;
+}
+
+// Faults stop: whatever was under way ends, and what everybody held is free again.
+void World::calm_down() {
+  for (SwitchExecutor* executor : executors_) {
+    executor->set_faults(false);
+    executor->release();
+  }
+  for (const auto& [from, to] : paused_) {
+    (void)manager_->resume(from, to);
+  }
+  if (const BlockPool* const host = manager_->host()) {
+    (void)manager_->resize_host(host->capacity());
+  }
+  held_.clear();
+  let_time_pass(seconds(2));
+  held_.clear();  // loads that ended meanwhile
+  let_time_pass(seconds(2));
+  check();
+  if (!manager_->drain(Duration::zero())) {
+    wrong("something is still waiting or under way long after faults stopped");
+  }
+  for (const CacheLevel level : kLevels) {
+    if (const BlockPool* const pool = manager_->pool(level)) {
+      const PoolCounts counts = pool->counts();
+      if (counts.active != 0 || counts.quarantined != 0 || counts.pinned != 0) {
+        wrong(str_cat(to_string(level), ": ", counts.active, " blocks in use, ", counts.quarantined, " in quarantine, ",
+                      counts.pinned, " pinned, though nobody has any"));
+      }
+    }
+  }
+  // Devices that work again are used again.
+  const std::vector<BlockKey> keys = some_keys();
+  compute(keys, 0);
+  held_.clear();
+  start_load();
+  let_time_pass(milliseconds(200));
+  check();
+}
+
+void World::check() {
+  for (const std::shared_ptr<Load>& load : loads_) {
+    if (!load->ended && clock_.now() > load->deadline + milliseconds(1)) {
+      wrong("a load has outlived its deadline");
+    }
+  }
+  std::erase_if(loads_, [](const std::shared_ptr<Load>& load) { return load->ended; });
+  for (const CacheLevel level : kLevels) {
+    check_pool(level);
+  }
+}
+
+void World::check_pool(CacheLevel level) {
+  BlockPool* const pool = manager_->pool(level);
+  if (pool == nullptr) {
+    return;
+  }
+  pool->check_invariants();
+  const PoolCounts counts = pool->counts();
+  if (counts.free + counts.inactive + counts.active + counts.quarantined != counts.total) {
+    wrong(str_cat(to_string(level), ": counts do not add up"));
+  }
+  if (level == CacheLevel::kG3 || step_ % 10 != 0) {
+    return;  // looking takes blocks out of their order for a moment: not after every step
+  }
+  std::vector<ResidentBlock> resident;
+  (void)pool->list_resident(0, pool->capacity(), resident);
+  std::vector<BlockKey> keys;
+  std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
+                 [](const ResidentBlock& block) { return block.key; });
+  const BlockLayout& layout = *manager_->layout(level);
+  const PinnedBlocks held = pool->hold(keys);
+  for (std::uint32_t i = 0; i < held.size(); ++i) {
+    if (!is_known(layout, held.slots()[i], held.key(i))) {
+      wrong(str_cat(to_string(level), " holds other bytes than were registered under ", held.key(i).to_string()));
+    }
+  }
+}
+
+void World::check_blocks(const ImmutableBlocks& blocks, const char* where) {
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+    if (!is_known(*manager_->layout(CacheLevel::kG1), blocks.slots()[i], blocks.key(i))) {
+      wrong(str_cat(where, " gave other bytes than were registered under ", blocks.key(i).to_string()));
+    }
+  }
+}
+
+bool World::is_known(const BlockLayout& layout, SlotId slot, const BlockKey& key) const {
+  const auto versions = versions_.find(key);
+  return versions != versions_.end() &&
+         std::any_of(versions->second.begin(), versions->second.end(), [&](std::uint32_t version) {
+           return !find_stranger(layout, index_of(slot), pattern_of(key, version));
+         });
+}
+
+}  // namespace cairn::testing

@@ -1,0 +1,109 @@
+// World: one manager in virtual time, everything around it drawn from a seed, and a model that knows every byte that was
+// ever written under a key.
+//
+// Does:     takes steps: requests, registrations, cancels, resets, pauses, resizes, restarts, time that passes, devices
+//           that fail, stall, lie and hang. After each step the invariants are checked:
+//             - no block on the device or in a result has bytes other than some that were registered under its key;
+//             - every load has ended by its deadline, with a prefix that has no hole;
+//             - pools' counts add up.
+//           At the end faults stop, and everything drains: nothing waits, nothing is in use or quarantined.
+// Fails:    with a message; the seed and the number of steps say how to see it again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cairn/manager/kv_block_manager.h"
+#include "tests/simulation/switch_executor.h"
+
+namespace cairn::testing {
+
+struct WorldOptions {
+  std::uint64_t seed = 1;
+  std::uint32_t steps = 120;
+  std::string folder;           // where the disk's file is
+  std::ostream* log = nullptr;  // every step, for people
+};
+
+// What was seen over a run, so that a test can say that something was.
+struct WorldCounts {
+  std::uint64_t loads = 0;
+  std::uint64_t blocks_served = 0;
+  std::uint64_t from_below = 0;
+  std::uint64_t copied_down = 0;
+  std::uint64_t mismatches = 0;
+  std::uint64_t expired = 0;
+  std::uint64_t restarts = 0;
+  std::uint64_t tiers_out = 0;
+  WorldCounts& operator+=(const WorldCounts& other);
+};
+
+class World {
+ public:
+  explicit World(const WorldOptions& options);
+  ~World();
+
+  // All steps and the end. What went wrong; empty if nothing did.
+  [[nodiscard]] std::string run();
+  [[nodiscard]] const WorldCounts& counts() const { return counts_; }
+
+ private:
+  struct Load {
+    std::vector<BlockKey> keys;
+    TimePoint deadline;
+    bool ended = false;
+  };
+
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(random_() % n); }
+  bool chance(double p) { return static_cast<double>(random_() >> 11) * 0x1p-53 < p; }
+  void say(const std::string& what);
+  void wrong(const std::string& what);
+
+  void draw_config();
+  void draw_faults();
+  void open();
+  void close();
+
+  void step();
+  [[nodiscard]] std::vector<BlockKey> some_keys();
+  void start_load();
+  void compute(const std::vector<BlockKey>& keys, std::uint32_t from);
+  void drop_some();
+  void onboard();
+  void offload();
+  void control();
+  void let_time_pass(Duration by);
+  void settle();
+  void calm_down();
+
+  void check();
+  void check_pool(CacheLevel level);
+  void check_blocks(const ImmutableBlocks& blocks, const char* where);
+  [[nodiscard]] bool is_known(const BlockLayout& layout, SlotId slot, const BlockKey& key) const;
+
+  const WorldOptions options_;
+  std::mt19937_64 random_;
+  ManualClock clock_;
+  ManagerConfig config_;
+  FaultOptions faults_;
+  SimulatedExecutor::Options host_speed_;
+  SimulatedExecutor::Options file_speed_;
+  bool lies_ = false;                       // devices flip bits: what lies below cannot be looked at directly
+  std::vector<SwitchExecutor*> executors_;  // the manager's
+  std::optional<KvBlockManager> manager_;
+  std::vector<ImmutableBlocks> held_;
+  std::vector<std::shared_ptr<Load>> loads_;
+  std::map<BlockKey, std::set<std::uint32_t>> versions_;  // that were registered
+  std::vector<std::pair<CacheLevel, CacheLevel>> paused_;
+  WorldCounts counts_;
+  std::uint32_t step_ = 0;
+  std::string failure_;
+};
+
+}  // namespace cairn::testing
