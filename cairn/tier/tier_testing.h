@@ -196,9 +196,10 @@ class TierWorld : public ::testing::Test {
     return *std::move(made);
   }
 
-  // Until nothing is left to do at this time.
+  // Until nothing is left to do at this time. What the copies have done by a deadline is heard before it is looked at.
   void run_now() {
     for (bool any = true; any;) {
+      simulated_->run();
       faults_->check_deadlines();
       any = simulated_->run();
       any = faults_->run_callbacks() || any;
