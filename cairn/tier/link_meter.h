@@ -39,7 +39,11 @@ class LinkMeter {
   // How long each copy takes is recorded there too. Before the first one.
   void record_into(Histogram& seconds) { seconds_ = &seconds; }
 
+  // `bytes`: of all blocks.
   void began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
+  // What began was not accepted: as if it had not.
+  void refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
+  // `block_bytes`: of one block.
   void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
   void quarantined(std::int64_t blocks);
 
@@ -50,6 +54,8 @@ class LinkMeter {
   [[nodiscard]] Duration time_for(std::uint64_t bytes) const;
 
  private:
+  void leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) CAIRN_REQUIRES(mutex_);
+
   Histogram* seconds_ = nullptr;
   mutable Mutex mutex_{LockRank::kHealth};
   LinkTotals totals_ CAIRN_GUARDED_BY(mutex_);

@@ -1,0 +1,349 @@
+// What becomes of copies that are late, lost or taken back, and of a tier that does not work.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/tier/tier_link.h"
+#include "cairn/tier/tier_testing.h"
+
+namespace cairn {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::chain;
+using testing::compute;
+using testing::Copied;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::expect_error;
+using testing::first_of;
+using ::testing::HasSubstr;
+using testing::joined;
+using testing::Keys;
+
+constexpr BlockState kDone = BlockState::kDone;
+constexpr BlockState kFailed = BlockState::kFailed;
+constexpr BlockState kExpired = BlockState::kExpired;
+constexpr BlockState kCancelled = BlockState::kCancelled;
+
+// Nothing is written to a file beyond its first bytes while this lives.
+class NoMoreWrites {
+ public:
+  NoMoreWrites() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit none{.rlim_cur = 1, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  }
+  NoMoreWrites(const NoMoreWrites&) = delete;
+  NoMoreWrites& operator=(const NoMoreWrites&) = delete;
+  ~NoMoreWrites() {
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+class TierLinkFaultsTest : public testing::ThreeTiers {
+ protected:
+  void start_with_blocks(std::vector<FaultRule> rules, std::size_t limit = 16) {
+    start(std::move(rules), limit);
+    const ImmutableBlocks computed = compute(*host_, keys_);
+  }
+  const Keys keys_ = chain(1, 4);
+};
+
+TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCopyIsOver) {
+  start_with_blocks({{.fault = Fault::kHang, .at = 2}});
+  {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, keys_, down, seconds(9)));
+    run_for(milliseconds(8500));
+    EXPECT_FALSE(down.arrived);
+    run_for(milliseconds(500));
+    EXPECT_EQ(down.done_at, seconds(9)) << "at the deadline, without waiting for the late one";
+    EXPECT_THAT(down.states(), ElementsAre(kDone, kExpired, kDone, kDone));
+    EXPECT_EQ(testing::keys_of(down.arrived->blocks), (Keys{keys_[0], keys_[2], keys_[3]}));
+    EXPECT_THAT(down.arrived->error, HasSubstr("expired"));
+  }
+  PoolCounts counts = disk_->pool()->counts();
+  EXPECT_EQ(counts.quarantined, 1U);
+  EXPECT_EQ(counts.inactive, 3U);
+  EXPECT_EQ(counts.free, kTierBlocks - 4);
+  EXPECT_EQ(host_->pool()->counts().pinned, 4U);
+  EXPECT_EQ(to_disk_->meter().totals().quarantined, 1U);
+  EXPECT_EQ(to_disk_->meter().totals().expired, 1U);
+  EXPECT_EQ(to_disk_->meter().totals().blocks_under_way, 0U);
+  run_for(seconds(100));
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 1U) << "time proves nothing";
+  EXPECT_FALSE(disk_->pool()->allocate(kTierBlocks)) << "it is not given to anybody";
+  faults_->release();
+  run_for(seconds(2));
+  EXPECT_EQ(to_disk_->meter().totals().quarantined, 0U);
+  expect_at_rest(*disk_, 3);
+  expect_at_rest(*host_, 4);
+  EXPECT_FALSE(disk_->pool()->contains(keys_[1])) << "it came too late to be registered";
+}
+
+TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
+  start_with_blocks({{.fault = Fault::kLose, .at = 1}, {.fault = Fault::kLose, .at = 3}});
+  {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, keys_, down, seconds(9)));
+    run_for(seconds(50));
+    EXPECT_THAT(down.states(), ElementsAre(kExpired, kDone, kExpired, kDone));
+  }
+  faults_->release();
+  run_for(seconds(50));
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 2U);
+  EXPECT_EQ(host_->pool()->counts().pinned, 4U);
+  // Others are copied as ever.
+  const Keys others = chain(2, 3);
+  {
+    const ImmutableBlocks computed = compute(*host_, others);
+  }
+  copy(*to_disk_, others);
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 2U);
+  faults_.reset();  // with the executor the last copy ends
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 0U);
+  EXPECT_EQ(host_->pool()->counts().pinned, 0U);
+}
+
+TEST_F(TierLinkFaultsTest, ADeadlineInTheMiddleRegistersWhatArrivedBefore) {
+  start_with_blocks({});
+  {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, keys_, down, milliseconds(2500)));
+    run_for(seconds(5));
+    EXPECT_THAT(down.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
+    EXPECT_EQ(down.done_at, milliseconds(2500));
+  }
+  expect_at_rest(*disk_, 2);
+  expect_at_rest(*host_, 4);
+  restart();
+  EXPECT_EQ(disk_->recovered().blocks, 2U);
+}
+
+TEST_F(TierLinkFaultsTest, WhatIsTakenBackRegistersWhatWasDoneBefore) {
+  start_with_blocks({});
+  {
+    Copied down;
+    const auto id = bring(*to_disk_, keys_, down);
+    ASSERT_TRUE(id);
+    run_for(milliseconds(1500));
+    to_disk_->cancel(*id);
+    run_for(seconds(3));
+    EXPECT_THAT(down.states(), ElementsAre(kDone, kDone, kCancelled, kCancelled));
+  }
+  expect_at_rest(*disk_, 2);
+  expect_at_rest(*host_, 4);
+  EXPECT_EQ(to_disk_->meter().totals().cancelled, 2U);
+  EXPECT_EQ(disk_->report(TierUse::kWriting).failures, 0U);
+}
+
+TEST_F(TierLinkFaultsTest, WhatIsDelayedOrCorruptedOnTheWayIsFoundByTheNextReader) {
+  start_with_blocks({{.fault = Fault::kDelay, .at = 1}, {.fault = Fault::kCorrupt, .at = 2}});
+  copy(*to_disk_, keys_);
+  host_->reset();
+  {
+    Copied up;
+    ASSERT_TRUE(bring(*from_disk_, keys_, up));
+    run_for(seconds(5));
+    EXPECT_THAT(up.states(), ElementsAre(kDone, BlockState::kMismatch, kDone, kDone));
+  }
+  expect_at_rest(*host_, 3);
+  expect_at_rest(*disk_, 3);
+  expect_holds(*host_, {keys_[0], keys_[2], keys_[3]});
+}
+
+TEST_F(TierLinkFaultsTest, BytesThatChangeInFlightAreNotRegistered) {
+  start_with_blocks({{.fault = Fault::kCorruptInFlight, .at = 6}});
+  copy(*to_disk_, keys_);
+  host_->reset();
+  Copied up;
+  ASSERT_TRUE(bring(*from_disk_, keys_, up));
+  run_for(seconds(5));
+  EXPECT_THAT(up.states(), ElementsAre(kDone, BlockState::kMismatch, kDone, kDone));
+  EXPECT_FALSE(host_->pool()->contains(keys_[1]));
+}
+
+TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
+  std::vector<TierChange> told;
+  disk_.reset();
+  Tier::Options options = testing::disk_options(path_, kTierBlocks, clock_);
+  options.told = [&](const TierChange& change) { told.push_back(change); };
+  disk_ = testing::make_tier(std::move(options));
+  start_with_blocks({{.fault = Fault::kFail, .at = 1},
+                     {.fault = Fault::kFail, .at = 2},
+                     {.fault = Fault::kFail, .at = 3},
+                     {.fault = Fault::kFail, .at = 4}});
+  const auto fail_one = [&] {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down));
+    run_now();
+    EXPECT_THAT(down.states(), ElementsAre(kFailed));
+  };
+  fail_one();
+  fail_one();
+  EXPECT_TRUE(told.empty());
+  fail_one();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].level, CacheLevel::kG3);
+  EXPECT_EQ(told[0].use, TierUse::kWriting);
+  EXPECT_FALSE(told[0].is_up);
+  EXPECT_THAT(told[0].reason, HasSubstr("injected: fail"));
+  EXPECT_FALSE(to_disk_->is_up());
+  EXPECT_TRUE(from_disk_->is_up()) << "reading was never tried";
+  {
+    Copied refused;
+    auto result = bring(*to_disk_, first_of(keys_, 2), refused);
+    ASSERT_FALSE(result);
+    expect_error(result.error().error, ErrorCode::kUnavailable, "G3 is not written to: block 0 of 1");
+    EXPECT_EQ(result.error().blocks.source.size(), 2U);
+    EXPECT_EQ(result.error().blocks.targets.size(), 2U);
+  }
+  clock_.advance(seconds(1));
+  fail_one();  // the trial
+  EXPECT_EQ(told.size(), 1U);
+  clock_.advance(seconds(1));
+  {
+    Copied early;
+    EXPECT_FALSE(bring(*to_disk_, first_of(keys_, 1), early)) << "the wait has doubled";
+  }
+  clock_.advance(seconds(1));
+  {
+    Copied trial;
+    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), trial));
+    Copied second;
+    EXPECT_FALSE(bring(*to_disk_, first_of(keys_, 1), second)) << "one trial at a time";
+    run_for(seconds(2));
+    EXPECT_THAT(trial.states(), ElementsAre(kDone));
+  }
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_TRUE(told[1].is_up);
+  EXPECT_TRUE(to_disk_->is_up());
+  expect_at_rest(*disk_, 1);
+  expect_at_rest(*host_, 4);
+}
+
+TEST_F(TierLinkFaultsTest, ATrialThatFindsTheExecutorFullIsNone) {
+  start_with_blocks(
+      {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}, {.fault = Fault::kFail, .at = 3}}, 1);
+  for (int i = 0; i < 3; ++i) {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down));
+    run_now();
+  }
+  EXPECT_FALSE(to_disk_->is_up());
+  clock_.advance(seconds(2));
+  Copied other;
+  ASSERT_TRUE(bring(*from_host_, keys_, other));
+  {
+    Copied refused;
+    const auto full = bring(*to_disk_, first_of(keys_, 1), refused);
+    ASSERT_FALSE(full);
+    EXPECT_EQ(full.error().error.code, ErrorCode::kExhausted);
+  }
+  run_for(seconds(5));
+  copy(*to_disk_, keys_);
+  EXPECT_TRUE(to_disk_->is_up());
+}
+
+TEST_F(TierLinkFaultsTest, LateCopiesCountAgainstTheTier) {
+  start_with_blocks({{.fault = Fault::kHang, .at = 1, .every = 1}});
+  for (int i = 0; i < 3; ++i) {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down, clock_.now() + seconds(1)));
+    run_for(seconds(1));
+    EXPECT_THAT(down.states(), ElementsAre(kExpired));
+  }
+  EXPECT_FALSE(disk_->is_up(TierUse::kWriting));
+  EXPECT_TRUE(host_->is_up(TierUse::kReading)) << "it is not the one at fault";
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 3U);
+  faults_->release();
+  run_for(seconds(4));
+  expect_at_rest(*disk_, 0);
+}
+
+TEST_F(TierLinkFaultsTest, EntriesThatCannotBeWrittenRegisterNothingAndTakeTheFileOut) {
+  start_with_blocks({});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(to_disk_->is_up());
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    for (int second = 0; second < 4; ++second) {
+      clock_.advance(seconds(1));
+      simulated_->run();
+    }
+    while (simulated_->run()) {
+    }
+    const NoMoreWrites full;  // the blocks are written, their entries are not
+    run_now();
+    EXPECT_THAT(down.states(), Each(kFailed));
+    EXPECT_THAT(down.arrived->error, HasSubstr("blocks.cairn"));
+    EXPECT_TRUE(down.arrived->blocks.empty());
+  }
+  EXPECT_FALSE(to_disk_->is_up());
+  expect_at_rest(*disk_, 0);
+  expect_at_rest(*host_, 4);
+  EXPECT_EQ(to_disk_->meter().totals().blocks, 0U);
+  EXPECT_EQ(to_disk_->meter().totals().failed, 12U);
+  clock_.advance(seconds(2));
+  copy(*to_disk_, keys_);
+  EXPECT_TRUE(to_disk_->is_up());
+  restart();
+  EXPECT_EQ(disk_->recovered().blocks, 4U);
+}
+
+TEST_F(TierLinkFaultsTest, SlotsWhoseEntriesCannotBeErasedAreNotWritten) {
+  start();
+  const Keys many = chain(2, kTierBlocks);
+  {
+    const ImmutableBlocks computed = compute(*host_, many);
+  }
+  copy(*to_disk_, many);
+  host_->reset();
+  {
+    const ImmutableBlocks computed = compute(*host_, keys_);
+  }
+  {
+    const NoMoreWrites full;
+    Copied down;
+    auto refused = bring(*to_disk_, keys_, down);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().error.code, ErrorCode::kIo);
+    EXPECT_EQ(refused.error().blocks.targets.size(), 4U);
+  }
+  EXPECT_EQ(disk_->report(TierUse::kWriting).failures, 1U);
+  restart();
+  EXPECT_EQ(disk_->recovered().blocks, kTierBlocks);
+  expect_holds(*disk_, many);
+}
+
+TEST_F(TierLinkFaultsTest, TheExecutorsEndTellsOfWhatIsUnderWay) {
+  start_with_blocks({{.fault = Fault::kHang, .at = 4}});
+  {
+    Copied begun;
+    Copied waiting;
+    ASSERT_TRUE(bring(*to_disk_, keys_, begun));
+    ASSERT_TRUE(bring(*from_host_, keys_, waiting));
+    run_for(seconds(1));
+    faults_.reset();
+    EXPECT_THAT(begun.states(), ElementsAre(kDone, kDone, kCancelled, kFailed));
+    EXPECT_THAT(waiting.states(), Each(kCancelled));
+  }
+  expect_at_rest(*disk_, 2);
+  expect_at_rest(*host_, 4);
+  expect_at_rest(*device_, 0);
+}
+
+}  // namespace
+}  // namespace cairn
