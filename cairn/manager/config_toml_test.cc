@@ -122,6 +122,7 @@ TEST(ConfigTomlTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of("[host]\n\nsize = \n"), StartsWith("cairn.toml:3: "));
   EXPECT_THAT(error_of("block_size = 1\nblock_size = 2\n"), StartsWith("cairn.toml:2: "));
   EXPECT_THAT(error_of("a = \"\xff\"\n"), StartsWith("cairn.toml:1: "));
+  EXPECT_THAT(error_of("\n[!ost]\n"), StartsWith("cairn.toml:2: ")) << "which the library asserts against";
 }
 
 TEST(ConfigTomlTest, TheFirstErrorOfAFileIsTold) {
