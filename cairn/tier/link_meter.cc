@@ -21,6 +21,20 @@ void LinkMeter::began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) 
   totals_.bytes_under_way += bytes;
 }
 
+void LinkMeter::leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
+  totals_.blocks_under_way -= blocks;
+  totals_.bytes_under_way -= bytes;
+  if (--copies_under_way_ == 0) {
+    totals_.busy += now - busy_since_;
+  }
+}
+
+void LinkMeter::refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
+  const MutexLock lock(mutex_);
+  --totals_.copies;
+  leave(blocks, bytes, now);
+}
+
 void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began,
                       TimePoint now) {
   const MutexLock lock(mutex_);
@@ -30,10 +44,9 @@ void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t 
   totals_.mismatched += counts.mismatched;
   totals_.expired += counts.expired;
   totals_.cancelled += counts.cancelled;
-  totals_.blocks_under_way -= blocks;
-  totals_.bytes_under_way -= blocks * block_bytes;
-  if (--copies_under_way_ == 0) {
-    totals_.busy += now - busy_since_;
+  leave(blocks, blocks * block_bytes, now);
+  if (counts.done + counts.failed + counts.mismatched == 0) {
+    return;  // it may have waited all the time
   }
   // Copies wait for one another: what this one took is the time since the one before it ended.
   const Duration took = now - std::max(began, last_end_);

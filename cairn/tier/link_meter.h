@@ -35,8 +35,11 @@ class LinkMeter {
     std::uint64_t cancelled = 0;
   };
 
+  // `bytes`: of all blocks.
   void began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
-  // `bytes`: of all of it; `block_bytes`: of one.
+  // What began was not accepted: as if it had not.
+  void refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
+  // `block_bytes`: of one block.
   void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
   void quarantined(std::int64_t blocks);
 
@@ -47,6 +50,8 @@ class LinkMeter {
   [[nodiscard]] Duration time_for(std::uint64_t bytes) const;
 
  private:
+  void leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) CAIRN_REQUIRES(mutex_);
+
   mutable Mutex mutex_{LockRank::kHealth};
   LinkTotals totals_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t copies_under_way_ CAIRN_GUARDED_BY(mutex_) = 0;

@@ -36,6 +36,20 @@ TEST(LinkMeterTest, CopiesThatOverlapAreMeasuredOneAfterTheOther) {
   EXPECT_EQ(meter.totals().busy, seconds(2));
 }
 
+TEST(LinkMeterTest, WhatWasRefusedOrOnlyWaitedTellsNothingOfTheSpeed) {
+  LinkMeter meter;
+  meter.began(1, 100, seconds(0));
+  meter.began(1, 100, seconds(1));
+  meter.began(1, 100, seconds(9));
+  meter.refused(1, 100, seconds(9));
+  meter.ended({.cancelled = 1}, 1, 100, seconds(1), seconds(9));
+  meter.ended({.done = 1}, 1, 100, seconds(0), seconds(10));
+  EXPECT_EQ(meter.bytes_per_second(), 10);
+  EXPECT_EQ(meter.totals().copies, 2U);
+  EXPECT_EQ(meter.totals().bytes_under_way, 0U);
+  EXPECT_EQ(meter.totals().busy, seconds(10));
+}
+
 TEST(LinkMeterTest, FollowsAChangeOfSpeed) {
   LinkMeter meter;
   for (int second = 0; second < 50; ++second) {

@@ -1,12 +1,29 @@
 #include "cairn/tier/tier.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
+
+namespace {
+
+// Blocks are written parent first, and have to go children first.
+void leaves_first(std::vector<RestoredBlock>& blocks) {
+  for (auto first = blocks.begin(); first != blocks.end();) {
+    auto end = first + 1;
+    while (end != blocks.end() && (end - 1)->key.is_parent_of(end->key)) {
+      ++end;
+    }
+    std::reverse(first, end);
+    first = end;
+  }
+}
+
+}  // namespace
 
 Tier::Tier(Options&& options)
     : level_(options.level),
@@ -61,18 +78,39 @@ Status Tier::recover() {
                 .damaged = recovery->damaged,
                 .superseded = recovery->superseded,
                 .clean = recovery->clean};
-  // Entries that were passed over are still there, in slots that nobody knows: they go before such a slot is written.
-  has_entry_.assign(pool_->capacity(), recovery->damaged + recovery->superseded > 0);
+  has_entry_.assign(pool_->capacity(), false);
+  entry_keys_.resize(pool_->capacity());
   std::vector<RestoredBlock> blocks;
   blocks.reserve(recovery->entries.size());
   for (const DiskEntry& entry : recovery->entries) {
     has_entry_[index_of(entry.slot)] = true;
+    entry_keys_[index_of(entry.slot)] = entry.key;
     blocks.push_back({.slot = entry.slot,
                       .key = entry.key,
                       .tokens_hash = entry.tokens_hash,
                       .note = static_cast<std::uint64_t>(entry.checksum)});
   }
+  erase_unknown_entries();
+  leaves_first(blocks);
   return pool_->restore(blocks);
+}
+
+// Entries that were passed over, damaged or superseded, would come back when the one that stands for them is erased.
+void Tier::erase_unknown_entries() {
+  if (recovered_.damaged + recovered_.superseded == 0) {
+    return;
+  }
+  std::vector<SlotId> unknown;
+  for (std::uint32_t slot = 0; slot < has_entry_.size(); ++slot) {
+    if (!has_entry_[slot]) {
+      unknown.push_back(SlotId{slot});
+    }
+  }
+  if (const Status status = file_->erase(unknown); !status) {
+    // Tried again before such a slot is written.
+    has_entry_.assign(has_entry_.size(), true);
+    failed(TierUse::kWriting, status.error().message);
+  }
 }
 
 BlockTag Tier::tag_of(const BlockKey& key) const {
@@ -102,12 +140,13 @@ Status Tier::before_writing(std::span<const SlotId> slots) {
       named.push_back(slot);
     }
   }
-  if (named.empty()) {
-    return {};
-  }
-  Status status = file_->erase(named);
+  return erase(named);
+}
+
+Status Tier::erase(std::span<const SlotId> slots) {
+  Status status = file_->erase(slots);
   if (status) {
-    for (const SlotId slot : named) {
+    for (const SlotId slot : slots) {
       has_entry_[index_of(slot)] = false;
     }
   }
@@ -128,52 +167,52 @@ Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockF
   }
   const MutexLock lock(file_mutex_);
   // Even where it fails: some may have been written, and are to be erased before the slots are written again.
-  for (const SlotId slot : slots) {
-    has_entry_[index_of(slot)] = true;
+  for (const DiskEntry& entry : entries) {
+    has_entry_[index_of(entry.slot)] = true;
+    entry_keys_[index_of(entry.slot)] = entry.key;
   }
   return file_->put(entries);
 }
 
 // What cannot be erased stays, and is found again after a restart: then its checksum decides.
-void Tier::erase_entries(std::span<const SlotId> slots) {
-  if (!has_file_ || slots.empty()) {
+template <typename Wanted>
+void Tier::erase_entries(Wanted wanted) {
+  if (!has_file_) {
     return;
   }
-  if (const Status status = before_writing(slots); !status) {
+  Status status;
+  {
+    const MutexLock lock(file_mutex_);
+    std::vector<SlotId> slots;
+    for (std::uint32_t slot = 0; slot < has_entry_.size(); ++slot) {
+      if (has_entry_[slot] && wanted(entry_keys_[slot])) {
+        slots.push_back(SlotId{slot});
+      }
+    }
+    status = erase(slots);
+  }
+  if (!status) {
     failed(TierUse::kWriting, status.error().message);
   }
 }
 
+void Tier::erase_entries_of(std::span<const BlockKey> keys) {
+  const std::unordered_set<BlockKey> named(keys.begin(), keys.end());
+  erase_entries([&](const BlockKey& key) { return named.contains(key); });
+}
+
 void Tier::drop(std::span<const BlockKey> keys) {
-  {
-    const PinnedBlocks held = pool_->hold(keys);
-    erase_entries(held.slots());
-  }
+  erase_entries_of(keys);
   pool_->discard(keys);
 }
 
 ResetOutcome Tier::reset(std::span<const BlockKey> keys) {
-  if (has_file_) {
-    const PinnedBlocks held = pool_->hold(keys);
-    erase_entries(held.slots());
-  }
+  erase_entries_of(keys);
   return pool_->reset(keys);
 }
 
 std::uint32_t Tier::reset() {
-  if (has_file_) {
-    std::vector<ResidentBlock> blocks;
-    constexpr std::uint32_t kStep = 4096;
-    for (std::uint32_t slot = 0; slot < pool_->capacity();) {
-      blocks.clear();
-      slot = pool_->list_resident(slot, kStep, blocks);
-      std::vector<BlockKey> keys;
-      std::transform(blocks.begin(), blocks.end(), std::back_inserter(keys),
-                     [](const ResidentBlock& block) { return block.key; });
-      const PinnedBlocks held = pool_->hold(keys);
-      erase_entries(held.slots());
-    }
-  }
+  erase_entries([](const BlockKey& /*key*/) { return true; });
   return pool_->reset_inactive();
 }
 

@@ -82,7 +82,8 @@ class Tier {
 
   // The bytes of these turned out to be wrong: from now on nobody finds them here, nor after a restart.
   void drop(std::span<const BlockKey> keys);
-  // Those that nobody uses are gone, here and after a restart. Those in use stay until they are evicted.
+  // Those that nobody uses are gone, here and after a restart. Those in use stay until they are evicted, and are not
+  // found after a restart either.
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset();
   // What was written before survives a loss of power.
@@ -101,10 +102,15 @@ class Tier {
  private:
   explicit Tier(Options&& options);
   [[nodiscard]] Status recover();
+  void erase_unknown_entries() CAIRN_REQUIRES(file_mutex_);
+  [[nodiscard]] Status erase(std::span<const SlotId> slots) CAIRN_REQUIRES(file_mutex_);
   [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
   [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }
   void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
-  void erase_entries(std::span<const SlotId> slots);
+  // Of all slots whose entry the function wants gone.
+  template <typename Wanted>
+  void erase_entries(Wanted wanted);
+  void erase_entries_of(std::span<const BlockKey> keys);
 
   const CacheLevel level_;
   const BlockLayoutPtr layout_;
@@ -117,7 +123,9 @@ class Tier {
   Recovered recovered_;
   mutable Mutex file_mutex_{LockRank::kDiskFile};
   std::optional<DiskFile> file_ CAIRN_GUARDED_BY(file_mutex_);
-  std::vector<bool> has_entry_ CAIRN_GUARDED_BY(file_mutex_);  // by slot
+  // By slot. A slot keeps its entry until it is written again: its block may have left the pool long before.
+  std::vector<bool> has_entry_ CAIRN_GUARDED_BY(file_mutex_);
+  std::vector<BlockKey> entry_keys_ CAIRN_GUARDED_BY(file_mutex_);
   std::unique_ptr<BlockPool> pool_;
 };
 

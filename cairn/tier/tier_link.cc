@@ -24,28 +24,37 @@ int frailty(const Tier& tier) {
   return 0;
 }
 
-LinkMeter::Counts count(const TransferOutcome& outcome) {
-  LinkMeter::Counts counts;
-  for (const BlockOutcome& block : outcome.blocks) {
-    switch (block.state) {
-      case BlockState::kDone:
-        ++counts.done;
-        break;
-      case BlockState::kFailed:
-        ++counts.failed;
-        break;
-      case BlockState::kMismatch:
-        ++counts.mismatched;
-        break;
-      case BlockState::kExpired:
-        ++counts.expired;
-        break;
-      case BlockState::kCancelled:
-        ++counts.cancelled;
-        break;
-    }
+LinkMeter::Counts count(std::span<const BlockState> states) {
+  const auto of = [states](BlockState state) {
+    return static_cast<std::uint64_t>(std::count(states.begin(), states.end(), state));
+  };
+  return {.done = of(BlockState::kDone),
+          .failed = of(BlockState::kFailed),
+          .mismatched = of(BlockState::kMismatch),
+          .expired = of(BlockState::kExpired),
+          .cancelled = of(BlockState::kCancelled)};
+}
+
+// What the engine says of its blocks has to be such that they can be registered when they have arrived.
+Status check_facts(const CopySource& source) {
+  if (source.slots().size() != source.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(source.slots().size(), " slots to copy from and facts of ",
+                                                     source.size(), " blocks; give one for each"));
   }
-  return counts;
+  std::vector<BlockKey> keys;
+  keys.reserve(source.size());
+  for (const BlockFacts& facts : source.facts()) {
+    if (facts.priority > Retention::kMaxPriority) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("block ", facts.block.key.to_string(), " has priority ",
+                                                       facts.priority, "; the highest is ", Retention::kMaxPriority));
+    }
+    keys.push_back(facts.block.key);
+  }
+  std::sort(keys.begin(), keys.end());
+  if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("block ", twice->to_string(), " stands there twice"));
+  }
+  return {};
 }
 
 }  // namespace
@@ -115,13 +124,14 @@ Status TierLink::may_copy() {
   return {};
 }
 
-void TierLink::report(const TransferOutcome& outcome) {
-  const LinkMeter::Counts counts = count(outcome);
+// `written`: whether the entries of what arrived could be written.
+void TierLink::report(std::span<const BlockState> states, const std::string& error, const Status& written) {
+  const LinkMeter::Counts counts = count(states);
   const auto tell = [&](Tier& tier, TierUse use) {
     if (counts.done + counts.mismatched > 0) {
       tier.succeeded(use);
     } else if (counts.failed + counts.expired > 0) {
-      tier.failed(use, outcome.error);
+      tier.failed(use, error);
     } else {
       tier.not_tried(use);
     }
@@ -129,7 +139,9 @@ void TierLink::report(const TransferOutcome& outcome) {
   if (from_is_at_fault_) {
     tell(from_, TierUse::kReading);
   }
-  if (to_is_at_fault_) {
+  if (!written) {
+    to_.failed(TierUse::kWriting, written.error().message);
+  } else if (to_is_at_fault_) {
     tell(to_, TierUse::kWriting);
   }
 }
@@ -141,12 +153,15 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
     return refuse({ErrorCode::kInvalidArgument,
                    str_cat(job.source.size(), " blocks for ", job.targets.size(), " targets; give one for each")});
   }
+  if (const Status status = check_facts(job.source); !status) {
+    return refuse(status.error());
+  }
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
   }
   // The slots' old names go before their bytes do.
   if (const Status status = to_.before_writing(job.targets.slots()); !status) {
-    report({.blocks = {{.state = BlockState::kFailed}}, .error = status.error().message});
+    report({}, {}, status);
     return refuse(status.error());
   }
   const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
@@ -163,9 +178,10 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
 
 Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
   const auto refuse = [&job](Error error) { return Unexpected(Rejected<Fill>{std::move(error), std::move(job)}); };
-  if (job.source.size() != job.targets.slots.size()) {
-    return refuse({ErrorCode::kInvalidArgument, str_cat(job.source.size(), " blocks for ", job.targets.slots.size(),
-                                                        " targets; give one for each")});
+  if (job.source.size() != job.targets.slots.size() || job.source.slots().size() != job.source.size()) {
+    return refuse(
+        {ErrorCode::kInvalidArgument, str_cat("facts of ", job.source.size(), " blocks for ", job.source.slots().size(),
+                                              " slots to ", job.targets.slots.size(), " targets; give one for each")});
   }
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
@@ -205,24 +221,23 @@ Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const Slo
   meter_.began(blocks, blocks * from_.block_bytes(), flight->began);
   Result<TransferId> id = executor_.submit(std::move(transfer));
   if (!id) {
-    meter_.ended({}, blocks, from_.block_bytes(), flight->began, clock_.now());
-    report({});
+    meter_.refused(blocks, blocks * from_.block_bytes(), clock_.now());
+    report({}, {}, {});
   }
   return id;
 }
 
 void TierLink::landed(Flight& flight, TransferOutcome&& outcome) {
   const std::vector<BlockFacts> facts = compare(flight, outcome);
-  report(outcome);
-  meter_.ended(count(outcome), facts.size(), from_.block_bytes(), flight.began, clock_.now());
   Arrived arrived{.blocks = {}, .states = {}, .error = std::move(outcome.error)};
   arrived.states.reserve(facts.size());
   for (const BlockOutcome& block : outcome.blocks) {
     arrived.states.push_back(block.state);
   }
-  if (flight.targets) {
-    sort_out(flight, facts, arrived);
-  }
+  const std::vector<BlockState> copied = arrived.states;
+  const Status written = flight.targets ? sort_out(flight, facts, arrived) : Status();
+  report(copied, arrived.error, written);
+  meter_.ended(count(arrived.states), facts.size(), from_.block_bytes(), flight.began, clock_.now());
   if (const Done done = std::move(flight.done)) {
     done(std::move(arrived));
   }
@@ -254,20 +269,11 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
   return facts;
 }
 
-// Registers what arrived, puts aside what a late copy may still write to, and frees the rest.
-void TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
+// Registers what arrived, puts aside what a late copy may still write to, and frees the rest. Fails where the entries of
+// what arrived could not be written: that is then not registered either.
+Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
   MutableBlocks targets = *std::move(flight.targets);
   flight.targets.reset();
-  if (arrived.error.empty()) {
-    Result<ImmutableBlocks> named = name(std::move(targets), facts);
-    if (named) {
-      arrived.blocks = *std::move(named);
-      return;
-    }
-    std::fill(arrived.states.begin(), arrived.states.end(), BlockState::kFailed);
-    arrived.error = std::move(named).error().message;
-    return;
-  }
   const auto add = [](std::optional<MutableBlocks>& to, MutableBlocks blocks) {
     if (!to) {
       to.emplace(std::move(blocks));
@@ -278,13 +284,18 @@ void TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Ar
   std::optional<MutableBlocks> whole;
   std::optional<MutableBlocks> late;
   std::vector<BlockFacts> whole_facts;
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    MutableBlocks block = targets.take_front(1);
-    if (arrived.states[i] == BlockState::kDone) {
-      add(whole, std::move(block));
-      whole_facts.push_back(facts[i]);
-    } else if (arrived.states[i] == BlockState::kExpired) {
-      add(late, std::move(block));
+  if (arrived.error.empty()) {
+    whole.emplace(std::move(targets));
+    whole_facts = facts;
+  } else {
+    for (std::size_t i = 0; i < facts.size(); ++i) {
+      MutableBlocks block = targets.take_front(1);
+      if (arrived.states[i] == BlockState::kDone) {
+        add(whole, std::move(block));
+        whole_facts.push_back(facts[i]);
+      } else if (arrived.states[i] == BlockState::kExpired) {
+        add(late, std::move(block));
+      }
     }
   }
   if (late) {
@@ -292,32 +303,29 @@ void TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Ar
     flight.late.emplace(std::move(*late).quarantine());
   }
   if (!whole) {
-    return;
+    return {};
   }
-  if (Result<ImmutableBlocks> named = name(*std::move(whole), whole_facts)) {
-    arrived.blocks = *std::move(named);
-  } else {
+  if (Status status = to_.after_writing(whole->slots(), whole_facts); !status) {
     std::replace(arrived.states.begin(), arrived.states.end(), BlockState::kDone, BlockState::kFailed);
+    if (arrived.error.empty()) {
+      arrived.error = status.error().message;
+    }
+    return status;
   }
+  arrived.blocks = name(*std::move(whole), whole_facts);
+  return {};
 }
 
-Result<ImmutableBlocks> TierLink::name(MutableBlocks blocks, std::span<const BlockFacts> facts) {
-  if (const Status status = to_.after_writing(blocks.slots(), facts); !status) {
-    to_.failed(TierUse::kWriting, status.error().message);
-    return Unexpected(Error(status.error()));
-  }
+ImmutableBlocks TierLink::name(MutableBlocks blocks, std::span<const BlockFacts> facts) {
   ImmutableBlocks all;
   while (!facts.empty()) {
     const auto other = std::find_if(facts.begin(), facts.end(),
                                     [&](const BlockFacts& each) { return each.priority != facts.front().priority; });
     const auto alike = static_cast<std::uint32_t>(other - facts.begin());
-    MutableBlocks part = blocks.take_front(alike);
-    auto complete = std::move(part).complete_as(facts.first(alike));
+    auto complete = blocks.take_front(alike).complete_as(facts.first(alike));
     CAIRN_CHECK(complete.has_value(), "there are facts of every block");
     auto registered = (*std::move(complete)).register_blocks(Retention{.priority = facts.front().priority});
-    if (!registered) {
-      return Unexpected(std::move(registered).error().error);
-    }
+    CAIRN_CHECK(registered.has_value(), "what was checked when the copy was asked for can be registered");
     CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one copy are of one pool");
     facts = facts.subspan(alike);
   }

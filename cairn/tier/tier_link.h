@@ -10,7 +10,8 @@
 // Owner:    the manager; tiers and executor outlive it, and it outlives its copies (the executor's destructor ends them).
 // Threads:  any. `done` runs on a thread of the executor and may start further copies.
 // Fails:    bring(), fill(): kUnavailable while a tier is out; kExhausted when the executor is full; kInvalidArgument for
-//           counts that differ. The job comes back with the error.
+//           counts that differ, a key that stands there twice, a priority that is none; what the entries of a file could
+//           not be told. The job comes back with the error.
 #pragma once
 
 #include <atomic>
@@ -107,12 +108,12 @@ class TierLink {
   TierLink(Tier& from, Tier& to, TransferExecutor& executor, const Clock& clock, CopyPlanPtr plan);
 
   [[nodiscard]] Status may_copy();
-  void report(const TransferOutcome& outcome);
+  void report(std::span<const BlockState> states, const std::string& error, const Status& written);
   [[nodiscard]] Result<TransferId> submit(const FlightPtr& flight, std::span<const SlotId> targets, TimePoint deadline);
   void landed(Flight& flight, TransferOutcome&& outcome);
   [[nodiscard]] std::vector<BlockFacts> compare(const Flight& flight, TransferOutcome& outcome);
-  void sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived);
-  [[nodiscard]] Result<ImmutableBlocks> name(MutableBlocks blocks, std::span<const BlockFacts> facts);
+  [[nodiscard]] Status sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived);
+  [[nodiscard]] static ImmutableBlocks name(MutableBlocks blocks, std::span<const BlockFacts> facts);
 
   Tier& from_;
   Tier& to_;

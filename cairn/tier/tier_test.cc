@@ -1,0 +1,262 @@
+#include "cairn/tier/tier.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cairn/tier/disk_format.h"
+#include "cairn/tier/tier_testing.h"
+
+namespace cairn {
+namespace {
+
+using std::chrono::seconds;
+using testing::chain;
+using testing::disk_options;
+using ::testing::ElementsAre;
+using testing::first_of;
+using testing::joined;
+using testing::Keys;
+using testing::kTierShape;
+using testing::make_tier;
+using testing::memory_options;
+using testing::resident_keys;
+using testing::TestFolder;
+using ::testing::UnorderedElementsAreArray;
+
+class TierTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kSlots = 8;
+
+  void open() {
+    tier_.reset();
+    tier_ = make_tier(disk_options(path_, kSlots, clock_));
+  }
+  // As a link does it.
+  ImmutableBlocks put_and_hold(const Keys& keys) {
+    Result<MutableBlocks> blocks = tier_->pool()->allocate(static_cast<std::uint32_t>(keys.size()));
+    CAIRN_CHECK(blocks.has_value(), "there is room");
+    std::vector<BlockFacts> facts = testing::fresh_facts(keys);
+    for (BlockFacts& each : facts) {
+      each.note = each.block.key.low_word() | 1;
+    }
+    EXPECT_TRUE(tier_->before_writing(blocks->slots()));
+    EXPECT_TRUE(tier_->after_writing(blocks->slots(), facts));
+    return *(*(*std::move(blocks)).complete_as(facts)).register_blocks();
+  }
+  void put(const Keys& keys) { const ImmutableBlocks dropped = put_and_hold(keys); }
+  [[nodiscard]] Keys there() const { return resident_keys(*tier_->pool()); }
+
+  ManualClock clock_;
+  TestFolder folder_;
+  const std::string path_ = folder_ / "blocks.cairn";
+  const Keys keys_ = chain(1, 4);
+  std::unique_ptr<Tier> tier_;
+};
+
+TEST_F(TierTest, MemoryHasAPoolOfItsLayoutsSizeThatKeepsNotes) {
+  tier_ = make_tier(memory_options(CacheLevel::kG2, Arrangement::kContiguousHnd, 5, clock_));
+  EXPECT_EQ(tier_->pool()->capacity(), 5U);
+  EXPECT_EQ(tier_->pool()->tier(), CacheLevel::kG2);
+  EXPECT_EQ(tier_->level(), CacheLevel::kG2);
+  EXPECT_EQ(tier_->block_bytes(), kTierShape.block_bytes());
+  EXPECT_FALSE(tier_->has_file());
+  put(keys_);
+  EXPECT_EQ(tier_->pool()->hold(keys_).facts()[2].note, keys_[2].low_word() | 1);
+  EXPECT_EQ(tier_->reset(first_of(keys_, 1)).reset, 1U);
+  tier_->drop(std::vector{keys_[1]});
+  EXPECT_EQ(tier_->pool()->counts().registered, 2U);
+  EXPECT_EQ(tier_->reset(), 2U);
+  EXPECT_TRUE(tier_->sync());
+}
+
+TEST_F(TierTest, AnEnginesOwnTierHasALayoutAndNoPool) {
+  Tier::Options options = memory_options(CacheLevel::kG1, Arrangement::kLayersKvNhd, 5, clock_);
+  options.pool.reset();
+  tier_ = make_tier(std::move(options));
+  EXPECT_EQ(tier_->pool(), nullptr);
+}
+
+TEST_F(TierTest, RefusesAFileOfAnotherSizeThanItsLayout) {
+  Tier::Options options = disk_options(path_, kSlots, clock_);
+  options.layout = testing::TestLayout::make({kTierShape, Arrangement::kContiguousNhd, kSlots + 1, 1}).layout();
+  const Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(options));
+  ASSERT_FALSE(tier);
+  testing::expect_error(tier.error(), ErrorCode::kInvalidArgument, "8 slots for a layout of 9 blocks");
+}
+
+TEST_F(TierTest, ATagIsOfTheKeyAndTheNamespace) {
+  Tier::Options options = memory_options(CacheLevel::kG1, Arrangement::kContiguousNhd, 1, clock_);
+  const auto memory = make_tier(memory_options(CacheLevel::kG1, Arrangement::kContiguousNhd, 1, clock_));
+  options.space = NamespaceId{77};
+  const auto strange = make_tier(std::move(options));
+  open();
+  EXPECT_NE(memory->tag_of(keys_[0]), memory->tag_of(keys_[1]));
+  EXPECT_EQ(memory->tag_of(keys_[0]), tier_->tag_of(keys_[0]));
+  EXPECT_NE(memory->tag_of(keys_[0]), strange->tag_of(keys_[0]));
+}
+
+TEST_F(TierTest, BeginsWithWhatTheFileHolds) {
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 0U);
+  put(keys_);
+  EXPECT_TRUE(tier_->sync());
+  const std::vector<BlockFacts> before = tier_->pool()->hold(keys_).facts();
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 4U);
+  EXPECT_TRUE(tier_->recovered().clean);
+  const std::vector<BlockFacts> after = tier_->pool()->hold(keys_).facts();
+  ASSERT_EQ(after.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(after[i].block.key, before[i].block.key);
+    EXPECT_EQ(after[i].block.tokens_hash, before[i].block.tokens_hash);
+    EXPECT_EQ(after[i].note, before[i].note);
+  }
+}
+
+TEST_F(TierTest, WhatWasWrittenFirstGoesFirstAfterARestartAndChildrenBeforeTheirParents) {
+  open();
+  const Keys other = chain(2, 2);
+  put(keys_);
+  put(other);
+  open();
+  EXPECT_EQ(testing::evicted_for(*tier_->pool(), kSlots), joined(testing::reversed(keys_), testing::reversed(other)));
+}
+
+TEST_F(TierTest, ASlotThatIsWrittenAgainIsForgottenBefore) {
+  open();
+  put(joined(keys_, chain(2, 4)));
+  {
+    Result<MutableBlocks> blocks = tier_->pool()->allocate(2);
+    ASSERT_TRUE(blocks);
+    ASSERT_TRUE(tier_->before_writing(blocks->slots()));
+    // Here the process ends.
+  }
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 6U);
+  EXPECT_EQ(there().size(), 6U);
+}
+
+TEST_F(TierTest, WhatIsDroppedIsNotFoundHereNorAfterARestart) {
+  open();
+  std::optional<ImmutableBlocks> held = put_and_hold(keys_);
+  tier_->drop(std::vector{keys_[1], chain(9, 1)[0]});
+  EXPECT_FALSE(tier_->pool()->contains(keys_[1]));
+  EXPECT_EQ(tier_->pool()->counts().active, 4U) << "holders keep it";
+  held.reset();
+  open();
+  EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[0], keys_[2], keys_[3]}));
+}
+
+TEST_F(TierTest, WhatIsResetIsNotFoundHereNorAfterARestart) {
+  open();
+  put(keys_);
+  const ResetOutcome outcome = tier_->reset(std::vector{keys_[0], keys_[3], chain(9, 1)[0]});
+  EXPECT_EQ(outcome.reset, 2U);
+  EXPECT_EQ(outcome.not_found, 1U);
+  open();
+  EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[1], keys_[2]}));
+  EXPECT_EQ(tier_->reset(), 2U);
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 0U);
+}
+
+TEST_F(TierTest, ABlockThatWasEvictedAndNotOverwrittenDoesNotComeBackAfterAReset) {
+  open();
+  put(joined(keys_, chain(2, 4)));
+  EXPECT_EQ(testing::evicted_for(*tier_->pool(), 3).size(), 3U);  // and nothing is written there
+  tier_->drop(std::vector{keys_[3]});
+  tier_->reset(std::vector{keys_[2]});
+  open();
+  EXPECT_THAT(there(), ::testing::Not(::testing::Contains(::testing::AnyOf(keys_[2], keys_[3]))));
+  EXPECT_TRUE(tier_->pool()->contains(keys_[1])) << "its bytes are there";
+  EXPECT_EQ(testing::evicted_for(*tier_->pool(), 4).size(), 2U);
+  tier_->reset();
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 0U);
+}
+
+TEST_F(TierTest, ABlockThatWasWrittenTwiceDoesNotComeBackAfterItIsDropped) {
+  open();
+  put(keys_);
+  put(keys_);  // the pool keeps those that it had
+  EXPECT_EQ(tier_->pool()->counts().free, 4U);
+  tier_->drop(first_of(keys_, 1));
+  tier_->reset(std::vector{keys_[1]});
+  open();
+  EXPECT_EQ(tier_->recovered().superseded, 2U);
+  EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[2], keys_[3]}));
+  // Nor do the older entries, when the later ones are gone.
+  tier_->reset();
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 0U);
+  EXPECT_EQ(tier_->recovered().superseded, 0U);
+}
+
+TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
+  {
+    Tier::Options options = disk_options(path_, kSlots, clock_);
+    const auto entry = [&](std::uint32_t slot) { return DiskEntry{.slot = SlotId{slot}, .key = keys_[0]}; };
+    ASSERT_TRUE(options.file->put(std::vector{entry(5), entry(2)}));
+  }
+  open();
+  EXPECT_EQ(tier_->recovered().superseded, 1U);
+  EXPECT_THAT(tier_->pool()->hold(keys_).slots(), ElementsAre(SlotId{2}));
+  tier_->drop(first_of(keys_, 1));
+  open();
+  EXPECT_EQ(tier_->recovered().blocks, 0U);
+}
+
+TEST_F(TierTest, DamagedEntriesAreCountedAndTheirSlotsUsedAgain) {
+  open();
+  put(keys_);
+  const SlotId slot = tier_->pool()->hold(std::vector{keys_[2]}).slots()[0];
+  tier_.reset();
+  const int file = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(pwrite(file, "?", 1, static_cast<off_t>(disk::kEntriesOffset + index_of(slot) * disk::kEntryBytes + 20)),
+            1);
+  close(file);
+  open();
+  EXPECT_EQ(tier_->recovered().damaged, 1U);
+  EXPECT_EQ(tier_->recovered().blocks, 3U);
+  EXPECT_FALSE(tier_->pool()->contains(keys_[2]));
+  put(chain(2, 5));
+  EXPECT_EQ(tier_->pool()->counts().registered, 8U);
+  open();
+  EXPECT_EQ(tier_->recovered().damaged, 0U);
+  EXPECT_EQ(tier_->recovered().blocks, 8U);
+}
+
+TEST_F(TierTest, TellsWhenADirectionIsTakenOutAndWhenItIsBack) {
+  std::vector<TierChange> told;
+  Tier::Options options = memory_options(CacheLevel::kG2, Arrangement::kContiguousHnd, 5, clock_);
+  options.told = [&](const TierChange& change) { told.push_back(change); };
+  tier_ = make_tier(std::move(options));
+  for (const char* reason : {"one", "two", "three", "four"}) {
+    tier_->failed(TierUse::kWriting, reason);
+  }
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].level, CacheLevel::kG2);
+  EXPECT_EQ(told[0].use, TierUse::kWriting);
+  EXPECT_FALSE(told[0].is_up);
+  EXPECT_EQ(told[0].reason, "three");
+  EXPECT_FALSE(tier_->may(TierUse::kWriting));
+  EXPECT_FALSE(tier_->is_up(TierUse::kWriting));
+  EXPECT_TRUE(tier_->may(TierUse::kReading));
+  clock_.advance(seconds(61));
+  EXPECT_TRUE(tier_->may(TierUse::kWriting));
+  EXPECT_FALSE(tier_->may(TierUse::kWriting)) << "one trial at a time";
+  tier_->not_tried(TierUse::kWriting);
+  EXPECT_TRUE(tier_->may(TierUse::kWriting));
+  tier_->succeeded(TierUse::kWriting);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_TRUE(told[1].is_up);
+  EXPECT_TRUE(tier_->is_up(TierUse::kWriting));
+  EXPECT_EQ(tier_->report(TierUse::kWriting).times_out, 1U);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -3,7 +3,10 @@
 //
 // Does:     everything that an executor promises, without a thread: a copy is begun when the one before it has ended,
 //           takes latency + bytes / speed by the clock, and is made at its end, when run() is called at or after it.
-//           Checksums are made as the real ones make them.
+//           The blocks of a transfer come one by one, each at the end of its share of that time. Copies and deadlines
+//           come in the order of their times, however far the clock went between two calls; callbacks see the clock as
+//           it is. Checksums are made as the real ones make them. Files that are opened past the page cache it leaves
+//           to the file executor.
 // Owner:    whoever made it; the clock outlives it.
 // Threads:  one: submit(), cancel(), run() and the callbacks all happen on the thread that simulates.
 // Fails:    what submit() refuses; of a block: what the system said when its file was read or written.
@@ -40,7 +43,7 @@ class SimulatedExecutor final : public TransferExecutor {
 
   // Carries out what is due by the clock, and runs callbacks that are; whether there was anything.
   bool run();
-  // When run() will have something to do next.
+  // When run() will have something to do next: the end of a copy, a deadline, or now, for callbacks that may be due.
   [[nodiscard]] std::optional<TimePoint> next_time() const;
 
  private:
