@@ -94,7 +94,12 @@ void AdmissionFilter::used(std::span<const BlockKey> blocks) {
 }
 
 Admission AdmissionFilter::offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
-  const Admission verdict = judge(block, sequence_blocks, now);
+  return note(block, judge(block, sequence_blocks, now));
+}
+
+Admission AdmissionFilter::demand(const BlockKey& block, TimePoint now) { return note(block, within_budget(1, now)); }
+
+Admission AdmissionFilter::note(const BlockKey& block, Admission verdict) {
   ++counts_[static_cast<std::size_t>(verdict)];
   if (verdict == Admission::kAdmitted) {
     note_written(block);

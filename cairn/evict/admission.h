@@ -58,8 +58,10 @@ class AdmissionFilter {
   void used(std::span<const BlockKey> blocks);
   // Whether to write the block, which is part of a sequence of so many blocks. An admitted one counts as written.
   [[nodiscard]] Admission offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
+  // The same of a block that somebody asked to be written: only the budget can refuse it.
+  [[nodiscard]] Admission demand(const BlockKey& block, TimePoint now);
 
-  // Of all offers.
+  // Of all offers and demands.
   [[nodiscard]] std::uint64_t count(Admission admission) const { return counts_[static_cast<std::size_t>(admission)]; }
   // That a block used so often, the last time this many uses of blocks ago, is read again before the tier evicts it.
   [[nodiscard]] double chance(std::uint32_t uses, std::uint64_t age) const;
@@ -71,6 +73,7 @@ class AdmissionFilter {
 
   [[nodiscard]] Admission judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
   [[nodiscard]] Admission within_budget(double chance, TimePoint now);
+  [[nodiscard]] Admission note(const BlockKey& block, Admission verdict);
   void note_written(const BlockKey& block);
 
   AdmissionOptions options_;

@@ -195,6 +195,17 @@ TEST(AdmissionFilterTest, AgreesWithCountingByHand) {
   }
 }
 
+TEST(AdmissionFilterTest, OnlyTheBudgetRefusesADemand) {
+  AdmissionFilter filter = make(
+      {.capacity = 100, .least_uses = 2, .least_blocks = 9, .bytes_per_day = 24 * 2 * 1'000, .block_bytes = 1'000});
+  EXPECT_EQ(filter.demand(root_key(1), {}), Admission::kAdmitted);
+  EXPECT_EQ(filter.demand(root_key(2), {}), Admission::kAdmitted);
+  EXPECT_EQ(filter.demand(root_key(3), {}), Admission::kOverBudget);
+  EXPECT_EQ(filter.demand(root_key(3), minutes(30)), Admission::kAdmitted);
+  EXPECT_EQ(filter.count(Admission::kAdmitted), 3U);
+  EXPECT_EQ(filter.count(Admission::kOverBudget), 1U);
+}
+
 TEST(AdmissionFilterTest, AllocatesNothingAndIsBounded) {
   AdmissionFilter filter = make({.capacity = 100'000, .bytes_per_day = 1'000'000'000, .block_bytes = 1'000});
   const std::uint64_t before = allocation_count();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/pool/slot_table.h"
 
@@ -232,6 +233,13 @@ Status ImmutableBlocks::set_retention(const Retention& retention) {
 void ImmutableBlocks::release_as_victims() && {
   if (holds_something(run_)) {
     run_.table()->release_as_victims(run_);
+  }
+}
+
+void ImmutableBlocks::release_as_victims(const std::vector<bool>& which) & {
+  CAIRN_CHECK(which.size() == run_.size(), "each block is let go of or kept");
+  if (holds_something(run_)) {
+    run_.table()->release_as_victims(run_, which);
   }
 }
 

@@ -222,6 +222,8 @@ class [[nodiscard]] ImmutableBlocks {
   // evicted before any the policy has. Until then they can be matched, and one that is matched is as any other again.
   // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle.
   void release_as_victims() &&;
+  // The same of some: those that `which` names, true or false for each block; the handle keeps the others, in order.
+  void release_as_victims(const std::vector<bool>& which) &;
 
  private:
   internal::Run run_;

@@ -86,6 +86,7 @@ class SlotTable final : private ParentFinder {
   void release_tail(Run& run, std::uint32_t count);
   void release_pinned(Run& run);
   void release_as_victims(Run& run);
+  void release_as_victims(Run& run, const std::vector<bool>& which);
   void quarantine(const Run& run);
   void release_quarantined(Run& run);
   void abandon_quarantined(Run& run);
@@ -157,6 +158,7 @@ class SlotTable final : private ParentFinder {
   void end_run(Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run share_locked(const Run& run, std::uint32_t count) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
+  void let_go_as_victims(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void unname_collected() CAIRN_REQUIRES(mutex_);

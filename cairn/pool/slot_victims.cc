@@ -68,23 +68,45 @@ std::uint32_t SlotTable::wanted_victims() {
                                                             policy_->size()));
 }
 
-// Unlike others, these are let go in the order of the run: it is the order in which the policy gave them up.
 void SlotTable::release_as_victims(Run& run) {
   const MutexLock lock(mutex_);
-  if (!ready_) {
-    release_references(run.slots());
-  } else {
-    SlotId* const idle = scratch(run.size());
-    std::size_t idle_count = 0;
-    for (const SlotId slot : run.slots()) {
-      if (const SlotId idle_now = let_go(slot); idle_now != kNoSlot) {
-        idle[idle_count++] = idle_now;
-      }
-    }
-    make_ready({idle, idle_count});
-    tell_removed();
-  }
+  let_go_as_victims(run.slots());
   end_run(run);
+}
+
+void SlotTable::release_as_victims(Run& run, const std::vector<bool>& which) {
+  std::vector<SlotId> chosen;
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < run.size(); ++i) {
+    if (which[i]) {
+      chosen.push_back(run.slots()[i]);
+    } else {
+      run.slots()[kept++] = run.slots()[i];
+    }
+  }
+  const MutexLock lock(mutex_);
+  let_go_as_victims(chosen);
+  run.resize(kept);
+  if (kept == 0) {
+    end_run(run);
+  }
+}
+
+// Unlike others, these are let go in the order of the run: it is the order in which the policy gave them up.
+void SlotTable::let_go_as_victims(std::span<const SlotId> slots) {
+  if (!ready_) {
+    release_references(slots);
+    return;
+  }
+  SlotId* const idle = scratch(slots.size());
+  std::size_t idle_count = 0;
+  for (const SlotId slot : slots) {
+    if (const SlotId idle_now = let_go(slot); idle_now != kNoSlot) {
+      idle[idle_count++] = idle_now;
+    }
+  }
+  make_ready({idle, idle_count});
+  tell_removed();
 }
 
 void SlotTable::make_ready(std::span<const SlotId> slots) {
