@@ -13,6 +13,9 @@
 namespace cairn::testing {
 namespace {
 
+constexpr std::uint32_t kMostInBatch = 6;
+constexpr std::uint32_t kMostInFlight = 4;
+
 class RandomRun {
  public:
   explicit RandomRun(std::uint64_t seed) : random_(seed), world_(options()) {}
@@ -33,6 +36,8 @@ class RandomRun {
     world_.finish();
     EXPECT_EQ(world_.above().counts().active, 0U) << "nothing is claimed any more";
     EXPECT_EQ(world_.above().counts().pinned, 0U);
+    EXPECT_EQ(world_.below().stats().deduplicated, 0U) << "nothing is copied twice";
+    EXPECT_EQ(world_.below().stats().registered, copied());
     EXPECT_EQ(world_.below().counts().active, 0U);
     EXPECT_EQ(world_.below().counts().quarantined, 0U);
     for (const Outcome& outcome : outcomes_) {
@@ -57,8 +62,8 @@ class RandomRun {
         .low_water = 1 + below(8),
         .leaves_first = chance(50),
         .offload = {.mode = kModes[below(4)],
-                    .batch = 1 + below(6),
-                    .in_flight = 1 + below(4),
+                    .batch = 1 + below(kMostInBatch),
+                    .in_flight = 1 + below(kMostInFlight),
                     .queue = 2 + below(40),
                     .deadline = milliseconds(5 + below(20)),
                     .least_uses = 1 + below(2)},
@@ -151,9 +156,8 @@ class RandomRun {
     }
     world_.expect_accounts_add_up();
     const OffloadStatus status = world_.edge->status();
-    ASSERT_LE(status.under_way, options_most());
+    ASSERT_LE(status.under_way, kMostInFlight * kMostInBatch);
   }
-  static std::uint32_t options_most() { return 4 * 6; }
 
   void check_bytes() {
     for (const BlockKey& key : resident_keys(world_.below())) {

@@ -170,6 +170,17 @@ TEST(OffloadRegistrationTest, LengthIsThatOfTheSequenceAsItIsRegistered) {
   EXPECT_EQ(world.refused(OffloadRefusal::kLowPriority), 3U);
 }
 
+TEST(OffloadRegistrationTest, LookingAtBlocksLeavesThemInTheirOrder) {
+  OffloadOptions options = kWriteThrough;
+  options.least_blocks = 9;
+  World world({.upper = 4, .offload = options});
+  const Keys keys = chain(1, 4);
+  world.put(keys);
+  world.drain();
+  EXPECT_EQ(world.refused(OffloadRefusal::kTooShort), 4U);
+  EXPECT_EQ(evicted_for(world.above(), 4), reversed(keys));
+}
+
 TEST(OffloadRegistrationTest, PassesOverWhatIsRegisteredWhilePaused) {
   World world({.offload = one_at_a_time()});
   const Keys before = chain(1, 3);
