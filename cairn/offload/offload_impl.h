@@ -1,0 +1,139 @@
+// OffloadEdge::Impl: what an edge has in hand. One lock; what has to be called without it is collected and called after.
+//
+// Each key that waits, is claimed or is being copied stands in keys_ once, with those who asked for it. offered = copied
+// + refused + waiting + under way, always.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/evict/admission.h"
+#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offload_inbox.h"
+#include "cairn/offload/offload_queue.h"
+#include "cairn/offload/offload_requests.h"
+#include "cairn/offload/victim_claim.h"
+
+namespace cairn {
+
+class OffloadEdge::Impl {
+ public:
+  Impl(TierLink& link, BlockRegistry& registry, const OffloadOptions& options, const Clock& clock,
+       std::function<void()> wake, AdmissionFilter filter);
+  ~Impl();
+
+  void registered(std::span<const ResidentBlock> blocks);
+  void used(std::span<const BlockKey> keys);
+  [[nodiscard]] Result<OffloadRequestId> offload(EngineBlocks&& blocks, Request&& request);
+  [[nodiscard]] bool has_upper_pool() const { return upper_ != nullptr; }
+  [[nodiscard]] const Tier& from() const { return link_.from(); }
+  void cancel(OffloadRequestId request);
+  void pause();
+  void resume();
+  [[nodiscard]] OffloadStatus status() const;
+  bool pump();
+  [[nodiscard]] std::optional<TimePoint> next_time() const;
+  [[nodiscard]] bool is_idle() const;
+  void end();
+
+ private:
+  using Asker = OffloadRequests::Asker;
+  using Answers = std::vector<OffloadRequests::Answer>;
+  using Reason = std::optional<OffloadRefusal>;  // none: it is copied
+  enum class Phase : std::uint8_t {
+    kWaiting,   // in queue_
+    kClaimed,   // in pending_
+    kUnderWay,  // until it is registered below, or known not to be
+  };
+  struct KeyState {
+    Phase phase = Phase::kWaiting;
+    bool is_wanted = false;    // whoever asks for it: it was registered above
+    bool is_admitted = false;  // and counts as written
+    std::vector<Asker> askers = {};
+  };
+  // Victims whose copy has not begun.
+  struct Pending {
+    std::shared_ptr<VictimClaim> claim;
+    std::vector<BlockFacts> facts;  // of each
+  };
+  struct Batch {
+    std::vector<BlockKey> keys;
+    std::weak_ptr<VictimClaim> claim = {};
+  };
+
+  // Of requests.
+  [[nodiscard]] bool enlist(Asker asker, const BlockKey& key, std::uint32_t priority) CAIRN_REQUIRES(mutex_);
+  void take_back(OffloadRequestId request, const std::string& why) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool expire(TimePoint now) CAIRN_REQUIRES(mutex_);
+  static void deliver(Answers&& answers);
+
+  // Of what was registered.
+  [[nodiscard]] bool look_into_inbox(TimePoint now) CAIRN_REQUIRES(mutex_);
+  void offer(std::span<const OffloadInbox::Candidate> candidates, TimePoint now) CAIRN_REQUIRES(mutex_);
+  void offer(const OffloadInbox::Candidate& candidate, std::uint32_t priority, TimePoint now) CAIRN_REQUIRES(mutex_);
+
+  // Of batches; each does one and says whether anything was done.
+  [[nodiscard]] bool begin_waiting(TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool begin_ahead(std::uint32_t& wanted, TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool claim(std::uint32_t& wanted, TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Reason judge(const BlockFacts& victim, bool is_open, TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool begin_pending(TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::vector<BlockKey> sift(std::vector<BlockKey> keys, TimePoint now) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<CopySource> source_of(std::vector<BlockKey>& keys) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] CopySource engine_source(std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<MutableBlocks> allocate_below(std::uint32_t count);
+  [[nodiscard]] Status bring(CopySource source, MutableBlocks targets, Batch batch, TimePoint now)
+      CAIRN_REQUIRES(mutex_);
+  // What did not begin: it waits where the executor is full, and is let go of otherwise; whether it waits.
+  [[nodiscard]] bool waits(const Error& error, std::span<const BlockKey> keys, TimePoint now) CAIRN_REQUIRES(mutex_);
+  void landed(const Batch& batch, TierLink::Arrived&& arrived);
+
+  void resolve(const BlockKey& key, Reason reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
+  void drop_pending(OffloadRefusal reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
+  void drop_waiting(OffloadRefusal reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
+  void give_up_on_a_full_executor(TimePoint now) CAIRN_REQUIRES(mutex_);
+  void refuse(OffloadRefusal reason) CAIRN_REQUIRES(mutex_) { ++refused_[static_cast<std::size_t>(reason)]; }
+  [[nodiscard]] bool is_below(const BlockKey& key) const;
+  // Whether a copy would be tried.
+  [[nodiscard]] bool is_open(TimePoint now) const;
+  [[nodiscard]] bool is_busy() const CAIRN_REQUIRES(mutex_) { return batches_ >= options_.in_flight || is_full_; }
+
+  TierLink& link_;
+  BlockRegistry& registry_;
+  const OffloadOptions options_;
+  const Clock& clock_;
+  const std::function<void()> wake_;
+  BlockPool* const upper_;  // none: the engine's own blocks
+  BlockPool& lower_;
+  OffloadInbox inbox_;
+  std::atomic<std::uint32_t> claimed_{0};  // blocks of upper_ that are not ready yet, and will be
+
+  mutable Mutex mutex_{LockRank::kOffload};
+  AdmissionFilter filter_ CAIRN_GUARDED_BY(mutex_);
+  OffloadQueue queue_ CAIRN_GUARDED_BY(mutex_);
+  std::unordered_map<BlockKey, KeyState> keys_ CAIRN_GUARDED_BY(mutex_);
+  OffloadRequests requests_ CAIRN_GUARDED_BY(mutex_);
+  std::optional<Pending> pending_ CAIRN_GUARDED_BY(mutex_);
+  std::uint32_t batches_ CAIRN_GUARDED_BY(mutex_) = 0;    // under way
+  std::uint32_t under_way_ CAIRN_GUARDED_BY(mutex_) = 0;  // blocks
+  bool ahead_is_next_ CAIRN_GUARDED_BY(mutex_) = false;   // waiting ones and victims take turns
+  bool is_full_ CAIRN_GUARDED_BY(mutex_) = false;         // the executor is, until a copy has ended or retry_at_
+  TimePoint retry_at_ CAIRN_GUARDED_BY(mutex_){};
+  std::optional<TimePoint> full_since_ CAIRN_GUARDED_BY(mutex_);  // and took and ended nothing of this edge
+  bool is_paused_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::uint64_t offered_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t copied_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::array<std::uint64_t, kOffloadRefusals> refused_ CAIRN_GUARDED_BY(mutex_) = {};
+};
+
+}  // namespace cairn
