@@ -76,7 +76,7 @@ class Onboarder {
     TierLink* host_to_device = nullptr;
     TierLink* disk_to_device = nullptr;  // straight
     TierLink* disk_to_host = nullptr;
-    std::shared_ptr<const LoadCostModel> cost;
+    std::shared_ptr<const LoadCostModel> cost = {};  // none: as the options say
     std::uint32_t block_size = 0;
     const Clock* clock = nullptr;
     std::function<void()> wake = {};  // there is something to pump; from any thread
@@ -111,8 +111,8 @@ class Onboarder {
 
  private:
   class Impl;
-  explicit Onboarder(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Onboarder(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // shared with the copies under way
 };
 
 }  // namespace cairn

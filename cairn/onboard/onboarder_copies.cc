@@ -1,0 +1,389 @@
+// Moving: from a queued piece to a load's result.
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/onboard/onboarder_impl.h"
+
+namespace cairn {
+
+namespace {
+
+// A full executor is asked again after this long, unless something ends before.
+constexpr Duration kTryAgain = std::chrono::milliseconds(1);
+// How often keys are planned while the copies they wait for, of other loads, come to nothing.
+constexpr std::uint32_t kAttempts = 4;
+
+std::uint32_t count_done(std::span<const BlockState> states) {
+  const auto other = std::find_if(states.begin(), states.end(), [](BlockState s) { return s != BlockState::kDone; });
+  return static_cast<std::uint32_t>(other - states.begin());
+}
+
+}  // namespace
+
+void Onboarder::Impl::queue(const PiecePtr& piece) {
+  piece->is_queued = true;
+  queues_[index_of(piece->lane)].push_back(piece);
+}
+
+// Everything that can go on does; whether anything did. Each queue keeps its order.
+bool Onboarder::Impl::serve(Outbox& outbox) {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = false;
+    while (!awoken_.empty()) {
+      const PiecePtr waiter = awoken_.front();
+      awoken_.pop_front();
+      plan_again(waiter, outbox);
+      again = true;
+    }
+    for (std::deque<PiecePtr>& queued : queues_) {
+      while (!queued.empty()) {
+        const PiecePtr piece = queued.front();
+        queued.pop_front();
+        piece->is_queued = false;
+        if (!launch(piece, outbox)) {
+          piece->is_queued = true;
+          queued.push_front(piece);
+          try_again_ = parts_.clock->now() + kTryAgain;
+          outbox.wake = true;
+          break;
+        }
+        again = true;
+      }
+    }
+    any = any || again;
+  }
+  return any;
+}
+
+// False: it has to wait.
+bool Onboarder::Impl::launch(const PiecePtr& piece, Outbox& outbox) {
+  if (piece->stage == Piece::Stage::kToHost && !piece->host_targets) {
+    if (!find_host_room(piece, outbox)) {
+      return false;
+    }
+    if (piece->stage != Piece::Stage::kToHost) {
+      return true;
+    }
+  }
+  const Result<TransferId> copy = submit(piece);
+  if (copy) {
+    piece->copy = *copy;
+    piece->is_flying = true;
+    ++flying_;
+    return true;
+  }
+  if (copy.error().code == ErrorCode::kExhausted) {
+    return false;
+  }
+  give_up(piece, copy.error().message, outbox);
+  return true;
+}
+
+// False: it has to wait for room. Where there will be none the piece goes another way, or is given up.
+bool Onboarder::Impl::find_host_room(const PiecePtr& piece, Outbox& outbox) {
+  Result<MutableBlocks> room = host_pool()->allocate(piece->count);
+  if (room) {
+    piece->host_targets.emplace(*std::move(room));
+    return true;
+  }
+  if (can_be_tried(parts_.disk_to_device, parts_.clock->now())) {
+    leave(piece, Goal::kHost);
+    piece->stage = Piece::Stage::kLast;
+    piece->lane = Lane::kDiskToDevice;
+    queue(piece);
+    return true;
+  }
+  if (flying_ > 0) {
+    return false;
+  }
+  give_up(piece, room.error().message, outbox);
+  return true;
+}
+
+Result<TransferId> Onboarder::Impl::submit(const PiecePtr& piece) {
+  TierLink& link = *links_[index_of(piece->lane)];
+  Load& load = *piece->load;
+  CopySource source = *std::move(piece->source);
+  piece->source.reset();
+  TierLink::Done done = [self = shared_from_this(), piece](TierLink::Arrived&& arrived) {
+    self->landed(piece, std::move(arrived));
+  };
+  if (load.kind == Load::Kind::kSlots && piece->stage == Piece::Stage::kLast) {
+    const std::span<const SlotId> slots = std::span(load.slots.slots).subspan(piece->first, source.size());
+    auto copy = link.fill({.source = std::move(source),
+                           .targets = {.slots = {slots.begin(), slots.end()}, .held = load.slots.held},
+                           .deadline = load.deadline,
+                           .done = std::move(done)});
+    if (!copy) {
+      piece->source.emplace(std::move(copy.error().blocks.source));
+      return Unexpected(std::move(copy.error().error));
+    }
+    return *copy;
+  }
+  std::optional<MutableBlocks>& targets = piece->stage == Piece::Stage::kToHost ? piece->host_targets : piece->targets;
+  MutableBlocks given = *std::move(targets);
+  targets.reset();
+  auto copy = link.bring(
+      {.source = std::move(source), .targets = std::move(given), .deadline = load.deadline, .done = std::move(done)});
+  if (!copy) {
+    piece->source.emplace(std::move(copy.error().blocks.source));
+    targets.emplace(std::move(copy.error().blocks.targets));
+    return Unexpected(std::move(copy.error().error));
+  }
+  return *copy;
+}
+
+void Onboarder::Impl::landed(const PiecePtr& piece, TierLink::Arrived&& arrived) {
+  Outbox outbox;
+  {
+    const MutexLock lock(mutex_);
+    --flying_;
+    piece->is_flying = false;
+    if (piece->stage == Piece::Stage::kToHost) {
+      in_host(piece, arrived, outbox);
+    } else {
+      at_goal(piece, arrived, outbox);
+    }
+    // What arrived is held until here: those who waited for it find it.
+    serve(outbox);
+    close(outbox);
+  }
+  tell(outbox);
+}
+
+void Onboarder::Impl::in_host(const PiecePtr& piece, TierLink::Arrived& arrived, Outbox& outbox) {
+  Load& load = *piece->load;
+  leave(piece, Goal::kHost);
+  std::uint32_t count = arrived.blocks.size();
+  if (load.is_prefix()) {
+    count = count_done(arrived.states);
+  }
+  if (count < piece->count) {
+    cut(load, piece->first + count, arrived.error, piece, outbox);
+  }
+  if (count == 0 || load.is_over || load.is_cancelled || (load.is_prefix() && piece->first >= load.hopeful)) {
+    end_piece(piece, outbox);
+    return;
+  }
+  piece->source.emplace(arrived.blocks.share(count).pin());
+  if (piece->targets && count < piece->targets->size()) {
+    MutableBlocks wanted = piece->targets->take_front(count);
+    piece->targets.emplace(std::move(wanted));
+  }
+  piece->stage = Piece::Stage::kLast;
+  piece->lane = Lane::kHostToDevice;
+  queue(piece);
+}
+
+void Onboarder::Impl::at_goal(const PiecePtr& piece, TierLink::Arrived& arrived, Outbox& outbox) {
+  Load& load = *piece->load;
+  if (!load.is_over) {
+    if (!arrived.error.empty()) {
+      cut(load, piece->first + count_done(arrived.states), arrived.error, piece, outbox);
+    }
+    if (!load.is_there.empty()) {
+      for (std::size_t i = 0; i < arrived.states.size(); ++i) {
+        load.is_there[piece->first + i] = arrived.states[i] == BlockState::kDone;
+      }
+    }
+    load.arrived.push_back(std::move(arrived.blocks));
+  }
+  end_piece(piece, outbox);
+}
+
+// What it waited for has ended, well or not: its keys are looked for once more.
+void Onboarder::Impl::plan_again(const PiecePtr& waiter, Outbox& outbox) {
+  const LoadPtr load = waiter->load;
+  if (waiter->stage == Piece::Stage::kOver) {
+    return;
+  }
+  if (waiter->attempt + 1 == kAttempts) {
+    give_up(waiter, "copies that other loads were making did not arrive", outbox);
+    return;
+  }
+  ++load->open;
+  const std::uint32_t last = waiter->first + waiter->count;
+  Plan plan = survey(load, waiter->first, last, waiter->attempt + 1);
+  if (plan.end < last) {
+    cut(*load, plan.end, "a copy that another load was making did not arrive, and its source is gone", waiter, outbox);
+  }
+  begin(load, plan, waiter->first, std::move(waiter->targets), outbox);
+  end_piece(waiter, outbox);
+  settle(load, outbox);
+}
+
+void Onboarder::Impl::leave(const PiecePtr& piece, Goal goal) {
+  auto& pieces = coming_[index_of(goal)];
+  if (!pieces.empty()) {
+    for (const BlockKey& key : piece->keys()) {
+      const auto found = pieces.find(key);
+      if (found != pieces.end() && found->second == piece) {
+        pieces.erase(found);
+      }
+    }
+  }
+  std::vector<PiecePtr>& waiting = piece->waiting[index_of(goal)];
+  awoken_.insert(awoken_.end(), waiting.begin(), waiting.end());
+  waiting.clear();
+}
+
+void Onboarder::Impl::end_piece(const PiecePtr& piece, Outbox& outbox) {
+  if (piece->stage == Piece::Stage::kOver) {
+    return;
+  }
+  if (piece->is_queued) {
+    std::erase(queues_[index_of(piece->lane)], piece);
+    piece->is_queued = false;
+  }
+  piece->stage = Piece::Stage::kOver;
+  leave(piece, Goal::kDevice);
+  leave(piece, Goal::kHost);
+  outbox.over.push_back(piece);
+  std::erase(piece->load->pieces, piece);
+  settle(piece->load, outbox);
+}
+
+void Onboarder::Impl::give_up(const PiecePtr& piece, const std::string& why, Outbox& outbox) {
+  cut(*piece->load, piece->first, why, piece, outbox);
+  end_piece(piece, outbox);
+}
+
+void Onboarder::Impl::cut(Load& load, std::uint32_t at, const std::string& why, const PiecePtr& but, Outbox& outbox) {
+  if (load.why.empty()) {
+    load.why = why;
+  }
+  if (!load.is_prefix()) {
+    return;
+  }
+  load.hopeful = std::min(load.hopeful, at);
+  const std::vector<PiecePtr> pieces = load.pieces;
+  for (const PiecePtr& piece : pieces) {
+    if (piece != but && !piece->is_flying && piece->first >= load.hopeful) {
+      end_piece(piece, outbox);
+    }
+  }
+}
+
+void Onboarder::Impl::cancel(const LoadPtr& load, const std::string& why, Outbox& outbox) {
+  load->is_cancelled = true;
+  if (load->why.empty()) {
+    load->why = why;
+  }
+  ++load->open;
+  const std::vector<PiecePtr> pieces = load->pieces;
+  for (const PiecePtr& piece : pieces) {
+    if (piece->is_flying) {
+      links_[index_of(piece->lane)]->cancel(piece->copy);
+    } else {
+      end_piece(piece, outbox);
+    }
+  }
+  settle(load, outbox);
+}
+
+void Onboarder::Impl::settle(const LoadPtr& load, Outbox& outbox) {
+  --load->open;
+  // Copies behind a hole change nothing any more. Only the engine waits for them: they write to its slots.
+  const bool is_decided = load->kind == Load::Kind::kPrefix && load->open == load->pieces.size() &&
+                          std::none_of(load->pieces.begin(), load->pieces.end(),
+                                       [&load](const PiecePtr& piece) { return piece->first < load->hopeful; });
+  if (!load->is_over && (load->open == 0 || is_decided)) {
+    finish(load, outbox);
+  }
+}
+
+// Copies that are still under way go on without it.
+void Onboarder::Impl::finish(const LoadPtr& load, Outbox& outbox) {
+  load->is_over = true;
+  loads_.erase(load->id);
+  ++totals_.finished;
+  const std::vector<PiecePtr> pieces = load->pieces;
+  for (const PiecePtr& piece : pieces) {
+    if (!piece->is_flying) {
+      end_piece(piece, outbox);
+    }
+  }
+  LoadResult result = result_of(*load);
+  if (result.prefix >= load->planned) {
+    result.why.clear();
+  } else if (parts_.clock->now() >= load->deadline) {
+    ++totals_.expired;
+  }
+  outbox.let_go.push_back(std::move(load->slots.held));
+  outbox.ended.push_back({.load = load, .result = std::move(result)});
+}
+
+LoadResult Onboarder::Impl::result_of(Load& load) {
+  LoadResult result;
+  result.not_worth_it = load.not_worth_it;
+  result.why = std::move(load.why);
+  switch (load.kind) {
+    case Load::Kind::kPrefix: {
+      result.blocks = std::move(load.base);
+      const auto rest = std::span<const BlockKey>(load.keys).subspan(result.blocks.size());
+      CAIRN_CHECK(result.blocks.append(device_pool()->match_prefix(rest)).has_value(), "all of it is on the device");
+      result.prefix = result.blocks.size();
+      break;
+    }
+    case Load::Kind::kSlots:
+      result.prefix = static_cast<std::uint32_t>(std::find(load.is_there.begin(), load.is_there.end(), false) -
+                                                 load.is_there.begin());
+      break;
+    case Load::Kind::kGiven:
+      result.blocks = device_pool()->scan(load.keys);
+      result.prefix = result.blocks.size();
+      if (result.why.empty()) {
+        result.why = "no tier that can be read has them";
+      }
+      break;
+    case Load::Kind::kPrefetch:
+      result.prefix = static_cast<std::uint32_t>(std::count(load.is_there.begin(), load.is_there.end(), true));
+      break;
+  }
+  if (load.is_prefix()) {
+    for (std::uint32_t i = 0; i < result.prefix; ++i) {
+      ++result.from[index_of(i < load.found.size() ? load.found[i] : CacheLevel::kG1)];
+    }
+  }
+  return result;
+}
+
+void Onboarder::Impl::close(Outbox& outbox) { telling_ += outbox.ended.empty() ? 0 : 1; }
+
+void Onboarder::Impl::tell(Outbox& outbox) {
+  outbox.over.clear();
+  outbox.let_go.clear();
+  for (auto& [load, result] : outbox.ended) {
+    // What is beyond the result is let go of before it is told.
+    load->arrived.clear();
+    load->here.clear();
+    load->base = {};
+    if (const auto* prefix = std::get_if<Load::PrefixDone>(&load->done)) {
+      if (*prefix) {
+        (*prefix)(std::move(result));
+      }
+    } else if (const auto* given = std::get_if<Load::GivenDone>(&load->done)) {
+      if (*given && result.blocks.empty() && !load->keys.empty()) {
+        (*given)(fail(ErrorCode::kUnavailable, std::move(result.why)));
+      } else if (*given) {
+        (*given)(std::move(result.blocks));
+      }
+    } else if (const auto& prefetch = std::get<Load::PrefetchDone>(load->done)) {
+      prefetch(result.prefix);
+    }
+    load->done = {};
+  }
+  const bool told = !outbox.ended.empty();
+  outbox.ended.clear();
+  if (told) {
+    const MutexLock lock(mutex_);
+    --telling_;
+  }
+  if (outbox.wake && parts_.wake) {
+    parts_.wake();
+  }
+}
+
+}  // namespace cairn

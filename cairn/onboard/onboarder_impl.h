@@ -1,0 +1,141 @@
+// What is behind Onboarder: loads, their pieces, the queues of pieces before each link, and who waits for whom.
+//
+// A load is planned once (onboarder_plan.cc): its keys are looked up stretch by stretch and held where they are; what is
+// worth loading is cut into pieces and queued. Pieces then go their way by themselves (onboarder_copies.cc): each hop is
+// one copy of a link, and what ends one begins the next. A piece that waits for a copy of another load is planned anew
+// when that has ended, however it ended. When no piece of a load is open, or its deadline has passed, its result is made.
+//
+// Threads:  one lock for all of it. Pools and links are called under it; callers never are: what they are to be told is
+//           put into an Outbox.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cairn/base/mutex.h"
+#include "cairn/onboard/load.h"
+#include "cairn/onboard/onboarder.h"
+#include "cairn/onboard/tier_search.h"
+
+namespace cairn {
+
+class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
+ public:
+  Impl(const Parts& parts, const OnboardOptions& options);
+
+  [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
+  [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
+  [[nodiscard]] Result<LoadId> onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
+                                       TimePoint deadline, Load::GivenDone done);
+  [[nodiscard]] Result<LoadId> prefetch(std::vector<BlockKey> keys, TimePoint deadline, Load::PrefetchDone done);
+  void cancel(LoadId load);
+  [[nodiscard]] OnboardStatus status() const;
+  bool pump();
+  [[nodiscard]] std::optional<TimePoint> next_time() const;
+  [[nodiscard]] bool is_idle() const;
+  void end();
+
+ private:
+  // The ways that can be tried at present.
+  struct Ways {
+    bool host = false;
+    bool disk_by_host = false;
+    bool disk_straight = false;
+  };
+  // A stretch of a load as it was found.
+  struct Find {
+    CacheLevel from = CacheLevel::kG1;
+    std::uint32_t blocks = 0;
+    bool is_coming = false;  // another load brings it
+  };
+  struct Plan {
+    std::vector<Find> finds = {};
+    std::vector<PiecePtr> pieces = {};
+    std::uint32_t end = 0;  // of the keys that were found
+  };
+
+  [[nodiscard]] Ways ways() const;
+  [[nodiscard]] TierSearch search(const Ways& ways, bool is_prefetch) const;
+  [[nodiscard]] Status check(std::span<const BlockKey> keys) const;
+  [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadPtr add(Load::Kind kind, TimePoint deadline) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadId tell_at_once(const LoadRequest& request, ImmutableBlocks blocks) CAIRN_EXCLUDES(mutex_);
+  void start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets, Outbox& outbox)
+      CAIRN_REQUIRES(mutex_);
+
+  // Planning.
+  [[nodiscard]] Plan survey(const LoadPtr& load, std::uint32_t first, std::uint32_t last, std::uint32_t attempt)
+      CAIRN_REQUIRES(mutex_);
+  // These add to a plan what becomes of keys from plan.end on; how many. 0: they have gone meanwhile.
+  std::uint32_t plan_wait(Plan& plan, const LoadPtr& load, std::uint32_t last, Goal goal, std::uint32_t attempt)
+      CAIRN_REQUIRES(mutex_);
+  std::uint32_t plan_stretch(Plan& plan, const LoadPtr& load, const Stretch& stretch, const Ways& ways,
+                             std::uint32_t attempt) CAIRN_REQUIRES(mutex_);
+  std::uint32_t plan_copy(Plan& plan, Piece&& piece) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] PiecePtr coming(Goal goal, const BlockKey& key) const CAIRN_REQUIRES(mutex_);
+  // How many of these from the first on nobody brings there.
+  [[nodiscard]] std::uint32_t count_not_coming(Goal goal, std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::uint32_t worth_loading(Load& load, std::span<const Find> finds, const LoadRequest& request);
+  [[nodiscard]] LoadStretch describe(const Find& find, const Ways& ways) const;
+  void trim(Plan& plan, std::uint32_t end) const;
+  void begin(const LoadPtr& load, Plan& plan, std::uint32_t first, std::optional<MutableBlocks> targets, Outbox& outbox)
+      CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<MutableBlocks> make_room(Load& load, Plan& plan, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+
+  // Moving.
+  void queue(const PiecePtr& piece) CAIRN_REQUIRES(mutex_);
+  bool serve(Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool launch(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool find_host_room(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Result<TransferId> submit(const PiecePtr& piece) CAIRN_REQUIRES(mutex_);
+  void landed(const PiecePtr& piece, TierLink::Arrived&& arrived) CAIRN_EXCLUDES(mutex_);
+  void in_host(const PiecePtr& piece, TierLink::Arrived& arrived, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void at_goal(const PiecePtr& piece, TierLink::Arrived& arrived, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void plan_again(const PiecePtr& waiter, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  // No longer on its way there: others stop waiting for it.
+  void leave(const PiecePtr& piece, Goal goal) CAIRN_REQUIRES(mutex_);
+  void end_piece(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void give_up(const PiecePtr& piece, const std::string& why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  // Nothing of the load from this key on will come; `but` is left to the caller.
+  void cut(Load& load, std::uint32_t at, const std::string& why, const PiecePtr& but, Outbox& outbox)
+      CAIRN_REQUIRES(mutex_);
+  void cancel(const LoadPtr& load, const std::string& why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void settle(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void finish(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadResult result_of(Load& load) CAIRN_REQUIRES(mutex_);
+  // The last thing under the lock, and the first after it.
+  void close(Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void tell(Outbox& outbox) CAIRN_EXCLUDES(mutex_);
+
+  [[nodiscard]] BlockPool* device_pool() const { return parts_.device != nullptr ? parts_.device->pool() : nullptr; }
+  [[nodiscard]] BlockPool* host_pool() const { return parts_.host != nullptr ? parts_.host->pool() : nullptr; }
+  [[nodiscard]] BlockPool* goal_pool(const Load& load) const {
+    return load.kind == Load::Kind::kPrefetch ? host_pool() : device_pool();
+  }
+
+  const Parts parts_;
+  const OnboardOptions options_;
+  const std::array<TierLink*, kLanes> links_;
+  mutable Mutex mutex_{LockRank::kOnboard};
+  std::map<LoadId, LoadPtr> loads_ CAIRN_GUARDED_BY(mutex_);  // without a result
+  std::array<std::unordered_map<BlockKey, PiecePtr>, kGoals> coming_ CAIRN_GUARDED_BY(mutex_);
+  std::array<std::deque<PiecePtr>, kLanes> queues_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<PiecePtr> awoken_ CAIRN_GUARDED_BY(mutex_);              // what they waited for has ended
+  TimePoint try_again_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();  // where a queue did not get on
+  std::uint32_t flying_ CAIRN_GUARDED_BY(mutex_) = 0;                 // pieces
+  std::uint32_t telling_ CAIRN_GUARDED_BY(mutex_) = 0;                // threads
+  std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
+  bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
+  OnboardStatus totals_ CAIRN_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,307 @@
+// The other ways to bring blocks up: into the engine's slots, given blocks, and ahead of time.
+#include "cairn/onboard/onboarder_testing.h"
+
+namespace cairn {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::chain;
+using ::testing::ElementsAre;
+using testing::first_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::joined;
+using testing::Keys;
+using testing::kNever;
+using testing::Loaded;
+using testing::Rig;
+using testing::RigOptions;
+using testing::some_of;
+
+class OnboarderSlotsTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Loaded> load_into(Rig& rig, const Keys& keys, std::optional<TimePoint> deadline = {}) {
+    slots_.clear();
+    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+      slots_.push_back(SlotId{60 - i});
+    }
+    auto loaded = std::make_shared<Loaded>();
+    held_ = std::make_shared<int>(1);
+    const Result<LoadId> id = rig.onboarder().load_into({.slots = slots_, .held = held_},
+                                                        {.keys = keys, .deadline = deadline, .done = rig.note(loaded)});
+    EXPECT_TRUE(id.has_value());
+    return loaded;
+  }
+  bool are_filled(Rig& rig, const Keys& keys, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (!rig.device().holds(slots_[i], keys[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::vector<SlotId> slots_;
+  std::shared_ptr<int> held_;
+};
+
+TEST_F(OnboarderSlotsTest, AreFilledFromAllTiers) {
+  for (const bool through_host : {true, false}) {
+    Rig rig({.onboard = {.through_host = through_host}, .engine_slots = true});
+    const Keys keys = chain(1, 50);
+    (void)rig.host().put(first_of(keys, 4));
+    (void)rig.disk().put(some_of(keys, 2, 45));
+    const auto loaded = load_into(rig, keys);
+    EXPECT_GT(held_.use_count(), 1);
+    rig.run();
+    EXPECT_EQ(loaded->result.prefix, 45U);
+    EXPECT_THAT(loaded->result.from, ElementsAre(0U, 4U, 41U, 0U));
+    EXPECT_TRUE(loaded->result.blocks.empty());
+    EXPECT_TRUE(are_filled(rig, keys, 45));
+    EXPECT_EQ(held_.use_count(), 1) << "nothing touches them any more";
+    EXPECT_EQ(rig.host().pool().count_prefix(keys), through_host ? 45U : 4U);
+    rig.expect_drained();
+  }
+}
+
+TEST_F(OnboarderSlotsTest, AFailedBlockEndsThePrefix) {
+  RigOptions options{.engine_slots = true};
+  options.faults[0] = {{.fault = Fault::kFail, .at = 4}};
+  Rig rig(options);
+  const Keys keys = chain(1, 10);
+  (void)rig.host().put(keys);
+  const auto loaded = load_into(rig, keys);
+  rig.run();
+  EXPECT_EQ(loaded->result.prefix, 3U);
+  EXPECT_TRUE(are_filled(rig, keys, 3));
+  EXPECT_THAT(loaded->result.why, HasSubstr("injected"));
+}
+
+TEST_F(OnboarderSlotsTest, WrongBytesEndThePrefix) {
+  Rig rig({.engine_slots = true});
+  const Keys keys = chain(1, 10);
+  (void)rig.host().put(keys);
+  rig.host().corrupt(keys[6]);
+  const auto loaded = load_into(rig, keys);
+  rig.run();
+  EXPECT_EQ(loaded->result.prefix, 6U);
+}
+
+TEST_F(OnboarderSlotsTest, AreTheCopysUntilItHasSettled) {
+  RigOptions options{.engine_slots = true};
+  options.faults[0] = {{.fault = Fault::kHang, .at = 4}};
+  Rig rig(options);
+  const Keys keys = chain(1, 10);
+  (void)rig.host().put(keys);
+  const auto loaded = load_into(rig, keys, milliseconds(50));
+  rig.run(seconds(1));
+  EXPECT_EQ(loaded->at, milliseconds(50));
+  EXPECT_LE(loaded->result.prefix, 3U);
+  EXPECT_GT(held_.use_count(), 1) << "a late copy may still write to them";
+  rig.release_hung();
+  rig.run();
+  EXPECT_EQ(held_.use_count(), 1);
+  rig.expect_drained();
+}
+
+TEST_F(OnboarderSlotsTest, EveryoneGetsHisOwnCopyButTheHostOne) {
+  Rig rig({.engine_slots = true});
+  const Keys keys = chain(1, 4);
+  (void)rig.disk().put(keys);
+  const auto first = load_into(rig, keys);
+  const auto second = load_into(rig, keys);
+  rig.run();
+  EXPECT_EQ(first->result.prefix, 4U);
+  EXPECT_EQ(second->result.prefix, 4U);
+  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 4U);
+  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 8U);
+}
+
+TEST_F(OnboarderSlotsTest, OneForEachKey) {
+  Rig rig({.engine_slots = true});
+  EXPECT_FALSE(rig.onboarder().load_into({.slots = {SlotId{1}}}, {.keys = chain(1, 2)}).has_value());
+  EXPECT_FALSE(rig.onboarder().load({.keys = chain(1, 2)}).has_value());
+}
+
+class OnboardGivenTest : public ::testing::Test {
+ protected:
+  void onboard(Rig& rig, CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets = {},
+               TimePoint deadline = kNever) {
+    const Result<LoadId> id = rig.onboarder().onboard(from, std::move(blocks), std::move(targets), deadline,
+                                                      [this](Result<ImmutableBlocks>&& result) {
+                                                        EXPECT_FALSE(result_.has_value());
+                                                        result_.emplace(std::move(result));
+                                                      });
+    EXPECT_TRUE(id.has_value()) << (id.has_value() ? "" : id.error().to_string());
+  }
+  bool is_right(Rig& rig, const Keys& keys) {
+    bool right = (*result_)->size() == keys.size();
+    for (std::uint32_t i = 0; right && i < keys.size(); ++i) {
+      right = (*result_)->key(i) == keys[i] && rig.device().holds((*result_)->slots()[i], keys[i]);
+    }
+    return right;
+  }
+
+  const Keys keys_ = chain(1, 10);
+  std::optional<Result<ImmutableBlocks>> result_;
+};
+
+TEST_F(OnboardGivenTest, IntoBlocksOfItsOwn) {
+  Rig rig;
+  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  rig.run();
+  ASSERT_TRUE(result_.has_value() && result_->has_value());
+  EXPECT_TRUE(is_right(rig, keys_));
+  result_.reset();
+  rig.expect_drained();
+}
+
+TEST_F(OnboardGivenTest, IntoGivenOnes) {
+  for (const CacheLevel from : {CacheLevel::kG2, CacheLevel::kG3}) {
+    Rig rig;
+    result_.reset();
+    MutableBlocks targets = *rig.device().pool().allocate(10);
+    const std::vector<SlotId> slots(targets.slots().begin(), targets.slots().end());
+    onboard(rig, from, (from == CacheLevel::kG2 ? rig.host() : rig.disk()).put(keys_), std::move(targets));
+    rig.run();
+    ASSERT_TRUE(result_.has_value() && result_->has_value());
+    EXPECT_TRUE(is_right(rig, keys_));
+    EXPECT_TRUE(std::ranges::equal((*result_)->slots(), slots));
+    EXPECT_EQ(rig.host().pool().count_prefix(keys_), 10U) << "through the host, or from there";
+    result_.reset();
+    rig.expect_drained();
+  }
+}
+
+TEST_F(OnboardGivenTest, GivenOnesThatAreNotNeededAreFree) {
+  Rig rig;
+  (void)rig.device().put(some_of(keys_, 3, 6));
+  const auto before = rig.load(first_of(keys_, 2));
+  ImmutableBlocks blocks = rig.host().put(keys_);
+  const auto joined_load = rig.load(first_of(keys_, 2));
+  onboard(rig, CacheLevel::kG2, std::move(blocks), *rig.device().pool().allocate(10));
+  rig.run();
+  ASSERT_TRUE(result_.has_value() && result_->has_value());
+  EXPECT_TRUE(is_right(rig, keys_));
+  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 7U);
+  result_.reset();
+  joined_load->result = {};
+  rig.expect_drained();
+}
+
+TEST_F(OnboardGivenTest, AHoleIsPassedOver) {
+  RigOptions options;
+  options.faults[0] = {{.fault = Fault::kFail, .at = 4}};
+  Rig rig(options);
+  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  rig.run();
+  ASSERT_TRUE(result_.has_value() && result_->has_value());
+  EXPECT_TRUE(is_right(rig, joined(first_of(keys_, 3), some_of(keys_, 4, 10))));
+  result_.reset();
+}
+
+TEST_F(OnboardGivenTest, AHoleInTheFirstHopIsPassedOverToo) {
+  RigOptions options;
+  options.faults[2] = {{.fault = Fault::kFail, .at = 4}};
+  Rig rig(options);
+  onboard(rig, CacheLevel::kG3, rig.disk().put(keys_));
+  rig.run();
+  ASSERT_TRUE(result_.has_value() && result_->has_value());
+  EXPECT_TRUE(is_right(rig, joined(first_of(keys_, 3), some_of(keys_, 4, 10))));
+  result_.reset();
+  rig.expect_drained();
+}
+
+TEST_F(OnboardGivenTest, SaysWhyNothingCame) {
+  RigOptions options;
+  options.faults[0] = {{.fault = Fault::kFail, .at = 1, .every = 1}};
+  Rig rig(options);
+  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  rig.run();
+  ASSERT_TRUE(result_.has_value());
+  ASSERT_FALSE(result_->has_value());
+  EXPECT_THAT(result_->error().message, HasSubstr("injected"));
+  result_.reset();
+  rig.link(Lane::kHostToDevice).pause(true);
+  onboard(rig, CacheLevel::kG2, rig.host().pool().match_prefix(keys_));
+  ASSERT_TRUE(result_.has_value());
+  ASSERT_FALSE(result_->has_value());
+  EXPECT_THAT(result_->error().message, HasSubstr("no tier"));
+  result_.reset();
+}
+
+TEST_F(OnboardGivenTest, RefusesWhatMakesNoSense) {
+  Rig rig;
+  ImmutableBlocks blocks = rig.host().put(keys_);
+  const auto none = [](Result<ImmutableBlocks>&&) { ADD_FAILURE(); };
+  EXPECT_FALSE(rig.onboarder().onboard(CacheLevel::kG1, blocks.share(), {}, kNever, none).has_value());
+  EXPECT_FALSE(rig.onboarder().onboard(CacheLevel::kG4, blocks.share(), {}, kNever, none).has_value());
+  EXPECT_FALSE(rig.onboarder()
+                   .onboard(CacheLevel::kG2, blocks.share(), *rig.device().pool().allocate(9), kNever, none)
+                   .has_value());
+}
+
+std::optional<std::uint32_t> prefetch(Rig& rig, const Keys& keys, TimePoint deadline = kNever) {
+  std::optional<std::uint32_t> fetched;
+  EXPECT_TRUE(rig.onboarder().prefetch(keys, deadline, [&](std::uint32_t n) { fetched = n; }).has_value());
+  rig.run();
+  return fetched;
+}
+
+TEST(OnboarderPrefetch, BringsWhatIsOnDiskAndNotAbove) {
+  Rig rig;
+  const Keys keys = chain(1, 50);
+  (void)rig.disk().put(some_of(keys, 0, 45));
+  (void)rig.host().put(some_of(keys, 10, 14));
+  (void)rig.device().put(some_of(keys, 20, 22));
+  EXPECT_EQ(prefetch(rig, keys), 39U);
+  EXPECT_EQ(rig.host().pool().count_prefix(keys), 20U);
+  EXPECT_THAT(rig.host().wrong_blocks(), IsEmpty());
+  EXPECT_EQ(prefetch(rig, keys), 0U);
+  rig.expect_drained();
+}
+
+TEST(OnboarderPrefetch, AsMuchAsThereIsRoomFor) {
+  Rig rig({.blocks = {64, 16, 64}});
+  const Keys keys = chain(1, 30);
+  (void)rig.disk().put(keys);
+  const ImmutableBlocks held = rig.host().put(chain(2, 6));
+  EXPECT_EQ(prefetch(rig, keys), 10U);
+  EXPECT_EQ(rig.host().pool().count_prefix(keys), 10U);
+}
+
+TEST(OnboarderPrefetch, AFailureIsAHole) {
+  RigOptions options;
+  options.faults[2] = {{.fault = Fault::kFail, .at = 3}};
+  Rig rig(options);
+  const Keys keys = chain(1, 8);
+  (void)rig.disk().put(keys);
+  EXPECT_EQ(prefetch(rig, keys), 7U);
+  EXPECT_EQ(rig.host().pool().count_prefix(keys), 2U);
+}
+
+TEST(OnboarderPrefetch, EndsByItsDeadline) {
+  RigOptions options;
+  options.faults[2] = {{.fault = Fault::kHang, .at = 40}};
+  Rig rig(options);
+  const Keys keys = chain(1, 50);
+  (void)rig.disk().put(keys);
+  std::optional<std::uint32_t> fetched;
+  ASSERT_TRUE(rig.onboarder().prefetch(keys, milliseconds(50), [&](std::uint32_t n) { fetched = n; }).has_value());
+  rig.run(milliseconds(60));
+  EXPECT_GE(fetched, 16U);
+  EXPECT_LT(fetched, 50U);
+}
+
+TEST(OnboarderPrefetch, WithoutADiskThereIsNothingToDo) {
+  ManualClock clock;
+  testing::MemoryTier host(CacheLevel::kG2, 8, clock);
+  auto onboarder = *Onboarder::make({.host = &host.tier(), .clock = &clock}, {});
+  std::optional<std::uint32_t> fetched;
+  ASSERT_TRUE(onboarder->prefetch(chain(1, 3), kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
+  EXPECT_EQ(fetched, 0U);
+}
+
+}  // namespace
+}  // namespace cairn
