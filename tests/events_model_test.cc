@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -130,6 +131,18 @@ class World {
     pool(i).reset(keys_of(sequence, first, count));
   }
 
+  // Remembered here as well, so that the log is not its own witness.
+  void set_suspended(std::uint32_t i, bool suspended) {
+    const CacheLevel tier = pool(i).tier();
+    suspended_[index_of(tier)] = suspended;
+    if (suspended) {
+      log->suspend(tier);
+    } else {
+      log->resume(tier);
+    }
+  }
+  [[nodiscard]] bool is_suspended(CacheLevel tier) const { return suspended_[index_of(tier)]; }
+
   static std::vector<BlockKey> keys_of(std::uint32_t sequence, std::uint32_t first, std::uint32_t count) {
     std::vector<BlockKey> keys;
     for (std::uint32_t position = first; position < std::min(first + count, kLength); ++position) {
@@ -159,6 +172,7 @@ class World {
  private:
   std::vector<std::unique_ptr<BlockPool>> owned_;
   std::vector<ImmutableBlocks> held_;
+  std::bitset<kCacheLevels> suspended_;
 };
 
 // A consumer: a cursor and a view.
@@ -201,10 +215,14 @@ class Follower {
     for (std::uint32_t i = 0; i < residents.size(); ++i) {
       const auto tier = static_cast<CacheLevel>(i);
       ASSERT_EQ(view_.sorted_blocks(tier), residents[i]);
+      ASSERT_EQ(view_.is_suspended(tier), world_->is_suspended(tier));
+      ASSERT_EQ(world_->log->is_suspended(tier), world_->is_suspended(tier));
       for (std::uint32_t sequence = 0; sequence < kSequences; ++sequence) {
         for (std::uint32_t position = 0; position < kLength; ++position) {
           const BlockKey key = key_at(sequence, position);
-          ASSERT_EQ(view_.contains(tier, key), world_->pool(i).contains(key));
+          const bool can_be_had = !world_->is_suspended(tier) && world_->pool(i).contains(key);
+          ASSERT_EQ(view_.contains(tier, key), can_be_had);
+          ASSERT_EQ(view_.tiers_holding(key)[i], can_be_had);
         }
       }
     }
@@ -221,7 +239,7 @@ using Step = std::array<std::uint32_t, 5>;
 
 void work(World& world, const Step& step) {
   const auto [what, a, b, c, d] = step;
-  switch (what % 10) {
+  switch (what % 11) {
     case 0:
     case 1:
     case 2:
@@ -241,6 +259,8 @@ void work(World& world, const Step& step) {
       }
       static_cast<void>(world.pool(b).reset_inactive());
       return;
+    case 9:
+      return world.set_suspended(a, b % 2 == 0);
     default:
       return world.clock.advance(std::chrono::seconds(a % 8));
   }

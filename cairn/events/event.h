@@ -1,12 +1,16 @@
-// Event: one change of what is cached where, as routers and other followers are told of it.
+// Event: one change of what can be had from which tier, as routers and other followers are told of it.
 //
-// Does:     Stored    a run of blocks of one sequence, each the parent of the next, can be matched in a tier from now
-// on
-//           Removed   these blocks can no longer be matched there
-//           Cleared   nothing can be matched there any more
+// Does:     Stored     a run of blocks of one sequence, each the parent of the next, is cached in a tier from now on
+//           Removed    these blocks are no longer cached there
+//           Cleared    nothing is cached there any more
+//           Suspended  what is cached there cannot be had for the time being: it counts as absent. What comes and goes
+//                      meanwhile is told as ever.
+//           Resumed    it can be had again: what was stored and not removed since, before or during the suspension
+//           What is cached in a tier can be had there, unless the tier is suspended. None is at the start.
 //           The events of one log are numbered 1, 2, 3 and so on without holes, whatever the tier.
 // Owner:    plain values that own what they hold.
-// Promise:  a key is Stored in a tier only while it is absent there, and Removed only while it is present.
+// Promise:  a key is Stored in a tier only while it is not cached there, and Removed only while it is, suspended or not.
+//           A tier is Suspended only while it is not, and Resumed only while it is; Cleared does not resume it.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +49,20 @@ struct Cleared {
   friend bool operator==(const Cleared&, const Cleared&) = default;
 };
 
+struct Suspended {
+  friend bool operator==(const Suspended&, const Suspended&) = default;
+};
+
+struct Resumed {
+  friend bool operator==(const Resumed&, const Resumed&) = default;
+};
+
+using EventData = std::variant<Stored, Removed, Cleared, Suspended, Resumed>;
+
 struct Event {
   std::uint64_t sequence = 0;
   CacheLevel tier = CacheLevel::kG1;
-  std::variant<Stored, Removed, Cleared> data;
+  EventData data;
 
   friend bool operator==(const Event&, const Event&) = default;
 };

@@ -61,6 +61,8 @@ struct DataWriter {
   }
 
   void operator()(const Cleared&) const { out.append(R"("cleared")"); }
+  void operator()(const Suspended&) const { out.append(R"("suspended")"); }
+  void operator()(const Resumed&) const { out.append(R"("resumed")"); }
 };
 
 }  // namespace

@@ -4,10 +4,12 @@
 //         {"block_hash":11,"tokens_hash":12,"position":0}],"token_ids":[1,2]}}}
 //     {"event_id":8,"tier":"G2","data":{"removed":{"block_hashes":[11]}}}
 //     {"event_id":9,"tier":"G3","data":"cleared"}
+//     {"event_id":10,"tier":"G3","data":"suspended"}
+//     {"event_id":11,"tier":"G3","data":"resumed"}
 //
 // Does:     one line an event, without spaces. A block_hash is the block's 64-bit sequence hash, parent_hash that of
-// the
-//           block before the first (null where there is none); token_ids stand there only where the event has them.
+//           the block before the first (null where there is none); token_ids stand there only where the event has them.
+//           The last two are Cairn's own: a reader that passes over them takes what a suspended tier holds to be there.
 //           Hashes are unsigned 64-bit integers, beyond what a reader that keeps numbers as doubles can hold.
 // Threads:  pure.
 #pragma once

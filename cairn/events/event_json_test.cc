@@ -50,5 +50,12 @@ TEST(EventJsonTest, ClearedIsAppended) {
   EXPECT_EQ(out, "before {\"event_id\":3,\"tier\":\"G3\",\"data\":\"cleared\"}\n");
 }
 
+TEST(EventJsonTest, SuspendedAndResumed) {
+  EXPECT_EQ(line({.sequence = 4, .tier = CacheLevel::kG3, .data = Suspended{}}),
+            "{\"event_id\":4,\"tier\":\"G3\",\"data\":\"suspended\"}\n");
+  EXPECT_EQ(line({.sequence = 5, .tier = CacheLevel::kG4, .data = Resumed{}}),
+            "{\"event_id\":5,\"tier\":\"G4\",\"data\":\"resumed\"}\n");
+}
+
 }  // namespace
 }  // namespace cairn

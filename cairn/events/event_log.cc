@@ -1,6 +1,7 @@
 #include "cairn/events/event_log.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -112,6 +113,27 @@ void EventLog::on_cleared(CacheLevel tier) {
   append(Kind::kCleared, tier, 0);
 }
 
+void EventLog::suspend(CacheLevel tier) {
+  const MutexLock lock(mutex_);
+  if (!suspended_[index_of(tier)]) {
+    suspended_.set(index_of(tier));
+    append(Kind::kSuspended, tier, 0);
+  }
+}
+
+void EventLog::resume(CacheLevel tier) {
+  const MutexLock lock(mutex_);
+  if (suspended_[index_of(tier)]) {
+    suspended_.reset(index_of(tier));
+    append(Kind::kResumed, tier, 0);
+  }
+}
+
+bool EventLog::is_suspended(CacheLevel tier) const {
+  const MutexLock lock(mutex_);
+  return suspended_[index_of(tier)];
+}
+
 EventLog::Record& EventLog::append(Kind kind, CacheLevel tier, std::size_t blocks) {
   while (next_ - oldest_ >= records_.capacity() || next_block_ + blocks - oldest_block_ > blocks_.capacity()) {
     oldest_block_ += records_[oldest_].blocks;
@@ -169,25 +191,38 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
 
   std::vector<Event> events;
   events.reserve(count);
-  auto block = blocks.begin();
+  std::span<const StoredBlock> rest = blocks;
   for (const Record& record : records) {
-    Event& event = events.emplace_back(Event{.sequence = from + events.size(), .tier = record.tier, .data = Cleared{}});
-    const auto end = block + record.blocks;
-    if (record.kind == Kind::kStored) {
-      Stored stored{.parent = {}, .blocks = {block, end}, .token_ids = copy_tokens(record)};
-      if (block->key.position() != 0) {
-        stored.parent = record.parent;
-      }
-      event.data = std::move(stored);
-    } else if (record.kind == Kind::kRemoved) {
-      Removed removed;
-      removed.keys.reserve(record.blocks);
-      std::for_each(block, end, [&](const StoredBlock& b) { removed.keys.push_back(b.key); });
-      event.data = std::move(removed);
-    }
-    block = end;
+    events.push_back(
+        {.sequence = from + events.size(), .tier = record.tier, .data = data_of(record, rest.first(record.blocks))});
+    rest = rest.subspan(record.blocks);
   }
   return events;
+}
+
+EventData EventLog::data_of(const Record& record, std::span<const StoredBlock> blocks) const {
+  switch (record.kind) {
+    case Kind::kStored: {
+      Stored stored{.parent = {}, .blocks = {blocks.begin(), blocks.end()}, .token_ids = copy_tokens(record)};
+      if (blocks.front().key.position() != 0) {
+        stored.parent = record.parent;
+      }
+      return stored;
+    }
+    case Kind::kRemoved: {
+      Removed removed;
+      removed.keys.reserve(blocks.size());
+      std::ranges::transform(blocks, std::back_inserter(removed.keys), &StoredBlock::key);
+      return removed;
+    }
+    case Kind::kCleared:
+      return Cleared{};
+    case Kind::kSuspended:
+      return Suspended{};
+    case Kind::kResumed:
+      return Resumed{};
+  }
+  __builtin_unreachable();
 }
 
 bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {

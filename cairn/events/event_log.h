@@ -1,20 +1,20 @@
-// EventLog: the one order of everything that became or ceased to be cached, for all pools (tiers) of a manager.
+// EventLog: the one order of everything that became or ceased to be cached, for all pools (tiers) of a manager, and of
+// the times when a tier was out of use.
 //
 // Does:     numbers what its pools tell it 1, 2, 3 and so on, and keeps the last of it. A batch of registered blocks
 //           becomes one Stored event for each chain in it: it is split wherever a block's parent is not the block
 //           before it. A batch of removed blocks is one event. What is larger than the log is split so that each event
 //           fits.
 // Owner:    whoever created it; outlives the pools that it observes and the subscribers that follow it. Observes at
-// most
-//           one pool of each tier.
-// Threads:  every call is safe from any thread. Appending is told under a pool's lock; reading holds the log's lock
-// only
-//           while it copies a bounded piece.
+//           most one pool of each tier.
+// Threads:  every call is safe from any thread. What pools tell comes under their lock; suspend() and resume() come
+//           under none. Reading holds the log's lock only while it copies a bounded piece.
 // Costs:    memory is fixed at creation. Appending allocates nothing and waits for no reader: the oldest events go when
 //           room is needed.
 // Fails:    create() on options that make no sense; read() of numbers that the log has not given out.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,6 +50,12 @@ class EventLog final : public PoolObserver {
   void on_cleared(CacheLevel tier) override;
   void on_matched(CacheLevel, std::span<const BlockKey>) override {}  // what is cached did not change
 
+  // The tier of one of the pools goes out of use, because its device errs or stalls, and comes back with what it holds.
+  // No event where it is so already.
+  void suspend(CacheLevel tier);
+  void resume(CacheLevel tier);
+  [[nodiscard]] bool is_suspended(CacheLevel tier) const;
+
   // The number of the latest event; 0 before the first.
   [[nodiscard]] std::uint64_t last_sequence() const;
   // The first number that can still be read; last_sequence() + 1 where nothing can.
@@ -65,7 +71,7 @@ class EventLog final : public PoolObserver {
   [[nodiscard]] std::size_t bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
+  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared, kSuspended, kResumed };
   // An event without its blocks and token ids, which lie in rings of their own.
   struct Record {
     std::uint64_t first_block = 0;  // number in blocks_
@@ -90,6 +96,8 @@ class EventLog final : public PoolObserver {
   // What read() copies out, a bounded piece under each lock. Each gives false where event `from` is gone.
   [[nodiscard]] bool copy_records(std::uint64_t from, std::span<Record> out) const;
   [[nodiscard]] bool copy_blocks(std::uint64_t from, std::uint64_t first_block, std::span<StoredBlock> out) const;
+  // The event's data, given its blocks.
+  [[nodiscard]] EventData data_of(const Record& record, std::span<const StoredBlock> blocks) const;
   // The token ids of a record; none if not all of them are there any more.
   [[nodiscard]] std::vector<Token> copy_tokens(const Record& record) const;
   [[nodiscard]] Lagged lagged(std::uint64_t from) const;
@@ -98,7 +106,8 @@ class EventLog final : public PoolObserver {
   Records records_ CAIRN_GUARDED_BY(mutex_);
   Blocks blocks_ CAIRN_GUARDED_BY(mutex_);
   Tokens tokens_ CAIRN_GUARDED_BY(mutex_);
-  std::uint64_t oldest_ CAIRN_GUARDED_BY(mutex_) = 1;  // events [oldest_, next_) are there
+  std::bitset<kCacheLevels> suspended_ CAIRN_GUARDED_BY(mutex_);  // after event next_ - 1, at index_of(tier)
+  std::uint64_t oldest_ CAIRN_GUARDED_BY(mutex_) = 1;             // events [oldest_, next_) are there
   std::uint64_t next_ CAIRN_GUARDED_BY(mutex_) = 1;
   std::uint64_t oldest_block_ CAIRN_GUARDED_BY(mutex_) = 0;  // their blocks are [oldest_block_, next_block_)
   std::uint64_t next_block_ CAIRN_GUARDED_BY(mutex_) = 0;

@@ -44,6 +44,8 @@ TEST(EventLogAllocationTest, AppendingAllocatesNothing) {
     log->on_removed(CacheLevel::kG1, keys);
     log->on_registered(CacheLevel::kG2, larger_than_the_log, {});
     log->on_cleared(CacheLevel::kG2);
+    log->suspend(CacheLevel::kG2);
+    log->resume(CacheLevel::kG2);
   }
   EXPECT_EQ(allocations.load(), before);
 }

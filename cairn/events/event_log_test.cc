@@ -85,6 +85,54 @@ TEST(EventLogTest, EmptyBatchesAndMatchesAreNoEvents) {
   EXPECT_EQ(log->last_sequence(), 0U);
 }
 
+TEST(EventLogTest, SuspendedAndResumedAreNumberedAmongTheRest) {
+  const auto log = make_log(64);
+  const auto blocks = chain(1, 0, 2);
+  log->on_registered(kG2, blocks, {});
+  log->suspend(kG2);
+  log->on_removed(kG2, keys_of(blocks));
+  log->suspend(kG1);
+  log->on_cleared(kG2);
+  log->resume(kG2);
+  const std::vector<Event> events = events_from(*log, 1);
+  ASSERT_THAT(events, SizeIs(6));
+  EXPECT_EQ(events[1], (Event{2, kG2, Suspended{}}));
+  EXPECT_EQ(events[2], (Event{3, kG2, Removed{keys_of(blocks)}}));
+  EXPECT_EQ(events[3], (Event{4, kG1, Suspended{}}));
+  EXPECT_EQ(events[4], (Event{5, kG2, Cleared{}}));
+  EXPECT_EQ(events[5], (Event{6, kG2, Resumed{}}));
+}
+
+TEST(EventLogTest, SuspendingAndResumingAgainAreNoEvents) {
+  const auto log = make_log(8);
+  EXPECT_FALSE(log->is_suspended(kG2));
+  log->resume(kG2);
+  EXPECT_EQ(log->last_sequence(), 0U);
+  log->suspend(kG2);
+  log->suspend(kG2);
+  EXPECT_EQ(log->last_sequence(), 1U);
+  EXPECT_TRUE(log->is_suspended(kG2));
+  EXPECT_FALSE(log->is_suspended(kG1));
+  log->on_cleared(kG2);
+  EXPECT_TRUE(log->is_suspended(kG2));
+  log->resume(kG2);
+  log->resume(kG2);
+  EXPECT_EQ(log->last_sequence(), 3U);
+  EXPECT_FALSE(log->is_suspended(kG2));
+}
+
+TEST(EventLogTest, ATierStaysSuspendedWhenItsEventIsDropped) {
+  const auto log = make_log(4);
+  log->suspend(kG2);
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    log->on_registered(kG1, chain(i, 0, 2), {});
+  }
+  EXPECT_EQ(log->oldest_sequence(), 10U);
+  EXPECT_TRUE(log->is_suspended(kG2));
+  log->suspend(kG2);
+  EXPECT_EQ(log->last_sequence(), 11U);
+}
+
 TEST(EventLogTest, StoredSaysParentAndTokensHashes) {
   const auto log = make_log(64);
   log->on_registered(kG1, chain(1, 0, 2), {});
@@ -186,6 +234,27 @@ TEST(EventLogTest, KeepsAsManyEventsWithoutBlocksAsItHasBlocks) {
   }
   EXPECT_EQ(log->oldest_sequence(), 5U);
   EXPECT_THAT(events_from(*log, 5), SizeIs(8));
+  for (int i = 0; i < 6; ++i) {
+    log->suspend(kG1);
+    log->resume(kG1);
+  }
+  EXPECT_EQ(log->oldest_sequence(), 17U);
+  EXPECT_THAT(events_from(*log, 17), SizeIs(8));
+}
+
+TEST(EventLogTest, EventsWithoutBlocksTakeNoRoomOfThoseWithBlocks) {
+  const auto log = make_log(8);
+  log->on_registered(kG1, chain(1, 0, 4), {});
+  log->suspend(kG1);
+  log->on_registered(kG1, chain(2, 0, 4), {});
+  log->resume(kG1);
+  EXPECT_EQ(log->oldest_sequence(), 1U);
+  const std::vector<Event> events = events_from(*log, 1, 8);
+  ASSERT_THAT(events, SizeIs(4));
+  EXPECT_EQ(stored_keys(events[0]), keys_of(chain(1, 0, 4)));
+  EXPECT_EQ(events[1], (Event{2, kG1, Suspended{}}));
+  EXPECT_EQ(stored_keys(events[2]), keys_of(chain(2, 0, 4)));
+  EXPECT_EQ(events[3], (Event{4, kG1, Resumed{}}));
 }
 
 TEST(EventLogTest, SplitsABatchLargerThanItself) {

@@ -20,6 +20,7 @@ namespace {
 using events_testing::block_at;
 using events_testing::PlainPool;
 
+constexpr std::uint32_t kPools = 3;
 constexpr std::uint32_t kSlots = 64;
 constexpr int kStepsPerPool = 10'000;
 
@@ -83,11 +84,28 @@ void churn(PlainPool& pool, std::uint32_t seed) {
   }
 }
 
+// Two of these race for each change; only one of them makes it an event, or the followers' views would refuse one.
+void suspend_and_resume(EventLog& log, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < kStepsPerPool; ++i) {
+    const auto tier = static_cast<CacheLevel>(random() % kPools);
+    if (random() % 2 == 0) {
+      log.suspend(tier);
+    } else {
+      log.resume(tier);
+    }
+    if (i % 16 == 0) {
+      std::this_thread::yield();
+    }
+  }
+}
+
 void run_with_log_of(std::uint32_t blocks) {
   const auto log = *EventLog::create({.blocks = blocks});
-  std::array<PlainPool, 3> pools = {PlainPool(CacheLevel::kG1, kSlots, *log), PlainPool(CacheLevel::kG2, kSlots, *log),
-                                    PlainPool(CacheLevel::kG3, kSlots, *log)};
-  const std::array<const ResidentSource*, 3> sources = {&pools[0], &pools[1], &pools[2]};
+  std::array<PlainPool, kPools> pools = {PlainPool(CacheLevel::kG1, kSlots, *log),
+                                         PlainPool(CacheLevel::kG2, kSlots, *log),
+                                         PlainPool(CacheLevel::kG3, kSlots, *log)};
+  const std::array<const ResidentSource*, kPools> sources = {&pools[0], &pools[1], &pools[2]};
   std::vector<Follower> followers(3, Follower(*log, sources));
   std::atomic<bool> done{false};
 
@@ -107,6 +125,9 @@ void run_with_log_of(std::uint32_t blocks) {
   for (std::size_t i = 0; i < pools.size(); ++i) {
     writers.emplace_back([&, i] { churn(pools[i], static_cast<std::uint32_t>(i)); });
   }
+  for (const std::uint32_t seed : {100, 101}) {
+    writers.emplace_back([&, seed] { suspend_and_resume(*log, seed); });
+  }
   for (std::thread& writer : writers) {
     writer.join();
   }
@@ -118,7 +139,8 @@ void run_with_log_of(std::uint32_t blocks) {
     EXPECT_EQ(follower.view().sequence(), log->last_sequence());
     EXPECT_GE(follower.snapshots(), 1);
     for (std::size_t i = 0; i < pools.size(); ++i) {
-      EXPECT_EQ(follower.view().sorted_blocks(static_cast<CacheLevel>(i)), pools[i].sorted_blocks());
+      EXPECT_EQ(follower.view().sorted_blocks(pools[i].tier()), pools[i].sorted_blocks());
+      EXPECT_EQ(follower.view().is_suspended(pools[i].tier()), log->is_suspended(pools[i].tier()));
     }
   }
 }

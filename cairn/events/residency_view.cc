@@ -19,7 +19,7 @@ std::string name_of(const BlockKey& key) {
 }  // namespace
 
 Status ResidencyView::apply(const Snapshot& snapshot) {
-  std::array<BlockMap, kCacheLevels> tiers;
+  std::array<Tier, kCacheLevels> tiers;
   std::bitset<kCacheLevels> seen;
   for (const TierSnapshot& tier : snapshot.tiers) {
     if (seen[index_of(tier.tier)]) {
@@ -27,7 +27,8 @@ Status ResidencyView::apply(const Snapshot& snapshot) {
                                                        to_string(tier.tier), " twice; take it with one pool a tier"));
     }
     seen.set(index_of(tier.tier));
-    BlockMap& blocks = tiers[index_of(tier.tier)];
+    tiers[index_of(tier.tier)].suspended = tier.suspended;
+    BlockMap& blocks = tiers[index_of(tier.tier)].blocks;
     blocks.reserve(tier.blocks.size());
     for (const ResidentBlock& block : tier.blocks) {
       const bool is_new = blocks.try_emplace(block.key, Rest{block.parent, block.tokens_hash}).second;
@@ -52,15 +53,16 @@ Status ResidencyView::apply(const Event& event) {
     return fail(ErrorCode::kFailedPrecondition, str_cat("event ", event.sequence, " came while the view is at event ",
                                                         sequence_, ": what lies between is missing; apply a snapshot"));
   }
-  BlockMap& blocks = tiers_[index_of(event.tier)];
-  Status applied = std::visit([&](const auto& data) { return apply_to(blocks, event, data); }, event.data);
+  Tier& tier = tiers_[index_of(event.tier)];
+  Status applied = std::visit([&](const auto& data) { return apply_to(tier, event, data); }, event.data);
   if (applied) {
     sequence_ = event.sequence;
   }
   return applied;
 }
 
-Status ResidencyView::apply_to(BlockMap& blocks, const Event& event, const Stored& stored) {
+Status ResidencyView::apply_to(Tier& tier, const Event& event, const Stored& stored) {
+  BlockMap& blocks = tier.blocks;
   SequenceHash parent = stored.parent.value_or(SequenceHash{0});
   for (std::size_t i = 0; i < stored.blocks.size(); ++i) {
     const StoredBlock& block = stored.blocks[i];
@@ -77,7 +79,8 @@ Status ResidencyView::apply_to(BlockMap& blocks, const Event& event, const Store
   return {};
 }
 
-Status ResidencyView::apply_to(BlockMap& blocks, const Event& event, const Removed& removed) {
+Status ResidencyView::apply_to(Tier& tier, const Event& event, const Removed& removed) {
+  BlockMap& blocks = tier.blocks;
   std::vector<BlockMap::node_type> taken;
   taken.reserve(removed.keys.size());
   for (const BlockKey& key : removed.keys) {
@@ -95,23 +98,42 @@ Status ResidencyView::apply_to(BlockMap& blocks, const Event& event, const Remov
   return {};
 }
 
-Status ResidencyView::apply_to(BlockMap& blocks, const Event&, const Cleared&) {
-  blocks.clear();
+Status ResidencyView::apply_to(Tier& tier, const Event&, const Cleared&) {
+  tier.blocks.clear();
+  return {};
+}
+
+Status ResidencyView::apply_to(Tier& tier, const Event& event, const Suspended&) {
+  if (tier.suspended) {
+    return fail(ErrorCode::kAlreadyExists, str_cat("event ", event.sequence, " suspends tier ", to_string(event.tier),
+                                                   ", which is suspended already; apply a snapshot"));
+  }
+  tier.suspended = true;
+  return {};
+}
+
+Status ResidencyView::apply_to(Tier& tier, const Event& event, const Resumed&) {
+  if (!tier.suspended) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("event ", event.sequence, " resumes tier ", to_string(event.tier),
+                        ", which is not suspended; apply a snapshot"));
+  }
+  tier.suspended = false;
   return {};
 }
 
 std::bitset<kCacheLevels> ResidencyView::tiers_holding(const BlockKey& key) const {
   std::bitset<kCacheLevels> holding;
   for (std::uint32_t tier = 0; tier < kCacheLevels; ++tier) {
-    holding[tier] = tiers_[tier].contains(key);
+    holding[tier] = !tiers_[tier].suspended && tiers_[tier].blocks.contains(key);
   }
   return holding;
 }
 
 std::size_t ResidencyView::size() const {
   std::size_t size = 0;
-  for (const BlockMap& blocks : tiers_) {
-    size += blocks.size();
+  for (const Tier& tier : tiers_) {
+    size += tier.blocks.size();
   }
   return size;
 }

@@ -66,6 +66,53 @@ TEST(ResidencyViewTest, ASnapshotReplacesEverything) {
   EXPECT_TRUE(view.apply(removed(10, kG2, chain(2, 1, 1))));
 }
 
+TEST(ResidencyViewTest, WhatASuspendedTierHoldsCannotBeHadUntilItIsResumed) {
+  ResidencyView view;
+  ASSERT_TRUE(view.apply(stored(1, kG1, chain(1, 0, 1))));
+  ASSERT_TRUE(view.apply(stored(2, kG2, chain(1, 0, 3))));
+  ASSERT_TRUE(view.apply(Event{3, kG2, Suspended{}}));
+  EXPECT_TRUE(view.is_suspended(kG2));
+  EXPECT_FALSE(view.is_suspended(kG1));
+  EXPECT_TRUE(view.contains(kG1, block_at(1, 0).key));
+  EXPECT_FALSE(view.contains(kG2, block_at(1, 0).key));
+  EXPECT_EQ(view.tiers_holding(block_at(1, 0).key), 0b01U);
+  EXPECT_EQ(view.tiers_holding(block_at(1, 1).key), 0b00U);
+  EXPECT_EQ(view.sorted_blocks(kG2), chain(1, 0, 3));
+  EXPECT_EQ(view.size(kG2), 3U);
+  EXPECT_EQ(view.size(), 4U);
+
+  // What comes and goes meanwhile is known when it is back.
+  ASSERT_TRUE(view.apply(removed(4, kG2, chain(1, 2, 1))));
+  ASSERT_TRUE(view.apply(stored(5, kG2, chain(2, 0, 1))));
+  EXPECT_FALSE(view.contains(kG2, block_at(2, 0).key));
+  ASSERT_TRUE(view.apply(Event{6, kG2, Resumed{}}));
+  EXPECT_FALSE(view.is_suspended(kG2));
+  EXPECT_EQ(view.tiers_holding(block_at(1, 0).key), 0b11U);
+  EXPECT_TRUE(view.contains(kG2, block_at(1, 1).key));
+  EXPECT_FALSE(view.contains(kG2, block_at(1, 2).key));
+  EXPECT_TRUE(view.contains(kG2, block_at(2, 0).key));
+}
+
+TEST(ResidencyViewTest, ClearedDoesNotResume) {
+  ResidencyView view;
+  ASSERT_TRUE(view.apply(Event{1, kG1, Suspended{}}));
+  ASSERT_TRUE(view.apply(Event{2, kG1, Cleared{}}));
+  EXPECT_TRUE(view.is_suspended(kG1));
+  ASSERT_TRUE(view.apply(stored(3, kG1, chain(1, 0, 1))));
+  EXPECT_FALSE(view.contains(kG1, block_at(1, 0).key));
+}
+
+TEST(ResidencyViewTest, ASnapshotSaysWhatIsSuspended) {
+  ResidencyView view;
+  ASSERT_TRUE(view.apply(Event{1, kG1, Suspended{}}));
+  ASSERT_TRUE(view.apply(Snapshot{
+      .sequence = 9,
+      .tiers = {{.tier = kG1, .blocks = chain(1, 0, 1)}, {.tier = kG2, .blocks = chain(1, 0, 1), .suspended = true}}}));
+  EXPECT_EQ(view.tiers_holding(block_at(1, 0).key), 0b01U);
+  ASSERT_TRUE(view.apply(Event{10, kG2, Resumed{}}));
+  EXPECT_EQ(view.tiers_holding(block_at(1, 0).key), 0b11U);
+}
+
 // Applies what must fail to a view at event 5 with three blocks in G1, and sees that nothing changed.
 class ResidencyViewErrorTest : public ::testing::Test {
  protected:
@@ -112,6 +159,21 @@ TEST_F(ResidencyViewErrorTest, RemovedOfAnUnknownKey) {
   EXPECT_EQ(error.code, ErrorCode::kNotFound);
   EXPECT_THAT(error.message, AllOf(HasSubstr("event 6"), HasSubstr("at position 2"), HasSubstr("G1")));
   EXPECT_EQ(refused(removed(6, kG2, chain(1, 0, 1))).code, ErrorCode::kNotFound);
+}
+
+TEST_F(ResidencyViewErrorTest, ResumedOfATierThatIsNotSuspended) {
+  const Error error = refused(Event{6, kG1, Resumed{}});
+  EXPECT_EQ(error.code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("event 6"), HasSubstr("G1"), HasSubstr("not suspended")));
+}
+
+TEST_F(ResidencyViewErrorTest, SuspendedOfATierThatIsSuspended) {
+  ASSERT_TRUE(
+      view_.apply(Snapshot{.sequence = 5, .tiers = {{.tier = kG1, .blocks = chain(1, 0, 3), .suspended = true}}}));
+  const Error error = refused(Event{6, kG1, Suspended{}});
+  EXPECT_TRUE(view_.is_suspended(kG1));
+  EXPECT_EQ(error.code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("event 6"), HasSubstr("G1"), HasSubstr("suspended already")));
 }
 
 TEST_F(ResidencyViewErrorTest, SnapshotThatNamesSomethingTwice) {

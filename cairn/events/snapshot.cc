@@ -16,7 +16,8 @@
 //   - A key without an event in (s0, s1] was in its slot, or absent, during the whole walk: the walk saw it, or not.
 //   - A key with one is, after s1, what the last of its events (or a later Cleared of its tier) says; what the walk saw
 //     of it is not used.
-// Each key is one or the other, so both together are the state after s1.
+// Each key is one or the other, so both together are the state after s1. That a tier is suspended is the same: the walk
+// looks once, after s0 and before s1, and an event of the meantime decides.
 
 namespace cairn {
 
@@ -46,6 +47,13 @@ class TierWindow {
     changes_.clear();
     cleared_ = true;
   }
+
+  // Cleared does not decide it.
+  void add(const Suspended&) { suspended_ = true; }
+  void add(const Resumed&) { suspended_ = false; }
+
+  // Whether the tier is suspended after the window, given what the walk saw.
+  [[nodiscard]] bool is_suspended(bool seen) const { return suspended_.value_or(seen); }
 
   // What is there after the window, in the order of keys, given what the walk saw in any order.
   [[nodiscard]] std::vector<ResidentBlock> resolve(std::vector<ResidentBlock> seen) && {
@@ -97,6 +105,7 @@ class TierWindow {
 
   std::vector<Change> changes_;  // since the last Cleared
   bool cleared_ = false;
+  std::optional<bool> suspended_;  // as the last of its events says
 };
 
 class Walk {
@@ -108,17 +117,21 @@ class Walk {
                                             std::uint32_t slots_per_lock) {
     Snapshot snapshot;
     for (const ResidentSource* pool : pools) {
-      std::vector<ResidentBlock>& seen = snapshot.tiers.emplace_back(TierSnapshot{.tier = pool->tier()}).blocks;
-      for (std::uint32_t slot = 0; slot < pool->capacity();) {
-        slot = pool->list_resident(slot, std::min(slots_per_lock, pool->capacity() - slot), seen);
+      TierSnapshot& seen = snapshot.tiers.emplace_back(TierSnapshot{.tier = pool->tier()});
+      seen.suspended = log_.is_suspended(seen.tier);
+      std::uint32_t slot = 0;
+      do {
+        slot = pool->list_resident(slot, std::min(slots_per_lock, pool->capacity() - slot), seen.blocks);
         // After each piece, so that the log has to hold no more than the events of one.
         if (!follow()) {
           return std::nullopt;
         }
-      }
+      } while (slot < pool->capacity());
     }
     for (TierSnapshot& tier : snapshot.tiers) {
-      tier.blocks = std::move(windows_[index_of(tier.tier)]).resolve(std::move(tier.blocks));
+      TierWindow& window = windows_[index_of(tier.tier)];
+      tier.suspended = window.is_suspended(tier.suspended);
+      tier.blocks = std::move(window).resolve(std::move(tier.blocks));
     }
     snapshot.sequence = next_ - 1;
     return snapshot;

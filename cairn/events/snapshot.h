@@ -1,5 +1,5 @@
-// Snapshot: everything that is cached now in the pools of a log, and the one event number at which that is true. What a
-// follower that joins late, or has fallen behind, starts again from.
+// Snapshot: everything that is cached now in the pools of a log, which of their tiers are suspended, and the one event
+// number at which that is true. What a follower that joins late, or has fallen behind, starts again from.
 //
 // Does:     take_snapshot walks the pools in pieces while they go on working, and corrects what it saw by the events of
 //           the meantime. The result is exact: the state after event `sequence`, as if everything had stopped there.
@@ -24,6 +24,7 @@ namespace cairn {
 struct TierSnapshot {
   CacheLevel tier = CacheLevel::kG1;
   std::vector<ResidentBlock> blocks = {};  // in the order of their keys, so parents first; parent 0 at position 0
+  bool suspended = false;                  // the blocks cannot be had before it is resumed
 };
 
 struct Snapshot {

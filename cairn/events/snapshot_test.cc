@@ -155,6 +155,69 @@ TEST(SnapshotTest, ClearedDuringTheWalkForgetsWhatWasSeen) {
   EXPECT_EQ(snapshot.tiers[1].blocks, chain(4, 0, 1));
 }
 
+TEST(SnapshotTest, SaysWhichTiersAreSuspendedAndStillWhatTheyHold) {
+  const auto log = *EventLog::create({.blocks = 2});
+  PlainPool g1(kG1, 2, *log);
+  PlainPool g2(kG2, 2, *log);
+  g2.put(0, block_at(1, 0));
+  log->suspend(kG2);
+  g2.put(1, block_at(1, 1));
+  g1.put(0, block_at(1, 0));
+  g1.put(1, block_at(1, 1));  // the log has dropped the suspension by now
+  const Snapshot suspended = *snapshot_of(*log, {&g1, &g2});
+  EXPECT_FALSE(suspended.tiers[0].suspended);
+  EXPECT_TRUE(suspended.tiers[1].suspended);
+  EXPECT_EQ(suspended.tiers[1].blocks, chain(1, 0, 2));
+  log->resume(kG2);
+  EXPECT_FALSE(snapshot_of(*log, {&g1, &g2})->tiers[1].suspended);
+}
+
+// Tiers that the walk has passed, is in, or has yet to come to, suspended and resumed between two of its pieces.
+TEST(SnapshotTest, SuspendedDuringTheWalkIsAsAtItsEnd) {
+  constexpr CacheLevel kG3 = CacheLevel::kG3;
+  for (const bool suspended_before : {false, true}) {
+    for (const int changes : {1, 2}) {
+      const auto log = *EventLog::create({.blocks = 64});
+      PlainPool g1(kG1, 2, *log);
+      PlainPool g2(kG2, kManySlots, *log);
+      PlainPool g3(kG3, 2, *log);
+      const auto toggle_all = [&] {
+        for (const CacheLevel tier : {kG1, kG2, kG3}) {
+          if (log->is_suspended(tier)) {
+            log->resume(tier);
+          } else {
+            log->suspend(tier);
+          }
+        }
+      };
+      if (suspended_before) {
+        toggle_all();
+      }
+      const Disturbed source(g2, [&](std::uint32_t piece) {
+        for (int i = 0; piece == 1 && i < changes; ++i) {
+          toggle_all();
+          g2.clear();  // which decides nothing of this
+        }
+      });
+      const Snapshot snapshot = *snapshot_of(*log, {&g1, &source, &g3});
+      EXPECT_EQ(snapshot.sequence, log->last_sequence());
+      for (const TierSnapshot& tier : snapshot.tiers) {
+        EXPECT_EQ(tier.suspended, suspended_before != (changes == 1)) << to_string(tier.tier);
+      }
+    }
+  }
+}
+
+// A change right after the walk looked at a pool without slots still counts.
+TEST(SnapshotTest, SuspendedOfAPoolWithoutSlots) {
+  const auto log = *EventLog::create({.blocks = 8});
+  const PlainPool pool(kG1, 0, *log);
+  const Disturbed source(pool, [&](std::uint32_t) { log->suspend(kG1); });
+  const Snapshot snapshot = *snapshot_of(*log, {&source});
+  EXPECT_EQ(snapshot.sequence, 1U);
+  EXPECT_TRUE(snapshot.tiers[0].suspended);
+}
+
 TEST(SnapshotTest, EventsAfterTheSnapshotContinueIt) {
   const auto log = *EventLog::create({.blocks = 64});
   PlainPool pool(kG1, 8, *log);
