@@ -10,7 +10,10 @@
 
 namespace cairn {
 
-HostSize::HostSize(Tier& host, std::uint32_t blocks) : host_(host) { set(blocks); }
+HostSize::HostSize(Tier& host, std::uint32_t blocks, bool pages_may_go)
+    : host_(host), pages_may_go_(pages_may_go && host.layout()->kind() == MemoryKind::kSystem) {
+  set(blocks);
+}
 
 void HostSize::set(std::uint32_t blocks) {
   excess_ = host_.pool()->capacity() - blocks;
@@ -43,7 +46,7 @@ bool HostSize::advance() {
 // Pages that lie wholly within a block. Where the system does not take them they stay, and are used again after a growth.
 void HostSize::give_pages_back(const MutableBlocks& blocks) const {
   const BlockLayout& layout = *host_.layout();
-  if (layout.kind() != MemoryKind::kSystem) {
+  if (!pages_may_go_) {
     return;
   }
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

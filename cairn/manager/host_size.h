@@ -1,7 +1,7 @@
 // HostSize: how many blocks of the host tier may be used, changed while it is in use.
 //
 // Does:     holds the blocks in excess itself, so that nobody else gets them, and gives their pages back to the system where
-//           they are not pinned. Shrinking takes what is free or evictable at once and the rest as it is let go of.
+//           nobody else holds on to the pages: a GPU's driver or io_uring would go on with the old ones. Shrinking takes what is free or evictable at once and the rest as it is let go of.
 // Owner:    the manager; the tier outlives it.
 // Threads:  any; calls do not overlap (the manager's lock).
 #pragma once
@@ -16,7 +16,7 @@ namespace cairn {
 
 class HostSize {
  public:
-  HostSize(Tier& host, std::uint32_t blocks);
+  HostSize(Tier& host, std::uint32_t blocks, bool pages_may_go);
 
   // Requires: 1 to the tier's capacity.
   void set(std::uint32_t blocks);
@@ -29,6 +29,7 @@ class HostSize {
   void give_pages_back(const MutableBlocks& blocks) const;
 
   Tier& host_;
+  const bool pages_may_go_;
   std::uint32_t excess_ = 0;  // blocks that are not to be used
   std::optional<MutableBlocks> withheld_;
 };

@@ -99,7 +99,7 @@ class KvBlockManager {
   [[nodiscard]] Status pause(CacheLevel from, CacheLevel to) const;
   [[nodiscard]] Status resume(CacheLevel from, CacheLevel to) const;
   // How many blocks of the host tier may be used: 1 to what host.max_size allows. Fewer: those in excess are given up as
-  // their users let go of them, and their pages go back to the system where they are not pinned; status shows how far it is.
+  // their users let go of them, and their pages go back to the system where neither GPU nor disk uses them; status shows how far it is.
   [[nodiscard]] Status resize_host(std::uint32_t blocks) const;
   [[nodiscard]] ManagerStatus status() const;
   // Of all tiers, in order, with snapshots; none where config.event_log is 0.

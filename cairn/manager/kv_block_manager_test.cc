@@ -55,7 +55,7 @@ TEST_F(KvBlockManagerTest, ARegisteredBlockIsOnHostAndDiskWithItsBytes) {
 TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
   VirtualManager manager(config());
   const Keys keys = chain(1, 4);
-  compute(*manager, keys);
+  cache_on_device(*manager, keys);
   manager.settle();
   EXPECT_EQ(manager->reset(CacheLevel::kG1).reset, 4U);
   EXPECT_EQ(manager->reset(CacheLevel::kG2).reset, 4U);
@@ -73,7 +73,7 @@ TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
   const Keys keys = chain(1, 5);
   {
     VirtualManager manager(config());
-    compute(*manager, keys);
+    cache_on_device(*manager, keys);
     manager.settle();
   }
   VirtualManager again(config());
@@ -90,7 +90,7 @@ TEST_F(KvBlockManagerTest, AFlippedBitOnDiskIsAMissAndAnIncident) {
   std::vector<Incident> incidents;
   VirtualManager manager(config(), {},
                          {.on_incident = [&](const Incident& incident) { incidents.push_back(incident); }});
-  compute(*manager, keys);
+  cache_on_device(*manager, keys);
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
   (void)manager->reset(CacheLevel::kG2);
@@ -120,7 +120,7 @@ TEST_F(KvBlockManagerTest, AheadOfNeedNothingIsLostAndNothingWaits) {
   ahead.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.25, .batch = 4};
   VirtualManager manager(ahead);
   for (std::uint64_t i = 0; i < 16; ++i) {
-    compute(*manager, chain(i, 2));
+    cache_on_device(*manager, chain(i, 2));
     manager.settle();
   }
   for (std::uint64_t i = 0; i < 16; ++i) {
@@ -133,7 +133,7 @@ TEST_F(KvBlockManagerTest, AheadOfNeedNothingIsLostAndNothingWaits) {
 TEST_F(KvBlockManagerTest, OnboardBlocksThatTheCallerHolds) {
   VirtualManager manager(config());
   const Keys keys = chain(1, 3);
-  compute(*manager, keys);
+  cache_on_device(*manager, keys);
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
   auto onboarded = manager->onboard_blocks(manager->host()->match_prefix(keys));
@@ -148,7 +148,7 @@ TEST_F(KvBlockManagerTest, OnboardBlocksThatTheCallerHolds) {
 TEST_F(KvBlockManagerTest, PrefetchFromDiskToHost) {
   VirtualManager manager(config());
   const Keys keys = chain(1, 3);
-  compute(*manager, keys);
+  cache_on_device(*manager, keys);
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
   (void)manager->reset(CacheLevel::kG2);
@@ -162,7 +162,7 @@ TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveWhatIsInUse) {
   VirtualManager manager(config());
   ResetReceiver receiver = manager->resets();
   const ImmutableBlocks held = compute(*manager, chain(1, 2));
-  compute(*manager, chain(2, 3));
+  cache_on_device(*manager, chain(2, 3));
   manager.settle();
   const ResetOutcome outcome = manager->reset(CacheLevel::kG1);
   EXPECT_EQ(outcome.reset, 3U);
@@ -180,8 +180,8 @@ TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveWhatIsInUse) {
 TEST_F(KvBlockManagerTest, WhatWasResetOnDiskDoesNotComeBackAfterARestart) {
   {
     VirtualManager manager(config());
-    compute(*manager, chain(1, 2));
-    compute(*manager, chain(2, 3));
+    cache_on_device(*manager, chain(1, 2));
+    cache_on_device(*manager, chain(2, 3));
     manager.settle();
     EXPECT_EQ(manager->reset(CacheLevel::kG3, chain(1, 2)).reset, 2U);
   }
@@ -193,11 +193,11 @@ TEST_F(KvBlockManagerTest, WhatWasResetOnDiskDoesNotComeBackAfterARestart) {
 TEST_F(KvBlockManagerTest, PausedEdgesDoNotMove) {
   VirtualManager manager(config());
   ASSERT_TRUE(manager->pause(CacheLevel::kG1, CacheLevel::kG2).has_value());
-  compute(*manager, chain(1, 2));
+  cache_on_device(*manager, chain(1, 2));
   manager.advance(seconds(1));
   EXPECT_EQ(manager->host()->counts().registered, 0U);
   ASSERT_TRUE(manager->resume(CacheLevel::kG1, CacheLevel::kG2).has_value());
-  compute(*manager, chain(2, 2));
+  cache_on_device(*manager, chain(2, 2));
   manager.settle();
   EXPECT_EQ(manager->host()->count_prefix(chain(2, 2)), 2U);
   EXPECT_EQ(manager->pause(CacheLevel::kG1, CacheLevel::kG4).error().code, ErrorCode::kNotFound);
@@ -205,7 +205,7 @@ TEST_F(KvBlockManagerTest, PausedEdgesDoNotMove) {
 
 TEST_F(KvBlockManagerTest, TheHostTierIsResizedWhileInUse) {
   VirtualManager manager(config());
-  compute(*manager, chain(1, 6));
+  cache_on_device(*manager, chain(1, 6));
   manager.settle();
   ImmutableBlocks held = manager->host()->match_prefix(chain(1, 6));
   ASSERT_TRUE(manager->resize_host(4).has_value());
@@ -223,7 +223,7 @@ TEST_F(KvBlockManagerTest, TheHostTierIsResizedWhileInUse) {
   EXPECT_EQ(manager->resize_host(0).error().code, ErrorCode::kOutOfRange);
   EXPECT_EQ(manager->resize_host(17).error().code, ErrorCode::kOutOfRange);
   // What comes to lie in pages that were given back is as good as any.
-  compute(*manager, chain(5, 8));
+  cache_on_device(*manager, chain(5, 8));
   manager.settle();
   EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(chain(5, 8))));
 }
@@ -232,7 +232,7 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
   {
     VirtualManager manager(config(8, 0, 16));  // straight to disk and back
     const Keys keys = chain(1, 2);
-    compute(*manager, keys);
+    cache_on_device(*manager, keys);
     manager.settle();
     (void)manager->reset(CacheLevel::kG1);
     const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
@@ -244,7 +244,7 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
   }
   {
     VirtualManager manager(config(8, 0, 0));
-    compute(*manager, chain(1, 2));
+    cache_on_device(*manager, chain(1, 2));
     manager.settle();
     EXPECT_EQ(load_now(manager, {.keys = chain(1, 2)})->prefix, 2U);
     EXPECT_EQ(manager->offload(CacheLevel::kG2, {.keys = chain(1, 2)}).error().code, ErrorCode::kNotFound);
@@ -260,7 +260,7 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
 
 TEST_F(KvBlockManagerTest, TellsOfEventsByTier) {
   VirtualManager manager(config());
-  compute(*manager, chain(1, 2));
+  cache_on_device(*manager, chain(1, 2));
   manager.settle();
   const Result<EventBatch> events = manager->events()->read(1, 100);
   ASSERT_TRUE(events.has_value());
@@ -273,7 +273,7 @@ TEST_F(KvBlockManagerTest, TellsOfEventsByTier) {
 
 TEST_F(KvBlockManagerTest, ShowsItselfInMetrics) {
   VirtualManager manager(config());
-  compute(*manager, chain(1, 2));
+  cache_on_device(*manager, chain(1, 2));
   manager.settle();
   (void)load_now(manager, {.keys = chain(1, 3)});
   const std::string text = manager->metrics().to_prometheus();

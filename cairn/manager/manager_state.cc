@@ -69,6 +69,9 @@ Status ManagerState::make_tiers() {
     TierMaker::Followers followers;
     followers.when_low = [this] { wake(); };
     followers.told = [this](const TierChange& change) {
+      if (events_ != nullptr && change.use == TierUse::kReading) {
+        change.is_up ? events_->resume(change.level) : events_->suspend(change.level);
+      }
       add_incident(change.is_up ? Incident::Kind::kTierBack : Incident::Kind::kTierOut, change.level,
                    change.is_up ? str_cat(to_string(change.use), " works again")
                                 : str_cat(to_string(change.use), ": ", change.reason));
@@ -99,7 +102,7 @@ Status ManagerState::make_tiers() {
   }
   if (Tier* host = tier(kHost)) {
     const MutexLock lock(mutex_);
-    host_size_.emplace(*host, maker.host_blocks());
+    host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)]);
   }
   return {};
 }

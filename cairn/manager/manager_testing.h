@@ -32,6 +32,7 @@ inline ManagerConfig reference_config(const std::string& disk_path, std::uint32_
   config.disk.blocks = disk;
   if (disk > 0) {
     config.disk.path = disk_path;
+    config.disk.direct = false;  // as simulated copies need it
   }
   config.offload_to_host.mode = OffloadMode::kOnRegistration;
   config.offload_to_disk.mode = OffloadMode::kOnRegistration;
@@ -47,6 +48,11 @@ inline ImmutableBlocks compute(const KvBlockManager& manager, const Keys& keys, 
     write_pattern(*manager.layout(CacheLevel::kG1), index_of(blocks.slots()[i]), seed_of(keys[i]));
   }
   return *(*std::move(blocks).complete({.keys = keys})).register_blocks(retention);
+}
+
+// The same, and lets go of them.
+inline void cache_on_device(const KvBlockManager& manager, const Keys& keys) {
+  const ImmutableBlocks dropped = compute(manager, keys);
 }
 
 // Whether every block has the bytes that its key says, in memory.

@@ -148,7 +148,9 @@ void World::close() {
   }
   held_.clear();
   paused_.clear();
+  closing_ = true;
   manager_.reset();
+  closing_ = false;
   executors_.clear();
   for (const std::shared_ptr<Load>& load : loads_) {
     if (!load->ended) {
@@ -194,7 +196,9 @@ void World::start_load() {
     }
     check_blocks(result.blocks, "a load");
     say(str_cat("load ended: ", result.prefix, " of ", load->keys.size(), " ", result.why));
-    held_.push_back(std::move(result.blocks));
+    if (!closing_) {
+      held_.push_back(std::move(result.blocks));
+    }
   };
   const Result<LoadId> id = manager_->load(std::move(request));
   if (!id) {

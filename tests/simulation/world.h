@@ -103,6 +103,7 @@ class World {
   std::vector<std::pair<CacheLevel, CacheLevel>> paused_;
   WorldCounts counts_;
   std::uint32_t step_ = 0;
+  bool closing_ = false;  // what ends now ends with its manager
   std::string failure_;
 };
 
