@@ -11,6 +11,9 @@ namespace cairn {
 
 namespace {
 
+// By how much copies end before the load they are of, at most.
+constexpr Duration kBeforeTheDeadline = std::chrono::milliseconds(1);
+
 std::shared_ptr<const LoadCostModel> cost_model(const Onboarder::Parts& parts, const OnboardOptions& options) {
   return parts.cost != nullptr ? parts.cost : measured_cost_model(options.prefill_tokens_per_second);
 }
@@ -79,6 +82,8 @@ LoadPtr Onboarder::Impl::add(Load::Kind kind, TimePoint deadline) {
   load->id = LoadId{next_id_++};
   load->kind = kind;
   load->deadline = deadline;
+  const Duration left = std::max(deadline - parts_.clock->now(), Duration::zero());
+  load->copies_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
   loads_.emplace(load->id, load);
   return load;
 }
@@ -303,6 +308,9 @@ bool Onboarder::Impl::pump() {
     for (const auto& [id, load] : loads_) {
       if (load->deadline <= now) {
         late.push_back(load);
+      } else if (load->copies_by <= now && !load->is_called_in) {
+        call_in(*load);
+        any = true;
       }
     }
     for (const LoadPtr& load : late) {
@@ -311,7 +319,7 @@ bool Onboarder::Impl::pump() {
       }
       finish(load, outbox);
     }
-    any = serve(outbox) || !late.empty();
+    any = serve(outbox) || !late.empty() || any;
     outbox.wake = false;  // whoever pumps asks for the next time
     close(outbox);
   }
@@ -323,7 +331,7 @@ std::optional<TimePoint> Onboarder::Impl::next_time() const {
   const MutexLock lock(mutex_);
   TimePoint next = TimePoint::max();
   for (const auto& [id, load] : loads_) {
-    next = std::min(next, load->deadline);
+    next = std::min(next, load->is_called_in ? load->deadline : load->copies_by);
   }
   const bool is_queued =
       std::any_of(queues_.begin(), queues_.end(), [](const auto& queued) { return !queued.empty(); });

@@ -72,7 +72,7 @@ TEST_F(OnboarderJoinTest, TheFirstExpires) {
   Rig rig(options);
   begin(rig, milliseconds(100));
   rig.run(seconds(1));
-  EXPECT_EQ(first_->at, milliseconds(100));
+  EXPECT_LE(first_->at, milliseconds(100));
   EXPECT_EQ(second_->result.prefix, 8U) << second_->result.why;
   EXPECT_LT(second_->at, milliseconds(110));
   EXPECT_TRUE(rig.is_right(second_->result, keys_));
@@ -84,7 +84,8 @@ TEST_F(OnboarderJoinTest, TheSecondExpiresWhileItWaits) {
   first_ = rig.load(keys_);
   second_ = rig.load(keys_, milliseconds(100));
   rig.run();
-  EXPECT_EQ(second_->at, milliseconds(100));
+  EXPECT_LE(second_->at, milliseconds(100));
+  EXPECT_GE(second_->at, milliseconds(99));
   EXPECT_EQ(second_->result.prefix, 0U);
   EXPECT_EQ(first_->result.prefix, 8U);
 }
