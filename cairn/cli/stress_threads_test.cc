@@ -48,6 +48,7 @@ TEST_F(StressTest, VerifiesWhatItReadsAndResumesFromWhatItLeft) {
   EXPECT_GT(report()["blocks_verified"], 0);
   EXPECT_EQ(report()["wrong"], "");
   EXPECT_EQ(report()["drained"], true);
+  EXPECT_EQ(report()["leaked"], 0);
   const int on_disk = report()["tiers"][2]["registered"];
   EXPECT_GT(on_disk, 0);
 
