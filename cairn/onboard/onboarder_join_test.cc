@@ -150,6 +150,23 @@ TEST_F(OnboarderJoinTest, APrefetchWaitsForWhatALoadBrings) {
   EXPECT_EQ(rig.copied(Lane::kDiskToHost), 8U);
 }
 
+TEST_F(OnboarderJoinTest, HoweverManyGiveUpBeforeItALoadBringsWhatItCan) {
+  Rig rig({.ways = {.latency = milliseconds(1), .limit = 1}});
+  (void)rig.host().put(chain(2, 2));
+  const auto other = rig.load(chain(2, 2));  // has the only place
+  (void)rig.host().put(keys_);
+  std::vector<std::shared_ptr<Loaded>> loads;
+  for (int i = 0; i < 8; ++i) {
+    loads.push_back(rig.load(keys_));
+  }
+  for (int i = 0; i < 7; ++i) {
+    rig.onboarder().cancel(loads[static_cast<std::size_t>(i)]->id);
+  }
+  rig.run();
+  EXPECT_EQ(loads.back()->result.prefix, 8U) << loads.back()->result.why;
+  EXPECT_TRUE(rig.is_right(loads.back()->result, keys_));
+}
+
 TEST_F(OnboarderJoinTest, ManyLoadsOfWhatOneFailsToBring) {
   // Every copy of the first block fails for a while: each of them tries once, none for ever.
   RigOptions options;
