@@ -72,6 +72,13 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] Status check(std::span<const BlockKey> keys) const;
   [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadPtr add(Load::Kind kind, TimePoint deadline) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
+    return request.deadline.value_or(parts_.clock->now() + options_.deadline);
+  }
+  template <typename Fill>
+  [[nodiscard]] Result<LoadId> take_in(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline,
+                                       const LoadRequest* request, std::optional<MutableBlocks> targets, Fill fill)
+      CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] LoadId tell_at_once(const LoadRequest& request, ImmutableBlocks blocks) CAIRN_EXCLUDES(mutex_);
   void start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets, Outbox& outbox)
       CAIRN_REQUIRES(mutex_);
