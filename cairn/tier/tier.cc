@@ -70,33 +70,39 @@ Result<std::unique_ptr<Tier>> Tier::make(Options&& options) {
 }
 
 Status Tier::recover() {
-  const MutexLock lock(file_mutex_);
-  Result<DiskRecovery> recovery = file_->recover();
-  if (!recovery) {
-    return Unexpected(std::move(recovery).error());
-  }
-  recovered_ = {.blocks = static_cast<std::uint32_t>(recovery->entries.size()),
-                .damaged = recovery->damaged,
-                .superseded = recovery->superseded,
-                .clean = recovery->clean};
-  has_entry_.assign(pool_->capacity(), false);
-  entry_keys_.resize(pool_->capacity());
   std::vector<RestoredBlock> blocks;
-  blocks.reserve(recovery->entries.size());
-  for (const DiskEntry& entry : recovery->entries) {
-    has_entry_[index_of(entry.slot)] = true;
-    entry_keys_[index_of(entry.slot)] = entry.key;
-    blocks.push_back({.slot = entry.slot,
-                      .key = entry.key,
-                      .tokens_hash = entry.tokens_hash,
-                      .note = static_cast<std::uint64_t>(entry.checksum)});
-  }
-  // Entries that were passed over would come back when those that stand for them are erased.
-  if (const Status status = file_->erase(recovery->passed_over); !status) {
-    for (const SlotId slot : recovery->passed_over) {
-      has_entry_[index_of(slot)] = true;  // tried again before the slot is written
+  Status erased;
+  {
+    const MutexLock lock(file_mutex_);
+    Result<DiskRecovery> recovery = file_->recover();
+    if (!recovery) {
+      return Unexpected(std::move(recovery).error());
     }
-    failed(TierUse::kWriting, status.error().message);
+    recovered_ = {.blocks = static_cast<std::uint32_t>(recovery->entries.size()),
+                  .damaged = recovery->damaged,
+                  .superseded = recovery->superseded,
+                  .clean = recovery->clean};
+    has_entry_.assign(pool_->capacity(), false);
+    entry_keys_.resize(pool_->capacity());
+    blocks.reserve(recovery->entries.size());
+    for (const DiskEntry& entry : recovery->entries) {
+      has_entry_[index_of(entry.slot)] = true;
+      entry_keys_[index_of(entry.slot)] = entry.key;
+      blocks.push_back({.slot = entry.slot,
+                        .key = entry.key,
+                        .tokens_hash = entry.tokens_hash,
+                        .note = static_cast<std::uint64_t>(entry.checksum)});
+    }
+    // Entries that were passed over would come back when those that stand for them are erased.
+    erased = file_->erase(recovery->passed_over);
+    if (!erased) {
+      for (const SlotId slot : recovery->passed_over) {
+        has_entry_[index_of(slot)] = true;  // tried again before the slot is written
+      }
+    }
+  }
+  if (!erased) {
+    failed(TierUse::kWriting, erased.error().message);
   }
   leaves_first(blocks);
   return pool_->restore(blocks);
