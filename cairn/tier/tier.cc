@@ -25,6 +25,10 @@ void leaves_first(std::vector<RestoredBlock>& blocks) {
 
 }  // namespace
 
+BlockTag block_tag(NamespaceId space, const BlockKey& key) {
+  return {.high = key.high_word() ^ value_of(space), .low = key.low_word()};
+}
+
 Tier::Tier(Options&& options)
     : level_(options.level),
       layout_(std::move(options.layout)),
@@ -112,10 +116,6 @@ void Tier::erase_unknown_entries() {
     has_entry_.assign(has_entry_.size(), true);
     failed(TierUse::kWriting, status.error().message);
   }
-}
-
-BlockTag Tier::tag_of(const BlockKey& key) const {
-  return {.high = key.high_word() ^ value_of(space_), .low = key.low_word()};
 }
 
 void Tier::tell(TierUse use, TierHealth::Change change, const std::string& reason) const {
