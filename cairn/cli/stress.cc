@@ -70,8 +70,17 @@ class Pause {
   bool ended_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 
+// In use or quarantined, but for what a resize withholds.
+std::uint64_t blocks_in_use(const KvBlockManager& manager) {
+  std::uint64_t blocks = 0;
+  for (const TierStatus& tier : manager.status().tiers) {
+    blocks += tier.counts.active + tier.counts.quarantined - tier.withheld;
+  }
+  return blocks;
+}
+
 void run_traffic(const StressOptions& options, const StressStreams& streams, const KvBlockManager& manager,
-                 StressTraffic& traffic, Faults* faults) {
+                 StressTraffic& traffic, Faults* faults, StressReport& report) {
   std::vector<std::thread> threads;
   for (std::uint32_t i = 0; i < options.threads; ++i) {
     threads.emplace_back([&traffic, i] { traffic.run(i); });
@@ -85,6 +94,9 @@ void run_traffic(const StressOptions& options, const StressStreams& streams, con
     const double passed = duration<double>(steady_clock().now() - began).count();
     if (passed >= options.seconds) {
       break;
+    }
+    if (report.resident_bytes_early == 0 && passed >= options.seconds / 10) {
+      report.resident_bytes_early = resident_bytes();
     }
     if (passed - shown >= 1) {
       shown = passed;
@@ -149,16 +161,21 @@ Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& 
   }
   const TimePoint began = steady_clock().now();
   if (options.seconds > 0 && traffic.first_wrong().empty()) {
-    run_traffic(options, streams, *manager, traffic, faults.get());
+    run_traffic(options, streams, *manager, traffic, faults.get(), report);
   }
   report.seconds = duration<double>(steady_clock().now() - began).count();
   if (faults != nullptr) {
     faults->release();
   }
   report.drained = manager->drain(std::chrono::seconds(30)).has_value();
+  report.leaked = blocks_in_use(*manager);
+  report.resident_bytes = resident_bytes();
   report.wrong = traffic.first_wrong();
   write_stress_report(report, *manager, traffic.counts(), streams.out);
-  return report.wrong.empty() ? StressEnd::kGood : StressEnd::kWrongBytes;
+  if (!report.wrong.empty()) {
+    return StressEnd::kWrongBytes;
+  }
+  return report.drained && report.leaked == 0 ? StressEnd::kGood : StressEnd::kLeaked;
 }
 
 }  // namespace cairn::cli

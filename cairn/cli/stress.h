@@ -3,6 +3,7 @@
 //
 // Does:     threads load prefixes, fill and register what is missing, prefetch, offload, cancel, pause, reset and resize,
 //           while one line a second says how it goes; a report at the end. Stops at the first wrong byte.
+// Leaks:    when the traffic is over everything has to drain, and no block may be in use or quarantined any more.
 // Resume:   opens the disk tier that is there and verifies every block in it before anything else.
 #pragma once
 
@@ -39,7 +40,11 @@ struct StressStreams {
   const std::atomic<bool>& stop;  // set by Ctrl-C: the report comes at once
 };
 
-enum class StressEnd : std::uint8_t { kGood, kWrongBytes };
+enum class StressEnd : std::uint8_t {
+  kGood,
+  kWrongBytes,
+  kLeaked,  // something did not end, or blocks are in use that nobody has
+};
 
 // Fails on a configuration that makes no sense, or tiers that are not to be had.
 [[nodiscard]] Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& streams);

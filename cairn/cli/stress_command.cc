@@ -74,9 +74,9 @@ int run_stress_of(StressCommand command) {
 void add_stress(CLI::App& app, Chosen& chosen) {
   const auto stress = std::make_shared<StressCommand>();
   StressOptions& options = stress->options;
-  CLI::App* command = app.add_subcommand(
-      "stress",
-      "Runs mixed traffic on real tiers and verifies every byte that comes back; exit status 1 on a wrong one");
+  CLI::App* command = app.add_subcommand("stress",
+                                         "Runs mixed traffic on real tiers and verifies every byte that comes back; "
+                                         "exit status 1 on a wrong one, or a leaked block");
   command
       ->add_option("--config", stress->config.file, "The manager's configuration, in TOML; without one a small model")
       ->type_name("FILE.toml");

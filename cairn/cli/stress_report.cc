@@ -1,5 +1,8 @@
 #include "cairn/cli/stress_report.h"
 
+#include <unistd.h>
+
+#include <fstream>
 #include <iomanip>
 #include <ostream>
 #include <sstream>
@@ -36,6 +39,9 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
                       {"cancelled", counts.cancelled.load()},
                       {"resets", counts.resets.load()},
                       {"drained", report.drained},
+                      {"leaked", report.leaked},
+                      {"resident_bytes_early", report.resident_bytes_early},
+                      {"resident_bytes", report.resident_bytes},
                       {"recovered", {{"verified", report.recovered.blocks}, {"refused", report.recovered.refused}}},
                       {"wrong", report.wrong},
                       {"tiers", nlohmann::json::array()},
@@ -75,6 +81,14 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
 }
 
 }  // namespace
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t all = 0;
+  std::uint64_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
 
 std::string StressProgress::line(double seconds) {
   const ManagerStatus status = manager_.status();
@@ -138,8 +152,12 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
     out << "\n" << to_string(incident.kind) << ", " << to_string(incident.level) << ": " << incident.text;
   }
   out << (status.incidents.empty() ? "\n" : "\n\n");
+  out << "memory of the process: " << with_commas(report.resident_bytes_early >> 20) << " MiB early, "
+      << with_commas(report.resident_bytes >> 20) << " MiB at the end\n";
   if (!report.drained) {
     out << "NOT DRAINED: something is still under way\n";
+  } else if (report.leaked > 0) {
+    out << "LEAKED: " << with_commas(report.leaked) << " blocks are in use or quarantined, and nobody has them\n";
   }
   out << (report.wrong.empty() ? "no wrong byte\n" : "WRONG BYTES: " + report.wrong + "\n");
 }

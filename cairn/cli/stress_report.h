@@ -31,9 +31,15 @@ struct StressReport {
   const StressOptions& options;
   StressTraffic::DiskCheck recovered;
   double seconds = 0;
-  bool drained = true;     // everything that was under way ended
-  std::string wrong = {};  // the first wrong byte
+  bool drained = true;                     // everything that was under way ended
+  std::uint64_t leaked = 0;                // blocks that are in use or quarantined all the same
+  std::uint64_t resident_bytes_early = 0;  // of the process, after a tenth of the time
+  std::uint64_t resident_bytes = 0;        // and at the end
+  std::string wrong = {};                  // the first wrong byte
 };
+
+// Memory of this process that is there at present.
+[[nodiscard]] std::uint64_t resident_bytes();
 
 // As a table, or as one JSON object where the options say so.
 void write_stress_report(const StressReport& report, const KvBlockManager& manager, const StressCounts& counts,

@@ -106,7 +106,8 @@ class KvBlockManager {
   [[nodiscard]] EventLog* events() const;
   [[nodiscard]] const Metrics& metrics() const;
 
-  // Waits until nothing waits or is under way on any edge; for tests and orderly stops. kExpired: it still does.
+  // Waits until nothing waits or is under way on any edge and no late copy may touch memory any more; for tests and
+  // orderly stops. kExpired: it still does.
   [[nodiscard]] Status drain(Duration longest) const;
 
   // With own_thread off: does what can be done now; whether anything was.

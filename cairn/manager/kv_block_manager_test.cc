@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
 
+#include "cairn/layout/layout_testing.h"
 #include "cairn/manager/manager_testing.h"
 
 namespace cairn::testing {
@@ -17,6 +20,28 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+// While it lives no file can be written beyond so many bytes.
+class WriteLimit {
+ public:
+  explicit WriteLimit(rlim_t bytes) {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~WriteLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  WriteLimit(const WriteLimit&) = delete;
+  WriteLimit& operator=(const WriteLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
 
 class KvBlockManagerTest : public ::testing::Test {
  protected:
@@ -256,6 +281,95 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
     manager.settle();
     EXPECT_EQ(*prefetched.get(), 2U);
   }
+}
+
+// An engine's own tensors, one a layer.
+struct EngineMemory {
+  explicit EngineMemory(const ManagerConfig& config, std::uint32_t blocks)
+      : memory(
+            TestLayout::make({.shape = config.shape(), .arrangement = Arrangement::kLayersKvHnd, .blocks = blocks})) {}
+  TestLayout memory;
+};
+
+TEST_F(KvBlockManagerTest, TheDeviceMayBeTheEnginesMemory) {
+  ManagerConfig engine = config(0);
+  const EngineMemory tensors(engine, 8);
+  engine.device.engine_layout = tensors.memory.layout();
+  VirtualManager manager(engine);
+  const Keys keys = chain(1, 3);
+  cache_on_device(*manager, keys);
+  manager.settle();
+  (void)manager->reset(CacheLevel::kG1);
+  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 3U);
+  EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
+}
+
+TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichSlotHoldsWhat) {
+  ManagerConfig engine = config(0);
+  const EngineMemory tensors(engine, 8);
+  engine.device.engine_layout = tensors.memory.layout();
+  engine.device.managed_by_engine = true;
+  VirtualManager manager(engine);
+  EXPECT_EQ(manager->device(), nullptr);
+  const Keys keys = chain(1, 2);
+  EngineBlocks saved{.slots = {SlotId{5}, SlotId{2}},
+                     .facts = {{.block = {.key = keys[0]}}, {.block = {.key = keys[1]}}}};
+  write_pattern(*tensors.memory.layout(), 5, seed_of(keys[0]));
+  write_pattern(*tensors.memory.layout(), 2, seed_of(keys[1]));
+  const auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> is_held = held;
+  saved.held = held;
+  std::optional<OffloadEdge::RequestOutcome> outcome;
+  ASSERT_TRUE(manager
+                  ->offload(CacheLevel::kG2, std::move(saved),
+                            {.keys = keys, .done = [&](OffloadEdge::RequestOutcome&& result) { outcome = result; }})
+                  .has_value());
+  manager.settle();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(outcome->is_below, ElementsAre(true, true));
+  EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(keys)));
+
+  std::optional<LoadResult> loaded;
+  ASSERT_TRUE(manager
+                  ->load_into({.slots = {SlotId{0}, SlotId{7}}},
+                              {.keys = keys, .done = [&](LoadResult&& result) { loaded.emplace(std::move(result)); }})
+                  .has_value());
+  manager.settle();
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 2U);
+  EXPECT_EQ(find_stranger(*tensors.memory.layout(), 0, seed_of(keys[0])), std::nullopt);
+  EXPECT_EQ(find_stranger(*tensors.memory.layout(), 7, seed_of(keys[1])), std::nullopt);
+  EXPECT_EQ(is_held.use_count(), 1);  // only by this test
+}
+
+TEST_F(KvBlockManagerTest, ADiskThatFailsIsTakenOutToldAndComesBack) {
+  ManagerConfig failing = config(8, 0, 16);
+  failing.health = {.failures = 2, .first_wait = milliseconds(100), .longest_wait = seconds(1)};
+  std::vector<Incident::Kind> kinds;
+  ManagerParts parts;
+  parts.on_incident = [&kinds](const Incident& incident) { kinds.push_back(incident.kind); };
+  VirtualManager manager(failing, {}, parts);
+  cache_on_device(*manager, chain(1, 2));
+  manager.settle();
+  ASSERT_EQ(manager->disk()->counts().registered, 2U);
+  // Its file cannot grow and cannot be written any more: the process may write nothing beyond the first bytes.
+  for (std::uint64_t i = 2; i < 5; ++i) {
+    const WriteLimit limit(64);
+    cache_on_device(*manager, chain(i, 1));
+    manager.settle();
+  }
+  EXPECT_THAT(kinds, ElementsAre(Incident::Kind::kTierOut));
+  EXPECT_FALSE(manager->status().tiers[1].writing.is_up);
+  // Reading goes on.
+  (void)manager->reset(CacheLevel::kG1);
+  EXPECT_EQ(load_now(manager, {.keys = chain(1, 2)})->prefix, 2U);
+  manager.advance(milliseconds(150));
+  cache_on_device(*manager, chain(9, 1));
+  manager.settle();
+  EXPECT_THAT(kinds, ElementsAre(Incident::Kind::kTierOut, Incident::Kind::kTierBack));
+  EXPECT_EQ(manager->disk()->count_prefix(chain(9, 1)), 1U);
 }
 
 TEST_F(KvBlockManagerTest, TellsOfEventsByTier) {

@@ -56,6 +56,7 @@ constexpr Figure<LinkTotals, std::uint64_t> kTotals[] = {
 constexpr Figure<LinkTotals, std::uint64_t> kUnderWay[] = {
     {"cairn_copy_blocks_under_way", "Blocks being copied", &LinkTotals::blocks_under_way},
     {"cairn_copy_bytes_under_way", "Bytes being copied", &LinkTotals::bytes_under_way},
+    {"cairn_copies_unsettled", "Copies that may still touch memory, under way or late", &LinkTotals::unsettled},
     {"cairn_copy_blocks_quarantined", "Blocks of an edge that a late copy may still touch", &LinkTotals::quarantined},
 };
 

@@ -340,6 +340,13 @@ std::optional<TimePoint> ManagerState::next_time() {
 }
 
 bool ManagerState::is_idle() const {
+  for (const auto& from : links_) {
+    for (const std::unique_ptr<TierLink>& each : from) {
+      if (each != nullptr && each->meter().totals().unsettled != 0) {
+        return false;
+      }
+    }
+  }
   return onboarder_->is_idle() &&
          std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) { return edge == nullptr || edge->is_idle(); });
 }

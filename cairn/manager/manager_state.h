@@ -77,7 +77,7 @@ class ManagerState {
 
   bool pump() CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<TimePoint> next_time() CAIRN_EXCLUDES(mutex_);
-  // Nothing waits and nothing is under way.
+  // Nothing waits, nothing is under way, and no late copy may touch memory any more.
   [[nodiscard]] bool is_idle() const;
   [[nodiscard]] Status drain(Duration longest);
 

@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 class TestFolder {
  public:
   TestFolder() {
-    std::string name = testing::TempDir() + "cairn_memory_XXXXXX";
+    std::string name = ::testing::TempDir() + "cairn_memory_XXXXXX";
     path_ = mkdtemp(name.data());
   }
   TestFolder(const TestFolder&) = delete;

@@ -48,6 +48,7 @@ struct Load {
   Kind kind = Kind::kPrefix;
   std::vector<BlockKey> keys = {};
   TimePoint deadline{};
+  TimePoint copies_by{};  // a little earlier: of a late copy, what did arrive is known before the result is made
   std::variant<PrefixDone, GivenDone, PrefetchDone> done = {};
 
   ImmutableBlocks base = {};                  // what the device had from the first key on; kGiven: the caller's blocks
@@ -63,7 +64,9 @@ struct Load {
   std::vector<PiecePtr> pieces = {};  // that are not over
   bool has_targets = false;           // kGiven: the caller's, one for each key
   bool is_cancelled = false;
-  bool is_over = false;  // the result is made
+  bool is_called_in = false;  // its copies were told that their time is over
+  bool is_late = false;       // and some were
+  bool is_over = false;       // the result is made
   std::uint32_t not_worth_it = 0;
   std::string why = {};
 

@@ -1,7 +1,8 @@
 // LoadCostModel: how many of the blocks that could be loaded are worth it: loading them takes time, and so does computing
 // them again.
 //
-// Owner:    the manager; shared with whoever asks. Threads: any; it must be safe from several.
+// Owner:    the manager; shared with whoever asks. Threads: any; it must be safe from several. It is asked under a lock, and
+//           calls nothing of Cairn.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,9 @@ namespace cairn {
 
 namespace {
 
+// By how much copies end before the load they are of, at most.
+constexpr Duration kBeforeTheDeadline = std::chrono::milliseconds(1);
+
 std::shared_ptr<const LoadCostModel> cost_model(const Onboarder::Parts& parts, const OnboardOptions& options) {
   return parts.cost != nullptr ? parts.cost : measured_cost_model(options.prefill_tokens_per_second);
 }
@@ -79,6 +82,8 @@ LoadPtr Onboarder::Impl::add(Load::Kind kind, TimePoint deadline) {
   load->id = LoadId{next_id_++};
   load->kind = kind;
   load->deadline = deadline;
+  const Duration left = std::max(deadline - parts_.clock->now(), Duration::zero());
+  load->copies_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
   loads_.emplace(load->id, load);
   return load;
 }
@@ -144,6 +149,31 @@ LoadId Onboarder::Impl::tell_at_once(const LoadRequest& request, ImmutableBlocks
   return id;
 }
 
+// Takes a load in, lets `fill` give it what is its own, and starts it. What is refused is as it was.
+template <typename Fill>
+Result<LoadId> Onboarder::Impl::take_in(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline,
+                                        const LoadRequest* request, std::optional<MutableBlocks> targets, Fill fill) {
+  if (const Status status = check(keys); !status) {
+    return Unexpected(status.error());
+  }
+  Outbox outbox;
+  LoadId id{};
+  {
+    const MutexLock lock(mutex_);
+    if (const Status status = admit(); !status) {
+      return Unexpected(status.error());
+    }
+    const LoadPtr load = add(kind, deadline);
+    id = load->id;
+    load->keys = std::move(keys);
+    fill(*load);
+    start(load, request, std::move(targets), outbox);
+    close(outbox);
+  }
+  tell(outbox);
+  return id;
+}
+
 Result<LoadId> Onboarder::Impl::load(LoadRequest&& request) {
   if (device_pool() == nullptr) {
     return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
@@ -152,27 +182,11 @@ Result<LoadId> Onboarder::Impl::load(LoadRequest&& request) {
   if (base.size() == request.keys.size()) {
     return tell_at_once(request, std::move(base));
   }
-  if (const Status status = check(request.keys); !status) {
-    return Unexpected(status.error());
-  }
-  const TimePoint deadline = request.deadline.value_or(parts_.clock->now() + options_.deadline);
-  Outbox outbox;
-  LoadId id{};
-  {
-    const MutexLock lock(mutex_);
-    if (const Status status = admit(); !status) {
-      return Unexpected(status.error());
-    }
-    const LoadPtr load = add(Load::Kind::kPrefix, deadline);
-    id = load->id;
-    load->keys = std::move(request.keys);
-    load->done = std::move(request.done);
-    load->base = std::move(base);
-    start(load, &request, std::nullopt, outbox);
-    close(outbox);
-  }
-  tell(outbox);
-  return id;
+  return take_in(Load::Kind::kPrefix, std::move(request.keys), deadline_of(request), &request, std::nullopt,
+                 [&](Load& load) {
+                   load.done = std::move(request.done);
+                   load.base = std::move(base);
+                 });
 }
 
 Result<LoadId> Onboarder::Impl::load_into(EngineBlocks&& targets, LoadRequest&& request) {
@@ -183,28 +197,12 @@ Result<LoadId> Onboarder::Impl::load_into(EngineBlocks&& targets, LoadRequest&& 
     return fail(ErrorCode::kInvalidArgument,
                 str_cat(request.keys.size(), " keys for ", targets.slots.size(), " slots; give one slot for each key"));
   }
-  if (const Status status = check(request.keys); !status) {
-    return Unexpected(status.error());
-  }
-  const TimePoint deadline = request.deadline.value_or(parts_.clock->now() + options_.deadline);
-  Outbox outbox;
-  LoadId id{};
-  {
-    const MutexLock lock(mutex_);
-    if (const Status status = admit(); !status) {
-      return Unexpected(status.error());
-    }
-    const LoadPtr load = add(Load::Kind::kSlots, deadline);
-    id = load->id;
-    load->keys = std::move(request.keys);
-    load->done = std::move(request.done);
-    load->slots = std::move(targets);
-    load->is_there.assign(load->keys.size(), false);
-    start(load, &request, std::nullopt, outbox);
-    close(outbox);
-  }
-  tell(outbox);
-  return id;
+  return take_in(Load::Kind::kSlots, std::move(request.keys), deadline_of(request), &request, std::nullopt,
+                 [&](Load& load) {
+                   load.done = std::move(request.done);
+                   load.slots = std::move(targets);
+                   load.is_there.assign(load.keys.size(), false);
+                 });
 }
 
 Result<LoadId> Onboarder::Impl::onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
@@ -224,50 +222,19 @@ Result<LoadId> Onboarder::Impl::onboard(CacheLevel from, ImmutableBlocks blocks,
   for (const BlockFacts& facts : blocks.facts()) {
     keys.push_back(facts.block.key);
   }
-  if (const Status status = check(keys); !status) {
-    return Unexpected(status.error());
-  }
-  Outbox outbox;
-  LoadId id{};
-  {
-    const MutexLock lock(mutex_);
-    if (const Status status = admit(); !status) {
-      return Unexpected(status.error());
-    }
-    const LoadPtr load = add(Load::Kind::kGiven, deadline);
-    id = load->id;
-    load->keys = std::move(keys);
-    load->done = std::move(done);
-    load->base = std::move(blocks);
-    load->has_targets = targets.has_value();
-    start(load, nullptr, std::move(targets), outbox);
-    close(outbox);
-  }
-  tell(outbox);
-  return id;
+  const bool has_targets = targets.has_value();
+  return take_in(Load::Kind::kGiven, std::move(keys), deadline, nullptr, std::move(targets), [&](Load& load) {
+    load.done = std::move(done);
+    load.base = std::move(blocks);
+    load.has_targets = has_targets;
+  });
 }
 
 Result<LoadId> Onboarder::Impl::prefetch(std::vector<BlockKey> keys, TimePoint deadline, Load::PrefetchDone done) {
-  if (const Status status = check(keys); !status) {
-    return Unexpected(status.error());
-  }
-  Outbox outbox;
-  LoadId id{};
-  {
-    const MutexLock lock(mutex_);
-    if (const Status status = admit(); !status) {
-      return Unexpected(status.error());
-    }
-    const LoadPtr load = add(Load::Kind::kPrefetch, deadline);
-    id = load->id;
-    load->is_there.assign(keys.size(), false);
-    load->keys = std::move(keys);
-    load->done = std::move(done);
-    start(load, nullptr, std::nullopt, outbox);
-    close(outbox);
-  }
-  tell(outbox);
-  return id;
+  return take_in(Load::Kind::kPrefetch, std::move(keys), deadline, nullptr, std::nullopt, [&](Load& load) {
+    load.is_there.assign(load.keys.size(), false);
+    load.done = std::move(done);
+  });
 }
 
 void Onboarder::Impl::cancel(LoadId id) {
@@ -303,6 +270,9 @@ bool Onboarder::Impl::pump() {
     for (const auto& [id, load] : loads_) {
       if (load->deadline <= now) {
         late.push_back(load);
+      } else if (load->copies_by <= now && !load->is_called_in) {
+        call_in(*load);
+        any = true;
       }
     }
     for (const LoadPtr& load : late) {
@@ -311,7 +281,7 @@ bool Onboarder::Impl::pump() {
       }
       finish(load, outbox);
     }
-    any = serve(outbox) || !late.empty();
+    any = serve(outbox) || !late.empty() || any;
     outbox.wake = false;  // whoever pumps asks for the next time
     close(outbox);
   }
@@ -323,7 +293,7 @@ std::optional<TimePoint> Onboarder::Impl::next_time() const {
   const MutexLock lock(mutex_);
   TimePoint next = TimePoint::max();
   for (const auto& [id, load] : loads_) {
-    next = std::min(next, load->deadline);
+    next = std::min(next, load->is_called_in ? load->deadline : load->copies_by);
   }
   const bool is_queued =
       std::any_of(queues_.begin(), queues_.end(), [](const auto& queued) { return !queued.empty(); });

@@ -11,8 +11,6 @@ namespace {
 
 // A full executor is asked again after this long, unless something ends before.
 constexpr Duration kTryAgain = std::chrono::milliseconds(1);
-// How often keys are planned while the copies they wait for, of other loads, come to nothing.
-constexpr std::uint32_t kAttempts = 4;
 
 std::uint32_t count_done(std::span<const BlockState> states) {
   const auto other = std::find_if(states.begin(), states.end(), [](BlockState s) { return s != BlockState::kDone; });
@@ -114,7 +112,7 @@ Result<TransferId> Onboarder::Impl::submit(const PiecePtr& piece) {
     const std::span<const SlotId> slots = std::span(load.slots.slots).subspan(piece->first, source.size());
     auto copy = link.fill({.source = std::move(source),
                            .targets = {.slots = {slots.begin(), slots.end()}, .held = load.slots.held},
-                           .deadline = load.deadline,
+                           .deadline = load.copies_by,
                            .done = std::move(done)});
     if (!copy) {
       piece->source.emplace(std::move(copy.error().blocks.source));
@@ -126,7 +124,7 @@ Result<TransferId> Onboarder::Impl::submit(const PiecePtr& piece) {
   MutableBlocks given = *std::move(targets);
   targets.reset();
   auto copy = link.bring(
-      {.source = std::move(source), .targets = std::move(given), .deadline = load.deadline, .done = std::move(done)});
+      {.source = std::move(source), .targets = std::move(given), .deadline = load.copies_by, .done = std::move(done)});
   if (!copy) {
     piece->source.emplace(std::move(copy.error().blocks.source));
     targets.emplace(std::move(copy.error().blocks.targets));
@@ -161,6 +159,7 @@ void Onboarder::Impl::in_host(const PiecePtr& piece, TierLink::Arrived& arrived,
     count = count_done(arrived.states);
   }
   if (count < piece->count) {
+    load.is_late = load.is_late || std::ranges::count(arrived.states, BlockState::kExpired) > 0;
     cut(load, piece->first + count, arrived.error, piece, outbox);
   }
   if (count == 0 || load.is_over || load.is_cancelled || (load.is_prefix() && piece->first >= load.hopeful)) {
@@ -181,6 +180,7 @@ void Onboarder::Impl::at_goal(const PiecePtr& piece, TierLink::Arrived& arrived,
   Load& load = *piece->load;
   if (!load.is_over) {
     if (!arrived.error.empty()) {
+      load.is_late = load.is_late || std::ranges::count(arrived.states, BlockState::kExpired) > 0;
       cut(load, piece->first + count_done(arrived.states), arrived.error, piece, outbox);
     }
     if (!load.is_there.empty()) {
@@ -197,10 +197,6 @@ void Onboarder::Impl::at_goal(const PiecePtr& piece, TierLink::Arrived& arrived,
 void Onboarder::Impl::plan_again(const PiecePtr& waiter, Outbox& outbox) {
   const LoadPtr load = waiter->load;
   if (waiter->stage == Piece::Stage::kOver) {
-    return;
-  }
-  if (waiter->attempt + 1 == kAttempts) {
-    give_up(waiter, "copies that other loads were making did not arrive", outbox);
     return;
   }
   ++load->open;
@@ -283,6 +279,15 @@ void Onboarder::Impl::cancel(const LoadPtr& load, const std::string& why, Outbox
   settle(load, outbox);
 }
 
+void Onboarder::Impl::call_in(Load& load) {
+  load.is_called_in = true;
+  for (const PiecePtr& piece : load.pieces) {
+    if (piece->is_flying) {
+      links_[index_of(piece->lane)]->executor().check_deadlines();
+    }
+  }
+}
+
 void Onboarder::Impl::settle(const LoadPtr& load, Outbox& outbox) {
   --load->open;
   // Copies behind a hole change nothing any more. Only the engine waits for them: they write to its slots.
@@ -308,7 +313,7 @@ void Onboarder::Impl::finish(const LoadPtr& load, Outbox& outbox) {
   LoadResult result = result_of(*load);
   if (result.prefix >= load->planned) {
     result.why.clear();
-  } else if (parts_.clock->now() >= load->deadline) {
+  } else if (load->is_late || parts_.clock->now() >= load->deadline) {
     ++totals_.expired;
   }
   outbox.let_go.push_back(std::move(load->slots.held));

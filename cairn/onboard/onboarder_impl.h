@@ -5,8 +5,8 @@
 // one copy of a link, and what ends one begins the next. A piece that waits for a copy of another load is planned anew
 // when that has ended, however it ended. When no piece of a load is open, or its deadline has passed, its result is made.
 //
-// Threads:  one lock for all of it. Pools and links are called under it; callers never are: what they are to be told is
-//           put into an Outbox.
+// Threads:  one lock for all of it. Pools, links and the cost model are called under it; callers never are: what they are
+//           to be told is put into an Outbox.
 #pragma once
 
 #include <array>
@@ -26,6 +26,10 @@
 #include "cairn/onboard/tier_search.h"
 
 namespace cairn {
+
+// How often keys are planned while the copies they wait for, of other loads, come to nothing: the last time they wait for
+// nobody.
+inline constexpr std::uint32_t kAttempts = 3;
 
 class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
  public:
@@ -68,6 +72,13 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] Status check(std::span<const BlockKey> keys) const;
   [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadPtr add(Load::Kind kind, TimePoint deadline) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
+    return request.deadline.value_or(parts_.clock->now() + options_.deadline);
+  }
+  template <typename Fill>
+  [[nodiscard]] Result<LoadId> take_in(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline,
+                                       const LoadRequest* request, std::optional<MutableBlocks> targets, Fill fill)
+      CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] LoadId tell_at_once(const LoadRequest& request, ImmutableBlocks blocks) CAIRN_EXCLUDES(mutex_);
   void start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets, Outbox& outbox)
       CAIRN_REQUIRES(mutex_);
@@ -109,6 +120,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   void cut(Load& load, std::uint32_t at, const std::string& why, const PiecePtr& but, Outbox& outbox)
       CAIRN_REQUIRES(mutex_);
   void cancel(const LoadPtr& load, const std::string& why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  // Has copies that are late say so.
+  void call_in(Load& load) CAIRN_REQUIRES(mutex_);
   void settle(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   void finish(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadResult result_of(Load& load) CAIRN_REQUIRES(mutex_);

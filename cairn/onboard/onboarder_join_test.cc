@@ -72,7 +72,7 @@ TEST_F(OnboarderJoinTest, TheFirstExpires) {
   Rig rig(options);
   begin(rig, milliseconds(100));
   rig.run(seconds(1));
-  EXPECT_EQ(first_->at, milliseconds(100));
+  EXPECT_LE(first_->at, milliseconds(100));
   EXPECT_EQ(second_->result.prefix, 8U) << second_->result.why;
   EXPECT_LT(second_->at, milliseconds(110));
   EXPECT_TRUE(rig.is_right(second_->result, keys_));
@@ -84,7 +84,8 @@ TEST_F(OnboarderJoinTest, TheSecondExpiresWhileItWaits) {
   first_ = rig.load(keys_);
   second_ = rig.load(keys_, milliseconds(100));
   rig.run();
-  EXPECT_EQ(second_->at, milliseconds(100));
+  EXPECT_LE(second_->at, milliseconds(100));
+  EXPECT_GE(second_->at, milliseconds(99));
   EXPECT_EQ(second_->result.prefix, 0U);
   EXPECT_EQ(first_->result.prefix, 8U);
 }
@@ -147,6 +148,23 @@ TEST_F(OnboarderJoinTest, APrefetchWaitsForWhatALoadBrings) {
   rig.run();
   EXPECT_EQ(fetched, 8U);
   EXPECT_EQ(rig.copied(Lane::kDiskToHost), 8U);
+}
+
+TEST_F(OnboarderJoinTest, HoweverManyGiveUpBeforeItALoadBringsWhatItCan) {
+  Rig rig({.ways = {.latency = milliseconds(1), .limit = 1}});
+  (void)rig.host().put(chain(2, 2));
+  const auto other = rig.load(chain(2, 2));  // has the only place
+  (void)rig.host().put(keys_);
+  std::vector<std::shared_ptr<Loaded>> loads;
+  for (int i = 0; i < 8; ++i) {
+    loads.push_back(rig.load(keys_));
+  }
+  for (int i = 0; i < 7; ++i) {
+    rig.onboarder().cancel(loads[static_cast<std::size_t>(i)]->id);
+  }
+  rig.run();
+  EXPECT_EQ(loads.back()->result.prefix, 8U) << loads.back()->result.why;
+  EXPECT_TRUE(rig.is_right(loads.back()->result, keys_));
 }
 
 TEST_F(OnboarderJoinTest, ManyLoadsOfWhatOneFailsToBring) {

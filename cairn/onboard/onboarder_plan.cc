@@ -89,7 +89,7 @@ Onboarder::Impl::Plan Onboarder::Impl::survey(const LoadPtr& load, std::uint32_t
                                               std::uint32_t attempt) {
   const Ways now = ways();
   const TierSearch tiers = search(now, load->kind == Load::Kind::kPrefetch);
-  const std::optional<Goal> goal = load->goal();
+  const std::optional<Goal> goal = attempt + 1 < kAttempts ? load->goal() : std::nullopt;
   Plan plan{.end = first};
   while (plan.end < last) {
     std::span<const BlockKey> keys = load->keys_of(plan.end, last - plan.end);
@@ -162,7 +162,9 @@ std::uint32_t Onboarder::Impl::plan_stretch(Plan& plan, const LoadPtr& load, con
   std::uint32_t planned = 0;
   while (planned < stretch.blocks) {
     const std::span<const BlockKey> rest = keys.subspan(planned);
-    const std::uint32_t count = std::min(count_not_coming(Goal::kHost, rest), most);
+    const std::uint32_t unique =
+        attempt + 1 < kAttempts ? count_not_coming(Goal::kHost, rest) : static_cast<std::uint32_t>(rest.size());
+    const std::uint32_t count = std::min(unique, most);
     plan.end = first + planned;
     std::uint32_t added = 0;
     if (count == 0) {

@@ -2,7 +2,7 @@
 // the nearest that has a key.
 //
 // Owner:    made for one question; the tiers outlive it. Threads: one; the pools it asks are safe from any.
-// Costs:    a lock for each tier asked in a stretch, a lookup for each key and tier; allocates nothing.
+// Costs:    a few locks for each tier asked in a stretch, a lookup for each key and tier; allocates nothing.
 #pragma once
 
 #include <array>

@@ -294,6 +294,7 @@ Result<DiskRecovery> DiskFile::recover() {
           disk::decode_entry(entry, SlotId{static_cast<std::uint32_t>(first + i)}, space);
       if (!decoded) {
         ++recovery.damaged;
+        recovery.passed_over.push_back(SlotId{static_cast<std::uint32_t>(first + i)});
       } else if (decoded->has_value()) {
         recovery.entries.push_back(**decoded);
       }
@@ -313,6 +314,8 @@ Result<DiskRecovery> DiskFile::recover() {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (last[entries[i].key] == i) {
         kept.push_back(entries[i]);
+      } else {
+        recovery.passed_over.push_back(entries[i].slot);
       }
     }
     recovery.superseded = static_cast<std::uint32_t>(entries.size() - kept.size());

@@ -50,10 +50,11 @@ struct DiskEntry {
 };
 
 struct DiskRecovery {
-  std::vector<DiskEntry> entries;  // oldest first; no key and no slot twice
-  std::uint32_t damaged = 0;       // entries that did not add up
-  std::uint32_t superseded = 0;    // older entries of a key that stands there twice
-  bool clean = false;              // the last one closed it
+  std::vector<DiskEntry> entries;        // oldest first; no key and no slot twice
+  std::uint32_t damaged = 0;             // entries that did not add up
+  std::uint32_t superseded = 0;          // older entries of a key that stands there twice
+  std::vector<SlotId> passed_over = {};  // the slots of those: their entries are still there
+  bool clean = false;                    // the last one closed it
 };
 
 class DiskFile {

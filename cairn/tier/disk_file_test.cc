@@ -94,6 +94,7 @@ TEST_F(DiskFileTest, KeepsTheLaterOfTwoEntriesOfAKey) {
   ASSERT_TRUE(file.put(std::vector{entry(1, 5), entry(2, 6), entry(3, 5)}));
   const DiskRecovery recovery = *file.recover();
   EXPECT_EQ(recovery.superseded, 1U);
+  EXPECT_EQ(recovery.passed_over, std::vector{SlotId{1}});
   ASSERT_EQ(recovery.entries.size(), 2U);
   EXPECT_EQ(recovery.entries[1].slot, SlotId{3});
 }

@@ -17,6 +17,7 @@ void LinkMeter::began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) 
     busy_since_ = now;
   }
   ++totals_.copies;
+  ++totals_.unsettled;
   totals_.blocks_under_way += blocks;
   totals_.bytes_under_way += bytes;
 }
@@ -32,6 +33,7 @@ void LinkMeter::leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) 
 void LinkMeter::refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
   const MutexLock lock(mutex_);
   --totals_.copies;
+  --totals_.unsettled;
   leave(blocks, bytes, now);
 }
 
@@ -64,6 +66,11 @@ void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t 
 void LinkMeter::quarantined(std::int64_t blocks) {
   const MutexLock lock(mutex_);
   totals_.quarantined += static_cast<std::uint64_t>(blocks);
+}
+
+void LinkMeter::settled() {
+  const MutexLock lock(mutex_);
+  --totals_.unsettled;
 }
 
 LinkTotals LinkMeter::totals() const {

@@ -23,6 +23,7 @@ struct LinkTotals {
   std::uint64_t blocks_under_way = 0;
   std::uint64_t bytes_under_way = 0;
   std::uint64_t quarantined = 0;  // blocks that a late copy may still touch
+  std::uint64_t unsettled = 0;    // copies whose memory is not let go of yet, under way or late
 };
 
 class LinkMeter {
@@ -46,6 +47,8 @@ class LinkMeter {
   // `block_bytes`: of one block.
   void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
   void quarantined(std::int64_t blocks);
+  // Nothing touches its memory any more.
+  void settled();
 
   [[nodiscard]] LinkTotals totals() const;
   // Of late, while it was busy; 0 where nothing was carried yet.

@@ -23,6 +23,9 @@ TEST(LinkMeterTest, MeasuresTheSpeedOfWhatArrived) {
   EXPECT_EQ(totals.failed, 1U);
   EXPECT_EQ(totals.busy, seconds(2));
   EXPECT_EQ(totals.blocks_under_way, 0U);
+  EXPECT_EQ(totals.unsettled, 1U);
+  meter.settled();
+  EXPECT_EQ(meter.totals().unsettled, 0U);
 }
 
 TEST(LinkMeterTest, CopiesThatOverlapAreMeasuredOneAfterTheOther) {

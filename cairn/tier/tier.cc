@@ -95,27 +95,15 @@ Status Tier::recover() {
                       .tokens_hash = entry.tokens_hash,
                       .note = static_cast<std::uint64_t>(entry.checksum)});
   }
-  erase_unknown_entries();
-  leaves_first(blocks);
-  return pool_->restore(blocks);
-}
-
-// Entries that were passed over, damaged or superseded, would come back when the one that stands for them is erased.
-void Tier::erase_unknown_entries() {
-  if (recovered_.damaged + recovered_.superseded == 0) {
-    return;
-  }
-  std::vector<SlotId> unknown;
-  for (std::uint32_t slot = 0; slot < has_entry_.size(); ++slot) {
-    if (!has_entry_[slot]) {
-      unknown.push_back(SlotId{slot});
+  // Entries that were passed over would come back when those that stand for them are erased.
+  if (const Status status = file_->erase(recovery->passed_over); !status) {
+    for (const SlotId slot : recovery->passed_over) {
+      has_entry_[index_of(slot)] = true;  // tried again before the slot is written
     }
-  }
-  if (const Status status = file_->erase(unknown); !status) {
-    // Tried again before such a slot is written.
-    has_entry_.assign(has_entry_.size(), true);
     failed(TierUse::kWriting, status.error().message);
   }
+  leaves_first(blocks);
+  return pool_->restore(blocks);
 }
 
 void Tier::tell(TierUse use, TierHealth::Change change, const std::string& reason) const {

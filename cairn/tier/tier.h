@@ -106,7 +106,6 @@ class Tier {
  private:
   explicit Tier(Options&& options);
   [[nodiscard]] Status recover();
-  void erase_unknown_entries() CAIRN_REQUIRES(file_mutex_);
   [[nodiscard]] Status erase(std::span<const SlotId> slots) CAIRN_REQUIRES(file_mutex_);
   [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
   [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }

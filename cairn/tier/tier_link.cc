@@ -216,6 +216,7 @@ Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const Slo
     }
     flight->source.reset();
     flight->engine_targets.reset();
+    meter_.settled();
   };
   flight->began = clock_.now();
   meter_.began(blocks, blocks * from_.block_bytes(), flight->began);

@@ -234,6 +234,31 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   expect_at_rest(*host_, 4);
 }
 
+TEST_F(TierLinkFaultsTest, ReadingAndWritingAreTakenOutApart) {
+  start_with_blocks(
+      {{.fault = Fault::kFail, .at = 5}, {.fault = Fault::kFail, .at = 6}, {.fault = Fault::kShort, .at = 7}});
+  copy(*to_disk_, keys_);
+  host_->reset(first_of(keys_, 1));
+  for (int i = 0; i < 3; ++i) {
+    Copied up;
+    ASSERT_TRUE(bring(*from_disk_, first_of(keys_, 1), up));
+    run_for(milliseconds(500));
+    EXPECT_THAT(up.states(), ElementsAre(kFailed));
+  }
+  EXPECT_FALSE(from_disk_->is_up());
+  EXPECT_TRUE(to_disk_->is_up());
+  EXPECT_TRUE(host_->is_up(TierUse::kWriting)) << "memory is not at fault for what a file did";
+  EXPECT_TRUE(disk_->pool()->contains(keys_[0])) << "it was not read, which says nothing of its bytes";
+  Copied up;
+  const auto refused = bring(*from_disk_, first_of(keys_, 1), up);
+  ASSERT_FALSE(refused);
+  expect_error(refused.error().error, ErrorCode::kUnavailable, "G3 is out: ");
+  clock_.advance(seconds(1));
+  copy(*from_disk_, first_of(keys_, 1));
+  EXPECT_TRUE(from_disk_->is_up());
+  expect_holds(*host_, keys_);
+}
+
 TEST_F(TierLinkFaultsTest, ATrialThatFindsTheExecutorFullIsNone) {
   start_with_blocks(
       {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}, {.fault = Fault::kFail, .at = 3}}, 1);

@@ -181,11 +181,11 @@ struct Copied {
 
 class TierWorld : public ::testing::Test {
  protected:
-  // A block takes a second, so that deadlines can be in the middle.
   void make_executor(std::vector<FaultRule> rules = {}, std::size_t limit = 16, std::uint64_t seed = 1) {
     auto inside = std::make_unique<SimulatedExecutor>(
         clock_,
-        SimulatedExecutor::Options{.bytes_per_second = static_cast<double>(kTierShape.block_bytes()), .limit = limit});
+        SimulatedExecutor::Options{
+            .bytes_per_second = blocks_per_second_ * static_cast<double>(kTierShape.block_bytes()), .limit = limit});
     simulated_ = inside.get();
     faults_ = std::make_unique<FaultExecutor>(clock_, std::move(inside),
                                               FaultOptions{.rules = std::move(rules),
@@ -246,6 +246,7 @@ class TierWorld : public ::testing::Test {
   }
 
   ManualClock clock_;
+  double blocks_per_second_ = 1;  // so that deadlines can be in the middle of a copy
   SimulatedExecutor* simulated_ = nullptr;
   std::unique_ptr<FaultExecutor> faults_;  // to be destroyed before links and tiers
 };

@@ -7,6 +7,8 @@
 //           come in the order of their times, however far the clock went between two calls; callbacks see the clock as
 //           it is. Checksums are made as the real ones make them. Files that are opened past the page cache it leaves
 //           to the file executor.
+// Faults:   with a FaultExecutor around it, run() comes before that one's check_deadlines(): what was copied by a deadline
+//           is then heard of before the rest is said to be late.
 // Owner:    whoever made it; the clock outlives it.
 // Threads:  one: submit(), cancel(), run() and the callbacks all happen on the thread that simulates.
 // Fails:    what submit() refuses; of a block: what the system said when its file was read or written.

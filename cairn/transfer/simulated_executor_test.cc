@@ -21,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::FileLayout;
 using testing::FileMode;
@@ -393,6 +392,7 @@ class SimulatedFaultsTest : public SimulatedExecutorTest {
   // Until nothing is left to do at this time.
   void run_now() {
     for (bool any = true; any;) {
+      inside_->run();
       fault_->check_deadlines();
       any = inside_->run();
       any = fault_->run_callbacks() || any;
@@ -441,6 +441,16 @@ TEST_F(SimulatedFaultsTest, WhatHangsExpiresAndSettlesWhenItIsReleased) {
   EXPECT_TRUE(told.settled_at);
   EXPECT_TRUE(to_.holds(1, from_, 1));
   EXPECT_EQ(fault_->load().transfers, 0U);
+}
+
+TEST_F(SimulatedFaultsTest, ADeadlineOnTheWayLeavesWholeBlocksAndExpiredOnes) {
+  make({});
+  Told told;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(4), told, TimePoint(seconds(3)))));
+  run_for(seconds(10));
+  EXPECT_THAT(told.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
+  EXPECT_EQ(told.done_at, TimePoint(seconds(3)));
+  EXPECT_EQ(told.settled_at, TimePoint(milliseconds(3500)));
 }
 
 TEST_F(SimulatedFaultsTest, WhatIsLostNeverSettlesBeforeTheEnd) {

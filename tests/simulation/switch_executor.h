@@ -51,9 +51,11 @@ class SwitchExecutor final : public TransferExecutor {
 
   // Whether there was anything to do.
   bool run() {
-    check_deadlines();
     bool any = plain_.run();
     for (Lane* lane : {&into_files_, &into_memory_}) {
+      // What ended before a deadline is heard of before the rest is late.
+      any |= lane->inside->run();
+      lane->faulty->check_deadlines();
       any |= lane->inside->run();
       any |= lane->faulty->run_callbacks();
     }

@@ -120,8 +120,8 @@ void World::open() {
     if (kind == ExecutorKind::kFile && lies_) {
       // Bits that flip in a file are found when it is read, those on the way out of it at once. (Those of memory that
       // was never anywhere else nobody can find.)
-      into_files.rules.push_back({.fault = Fault::kCorrupt, .chance = 0.05});
-      into_memory.rules.push_back({.fault = Fault::kCorruptInFlight, .chance = 0.02});
+      into_files.rules.push_back({.fault = Fault::kCorrupt, .chance = 0.25});
+      into_memory.rules.push_back({.fault = Fault::kCorruptInFlight, .chance = 0.1});
     }
     auto made = std::make_unique<SwitchExecutor>(clock_, kind == ExecutorKind::kFile ? file_speed_ : host_speed_,
                                                  into_files, into_memory);
@@ -306,10 +306,11 @@ void World::control() {
 
 void World::settle() {
   for (bool more = true; more;) {
-    more = manager_->pump();
+    more = false;
     for (SwitchExecutor* executor : executors_) {
       more |= executor->run();
     }
+    more |= manager_->pump();
   }
 }
 
@@ -353,7 +354,7 @@ void World::step() {
 }
 
 std::string World::run() {
-  lies_ = below(3) == 0;
+  lies_ = below(2) == 0;
   open();
   while (failure_.empty() && step_ < options_.steps) {
     ++step_;

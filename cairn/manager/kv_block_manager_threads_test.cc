@@ -1,0 +1,109 @@
+// The manager with its own thread, real executors and a real file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "cairn/manager/manager_testing.h"
+
+namespace cairn::testing {
+namespace {
+
+using std::chrono::seconds;
+
+class KvBlockManagerThreadsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  [[nodiscard]] ManagerConfig config(std::uint32_t device = 8, std::uint32_t host = 16, std::uint32_t disk = 16) const {
+    ManagerConfig config = reference_config(folder_.in("blocks"), device, host, disk);
+    config.disk.direct = GetParam();
+    return config;
+  }
+  TestFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(DirectOrNot, KvBlockManagerThreadsTest, ::testing::Bool());
+
+// Seed 002's test_offload, with the bytes.
+TEST_P(KvBlockManagerThreadsTest, ARegisteredBlockIsOnHostAndDisk) {
+  const KvBlockManager manager = *KvBlockManager::make(config());
+  const Keys keys = chain(1, 3);
+  cache_on_device(manager, keys);
+  ASSERT_TRUE(manager.drain(seconds(30)).has_value());
+  EXPECT_TRUE(hold_their_bytes(manager, manager.host()->match_prefix(keys)));
+  EXPECT_EQ(manager.disk()->match_prefix(keys).size(), 3U);
+  (void)manager.reset(CacheLevel::kG1);
+  (void)manager.reset(CacheLevel::kG2);
+  const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 3U);
+  EXPECT_TRUE(hold_their_bytes(manager, loaded->blocks));
+}
+
+TEST_P(KvBlockManagerThreadsTest, TheLastCopyStopsItAndEveryLoadEnds) {
+  std::atomic<int> ended{0};
+  int begun = 0;
+  {
+    std::optional<KvBlockManager> first = *KvBlockManager::make(config(64, 64, 64));
+    cache_on_device(*first, chain(1, 32));
+    ASSERT_TRUE(first->drain(seconds(30)).has_value());
+    (void)first->reset(CacheLevel::kG1);
+    const KvBlockManager second = *first;
+    first.reset();
+    EXPECT_EQ(second.worker_id(), 1337U);
+    for (int i = 0; i < 16; ++i) {
+      begun += second.load({.keys = chain(1, 32), .done = [&ended](LoadResult&&) { ++ended; }}) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(ended, begun);
+  EXPECT_GT(begun, 0);
+}
+
+TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
+  ManagerConfig small = config(48, 64, 128);
+  small.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.2, .batch = 8};
+  const KvBlockManager manager = *KvBlockManager::make(small);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t i = 0; i < 60; ++i) {
+        const Keys keys = chain((thread * 7 + i * 5) % 23, 6);
+        const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+        if (!loaded || !hold_their_bytes(manager, loaded->blocks)) {
+          ++wrong;
+          continue;
+        }
+        Result<MutableBlocks> room = manager.device()->allocate(6 - loaded->prefix);
+        if (!room || room->empty()) {
+          continue;
+        }
+        const Keys rest(keys.begin() + loaded->prefix, keys.end());
+        for (std::size_t k = 0; k < rest.size(); ++k) {
+          write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->slots()[k]), seed_of(rest[k]));
+        }
+        auto complete = (*std::move(room)).complete({.keys = rest});
+        const ImmutableBlocks registered = *(*std::move(complete)).register_blocks();
+        if (i % 20 == 19) {
+          (void)manager.reset(i % 40 == 19 ? CacheLevel::kG1 : CacheLevel::kG2);
+          (void)manager.status();
+          (void)manager.metrics().to_prometheus();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(manager.drain(seconds(60)).has_value());
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    const PoolCounts counts = manager.pool(level)->counts();
+    EXPECT_EQ(counts.active + counts.quarantined, 0U) << to_string(level);
+    manager.pool(level)->check_invariants();
+  }
+}
+
+}  // namespace
+}  // namespace cairn::testing

@@ -1,0 +1,94 @@
+// The superblock and entries of a disk tier's file: bytes from outside decode to nothing or to what was encoded; whatever
+// can be encoded comes back.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "cairn/base/check.h"
+#include "cairn/tier/disk_format.h"
+
+namespace {
+
+// Takes values off the front of the input; zeros when it is used up.
+class Input {
+ public:
+  explicit Input(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <typename Number>
+  Number number() {
+    Number value{};
+    const std::size_t count = std::min(sizeof(Number), bytes_.size());
+    std::memcpy(&value, bytes_.data(), count);
+    bytes_ = bytes_.subspan(count);
+    return value;
+  }
+  std::string text() {
+    const std::size_t count = std::min<std::size_t>(number<std::uint16_t>() % 1200, bytes_.size());
+    std::string value(reinterpret_cast<const char*>(bytes_.data()), count);
+    bytes_ = bytes_.subspan(count);
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+template <std::size_t kBytes>
+std::array<std::byte, kBytes> padded(std::span<const std::byte> bytes) {
+  std::array<std::byte, kBytes> out{};
+  std::copy_n(bytes.begin(), std::min(kBytes, bytes.size()), out.begin());
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace cairn;
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
+
+  if (const auto superblock = disk::decode_superblock(padded<disk::kSuperblockBytes>(bytes))) {
+    const auto again = disk::encode(*superblock);
+    CAIRN_CHECK(again.has_value() && *again == padded<disk::kSuperblockBytes>(bytes), "what decodes encodes back");
+  }
+  (void)disk::decode_entry(padded<disk::kEntryBytes>(bytes), SlotId{0}, NamespaceId{0});
+
+  Input input(bytes);
+  disk::Superblock superblock;
+  Namespace& space = superblock.geometry.space;
+  space = {.tenant = input.text(), .model = input.text(), .weights_generation = input.number<std::uint64_t>()};
+  space.layout = input.text();
+  space.element_type = input.text();
+  space.shard = input.text();
+  space.block_size = input.number<std::uint32_t>();
+  superblock.geometry.block_bytes = input.number<std::uint64_t>();
+  superblock.geometry.slots = input.number<std::uint32_t>();
+  superblock.clean = input.number<std::uint8_t>() % 2 == 1;
+  if (const auto encoded = disk::encode(superblock)) {
+    // It may be refused for what it says, never read as something else.
+    if (const auto decoded = disk::decode_superblock(*encoded)) {
+      CAIRN_CHECK(decoded->geometry.space.id() == space.id() && decoded->clean == superblock.clean &&
+                      decoded->geometry.slots == superblock.geometry.slots,
+                  "a superblock comes back");
+    }
+    disk::SuperblockBytes flipped = *encoded;
+    flipped[input.number<std::uint16_t>() % flipped.size()] ^= std::byte{1};
+    CAIRN_CHECK(!disk::decode_superblock(flipped).has_value(), "a flipped bit is seen");
+  }
+
+  const SlotId slot{input.number<std::uint32_t>()};
+  const DiskEntry entry{.slot = slot,
+                        .key = BlockKey::make_checked(input.number<std::uint32_t>() % (BlockKey::kMaxPosition + 1),
+                                                      SequenceHash{input.number<std::uint64_t>()},
+                                                      SequenceHash{input.number<std::uint64_t>()}),
+                        .checksum = Checksum{input.number<std::uint64_t>()},
+                        .tokens_hash = BlockHash{input.number<std::uint64_t>()},
+                        .order = input.number<std::uint64_t>()};
+  disk::EntryBytes encoded = disk::encode(entry, space.id());
+  const auto decoded = disk::decode_entry(encoded, slot, space.id());
+  CAIRN_CHECK(decoded.has_value() && *decoded == entry, "an entry comes back");
+  encoded[input.number<std::uint16_t>() % encoded.size()] ^= std::byte{128};
+  CAIRN_CHECK(!disk::decode_entry(encoded, slot, space.id()).has_value(), "a flipped bit is seen");
+  return 0;
+}
