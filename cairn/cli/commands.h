@@ -19,6 +19,7 @@ using Chosen = std::function<int()>;
 // Each adds a command to the app; when it is the one that was given, parsing sets `chosen`. `words`: the command line.
 void add_config(CLI::App& app, Chosen& chosen);
 void add_demo(CLI::App& app, Chosen& chosen);
+void add_disk(CLI::App& app, Chosen& chosen);
 void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
 void add_replay(CLI::App& app, const std::string& words, Chosen& chosen);

@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   add_replay(app, words, chosen);
   add_trace(app, chosen);
   add_config(app, chosen);
+  add_disk(app, chosen);
   add_stress(app, chosen);
   try {
     app.parse(argc, argv);

@@ -145,6 +145,7 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
   const std::uint64_t step = round_up(shape_.block_bytes(), DiskFile::kAlignment);
   const DiskGeometry geometry{.space = space_,
                               .block_bytes = shape_.block_bytes(),
+                              .row_bytes = shape_.row_bytes(),
                               .slots = disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, step)};
   const bool is_there = std::filesystem::exists(disk.path);
   if (is_there && disk.opening == DiskOpening::kFresh) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/tier/disk_format.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::uint64_t kDataAlignment = std::uint64_t{2} << 20;
 constexpr std::uint64_t kMostBlockBytes = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMostRowBytes = 0xFFFF'FFFF;
 constexpr std::size_t kEntriesARead = 16'384;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
@@ -43,6 +45,7 @@ std::string differences(const DiskGeometry& has, const DiskGeometry& wanted) {
   compare("block size", has.space.block_size, wanted.space.block_size);
   compare("key scheme", static_cast<int>(has.space.scheme), static_cast<int>(wanted.space.scheme));
   compare("bytes a block", has.block_bytes, wanted.block_bytes);
+  compare("bytes a row", has.row_bytes, wanted.row_bytes);
   compare("slots", has.slots, wanted.slots);
   return all;
 }
@@ -54,6 +57,10 @@ Status DiskGeometry::validate() const {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("a disk tier of ", slots, " blocks of ", block_bytes, " bytes and ", space.block_size,
                         " tokens; each takes at least 1"));
+  }
+  if (row_bytes == 0 || row_bytes > kMostRowBytes || block_bytes % row_bytes != 0) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("blocks of ", block_bytes, " bytes in rows of ", row_bytes,
+                                                     "; a block has a whole number of rows"));
   }
   return {};
 }
@@ -103,19 +110,33 @@ Error DiskFile::io_error(const char* what, int number) const {
 Result<DiskFile> DiskFile::open_and_lock(const std::string& path, Access access, bool create) {
   DiskFile file;
   file.path_ = path;
-  const int flags = (access == Access::kWrite ? O_RDWR : O_RDONLY) | (create ? O_CREAT | O_TRUNC : 0) | O_CLOEXEC;
+  const int flags = (access == Access::kWrite ? O_RDWR : O_RDONLY) | (create ? O_CREAT : 0) | O_CLOEXEC |
+                    O_NONBLOCK;  // a pipe by that name is refused, not waited for
   const int descriptor = ::open(path.c_str(), flags, 0600);
   if (descriptor == -1) {
     return Unexpected(file.io_error(create ? "create" : "open", errno));
   }
   file.file_ = descriptor;
   file.access_ = Access::kRead;  // nothing is marked until all is known to be well
-  if (access == Access::kWrite && flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  struct stat opened{};
+  if (fstat(descriptor, &opened) != 0) {
+    return Unexpected(file.io_error("look at", errno));
+  }
+  if (!S_ISREG(opened.st_mode)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(path, " is no file but a folder or a device; give the path of a file"));
+  }
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       return Unexpected(file.io_error("lock", errno));
     }
     return fail(ErrorCode::kFailedPrecondition,
-                str_cat(path, " is in use by another process; stop it, or give this one a file of its own"));
+                str_cat(path, " is in use by another process; stop that one first, or use another file"));
+  }
+  // Between opening and locking, whoever had it may have put another file in its place.
+  struct stat named{};
+  if (stat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat(path, " was replaced while it was opened; try again"));
   }
   return file;
 }
@@ -145,6 +166,15 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
     ::unlink(file.path_.c_str());
     return Unexpected(std::move(error));
   };
+  // What one that was stopped halfway left there goes first.
+  if (ftruncate(file.file_, 0) != 0) {
+    return give_up("empty", errno);
+  }
+  // Asked first: trying would leave the disk full for a moment, and others would notice.
+  if (struct statvfs space{};
+      fstatvfs(file.file_, &space) == 0 && space.f_bavail * space.f_frsize < file.file_bytes()) {
+    return give_up("take room for", ENOSPC);
+  }
   if (const int number = posix_fallocate(file.file_, 0, static_cast<off_t>(file.file_bytes())); number != 0) {
     return give_up("take room for", number);
   }
@@ -203,6 +233,9 @@ Status DiskFile::read_superblock(bool& clean) {
   struct stat facts{};
   if (fstat(file_, &facts) != 0) {
     return Unexpected(io_error("look at", errno));
+  }
+  if (facts.st_size == 0) {
+    return fail(ErrorCode::kCorrupt, str_cat(path_, " is empty, which no disk tier's file is; remove it"));
   }
   Error first;
   for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{disk::kSuperblockBytes}}) {
@@ -313,6 +346,20 @@ Status DiskFile::erase(std::span<const SlotId> slots) {
     }
   }
   return {};
+}
+
+Status DiskFile::read_blocks(SlotId first, std::span<std::byte> bytes) const {
+  return read_at(bytes, offset_of(first, bytes.size()));
+}
+
+Status DiskFile::write_blocks(SlotId first, std::span<const std::byte> bytes) const {
+  return write_at(bytes, offset_of(first, bytes.size()));
+}
+
+std::uint64_t DiskFile::offset_of(SlotId first, std::uint64_t bytes) const {
+  const std::uint64_t offset = data_offset_ + index_of(first) * block_step_;
+  CAIRN_CHECK(offset + bytes <= file_bytes(), "blocks within the file");
+  return offset;
 }
 
 Status DiskFile::sync() const {

@@ -8,7 +8,8 @@
 //           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
 //           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
 // Recovers: from the entries alone, without reading blocks. An entry that does not add up is skipped and counted.
-// Refuses:  a file of another format, model, namespace or layout, by name; a file that another process has open.
+// Refuses:  a file of another format, model, namespace or layout, by name; a file that somebody else has open, to write
+//           or to look at.
 // Owner:    move-only; holds the file open and locked.
 // Threads:  one at a time.
 #pragma once
@@ -32,6 +33,7 @@ namespace cairn {
 struct DiskGeometry {
   Namespace space;                // whose blocks
   std::uint64_t block_bytes = 0;  // of one block
+  std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
   std::uint32_t slots = 0;
 
   [[nodiscard]] Status validate() const;
@@ -64,7 +66,8 @@ class DiskFile {
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
   // Fails where it is not just such a file, and says in what it differs.
   [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry);
-  // As it is, whatever it is a cache of: for those who look at files. Nothing is marked, entries can be read.
+  // As it is, whatever it is a cache of: for those who look at files. Nothing is written; it is locked all the same, so
+  // that it does not change meanwhile.
   [[nodiscard]] static Result<DiskFile> inspect(const std::string& path);
   DiskFile(DiskFile&& other) noexcept;
   DiskFile& operator=(DiskFile&& other) noexcept;
@@ -82,6 +85,13 @@ class DiskFile {
   // What was written before is on the disk.
   [[nodiscard]] Status sync() const;
 
+  // The areas of slots that follow each other, from `first` on, each of block_step() bytes; the last one may be read in
+  // part. For those who look at all of a file: they go through the page cache.
+  // Requires: as many bytes as the slots from there on have, at most.
+  [[nodiscard]] Status read_blocks(SlotId first, std::span<std::byte> bytes) const;
+  // The same area, written; before put() names it.
+  [[nodiscard]] Status write_blocks(SlotId first, std::span<const std::byte> bytes) const;
+
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const DiskGeometry& geometry() const { return geometry_; }
   [[nodiscard]] std::uint64_t data_offset() const { return data_offset_; }
@@ -92,6 +102,7 @@ class DiskFile {
   enum class Access : std::uint8_t { kWrite, kRead };
   DiskFile() = default;
   void place_parts();
+  [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
   [[nodiscard]] static Result<DiskFile> open_and_lock(const std::string& path, Access access, bool create);
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status write_superblock(bool clean) const;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ class DiskFileTest : public ::testing::Test {
     return {
         .space = {.tenant = "t", .model = "m", .layout = "contiguous-nhd", .element_type = "bf16", .block_size = 16},
         .block_bytes = 5000,
+        .row_bytes = 100,
         .slots = slots};
   }
   static BlockKey key(std::uint64_t number) {
@@ -119,7 +121,38 @@ TEST_F(DiskFileTest, IsOpenInOneProcessAtATime) {
   const Result<DiskFile> second = DiskFile::open(path_, geometry());
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, AllOf(HasSubstr(path_), HasSubstr("in use by another process")));
-  EXPECT_TRUE(DiskFile::inspect(path_));
+  EXPECT_THAT(DiskFile::inspect(path_).error().message, HasSubstr("in use by another process"));
+}
+
+TEST_F(DiskFileTest, WhoLooksAtItKeepsOthersOut) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry());
+  }
+  const DiskFile seen = *DiskFile::inspect(path_);
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("in use by another process"));
+}
+
+TEST_F(DiskFileTest, OneThatIsBeingMadeIsNotTouchedByAnother) {
+  const std::string unfinished = path_ + ".new";
+  std::ofstream(unfinished) << "what somebody else writes";
+  const int other = ::open(unfinished.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(other, LOCK_EX | LOCK_NB), 0);
+  EXPECT_THAT(DiskFile::create(path_, geometry()).error().message, HasSubstr("in use by another process"));
+  EXPECT_EQ(std::filesystem::file_size(unfinished), 25U);
+  ::close(other);
+  // Left behind by one that was killed, it is made anew.
+  EXPECT_TRUE(DiskFile::create(path_, geometry()));
+  EXPECT_FALSE(std::filesystem::exists(unfinished));
+}
+
+TEST_F(DiskFileTest, ReadsAndWritesTheAreasOfBlocks) {
+  DiskFile file = *DiskFile::create(path_, geometry());
+  std::vector<std::byte> written(3 * file.block_step(), std::byte{7});
+  ASSERT_TRUE(file.write_blocks(SlotId{97}, written));
+  std::vector<std::byte> read(2 * file.block_step());
+  ASSERT_TRUE(file.read_blocks(SlotId{96}, read));
+  EXPECT_EQ(std::count(read.begin(), read.end(), std::byte{7}), static_cast<std::ptrdiff_t>(file.block_step()));
+  EXPECT_DEATH(static_cast<void>(file.read_blocks(SlotId{99}, read)), "within the file");
 }
 
 TEST_F(DiskFileTest, RefusesWhatItIsNotACacheOfByName) {
@@ -130,11 +163,12 @@ TEST_F(DiskFileTest, RefusesWhatItIsNotACacheOfByName) {
   other.space.model = "another";
   other.space.weights_generation = 2;
   other.block_bytes = 6000;
+  other.row_bytes = 50;
   const Result<DiskFile> refused = DiskFile::open(path_, other);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("model 'm', not 'another'"), HasSubstr("weights generation '0', not '2'"),
-                    HasSubstr("bytes a block '5000', not '6000'")));
+                    HasSubstr("bytes a block '5000', not '6000'"), HasSubstr("bytes a row '100', not '50'")));
   EXPECT_EQ(DiskFile::inspect(path_)->geometry().space.model, "m");
   EXPECT_TRUE(DiskFile::open(path_, geometry())) << "refusing it changed nothing";
 }
@@ -157,6 +191,12 @@ TEST_F(DiskFileTest, RefusesOtherFormatsOtherFilesAndCutOnes) {
   EXPECT_EQ(DiskFile::open(path_, geometry()).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(DiskFile::create("/nowhere/at/all", geometry()).error().code, ErrorCode::kNotFound);
   EXPECT_FALSE(DiskFile::create(path_, geometry(0)));
+  for (const std::uint64_t row_bytes : {0, 300}) {
+    DiskGeometry torn = geometry();
+    torn.row_bytes = row_bytes;
+    EXPECT_THAT(DiskFile::create(path_, torn).error().message, HasSubstr("whole number of rows"));
+  }
+  EXPECT_THAT(DiskFile::inspect(::testing::TempDir()).error().message, HasSubstr("no file but a folder"));
 }
 
 TEST_F(DiskFileTest, OneCopyOfTheSuperblockIsEnough) {

@@ -116,7 +116,7 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   out.number(geometry.slots);
   out.number(space.block_size);
   out.number(static_cast<std::uint32_t>(space.scheme));
-  out.number(std::uint32_t{0});
+  out.number(static_cast<std::uint32_t>(geometry.row_bytes));
   out.number(geometry.block_bytes);
   out.number(superblock.data_offset);
   out.number(superblock.block_step);
@@ -153,7 +153,7 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   geometry.slots = in.number<std::uint32_t>();
   space.block_size = in.number<std::uint32_t>();
   space.scheme = static_cast<KeyScheme>(in.number<std::uint32_t>());
-  static_cast<void>(in.number<std::uint32_t>());
+  geometry.row_bytes = in.number<std::uint32_t>();
   geometry.block_bytes = in.number<std::uint64_t>();
   superblock.data_offset = in.number<std::uint64_t>();
   superblock.block_step = in.number<std::uint64_t>();

@@ -5,7 +5,7 @@
 //   8192     entries           64 bytes a slot
 //   then, at a multiple of 2 MiB: the blocks, each at a multiple of 4096
 //
-// Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme (4 bytes each), 4 bytes of zeros; bytes a block,
+// Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme, bytes a row (4 bytes each); bytes a block,
 // offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); tenant, model, layout,
 // element type, shard, each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
 // Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash

@@ -25,6 +25,10 @@ void leaves_first(std::vector<RestoredBlock>& blocks) {
 
 }  // namespace
 
+BlockTag block_tag(NamespaceId space, const BlockKey& key) {
+  return {.high = key.high_word() ^ value_of(space), .low = key.low_word()};
+}
+
 Tier::Tier(Options&& options)
     : level_(options.level),
       layout_(std::move(options.layout)),
@@ -106,10 +110,6 @@ Status Tier::recover() {
   }
   leaves_first(blocks);
   return pool_->restore(blocks);
-}
-
-BlockTag Tier::tag_of(const BlockKey& key) const {
-  return {.high = key.high_word() ^ value_of(space_), .low = key.low_word()};
 }
 
 void Tier::tell(TierUse use, TierHealth::Change change, const std::string& reason) const {

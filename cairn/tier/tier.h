@@ -41,6 +41,9 @@ struct TierChange {
   std::string reason = {};  // why it is out
 };
 
+// What a block's checksum is bound to.
+[[nodiscard]] BlockTag block_tag(NamespaceId space, const BlockKey& key);
+
 class Tier {
  public:
   struct Options {
@@ -66,8 +69,7 @@ class Tier {
   [[nodiscard]] const BlockPool* pool() const { return pool_.get(); }
   [[nodiscard]] const BlockLayoutPtr& layout() const { return layout_; }
   [[nodiscard]] std::uint64_t block_bytes() const { return layout_->shape().block_bytes(); }
-  // What a block's checksum is bound to.
-  [[nodiscard]] BlockTag tag_of(const BlockKey& key) const;
+  [[nodiscard]] BlockTag tag_of(const BlockKey& key) const { return block_tag(space_, key); }
 
   // May this use be made of it now? A true while it is out is a trial, and has to be followed by one of the others.
   [[nodiscard]] bool may(TierUse use) { return health(use).may_use(clock_.now()); }

@@ -126,7 +126,10 @@ class TestFolder {
 
 // Makes the file where there is none.
 inline Tier::Options disk_options(const std::string& path, std::uint32_t slots, const Clock& clock) {
-  const DiskGeometry geometry{.space = tier_space(), .block_bytes = kTierShape.block_bytes(), .slots = slots};
+  const DiskGeometry geometry{.space = tier_space(),
+                              .block_bytes = kTierShape.block_bytes(),
+                              .row_bytes = kTierShape.row_bytes(),
+                              .slots = slots};
   Result<DiskFile> file =
       std::filesystem::exists(path) ? DiskFile::open(path, geometry) : DiskFile::create(path, geometry);
   CAIRN_CHECK(file.has_value(), file.has_value() ? "" : file.error().message);

@@ -1,0 +1,284 @@
+#include "cairn/cli/disk.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <functional>
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/cli/text.h"
+#include "cairn/tier/disk_check.h"
+#include "cairn/tier/disk_compact.h"
+#include "cairn/tier/disk_file.h"
+
+namespace cairn::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostListed = 20;
+
+struct Looked {
+  DiskFile file;
+  DiskRecovery recovery;
+};
+
+Result<Looked> look_at(const std::string& path) {
+  Result<DiskFile> file = DiskFile::inspect(path);
+  if (!file) {
+    return Unexpected(std::move(file).error());
+  }
+  Result<DiskRecovery> recovery = file->recover();
+  if (!recovery) {
+    return Unexpected(std::move(recovery).error());
+  }
+  return Looked{*std::move(file), *std::move(recovery)};
+}
+
+const char* name_of(KeyScheme scheme) {
+  constexpr const char* kNames[] = {"native", "vllm", "sglang", "router"};
+  const auto number = static_cast<std::size_t>(scheme);
+  return number < std::size(kNames) ? kNames[number] : "unknown";
+}
+
+std::string hex(std::uint64_t number) {
+  std::ostringstream out;
+  out << std::hex << std::setfill('0') << std::setw(16) << number;
+  return out.str();
+}
+
+Json to_json(const DiskEntry& entry) {
+  return {{"slot", index_of(entry.slot)},
+          {"key", entry.key.to_string()},
+          {"order", entry.order},
+          {"checksum", hex(static_cast<std::uint64_t>(entry.checksum))},
+          {"tokens_hash", hex(value_of(entry.tokens_hash))}};
+}
+
+Json to_json(const std::vector<DiskEntry>& entries) {
+  Json all = Json::array();
+  for (const DiskEntry& entry : entries) {
+    all.push_back(to_json(entry));
+  }
+  return all;
+}
+
+// How many blocks stand how deep in their sequences: position 0, 1, 2 to 3, 4 to 7 and so on.
+std::vector<std::uint64_t> depths_of(const std::vector<DiskEntry>& entries) {
+  std::vector<std::uint64_t> depths;
+  for (const DiskEntry& entry : entries) {
+    const auto bucket = static_cast<std::size_t>(std::bit_width(entry.key.position()));
+    depths.resize(std::max(depths.size(), bucket + 1));
+    ++depths[bucket];
+  }
+  return depths;
+}
+std::pair<std::uint32_t, std::uint32_t> range_of(std::size_t bucket) {
+  return bucket == 0 ? std::pair(0U, 0U) : std::pair(1U << (bucket - 1), (1U << bucket) - 1);
+}
+
+std::uint64_t allocated_bytes(const std::string& path) {
+  struct stat facts{};
+  return stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
+}
+
+Json inspection_as_json(const Looked& looked, const DiskOptions& options) {
+  const DiskGeometry& geometry = looked.file.geometry();
+  const Namespace& space = geometry.space;
+  const std::vector<std::uint64_t> depths = depths_of(looked.recovery.entries);
+  Json json{{"path", options.path},
+            {"format", DiskFile::kFormat},
+            {"closed_in_order", looked.recovery.clean},
+            {"model", space.model},
+            {"tenant", space.tenant},
+            {"weights_generation", space.weights_generation},
+            {"layout", space.layout},
+            {"element_type", space.element_type},
+            {"shard", space.shard},
+            {"key_scheme", name_of(space.scheme)},
+            {"block_tokens", space.block_size},
+            {"block_bytes", geometry.block_bytes},
+            {"row_bytes", geometry.row_bytes},
+            {"file_bytes", looked.file.file_bytes()},
+            {"allocated_bytes", allocated_bytes(options.path)},
+            {"slots", geometry.slots},
+            {"used", looked.recovery.entries.size()},
+            {"damaged", looked.recovery.damaged},
+            {"superseded", looked.recovery.superseded},
+            {"sequences", depths.empty() ? 0 : depths[0]},
+            {"depths", Json::array()}};
+  for (std::size_t i = 0; i < depths.size(); ++i) {
+    json["depths"].push_back({{"from", range_of(i).first}, {"to", range_of(i).second}, {"blocks", depths[i]}});
+  }
+  if (options.keys) {
+    json["entries"] = to_json(looked.recovery.entries);
+  }
+  return json;
+}
+
+void write_inspection(const Looked& looked, const DiskOptions& options, std::ostream& out) {
+  const DiskGeometry& geometry = looked.file.geometry();
+  const Namespace& space = geometry.space;
+  const DiskRecovery& recovery = looked.recovery;
+  const auto line = [&out](const char* name, const auto& value) {
+    out << std::left << std::setw(20) << name << value << "\n";
+  };
+  const auto text = [](const std::string& name) { return name.empty() ? "-" : name; };
+  const double share = 100.0 * static_cast<double>(recovery.entries.size()) / geometry.slots;
+  std::ostringstream used;
+  used << with_commas(recovery.entries.size()) << " (" << std::fixed << std::setprecision(1) << share << " %)";
+  out << options.path << ": a disk tier, format " << DiskFile::kFormat << ", "
+      << (recovery.clean ? "closed in order" : "not closed in order: its process was stopped") << "\n\n";
+  line("model", text(space.model));
+  line("tenant", text(space.tenant));
+  line("weights generation", space.weights_generation);
+  line("layout", text(space.layout));
+  line("element type", text(space.element_type));
+  line("shard", text(space.shard));
+  line("key scheme", name_of(space.scheme));
+  line("a block", str_cat(with_commas(space.block_size), " tokens, ", with_commas(geometry.block_bytes),
+                          " bytes in rows of ", with_commas(geometry.row_bytes)));
+  line("file", str_cat(with_commas(looked.file.file_bytes()), " bytes, ", with_commas(allocated_bytes(options.path)),
+                       " of them allocated"));
+  line("slots", with_commas(geometry.slots));
+  line("used", used.str());
+  line("damaged entries", with_commas(recovery.damaged));
+  line("superseded entries", with_commas(recovery.superseded));
+  const std::vector<std::uint64_t> depths = depths_of(recovery.entries);
+  line("sequences", with_commas(depths.empty() ? 0 : depths[0]));
+  if (!depths.empty()) {
+    out << "\nposition        blocks\n";
+  }
+  for (std::size_t i = 0; i < depths.size(); ++i) {
+    const auto [from, to] = range_of(i);
+    out << std::left << std::setw(12) << (from == to ? str_cat(from) : str_cat(from, "-", to)) << std::right
+        << std::setw(10) << with_commas(depths[i]) << "\n";
+  }
+  if (options.keys && !recovery.entries.empty()) {
+    out << "\n      slot     order  checksum          key, oldest first\n";
+    for (const DiskEntry& entry : recovery.entries) {
+      out << std::right << std::setw(10) << index_of(entry.slot) << std::setw(10) << entry.order << "  "
+          << hex(static_cast<std::uint64_t>(entry.checksum)) << "  " << entry.key.to_string() << "\n";
+    }
+  }
+}
+
+// A line a second of how far it is.
+class Progress {
+ public:
+  explicit Progress(const DiskStreams& streams) : streams_(streams), shown_(streams.clock.now()) {}
+
+  bool operator()(std::uint64_t done, std::uint64_t all) {
+    const TimePoint now = streams_.clock.now();
+    if (now - shown_ >= std::chrono::seconds(1)) {
+      shown_ = now;
+      streams_.log << "read " << with_commas(done) << " of " << with_commas(all) << " blocks" << std::endl;
+    }
+    return !streams_.stop;
+  }
+
+ private:
+  const DiskStreams& streams_;
+  TimePoint shown_;
+};
+
+void list(const char* what, const std::vector<DiskEntry>& entries, std::ostream& out) {
+  for (std::size_t i = 0; i < std::min(entries.size(), kMostListed); ++i) {
+    out << "  " << what << ": slot " << index_of(entries[i].slot) << ", key " << entries[i].key.to_string() << "\n";
+  }
+  if (entries.size() > kMostListed) {
+    out << "  and " << with_commas(entries.size() - kMostListed) << " more that are " << what
+        << "; --json lists them\n";
+  }
+}
+
+Result<DiskEnd> written(DiskEnd end, std::ostream& out) {
+  if (!out.flush()) {
+    return fail(ErrorCode::kIo, "the output could not be written to its end");
+  }
+  return end;
+}
+
+}  // namespace
+
+Result<DiskEnd> inspect_disk(const DiskOptions& options, const DiskStreams& streams) {
+  const Result<Looked> looked = look_at(options.path);
+  if (!looked) {
+    return Unexpected(Error(looked.error()));
+  }
+  if (options.json) {
+    streams.out << inspection_as_json(*looked, options).dump(2) << "\n";
+  } else {
+    write_inspection(*looked, options, streams.out);
+  }
+  return written(looked->recovery.damaged == 0 ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
+}
+
+Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& streams) {
+  const Result<Looked> looked = look_at(options.path);
+  if (!looked) {
+    return Unexpected(Error(looked.error()));
+  }
+  const DiskRecovery& recovery = looked->recovery;
+  Progress progress(streams);
+  const Result<DiskCheck> check = check_blocks(looked->file, recovery.entries, std::ref(progress));
+  if (!check) {
+    return Unexpected(Error(check.error()));
+  }
+  const bool is_good = recovery.damaged == 0 && check->right.size() == recovery.entries.size();
+  if (options.json) {
+    streams.out << Json{{"path", options.path},
+                        {"blocks", recovery.entries.size()},
+                        {"right", check->right.size()},
+                        {"wrong", to_json(check->wrong)},
+                        {"unreadable", to_json(check->unreadable)},
+                        {"damaged", recovery.damaged}}
+                       .dump(2)
+                << "\n";
+  } else {
+    streams.out << options.path << ": " << with_commas(check->right.size()) << " of "
+                << with_commas(recovery.entries.size()) << " blocks are right\n";
+    list("wrong", check->wrong, streams.out);
+    list("unreadable", check->unreadable, streams.out);
+    if (recovery.damaged > 0) {
+      streams.out << "  damaged: " << with_commas(recovery.damaged) << " entries; which blocks they named is lost\n";
+    }
+    if (!is_good) {
+      streams.out << "None of these would be served. `cairn disk compact` writes a file without them.\n";
+    }
+  }
+  return written(is_good ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
+}
+
+Result<DiskEnd> compact_disk(const DiskOptions& options, const DiskStreams& streams) {
+  Progress progress(streams);
+  const Result<Compaction> done = compact(options.path, options.blocks, std::ref(progress));
+  if (!done) {
+    return Unexpected(Error(done.error()));
+  }
+  if (options.json) {
+    streams.out << Json{{"path", options.path},        {"kept", done->kept},   {"left_out", done->left_out},
+                        {"wrong", done->wrong},        {"slots", done->slots}, {"old_bytes", done->old_bytes},
+                        {"new_bytes", done->new_bytes}}
+                       .dump(2)
+                << "\n";
+  } else {
+    streams.out << options.path << ": " << with_commas(done->kept) << " blocks kept, " << with_commas(done->wrong)
+                << " were wrong, " << with_commas(done->left_out) << " older ones had no room; "
+                << with_commas(done->slots) << " slots, " << with_commas(done->new_bytes) << " bytes (were "
+                << with_commas(done->old_bytes) << ")\n";
+  }
+  return written(DiskEnd::kGood, streams.out);
+}
+
+}  // namespace cairn::cli

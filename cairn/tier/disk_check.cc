@@ -1,0 +1,110 @@
+#include "cairn/tier/disk_check.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/tier/tier.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr std::uint64_t kReadBytes = std::uint64_t{16} << 20;
+
+enum class Verdict : std::uint8_t { kRight, kWrong, kUnreadable };
+
+// Reads and judges the blocks of one file.
+class Checker {
+ public:
+  Checker(const DiskFile& file, std::span<const DiskEntry> entries)
+      : file_(file), entries_(entries), space_(file.geometry().space.id()), verdicts_(entries.size()) {}
+
+  // In the order of their places: slots that follow each other, up to so many bytes, are one read.
+  [[nodiscard]] Status run(const DiskProgress& progress) {
+    std::vector<std::size_t> by_slot(entries_.size());
+    std::iota(by_slot.begin(), by_slot.end(), std::size_t{0});
+    std::sort(by_slot.begin(), by_slot.end(),
+              [this](std::size_t a, std::size_t b) { return entries_[a].slot < entries_[b].slot; });
+    const std::uint64_t most = std::max<std::uint64_t>(1, kReadBytes / file_.block_step());
+    bytes_.resize(std::min<std::uint64_t>(most, entries_.size()) * file_.block_step());
+    for (std::size_t first = 0; first < by_slot.size();) {
+      std::size_t count = 1;
+      while (count < most && first + count < by_slot.size() &&
+             index_of(slot(by_slot[first + count])) == index_of(slot(by_slot[first])) + count) {
+        ++count;
+      }
+      judge(std::span(by_slot).subspan(first, count));
+      first += count;
+      if (progress && !progress(first, by_slot.size())) {
+        return fail(ErrorCode::kCancelled, str_cat("stopped after ", first, " of ", by_slot.size(), " blocks"));
+      }
+    }
+    return {};
+  }
+  [[nodiscard]] DiskCheck sorted() const {
+    DiskCheck check;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      (verdicts_[i] == Verdict::kRight   ? check.right
+       : verdicts_[i] == Verdict::kWrong ? check.wrong
+                                         : check.unreadable)
+          .push_back(entries_[i]);
+    }
+    return check;
+  }
+
+ private:
+  [[nodiscard]] SlotId slot(std::size_t entry) const { return entries_[entry].slot; }
+
+  void judge(std::span<const std::size_t> run) {
+    const std::uint64_t step = file_.block_step();
+    const bool is_read = file_.read_blocks(slot(run.front()), std::span(bytes_).first(run.size() * step)).has_value();
+    if (!is_read && run.size() > 1) {
+      // One of them: which one?
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        judge(run.subspan(i, 1));
+      }
+      return;
+    }
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      const DiskEntry& entry = entries_[run[i]];
+      const std::span<const std::byte> block = std::span(bytes_).subspan(i * step, file_.geometry().block_bytes);
+      verdicts_[run[i]] = !is_read ? Verdict::kUnreadable
+                          : checksum_of(file_.geometry(), space_, entry.key, block) == entry.checksum ? Verdict::kRight
+                                                                                                      : Verdict::kWrong;
+    }
+  }
+
+  const DiskFile& file_;
+  const std::span<const DiskEntry> entries_;
+  const NamespaceId space_;
+  std::vector<Verdict> verdicts_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+Checksum checksum_of(const DiskGeometry& geometry, NamespaceId space, const BlockKey& key,
+                     std::span<const std::byte> block) {
+  CAIRN_CHECK(block.size() == geometry.block_bytes, "the bytes of one block");
+  constexpr std::uint64_t kWord = 8;
+  // Rows of whole words need no padding: the block is one row to the sums.
+  const std::uint64_t row_bytes = geometry.row_bytes % kWord == 0 ? block.size() : geometry.row_bytes;
+  const std::uint64_t row_words = (row_bytes + kWord - 1) / kWord;
+  BlockSums sums;
+  for (std::uint64_t row = 0; row * row_bytes < block.size(); ++row) {
+    sums += sum_words(block.subspan(row * row_bytes, row_bytes), row * row_words);
+  }
+  return finish(sums, block.size(), block_tag(space, key));
+}
+
+Result<DiskCheck> check_blocks(const DiskFile& file, std::span<const DiskEntry> entries, const DiskProgress& progress) {
+  Checker checker(file, entries);
+  if (const Status status = checker.run(progress); !status) {
+    return Unexpected(Error(status.error()));
+  }
+  return checker.sorted();
+}
+
+}  // namespace cairn

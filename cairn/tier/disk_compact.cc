@@ -1,0 +1,156 @@
+#include "cairn/tier/disk_compact.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// The name of the new file, until it is whole. One that a compaction before left there is removed.
+Result<std::string> take_name(const std::string& path) {
+  std::string name = path + ".compact";
+  std::error_code none;
+  if (std::filesystem::exists(name, none)) {
+    const Result<DiskFile> left = DiskFile::inspect(name);
+    if (!left) {
+      return fail(left.error().code, str_cat("the new file would be ", name, ": ", left.error().message));
+    }
+    std::filesystem::remove(name, none);
+  }
+  return name;
+}
+
+// So that the name survives a loss of power as the bytes do. A file system that cannot do that keeps one of the two.
+void sync_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor != -1) {
+    (void)::fsync(descriptor);
+    ::close(descriptor);
+  }
+}
+
+// The newest `slots` blocks that are right, oldest first. Where all have room nothing is read: copying finds out.
+Result<std::vector<DiskEntry>> choose(const DiskFile& from, const std::vector<DiskEntry>& entries, std::uint32_t slots,
+                                      const DiskProgress& progress, Compaction& done) {
+  if (entries.size() <= slots) {
+    return entries;
+  }
+  std::vector<DiskEntry> chosen;  // newest first
+  std::size_t left = entries.size();
+  while (chosen.size() < slots && left > 0) {
+    const std::size_t count = std::min<std::size_t>(left, slots - chosen.size());
+    left -= count;
+    const Result<DiskCheck> check = check_blocks(from, std::span(entries).subspan(left, count), progress);
+    if (!check) {
+      return Unexpected(Error(check.error()));
+    }
+    done.wrong += check->wrong.size() + check->unreadable.size();
+    chosen.insert(chosen.end(), check->right.rbegin(), check->right.rend());
+  }
+  done.left_out = left;
+  std::reverse(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+Status copy_blocks(const DiskFile& from, const std::vector<DiskEntry>& entries, DiskFile& to,
+                   const DiskProgress& progress, Compaction& done) {
+  const NamespaceId space = from.geometry().space.id();
+  std::vector<std::byte> block(from.geometry().block_bytes);
+  std::vector<DiskEntry> copied;
+  copied.reserve(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    DiskEntry entry = entries[i];
+    // The bytes that are written are those that were judged, not others read a second time.
+    if (!from.read_blocks(entry.slot, block) ||
+        checksum_of(from.geometry(), space, entry.key, block) != entry.checksum) {
+      ++done.wrong;
+    } else {
+      entry.slot = SlotId{static_cast<std::uint32_t>(copied.size())};
+      if (Status status = to.write_blocks(entry.slot, block); !status) {
+        return status;
+      }
+      copied.push_back(entry);
+    }
+    if (progress && !progress(i + 1, entries.size())) {
+      return fail(ErrorCode::kCancelled, str_cat("stopped; ", from.path(), " is as it was"));
+    }
+  }
+  done.kept = copied.size();
+  // Blocks before the entries that name them.
+  Status status = to.sync();
+  if (status) {
+    status = to.put(copied);
+  }
+  return status ? to.sync() : status;
+}
+
+// Whoever could read the old one can read the new one, and nobody else.
+Status keep_rights(const std::string& from, const std::string& to) {
+  struct stat facts{};
+  if (stat(from.c_str(), &facts) != 0 || chown(to.c_str(), facts.st_uid, facts.st_gid) != 0 ||
+      chmod(to.c_str(), facts.st_mode & 07777) != 0) {
+    return fail(ErrorCode::kIo, str_cat("cannot give ", to, " the owner and permissions of ", from, ": ",
+                                        std::strerror(errno), "; run this as the owner"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t> slots, const DiskProgress& progress) {
+  // A link stays one: what it leads to is replaced.
+  std::error_code none;
+  const std::filesystem::path real = std::filesystem::canonical(given, none);
+  const std::string path = real.empty() ? given : real.string();
+  Result<DiskFile> from = DiskFile::inspect(path);  // and locked until the new one has its name
+  if (!from) {
+    return Unexpected(std::move(from).error());
+  }
+  const Result<DiskRecovery> recovery = from->recover();
+  if (!recovery) {
+    return Unexpected(Error(recovery.error()));
+  }
+  DiskGeometry geometry = from->geometry();
+  geometry.slots = slots.value_or(geometry.slots);
+  Compaction done{.old_bytes = from->file_bytes(), .slots = geometry.slots};
+  const Result<std::vector<DiskEntry>> entries = choose(*from, recovery->entries, geometry.slots, progress, done);
+  const Result<std::string> name = entries ? take_name(path) : Result<std::string>(Unexpected(Error(entries.error())));
+  if (!name) {
+    return Unexpected(Error(name.error()));
+  }
+  Status status;
+  {
+    Result<DiskFile> to = DiskFile::create(*name, geometry);
+    if (!to) {
+      return Unexpected(std::move(to).error());
+    }
+    done.new_bytes = to->file_bytes();
+    status = copy_blocks(*from, *entries, *to, progress, done);
+  }  // closed, and marked as such
+  if (status) {
+    status = keep_rights(path, *name);
+  }
+  if (status && std::rename(name->c_str(), path.c_str()) != 0) {
+    status = fail(ErrorCode::kIo, str_cat("cannot put ", *name, " in the place of ", path, ": ", std::strerror(errno)));
+  }
+  if (!status) {
+    ::unlink(name->c_str());
+    return Unexpected(Error(status.error()));
+  }
+  sync_folder_of(path);
+  return done;
+}
+
+}  // namespace cairn
