@@ -1,0 +1,373 @@
+#include "cairn/connector/externally_managed_device_slot.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+namespace {
+
+using enum SlotState::Kind;
+
+std::vector<BlockKey> keys_of(const TokenBlockSequence& sequence, BlockRange blocks) {
+  const std::span<const BlockKey> keys = sequence.keys().subspan(blocks.begin, blocks.size());
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<SlotId> slots_of(std::span<const SlotId> device_blocks, BlockRange blocks) {
+  const std::span<const SlotId> slots = device_blocks.subspan(blocks.begin, blocks.size());
+  return {slots.begin(), slots.end()};
+}
+
+}  // namespace
+
+ExternallyManagedDeviceSlot::ExternallyManagedDeviceSlot(std::uint64_t serial, TokenBlockSequence sequence)
+    : serial_(serial), sequence_(std::move(sequence)), known_at_start_(sequence_.size()) {
+  CAIRN_CHECK(!sequence_.empty(), "a request has a token");
+}
+
+SlotStatus ExternallyManagedDeviceSlot::check_step(SlotState to, std::uint64_t iteration) const {
+  if (!is_legal(state_.kind(), to.kind())) {
+    return slot_fail(SlotError::InvalidState{state_, to});
+  }
+  if (iteration < iteration_) {
+    return invalid_operation(ErrorCode::kInvalidArgument, str_cat("iteration ", iteration, " comes after iteration ",
+                                                                  iteration_, "; iterations do not go back"));
+  }
+  return SlotStatus();
+}
+
+void ExternallyManagedDeviceSlot::step(SlotState to, std::uint64_t iteration) {
+  state_ = to;
+  iteration_ = iteration;
+}
+
+// --- marks ---
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_scheduled(std::uint64_t iteration) {
+  if (state_.kind() == kOnboardStaged) {
+    return mark_as_onboarding(iteration);
+  }
+  return computed_ < known_at_start_ ? mark_as_prefilling(iteration) : mark_as_decoding(iteration);
+}
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_prefilling(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::prefilling(), iteration); !checked) {
+    return checked;
+  }
+  if (computed_ >= known_at_start_) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("all ", known_at_start_, " tokens are computed; mark it as decoding"));
+  }
+  staged_ = {};
+  has_run_ = true;
+  step(SlotState::prefilling(), iteration);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_decoding(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::decoding(), iteration); !checked) {
+    return checked;
+  }
+  if (computed_ < known_at_start_) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, str_cat("only ", computed_, " of ", known_at_start_,
+                                                                     " tokens are computed; mark it as prefilling"));
+  }
+  step(SlotState::decoding(), iteration);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_onboarding(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::onboarding(iteration), iteration); !checked) {
+    return checked;
+  }
+  if (computed_ != staged_.begin * block_size() || device_blocks_.size() < staged_.end) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("blocks ", staged_.begin, " to ", staged_.end, " are to be loaded, but there are ",
+                                     device_blocks_.size(), " device blocks with ", computed_,
+                                     " tokens computed; tell what the engine has and allocated first"));
+  }
+  OnboardOperation load{.id = start(Copy::kOnboard),
+                        .iteration = iteration,
+                        .first_block = staged_.begin,
+                        .keys = keys_of(sequence_, staged_),
+                        .slots = slots_of(device_blocks_, staged_)};
+  pending_.emplace_back(std::move(load));
+  step(SlotState::onboarding(iteration), iteration);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_not_scheduled(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::not_scheduled(), iteration); !checked) {
+    return checked;
+  }
+  if (state_.kind() == kOnboarding) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             "a load writes to its device blocks; wait until it is over, or finish the request");
+  }
+  staged_ = {};
+  step(SlotState::not_scheduled(), iteration);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::mark_as_finished(std::uint64_t iteration) {
+  // A load that nobody took has not begun: it is withdrawn. One that was taken is waited for.
+  const auto load = std::ranges::find(under_way_, Copy::kOnboard, &UnderWay::copy);
+  const bool withdraws = load != under_way_.end() && !is_taken(*load);
+  const SlotState to = under_way_.size() == (withdraws ? 1U : 0U) ? SlotState::finished() : SlotState::finishing();
+  if (SlotStatus checked = check_step(to, iteration); !checked) {
+    return checked;
+  }
+  if (withdraws) {
+    std::erase_if(pending_, [](const SlotOperation& op) { return std::holds_alternative<OnboardOperation>(op); });
+    under_way_.erase(load);
+  } else if (load != under_way_.end()) {
+    pending_.emplace_back(CancelOperation{.id = {serial_, load->number}});
+  }
+  take_back(speculative_);
+  staged_ = {};
+  if (to == SlotState::finished()) {
+    device_blocks_.clear();
+  }
+  step(to, iteration);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::preempt(std::uint64_t iteration) {
+  if (SlotStatus passed_over = mark_as_not_scheduled(iteration); !passed_over) {
+    return passed_over;
+  }
+  if (!under_way_.empty()) {
+    FenceOperation fence;
+    for (const UnderWay& save : under_way_) {
+      fence.saves.push_back({serial_, save.number});
+    }
+    pending_.emplace_back(std::move(fence));
+  }
+  take_back(speculative_);
+  device_blocks_.clear();
+  computed_ = 0;
+  known_at_start_ = sequence_.size();
+  next_to_save_ = 0;
+  has_run_ = false;
+  load_fell_short_ = false;
+  return SlotStatus();
+}
+
+// --- matching ---
+
+std::span<const BlockKey> ExternallyManagedDeviceSlot::keys_to_match(std::size_t local_tokens) const {
+  const std::size_t begin = local_tokens / block_size();
+  const std::size_t end = (certain_tokens() - 1) / block_size();  // the last token is computed, whatever there is
+  if (local_tokens % block_size() != 0 || local_tokens < computed_ || begin >= end || load_fell_short_) {
+    return {};
+  }
+  return sequence_.keys().subspan(begin, end - begin);
+}
+
+SlotStatus ExternallyManagedDeviceSlot::acquire_all_local_matches(std::size_t local_tokens,
+                                                                  const Result<std::size_t>& found) {
+  const std::size_t blocks = found ? *found : 0;
+  const SlotState staged = SlotState::onboard_staged(blocks * block_size());
+  if (SlotStatus checked = check_step(staged, iteration_); !checked) {
+    return checked;
+  }
+  if (!found) {
+    return slot_fail(SlotError::PoolError{found.error()});
+  }
+  if (const std::size_t asked = keys_to_match(local_tokens).size(); blocks > asked) {
+    return invalid_operation(ErrorCode::kOutOfRange,
+                             str_cat(blocks, " blocks were found where ", asked, " were asked for"));
+  }
+  if (blocks > 0) {
+    const std::size_t begin = local_tokens / block_size();
+    staged_ = {begin, begin + blocks};
+    state_ = staged;
+  } else if (state_.kind() == kOnboardStaged) {
+    staged_ = {};
+    state_ = SlotState::not_scheduled();
+  }
+  return SlotStatus();
+}
+
+// --- tokens and device blocks ---
+
+SlotStatus ExternallyManagedDeviceSlot::check_tokens(const char* operation) const {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kNotScheduled || kind == kPrefilling || kind == kDecoding) {
+    return SlotStatus();
+  }
+  return invalid_operation(ErrorCode::kFailedPrecondition,
+                           str_cat(operation, ": a slot that is ", state_.to_string(), " makes no tokens"));
+}
+
+SlotStatus ExternallyManagedDeviceSlot::add_tokens(std::span<const Token> tokens) {
+  if (Result<BlockRange> extended = sequence_.extend(tokens); !extended) {
+    return slot_fail(SlotError::InvalidOperation{std::move(extended).error()});
+  }
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Token> tokens) {
+  if (SlotStatus checked = check_tokens("append_tokens"); !checked) {
+    return checked;
+  }
+  if (speculative_ != 0) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat(speculative_, " guesses are not settled; settle them first"));
+  }
+  if (SlotStatus added = add_tokens(tokens); !added) {
+    return added;
+  }
+  if (!has_run_) {
+    known_at_start_ = sequence_.size();
+  }
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::append_speculative_tokens(std::span<const Token> tokens) {
+  if (SlotStatus checked = check_tokens("append_speculative_tokens"); !checked) {
+    return checked;
+  }
+  if (!has_run_) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, "a request that has not run makes no guesses");
+  }
+  if (SlotStatus added = add_tokens(tokens); !added) {
+    return added;
+  }
+  speculative_ += tokens.size();
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::settle_speculation(std::size_t accepted) {
+  if (accepted > speculative_) {
+    return invalid_operation(ErrorCode::kOutOfRange,
+                             str_cat(accepted, " of ", speculative_, " guesses cannot be accepted"));
+  }
+  take_back(speculative_ - accepted);
+  speculative_ = 0;
+  offer_saves();
+  return SlotStatus();
+}
+
+void ExternallyManagedDeviceSlot::take_back(std::size_t count) {
+  CAIRN_CHECK(count <= speculative_ && sequence_.unwind(count), "only guesses are taken back");
+  speculative_ -= count;
+  computed_ = std::min(computed_, sequence_.size());
+}
+
+SlotStatus ExternallyManagedDeviceSlot::advance_computed_position(std::size_t num_tokens) {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("a slot that is ", state_.to_string(), " computes nothing"));
+  }
+  std::size_t end = std::min(sequence_.size(), device_blocks_.size() * block_size());
+  if (!has_run_) {
+    end = std::min(end, sequence_.size() - 1);  // one token stays to be computed
+  }
+  if (kind == kOnboardStaged) {
+    end = std::min(end, staged_.begin * block_size());
+  }
+  if (num_tokens > end - computed_) {
+    return invalid_operation(
+        ErrorCode::kOutOfRange,
+        str_cat(num_tokens, " more tokens than ", computed_, " would be computed, of ", sequence_.size(), " in ",
+                device_blocks_.size(), " device blocks; at most ", end, " can be"));
+  }
+  computed_ += num_tokens;
+  if (has_run_) {
+    offer_saves();
+  } else {
+    next_to_save_ = std::max(next_to_save_, computed_ / block_size());
+  }
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const SlotId> blocks) {
+  if (state_.kind() == kFinishing || state_.kind() == kFinished) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("a slot that is ", state_.to_string(), " takes no device blocks"));
+  }
+  if (std::ranges::find(blocks, kNoSlot) != blocks.end()) {
+    return invalid_operation(ErrorCode::kInvalidArgument, "one of the device blocks is none");
+  }
+  device_blocks_.insert(device_blocks_.end(), blocks.begin(), blocks.end());
+  return SlotStatus();
+}
+
+// --- operations ---
+
+OperationId ExternallyManagedDeviceSlot::start(Copy copy) {
+  under_way_.push_back({next_number_, copy});
+  return {serial_, next_number_++};
+}
+
+void ExternallyManagedDeviceSlot::offer_saves() {
+  const BlockRange savable{next_to_save_, std::min(computed_, certain_tokens()) / block_size()};
+  if (savable.begin >= savable.end) {
+    return;
+  }
+  OffloadOperation save{.id = start(Copy::kOffload),
+                        .first_block = savable.begin,
+                        .keys = keys_of(sequence_, savable),
+                        .slots = slots_of(device_blocks_, savable)};
+  pending_.emplace_back(std::move(save));
+  next_to_save_ = savable.end;
+}
+
+std::vector<SlotOperation> ExternallyManagedDeviceSlot::take_pending_operations() {
+  taken_below_ = next_number_;
+  return std::exchange(pending_, {});
+}
+
+SlotResult<std::size_t> ExternallyManagedDeviceSlot::find(OperationId id, Copy copy) const {
+  const auto found = std::ranges::find(under_way_, id.number, &UnderWay::number);
+  if (id.slot != serial_ || found == under_way_.end() || found->copy != copy || !is_taken(*found)) {
+    return invalid_operation(ErrorCode::kNotFound,
+                             str_cat("operation ", id.slot, '.', id.number, " is not under way in slot ", serial_));
+  }
+  return static_cast<std::size_t>(found - under_way_.begin());
+}
+
+void ExternallyManagedDeviceSlot::is_over(std::size_t place) {
+  under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(place));
+  if (under_way_.empty() && state_ == SlotState::finishing()) {
+    device_blocks_.clear();
+    state_ = SlotState::finished();
+  }
+}
+
+SlotStatus ExternallyManagedDeviceSlot::onboard_done(OperationId id, std::size_t arrived) {
+  const SlotResult<std::size_t> place = find(id, Copy::kOnboard);
+  if (!place) {
+    return Unexpected(place.error());
+  }
+  if (state_.kind() == kOnboarding) {
+    if (arrived > staged_.size()) {
+      return invalid_operation(ErrorCode::kOutOfRange,
+                               str_cat(arrived, " of ", staged_.size(), " blocks cannot have arrived"));
+    }
+    const std::size_t end = staged_.begin + arrived;
+    computed_ = end * block_size();
+    next_to_save_ = std::max(next_to_save_, end);
+    load_fell_short_ = arrived < staged_.size();
+    staged_ = {};
+    state_ = SlotState::not_scheduled();
+  }
+  is_over(*place);
+  return SlotStatus();
+}
+
+SlotStatus ExternallyManagedDeviceSlot::offload_done(OperationId id) {
+  const SlotResult<std::size_t> place = find(id, Copy::kOffload);
+  if (!place) {
+    return Unexpected(place.error());
+  }
+  is_over(*place);
+  return SlotStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,100 @@
+// ExternallyManagedDeviceSlot: a slot whose device blocks belong to the engine, which says which it has and how far they
+// are filled.
+//
+// Order:    in each iteration first what the last ones computed (append_tokens, advance_computed_position), then the new
+//           device blocks, then the mark. What is computed counts as computed for all that is given out afterwards.
+// Trust:    that a device block is this request's alone to write is the engine's affair and not checked.
+// Else:     as slot.h says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/connector/slot.h"
+
+namespace cairn {
+
+class ExternallyManagedDeviceSlot final : public Slot {
+ public:
+  // `serial` names it in its operations. Requires: a sequence with a token.
+  ExternallyManagedDeviceSlot(std::uint64_t serial, TokenBlockSequence sequence);
+
+  [[nodiscard]] SlotState state() const override { return state_; }
+  [[nodiscard]] const TokenBlockSequence& sequence() const override { return sequence_; }
+  [[nodiscard]] std::size_t computed_tokens() const override { return computed_; }
+  [[nodiscard]] std::size_t num_device_blocks_allocated() const override { return device_blocks_.size(); }
+  [[nodiscard]] std::size_t operations_under_way() const override { return under_way_.size(); }
+  // device_blocks()[i] holds block i of the sequence. Good until blocks are appended or taken away.
+  [[nodiscard]] std::span<const SlotId> device_blocks() const { return device_blocks_; }
+
+  [[nodiscard]] SlotStatus mark_as_scheduled(std::uint64_t iteration) override;
+  [[nodiscard]] SlotStatus mark_as_prefilling(std::uint64_t iteration) override;
+  [[nodiscard]] SlotStatus mark_as_decoding(std::uint64_t iteration) override;
+  [[nodiscard]] SlotStatus mark_as_onboarding(std::uint64_t iteration) override;
+  [[nodiscard]] SlotStatus mark_as_not_scheduled(std::uint64_t iteration) override;
+  [[nodiscard]] SlotStatus mark_as_finished(std::uint64_t iteration) override;
+  [[nodiscard]] std::span<const BlockKey> keys_to_match(std::size_t local_tokens) const override;
+  [[nodiscard]] SlotStatus acquire_all_local_matches(std::size_t local_tokens,
+                                                     const Result<std::size_t>& found) override;
+  [[nodiscard]] SlotStatus append_tokens(std::span<const Token> tokens) override;
+  [[nodiscard]] SlotStatus append_speculative_tokens(std::span<const Token> tokens) override;
+  [[nodiscard]] SlotStatus settle_speculation(std::size_t accepted) override;
+  [[nodiscard]] std::vector<SlotOperation> take_pending_operations() override;
+  [[nodiscard]] SlotStatus onboard_done(OperationId id, std::size_t arrived) override;
+  [[nodiscard]] SlotStatus offload_done(OperationId id) override;
+
+  // The KV of so many more tokens is on the device: they were computed, or, before the request first ran since it was
+  // made or preempted, the engine found them in its own cache. Not beyond the tokens or the device blocks there are.
+  [[nodiscard]] SlotStatus advance_computed_position(std::size_t num_tokens);
+  // The engine's blocks for what comes after those it gave before. It may give more than the tokens need.
+  [[nodiscard]] SlotStatus append_mutable_device_blocks(std::span<const SlotId> blocks);
+  // The engine takes all device blocks away: nothing is computed any more, guesses are taken back, and the request can be
+  // matched anew. Saves of those blocks are fenced. Not while a load writes to them: wait for it, or finish.
+  [[nodiscard]] SlotStatus preempt(std::uint64_t iteration);
+
+ private:
+  enum class Copy : std::uint8_t { kOnboard, kOffload };
+  struct UnderWay {
+    std::uint32_t number;
+    Copy copy;
+  };
+
+  // What every mark asks first: the table, and that iterations do not go back.
+  [[nodiscard]] SlotStatus check_step(SlotState to, std::uint64_t iteration) const;
+  void step(SlotState to, std::uint64_t iteration);
+  [[nodiscard]] SlotStatus check_tokens(const char* operation) const;
+  [[nodiscard]] SlotStatus add_tokens(std::span<const Token> tokens);
+  // Cuts off the last `count` tokens.
+  void take_back(std::size_t count);
+  [[nodiscard]] std::size_t certain_tokens() const { return sequence_.size() - speculative_; }
+  [[nodiscard]] std::size_t block_size() const { return sequence_.block_size(); }
+  void offer_saves();
+  [[nodiscard]] OperationId start(Copy copy);
+  [[nodiscard]] bool is_taken(const UnderWay& copy) const { return copy.number < taken_below_; }
+  // Where a copy that was given out stands in under_way_.
+  [[nodiscard]] SlotResult<std::size_t> find(OperationId id, Copy copy) const;
+  void is_over(std::size_t place);
+
+  const std::uint64_t serial_;
+  TokenBlockSequence sequence_;
+  std::vector<SlotId> device_blocks_;
+  SlotState state_ = SlotState::initialized();
+  std::uint64_t iteration_ = 0;         // the latest that was told
+  std::size_t computed_ = 0;            // tokens
+  std::size_t speculative_ = 0;         // tokens at the end that may be taken back
+  std::size_t known_at_start_;          // tokens: Prefilling until they are computed
+  std::size_t next_to_save_ = 0;        // block; those before it were offered, or need not be
+  bool has_run_ = false;                // since it was made or preempted
+  bool load_fell_short_ = false;        // since it was made or preempted
+  BlockRange staged_;                   // to be loaded, or being loaded
+  std::vector<SlotOperation> pending_;  // not taken
+  std::vector<UnderWay> under_way_;     // taken or not
+  std::uint32_t next_number_ = 0;
+  std::uint32_t taken_below_ = 0;
+};
+
+}  // namespace cairn

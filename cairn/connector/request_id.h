@@ -1,0 +1,44 @@
+// RequestId: the engine's name for a request: a text or a number, as the engine has it.
+//
+// Does:     compares and hashes as what it holds; the number 7 and the text "7" are two requests.
+// Threads:  a plain value.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace cairn {
+
+class RequestId {
+ public:
+  template <std::unsigned_integral Number>
+  RequestId(Number number) : value_(std::uint64_t{number}) {}      // NOLINT(google-explicit-constructor): either is one
+  RequestId(std::string text) : value_(std::move(text)) {}         // NOLINT(google-explicit-constructor)
+  RequestId(std::string_view text) : value_(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+  RequestId(const char* text) : RequestId(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
+
+  // For messages: the number, or the text in quotes.
+  [[nodiscard]] std::string to_string() const {
+    const auto* number = std::get_if<std::uint64_t>(&value_);
+    return number != nullptr ? std::to_string(*number) : "\"" + *std::get_if<std::string>(&value_) + "\"";
+  }
+  [[nodiscard]] std::size_t hash() const noexcept { return std::hash<decltype(value_)>()(value_); }
+
+  friend bool operator==(const RequestId&, const RequestId&) = default;
+
+ private:
+  std::variant<std::uint64_t, std::string> value_;
+};
+
+}  // namespace cairn
+
+template <>
+struct std::hash<cairn::RequestId> {
+  std::size_t operator()(const cairn::RequestId& id) const noexcept { return id.hash(); }
+};

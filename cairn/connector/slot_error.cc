@@ -1,0 +1,24 @@
+#include "cairn/connector/slot_error.h"
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+namespace {
+
+Error error_of(const SlotError::NotFound& kind) {
+  return {ErrorCode::kNotFound, str_cat("request ", kind.request.to_string(), " has no slot; create one")};
+}
+Error error_of(const SlotError::InvalidState& kind) {
+  return {ErrorCode::kFailedPrecondition,
+          str_cat("a slot cannot go from ", kind.from.to_string(), " to ", kind.to.to_string())};
+}
+Error error_of(const SlotError::InvalidOperation& kind) { return kind.error; }
+Error error_of(const SlotError::PoolError& kind) { return kind.error; }
+
+}  // namespace
+
+Error SlotError::to_error() const {
+  return std::visit([](const auto& kind) { return error_of(kind); }, kind_);
+}
+
+}  // namespace cairn

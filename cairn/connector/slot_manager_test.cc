@@ -1,0 +1,100 @@
+#include "cairn/connector/slot_manager.h"
+
+#include "cairn/connector/slot_testing.h"
+
+namespace cairn {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+class SlotManagerTest : public ::testing::Test {
+ protected:
+  ExternallyManagedDeviceSlot* create(const RequestId& id) { return *slots_.create_slot(id, tokens(16), kNoSalt); }
+
+  SlotManager slots_ = *SlotManager::make(kBlockSize);
+};
+
+TEST_F(SlotManagerTest, MakesFindsAndRemoves) {
+  EXPECT_FALSE(slots_.has_slot("a"));
+  ExternallyManagedDeviceSlot* text = create("7");
+  ExternallyManagedDeviceSlot* number = create(7U);
+  EXPECT_NE(text, number);
+  EXPECT_EQ(*slots_.get_slot("7"), text);
+  EXPECT_EQ(*slots_.get_slot(7U), number);
+  EXPECT_EQ(text->state(), SlotState::initialized());
+  EXPECT_EQ(text->sequence().block_count(), 4);
+
+  CAIRN_SLOT_OK(text->mark_as_finished(0));
+  CAIRN_SLOT_OK(slots_.remove_slot("7"));
+  EXPECT_FALSE(slots_.has_slot("7"));
+  EXPECT_TRUE(slots_.has_slot(7U));
+  EXPECT_EQ(slots_.size(), 1);
+}
+
+TEST_F(SlotManagerTest, SaltMakesOtherKeys) {
+  ExternallyManagedDeviceSlot* plain = create("plain");
+  ExternallyManagedDeviceSlot* salted = *slots_.create_slot("salted", tokens(16), SaltHash{99});
+  EXPECT_NE(plain->sequence().keys()[0], salted->sequence().keys()[0]);
+}
+
+TEST_F(SlotManagerTest, WhatIsNotThereIsNotFound) {
+  const auto found = slots_.get_slot("a");
+  ASSERT_FALSE(found);
+  ASSERT_NE(found.error().get_if<SlotError::NotFound>(), nullptr);
+  EXPECT_EQ(found.error().get_if<SlotError::NotFound>()->request, "a");
+  const SlotStatus removed = slots_.remove_slot("a");
+  ASSERT_FALSE(removed);
+  EXPECT_NE(removed.error().get_if<SlotError::NotFound>(), nullptr);
+}
+
+TEST_F(SlotManagerTest, RefusesWhatMakesNoSlot) {
+  EXPECT_FALSE(SlotManager::make(0));
+  const auto empty = slots_.create_slot("a", {}, kNoSalt);
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().to_error().code, ErrorCode::kInvalidArgument);
+  const MmRun outside{.offset = 20, .length = 4};
+  EXPECT_FALSE(slots_.create_slot("a", tokens(16), kNoSalt, std::span(&outside, 1)));
+  EXPECT_FALSE(slots_.has_slot("a"));
+}
+
+TEST_F(SlotManagerTest, AnIdThatIsInUseIsRefusedAndTheRequestGoesOn) {
+  ExternallyManagedDeviceSlot* slot = create("a");
+  ASSERT_NO_FATAL_FAILURE(bring_to(SlotState::Kind::kFinishing, *slot));
+  const auto again = slots_.create_slot("a", tokens(4), kNoSalt);
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().get_if<SlotError::InvalidOperation>(), nullptr);
+  EXPECT_EQ(again.error().to_error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(*slots_.get_slot("a"), slot);
+  EXPECT_EQ(slot->state(), SlotState::finishing());
+}
+
+TEST_F(SlotManagerTest, OnlyAFinishedSlotIsRemoved) {
+  for (const SlotState::Kind kind : kAllKinds) {
+    const RequestId id(static_cast<std::uint64_t>(kind));
+    ASSERT_NO_FATAL_FAILURE(bring_to(kind, *create(id)));
+    const SlotStatus removed = slots_.remove_slot(id);
+    EXPECT_EQ(removed.has_value(), kind == SlotState::Kind::kFinished) << to_string(kind);
+    EXPECT_EQ(slots_.has_slot(id), kind != SlotState::Kind::kFinished);
+    EXPECT_TRUE(removed || is_invalid_operation(removed));
+  }
+}
+
+TEST_F(SlotManagerTest, ResultsOfARequestAreNotThoseOfALaterOneWithItsId) {
+  ExternallyManagedDeviceSlot* first = create("a");
+  ASSERT_NO_FATAL_FAILURE(prefill(*first, 1));
+  const auto old_saves = only<OffloadOperation>(first->take_pending_operations());
+  ASSERT_EQ(old_saves.size(), 1);
+  CAIRN_SLOT_OK(first->offload_done(old_saves[0].id));
+  CAIRN_SLOT_OK(first->mark_as_finished(2));
+  CAIRN_SLOT_OK(slots_.remove_slot("a"));
+
+  ExternallyManagedDeviceSlot* second = create("a");
+  EXPECT_EQ(second->computed_tokens(), 0);
+  ASSERT_NO_FATAL_FAILURE(prefill(*second, 1));
+  ASSERT_EQ(second->take_pending_operations().size(), 1);
+  EXPECT_TRUE(is_invalid_operation(second->offload_done(old_saves[0].id)));
+  EXPECT_EQ(second->operations_under_way(), 1);
+}
+
+}  // namespace
+}  // namespace cairn
