@@ -179,6 +179,8 @@ TEST_F(DiskCommandTest, RefusesWhatIsNotADiskTiersFileByName) {
   std::ofstream(other) << std::string(20'000, 'x');
   const std::string empty = folder_.in("empty");
   std::ofstream{empty};
+  const std::string brief = folder_.in("brief");
+  std::ofstream(brief) << "a letter";
   const std::string cut = folder_.in("cut");
   std::filesystem::copy_file(path_, cut);
   std::filesystem::resize_file(cut, 1'000'000);
@@ -188,6 +190,7 @@ TEST_F(DiskCommandTest, RefusesWhatIsNotADiskTiersFileByName) {
   for (const Work work : kAll) {
     EXPECT_THAT(error_of(work, {.path = other}), AllOf(HasSubstr(other), HasSubstr("does not begin as a disk tier")));
     EXPECT_THAT(error_of(work, {.path = empty}), AllOf(HasSubstr(empty), HasSubstr("is empty")));
+    EXPECT_THAT(error_of(work, {.path = brief}), AllOf(HasSubstr(brief), HasSubstr("is too short")));
     EXPECT_THAT(error_of(work, {.path = cut}), AllOf(HasSubstr(cut), HasSubstr("cut off")));
     EXPECT_THAT(error_of(work, {.path = barely}), AllOf(HasSubstr(barely), HasSubstr("cut off")));
     EXPECT_THAT(error_of(work, {.path = folder_.path()}), HasSubstr("no file but a folder"));

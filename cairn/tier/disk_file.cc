@@ -234,8 +234,9 @@ Status DiskFile::read_superblock(bool& clean) {
   if (fstat(file_, &facts) != 0) {
     return Unexpected(io_error("look at", errno));
   }
-  if (facts.st_size == 0) {
-    return fail(ErrorCode::kCorrupt, str_cat(path_, " is empty, which no disk tier's file is; remove it"));
+  if (static_cast<std::uint64_t>(facts.st_size) < disk::kSuperblockBytes) {
+    return fail(ErrorCode::kCorrupt, str_cat(path_, facts.st_size == 0 ? " is empty" : " is too short",
+                                             ": it is no disk tier's file, or what is left of one; name another"));
   }
   Error first;
   for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{disk::kSuperblockBytes}}) {

@@ -62,7 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   space.element_type = input.text();
   space.shard = input.text();
   space.block_size = input.number<std::uint32_t>();
-  superblock.geometry.block_bytes = input.number<std::uint64_t>();
+  superblock.geometry.row_bytes = input.number<std::uint32_t>();
+  superblock.geometry.block_bytes = superblock.geometry.row_bytes * input.number<std::uint32_t>();
   superblock.geometry.slots = input.number<std::uint32_t>();
   superblock.clean = input.number<std::uint8_t>() % 2 == 1;
   if (const auto encoded = disk::encode(superblock)) {

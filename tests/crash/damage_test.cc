@@ -1,0 +1,216 @@
+// However a file is damaged, nothing wrong is served from it: what is damaged is not found, or the file is refused by name.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/memory_testing.h"
+#include "cairn/tier/disk_check.h"
+#include "cairn/tier/disk_file.h"
+#include "cairn/tier/disk_format.h"
+#include "tests/crash/crash_testing.h"
+#include "tests/crash/stress_process.h"
+
+namespace cairn::crash {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The bytes of a disk tier's file, to be damaged.
+class Damaged {
+ public:
+  Damaged(const std::string& path, std::uint64_t seed) : random_(seed) {
+    DiskFile file = *DiskFile::inspect(path);
+    data_offset_ = file.data_offset();
+    step_ = file.block_step();
+    for (const DiskEntry& entry : file.recover()->entries) {
+      named_.push_back(index_of(entry.slot));
+    }
+    std::ifstream in(path, std::ios::binary);
+    bytes_.resize(std::filesystem::file_size(path));
+    in.read(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
+  }
+  // Says what was done.
+  std::string damage() {
+    using Way = std::string (Damaged::*)();
+    constexpr Way kWays[] = {&Damaged::flip_bits, &Damaged::zero, &Damaged::noise,     &Damaged::tear,
+                             &Damaged::swap,      &Damaged::copy, &Damaged::duplicate, &Damaged::resize};
+    return (this->*kWays[below(std::size(kWays))])();
+  }
+  void write_to(const std::string& path) const { std::ofstream(path, std::ios::binary) << bytes_; }
+
+ private:
+  enum class Part { kSuperblocks, kEntries, kBlocks };
+  struct Area {
+    std::uint64_t offset;
+    std::uint64_t size;
+  };
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  std::uint32_t some_slot() { return named_[below(named_.size())]; }
+  // A superblock, an entry, or a block that is named.
+  Area some_area(Part part) {
+    switch (part) {
+      case Part::kSuperblocks:
+        return {below(2) * disk::kSuperblockBytes, disk::kSuperblockBytes};
+      case Part::kEntries:
+        return {disk::kEntriesOffset + some_slot() * disk::kEntryBytes, disk::kEntryBytes};
+      case Part::kBlocks:
+        break;
+    }
+    return {data_offset_ + some_slot() * step_, step_};
+  }
+  Part some_part() { return below(5) == 0 ? Part::kSuperblocks : below(2) == 0 ? Part::kEntries : Part::kBlocks; }
+  static std::string text(const Area& area) { return str_cat(area.size, " bytes at ", area.offset); }
+
+  std::string flip_bits() {
+    std::string what = "flipped bits at";
+    for (std::uint64_t i = 0, count = 1 + below(20); i < count; ++i) {
+      const Area area = some_area(some_part());
+      const std::uint64_t at = area.offset + below(area.size);
+      bytes_[at] = static_cast<char>(bytes_[at] ^ (1 << below(8)));
+      what += str_cat(" ", at);
+    }
+    return what;
+  }
+  // Part of an area, as a sector that was lost.
+  Area some_piece() {
+    const Area area = some_area(some_part());
+    const std::uint64_t begin = below(area.size);
+    return {area.offset + begin, 1 + below(area.size - begin)};
+  }
+  std::string zero() {
+    const Area piece = some_piece();
+    std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(piece.offset), piece.size, '\0');
+    return "zeroed " + text(piece);
+  }
+  std::string noise() {
+    const Area piece = some_piece();
+    std::generate_n(bytes_.begin() + static_cast<std::ptrdiff_t>(piece.offset), piece.size,
+                    [this] { return static_cast<char>(random_()); });
+    return "noise in " + text(piece);
+  }
+  // The first sectors of one block before the last ones of another: a write that stopped halfway.
+  std::string tear() {
+    const Area one = some_area(Part::kBlocks);
+    const Area other = some_area(Part::kBlocks);
+    const std::uint64_t size = 512 * (1 + below(step_ / 512 - 1));
+    std::memcpy(&bytes_[one.offset], &bytes_[other.offset], size);
+    return str_cat("tore ", text(one), ": ", size, " bytes of ", other.offset);
+  }
+  std::string swap() {
+    const Part part = some_part();
+    const Area one = some_area(part);
+    const Area other = some_area(part);
+    std::swap_ranges(&bytes_[one.offset], &bytes_[one.offset] + one.size, &bytes_[other.offset]);
+    return str_cat("swapped ", text(one), " and ", other.offset);
+  }
+  std::string copy() {
+    const Part part = some_part();
+    const Area one = some_area(part);
+    const Area other = some_area(part);
+    std::memmove(&bytes_[one.offset], &bytes_[other.offset], one.size);
+    return str_cat("copied ", text(other), " to ", one.offset);
+  }
+  // A run of bytes from anywhere, over anything.
+  std::string duplicate() {
+    const std::uint64_t size = 1 + below(bytes_.size() / 4);
+    const std::uint64_t from = below(bytes_.size() - size);
+    const std::uint64_t to = below(bytes_.size() - size);
+    std::memmove(&bytes_[to], &bytes_[from], size);
+    return str_cat("duplicated ", size, " bytes at ", from, " to ", to);
+  }
+  std::string resize() {
+    bytes_.resize(below(3) == 0 ? bytes_.size() + below(100'000) : below(bytes_.size()));
+    return str_cat("resized to ", bytes_.size());
+  }
+
+  std::mt19937_64 random_;
+  std::uint64_t data_offset_ = 0;
+  std::uint64_t step_ = 0;
+  std::vector<std::uint32_t> named_;
+  std::string bytes_;
+};
+
+// What the checksums of the file say is right; none if the file is not to be opened.
+std::optional<std::uint64_t> right_blocks(const std::string& path) {
+  Result<DiskFile> file = DiskFile::inspect(path);
+  if (!file) {
+    return std::nullopt;
+  }
+  return check_blocks(*file, file->recover()->entries)->right.size();
+}
+
+TEST(DamageTest, NothingWrongIsServedFromDamagedFiles) {
+  const TestFolder folder;
+  const std::string log = folder.in("log");
+  const std::string original = folder.in("original");
+  const StressRun filling{.path = original, .seconds = 0.5, .write_through = true, .steady = true};
+  StressRun whole = filling;
+  whole.seconds = 0;
+  Resumed untouched;
+  for (int runs = 0; runs < 50 && untouched.verified < kDiskBlocks / 2; ++runs) {
+    Process process(command_of(filling), log);
+    ASSERT_EQ(process.wait(), 0) << process.log();
+    untouched = resume(whole, log);
+    ASSERT_TRUE(untouched.exited_with(0)) << untouched.to_string();
+    ASSERT_EQ(untouched.refused, 0U);
+  }
+  ASSERT_GE(untouched.verified, kDiskBlocks / 2);
+
+  std::uint32_t refused_files = 0;
+  std::uint64_t refused_blocks = 0;
+  for (std::uint32_t i = 0; i < crash_settings.damages; ++i) {
+    const std::string path = folder.in("damaged");
+    Damaged file(original, crash_settings.seed * 1000 + i);
+    std::string what = str_cat("seed ", crash_settings.seed, ", damage ", i, ": ", file.damage());
+    for (std::uint32_t more = i % 3; more > 0; --more) {
+      what += ", " + file.damage();
+    }
+    file.write_to(path);
+    const std::optional<std::uint64_t> right = right_blocks(path);
+    // With some traffic after: what was passed over must not come back either.
+    const Resumed resumed = resume({.path = path,
+                                    .seconds = 0.05,
+                                    .seed = filling.seed,
+                                    .write_through = i % 2 == 0,
+                                    .direct = i / 2 % 2 == 0,
+                                    .steady = true},
+                                   log);
+    EXPECT_EQ(resumed.wrong, "") << what;
+    if (resumed.exited_with(0)) {
+      EXPECT_EQ(resumed.verified, right.value_or(0)) << what << "\n" << resumed.to_string();
+      refused_blocks += resumed.refused;
+      // And what it left is a file in which all is right again.
+      const Resumed again = resume({.path = path, .write_through = true, .steady = true}, log);
+      EXPECT_TRUE(again.exited_with(0)) << what << "\n" << again.to_string();
+      EXPECT_EQ(again.refused, 0U) << what << "\n" << again.to_string();
+    } else {
+      EXPECT_TRUE(resumed.exited_with(2)) << what << "\n" << resumed.to_string();
+      EXPECT_THAT(resumed.log, HasSubstr(path)) << what;
+      ++refused_files;
+    }
+    if (HasFailure()) {
+      break;
+    }
+  }
+  std::printf("%u damaged files: %u refused, %llu blocks refused in the others\n", crash_settings.damages,
+              refused_files, static_cast<unsigned long long>(refused_blocks));
+  EXPECT_GT(refused_files, 0U);
+  EXPECT_LT(refused_files, crash_settings.damages);
+  EXPECT_GT(refused_blocks, 0U);
+}
+
+}  // namespace
+}  // namespace cairn::crash

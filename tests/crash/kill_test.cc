@@ -1,0 +1,105 @@
+// Whatever moment a process with a disk tier is killed at, everything that its file names afterwards is whole.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/memory_testing.h"
+#include "cairn/tier/disk_check.h"
+#include "cairn/tier/disk_file.h"
+#include "tests/crash/crash_testing.h"
+#include "tests/crash/stress_process.h"
+
+namespace cairn::crash {
+namespace {
+
+using std::chrono::microseconds;
+
+// How long a process takes that starts, does what `run` says without traffic, and ends: machines differ.
+microseconds time_of(const StressRun& run, const std::string& log) {
+  const TimePoint began = steady_clock().now();
+  Process process(command_of(run), log);
+  EXPECT_EQ(process.wait(), 0) << process.log();
+  return std::chrono::duration_cast<microseconds>(steady_clock().now() - began);
+}
+
+TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
+  const TestFolder folder;
+  const std::string path = folder.in("blocks");
+  std::mt19937_64 random(crash_settings.seed);
+  constexpr microseconds kTraffic(120'000);
+  const microseconds creating = time_of({.path = folder.in("another")}, folder.in("log"));
+  microseconds opening = time_of({.path = folder.in("another")}, folder.in("log"));
+  std::uint32_t killed = 0;
+  std::uint32_t with_blocks = 0;
+  std::uint32_t not_closed = 0;
+  std::uint64_t most = 0;
+  std::uint64_t total = 0;
+  for (std::uint32_t cycle = 0; cycle < crash_settings.kills; ++cycle) {
+    if (cycle % 25 == 24) {
+      std::filesystem::remove(path);  // to be killed while it makes one
+    }
+    // Anywhere from its start on; one in four before there is traffic.
+    const microseconds starting = std::filesystem::exists(path) ? opening : creating;
+    const microseconds longest = starting + (cycle % 4 == 0 ? microseconds(0) : kTraffic);
+    const microseconds moment(random() % static_cast<std::uint64_t>(longest.count()));
+    const StressRun run{.path = path,
+                        .seconds = 60,
+                        .seed = 1 + random() % 3,
+                        .write_through = cycle % 2 == 0,
+                        .direct = cycle / 2 % 2 == 0,
+                        .steady = cycle % 3 != 0};
+    const std::string which =
+        str_cat("seed ", crash_settings.seed, ", cycle ", cycle, ", killed after ", moment.count(), " us");
+    {
+      Process process(command_of(run), folder.in("log"));
+      ASSERT_TRUE(process.kill_after(moment)) << which << ": it ended before: " << process.log() << process.report();
+    }
+    ++killed;
+    if (!std::filesystem::exists(path)) {
+      continue;  // killed before there was one
+    }
+    // Twice: by the checksums of the file alone, then by a manager, which compares every byte with what was written.
+    std::uint64_t named = 0;
+    {
+      Result<DiskFile> file = DiskFile::inspect(path);
+      ASSERT_TRUE(file) << which << ": " << file.error().message;
+      const DiskRecovery recovery = *file->recover();
+      EXPECT_EQ(recovery.damaged, 0U) << which;
+      const DiskCheck check = *check_blocks(*file, recovery.entries);
+      EXPECT_EQ(check.right.size(), recovery.entries.size()) << which;
+      named = recovery.entries.size();
+      not_closed += recovery.clean ? 0 : 1;
+    }
+    StressRun same = run;
+    same.seconds = 0;
+    const TimePoint began = steady_clock().now();
+    const Resumed resumed = resume(same, folder.in("log"));
+    opening = std::chrono::duration_cast<microseconds>(steady_clock().now() - began);
+    ASSERT_TRUE(resumed.exited_with(0)) << which << ": " << resumed.to_string();
+    EXPECT_EQ(resumed.wrong, "") << which;
+    EXPECT_EQ(resumed.refused, 0U) << which << ": " << resumed.to_string();
+    EXPECT_EQ(resumed.verified, named) << which << ": " << resumed.to_string();
+    with_blocks += named > 0 ? 1 : 0;
+    most = std::max(most, named);
+    total += named;
+    if (HasFailure()) {
+      break;
+    }
+  }
+  std::printf("%u kills, %u in use, %u with blocks afterwards, at most %llu blocks\n", killed, not_closed, with_blocks,
+              static_cast<unsigned long long>(most));
+  // It could pass on files that are empty: those have to be few.
+  EXPECT_GT(with_blocks, crash_settings.kills / 5) << "seed " << crash_settings.seed;
+  EXPECT_GT(not_closed, crash_settings.kills / 4) << "seed " << crash_settings.seed;
+  EXPECT_GT(total, crash_settings.kills) << "seed " << crash_settings.seed;
+}
+
+}  // namespace
+}  // namespace cairn::crash
