@@ -50,7 +50,7 @@ Status ManagerState::make_tiers() {
   const TierMaker maker(config_, parts_);
   const bool has[] = {config_.device.is_there() || config_.device.engine_layout != nullptr, config_.host.is_there(),
                       config_.disk.is_there()};
-  Result<std::unique_ptr<BlockRegistry>> registry = BlockRegistry::create(1024);
+  Result<std::unique_ptr<BlockRegistry>> registry = BlockRegistry::create(maker.blocks());
   if (!registry) {
     return Unexpected(std::move(registry).error());
   }
@@ -164,6 +164,7 @@ Status ManagerState::make_movers() {
                          .host_to_device = link(kHost, kDevice),
                          .disk_to_device = link(kDisk, kDevice),
                          .disk_to_host = link(kDisk, kHost),
+                         .registry = registry_.get(),
                          .cost = parts_.cost,
                          .block_size = config_.block_size,
                          .clock = &clock_,

@@ -50,12 +50,34 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
   return options;
 }
 
+std::uint32_t TierMaker::device_capacity() const {
+  const DeviceConfig& device = config_.device;
+  if (device.engine_layout != nullptr) {
+    return device.engine_layout->blocks();
+  }
+  return device.blocks != 0 ? device.blocks : blocks_of(device.size, shape_.block_bytes());
+}
+
+std::uint32_t TierMaker::host_capacity() const {
+  return std::max(host_blocks(), blocks_of(config_.host.max_size, host_step()));
+}
+
+std::uint32_t TierMaker::disk_capacity() const {
+  const DiskConfig& disk = config_.disk;
+  return disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, round_up(shape_.block_bytes(), DiskFile::kAlignment));
+}
+
+std::uint32_t TierMaker::blocks() const {
+  const std::uint64_t all = std::uint64_t{device_capacity()} + host_capacity() + disk_capacity();
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(all, std::numeric_limits<std::uint32_t>::max()));
+}
+
 Result<BlockLayoutPtr> TierMaker::device_layout() const {
   const DeviceConfig& device = config_.device;
   if (device.engine_layout != nullptr) {
     return device.engine_layout;
   }
-  const std::uint32_t blocks = device.blocks != 0 ? device.blocks : blocks_of(device.size, shape_.block_bytes());
+  const std::uint32_t blocks = device_capacity();
   const BlockLayout::Options options{.shape = shape_, .arrangement = device.layout, .blocks = blocks, .alignment = 16};
   Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
   if (!sizes) {
@@ -105,7 +127,7 @@ std::uint32_t TierMaker::host_blocks() const {
 
 Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const {
   const HostConfig& host = config_.host;
-  const std::uint32_t blocks = std::max(host_blocks(), blocks_of(host.max_size, host_step()));
+  const std::uint32_t blocks = host_capacity();
   const BlockLayout::Options layout_options{
       .shape = shape_, .arrangement = Arrangement::kContiguousNhd, .blocks = blocks, .alignment = host_alignment()};
   Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(layout_options);
@@ -142,11 +164,8 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
-  const std::uint64_t step = round_up(shape_.block_bytes(), DiskFile::kAlignment);
-  const DiskGeometry geometry{.space = space_,
-                              .block_bytes = shape_.block_bytes(),
-                              .row_bytes = shape_.row_bytes(),
-                              .slots = disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, step)};
+  const DiskGeometry geometry{
+      .space = space_, .block_bytes = shape_.block_bytes(), .row_bytes = shape_.row_bytes(), .slots = disk_capacity()};
   const bool is_there = std::filesystem::exists(disk.path);
   if (is_there && disk.opening == DiskOpening::kFresh) {
     // Only a file of ours that nobody has open is thrown away.

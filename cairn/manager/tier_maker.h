@@ -34,6 +34,8 @@ class TierMaker {
   [[nodiscard]] Result<std::unique_ptr<Tier>> device(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> host(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> disk(const Followers& followers) const;
+  // Of all tiers together.
+  [[nodiscard]] std::uint32_t blocks() const;
   // How many blocks of the host tier are used to begin with; it has room for those of host.max_size.
   [[nodiscard]] std::uint32_t host_blocks() const;
 
@@ -41,6 +43,10 @@ class TierMaker {
   [[nodiscard]] Tier::Options options(CacheLevel level, const TierConfig& tier, const Followers& followers,
                                       std::uint32_t blocks) const;
   [[nodiscard]] Result<BlockLayoutPtr> device_layout() const;
+  // What each tier has room for.
+  [[nodiscard]] std::uint32_t device_capacity() const;
+  [[nodiscard]] std::uint32_t host_capacity() const;
+  [[nodiscard]] std::uint32_t disk_capacity() const;
   // Bytes from one block of the host tier to the next: whole pages where blocks go to a disk.
   [[nodiscard]] std::uint64_t host_alignment() const;
   [[nodiscard]] std::uint64_t host_step() const;

@@ -130,7 +130,15 @@ bool OffloadEdge::Impl::begin_ahead(std::uint32_t& wanted, TimePoint now) {
 
 // One batch of victims: those that need no copy are ready at once, the others are pending.
 bool OffloadEdge::Impl::claim(std::uint32_t& wanted, TimePoint now) {
-  ImmutableBlocks victims = upper_->claim_victims(std::min(wanted, options_.batch));
+  // In steps: an allocation waits no longer than one of them takes.
+  constexpr std::uint32_t kStep = 8;
+  ImmutableBlocks victims;
+  for (std::uint32_t left = std::min(wanted, options_.batch); left > 0;) {
+    const std::uint32_t asked = std::min(left, kStep);
+    ImmutableBlocks some = upper_->claim_victims(asked);
+    left = some.size() == asked ? left - asked : 0;
+    CAIRN_CHECK(victims.append(std::move(some)).has_value(), "victims of one pool can be joined");
+  }
   if (victims.empty()) {
     wanted = 0;
     return false;

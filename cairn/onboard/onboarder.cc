@@ -331,7 +331,7 @@ Onboarder::Onboarder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Onboarder::~Onboarder() { CAIRN_CHECK(impl_->is_idle(), "an onboarder is ended and pumped until it is idle"); }
 
 Result<std::unique_ptr<Onboarder>> Onboarder::make(const Parts& parts, const OnboardOptions& options) {
-  CAIRN_CHECK(parts.clock != nullptr, "an onboarder has a clock");
+  CAIRN_CHECK(parts.clock != nullptr && parts.registry != nullptr, "an onboarder has a clock and a registry");
   for (const Status& status :
        {check_tier("device", parts.device, CacheLevel::kG1), check_tier("host", parts.host, CacheLevel::kG2),
         check_tier("disk", parts.disk, CacheLevel::kG3),

@@ -26,6 +26,7 @@
 #include "cairn/base/result.h"
 #include "cairn/onboard/load_cost.h"
 #include "cairn/onboard/onboard_options.h"
+#include "cairn/pool/block_registry.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/tier/tier_link.h"
 
@@ -76,6 +77,7 @@ class Onboarder {
     TierLink* host_to_device = nullptr;
     TierLink* disk_to_device = nullptr;  // straight
     TierLink* disk_to_host = nullptr;
+    const BlockRegistry* registry = nullptr;         // follows the pools of all of them
     std::shared_ptr<const LoadCostModel> cost = {};  // none: as the options say
     std::uint32_t block_size = 0;
     const Clock* clock = nullptr;

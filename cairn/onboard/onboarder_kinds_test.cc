@@ -295,8 +295,9 @@ TEST(OnboarderPrefetch, EndsByItsDeadline) {
 
 TEST(OnboarderPrefetch, WithoutADiskThereIsNothingToDo) {
   ManualClock clock;
-  testing::MemoryTier host(CacheLevel::kG2, 8, clock);
-  auto onboarder = *Onboarder::make({.host = &host.tier(), .clock = &clock}, {});
+  const std::unique_ptr<BlockRegistry> registry = *BlockRegistry::create(8);
+  testing::MemoryTier host(CacheLevel::kG2, 8, clock, *registry);
+  auto onboarder = *Onboarder::make({.host = &host.tier(), .registry = registry.get(), .clock = &clock}, {});
   std::optional<std::uint32_t> fetched;
   ASSERT_TRUE(onboarder->prefetch(chain(1, 3), kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
   EXPECT_EQ(fetched, 0U);

@@ -43,7 +43,7 @@ Onboarder::Impl::Ways Onboarder::Impl::ways() const {
 }
 
 TierSearch Onboarder::Impl::search(const Ways& ways, bool is_prefetch) const {
-  TierSearch tiers;
+  TierSearch tiers(*parts_.registry);
   tiers.add(parts_.device);
   if (is_prefetch) {
     tiers.add(parts_.host);

@@ -289,14 +289,16 @@ TEST(Onboarder, RefusesWhatMakesNoSense) {
   ASSERT_FALSE(twice.has_value());
   EXPECT_EQ(twice.error().code, ErrorCode::kInvalidArgument);
   EXPECT_FALSE(rig.onboarder().load_into({.slots = {SlotId{0}}}, {.keys = first_of(keys, 1)}).has_value());
-  EXPECT_FALSE(Onboarder::make({.device = &rig.host().tier(), .clock = &rig.clock()}, {}).has_value());
+  EXPECT_FALSE(Onboarder::make({.device = &rig.host().tier(), .registry = &rig.registry(), .clock = &rig.clock()}, {})
+                   .has_value());
   EXPECT_FALSE(Onboarder::make({.host = &rig.host().tier(),
                                 .disk = &rig.disk().tier(),
                                 .disk_to_host = &rig.link(Lane::kDiskToDevice),
+                                .registry = &rig.registry(),
                                 .clock = &rig.clock()},
                                {})
                    .has_value());
-  EXPECT_FALSE(Onboarder::make({.clock = &rig.clock()}, {.loads = 0}).has_value());
+  EXPECT_FALSE(Onboarder::make({.registry = &rig.registry(), .clock = &rig.clock()}, {.loads = 0}).has_value());
 }
 
 TEST(Onboarder, AFullExecutorIsWaitedFor) {

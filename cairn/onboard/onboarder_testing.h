@@ -36,11 +36,11 @@ inline BlockLayout::Options onboard_layout(std::uint32_t blocks) {
 // A tier in memory whose bytes can be looked at.
 class MemoryTier {
  public:
-  MemoryTier(CacheLevel level, std::uint32_t blocks, const Clock& clock, bool has_pool = true)
+  MemoryTier(CacheLevel level, std::uint32_t blocks, const Clock& clock, BlockRegistry& registry, bool has_pool = true)
       : layout_(TestLayout::make(onboard_layout(blocks))), plan_(plan_between(layout_.layout(), layout_.layout())) {
     Tier::Options options{.level = level, .layout = layout_.layout(), .clock = &clock};
     if (has_pool) {
-      options.pool = BlockPoolOptions{.block_size = kBlockSize, .policy = PolicyKind::kLru};
+      options.pool = BlockPoolOptions{.block_size = kBlockSize, .policy = PolicyKind::kLru, .observers = {&registry}};
     }
     Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(options));
     CAIRN_CHECK(tier.has_value(), tier.has_value() ? "" : tier.error().message);
@@ -134,9 +134,9 @@ struct Loaded {
 class Rig {
  public:
   explicit Rig(const RigOptions& options = {})
-      : device_(CacheLevel::kG1, options.blocks[0], clock_, !options.engine_slots),
-        host_(CacheLevel::kG2, options.blocks[1], clock_),
-        disk_(CacheLevel::kG3, options.blocks[2], clock_) {
+      : device_(CacheLevel::kG1, options.blocks[0], clock_, *registry_, !options.engine_slots),
+        host_(CacheLevel::kG2, options.blocks[1], clock_, *registry_),
+        disk_(CacheLevel::kG3, options.blocks[2], clock_, *registry_) {
     connect(Lane::kHostToDevice, host_.tier(), device_.tier(), options);
     if (options.has_straight) {
       connect(Lane::kDiskToDevice, disk_.tier(), device_.tier(), options);
@@ -148,6 +148,7 @@ class Rig {
                                  .host_to_device = links_[0].get(),
                                  .disk_to_device = links_[1].get(),
                                  .disk_to_host = links_[2].get(),
+                                 .registry = registry_.get(),
                                  .cost = options.cost,
                                  .block_size = kBlockSize,
                                  .clock = &clock_,
@@ -250,6 +251,7 @@ class Rig {
   [[nodiscard]] FaultExecutor& executor(Lane lane) { return *executors_[index_of(lane)]; }
   [[nodiscard]] std::uint64_t copied(Lane lane) { return links_[index_of(lane)]->meter().totals().blocks; }
   [[nodiscard]] Onboarder& onboarder() { return *onboarder_; }
+  [[nodiscard]] const BlockRegistry& registry() const { return *registry_; }
   [[nodiscard]] MemoryTier& device() { return device_; }
   [[nodiscard]] MemoryTier& host() { return host_; }
   [[nodiscard]] MemoryTier& disk() { return disk_; }
@@ -271,6 +273,7 @@ class Rig {
   }
 
   ManualClock clock_;
+  const std::unique_ptr<BlockRegistry> registry_ = *BlockRegistry::create(64);
   MemoryTier device_;
   MemoryTier host_;
   MemoryTier disk_;

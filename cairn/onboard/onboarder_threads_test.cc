@@ -67,9 +67,10 @@ TEST(OnboarderThreads, LoadsOverlapAndBlocksAreEvictedMeanwhile) {
   constexpr int kLoads = 250;
   constexpr std::uint32_t kSequences = 5;
   const Clock& clock = steady_clock();
-  MemoryTier device(CacheLevel::kG1, 200, clock);
-  MemoryTier host(CacheLevel::kG2, 100, clock);
-  MemoryTier disk(CacheLevel::kG3, 400, clock);
+  const std::unique_ptr<BlockRegistry> registry = *BlockRegistry::create(700);
+  MemoryTier device(CacheLevel::kG1, 200, clock, *registry);
+  MemoryTier host(CacheLevel::kG2, 100, clock, *registry);
+  MemoryTier disk(CacheLevel::kG3, 400, clock, *registry);
   for (std::uint64_t name = 1; name <= kSequences; ++name) {
     (void)disk.put(keys_of(name, 40));
   }
@@ -86,6 +87,7 @@ TEST(OnboarderThreads, LoadsOverlapAndBlocksAreEvictedMeanwhile) {
                                        .disk = &disk.tier(),
                                        .host_to_device = host_to_device.get(),
                                        .disk_to_host = disk_to_host.get(),
+                                       .registry = registry.get(),
                                        .block_size = testing::kBlockSize,
                                        .clock = &clock,
                                        .wake = [&pump] { pump.wake(); }},

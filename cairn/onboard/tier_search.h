@@ -1,17 +1,18 @@
 // TierSearch: where the keys of a list are, stretch by stretch: which tiers can be asked at present, and which of them is
 // the nearest that has a key.
 //
-// Owner:    made for one question; the tiers outlive it. Threads: one; the pools it asks are safe from any.
-// Costs:    a few locks for each tier asked in a stretch, a lookup for each key and tier; allocates nothing.
+// Asks:     the registry, which knows for all tiers at once. What it says may be gone when its pool is asked: whoever wants
+//           blocks has to hold them.
+// Owner:    made for one question; the registry outlives it. Threads: one.
+// Costs:    one lock a stretch, one lookup a key; allocates nothing.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
-#include "cairn/pool/block_pool.h"
+#include "cairn/pool/block_registry.h"
 #include "cairn/tier/tier_link.h"
 
 namespace cairn {
@@ -28,14 +29,16 @@ struct Stretch {
 
 class TierSearch {
  public:
-  // Looks at this tier too, after those that were added before: the nearest comes first. None, or the engine's own: not.
+  explicit TierSearch(const BlockRegistry& registry) : registry_(registry) {}
+
+  // Looks at this tier too. None, or the engine's own: not.
   void add(const Tier* tier);
   // From the first key on.
   [[nodiscard]] Stretch next(std::span<const BlockKey> keys) const;
 
  private:
-  std::array<const Tier*, kCacheLevels> tiers_ = {};
-  std::uint32_t count_ = 0;
+  const BlockRegistry& registry_;
+  TierSet among_;
 };
 
 }  // namespace cairn

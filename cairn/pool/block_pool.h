@@ -163,8 +163,6 @@ class BlockPool final : public ResidentSource {
   // Presence, without taking or touching anything.
   [[nodiscard]] bool contains(const BlockKey& key) const;
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
-  // How many keys from the first on are not there: up to the first that is.
-  [[nodiscard]] std::uint32_t count_absent(std::span<const BlockKey> keys) const;
 
   // What is known of the blocks of these keys, in use or not: shifts when they are evicted, for as long as it is not
   // shown to be wrong (hint_book.h), and holds nothing. The number of blocks found. A block that others use as well is

@@ -86,9 +86,6 @@ TEST_P(MatchTest, LookingTouchesNothing) {
   EXPECT_EQ(pool_->count_prefix(keys_), 5U);
   EXPECT_EQ(pool_->count_prefix(joined(first_of(keys_, 2), chain(3, 2))), 2U);
   EXPECT_EQ(pool_->count_prefix({}), 0U);
-  EXPECT_EQ(pool_->count_absent(keys_), 0U);
-  EXPECT_EQ(pool_->count_absent(joined(chain(3, 2), keys_)), 2U);
-  EXPECT_EQ(pool_->count_absent(chain(3, 300)), 300U);
   EXPECT_EQ(pool_->counts(), before);
   EXPECT_THAT(observer_.take(), IsEmpty());
   EXPECT_THAT(evicted_for(*pool_, 1), ElementsAre(keys_[4]));

@@ -1,6 +1,7 @@
 #include "cairn/pool/block_registry.h"
 
 #include <algorithm>
+#include <array>
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
@@ -110,6 +111,35 @@ TierSet BlockRegistry::tiers_of(const BlockKey& key) const {
   const MutexLock lock(mutex_);
   const std::size_t at = find(hash_of(key));
   return at == kNowhere ? TierSet() : table_.facts[at].tiers;
+}
+
+std::optional<BlockRegistry::Run> BlockRegistry::nearest_run(std::span<const BlockKey> keys, TierSet among) const {
+  constexpr std::size_t kAhead = 16;
+  std::array<std::uint64_t, kAhead> hashes;  // of the next keys, whose places are on their way into the cache
+  const MutexLock lock(mutex_);
+  const auto fetch = [&](std::size_t i) CAIRN_REQUIRES(mutex_) {
+    hashes[i % kAhead] = hash_of(keys[i]);
+    const std::size_t home = home_of(hashes[i % kAhead]);
+    __builtin_prefetch(&table_.hashes[home]);
+    __builtin_prefetch(&table_.facts[home]);
+  };
+  for (std::size_t i = 0; i < std::min(kAhead, keys.size()); ++i) {
+    fetch(i);
+  }
+  Run run;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::size_t at = find(hashes[i % kAhead]);
+    if (i + kAhead < keys.size()) {
+      fetch(i + kAhead);
+    }
+    const TierSet tiers = at == kNowhere ? TierSet() : table_.facts[at].tiers & among;
+    if (tiers.empty() || (i > 0 && tiers.nearest() != run.tier)) {
+      break;
+    }
+    run.tier = tiers.nearest();
+    ++run.keys;
+  }
+  return run.keys > 0 ? std::optional(run) : std::nullopt;
 }
 
 std::uint32_t BlockRegistry::frequency(const BlockKey& key) const {

@@ -8,9 +8,12 @@
 // Costs:    about 12 bytes a key. Keys are told apart by 64 bits of hash.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <typeindex>
 #include <unordered_map>
 #include <utility>
@@ -30,6 +33,13 @@ class TierSet {
   constexpr explicit TierSet(std::uint8_t bits) : bits_(bits) {}
   [[nodiscard]] constexpr bool contains(CacheLevel tier) const { return (bits_ >> index_of(tier) & 1) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  // The one nearest to the device. Requires: there is one.
+  [[nodiscard]] constexpr CacheLevel nearest() const {
+    return CacheLevel{static_cast<std::uint8_t>(std::countr_zero(bits_))};
+  }
+  [[nodiscard]] constexpr TierSet operator&(TierSet other) const {
+    return TierSet(static_cast<std::uint8_t>(bits_ & other.bits_));
+  }
   constexpr void insert(CacheLevel tier) { bits_ = static_cast<std::uint8_t>(bits_ | 1U << index_of(tier)); }
   constexpr void erase(CacheLevel tier) { bits_ = static_cast<std::uint8_t>(bits_ & ~(1U << index_of(tier))); }
   friend constexpr bool operator==(TierSet, TierSet) = default;
@@ -45,6 +55,13 @@ class BlockRegistry final : public PoolObserver {
   ~BlockRegistry() override;
 
   [[nodiscard]] TierSet tiers_of(const BlockKey& key) const;
+  // The nearest of the tiers in `among` that holds the first key, and how many keys from there on have the same one for
+  // their nearest; none where nobody holds the first.
+  struct Run {
+    CacheLevel tier = CacheLevel::kG1;
+    std::uint32_t keys = 0;
+  };
+  [[nodiscard]] std::optional<Run> nearest_run(std::span<const BlockKey> keys, TierSet among) const;
   // Registrations in a tier that was the first to hold it, and matches since; stops at 255. 0: nobody holds it.
   [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
   [[nodiscard]] std::size_t size() const;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cairn/pool/block_pool.h"
+#include "cairn/pool/pool_testing.h"
 
 namespace cairn {
 namespace {
@@ -144,6 +145,40 @@ RC_GTEST_PROP(BlockRegistryModelTest, AgreesWithMaps, ()) {
       RC_ASSERT(registry->tiers_of(key(i)) == expected);
     }
   }
+}
+
+using testing::cache;
+using testing::chain;
+using testing::Keys;
+using testing::make_pool;
+
+TEST(BlockRegistryTest, FindsRunsOfKeysWithTheSameNearestTier) {
+  const std::unique_ptr<BlockRegistry> registry = *BlockRegistry::create(64);
+  const auto device = make_pool(64, {.tier = CacheLevel::kG1, .observers = {registry.get()}});
+  const auto host = make_pool(64, {.tier = CacheLevel::kG2, .observers = {registry.get()}});
+  const auto disk = make_pool(64, {.tier = CacheLevel::kG3, .observers = {registry.get()}});
+  const Keys keys = chain(1, 40);
+  const auto part = [&](std::size_t first, std::size_t end) { return Keys(keys.begin() + first, keys.begin() + end); };
+  cache(*device, part(0, 3));
+  cache(*host, part(0, 25));
+  cache(*disk, part(0, 38));
+  TierSet all;
+  all.insert(CacheLevel::kG1);
+  all.insert(CacheLevel::kG2);
+  all.insert(CacheLevel::kG3);
+  const auto run = [&](const Keys& asked, TierSet among) {
+    const std::optional<BlockRegistry::Run> found = registry->nearest_run(asked, among);
+    return found ? std::pair(found->tier, found->keys) : std::pair(CacheLevel::kG4, 0U);
+  };
+  EXPECT_EQ(run(keys, all), std::pair(CacheLevel::kG1, 3U));
+  EXPECT_EQ(run(part(3, 40), all), std::pair(CacheLevel::kG2, 22U));
+  EXPECT_EQ(run(part(25, 40), all), std::pair(CacheLevel::kG3, 13U));
+  EXPECT_EQ(run(part(38, 40), all), std::pair(CacheLevel::kG4, 0U));
+  EXPECT_EQ(run({}, all), std::pair(CacheLevel::kG4, 0U));
+  TierSet disk_only;
+  disk_only.insert(CacheLevel::kG3);
+  EXPECT_EQ(run(keys, disk_only), std::pair(CacheLevel::kG3, 38U));
+  EXPECT_EQ(run(keys, TierSet()), std::pair(CacheLevel::kG4, 0U));
 }
 
 }  // namespace

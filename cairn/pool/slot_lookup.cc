@@ -225,19 +225,6 @@ std::uint32_t SlotTable::count_prefix(std::span<const BlockKey> keys) {
   return count;
 }
 
-std::uint32_t SlotTable::count_absent(std::span<const BlockKey> keys) {
-  Located located(*this, keys);
-  const MutexLock lock(mutex_);
-  expire_due();
-  tell_removed();
-  std::uint32_t count = 0;
-  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
-    count += slot == kNoSlot ? 1 : 0;
-    return slot == kNoSlot;
-  });
-  return count;
-}
-
 ResetOutcome SlotTable::reset(std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
   expire_due();

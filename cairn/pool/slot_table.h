@@ -56,7 +56,6 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] std::uint32_t wanted_victims();
   [[nodiscard]] Run hold(std::span<const BlockKey> keys);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
-  [[nodiscard]] std::uint32_t count_absent(std::span<const BlockKey> keys);
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
