@@ -1,5 +1,6 @@
 // Request slots, in requests a second on one thread. A request is made with a prompt of 256 tokens in blocks of 16, matched,
-// prefilled in one iteration, decoded for 16, its saves told as over, finished and removed; 256 of them run side by side.
+// prefilled in one iteration, decoded for 16, its saves told as over, finished and removed. 256 of them run side by side, each
+// at another step; a round of the benchmark is one iteration of them all.
 //
 //   miss    tiers have nothing of the prompt
 //   hit     tiers have 8 of its 16 blocks, which are loaded first
@@ -39,41 +40,52 @@ T must(SlotResult<T> result) {
   }
 }
 
-// An engine with a batch of requests that run side by side; tiers that do at once what they are asked.
+// An engine that always runs kBatch requests, each at another step; tiers that do at once what they are asked.
 class Engine {
  public:
-  explicit Engine(SlotManager& slots) : slots_(slots), prompt_(kPromptTokens) {
+  Engine(SlotManager& slots, std::size_t found, bool preempts)
+      : slots_(slots), found_(found), preempts_(preempts), prompt_(kPromptTokens) {
     std::iota(prompt_.begin(), prompt_.end(), Token{1});
     for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
       blocks_[i] = SlotId{i};
     }
-  }
-
-  // kBatch requests from beginning to end. Returns how many blocks were loaded and saved.
-  std::uint64_t run(std::size_t found, bool is_preempted) {
-    moved_ = 0;
-    ids_.clear();
-    for (std::size_t i = 0; i < kBatch; ++i) {
-      prompt_[0] = static_cast<Token>(request_);
-      ids_.emplace_back("cmpl-7f9d6c1b5a3e4820-" + std::to_string(request_++));
-      prefill(*must(slots_.create_slot(ids_.back(), prompt_, kNoSalt)), found);
-    }
-    for (std::uint32_t step = 0; step < kDecodeSteps; ++step) {
-      ++iteration_;
-      for (const RequestId& id : ids_) {
-        decode(*must(slots_.get_slot(id)), is_preempted && step == kDecodeSteps / 2);
+    for (std::uint32_t i = 0; i < kBatch; ++i) {
+      running_.push_back(begin());
+      for (std::uint32_t step = 0; step < i % kDecodeSteps; ++step) {
+        decode(running_.back());
       }
     }
-    for (const RequestId& id : ids_) {
-      ExternallyManagedDeviceSlot& slot = *must(slots_.get_slot(id));
-      must(slot.mark_as_finished(iteration_));
-      carry_out(slot);
-      must(slots_.remove_slot(id));
-    }
-    return moved_;
   }
 
+  // A step of each request; those at their end make room for new ones. Returns how many ended.
+  std::uint64_t run() {
+    const std::uint64_t before = request_;
+    ++iteration_;
+    for (Running& running : running_) {
+      if (running.steps == kDecodeSteps) {
+        end(running);
+        running = begin();
+      } else {
+        decode(running);
+      }
+    }
+    return request_ - before;
+  }
+  // Loaded and saved.
+  [[nodiscard]] std::uint64_t moved_blocks() const { return moved_; }
+
  private:
+  struct Running {
+    RequestId id;
+    std::uint32_t steps = 0;
+  };
+
+  Running begin() {
+    prompt_[0] = static_cast<Token>(request_);
+    Running running{"cmpl-7f9d6c1b5a3e4820-" + std::to_string(request_++)};
+    prefill(*must(slots_.create_slot(running.id, prompt_, kNoSalt)), found_);
+    return running;
+  }
   void prefill(ExternallyManagedDeviceSlot& slot, std::size_t found) {
     benchmark::DoNotOptimize(slot.keys_to_match(0).data());
     must(slot.acquire_all_local_matches(0, found));
@@ -86,8 +98,9 @@ class Engine {
     must(slot.advance_computed_position(slot.sequence().size() - slot.computed_tokens()));
     carry_out(slot);
   }
-  void decode(ExternallyManagedDeviceSlot& slot, bool is_preempted) {
-    if (is_preempted) {
+  void decode(Running& running) {
+    ExternallyManagedDeviceSlot& slot = *must(slots_.get_slot(running.id));
+    if (preempts_ && running.steps == kDecodeSteps / 2) {
       must(slot.preempt(iteration_));
       prefill(slot, kPromptTokens / kBlockSize);
     }
@@ -96,6 +109,13 @@ class Engine {
     must(slot.mark_as_scheduled(iteration_));
     must(slot.advance_computed_position(1));
     carry_out(slot);
+    ++running.steps;
+  }
+  void end(const Running& running) {
+    ExternallyManagedDeviceSlot& slot = *must(slots_.get_slot(running.id));
+    must(slot.mark_as_finished(iteration_));
+    carry_out(slot);
+    must(slots_.remove_slot(running.id));
   }
   void carry_out(ExternallyManagedDeviceSlot& slot) {
     for (const SlotOperation& operation : slot.take_pending_operations()) {
@@ -110,24 +130,27 @@ class Engine {
   }
 
   SlotManager& slots_;
+  const std::size_t found_;
+  const bool preempts_;
   std::vector<Token> prompt_;
   std::array<SlotId, kPromptTokens / kBlockSize + 1> blocks_{};
-  std::vector<RequestId> ids_;
+  std::vector<Running> running_;
   std::uint64_t request_ = 0;
   std::uint64_t iteration_ = 0;
   std::uint64_t moved_ = 0;
 };
 
-void requests(benchmark::State& state, std::size_t found, bool is_preempted) {
+void requests(benchmark::State& state, std::size_t found, bool preempts) {
   Result<SlotManager> slots = SlotManager::make(kBlockSize);
-  Engine engine(*slots);
-  std::uint64_t moved = 0;
+  Engine engine(*slots, found, preempts);
+  const std::uint64_t moved_before = engine.moved_blocks();
+  std::uint64_t ended = 0;
   for (auto _ : state) {
-    moved += engine.run(found, is_preempted);
+    ended += engine.run();
   }
-  const auto count = static_cast<double>(state.iterations() * kBatch);
+  const auto count = static_cast<double>(ended);
   state.counters["requests_per_second"] = benchmark::Counter(count, benchmark::Counter::kIsRate);
-  state.counters["blocks_per_request"] = static_cast<double>(moved) / count;
+  state.counters["blocks_per_request"] = static_cast<double>(engine.moved_blocks() - moved_before) / count;
 }
 
 BENCHMARK_CAPTURE(requests, miss, 0, false);

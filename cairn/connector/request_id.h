@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -18,22 +17,25 @@ namespace cairn {
 class RequestId {
  public:
   template <std::unsigned_integral Number>
-  RequestId(Number number) : value_(std::uint64_t{number}) {}      // NOLINT(google-explicit-constructor): either is one
-  RequestId(std::string text) : value_(std::move(text)) {}         // NOLINT(google-explicit-constructor)
-  RequestId(std::string_view text) : value_(std::string(text)) {}  // NOLINT(google-explicit-constructor)
-  RequestId(const char* text) : RequestId(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
+  RequestId(Number number) : RequestId(Value(std::uint64_t{number})) {}  // NOLINT(google-explicit-constructor)
+  RequestId(std::string text) : RequestId(Value(std::move(text))) {}     // NOLINT(google-explicit-constructor)
+  RequestId(const char* text) : RequestId(std::string(text)) {}          // NOLINT(google-explicit-constructor)
 
   // For messages: the number, or the text in quotes.
   [[nodiscard]] std::string to_string() const {
     const auto* number = std::get_if<std::uint64_t>(&value_);
     return number != nullptr ? std::to_string(*number) : "\"" + *std::get_if<std::string>(&value_) + "\"";
   }
-  [[nodiscard]] std::size_t hash() const noexcept { return std::hash<decltype(value_)>()(value_); }
+  [[nodiscard]] std::size_t hash() const { return hash_; }
 
   friend bool operator==(const RequestId&, const RequestId&) = default;
 
  private:
-  std::variant<std::uint64_t, std::string> value_;
+  using Value = std::variant<std::uint64_t, std::string>;
+  explicit RequestId(Value value) : hash_(std::hash<Value>()(value)), value_(std::move(value)) {}
+
+  std::size_t hash_;  // kept, and first: a lookup hashes nothing, and most that differ do so here
+  Value value_;
 };
 
 }  // namespace cairn
