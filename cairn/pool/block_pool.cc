@@ -58,7 +58,6 @@ bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefi
 
 std::uint32_t BlockPool::count_prefix(std::span<const BlockKey> keys) const { return table_->count_prefix(keys); }
 
-
 Result<std::uint32_t> BlockPool::hint(std::span<const BlockKey> keys, const RetentionHint& hint) {
   return table_->hint(keys, hint);
 }
