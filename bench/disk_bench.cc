@@ -16,11 +16,13 @@
 #include <future>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/fio.h"
 #include "cairn/memory/file_region.h"
 #include "cairn/memory/system_region.h"
 #include "cairn/transfer/file_executor.h"
@@ -69,41 +71,6 @@ struct Figures {
   std::vector<double> plain;
   std::vector<double> verified;
 };
-
-// GB/s, from fio's terse report; none where there is no fio.
-bool run_fio(const Arguments& arguments, const std::string& path, const Case& what, double& rate) {
-  std::string command = "fio --minimal --name=cairn --ioengine=io_uring --direct=1 --fixedbufs=1 --registerfiles=1";
-  command += " --filename=" + path + " --size=" + std::to_string(arguments.bytes);
-  command += " --bs=" + std::to_string(what.block_bytes) + " --iodepth=" + std::to_string(arguments.depth);
-  command += std::string(" --rw=") + (what.random ? "rand" : "") + (what.writes ? "write" : "read") + " 2>/dev/null";
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) {
-    return false;
-  }
-  std::string report;
-  std::array<char, 4096> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) {
-    report += buffer.data();
-  }
-  if (pclose(pipe) != 0) {
-    return false;
-  }
-  // Version 3 of the format: the kibibytes moved and the milliseconds it took, of reads and of writes.
-  const int moved_field = what.writes ? 46 : 5;
-  std::vector<std::string> fields;
-  for (std::size_t from = 0; from < report.size();) {
-    const std::size_t to = std::min(report.find(';', from), report.size());
-    fields.push_back(report.substr(from, to - from));
-    from = to + 1;
-  }
-  if (fields.size() < 60 || fields[0] != "3") {
-    return false;
-  }
-  const double moved = std::strtod(fields[moved_field].c_str(), nullptr) * 1024;
-  const double seconds = std::strtod(fields[moved_field + 3].c_str(), nullptr) / 1000;
-  rate = moved / seconds / 1e9;
-  return seconds > 0;
-}
 
 // Blocks like those of a model with 8 heads of 128 in 16 bits, 16 tokens a block, in as many layers as it takes.
 BlockLayout::Options shape_of(std::uint64_t block_bytes, std::uint64_t bytes) {
@@ -208,7 +175,7 @@ std::string share(double figure, double limit) {
 }
 
 void measure(const Arguments& arguments) {
-  Bench bench(arguments);
+  Bench disk(arguments);
   std::FILE* const json = arguments.json.empty() ? nullptr : std::fopen(arguments.json.c_str(), "w");
   if (!arguments.json.empty() && json == nullptr) {
     stop("cannot write " + arguments.json);
@@ -222,18 +189,23 @@ void measure(const Arguments& arguments) {
     }
   }
   // Every byte is written once before anything is measured: blocks that were set aside and never written cost more.
-  bench.run(cases.front(), Verify::kOff);
+  disk.run(cases.front(), Verify::kOff);
   std::printf("%-28s %10s %10s %7s %10s %7s\n", "GB/s", "fio", "plain", "", "verified", "");
   std::string rows;
   for (const Case& what : cases) {
     Figures figures;
     for (int round = 0; round < arguments.rounds; ++round) {
-      double limit = 0;
-      if (run_fio(arguments, bench.path(), what, limit)) {
-        figures.limit.push_back(limit);
+      const std::optional<double> limit = bench::run_fio({.path = disk.path(),
+                                                          .bytes = arguments.bytes,
+                                                          .block_bytes = what.block_bytes,
+                                                          .depth = arguments.depth,
+                                                          .random = what.random,
+                                                          .writes = what.writes});
+      if (limit) {
+        figures.limit.push_back(*limit);
       }
-      figures.plain.push_back(bench.run(what, Verify::kOff));
-      figures.verified.push_back(bench.run(what, Verify::kMake));
+      figures.plain.push_back(disk.run(what, Verify::kOff));
+      figures.verified.push_back(disk.run(what, Verify::kMake));
     }
     const std::string name = std::to_string(what.block_bytes >> 10U) + " KiB " +
                              (what.random ? "random " : "sequential ") + (what.writes ? "write" : "read");
@@ -251,11 +223,11 @@ void measure(const Arguments& arguments) {
                   what.random ? "random" : "sequential", what.writes ? "write" : "read", limit, plain, verified);
     rows += row.data();
   }
-  std::printf("%s\n", bench.description().c_str());
+  std::printf("%s\n", disk.description().c_str());
   if (json != nullptr) {
     std::fprintf(json, "{\n  \"depth\": %u,\n  \"file_bytes\": %llu,\n  \"rounds\": %d,\n  \"executor\": \"%s\",\n",
                  arguments.depth, static_cast<unsigned long long>(arguments.bytes), arguments.rounds,
-                 bench.description().c_str());
+                 disk.description().c_str());
     std::fprintf(json, "  \"cases\": [\n%s\n  ]\n}\n", rows.c_str());
     std::fclose(json);
   }
