@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <unordered_map>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -24,7 +26,7 @@ namespace {
 constexpr std::uint64_t kDataAlignment = std::uint64_t{2} << 20;
 constexpr std::uint64_t kMostBlockBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMostRowBytes = 0xFFFF'FFFF;
-constexpr std::size_t kEntriesARead = 16'384;
+constexpr std::size_t kEntriesAtOnce = 16'384;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -48,6 +50,27 @@ std::string differences(const DiskGeometry& has, const DiskGeometry& wanted) {
   compare("bytes a row", has.row_bytes, wanted.row_bytes);
   compare("slots", has.slots, wanted.slots);
   return all;
+}
+
+// Which entries are not followed by another one of their key. A flat table: a restart with a million entries spends most
+// of its time here otherwise.
+std::vector<bool> last_of_each_key(std::span<const DiskEntry> entries) {
+  constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  std::vector<std::uint32_t> places(std::bit_ceil(2 * entries.size() + 2), kNone);
+  const int shift = 64 - std::countr_zero(places.size());
+  std::vector<bool> is_last(entries.size(), true);
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    // The high bits of a product depend on all bits of a key.
+    std::size_t at = (std::hash<BlockKey>()(entries[i].key) * 0x9E3779B97F4A7C15U) >> shift;
+    while (places[at] != kNone && entries[places[at]].key != entries[i].key) {
+      at = (at + 1) & (places.size() - 1);
+    }
+    if (places[at] != kNone) {
+      is_last[places[at]] = false;
+    }
+    places[at] = i;
+  }
+  return is_last;
 }
 
 }  // namespace
@@ -282,9 +305,9 @@ Result<DiskRecovery> DiskFile::recover() {
   DiskRecovery recovery;
   recovery.clean = was_clean_;
   const NamespaceId space = geometry_.space.id();
-  std::vector<std::byte> bytes(kEntriesARead * disk::kEntryBytes);
-  for (std::uint64_t first = 0; first < geometry_.slots; first += kEntriesARead) {
-    const std::size_t count = std::min<std::uint64_t>(kEntriesARead, geometry_.slots - first);
+  std::vector<std::byte> bytes(kEntriesAtOnce * disk::kEntryBytes);
+  for (std::uint64_t first = 0; first < geometry_.slots; first += kEntriesAtOnce) {
+    const std::size_t count = std::min<std::uint64_t>(kEntriesAtOnce, geometry_.slots - first);
     const std::span<std::byte> part = std::span(bytes).first(count * disk::kEntryBytes);
     if (Status status = read_at(part, disk::kEntriesOffset + first * disk::kEntryBytes); !status) {
       return Unexpected(Error(status.error()));
@@ -305,48 +328,62 @@ Result<DiskRecovery> DiskFile::recover() {
   std::sort(entries.begin(), entries.end(), [](const DiskEntry& a, const DiskEntry& b) { return a.order < b.order; });
   next_order_ = entries.empty() ? 1 : entries.back().order + 1;
   // Of a key that stands there twice the later one counts.
-  std::unordered_map<BlockKey, std::size_t> last;
-  last.reserve(entries.size());
+  const std::vector<bool> is_last = last_of_each_key(entries);
+  std::size_t kept = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    last[entries[i].key] = i;
-  }
-  if (last.size() != entries.size()) {
-    std::vector<DiskEntry> kept;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (last[entries[i].key] == i) {
-        kept.push_back(entries[i]);
-      } else {
-        recovery.passed_over.push_back(entries[i].slot);
-      }
+    if (is_last[i]) {
+      entries[kept++] = entries[i];
+    } else {
+      recovery.passed_over.push_back(entries[i].slot);
     }
-    recovery.superseded = static_cast<std::uint32_t>(entries.size() - kept.size());
-    entries = std::move(kept);
   }
+  recovery.superseded = static_cast<std::uint32_t>(entries.size() - kept);
+  entries.resize(kept);
   return recovery;
+}
+
+// Neighbours in one write: a call for each entry costs more than what it writes.
+template <typename Encode>
+Status DiskFile::write_entries(std::span<const SlotId> slots, Encode encode) const {
+  std::vector<std::byte> run;
+  for (std::size_t first = 0; first < slots.size();) {
+    std::size_t end = first + 1;
+    while (end < slots.size() && end - first < kEntriesAtOnce && index_of(slots[end]) == index_of(slots[end - 1]) + 1) {
+      ++end;
+    }
+    run.resize((end - first) * disk::kEntryBytes);
+    for (std::size_t i = first; i < end; ++i) {
+      const disk::EntryBytes bytes = encode(i);
+      std::memcpy(run.data() + (i - first) * disk::kEntryBytes, bytes.data(), bytes.size());
+    }
+    const std::uint64_t offset = disk::kEntriesOffset + std::uint64_t{index_of(slots[first])} * disk::kEntryBytes;
+    if (Status status = write_at(run, offset); !status) {
+      return status;
+    }
+    first = end;
+  }
+  return {};
 }
 
 Status DiskFile::put(std::span<const DiskEntry> entries) {
   const NamespaceId space = geometry_.space.id();
-  for (DiskEntry entry : entries) {
+  std::vector<DiskEntry> sorted(entries.begin(), entries.end());
+  for (DiskEntry& entry : sorted) {
     entry.order = next_order_++;
-    const disk::EntryBytes bytes = disk::encode(entry, space);
-    if (Status status = write_at(bytes, disk::kEntriesOffset + std::uint64_t{index_of(entry.slot)} * disk::kEntryBytes);
-        !status) {
-      return status;
-    }
   }
-  return {};
+  std::ranges::stable_sort(sorted, {}, &DiskEntry::slot);
+  std::vector<SlotId> slots;
+  slots.reserve(sorted.size());
+  for (const DiskEntry& entry : sorted) {
+    slots.push_back(entry.slot);
+  }
+  return write_entries(slots, [&](std::size_t i) { return disk::encode(sorted[i], space); });
 }
 
 Status DiskFile::erase(std::span<const SlotId> slots) {
-  constexpr disk::EntryBytes kNothing{};
-  for (const SlotId slot : slots) {
-    if (Status status = write_at(kNothing, disk::kEntriesOffset + std::uint64_t{index_of(slot)} * disk::kEntryBytes);
-        !status) {
-      return status;
-    }
-  }
-  return {};
+  std::vector<SlotId> sorted(slots.begin(), slots.end());
+  std::ranges::sort(sorted);
+  return write_entries(sorted, [](std::size_t) { return disk::EntryBytes{}; });
 }
 
 Status DiskFile::read_blocks(SlotId first, std::span<std::byte> bytes) const {

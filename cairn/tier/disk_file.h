@@ -106,6 +106,9 @@ class DiskFile {
   [[nodiscard]] static Result<DiskFile> open_and_lock(const std::string& path, Access access, bool create);
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status write_superblock(bool clean) const;
+  // The entries of these slots, in ascending order: `encode(i)` gives the bytes of the i-th.
+  template <typename Encode>
+  [[nodiscard]] Status write_entries(std::span<const SlotId> slots, Encode encode) const;
   [[nodiscard]] Status write_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Status read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Error io_error(const char* what, int number) const;

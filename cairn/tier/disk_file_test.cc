@@ -89,6 +89,38 @@ TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
   EXPECT_EQ(file.recover()->entries.back().key, key(9));
 }
 
+// Neighbours are written together, whatever order they are given in: each has to come to its own slot.
+TEST_F(DiskFileTest, PutsAndErasesRunsOfSlotsInAnyOrder) {
+  constexpr std::uint32_t kSlots = 40'000;  // more than are written at once
+  {
+    DiskFile file = *DiskFile::create(path_, geometry(kSlots));
+    std::vector<DiskEntry> entries;
+    for (std::uint32_t slot = kSlots; slot-- > 0;) {
+      if (slot % 1000 != 500) {  // gaps
+        entries.push_back(entry(slot, slot + 1));
+      }
+    }
+    ASSERT_TRUE(file.put(entries));
+    std::vector<SlotId> erased;
+    for (const std::uint32_t slot : {39'999U, 10U, 12U, 11U, 20U, 39'998U}) {
+      erased.push_back(SlotId{slot});
+    }
+    ASSERT_TRUE(file.erase(erased));
+  }
+  DiskFile file = *DiskFile::open(path_, geometry(kSlots));
+  const DiskRecovery recovery = *file.recover();
+  EXPECT_EQ(recovery.damaged, 0U);
+  ASSERT_EQ(recovery.entries.size(), kSlots - 40 - 6);
+  std::uint32_t last = kSlots;
+  for (const DiskEntry& found : recovery.entries) {
+    const std::uint32_t slot = index_of(found.slot);
+    EXPECT_LT(slot, last);  // oldest first: as they were given
+    EXPECT_EQ(found.key, key(slot + 1));
+    EXPECT_TRUE(slot % 1000 != 500 && slot != 20 && (slot < 10 || slot > 12) && slot < 39'998) << slot;
+    last = slot;
+  }
+}
+
 TEST_F(DiskFileTest, KeepsTheLaterOfTwoEntriesOfAKey) {
   DiskFile file = *DiskFile::create(path_, geometry());
   ASSERT_TRUE(file.put(std::vector{entry(1, 5), entry(2, 6), entry(3, 5)}));
