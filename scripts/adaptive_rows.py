@@ -4,7 +4,7 @@
 Generates traces of every kind with `cairn trace`, runs `cairn hitrate` on them, and prints each row that misses, the
 worst ones and the counts. Fails where --most is given and more rows miss.
 
-    scripts/adaptive_rows.py build/release/cairn [--requests 3000] [--seeds 1,3,7] [--capacity 0.5%,1%,2%,5%,10%,20%]
+    scripts/adaptive_rows.py build/release/bin/cairn [--requests 3000] [--seeds 1,3,7] [--capacity 0.5%,1%,2%,5%,10%,20%]
 """
 
 import argparse
