@@ -129,24 +129,24 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
       << with_commas(counts.requests) << " requests in " << fixed(report.seconds, 1) << " s; "
       << with_commas(counts.asked) << " blocks asked for, " << with_commas(counts.verified) << " read and verified, "
       << with_commas(counts.registered) << " filled and registered\n\n"
-      << "tier    blocks  registered  evicted      hits  health\n";
+      << "tier      blocks  registered       evicted          hits  health\n";
   for (const TierStatus& tier : status.tiers) {
-    out << std::left << std::setw(4) << to_string(tier.level) << std::right << std::setw(10)
-        << with_commas(tier.counts.total) << std::setw(12) << with_commas(tier.counts.registered) << std::setw(9)
-        << with_commas(tier.stats.evicted) << std::setw(10) << with_commas(status.onboard.hits[index_of(tier.level)])
+    out << std::left << std::setw(4) << to_string(tier.level) << std::right << std::setw(12)
+        << with_commas(tier.counts.total) << std::setw(12) << with_commas(tier.counts.registered) << std::setw(14)
+        << with_commas(tier.stats.evicted) << std::setw(14) << with_commas(status.onboard.hits[index_of(tier.level)])
         << "  "
         << (tier.reading.is_up ? (tier.writing.is_up ? "up" : "not written to: " + tier.writing.reason)
                                : "out: " + tier.reading.reason)
         << ", " << tier.place << "\n";
   }
-  out << "\nedge       blocks        GB   GB/s busy  failed  wrong  late\n";
+  out << "\nedge          blocks          GB   GB/s busy      failed  wrong      late\n";
   for (const EdgeStatus& edge : status.edges) {
     const double busy = std::chrono::duration<double>(edge.totals.busy).count();
     const double gigabytes = static_cast<double>(edge.totals.bytes) / 1e9;
-    out << std::left << std::setw(6) << edge_name(edge.from, edge.to) << std::right << std::setw(11)
-        << with_commas(edge.totals.blocks) << std::setw(10) << fixed(gigabytes, 2) << std::setw(12)
-        << fixed(busy > 0 ? gigabytes / busy : 0, 2) << std::setw(8) << with_commas(edge.totals.failed) << std::setw(7)
-        << with_commas(edge.totals.mismatched) << std::setw(6) << with_commas(edge.totals.expired) << "\n";
+    out << std::left << std::setw(6) << edge_name(edge.from, edge.to) << std::right << std::setw(14)
+        << with_commas(edge.totals.blocks) << std::setw(12) << fixed(gigabytes, 2) << std::setw(12)
+        << fixed(busy > 0 ? gigabytes / busy : 0, 2) << std::setw(12) << with_commas(edge.totals.failed) << std::setw(7)
+        << with_commas(edge.totals.mismatched) << std::setw(10) << with_commas(edge.totals.expired) << "\n";
   }
   for (const Incident& incident : status.incidents) {
     out << "\n" << to_string(incident.kind) << ", " << to_string(incident.level) << ": " << incident.text;

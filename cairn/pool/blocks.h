@@ -220,7 +220,8 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] Status set_retention(const Retention& retention);
   // Gives the blocks back as the first to go, in the order of the run: those that nobody else holds are evictable and
   // evicted before any the policy has. Until then they can be matched, and one that is matched is as any other again.
-  // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle.
+  // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle. Takes the
+  // pool's lock for a few blocks at a time: allocations do not wait for all of them.
   void release_as_victims() &&;
   // The same of some: those that `which` names, true or false for each block; the handle keeps the others, in order.
   void release_as_victims(const std::vector<bool>& which) &;

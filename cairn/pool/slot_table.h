@@ -159,6 +159,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Run share_locked(const Run& run, std::uint32_t count) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
   void let_go_as_victims(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  void let_go_in_pieces(std::span<const SlotId> slots) CAIRN_EXCLUDES(mutex_);
   void make_free(SlotId slot) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status gather(Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   void unname_collected() CAIRN_REQUIRES(mutex_);

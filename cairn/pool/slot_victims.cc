@@ -69,8 +69,8 @@ std::uint32_t SlotTable::wanted_victims() {
 }
 
 void SlotTable::release_as_victims(Run& run) {
+  let_go_in_pieces(run.slots());
   const MutexLock lock(mutex_);
-  let_go_as_victims(run.slots());
   end_run(run);
 }
 
@@ -84,11 +84,20 @@ void SlotTable::release_as_victims(Run& run, const std::vector<bool>& which) {
       run.slots()[kept++] = run.slots()[i];
     }
   }
-  const MutexLock lock(mutex_);
-  let_go_as_victims(chosen);
+  let_go_in_pieces(chosen);
   run.resize(kept);
   if (kept == 0) {
+    const MutexLock lock(mutex_);
     end_run(run);
+  }
+}
+
+// Whoever allocates meanwhile waits for one piece and not for all of them.
+void SlotTable::let_go_in_pieces(std::span<const SlotId> slots) {
+  constexpr std::size_t kPiece = 8;
+  for (; !slots.empty(); slots = slots.subspan(std::min(kPiece, slots.size()))) {
+    const MutexLock lock(mutex_);
+    let_go_as_victims(slots.first(std::min(kPiece, slots.size())));
   }
 }
 
