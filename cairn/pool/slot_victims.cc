@@ -92,12 +92,13 @@ void SlotTable::release_as_victims(Run& run, const std::vector<bool>& which) {
   }
 }
 
-// Whoever allocates meanwhile waits for one piece and not for all of them.
+// Whoever allocates meanwhile waits for one piece and not for all of them. Where there are no victims it is one piece: a
+// run that is dropped is let go of leaf first, all of it.
 void SlotTable::let_go_in_pieces(std::span<const SlotId> slots) {
-  constexpr std::size_t kPiece = 8;
-  for (; !slots.empty(); slots = slots.subspan(std::min(kPiece, slots.size()))) {
+  const std::size_t piece = options_.low_water != 0 ? 8 : slots.size();
+  for (; !slots.empty(); slots = slots.subspan(std::min(piece, slots.size()))) {
     const MutexLock lock(mutex_);
-    let_go_as_victims(slots.first(std::min(kPiece, slots.size())));
+    let_go_as_victims(slots.first(std::min(piece, slots.size())));
   }
 }
 
