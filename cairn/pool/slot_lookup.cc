@@ -184,26 +184,26 @@ SlotTable::Run SlotTable::hold(std::span<const BlockKey> keys) {
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  SlotId* const asleep = scratch(keys.size());
+  SlotId* const asleep = scratch(2 * keys.size());
+  SlotId* const were_ready = asleep + keys.size();
   std::size_t asleep_count = 0;
-  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
+  std::size_t were_ready_count = 0;
+  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) CAIRN_REQUIRES(mutex_) {
     if (slot != kNoSlot) {
       if (at(slot).references++ == 0) {
         asleep[asleep_count++] = slot;
+        if (ready_ && ready_->contains(slot)) {
+          were_ready[were_ready_count++] = slot;
+        }
       }
       run.storage()[run.size()] = slot;
       run.resize(run.size() + 1);
     }
     return true;
   });
-  const auto ready =
-      ready_count() == 0
-          ? asleep + asleep_count
-          : std::stable_partition(asleep, asleep + asleep_count,
-                                  [this](SlotId slot) CAIRN_REQUIRES(mutex_) { return !ready_->contains(slot); });
   activate({asleep, asleep_count});
-  for (SlotId* slot = ready; slot != asleep + asleep_count; ++slot) {
-    ready_->park(*slot);
+  for (const SlotId slot : std::span(were_ready, were_ready_count)) {
+    ready_->park(slot);
   }
   pinned_ += run.size();
   if (run.size() == 0) {

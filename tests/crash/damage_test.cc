@@ -35,7 +35,8 @@ class Damaged {
     DiskFile file = *DiskFile::inspect(path);
     data_offset_ = file.data_offset();
     step_ = file.block_step();
-    for (const DiskEntry& entry : file.recover()->entries) {
+    const Result<DiskRecovery> recovery = file.recover();
+    for (const DiskEntry& entry : recovery->entries) {
       named_.push_back(index_of(entry.slot));
     }
     std::ifstream in(path, std::ios::binary);

@@ -20,12 +20,15 @@ class Input {
   Number number() {
     Number value{};
     const std::size_t count = std::min(sizeof(Number), bytes_.size());
-    std::memcpy(&value, bytes_.data(), count);
-    bytes_ = bytes_.subspan(count);
+    if (count > 0) {
+      std::memcpy(&value, bytes_.data(), count);
+      bytes_ = bytes_.subspan(count);
+    }
     return value;
   }
   std::string text() {
-    const std::size_t count = std::min<std::size_t>(number<std::uint16_t>() % 1200, bytes_.size());
+    const std::size_t wanted = number<std::uint16_t>() % 1200;
+    const std::size_t count = std::min(wanted, bytes_.size());
     std::string value(reinterpret_cast<const char*>(bytes_.data()), count);
     bytes_ = bytes_.subspan(count);
     return value;
