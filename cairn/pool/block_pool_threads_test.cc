@@ -185,7 +185,8 @@ TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
   };
   run(*pool, {work, work, work, copy, peek});
   EXPECT_GT(low.load(std::memory_order_relaxed), 0U);
-  EXPECT_GT(claimed_blocks.load(std::memory_order_relaxed), 0U);
+  // The one that claims may have been through before there was anything: then it is there now.
+  EXPECT_GT(claimed_blocks.load(std::memory_order_relaxed) + pool->claim_victims(1).size(), 0U);
 }
 
 // Everything at once.
