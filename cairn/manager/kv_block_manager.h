@@ -46,6 +46,9 @@ struct ManagerParts {
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
   // Put around each of this machine's executors: faults. Owned by the manager.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
+  // The blocks are in other processes and this moves all of them: tiers keep no bytes here, a disk's file only its
+  // entries. Owned by the manager.
+  std::function<std::unique_ptr<TransferExecutor>()> elsewhere = {};
   std::shared_ptr<const LoadCostModel> cost = {};         // none: as the configuration says
   std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
   MemoryProgress progress = {};                           // while memory is made ready
