@@ -103,6 +103,11 @@ bool TierLink::is_up() const {
          (!to_is_at_fault_ || to_.is_up(TierUse::kWriting));
 }
 
+bool TierLink::may_be_tried() const {
+  return !is_paused_ && (!from_is_at_fault_ || from_.may_be_tried(TierUse::kReading)) &&
+         (!to_is_at_fault_ || to_.may_be_tried(TierUse::kWriting));
+}
+
 Status TierLink::may_copy() {
   if (is_paused_) {
     return fail(ErrorCode::kUnavailable,

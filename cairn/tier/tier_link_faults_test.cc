@@ -201,6 +201,7 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   EXPECT_FALSE(told[0].is_up);
   EXPECT_THAT(told[0].reason, HasSubstr("injected: fail"));
   EXPECT_FALSE(to_disk_->is_up());
+  EXPECT_FALSE(to_disk_->may_be_tried());
   EXPECT_TRUE(from_disk_->is_up()) << "reading was never tried";
   {
     Copied refused;
@@ -211,6 +212,11 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
     EXPECT_EQ(result.error().blocks.targets.size(), 2U);
   }
   clock_.advance(seconds(1));
+  EXPECT_FALSE(to_disk_->is_up());
+  EXPECT_TRUE(to_disk_->may_be_tried());
+  to_disk_->pause(true);
+  EXPECT_FALSE(to_disk_->may_be_tried());
+  to_disk_->pause(false);
   fail_one();  // the trial
   EXPECT_EQ(told.size(), 1U);
   clock_.advance(seconds(1));
