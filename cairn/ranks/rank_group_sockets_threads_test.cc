@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -254,6 +255,7 @@ class RankProcess {
   // Before the test has threads.
   explicit RankProcess(const RankAddress& address) : pid_(::fork()) {
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       SocketRank rank(address);
       rank.make_ready(0, 1);
       while (true) {

@@ -10,10 +10,17 @@
 // What a leader's own thread does.
 namespace cairn {
 
+namespace {
+
+// Ranks of this process that answer at once may go on for so long before it is the sockets' turn.
+constexpr int kTurns = 16;
+
+}  // namespace
+
 std::optional<TimePoint> RankLeader::work() {
-  while (true) {
+  std::optional<TimePoint> next;
+  for (int turn = 0; turn < kTurns; ++turn) {
     Due due;
-    std::optional<TimePoint> next;
     {
       const MutexLock lock(mutex_);
       take_heard();
@@ -33,6 +40,8 @@ std::optional<TimePoint> RankLeader::work() {
       std::visit([this](const auto& one) { carry_out(one); }, each);
     }
   }
+  server_->wake();
+  return next;
 }
 
 RankLink RankLeader::accepted(const RankPeer& peer, std::optional<std::uint32_t> user) {
