@@ -6,9 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cairn/ranks/rank_group.h"
 #include "cairn/ranks/rank_group_testing.h"
@@ -29,7 +35,8 @@ using testing::TransferLog;
 // A rank at the end of a socket, that does what it is told to.
 class SocketRank {
  public:
-  explicit SocketRank(const RankAddress& address) : socket_(connect(address)) {}
+  explicit SocketRank(const RankAddress& address) : SocketRank(connect(address)) {}
+  explicit SocketRank(RankSocket socket) : socket_(std::move(socket)) {}
 
   // None: the leader hung up.
   std::optional<RankMessage> next() {
@@ -62,11 +69,14 @@ class SocketRank {
     ADD_FAILURE() << "not that was said";
     return {};
   }
-  void send(const RankMessage& message) { EXPECT_TRUE(socket_.send(message, generation_).has_value()); }
+  // Where the leader has hung up, next() says so.
+  void send(const RankMessage& message) { (void)socket_.send(message, generation_); }
   void hello(std::uint32_t rank, std::uint32_t ranks, const std::string& secret = {}) {
-    const RankNonce nonce = next_as<RankChallenge>().nonce;
+    answer(next_as<RankChallenge>(), rank, ranks, secret);
+  }
+  void answer(const RankChallenge& challenge, std::uint32_t rank, std::uint32_t ranks, const std::string& secret = {}) {
     RankHello message{.rank = rank, .ranks = ranks, .nonce = make_nonce()};
-    message.proof = proof_of(message, nonce, secret);
+    message.proof = proof_of(message, challenge.nonce, secret);
     send(message);
   }
   std::string refusal() {
@@ -247,6 +257,88 @@ TEST_F(RankGroupSocketsTest, TheLeaderEndsWithConnectionsAndCopiesUnderWay) {
   group_.reset();
   EXPECT_EQ(first.next_as<RankCancel>().id, copy.id);
   EXPECT_THAT(first.refusal(), HasSubstr("still had copies in hand"));
+}
+
+// A rank that answers everything, and hangs up every so often to connect again.
+void come_and_go(const RankAddress& address, std::uint32_t rank, std::uint32_t ranks, const std::atomic<bool>& stops) {
+  std::mt19937 random(rank);
+  while (!stops) {
+    Result<RankSocket> socket = RankSocket::connect(address, steady_clock().now() + kPatience);
+    if (!socket) {
+      std::this_thread::yield();
+      continue;
+    }
+    SocketRank talk(*std::move(socket));
+    std::uint32_t copies = static_cast<std::uint32_t>(random() % 40);
+    while (const std::optional<RankMessage> message = talk.next()) {
+      if (const auto* challenge = std::get_if<RankChallenge>(&*message)) {
+        talk.answer(*challenge, rank, ranks);
+      } else if (std::holds_alternative<RankWelcome>(*message)) {
+        talk.send(RankReady{});
+      } else if (const auto* copy = std::get_if<RankCopy>(&*message)) {
+        if (copies-- == 0) {
+          break;
+        }
+        talk.answer(testing::all_done(*copy));
+      }
+    }
+  }
+}
+
+TEST_F(RankGroupSocketsTest, EveryTransferIsToldAndSettledWhileRanksComeAndGo) {
+  constexpr std::uint32_t kRanks = 4;
+  constexpr int kThreads = 3;
+  constexpr int kEach = 200;
+  make({.ranks = kRanks, .address = unix_, .transfers = 8});
+  std::atomic<bool> stops = false;
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] { come_and_go(unix_, rank, kRanks, stops); });
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  int done = 0;
+  int failed = 0;
+  int settled = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach;) {
+        // One that is refused for want of a rank is over at once, and says nothing of what is to be seen here.
+        (void)group_->wait_for_ranks(kPatience);
+        Transfer transfer{.plan = down_,
+                          .blocks = testing::same_blocks(3),
+                          .done =
+                              [&](TransferOutcome&& outcome) {
+                                const std::lock_guard lock(mutex);
+                                ++(outcome.all_done() ? done : failed);
+                              },
+                          .settled =
+                              [&] {
+                                const std::lock_guard lock(mutex);
+                                ++settled;
+                                changed.notify_all();
+                              }};
+        i += executor_->submit(std::move(transfer)).has_value() ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return settled == kThreads * kEach; })) << settled;
+    EXPECT_EQ(done + failed, kThreads * kEach);
+    EXPECT_GT(done, 0);
+    EXPECT_GT(failed, 0);
+  }
+  stops = true;
+  executor_.reset();
+  group_.reset();
+  for (std::thread& rank : ranks) {
+    rank.join();
+  }
 }
 
 // A process of its own that is one rank: ready, and deaf from then on.
