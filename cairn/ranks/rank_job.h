@@ -18,8 +18,8 @@ struct RankWork::Job {
   RankCopy copy;
   std::uint32_t generation = 0;
   TimePoint deadline = TimePoint::max();
-  std::span<const RankRoute> whole = {};   // by group
-  std::span<const RankRoute> routes = {};  // that it goes by: those, or the ones by layer
+  std::span<const GroupRoute> whole = {};   // by group
+  std::span<const GroupRoute> routes = {};  // that it goes by: those, or the ones by layer
   bool by_layer = false;
   std::vector<BlockState> states = {};  // kDone: well so far
   std::vector<BlockSums> sums = {};     // by block, then group

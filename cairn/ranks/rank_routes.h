@@ -29,7 +29,7 @@
 namespace cairn {
 
 // A group of layers, or one layer of it.
-struct RankRoute {
+struct GroupRoute {
   std::uint32_t group = 0;
   CopyPlanPtr plan;
   TransferExecutor* executor = nullptr;
@@ -49,11 +49,11 @@ class RankRoutes {
   }
   [[nodiscard]] std::uint32_t device_blocks() const { return memory_.layouts(CacheLevel::kG1).front()->blocks(); }
   // One for each group, in their order. Empty: nothing goes that way.
-  [[nodiscard]] std::span<const RankRoute> whole(CacheLevel from, CacheLevel to) const {
+  [[nodiscard]] std::span<const GroupRoute> whole(CacheLevel from, CacheLevel to) const {
     return ways_[index_of(from)][index_of(to)].whole;
   }
   // To the device: one for each layer of the model, in their order.
-  [[nodiscard]] std::span<const RankRoute> by_layer(CacheLevel from, CacheLevel to) const {
+  [[nodiscard]] std::span<const GroupRoute> by_layer(CacheLevel from, CacheLevel to) const {
     return ways_[index_of(from)][index_of(to)].by_layer;
   }
   // Where the clock does not move by itself.
@@ -68,8 +68,8 @@ class RankRoutes {
     Executors executors;
   };
   struct Way {
-    std::vector<RankRoute> whole;
-    std::vector<RankRoute> by_layer;
+    std::vector<GroupRoute> whole;
+    std::vector<GroupRoute> by_layer;
   };
 
   explicit RankRoutes(RankMemory memory) : memory_(std::move(memory)) {}

@@ -7,7 +7,7 @@
 // Held:     what touches device blocks, until its mark is reached; past its deadline it has expired.
 // Fences:   a block's fence is the mark from which on it holds something else: what was asked of it before fails, whatever
 //           was read. See fence().
-// Checksum: of the one group there is; of several, those of the groups mixed in their order.
+// Checksum: of the one group there is; of several, combine() of the groups' in their order (rank_copies.h).
 // Owner:    a RankWorker. Destroying it ends all copies, as executors do.
 // Threads:  any. `answer` runs on whatever thread has something to answer, one message at a time, in order, without a
 //           lock; it may not wait. One thread of its own waits for steps.
@@ -117,7 +117,7 @@ class RankWork {
   const Clock& clock_;
   const Answer answer_;
   StepGate gate_;
-  mutable Mutex mutex_{LockRank::kRankWork};
+  mutable Mutex mutex_{static_cast<LockRank>(57)};
   std::condition_variable_any news_;                       // for those who wait for copies
   std::condition_variable_any steps_;                      // for the own thread: something is held, or the end
   std::uint32_t generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // 0: there is no leader

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/ranks/rank_copies.h"
 #include "cairn/ranks/rank_job.h"
 #include "cairn/ranks/rank_work.h"
 
@@ -12,14 +13,6 @@ namespace {
 // Layers of one copy that are under way at once: enough to keep an executor busy, few enough for first layers of other
 // copies to come before the last of this one.
 constexpr std::size_t kLayersAhead = 4;
-
-// Which of several groups has which checksum matters.
-Checksum mix(Checksum before, Checksum next) {
-  std::uint64_t mixed = static_cast<std::uint64_t>(before) * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(next);
-  mixed ^= mixed >> 32U;
-  mixed *= 0xD6E8FEB86659FD93U;
-  return Checksum{mixed ^ (mixed >> 29U)};
-}
 
 }  // namespace
 
@@ -109,7 +102,7 @@ bool RankWork::submit_next(const JobPtr& job) {
     give_up(*job, BlockState::kExpired, "its deadline passed before it began");
     return true;
   }
-  const RankRoute& route = job->routes[job->next_route];
+  const GroupRoute& route = job->routes[job->next_route];
   Flight flight{.route = job->next_route, .blocks = {}};
   Transfer transfer{.plan = route.plan, .blocks = {}, .verify = Verify::kMake, .deadline = job->deadline};
   for (std::uint32_t i = 0; i < job->states.size(); ++i) {
@@ -202,6 +195,7 @@ void RankWork::push_stalled() {
 void RankWork::tell(Job& job) {
   RankCopyDone done{.id = job.copy.id, .states = {}, .checksums = {}, .error = std::move(job.error)};
   done.checksums.resize(job.states.size());
+  std::vector<Checksum> of_groups(job.groups);
   for (std::size_t i = 0; i < job.states.size(); ++i) {
     if (!job.is_well(i)) {
       ++failed_;
@@ -209,10 +203,10 @@ void RankWork::tell(Job& job) {
     }
     ++done_;
     for (std::uint32_t group = 0; group < job.groups; ++group) {
-      const std::uint64_t bytes = job.whole[group].plan->whole_block_bytes();
-      const Checksum part = finish(job.sums[i * job.groups + group], bytes, job.copy.tags[i]);
-      done.checksums[i] = group == 0 ? part : mix(done.checksums[i], part);
+      of_groups[group] =
+          finish(job.sums[i * job.groups + group], job.whole[group].plan->whole_block_bytes(), job.copy.tags[i]);
     }
+    done.checksums[i] = job.groups == 1 ? of_groups.front() : combine(of_groups);
     if (job.copy.to == CacheLevel::kG1) {
       watch_.all_came(job.copy.pairs[i].destination);
     }
