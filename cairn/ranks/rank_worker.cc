@@ -109,11 +109,15 @@ class RankWorker::Impl {
   // Whether it was connected before.
   bool hang_up(const Error& ended) {
     work_.lose();
+    bool was_connected = false;
+    {
+      const MutexLock lock(mutex_);
+      state_.reason = ended.message;
+      was_connected = std::exchange(state_.is_connected, false);
+      changed_.notify_all();
+    }
     line_->close();
-    const MutexLock lock(mutex_);
-    state_.reason = ended.message;
-    changed_.notify_all();
-    return std::exchange(state_.is_connected, false);
+    return was_connected;
   }
 
   // Until the line breaks; why it did.

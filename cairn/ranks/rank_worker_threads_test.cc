@@ -448,6 +448,45 @@ TEST_F(ConnectedRankTest, AConfigurationThatDoesNotFitIsRefused) {
   EXPECT_THAT(connected.get().error().message, HasSubstr("2 heads where it is 1"));
 }
 
+// With a real leader: ranks of this process that do not know it.
+TEST_F(ConnectedRankTest, ALeaderGoesAndAnotherComesInItsPlace) {
+  std::vector<LayoutGroups> devices = {one_group(), one_group()};
+  std::vector<std::unique_ptr<RankWorker>> workers(2);
+  std::vector<Checksum> saved;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const auto leader = *RankGroup::make({.ranks = 2, .address = address_, .secret = "s", .transfers = 8});
+    leader->open(config_);
+    for (std::uint32_t rank = 0; rank < 2 && round == 0; ++rank) {
+      write_block(devices[rank], 0, rank);
+      Result<std::unique_ptr<RankWorker>> worker =
+          RankWorker::connect(address_, {.rank = rank, .ranks = 2, .device = devices[rank], .secret = "s"});
+      ASSERT_TRUE(worker.has_value()) << worker.error().to_string();
+      workers[rank] = *std::move(worker);
+    }
+    const Status ready = leader->wait_for_ranks(kPatience);
+    ASSERT_TRUE(ready.has_value()) << ready.error().message;
+    const std::unique_ptr<TransferExecutor> executor = leader->make_executor();
+    TransferLog log;
+    const auto move = [&](const std::string& name, MemoryKind from, MemoryKind to, BlockPair pair) {
+      Transfer transfer = log.transfer(name, rank_plan(from, to), 1, in_time());
+      transfer.blocks.front().pair = pair;
+      EXPECT_TRUE(executor->submit(std::move(transfer)).has_value());
+      const TransferOutcome outcome = log.outcome(name);
+      EXPECT_EQ(outcome.error, "");
+      log.wait_settled(name);
+      return outcome.blocks.front().checksum;
+    };
+    if (round == 0) {
+      saved.push_back(move("save", MemoryKind::kDevice, MemoryKind::kFile, {0, 5}));
+    }
+    const auto block = static_cast<std::uint32_t>(1 + round);
+    EXPECT_EQ(move("load", MemoryKind::kFile, MemoryKind::kDevice, {5, block}), saved.front());
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      EXPECT_TRUE(holds(devices[rank], block, rank));
+    }
+  }
+}
+
 TEST_F(ConnectedRankTest, NobodyListens) {
   first_connection_ = milliseconds(1);
   EXPECT_EQ(RankWorker::connect(address_, options()).error().code, ErrorCode::kUnavailable);
