@@ -101,7 +101,7 @@ class LocalLine final : public RankLine {
 
   RankGroup& leader_;
   const std::uint32_t rank_;
-  Mutex mutex_{static_cast<LockRank>(59)};
+  Mutex mutex_{LockRank::kRankLine};
   std::condition_variable_any news_;
   std::shared_ptr<RankGroup::LocalPort> port_ CAIRN_GUARDED_BY(mutex_);  // shared: a sender may hold it a little longer
   std::deque<Received> inbox_ CAIRN_GUARDED_BY(mutex_);
@@ -255,7 +255,7 @@ class SocketLine final : public RankLine {
   std::optional<RankSocket> socket_;
   std::optional<RankChallenge> challenge_;
   RankHello hello_;
-  Mutex mutex_{static_cast<LockRank>(59)};
+  Mutex mutex_{LockRank::kRankLine};
   bool is_open_ CAIRN_GUARDED_BY(mutex_) = false;
   std::deque<Received> queue_ CAIRN_GUARDED_BY(mutex_);
 };

@@ -117,7 +117,7 @@ class RankWork {
   const Clock& clock_;
   const Answer answer_;
   StepGate gate_;
-  mutable Mutex mutex_{static_cast<LockRank>(57)};
+  mutable Mutex mutex_{LockRank::kRankWork};
   std::condition_variable_any news_;                       // for those who wait for copies
   std::condition_variable_any steps_;                      // for the own thread: something is held, or the end
   std::uint32_t generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // 0: there is no leader

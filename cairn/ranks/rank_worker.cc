@@ -233,7 +233,7 @@ class RankWorker::Impl {
   const Options options_;
   const std::unique_ptr<RankLine> line_;  // outlives the work: it answers through it
   RankWork work_;
-  mutable Mutex mutex_{static_cast<LockRank>(59)};
+  mutable Mutex mutex_{LockRank::kRankLine};
   std::condition_variable_any changed_;
   State state_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Error> unfit_ CAIRN_GUARDED_BY(mutex_);  // what the leader has is not for this rank

@@ -406,6 +406,23 @@ TEST_F(ConnectedRankTest, ComesBackOnlyWhenItsCopiesAreOver) {
   EXPECT_THAT(leader.copy(1, CacheLevel::kG1, CacheLevel::kG2, {0, 0}).states, Each(BlockState::kDone));
 }
 
+TEST_F(ConnectedRankTest, ALeaderThatTalksNonsenseIsGivenUp) {
+  HandLeader leader(address_);
+  connect_to(leader);
+  leader.welcome(2, config_);
+  EXPECT_TRUE(leader.is_hung_up());
+  leader.hang_up();
+  come_back(leader, 2);
+  leader.send(RankReady{});
+  EXPECT_TRUE(leader.is_hung_up());
+  leader.hang_up();
+  leader.accept();
+  leader.welcome(0, config_);
+  EXPECT_TRUE(leader.is_hung_up());
+  leader.hang_up();
+  come_back(leader, 4);
+}
+
 TEST_F(ConnectedRankTest, ASilentLeaderIsGone) {
   HandLeader leader(address_);
   connect_to(leader, milliseconds(1));

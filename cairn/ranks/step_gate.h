@@ -40,7 +40,7 @@ class StepGate {
   // The event to wait for until the mark is reached; none: it has not been named yet.
   [[nodiscard]] StepEventPtr event_of(StepMark mark) const CAIRN_REQUIRES(mutex_);
 
-  Mutex mutex_{static_cast<LockRank>(58)};
+  Mutex mutex_{LockRank::kStepGate};
   std::condition_variable_any news_;
   StepMark now_ CAIRN_GUARDED_BY(mutex_);
   StepMark last_ CAIRN_GUARDED_BY(mutex_);           // that was named
