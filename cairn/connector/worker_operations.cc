@@ -52,6 +52,7 @@ void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generatio
   const TimePoint now = clock_.now();
   const MutexLock lock(mutex_);
   ++binds_;
+  is_in_step_short_ = false;
   if (pending_.empty()) {
     least_generation_ = generation;
     least_bound_ = now;

@@ -50,7 +50,7 @@ class WorkerOperations {
 
   struct InStep {
     bool is_pending = false;  // one of them
-    bool is_short = false;    // one of them is over and did not come whole
+    bool is_short = false;    // one of those bound last is over and did not come whole
   };
   [[nodiscard]] InStep in_step() const;
   void break_in_step();
@@ -105,7 +105,7 @@ class WorkerOperations {
   std::unordered_map<OperationId, Early, IdHash> early_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t binds_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::size_t in_step_ CAIRN_GUARDED_BY(mutex_) = 0;             // of those pending
-  bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those over
+  bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those bound last
   std::uint32_t least_generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // none that is pending has a lesser one
   TimePoint least_bound_ CAIRN_GUARDED_BY(mutex_){};             // none that is pending was bound before
 };

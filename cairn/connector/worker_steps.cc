@@ -266,8 +266,13 @@ WorkerReport WorkerSteps::take_report() {
 }
 
 void WorkerSteps::give_up_unanswered() {
+  const RankWorker::State rank = rank_.state();
+  if (!rank.is_connected && rank.copies > 0) {
+    return;  // it ends them before anything else; until then they touch blocks
+  }
   const TimePoint now = options_.clock->now();
-  for (const WorkerOperations::Pending& operation : operations_.unanswered(generation(), now - options_.answer_limit)) {
+  const std::uint32_t generation = rank.is_connected ? rank.generation : 0;
+  for (const WorkerOperations::Pending& operation : operations_.unanswered(generation, now - options_.answer_limit)) {
     if (rank_.fence(operation.blocks, StepMark::begun(next_iteration()), now)) {
       operations_.give_up(operation.id);
     }
