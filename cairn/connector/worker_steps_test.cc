@@ -15,12 +15,12 @@ using std::chrono::seconds;
 using testing::blocks_of;
 using ::testing::ElementsAre;
 using testing::encoded;
-using testing::FakeRank;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::load_of;
 using testing::operation;
 using testing::save_of;
+using testing::ScriptedRank;
 using ::testing::SizeIs;
 
 constexpr std::uint32_t kLayers = 3;
@@ -54,7 +54,7 @@ class WorkerStepsTest : public ::testing::Test {
   }
 
   ManualClock clock_;
-  FakeRank rank_;
+  ScriptedRank rank_;
   WorkerOperations operations_{clock_};
   WorkerSteps steps_{rank_,
                      operations_,
@@ -100,8 +100,8 @@ TEST_F(WorkerStepsTest, AStepTellsTheRankHowFarTheEngineIs) {
   }
   ASSERT_TRUE(steps_.save_step(second));
   EXPECT_EQ(steps_.take_report(), WorkerReport());
-  EXPECT_THAT(rank_.marks,
-              ElementsAre(FakeRank::Mark{StepMark::begun(7), first}, FakeRank::Mark{StepMark::computed(7), second}));
+  EXPECT_THAT(rank_.marks, ElementsAre(ScriptedRank::Mark{StepMark::begun(7), first},
+                                       ScriptedRank::Mark{StepMark::computed(7), second}));
 }
 
 // A step with nothing to do asks the rank nothing.
@@ -141,7 +141,8 @@ TEST_F(WorkerStepsTest, AStepWithoutAForwardPassIsLegal) {
   tell({.loads = {{operation(1), 1}}});
   EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}}}));
   bind_and_start({.iteration = 2});
-  EXPECT_THAT(rank_.marks, ElementsAre(FakeRank::Mark{StepMark::begun(1), {}}, FakeRank::Mark{StepMark::begun(2), {}}));
+  EXPECT_THAT(rank_.marks,
+              ElementsAre(ScriptedRank::Mark{StepMark::begun(1), {}}, ScriptedRank::Mark{StepMark::begun(2), {}}));
 }
 
 TEST_F(WorkerStepsTest, ReportsThatNobodyTookAreNotLost) {
@@ -172,9 +173,9 @@ TEST_F(WorkerStepsTest, AStepWithoutAnEventIsNotBeforeTheLastEvent) {
   bind_and_start({.iteration = 1});
   ASSERT_TRUE(steps_.save_step(computed));
   bind_and_start({.iteration = 2});
-  EXPECT_EQ(rank_.marks.back(), (FakeRank::Mark{StepMark::begun(2), computed}));
+  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::begun(2), computed}));
   ASSERT_TRUE(steps_.save_step({}));
-  EXPECT_EQ(rank_.marks.back(), (FakeRank::Mark{StepMark::computed(2), computed}));
+  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::computed(2), computed}));
 }
 
 TEST_F(WorkerStepsTest, LayersEndTheStepInAnyOrderWithAllTheirEvents) {
@@ -208,7 +209,7 @@ TEST_F(WorkerStepsTest, OneEventForAllLayersIsPassedOn) {
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
     ASSERT_TRUE(steps_.save_layer(layer, event));
   }
-  EXPECT_EQ(rank_.marks.back(), (FakeRank::Mark{StepMark::computed(1), event}));
+  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::computed(1), event}));
 }
 
 TEST_F(WorkerStepsTest, ALayerIsSavedOnceAStep) {
@@ -333,7 +334,7 @@ TEST_F(WorkerStepsTest, BindWaitsUntilFencedSavesAreOver) {
   ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5, 6})}}}));
   EXPECT_FALSE(operations_.is_pending(operation(1)));
   EXPECT_TRUE(operations_.is_pending(operation(2)));
-  EXPECT_THAT(rank_.fences, ElementsAre(FakeRank::Fence{blocks_of({5, 6}), StepMark::begun(2), milliseconds(200)}));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5, 6}), StepMark::begun(2), milliseconds(200)}));
 }
 
 TEST_F(WorkerStepsTest, SavesThatAreNotOverByTheLimitAreFencedByTheRank) {
@@ -356,13 +357,13 @@ TEST_F(WorkerStepsTest, WithoutALeaderFencesAreNotWaitedFor) {
   rank_.now.is_connected = false;
   ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5})}}}));
   EXPECT_EQ(clock_.now(), Duration(0));
-  EXPECT_THAT(rank_.fences, ElementsAre(FakeRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
 }
 
 // A save that this worker never heard of may still have a copy here.
 TEST_F(WorkerStepsTest, AFenceOfAnUnknownSaveIsTheRanksAlone) {
   ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(9), blocks_of({5})}}}));
-  EXPECT_THAT(rank_.fences, ElementsAre(FakeRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
 }
 
 // --- bad metadata ---
@@ -419,7 +420,7 @@ TEST_F(WorkerStepsTest, WhatWasBoundFailsOnceWhenTheLeaderIsGone) {
   rank_.now.copies = 0;
   WorkerReport report = steps_.take_report();
   EXPECT_EQ(report, (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({5, 6})}));
-  for (const FakeRank::Fence& fence : rank_.fences) {
+  for (const ScriptedRank::Fence& fence : rank_.fences) {
     EXPECT_EQ(fence.overwritten_in, StepMark::begun(2));
     EXPECT_EQ(fence.deadline, clock_.now()) << "nothing waits";
   }

@@ -14,7 +14,7 @@
 
 namespace cairn::testing {
 
-class FakeRank final : public WorkerRank {
+class ScriptedRank final : public WorkerRank {
  public:
   struct Mark {
     StepMark mark;
