@@ -393,7 +393,7 @@ TEST_F(WorkerConnectorThreadsTest, ASaveWaitsForTheEventOfItsStep) {
 }
 
 TEST_F(WorkerConnectorThreadsTest, WithoutALeaderWhatIsExpectedFails) {
-  const testing::TestFolder folder;
+  const TestFolder folder;
   const RankAddress address = *RankAddress::parse("unix:" + folder.in("leader.sock"));
   lead(TensorKind::kKvFirst, 1, address);
   options_.leader = address;
