@@ -176,6 +176,9 @@ class RankWorker::Impl {
   }
 
   [[nodiscard]] Status join(const RankWelcome& welcome) {
+    if (generation_ != 0 || welcome.generation == 0) {
+      return fail(ErrorCode::kCorrupt, "the leader welcomes twice, or to no generation");
+    }
     if (Status made = make_memory(welcome.config); !made) {
       line_->send(welcome.generation, RankRefusal{.reason = made.error().message});
       const MutexLock lock(mutex_);

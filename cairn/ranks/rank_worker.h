@@ -60,7 +60,7 @@ class RankWorker {
   RankWorker& operator=(const RankWorker&) = delete;
   ~RankWorker();
 
-  // The engine is so far once `after` is over; marks do not go back. Never waits.
+  // The engine is so far once `after` is over, and what earlier marks came after; marks do not go back. Never waits.
   void reached(StepMark mark, StepEventPtr after = {});
 
   // These are wanted layer by layer in the present iteration; replaces what was expected before. Before reached().

@@ -8,7 +8,8 @@ namespace cairn {
 
 namespace {
 
-constexpr std::size_t kMostAhead = 16;
+// Engines are a step or two ahead of their device; from here on it is worth asking.
+constexpr std::size_t kManyAhead = 16;
 // How late a wait that is woken, or ends, is noticed while an event is waited for.
 constexpr Duration kGlance = std::chrono::milliseconds(5);
 
@@ -20,17 +21,15 @@ void StepGate::reached(StepMark mark, StepEventPtr after) {
     return;
   }
   last_ = mark;
-  if (after == nullptr) {
-    now_ = mark;
-    ahead_.clear();
-  } else {
-    if (ahead_.size() >= kMostAhead) {
+  if (after != nullptr) {
+    if (ahead_.size() >= kManyAhead) {
       ask_events();
     }
-    if (ahead_.size() >= kMostAhead) {
-      ahead_.pop_back();
-    }
     ahead_.push_back({.mark = mark, .after = std::move(after)});
+  } else if (ahead_.empty()) {
+    now_ = mark;
+  } else {
+    ahead_.back().mark = mark;
   }
   if (is_waiting_) {
     news_.notify_one();

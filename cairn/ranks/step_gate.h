@@ -1,9 +1,10 @@
 // StepGate: how far an engine's device is known to be with its iterations.
 //
-// Does:     takes marks, each with the event that it is true after, and says which is reached. Passive: events are asked
-//           when somebody wants to know, and a mark costs the engine's thread next to nothing.
-// Bounded:  of marks that nobody asked about the latest is kept in the place of others: those before it are then
-//           reached a little later than they could be.
+// Does:     takes marks, each with the event that it is true after, and says which is reached: its event is over, and so
+//           are those of all marks before it. Passive: events are asked when somebody wants to know, and a mark costs the
+//           engine's thread next to nothing.
+// Bounded:  by how far the engine runs ahead of its device: what is over is let go of, and marks without an event join
+//           the one before.
 // Threads:  any; one at a time waits.
 #pragma once
 
@@ -19,7 +20,7 @@ namespace cairn {
 
 class StepGate {
  public:
-  // Reached once `after` is over, and so is every earlier mark. One that is not later than the last is nothing new.
+  // None: nothing to wait for but the marks before. One that is not later than the last is nothing new.
   void reached(StepMark mark, StepEventPtr after) CAIRN_EXCLUDES(mutex_);
   // The latest that is reached.
   [[nodiscard]] StepMark now() CAIRN_EXCLUDES(mutex_);

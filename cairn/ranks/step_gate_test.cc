@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -29,15 +30,25 @@ TEST(StepGateTest, AMarkIsReachedWhenItsEventIsOver) {
 
 TEST(StepGateTest, MarksDoNotGoBack) {
   StepGate gate;
-  gate.reached(StepMark::computed(5), std::make_shared<FakeEvent>());
-  gate.reached(StepMark::begun(5), nullptr);
-  EXPECT_EQ(gate.now(), StepMark());
+  gate.reached(StepMark::computed(5), nullptr);
+  gate.reached(StepMark::begun(5), std::make_shared<FakeEvent>());
   gate.reached(StepMark::begun(6), nullptr);
-  EXPECT_EQ(gate.now(), StepMark::begun(6));
+  EXPECT_EQ(gate.now(), StepMark::begun(6)) << "what was not later left nothing behind";
   gate.reset();
   EXPECT_EQ(gate.now(), StepMark());
   gate.reached(StepMark::begun(2), nullptr);
   EXPECT_EQ(gate.now(), StepMark::begun(2));
+}
+
+// The next step begins on the engine's thread while the device still computes this one: what it computes is not there.
+TEST(StepGateTest, AMarkWithoutAnEventWaitsForThoseBeforeIt) {
+  StepGate gate;
+  const auto event = std::make_shared<FakeEvent>();
+  gate.reached(StepMark::computed(5), event);
+  gate.reached(StepMark::begun(6), nullptr);
+  EXPECT_EQ(gate.now(), StepMark());
+  event->over = true;
+  EXPECT_EQ(gate.now(), StepMark::begun(6));
 }
 
 TEST(StepGateTest, MarksAreReachedInTheirOrder) {
@@ -52,24 +63,23 @@ TEST(StepGateTest, MarksAreReachedInTheirOrder) {
   EXPECT_EQ(gate.now(), StepMark::begun(2));
 }
 
-TEST(StepGateTest, OfManyMarksTheLatestIsKept) {
+TEST(StepGateTest, WhatIsOverIsLetGoOf) {
   StepGate gate;
   std::vector<std::shared_ptr<FakeEvent>> events;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
     events.push_back(std::make_shared<FakeEvent>());
-    gate.reached(StepMark::begun(i), events.back());
+    gate.reached(StepMark::computed(i), events.back());
+    gate.reached(StepMark::begun(i + 1), nullptr);
+    if (i >= 3) {
+      events[i - 3]->over = true;  // the device is some steps behind
+    }
   }
-  std::size_t held = 0;
+  const auto held = std::ranges::count_if(events, [](const auto& event) { return event.use_count() > 1; });
+  EXPECT_LE(held, 17);
   for (const auto& event : events) {
-    held += event.use_count() > 1 ? 1 : 0;
+    event->over = true;
   }
-  EXPECT_LE(held, 16U);
-  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
-    events[i]->over = true;
-  }
-  EXPECT_LT(gate.now(), StepMark::begun(1000));
-  events.back()->over = true;
-  EXPECT_EQ(gate.now(), StepMark::begun(1000));
+  EXPECT_EQ(gate.now(), StepMark::begun(1001));
 }
 
 TEST(StepGateTest, AWaitEnds) {
