@@ -144,7 +144,7 @@ Status WorkerSteps::start_load(StepEventPtr after) {
                                                     : "start_load: this iteration is started already");
   }
   phase_ = Phase::kStarted;
-  reached(StepMark::begun(*iteration_), std::move(after));
+  rank_.reached(StepMark::begun(*iteration_), std::move(after));
   return {};
 }
 
@@ -241,15 +241,8 @@ void WorkerSteps::end(StepEventPtr after, Phase phase) {
   if (after != nullptr) {
     layer_events_.push_back(std::move(after));
   }
-  reached(StepMark::computed(*iteration_), join(layer_events_));
+  rank_.reached(StepMark::computed(*iteration_), join(layer_events_));
   layer_events_.clear();
-}
-
-void WorkerSteps::reached(StepMark mark, StepEventPtr after) {
-  if (after != nullptr) {
-    latest_ = std::move(after);
-  }
-  rank_.reached(mark, latest_);
 }
 
 WorkerReport WorkerSteps::take_report() {

@@ -5,7 +5,6 @@
 //           way fail, and so do those that were given out before the next metadata that is good.
 // Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says that no
 //           copy touches its blocks; but for loads in the step, which must be told with it.
-// Events:   marks are reached in order: one without an event is not reached before the event of the one before it is over.
 // Owner:    the worker's connector. Threads: the engine's, one at a time.
 #pragma once
 
@@ -63,7 +62,6 @@ class WorkerSteps {
   void fence_all(std::uint64_t iteration);
   [[nodiscard]] Status wait_in_step(std::uint32_t layer);
   void end(StepEventPtr after, Phase phase);
-  void reached(StepMark mark, StepEventPtr after);
   void finish_in_step();
   void give_up_unanswered();
   // Of the connection that the leader's notices come on; 0: it is gone.
@@ -83,7 +81,6 @@ class WorkerSteps {
   std::vector<std::uint64_t> saved_in_;     // by layer: the number of the bind that it was last saved in
   std::uint32_t saved_layers_ = 0;          // in this step
   std::vector<StepEventPtr> layer_events_;  // of those, each once
-  StepEventPtr latest_;                     // that a mark was told with
 };
 
 }  // namespace cairn

@@ -167,17 +167,6 @@ TEST_F(WorkerStepsTest, AReportCanBeTakenAtAnyTime) {
 
 // --- events ---
 
-// Otherwise a save of the step before could read what is still being computed.
-TEST_F(WorkerStepsTest, AStepWithoutAnEventIsNotBeforeTheLastEvent) {
-  const auto computed = std::make_shared<TestEvent>();
-  bind_and_start({.iteration = 1});
-  ASSERT_TRUE(steps_.save_step(computed));
-  bind_and_start({.iteration = 2});
-  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::begun(2), computed}));
-  ASSERT_TRUE(steps_.save_step({}));
-  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::computed(2), computed}));
-}
-
 TEST_F(WorkerStepsTest, LayersEndTheStepInAnyOrderWithAllTheirEvents) {
   std::vector<std::shared_ptr<TestEvent>> events;
   for (std::uint32_t i = 0; i < kLayers; ++i) {
