@@ -72,6 +72,8 @@ class KvBlockManager {
   // --- up ---
   // Presence over all tiers, nothing taken or touched.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // How many of the blocks that were found, the first of which is block `first_block` of its sequence, are worth loading.
+  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
   // The longest prefix of the keys to the device; see onboard/onboarder.h.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request) const;
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;
