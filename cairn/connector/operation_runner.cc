@@ -14,8 +14,8 @@ std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
   facts.reserve(save.keys.size());
   SequenceHash parent = save.parent;
   for (std::size_t i = 0; i < save.keys.size(); ++i) {
-    facts.push_back({.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]},
-                     .priority = kPriority});
+    facts.push_back(
+        {.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]}, .priority = kPriority});
     parent = save.keys[i].sequence_hash();
   }
   return facts;
@@ -23,8 +23,8 @@ std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
 
 }  // namespace
 
-OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks,
-                                 std::shared_ptr<OperationInbox> inbox, std::optional<CacheLevel> save_to)
+OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
+                                 std::optional<CacheLevel> save_to)
     : manager_(manager), ranks_(ranks), inbox_(std::move(inbox)), save_to_(save_to), thread_([this] { serve(); }) {}
 
 OperationRunner::~OperationRunner() {
@@ -102,10 +102,11 @@ void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
   const auto hold = std::make_shared<OperationHold>(inbox_, load.operation);
   ranks_.not_before(operation.slots, mark);
   // What is worth loading was weighed when it was matched.
-  Result<LoadId> begun =
-      manager_.load_into({.slots = operation.slots, .held = hold},
-                         {.keys = std::move(load.keys), .deadline = deadline, .weigh = false,
-                          .done = [hold](LoadResult&& result) { hold->arrived(result.prefix); }});
+  Result<LoadId> begun = manager_.load_into(
+      {.slots = operation.slots, .held = hold},
+      {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadResult&& result) {
+         hold->arrived(result.prefix);
+       }});
   if (begun) {
     operation.load = *begun;
   }

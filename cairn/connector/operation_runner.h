@@ -54,9 +54,7 @@ class OperationRunner {
     std::vector<OperationPtr> fenced = {};     // saves; of this batch or before it
     std::vector<OperationPtr> cancelled = {};  // loads; of batches before it
     std::vector<Load> loads = {};
-    [[nodiscard]] bool empty() const {
-      return saves.empty() && fenced.empty() && cancelled.empty() && loads.empty();
-    }
+    [[nodiscard]] bool empty() const { return saves.empty() && fenced.empty() && cancelled.empty() && loads.empty(); }
   };
 
   // `save_to`: the tier that saves go to; none: there are no saves.

@@ -34,11 +34,12 @@ struct RequestEntry {
   std::vector<Token> guesses = {};      // of the latest iteration, not settled
 
   // --- of its load ---
-  bool wants_load = false;               // in the next metadata
-  bool computes_beside = false;          // it runs while it is loaded
-  std::size_t matched_at = 0;            // the engine's own tokens at the latest match
-  std::uint32_t put_off = 0;             // times in a row
-  std::vector<Token> late_tokens = {};   // that it got while it is loaded; the slot takes them afterwards
+  bool wants_load = false;              // in the next metadata
+  bool computes_beside = false;         // it runs while it is loaded
+  std::size_t staged_blocks = 0;        // of a load that is wanted or under way
+  std::size_t matched_at = 0;           // the engine's own tokens at the latest match
+  std::uint32_t put_off = 0;            // times in a row
+  std::vector<Token> late_tokens = {};  // that it got while it is loaded; the slot takes them afterwards
   RequestId id = std::uint64_t{0};
   std::vector<OperationPtr> operations = {};  // under way
 };

@@ -18,6 +18,21 @@ std::optional<CacheLevel> save_tier(const KvBlockManager& manager) {
   return manager.disk() != nullptr ? std::optional(CacheLevel::kG3) : std::nullopt;
 }
 
+// The same for a manager whose blocks the ranks hold: the engine's device blocks are counted, and nothing else.
+Result<ManagerConfig> without_bytes(ManagerConfig config) {
+  if (config.device.blocks == 0) {
+    return fail(ErrorCode::kInvalidArgument, "device.blocks is 0; give how many blocks the engine has");
+  }
+  Result<BlockLayoutPtr> layout = BlockLayout::elsewhere(config.shape(), config.device.blocks, MemoryKind::kDevice);
+  if (!layout) {
+    return Unexpected(std::move(layout).error());
+  }
+  config.device.blocks = 0;
+  config.device.engine_layout = *std::move(layout);
+  config.device.managed_by_engine = true;
+  return config;
+}
+
 }  // namespace
 
 Unexpected<SlotError> unknown_request(RequestHandle request) {
@@ -46,15 +61,16 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (!ranks) {
     return Unexpected(std::move(ranks).error());
   }
-  options.manager.device.managed_by_engine = true;
-  ManagerParts parts = std::move(options.parts);
-  parts.elsewhere = [&group = **ranks] { return group.make_executor(); };
-  Result<KvBlockManager> manager = KvBlockManager::make(options.manager, parts);
+  Result<ManagerConfig> logical = without_bytes(options.manager);
+  if (!logical) {
+    return Unexpected(std::move(logical).error());
+  }
+  options.parts.elsewhere = [&group = **ranks] { return group.make_executor(); };
+  Result<KvBlockManager> manager = KvBlockManager::make(*logical, options.parts);
   if (!manager) {
     return Unexpected(std::move(manager).error());
   }
   (*ranks)->open(options.manager);
-  options.parts = std::move(parts);
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
       std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came)));
 }
@@ -72,7 +88,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       save_deadline_(options.save_deadline),
       clock_(*options.parts.clock),
       block_size_(options.manager.block_size),
-      device_blocks_(manager.layout(CacheLevel::kG1)->num_blocks()),
+      device_blocks_(options.manager.device.blocks),
       save_to_(save_tier(manager)),
       slots_(std::move(slots)),
       rank_came_(std::move(rank_came)),
@@ -127,7 +143,8 @@ SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHan
     return Match{};
   }
   if (entry->wants_load) {
-    return invalid_operation(ErrorCode::kFailedPrecondition, "its blocks are allocated; its load is in the next metadata");
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             "its blocks are allocated; its load is in the next metadata");
   }
   std::size_t blocks = blocks_to_load(*entry->slot, local_tokens);
   const bool has_room = loading_blocks_ == 0 || loading_blocks_ + blocks <= loading_blocks_limit_;
@@ -213,8 +230,9 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
   entry->fell_short = false;
   if (loaded_tokens > 0) {
     entry->wants_load = true;
+    entry->staged_blocks = loaded_tokens / block_size_;
+    loading_blocks_ += entry->staged_blocks;
     to_load_.push_back(request);
-    loading_blocks_ += loaded_tokens / block_size_;
   }
   note_operations(*entry);
   return SlotStatus();

@@ -58,8 +58,7 @@ class SchedulerConnector::Impl {
   void schedule(const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus step_beside_load(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
-  [[nodiscard]] SlotStatus settle_guesses(RequestEntry& entry, std::size_t accepted);
-  [[nodiscard]] SlotStatus take_accepted_aside(RequestEntry& entry, std::size_t accepted);
+  [[nodiscard]] SlotStatus settle_guesses(RequestEntry& entry, std::size_t accepted, std::vector<Token>& kept);
   [[nodiscard]] SlotStatus set_computed(RequestEntry& entry, std::size_t computed_tokens);
   void pass_over(std::uint64_t number);
   void begin_loads(std::uint64_t number);
