@@ -270,8 +270,9 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
   return facts;
 }
 
-// Registers what arrived, puts aside what a late copy may still write to, and frees the rest. Fails where the entries of
-// what arrived could not be written: that is then not registered either.
+// Registers what arrived, and puts the rest aside until the copy has settled: one that is late, or a part of one that
+// failed elsewhere, may still write to it. Fails where the entries of what arrived could not be written: that is then not
+// registered either.
 Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
   MutableBlocks targets = *std::move(flight.targets);
   flight.targets.reset();
@@ -294,7 +295,7 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
       if (arrived.states[i] == BlockState::kDone) {
         add(whole, std::move(block));
         whole_facts.push_back(facts[i]);
-      } else if (arrived.states[i] == BlockState::kExpired) {
+      } else {
         add(late, std::move(block));
       }
     }
