@@ -138,7 +138,8 @@ CAIRN_API size_t cairn_manager_metrics(const cairn_manager* manager, char* buffe
 /* ------------------------------------------------------------------ events */
 
 /* Follows what is cached where, without gaps: begins with a snapshot, goes on with every change, and begins anew with a
- * snapshot where it fell too far behind. */
+ * snapshot where it fell too far behind. A snapshot is events too, all of one number: for each tier that it is cleared, what
+ * is stored in it, and whether it is suspended or resumed. */
 typedef struct cairn_events cairn_events;
 
 /* [any] The manager outlives it. CAIRN_FAILED_PRECONDITION: its event log is off. */

@@ -23,9 +23,11 @@ class RequestId {
 
   // For messages: the number, or the text in quotes.
   [[nodiscard]] std::string to_string() const {
-    const auto* number = std::get_if<std::uint64_t>(&value_);
-    return number != nullptr ? std::to_string(*number) : "\"" + *std::get_if<std::string>(&value_) + "\"";
+    return number() != nullptr ? std::to_string(*number()) : "\"" + *text() + "\"";
   }
+  // What it is; the other one is none.
+  [[nodiscard]] const std::uint64_t* number() const { return std::get_if<std::uint64_t>(&value_); }
+  [[nodiscard]] const std::string* text() const { return std::get_if<std::string>(&value_); }
   [[nodiscard]] std::size_t hash() const { return hash_; }
 
   friend bool operator==(const RequestId&, const RequestId&) = default;
