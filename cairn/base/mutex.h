@@ -32,7 +32,6 @@ enum class LockRank : std::uint8_t {
   kDiskFile = 55,      // entries of a disk tier's file
   kExecutor = 60,      // what an executor has in hand beside its ledger
   kTransfers = 70,     // the ledger of one executor; callbacks run outside it
-  kOperations = 75,    // what a connector gave out, and what is over; nothing is called under it
   kHealth = 80,        // of one direction of one tier
   kMetrics = 90,       // the list of figures; nothing is called under it
 };

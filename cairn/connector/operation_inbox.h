@@ -58,7 +58,7 @@ class OperationInbox {
 
  private:
   const Tell tell_;
-  mutable Mutex mutex_{LockRank::kOperations};
+  mutable Mutex mutex_{LockRank::kInbox};
   std::condition_variable_any told_;
   std::vector<Over> over_ CAIRN_GUARDED_BY(mutex_);
   OperationNotice untold_ CAIRN_GUARDED_BY(mutex_);

@@ -80,7 +80,7 @@ class OperationRunner {
   const std::optional<CacheLevel> save_to_;
   std::vector<OperationPtr> fenced_;  // that may wait still
 
-  Mutex mutex_{LockRank::kOperations};
+  Mutex mutex_{LockRank::kInbox};
   std::condition_variable_any called_;
   std::deque<Batch> batches_ CAIRN_GUARDED_BY(mutex_);
   bool is_waiting_ CAIRN_GUARDED_BY(mutex_) = false;

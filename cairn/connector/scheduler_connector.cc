@@ -48,10 +48,11 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (!slots) {
     return Unexpected(std::move(slots).error());
   }
-  const auto rank_came = std::make_shared<std::atomic<bool>>(false);
-  options.ranks.told = [rank_came, told = std::move(options.ranks.told)](const RankChange& change) {
-    if (change.is_there) {
-      *rank_came = true;
+  const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
+  options.ranks.told = [rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
+                        told = std::move(options.ranks.told)](const RankChange& change) mutable {
+    if (change.is_there && std::exchange(was_there[change.rank], 1) != 0) {
+      *rank_came_back = true;
     }
     if (told) {
       told(change);
@@ -72,14 +73,14 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   }
   (*ranks)->open(options.manager);
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
-      std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came)));
+      std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came_back)));
 }
 
 SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SchedulerConnector::~SchedulerConnector() = default;
 
 SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
-                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<std::atomic<bool>> rank_came)
+                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<std::atomic<bool>> rank_came_back)
     : load_mode_(options.load),
       loading_blocks_limit_(options.loading_blocks),
       least_blocks_(options.least_blocks),
@@ -91,7 +92,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       device_blocks_(options.manager.device.blocks),
       save_to_(save_tier(manager)),
       slots_(std::move(slots)),
-      rank_came_(std::move(rank_came)),
+      rank_came_back_(std::move(rank_came_back)),
       ranks_(std::move(ranks)),
       inbox_(std::make_shared<OperationInbox>(
           [&group = *ranks_](const OperationNotice& notice) { group.tell(RankNotice{notice.encode()}); })),

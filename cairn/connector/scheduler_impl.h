@@ -22,7 +22,7 @@ namespace cairn {
 class SchedulerConnector::Impl {
  public:
   Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<RankGroup> ranks,
-       std::shared_ptr<std::atomic<bool>> rank_came);
+       std::shared_ptr<std::atomic<bool>> rank_came_back);
   ~Impl();
 
   [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens, SaltHash salt,
@@ -98,7 +98,7 @@ class SchedulerConnector::Impl {
   std::size_t loading_blocks_ = 0;  // allocated for loads that are not over
   std::size_t under_way_ = 0;       // operations
   std::vector<OperationInbox::Over> over_;
-  const std::shared_ptr<std::atomic<bool>> rank_came_;
+  const std::shared_ptr<std::atomic<bool>> rank_came_back_;
 
   // From here on in the order of their needs; what comes later ends earlier.
   std::unique_ptr<RankGroup> ranks_;

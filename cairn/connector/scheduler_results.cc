@@ -10,7 +10,8 @@ namespace cairn {
 SchedulerConnector::Results SchedulerConnector::Impl::take_results() {
   Results results;
   // What the ranks' host memory held is gone with the rank that went; nothing of it is read, and it need not be found.
-  if (rank_came_->load(std::memory_order_relaxed) && rank_came_->exchange(false) && save_to_ == CacheLevel::kG2) {
+  if (rank_came_back_->load(std::memory_order_relaxed) && rank_came_back_->exchange(false) &&
+      save_to_ == CacheLevel::kG2) {
     (void)manager_->reset(CacheLevel::kG2);
   }
   inbox_->take(over_);
