@@ -5,6 +5,8 @@
 //           without tier work is some forty bytes.
 // Encoded:  little-endian: magic u32 "CRNI", version u16, flags u16, iteration u64, counts, entries, hash u64 of all
 //           before it. Another version is refused by name.
+//           A load is its id (u64, u32), flags u8 (1: in step, 2: the request is a text), the request (u64, or u32 bytes
+//           and the text) and its blocks (u32 count, u32 each); a save the same, never in step; a fence id and blocks.
 // Fails:    decode(): kCorrupt for what does not add up; nothing is allocated before the bytes for it are there.
 // Threads:  a plain value.
 #pragma once

@@ -48,8 +48,8 @@ struct RankHello {  // from the rank
 struct RankWelcome {  // from the leader
   std::uint32_t generation = 0;
   Duration heartbeat = {};
-  std::string config;  // ManagerConfig as TOML, of the whole engine
-  Digest proof = {};   // of the rank's nonce
+  std::string config = {};  // ManagerConfig as TOML, of the whole engine
+  Digest proof = {};        // of the rank's nonce
   friend bool operator==(const RankWelcome&, const RankWelcome&) = default;
 };
 struct RankReady {  // from the rank: its memory is there, and no copy of an earlier generation touches anything
@@ -57,7 +57,7 @@ struct RankReady {  // from the rank: its memory is there, and no copy of an ear
   friend bool operator==(const RankReady&, const RankReady&) = default;
 };
 struct RankRefusal {  // from either; then it closes
-  std::string reason;
+  std::string reason = {};
   friend bool operator==(const RankRefusal&, const RankRefusal&) = default;
 };
 
@@ -66,10 +66,10 @@ struct RankCopy {  // from the leader
   TransferId id{};
   CacheLevel from = CacheLevel::kG1;
   CacheLevel to = CacheLevel::kG1;
-  StepMark not_before;
+  StepMark not_before = {};
   Duration time_left = {};  // until its deadline
-  std::vector<BlockPair> pairs;
-  std::vector<BlockTag> tags;  // one for each pair
+  std::vector<BlockPair> pairs = {};
+  std::vector<BlockTag> tags = {};  // one for each pair
   friend bool operator==(const RankCopy&, const RankCopy&) = default;
 };
 struct RankCancel {  // from the leader: what has not begun need not
@@ -78,9 +78,9 @@ struct RankCancel {  // from the leader: what has not begun need not
 };
 struct RankCopyDone {  // from the rank: what became of each block of the copy
   TransferId id{};
-  std::vector<BlockState> states;
-  std::vector<Checksum> checksums;  // of what was copied; 0 where it was not
-  std::string error;
+  std::vector<BlockState> states = {};
+  std::vector<Checksum> checksums = {};  // of what was copied; 0 where it was not
+  std::string error = {};
   friend bool operator==(const RankCopyDone&, const RankCopyDone&) = default;
 };
 struct RankSettled {  // from the rank, after RankCopyDone: nothing touches the blocks of the copy any more
@@ -90,7 +90,7 @@ struct RankSettled {  // from the rank, after RankCopyDone: nothing touches the 
 
 // --- the rest ---
 struct RankNotice {  // from the leader: for whoever uses the ranks, in order with the copies
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes = {};
   friend bool operator==(const RankNotice&, const RankNotice&) = default;
 };
 struct RankPing {  // from the leader, answered by the rank with the same number

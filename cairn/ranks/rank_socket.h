@@ -30,7 +30,7 @@ namespace cairn {
 class RankSocket {
  public:
   // A peer that lets so much pile up takes nothing any more.
-  static constexpr std::size_t kMaxQueued = std::size_t{256} << 20;
+  static constexpr std::size_t kMaxQueued = std::size_t{64} << 20;
   // Who connected, or listens, at the other end of a Unix socket.
   struct Peer {
     std::uint32_t user = 0;
