@@ -1,7 +1,9 @@
 #include "cairn/ranks/rank_group.h"
 
 #include <utility>
+#include <variant>
 
+#include "cairn/base/str_cat.h"
 #include "cairn/ranks/rank_executor.h"
 #include "cairn/ranks/rank_leader.h"
 
@@ -38,7 +40,11 @@ Result<std::unique_ptr<RankGroup>> RankGroup::make(Options options) {
   if (options.transfers == 0) {
     return fail(ErrorCode::kInvalidArgument, "a group with room for 0 transfers; give at least one");
   }
-  Result<std::unique_ptr<RankServer>> server = RankServer::make(*options.clock);
+  if (options.address && std::holds_alternative<RankAddress::Tcp>(options.address->place) && options.secret.empty()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a leader at ", options.address->to_string(),
+                                                     " without a secret; anybody could be a rank: give one"));
+  }
+  Result<std::unique_ptr<RankServer>> server = RankServer::make(*options.clock, options.address);
   if (!server) {
     return Unexpected(std::move(server).error());
   }
@@ -65,7 +71,7 @@ Result<std::unique_ptr<RankGroup::LocalPort>> RankGroup::join(std::uint32_t rank
   return std::unique_ptr<LocalPort>(std::make_unique<Port>(impl_, *link));
 }
 
-std::optional<RankAddress> RankGroup::address() const { return impl_->options().address; }
+std::optional<RankAddress> RankGroup::address() const { return impl_->address(); }
 std::vector<RankStatus> RankGroup::status() const { return impl_->status(); }
 Status RankGroup::wait_for_ranks(Duration longest) const { return impl_->wait_for_ranks(longest); }
 

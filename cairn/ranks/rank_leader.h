@@ -44,6 +44,7 @@ class RankLeader : private RankServer::User {
   [[nodiscard]] std::vector<RankStatus> status() const;
   [[nodiscard]] Status wait_for_ranks(Duration longest) const;
   [[nodiscard]] const RankGroup::Options& options() const { return options_; }
+  [[nodiscard]] std::optional<RankAddress> address() const { return server_->address(); }
 
   // --- for ports of ranks of this process ---
   void send(RankLink link, std::uint32_t generation, const RankMessage& message);
@@ -80,13 +81,16 @@ class RankLeader : private RankServer::User {
     std::uint32_t generation = 0;
     std::shared_ptr<const RankMessage> message;
   };
-  struct Due {
-    std::vector<Outgoing> messages;
-    std::vector<RankChange> changes;
-    [[nodiscard]] bool empty() const { return messages.empty() && changes.empty(); }
-  };
+  // To be carried out in this order, without the lock.
+  using Due = std::vector<std::variant<Outgoing, RankHangUp, RankForget, RankChange>>;
 
+  // The server's.
   std::optional<TimePoint> work() override CAIRN_EXCLUDES(mutex_);
+  RankLink accepted(const RankPeer& peer, std::optional<std::uint32_t> user) override CAIRN_EXCLUDES(mutex_);
+  void received(RankLink link, const RankDecoder::Received& message) override CAIRN_EXCLUDES(mutex_);
+  void broken(RankLink link, const Error& error) override CAIRN_EXCLUDES(mutex_);
+  void ended(RankLink link) override CAIRN_EXCLUDES(mutex_);
+
   void take_heard() CAIRN_REQUIRES(mutex_);
   void take_asked() CAIRN_REQUIRES(mutex_);
   void take_message(RankLink link, std::uint32_t generation, const RankMessage& message) CAIRN_REQUIRES(mutex_);
@@ -107,7 +111,10 @@ class RankLeader : private RankServer::User {
   void cancel_on_ranks(const RankCopies::Needless& needless) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] StepMark mark_of(const Transfer& transfer) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool has_no_copies() const CAIRN_REQUIRES(mutex_);
-  void deliver(const Outgoing& outgoing) CAIRN_EXCLUDES(mutex_);
+  void carry_out(const Outgoing& due) CAIRN_EXCLUDES(mutex_);
+  void carry_out(const RankHangUp& due) { server_->hang_up(due.link); }
+  void carry_out(const RankForget& due) { server_->forget(due.link); }
+  void carry_out(const RankChange& due) CAIRN_EXCLUDES(mutex_);
 
   const RankGroup::Options options_;
   mutable Mutex mutex_{LockRank::kExecutor};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/ranks/rank_proof.h"
 
 namespace cairn {
 
@@ -65,14 +66,57 @@ Status RankMembers::join(RankLink link, std::uint32_t rank, TimePoint now) {
   return {};
 }
 
+void RankMembers::accepted(RankLink link, const RankPeer& peer, const RankNonce& nonce, TimePoint now) {
+  const auto is_stranger = [](const auto& each) { return each.second.phase == Phase::kChallenged; };
+  const bool is_crowded = std::count_if(talks_.begin(), talks_.end(), is_stranger) >= std::ptrdiff_t{kMaxStrangers};
+  talks_.emplace(link, Talk{.peer = peer, .phase = Phase::kChallenged, .nonce = nonce, .since = now});
+  if (is_crowded) {
+    refuse(link, "too many are connected that have not said who they are");
+    return;
+  }
+  events_.push_back(RankSend{link, 0, RankChallenge{nonce}});
+}
+
+// The proof first: a stranger learns nothing but that it is one.
+Status RankMembers::check_hello(const Talk& talk, const RankHello& hello) const {
+  if (!is_proven(hello, talk.nonce, options_.secret)) {
+    return fail(ErrorCode::kInvalidArgument, "it does not know the leader's secret");
+  }
+  if (hello.ranks != options_.ranks) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("it is one of ", hello.ranks, " ranks and the leader has ",
+                                                     options_.ranks, "; give both the same number"));
+  }
+  return {};
+}
+
+void RankMembers::take_hello(RankLink link, Talk& talk, const RankHello& hello, TimePoint now) {
+  if (const Status fits = check_hello(talk, hello); !fits) {
+    refuse(link, fits.error().message);
+    return;
+  }
+  talk.rank = hello.rank;
+  talk.hello = hello;
+  if (const Status seated = seat(link, talk); !seated) {
+    refuse(link, seated.error().message);
+    return;
+  }
+  talk.phase = Phase::kKnown;
+  talk.since = now;
+  if (config_) {
+    welcome(link, talk, now);
+  }
+}
+
 void RankMembers::welcome(RankLink link, Talk& talk, TimePoint now) {
   Seat& seat = seats_[talk.rank];
   talk.generation = ++seat.generation;
   talk.phase = Phase::kWelcomed;
   talk.since = now;
-  events_.push_back(
-      RankSend{link, talk.generation,
-               RankWelcome{.generation = talk.generation, .heartbeat = options_.heartbeat, .config = *config_}});
+  RankWelcome message{.generation = talk.generation, .heartbeat = options_.heartbeat, .config = *config_};
+  if (!talk.peer.is_local) {
+    message.proof = proof_of(message, talk.hello, talk.nonce, options_.secret);
+  }
+  events_.push_back(RankSend{link, talk.generation, std::move(message)});
 }
 
 void RankMembers::ready(Talk& talk, const RankReady& message, TimePoint now) {
@@ -83,7 +127,8 @@ void RankMembers::ready(Talk& talk, const RankReady& message, TimePoint now) {
   seat.reason.clear();
   // It has waited for what its own process had in hand. Of another process that may still live it knows nothing.
   std::erase_if(seat.formers, [&](const Former& former) {
-    if (former.peer.is_local || former.peer.process != talk.peer.process) {
+    const bool is_another = former.peer.process != 0 && former.peer.process != talk.peer.process;
+    if (former.peer.is_local || is_another) {
       return false;
     }
     events_.push_back(RankIsOver{talk.rank, former.generation});
@@ -105,6 +150,10 @@ std::optional<RankMembers::From> RankMembers::received(RankLink link, std::uint3
   }
   if (const auto* refusal = std::get_if<RankRefusal>(&message)) {
     closed(link, str_cat("it says: ", refusal->reason));
+    return std::nullopt;
+  }
+  if (talk.phase == Phase::kChallenged && std::holds_alternative<RankHello>(message)) {
+    take_hello(link, talk, std::get<RankHello>(message), now);
     return std::nullopt;
   }
   if (talk.phase == Phase::kWelcomed && std::holds_alternative<RankReady>(message)) {

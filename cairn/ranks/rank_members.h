@@ -66,6 +66,8 @@ struct RankPeer {
 class RankMembers {
  public:
   static constexpr Duration kReadyLimit = std::chrono::minutes(10);
+  // That may be connected without having said who they are.
+  static constexpr std::size_t kMaxStrangers = 64;
 
   struct Options {
     std::uint32_t ranks = 1;
@@ -80,6 +82,8 @@ class RankMembers {
 
   // --- what happens on links ---
   [[nodiscard]] Status join(RankLink link, std::uint32_t rank, TimePoint now);  // of this process
+  // Somebody connected, and has to say and prove who it is: `nonce` is new.
+  void accepted(RankLink link, const RankPeer& peer, const RankNonce& nonce, TimePoint now);
   // A message of a rank that is ready, and is to be taken; its answers to pings are dealt with here.
   struct From {
     std::uint32_t rank = 0;
@@ -112,6 +116,8 @@ class RankMembers {
     Phase phase = Phase::kKnown;
     std::uint32_t rank = 0;        // from kKnown on
     std::uint32_t generation = 0;  // from kWelcomed on
+    RankNonce nonce = {};          // ours
+    RankHello hello = {};          // from kKnown on, but for those of this process
     TimePoint since{};             // when its phase began
     TimePoint pinged{};
     std::optional<TimePoint> unanswered = {};  // the first ping since it was heard
@@ -130,6 +136,8 @@ class RankMembers {
   };
 
   [[nodiscard]] Status seat(RankLink link, Talk& talk);
+  [[nodiscard]] Status check_hello(const Talk& talk, const RankHello& hello) const;
+  void take_hello(RankLink link, Talk& talk, const RankHello& hello, TimePoint now);
   void welcome(RankLink link, Talk& talk, TimePoint now);
   void ready(Talk& talk, const RankReady& message, TimePoint now);
   void leave(RankLink link, const std::string& reason);

@@ -117,6 +117,51 @@ TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
   EXPECT_EQ(host_->pool()->counts().pinned, 0U);
 }
 
+// Copies that are made in several places: it does by hand what their answers would.
+class HandExecutor final : public TransferExecutor {
+ public:
+  explicit HandExecutor(const Clock& clock) : ledger_(clock, 4, TransferLedger::Callbacks::kOnRequest) {}
+  Result<TransferId> submit(Transfer&& transfer) override { return ledger_.accept(std::move(transfer)); }
+  void cancel(TransferId transfer) override { ledger_.cancel(transfer); }
+  void check_deadlines() override { ledger_.check_deadlines(); }
+  bool can_move(const CopyPlan& /*plan*/) const override { return true; }
+  ExecutorLoad load() const override { return ledger_.load(); }
+  std::string describe() const override { return "by hand"; }
+
+  std::shared_ptr<ActiveTransfer> take() { return ledger_.try_take(); }
+  void run() {
+    while (ledger_.run_callbacks()) {
+    }
+  }
+
+ private:
+  TransferLedger ledger_;
+};
+
+TEST_F(TierLinkFaultsTest, WhatFailedInOnePlaceIsQuarantinedUntilItIsOverInAll) {
+  start_with_blocks({});
+  HandExecutor executor(clock_);
+  Result<std::unique_ptr<TierLink>> link = TierLink::make(*host_, *disk_, executor, clock_);
+  ASSERT_TRUE(link.has_value());
+  Copied down;
+  ASSERT_TRUE(bring(**link, keys_, down));
+  const std::shared_ptr<ActiveTransfer> active = executor.take();
+  ASSERT_EQ(active->begin_run(0, 4), 4U);
+  std::vector<BlockOutcome> outcomes(4);
+  outcomes[1].state = kFailed;
+  outcomes[2].state = BlockState::kMismatch;
+  active->tell_early(0, outcomes, "rank 1 is gone");
+  executor.run();
+  EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, BlockState::kMismatch, kDone));
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 2U) << "another rank may still write to them";
+  EXPECT_EQ(host_->pool()->counts().pinned, 4U);
+  active->let_go(0, 4);
+  executor.run();
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 0U);
+  EXPECT_EQ((*link)->meter().totals().quarantined, 0U);
+  EXPECT_EQ(host_->pool()->counts().pinned, 0U);
+}
+
 TEST_F(TierLinkFaultsTest, ADeadlineInTheMiddleRegistersWhatArrivedBefore) {
   start_with_blocks({});
   {
