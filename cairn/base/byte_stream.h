@@ -36,7 +36,11 @@ class ByteWriter {
   void put(const T& field) {
     raw(std::as_bytes(std::span<const T, 1>(&field, 1)));
   }
-  void raw(std::span<const std::byte> bytes) { out_->insert(out_->end(), bytes.begin(), bytes.end()); }
+  void raw(std::span<const std::byte> bytes) {
+    const std::size_t begin = out_->size();
+    out_->resize(begin + bytes.size());
+    if (!bytes.empty()) std::memcpy(out_->data() + begin, bytes.data(), bytes.size());
+  }
   void count(std::size_t count) {
     CAIRN_CHECK(count <= std::numeric_limits<std::uint32_t>::max(), "lists on wires have 32-bit counts");
     put(static_cast<std::uint32_t>(count));
