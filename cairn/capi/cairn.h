@@ -314,8 +314,9 @@ typedef struct cairn_worker_options {
 CAIRN_API int32_t cairn_worker_create(const cairn_worker_options* options, cairn_worker** worker, cairn_error* error);
 CAIRN_API void cairn_worker_destroy(cairn_worker* worker); /* [one] */
 
-/* All that follow: [one], the engine's worker. `event` is a CUevent that was recorded on the engine's stream, or NULL: what it
- * waits for is there already. It stays valid until the next take_report() has returned. */
+/* All that follow: [one], the engine's worker. `event` is a CUevent that was recorded on the engine's stream, on the GPU of
+ * its first tensor there and in its primary context; or NULL: what it stands for is there already. Events stay valid as long
+ * as the worker; one that is recorded again is waited for again, so a few that take turns will do. */
 
 /* Waits for saves of blocks that this step writes to, fence_limit_ms at most. */
 CAIRN_API int32_t cairn_worker_bind(cairn_worker* worker, const uint8_t* metadata, size_t size, cairn_error* error);
