@@ -222,6 +222,34 @@ TEST_F(RankWorkTest, AFenceWaitsForWhatReads) {
   EXPECT_FALSE(find_stranger(*host_, 0, 5));
 }
 
+TEST_F(RankWorkTest, AFenceWaitsForALoadThatHasBegun) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  work_->reached(StepMark::begun(1), nullptr);
+  const TransferId load = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(1));
+  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(2), steady_clock().now() + milliseconds(1)));
+  EXPECT_TRUE(work_->fence(slots({1}), StepMark::begun(2), steady_clock().now())) << "it writes to another block";
+  std::future<bool> fenced =
+      std::async(std::launch::async, [&] { return work_->fence(slots({0}), StepMark::begun(2), in_time()); });
+  EXPECT_EQ(fenced.wait_for(milliseconds(20)), std::future_status::timeout);
+  faults_->release();
+  EXPECT_TRUE(fenced.get());
+  answers_.wait_settled(load);
+}
+
+// A rank that was started in the place of one that died has not what that one computed.
+TEST_F(RankWorkTest, WhatWasComputedBeforeItsFirstStepIsNotSaved) {
+  make(one_group());
+  const TransferId held = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(4));
+  work_->reached(StepMark::begun(5), nullptr);
+  const TransferId late = ask(kDevice, kHost, {{1, 1}}, StepMark::computed(4));
+  work_->reached(StepMark::computed(5), nullptr);
+  const TransferId own = ask(kDevice, kHost, {{2, 2}}, StepMark::computed(5));
+  EXPECT_THAT(states(held), Each(BlockState::kFailed));
+  EXPECT_THAT(states(late), Each(BlockState::kFailed));
+  EXPECT_THAT(answers_.done(late).error, HasSubstr("before this rank took part"));
+  EXPECT_THAT(states(own), Each(BlockState::kDone));
+}
+
 TEST_F(RankWorkTest, WhatIsNotOverAtAFenceFailsWhateverItReads) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kHang, .at = 2}});
   const TransferId save = ask(kDevice, kHost, {{0, 0}, {1, 1}});
@@ -258,6 +286,7 @@ TEST_F(RankWorkTest, AFenceFailsWhatIsHeld) {
 
 TEST_F(RankWorkTest, WhatIsOlderThanAFenceIsRefused) {
   make(one_group());
+  work_->reached(StepMark::begun(1), nullptr);
   EXPECT_TRUE(work_->fence(slots({0}), StepMark::begun(5), steady_clock().now()));
   work_->reached(StepMark::computed(5), nullptr);
   EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(4))),
