@@ -69,7 +69,7 @@ TEST(SchedulerConnectorTest, LoadsTouchTheirBlocksWhenTheIterationHasBegunAndSav
   world.compute(World::keys_of(kPrompt), blocks);
   world.ranks[0]->reached(StepMark::computed(1));
   world.take_until([&] { return !world.released.empty(); });
-  EXPECT_EQ(world.ranks[0]->times_heard(saves[0].id), 1);
+  world.take_until([&] { return world.ranks[0]->times_heard(saves[0].id) == 1; });
 
   const RequestHandle b = world.add("b", kPrompt);
   EXPECT_EQ(matched(world, b), 16);
