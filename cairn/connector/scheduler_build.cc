@@ -11,7 +11,7 @@ namespace cairn {
 
 namespace {
 
-constexpr std::size_t kAhead = 4;  // requests whose slots are on their way to the cache
+constexpr std::size_t kRequestsAhead = 4;  // requests whose slots are on their way to the cache
 
 }  // namespace
 
@@ -28,8 +28,8 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
     preempt(request, number);
   }
   for (std::size_t i = 0; i < iteration.scheduled.size(); ++i) {
-    if (i + kAhead < iteration.scheduled.size()) {
-      table_.prefetch(iteration.scheduled[i + kAhead].request);
+    if (i + kRequestsAhead < iteration.scheduled.size()) {
+      table_.prefetch(iteration.scheduled[i + kRequestsAhead].request);
     }
     schedule(iteration.scheduled[i], number);
   }
