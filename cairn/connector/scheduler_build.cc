@@ -24,6 +24,7 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   refused_.clear();
   std::swap(running_, running_before_);
   running_.clear();
+  running_on_ = 0;
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
   }
@@ -33,7 +34,9 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
     }
     schedule(iteration.scheduled[i], number);
   }
-  pass_over(number);
+  if (running_on_ < running_before_.size()) {
+    pass_over(number);
+  }
   begin_loads(number);
   for (const RequestHandle request : with_operations_) {
     if (RequestEntry* const entry = table_.get(request)) {
@@ -94,6 +97,7 @@ void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_
     give_up(*entry, stepped.error().to_error());
     return;
   }
+  running_on_ += entry->scheduled_in == iteration_ ? 1 : 0;
   entry->scheduled_in = number;
   running_.push_back(entry->handle);
   note_operations(*entry);

@@ -90,6 +90,7 @@ class SchedulerConnector::Impl {
   std::optional<std::uint64_t> iteration_ = {};  // the latest
   std::vector<RequestHandle> running_;           // in the latest iteration
   std::vector<RequestHandle> running_before_;    // memory that is used again
+  std::size_t running_on_ = 0;                   // of those, how many run in this iteration too
   std::vector<RequestHandle> to_load_;           // allocated, for the next metadata, in that order
   std::vector<RequestHandle> with_operations_;   // of the next metadata
   std::vector<Refused> refused_;
