@@ -146,8 +146,10 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   line("element type", text(space.element_type));
   line("shard", text(space.shard));
   line("key scheme", name_of(space.scheme));
-  line("a block", str_cat(with_commas(space.block_size), " tokens, ", with_commas(geometry.block_bytes),
-                          " bytes in rows of ", with_commas(geometry.row_bytes)));
+  line("a block", geometry.has_blocks()
+                      ? str_cat(with_commas(space.block_size), " tokens, ", with_commas(geometry.block_bytes),
+                                " bytes in rows of ", with_commas(geometry.row_bytes))
+                      : str_cat(with_commas(space.block_size), " tokens, in the files of the ranks"));
   line("file", str_cat(with_commas(looked.file.file_bytes()), " bytes, ", with_commas(allocated_bytes(options.path)),
                        " of them allocated"));
   line("slots", with_commas(geometry.slots));

@@ -7,6 +7,7 @@
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/layout/row_overlap.h"
+#include "cairn/memory/elsewhere_region.h"
 
 namespace cairn {
 namespace {
@@ -207,6 +208,19 @@ Result<BlockLayoutPtr> BlockLayout::make(const Options& options, std::vector<Reg
     layers[layer].offset = layer * arranged->layer_step;
   }
   return from_places(options.shape, options.blocks, std::move(layers), std::move(regions));
+}
+
+Result<BlockLayoutPtr> BlockLayout::elsewhere(const KvShape& shape, std::uint32_t blocks, MemoryKind kind) {
+  const Options options{.shape = shape, .arrangement = Arrangement::kContiguousNhd, .blocks = blocks};
+  Result<std::vector<std::uint64_t>> sizes = region_sizes(options);
+  if (!sizes) {
+    return Unexpected(std::move(sizes).error());
+  }
+  Result<RegionPtr> region = elsewhere_region(kind, sizes->front());
+  if (!region) {
+    return Unexpected(std::move(region).error());
+  }
+  return make(options, {*std::move(region)});
 }
 
 Result<BlockLayoutPtr> BlockLayout::from_places(const KvShape& shape, std::uint32_t blocks,

@@ -68,6 +68,9 @@ class BlockLayout {
                                                           std::vector<LayerPlace> layers,
                                                           std::vector<RegionPtr> regions);
 
+  // Blocks that other processes hold, in memory of this kind: for those who keep account of them.
+  [[nodiscard]] static Result<BlockLayoutPtr> elsewhere(const KvShape& shape, std::uint32_t blocks, MemoryKind kind);
+
   [[nodiscard]] const KvShape& shape() const { return shape_; }
   [[nodiscard]] std::uint32_t blocks() const { return blocks_; }
   [[nodiscard]] std::span<const LayerPlace> layers() const { return layers_; }

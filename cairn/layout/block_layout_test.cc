@@ -104,6 +104,15 @@ TEST(BlockLayoutTest, HoldsItsRegionsAlive) {
   EXPECT_TRUE(released);
 }
 
+TEST(BlockLayoutTest, BlocksMayBeElsewhere) {
+  const KvShape shape{.layers = 2, .page_size = 4, .heads = 2, .head_size = 8, .element_bits = 16};
+  const BlockLayoutPtr device = *BlockLayout::elsewhere(shape, 10, MemoryKind::kDevice);
+  EXPECT_EQ(device->kind(), MemoryKind::kDevice);
+  EXPECT_EQ(device->blocks(), 10U);
+  EXPECT_TRUE(device->regions().front()->is_elsewhere());
+  EXPECT_FALSE(BlockLayout::elsewhere(shape, 0, MemoryKind::kDevice).has_value());
+}
+
 TEST(BlockLayoutTest, RefusesOptionsThatMakeNoLayout) {
   const auto refused = [](const BlockLayout::Options& options) {
     const auto sizes = BlockLayout::region_sizes(options);

@@ -12,7 +12,8 @@ namespace {
 // Values tried in all; a layout whose steps nest takes some tens for a pair of sets.
 constexpr std::int64_t kMostTries = 4'000'000;
 
-constexpr int kMemorySpace = -2;  // apart from every descriptor, and from none
+constexpr int kMemorySpace = -2;      // apart from every descriptor, and from none
+constexpr int kElsewhereSpaces = -3;  // and down, one for each kind of memory
 
 // One unknown: how far apart two rows are in a dimension, or the index of one of them where their steps differ.
 struct Unknown {
@@ -145,7 +146,9 @@ std::vector<RowSet> row_sets(const KvShape& shape, std::uint32_t blocks, std::sp
     const Region& region = *regions[place.region];
     RowSet set;
     const bool is_file = region.kind() == MemoryKind::kFile;
-    set.space = is_file ? region.file() : kMemorySpace;
+    set.space = region.is_elsewhere() ? kElsewhereSpaces - static_cast<int>(region.kind())
+                : is_file             ? region.file()
+                                      : kMemorySpace;
     set.base = (is_file ? 0 : reinterpret_cast<std::uintptr_t>(region.base())) + place.offset;
     set.first_layer = layer;
     set.counts = {blocks, 1, shape.kv, shape.page_size, shape.heads};

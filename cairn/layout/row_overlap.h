@@ -22,7 +22,7 @@ enum Dimension : std::uint8_t { kBlockDim, kLayerDim, kKvDim, kTokenDim, kHeadDi
 
 // The rows of layers that follow each other at a regular distance.
 struct RowSet {
-  int space = 0;            // addresses of two spaces never meet: memory is one, each file is one
+  int space = 0;  // addresses of two spaces never meet: memory is one, each file is one, each kind elsewhere is one
   std::uint64_t base = 0;   // in the space
   std::uint64_t bytes = 0;  // from the base to the end of the last row
   std::uint32_t first_layer = 0;

@@ -90,6 +90,12 @@ Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& p
 }
 
 Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const BlockLayout& to) {
+  if (parts_.elsewhere) {
+    if (elsewhere_ == nullptr) {
+      elsewhere_ = parts_.elsewhere();
+    }
+    return elsewhere_.get();
+  }
   const MemoryKind a = from.kind();
   const MemoryKind b = to.kind();
   const bool with_file = a == MemoryKind::kFile || b == MemoryKind::kFile;
@@ -109,7 +115,7 @@ Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const Blo
 
 void Executors::check_deadlines() {
   for (TransferExecutor* executor :
-       {gpu_and_file_.get(), gpu_and_system_.get(), host_.get(), file_.get(), gpu_.get()}) {
+       {gpu_and_file_.get(), gpu_and_system_.get(), host_.get(), file_.get(), gpu_.get(), elsewhere_.get()}) {
     if (executor != nullptr) {
       executor->check_deadlines();
     }

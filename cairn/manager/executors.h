@@ -42,6 +42,7 @@ class Executors {
   std::unique_ptr<TransferExecutor> host_;
   std::unique_ptr<TransferExecutor> file_;
   std::unique_ptr<TransferExecutor> gpu_;
+  std::unique_ptr<TransferExecutor> elsewhere_;
   // They use the others, and end before them.
   std::unique_ptr<TransferExecutor> gpu_and_file_;
   std::unique_ptr<TransferExecutor> gpu_and_system_;

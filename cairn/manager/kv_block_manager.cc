@@ -52,6 +52,10 @@ const ManagerConfig& KvBlockManager::config() const { return state_->config(); }
 
 PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const { return state_->onboarder().locate(keys); }
 
+std::uint32_t KvBlockManager::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
+  return state_->onboarder().worth_loading(found, first_block);
+}
+
 namespace {
 
 // The same request, whose time is measured.

@@ -46,6 +46,9 @@ struct ManagerParts {
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
   // Put around each of this machine's executors: faults. Owned by the manager.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
+  // The blocks are in other processes and this moves all of them: tiers keep no bytes here, a disk's file only its
+  // entries. Owned by the manager.
+  std::function<std::unique_ptr<TransferExecutor>()> elsewhere = {};
   std::shared_ptr<const LoadCostModel> cost = {};         // none: as the configuration says
   std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
   MemoryProgress progress = {};                           // while memory is made ready
@@ -69,6 +72,8 @@ class KvBlockManager {
   // --- up ---
   // Presence over all tiers, nothing taken or touched.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // How many of the blocks that were found, the first of which is block `first_block` of its sequence, are worth loading.
+  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
   // The longest prefix of the keys to the device; see onboard/onboarder.h.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request) const;
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;

@@ -102,7 +102,7 @@ Status ManagerState::make_tiers() {
   }
   if (Tier* host = tier(kHost)) {
     const MutexLock lock(mutex_);
-    host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)]);
+    host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)] && !parts_.elsewhere);
   }
   return {};
 }

@@ -26,6 +26,15 @@ std::uint32_t blocks_of(std::uint64_t size, std::uint64_t step) {
       std::min<std::uint64_t>(size / step, std::numeric_limits<std::uint32_t>::max() - 1));
 }
 
+Result<std::unique_ptr<Tier>> pool_tier(Tier::Options&& options, const char* key, Result<BlockLayoutPtr> layout) {
+  if (!layout) {
+    return at_key(key, std::move(layout).error());
+  }
+  options.layout = *std::move(layout);
+  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(options));
+  return tier ? std::move(tier) : at_key(key, std::move(tier).error());
+}
+
 }  // namespace
 
 Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const Followers& followers,
@@ -134,6 +143,10 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
   if (!sizes) {
     return at_key("host", std::move(sizes).error());
   }
+  if (parts_.elsewhere) {
+    return pool_tier(options(CacheLevel::kG2, host, followers, blocks), "host",
+                     BlockLayout::elsewhere(shape_, blocks, MemoryKind::kPinned));
+  }
   const bool has_gpu = config_.device.memory == DeviceMemory::kGpu && config_.device.is_there();
   // What a later growth may want is not touched before.
   const bool touch = host.max_size == 0;
@@ -152,20 +165,17 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
   if (!region) {
     return at_key("host", std::move(region).error());
   }
-  Result<BlockLayoutPtr> layout = BlockLayout::make(layout_options, {*std::move(region)});
-  if (!layout) {
-    return at_key("host", std::move(layout).error());
-  }
-  Tier::Options made = options(CacheLevel::kG2, host, followers, blocks);
-  made.layout = *std::move(layout);
-  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(made));
-  return tier ? std::move(tier) : at_key("host", std::move(tier).error());
+  return pool_tier(options(CacheLevel::kG2, host, followers, blocks), "host",
+                   BlockLayout::make(layout_options, {*std::move(region)}));
 }
 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
-  const DiskGeometry geometry{
-      .space = space_, .block_bytes = shape_.block_bytes(), .row_bytes = shape_.row_bytes(), .slots = disk_capacity()};
+  DiskGeometry geometry{.space = space_, .slots = disk_capacity()};
+  if (!parts_.elsewhere) {
+    geometry.block_bytes = shape_.block_bytes();
+    geometry.row_bytes = shape_.row_bytes();
+  }
   const bool is_there = std::filesystem::exists(disk.path);
   if (is_there && disk.opening == DiskOpening::kFresh) {
     // Only a file of ours that nobody has open is thrown away.
@@ -182,19 +192,18 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
   if (!file) {
     return at_key("disk.path", std::move(file).error());
   }
+  Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.slots);
+  if (parts_.elsewhere) {
+    made.file = *std::move(file);
+    return pool_tier(std::move(made), "disk", BlockLayout::elsewhere(shape_, geometry.slots, MemoryKind::kFile));
+  }
   Result<RegionPtr> region = disk_region(*file, disk.direct);
   if (!region) {
     return at_key("disk.path", std::move(region).error());
   }
   Result<BlockLayoutPtr> layout = disk_layout(*file, shape_, *std::move(region));
-  if (!layout) {
-    return at_key("disk", std::move(layout).error());
-  }
-  Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.slots);
-  made.layout = *std::move(layout);
   made.file = *std::move(file);
-  Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(made));
-  return tier ? std::move(tier) : at_key("disk", std::move(tier).error());
+  return pool_tier(std::move(made), "disk", std::move(layout));
 }
 
 }  // namespace cairn

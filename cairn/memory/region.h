@@ -64,8 +64,12 @@ class Region {
   [[nodiscard]] bool is_direct() const { return facts_.direct; }
   [[nodiscard]] bool is_external() const { return facts_.external; }
   [[nodiscard]] const std::string& notes() const { return facts_.notes; }
+  // Bytes of other processes: nobody here may touch them.
+  [[nodiscard]] bool is_elsewhere() const { return facts_.base == nullptr && facts_.file == kNoFile; }
   // The host may follow base().
-  [[nodiscard]] bool is_host() const { return kind() == MemoryKind::kSystem || kind() == MemoryKind::kPinned; }
+  [[nodiscard]] bool is_host() const {
+    return !is_elsewhere() && (kind() == MemoryKind::kSystem || kind() == MemoryKind::kPinned);
+  }
 
  private:
   RegionFacts facts_;

@@ -8,6 +8,7 @@
 
 #include "cairn/memory/cuda_driver.h"
 #include "cairn/memory/device_region.h"
+#include "cairn/memory/elsewhere_region.h"
 #include "cairn/memory/external_region.h"
 
 namespace cairn {
@@ -92,6 +93,16 @@ TEST(ExternalRegionTest, WhatCannotBeIsRefusedAndLetGo) {
   EXPECT_THAT(refused(wrong), HasSubstr("no GPU"));
   wrong.keep_alive.reset();
   EXPECT_EQ(keep.use_count(), 2);  // here and in `good`
+}
+
+TEST(ElsewhereRegionTest, HasAKindAndASizeAndNoBytes) {
+  const RegionPtr region = *elsewhere_region(MemoryKind::kPinned, 1 << 20);
+  EXPECT_TRUE(region->is_elsewhere());
+  EXPECT_EQ(region->kind(), MemoryKind::kPinned);
+  EXPECT_EQ(region->size(), 1U << 20);
+  EXPECT_EQ(region->base(), nullptr);
+  EXPECT_FALSE(region->is_host());
+  EXPECT_EQ(elsewhere_region(MemoryKind::kFile, 0).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(DeviceRegionTest, WithoutAGpuItIsUnavailable) {

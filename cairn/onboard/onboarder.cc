@@ -349,6 +349,10 @@ Result<std::unique_ptr<Onboarder>> Onboarder::make(const Parts& parts, const Onb
 }
 
 PrefixLocation Onboarder::locate(std::span<const BlockKey> keys) const { return impl_->locate(keys); }
+
+std::uint32_t Onboarder::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
+  return impl_->worth_loading(found, first_block);
+}
 Result<LoadId> Onboarder::load(LoadRequest&& request) { return impl_->load(std::move(request)); }
 Result<LoadId> Onboarder::load_into(EngineBlocks&& targets, LoadRequest&& request) {
   return impl_->load_into(std::move(targets), std::move(request));

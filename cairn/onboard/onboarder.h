@@ -89,6 +89,10 @@ class Onboarder {
   // Presence, without taking or touching anything.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
 
+  // How many of the blocks that locate() found, the first of which is block `first_block` of its sequence, are worth
+  // loading, by the cost model and as fast as things go now.
+  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
+
   // The longest prefix to the device.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
   // The same into slots of the engine, for a device without a pool: `targets.slots[i]` is for keys[i].

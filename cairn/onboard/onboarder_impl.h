@@ -36,6 +36,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   Impl(const Parts& parts, const OnboardOptions& options);
 
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
   [[nodiscard]] Result<LoadId> onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
@@ -96,6 +97,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   // How many of these from the first on nobody brings there.
   [[nodiscard]] std::uint32_t count_not_coming(Goal goal, std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::uint32_t worth_loading(Load& load, std::span<const Find> finds, const LoadRequest& request);
+  // What the cost model says of them.
+  [[nodiscard]] std::uint32_t weigh(std::span<const Find> finds, std::uint32_t first_token) const;
   [[nodiscard]] LoadStretch describe(const Find& find, const Ways& ways) const;
   void trim(Plan& plan, std::uint32_t end) const;
   void begin(const LoadPtr& load, Plan& plan, std::uint32_t first, std::optional<MutableBlocks> targets, Outbox& outbox)

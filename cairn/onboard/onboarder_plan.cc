@@ -229,20 +229,38 @@ LoadStretch Onboarder::Impl::describe(const Find& find, const Ways& ways) const 
   return stretch;
 }
 
+std::uint32_t Onboarder::Impl::weigh(std::span<const Find> finds, std::uint32_t first_token) const {
+  const Ways now = ways();
+  std::vector<LoadStretch> stretches;
+  stretches.reserve(finds.size());
+  for (const Find& find : finds) {
+    stretches.push_back(describe(find, now));
+  }
+  return parts_.cost->worth_loading(
+      {.stretches = stretches, .block_size = parts_.block_size, .first_token = first_token});
+}
+
+std::uint32_t Onboarder::Impl::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
+  if (!options_.weigh) {
+    return found.blocks();
+  }
+  std::vector<Find> finds;
+  for (const CacheLevel level : found.levels) {
+    if (finds.empty() || finds.back().from != level) {
+      finds.push_back({.from = level});
+    }
+    ++finds.back().blocks;
+  }
+  return finds.empty() ? 0 : std::min(weigh(finds, first_block * parts_.block_size), found.blocks());
+}
+
 std::uint32_t Onboarder::Impl::worth_loading(Load& load, std::span<const Find> finds, const LoadRequest& request) {
   std::uint32_t blocks = 0;
   for (const Find& find : finds) {
     blocks += find.blocks;
   }
   if (options_.weigh && request.weigh && blocks > 0) {
-    const Ways now = ways();
-    std::vector<LoadStretch> stretches;
-    stretches.reserve(finds.size());
-    for (const Find& find : finds) {
-      stretches.push_back(describe(find, now));
-    }
-    const std::uint32_t worth = parts_.cost->worth_loading(
-        {.stretches = stretches, .block_size = parts_.block_size, .first_token = load.base.size() * parts_.block_size});
+    const std::uint32_t worth = weigh(finds, load.base.size() * parts_.block_size);
     load.not_worth_it = blocks - std::min(worth, blocks);
     blocks -= load.not_worth_it;
   }

@@ -100,6 +100,12 @@ Checksum checksum_of(const DiskGeometry& geometry, NamespaceId space, const Bloc
 }
 
 Result<DiskCheck> check_blocks(const DiskFile& file, std::span<const DiskEntry> entries, const DiskProgress& progress) {
+  if (!file.geometry().has_blocks()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(file.path(),
+                        " has entries only: its blocks are in the files of the ranks beside it (.r0of...), and "
+                        "are verified when they are loaded"));
+  }
   Checker checker(file, entries);
   if (const Status status = checker.run(progress); !status) {
     return Unexpected(Error(status.error()));

@@ -118,6 +118,12 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
   if (!from) {
     return Unexpected(std::move(from).error());
   }
+  if (!from->geometry().has_blocks()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path,
+                        " has entries only: its blocks are in the files of the ranks beside it, in places that "
+                        "cannot change"));
+  }
   const Result<DiskRecovery> recovery = from->recover();
   if (!recovery) {
     return Unexpected(Error(recovery.error()));

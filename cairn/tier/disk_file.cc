@@ -76,10 +76,14 @@ std::vector<bool> last_of_each_key(std::span<const DiskEntry> entries) {
 }  // namespace
 
 Status DiskGeometry::validate() const {
-  if (block_bytes == 0 || block_bytes > kMostBlockBytes || slots == 0 || space.block_size == 0) {
+  if (block_bytes > kMostBlockBytes || slots == 0 || space.block_size == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("a disk tier of ", slots, " blocks of ", block_bytes, " bytes and ", space.block_size,
-                        " tokens; each takes at least 1"));
+                        " tokens; it takes at least 1 of each"));
+  }
+  if (!has_blocks()) {
+    return row_bytes == 0 ? Status()
+                          : fail(ErrorCode::kInvalidArgument, str_cat("rows of ", row_bytes, " bytes in blocks of 0"));
   }
   if (row_bytes == 0 || row_bytes > kMostRowBytes || block_bytes % row_bytes != 0) {
     return fail(ErrorCode::kInvalidArgument, str_cat("blocks of ", block_bytes, " bytes in rows of ", row_bytes,

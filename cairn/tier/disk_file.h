@@ -32,10 +32,11 @@ namespace cairn {
 // What the blocks of a file are, and how many there is room for. A file is opened only by who says the same.
 struct DiskGeometry {
   Namespace space;                // whose blocks
-  std::uint64_t block_bytes = 0;  // of one block
+  std::uint64_t block_bytes = 0;  // of one block; 0: the file has entries only, the blocks are in other files
   std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
   std::uint32_t slots = 0;
 
+  [[nodiscard]] bool has_blocks() const { return block_bytes != 0; }
   [[nodiscard]] Status validate() const;
 };
 
@@ -87,7 +88,7 @@ class DiskFile {
 
   // The areas of slots that follow each other, from `first` on, each of block_step() bytes; the last one may be read in
   // part. For those who look at all of a file: they go through the page cache.
-  // Requires: as many bytes as the slots from there on have, at most.
+  // Requires: a file with blocks; as many bytes as the slots from there on have, at most.
   [[nodiscard]] Status read_blocks(SlotId first, std::span<std::byte> bytes) const;
   // The same area, written; before put() names it.
   [[nodiscard]] Status write_blocks(SlotId first, std::span<const std::byte> bytes) const;

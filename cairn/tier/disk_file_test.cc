@@ -1,5 +1,7 @@
 #include "cairn/tier/disk_file.h"
 
+#include "cairn/tier/disk_check.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,6 +64,22 @@ TEST_F(DiskFileTest, HasRoomForAllBlocksWhereDirectReadsWantThem) {
   EXPECT_EQ(file.data_offset() % (2 << 20), 0U);
   EXPECT_EQ(file.block_step(), 8192U);
   EXPECT_EQ(std::filesystem::file_size(path_), file.file_bytes());
+}
+
+TEST_F(DiskFileTest, MayHaveEntriesOnly) {
+  DiskGeometry entries_only = geometry();
+  entries_only.block_bytes = 0;
+  entries_only.row_bytes = 0;
+  {
+    DiskFile file = *DiskFile::create(path_, entries_only);
+    EXPECT_EQ(file.file_bytes(), file.data_offset());
+    ASSERT_TRUE(file.put(std::vector{entry(99, 3)}));
+  }
+  EXPECT_EQ(DiskFile::open(path_, geometry()).error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ((*DiskFile::open(path_, entries_only)).recover()->entries.size(), 1U);
+  // There is nothing to verify in it.
+  DiskFile file = *DiskFile::inspect(path_);
+  EXPECT_THAT(check_blocks(file, file.recover()->entries, {}).error().message, HasSubstr("has entries only"));
 }
 
 TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {

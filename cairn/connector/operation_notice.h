@@ -1,0 +1,32 @@
+// OperationNotice: what became of loads and saves, from the leader to the worker sides of all ranks (RankNotice).
+//
+// Does:     says it for all ranks together: a block arrived when it did on every rank. So every worker reports the same.
+// Fails:    decode(): kCorrupt for what does not add up.
+// Threads:  a plain value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "cairn/connector/slot_operation.h"
+
+namespace cairn {
+
+struct OperationNotice {
+  struct Load {
+    OperationId id;
+    std::uint32_t arrived = 0;  // blocks from the first on
+    friend bool operator==(const Load&, const Load&) = default;
+  };
+  std::vector<Load> loads = {};
+  std::vector<OperationId> saves = {};  // over, saved or not
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  [[nodiscard]] static Result<OperationNotice> decode(std::span<const std::byte> bytes);
+  friend bool operator==(const OperationNotice&, const OperationNotice&) = default;
+};
+
+}  // namespace cairn

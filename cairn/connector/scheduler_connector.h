@@ -1,0 +1,143 @@
+// SchedulerConnector: the scheduler's side of an engine: what its requests can load instead of computing, and what is
+// saved of what they computed.
+//
+// Does:     owns the slots of the requests, the manager of the tiers (logical: the bytes are the ranks') and the group of
+//           ranks. In the order of an engine's iteration:
+//             take_results()      what loads and saves came to
+//             match()             for each request that is about to start: how much tiers have of it
+//             allocated()         the engine has given it device blocks
+//             build()             the metadata of the iteration, from what is scheduled in it
+//             finish()            the engine is done with a request
+// Loads:    are begun in the order in which requests were scheduled, and at most Options::loading_blocks at once; what does
+//           not fit is asked again later or computed. Load or compute is weighed by the manager's cost model at match().
+// Errors:   of one request are that request's: it goes on without a cache and `refused` says why. Nothing of a bad call
+//           changes anything.
+// Owner:    the engine's scheduler. Threads: one at a time, the scheduler's; nothing waits for a copy.
+// Fails:    make(): as KvBlockManager and RankGroup say.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/connector/request_id.h"
+#include "cairn/connector/slot_error.h"
+#include "cairn/connector/slot_state.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/ranks/rank_group.h"
+#include "cairn/tokens/hashes.h"
+#include "cairn/tokens/mm_run.h"
+
+namespace cairn {
+
+// Names a request of one connector, faster than its id does. Never used again.
+enum class RequestHandle : std::uint64_t {};
+
+enum class LoadMode : std::uint8_t {
+  kAsync,   // the request waits until its blocks are there, and computes the rest then
+  kInStep,  // it computes in the same iteration, layer after layer as they come
+};
+
+class SchedulerConnector {
+ public:
+  struct Options {
+    // Of the whole engine: [model] has all heads, sizes are of all ranks together, device.blocks is how many the engine
+    // has. The engine manages the device.
+    ManagerConfig manager;
+    ManagerParts parts = {};  // clock, incidents; `elsewhere` is set here
+    RankGroup::Options ranks = {};
+    LoadMode load = LoadMode::kAsync;
+    std::uint32_t loading_blocks = 16384;  // at once
+    std::uint32_t least_blocks = 1;        // that a load is worth its while
+    std::uint32_t ask_again = 64;          // times that a request is put off for loads of others, then it computes
+    Duration load_deadline = std::chrono::seconds(10);
+    Duration save_deadline = std::chrono::seconds(30);
+  };
+  [[nodiscard]] static Result<std::unique_ptr<SchedulerConnector>> make(Options options);
+  SchedulerConnector(const SchedulerConnector&) = delete;
+  SchedulerConnector& operator=(const SchedulerConnector&) = delete;
+  ~SchedulerConnector();
+
+  // --- requests ---
+  [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens,
+                                              SaltHash salt = kNoSalt, std::span<const MmRun> runs = {});
+  [[nodiscard]] std::optional<RequestHandle> find(const RequestId& request) const;
+  [[nodiscard]] SlotResult<SlotState> state(RequestHandle request) const;
+
+  struct Match {
+    enum class When : std::uint8_t {
+      kNow,       // in the iteration that it is scheduled in (LoadMode::kInStep); also where there is nothing to load
+      kLater,     // it has to wait for its load
+      kAskAgain,  // not known yet: leave the request where it is and ask in the next iteration
+    };
+    std::size_t tokens = 0;  // beyond those that the engine has
+    When when = When::kNow;
+  };
+  // How much of the request tiers have beyond the engine's first `local_tokens`. May be asked again; the latest counts.
+  [[nodiscard]] SlotResult<Match> match(RequestHandle request, std::size_t local_tokens);
+  // The engine has given the request these blocks, for its first tokens on: `local_tokens` are in them already,
+  // `loaded_tokens` (0, or what match() said, or fewer whole blocks) are to be loaded. The load goes into the next metadata.
+  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const SlotId> blocks, std::size_t local_tokens,
+                                     std::size_t loaded_tokens);
+
+  // --- an iteration ---
+  struct Scheduled {
+    RequestHandle request{};
+    // Tokens, from the first on, whose KV is on the device when the iteration begins, as the engine counts them. Fewer
+    // than before: the engine took them back (a failed load) and computes them again.
+    std::size_t computed_tokens = 0;
+    std::span<const Token> new_tokens = {};   // that the request has since it was last told
+    std::span<const SlotId> new_blocks = {};  // since then
+    std::span<const Token> guesses = {};      // computed and checked in this iteration; the last ones are settled first
+    std::size_t accepted_guesses = 0;         // of the last ones; they are not among new_tokens
+  };
+  struct Iteration {
+    std::uint64_t number = 0;                       // grows
+    std::span<const RequestHandle> preempted = {};  // their device blocks are taken away, before anything else
+    std::span<const Scheduled> scheduled = {};
+  };
+  struct Refused {
+    RequestHandle request{};
+    Error error;
+  };
+  // Replaces `metadata`. What could not be done for a request is in refused(), until the next call.
+  [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
+  [[nodiscard]] std::span<const Refused> refused() const;
+
+  // The engine is done with it. True: its device blocks must stay as they are until take_results() names it as released.
+  // False: it is gone.
+  [[nodiscard]] SlotResult<bool> finish(RequestHandle request);
+
+  struct Results {
+    struct Loaded {
+      RequestHandle request{};
+      std::size_t tokens = 0;   // whose KV is on the device now, from the first on
+      std::size_t missing = 0;  // tokens that were to come and did not: they have to be computed
+    };
+    std::vector<Loaded> loaded;       // its load is over: it can be scheduled
+    std::vector<RequestId> released;  // finished, and nothing touches their blocks any more
+  };
+  // What came in since the last call.
+  [[nodiscard]] Results take_results();
+  // A load or save is under way, or a result waits: the engine's loop should not go to sleep for long.
+  [[nodiscard]] bool has_work() const;
+
+  // Forgets all blocks of all tiers that no request uses.
+  void reset();
+
+  [[nodiscard]] const KvBlockManager& manager() const;  // status, metrics, events, control
+  [[nodiscard]] RankGroup& ranks() const;
+
+ private:
+  class Impl;
+  explicit SchedulerConnector(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cairn

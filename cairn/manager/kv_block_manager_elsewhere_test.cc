@@ -1,0 +1,159 @@
+// A manager whose blocks other processes hold: it keeps account of them, verifies and survives as any other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "cairn/manager/manager_testing.h"
+#include "cairn/transfer/transfer_ledger.h"
+
+namespace cairn::testing {
+namespace {
+
+// What stands in the blocks of other processes: a number for each, by the kind of memory.
+using Contents = std::map<std::pair<MemoryKind, std::uint32_t>, std::uint64_t>;
+
+// Copies those numbers, at once and without failing.
+class FarExecutor final : public TransferExecutor {
+ public:
+  FarExecutor(const Clock& clock, Contents& contents)
+      : contents_(contents), ledger_(clock, 16, TransferLedger::Callbacks::kOnRequest) {}
+  ~FarExecutor() override { ledger_.close(); }
+
+  [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override {
+    Result<TransferId> id = ledger_.accept(std::move(transfer));
+    return id;
+  }
+  void cancel(TransferId transfer) override { ledger_.cancel(transfer); }
+  void check_deadlines() override { ledger_.check_deadlines(); }
+  [[nodiscard]] bool can_move(const CopyPlan&) const override { return true; }
+  [[nodiscard]] ExecutorLoad load() const override { return ledger_.load(); }
+  [[nodiscard]] std::string describe() const override { return "far"; }
+
+  bool run() {
+    while (const std::shared_ptr<ActiveTransfer> active = ledger_.try_take()) {
+      const Transfer& transfer = active->transfer();
+      for (std::uint32_t i = 0; i < transfer.blocks.size(); ++i) {
+        if (!active->begin(i)) {
+          continue;
+        }
+        const BlockPair pair = transfer.blocks[i].pair;
+        const std::uint64_t number = contents_[{transfer.plan->source().kind(), pair.source}];
+        contents_[{transfer.plan->destination().kind(), pair.destination}] = number;
+        active->finish(i, BlockSums{.products = number, .words = number});
+      }
+    }
+    return ledger_.run_callbacks();
+  }
+
+ private:
+  Contents& contents_;
+  TransferLedger ledger_;
+};
+
+class KvBlockManagerElsewhereTest : public ::testing::Test {
+ protected:
+  // An engine with 8 device blocks of its own; 4 host and 16 disk blocks that ranks hold.
+  void SetUp() override { start(); }
+  void start() {
+    ManagerConfig config = reference_config(folder_.in("entries"), 0, 4, 16);
+    config.device.engine_layout = *BlockLayout::elsewhere(config.shape(), 8, MemoryKind::kDevice);
+    config.device.managed_by_engine = true;
+    ManagerParts parts{.clock = &clock_, .own_thread = false};
+    parts.elsewhere = [this] {
+      auto made = std::make_unique<FarExecutor>(clock_, contents_);
+      executor_ = made.get();
+      return made;
+    };
+    manager_.emplace(*KvBlockManager::make(config, parts));
+  }
+  void settle() {
+    while (manager_->pump() || executor_->run()) {
+    }
+  }
+  void save(const Keys& keys) {
+    EngineBlocks blocks;
+    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+      blocks.slots.push_back(SlotId{i});
+      blocks.facts.push_back({.block = {.key = keys[i]}});
+      contents_[{MemoryKind::kDevice, i}] = seed_of(keys[i]);
+    }
+    ASSERT_TRUE(manager_->offload(CacheLevel::kG2, std::move(blocks), {.keys = keys}).has_value());
+    settle();
+  }
+  // How many of them come back, and what they hold then.
+  std::vector<std::uint64_t> load(const Keys& keys) {
+    EngineBlocks blocks;
+    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+      blocks.slots.push_back(SlotId{i});
+      contents_[{MemoryKind::kDevice, i}] = 0;
+    }
+    std::optional<LoadResult> loaded;
+    LoadRequest request{.keys = keys};
+    request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+    EXPECT_TRUE(manager_->load_into(std::move(blocks), std::move(request)).has_value());
+    settle();
+    std::vector<std::uint64_t> held;
+    for (std::uint32_t i = 0; loaded && i < loaded->prefix; ++i) {
+      held.push_back(contents_[{MemoryKind::kDevice, i}]);
+    }
+    return held;
+  }
+  static std::vector<std::uint64_t> seeds(const Keys& keys) {
+    std::vector<std::uint64_t> all;
+    for (const BlockKey& key : keys) {
+      all.push_back(seed_of(key));
+    }
+    return all;
+  }
+
+  TestFolder folder_;
+  ManualClock clock_;
+  Contents contents_;
+  FarExecutor* executor_ = nullptr;
+  std::optional<KvBlockManager> manager_;
+};
+
+TEST_F(KvBlockManagerElsewhereTest, WhatIsSavedComesBackFromHostAndDisk) {
+  const Keys keys = chain(1, 4);
+  save(keys);
+  EXPECT_EQ(load(keys), seeds(keys));
+  save(chain(2, 4));  // the host has room for four blocks
+  EXPECT_EQ(manager_->locate(keys).blocks(), 4U);
+  EXPECT_EQ(load(keys), seeds(keys));
+}
+
+TEST_F(KvBlockManagerElsewhereTest, TheFileHasItsEntriesOnlyAndOutlivesTheManager) {
+  const Keys keys = chain(1, 4);
+  save(keys);
+  ASSERT_EQ(manager_->disk()->counts().registered, 4U);
+  manager_.reset();
+  EXPECT_LT(std::filesystem::file_size(folder_.in("entries")), std::uint64_t{4} << 20);
+  start();
+  EXPECT_EQ(load(keys), seeds(keys));
+}
+
+TEST_F(KvBlockManagerElsewhereTest, WrongBytesElsewhereAreNotServed) {
+  const Keys keys = chain(1, 4);
+  save(keys);
+  (void)manager_->reset(CacheLevel::kG2);
+  for (auto& [where, number] : contents_) {
+    if (where.first == MemoryKind::kFile && number == seed_of(keys[2])) {
+      ++number;
+    }
+  }
+  EXPECT_EQ(load(keys), seeds({keys[0], keys[1]}));
+  EXPECT_EQ(manager_->locate(keys).blocks(), 2U);
+}
+
+TEST_F(KvBlockManagerElsewhereTest, SaysWhatIsWorthLoading) {
+  const Keys keys = chain(1, 4);
+  save(keys);
+  EXPECT_EQ(manager_->worth_loading(manager_->locate(keys), 0), 4U);
+  EXPECT_EQ(manager_->worth_loading({}, 0), 0U);
+}
+
+}  // namespace
+}  // namespace cairn::testing

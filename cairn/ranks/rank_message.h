@@ -1,0 +1,117 @@
+// What a leader and its ranks say to each other, and how it stands on a wire.
+//
+// Talk:     the leader opens with a challenge; the rank says hello with its proof; the leader welcomes it under a new
+//           generation, with its own proof and the configuration; the rank makes its memory and is ready. From then on
+//           copies, cancels and notices go down, outcomes go up, and both answer pings. A refusal ends the talk and says why.
+// Frame:    little-endian: magic u32 "CRNK", version u16, kind u16, generation u32, payload bytes u32, hash u64 (XXH3
+//           of the header before it and the payload), payload. A frame of another version is refused by name.
+// Fails:    decoding: kCorrupt for what does not add up, a kind that is none, counts beyond the payload, a payload above
+//           kMaxPayload; nothing is allocated before the bytes for it are there.
+// Threads:  pure; a decoder belongs to one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/ranks/step_mark.h"
+#include "cairn/tokens/sha256_digest.h"
+#include "cairn/transfer/checksum.h"
+#include "cairn/transfer/copy_plan.h"
+#include "cairn/transfer/executor.h"
+
+namespace cairn {
+
+using RankNonce = std::array<std::byte, 16>;
+
+// --- the beginning ---
+struct RankChallenge {  // from the leader
+  RankNonce nonce = {};
+};
+struct RankHello {  // from the rank
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 0;
+  RankNonce nonce = {};
+  Digest proof = {};  // that it knows the secret, of the leader's nonce
+};
+struct RankWelcome {  // from the leader
+  std::uint32_t generation = 0;
+  Duration heartbeat = {};
+  std::string config;  // ManagerConfig as TOML, of the whole engine
+  Digest proof = {};   // of the rank's nonce
+};
+struct RankReady {  // from the rank: its memory is there, and no copy of an earlier generation touches anything
+  std::uint64_t block_bytes = 0;  // that it has of one block
+};
+struct RankRefusal {  // from either; then it closes
+  std::string reason;
+};
+
+// --- copies ---
+struct RankCopy {  // from the leader
+  TransferId id{};
+  CacheLevel from = CacheLevel::kG1;
+  CacheLevel to = CacheLevel::kG1;
+  StepMark not_before;
+  Duration time_left = {};  // until its deadline
+  std::vector<BlockPair> pairs;
+  std::vector<BlockTag> tags;  // one for each pair
+};
+struct RankCancel {  // from the leader: what has not begun need not
+  TransferId id{};
+};
+struct RankCopyDone {  // from the rank: what became of each block of the copy
+  TransferId id{};
+  std::vector<BlockState> states;
+  std::vector<Checksum> checksums;  // of what was copied; 0 where it was not
+  std::string error;
+};
+struct RankSettled {  // from the rank, after RankCopyDone: nothing touches the blocks of the copy any more
+  TransferId id{};
+};
+
+// --- the rest ---
+struct RankNotice {  // from the leader: for whoever uses the ranks, in order with the copies
+  std::vector<std::byte> bytes;
+};
+struct RankPing {  // from the leader, answered by the rank with the same number
+  std::uint64_t number = 0;
+};
+struct RankPong {
+  std::uint64_t number = 0;
+};
+
+using RankMessage = std::variant<RankChallenge, RankHello, RankWelcome, RankReady, RankRefusal, RankCopy, RankCancel,
+                                 RankCopyDone, RankSettled, RankNotice, RankPing, RankPong>;
+
+inline constexpr std::uint16_t kRankProtocol = 1;
+inline constexpr std::size_t kMaxPayload = std::size_t{64} << 20;
+
+// Appends one frame.
+void encode(const RankMessage& message, std::uint32_t generation, std::vector<std::byte>& out);
+
+// Cuts a stream of bytes into messages.
+class RankDecoder {
+ public:
+  struct Received {
+    std::uint32_t generation = 0;
+    RankMessage message;
+  };
+  void feed(std::span<const std::byte> bytes);
+  // None: more bytes are needed. An error is for ever: the stream cannot be trusted any more.
+  [[nodiscard]] Result<std::optional<Received>> next();
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t read_ = 0;
+};
+
+}  // namespace cairn
