@@ -25,7 +25,7 @@ enum class MessageKind : std::uint32_t {
   kReady,    // from a rank
   kStep,     // to a rank: StepInput
   kHeads,    // from a rank: what its heads made; to a rank: what all heads made
-  kSamples,  // from a rank: the step is computed
+  kOutput,   // from a rank: StepOutput
   kStop,     // to a rank
   kStopped,  // from a rank: its last message
 };

@@ -1,82 +1,149 @@
 #include "examples/engine/engine.h"
 
-#include <bit>
-#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
 
-#include "examples/engine/random.h"
+#include "cairn/base/str_cat.h"
+#include "examples/engine/process_ranks.h"
 
 namespace cairn::engine {
 namespace {
 
-// The turns of one round, in order of conversation; `said` is what was said in each before.
-std::vector<Request> make_round(std::span<const Conversation> workload, std::size_t turn, std::uint32_t first_id,
-                                std::span<const std::vector<TokenId>> said) {
-  std::vector<Request> round;
-  for (std::size_t i = 0; i < workload.size() && turn < workload[i].turns.size(); ++i) {
-    const Turn& now = workload[i].turns[turn];
-    Request& request = round.emplace_back();
-    request.id = first_id + static_cast<std::uint32_t>(i);
-    request.tokens = said[i];
-    request.tokens.insert(request.tokens.end(), now.said.begin(), now.said.end());
-    request.prompt_tokens = request.tokens.size();
-    request.max_new_tokens = now.max_new_tokens;
-  }
-  return round;
-}
+constexpr auto kPatience = std::chrono::seconds(60);  // for ranks to come, and for copies to end
 
-Status serve(std::vector<Request>& round, Scheduler& scheduler, Ranks& ranks) {
-  for (Request& request : round) {
-    if (Status submitted = scheduler.submit(&request); !submitted) {
-      return submitted;
+// A folder of our own for the socket of Cairn's leader.
+class SocketFolder {
+ public:
+  SocketFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cairn_engine_XXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) {
+      path_ = pattern;
     }
   }
-  while (!scheduler.idle()) {
-    const Result<std::vector<Sample>> samples = ranks.run(scheduler.schedule());
-    if (!samples) {
-      return Unexpected(samples.error());
+  ~SocketFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      std::filesystem::remove_all(path_, ignored);
     }
-    scheduler.update(*samples);
   }
-  return {};
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+
+  [[nodiscard]] RankAddress address() const { return {RankAddress::Unix{path_ + "/leader.sock"}}; }
+
+ private:
+  std::string path_;
+};
+
+// What Cairn has to know of the engine: the whole model, all ranks together.
+ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model) {
+  ManagerConfig manager;
+  manager.block_size = kBlockTokens;
+  manager.model = {.name = "example-engine",
+                   .weights_generation = model.seed,
+                   .layers = model.layers,
+                   .heads = model.kv_heads,
+                   .head_size = kHeadSize,
+                   .element_type = "f32"};
+  manager.device.blocks = config.device_blocks;
+  manager.device.memory = DeviceMemory::kSystem;
+  manager.device.managed_by_engine = true;
+  manager.host.blocks = config.host_blocks;
+  manager.host.pinning = Pinning::kOff;
+  if (!config.disk.empty()) {
+    manager.disk.path = config.disk;
+    manager.disk.blocks = config.disk_blocks;
+    // Everything goes to disk at once: the next run begins with it.
+    manager.offload_to_disk.mode = OffloadMode::kOnRegistration;
+  }
+  return manager;
 }
 
-void count(const Request& request, RunFigures& figures) {
-  ++figures.requests;
-  figures.prompt_tokens += request.prompt_tokens;
-  figures.generated_tokens += request.generated.size();
-  for (const Sample& sample : request.generated) {
-    figures.token_digest = Random(figures.token_digest ^ sample.token).next();
-    figures.logit_digest = Random(figures.logit_digest ^ std::bit_cast<std::uint32_t>(sample.logit)).next();
+Result<std::unique_ptr<Ranks>> start_ranks(const EngineConfig& config, const RankConfig& ranks, RankGroup* leader) {
+  if (config.processes) {
+    auto started = ProcessRanks::start(config.program, ranks);
+    if (!started) {
+      return Unexpected(started.error());
+    }
+    return std::unique_ptr<Ranks>(std::move(*started));
   }
+  auto made = LocalRanks::make(ranks, leader);
+  if (!made) {
+    return Unexpected(made.error());
+  }
+  return std::unique_ptr<Ranks>(std::move(*made));
+}
+
+Result<std::unique_ptr<SchedulerConnector>> make_connector(const EngineConfig& config, const ModelShape& model,
+                                                           const SocketFolder& folder) {
+  SchedulerConnector::Options options;
+  options.manager = manager_config(config, model);
+  options.ranks.ranks = config.ranks;
+  if (config.processes) {
+    options.ranks.address = folder.address();
+  }
+  options.load = config.load;
+  return SchedulerConnector::make(std::move(options));
+}
+
+// Serves, and ends in order: copies first, then the ranks that carry them out.
+Result<RunFigures> serve(const EngineConfig& config, const ModelShape& model, SchedulerConnector* connector,
+                         Ranks& ranks) {
+  Scheduler scheduler({.device_blocks = config.device_blocks,
+                       .step_tokens = config.step_tokens,
+                       .max_positions = model.max_positions,
+                       .end_token = kEndToken},
+                      connector);
+  auto figures = run_workload(make_workload(config.workload), scheduler, ranks, config.drop_device);
+  if (!figures) {
+    return figures;
+  }
+  if (connector != nullptr) {
+    if (Status drained = connector->manager().drain(kPatience); !drained) {
+      return Unexpected(drained.error());
+    }
+  }
+  if (Status stopped = ranks.stop(); !stopped) {
+    return Unexpected(stopped.error());
+  }
+  return figures;
 }
 
 }  // namespace
 
-Result<RunFigures> run_workload(std::span<const Conversation> workload, Scheduler& scheduler, Ranks& ranks,
-                                const RunConfig& config) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<std::vector<TokenId>> said;
-  for (const Conversation& conversation : workload) {
-    said.push_back(conversation.system_prompt);
+Result<RunFigures> run_engine(const EngineConfig& config) {
+  RankConfig rank_config;
+  rank_config.model.seed = config.workload.seed;
+  rank_config.ranks = config.ranks;
+  rank_config.device_blocks = config.device_blocks;
+  rank_config.faults = config.faults;
+  rank_config.fault_seed = config.workload.seed;
+
+  const SocketFolder folder;
+  std::unique_ptr<SchedulerConnector> connector;
+  if (config.has_tiers()) {
+    auto made = make_connector(config, rank_config.model, folder);
+    if (!made) {
+      return Unexpected(made.error());
+    }
+    connector = std::move(*made);
+    if (config.processes) {
+      rank_config.leader = connector->ranks().address()->to_string();
+    }
   }
-  RunFigures figures;
-  for (std::size_t turn = 0; !workload.empty() && turn < workload[0].turns.size(); ++turn) {
-    std::vector<Request> round = make_round(workload, turn, static_cast<std::uint32_t>(figures.requests), said);
-    if (Status served = serve(round, scheduler, ranks); !served) {
-      return Unexpected(served.error());
-    }
-    for (std::size_t i = 0; i < round.size(); ++i) {
-      count(round[i], figures);
-      said[i] = round[i].tokens;
-    }
-    if (config.drop_device) {
-      scheduler.forget_device();
+  const auto ranks = start_ranks(config, rank_config, connector ? &connector->ranks() : nullptr);
+  if (!ranks) {
+    return Unexpected(ranks.error());
+  }
+  if (connector) {
+    if (Status ready = connector->ranks().wait_for_ranks(kPatience); !ready) {
+      return Unexpected(ready.error());
     }
   }
-  figures.scheduler = scheduler.figures();
-  figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return figures;
+  return serve(config, rank_config.model, connector.get(), **ranks);
 }
 
 }  // namespace cairn::engine

@@ -1,38 +1,37 @@
-// Engine: serves a workload: schedule, compute on the ranks, sample, update, until every turn is answered.
-//
-// The turns of all conversations are served in rounds: the first turn of each, then the second of each, and so on. What
-// is generated depends on the model and the workload alone: not on the ranks, the device's size, the order in which
-// requests ran or where their keys and values came from. The digests of a report hold it to that.
+// The engine as a whole: model, ranks, scheduler and, if there are tiers, Cairn, made from one configuration.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "cairn/base/result.h"
-#include "examples/engine/ranks.h"
-#include "examples/engine/scheduler.h"
+#include "cairn/connector/scheduler_connector.h"
+#include "examples/engine/serving.h"
 #include "examples/engine/workload.h"
 
 namespace cairn::engine {
 
-struct RunFigures {
-  std::uint64_t requests = 0;
-  std::uint64_t prompt_tokens = 0;
-  std::uint64_t generated_tokens = 0;
-  SchedulerFigures scheduler;
-  std::uint64_t token_digest = 0;  // of all generated tokens, in order of request
-  std::uint64_t logit_digest = 0;  // of the bits of their logits
-  double seconds = 0;
+struct EngineConfig {
+  WorkloadConfig workload;
+  std::uint32_t ranks = 1;
+  bool processes = false;  // each rank is one; else all are in this process
+  std::uint32_t device_blocks = 64;
+  std::uint32_t step_tokens = 64;
+  bool drop_device = false;  // forget the device's own cache after each round
+
+  // Tiers of Cairn; none of them: without Cairn.
+  std::uint32_t host_blocks = 0;
+  std::string disk = {};  // path
+  std::uint32_t disk_blocks = 4096;
+  LoadMode load = LoadMode::kAsync;
+  double faults = 0;  // share of copied blocks that go wrong
+
+  std::string program = "/proc/self/exe";  // that rank processes run
+
+  [[nodiscard]] bool has_tiers() const { return host_blocks > 0 || !disk.empty(); }
 };
 
-struct RunConfig {
-  bool drop_device = false;  // forget the engine's own cache after each round
-};
-
-// Serves the workload on the ranks.
-[[nodiscard]] Result<RunFigures> run_workload(std::span<const Conversation> workload, Scheduler& scheduler,
-                                              Ranks& ranks, const RunConfig& config);
+// Brings the engine up, serves the workload and takes it down again. What is on disk stays there.
+[[nodiscard]] Result<RunFigures> run_engine(const EngineConfig& config);
 
 }  // namespace cairn::engine

@@ -1,28 +1,43 @@
+#include <utility>
+
 #include "examples/engine/ranks.h"
 
 namespace cairn::engine {
 
-LocalRanks::LocalRanks(const RankConfig& config) {
-  for (std::uint32_t rank = 0; rank < config.ranks; ++rank) {
-    shards_.emplace_back(config.model, rank, config.ranks, config.device_blocks);
+Result<std::unique_ptr<LocalRanks>> LocalRanks::make(const RankConfig& config, RankGroup* leader) {
+  auto made = std::make_unique<LocalRanks>();
+  for (std::uint32_t i = 0; i < config.ranks; ++i) {
+    auto rank = Rank::make(config, i, leader);
+    if (!rank) {
+      return Unexpected(rank.error());
+    }
+    made->ranks_.push_back(std::move(*rank));
   }
+  return made;
 }
 
-Result<std::vector<Sample>> LocalRanks::run(const StepInput& input) {
-  for (ModelShard& shard : shards_) {
-    shard.begin(input);
+Result<StepOutput> LocalRanks::run(const StepInput& input) {
+  for (const auto& rank : ranks_) {
+    if (Status begun = rank->begin(input); !begun) {
+      return Unexpected(begun.error());
+    }
   }
-  for (std::uint32_t layer = 0; layer < shards_[0].config().layers; ++layer) {
+  const std::uint32_t layers = input.rows.empty() ? 0 : ranks_[0]->shard().config().layers;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
     std::vector<std::span<const float>> parts;
-    for (ModelShard& shard : shards_) {
-      parts.push_back(shard.attend(layer));
+    for (const auto& rank : ranks_) {
+      parts.push_back(rank->attend(layer));
     }
     const std::vector<float> whole = gather_heads(parts, input.rows.size());
-    for (ModelShard& shard : shards_) {
-      shard.finish_layer(layer, whole);
+    for (const auto& rank : ranks_) {
+      rank->finish_layer(layer, whole);
     }
   }
-  return shards_[0].samples();
+  StepOutput output;
+  for (const auto& rank : ranks_) {
+    merge(output, rank->end());
+  }
+  return output;
 }
 
 }  // namespace cairn::engine

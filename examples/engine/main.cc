@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <memory>
+#include <string>
 
 #include "examples/engine/engine.h"
 #include "examples/engine/options.h"
@@ -14,44 +14,37 @@ namespace {
 using namespace cairn;
 using namespace cairn::engine;
 
-Result<std::unique_ptr<Ranks>> start_ranks(const Options& options, const RankConfig& config) {
-  if (options.ranks == 1 && !options.processes) {
-    return std::unique_ptr<Ranks>(std::make_unique<LocalRanks>(config));
-  }
-  auto started = ProcessRanks::start("/proc/self/exe", config);
-  if (!started) {
-    return Unexpected(started.error());
-  }
-  return std::unique_ptr<Ranks>(std::move(*started));
-}
-
-Result<RunFigures> run(const Options& options) {
-  RankConfig rank_config;
-  rank_config.model.seed = options.seed;
-  rank_config.ranks = options.ranks;
-  rank_config.device_blocks = options.device_blocks;
-  const auto workload = make_workload({.requests = options.requests,
-                                       .turns = options.turns,
-                                       .vocabulary = rank_config.model.vocabulary,
-                                       .seed = options.seed});
-  auto ranks = start_ranks(options, rank_config);
-  if (!ranks) {
-    return Unexpected(ranks.error());
-  }
-  Scheduler scheduler({.device_blocks = options.device_blocks,
-                       .step_tokens = options.step_tokens,
-                       .max_positions = rank_config.model.max_positions,
-                       .end_token = kEndToken});
-  auto figures = run_workload(workload, scheduler, **ranks, {.drop_device = options.drop_device});
-  if (Status stopped = (*ranks)->stop(); figures && !stopped) {
-    return Unexpected(stopped.error());
-  }
-  return figures;
-}
-
-int failed(const Error& error) {
-  std::fprintf(stderr, "example_engine: %s\n", error.message.c_str());
+int failed(const std::string& who, const Error& error) {
+  std::fprintf(stderr, "%s: %s\n", who.c_str(), error.message.c_str());
   return 1;
+}
+
+void print(const Options& options, const RunFigures& figures) {
+  std::fputs((options.json ? report_json(options, figures) : report_text(options, figures)).c_str(), stdout);
+}
+
+int run(const Options& options) {
+  const auto first = run_engine(options.engine);
+  if (!first) {
+    return failed("example_engine", first.error());
+  }
+  print(options, *first);
+  if (!options.restart) {
+    return 0;
+  }
+  const auto second = run_engine(options.engine);
+  if (!second) {
+    return failed("example_engine, restarted", second.error());
+  }
+  if (!options.json) {
+    std::puts("\nAfter a restart\n");
+  }
+  print(options, *second);
+  const bool same = first->token_digest == second->token_digest && first->logit_digest == second->logit_digest;
+  if (!same) {
+    std::fputs("example_engine: the second run generated something else\n", stderr);
+  }
+  return same ? 0 : 1;
 }
 
 }  // namespace
@@ -59,7 +52,7 @@ int failed(const Error& error) {
 int main(int count, char** values) {
   const auto options = parse_options({values + 1, values + count});
   if (!options) {
-    failed(options.error());
+    failed("example_engine", options.error());
     return 2;
   }
   if (options->help) {
@@ -68,13 +61,7 @@ int main(int count, char** values) {
   }
   if (options->rank) {
     const Status served = serve_rank(STDIN_FILENO, *options->rank);
-    // An engine that is gone has said why, or cannot any more.
-    return served ? 0 : served.error().code == ErrorCode::kUnavailable ? 1 : failed(served.error());
+    return served ? 0 : failed("rank " + std::to_string(*options->rank), served.error());
   }
-  const auto figures = run(*options);
-  if (!figures) {
-    return failed(figures.error());
-  }
-  std::fputs((options->json ? report_json(*options, *figures) : report_text(*options, *figures)).c_str(), stdout);
-  return 0;
+  return run(*options);
 }

@@ -73,7 +73,7 @@ std::span<float> row_of(std::vector<float>& matrix, std::size_t row, std::size_t
 
 }  // namespace
 
-ModelShard::ModelShard(const ModelConfig& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks)
+ModelShard::ModelShard(const ModelShape& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks)
     : config_(config), device_blocks_(device_blocks), heads_(head_part(config, rank, ranks)) {
   CAIRN_CHECK(config.kv_heads % ranks == 0 && rank < ranks, "each rank has the same number of KV heads");
   make_weights();

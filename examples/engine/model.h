@@ -21,9 +21,9 @@ namespace cairn::engine {
 class ModelShard {
  public:
   // Requires: ranks divides kv_heads, rank < ranks.
-  ModelShard(const ModelConfig& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks);
+  ModelShard(const ModelShape& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks);
 
-  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const ModelShape& config() const { return config_; }
   [[nodiscard]] const HeadPart& heads() const { return heads_; }
   [[nodiscard]] std::uint32_t device_blocks() const { return device_blocks_; }
   // The keys and values of a layer: [2, device_blocks, kBlockTokens, kv heads of this rank, kHeadSize].
@@ -53,7 +53,7 @@ class ModelShard {
   void attend_row(std::uint32_t layer, const StepRow& row, std::span<const float> normed, std::span<float> out);
   void attend_head(std::uint32_t layer, const StepRow& row, std::uint32_t head, std::span<float> out);
 
-  ModelConfig config_;
+  ModelShape config_;
   std::uint32_t device_blocks_;
   HeadPart heads_;
   std::vector<float> embedding_;    // [vocabulary, hidden]

@@ -45,39 +45,42 @@ Sample after(LocalRanks& ranks, const std::vector<TokenId>& tokens, std::size_t 
   for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
     StepInput step;
     add_rows(step, tokens, begin, std::min(begin + chunk, tokens.size()), table);
-    last = ranks.run(step).value().back();
+    last = ranks.run(step).value().samples.back();
   }
   return last;
 }
 
+std::unique_ptr<LocalRanks> make_ranks(std::uint32_t ranks = 1) {
+  return LocalRanks::make({.ranks = ranks, .device_blocks = kDeviceBlocks}).value();
+}
+
 Sample after(const std::vector<TokenId>& tokens, std::uint32_t ranks = 1) {
-  LocalRanks fresh({.model = {}, .ranks = ranks, .device_blocks = kDeviceBlocks});
-  return after(fresh, tokens, tokens.size(), blocks_from(0, 8));
+  return after(*make_ranks(ranks), tokens, tokens.size(), blocks_from(0, 8));
 }
 
 TEST(ModelTest, IsTheSameHoweverAPromptIsCut) {
   const auto tokens = prompt(75, 3);
   const Sample whole = after(tokens);
   for (const std::size_t chunk : {1U, 7U, 16U, 33U, 74U}) {
-    LocalRanks ranks({.model = {}, .ranks = 1, .device_blocks = kDeviceBlocks});
-    EXPECT_EQ(after(ranks, tokens, chunk, blocks_from(0, 8)), whole) << "in chunks of " << chunk;
+    const auto ranks = make_ranks();
+    EXPECT_EQ(after(*ranks, tokens, chunk, blocks_from(0, 8)), whole) << "in chunks of " << chunk;
   }
 }
 
 TEST(ModelTest, IsTheSameInAnyBlocks) {
   const auto tokens = prompt(75, 3);
-  LocalRanks ranks({.model = {}, .ranks = 1, .device_blocks = kDeviceBlocks});
-  EXPECT_EQ(after(ranks, tokens, 20, {23, 0, 11, 5, 6}), after(tokens));
+  const auto ranks = make_ranks();
+  EXPECT_EQ(after(*ranks, tokens, 20, {23, 0, 11, 5, 6}), after(tokens));
 }
 
 TEST(ModelTest, IsTheSameWhateverElseIsInTheStep) {
   const auto first = prompt(40, 1);
   const auto second = prompt(61, 2);
-  LocalRanks ranks({.model = {}, .ranks = 1, .device_blocks = kDeviceBlocks});
+  const auto ranks = make_ranks();
   StepInput step;
   add_rows(step, first, 0, first.size(), blocks_from(0, 4));
   add_rows(step, second, 0, second.size(), blocks_from(4, 4));
-  const auto samples = ranks.run(step).value();
+  const auto samples = ranks->run(step).value().samples;
   EXPECT_EQ(samples, (std::vector<Sample>{after(first), after(second)}));
 }
 
@@ -98,25 +101,25 @@ TEST(ModelTest, DependsOnTheOrderOfTokens) {
 TEST(ModelTest, OneBitOfAnyBlockLayerAndRankShowsInTheLogit) {
   const auto tokens = prompt(49, 9);
   const Sample right = after(tokens);
-  LocalRanks ranks({.model = {}, .ranks = 4, .device_blocks = kDeviceBlocks});
+  const auto ranks = make_ranks(4);
   const auto table = blocks_from(0, 4);
-  ASSERT_EQ(after(ranks, tokens, tokens.size(), table), right);
+  ASSERT_EQ(after(*ranks, tokens, tokens.size(), table), right);
   StepInput last;
   add_rows(last, tokens, tokens.size() - 1, tokens.size(), table);
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     for (std::uint32_t layer = 0; layer < 4; ++layer) {
       for (DeviceBlock block = 0; block < 3; ++block) {
         // The lowest bit of the exponent of a value in the block: heads have size 16, each rank one of them.
-        float& value = ranks.shard(rank).kv_buffer(layer)[((kDeviceBlocks + block) * kBlockTokens + 4) * 16 + 2];
+        float& value = ranks->shard(rank).kv_buffer(layer)[((kDeviceBlocks + block) * kBlockTokens + 4) * 16 + 2];
         const float kept = value;
         value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << 23));
-        EXPECT_NE(ranks.run(last).value()[0].logit, right.logit)
+        EXPECT_NE(ranks->run(last).value().samples[0].logit, right.logit)
             << "rank " << rank << " layer " << layer << " block " << block;
         value = kept;
       }
     }
   }
-  EXPECT_EQ(ranks.run(last).value()[0], right);
+  EXPECT_EQ(ranks->run(last).value().samples[0], right);
 }
 
 }  // namespace

@@ -4,22 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "cairn/base/result.h"
+#include "examples/engine/engine.h"
 
 namespace cairn::engine {
 
 struct Options {
-  std::uint32_t requests = 24;
-  std::uint32_t turns = 4;
-  std::uint32_t ranks = 1;
-  bool processes = false;  // also the only rank is a process
-  std::uint32_t device_blocks = 64;
-  std::uint32_t step_tokens = 64;
-  std::uint64_t seed = 1;
-  bool drop_device = false;
+  EngineConfig engine;
+  bool restart = false;  // a second run after the first
   bool json = false;
   bool help = false;
   std::optional<std::uint32_t> rank;  // this process is a rank: ProcessRanks started it

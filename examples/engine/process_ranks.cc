@@ -34,8 +34,7 @@ Result<std::unique_ptr<ProcessRanks>> ProcessRanks::start(const std::string& pro
       return Unexpected(started.error());
     }
   }
-  MessageWriter message;
-  message.put(config);
+  const MessageWriter message = write_config(config);
   if (Status sent = ranks->send_all(MessageKind::kConfig, message.bytes()); !sent) {
     return Unexpected(sent.error());
   }
@@ -114,21 +113,30 @@ Result<std::vector<std::vector<std::byte>>> ProcessRanks::receive_all(MessageKin
   return messages;
 }
 
-Result<std::vector<Sample>> ProcessRanks::run(const StepInput& input) {
+Result<StepOutput> ProcessRanks::run(const StepInput& input) {
   const MessageWriter message = write_step(input);
   if (Status sent = send_all(MessageKind::kStep, message.bytes()); !sent) {
     return Unexpected(sent.error());
   }
-  for (std::uint32_t layer = 0; layer < config_.model.layers; ++layer) {
+  const std::uint32_t layers = input.rows.empty() ? 0 : config_.model.layers;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
     if (Status exchanged = exchange_heads(input.rows.size()); !exchanged) {
       return Unexpected(exchanged.error());
     }
   }
-  const auto answers = receive_all(MessageKind::kSamples);
+  const auto answers = receive_all(MessageKind::kOutput);
   if (!answers) {
     return Unexpected(answers.error());
   }
-  return read_values<Sample>((*answers)[0]);
+  StepOutput output;
+  for (const auto& answer : *answers) {
+    auto part = read_output(answer);
+    if (!part) {
+      return Unexpected(part.error());
+    }
+    merge(output, std::move(*part));
+  }
+  return output;
 }
 
 Status ProcessRanks::exchange_heads(std::size_t rows) {

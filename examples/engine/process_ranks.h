@@ -29,7 +29,7 @@ class ProcessRanks final : public Ranks {
   ProcessRanks(const ProcessRanks&) = delete;
   ProcessRanks& operator=(const ProcessRanks&) = delete;
 
-  [[nodiscard]] Result<std::vector<Sample>> run(const StepInput& input) override;
+  [[nodiscard]] Result<StepOutput> run(const StepInput& input) override;
   [[nodiscard]] Status stop() override;
   [[nodiscard]] pid_t process(std::uint32_t rank) const { return processes_[rank]; }
 
@@ -50,6 +50,6 @@ class ProcessRanks final : public Ranks {
 
 // The part of the rank's process: serves the engine at the other end of the socket until it is told to stop or the engine
 // is gone.
-[[nodiscard]] Status serve_rank(int socket, std::uint32_t rank);
+[[nodiscard]] Status serve_rank(int socket, std::uint32_t number);
 
 }  // namespace cairn::engine

@@ -8,14 +8,17 @@
 namespace cairn::engine {
 namespace {
 
-Status run_step(Channel& channel, ModelShard& shard, std::span<const std::byte> bytes) {
+Status run_step(Channel& channel, Rank& rank, std::span<const std::byte> bytes) {
   const Result<StepInput> input = read_step(bytes);
   if (!input) {
     return Unexpected(input.error());
   }
-  shard.begin(*input);
-  for (std::uint32_t layer = 0; layer < shard.config().layers; ++layer) {
-    const MessageWriter part = write_values(shard.attend(layer));
+  if (Status begun = rank.begin(*input); !begun) {
+    return begun;
+  }
+  const std::uint32_t layers = input->rows.empty() ? 0 : rank.shard().config().layers;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    const MessageWriter part = write_values(rank.attend(layer));
     if (Status sent = channel.send(MessageKind::kHeads, part.bytes()); !sent) {
       return sent;
     }
@@ -27,28 +30,28 @@ Status run_step(Channel& channel, ModelShard& shard, std::span<const std::byte> 
     if (!heads) {
       return Unexpected(heads.error());
     }
-    shard.finish_layer(layer, *heads);
+    rank.finish_layer(layer, *heads);
   }
-  // One rank's samples are enough: all have the same.
-  const std::vector<Sample> samples = shard.heads().first_kv_head == 0 ? shard.samples() : std::vector<Sample>();
-  const MessageWriter answer = write_values(std::span(samples));
-  return channel.send(MessageKind::kSamples, answer.bytes());
+  const MessageWriter answer = write_output(rank.end());
+  return channel.send(MessageKind::kOutput, answer.bytes());
 }
 
 }  // namespace
 
-Status serve_rank(int socket, std::uint32_t rank) {
+Status serve_rank(int socket, std::uint32_t number) {
   Channel channel(socket, std::chrono::seconds(0));
   const auto first = channel.receive(MessageKind::kConfig);
   if (!first) {
     return Unexpected(first.error());
   }
-  MessageReader reader(*first);
-  const auto config = reader.get<RankConfig>();
-  if (!reader.complete() || rank >= config.ranks) {
-    return fail(ErrorCode::kCorrupt, "the engine's first message does not decode");
+  const auto config = read_config(*first);
+  if (!config) {
+    return Unexpected(config.error());
   }
-  ModelShard shard(config.model, rank, config.ranks, config.device_blocks);
+  const auto rank = Rank::make(*config, number, nullptr);
+  if (!rank) {
+    return Unexpected(rank.error());
+  }
   if (Status sent = channel.send(MessageKind::kReady, {}); !sent) {
     return sent;
   }
@@ -63,7 +66,7 @@ Status serve_rank(int socket, std::uint32_t rank) {
     if (message->kind != MessageKind::kStep) {
       return fail(ErrorCode::kCorrupt, "the engine sent something that is no step");
     }
-    if (Status ran = run_step(channel, shard, message->bytes); !ran) {
+    if (Status ran = run_step(channel, **rank, message->bytes); !ran) {
       return ran;
     }
   }

@@ -1,11 +1,11 @@
-// Ranks: whoever computes the engine's steps: one model shard in this process, or several in processes of their own.
+// Ranks: whoever computes the engine's steps: all ranks in this process, or each in a process of its own.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "examples/engine/model.h"
+#include "examples/engine/rank.h"
 #include "examples/engine/step.h"
 
 namespace cairn::engine {
@@ -15,29 +15,23 @@ class Ranks {
   virtual ~Ranks() = default;
 
   // Computes a step on every rank. After an error nothing more can be computed.
-  [[nodiscard]] virtual Result<std::vector<Sample>> run(const StepInput& input) = 0;
+  [[nodiscard]] virtual Result<StepOutput> run(const StepInput& input) = 0;
   // Ends them in an orderly way.
   [[nodiscard]] virtual Status stop() = 0;
-};
-
-// What a rank must know to come into being.
-struct RankConfig {
-  ModelConfig model;
-  std::uint32_t ranks = 1;
-  std::uint32_t device_blocks = 64;
 };
 
 // All ranks in this process, in lockstep.
 class LocalRanks final : public Ranks {
  public:
-  explicit LocalRanks(const RankConfig& config);
+  // `leader`: of Cairn, in this process too; none: without Cairn. Outlives the ranks.
+  [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> make(const RankConfig& config, RankGroup* leader = nullptr);
 
-  [[nodiscard]] Result<std::vector<Sample>> run(const StepInput& input) override;
+  [[nodiscard]] Result<StepOutput> run(const StepInput& input) override;
   [[nodiscard]] Status stop() override { return {}; }
-  [[nodiscard]] ModelShard& shard(std::uint32_t rank) { return shards_[rank]; }
+  [[nodiscard]] ModelShard& shard(std::uint32_t rank) { return ranks_[rank]->shard(); }
 
  private:
-  std::vector<ModelShard> shards_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
 }  // namespace cairn::engine

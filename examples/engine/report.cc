@@ -17,8 +17,8 @@ namespace {
 
 using Count = unsigned long long;
 
-std::string line(const char* name, std::uint64_t count, const char* remark = "") {
-  return format("  %-18s%10llu  %s\n", name, Count{count}, remark);
+std::string line(const char* name, std::uint64_t count, const std::string& remark = "") {
+  return format("  %-18s%10llu  ", name, Count{count}) + remark + "\n";
 }
 
 std::string member(const char* name, std::uint64_t count) { return format("\"%s\":%llu,", name, Count{count}); }
@@ -27,11 +27,17 @@ std::string member(const char* name, std::uint64_t count) { return format("\"%s\
 
 std::string report_text(const Options& options, const RunFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
-  std::string out = format("%llu requests on %u %s with %u device blocks\n\n", Count{figures.requests}, options.ranks,
-                           options.ranks == 1 ? "rank" : "ranks", options.device_blocks);
+  std::string out =
+      format("%llu requests on %u %s with %u device blocks\n\n", Count{figures.requests}, options.engine.ranks,
+             options.engine.ranks == 1 ? "rank" : "ranks", options.engine.device_blocks);
   out += line("prompt tokens", figures.prompt_tokens, "given");
   out += line("cached tokens", scheduler.prefix_hit_tokens,
               "found in the engine's own prefix cache, also on starting over");
+  if (options.engine.has_tiers()) {
+    out += line("loaded tokens", figures.tiers.loaded_tokens, "came from tiers");
+    out += line("missing tokens", figures.tiers.missing_tokens, "were to come from tiers and did not");
+    out += line("refused requests", figures.tiers.refused, figures.tiers.refusal);
+  }
   out += line("computed tokens", scheduler.computed_tokens, "those included that were lost and computed again");
   out += line("generated tokens", figures.generated_tokens);
   out += line("steps", scheduler.steps);
@@ -46,10 +52,13 @@ std::string report_json(const Options& options, const RunFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
   std::string out = "{";
   out += member("requests", figures.requests);
-  out += member("ranks", options.ranks);
-  out += member("device_blocks", options.device_blocks);
+  out += member("ranks", options.engine.ranks);
+  out += member("device_blocks", options.engine.device_blocks);
   out += member("prompt_tokens", figures.prompt_tokens);
   out += member("prefix_hit_tokens", scheduler.prefix_hit_tokens);
+  out += member("loaded_tokens", figures.tiers.loaded_tokens);
+  out += member("missing_tokens", figures.tiers.missing_tokens);
+  out += member("refused_requests", figures.tiers.refused);
   out += member("computed_tokens", scheduler.computed_tokens);
   out += member("generated_tokens", figures.generated_tokens);
   out += member("steps", scheduler.steps);

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "examples/engine/engine.h"
 #include "examples/engine/options.h"
+#include "examples/engine/serving.h"
 
 namespace cairn::engine {
 

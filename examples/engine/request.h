@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "cairn/connector/scheduler_connector.h"
+#include "cairn/tokens/token_sequence.h"
 #include "examples/engine/device_pool.h"
 #include "examples/engine/step.h"
 
@@ -23,6 +26,13 @@ struct Request {
   std::vector<PrefixHash> hashes;   // of the full blocks of `tokens`
   std::size_t cached_blocks = 0;    // of `blocks`, from the first on, that were offered to the prefix cache
   bool finished = false;
+
+  // Of Cairn (scheduler_tiers.h).
+  std::optional<RequestHandle> handle;  // none: it runs without
+  bool refused = false;                 // Cairn would not go on with it: nothing more is told, but its end
+  std::size_t told_tokens = 0;          // of `tokens`
+  std::size_t told_blocks = 0;          // of `blocks`
+  BlockRange loaded_in_step;            // of `blocks`: the step that is computed loads them
 
   [[nodiscard]] std::size_t tokens_to_compute() const { return tokens.size() - computed; }
 };

@@ -33,10 +33,10 @@ class SchedulerTest : public testing::Test {
   std::vector<std::size_t> run(std::size_t steps = 1000, TokenId next = 5) {
     std::vector<std::size_t> rows;
     for (std::size_t i = 0; i < steps && !scheduler_->idle(); ++i) {
-      const StepInput& step = scheduler_->schedule();
+      const StepInput& step = **scheduler_->schedule();
       check(step);
       rows.push_back(step.rows.size());
-      scheduler_->update(std::vector<Sample>(step.sampled_rows.size(), {next, 1.0F}));
+      scheduler_->update({.samples = std::vector<Sample>(step.sampled_rows.size(), {next, 1.0F}), .failed_blocks = {}});
     }
     return rows;
   }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "examples/engine/model_config.h"
+#include "examples/engine/model_shape.h"
 
 namespace cairn::engine {
 

@@ -1,4 +1,4 @@
-// ModelConfig: the sizes of the model that the engine runs, and the seed of its weights.
+// ModelShape: the sizes of the model that the engine runs, and the seed of its weights.
 //
 // Small enough that thousands of tokens are computed in a second on one core, and of the shape of the real ones: grouped
 // query heads, rotary positions, a gated feed-forward part.
@@ -13,7 +13,7 @@ using TokenId = std::uint32_t;
 inline constexpr std::uint32_t kBlockTokens = 16;
 inline constexpr std::uint32_t kHeadSize = 16;
 
-struct ModelConfig {
+struct ModelShape {
   std::uint32_t layers = 4;
   std::uint32_t hidden = 64;
   std::uint32_t query_heads = 8;
@@ -31,7 +31,7 @@ struct HeadPart {
   std::uint32_t first_kv_head = 0;
   std::uint32_t kv_heads = 0;
 };
-[[nodiscard]] constexpr HeadPart head_part(const ModelConfig& config, std::uint32_t rank, std::uint32_t ranks) {
+[[nodiscard]] constexpr HeadPart head_part(const ModelShape& config, std::uint32_t rank, std::uint32_t ranks) {
   const std::uint32_t query_heads = config.query_heads / ranks;
   const std::uint32_t kv_heads = config.kv_heads / ranks;
   return {rank * query_heads, query_heads, rank * kv_heads, kv_heads};
