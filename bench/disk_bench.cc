@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/bench_support.h"
 #include "bench/fio.h"
 #include "cairn/memory/file_region.h"
 #include "cairn/memory/system_region.h"
@@ -29,6 +29,11 @@
 
 namespace cairn {
 namespace {
+
+using bench::median;
+using bench::must;
+using bench::seconds_now;
+using bench::stop;
 
 struct Arguments {
   std::string dir = ".";
@@ -38,27 +43,6 @@ struct Arguments {
   IoMethod method = IoMethod::kBest;
   std::string json;
 };
-
-[[noreturn]] void stop(const std::string& why) {
-  std::fprintf(stderr, "disk_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    stop(result.error().to_string());
-  }
-  return *std::move(result);
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Case {
   std::uint64_t block_bytes;
@@ -149,14 +133,14 @@ class Bench {
     }
     std::promise<TransferOutcome> told;
     transfer.done = [&told](TransferOutcome&& outcome) { told.set_value(std::move(outcome)); };
-    const auto start = std::chrono::steady_clock::now();
+    const double start = seconds_now();
     must(executor.submit(std::move(transfer)));
     const TransferOutcome outcome = told.get_future().get();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double took = seconds_now() - start;
     if (!outcome.all_done()) {
       stop(outcome.error);
     }
-    return took.count();
+    return took;
   }
 
   const Arguments& arguments_;

@@ -5,11 +5,9 @@
 // Every figure is the median of at least five runs, by the host's clock from submit to completion and by the GPU's clock
 // over the same span. Everything is verified unless the line says otherwise. GB are 1e9 bytes.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -21,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_support.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/layout/block_layout.h"
@@ -33,35 +32,15 @@
 namespace {
 
 using namespace cairn;  // NOLINT(google-build-using-namespace): a program of its own
+using bench::cpu_seconds_now;
+using bench::median;
+using bench::must;
+using bench::seconds_now;
 
 constexpr int kRuns = 7;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 constexpr std::uint64_t kBlockBytes = 2 * kMiB;
 constexpr std::uint32_t kBlocks = 1024;
-
-template <typename T>
-T get(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "gpu_bench: %s\n", result.error().to_string().c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double cpu_seconds_now() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 struct Timing {
   double host = 0;    // seconds
@@ -143,7 +122,7 @@ std::vector<RegionPtr> slices(const RegionPtr& whole, const std::vector<std::uin
 
 BlockLayoutPtr layout_of(const KvShape& shape, Arrangement arrangement, std::uint32_t blocks, const RegionPtr& region) {
   const BlockLayout::Options options{.shape = shape, .arrangement = arrangement, .blocks = blocks};
-  return get(BlockLayout::make(options, slices(region, get(BlockLayout::region_sizes(options)))));
+  return must(BlockLayout::make(options, slices(region, must(BlockLayout::region_sizes(options)))));
 }
 
 std::vector<TransferBlock> scattered(std::uint32_t count, std::uint32_t of, std::uint64_t seed) {
@@ -165,7 +144,7 @@ std::future<TransferOutcome> submit(TransferExecutor& executor, const CopyPlanPt
                                     std::vector<TransferBlock> blocks, Verify verify) {
   auto promise = std::make_shared<std::promise<TransferOutcome>>();
   std::future<TransferOutcome> future = promise->get_future();
-  get(executor.submit(
+  must(executor.submit(
       {.plan = plan, .blocks = std::move(blocks), .verify = verify, .done = [promise](TransferOutcome&& outcome) {
          promise->set_value(std::move(outcome));
        }}));
@@ -298,7 +277,7 @@ Plans plans_of(const Side& side, std::uint64_t fragment) {
   const KvShape shape = shape_of(fragment);
   const BlockLayoutPtr device = layout_of(shape, Arrangement::kLayersKvNhd, kBlocks, side.device);
   const BlockLayoutPtr host = layout_of(shape, Arrangement::kContiguousNhd, kBlocks, side.host);
-  return {get(CopyPlan::make(device, host)), get(CopyPlan::make(host, device))};
+  return {must(CopyPlan::make(device, host)), must(CopyPlan::make(host, device))};
 }
 
 void measure_fragments(TransferExecutor& executor, DeviceClock& clock, const Side& side, std::uint64_t fragment,
@@ -339,8 +318,8 @@ void measure_small_blocks(TransferExecutor& executor, DeviceClock& clock, const 
   const auto blocks = static_cast<std::uint32_t>(256 * kMiB / bytes_each);
   const BlockLayoutPtr device = layout_of(shape, Arrangement::kContiguousNhd, blocks, side.device);
   const BlockLayoutPtr host = layout_of(shape, Arrangement::kContiguousNhd, blocks, side.host);
-  const CopyPlanPtr to_host = get(CopyPlan::make(device, host));
-  const CopyPlanPtr to_device = get(CopyPlan::make(host, device));
+  const CopyPlanPtr to_host = must(CopyPlan::make(device, host));
+  const CopyPlanPtr to_device = must(CopyPlan::make(host, device));
   const std::vector<TransferBlock> out = scattered(blocks, blocks, bytes_each);
   const std::vector<TransferBlock> in = reversed(out, wait(submit(executor, to_host, out, Verify::kMake)));
   const std::string size = str_cat("blocks of ", bytes_each / 1024, " KiB scattered on both sides, ");
@@ -386,7 +365,7 @@ int main(int argc, char** argv) {
     } else if (word == "--json" && i + 1 < argc) {
       json = argv[++i];
     } else if (word == "--tuning" && i + 1 < argc) {
-      tuning = get(CudaTuning::parse(argv[++i]));
+      tuning = must(CudaTuning::parse(argv[++i]));
     } else {
       std::fprintf(stderr,
                    "gpu_bench [--device N] [--json FILE] [--calibrate] [--brief] [--tuning 'NAME=NUMBER ...']\n");
@@ -398,14 +377,14 @@ int main(int argc, char** argv) {
     std::printf("gpu_bench: skipped: %s\n", driver.error().message.c_str());
     return 0;
   }
-  const GpuContext context = get(GpuContext::enter(device));
+  const GpuContext context = must(GpuContext::enter(device));
   if (calibrate) {
-    tuning = get(calibrate_cuda(device, [](const std::string& line) { std::printf("%s\n", line.c_str()); }));
+    tuning = must(calibrate_cuda(device, [](const std::string& line) { std::printf("%s\n", line.c_str()); }));
   }
-  const std::unique_ptr<CudaExecutor> executor = get(CudaExecutor::create({.device = device, .tuning = tuning}));
+  const std::unique_ptr<CudaExecutor> executor = must(CudaExecutor::create({.device = device, .tuning = tuning}));
   std::printf("%s\n", executor->describe().c_str());
-  const Side side{get(device_region({.size = kBlocks * kBlockBytes, .device = device})),
-                  get(pinned_region({.size = kBlocks * kBlockBytes, .device = device, .required = true}))};
+  const Side side{must(device_region({.size = kBlocks * kBlockBytes, .device = device})),
+                  must(pinned_region({.size = kBlocks * kBlockBytes, .device = device, .required = true}))};
   // Something to copy: whatever the host's memory is filled with.
   std::mt19937_64 random(1);
   for (std::uint64_t at = 0; at < side.host->size(); at += 8) {

@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -21,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/bench_support.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/layout/block_layout.h"
@@ -31,6 +30,10 @@
 
 namespace cairn {
 namespace {
+
+using bench::cpu_seconds_now;
+using bench::median;
+using bench::seconds_now;
 
 struct Settings {
   std::uint64_t mib = 512;  // each side: several times the last cache where that is to be had
@@ -46,21 +49,6 @@ struct Figure {
   std::string limit_name;
   double limit = 0;  // 0: there is none
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 RegionPtr mapped_region(std::uint64_t size) {
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -140,9 +128,9 @@ Run executor_speed(HostExecutor& executor, const CopyPlanPtr& plan, std::span<co
   std::promise<bool> done;
   transfer.done = [&](TransferOutcome&& outcome) { done.set_value(outcome.all_done()); };
   const double start = seconds_now();
-  const double cpu_start = cpu_seconds();
+  const double cpu_start = cpu_seconds_now();
   CAIRN_CHECK(executor.submit(std::move(transfer)).has_value(), "the transfer is accepted");
-  const double submit_cpu = cpu_seconds() - cpu_start;
+  const double submit_cpu = cpu_seconds_now() - cpu_start;
   CAIRN_CHECK(done.get_future().get(), "the transfer is done");
   return {.bytes_per_second = static_cast<double>(plan->bytes_per_block() * pairs.size()) / (seconds_now() - start),
           .submit_cpu_us = submit_cpu * 1e6};
@@ -192,16 +180,16 @@ class Bench {
     std::vector<double> speeds;
     std::vector<double> reads;
     for (std::uint32_t round = 0; round <= settings_.rounds; ++round) {
-      const double start = cpu_seconds();
+      const double start = cpu_seconds_now();
       std::uint64_t kept = 0;
       for (int i = 0; i < repeats; ++i) {
         kept += sum_words(all, static_cast<std::uint64_t>(i)).products;
       }
-      const double middle = cpu_seconds();
+      const double middle = cpu_seconds_now();
       for (int i = 0; i < repeats; ++i) {
         kept += std::memchr(region->base() + (i & 1), 0x7F, bytes - 1) == nullptr ? 1 : 0;  // reads all of it
       }
-      const double end = cpu_seconds();
+      const double end = cpu_seconds_now();
       kept_ = kept;
       if (round > 0) {
         const double total = static_cast<double>(bytes) * repeats / 1e9;

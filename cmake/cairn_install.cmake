@@ -6,6 +6,8 @@ install(TARGETS cairn EXPORT CairnTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT CairnTargets NAMESPACE Cairn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cairn)
+install(TARGETS cairn_c EXPORT CairnTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES cairn/capi/cairn.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cairn)
 if(TARGET cairn_cli)
   install(TARGETS cairn_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -21,5 +23,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/CairnConfig.cmake ${CMAKE_CURRENT_BINA
 file(RELATIVE_PATH CAIRN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 cmake_path(APPEND CAIRN_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND CAIRN_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
-configure_file(cmake/cairn.pc.in cairn.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cairn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(package cairn cairn_c)
+  configure_file(cmake/${package}.pc.in ${package}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

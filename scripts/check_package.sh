@@ -1,13 +1,13 @@
 #!/bin/bash
 # Installs build/release to a scratch prefix, moves it, and builds and runs tests/consumer against it: by find_package
-# and by pkg-config; and compiles every installed header. Not done again until something that it reads changes.
+# and by pkg-config, and a program in C; and compiles every installed header. Not done again until something that it reads changes.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
 cairn_need "${CAIRN_PACKAGES[@]}" && cairn_configure release && cairn_build release all || exit 1
 
 stamp=build/.passed/package
-if [ -f "$stamp" ] && [ -z "$(find build/release/cairn/libcairn.a CMakeLists.txt cairn cmake tests/consumer \
+if [ -f "$stamp" ] && [ -z "$(find build/release/cairn/libcairn.a CMakeLists.txt cairn cmake tests/consumer examples/c \
   scripts/check_package.sh -type f -newer "$stamp" -print -quit)" ]; then
   exit 0
 fi
@@ -43,6 +43,13 @@ for static in '' --static; do
     fail "the consumer does not build by pkg-config $static"
   expect "$scratch/by_pkg_config" "pkg-config $static"
 done
+
+# The C library, from C. It is found where it was moved to by whoever runs the program.
+# shellcheck disable=SC2046 # flags are words
+cc -std=c11 examples/c/manager.c -o "$scratch/in_c" $(pkg-config --cflags --libs cairn_c) ||
+  fail "examples/c/manager.c does not build by pkg-config cairn_c"
+LD_LIBRARY_PATH=$(dirname "$(find "$scratch/prefix" -name libcairn_c.so)") "$scratch/in_c" >/dev/null ||
+  fail "examples/c/manager.c does not run against the installed library"
 
 # A public header that includes one that is not installed compiles in the repository, and nowhere else.
 (cd "$scratch/prefix/include" && find cairn -name '*.h' | sort | sed 's/.*/#include "&"/') >"$scratch/all.cc"

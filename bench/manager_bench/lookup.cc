@@ -1,6 +1,5 @@
 // Presence over three tiers: locate(), beside the same question to one pool.
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <random>
 
@@ -48,14 +47,6 @@ std::vector<Keys> store_chains(BlockPool& pool, std::uint64_t name, std::uint32_
   return chains;
 }
 
-// By processor time: a lookup never waits, and on a shared machine the wall clock would count the others' work too, the
-// more the longer a call takes.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
 // Nanoseconds a call over chains taken at random; each call has to find all of its chain.
 double time_calls(const std::vector<Keys>& chains, std::mt19937& random,
                   const std::function<std::uint32_t(const Keys&)>& look) {
@@ -64,11 +55,13 @@ double time_calls(const std::vector<Keys>& chains, std::mt19937& random,
     picked.push_back(&chains[random() % chains.size()]);
   }
   std::uint64_t found = 0;
-  const double start = cpu_seconds();
+  // By processor time: a lookup never waits, and on a shared machine the wall clock would count the others' work too, the
+  // more the longer a call takes.
+  const double start = cpu_seconds_now();
   for (const Keys* keys : picked) {
     found += look(*keys);
   }
-  const double took = cpu_seconds() - start;
+  const double took = cpu_seconds_now() - start;
   if (found != std::uint64_t{kCalls} * kChain) {
     stop("a lookup missed blocks that are there");
   }

@@ -4,15 +4,12 @@
 // Fails: by ending the program with a message: there is nothing to report then.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "bench/bench_support.h"
 #include "bench/manager_bench/report.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/transfer/executor.h"
@@ -38,28 +35,6 @@ void measure_restart(const Settings& settings, Report& report);
 void measure_memory(const Settings& settings, Report& report);
 
 // --- what they share ---
-
-[[noreturn]] inline void stop(const std::string& why) {
-  std::fprintf(stderr, "manager_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    stop(result.error().to_string());
-  }
-  return *std::move(result);
-}
-inline void must(const Status& status) {
-  if (!status) {
-    stop(status.error().to_string());
-  }
-}
-
-[[nodiscard]] inline double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 using Keys = std::vector<BlockKey>;
 

@@ -25,7 +25,7 @@ TEST(MetricsThreadsTest, NothingIsLostWhileOthersRegisterAndRead) {
       const std::uint64_t now = all.value();
       EXPECT_GE(now, last);
       last = now;
-      EXPECT_THAT(metrics.to_prometheus(), testing::HasSubstr("# TYPE all_total counter\n"));
+      EXPECT_THAT(metrics.to_prometheus(), ::testing::HasSubstr("# TYPE all_total counter\n"));
       EXPECT_FALSE(metrics.snapshot().empty());
     }
   });

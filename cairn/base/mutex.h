@@ -30,8 +30,12 @@ enum class LockRank : std::uint8_t {
   kWake = 48,          // that a manager has something to do
   kEventLog = 50,      // told under a pool's lock
   kDiskFile = 55,      // entries of a disk tier's file
+  kRankWork = 57,      // the copies of a rank
+  kStepGate = 58,      // how far a rank's engine is
+  kRankLine = 59,      // a rank's line to its leader; nothing is called under it
   kExecutor = 60,      // what an executor has in hand beside its ledger
   kTransfers = 70,     // the ledger of one executor; callbacks run outside it
+  kOperations = 75,    // what a connector gave out, and what is over; nothing is called under it
   kHealth = 80,        // of one direction of one tier
   kMetrics = 90,       // the list of figures; nothing is called under it
 };

@@ -30,7 +30,5 @@ void add_trace(CLI::App& app, Chosen& chosen);
 [[nodiscard]] int finish(const std::string& command, const Status& status, int failure = 1);
 // Set from now on by Ctrl-C. The second one ends the program as if there were no handler.
 [[nodiscard]] const std::atomic<bool>& stop_on_interrupt();
-// All of them, for help and messages: "fifo, lru, ..."
-[[nodiscard]] std::string policy_names();
 
 }  // namespace cairn::cli

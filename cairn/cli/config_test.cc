@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class ConfigCommandTest : public testing::Test {
+class ConfigCommandTest : public ::testing::Test {
  protected:
   ConfigCommandTest() {
     std::ofstream(file_)
@@ -35,7 +35,7 @@ class ConfigCommandTest : public testing::Test {
     return status ? "none" : status.error().message;
   }
 
-  const std::string file_ = testing::TempDir() + "cairn_config_command_test.toml";
+  const std::string file_ = ::testing::TempDir() + "cairn_config_command_test.toml";
 };
 
 TEST_F(ConfigCommandTest, TheLaterGoesOverTheEarlier) {

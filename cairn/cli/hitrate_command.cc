@@ -7,6 +7,7 @@
 
 #include "cairn/cli/commands.h"
 #include "cairn/cli/hitrate.h"
+#include "cairn/cli/text.h"
 
 namespace cairn::cli {
 

@@ -10,7 +10,6 @@
 
 #include "cairn/cli/commands.h"
 #include "cairn/cli/text.h"
-#include "cairn/evict/eviction_policy.h"
 
 namespace cairn::cli {
 
@@ -20,14 +19,6 @@ std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
 
 }  // namespace
-
-std::string policy_names() {
-  std::string names;
-  for (const PolicyKind kind : kAllPolicies) {
-    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
-  }
-  return names;
-}
 
 int finish(const std::string& command, const Status& status, int failure) {
   if (status) {

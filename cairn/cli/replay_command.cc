@@ -11,6 +11,7 @@
 #include "cairn/cli/commands.h"
 #include "cairn/cli/replay.h"
 #include "cairn/cli/replay_showcase.h"
+#include "cairn/cli/text.h"
 
 namespace cairn::cli {
 

@@ -1,9 +1,7 @@
 #include "cairn/cli/replay_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <utility>
 
@@ -15,12 +13,6 @@ namespace {
 
 using sim::Distribution;
 using sim::Report;
-
-std::string fixed(double value, int digits) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
 
 // About four digits that say something: "0.0817", "12.35", "1,234".
 std::string number_text(double value) {

@@ -9,17 +9,10 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/cli/text.h"
 
 namespace cairn::cli {
 namespace {
-
-std::string policy_names() {
-  std::string names;
-  for (const PolicyKind kind : kAllPolicies) {
-    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
-  }
-  return names;
-}
 
 template <typename Number>
 bool read_number(std::string_view text, Number& out) {

@@ -16,12 +16,6 @@ namespace cairn::cli {
 
 namespace {
 
-std::string fixed(double number, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << number;
-  return out.str();
-}
-
 std::string edge_name(CacheLevel from, CacheLevel to) { return str_cat(to_string(from), "-", to_string(to)); }
 
 double share(std::uint64_t part, std::uint64_t all) {

@@ -1,9 +1,13 @@
-// How numbers and commands look in output that people read.
+// How numbers, names and commands look in output that people read.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "cairn/evict/eviction_policy.h"
 
 namespace cairn::cli {
 
@@ -14,6 +18,22 @@ namespace cairn::cli {
     digits.insert(end - 3, 1, ',');
   }
   return digits;
+}
+
+// So many digits after the point: "0.0817"
+[[nodiscard]] inline std::string fixed(double number, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
+  return text.data();
+}
+
+// All of them, for help and messages: "fifo, lru, ..."
+[[nodiscard]] inline std::string policy_names() {
+  std::string names;
+  for (const PolicyKind kind : kAllPolicies) {
+    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
+  }
+  return names;
 }
 
 // A command that a shell would read as these arguments; what its path is does not matter to the reader.

@@ -89,7 +89,7 @@ SlotStatus ExternallyManagedDeviceSlot::mark_as_onboarding(std::uint64_t iterati
                                      device_blocks_.size(), " device blocks with ", computed_,
                                      " tokens computed; tell what the engine has and allocated first"));
   }
-  OnboardOperation load{.id = start(Copy::kOnboard),
+  OnboardOperation load{.id = start(Copy::kOnboard, staged_),
                         .iteration = iteration,
                         .first_block = staged_.begin,
                         .keys = keys_of(sequence_, staged_),
@@ -139,13 +139,7 @@ SlotStatus ExternallyManagedDeviceSlot::preempt(std::uint64_t iteration) {
   if (SlotStatus passed_over = mark_as_not_scheduled(iteration); !passed_over) {
     return passed_over;
   }
-  if (!under_way_.empty()) {
-    FenceOperation fence;
-    for (const UnderWay& save : under_way_) {
-      fence.saves.push_back({serial_, save.number});
-    }
-    pending_.emplace_back(std::move(fence));
-  }
+  fence_saves_from(0);
   take_back(speculative_);
   device_blocks_.clear();
   computed_ = 0;
@@ -286,6 +280,31 @@ SlotStatus ExternallyManagedDeviceSlot::advance_computed_position(std::size_t nu
   return SlotStatus();
 }
 
+SlotStatus ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t num_tokens) {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("a slot that is ", state_.to_string(), " computes nothing again"));
+  }
+  if (num_tokens > computed_) {
+    return invalid_operation(ErrorCode::kOutOfRange, str_cat("only ", computed_, " tokens are computed; ", num_tokens,
+                                                             " cannot be computed again"));
+  }
+  if (num_tokens == 0) {
+    return SlotStatus();
+  }
+  computed_ -= num_tokens;
+  const std::size_t block = computed_ / block_size();
+  withdraw_saves_from(block);
+  fence_saves_from(block);
+  next_to_save_ = std::min(next_to_save_, block);
+  if (kind != kInitialized) {
+    staged_ = {};
+    state_ = SlotState::not_scheduled();
+  }
+  return SlotStatus();
+}
+
 SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const SlotId> blocks) {
   if (state_.kind() == kFinishing || state_.kind() == kFinished) {
     return invalid_operation(ErrorCode::kFailedPrecondition,
@@ -300,8 +319,8 @@ SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<c
 
 // --- operations ---
 
-OperationId ExternallyManagedDeviceSlot::start(Copy copy) {
-  under_way_.push_back({next_number_, copy});
+OperationId ExternallyManagedDeviceSlot::start(Copy copy, BlockRange blocks) {
+  under_way_.push_back({next_number_, copy, blocks.end});
   return {serial_, next_number_++};
 }
 
@@ -310,12 +329,46 @@ void ExternallyManagedDeviceSlot::offer_saves() {
   if (savable.begin >= savable.end) {
     return;
   }
-  OffloadOperation save{.id = start(Copy::kOffload),
+  OffloadOperation save{.id = start(Copy::kOffload, savable),
                         .first_block = savable.begin,
                         .keys = keys_of(sequence_, savable),
                         .slots = slots_of(device_blocks_, savable)};
   pending_.emplace_back(std::move(save));
   next_to_save_ = savable.end;
+}
+
+void ExternallyManagedDeviceSlot::withdraw_saves_from(std::size_t block) {
+  for (SlotOperation& operation : pending_) {
+    auto* save = std::get_if<OffloadOperation>(&operation);
+    if (save == nullptr || save->first_block + save->keys.size() <= block) {
+      continue;
+    }
+    const std::size_t kept = block > save->first_block ? block - save->first_block : 0;
+    save->keys.resize(kept);
+    save->slots.resize(kept);
+    const auto place = std::ranges::find(under_way_, save->id.number, &UnderWay::number);
+    if (kept > 0) {
+      place->end_block = block;
+    } else {
+      under_way_.erase(place);
+    }
+  }
+  std::erase_if(pending_, [](const SlotOperation& operation) {
+    const auto* save = std::get_if<OffloadOperation>(&operation);
+    return save != nullptr && save->keys.empty();
+  });
+}
+
+void ExternallyManagedDeviceSlot::fence_saves_from(std::size_t block) {
+  FenceOperation fence;
+  for (const UnderWay& save : under_way_) {
+    if (save.end_block > block) {
+      fence.saves.push_back({serial_, save.number});
+    }
+  }
+  if (!fence.saves.empty()) {
+    pending_.emplace_back(std::move(fence));
+  }
 }
 
 std::vector<SlotOperation> ExternallyManagedDeviceSlot::take_pending_operations() {

@@ -43,12 +43,18 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] SlotStatus append_speculative_tokens(std::span<const Token> tokens) override;
   [[nodiscard]] SlotStatus settle_speculation(std::size_t accepted) override;
   [[nodiscard]] std::vector<SlotOperation> take_pending_operations() override;
+  // Whether that would give any.
+  [[nodiscard]] bool has_pending_operations() const { return !pending_.empty(); }
   [[nodiscard]] SlotStatus onboard_done(OperationId id, std::size_t arrived) override;
   [[nodiscard]] SlotStatus offload_done(OperationId id) override;
 
   // The KV of so many more tokens is on the device: they were computed, or, before the request first ran since it was
   // made or preempted, the engine found them in its own cache. Not beyond the tokens or the device blocks there are.
   [[nodiscard]] SlotStatus advance_computed_position(std::size_t num_tokens);
+  // The engine takes back what it counted of the last tokens, and computes them again into the same blocks: what they were
+  // made of did not come. Saves of those blocks that nobody took are withdrawn, the others are fenced; all are offered
+  // again. What was staged is dropped, and the request has to be marked anew. Not while a load is under way.
+  [[nodiscard]] SlotStatus retreat_computed_position(std::size_t num_tokens);
   // The engine's blocks for what comes after those it gave before. It may give more than the tokens need.
   [[nodiscard]] SlotStatus append_mutable_device_blocks(std::span<const SlotId> blocks);
   // The engine takes all device blocks away: nothing is computed any more, guesses are taken back, and the request can be
@@ -60,6 +66,7 @@ class ExternallyManagedDeviceSlot final : public Slot {
   struct UnderWay {
     std::uint32_t number;
     Copy copy;
+    std::size_t end_block;  // of the sequence
   };
 
   // What every mark asks first: the table, and that iterations do not go back.
@@ -72,7 +79,11 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] std::size_t certain_tokens() const { return sequence_.size() - speculative_; }
   [[nodiscard]] std::size_t block_size() const { return sequence_.block_size(); }
   void offer_saves();
-  [[nodiscard]] OperationId start(Copy copy);
+  [[nodiscard]] OperationId start(Copy copy, BlockRange blocks);
+  // Cuts saves that nobody took off at that block.
+  void withdraw_saves_from(std::size_t block);
+  // The saves under way that reach beyond that block.
+  void fence_saves_from(std::size_t block);
   [[nodiscard]] bool is_taken(const UnderWay& copy) const { return copy.number < taken_below_; }
   // Where a copy that was given out stands in under_way_.
   [[nodiscard]] SlotResult<std::size_t> find(OperationId id, Copy copy) const;

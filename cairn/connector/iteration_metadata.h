@@ -1,10 +1,12 @@
 // IterationMetadata: what the scheduler's side tells every worker of one iteration; the worker needs nothing else of it.
 //
-// Does:     names what is loaded and saved, into and from which device blocks, which saves must be over before the engine
-//           writes to their blocks, and which loads nobody waits for. Requests that only run are not in it: an iteration
+// Does:     names what is loaded and saved, into and from which device blocks, and which saves must be over before the
+//           engine writes to their blocks. Requests that only run are not in it: an iteration
 //           without tier work is some forty bytes.
 // Encoded:  little-endian: magic u32 "CRNI", version u16, flags u16, iteration u64, counts, entries, hash u64 of all
 //           before it. Another version is refused by name.
+//           A load is its id (u64, u32), flags u8 (1: in step, 2: the request is a text), the request (u64, or u32 bytes
+//           and the text) and its blocks (u32 count, u32 each); a save the same, never in step; a fence id and blocks.
 // Fails:    decode(): kCorrupt for what does not add up; nothing is allocated before the bytes for it are there.
 // Threads:  a plain value.
 #pragma once

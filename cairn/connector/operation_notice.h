@@ -1,7 +1,9 @@
 // OperationNotice: what became of loads and saves, from the leader to the worker sides of all ranks (RankNotice).
 //
 // Does:     says it for all ranks together: a block arrived when it did on every rank. So every worker reports the same.
-// Fails:    decode(): kCorrupt for what does not add up.
+// Encoded:  little-endian: magic u32 "CRNO", version u16, flags u16, count u32 of loads, each its id (u64, u32) and what
+//           arrived (u32), count u32 of saves, each its id, hash u64 of all before it. Another version is refused by name.
+// Fails:    decode(): kCorrupt for what does not add up; nothing is allocated before the bytes for it are there.
 // Threads:  a plain value.
 #pragma once
 
@@ -16,6 +18,8 @@
 namespace cairn {
 
 struct OperationNotice {
+  static constexpr std::uint16_t kVersion = 1;
+
   struct Load {
     OperationId id;
     std::uint32_t arrived = 0;  // blocks from the first on

@@ -16,6 +16,8 @@ namespace cairn {
 
 class RequestId {
  public:
+  using Value = std::variant<std::uint64_t, std::string>;
+
   template <std::unsigned_integral Number>
   RequestId(Number number) : RequestId(Value(std::uint64_t{number})) {}  // NOLINT(google-explicit-constructor)
   RequestId(std::string text) : RequestId(Value(std::move(text))) {}     // NOLINT(google-explicit-constructor)
@@ -23,15 +25,16 @@ class RequestId {
 
   // For messages: the number, or the text in quotes.
   [[nodiscard]] std::string to_string() const {
-    const auto* number = std::get_if<std::uint64_t>(&value_);
-    return number != nullptr ? std::to_string(*number) : "\"" + *std::get_if<std::string>(&value_) + "\"";
+    return number() != nullptr ? std::to_string(*number()) : "\"" + *text() + "\"";
   }
+  // What it is; the other one is none.
+  [[nodiscard]] const std::uint64_t* number() const { return std::get_if<std::uint64_t>(&value_); }
+  [[nodiscard]] const std::string* text() const { return std::get_if<std::string>(&value_); }
   [[nodiscard]] std::size_t hash() const { return hash_; }
 
   friend bool operator==(const RequestId&, const RequestId&) = default;
 
  private:
-  using Value = std::variant<std::uint64_t, std::string>;
   explicit RequestId(Value value) : hash_(std::hash<Value>()(value)), value_(std::move(value)) {}
 
   std::size_t hash_;  // kept, and first: a lookup hashes nothing, and most that differ do so here

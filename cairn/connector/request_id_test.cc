@@ -22,5 +22,12 @@ TEST(RequestIdTest, ANumberIsNotItsText) {
   EXPECT_EQ(RequestId("7").to_string(), "\"7\"");
 }
 
+TEST(RequestIdTest, SaysWhatItIs) {
+  EXPECT_EQ(*RequestId(7U).number(), 7U);
+  EXPECT_EQ(RequestId(7U).text(), nullptr);
+  EXPECT_EQ(*RequestId("a").text(), "a");
+  EXPECT_EQ(RequestId("a").number(), nullptr);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -26,6 +26,7 @@
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/connector/request_handle.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_error.h"
 #include "cairn/connector/slot_state.h"
@@ -35,9 +36,6 @@
 #include "cairn/tokens/mm_run.h"
 
 namespace cairn {
-
-// Names a request of one connector, faster than its id does. Never used again.
-enum class RequestHandle : std::uint64_t {};
 
 enum class LoadMode : std::uint8_t {
   kAsync,   // the request waits until its blocks are there, and computes the rest then
@@ -106,13 +104,17 @@ class SchedulerConnector {
     RequestHandle request{};
     Error error;
   };
-  // Replaces `metadata`. What could not be done for a request is in refused(), until the next call.
+  // Replaces `metadata`. What could not be done for a request is in refused(), until the next call: what was told of it made
+  // no sense, so that nobody knows what its blocks hold; from then on nothing is loaded or saved for it, until it is
+  // finished. A request that cannot be preempted, since a load writes to its blocks, is as it was. An error: the number did
+  // not grow, and nothing changed.
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const;
 
-  // The engine is done with it. True: its device blocks must stay as they are until take_results() names it as released.
-  // False: it is gone.
-  [[nodiscard]] SlotResult<bool> finish(RequestHandle request);
+  // The engine is done with it, by its end or an abort. `computed_tokens`: as in Scheduled, where its last iteration
+  // computed what was not told yet; what it filled is saved then. True: its device blocks must stay as they are until
+  // take_results() names it as released, and its last saves are in the next metadata. False: it is gone.
+  [[nodiscard]] SlotResult<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {});
 
   struct Results {
     struct Loaded {
@@ -125,7 +127,8 @@ class SchedulerConnector {
   };
   // What came in since the last call.
   [[nodiscard]] Results take_results();
-  // A load or save is under way, or a result waits: the engine's loop should not go to sleep for long.
+  // A load or save is under way or waits for the next metadata, or a result waits: the engine's loop should not go to
+  // sleep for long, and build iterations also where nothing is scheduled.
   [[nodiscard]] bool has_work() const;
 
   // Forgets all blocks of all tiers that no request uses.

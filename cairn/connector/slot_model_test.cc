@@ -62,7 +62,7 @@ class Walk {
 
   Verdict act() {
     const std::uint64_t it = iteration_;
-    switch (below(16)) {
+    switch (below(17)) {
       case 0:
       case 1:
       case 2: {
@@ -119,6 +119,13 @@ class Walk {
         const std::size_t room = std::min(model_.size(), model_.blocks.size() * kBlockSize);
         const std::size_t count = about(room > model_.computed() ? room - model_.computed() : 0);
         return both("advance", slot_.advance_computed_position(count), model_.advance(count));
+      }
+      case 15: {
+        if (below(2) == 0) {
+          const std::size_t count = about(std::min<std::size_t>(model_.computed(), 6));
+          return both("retreat", slot_.retreat_computed_position(count), model_.retreat(count));
+        }
+        return copy_done();
       }
       default:
         return copy_done();

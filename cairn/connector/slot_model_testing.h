@@ -185,6 +185,25 @@ class SlotModel {
     offer();
     return Verdict::kOk;
   }
+  Verdict retreat(std::size_t count) {
+    const std::size_t end = computed();
+    if (is_over() || state == Kind::kOnboarding || count > end) {
+      return Verdict::kInvalidOperation;
+    }
+    if (count == 0) {
+      return Verdict::kOk;
+    }
+    for (std::size_t i = end - count; i < end; ++i) {
+      tokens_[i].is_on_device = false;
+      tokens_[i].was_computed_here = false;
+    }
+    take_back_saves((end - count) / kBlockSize);
+    if (state != Kind::kInitialized) {
+      staged_ = {};
+      state = Kind::kNotScheduled;
+    }
+    return Verdict::kOk;
+  }
   Verdict give_blocks(const std::vector<SlotId>& more) {
     if (is_over()) {
       return Verdict::kInvalidOperation;
@@ -246,6 +265,25 @@ class SlotModel {
                            .first_block = range.begin,
                            .slots = {blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
                                      blocks.begin() + static_cast<std::ptrdiff_t>(range.end)}};
+  }
+  // Those of blocks from there on: what nobody took does not happen, what was taken is fenced.
+  void take_back_saves(std::size_t block) {
+    std::erase_if(offered_, [block](std::size_t offered) { return offered >= block; });
+    for (auto& [number, copy] : copies) {
+      if (!copy.is_taken && copy.first_block + copy.slots.size() > block) {
+        copy.slots.resize(std::max(block, copy.first_block) - copy.first_block);
+      }
+    }
+    std::erase_if(copies, [](const auto& numbered) { return numbered.second.slots.empty(); });
+    std::vector<std::uint32_t> fence;
+    for (const auto& [number, copy] : copies) {
+      if (copy.first_block + copy.slots.size() > block) {
+        fence.push_back(number);
+      }
+    }
+    if (!fence.empty()) {
+      fences.push_back(fence);
+    }
   }
   // Every full block that is on the device and certain, that was computed here at its last token, and was not offered.
   void offer() {

@@ -74,6 +74,42 @@ TEST(SlotSaveTest, BlocksOfASkippedIterationAreOfferedAllTheSame) {
   EXPECT_EQ(saved_blocks(slot), Blocks({0, 1}));
 }
 
+TEST(SlotSaveTest, WhatIsComputedAgainIsOfferedAgainAndItsSavesAreFenced) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
+  const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+  ASSERT_EQ(saves.size(), 1);
+  CAIRN_SLOT_OK(slot.retreat_computed_position(18 - 9));
+  EXPECT_EQ(slot.computed_tokens(), 9);
+  EXPECT_EQ(slot.state(), SlotState::not_scheduled());
+  const auto fences = only<FenceOperation>(slot.take_pending_operations());
+  ASSERT_EQ(fences.size(), 1) << "the engine writes to blocks that it reads";
+  EXPECT_EQ(fences[0].saves, std::vector{saves[0].id});
+  EXPECT_FALSE(slot.has_pending_operations());
+
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(2));
+  EXPECT_EQ(slot.state(), SlotState::prefilling());
+  CAIRN_SLOT_OK(slot.advance_computed_position(9));
+  EXPECT_TRUE(slot.has_pending_operations());
+  EXPECT_EQ(saved_blocks(slot), Blocks({2, 3}));
+}
+
+TEST(SlotSaveTest, SavesThatNobodyTookAreWithdrawnWithWhatIsComputedAgain) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
+  CAIRN_SLOT_OK(slot.retreat_computed_position(18 - 9));
+  EXPECT_EQ(slot.operations_under_way(), 1);
+  CAIRN_SLOT_OK(slot.retreat_computed_position(2));
+  EXPECT_EQ(saved_blocks(slot), Blocks({0})) << "of those whose tokens are computed still";
+  CAIRN_SLOT_OK(slot.retreat_computed_position(0));
+  EXPECT_TRUE(is_invalid_operation(slot.retreat_computed_position(8))) << "more than are computed";
+  EXPECT_EQ(slot.computed_tokens(), 7);
+
+  ExternallyManagedDeviceSlot loads = new_slot(18);
+  ASSERT_NO_FATAL_FAILURE(bring_to(SlotState::Kind::kOnboarding, loads));
+  EXPECT_TRUE(is_invalid_operation(loads.retreat_computed_position(0))) << "a load is under way";
+}
+
 TEST(SlotSaveTest, GuessesAreNotSavedBeforeTheyAreSettled) {
   ExternallyManagedDeviceSlot slot = new_slot(6);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));

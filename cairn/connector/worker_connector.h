@@ -12,7 +12,8 @@
 //           them. Where the leader is gone, everything that is expected fails, by its deadline.
 // Owner:    the engine's worker. Threads: one at a time, the engine's; only what is said to wait waits, and never beyond its
 //           deadline.
-// Fails:    calls out of order: kFailedPrecondition; bad metadata: kCorrupt. The step then goes on without a cache.
+// Fails:    calls out of order: kFailedPrecondition; bad metadata: kCorrupt. The step then goes on without a cache, and
+//           saves that may still read blocks fail, since nobody knows which blocks the step writes to.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ struct KvTensor {
 struct KvGroup {
   std::string name;
   std::vector<std::string> layers;  // their names, in the order of the tensors
-  std::vector<KvTensor> tensors;    // one a layer; or two, K and V; or one for all
+  std::vector<KvTensor> tensors;    // one a layer; or two, K before V; or one for all
   std::uint32_t element_bits = 16;
   std::uint32_t page_size = 16;  // tokens a block
 };
@@ -79,6 +80,8 @@ class WorkerConnector {
     const Clock* clock = &steady_clock();
     Duration fence_limit = std::chrono::milliseconds(200);  // that bind() waits for saves at most
     Duration layer_limit = std::chrono::seconds(10);        // that wait_for_layer() and take_report() wait at most
+    // That the leader may take to say what became of a load or save; then it counts as failed.
+    Duration answer_limit = std::chrono::seconds(120);
     std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
     Duration first_connection = std::chrono::seconds(60);
   };
@@ -95,16 +98,21 @@ class WorkerConnector {
   // --- a step ---
   // Waits for fences, up to their limit; saves that are not over by then fail.
   [[nodiscard]] Status bind(std::span<const std::byte> metadata);
-  // The blocks that this step loads into are free to be written once `after` is over.
+  // The blocks that this step loads into are free to be written once `after` is over, and all that was told with events
+  // before it.
   [[nodiscard]] Status start_load(StepEventPtr after = {});
   // Waits until the layer of all loads of this step is there. An error: some of it will not come; go on, the blocks are
-  // in the report.
+  // in the report. Then all loads of this step count as failed, since any of them may have been read too early, and no
+  // later layer is waited for.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
-  // The KV that this step computed for the layer is there once `after` is over; the last layer ends the step, as
-  // save_step() does.
+  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once; the
+  // last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in which
+  // some layers are not saved is ended by save_step().
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after = {});
   [[nodiscard]] Status save_step(StepEventPtr after = {});
-  // What is over since the last call. Waits for the loads that this step read layer by layer: their bytes are verified now.
+  // What is over since the last call, each once; ends a step that was started. Waits for the loads that this step read
+  // layer by layer: their bytes are verified now. Those that are not known by the limit are told as failed, and what is
+  // heard of them later changes nothing. May also be called between steps.
   [[nodiscard]] WorkerReport take_report();
 
   [[nodiscard]] RankWorker::State state() const;

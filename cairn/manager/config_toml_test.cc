@@ -130,7 +130,7 @@ TEST(ConfigTomlTest, TheFirstErrorOfAFileIsTold) {
 }
 
 TEST(ConfigTomlTest, ReadsFiles) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "cairn_config_toml_test.toml";
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "cairn_config_toml_test.toml";
   std::ofstream(path) << "[host]\nblocks = 9\n";
   const Result<ManagerConfig> config = ManagerConfig::from_file(path);
   ASSERT_TRUE(config) << config.error().message;
@@ -142,7 +142,7 @@ TEST(ConfigTomlTest, ReadsFiles) {
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(missing.error().message, HasSubstr(path.string()));
-  EXPECT_EQ(ManagerConfig::from_file(testing::TempDir()).error().code, ErrorCode::kIo);
+  EXPECT_EQ(ManagerConfig::from_file(::testing::TempDir()).error().code, ErrorCode::kIo);
 }
 
 }  // namespace

@@ -19,50 +19,37 @@ constexpr std::uint64_t kLeastRingBlocks = 8;
 
 }  // namespace
 
-TransferExecutor* Executors::keep(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind,
-                                  std::unique_ptr<TransferExecutor> executor) {
-  place = parts_.around ? parts_.around(kind, std::move(executor)) : std::move(executor);
+template <typename Make>
+Result<TransferExecutor*> Executors::in_place(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind, Make make) {
+  if (place == nullptr && parts_.executor) {
+    place = parts_.executor(kind);
+  }
+  if (place == nullptr) {
+    auto made = make();
+    if (!made) {
+      return Unexpected(std::move(made).error());
+    }
+    place = parts_.around ? parts_.around(kind, *std::move(made)) : *std::move(made);
+  }
   return place.get();
 }
 
 Result<TransferExecutor*> Executors::host() {
-  if (host_ == nullptr && parts_.executor) {
-    host_ = parts_.executor(ExecutorKind::kHost);
-  }
-  if (host_ == nullptr) {
-    return keep(host_, ExecutorKind::kHost, std::make_unique<HostExecutor>(*parts_.clock, HostExecutor::Options{}));
-  }
-  return host_.get();
+  return in_place(host_, ExecutorKind::kHost, [this] {
+    return Result<std::unique_ptr<TransferExecutor>>(
+        std::make_unique<HostExecutor>(*parts_.clock, HostExecutor::Options{}));
+  });
 }
 
 Result<TransferExecutor*> Executors::file() {
-  if (file_ == nullptr && parts_.executor) {
-    file_ = parts_.executor(ExecutorKind::kFile);
-  }
-  if (file_ == nullptr) {
-    Result<std::unique_ptr<FileExecutor>> made =
-        FileExecutor::make(*parts_.clock, {.method = config_.disk.io, .in_flight = config_.disk.in_flight});
-    if (!made) {
-      return Unexpected(std::move(made).error());
-    }
-    return keep(file_, ExecutorKind::kFile, *std::move(made));
-  }
-  return file_.get();
+  return in_place(file_, ExecutorKind::kFile, [this] {
+    return FileExecutor::make(*parts_.clock, {.method = config_.disk.io, .in_flight = config_.disk.in_flight});
+  });
 }
 
 Result<TransferExecutor*> Executors::gpu() {
-  if (gpu_ == nullptr && parts_.executor) {
-    gpu_ = parts_.executor(ExecutorKind::kGpu);
-  }
-  if (gpu_ == nullptr) {
-    Result<std::unique_ptr<CudaExecutor>> made =
-        CudaExecutor::create({.device = config_.device.gpu, .clock = parts_.clock});
-    if (!made) {
-      return Unexpected(std::move(made).error());
-    }
-    return keep(gpu_, ExecutorKind::kGpu, *std::move(made));
-  }
-  return gpu_.get();
+  return in_place(gpu_, ExecutorKind::kGpu,
+                  [this] { return CudaExecutor::create({.device = config_.device.gpu, .clock = parts_.clock}); });
 }
 
 Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,

@@ -34,8 +34,10 @@ class Executors {
   // Through a ring of pinned memory, by two others.
   [[nodiscard]] Result<TransferExecutor*> bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,
                                                  std::uint64_t block_bytes);
-  [[nodiscard]] TransferExecutor* keep(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind,
-                                       std::unique_ptr<TransferExecutor> executor);
+  // What is in the place. An empty one is filled first: as the manager's parts say, or else by `make`.
+  template <typename Make>
+  [[nodiscard]] Result<TransferExecutor*> in_place(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind,
+                                                   Make make);
 
   const ManagerConfig& config_;
   const ManagerParts& parts_;

@@ -69,7 +69,7 @@ TEST(ManagerConfigTest, AVariableThatIsWrongIsAnErrorAndChangesNothing) {
 
 TEST(ManagerConfigTest, ReadsTheEnvironmentOfTheProcess) {
   ASSERT_EQ(setenv("CAIRN_BLOCK_SIZE", "a=b", 1), 0);
-  EXPECT_THAT(ManagerConfig::environment_of_process(), testing::Contains(testing::Pair("CAIRN_BLOCK_SIZE", "a=b")));
+  EXPECT_THAT(ManagerConfig::environment_of_process(), ::testing::Contains(::testing::Pair("CAIRN_BLOCK_SIZE", "a=b")));
   unsetenv("CAIRN_BLOCK_SIZE");
 }
 

@@ -158,23 +158,17 @@ Status ManagerState::make_movers() {
   if (Status status = make_edge(tier(kHost) != nullptr ? kHost : kDevice, kDisk, config_.offload_to_disk); !status) {
     return status;
   }
-  Onboarder::Parts parts{.device = tier(kDevice),
-                         .host = tier(kHost),
-                         .disk = tier(kDisk),
-                         .host_to_device = link(kHost, kDevice),
-                         .disk_to_device = link(kDisk, kDevice),
-                         .disk_to_host = link(kDisk, kHost),
-                         .registry = registry_.get(),
-                         .cost = parts_.cost,
-                         .block_size = config_.block_size,
-                         .clock = &clock_,
-                         .wake = [this] { wake(); }};
-  if (parts.cost == nullptr) {
-    const OnboardOptions& onboard = config_.onboard;
-    parts.cost = onboard.weigh && onboard.prefill_tokens_per_second > 0
-                     ? measured_cost_model(onboard.prefill_tokens_per_second)
-                     : load_everything();
-  }
+  const Onboarder::Parts parts{.device = tier(kDevice),
+                               .host = tier(kHost),
+                               .disk = tier(kDisk),
+                               .host_to_device = link(kHost, kDevice),
+                               .disk_to_device = link(kDisk, kDevice),
+                               .disk_to_host = link(kDisk, kHost),
+                               .registry = registry_.get(),
+                               .cost = parts_.cost,
+                               .block_size = config_.block_size,
+                               .clock = &clock_,
+                               .wake = [this] { wake(); }};
   Result<std::unique_ptr<Onboarder>> made = Onboarder::make(parts, config_.onboard);
   if (!made) {
     return Unexpected(std::move(made).error());

@@ -17,10 +17,10 @@
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 std::string text_of(const Result<RegionPtr>& result) {
   return result ? str_cat("made: ", (*result)->notes()) : result.error().to_string();
@@ -250,7 +250,7 @@ TEST(FileRegionTest, ASmallFileSystem) {
     GTEST_SKIP() << "mounting a file system is not permitted here";
   }
   EXPECT_THAT(text, AllOf(StartsWith("made: "), HasSubstr("| exhausted: setting aside 2097152 bytes (2.0 MiB)"),
-                          testing::Not(HasSubstr("left behind"))));
+                          ::testing::Not(HasSubstr("left behind"))));
 }
 
 TEST(FileRegionTest, FilesInMemoryCountAsMemory) {

@@ -17,14 +17,14 @@
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-class GpuRegionTest : public testing::Test {
+class GpuRegionTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const Result<const CudaDriver*> found = CudaDriver::get();

@@ -9,8 +9,8 @@
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(HostTextTest, FindsFieldsAtTheBeginningOfLines) {
   constexpr std::string_view kText = "XMemFree: 1 kB\nMemFree:    4 kB\nHugePages_Free:  7\nBroken: x\n";

@@ -12,8 +12,8 @@
 namespace cairn {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(NodeListTest, RangesAndSingles) {
   EXPECT_THAT(parse_node_list("0\n").value(), ElementsAre(0));

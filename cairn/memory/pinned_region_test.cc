@@ -12,9 +12,9 @@
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A GPU that takes note of what it is told.
 struct FakeGpu {

@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(RegionTest, KindsHaveNames) {
   EXPECT_EQ(to_string(MemoryKind::kSystem), "system");

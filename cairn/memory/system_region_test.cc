@@ -14,9 +14,9 @@
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string text_of(const Result<RegionPtr>& result) {
   return result ? str_cat("made: ", (*result)->notes()) : result.error().to_string();

@@ -32,7 +32,7 @@ bool OffloadEdge::Impl::begin_waiting(TimePoint now) {
   if (queue_.empty() || is_busy()) {
     return false;
   }
-  if (!is_open(now)) {
+  if (!link_.may_be_tried()) {
     drop_waiting(OffloadRefusal::kTierOut);
     return true;
   }
@@ -146,7 +146,7 @@ bool OffloadEdge::Impl::claim(std::uint32_t& wanted, TimePoint now) {
   wanted -= std::min(wanted, victims.size());
   offered_ += victims.size();
   const std::vector<BlockFacts> facts = victims.facts();
-  const bool open = is_open(now);
+  const bool open = link_.may_be_tried();
   std::vector<bool> is_ready(facts.size());
   std::vector<BlockFacts> copied;
   for (std::size_t i = 0; i < facts.size(); ++i) {
@@ -172,7 +172,7 @@ bool OffloadEdge::Impl::claim(std::uint32_t& wanted, TimePoint now) {
 }
 
 bool OffloadEdge::Impl::begin_pending(TimePoint now) {
-  if (!is_open(now)) {
+  if (!link_.may_be_tried()) {
     drop_pending(OffloadRefusal::kTierOut);
     return true;
   }

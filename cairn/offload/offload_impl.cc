@@ -311,16 +311,4 @@ bool OffloadEdge::Impl::is_below(const BlockKey& key) const {
   return registry_.tiers_of(key).contains(link_.to().level()) && lower_.contains(key);
 }
 
-bool OffloadEdge::Impl::is_open(TimePoint now) const {
-  if (link_.is_up()) {
-    return true;
-  }
-  const auto may_be_tried = [now](const Tier& tier, TierUse use) {
-    const TierHealth::Report report = tier.report(use);
-    return report.is_up || (report.next_trial && *report.next_trial <= now);
-  };
-  return !link_.is_paused() && may_be_tried(link_.from(), TierUse::kReading) &&
-         may_be_tried(link_.to(), TierUse::kWriting);
-}
-
 }  // namespace cairn

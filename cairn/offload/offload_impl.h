@@ -103,8 +103,6 @@ class OffloadEdge::Impl {
   void give_up_on_a_full_executor(TimePoint now) CAIRN_REQUIRES(mutex_);
   void refuse(OffloadRefusal reason) CAIRN_REQUIRES(mutex_) { ++refused_[static_cast<std::size_t>(reason)]; }
   [[nodiscard]] bool is_below(const BlockKey& key) const;
-  // Whether a copy would be tried.
-  [[nodiscard]] bool is_open(TimePoint now) const;
   [[nodiscard]] bool is_busy() const CAIRN_REQUIRES(mutex_) { return batches_ >= options_.in_flight || is_full_; }
 
   TierLink& link_;

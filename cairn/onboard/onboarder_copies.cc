@@ -86,7 +86,7 @@ bool Onboarder::Impl::find_host_room(const PiecePtr& piece, Outbox& outbox) {
     piece->host_targets.emplace(*std::move(room));
     return true;
   }
-  if (can_be_tried(parts_.disk_to_device, parts_.clock->now())) {
+  if (may_be_tried(parts_.disk_to_device)) {
     leave(piece, Goal::kHost);
     piece->stage = Piece::Stage::kLast;
     piece->lane = Lane::kDiskToDevice;

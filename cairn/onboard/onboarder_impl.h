@@ -68,6 +68,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
     std::uint32_t end = 0;  // of the keys that were found
   };
 
+  [[nodiscard]] static bool may_be_tried(const TierLink* link) { return link != nullptr && link->may_be_tried(); }
   [[nodiscard]] Ways ways() const;
   [[nodiscard]] TierSearch search(const Ways& ways, bool is_prefetch) const;
   [[nodiscard]] Status check(std::span<const BlockKey> keys) const;

@@ -33,12 +33,10 @@ bool copies(const Piece& piece) { return piece.stage != Piece::Stage::kAwaiting;
 }  // namespace
 
 Onboarder::Impl::Ways Onboarder::Impl::ways() const {
-  const TimePoint now = parts_.clock->now();
   Ways ways;
-  ways.host = can_be_tried(parts_.host_to_device, now);
-  ways.disk_by_host =
-      options_.through_host && ways.host && host_pool() != nullptr && can_be_tried(parts_.disk_to_host, now);
-  ways.disk_straight = can_be_tried(parts_.disk_to_device, now);
+  ways.host = may_be_tried(parts_.host_to_device);
+  ways.disk_by_host = options_.through_host && ways.host && host_pool() != nullptr && may_be_tried(parts_.disk_to_host);
+  ways.disk_straight = may_be_tried(parts_.disk_to_device);
   return ways;
 }
 
@@ -47,7 +45,7 @@ TierSearch Onboarder::Impl::search(const Ways& ways, bool is_prefetch) const {
   tiers.add(parts_.device);
   if (is_prefetch) {
     tiers.add(parts_.host);
-    tiers.add(can_be_tried(parts_.disk_to_host, parts_.clock->now()) ? parts_.disk : nullptr);
+    tiers.add(may_be_tried(parts_.disk_to_host) ? parts_.disk : nullptr);
   } else {
     tiers.add(ways.host ? parts_.host : nullptr);
     tiers.add(ways.disk_by_host || ways.disk_straight ? parts_.disk : nullptr);

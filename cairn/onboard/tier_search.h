@@ -1,5 +1,5 @@
-// TierSearch: where the keys of a list are, stretch by stretch: which tiers can be asked at present, and which of them is
-// the nearest that has a key.
+// TierSearch: where the keys of a list are, stretch by stretch: which of the tiers that may be asked is the nearest that
+// has a key.
 //
 // Asks:     the registry, which knows for all tiers at once. What it says may be gone when its pool is asked: whoever wants
 //           blocks has to hold them.
@@ -10,16 +10,11 @@
 #include <cstdint>
 #include <span>
 
-#include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/pool/block_registry.h"
-#include "cairn/tier/tier_link.h"
+#include "cairn/tier/tier.h"
 
 namespace cairn {
-
-// Whether a copy over this link has a chance now: it is not paused, and neither tier is out, or the time to try it again
-// has come.
-[[nodiscard]] bool can_be_tried(const TierLink* link, TimePoint now);
 
 // Keys that follow each other and are found in the same tier.
 struct Stretch {

@@ -56,10 +56,10 @@ TEST(RenderTest, TheTableOfAChartHasARowForEveryX) {
   for (auto it = std::sregex_iterator(html.begin(), html.end(), row); it != std::sregex_iterator(); ++it) {
     rows.push_back((*it)[1].str() + std::regex_replace((*it)[2].str(), std::regex("<[^>]*>"), "|"));
   }
-  EXPECT_THAT(rows, testing::ElementsAre("0\u00A0s|25.00\u00A0%||50.00\u00A0%|",  // both have a value
-                                         "1\u00A0s|–|||",                         // the first is broken here
-                                         "2\u00A0s|50.00\u00A0%|||",              // the second has none here
-                                         "4\u00A0s|||75.00\u00A0%|"));
+  EXPECT_THAT(rows, ::testing::ElementsAre("0\u00A0s|25.00\u00A0%||50.00\u00A0%|",  // both have a value
+                                           "1\u00A0s|–|||",                         // the first is broken here
+                                           "2\u00A0s|50.00\u00A0%|||",              // the second has none here
+                                           "4\u00A0s|||75.00\u00A0%|"));
 }
 
 TEST(RenderTest, AllTextIsEscaped) {

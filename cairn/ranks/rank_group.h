@@ -8,6 +8,8 @@
 //           proven to be over: it comes back, which it does only when its old copies are, or its process is dead.
 // Old:      nothing that an earlier generation says is taken. Bytes in host memory of an earlier generation are never
 //           read: a block that was written there before a rank went and came back is a mismatch, and dropped.
+// Twice:    a rank that is heard keeps its place: another process that says it is the same rank is refused, and told which
+//           one has it. The same process may connect again; its first connection is given up then.
 // Trust:    Unix sockets: the peer's user must be ours, by the socket's credentials. TCP: both sides prove that they know
 //           the secret; frames are checked for damage, not encrypted.
 // Owner:    whoever leads; outlives its executor. Threads: any; one of its own serves the connections.
@@ -70,14 +72,17 @@ class RankGroup {
   // What ranks are told when they come; those that come before wait for it. Once.
   void open(const ManagerConfig& config);
   // Moves the blocks of the leader's manager: ManagerParts::elsewhere. Which tiers a plan joins is told by the kinds of
-  // memory: device is G1, pinned is G2, file is G3.
+  // memory: device is G1, pinned is G2, file is G3. One at a time. On a clock that is moved by hand, its
+  // check_deadlines() is what makes the group look at it, heartbeats included.
   [[nodiscard]] std::unique_ptr<TransferExecutor> make_executor();
   // Copies from and to these device blocks wait on each rank until it is so far. Before the copies are asked for.
   void not_before(std::span<const SlotId> device_blocks, StepMark mark);
-  // To every rank that is there, in order with the copies.
+  // To every rank that is there, in order with the copies; one that is not there is not told later.
   void tell(const RankNotice& notice);
 
-  // A rank of this process joins: `deliver` gets what it is sent, one message at a time, on a thread of the group.
+  // A rank of this process joins: `deliver` gets what it is sent, one message at a time, on a thread of the group; it may
+  // begin before join() returns. The talk begins with the welcome. A refusal is the last that is delivered: destroy the
+  // port when nothing is in hand any more, and join again. kAlreadyExists: the rank is there.
   using Deliver = std::function<void(std::uint32_t generation, const RankMessage&)>;
   class LocalPort;
   [[nodiscard]] Result<std::unique_ptr<LocalPort>> join(std::uint32_t rank, Deliver deliver);

@@ -10,6 +10,7 @@
 //           began earlier and is not over is told as failed, whatever it read.
 // Lost:     when the leader is gone, copies are cancelled, what is under way is waited for, and the leader is tried again,
 //           for ever, under a new generation. The engine goes on without a cache meanwhile.
+//           Marks and fences of an earlier leader mean nothing to another one, and begin anew with it.
 // File:     config.disk.path + ".r<rank>of<ranks>": slots without entries; what is in them the leader knows.
 // Owner:    the engine's worker process. Threads: any; one of its own talks to the leader.
 // Fails:    connect(), join(): what the leader refuses (another number of ranks, a shape that is not its share of the
@@ -35,6 +36,8 @@
 
 namespace cairn {
 
+class RankLine;
+
 class RankWorker {
  public:
   struct Options {
@@ -57,11 +60,13 @@ class RankWorker {
   RankWorker& operator=(const RankWorker&) = delete;
   ~RankWorker();
 
-  // The engine is so far once `after` is over; marks do not go back. Never waits.
+  // The engine is so far once `after` is over, and what earlier marks came after; marks do not go back. Never waits.
   void reached(StepMark mark, StepEventPtr after = {});
 
   // These are wanted layer by layer in the present iteration; replaces what was expected before. Before reached().
   void expect(std::span<const SlotId> device_blocks);
+  // These will not be loaded, whatever the reason: who waits for their layers is told.
+  void not_coming(std::span<const SlotId> device_blocks);
   // Until this layer of all that is expected is there. kExpired, or kUnavailable once some of it is known not to come: it
   // is not to be used. What is there is not verified yet: that is told with the whole load.
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline);
@@ -81,6 +86,7 @@ class RankWorker {
 
  private:
   class Impl;
+  [[nodiscard]] static Result<std::unique_ptr<RankWorker>> begin(std::unique_ptr<RankLine> line, Options options);
   explicit RankWorker(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -74,6 +74,8 @@ class Tier {
   // May this use be made of it now? A true while it is out is a trial, and has to be followed by one of the others.
   [[nodiscard]] bool may(TierUse use) { return health(use).may_use(clock_.now()); }
   [[nodiscard]] bool is_up(TierUse use) const { return health(use).is_up(); }
+  // It is up, or the time to try it again has come. Asks for no trial, and reads the clock only while it is out.
+  [[nodiscard]] bool may_be_tried(TierUse use) const { return is_up(use) || health(use).may_be_tried(clock_.now()); }
   void succeeded(TierUse use);
   void failed(TierUse use, const std::string& reason);
   void not_tried(TierUse use) { health(use).not_tried(); }

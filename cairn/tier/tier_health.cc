@@ -21,6 +21,11 @@ bool TierHealth::is_up() const {
   return report_.is_up;
 }
 
+bool TierHealth::may_be_tried(TimePoint now) const {
+  const MutexLock lock(mutex_);
+  return report_.is_up || *report_.next_trial <= now;
+}
+
 TierHealth::Change TierHealth::succeeded() {
   const MutexLock lock(mutex_);
   in_a_row_ = 0;

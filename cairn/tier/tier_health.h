@@ -37,6 +37,8 @@ class TierHealth {
   [[nodiscard]] bool may_use(TimePoint now);
   // Whether it is up, without asking for the trial.
   [[nodiscard]] bool is_up() const;
+  // Whether it is up or its wait is over, without asking for the trial: somebody else's may be under way.
+  [[nodiscard]] bool may_be_tried(TimePoint now) const;
   Change succeeded();
   Change failed(const std::string& reason, TimePoint now);
   // A trial that came to nothing, by no fault of the tier: the next caller may try.

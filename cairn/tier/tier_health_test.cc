@@ -23,6 +23,7 @@ TEST(TierHealthTest, FailuresInARowTakeItOut) {
   take_out(health, seconds(2));
   EXPECT_FALSE(health.is_up());
   EXPECT_FALSE(health.may_use(seconds(2)));
+  EXPECT_FALSE(health.may_be_tried(seconds(2)));
   const TierHealth::Report report = health.report();
   EXPECT_EQ(report.failures, 4U);
   EXPECT_EQ(report.times_out, 1U);
@@ -33,12 +34,18 @@ TEST(TierHealthTest, FailuresInARowTakeItOut) {
 
 TEST(TierHealthTest, OneTrialAfterTheWait) {
   TierHealth health = make();
+  EXPECT_TRUE(health.may_be_tried(seconds(0)));
   take_out(health, seconds(0));
+  EXPECT_FALSE(health.may_be_tried(seconds(1) - TimePoint(1)));
+  EXPECT_TRUE(health.may_be_tried(seconds(1)));
+  EXPECT_TRUE(health.may_be_tried(seconds(1)));  // to ask is not to try
   EXPECT_TRUE(health.may_use(seconds(1)));
   EXPECT_FALSE(health.may_use(seconds(1)));  // there is one trial
+  EXPECT_TRUE(health.may_be_tried(seconds(1)));
   EXPECT_FALSE(health.is_up());
   EXPECT_EQ(health.succeeded(), Change::kBack);
   EXPECT_TRUE(health.may_use(seconds(1)));
+  EXPECT_TRUE(health.may_be_tried(seconds(0)));
   EXPECT_EQ(health.report().out_since, std::nullopt);
 }
 

@@ -35,6 +35,10 @@ LinkMeter::Counts count(std::span<const BlockState> states) {
           .cancelled = of(BlockState::kCancelled)};
 }
 
+bool all_done(std::span<const BlockState> states) {
+  return std::all_of(states.begin(), states.end(), [](BlockState state) { return state == BlockState::kDone; });
+}
+
 // What the engine says of its blocks has to be such that they can be registered when they have arrived.
 Status check_facts(const CopySource& source) {
   if (source.slots().size() != source.size()) {
@@ -101,6 +105,11 @@ Result<std::unique_ptr<TierLink>> TierLink::make(Tier& from, Tier& to, TransferE
 bool TierLink::is_up() const {
   return !is_paused_ && (!from_is_at_fault_ || from_.is_up(TierUse::kReading)) &&
          (!to_is_at_fault_ || to_.is_up(TierUse::kWriting));
+}
+
+bool TierLink::may_be_tried() const {
+  return !is_paused_ && (!from_is_at_fault_ || from_.may_be_tried(TierUse::kReading)) &&
+         (!to_is_at_fault_ || to_.may_be_tried(TierUse::kWriting));
 }
 
 Status TierLink::may_copy() {
@@ -235,6 +244,9 @@ void TierLink::landed(Flight& flight, TransferOutcome&& outcome) {
   for (const BlockOutcome& block : outcome.blocks) {
     arrived.states.push_back(block.state);
   }
+  if (arrived.error.empty() && !all_done(arrived.states)) {
+    arrived.error = str_cat(executor_.describe(), " did not copy every block, and does not say why");
+  }
   const std::vector<BlockState> copied = arrived.states;
   const Status written = flight.targets ? sort_out(flight, facts, arrived) : Status();
   report(copied, arrived.error, written);
@@ -270,8 +282,9 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
   return facts;
 }
 
-// Registers what arrived, puts aside what a late copy may still write to, and frees the rest. Fails where the entries of
-// what arrived could not be written: that is then not registered either.
+// Registers what arrived, and puts the rest aside until the copy has settled: one that is late, or a part of one that
+// failed elsewhere, may still write to it. Fails where the entries of what arrived could not be written: that is then not
+// registered either.
 Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
   MutableBlocks targets = *std::move(flight.targets);
   flight.targets.reset();
@@ -285,7 +298,7 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
   std::optional<MutableBlocks> whole;
   std::optional<MutableBlocks> late;
   std::vector<BlockFacts> whole_facts;
-  if (arrived.error.empty()) {
+  if (all_done(arrived.states)) {
     whole.emplace(std::move(targets));
     whole_facts = facts;
   } else {
@@ -294,7 +307,7 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
       if (arrived.states[i] == BlockState::kDone) {
         add(whole, std::move(block));
         whole_facts.push_back(facts[i]);
-      } else if (arrived.states[i] == BlockState::kExpired) {
+      } else {
         add(late, std::move(block));
       }
     }

@@ -99,6 +99,8 @@ class TierLink {
   [[nodiscard]] TransferExecutor& executor() const { return executor_; }
   // Whether a copy would be let through now, trials not asked for.
   [[nodiscard]] bool is_up() const;
+  // Whether a copy has a chance now: it is not paused, and no tier at fault is out, or the time to try it again has come.
+  [[nodiscard]] bool may_be_tried() const;
   [[nodiscard]] LinkMeter& meter() { return meter_; }
   [[nodiscard]] const LinkMeter& meter() const { return meter_; }
 

@@ -16,6 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using testing::chain;
 using testing::compute;
 using testing::Copied;
@@ -26,6 +27,7 @@ using testing::first_of;
 using ::testing::HasSubstr;
 using testing::joined;
 using testing::Keys;
+using ::testing::SizeIs;
 
 constexpr BlockState kDone = BlockState::kDone;
 constexpr BlockState kFailed = BlockState::kFailed;
@@ -50,6 +52,28 @@ class NoMoreWrites {
  private:
   rlimit before_{};
   void (*handler_)(int);
+};
+
+// Says which blocks failed, and nothing of why.
+class SilentExecutor final : public TransferExecutor {
+ public:
+  explicit SilentExecutor(TransferExecutor& inside) : inside_(inside) {}
+
+  [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override {
+    transfer.done = [done = std::move(transfer.done)](TransferOutcome&& outcome) {
+      outcome.error.clear();
+      done(std::move(outcome));
+    };
+    return inside_.submit(std::move(transfer));
+  }
+  void cancel(TransferId transfer) override { inside_.cancel(transfer); }
+  void check_deadlines() override { inside_.check_deadlines(); }
+  [[nodiscard]] bool can_move(const CopyPlan& plan) const override { return inside_.can_move(plan); }
+  [[nodiscard]] ExecutorLoad load() const override { return inside_.load(); }
+  [[nodiscard]] std::string describe() const override { return "a silent executor"; }
+
+ private:
+  TransferExecutor& inside_;
 };
 
 class TierLinkFaultsTest : public testing::ThreeTiers {
@@ -114,6 +138,51 @@ TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
   EXPECT_EQ(disk_->pool()->counts().quarantined, 2U);
   faults_.reset();  // with the executor the last copy ends
   EXPECT_EQ(disk_->pool()->counts().quarantined, 0U);
+  EXPECT_EQ(host_->pool()->counts().pinned, 0U);
+}
+
+// Copies that are made in several places: it does by hand what their answers would.
+class HandExecutor final : public TransferExecutor {
+ public:
+  explicit HandExecutor(const Clock& clock) : ledger_(clock, 4, TransferLedger::Callbacks::kOnRequest) {}
+  Result<TransferId> submit(Transfer&& transfer) override { return ledger_.accept(std::move(transfer)); }
+  void cancel(TransferId transfer) override { ledger_.cancel(transfer); }
+  void check_deadlines() override { ledger_.check_deadlines(); }
+  bool can_move(const CopyPlan& /*plan*/) const override { return true; }
+  ExecutorLoad load() const override { return ledger_.load(); }
+  std::string describe() const override { return "by hand"; }
+
+  std::shared_ptr<ActiveTransfer> take() { return ledger_.try_take(); }
+  void run() {
+    while (ledger_.run_callbacks()) {
+    }
+  }
+
+ private:
+  TransferLedger ledger_;
+};
+
+TEST_F(TierLinkFaultsTest, WhatFailedInOnePlaceIsQuarantinedUntilItIsOverInAll) {
+  start_with_blocks({});
+  HandExecutor executor(clock_);
+  Result<std::unique_ptr<TierLink>> link = TierLink::make(*host_, *disk_, executor, clock_);
+  ASSERT_TRUE(link.has_value());
+  Copied down;
+  ASSERT_TRUE(bring(**link, keys_, down));
+  const std::shared_ptr<ActiveTransfer> active = executor.take();
+  ASSERT_EQ(active->begin_run(0, 4), 4U);
+  std::vector<BlockOutcome> outcomes(4);
+  outcomes[1].state = kFailed;
+  outcomes[2].state = BlockState::kMismatch;
+  active->tell_early(0, outcomes, "rank 1 is gone");
+  executor.run();
+  EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, BlockState::kMismatch, kDone));
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 2U) << "another rank may still write to them";
+  EXPECT_EQ(host_->pool()->counts().pinned, 4U);
+  active->let_go(0, 4);
+  executor.run();
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 0U);
+  EXPECT_EQ((*link)->meter().totals().quarantined, 0U);
   EXPECT_EQ(host_->pool()->counts().pinned, 0U);
 }
 
@@ -201,6 +270,7 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   EXPECT_FALSE(told[0].is_up);
   EXPECT_THAT(told[0].reason, HasSubstr("injected: fail"));
   EXPECT_FALSE(to_disk_->is_up());
+  EXPECT_FALSE(to_disk_->may_be_tried());
   EXPECT_TRUE(from_disk_->is_up()) << "reading was never tried";
   {
     Copied refused;
@@ -211,6 +281,11 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
     EXPECT_EQ(result.error().blocks.targets.size(), 2U);
   }
   clock_.advance(seconds(1));
+  EXPECT_FALSE(to_disk_->is_up());
+  EXPECT_TRUE(to_disk_->may_be_tried());
+  to_disk_->pause(true);
+  EXPECT_FALSE(to_disk_->may_be_tried());
+  to_disk_->pause(false);
   fail_one();  // the trial
   EXPECT_EQ(told.size(), 1U);
   clock_.advance(seconds(1));
@@ -280,6 +355,25 @@ TEST_F(TierLinkFaultsTest, ATrialThatFindsTheExecutorFullIsNone) {
   run_for(seconds(5));
   copy(*to_disk_, keys_);
   EXPECT_TRUE(to_disk_->is_up());
+}
+
+TEST_F(TierLinkFaultsTest, WhatFailedWithoutAWordIsNotRegistered) {
+  start_with_blocks({{.fault = Fault::kFail, .at = 1, .every = 1}});
+  SilentExecutor silent(*faults_);
+  to_disk_ = *TierLink::make(*host_, *disk_, silent, clock_);
+  {
+    Copied down;
+    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    run_for(seconds(5));
+    EXPECT_THAT(down.states(), AllOf(SizeIs(4), Each(kFailed)));
+    EXPECT_TRUE(down.arrived->blocks.empty());
+    EXPECT_THAT(down.arrived->error, HasSubstr("a silent executor did not copy every block"));
+  }
+  expect_at_rest(*disk_, 0);
+  expect_at_rest(*host_, 4);
+  EXPECT_EQ(disk_->report(TierUse::kWriting).failures, 1U);
+  restart();
+  EXPECT_EQ(disk_->recovered().blocks, 0U);
 }
 
 TEST_F(TierLinkFaultsTest, LateCopiesCountAgainstTheTier) {

@@ -154,7 +154,7 @@ TEST(ChecksumTest, CopiesOnTheWay) {
   }
 }
 
-class RowKernelTest : public testing::TestWithParam<RowKernel> {};
+class RowKernelTest : public ::testing::TestWithParam<RowKernel> {};
 
 TEST_P(RowKernelTest, DoesWhatANaiveLoopDoes) {
   const RowKernel& kernel = GetParam();
@@ -195,7 +195,7 @@ TEST_P(RowKernelTest, DoesWhatANaiveLoopDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelTest, testing::ValuesIn(row_kernels().begin(), row_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(All, RowKernelTest, ::testing::ValuesIn(row_kernels().begin(), row_kernels().end()),
                          [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace

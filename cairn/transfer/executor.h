@@ -4,7 +4,8 @@
 //           `done`. A block is done only when every byte of it is known to have arrived and, if it was to be checked,
 //           to be right. What fails of a block is that block's result and nobody else's.
 // Deadline: passes, and the blocks not yet done are expired: `done` is called without waiting for them. Their memory may
-//           still be written by a copy that is late: `settled` says when that is over, which may be never.
+//           still be written by a copy that is late: `settled` says when that is over, which may be never. So may be that
+//           of a block which failed in one place and is copied in several.
 // Owner:    the caller's memory on both sides belongs to the transfer from submit() until `settled`.
 // Threads:  submit() and cancel() from any thread; they take no longer than queueing takes. `done` and then `settled`
 //           run on a thread of the executor, one transfer at a time, and may submit.

@@ -52,6 +52,12 @@ void ActiveTransfer::pass_on(std::uint32_t block, const BlockOutcome& outcome, c
   ledger_->end_block(*this, block, outcome, error);
 }
 
+void ActiveTransfer::tell_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error) {
+  ledger_->tell_early(*this, first, outcomes, error);
+}
+
+void ActiveTransfer::let_go(std::uint32_t first, std::uint32_t count) { ledger_->let_go(*this, first, count); }
+
 TransferLedger::TransferLedger(const Clock& clock, std::size_t limit, Callbacks callbacks)
     : clock_(clock), limit_(limit), callbacks_(callbacks) {
   CAIRN_CHECK(limit > 0, "a ledger has room for at least one transfer");
@@ -204,6 +210,33 @@ void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, co
   tell(transfer);
 }
 
+void TransferLedger::tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
+                                const std::string& error) {
+  CAIRN_DCHECK(first + outcomes.size() <= transfer.phases_.size(), "only blocks of the transfer are told");
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kBegun, "a block is told early once, after it began");
+    transfer.phases_[first + i] = Phase::kTold;
+    if (!transfer.done_is_due_) {
+      resolve(transfer, first + i, outcomes[i], error);
+    }
+  }
+  transfer.told_ += outcomes.size();
+  tell(transfer);
+}
+
+void TransferLedger::let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count) {
+  CAIRN_DCHECK(std::size_t{first} + count <= transfer.phases_.size(), "only blocks of the transfer are let go of");
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < count; ++i) {
+    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kTold, "a block is let go of once, after it was told early");
+    transfer.phases_[first + i] = Phase::kOver;
+  }
+  transfer.told_ -= count;
+  transfer.under_way_ -= count;
+  tell(transfer);
+}
+
 void TransferLedger::resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome,
                              const std::string& error) {
   transfer.outcome_.blocks[block] = outcome;
@@ -229,7 +262,7 @@ void TransferLedger::cancel_waiting(ActiveTransfer& transfer) {
 
 void TransferLedger::expire(ActiveTransfer& transfer) {
   for (std::size_t block = 0; block < transfer.phases_.size(); ++block) {
-    if (transfer.phases_[block] == Phase::kOver) {
+    if (transfer.phases_[block] == Phase::kOver || transfer.phases_[block] == Phase::kTold) {
       continue;
     }
     const bool begun = transfer.phases_[block] == Phase::kBegun;
@@ -258,7 +291,7 @@ bool TransferLedger::expire_if_late(ActiveTransfer& transfer) {
 }
 
 void TransferLedger::tell(ActiveTransfer& transfer) {
-  if (transfer.waiting_ + transfer.under_way_ > 0) {
+  if (transfer.waiting_ + transfer.under_way_ > transfer.told_) {
     return;
   }
   const std::shared_ptr<ActiveTransfer>& shared = open_.at(transfer.id_);
@@ -267,7 +300,9 @@ void TransferLedger::tell(ActiveTransfer& transfer) {
     deadlines_.erase({transfer.transfer_.deadline, transfer.id_});
     due_.push_back({shared, Event::kDone});
   }
-  due_.push_back({shared, Event::kSettled});
+  if (transfer.under_way_ == 0) {
+    due_.push_back({shared, Event::kSettled});
+  }
   news_.notify_one();
 }
 

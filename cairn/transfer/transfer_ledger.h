@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,10 +52,15 @@ class ActiveTransfer {
   void fail(std::uint32_t block, const std::string& error);
   // The same with an outcome that another executor gave it; `error` where it is not done.
   void pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  // For copies that others make: what became of a run of blocks that began, while it is not proven that nothing touches
+  // their memory. The outcome does not wait for that, `settled` does. `error`: of the first that is not done.
+  void tell_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error);
+  // Nothing touches the memory of these blocks any more. Once for each that was told early.
+  void let_go(std::uint32_t first, std::uint32_t count);
 
  private:
   friend class TransferLedger;
-  enum class Phase : std::uint8_t { kWaiting, kBegun, kOver };
+  enum class Phase : std::uint8_t { kWaiting, kBegun, kTold, kOver };
 
   Transfer transfer_;
   TransferId id_{};
@@ -64,6 +70,7 @@ class ActiveTransfer {
   std::vector<Phase> phases_;
   std::size_t waiting_ = 0;    // blocks that have not begun, and may
   std::size_t under_way_ = 0;  // blocks that have begun and are not over: their memory may be touched
+  std::size_t told_ = 0;       // of those under way: what became of them is known
   bool done_is_due_ = false;
   TransferOutcome outcome_;
   std::size_t error_block_ = 0;  // whose error the outcome names, where it names one
@@ -105,6 +112,9 @@ class TransferLedger {
   [[nodiscard]] std::shared_ptr<ActiveTransfer> next_untaken() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::uint32_t begin_run(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
   void end_block(ActiveTransfer& transfer, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  void tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
+                  const std::string& error);
+  void let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
   void resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome, const std::string& error)
       CAIRN_REQUIRES(mutex_);
   void cancel_waiting(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);

@@ -151,6 +151,49 @@ TEST_F(TransferLedgerTest, PassesOnWhatAnotherExecutorSaid) {
   EXPECT_EQ(outcomes_["a"].error, "block 1 of 3 (1 to 1) cancelled: taken back");
 }
 
+TEST_F(TransferLedgerTest, WhatIsToldEarlySettlesWhenItIsLetGoOf) {
+  accept(transfer("a", 3));
+  const auto active = ledger_->try_take();
+  EXPECT_EQ(active->begin_run(0, 3), 3U);
+  const std::vector<BlockOutcome> outcomes = {{.checksum = Checksum{7}}, {.state = BlockState::kFailed}};
+  active->tell_early(0, outcomes, "rank 1 is gone");
+  run();
+  EXPECT_THAT(log_, ElementsAre());  // of the third nothing is known
+  active->fail(2, "another matter");
+  run();
+  EXPECT_THAT(log_, ElementsAre("a done"));
+  EXPECT_THAT(states("a"), ElementsAre(BlockState::kDone, BlockState::kFailed, BlockState::kFailed));
+  EXPECT_EQ(outcomes_["a"].blocks[0].checksum, Checksum{7});
+  EXPECT_EQ(outcomes_["a"].error, "block 1 of 3 (1 to 1) failed: rank 1 is gone");
+  EXPECT_EQ(ledger_->load().transfers, 1U);  // its memory may be touched: it has its place
+  active->let_go(1, 1);
+  run();
+  EXPECT_THAT(log_, ElementsAre("a done"));
+  active->let_go(0, 1);
+  run();
+  EXPECT_THAT(log_, ElementsAre("a done", "a settled"));
+  EXPECT_EQ(ledger_->load().transfers, 0U);
+}
+
+TEST_F(TransferLedgerTest, ADeadlineLeavesWhatWasToldEarly) {
+  accept(transfer("a", 2, TimePoint(milliseconds(10))));
+  const auto active = ledger_->try_take();
+  EXPECT_EQ(active->begin_run(0, 2), 2U);
+  const std::vector<BlockOutcome> failed = {{.state = BlockState::kFailed}};
+  active->tell_early(0, failed, "broken");
+  clock_.advance(milliseconds(10));
+  ledger_->check_deadlines();
+  run();
+  EXPECT_THAT(states("a"), ElementsAre(BlockState::kFailed, BlockState::kExpired));
+  const std::vector<BlockOutcome> done(1);
+  active->tell_early(1, done, "");  // too late to change anything
+  run();
+  EXPECT_THAT(log_, ElementsAre("a done"));
+  active->let_go(0, 2);
+  run();
+  EXPECT_THAT(log_, ElementsAre("a done", "a settled"));
+}
+
 TEST_F(TransferLedgerTest, WithoutVerifyingThereIsNoChecksum) {
   Transfer given = transfer("a", 1);
   given.verify = Verify::kOff;
@@ -341,6 +384,9 @@ TEST_F(TransferLedgerDeathTest, BlocksEndOnceAndAfterTheyBegan) {
   EXPECT_DEATH((void)active->begin(0), "a block of a transfer begins once");
   active->finish(0, {});
   EXPECT_DEATH(active->fail(0, ""), "a block is over once, after it began");
+  const std::vector<BlockOutcome> one(1);
+  EXPECT_DEATH(active->tell_early(0, one, ""), "a block is told early once, after it began");
+  EXPECT_DEATH(active->let_go(0, 1), "a block is let go of once, after it was told early");
   EXPECT_DEATH(ledger_.emplace(clock_, 0, TransferLedger::Callbacks::kOnRequest), "room for at least one");
 }
 

@@ -1,0 +1,59 @@
+// What the programs that time rounds of their own share: clocks, medians, and an end with a message.
+//
+// Fails: by ending the program: there is nothing to report then.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/result.h"
+
+namespace cairn::bench {
+
+// "disk_bench: WHY"
+[[noreturn]] inline void stop(const std::string& why) {
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) {
+    stop(result.error().to_string());
+  }
+  return *std::move(result);
+}
+inline void must(const Status& status) {
+  if (!status) {
+    stop(status.error().to_string());
+  }
+}
+
+[[nodiscard]] inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Of the calling thread.
+[[nodiscard]] inline double cpu_seconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+// 0 where there are none.
+[[nodiscard]] inline double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace cairn::bench

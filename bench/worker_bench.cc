@@ -1,0 +1,136 @@
+// What the worker's side of the connector costs an engine's step: with nothing to do, and with copies under way.
+//
+// The rank is one that takes marks and does nothing else: what is measured is the connector's own part, on the thread of
+// the engine.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cairn/connector/iteration_metadata.h"
+#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/worker_operations.h"
+#include "cairn/connector/worker_rank.h"
+#include "cairn/connector/worker_steps.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::uint32_t kLayers = 80;
+constexpr std::uint32_t kBlocks = 1U << 16U;
+
+class IdleRank final : public WorkerRank {
+ public:
+  void reached(StepMark mark, StepEventPtr after) override {
+    last_ = mark;
+    event_ = std::move(after);
+  }
+  void expect(std::span<const SlotId> /*blocks*/) override {}
+  [[nodiscard]] Status wait_for_layer(std::uint32_t /*layer*/, TimePoint /*deadline*/) override { return {}; }
+  [[nodiscard]] bool fence(std::span<const SlotId> /*blocks*/, StepMark /*mark*/, TimePoint /*deadline*/) override {
+    return true;
+  }
+  [[nodiscard]] RankWorker::State state() const override { return {.is_connected = true, .generation = 1}; }
+
+ private:
+  StepMark last_;
+  StepEventPtr event_;
+};
+
+struct Worker {
+  IdleRank rank;
+  WorkerOperations operations{steady_clock()};
+  WorkerSteps steps{rank,
+                    operations,
+                    {.layers = kLayers,
+                     .blocks = kBlocks,
+                     .clock = &steady_clock(),
+                     .fence_limit = std::chrono::milliseconds(200),
+                     .layer_limit = std::chrono::seconds(10),
+                     .answer_limit = std::chrono::seconds(120)}};
+};
+
+// A whole step as vLLM makes it: a wait before each layer, and one call at the end.
+void run_step(WorkerSteps& steps, const std::vector<std::byte>& metadata) {
+  benchmark::DoNotOptimize(steps.bind(metadata));
+  benchmark::DoNotOptimize(steps.start_load({}));
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    benchmark::DoNotOptimize(steps.wait_for_layer(layer));
+  }
+  benchmark::DoNotOptimize(steps.save_step({}));
+  benchmark::DoNotOptimize(steps.take_report());
+}
+
+// 2 us are allowed.
+void StepWithNothingToDo(benchmark::State& state) {
+  Worker worker;
+  IterationMetadata metadata;
+  std::vector<std::byte> bytes;
+  for (auto _ : state) {
+    ++metadata.iteration;
+    metadata.encode(bytes);
+    run_step(worker.steps, bytes);
+  }
+}
+BENCHMARK(StepWithNothingToDo);
+
+// The same with a save after each layer.
+void StepThatSavesLayers(benchmark::State& state) {
+  Worker worker;
+  IterationMetadata metadata;
+  std::vector<std::byte> bytes;
+  for (auto _ : state) {
+    ++metadata.iteration;
+    metadata.encode(bytes);
+    benchmark::DoNotOptimize(worker.steps.bind(bytes));
+    benchmark::DoNotOptimize(worker.steps.start_load({}));
+    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+      benchmark::DoNotOptimize(worker.steps.wait_for_layer(layer));
+      benchmark::DoNotOptimize(worker.steps.save_layer(layer, {}));
+    }
+    benchmark::DoNotOptimize(worker.steps.take_report());
+  }
+}
+BENCHMARK(StepThatSavesLayers);
+
+// Nothing new in the step, while as many saves of earlier steps are under way.
+void StepWithSavesUnderWay(benchmark::State& state) {
+  Worker worker;
+  IterationMetadata metadata;
+  std::vector<std::byte> bytes;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(state.range(0)); ++i) {
+    metadata.saves.push_back({{i, 0}, RequestId(i), std::vector<SlotId>(16)});
+  }
+  metadata.encode(bytes);
+  (void)worker.steps.bind(bytes);
+  metadata.saves.clear();
+  for (auto _ : state) {
+    ++metadata.iteration;
+    metadata.encode(bytes);
+    run_step(worker.steps, bytes);
+  }
+}
+BENCHMARK(StepWithSavesUnderWay)->Arg(256);
+
+// A save of a request bound in each step, over by the next.
+void StepWithASave(benchmark::State& state) {
+  Worker worker;
+  IterationMetadata metadata;
+  std::vector<std::byte> bytes;
+  metadata.saves.push_back({{1, 0}, RequestId(1U), std::vector<SlotId>(static_cast<std::size_t>(state.range(0)))});
+  OperationNotice notice = {.saves = {{1, 0}}};
+  for (auto _ : state) {
+    ++metadata.iteration;
+    ++metadata.saves.front().id.number;
+    ++notice.saves.front().number;
+    metadata.encode(bytes);
+    run_step(worker.steps, bytes);
+    worker.operations.told(notice.encode());
+  }
+}
+BENCHMARK(StepWithASave)->Arg(1)->Arg(64);
+
+}  // namespace
+}  // namespace cairn
+
+BENCHMARK_MAIN();

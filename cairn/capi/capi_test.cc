@@ -1,0 +1,293 @@
+// The C interface as its callers see it: codes, messages, structs of other sizes, buffers that are too small. What it does
+// beyond that is the library's; examples/c and examples/python run it end to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <cairn/cairn.h>
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kConfig[] = R"(
+block_size = 4
+[model]
+name = "test"
+layers = 1
+heads = 1
+head_size = 4
+element_type = "f32"
+[device]
+memory = "system"
+blocks = 4
+[host]
+blocks = 8
+[offload.host]
+mode = "on-registration"
+)";
+
+template <typename T>
+T sized() {
+  T made{};
+  made.struct_size = sizeof(T);
+  return made;
+}
+
+class CapiTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto options = sized<cairn_manager_options>();
+    options.config = kConfig;
+    ASSERT_EQ(cairn_manager_create(&options, &manager_, &error_), CAIRN_OK) << error_.message;
+  }
+  void TearDown() override { cairn_manager_destroy(manager_); }
+
+  static std::vector<cairn_key> keys(std::uint32_t first_token, std::size_t blocks) {
+    std::vector<std::uint32_t> tokens(blocks * 4);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = first_token + static_cast<std::uint32_t>(i);
+    }
+    std::vector<cairn_key> made(blocks);
+    std::size_t count = 0;
+    EXPECT_EQ(cairn_hash_tokens(tokens.data(), tokens.size(), 4, cairn_salt(nullptr, ""), made.data(), &count, nullptr),
+              CAIRN_OK);
+    EXPECT_EQ(count, blocks);
+    return made;
+  }
+  void cache(const std::vector<cairn_key>& names) {
+    cairn_blocks* blocks = nullptr;
+    ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, static_cast<std::uint32_t>(names.size()), &blocks, &error_),
+              CAIRN_OK);
+    ASSERT_EQ(cairn_blocks_register(blocks, names.data(), names.size(), &error_), CAIRN_OK);
+    cairn_blocks_release(blocks);
+  }
+  std::string next_events(cairn_events* events, std::size_t capacity = 1 << 16) {
+    std::string text(capacity, '\0');
+    std::size_t needed = 0;
+    EXPECT_EQ(cairn_events_next(events, 64, text.data(), text.size(), &needed, &error_), CAIRN_OK) << error_.message;
+    text.resize(std::min(needed, capacity) - 1);
+    return text;
+  }
+
+  cairn_manager* manager_ = nullptr;
+  cairn_error error_ = sized<cairn_error>();
+};
+
+TEST_F(CapiTest, SaysItsVersions) {
+  EXPECT_EQ(cairn_api_version(), CAIRN_API_VERSION);
+  EXPECT_THAT(cairn_version(), HasSubstr("."));
+  EXPECT_STREQ(cairn_code_name(CAIRN_OK), "ok");
+  EXPECT_STREQ(cairn_code_name(CAIRN_EXHAUSTED), "exhausted");
+  EXPECT_STREQ(cairn_code_name(CAIRN_CANCELLED), "cancelled");
+  EXPECT_STREQ(cairn_code_name(-1), "unknown");
+  EXPECT_STREQ(cairn_code_name(99), "unknown");
+}
+
+TEST_F(CapiTest, RefusesWhatIsNotThereAndNamesIt) {
+  cairn_manager* made = nullptr;
+  EXPECT_EQ(cairn_manager_create(nullptr, &made, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("options is NULL"));
+  cairn_manager_options no_size{};
+  EXPECT_EQ(cairn_manager_create(&no_size, &made, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("CAIRN_INIT"));
+  auto options = sized<cairn_manager_options>();
+  options.config = "[host]\nsiez = 1\n";
+  EXPECT_EQ(cairn_manager_create(&options, &made, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("siez"));
+  EXPECT_EQ(error_.code, CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(made, nullptr);
+  // Nobody has to want to know.
+  EXPECT_EQ(cairn_manager_create(&options, &made, nullptr), CAIRN_INVALID_ARGUMENT);
+}
+
+TEST_F(CapiTest, CallersOfAnEarlierVersionHaveSmallerStructs) {
+  cairn_manager_options early{};
+  early.struct_size = offsetof(cairn_manager_options, config_file);
+  early.config = kConfig;
+  early.config_file = "/nowhere";  // beyond what such a caller has: not looked at
+  cairn_manager* made = nullptr;
+  EXPECT_EQ(cairn_manager_create(&early, &made, &error_), CAIRN_OK) << error_.message;
+  cairn_manager_destroy(made);
+
+  cairn_error small{};
+  small.struct_size = offsetof(cairn_error, message) + 8;
+  small.message[8] = 'x';
+  EXPECT_EQ(cairn_manager_create(nullptr, &made, &small), CAIRN_INVALID_ARGUMENT);
+  EXPECT_STREQ(small.message, "options");
+  EXPECT_EQ(small.message[8], 'x');
+}
+
+TEST_F(CapiTest, BlocksGoTheirWay) {
+  const std::vector<cairn_key> names = keys(1, 2);
+  cairn_blocks* blocks = nullptr;
+  ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 2, &blocks, &error_), CAIRN_OK);
+  ASSERT_EQ(cairn_blocks_count(blocks), 2U);
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 1, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_blocks_count(blocks), 2U);  // as they were
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, &error_), CAIRN_FAILED_PRECONDITION);
+  cairn_blocks_release(blocks);
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G1, names.data(), 2, &blocks, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_blocks_count(blocks), 2U);
+  cairn_blocks_release(blocks);
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G1, keys(500, 1).data(), 1, &blocks, &error_), CAIRN_OK);
+  EXPECT_EQ(blocks, nullptr);
+  EXPECT_EQ(cairn_blocks_count(blocks), 0U);
+  cairn_blocks_release(blocks);
+  EXPECT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 5, &blocks, &error_), CAIRN_EXHAUSTED);
+  EXPECT_EQ(cairn_manager_allocate(manager_, CAIRN_G3, 1, &blocks, &error_), CAIRN_NOT_FOUND);
+  EXPECT_EQ(cairn_manager_allocate(manager_, static_cast<cairn_level>(9), 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
+TEST_F(CapiTest, KeysThatAreNoneAreRefused) {
+  const cairn_key none{~std::uint64_t{0}, ~std::uint64_t{0}};
+  std::size_t found = 7;
+  EXPECT_NE(cairn_manager_locate(manager_, &none, 1, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 7U);
+  EXPECT_EQ(cairn_manager_locate(manager_, nullptr, 1, nullptr, &found, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_locate(manager_, nullptr, 0, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 0U);
+}
+
+TEST_F(CapiTest, AddressesAreThoseOfTheTierOrNone) {
+  void* first = nullptr;
+  void* second = nullptr;
+  ASSERT_EQ(cairn_manager_address(manager_, CAIRN_G1, 0, 0, 0, 0, 0, &first, &error_), CAIRN_OK);
+  ASSERT_EQ(cairn_manager_address(manager_, CAIRN_G1, 0, 0, 0, 1, 0, &second, &error_), CAIRN_OK);
+  EXPECT_EQ(static_cast<char*>(second) - static_cast<char*>(first), 16);
+  EXPECT_EQ(cairn_manager_address(manager_, CAIRN_G1, 4, 0, 0, 0, 0, &first, &error_), CAIRN_OUT_OF_RANGE);
+  EXPECT_EQ(cairn_manager_address(manager_, CAIRN_G3, 0, 0, 0, 0, 0, &first, &error_), CAIRN_NOT_FOUND);
+}
+
+TEST_F(CapiTest, TextsAreCutOffWhereTheyDoNotFit) {
+  std::size_t needed = 0;
+  EXPECT_EQ(cairn_manager_status(manager_, nullptr, 0, &needed), 0U);
+  std::string whole(needed, '\0');
+  EXPECT_EQ(cairn_manager_status(manager_, whole.data(), 5, &needed), 4U);
+  EXPECT_STREQ(whole.c_str(), "{\"wo");
+  std::string metrics(1 << 16, '\0');
+  (void)cairn_manager_metrics(manager_, metrics.data(), metrics.size(), nullptr);
+  EXPECT_THAT(metrics, HasSubstr("# TYPE cairn_"));
+}
+
+TEST_F(CapiTest, EventsBeginWithASnapshotAndGoOn) {
+  cache(keys(1, 1));
+  ASSERT_EQ(cairn_manager_drain(manager_, 5000, &error_), CAIRN_OK) << error_.message;
+  cairn_events* events = nullptr;
+  ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
+  const std::string snapshot = next_events(events);
+  EXPECT_THAT(snapshot, HasSubstr(R"("tier":"G1","data":"cleared"})"));
+  EXPECT_THAT(snapshot, HasSubstr(R"("tier":"G2","data":{"stored":)"));
+  EXPECT_EQ(next_events(events), "");
+  cache(keys(100, 1));
+  // A text that does not fit stays.
+  EXPECT_EQ(next_events(events, 10).size(), 9U);
+  const std::string stored = next_events(events);
+  EXPECT_THAT(stored, StartsWith("{\"event_id\":"));
+  EXPECT_THAT(stored, HasSubstr(R"("tier":"G1","data":{"stored":)"));
+  cairn_events_destroy(events);
+}
+
+TEST_F(CapiTest, AnEventLogThatIsOffCannotBeFollowed) {
+  auto options = sized<cairn_manager_options>();
+  const std::string config = std::string("event_log = 0\n") + kConfig;
+  options.config = config.c_str();
+  cairn_manager* quiet = nullptr;
+  ASSERT_EQ(cairn_manager_create(&options, &quiet, &error_), CAIRN_OK) << error_.message;
+  cairn_events* events = nullptr;
+  EXPECT_EQ(cairn_events_create(quiet, &events, &error_), CAIRN_FAILED_PRECONDITION);
+  cairn_manager_destroy(quiet);
+}
+
+TEST_F(CapiTest, ControlsEdgesAndSizes) {
+  EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, 1, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, 0, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G2, CAIRN_G3, 1, &error_), CAIRN_NOT_FOUND);
+  EXPECT_EQ(cairn_manager_resize_host(manager_, 4, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_resize_host(manager_, 0, &error_), CAIRN_OUT_OF_RANGE);
+  EXPECT_EQ(cairn_manager_block_size(manager_), 4U);
+}
+
+TEST_F(CapiTest, AWorkerHasOneLeader) {
+  auto options = sized<cairn_worker_options>();
+  cairn_worker* worker = nullptr;
+  EXPECT_EQ(cairn_worker_create(&options, &worker, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("one of the two"));
+  options.leader = "carrier pigeon";
+  EXPECT_EQ(cairn_worker_create(&options, &worker, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(worker, nullptr);
+}
+
+class CapiSchedulerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto options = sized<cairn_scheduler_options>();
+    options.config = "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\n[host]\nblocks = 8\n";
+    options.device_blocks = 16;
+    ASSERT_EQ(cairn_scheduler_create(&options, &scheduler_, &error_), CAIRN_OK) << error_.message;
+  }
+  void TearDown() override { cairn_scheduler_destroy(scheduler_); }
+
+  cairn_request add(const char* id, std::size_t tokens = 6) {
+    const std::vector<std::uint32_t> prompt(tokens, 7);
+    cairn_request request = 0;
+    EXPECT_EQ(cairn_scheduler_add(scheduler_, id, prompt.data(), tokens, 0, &request, &error_), CAIRN_OK)
+        << error_.message;
+    return request;
+  }
+
+  cairn_scheduler* scheduler_ = nullptr;
+  cairn_error error_ = sized<cairn_error>();
+};
+
+TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
+  const cairn_request request = add("a");
+  EXPECT_NE(request, 0U);
+  EXPECT_EQ(cairn_scheduler_find(scheduler_, "a"), request);
+  EXPECT_EQ(cairn_scheduler_find(scheduler_, "b"), 0U);
+  cairn_request again = 0;
+  const std::uint32_t token = 1;
+  EXPECT_EQ(cairn_scheduler_add(scheduler_, "a", &token, 1, 0, &again, &error_), CAIRN_ALREADY_EXISTS);
+  std::uint32_t held = 9;
+  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, &held, &error_), CAIRN_OK);
+  EXPECT_EQ(held, 0U);
+  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, &held, &error_), CAIRN_NOT_FOUND);
+}
+
+TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
+  const cairn_request good = add("good");
+  const cairn_request bad = add("bad");
+  const std::uint32_t blocks[] = {0, 1};
+  ASSERT_EQ(cairn_scheduler_allocated(scheduler_, good, blocks, 2, 0, 0, &error_), CAIRN_OK) << error_.message;
+  cairn_scheduled scheduled[2] = {sized<cairn_scheduled>(), sized<cairn_scheduled>()};
+  scheduled[0].request = bad;
+  scheduled[0].computed_tokens = 100;  // it has six
+  scheduled[1].request = good;
+  auto iteration = sized<cairn_iteration>();
+  iteration.number = 1;
+  iteration.scheduled = scheduled;
+  iteration.scheduled_count = 2;
+  const std::uint8_t* metadata = nullptr;
+  std::size_t size = 0;
+  ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
+  EXPECT_GT(size, 0U);
+  const cairn_refused* refused = nullptr;
+  ASSERT_EQ(cairn_scheduler_refused(scheduler_, &refused), 1U);
+  EXPECT_EQ(refused[0].request, bad);
+  EXPECT_NE(refused[0].code, CAIRN_OK);
+}
+
+TEST_F(CapiSchedulerTest, ItsManagerIsBorrowed) {
+  cairn_manager* const manager = cairn_scheduler_manager(scheduler_);
+  EXPECT_EQ(cairn_manager_block_size(manager), 4U);
+  char address[8];
+  EXPECT_EQ(cairn_scheduler_address(scheduler_, address, sizeof address, nullptr),
+            0U);  // all ranks are of this process
+  EXPECT_EQ(cairn_scheduler_wait_for_ranks(scheduler_, 1, &error_), CAIRN_EXPIRED);
+}
+
+}  // namespace

@@ -1,0 +1,50 @@
+#include "cairn/connector/operation_notice.h"
+
+#include "cairn/base/byte_stream.h"
+#include "cairn/connector/sealed_bytes.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x4F4E5243;  // "CRNO"
+constexpr std::size_t kIdBytes = internal::kOperationIdBytes;
+constexpr std::size_t kLoadBytes = kIdBytes + sizeof(std::uint32_t);
+
+}  // namespace
+
+std::vector<std::byte> OperationNotice::encode() const {
+  std::vector<std::byte> out;
+  out.reserve(internal::kSealBytes + 2 * sizeof(std::uint32_t) + loads.size() * kLoadBytes + saves.size() * kIdBytes);
+  ByteWriter writer(out);
+  writer.put(internal::SealHeader{.magic = kMagic, .version = kVersion, .flags = 0});
+  writer.count(loads.size());
+  for (const Load& load : loads) {
+    internal::put(writer, load.id);
+    writer.put(load.arrived);
+  }
+  writer.count(saves.size());
+  for (const OperationId& save : saves) internal::put(writer, save);
+  internal::seal(out);
+  return out;
+}
+
+Result<OperationNotice> OperationNotice::decode(std::span<const std::byte> bytes) {
+  constexpr std::string_view kWhat = "the notice of operations";
+  const Result<std::span<const std::byte>> fields = internal::unseal(bytes, kMagic, kVersion, kWhat);
+  if (!fields) return Unexpected<Error>(fields.error());
+  ByteReader in(*fields);
+  OperationNotice notice;
+  const std::size_t load_count = in.count(kLoadBytes);
+  notice.loads.reserve(load_count);
+  for (std::size_t i = 0; i < load_count; ++i) {
+    const OperationId id = internal::get_operation_id(in);
+    notice.loads.push_back({id, in.get<std::uint32_t>()});
+  }
+  const std::size_t save_count = in.count(kIdBytes);
+  notice.saves.reserve(save_count);
+  for (std::size_t i = 0; i < save_count; ++i) notice.saves.push_back(internal::get_operation_id(in));
+  if (in.ended_well()) return notice;
+  return fail(ErrorCode::kCorrupt, str_cat("the ", bytes.size(), " bytes of ", kWhat, " do not add up"));
+}
+
+}  // namespace cairn

@@ -1,0 +1,140 @@
+#include "cairn/connector/operation_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+constexpr std::uint32_t kPriority = 50;  // of what is saved, of 100
+
+std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
+  std::vector<BlockFacts> facts;
+  facts.reserve(save.keys.size());
+  SequenceHash parent = save.parent;
+  for (std::size_t i = 0; i < save.keys.size(); ++i) {
+    facts.push_back(
+        {.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]}, .priority = kPriority});
+    parent = save.keys[i].sequence_hash();
+  }
+  return facts;
+}
+
+}  // namespace
+
+OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
+                                 std::optional<CacheLevel> save_to)
+    : manager_(manager), ranks_(ranks), inbox_(std::move(inbox)), save_to_(save_to), thread_([this] { serve(); }) {}
+
+OperationRunner::~OperationRunner() {
+  {
+    const MutexLock lock(mutex_);
+    is_ending_ = true;
+    called_.notify_all();
+  }
+  thread_.join();
+}
+
+void OperationRunner::run(Batch&& batch) {
+  const MutexLock lock(mutex_);
+  batches_.push_back(std::move(batch));
+  if (is_waiting_) {
+    called_.notify_one();
+  }
+}
+
+void OperationRunner::serve() {
+  for (;;) {
+    mutex_.lock();
+    while (batches_.empty() && !is_ending_) {
+      is_waiting_ = true;
+      called_.wait(mutex_);
+      is_waiting_ = false;
+    }
+    if (is_ending_) {
+      mutex_.unlock();
+      return;
+    }
+    Batch batch = std::move(batches_.front());
+    batches_.pop_front();
+    mutex_.unlock();
+    carry_out(batch);
+  }
+}
+
+void OperationRunner::carry_out(Batch& batch) {
+  cancel_fenced();
+  for (Save& save : batch.saves) {
+    begin(save, batch.saves_after, batch.save_deadline);
+  }
+  fenced_ = std::move(batch.fenced);
+  if (touches_fenced(batch)) {
+    cancel_fenced();
+  }
+  for (const OperationPtr& load : batch.cancelled) {
+    if (load->load) {
+      manager_.cancel(*load->load);
+    }
+  }
+  for (Load& load : batch.loads) {
+    begin(load, batch.loads_after, batch.load_deadline);
+  }
+}
+
+void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
+  Operation& operation = *save.operation;
+  const auto hold = std::make_shared<OperationHold>(inbox_, save.operation);
+  ranks_.not_before(operation.slots, mark);
+  Result<OffloadRequestId> begun =
+      manager_.offload(*save_to_, {.slots = operation.slots, .facts = facts_of(save), .held = hold},
+                       {.keys = std::move(save.keys),
+                        .priority = kPriority,
+                        .deadline = deadline,
+                        .done = [hold](OffloadEdge::RequestOutcome&&) {}});
+  if (begun) {
+    operation.save = *begun;
+  }
+}
+
+void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
+  Operation& operation = *load.operation;
+  const auto hold = std::make_shared<OperationHold>(inbox_, load.operation);
+  ranks_.not_before(operation.slots, mark);
+  // What is worth loading was weighed when it was matched.
+  Result<LoadId> begun = manager_.load_into(
+      {.slots = operation.slots, .held = hold},
+      {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadResult&& result) {
+         hold->arrived(result.prefix);
+       }});
+  if (begun) {
+    operation.load = *begun;
+  }
+}
+
+void OperationRunner::cancel_fenced() {
+  for (const OperationPtr& save : fenced_) {
+    if (save->save && !save->is_over) {
+      manager_.cancel(*save_to_, *save->save);
+    }
+  }
+  fenced_.clear();
+}
+
+// Whether a load of the batch writes to blocks that a fenced save may read.
+bool OperationRunner::touches_fenced(const Batch& batch) const {
+  if (fenced_.empty() || batch.loads.empty()) {
+    return false;
+  }
+  std::vector<SlotId> blocks;
+  for (const OperationPtr& save : fenced_) {
+    blocks.insert(blocks.end(), save->slots.begin(), save->slots.end());
+  }
+  std::ranges::sort(blocks);
+  return std::ranges::any_of(batch.loads, [&blocks](const Load& load) {
+    return std::ranges::any_of(load.operation->slots,
+                               [&blocks](SlotId block) { return std::ranges::binary_search(blocks, block); });
+  });
+}
+
+}  // namespace cairn

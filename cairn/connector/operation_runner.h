@@ -1,0 +1,91 @@
+// OperationRunner: carries loads and saves out with the manager, on a thread of its own: to hand 6,250 blocks over takes
+// longer than a scheduler has.
+//
+// Does:     what one iteration gave out, in the order of iterations: saves, then cancels, then loads, each kind in the order
+//           it was given in. Tells the ranks first how far their engine has to be.
+// Fenced:   a save whose blocks the engine uses again may go on until a copy that was asked for later could touch the same
+//           blocks; what of it waits still is then cancelled. Copies carry the latest mark of their blocks: one that began
+//           after that would read the new content by its old name.
+// Owner:    SchedulerConnector; manager and ranks outlive it. Threads: run() the scheduler's.
+// Fails:    never: what the manager refuses is over at once (operation_inbox.h).
+// Ends:     the destructor drops what the thread has not begun.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/mutex.h"
+#include "cairn/connector/operation_inbox.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/ranks/rank_group.h"
+#include "cairn/ranks/step_mark.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+
+namespace cairn {
+
+class OperationRunner {
+ public:
+  // Into operation->slots.
+  struct Load {
+    OperationPtr operation;
+    std::vector<BlockKey> keys;
+  };
+  // From operation->slots.
+  struct Save {
+    OperationPtr operation;
+    std::vector<BlockKey> keys;
+    std::vector<BlockHash> token_hashes;
+    SequenceHash parent{0};  // of the first block
+  };
+  // What one iteration gave out.
+  struct Batch {
+    StepMark saves_after;
+    StepMark loads_after;
+    TimePoint save_deadline{};
+    TimePoint load_deadline{};
+    std::vector<Save> saves = {};
+    std::vector<OperationPtr> fenced = {};     // saves; of this batch or before it
+    std::vector<OperationPtr> cancelled = {};  // loads; of batches before it
+    std::vector<Load> loads = {};
+    [[nodiscard]] bool empty() const { return saves.empty() && fenced.empty() && cancelled.empty() && loads.empty(); }
+  };
+
+  // `save_to`: the tier that saves go to; none: there are no saves.
+  OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
+                  std::optional<CacheLevel> save_to);
+  OperationRunner(const OperationRunner&) = delete;
+  OperationRunner& operator=(const OperationRunner&) = delete;
+  ~OperationRunner();
+
+  void run(Batch&& batch) CAIRN_EXCLUDES(mutex_);
+
+ private:
+  void serve() CAIRN_EXCLUDES(mutex_);
+  void carry_out(Batch& batch);
+  void begin(Save& save, StepMark mark, TimePoint deadline);
+  void begin(Load& load, StepMark mark, TimePoint deadline);
+  void cancel_fenced();
+  [[nodiscard]] bool touches_fenced(const Batch& batch) const;
+
+  const KvBlockManager& manager_;
+  RankGroup& ranks_;
+  const std::shared_ptr<OperationInbox> inbox_;
+  const std::optional<CacheLevel> save_to_;
+  std::vector<OperationPtr> fenced_;  // that may wait still
+
+  Mutex mutex_{LockRank::kInbox};
+  std::condition_variable_any called_;
+  std::deque<Batch> batches_ CAIRN_GUARDED_BY(mutex_);
+  bool is_waiting_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool is_ending_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace cairn

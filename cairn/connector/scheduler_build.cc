@@ -1,0 +1,315 @@
+// SchedulerConnector: an iteration: from what the engine schedules to its metadata and to what is loaded and saved.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/connector/scheduler_impl.h"
+
+namespace cairn {
+
+Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
+  const std::uint64_t number = iteration.number;
+  if (iteration_ && number <= *iteration_) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("iteration ", number, " comes after iteration ", *iteration_, "; give numbers that grow"));
+  }
+  refused_.clear();
+  std::swap(running_, running_before_);
+  running_.clear();
+  for (const RequestHandle request : iteration.preempted) {
+    preempt(request, number);
+  }
+  for (const Scheduled& scheduled : iteration.scheduled) {
+    schedule(scheduled, number);
+  }
+  pass_over(number);
+  begin_loads(number);
+  for (const RequestHandle request : with_operations_) {
+    if (RequestEntry* const entry = table_.get(request)) {
+      collect(*entry);
+    }
+  }
+  with_operations_.clear();
+  metadata_.iteration = number;
+  metadata_.encode(metadata);
+  hand_over(number);
+  iteration_ = number;
+  return {};
+}
+
+void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t number) {
+  RequestEntry* const entry = table_.get(request);
+  if (entry == nullptr) {
+    refused_.push_back({request, std::move(unknown_request(request)).error().to_error()});
+    return;
+  }
+  if (SlotStatus preempted = entry->slot->preempt(number); !preempted) {
+    refused_.push_back({request, preempted.error().to_error()});
+    return;
+  }
+  if (entry->wants_load) {
+    drop_load(*entry);
+  }
+  entry->guesses_are_aside = !entry->guesses.empty();
+  entry->fell_short = false;
+  entry->put_off = 0;
+  note_operations(*entry);
+}
+
+// The blocks for it are there, and it will not be begun.
+void SchedulerConnector::Impl::drop_load(RequestEntry& entry) {
+  const auto place = std::ranges::find(to_load_, entry.handle);
+  CAIRN_CHECK(place != to_load_.end(), "a load that is wanted is in the list");
+  to_load_.erase(place);
+  loading_blocks_ -= entry.staged_blocks;
+  entry.wants_load = false;
+  entry.computes_beside = false;
+  entry.late_tokens.clear();
+}
+
+void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_t number) {
+  RequestEntry* const entry = table_.get(scheduled.request);
+  if (entry == nullptr) {
+    refused_.push_back({scheduled.request, std::move(unknown_request(scheduled.request)).error().to_error()});
+    return;
+  }
+  if (entry->is_given_up) {
+    return;
+  }
+  const Kind kind = entry->slot->state().kind();
+  const bool is_loaded = entry->wants_load || kind == Kind::kOnboarding;
+  if (SlotStatus stepped = is_loaded ? step_beside_load(*entry, scheduled, number) : step(*entry, scheduled, number);
+      !stepped) {
+    give_up(*entry, stepped.error().to_error());
+    return;
+  }
+  entry->scheduled_in = number;
+  running_.push_back(entry->handle);
+  note_operations(*entry);
+}
+
+// What the engine told of it and what is known of it do not go together: nobody knows any more which block holds what.
+void SchedulerConnector::Impl::give_up(RequestEntry& entry, Error error) {
+  entry.is_given_up = true;
+  if (entry.wants_load) {
+    drop_load(entry);
+  }
+  error.message += "; the request goes on without a cache";
+  refused_.push_back({entry.handle, std::move(error)});
+  note_operations(entry);
+}
+
+SlotStatus SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
+  if (entry.scheduled_in == number) {
+    return invalid_operation(ErrorCode::kInvalidArgument, "it stands in the iteration twice");
+  }
+  ExternallyManagedDeviceSlot& slot = *entry.slot;
+  if (slot.state().kind() == Kind::kOnboardStaged) {  // the engine computes instead of loading
+    if (SlotStatus dropped = slot.mark_as_not_scheduled(number); !dropped) {
+      return dropped;
+    }
+  }
+  if (!entry.guesses.empty() || scheduled.accepted_guesses != 0) {
+    std::vector<Token> kept;
+    if (SlotStatus settled = settle_guesses(entry, scheduled.accepted_guesses, kept); !settled) {
+      return settled;
+    }
+    if (SlotStatus appended = slot.append_tokens(kept); !appended) {
+      return appended;
+    }
+  }
+  if (!scheduled.new_tokens.empty()) {
+    if (SlotStatus appended = slot.append_tokens(scheduled.new_tokens); !appended) {
+      return appended;
+    }
+  }
+  if (!scheduled.new_blocks.empty()) {
+    if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
+      return checked;
+    }
+    if (SlotStatus appended = slot.append_mutable_device_blocks(scheduled.new_blocks); !appended) {
+      return appended;
+    }
+  }
+  if (SlotStatus set = set_computed(entry, scheduled.computed_tokens); !set) {
+    return set;
+  }
+  if (SlotStatus marked = slot.mark_as_scheduled(number); !marked) {
+    return marked;
+  }
+  if (!scheduled.guesses.empty()) {
+    entry.guesses.assign(scheduled.guesses.begin(), scheduled.guesses.end());
+    return slot.append_speculative_tokens(scheduled.guesses);
+  }
+  return SlotStatus();
+}
+
+SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size_t computed_tokens) {
+  ExternallyManagedDeviceSlot& slot = *entry.slot;
+  const std::size_t before = slot.computed_tokens();
+  if (computed_tokens < before) {
+    entry.fell_short = false;
+    return slot.retreat_computed_position(before - computed_tokens);
+  }
+  if (std::exchange(entry.fell_short, false) && computed_tokens > before) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat(computed_tokens, " tokens are said to be computed, but its load brought it to ",
+                                     before, " only; compute the rest again"));
+  }
+  return computed_tokens > before ? slot.advance_computed_position(computed_tokens - before) : SlotStatus();
+}
+
+// The slot has them, or they are aside: a preemption took them back, or they were made beside a load. Then those that are
+// accepted are tokens as any others, and go to `kept`.
+SlotStatus SchedulerConnector::Impl::settle_guesses(RequestEntry& entry, std::size_t accepted,
+                                                    std::vector<Token>& kept) {
+  if (accepted > entry.guesses.size()) {
+    return invalid_operation(ErrorCode::kOutOfRange,
+                             str_cat(accepted, " of ", entry.guesses.size(), " guesses cannot be accepted"));
+  }
+  if (!entry.guesses_are_aside) {
+    entry.guesses.clear();
+    return entry.slot->settle_speculation(accepted);
+  }
+  kept.insert(kept.end(), entry.guesses.begin(), entry.guesses.begin() + static_cast<std::ptrdiff_t>(accepted));
+  entry.guesses.clear();
+  entry.guesses_are_aside = false;
+  return SlotStatus();
+}
+
+// It computes in the iteration that its load begins in, or in one before that is known to be over. The slot takes no
+// tokens meanwhile: they wait beside it.
+SlotStatus SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Scheduled& scheduled,
+                                                      std::uint64_t number) {
+  if (entry.scheduled_in == number) {
+    return invalid_operation(ErrorCode::kInvalidArgument, "it stands in the iteration twice");
+  }
+  if (load_mode_ == LoadMode::kAsync || (!entry.wants_load && !entry.computes_beside)) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             "its load is under way; schedule it when take_results() says that it is over");
+  }
+  ExternallyManagedDeviceSlot& slot = *entry.slot;
+  const std::size_t loaded = slot.computed_tokens() + entry.staged_blocks * block_size_;
+  if (entry.wants_load ? scheduled.computed_tokens != loaded : scheduled.computed_tokens < loaded) {
+    return invalid_operation(
+        ErrorCode::kInvalidArgument,
+        str_cat(scheduled.computed_tokens, " tokens are said to be there, but its load brings ", loaded));
+  }
+  if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
+    return checked;
+  }
+  if (SlotStatus settled = settle_guesses(entry, scheduled.accepted_guesses, entry.late_tokens); !settled) {
+    return settled;
+  }
+  if (SlotStatus appended = slot.append_mutable_device_blocks(scheduled.new_blocks); !appended) {
+    return appended;
+  }
+  entry.late_tokens.insert(entry.late_tokens.end(), scheduled.new_tokens.begin(), scheduled.new_tokens.end());
+  entry.guesses.assign(scheduled.guesses.begin(), scheduled.guesses.end());
+  entry.guesses_are_aside = !entry.guesses.empty();
+  entry.computes_beside = true;
+  return SlotStatus();
+}
+
+// Those that ran in the last iteration and do not in this one.
+void SchedulerConnector::Impl::pass_over(std::uint64_t number) {
+  for (const RequestHandle request : running_before_) {
+    RequestEntry* const entry = table_.get(request);
+    if (entry == nullptr || entry->scheduled_in == number) {
+      continue;
+    }
+    const Kind kind = entry->slot->state().kind();
+    if (kind == Kind::kPrefilling || kind == Kind::kDecoding) {
+      CAIRN_CHECK(entry->slot->mark_as_not_scheduled(number).has_value(), "what runs can be passed over");
+    }
+  }
+}
+
+void SchedulerConnector::Impl::begin_loads(std::uint64_t number) {
+  for (const RequestHandle request : to_load_) {
+    RequestEntry& entry = *table_.get(request);
+    entry.wants_load = false;
+    CAIRN_CHECK(entry.slot->mark_as_onboarding(number).has_value(), "what was allocated can be loaded");
+    collect(entry);  // now: loads are begun in the order of this list
+  }
+  to_load_.clear();
+}
+
+void SchedulerConnector::Impl::collect(RequestEntry& entry) {
+  entry.has_operations = false;
+  for (SlotOperation& operation : entry.slot->take_pending_operations()) {
+    std::visit([&](auto& given) { give_out(entry, std::move(given)); }, operation);
+  }
+}
+
+void SchedulerConnector::Impl::give_out(RequestEntry& entry, OnboardOperation&& load) {
+  const auto operation = std::make_shared<Operation>();
+  operation->request = entry.handle;
+  operation->id = load.id;
+  operation->is_load = true;
+  operation->slots = std::move(load.slots);
+  metadata_.loads.push_back(
+      {.id = load.id, .request = entry.id, .in_step = entry.computes_beside, .blocks = operation->slots});
+  entry.operations.push_back(operation);
+  ++under_way_;
+  batch_.loads.push_back({operation, std::move(load.keys)});
+}
+
+void SchedulerConnector::Impl::give_out(RequestEntry& entry, OffloadOperation&& save) {
+  if (!save_to_) {
+    CAIRN_CHECK(entry.slot->offload_done(save.id).has_value(), "a save that was taken can be over");
+    return;
+  }
+  const TokenBlockSequence& sequence = entry.slot->sequence();
+  const std::span<const BlockHash> hashes = sequence.block_hashes().subspan(save.first_block, save.keys.size());
+  const auto operation = std::make_shared<Operation>();
+  operation->request = entry.handle;
+  operation->id = save.id;
+  operation->slots = std::move(save.slots);
+  metadata_.saves.push_back({.id = save.id, .request = entry.id, .blocks = operation->slots});
+  entry.operations.push_back(operation);
+  ++under_way_;
+  batch_.saves.push_back(
+      {.operation = operation,
+       .keys = std::move(save.keys),
+       .token_hashes = {hashes.begin(), hashes.end()},
+       .parent = save.first_block > 0 ? sequence.keys()[save.first_block - 1].sequence_hash() : SequenceHash{0}});
+}
+
+void SchedulerConnector::Impl::give_out(RequestEntry& entry, const CancelOperation& cancel) {
+  const auto load = std::ranges::find(entry.operations, cancel.id, [](const OperationPtr& o) { return o->id; });
+  if (load != entry.operations.end()) {
+    batch_.cancelled.push_back(*load);
+  }
+}
+
+// Each save once: its blocks may be another's by the next time.
+void SchedulerConnector::Impl::give_out(RequestEntry& entry, const FenceOperation& fence) {
+  for (const OperationId id : fence.saves) {
+    const auto save = std::ranges::find(entry.operations, id, [](const OperationPtr& o) { return o->id; });
+    if (save == entry.operations.end() || (*save)->is_over || std::exchange((*save)->is_fenced, true)) {
+      continue;
+    }
+    metadata_.fences.push_back({.save = id, .blocks = (*save)->slots});
+    batch_.fenced.push_back(*save);
+  }
+}
+
+void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
+  metadata_.loads.clear();
+  metadata_.saves.clear();
+  metadata_.fences.clear();
+  if (batch_.empty()) {
+    return;
+  }
+  const TimePoint now = clock_.now();
+  batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
+  batch_.loads_after = StepMark::begun(number);
+  batch_.save_deadline = now + save_deadline_;
+  batch_.load_deadline = now + load_deadline_;
+  runner_->run(std::exchange(batch_, {}));
+}
+
+}  // namespace cairn

@@ -1,0 +1,313 @@
+// SchedulerConnector: its making and its requests.
+#include "cairn/connector/scheduler_connector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/connector/scheduler_impl.h"
+
+namespace cairn {
+
+namespace {
+
+std::optional<CacheLevel> save_tier(const KvBlockManager& manager) {
+  if (manager.host() != nullptr) {
+    return CacheLevel::kG2;
+  }
+  return manager.disk() != nullptr ? std::optional(CacheLevel::kG3) : std::nullopt;
+}
+
+// The same for a manager whose blocks the ranks hold: the engine's device blocks are counted, and nothing else.
+Result<ManagerConfig> without_bytes(ManagerConfig config) {
+  if (config.device.blocks == 0) {
+    return fail(ErrorCode::kInvalidArgument, "device.blocks is 0; give how many blocks the engine has");
+  }
+  Result<BlockLayoutPtr> layout = BlockLayout::elsewhere(config.shape(), config.device.blocks, MemoryKind::kDevice);
+  if (!layout) {
+    return Unexpected(std::move(layout).error());
+  }
+  config.device.blocks = 0;
+  config.device.engine_layout = *std::move(layout);
+  config.device.managed_by_engine = true;
+  return config;
+}
+
+}  // namespace
+
+Unexpected<SlotError> unknown_request(RequestHandle request) {
+  return invalid_operation(ErrorCode::kNotFound, str_cat("handle ", static_cast<std::uint64_t>(request),
+                                                         " names no request; it is gone, or never was"));
+}
+
+Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options options) {
+  if (options.loading_blocks == 0) {
+    return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; at least one has to be possible");
+  }
+  Result<SlotManager> slots = SlotManager::make(options.manager.block_size);
+  if (!slots) {
+    return Unexpected(std::move(slots).error());
+  }
+  const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
+  options.ranks.told = [rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
+                        told = std::move(options.ranks.told)](const RankChange& change) mutable {
+    if (change.is_there && std::exchange(was_there[change.rank], 1) != 0) {
+      *rank_came_back = true;
+    }
+    if (told) {
+      told(change);
+    }
+  };
+  Result<std::unique_ptr<RankGroup>> ranks = RankGroup::make(std::move(options.ranks));
+  if (!ranks) {
+    return Unexpected(std::move(ranks).error());
+  }
+  Result<ManagerConfig> logical = without_bytes(options.manager);
+  if (!logical) {
+    return Unexpected(std::move(logical).error());
+  }
+  options.parts.elsewhere = [&group = **ranks] { return group.make_executor(); };
+  Result<KvBlockManager> manager = KvBlockManager::make(*logical, options.parts);
+  if (!manager) {
+    return Unexpected(std::move(manager).error());
+  }
+  (*ranks)->open(options.manager);
+  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
+      std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came_back)));
+}
+
+SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SchedulerConnector::~SchedulerConnector() = default;
+
+SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
+                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<std::atomic<bool>> rank_came_back)
+    : load_mode_(options.load),
+      loading_blocks_limit_(options.loading_blocks),
+      least_blocks_(options.least_blocks),
+      ask_again_(options.ask_again),
+      load_deadline_(options.load_deadline),
+      save_deadline_(options.save_deadline),
+      clock_(*options.parts.clock),
+      block_size_(options.manager.block_size),
+      device_blocks_(options.manager.device.blocks),
+      save_to_(save_tier(manager)),
+      slots_(std::move(slots)),
+      rank_came_back_(std::move(rank_came_back)),
+      ranks_(std::move(ranks)),
+      inbox_(std::make_shared<OperationInbox>(
+          [&group = *ranks_](const OperationNotice& notice) { group.tell(RankNotice{notice.encode()}); })),
+      manager_(std::move(manager)) {
+  runner_.emplace(*manager_, *ranks_, inbox_, save_to_);
+}
+
+// Nothing new is begun, what is under way ends with the manager, and what could not be proven over (a rank that is gone)
+// finds the inbox closed.
+SchedulerConnector::Impl::~Impl() {
+  runner_.reset();
+  manager_.reset();
+  inbox_->close();
+}
+
+SlotResult<RequestHandle> SchedulerConnector::Impl::add(const RequestId& request, std::span<const Token> tokens,
+                                                        SaltHash salt, std::span<const MmRun> runs) {
+  SlotResult<ExternallyManagedDeviceSlot*> slot = slots_.create_slot(request, tokens, salt, runs);
+  if (!slot) {
+    return Unexpected(std::move(slot).error());
+  }
+  return table_.add(request, **slot);
+}
+
+SlotResult<SlotState> SchedulerConnector::Impl::state(RequestHandle request) {
+  const RequestEntry* const entry = table_.get(request);
+  return entry != nullptr ? SlotResult<SlotState>(entry->slot->state()) : unknown_request(request);
+}
+
+// What of the request tiers have and is worth loading; 0 where it is to compute.
+std::size_t SchedulerConnector::Impl::blocks_to_load(const ExternallyManagedDeviceSlot& slot,
+                                                     std::size_t local_tokens) const {
+  const std::span<const BlockKey> keys = slot.keys_to_match(local_tokens);
+  if (keys.empty() || !save_to_) {
+    return 0;
+  }
+  const PrefixLocation found = manager_->locate(keys);
+  const auto first = static_cast<std::uint32_t>(local_tokens / block_size_);
+  const std::uint32_t blocks = std::min(manager_->worth_loading(found, first), loading_blocks_limit_);
+  return blocks >= least_blocks_ ? blocks : 0;
+}
+
+SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle request, std::size_t local_tokens) {
+  RequestEntry* const entry = table_.get(request);
+  if (entry == nullptr) {
+    return unknown_request(request);
+  }
+  if (entry->is_given_up) {
+    return Match{};
+  }
+  if (entry->wants_load) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             "its blocks are allocated; its load is in the next metadata");
+  }
+  std::size_t blocks = blocks_to_load(*entry->slot, local_tokens);
+  const bool has_room = loading_blocks_ == 0 || loading_blocks_ + blocks <= loading_blocks_limit_;
+  const bool asks_again = blocks > 0 && !has_room && entry->put_off < ask_again_;
+  if (!has_room) {
+    blocks = 0;
+  }
+  if (SlotStatus staged = entry->slot->acquire_all_local_matches(local_tokens, blocks); !staged) {
+    return Unexpected(staged.error());
+  }
+  entry->matched_at = local_tokens;
+  if (asks_again) {
+    ++entry->put_off;
+    return Match{.when = Match::When::kAskAgain};
+  }
+  const bool waits = blocks > 0 && load_mode_ == LoadMode::kAsync;
+  return Match{.tokens = blocks * block_size_, .when = waits ? Match::When::kLater : Match::When::kNow};
+}
+
+SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const SlotId> blocks) const {
+  for (const SlotId block : blocks) {
+    if (index_of(block) >= device_blocks_) {
+      return invalid_operation(ErrorCode::kInvalidArgument,
+                               str_cat("device block ", index_of(block), " is none of the ", device_blocks_,
+                                       " that there are; device.blocks is how many the engine has"));
+    }
+  }
+  return SlotStatus();
+}
+
+SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
+                                                     std::size_t local_tokens, std::size_t loaded_tokens) const {
+  const ExternallyManagedDeviceSlot& slot = *entry.slot;
+  const Kind kind = slot.state().kind();
+  if ((kind != Kind::kInitialized && kind != Kind::kNotScheduled && kind != Kind::kOnboardStaged) || entry.wants_load) {
+    return invalid_operation(ErrorCode::kFailedPrecondition,
+                             str_cat("a request that is ", slot.state().to_string(),
+                                     entry.wants_load ? " and has its blocks" : "", " waits for none"));
+  }
+  if (SlotStatus checked = check_blocks(blocks); !checked) {
+    return checked;
+  }
+  const std::size_t staged = slot.state().staged_tokens().value_or(0);
+  if (loaded_tokens > staged || loaded_tokens % block_size_ != 0 ||
+      (loaded_tokens > 0 && local_tokens != entry.matched_at)) {
+    return invalid_operation(ErrorCode::kInvalidArgument,
+                             str_cat(loaded_tokens, " tokens after ", local_tokens, " cannot be loaded; ", staged,
+                                     " after ", entry.matched_at, " were matched, and fewer whole blocks may be"));
+  }
+  const std::size_t room = (slot.num_device_blocks_allocated() + blocks.size()) * block_size_;
+  if (local_tokens < slot.computed_tokens() || local_tokens >= slot.sequence().size() ||
+      local_tokens + loaded_tokens > room) {
+    return invalid_operation(
+        ErrorCode::kOutOfRange,
+        str_cat(local_tokens, " tokens and ", loaded_tokens, " to load, of ", slot.sequence().size(), " with ",
+                slot.computed_tokens(), " computed, in blocks for ", room, "; one has to be computed"));
+  }
+  return SlotStatus();
+}
+
+SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<const SlotId> blocks,
+                                               std::size_t local_tokens, std::size_t loaded_tokens) {
+  RequestEntry* const entry = table_.get(request);
+  if (entry == nullptr) {
+    return unknown_request(request);
+  }
+  if (entry->is_given_up) {
+    return SlotStatus();
+  }
+  if (SlotStatus checked = check_allocated(*entry, blocks, local_tokens, loaded_tokens); !checked) {
+    return checked;
+  }
+  // Checked above: none of these fails.
+  ExternallyManagedDeviceSlot& slot = *entry->slot;
+  for (const SlotStatus& done : {slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_),
+                                 slot.append_mutable_device_blocks(blocks),
+                                 slot.advance_computed_position(local_tokens - slot.computed_tokens())}) {
+    if (!done) {
+      return done;
+    }
+  }
+  entry->put_off = 0;
+  entry->fell_short = false;
+  if (loaded_tokens > 0) {
+    entry->wants_load = true;
+    entry->staged_blocks = loaded_tokens / block_size_;
+    loading_blocks_ += entry->staged_blocks;
+    to_load_.push_back(request);
+  }
+  note_operations(*entry);
+  return SlotStatus();
+}
+
+void SchedulerConnector::Impl::note_operations(RequestEntry& entry) {
+  if (!entry.has_operations && entry.slot->has_pending_operations()) {
+    entry.has_operations = true;
+    with_operations_.push_back(entry.handle);
+  }
+}
+
+SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+  RequestEntry* const entry = table_.get(request);
+  if (entry == nullptr) {
+    return unknown_request(request);
+  }
+  ExternallyManagedDeviceSlot& slot = *entry->slot;
+  const Kind kind = slot.state().kind();
+  const bool is_computing = kind == Kind::kPrefilling || kind == Kind::kDecoding || kind == Kind::kNotScheduled;
+  if (computed_tokens && is_computing && !entry->is_given_up) {
+    if (SlotStatus set = set_computed(*entry, *computed_tokens); !set) {
+      return Unexpected(set.error());
+    }
+  }
+  if (entry->wants_load) {
+    drop_load(*entry);
+  }
+  if (SlotStatus finished = slot.mark_as_finished(iteration_.value_or(0)); !finished) {
+    return Unexpected(finished.error());
+  }
+  if (!save_to_) {
+    collect(*entry);  // nobody saves: what is offered is over
+  }
+  if (slot.state() == SlotState::finished()) {
+    remove(*entry);
+    return false;
+  }
+  note_operations(*entry);
+  return true;
+}
+
+void SchedulerConnector::Impl::remove(RequestEntry& entry) {
+  const RequestId id = entry.id;
+  table_.remove(entry.handle);
+  CAIRN_CHECK(slots_.remove_slot(id).has_value(), "a request that is over has a slot that is");
+}
+
+// --- the face ---
+
+SlotResult<RequestHandle> SchedulerConnector::add(const RequestId& request, std::span<const Token> tokens,
+                                                  SaltHash salt, std::span<const MmRun> runs) {
+  return impl_->add(request, tokens, salt, runs);
+}
+std::optional<RequestHandle> SchedulerConnector::find(const RequestId& request) const { return impl_->find(request); }
+SlotResult<SlotState> SchedulerConnector::state(RequestHandle request) const { return impl_->state(request); }
+SlotResult<SchedulerConnector::Match> SchedulerConnector::match(RequestHandle request, std::size_t local_tokens) {
+  return impl_->match(request, local_tokens);
+}
+SlotStatus SchedulerConnector::allocated(RequestHandle request, std::span<const SlotId> blocks,
+                                         std::size_t local_tokens, std::size_t loaded_tokens) {
+  return impl_->allocated(request, blocks, local_tokens, loaded_tokens);
+}
+Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
+  return impl_->build(iteration, metadata);
+}
+std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
+SlotResult<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+  return impl_->finish(request, computed_tokens);
+}
+SchedulerConnector::Results SchedulerConnector::take_results() { return impl_->take_results(); }
+bool SchedulerConnector::has_work() const { return impl_->has_work(); }
+void SchedulerConnector::reset() { impl_->reset(); }
+const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
+RankGroup& SchedulerConnector::ranks() const { return impl_->ranks(); }
+
+}  // namespace cairn

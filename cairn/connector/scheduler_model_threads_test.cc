@@ -1,0 +1,394 @@
+// A random engine with few blocks, many requests of the same beginnings and ranks that fail, stall and die, against the
+// plain truth: a device block that is said to hold a block of a request holds the number of its key.
+#include <gmock/gmock.h>
+
+#include <list>
+#include <random>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/connector/scheduler_testing.h"
+
+namespace cairn {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+using ::testing::IsEmpty;
+using When = SchedulerConnector::Match::When;
+using Scheduled = SchedulerConnector::Scheduled;
+
+struct Totals {
+  std::size_t finished = 0;
+  std::size_t aborted = 0;
+  std::size_t preempted = 0;
+  std::size_t loaded = 0;   // tokens
+  std::size_t missing = 0;  // tokens
+  std::size_t fences = 0;
+  std::size_t put_off = 0;
+  std::size_t guesses_right = 0;
+};
+
+class RandomEngine {
+ public:
+  RandomEngine(std::uint64_t seed, LoadMode mode, std::uint32_t ranks)
+      : random_(seed), mode_(mode), world_(options(mode, ranks), seed) {
+    for (std::uint32_t i = 0; i < kDeviceBlocks; ++i) {
+      free_.push_back(SlotId{i});
+    }
+  }
+
+  void run(std::size_t iterations, Totals& totals) {
+    totals_ = &totals;
+    for (std::size_t i = 0; i < iterations && !::testing::Test::HasFailure(); ++i) {
+      disturb();
+      take_results();
+      if (requests_.size() < 10 && below(2) == 0) {
+        add();
+      }
+      iterate();
+    }
+    wind_up();
+  }
+
+ private:
+  static constexpr std::uint32_t kDeviceBlocks = 48;
+  static constexpr std::size_t kMostTokens = 70;
+
+  struct Request {
+    RequestHandle handle{};
+    RequestId id;
+    Token family = 0;
+    std::size_t target = 0;
+    std::vector<Token> tokens = {};  // known to the engine
+    std::size_t computed = 0;
+    std::vector<SlotId> blocks = {};
+    enum class State : std::uint8_t { kWaiting, kLoading, kRunning, kFinishing } state = State::kWaiting;
+    std::size_t told_blocks = 0;
+    std::vector<Token> new_tokens = {};  // not told
+    std::size_t accepted = 0;            // not told
+    // of the present iteration
+    std::size_t scheduled = 0;  // tokens
+    std::vector<Token> guesses = {};
+    bool is_loaded_in_step = false;
+  };
+  using State = Request::State;
+
+  static SchedulerConnector::Options options(LoadMode mode, std::uint32_t ranks) {
+    SchedulerConnector::Options options = small_options(kDeviceBlocks, 24, ranks);
+    options.load = mode;
+    options.loading_blocks = 20;
+    options.ask_again = 3;
+    options.manager.health.failures = 1000000;  // faults are what this is about
+    return options;
+  }
+
+  std::size_t below(std::size_t bound) { return random_() % bound; }
+  static Token token_at(Token family, std::size_t position) {
+    return static_cast<Token>(family * 100000 + position * 7 + 1);
+  }
+  [[nodiscard]] std::vector<BlockKey> keys_of(const Request& request) const {
+    const TokenBlockSequence sequence = *TokenBlockSequence::create(request.tokens, kBlockSize);
+    return {sequence.keys().begin(), sequence.keys().end()};
+  }
+  // The full blocks of the first `tokens` tokens hold what they should.
+  void expect_held(const Request& request, std::size_t tokens, const char* when) {
+    const auto keys = keys_of(request);
+    EXPECT_TRUE(world_.hold(std::span(keys).first(tokens / kBlockSize), request.blocks))
+        << when << ", request " << request.id.to_string() << ", iteration " << world_.iteration;
+  }
+
+  void disturb() {
+    for (const auto& rank : world_.ranks) {
+      if (below(4) == 0) {
+        rank->stop(below(3) == 0);
+      }
+      if (below(20) == 0) {
+        rank->fail(below(2) == 0 ? 0.1 : 0);
+      }
+    }
+    if (below(60) == 0) {
+      const auto which = static_cast<std::uint32_t>(below(world_.ranks.size()));
+      world_.ranks[which]->leave();
+      world_.ranks[which]->join(world_->ranks(), which);
+    }
+  }
+
+  void add() {
+    Request request{.id = RequestId(std::uint64_t{next_id_++}), .family = static_cast<Token>(below(4))};
+    const std::size_t prompt = 1 + below(40);
+    request.target = std::min(prompt + 1 + below(30), kMostTokens);
+    for (std::size_t i = 0; i < prompt; ++i) {
+      request.tokens.push_back(token_at(request.family, i));
+    }
+    request.handle = *world_->add(request.id, request.tokens);
+    requests_.push_back(std::move(request));
+  }
+
+  Request* find(RequestHandle handle) {
+    const auto found = std::ranges::find(requests_, handle, &Request::handle);
+    return found != requests_.end() ? &*found : nullptr;
+  }
+
+  void take_results() {
+    const SchedulerConnector::Results results = world_->take_results();
+    for (const auto& loaded : results.loaded) {
+      Request& request = *find(loaded.request);
+      ASSERT_EQ(loaded.tokens + loaded.missing, request.computed) << "what was asked for";
+      expect_held(request, loaded.tokens, "loaded");
+      totals_->loaded += loaded.tokens;
+      totals_->missing += loaded.missing;
+      request.computed = loaded.tokens;
+      if (loaded.missing > 0) {
+        request.scheduled = 0;  // what it computes in this iteration is worth nothing
+        request.guesses.clear();
+      }
+      request.is_loaded_in_step = false;
+      request.state = State::kRunning;
+    }
+    for (const RequestId& id : results.released) {
+      const auto found = std::ranges::find(requests_, id, &Request::id);
+      ASSERT_NE(found, requests_.end());
+      ASSERT_EQ(found->state, State::kFinishing);
+      remove(found);
+    }
+  }
+  void remove(std::list<Request>::iterator request) {
+    free_.insert(free_.end(), request->blocks.begin(), request->blocks.end());
+    requests_.erase(request);
+  }
+
+  void end(std::list<Request>::iterator request) {
+    const bool tells = below(2) == 0 && request->state == State::kRunning && request->accepted == 0;
+    const std::size_t told = request->tokens.size() - request->new_tokens.size();
+    const auto held =
+        tells ? world_->finish(request->handle, std::min(request->computed, told)) : world_->finish(request->handle);
+    ASSERT_TRUE(held.has_value()) << held.error().to_error().to_string();
+    if (*held) {
+      request->state = State::kFinishing;
+    } else {
+      remove(request);
+    }
+  }
+
+  bool grow(Request& request, std::size_t tokens) {
+    while (request.blocks.size() * kBlockSize < tokens) {
+      if (free_.empty()) {
+        return false;
+      }
+      const std::size_t which = below(free_.size());
+      std::swap(free_[which], free_.back());
+      request.blocks.push_back(free_.back());
+      free_.pop_back();
+    }
+    return true;
+  }
+  void preempt(Request& request) {
+    ++totals_->preempted;
+    free_.insert(free_.end(), request.blocks.begin(), request.blocks.end());
+    request.blocks.clear();
+    request.told_blocks = 0;
+    request.computed = 0;
+    request.state = State::kWaiting;
+    preempted_.push_back(request.handle);
+  }
+
+  void iterate() {
+    preempted_.clear();
+    for (auto request = requests_.begin(); request != requests_.end();) {
+      const auto next = std::next(request);
+      request->scheduled = 0;
+      const bool is_done = request->state == State::kRunning && request->tokens.size() >= request->target;
+      if (is_done || (below(80) == 0 && request->state != State::kFinishing)) {
+        ++(is_done ? totals_->finished : totals_->aborted);
+        end(request);
+      }
+      request = next;
+    }
+    for (Request& request : requests_) {
+      if (request.state == State::kRunning) {
+        run_on(request);
+      }
+    }
+    for (Request& request : requests_) {
+      if (request.state == State::kWaiting && std::ranges::find(preempted_, request.handle) == preempted_.end()) {
+        start(request);
+      }
+    }
+    step();
+  }
+
+  // The next chunk, or the next token with guesses.
+  void run_on(Request& request) {
+    if (below(10) == 0) {
+      return;  // passed over
+    }
+    const std::size_t left = request.tokens.size() - request.computed;
+    const std::size_t count = left == 1 ? 1 : 1 + below(left);
+    const std::size_t guesses = left == 1 ? below(4) : 0;
+    if (below(40) == 0 || !grow(request, request.computed + count + guesses)) {
+      preempt(request);
+      return;
+    }
+    request.scheduled = count;
+    for (std::size_t i = 0; i < guesses; ++i) {
+      const bool is_right = below(3) != 0;
+      request.guesses.push_back(token_at(request.family, request.tokens.size() + i) + (is_right ? 0 : 3));
+    }
+  }
+
+  void start(Request& request) {
+    const auto match = world_->match(request.handle, 0);
+    ASSERT_TRUE(match.has_value()) << match.error().to_error().to_string();
+    totals_->put_off += match->when == When::kAskAgain ? 1 : 0;
+    const std::size_t loaded = match->tokens > 0 && below(4) == 0 ? match->tokens - kBlockSize : match->tokens;
+    const std::size_t count = loaded == 0 || mode_ == LoadMode::kInStep ? 1 + below(request.tokens.size() - loaded) : 0;
+    if (match->when == When::kAskAgain || free_.size() * kBlockSize < loaded + count + kBlockSize) {
+      return;
+    }
+    ASSERT_TRUE(grow(request, loaded + count));
+    if (loaded > 0 || below(2) == 0) {
+      CAIRN_SLOT_OK(world_->allocated(request.handle, request.blocks, 0, loaded));
+      request.told_blocks = request.blocks.size();
+    }
+    request.computed = loaded;
+    request.scheduled = count;
+    request.is_loaded_in_step = loaded > 0 && count > 0;
+    request.state = loaded > 0 ? State::kLoading : State::kRunning;
+  }
+
+  void step() {
+    std::vector<Scheduled> scheduled;
+    for (Request& request : requests_) {
+      if (request.scheduled > 0) {
+        scheduled.push_back({.request = request.handle,
+                             .computed_tokens = request.computed,
+                             .new_tokens = request.new_tokens,
+                             .new_blocks = std::span(request.blocks).subspan(request.told_blocks),
+                             .guesses = request.guesses,
+                             .accepted_guesses = std::exchange(request.accepted, 0)});
+        request.told_blocks = request.blocks.size();
+      }
+    }
+    const IterationMetadata metadata = world_.begin(scheduled, preempted_);
+    totals_->fences += metadata.fences.size();
+    for (const auto& refused : world_->refused()) {
+      ADD_FAILURE() << refused.error.to_string();
+    }
+    for (Request& request : requests_) {
+      if (request.scheduled > 0) {
+        request.new_tokens.clear();
+      }
+    }
+    wait_for_layers();
+    for (Request& request : requests_) {
+      if (request.scheduled > 0) {
+        compute(request);
+      }
+    }
+    world_.end();
+  }
+
+  // Loads of this very iteration are there before what comes after them is computed.
+  void wait_for_layers() {
+    const auto waits = [this] {
+      return std::ranges::any_of(requests_, [](const Request& request) { return request.is_loaded_in_step; });
+    };
+    const TimePoint end = steady_clock().now() + kPatience;
+    while (waits() && !::testing::Test::HasFailure()) {
+      for (const auto& rank : world_.ranks) {
+        rank->stop(false);
+      }
+      take_results();
+      ASSERT_LT(steady_clock().now(), end) << "a load does not come";
+      std::this_thread::yield();
+    }
+  }
+
+  void compute(Request& request) {
+    expect_held(request, request.computed, "before it computes");
+    std::size_t right = 0;
+    while (right < request.guesses.size() &&
+           request.guesses[right] == token_at(request.family, request.tokens.size() + right)) {
+      ++right;
+    }
+    const std::size_t first = request.computed / kBlockSize;
+    const std::size_t written = request.computed + request.scheduled + request.guesses.size();
+    request.computed += request.scheduled;
+    if (request.computed == request.tokens.size()) {
+      request.tokens.insert(request.tokens.end(), request.guesses.begin(),
+                            request.guesses.begin() + static_cast<std::ptrdiff_t>(right));
+      request.accepted = right;
+      totals_->guesses_right += right;
+      request.computed += right;
+      request.tokens.push_back(token_at(request.family, request.tokens.size()));
+      request.new_tokens.push_back(request.tokens.back());
+    }
+    request.guesses.clear();
+    const auto keys = keys_of(request);
+    for (std::size_t block = first; block * kBlockSize < written; ++block) {
+      const bool is_full = (block + 1) * kBlockSize <= request.computed;
+      for (std::uint32_t rank = 0; rank < world_.ranks.size(); ++rank) {
+        world_.ranks[rank]->write(request.blocks[block], is_full ? number_of(keys[block], rank) : random_());
+      }
+    }
+  }
+
+  // Whatever happened: at the end nothing is left.
+  void wind_up() {
+    for (const auto& rank : world_.ranks) {
+      rank->stop(false);
+    }
+    for (auto request = requests_.begin(); request != requests_.end();) {
+      const auto next = std::next(request);
+      if (request->state != State::kFinishing) {
+        end(request);
+      }
+      request = next;
+    }
+    const TimePoint last = steady_clock().now() + kPatience;
+    while (world_->has_work() && !::testing::Test::HasFailure()) {
+      world_.step();
+      take_results();
+      ASSERT_LT(steady_clock().now(), last) << "something is under way for ever";
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(free_.size(), kDeviceBlocks);
+    EXPECT_TRUE(requests_.empty());
+    ASSERT_TRUE(world_->manager().drain(kPatience).has_value());
+    const PoolCounts counts = world_->manager().host()->counts();
+    EXPECT_EQ(counts.available(), counts.total) << "blocks of the host tier are held by nobody";
+    EXPECT_EQ(counts.pinned, 0);
+  }
+
+  std::mt19937_64 random_;
+  const LoadMode mode_;
+  World world_;
+  std::list<Request> requests_;
+  std::vector<SlotId> free_;
+  std::vector<RequestHandle> preempted_;
+  std::uint64_t next_id_ = 1;
+  Totals* totals_ = nullptr;
+};
+
+void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
+  Totals totals;
+  for (std::uint64_t seed = 0; seed < seeds && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(str_cat("seed ", seed));
+    RandomEngine(seed, mode, ranks).run(250, totals);
+  }
+  // All that is to be seen was.
+  EXPECT_GT(totals.finished, 0);
+  EXPECT_GT(totals.aborted, 0);
+  EXPECT_GT(totals.preempted, 0);
+  EXPECT_GT(totals.loaded, 0);
+  EXPECT_GT(totals.missing, 0);
+  EXPECT_GT(totals.fences, 0);
+  EXPECT_GT(totals.put_off, 0);
+  EXPECT_GT(totals.guesses_right, 0);
+}
+
+TEST(SchedulerModelTest, WhatIsLoadedIsWhatWasSavedByThatName) { run_seeds(LoadMode::kAsync, 1, 12); }
+TEST(SchedulerModelTest, AlsoWithTwoRanks) { run_seeds(LoadMode::kAsync, 2, 8); }
+TEST(SchedulerModelTest, AlsoWhereItIsLoadedInTheStep) { run_seeds(LoadMode::kInStep, 2, 8); }
+
+}  // namespace
+}  // namespace cairn

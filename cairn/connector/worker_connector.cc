@@ -1,0 +1,116 @@
+#include "cairn/connector/worker_connector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/connector/kv_groups.h"
+#include "cairn/connector/worker_operations.h"
+#include "cairn/connector/worker_rank.h"
+#include "cairn/connector/worker_steps.h"
+
+namespace cairn {
+namespace {
+
+class JoinedRank final : public WorkerRank {
+ public:
+  explicit JoinedRank(std::unique_ptr<RankWorker> worker) : worker_(std::move(worker)) {}
+
+  void reached(StepMark mark, StepEventPtr after) override { worker_->reached(mark, std::move(after)); }
+  void expect(std::span<const SlotId> blocks) override { worker_->expect(blocks); }
+  [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
+    return worker_->wait_for_layer(layer, deadline);
+  }
+  [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
+    return worker_->fence(blocks, overwritten_in, deadline);
+  }
+  [[nodiscard]] RankWorker::State state() const override { return worker_->state(); }
+
+ private:
+  const std::unique_ptr<RankWorker> worker_;
+};
+
+Result<std::unique_ptr<RankWorker>> join_leader(const WorkerConnector::Options& options, RankWorker::Options rank) {
+  return options.group != nullptr ? RankWorker::join(*options.group, std::move(rank))
+                                  : RankWorker::connect(*options.leader, std::move(rank));
+}
+
+}  // namespace
+
+class WorkerConnector::Impl {
+ public:
+  Impl(std::vector<std::string> layers, std::unique_ptr<WorkerOperations> operations,
+       std::unique_ptr<RankWorker> worker, const WorkerSteps::Options& options)
+      : layers_(std::move(layers)),
+        operations_(std::move(operations)),
+        rank_(std::move(worker)),
+        steps_(rank_, *operations_, options) {
+    for (std::uint32_t i = 0; i < layers_.size(); ++i) {
+      by_name_.emplace_back(layers_[i], i);
+    }
+    std::ranges::sort(by_name_);
+  }
+
+  [[nodiscard]] std::optional<std::uint32_t> layer(std::string_view name) const {
+    const auto found = std::ranges::lower_bound(by_name_, name, {}, &std::pair<std::string_view, std::uint32_t>::first);
+    return found != by_name_.end() && found->first == name ? std::optional(found->second) : std::nullopt;
+  }
+  [[nodiscard]] WorkerSteps& steps() { return steps_; }
+  [[nodiscard]] const WorkerRank& rank() const { return rank_; }
+
+ private:
+  const std::vector<std::string> layers_;
+  std::vector<std::pair<std::string_view, std::uint32_t>> by_name_;
+  // Told by the rank's thread: outlives it.
+  const std::unique_ptr<WorkerOperations> operations_;
+  JoinedRank rank_;
+  WorkerSteps steps_;
+};
+
+Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGroup> groups,
+                                                               std::vector<std::string> layers, Options options) {
+  if (options.leader.has_value() == (options.group != nullptr)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "give either the leader's address or its group of ranks, where it is in this process");
+  }
+  Result<LayoutGroups> device = make_kv_groups(groups, layers);
+  if (!device) {
+    return Unexpected(device.error());
+  }
+  const WorkerSteps::Options steps = {.layers = static_cast<std::uint32_t>(layers.size()),
+                                      .blocks = device->layouts().front()->blocks(),
+                                      .clock = options.clock,
+                                      .fence_limit = options.fence_limit,
+                                      .layer_limit = options.layer_limit,
+                                      .answer_limit = options.answer_limit};
+  auto operations = std::make_unique<WorkerOperations>(*options.clock);
+  const auto told = [to = operations.get()](std::span<const std::byte> notice) { to->told(notice); };
+  Result<std::unique_ptr<RankWorker>> worker = join_leader(options, {.rank = options.rank,
+                                                                     .ranks = options.ranks,
+                                                                     .device = *std::move(device),
+                                                                     .secret = options.secret,
+                                                                     .clock = options.clock,
+                                                                     .around = options.around,
+                                                                     .notice = told,
+                                                                     .first_connection = options.first_connection});
+  if (!worker) {
+    return Unexpected(worker.error());
+  }
+  return std::unique_ptr<WorkerConnector>(
+      new WorkerConnector(std::make_unique<Impl>(std::move(layers), std::move(operations), *std::move(worker), steps)));
+}
+
+WorkerConnector::WorkerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerConnector::~WorkerConnector() = default;
+
+std::optional<std::uint32_t> WorkerConnector::layer(std::string_view name) const { return impl_->layer(name); }
+Status WorkerConnector::bind(std::span<const std::byte> metadata) { return impl_->steps().bind(metadata); }
+Status WorkerConnector::start_load(StepEventPtr after) { return impl_->steps().start_load(std::move(after)); }
+Status WorkerConnector::wait_for_layer(std::uint32_t layer) { return impl_->steps().wait_for_layer(layer); }
+Status WorkerConnector::save_layer(std::uint32_t layer, StepEventPtr after) {
+  return impl_->steps().save_layer(layer, std::move(after));
+}
+Status WorkerConnector::save_step(StepEventPtr after) { return impl_->steps().save_step(std::move(after)); }
+WorkerReport WorkerConnector::take_report() { return impl_->steps().take_report(); }
+RankWorker::State WorkerConnector::state() const { return impl_->rank().state(); }
+
+}  // namespace cairn

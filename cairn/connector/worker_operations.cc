@@ -1,0 +1,208 @@
+#include "cairn/connector/worker_operations.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace cairn {
+namespace {
+
+// Between two looks at the clock and at the connection: neither wakes anybody.
+constexpr Duration kLook = std::chrono::milliseconds(1);
+
+}  // namespace
+
+void WorkerOperations::told(std::span<const std::byte> notice) {
+  const Result<OperationNotice> decoded = OperationNotice::decode(notice);
+  if (!decoded) {
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    for (const OperationNotice::Load& load : decoded->loads) {
+      end(load.id, true, load.arrived);
+    }
+    for (const OperationId& save : decoded->saves) {
+      end(save, false, 0);
+    }
+  }
+  changed_.notify_all();
+}
+
+void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t arrived) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) {
+    early_.insert_or_assign(id, Early{arrived, binds_});
+    return;
+  }
+  Operation& operation = found->second;
+  if (operation.is_load != is_load) {
+    return;
+  }
+  operation.arrived = arrived;
+  if (operation.in_step) {
+    --in_step_;
+    is_in_step_short_ = is_in_step_short_ || arrived < operation.blocks.size();
+  }
+  over_.push_back(std::move(operation));
+  pending_.erase(found);
+}
+
+void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generation) {
+  const TimePoint now = clock_.now();
+  const MutexLock lock(mutex_);
+  ++binds_;
+  is_in_step_short_ = false;
+  if (pending_.empty()) {
+    least_generation_ = generation;
+    least_bound_ = now;
+  }
+  least_generation_ = std::min(least_generation_, generation);
+  for (IterationMetadata::Load& load : metadata.loads) {
+    add(load.id, {.request = std::move(load.request),
+                  .blocks = std::move(load.blocks),
+                  .generation = generation,
+                  .bound = now,
+                  .is_load = true,
+                  .in_step = load.in_step});
+  }
+  for (IterationMetadata::Save& save : metadata.saves) {
+    add(save.id,
+        {.request = std::move(save.request), .blocks = std::move(save.blocks), .generation = generation, .bound = now});
+  }
+  forget_early();
+}
+
+void WorkerOperations::add(OperationId id, Operation operation) {
+  const auto [added, is_new] = pending_.emplace(id, std::move(operation));
+  if (!is_new) {
+    return;
+  }
+  ++untaken_;
+  in_step_ += added->second.in_step ? 1 : 0;
+  if (const auto early = early_.find(id); early != early_.end()) {
+    const std::uint32_t arrived = early->second.arrived;
+    early_.erase(early);
+    end(id, added->second.is_load, arrived);
+  }
+}
+
+void WorkerOperations::forget_early() {
+  if (early_.empty() || binds_ % kKeptIterations != 0) {
+    return;
+  }
+  std::erase_if(early_, [this](const auto& entry)
+                            CAIRN_REQUIRES(mutex_) { return binds_ - entry.second.bind >= kKeptIterations; });
+}
+
+template <typename IsOver>
+bool WorkerOperations::wait(TimePoint deadline, const GoesOn& goes_on, const IsOver& is_over) {
+  for (;;) {
+    const Duration left = deadline - clock_.now();
+    {
+      const MutexLock lock(mutex_);
+      if (is_over()) {
+        return true;
+      }
+      if (left > Duration::zero()) {
+        changed_.wait_for(mutex_, std::min(left, kLook));
+      }
+    }
+    if (left <= Duration::zero() || !goes_on()) {
+      const MutexLock lock(mutex_);
+      return is_over();
+    }
+  }
+}
+
+bool WorkerOperations::wait_for(std::span<const OperationId> ids, TimePoint deadline, const GoesOn& goes_on) {
+  return wait(deadline, goes_on, [&]() CAIRN_REQUIRES(mutex_) {
+    return std::ranges::none_of(ids, [&](OperationId id) CAIRN_REQUIRES(mutex_) { return pending_.contains(id); });
+  });
+}
+
+bool WorkerOperations::wait_for_in_step(TimePoint deadline, const GoesOn& goes_on) {
+  return wait(deadline, goes_on, [&]() CAIRN_REQUIRES(mutex_) { return in_step_ == 0; });
+}
+
+bool WorkerOperations::is_pending(OperationId id) const {
+  const MutexLock lock(mutex_);
+  return pending_.contains(id);
+}
+
+WorkerOperations::InStep WorkerOperations::in_step() const {
+  const MutexLock lock(mutex_);
+  return {.is_pending = in_step_ > 0, .is_short = is_in_step_short_};
+}
+
+void WorkerOperations::break_in_step() {
+  const MutexLock lock(mutex_);
+  for (auto& [id, operation] : pending_) {
+    operation.is_broken = operation.is_broken || operation.in_step;
+  }
+  for (Operation& operation : over_) {
+    operation.is_broken = operation.is_broken || operation.in_step;
+  }
+}
+
+std::vector<WorkerOperations::Pending> WorkerOperations::pending_in_step() const {
+  std::vector<Pending> found;
+  const MutexLock lock(mutex_);
+  for (const auto& [id, operation] : pending_) {
+    if (operation.in_step) {
+      found.push_back({id, operation.blocks});
+    }
+  }
+  return found;
+}
+
+std::vector<WorkerOperations::Pending> WorkerOperations::unanswered(std::uint32_t generation, TimePoint bound_before) {
+  std::vector<Pending> found;
+  const MutexLock lock(mutex_);
+  if (generation != 0 && least_generation_ == generation && least_bound_ >= bound_before) {
+    return found;
+  }
+  least_generation_ = generation;
+  least_bound_ = clock_.now();
+  for (const auto& [id, operation] : pending_) {
+    least_generation_ = std::min(least_generation_, operation.generation);
+    least_bound_ = std::min(least_bound_, operation.bound);
+    if (generation == 0 || operation.generation != generation || operation.bound < bound_before) {
+      found.push_back({id, operation.blocks});
+    }
+  }
+  return found;
+}
+
+void WorkerOperations::give_up(OperationId id) {
+  const MutexLock lock(mutex_);
+  if (const auto found = pending_.find(id); found != pending_.end()) {
+    end(id, found->second.is_load, 0);
+  }
+}
+
+WorkerReport WorkerOperations::take() {
+  std::vector<Operation> over;
+  {
+    const MutexLock lock(mutex_);
+    over.swap(over_);
+    is_in_step_short_ = false;
+  }
+  untaken_ -= over.size();
+  WorkerReport report;
+  for (Operation& operation : over) {
+    if (!operation.is_load) {
+      report.saved.push_back(std::move(operation.request));
+      continue;
+    }
+    const std::size_t arrived =
+        operation.is_broken ? 0 : std::min<std::size_t>(operation.arrived, operation.blocks.size());
+    report.loaded.push_back({std::move(operation.request), arrived == operation.blocks.size()});
+    report.failed_blocks.insert(report.failed_blocks.end(),
+                                operation.blocks.begin() + static_cast<std::ptrdiff_t>(arrived),
+                                operation.blocks.end());
+  }
+  return report;
+}
+
+}  // namespace cairn

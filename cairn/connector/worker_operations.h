@@ -1,0 +1,113 @@
+// WorkerOperations: the loads and saves that a worker was told to expect, until the engine was told that they are over.
+//
+// Does:     keeps what was bound, takes the leader's notices, and gives what is over, once each. A notice about an operation
+//           that is not bound yet is kept for it; one about an operation that was given up changes nothing.
+// In step:  loads whose layers the engine reads while they come. Where one layer did not come, the engine may have read any
+//           of them too early: break_in_step(), and none of their blocks counts as loaded, whatever arrives.
+// Owner:    the worker's connector. Threads: told() on any; all others on the engine's, one at a time.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/mutex.h"
+#include "cairn/base/thread_annotations.h"
+#include "cairn/connector/iteration_metadata.h"
+#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/request_id.h"
+#include "cairn/connector/slot_operation.h"
+#include "cairn/connector/worker_connector.h"
+
+namespace cairn {
+
+class WorkerOperations {
+ public:
+  // A notice that no operation was bound for is forgotten after so many iterations: it was of one that is over.
+  static constexpr std::uint64_t kKeptIterations = 1024;
+
+  explicit WorkerOperations(const Clock& clock) : clock_(clock) {}
+
+  // The leader says what became of operations. What does not decode is not taken: they then count as unanswered.
+  void told(std::span<const std::byte> notice);
+
+  // Takes the loads and saves out of the metadata. `generation`: of the connection that notices are expected on; 0: none.
+  void bind(IterationMetadata& metadata, std::uint32_t generation);
+  // Something is expected, or over and not taken. Takes no lock.
+  [[nodiscard]] bool has_any() const { return untaken_ > 0; }
+
+  // Waits until none of them is pending; `goes_on` is asked now and then whether it is worth waiting.
+  using GoesOn = std::function<bool()>;
+  bool wait_for(std::span<const OperationId> ids, TimePoint deadline, const GoesOn& goes_on);
+  bool wait_for_in_step(TimePoint deadline, const GoesOn& goes_on);
+  [[nodiscard]] bool is_pending(OperationId id) const;
+
+  struct InStep {
+    bool is_pending = false;  // one of them
+    bool is_short = false;    // one of those bound last is over and did not come whole
+  };
+  [[nodiscard]] InStep in_step() const;
+  void break_in_step();
+
+  struct Pending {
+    OperationId id;
+    std::vector<SlotId> blocks;
+  };
+  [[nodiscard]] std::vector<Pending> pending_in_step() const;
+  // Those whose notice cannot be relied on: bound under another generation, or before `bound_before`.
+  [[nodiscard]] std::vector<Pending> unanswered(std::uint32_t generation, TimePoint bound_before);
+  // As if the leader had said that nothing came. Nothing, if it has spoken since.
+  void give_up(OperationId id);
+
+  // What is over, in the order in which it came to be.
+  [[nodiscard]] WorkerReport take();
+
+ private:
+  struct IdHash {
+    std::size_t operator()(const OperationId& id) const {
+      return static_cast<std::size_t>((id.slot * 0x9E3779B97F4A7C15U) ^ id.number);
+    }
+  };
+  struct Operation {
+    RequestId request;
+    std::vector<SlotId> blocks;
+    std::uint32_t generation = 0;
+    TimePoint bound{};
+    bool is_load = false;
+    bool in_step = false;
+    bool is_broken = false;
+    std::uint32_t arrived = 0;  // once it is over
+  };
+  struct Early {
+    std::uint32_t arrived = 0;
+    std::uint64_t bind = 0;  // the latest when it came
+  };
+
+  void add(OperationId id, Operation operation) CAIRN_REQUIRES(mutex_);
+  void end(OperationId id, bool is_load, std::uint32_t arrived) CAIRN_REQUIRES(mutex_);
+  void forget_early() CAIRN_REQUIRES(mutex_);
+  template <typename IsOver>
+  bool wait(TimePoint deadline, const GoesOn& goes_on, const IsOver& is_over);
+
+  const Clock& clock_;
+  std::size_t untaken_ = 0;  // bound and not taken; the engine's thread only
+
+  mutable Mutex mutex_{LockRank::kOperations};
+  std::condition_variable_any changed_;
+  std::unordered_map<OperationId, Operation, IdHash> pending_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Operation> over_ CAIRN_GUARDED_BY(mutex_);
+  std::unordered_map<OperationId, Early, IdHash> early_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t binds_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::size_t in_step_ CAIRN_GUARDED_BY(mutex_) = 0;             // of those pending
+  bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those bound last
+  std::uint32_t least_generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // none that is pending has a lesser one
+  TimePoint least_bound_ CAIRN_GUARDED_BY(mutex_){};             // none that is pending was bound before
+};
+
+}  // namespace cairn

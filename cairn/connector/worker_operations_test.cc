@@ -1,0 +1,162 @@
+#include "cairn/connector/worker_operations.h"
+
+#include <gtest/gtest.h>
+
+#include "cairn/connector/worker_steps_testing.h"
+
+namespace cairn {
+namespace {
+
+using testing::blocks_of;
+using testing::load_of;
+using testing::operation;
+using testing::save_of;
+
+class WorkerOperationsTest : public ::testing::Test {
+ protected:
+  void bind(IterationMetadata metadata, std::uint32_t generation = 1) { operations_.bind(metadata, generation); }
+  void tell(const OperationNotice& notice) { operations_.told(notice.encode()); }
+
+  ManualClock clock_;
+  WorkerOperations operations_{clock_};
+};
+
+TEST_F(WorkerOperationsTest, WhatIsOverIsTakenOnceInItsOrder) {
+  EXPECT_FALSE(operations_.has_any());
+  bind({.loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
+  EXPECT_TRUE(operations_.has_any());
+  EXPECT_EQ(operations_.take(), WorkerReport());
+  tell({.loads = {{operation(2), 1}}});
+  tell({.loads = {{operation(1), 2}}, .saves = {operation(3)}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{2U, true}, {1U, true}}, .saved = {3U}}));
+  EXPECT_FALSE(operations_.has_any());
+  EXPECT_EQ(operations_.take(), WorkerReport());
+}
+
+TEST_F(WorkerOperationsTest, ALoadThatArrivedInPartNamesTheOtherBlocks) {
+  bind({.loads = {load_of(1, {10, 11, 12}), load_of(2, {20, 21})}});
+  tell({.loads = {{operation(1), 1}, {operation(2), 0}}});
+  EXPECT_EQ(operations_.take(),
+            (WorkerReport{.loaded = {{1U, false}, {2U, false}}, .failed_blocks = blocks_of({11, 12, 20, 21})}));
+}
+
+// A leader that counts more blocks than there are cannot make us read beyond them.
+TEST_F(WorkerOperationsTest, MoreBlocksThanThereAreIsAllOfThem) {
+  bind({.loads = {load_of(1, {10})}});
+  tell({.loads = {{operation(1), 99}}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}}));
+}
+
+TEST_F(WorkerOperationsTest, ANoticeThatComesFirstIsKept) {
+  tell({.loads = {{operation(1), 1}}, .saves = {operation(2)}});
+  EXPECT_FALSE(operations_.has_any());
+  bind({.loads = {load_of(1, {10, 11})}, .saves = {save_of(2, {12})}});
+  EXPECT_FALSE(operations_.is_pending(operation(1)));
+  EXPECT_EQ(operations_.take(),
+            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({11})}));
+}
+
+TEST_F(WorkerOperationsTest, ANoticeOfNoOperationIsForgotten) {
+  tell({.saves = {operation(7)}});
+  for (std::uint64_t i = 0; i < 2 * WorkerOperations::kKeptIterations; ++i) {
+    bind({});
+  }
+  bind({.saves = {save_of(7, {1})}});
+  EXPECT_TRUE(operations_.is_pending(operation(7)));
+}
+
+TEST_F(WorkerOperationsTest, ANoticeOfTheOtherKindOrOfNoSenseChangesNothing) {
+  bind({.loads = {load_of(1, {10})}});
+  tell({.saves = {operation(1)}});
+  operations_.told(std::vector<std::byte>(7));
+  EXPECT_TRUE(operations_.is_pending(operation(1)));
+}
+
+TEST_F(WorkerOperationsTest, WhatIsGivenUpHasFailedWhateverIsToldLater) {
+  bind({.loads = {load_of(1, {10, 11})}, .saves = {save_of(2, {12})}});
+  operations_.give_up(operation(1));
+  operations_.give_up(operation(2));
+  tell({.loads = {{operation(1), 2}}, .saves = {operation(2)}});
+  EXPECT_EQ(operations_.take(),
+            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({10, 11})}));
+  EXPECT_EQ(operations_.take(), WorkerReport());
+}
+
+TEST_F(WorkerOperationsTest, WhatTheLeaderSaidFirstIsNotGivenUp) {
+  bind({.loads = {load_of(1, {10})}});
+  tell({.loads = {{operation(1), 1}}});
+  operations_.give_up(operation(1));
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}}));
+}
+
+TEST_F(WorkerOperationsTest, LoadsInTheStepAreCountedApart) {
+  bind({.loads = {load_of(1, {10}, true), load_of(2, {20, 21}, true), load_of(3, {30})}});
+  EXPECT_TRUE(operations_.in_step().is_pending);
+  EXPECT_FALSE(operations_.in_step().is_short);
+  tell({.loads = {{operation(1), 1}, {operation(3), 0}}});
+  EXPECT_TRUE(operations_.in_step().is_pending);
+  EXPECT_FALSE(operations_.in_step().is_short) << "another's load";
+  tell({.loads = {{operation(2), 1}}});
+  EXPECT_FALSE(operations_.in_step().is_pending);
+  EXPECT_TRUE(operations_.in_step().is_short);
+  (void)operations_.take();
+  EXPECT_FALSE(operations_.in_step().is_short);
+}
+
+TEST_F(WorkerOperationsTest, ABrokenStepHasLoadedNothing) {
+  bind({.loads = {load_of(1, {10}, true), load_of(2, {20}, true), load_of(3, {30})}});
+  tell({.loads = {{operation(1), 1}}});
+  operations_.break_in_step();
+  tell({.loads = {{operation(2), 1}, {operation(3), 1}}});
+  EXPECT_EQ(operations_.take(),
+            (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}}, .failed_blocks = blocks_of({10, 20})}));
+}
+
+TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) {
+  const auto unanswered = [&](std::uint32_t generation, Duration bound_before) {
+    std::vector<std::uint64_t> slots;
+    for (const WorkerOperations::Pending& pending : operations_.unanswered(generation, bound_before)) {
+      slots.push_back(pending.id.slot);
+    }
+    std::ranges::sort(slots);
+    return slots;
+  };
+  using Slots = std::vector<std::uint64_t>;
+  bind({.loads = {load_of(1, {10})}}, 1);
+  clock_.advance(std::chrono::seconds(1));
+  bind({.saves = {save_of(2, {20})}}, 2);
+  clock_.advance(std::chrono::seconds(1));
+  bind({.saves = {save_of(3, {30})}}, 2);
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots({1}));
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots({1})) << "until it is given up";
+  EXPECT_EQ(unanswered(0, std::chrono::seconds(0)), Slots({1, 2, 3}));
+  operations_.give_up(operation(1));
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots());
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(1)), Slots());
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(2)), Slots({2}));
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(3)), Slots({2, 3}));
+  EXPECT_EQ(unanswered(3, std::chrono::seconds(0)), Slots({2, 3}));
+}
+
+TEST_F(WorkerOperationsTest, WaitsUntilItIsOverOrTheDeadlineOrNobodyAnswers) {
+  bind({.loads = {load_of(1, {10}, true)}, .saves = {save_of(2, {20})}});
+  const std::vector<OperationId> save = {operation(2)};
+  const TimePoint deadline = clock_.now() + std::chrono::seconds(1);
+  int asked = 0;
+  const auto advance = [&] {
+    clock_.advance(std::chrono::milliseconds(300));
+    return ++asked > 0;
+  };
+  EXPECT_FALSE(operations_.wait_for(save, deadline, advance));
+  EXPECT_EQ(asked, 4);
+  EXPECT_FALSE(operations_.wait_for(save, clock_.now() + std::chrono::seconds(1), [] { return false; }));
+  const auto answer = [&] {
+    tell({.loads = {{operation(1), 1}}, .saves = {operation(2)}});
+    return true;
+  };
+  EXPECT_TRUE(operations_.wait_for(save, clock_.now() + std::chrono::seconds(1), answer));
+  EXPECT_TRUE(operations_.wait_for_in_step(clock_.now(), answer));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,291 @@
+#include "cairn/connector/worker_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+namespace {
+
+// Between two looks at what the leader said while a layer is waited for: a load that failed before it began has no copy
+// that the rank would know of.
+constexpr Duration kLook = std::chrono::milliseconds(1);
+
+// Over when all of them are.
+class AllEvents final : public StepEvent {
+ public:
+  explicit AllEvents(std::vector<StepEventPtr> events) : events_(std::move(events)) {}
+  [[nodiscard]] bool is_over() override {
+    return std::ranges::all_of(events_, [](const StepEventPtr& event) { return event->is_over(); });
+  }
+  [[nodiscard]] bool wait_until(TimePoint deadline) override {
+    return std::ranges::all_of(events_, [&](const StepEventPtr& event) { return event->wait_until(deadline); });
+  }
+
+ private:
+  const std::vector<StepEventPtr> events_;
+};
+
+StepEventPtr join(std::vector<StepEventPtr>& events) {
+  if (events.empty()) {
+    return {};
+  }
+  return events.size() == 1 ? std::move(events.front()) : std::make_shared<AllEvents>(std::move(events));
+}
+
+}  // namespace
+
+WorkerSteps::WorkerSteps(WorkerRank& rank, WorkerOperations& operations, const Options& options)
+    : rank_(rank), operations_(operations), options_(options), saved_in_(options.layers, 0) {}
+
+std::uint32_t WorkerSteps::generation() const {
+  const RankWorker::State state = rank_.state();
+  return state.is_connected ? state.generation : 0;
+}
+
+Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata) const {
+  Result<IterationMetadata> read = IterationMetadata::decode(metadata);
+  if (!read) {
+    return read;
+  }
+  if (iteration_ && read->iteration <= *iteration_) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat("iteration ", read->iteration, " is bound after iteration ",
+                                                        *iteration_, "; their numbers grow"));
+  }
+  const auto is_strange = [this](SlotId block) { return index_of(block) >= options_.blocks; };
+  const auto check = [&](const auto& entries) {
+    return std::ranges::none_of(entries,
+                                [&](const auto& entry) { return std::ranges::any_of(entry.blocks, is_strange); });
+  };
+  if (!check(read->loads) || !check(read->saves) || !check(read->fences)) {
+    return fail(ErrorCode::kCorrupt, str_cat("iteration ", read->iteration, " names a block beyond the ",
+                                             options_.blocks, " that are registered"));
+  }
+  return read;
+}
+
+Status WorkerSteps::bind(std::span<const std::byte> metadata) {
+  Result<IterationMetadata> good = read(metadata);
+  if (!good) {
+    miss();
+    return Unexpected(good.error());
+  }
+  iteration_ = good->iteration;
+  layer_error_.reset();
+  ++binds_;
+  saved_layers_ = 0;
+  layer_events_.clear();
+  expect(*good);
+  if (!good->loads.empty() || !good->saves.empty()) {
+    operations_.bind(*good, generation());
+  }
+  wait_for_fences(*good);
+  phase_ = Phase::kBound;
+  return {};
+}
+
+// The step goes on without us. What it overwrites is not known: no copy of before may count.
+void WorkerSteps::miss() {
+  phase_ = Phase::kNone;
+  is_metadata_missed_ = true;
+  expect({});
+  fence_all(next_iteration());
+}
+
+void WorkerSteps::expect(const IterationMetadata& metadata) {
+  const bool was_expecting = !expected_.empty();
+  expected_.clear();
+  for (const IterationMetadata::Load& load : metadata.loads) {
+    if (load.in_step) {
+      expected_.insert(expected_.end(), load.blocks.begin(), load.blocks.end());
+    }
+  }
+  if (was_expecting || !expected_.empty()) {
+    rank_.expect(expected_);
+  }
+}
+
+void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
+  if (is_metadata_missed_) {
+    is_metadata_missed_ = false;
+    fence_all(metadata.iteration);
+    return;
+  }
+  if (metadata.fences.empty()) {
+    return;
+  }
+  std::vector<OperationId> saves;
+  std::vector<SlotId> blocks;
+  for (const IterationMetadata::Fence& fence : metadata.fences) {
+    saves.push_back(fence.save);
+    blocks.insert(blocks.end(), fence.blocks.begin(), fence.blocks.end());
+  }
+  const TimePoint deadline = options_.clock->now() + options_.fence_limit;
+  (void)operations_.wait_for(saves, deadline, [this] { return generation() != 0; });
+  // Also of saves that are over: whatever copies of those blocks there may be, what they held is gone.
+  (void)rank_.fence(blocks, StepMark::begun(metadata.iteration), deadline);
+}
+
+void WorkerSteps::fence_all(std::uint64_t iteration) {
+  std::vector<SlotId> blocks(options_.blocks);
+  for (std::uint32_t i = 0; i < options_.blocks; ++i) {
+    blocks[i] = SlotId{i};
+  }
+  (void)rank_.fence(blocks, StepMark::begun(iteration), options_.clock->now() + options_.fence_limit);
+}
+
+Status WorkerSteps::start_load(StepEventPtr after) {
+  if (phase_ != Phase::kBound) {
+    return fail(ErrorCode::kFailedPrecondition, phase_ == Phase::kNone
+                                                    ? "start_load: no iteration is bound; bind() comes first"
+                                                    : "start_load: this iteration is started already");
+  }
+  phase_ = Phase::kStarted;
+  rank_.reached(StepMark::begun(*iteration_), std::move(after));
+  return {};
+}
+
+Status WorkerSteps::require_started(const char* call) const {
+  switch (phase_) {
+    case Phase::kStarted:
+      return {};
+    case Phase::kNone:
+      return fail(ErrorCode::kFailedPrecondition, str_cat(call, ": no iteration is bound; bind() comes first"));
+    case Phase::kBound:
+      return fail(ErrorCode::kFailedPrecondition,
+                  str_cat(call, ": the iteration is not started; start_load() comes first"));
+    case Phase::kEndedByLayers:
+    case Phase::kEnded:
+      break;
+  }
+  return fail(ErrorCode::kFailedPrecondition, str_cat(call, ": this iteration is computed already"));
+}
+
+Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
+  if (Status started = require_started("wait_for_layer"); !started) {
+    return started;
+  }
+  if (layer >= options_.layers) {
+    return fail(ErrorCode::kOutOfRange, str_cat("wait_for_layer: layer ", layer, " of ", options_.layers));
+  }
+  if (expected_.empty()) {
+    return {};
+  }
+  if (!layer_error_) {
+    Status there = wait_in_step(layer);
+    if (there) {
+      return there;
+    }
+    layer_error_ =
+        Error{there.error().code, str_cat("layer ", layer, " of iteration ", *iteration_, ": ", there.error().message)};
+    operations_.break_in_step();
+  }
+  return Unexpected(*layer_error_);
+}
+
+Status WorkerSteps::wait_in_step(std::uint32_t layer) {
+  const TimePoint deadline = options_.clock->now() + options_.layer_limit;
+  for (;;) {
+    const WorkerOperations::InStep loads = operations_.in_step();
+    if (loads.is_short) {
+      return fail(ErrorCode::kUnavailable, "the leader says that a load did not come whole");
+    }
+    if (!loads.is_pending) {
+      return {};
+    }
+    Status there = rank_.wait_for_layer(layer, std::min(deadline, options_.clock->now() + kLook));
+    if (there || there.error().code != ErrorCode::kExpired || options_.clock->now() >= deadline) {
+      return there;
+    }
+  }
+}
+
+Status WorkerSteps::save_layer(std::uint32_t layer, StepEventPtr after) {
+  if (Status started = require_started("save_layer"); !started) {
+    return started;
+  }
+  if (layer >= options_.layers) {
+    return fail(ErrorCode::kOutOfRange, str_cat("save_layer: layer ", layer, " of ", options_.layers));
+  }
+  if (saved_in_[layer] == binds_) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("save_layer: layer ", layer, " is saved already in iteration ", *iteration_));
+  }
+  saved_in_[layer] = binds_;
+  if (after != nullptr && (layer_events_.empty() || layer_events_.back() != after)) {
+    layer_events_.push_back(std::move(after));
+  }
+  if (++saved_layers_ == options_.layers) {
+    end({}, Phase::kEndedByLayers);
+  }
+  return {};
+}
+
+Status WorkerSteps::save_step(StepEventPtr after) {
+  if (phase_ == Phase::kEndedByLayers) {
+    phase_ = Phase::kEnded;
+    return {};
+  }
+  if (Status started = require_started("save_step"); !started) {
+    return started;
+  }
+  end(std::move(after), Phase::kEnded);
+  return {};
+}
+
+void WorkerSteps::end(StepEventPtr after, Phase phase) {
+  phase_ = phase;
+  if (after != nullptr) {
+    layer_events_.push_back(std::move(after));
+  }
+  rank_.reached(StepMark::computed(*iteration_), join(layer_events_));
+  layer_events_.clear();
+}
+
+WorkerReport WorkerSteps::take_report() {
+  const bool is_started = phase_ >= Phase::kStarted;
+  phase_ = is_started ? Phase::kNone : phase_;
+  if (!operations_.has_any()) {
+    return {};
+  }
+  give_up_unanswered();
+  if (is_started) {
+    finish_in_step();
+  }
+  return operations_.take();
+}
+
+void WorkerSteps::give_up_unanswered() {
+  const RankWorker::State rank = rank_.state();
+  if (!rank.is_connected && rank.copies > 0) {
+    return;  // it ends them before anything else; until then they touch blocks
+  }
+  const TimePoint now = options_.clock->now();
+  const std::uint32_t generation = rank.is_connected ? rank.generation : 0;
+  for (const WorkerOperations::Pending& operation : operations_.unanswered(generation, now - options_.answer_limit)) {
+    if (rank_.fence(operation.blocks, StepMark::begun(next_iteration()), now)) {
+      operations_.give_up(operation.id);
+    }
+  }
+}
+
+void WorkerSteps::finish_in_step() {
+  if (!operations_.in_step().is_pending) {
+    return;
+  }
+  const std::uint32_t of_loads = generation();
+  const TimePoint deadline = options_.clock->now() + options_.layer_limit;
+  const auto is_answered = [&] { return of_loads != 0 && generation() == of_loads; };
+  if (operations_.wait_for_in_step(deadline, is_answered)) {
+    return;
+  }
+  for (const WorkerOperations::Pending& load : operations_.pending_in_step()) {
+    (void)rank_.fence(load.blocks, StepMark::begun(next_iteration()), options_.clock->now() + options_.fence_limit);
+    operations_.give_up(load.id);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,86 @@
+// WorkerSteps: the steps of a worker in their order, between the engine, what the leader says and the rank.
+//
+// Does:     what connector/worker_connector.h promises of a step; that header is the contract of the calls here.
+// Bad:      after metadata that cannot be read nobody knows which blocks the engine overwrites: all saves that are under
+//           way fail, and so do those that were given out before the next metadata that is good.
+// Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says that no
+//           copy touches its blocks; but for loads in the step, which must be told with it.
+// Owner:    the worker's connector. Threads: the engine's, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/connector/iteration_metadata.h"
+#include "cairn/connector/worker_connector.h"
+#include "cairn/connector/worker_operations.h"
+#include "cairn/connector/worker_rank.h"
+#include "cairn/transfer/step_event.h"
+
+namespace cairn {
+
+class WorkerSteps {
+ public:
+  struct Options {
+    std::uint32_t layers = 0;  // of the model
+    std::uint32_t blocks = 0;  // of the device
+    const Clock* clock = &steady_clock();
+    Duration fence_limit{};
+    Duration layer_limit{};
+    Duration answer_limit{};
+  };
+  // Both outlive it.
+  WorkerSteps(WorkerRank& rank, WorkerOperations& operations, const Options& options);
+
+  [[nodiscard]] Status bind(std::span<const std::byte> metadata);
+  [[nodiscard]] Status start_load(StepEventPtr after);
+  [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
+  [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after);
+  [[nodiscard]] Status save_step(StepEventPtr after);
+  [[nodiscard]] WorkerReport take_report();
+
+ private:
+  enum class Phase : std::uint8_t {
+    kNone,           // nothing is bound
+    kBound,          // bind() is over
+    kStarted,        // start_load() is
+    kEndedByLayers,  // each layer was saved
+    kEnded,          // save_step() is
+  };
+
+  [[nodiscard]] Result<IterationMetadata> read(std::span<const std::byte> metadata) const;
+  [[nodiscard]] Status require_started(const char* call) const;
+  void miss();
+  void expect(const IterationMetadata& metadata);
+  void wait_for_fences(const IterationMetadata& metadata);
+  void fence_all(std::uint64_t iteration);
+  [[nodiscard]] Status wait_in_step(std::uint32_t layer);
+  void end(StepEventPtr after, Phase phase);
+  void finish_in_step();
+  void give_up_unanswered();
+  // Of the connection that the leader's notices come on; 0: it is gone.
+  [[nodiscard]] std::uint32_t generation() const;
+  [[nodiscard]] std::uint64_t next_iteration() const { return iteration_ ? *iteration_ + 1 : 0; }
+
+  WorkerRank& rank_;
+  WorkerOperations& operations_;
+  const Options options_;
+
+  Phase phase_ = Phase::kNone;
+  std::optional<std::uint64_t> iteration_;  // the latest that was bound
+  bool is_metadata_missed_ = false;         // since then
+  std::vector<SlotId> expected_;            // blocks that come in this step
+  std::optional<Error> layer_error_;        // the first of this step
+  std::uint64_t binds_ = 0;
+  std::vector<std::uint64_t> saved_in_;     // by layer: the number of the bind that it was last saved in
+  std::uint32_t saved_layers_ = 0;          // in this step
+  std::vector<StepEventPtr> layer_events_;  // of those, each once
+};
+
+}  // namespace cairn

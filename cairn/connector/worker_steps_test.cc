@@ -1,0 +1,464 @@
+#include "cairn/connector/worker_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cairn/connector/worker_steps_testing.h"
+
+namespace cairn {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::blocks_of;
+using ::testing::ElementsAre;
+using testing::encoded;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::load_of;
+using testing::operation;
+using testing::save_of;
+using testing::ScriptedRank;
+using ::testing::SizeIs;
+
+constexpr std::uint32_t kLayers = 3;
+constexpr std::uint32_t kBlocks = 64;
+
+class TestEvent final : public StepEvent {
+ public:
+  [[nodiscard]] bool is_over() override { return over; }
+  [[nodiscard]] bool wait_until(TimePoint /*deadline*/) override { return over; }
+  bool over = false;
+};
+
+class WorkerStepsTest : public ::testing::Test {
+ protected:
+  Status bind(const IterationMetadata& metadata) { return steps_.bind(encoded(metadata)); }
+  void bind_and_start(const IterationMetadata& metadata) {
+    ASSERT_TRUE(bind(metadata));
+    ASSERT_TRUE(steps_.start_load({}));
+  }
+  void tell(const OperationNotice& notice) { operations_.told(notice.encode()); }
+  // While the steps wait, this happens at the n-th time that they look around.
+  void at_look(int n, const std::function<void()>& what) {
+    rank_.on_state = [this, n, what, from = rank_.asked] {
+      if (rank_.asked == from + n) {
+        what();
+      }
+    };
+  }
+  void let_time_pass(Duration at_each_look) {
+    rank_.on_state = [this, at_each_look] { clock_.advance(at_each_look); };
+  }
+
+  ManualClock clock_;
+  ScriptedRank rank_;
+  WorkerOperations operations_{clock_};
+  WorkerSteps steps_{rank_,
+                     operations_,
+                     {.layers = kLayers,
+                      .blocks = kBlocks,
+                      .clock = &clock_,
+                      .fence_limit = milliseconds(200),
+                      .layer_limit = seconds(10),
+                      .answer_limit = seconds(60)}};
+};
+
+ErrorCode code_of(const Status& status) {
+  EXPECT_FALSE(status) << "accepted";
+  return status ? ErrorCode::kCancelled : status.error().code;
+}
+
+std::vector<SlotId> all_blocks() {
+  std::vector<SlotId> blocks;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back(SlotId{i});
+  }
+  return blocks;
+}
+
+// --- the order of a step ---
+
+TEST_F(WorkerStepsTest, NothingGoesBeforeTheFirstBind) {
+  EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_layer(0, {})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_THAT(rank_.marks, IsEmpty());
+}
+
+TEST_F(WorkerStepsTest, AStepTellsTheRankHowFarTheEngineIs) {
+  const auto first = std::make_shared<TestEvent>();
+  const auto second = std::make_shared<TestEvent>();
+  ASSERT_TRUE(bind({.iteration = 7}));
+  ASSERT_TRUE(steps_.start_load(first));
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    EXPECT_TRUE(steps_.wait_for_layer(layer));
+  }
+  ASSERT_TRUE(steps_.save_step(second));
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_THAT(rank_.marks, ElementsAre(ScriptedRank::Mark{StepMark::begun(7), first},
+                                       ScriptedRank::Mark{StepMark::computed(7), second}));
+}
+
+// A step with nothing to do asks the rank nothing.
+TEST_F(WorkerStepsTest, AStepWithoutWorkIsOnlyMarked) {
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    bind_and_start({.iteration = i});
+    EXPECT_TRUE(steps_.wait_for_layer(0));
+    EXPECT_TRUE(steps_.save_step({}));
+    EXPECT_EQ(steps_.take_report(), WorkerReport());
+  }
+  EXPECT_EQ(rank_.asked, 0);
+  EXPECT_THAT(rank_.expected, IsEmpty());
+  EXPECT_THAT(rank_.layers, IsEmpty());
+  EXPECT_THAT(rank_.fences, IsEmpty());
+  EXPECT_THAT(rank_.marks, SizeIs(6));
+}
+
+TEST_F(WorkerStepsTest, CallsOutOfOrderAreRefused) {
+  ASSERT_TRUE(bind({.iteration = 1}));
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_layer(0, {})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  ASSERT_TRUE(steps_.start_load({}));
+  EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
+  ASSERT_TRUE(steps_.save_step({}));
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_layer(0, {})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
+  (void)steps_.take_report();
+  EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(rank_.marks, SizeIs(2));
+}
+
+TEST_F(WorkerStepsTest, AStepWithoutAForwardPassIsLegal) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
+  tell({.loads = {{operation(1), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}}}));
+  bind_and_start({.iteration = 2});
+  EXPECT_THAT(rank_.marks,
+              ElementsAre(ScriptedRank::Mark{StepMark::begun(1), {}}, ScriptedRank::Mark{StepMark::begun(2), {}}));
+}
+
+TEST_F(WorkerStepsTest, ReportsThatNobodyTookAreNotLost) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6})}});
+  tell({.loads = {{operation(1), 1}}});
+  ASSERT_TRUE(bind({.iteration = 2, .saves = {save_of(2, {7})}}));
+  tell({.saves = {operation(2)}});
+  bind_and_start({.iteration = 3});
+  EXPECT_EQ(steps_.take_report(),
+            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({6})}));
+}
+
+// Between bind() and start_load(), and where the engine idles, it asks for what is over and nothing ends.
+TEST_F(WorkerStepsTest, AReportCanBeTakenAtAnyTime) {
+  ASSERT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {5}, true)}}));
+  EXPECT_EQ(steps_.take_report(), WorkerReport()) << "and waits for nothing that has not begun";
+  ASSERT_TRUE(steps_.start_load({}));
+  tell({.loads = {{operation(1), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}}}));
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+}
+
+// --- events ---
+
+TEST_F(WorkerStepsTest, LayersEndTheStepInAnyOrderWithAllTheirEvents) {
+  std::vector<std::shared_ptr<TestEvent>> events;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    events.push_back(std::make_shared<TestEvent>());
+  }
+  bind_and_start({.iteration = 1});
+  ASSERT_TRUE(steps_.save_layer(2, events[2]));
+  ASSERT_TRUE(steps_.save_layer(0, events[0]));
+  EXPECT_THAT(rank_.marks, SizeIs(1)) << "one is missing";
+  ASSERT_TRUE(steps_.save_layer(1, events[1]));
+  ASSERT_THAT(rank_.marks, SizeIs(2));
+  EXPECT_EQ(rank_.marks.back().mark, StepMark::computed(1));
+  StepEvent& all = *rank_.marks.back().after;
+  for (const std::uint32_t layer : {1U, 0U, 2U}) {
+    EXPECT_FALSE(all.is_over());
+    EXPECT_FALSE(all.wait_until({}));
+    events[layer]->over = true;
+  }
+  EXPECT_TRUE(all.is_over());
+  EXPECT_TRUE(all.wait_until({}));
+  EXPECT_TRUE(steps_.save_step({})) << "ended already, as it says";
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(rank_.marks, SizeIs(2));
+}
+
+TEST_F(WorkerStepsTest, OneEventForAllLayersIsPassedOn) {
+  const auto event = std::make_shared<TestEvent>();
+  bind_and_start({.iteration = 1});
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    ASSERT_TRUE(steps_.save_layer(layer, event));
+  }
+  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::computed(1), event}));
+}
+
+TEST_F(WorkerStepsTest, ALayerIsSavedOnceAStep) {
+  bind_and_start({.iteration = 1});
+  ASSERT_TRUE(steps_.save_layer(1, {}));
+  const Status again = steps_.save_layer(1, {});
+  EXPECT_EQ(code_of(again), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(again.error().message, HasSubstr("layer 1"));
+  EXPECT_EQ(code_of(steps_.save_layer(kLayers, {})), ErrorCode::kOutOfRange);
+  EXPECT_EQ(code_of(steps_.wait_for_layer(kLayers)), ErrorCode::kOutOfRange);
+  bind_and_start({.iteration = 2});
+  EXPECT_TRUE(steps_.save_layer(1, {}));
+}
+
+TEST_F(WorkerStepsTest, AStepWithLayersThatAreNotSavedIsEndedByTheEngine) {
+  const auto layer = std::make_shared<TestEvent>();
+  const auto step = std::make_shared<TestEvent>();
+  step->over = true;
+  bind_and_start({.iteration = 1});
+  ASSERT_TRUE(steps_.save_layer(0, layer));
+  ASSERT_TRUE(steps_.save_step(step));
+  EXPECT_EQ(rank_.marks.back().mark, StepMark::computed(1));
+  EXPECT_FALSE(rank_.marks.back().after->is_over()) << "the layer's event counts too";
+  layer->over = true;
+  EXPECT_TRUE(rank_.marks.back().after->is_over());
+}
+
+// --- loads in the step ---
+
+TEST_F(WorkerStepsTest, LayersOfLoadsInTheStepAreWaitedFor) {
+  ASSERT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7}), load_of(3, {8}, true)}}));
+  EXPECT_THAT(rank_.expected, ElementsAre(blocks_of({5, 6, 8})));
+  EXPECT_THAT(rank_.marks, IsEmpty()) << "expected before it is started";
+  ASSERT_TRUE(steps_.start_load({}));
+  EXPECT_TRUE(steps_.wait_for_layer(0));
+  EXPECT_TRUE(steps_.wait_for_layer(1));
+  EXPECT_THAT(rank_.layers, ElementsAre(0U, 1U));
+  tell({.loads = {{operation(1), 2}, {operation(3), 1}}});
+  EXPECT_TRUE(steps_.wait_for_layer(2)) << "all of it is there and verified";
+  EXPECT_THAT(rank_.layers, SizeIs(2));
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}, {3U, true}}}));
+  // The next step expects nothing, and says so once.
+  bind_and_start({.iteration = 2});
+  bind_and_start({.iteration = 3});
+  EXPECT_THAT(rank_.expected, ElementsAre(blocks_of({5, 6, 8}), IsEmpty()));
+  EXPECT_TRUE(steps_.wait_for_layer(0));
+  EXPECT_THAT(rank_.layers, SizeIs(2));
+}
+
+// The engine went on without waiting for the others, and may have read any of them too early.
+TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsAllLoadsOfTheStep) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true), load_of(2, {6}, true), load_of(3, {7})}});
+  EXPECT_TRUE(steps_.wait_for_layer(0));
+  rank_.on_layer = [](std::uint32_t, TimePoint) { return fail(ErrorCode::kUnavailable, "gone"); };
+  const Status second = steps_.wait_for_layer(1);
+  EXPECT_EQ(code_of(second), ErrorCode::kUnavailable);
+  EXPECT_EQ(second.error().message, "layer 1 of iteration 1: gone");
+  rank_.on_layer = {};
+  EXPECT_EQ(code_of(steps_.wait_for_layer(2)), ErrorCode::kUnavailable) << "no later layer is waited for";
+  EXPECT_THAT(rank_.layers, SizeIs(2));
+  tell({.loads = {{operation(1), 1}, {operation(2), 0}, {operation(3), 1}}});
+  EXPECT_EQ(steps_.take_report(),
+            (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}}, .failed_blocks = blocks_of({5, 6})}));
+  // And the next step is a new one.
+  bind_and_start({.iteration = 2, .loads = {load_of(4, {5}, true)}});
+  EXPECT_TRUE(steps_.wait_for_layer(0));
+  tell({.loads = {{operation(4), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{4U, true}}}));
+}
+
+TEST_F(WorkerStepsTest, ALayerIsWaitedForUpToItsLimit) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
+  rank_.on_layer = [this](std::uint32_t, TimePoint deadline) {
+    clock_.advance(std::max(Duration(deadline - clock_.now()), Duration(seconds(3))));
+    return fail(ErrorCode::kExpired, "late");
+  };
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kExpired);
+  EXPECT_EQ(clock_.now(), seconds(12));
+}
+
+// The rank knows nothing of it: no copy was ever asked of it.
+TEST_F(WorkerStepsTest, ALoadThatFailedBeforeItBeganEndsTheWait) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
+  rank_.on_layer = [this](std::uint32_t, TimePoint) {
+    tell({.loads = {{operation(1), 0}}});
+    return fail(ErrorCode::kExpired, "late");
+  };
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
+  EXPECT_THAT(rank_.layers, SizeIs(1));
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  // The same where the notice was there before the metadata.
+  tell({.loads = {{operation(2), 0}}});
+  bind_and_start({.iteration = 2, .loads = {load_of(2, {6}, true)}});
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
+  EXPECT_THAT(rank_.layers, SizeIs(1));
+}
+
+TEST_F(WorkerStepsTest, AReportWaitsForLoadsOfTheStep) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7})}});
+  at_look(4, [this] { tell({.loads = {{operation(1), 1}}}); });
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({6})}));
+  EXPECT_TRUE(operations_.is_pending(operation(2))) << "nobody computes with it yet";
+}
+
+TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
+  bind_and_start({.iteration = 4, .loads = {load_of(1, {5, 6}, true)}});
+  let_time_pass(seconds(3));
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5, 6})}));
+  EXPECT_GE(clock_.now(), seconds(10));
+  ASSERT_THAT(rank_.fences, SizeIs(1)) << "copies of it that come yet are refused";
+  EXPECT_EQ(rank_.fences[0].blocks, blocks_of({5, 6}));
+  EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(5));
+  tell({.loads = {{operation(1), 2}}});
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+}
+
+// --- fences ---
+
+TEST_F(WorkerStepsTest, BindWaitsUntilFencedSavesAreOver) {
+  bind_and_start({.iteration = 1, .saves = {save_of(1, {5, 6}), save_of(2, {7})}});
+  at_look(3, [this] { tell({.saves = {operation(1)}}); });
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5, 6})}}}));
+  EXPECT_FALSE(operations_.is_pending(operation(1)));
+  EXPECT_TRUE(operations_.is_pending(operation(2)));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5, 6}), StepMark::begun(2), milliseconds(200)}));
+}
+
+TEST_F(WorkerStepsTest, SavesThatAreNotOverByTheLimitAreFencedByTheRank) {
+  bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
+  let_time_pass(milliseconds(60));
+  // Also one that was given out only now, from blocks that are taken away at once.
+  ASSERT_TRUE(bind({.iteration = 2,
+                    .saves = {save_of(2, {6})},
+                    .fences = {{operation(1), blocks_of({5})}, {operation(2), blocks_of({6})}}}));
+  ASSERT_THAT(rank_.fences, SizeIs(1));
+  EXPECT_EQ(rank_.fences[0].blocks, blocks_of({5, 6}));
+  EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(2));
+  EXPECT_GE(clock_.now(), milliseconds(200));
+  EXPECT_LT(clock_.now(), milliseconds(400));
+  EXPECT_THAT(rank_.marks, SizeIs(1)) << "before the step begins";
+}
+
+TEST_F(WorkerStepsTest, WithoutALeaderFencesAreNotWaitedFor) {
+  bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
+  rank_.now.is_connected = false;
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5})}}}));
+  EXPECT_EQ(clock_.now(), Duration(0));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
+}
+
+// A save that this worker never heard of may still have a copy here.
+TEST_F(WorkerStepsTest, AFenceOfAnUnknownSaveIsTheRanksAlone) {
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(9), blocks_of({5})}}}));
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
+}
+
+// --- bad metadata ---
+
+// Nobody knows what the engine overwrites in such a step: a save that reads it must not count.
+TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
+  bind_and_start({.iteration = 3, .saves = {save_of(1, {5})}});
+  std::vector<std::byte> bad = encoded({.iteration = 4});
+  bad[8] ^= std::byte{1};
+  EXPECT_EQ(code_of(steps_.bind(bad)), ErrorCode::kCorrupt);
+  ASSERT_THAT(rank_.fences, SizeIs(1));
+  EXPECT_EQ(rank_.fences[0].blocks, all_blocks());
+  EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(4));
+  // The step goes on without a cache.
+  EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  tell({.saves = {operation(1)}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {1U}}));
+  // Copies that were given out in it may come yet.
+  bind_and_start({.iteration = 9});
+  ASSERT_THAT(rank_.fences, SizeIs(2));
+  EXPECT_EQ(rank_.fences[1].blocks, all_blocks());
+  EXPECT_EQ(rank_.fences[1].overwritten_in, StepMark::begun(9));
+  bind_and_start({.iteration = 10});
+  EXPECT_THAT(rank_.fences, SizeIs(2));
+}
+
+TEST_F(WorkerStepsTest, BlocksThatAreNotThereAreBadMetadata) {
+  EXPECT_EQ(code_of(bind({.iteration = 1, .loads = {load_of(1, {5, kBlocks})}})), ErrorCode::kCorrupt);
+  EXPECT_EQ(code_of(bind({.iteration = 1, .saves = {save_of(1, {kBlocks})}})), ErrorCode::kCorrupt);
+  EXPECT_EQ(code_of(bind({.iteration = 1, .fences = {{operation(1), blocks_of({kBlocks})}}})), ErrorCode::kCorrupt);
+  EXPECT_FALSE(operations_.has_any());
+  EXPECT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {kBlocks - 1})}}));
+}
+
+TEST_F(WorkerStepsTest, IterationsGrow) {
+  bind_and_start({.iteration = 5, .loads = {load_of(1, {5}, true)}});
+  const Status again = bind({.iteration = 5});
+  EXPECT_EQ(code_of(again), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(again.error().message, HasSubstr("iteration 5 is bound after iteration 5"));
+  EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(rank_.expected.back(), IsEmpty());
+  EXPECT_TRUE(bind({.iteration = 8}));
+}
+
+// --- a leader that is gone ---
+
+TEST_F(WorkerStepsTest, WhatWasBoundFailsOnceWhenTheLeaderIsGone) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6})}, .saves = {save_of(2, {7})}});
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  rank_.now = {.is_connected = false, .generation = 1, .copies = 1};
+  EXPECT_EQ(steps_.take_report(), WorkerReport()) << "a copy still touches blocks";
+  rank_.now.copies = 0;
+  WorkerReport report = steps_.take_report();
+  EXPECT_EQ(report, (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({5, 6})}));
+  for (const ScriptedRank::Fence& fence : rank_.fences) {
+    EXPECT_EQ(fence.overwritten_in, StepMark::begun(2));
+    EXPECT_EQ(fence.deadline, clock_.now()) << "nothing waits";
+  }
+  rank_.now = {.is_connected = true, .generation = 2};
+  tell({.loads = {{operation(1), 2}}, .saves = {operation(2)}});
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+}
+
+TEST_F(WorkerStepsTest, ANoticeOfAnotherConnectionIsNotWaitedFor) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
+  rank_.now.generation = 2;
+  bind_and_start({.iteration = 2, .loads = {load_of(2, {6})}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  tell({.loads = {{operation(2), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{2U, true}}}));
+}
+
+TEST_F(WorkerStepsTest, WhatIsBoundWithoutALeaderFailsToo) {
+  rank_.now = {.is_connected = false};
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
+  rank_.now = {.is_connected = true, .generation = 1};
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+}
+
+TEST_F(WorkerStepsTest, NothingIsGivenUpWhileACopyReadsItsBlocks) {
+  bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
+  rank_.now.generation = 2;
+  rank_.is_free = false;
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_THAT(rank_.fences, SizeIs(1));
+  rank_.is_free = true;
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {1U}}));
+}
+
+TEST_F(WorkerStepsTest, ALeaderThatGoesWhileAStepWaitsEndsTheWait) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
+  at_look(5, [this] { rank_.now = {.is_connected = false, .generation = 1, .copies = 1}; });
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(clock_.now(), Duration(0));
+}
+
+// Its notice may have gone to a connection that was lost before the metadata was bound.
+TEST_F(WorkerStepsTest, NothingIsExpectedForEver) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
+  clock_.advance(seconds(60));
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  clock_.advance(seconds(1));
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,85 @@
+// For tests of a worker's steps: a rank that does as it is told, and what a leader would send.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cairn/connector/iteration_metadata.h"
+#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/worker_rank.h"
+
+namespace cairn::testing {
+
+class ScriptedRank final : public WorkerRank {
+ public:
+  struct Mark {
+    StepMark mark;
+    StepEventPtr after;
+    friend bool operator==(const Mark&, const Mark&) = default;
+  };
+  struct Fence {
+    std::vector<SlotId> blocks;
+    StepMark overwritten_in;
+    TimePoint deadline{};
+    friend bool operator==(const Fence&, const Fence&) = default;
+  };
+
+  void reached(StepMark mark, StepEventPtr after) override { marks.push_back({mark, std::move(after)}); }
+  void expect(std::span<const SlotId> blocks) override { expected.emplace_back(blocks.begin(), blocks.end()); }
+  [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
+    layers.push_back(layer);
+    return on_layer ? on_layer(layer, deadline) : Status();
+  }
+  [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
+    fences.push_back({{blocks.begin(), blocks.end()}, overwritten_in, deadline});
+    return is_free;
+  }
+  // Also asked while the steps wait: what the hook does happens meanwhile.
+  [[nodiscard]] RankWorker::State state() const override {
+    ++asked;
+    if (on_state) {
+      on_state();
+    }
+    return now;
+  }
+
+  std::vector<Mark> marks;
+  std::vector<std::vector<SlotId>> expected;
+  std::vector<std::uint32_t> layers;
+  std::vector<Fence> fences;
+  std::function<Status(std::uint32_t, TimePoint)> on_layer;
+  std::function<void()> on_state;
+  bool is_free = true;  // what fence() answers
+  RankWorker::State now = {.is_connected = true, .generation = 1};
+  mutable int asked = 0;
+};
+
+inline std::vector<SlotId> blocks_of(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<SlotId> blocks;
+  for (const std::uint32_t number : numbers) {
+    blocks.push_back(SlotId{number});
+  }
+  return blocks;
+}
+
+inline OperationId operation(std::uint64_t slot, std::uint32_t number = 0) { return {slot, number}; }
+
+inline IterationMetadata::Load load_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks,
+                                       bool in_step = false) {
+  return {operation(slot), RequestId(slot), in_step, blocks_of(blocks)};
+}
+inline IterationMetadata::Save save_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks) {
+  return {operation(slot), RequestId(slot), blocks_of(blocks)};
+}
+
+inline std::vector<std::byte> encoded(const IterationMetadata& metadata) {
+  std::vector<std::byte> bytes;
+  metadata.encode(bytes);
+  return bytes;
+}
+
+}  // namespace cairn::testing

@@ -1,0 +1,227 @@
+#include "cairn/ranks/rank_leader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// On the machine's clock, whatever the group's: a thread waits.
+std::chrono::steady_clock::time_point real_time_in(Duration longest) {
+  const auto now = std::chrono::steady_clock::now();
+  constexpr auto kLatest = std::chrono::steady_clock::time_point::max();
+  return longest < kLatest - now ? now + longest : kLatest;
+}
+
+}  // namespace
+
+RankLeader::RankLeader(RankGroup::Options options, std::unique_ptr<RankServer> server)
+    : options_(std::move(options)),
+      members_({.ranks = options_.ranks,
+                .secret = options_.secret,
+                .heartbeat = options_.heartbeat,
+                .silence = options_.silence}),
+      server_(std::move(server)) {}
+
+RankLeader::~RankLeader() { stop(); }
+
+void RankLeader::start() { server_->start(*this); }
+
+void RankLeader::stop() {
+  {
+    const MutexLock lock(mutex_);
+    CAIRN_CHECK(!has_executor_, "a group of ranks outlives its executor");
+  }
+  server_->stop();
+}
+
+void RankLeader::open(const ManagerConfig& config) {
+  {
+    const MutexLock lock(mutex_);
+    shutdown_ = config.shutdown;
+    members_.open(config.to_toml(), options_.clock->now());
+  }
+  server_->wake();
+}
+
+void RankLeader::not_before(std::span<const SlotId> device_blocks, StepMark mark) {
+  const MutexLock lock(mutex_);
+  for (const SlotId block : device_blocks) {
+    if (index_of(block) >= marks_.size()) {
+      marks_.resize(std::max<std::size_t>(std::size_t{index_of(block)} + 1, marks_.size() * 2));
+    }
+    marks_[index_of(block)] = std::max(marks_[index_of(block)], mark);
+  }
+}
+
+StepMark RankLeader::mark_of(const Transfer& transfer) const {
+  const std::optional<RankRoute> route = route_of(*transfer.plan);
+  StepMark latest;
+  for (const TransferBlock& block : transfer.blocks) {
+    for (const auto& [level, slot] : {std::pair{route->from, block.pair.source}, {route->to, block.pair.destination}}) {
+      if (level == CacheLevel::kG1 && slot < marks_.size()) {
+        latest = std::max(latest, marks_[slot]);
+      }
+    }
+  }
+  return latest;
+}
+
+void RankLeader::tell(const RankNotice& notice) {
+  {
+    const MutexLock lock(mutex_);
+    asked_.emplace_back(notice);
+  }
+  server_->wake();
+}
+
+Result<RankLink> RankLeader::join(std::uint32_t rank, RankGroup::Deliver deliver) {
+  RankLink link{};
+  {
+    const MutexLock lock(mutex_);
+    link = RankLink{next_link_++};
+    if (Status joined = members_.join(link, rank, options_.clock->now()); !joined) {
+      return Unexpected(joined.error());
+    }
+    local_.emplace(link, std::make_shared<const RankGroup::Deliver>(std::move(deliver)));
+  }
+  server_->wake();
+  return link;
+}
+
+void RankLeader::send(RankLink link, std::uint32_t generation, const RankMessage& message) {
+  {
+    const MutexLock lock(mutex_);
+    heard_.push_back({link, generation, message});
+  }
+  server_->wake();
+}
+
+void RankLeader::leave(RankLink link) {
+  {
+    const MutexLock lock(mutex_);
+    local_.erase(link);
+    heard_.push_back({link});
+    take_heard();  // now: its place is free for the next when this returns
+  }
+  server_->wake();
+  if (server_->is_own_thread()) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  while (delivering_ == link) {
+    changed_.wait(mutex_);
+  }
+}
+
+std::vector<RankStatus> RankLeader::status() const {
+  const MutexLock lock(mutex_);
+  std::vector<RankStatus> all;
+  all.reserve(options_.ranks);
+  for (const RankPresence& presence : members_.presence()) {
+    const auto rank = static_cast<std::uint32_t>(all.size());
+    all.push_back({.is_there = presence.is_there,
+                   .generation = presence.generation,
+                   .process = members_.peer_of(rank).process,
+                   .block_bytes = members_.block_bytes(rank),
+                   .copies = copies_.in_hand(rank),
+                   .reason = presence.reason});
+  }
+  return all;
+}
+
+Status RankLeader::wait_for_ranks(Duration longest) const {
+  const auto until = real_time_in(longest);
+  const MutexLock lock(mutex_);
+  while (!members_.all_ready()) {
+    if (changed_.wait_until(mutex_, until) == std::cv_status::timeout && !members_.all_ready()) {
+      std::string missing;
+      std::uint32_t rank = 0;
+      for (const RankPresence& presence : members_.presence()) {
+        if (!presence.is_there) {
+          missing += str_cat(missing.empty() ? "" : "; ", "rank ", rank, ": ", presence.reason);
+        }
+        ++rank;
+      }
+      return fail(ErrorCode::kExpired, str_cat("not all ", options_.ranks, " ranks are ready: ", missing));
+    }
+  }
+  return {};
+}
+
+// --- the executor's ---
+
+void RankLeader::take_executor() {
+  const MutexLock lock(mutex_);
+  CAIRN_CHECK(!has_executor_, "a group of ranks has one executor at a time");
+  has_executor_ = true;
+}
+
+// Accepted and put down under one lock: the ledger's order is that in which ranks are asked, notices among them.
+Result<TransferId> RankLeader::submit(TransferLedger& ledger, Transfer&& transfer) {
+  Result<TransferId> id = fail(ErrorCode::kInvalidArgument, "");
+  {
+    const MutexLock lock(mutex_);
+    const StepMark mark = transfer.plan != nullptr ? mark_of(transfer) : StepMark();
+    id = ledger.accept(std::move(transfer));
+    if (!id) {
+      return id;
+    }
+    if (std::shared_ptr<ActiveTransfer> active = ledger.try_take(); active != nullptr) {
+      asked_.emplace_back(AskedCopy{std::move(active), mark});
+    }
+  }
+  server_->wake();
+  return id;
+}
+
+void RankLeader::cancel(TransferLedger& ledger, TransferId transfer) {
+  {
+    const MutexLock lock(mutex_);
+    ledger.cancel(transfer);
+    asked_.emplace_back(AskedCancel{transfer});
+  }
+  server_->wake();
+}
+
+bool RankLeader::has_no_copies() const {
+  const auto is_copy = [](const Asked& asked) { return std::holds_alternative<AskedCopy>(asked); };
+  return copies_.empty() && std::none_of(asked_.begin(), asked_.end(), is_copy);
+}
+
+// To give up on a rank is safe although it may still copy: the bytes are its own, no process frees them here, and it is
+// thrown out, so that it comes back only when it has waited for what it does. Until then nobody asks it for anything, and
+// no slot that it touches is read.
+void RankLeader::end_executor() {
+  const auto wait = [this](Duration longest) {
+    const auto until = real_time_in(longest);
+    const MutexLock lock(mutex_);
+    while (!has_no_copies() && changed_.wait_until(mutex_, until) != std::cv_status::timeout) {
+    }
+    return has_no_copies();
+  };
+  Duration shutdown{};
+  {
+    const MutexLock lock(mutex_);
+    shutdown = shutdown_;
+    asked_.emplace_back(AskedCancelAll{});
+  }
+  server_->wake();
+  if (!wait(shutdown)) {
+    {
+      const MutexLock lock(mutex_);
+      asked_.emplace_back(AskedGiveUp{});
+    }
+    server_->wake();
+    CAIRN_CHECK(wait(Duration::max()), "what was given up on is over");
+  }
+  const MutexLock lock(mutex_);
+  has_executor_ = false;
+}
+
+}  // namespace cairn

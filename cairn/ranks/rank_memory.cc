@@ -1,0 +1,212 @@
+#include "cairn/ranks/rank_memory.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/pinned_region.h"
+#include "cairn/memory/system_region.h"
+#include "cairn/tier/disk_layout.h"
+#include "cairn/transfer/tensor_parallel.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr std::uint32_t kPageOfState = 1;
+
+Unexpected<Error> at_key(const char* key, const Error& error) {
+  return fail(error.code, str_cat(key, ": ", error.message));
+}
+
+// Empty: the two are the same, or hold K and V apart, which is the same to rows and bytes.
+std::string difference(const KvShape& has, const KvShape& share) {
+  KvShape joined = has;
+  if (share.kv == 2 && has.kv == 1 && has.layers == 2 * share.layers) {
+    joined.kv = 2;
+    joined.layers = share.layers;
+  }
+  std::string all;
+  const auto compare = [&all](const char* name, std::uint32_t one, std::uint32_t other) {
+    if (one != other) {
+      all += str_cat(all.empty() ? "" : ", ", one, " ", name, " where it is ", other);
+    }
+  };
+  compare("layers", joined.layers, share.layers);
+  compare("of K and V", joined.kv, share.kv);
+  compare("tokens a block", joined.page_size, share.page_size);
+  compare("heads", joined.heads, share.heads);
+  compare("elements a head", joined.head_size, share.head_size);
+  compare("bits an element", joined.element_bits, share.element_bits);
+  return all;
+}
+
+Status check_blocks(const ManagerConfig& config, std::span<const BlockLayoutPtr> layouts) {
+  const std::uint32_t blocks = layouts.front()->blocks();
+  for (const BlockLayoutPtr& layout : layouts) {
+    if (layout->blocks() != blocks) {
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("groups of ", blocks, " and of ", layout->blocks(),
+                          " device blocks; a block has a part in every group, so give them equally many"));
+    }
+  }
+  if (config.device.blocks != 0 && config.device.blocks != blocks) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("the engine has ", blocks, " device blocks here, the leader counts ", config.device.blocks,
+                        "; every rank has the leader's number"));
+  }
+  return {};
+}
+
+Status check_device(const ManagerConfig& config, std::span<const BlockLayoutPtr> layouts, std::uint32_t rank,
+                    std::uint32_t ranks) {
+  if (layouts.size() > 1) {
+    for (const BlockLayoutPtr& layout : layouts) {
+      if (const std::uint32_t page = layout->shape().page_size; page != config.block_size && page != kPageOfState) {
+        return fail(ErrorCode::kInvalidArgument,
+                    str_cat("a group has blocks of ", page, " tokens, the leader of ", config.block_size));
+      }
+    }
+    return check_blocks(config, layouts);
+  }
+  const Result<HeadShare> heads = share_of(rank, ranks, config.model.heads);
+  if (!heads) {
+    return Unexpected(heads.error());
+  }
+  KvShape share = config.shape();
+  share.heads = heads->heads;
+  if (const std::string differs = difference(layouts.front()->shape(), share); !differs.empty()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("the device memory of rank ", rank, " of ", ranks,
+                                                     " is not its share of the leader's model: ", differs));
+  }
+  return check_blocks(config, layouts);
+}
+
+Result<RegionPtr> host_region(const ManagerConfig& config, std::uint64_t size, const BlockLayout& device) {
+  const HostConfig& host = config.host;
+  // What a later growth may want is not touched before.
+  const bool touch = host.max_size == 0;
+  const bool has_gpu = device.kind() == MemoryKind::kDevice;
+  if (host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)) {
+    return system_region({.size = size,
+                          .huge_pages = host.huge_pages,
+                          .prefault = touch,
+                          .numa_node = host.numa_node.value_or(kNoNumaNode)});
+  }
+  return pinned_region({.size = size,
+                        .device = has_gpu ? device.device() : config.device.gpu,
+                        .required = host.pinning == Pinning::kRequired,
+                        .huge_pages = host.huge_pages,
+                        .numa_node = host.numa_node});
+}
+
+Result<DiskFile> open_file(const std::string& path, const DiskGeometry& geometry, DiskOpening opening) {
+  if (!std::filesystem::exists(path) && opening != DiskOpening::kExisting) {
+    return DiskFile::create(path, geometry);
+  }
+  Result<DiskFile> file = DiskFile::open(path, geometry);
+  if (file || opening != DiskOpening::kFresh) {
+    return file;
+  }
+  // Only a file of ours that nobody has open is thrown away.
+  const Result<DiskFile> ours = DiskFile::inspect(path);
+  if (!ours) {
+    return Unexpected(ours.error());
+  }
+  if (::unlink(path.c_str()) != 0) {
+    return fail(ErrorCode::kIo, str_cat("cannot remove ", path, " to begin anew"));
+  }
+  return DiskFile::create(path, geometry);
+}
+
+}  // namespace
+
+Result<RankMemory> RankMemory::make(const ManagerConfig& config, const LayoutGroups& device, std::uint32_t rank,
+                                    std::uint32_t ranks) {
+  if (Status fits = check_device(config, device.layouts(), rank, ranks); !fits) {
+    return at_key("device", fits.error());
+  }
+  RankMemory memory;
+  memory.layouts_[index_of(CacheLevel::kG1)].assign(device.layouts().begin(), device.layouts().end());
+  if (config.host.blocks != 0) {
+    if (Status made = memory.add_host(config); !made) {
+      return at_key("host", made.error());
+    }
+  }
+  if (config.disk.blocks != 0) {
+    if (Status made = memory.add_disk(config, rank, ranks); !made) {
+      return at_key("disk", made.error());
+    }
+  }
+  return memory;
+}
+
+Status RankMemory::add_host(const ManagerConfig& config) {
+  for (const BlockLayoutPtr& device : layouts(CacheLevel::kG1)) {
+    const BlockLayout::Options options{
+        .shape = device->shape(),
+        .arrangement = Arrangement::kContiguousNhd,
+        .blocks = config.host.blocks,
+        .alignment = config.disk.blocks != 0 ? DiskFile::kAlignment : std::uint64_t{256}};
+    Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
+    if (!sizes) {
+      return Unexpected(std::move(sizes).error());
+    }
+    Result<RegionPtr> region = host_region(config, sizes->front(), *device);
+    if (!region) {
+      return Unexpected(std::move(region).error());
+    }
+    Result<BlockLayoutPtr> layout = BlockLayout::make(options, {*std::move(region)});
+    if (!layout) {
+      return Unexpected(std::move(layout).error());
+    }
+    layouts_[index_of(CacheLevel::kG2)].push_back(*std::move(layout));
+  }
+  return {};
+}
+
+Status RankMemory::add_disk(const ManagerConfig& config, std::uint32_t rank, std::uint32_t ranks) {
+  const std::span<const BlockLayoutPtr> device = layouts(CacheLevel::kG1);
+  for (std::size_t group = 0; group < device.size(); ++group) {
+    const KvShape& shape = device[group]->shape();
+    DiskGeometry geometry{.space = config.space(),
+                          .block_bytes = shape.block_bytes(),
+                          .row_bytes = shape.row_bytes(),
+                          .slots = config.disk.blocks};
+    geometry.space.shard = str_cat("r", rank, "of", ranks);
+    if (device.size() > 1) {
+      // The model's numbers say nothing of a group's shape.
+      geometry.space.shard += str_cat(".g", group);
+      geometry.space.layout += str_cat(", ", shape.layers, "x", shape.kv, "x", shape.heads, "x", shape.head_size);
+    }
+    Result<DiskFile> file =
+        open_file(str_cat(config.disk.path, ".", geometry.space.shard), geometry, config.disk.opening);
+    if (!file) {
+      return Unexpected(std::move(file).error());
+    }
+    Result<RegionPtr> region = disk_region(*file, config.disk.direct);
+    if (!region) {
+      return Unexpected(std::move(region).error());
+    }
+    Result<BlockLayoutPtr> layout = disk_layout(*file, shape, *std::move(region));
+    if (!layout) {
+      return Unexpected(std::move(layout).error());
+    }
+    layouts_[index_of(CacheLevel::kG3)].push_back(*std::move(layout));
+    files_.push_back(*std::move(file));
+  }
+  return {};
+}
+
+std::uint64_t RankMemory::block_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const BlockLayoutPtr& layout : layouts(CacheLevel::kG1)) {
+    bytes += layout->shape().block_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace cairn

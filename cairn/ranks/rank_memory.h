@@ -1,0 +1,48 @@
+// RankMemory: what one rank has of every block: the engine's device memory, host memory and a file of its own, each as one
+// layout for a group of layers.
+//
+// Does:     makes host memory and file as the leader's configuration says (host.blocks, disk.blocks), for the shapes that
+//           the engine's device memory has. Host memory is pinned where that is a GPU's. Block i of a tier is block i of
+//           every group.
+// File:     disk.path + ".r<rank>of<ranks>", and ".g<group>" where there are several groups; slots without entries: what
+//           is in them the leader knows. One that fits is used as it is, whatever disk.opening says, so that a rank that
+//           comes back finds its bytes; one that does not is replaced with `fresh`, if it is ours.
+// Owner:    a value; layouts that others hold keep their memory alive.
+// Threads:  immutable after make().
+// Fails:    device memory that is not this rank's share of the model, says what differs; memory or a file that is not to
+//           be had, by the key.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/layout/layer_groups.h"
+#include "cairn/manager/manager_config.h"
+#include "cairn/tier/disk_file.h"
+
+namespace cairn {
+
+class RankMemory {
+ public:
+  [[nodiscard]] static Result<RankMemory> make(const ManagerConfig& config, const LayoutGroups& device,
+                                               std::uint32_t rank, std::uint32_t ranks);
+
+  // One for each group, in their order; none where there is no such tier.
+  [[nodiscard]] std::span<const BlockLayoutPtr> layouts(CacheLevel level) const { return layouts_[index_of(level)]; }
+  // That the rank has of one block, in all groups.
+  [[nodiscard]] std::uint64_t block_bytes() const;
+
+ private:
+  RankMemory() = default;
+  [[nodiscard]] Status add_host(const ManagerConfig& config);
+  [[nodiscard]] Status add_disk(const ManagerConfig& config, std::uint32_t rank, std::uint32_t ranks);
+
+  std::array<std::vector<BlockLayoutPtr>, kCacheLevels> layouts_;
+  std::vector<DiskFile> files_;  // held for their locks
+};
+
+}  // namespace cairn

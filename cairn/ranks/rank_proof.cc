@@ -1,0 +1,66 @@
+#include "cairn/ranks/rank_proof.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+#include "cairn/base/byte_stream.h"
+#include "cairn/base/check.h"
+#include "cairn/tokens/hmac.h"
+
+namespace cairn {
+namespace {
+
+// Each proof begins with its own text: one is never taken for the other.
+constexpr std::string_view kHelloDomain = "cairn ranks 1: hello";
+constexpr std::string_view kWelcomeDomain = "cairn ranks 1: welcome";
+
+void put_talk(ByteWriter& out, std::string_view domain, const RankHello& hello, const RankNonce& leaders) {
+  out.text(domain);
+  out.put(leaders);
+  out.put(hello.nonce);
+  out.put(hello.rank);
+  out.put(hello.ranks);
+}
+
+Digest prove(std::string_view secret, std::span<const std::byte> fields) {
+  return hmac_sha256(std::as_bytes(std::span(secret)), fields);
+}
+
+}  // namespace
+
+RankNonce make_nonce() {
+  RankNonce nonce;
+  ssize_t got = 0;
+  do {
+    got = ::getrandom(nonce.data(), nonce.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  CAIRN_CHECK(got == static_cast<ssize_t>(nonce.size()), "the system gives random bytes");
+  return nonce;
+}
+
+Digest proof_of(const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
+  std::vector<std::byte> fields;
+  ByteWriter out(fields);
+  put_talk(out, kHelloDomain, hello, leaders);
+  return prove(secret, fields);
+}
+
+Digest proof_of(const RankWelcome& welcome, const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
+  std::vector<std::byte> fields;
+  ByteWriter out(fields);
+  put_talk(out, kWelcomeDomain, hello, leaders);
+  out.put(welcome.generation);
+  out.put(welcome.heartbeat.count());
+  out.text(welcome.config);
+  return prove(secret, fields);
+}
+
+bool is_proven(const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
+  return same_digest(hello.proof, proof_of(hello, leaders, secret));
+}
+
+bool is_proven(const RankWelcome& welcome, const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
+  return same_digest(welcome.proof, proof_of(welcome, hello, leaders, secret));
+}
+
+}  // namespace cairn

@@ -1,0 +1,222 @@
+#include "cairn/ranks/rank_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn {
+
+namespace {
+
+// Of one connection before it is another's turn.
+constexpr std::size_t kMessagesATurn = 256;
+// Until those who wait to be accepted are tried again, when there were no descriptors for them.
+constexpr int kRestMilliseconds = 100;
+
+}  // namespace
+
+Result<std::unique_ptr<RankServer>> RankServer::make(const Clock& clock, const std::optional<RankAddress>& address) {
+  OwnedFd wake_fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake_fd) {
+    return fail(ErrorCode::kUnavailable, str_cat("no eventfd for the leader of ranks: ", std::strerror(errno),
+                                                 "; raise the limit of open files"));
+  }
+  std::optional<RankListener> listener;
+  if (address) {
+    Result<RankListener> listening = RankListener::listen(*address);
+    if (!listening) {
+      return Unexpected(std::move(listening).error());
+    }
+    listener.emplace(*std::move(listening));
+  }
+  return std::unique_ptr<RankServer>(new RankServer(clock, std::move(wake_fd), std::move(listener)));
+}
+
+RankServer::RankServer(const Clock& clock, OwnedFd wake_fd, std::optional<RankListener> listener)
+    : clock_(clock), wake_fd_(std::move(wake_fd)), listener_(std::move(listener)) {}
+
+RankServer::~RankServer() { stop(); }
+
+std::optional<RankAddress> RankServer::address() const {
+  return listener_ ? std::optional(listener_->address()) : std::nullopt;
+}
+
+void RankServer::start(User& user) {
+  user_ = &user;
+  thread_ = std::thread([this] { serve(); });
+}
+
+void RankServer::stop() {
+  if (thread_.joinable()) {
+    CAIRN_CHECK(!is_own_thread(), "no callback destroys the group that runs it");
+    is_stopping_ = true;
+    wake();
+    thread_.join();
+    connections_.clear();
+    processes_.clear();
+  }
+}
+
+void RankServer::wake() {
+  const std::uint64_t one = 1;
+  // It fails only when the counter is full, and then the thread is awake.
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof one);
+}
+
+void RankServer::send(RankLink link, std::uint32_t generation, const RankMessage& message) {
+  const auto found = connections_.find(link);
+  if (found == connections_.end() || found->second.failed) {
+    return;
+  }
+  if (const Status sent = found->second.socket.send(message, generation); !sent) {
+    found->second.failed = sent.error();
+  }
+}
+
+// A clock that is moved by hand says when it was: by wake().
+int RankServer::timeout_until(std::optional<TimePoint> time) const {
+  using std::chrono::milliseconds;
+  const auto is_pending = [](const auto& each) {
+    return !each.second.is_over && (each.second.has_more || each.second.failed);
+  };
+  if (std::any_of(connections_.begin(), connections_.end(), is_pending)) {
+    return 0;
+  }
+  const int longest = listener_rests_ ? kRestMilliseconds : -1;
+  if (!time || &clock_ != &steady_clock()) {
+    return longest;
+  }
+  const auto left = std::chrono::ceil<milliseconds>(*time - clock_.now()).count();
+  const auto most = longest < 0 ? std::numeric_limits<int>::max() : longest;
+  return static_cast<int>(std::clamp<milliseconds::rep>(left, 0, most));
+}
+
+// Who wakes, who listens, connections, processes.
+std::vector<pollfd> RankServer::poll_list() {
+  std::vector<pollfd> list;
+  polled_.clear();
+  list.push_back({.fd = wake_fd_.get(), .events = POLLIN, .revents = 0});
+  const bool listens = listener_ && !std::exchange(listener_rests_, false);
+  list.push_back({.fd = listens ? listener_->fd() : -1, .events = POLLIN, .revents = 0});
+  for (const auto& [link, connection] : connections_) {
+    const auto events = static_cast<short>(connection.socket.wants_write() ? POLLIN | POLLOUT : POLLIN);
+    list.push_back({.fd = connection.is_over ? -1 : connection.socket.fd(), .events = events, .revents = 0});
+    polled_.push_back(link);
+  }
+  polled_connections_ = polled_.size();
+  for (const auto& [link, process] : processes_) {
+    list.push_back({.fd = process.get(), .events = POLLIN, .revents = 0});
+    polled_.push_back(link);
+  }
+  return list;
+}
+
+void RankServer::serve() {
+  while (!is_stopping_) {
+    const int timeout = timeout_until(user_->work());
+    std::vector<pollfd> list = poll_list();
+    if (::poll(list.data(), list.size(), timeout) < 0) {
+      CAIRN_CHECK(errno == EINTR || errno == ENOMEM, "the descriptors that a leader waits for are its own");
+      continue;
+    }
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t read = ::read(wake_fd_.get(), &count, sizeof count);
+    for (std::size_t i = 0; i < polled_.size(); ++i) {
+      const short happened = list[i + 2].revents;
+      if (i < polled_connections_) {
+        serve_connection(polled_[i], happened);
+      } else if (happened != 0) {
+        serve_process(polled_[i]);
+      }
+    }
+    if (list[1].revents != 0) {
+      accept_all();
+    }
+  }
+}
+
+void RankServer::serve_connection(RankLink link, short happened) {
+  const auto found = connections_.find(link);
+  if (found == connections_.end()) {
+    return;
+  }
+  Connection& connection = found->second;
+  if ((happened & POLLOUT) != 0 && !connection.failed) {
+    if (const Status sent = connection.socket.flush(); !sent) {
+      connection.failed = sent.error();
+    }
+  }
+  if (connection.failed) {
+    take_messages(link, std::numeric_limits<std::size_t>::max());
+  } else if (connection.has_more || (happened & ~POLLOUT) != 0) {
+    take_messages(link, kMessagesATurn);
+  }
+}
+
+// Tells what has come, and why nothing more does. Whoever is told changes nothing here but through work().
+void RankServer::take_messages(RankLink link, std::size_t most) {
+  const auto found = connections_.find(link);
+  if (found == connections_.end()) {
+    return;
+  }
+  Connection& connection = found->second;
+  connection.has_more = false;
+  for (std::size_t i = 0; i < most && !connection.is_over; ++i) {
+    const Result<std::optional<RankDecoder::Received>> next = connection.socket.receive();
+    if (next && *next) {
+      user_->received(link, **next);
+      continue;
+    }
+    if (!next || connection.failed) {
+      connection.is_over = true;
+      user_->broken(link, connection.failed ? *connection.failed : next.error());
+    }
+    return;
+  }
+  connection.has_more = !connection.is_over;
+}
+
+void RankServer::serve_process(RankLink link) {
+  take_messages(link, std::numeric_limits<std::size_t>::max());
+  processes_.erase(link);
+  user_->ended(link);
+}
+
+void RankServer::accept_all() {
+  while (true) {
+    Result<std::optional<RankSocket>> next = listener_->accept();
+    if (!next) {
+      listener_rests_ = true;
+      return;
+    }
+    if (!*next) {
+      return;
+    }
+    RankSocket socket = **std::move(next);
+    RankPeer peer;
+    std::optional<std::uint32_t> user;
+    OwnedFd process = socket.take_process();
+    if (socket.peer()) {
+      user = socket.peer()->user;
+      peer.process = process ? socket.peer()->process : 0;  // of use only where its death is seen
+    }
+    const RankLink link = user_->accepted(peer, user);
+    connections_.emplace(link, std::move(socket));
+    if (process) {
+      processes_.emplace(link, std::move(process));
+    }
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,400 @@
+#include "cairn/ranks/rank_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "cairn/ranks/rank_copies.h"
+#include "cairn/ranks/rank_work_testing.h"
+#include "cairn/transfer/host_executor.h"
+
+namespace cairn {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::device_groups;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::holds;
+using testing::in_time;
+using testing::k_and_v_apart;
+using testing::one_group;
+using testing::RankAnswers;
+using testing::TestStep;
+using testing::two_groups;
+using testing::write_block;
+
+constexpr CacheLevel kDevice = CacheLevel::kG1;
+constexpr CacheLevel kHost = CacheLevel::kG2;
+constexpr CacheLevel kDisk = CacheLevel::kG3;
+
+std::vector<SlotId> slots(std::initializer_list<std::uint32_t> blocks) {
+  std::vector<SlotId> all;
+  for (const std::uint32_t block : blocks) {
+    all.push_back(SlotId{block});
+  }
+  return all;
+}
+
+class RankWorkTest : public ::testing::Test {
+ protected:
+  void make(LayoutGroups device, const RankRoutes::Around& around = {}) {
+    device_.emplace(std::move(device));
+    const ManagerConfig config = testing::rank_config(folder_.in("disk"));
+    Result<RankMemory> memory = RankMemory::make(config, *device_, 0, 1);
+    ASSERT_TRUE(memory.has_value()) << memory.error().to_string();
+    Result<std::unique_ptr<RankRoutes>> routes =
+        RankRoutes::make(config, device_->groups(), *std::move(memory), steady_clock(), around);
+    ASSERT_TRUE(routes.has_value()) << routes.error().to_string();
+    work_.emplace(3, steady_clock(), [this](std::uint32_t generation, const RankMessage& message) {
+      EXPECT_EQ(generation, 7U);
+      answers_.add(message);
+    });
+    host_ = (*routes)->memory().layouts(kHost).front();
+    work_->use(*std::move(routes));
+    work_->begin(7, true);
+  }
+  // Faults for copies between device and host memory.
+  void make_faulty(LayoutGroups device, std::vector<FaultRule> rules) {
+    make(std::move(device), [this, rules](ExecutorKind kind, std::unique_ptr<TransferExecutor> inside) {
+      if (kind != ExecutorKind::kHost) {
+        return inside;
+      }
+      auto faulty = std::make_unique<FaultExecutor>(steady_clock(), std::move(inside), FaultOptions{.rules = rules});
+      faults_ = faulty.get();
+      return std::unique_ptr<TransferExecutor>(std::move(faulty));
+    });
+  }
+  static RankCopy request(CacheLevel from, CacheLevel to, std::vector<BlockPair> pairs, std::uint64_t id,
+                          StepMark not_before = {}) {
+    RankCopy copy{.id = TransferId{id},
+                  .from = from,
+                  .to = to,
+                  .not_before = not_before,
+                  .time_left = testing::kRankPatience,
+                  .pairs = std::move(pairs),
+                  .tags = {}};
+    for (std::size_t i = 0; i < copy.pairs.size(); ++i) {
+      copy.tags.push_back({.high = 100 + i, .low = 7});
+    }
+    return copy;
+  }
+  TransferId ask(CacheLevel from, CacheLevel to, std::vector<BlockPair> pairs, StepMark not_before = {}) {
+    const RankCopy copy = request(from, to, std::move(pairs), ++last_id_, not_before);
+    work_->copy(copy);
+    return copy.id;
+  }
+  std::vector<Checksum> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
+    const RankCopyDone done = answers_.done(ask(from, to, pairs));
+    EXPECT_THAT(done.states, Each(BlockState::kDone)) << done.error;
+    EXPECT_EQ(done.states.size(), pairs.size());
+    EXPECT_EQ(done.error, "");
+    answers_.wait_settled(done.id);
+    return done.checksums;
+  }
+  std::vector<BlockState> states(TransferId id) { return answers_.done(id).states; }
+
+  // Down to the disk and up again by any way, to other blocks; and layer by layer. Bytes and checksums are the same.
+  void go_round() {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      write_block(*device_, i, 50 + i);
+    }
+    const std::vector<Checksum> sums = move(kDevice, kHost, {{0, 8}, {1, 3}, {2, 4}});
+    EXPECT_NE(sums[0], sums[1]);
+    EXPECT_EQ(move(kHost, kDisk, {{8, 15}, {3, 0}, {4, 1}}), sums);
+    EXPECT_EQ(move(kDevice, kDisk, {{0, 5}, {1, 6}, {2, 7}}), sums);
+    EXPECT_EQ(move(kDisk, kHost, {{5, 11}, {0, 12}, {7, 13}}), sums);
+    EXPECT_EQ(move(kHost, kDevice, {{11, 10}, {12, 11}, {13, 12}}), sums);
+    EXPECT_EQ(move(kDisk, kDevice, {{15, 13}, {6, 14}, {1, 15}}), sums);
+    work_->expect(slots({4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(move(kHost, kDevice, {{8, 4}, {3, 5}, {4, 6}}), sums);
+    EXPECT_FALSE(work_->wait_for_layer(2, steady_clock().now())) << "of three blocks nothing has come";
+    EXPECT_EQ(move(kDisk, kDevice, {{5, 7}, {6, 8}, {7, 9}}), sums);
+    for (std::uint32_t layer = 0; layer < 3; ++layer) {
+      EXPECT_TRUE(work_->wait_for_layer(layer, steady_clock().now()).has_value());
+    }
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      for (const std::uint32_t first : {0U, 4U, 7U, 10U, 13U}) {
+        EXPECT_TRUE(holds(*device_, first + i, 50 + i)) << "block " << first + i;
+      }
+    }
+    EXPECT_EQ(work_->counts().done, 24U);
+    EXPECT_EQ(work_->counts().failed, 0U);
+  }
+
+  TestFolder folder_;
+  std::optional<LayoutGroups> device_;
+  BlockLayoutPtr host_;
+  RankAnswers answers_;
+  FaultExecutor* faults_ = nullptr;
+  std::uint64_t last_id_ = 0;
+  std::optional<RankWork> work_;  // ends first
+};
+
+TEST_F(RankWorkTest, BytesGoThroughAllTiers) {
+  make(one_group());
+  go_round();
+}
+
+TEST_F(RankWorkTest, KAndVApart) {
+  make(k_and_v_apart());
+  go_round();
+}
+
+TEST_F(RankWorkTest, GroupsOfLayersGoTogether) {
+  make(two_groups());
+  go_round();
+}
+
+TEST_F(RankWorkTest, KAndVApartHaveTheChecksumsOfBothTogether) {
+  make(one_group());
+  write_block(*device_, 0, 9);
+  const std::vector<Checksum> together = move(kDevice, kHost, {{0, 0}});
+  work_.reset();
+  make(k_and_v_apart());
+  write_block(*device_, 0, 9);
+  EXPECT_EQ(move(kDevice, kHost, {{0, 0}}), together);
+}
+
+TEST_F(RankWorkTest, AFailedGroupFailsTheBlockAndNoOther) {
+  // The first group's blocks are 1 and 2 of the executor, the second's 3 and 4.
+  make_faulty(two_groups(), {{.fault = Fault::kFail, .at = 4}});
+  const RankCopyDone done = answers_.done(ask(kDevice, kHost, {{0, 0}, {1, 1}}));
+  EXPECT_THAT(done.states, ElementsAre(BlockState::kDone, BlockState::kFailed));
+  EXPECT_NE(done.checksums[0], Checksum{});
+  EXPECT_EQ(done.checksums[1], Checksum{});
+  EXPECT_NE(done.error, "");
+}
+
+TEST_F(RankWorkTest, WhatTouchesTheDeviceWaitsForItsMark) {
+  make(one_group());
+  auto step = std::make_shared<TestStep>();
+  const TransferId load = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(3));
+  const TransferId save = ask(kDevice, kHost, {{1, 1}}, StepMark::computed(2));
+  move(kHost, kDisk, {{2, 2}});  // touches none, and is held by nobody
+  EXPECT_FALSE(answers_.is_done(save));
+  work_->reached(StepMark::computed(2), nullptr);
+  EXPECT_THAT(states(save), Each(BlockState::kDone));
+  work_->reached(StepMark::begun(3), step);
+  move(kHost, kDisk, {{2, 2}});
+  EXPECT_FALSE(answers_.is_done(load));
+  step->end();
+  EXPECT_THAT(states(load), Each(BlockState::kDone));
+}
+
+TEST_F(RankWorkTest, AnEarlierMarkDoesNotWaitForALaterOne) {
+  make(one_group());
+  const TransferId late = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(9));
+  const TransferId early = ask(kHost, kDevice, {{1, 1}}, StepMark::begun(4));
+  work_->reached(StepMark::begun(4), nullptr);
+  EXPECT_THAT(states(early), Each(BlockState::kDone));
+  EXPECT_FALSE(answers_.is_done(late));
+}
+
+TEST_F(RankWorkTest, WhatIsHeldExpires) {
+  make(one_group());
+  RankCopy copy = request(kHost, kDevice, {{0, 0}}, ++last_id_, StepMark::begun(1));
+  copy.time_left = milliseconds(5);
+  work_->copy(copy);
+  EXPECT_THAT(states(copy.id), Each(BlockState::kExpired));
+  answers_.wait_settled(copy.id);
+  work_->reached(StepMark::begun(1), nullptr);
+  move(kHost, kDevice, {{1, 1}});
+  EXPECT_EQ(work_->counts().failed, 1U);
+}
+
+TEST_F(RankWorkTest, AFenceWaitsForWhatReads) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  write_block(*device_, 0, 5);
+  const TransferId save = ask(kDevice, kHost, {{0, 0}});
+  std::future<bool> fenced =
+      std::async(std::launch::async, [&] { return work_->fence(slots({0}), StepMark::begun(1), in_time()); });
+  EXPECT_EQ(fenced.wait_for(milliseconds(20)), std::future_status::timeout);
+  faults_->release();
+  EXPECT_TRUE(fenced.get());
+  EXPECT_THAT(states(save), Each(BlockState::kDone));
+  EXPECT_FALSE(find_stranger(*host_, 0, 5));
+}
+
+TEST_F(RankWorkTest, WhatIsNotOverAtAFenceFailsWhateverItReads) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kHang, .at = 2}});
+  const TransferId save = ask(kDevice, kHost, {{0, 0}, {1, 1}});
+  EXPECT_FALSE(work_->fence(slots({1}), StepMark::begun(1), steady_clock().now() + milliseconds(1)));
+  EXPECT_FALSE(answers_.is_done(save)) << "block 0 may still come";
+  write_block(*device_, 1, 77);  // the engine goes on
+  faults_->release();
+  const RankCopyDone done = answers_.done(save);
+  EXPECT_THAT(done.states, ElementsAre(BlockState::kDone, BlockState::kFailed));
+  EXPECT_THAT(done.error, HasSubstr("device block 1 was given to another"));
+  EXPECT_EQ(done.checksums[1], Checksum{});
+}
+
+TEST_F(RankWorkTest, AFencedCopyIsToldAtOnceAndSettledWhenItIsOver) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  const TransferId save = ask(kDevice, kHost, {{0, 0}});
+  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(1), steady_clock().now()));
+  EXPECT_THAT(states(save), Each(BlockState::kFailed));
+  EXPECT_FALSE(answers_.is_settled(save));
+  EXPECT_EQ(work_->counts().copies, 1U);
+  faults_->release();
+  answers_.wait_settled(save);
+  EXPECT_EQ(work_->counts().copies, 0U);
+}
+
+TEST_F(RankWorkTest, AFenceFailsWhatIsHeld) {
+  make(one_group());
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(4));
+  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(5), steady_clock().now()));
+  EXPECT_THAT(states(save), Each(BlockState::kFailed));
+  work_->reached(StepMark::begun(5), nullptr);
+  answers_.wait_settled(save);
+}
+
+TEST_F(RankWorkTest, WhatIsOlderThanAFenceIsRefused) {
+  make(one_group());
+  EXPECT_TRUE(work_->fence(slots({0}), StepMark::begun(5), steady_clock().now()));
+  work_->reached(StepMark::computed(5), nullptr);
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(4))),
+              ElementsAre(BlockState::kFailed, BlockState::kDone));
+  EXPECT_THAT(states(ask(kHost, kDevice, {{0, 0}}, StepMark::begun(4))), Each(BlockState::kFailed));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, StepMark::computed(5))), Each(BlockState::kDone));
+  // Another leader's marks begin anew.
+  work_->lose();
+  ASSERT_TRUE(work_->wait_until_quiet(in_time()));
+  work_->begin(7, true);
+  const TransferId held = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(0));
+  move(kHost, kDisk, {{2, 2}});
+  EXPECT_FALSE(answers_.is_done(held));
+  work_->reached(StepMark::computed(0), nullptr);
+  EXPECT_THAT(states(held), Each(BlockState::kDone));
+}
+
+TEST_F(RankWorkTest, ExpectedLayersThatFailAreTold) {
+  // Three layers a block: the second layer of the copy's first block.
+  make_faulty(one_group(), {{.fault = Fault::kFail, .at = 3}});
+  work_->expect(slots({0, 1}));
+  const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
+  EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
+  const Status waited = work_->wait_for_layer(2, in_time());
+  ASSERT_FALSE(waited.has_value());
+  EXPECT_EQ(waited.error().code, ErrorCode::kUnavailable);
+  work_->expect(slots({0, 1}));
+  move(kHost, kDevice, {{0, 0}, {1, 1}});
+  EXPECT_TRUE(work_->wait_for_layer(2, in_time()).has_value());
+}
+
+TEST_F(RankWorkTest, WaitingForLayersEnds) {
+  make(one_group());
+  EXPECT_TRUE(work_->wait_for_layer(0, steady_clock().now()).has_value()) << "nothing is expected";
+  EXPECT_EQ(work_->wait_for_layer(3, in_time()).error().code, ErrorCode::kOutOfRange);
+  work_->expect(slots({0, 1}));
+  EXPECT_EQ(work_->wait_for_layer(0, steady_clock().now() + milliseconds(1)).error().code, ErrorCode::kExpired);
+  work_->not_coming(slots({5}));
+  EXPECT_EQ(work_->wait_for_layer(0, steady_clock().now()).error().code, ErrorCode::kExpired);
+  work_->not_coming(slots({1}));
+  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
+  work_->expect({});
+  EXPECT_TRUE(work_->wait_for_layer(0, steady_clock().now()).has_value());
+  work_->lose();
+  work_->expect(slots({0}));
+  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(RankWorkTest, FirstLayersComeFirst) {
+  // Layer 1 of the one block hangs: layer 0 is there all the same.
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 2}});
+  work_->expect(slots({0}));
+  const TransferId load = ask(kHost, kDevice, {{0, 0}});
+  EXPECT_TRUE(work_->wait_for_layer(0, in_time()).has_value());
+  EXPECT_EQ(work_->wait_for_layer(1, steady_clock().now()).error().code, ErrorCode::kExpired);
+  EXPECT_FALSE(answers_.is_done(load));
+  faults_->release();
+  EXPECT_TRUE(work_->wait_for_layer(1, in_time()).has_value());
+  EXPECT_THAT(states(load), Each(BlockState::kDone));
+}
+
+TEST_F(RankWorkTest, WhatIsCancelledBeforeItBeganIsNotDone) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  const TransferId held = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(1));
+  work_->cancel(held);
+  EXPECT_THAT(states(held), Each(BlockState::kCancelled));
+  answers_.wait_settled(held);
+  const TransferId begun = ask(kHost, kDevice, {{0, 0}});
+  work_->cancel(begun);
+  work_->cancel(TransferId{99});
+  EXPECT_FALSE(answers_.is_settled(begun));
+  faults_->release();
+  EXPECT_THAT(states(begun), Each(BlockState::kDone));
+  work_->reached(StepMark::begun(1), nullptr);
+  move(kHost, kDevice, {{1, 1}});
+  EXPECT_EQ(work_->counts().copies, 0U);
+}
+
+TEST_F(RankWorkTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaitedFor) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  const TransferId begun = ask(kDevice, kHost, {{0, 0}});
+  const TransferId held = ask(kHost, kDevice, {{0, 1}}, StepMark::begun(1));
+  work_->lose();
+  EXPECT_FALSE(work_->wait_until_quiet(steady_clock().now() + milliseconds(1)));
+  EXPECT_EQ(work_->counts().copies, 1U);
+  ask(kHost, kDisk, {{0, 0}});
+  EXPECT_EQ(work_->counts().copies, 1U);
+  faults_->release();
+  EXPECT_TRUE(work_->wait_until_quiet(in_time()));
+  work_->begin(7, false);
+  move(kHost, kDisk, {{0, 0}});
+  EXPECT_FALSE(answers_.is_done(begun));
+  EXPECT_FALSE(answers_.is_done(held));
+}
+
+TEST_F(RankWorkTest, AWaitForQuietCanBeWoken) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  ask(kDevice, kHost, {{0, 0}});
+  work_->lose();
+  std::future<bool> quiet = std::async(std::launch::async, [&] { return work_->wait_until_quiet(TimePoint::max()); });
+  work_->wake();
+  EXPECT_FALSE(quiet.get());
+}
+
+TEST_F(RankWorkTest, AFullExecutorIsTriedAgain) {
+  make(one_group(), [](ExecutorKind kind, std::unique_ptr<TransferExecutor> inside) {
+    return kind == ExecutorKind::kHost
+               ? std::make_unique<HostExecutor>(steady_clock(), HostExecutor::Options{.threads = 1, .limit = 2})
+               : std::move(inside);
+  });
+  work_->expect(slots({0}));  // by layer: three transfers a copy
+  std::vector<TransferId> all;
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    all.push_back(ask(kHost, kDevice, {{0, i % 2}}));
+  }
+  for (const TransferId id : all) {
+    EXPECT_THAT(states(id), Each(BlockState::kDone));
+    answers_.wait_settled(id);
+  }
+}
+
+TEST_F(RankWorkTest, WhatMakesNoSenseFails) {
+  make(one_group());
+  EXPECT_THAT(states(ask(kDevice, CacheLevel::kG4, {{0, 0}})), Each(BlockState::kFailed));
+  EXPECT_THAT(answers_.done(TransferId{last_id_}).error, HasSubstr("from G1 to G4"));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {testing::kRankBlocks, 1}})), Each(BlockState::kFailed));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 3}, {1, 3}})), Each(BlockState::kFailed));
+  RankCopy copy = request(kDevice, kHost, {{0, 0}}, ++last_id_);
+  copy.tags.clear();
+  work_->copy(copy);
+  EXPECT_THAT(states(copy.id), Each(BlockState::kFailed));
+  EXPECT_TRUE(states(ask(kDevice, kHost, {})).empty());
+  EXPECT_EQ(work_->counts().failed, 6U);
+}
+
+TEST_F(RankWorkTest, EndsWithCopiesUnderWay) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kLose, .at = 2}});
+  ask(kDevice, kHost, {{0, 0}, {1, 1}});
+  ask(kDevice, kHost, {{2, 2}}, StepMark::begun(1));
+  work_.reset();
+}
+
+}  // namespace
+}  // namespace cairn

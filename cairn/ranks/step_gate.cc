@@ -1,0 +1,95 @@
+#include "cairn/ranks/step_gate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace cairn {
+
+namespace {
+
+// Engines are a step or two ahead of their device; from here on it is worth asking.
+constexpr std::size_t kManyAhead = 16;
+// How late a wait that is woken, or ends, is noticed while an event is waited for.
+constexpr Duration kGlance = std::chrono::milliseconds(5);
+
+}  // namespace
+
+void StepGate::reached(StepMark mark, StepEventPtr after) {
+  const MutexLock lock(mutex_);
+  if (mark <= last_) {
+    return;
+  }
+  last_ = mark;
+  if (after != nullptr) {
+    if (ahead_.size() >= kManyAhead) {
+      ask_events();
+    }
+    ahead_.push_back({.mark = mark, .after = std::move(after)});
+  } else if (ahead_.empty()) {
+    now_ = mark;
+  } else {
+    ahead_.back().mark = mark;
+  }
+  if (is_waiting_) {
+    news_.notify_one();
+  }
+}
+
+void StepGate::ask_events() {
+  while (!ahead_.empty() && ahead_.front().after->is_over()) {
+    now_ = ahead_.front().mark;
+    ahead_.pop_front();
+  }
+}
+
+StepMark StepGate::now() {
+  const MutexLock lock(mutex_);
+  ask_events();
+  return now_;
+}
+
+StepEventPtr StepGate::event_of(StepMark mark) const {
+  const auto found = std::ranges::find_if(ahead_, [mark](const Step& step) { return step.mark >= mark; });
+  return found == ahead_.end() ? nullptr : found->after;
+}
+
+void StepGate::wait_for(StepMark mark, Duration longest) {
+  const Clock& clock = steady_clock();
+  const TimePoint now = clock.now();
+  const TimePoint deadline = longest > TimePoint::max() - now ? TimePoint::max() : now + longest;
+  for (;;) {
+    StepEventPtr after;
+    {
+      const MutexLock lock(mutex_);
+      ask_events();
+      if (std::exchange(is_woken_, false) || now_ >= mark || clock.now() >= deadline) {
+        return;
+      }
+      after = event_of(mark);
+      if (after == nullptr) {
+        is_waiting_ = true;
+        // A day at most: some libraries add the span to a time and overflow.
+        news_.wait_for(mutex_, std::min<Duration>(deadline - clock.now(), std::chrono::hours(24)));
+        is_waiting_ = false;
+        continue;
+      }
+    }
+    static_cast<void>(after->wait_until(std::min(deadline, clock.now() + kGlance)));
+  }
+}
+
+void StepGate::wake() {
+  const MutexLock lock(mutex_);
+  is_woken_ = true;
+  news_.notify_one();
+}
+
+void StepGate::reset() {
+  const MutexLock lock(mutex_);
+  now_ = StepMark();
+  last_ = StepMark();
+  ahead_.clear();
+}
+
+}  // namespace cairn

@@ -1,0 +1,18 @@
+// HMAC-SHA256 (RFC 2104): proof that whoever made it knows the key.
+//
+// Threads:  pure. Compare with same_digest(): == tells by its time how much of a guess was right.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "cairn/tokens/sha256_digest.h"
+
+namespace cairn {
+
+[[nodiscard]] Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message);
+
+// Takes the same time wherever the two differ.
+[[nodiscard]] bool same_digest(const Digest& one, const Digest& other);
+
+}  // namespace cairn

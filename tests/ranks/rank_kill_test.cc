@@ -1,0 +1,96 @@
+// Ranks that are killed and stopped at random moments: nothing hangs, no wrong block is loaded, no slot and no block is
+// lost, and the leader goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "cairn/memory/memory_testing.h"
+#include "tests/ranks/rank_kill_testing.h"
+#include "tests/ranks/tiny_engine.h"
+
+namespace cairn::testing {
+namespace {
+
+class RankKillTest : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  void expect_nothing_lost(TinyEngine& engine) const {
+    EXPECT_TRUE(engine.finish_all()) << "something is under way for ever";
+    EXPECT_EQ(engine.counts().wrong, 0U);
+    EXPECT_EQ(engine.counts().refused, 0U);
+    EXPECT_EQ(engine.free_blocks(), kTinyDeviceBlocks);
+    const KvBlockManager& manager = engine.connector().manager();
+    EXPECT_TRUE(manager.drain(std::chrono::seconds(20)).has_value());
+    EXPECT_EQ(manager.host()->counts().active, 0U);
+    EXPECT_EQ(manager.host()->counts().pinned, 0U);
+    EXPECT_EQ(manager.host()->counts().quarantined, 0U);
+  }
+  TestFolder folder_;
+};
+
+TEST_P(RankKillTest, WithoutKillsBlocksComeFromHostAndDisk) {
+  TinyEngine engine(GetParam(), folder_.path(), 1, true);
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(engine.step());
+  }
+  EXPECT_GT(engine.counts().loaded, 100U);
+  EXPECT_EQ(engine.counts().aborted, 0U);
+  expect_nothing_lost(engine);
+}
+
+TEST_P(RankKillTest, KilledRanksComeBackAndNothingWrongIsLoaded) {
+  const std::uint64_t seed = kill_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed + GetParam());
+  TinyEngine engine(GetParam(), folder_.path(), seed, true);
+  const int kills = kills_for(GetParam());
+  for (int kill = 0; kill < kills; ++kill) {
+    for (std::uint64_t left = random() % 8; left > 0; --left) {
+      ASSERT_TRUE(engine.step());
+    }
+    const auto rank = static_cast<std::uint32_t>(random() % GetParam());
+    // Before a step, so that it is found out in the middle of it; or after one, while its copies are under way.
+    engine.ranks().kill(rank);
+    if (random() % 2 == 0) {
+      EXPECT_FALSE(engine.step());
+    } else {
+      engine.idle();
+    }
+    engine.recover(rank);
+  }
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(engine.step());
+  }
+  EXPECT_GT(engine.counts().loaded, 0U);
+  expect_nothing_lost(engine);
+}
+
+TEST_P(RankKillTest, ARankThatHangsFailsWhatItTakesPartInAndComesBack) {
+  TinyEngine engine(GetParam(), folder_.path(), 5, false);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(engine.step());
+  }
+  const std::uint32_t rank = GetParam() - 1;
+  const std::uint32_t before = engine.connector().ranks().status()[rank].generation;
+  engine.ranks().stop(rank);
+  // The leader finds out by itself, and goes on.
+  const TimePoint end = steady_clock().now() + std::chrono::seconds(60);
+  while (engine.connector().ranks().status()[rank].is_there && steady_clock().now() < end) {
+    engine.idle();
+  }
+  EXPECT_FALSE(engine.connector().ranks().status()[rank].is_there);
+  engine.ranks().go_on(rank);
+  ASSERT_TRUE(engine.connector().ranks().wait_for_ranks(std::chrono::seconds(60)).has_value());
+  EXPECT_GT(engine.connector().ranks().status()[rank].generation, before);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(engine.step());
+  }
+  expect_nothing_lost(engine);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RankKillTest, ::testing::Values(1U, 2U, 4U, 8U),
+                         [](const auto& of) { return "Of" + std::to_string(of.param); });
+
+}  // namespace
+}  // namespace cairn::testing

@@ -1,0 +1,106 @@
+// What the tiny engine and its rank processes say to each other over a socket pair: one step down, one answer up. Plain
+// structs and their bytes, both sides being one build.
+#pragma once
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "cairn/layout/kv_shape.h"
+
+namespace cairn::testing {
+
+// The model that all of them have, as one of `ranks` ranks has it.
+inline constexpr std::uint32_t kTinyPage = 4;
+inline constexpr std::uint32_t kTinyHeads = 8;
+inline constexpr std::uint32_t kTinyLayers = 2;
+inline constexpr std::uint32_t kTinyDeviceBlocks = 64;
+inline KvShape tiny_shape(std::uint32_t ranks) {
+  return {.layers = kTinyLayers,
+          .kv = 2,
+          .page_size = kTinyPage,
+          .heads = kTinyHeads / ranks,
+          .head_size = 8,
+          .element_bits = 16};
+}
+// What a rank's part of a block holds.
+inline std::uint64_t seed_of_part(std::uint64_t block_seed, std::uint32_t rank) { return block_seed * 8 + rank; }
+
+// A device block and the seed of what it holds.
+struct TinyBlock {
+  std::uint32_t block = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t seed = 0;
+};
+
+struct TinyStep {
+  std::vector<std::byte> metadata;
+  std::vector<TinyBlock> check;  // were loaded: they hold this before the step
+  std::vector<TinyBlock> fill;   // are computed in it
+};
+
+struct TinyAnswer {
+  std::uint32_t wrong = 0;   // of the checked blocks
+  std::uint32_t failed = 0;  // blocks that the worker side reported as failed
+};
+
+// All of the bytes, or false where the other side is gone.
+inline bool write_all(int fd, const void* bytes, std::size_t count) {
+  const auto* at = static_cast<const std::byte*>(bytes);
+  while (count > 0) {
+    const ssize_t written = ::send(fd, at, count, MSG_NOSIGNAL);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      return false;
+    }
+    at += written;
+    count -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+inline bool read_all(int fd, void* bytes, std::size_t count) {
+  auto* at = static_cast<std::byte*>(bytes);
+  while (count > 0) {
+    const ssize_t got = ::read(fd, at, count);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return false;
+    }
+    at += got;
+    count -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+template <typename T>
+bool send_vector(int fd, const std::vector<T>& items) {
+  const std::uint64_t count = items.size();
+  return write_all(fd, &count, sizeof count) && (count == 0 || write_all(fd, items.data(), count * sizeof(T)));
+}
+template <typename T>
+bool receive_vector(int fd, std::vector<T>& items) {
+  std::uint64_t count = 0;
+  if (!read_all(fd, &count, sizeof count)) {
+    return false;
+  }
+  items.resize(count);
+  return count == 0 || read_all(fd, items.data(), count * sizeof(T));
+}
+
+inline bool send_step(int fd, const TinyStep& step) {
+  return send_vector(fd, step.metadata) && send_vector(fd, step.check) && send_vector(fd, step.fill);
+}
+inline bool receive_step(int fd, TinyStep& step) {
+  return receive_vector(fd, step.metadata) && receive_vector(fd, step.check) && receive_vector(fd, step.fill);
+}
+
+}  // namespace cairn::testing
