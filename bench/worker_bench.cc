@@ -1,17 +1,24 @@
 // What the worker's side of the connector costs an engine's step: with nothing to do, and with copies under way.
 //
-// The rank is one that takes marks and does nothing else: what is measured is the connector's own part, on the thread of
-// the engine.
+// ConnectorStep is a whole connector with its rank, joined to a leader of the same process. In the others the rank
+// takes marks and does nothing else, so that what is under way can be set at will.
 #include <benchmark/benchmark.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_notice.h"
+#include "cairn/connector/worker_connector.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/connector/worker_rank.h"
 #include "cairn/connector/worker_steps.h"
+#include "cairn/manager/manager_config.h"
+#include "cairn/ranks/rank_group.h"
 
 namespace cairn {
 namespace {
@@ -51,7 +58,8 @@ struct Worker {
 };
 
 // A whole step as vLLM makes it: a wait before each layer, and one call at the end.
-void run_step(WorkerSteps& steps, const std::vector<std::byte>& metadata) {
+template <typename Steps>
+void run_step(Steps& steps, const std::vector<std::byte>& metadata) {
   benchmark::DoNotOptimize(steps.bind(metadata));
   benchmark::DoNotOptimize(steps.start_load({}));
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
@@ -61,7 +69,58 @@ void run_step(WorkerSteps& steps, const std::vector<std::byte>& metadata) {
   benchmark::DoNotOptimize(steps.take_report());
 }
 
+// An engine of 80 small layers in host memory, and the leader of its one rank.
+class Engine {
+ public:
+  static constexpr std::uint32_t kDeviceBlocks = 64;
+
+  Engine() {
+    ManagerConfig config;
+    config.block_size = 16;
+    config.model = {.name = "bench", .layers = kLayers, .heads = 1, .head_size = 8, .element_type = "f16"};
+    config.device.blocks = kDeviceBlocks;
+    config.device.memory = DeviceMemory::kSystem;
+    config.host.blocks = kDeviceBlocks;
+    leader_ = *RankGroup::make({.ranks = 1});
+    leader_->open(config);
+    const std::vector<std::uint64_t> sizes = {2, kDeviceBlocks, 16, 1, 8};
+    const std::uint64_t layer_bytes = 2 * kDeviceBlocks * 16 * 8 * sizeof(std::uint16_t);
+    memory_.resize(layer_bytes * kLayers);
+    KvGroup group = {.name = "all", .layers = {}, .tensors = {}, .element_bits = 16, .page_size = 16};
+    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+      group.layers.push_back(std::to_string(layer));
+      group.tensors.push_back(
+          {.base = memory_.data() + layer * layer_bytes,
+           .bytes = layer_bytes,
+           .kind = MemoryKind::kSystem,
+           .axes = {TensorAxis::kKv, TensorAxis::kBlock, TensorAxis::kToken, TensorAxis::kHead, TensorAxis::kElement},
+           .sizes = sizes,
+           .strides = {kDeviceBlocks * 16 * 8, 16 * 8, 8, 8, 1}});
+    }
+    std::vector<std::string> layers = group.layers;
+    worker_ = *WorkerConnector::make({std::move(group)}, std::move(layers), {.group = leader_.get()});
+  }
+  [[nodiscard]] WorkerConnector& worker() { return *worker_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::unique_ptr<RankGroup> leader_;
+  std::unique_ptr<WorkerConnector> worker_;
+};
+
 // 2 us are allowed.
+void ConnectorStep(benchmark::State& state) {
+  Engine engine;
+  IterationMetadata metadata;
+  std::vector<std::byte> bytes;
+  for (auto _ : state) {
+    ++metadata.iteration;
+    metadata.encode(bytes);
+    run_step(engine.worker(), bytes);
+  }
+}
+BENCHMARK(ConnectorStep);
+
 void StepWithNothingToDo(benchmark::State& state) {
   Worker worker;
   IterationMetadata metadata;

@@ -27,7 +27,7 @@ blocks = 4
 [host]
 blocks = 8
 [offload.host]
-mode = "on-registration"
+mode = "write-through"
 )";
 
 template <typename T>

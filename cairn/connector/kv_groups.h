@@ -5,8 +5,8 @@
 // Owner:    the memory stays the engine's, and outlives what is made of it.
 // Threads:  pure.
 // Fails:    groups without layers, tensors that do not fit the number of layers, pages of another size than the group
-//           says, groups with other numbers of blocks, layers that are in no group or in two; and all that TensorView and
-//           BlockLayout refuse. Says which group, which layer and what is wrong with it.
+//           says, groups with other numbers of blocks, layers that are in no group or in two; and all that TensorView
+//           and BlockLayout refuse. Says which group, which layer and what is wrong with it.
 #pragma once
 
 #include <span>

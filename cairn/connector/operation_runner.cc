@@ -86,12 +86,12 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
   Operation& operation = *save.operation;
   const auto hold = std::make_shared<OperationHold>(inbox_, save.operation);
   ranks_.not_before(operation.slots, mark);
-  Result<OffloadRequestId> begun =
-      manager_.offload(*save_to_, {.slots = operation.slots, .facts = facts_of(save), .held = hold},
-                       {.keys = std::move(save.keys),
-                        .priority = kPriority,
-                        .deadline = deadline,
-                        .done = [hold](OffloadEdge::RequestOutcome&&) {}});
+  EngineBlocks source{.slots = operation.slots, .facts = facts_of(save), .held = hold};
+  Result<OffloadRequestId> begun = manager_.offload(*save_to_, std::move(source),
+                                                    {.keys = std::move(save.keys),
+                                                     .priority = kPriority,
+                                                     .deadline = deadline,
+                                                     .done = [hold](OffloadEdge::RequestOutcome&&) {}});
   if (begun) {
     operation.save = *begun;
   }

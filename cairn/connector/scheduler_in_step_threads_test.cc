@@ -27,7 +27,7 @@ RequestHandle loads_four(World& world, const RequestId& id) {
   const RequestHandle request = world.add(id, kPrompt);
   const auto match = *world->match(request, 0);
   EXPECT_EQ(match.tokens, 16);
-  EXPECT_TRUE(is_ok(world->allocated(request, device_blocks(6, 20), 0, 16)));
+  EXPECT_TRUE(is_ok(world->allocated(request, device_blocks(7, 20), 0, 16)));
   return request;
 }
 
@@ -137,7 +137,7 @@ TEST(SchedulerInStepTest, WhatFailedIsComputedAgainAndSavedThen) {
 TEST(SchedulerConnectorTest, ComputedAgainIsSavedAgainAndFenced) {
   World world(small_options());
   const RequestHandle a = world.add("a", kPrompt);
-  const auto blocks = device_blocks(6);
+  const auto blocks = device_blocks(6, 0);
   world.step({{.request = a, .new_blocks = blocks}});
   world.ranks[0]->stop(true);
   const auto saves = world.step({{.request = a, .computed_tokens = 22}}).saves;
@@ -159,7 +159,7 @@ TEST(SchedulerConnectorTest, ComputedAgainIsSavedAgainAndFenced) {
 TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
   World world(small_options());
   const RequestHandle a = world.add("a", 7);
-  const auto blocks = device_blocks(4);
+  const auto blocks = device_blocks(4, 0);
   world.step({{.request = a, .new_blocks = blocks}});
   const auto first = tokens(1, 900);
   const auto guesses = tokens(4, 950);

@@ -97,7 +97,7 @@ class NumberRank {
     is_stopped_ = stopped;
     changed_.notify_all();
   }
-  // This share of the blocks fails; as many are copied wrong.
+  // This share of the blocks fails; as many are damaged where they are kept.
   void fail(double share) {
     const std::lock_guard lock(mutex_);
     share_failed_ = share;
@@ -182,9 +182,9 @@ class NumberRank {
         sums.emplace_back();
         continue;
       }
-      std::uint64_t number = numbers_[index_of(copy.from)][pair.source];
-      number += luck > 1 - share_failed_ ? 1 : 0;
-      numbers_[index_of(copy.to)][pair.destination] = number;
+      const std::uint64_t number = numbers_[index_of(copy.from)][pair.source];
+      const bool is_damaged = copy.to != CacheLevel::kG1 && luck > 1 - share_failed_;
+      numbers_[index_of(copy.to)][pair.destination] = number + (is_damaged ? 1 : 0);
       states.push_back(BlockState::kDone);
       sums.push_back(Checksum{number});
     }

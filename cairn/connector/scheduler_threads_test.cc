@@ -421,7 +421,9 @@ TEST(SchedulerConnectorTest, ARankThatIsGoneFailsLoadsAndSavesAndNothingElse) {
 
 TEST(SchedulerConnectorTest, EndsWithLoadsAndSavesUnderWay) {
   for (const bool is_stopped : {true, false}) {
-    World world(small_options(64, 64, 2));
+    SchedulerConnector::Options options = small_options(64, 64, 2);
+    options.manager.shutdown = std::chrono::milliseconds(50);
+    World world(options);
     world.save_prompt("a", kPrompt);
     world.ranks[1]->stop(is_stopped);
     const RequestHandle b = world.add("b", kPrompt);

@@ -8,10 +8,10 @@
 //             take_report()       what is finished and what failed
 //           A step with nothing to do takes well under 2 us.
 // Reports:  what is told is what the leader says of all ranks together, so that every rank reports the same.
-// Failed:   blocks whose load failed are named: the engine computes them again and uses no result of this step that read
-//           them. Where the leader is gone, everything that is expected fails, by its deadline.
-// Owner:    the engine's worker. Threads: one at a time, the engine's; only what is said to wait waits, and never beyond its
-//           deadline.
+// Failed:   blocks whose load failed are named: the engine computes them again and uses no result of this step that
+//           read them. Where the leader is gone, everything that is expected fails, by its deadline.
+// Owner:    the engine's worker. Threads: one at a time, the engine's; only what is said to wait waits, and never
+//           beyond its deadline.
 // Fails:    calls out of order: kFailedPrecondition; bad metadata: kCorrupt. The step then goes on without a cache, and
 //           saves that may still read blocks fail, since nobody knows which blocks the step writes to.
 #pragma once
@@ -105,8 +105,8 @@ class WorkerConnector {
   // in the report. Then all loads of this step count as failed, since any of them may have been read too early, and no
   // later layer is waited for.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
-  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once; the
-  // last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in which
+  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once;
+  // the last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in which
   // some layers are not saved is ended by save_step().
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after = {});
   [[nodiscard]] Status save_step(StepEventPtr after = {});

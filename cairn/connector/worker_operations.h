@@ -1,9 +1,9 @@
 // WorkerOperations: the loads and saves that a worker was told to expect, until the engine was told that they are over.
 //
-// Does:     keeps what was bound, takes the leader's notices, and gives what is over, once each. A notice about an operation
-//           that is not bound yet is kept for it; one about an operation that was given up changes nothing.
-// In step:  loads whose layers the engine reads while they come. Where one layer did not come, the engine may have read any
-//           of them too early: break_in_step(), and none of their blocks counts as loaded, whatever arrives.
+// Does:     keeps what was bound, takes the leader's notices, and gives what is over, once each. A notice about an
+//           operation that is not bound yet is kept for it; one about an operation that was given up changes nothing.
+// In step:  loads whose layers the engine reads while they come. Where one layer did not come, the engine may have read
+//           any of them too early: break_in_step(), and none of their blocks counts as loaded, whatever arrives.
 // Owner:    the worker's connector. Threads: told() on any; all others on the engine's, one at a time.
 #pragma once
 
@@ -37,7 +37,8 @@ class WorkerOperations {
   // The leader says what became of operations. What does not decode is not taken: they then count as unanswered.
   void told(std::span<const std::byte> notice);
 
-  // Takes the loads and saves out of the metadata. `generation`: of the connection that notices are expected on; 0: none.
+  // Takes the loads and saves out of the metadata. `generation`: of the connection that notices are expected on, 0
+  // where there is none.
   void bind(IterationMetadata& metadata, std::uint32_t generation);
   // Something is expected, or over and not taken. Takes no lock.
   [[nodiscard]] bool has_any() const { return untaken_ > 0; }

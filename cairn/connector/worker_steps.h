@@ -1,10 +1,10 @@
 // WorkerSteps: the steps of a worker in their order, between the engine, what the leader says and the rank.
 //
 // Does:     what connector/worker_connector.h promises of a step; that header is the contract of the calls here.
-// Bad:      after metadata that cannot be read nobody knows which blocks the engine overwrites: all saves that are under
-//           way fail, and so do those that were given out before the next metadata that is good.
-// Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says that no
-//           copy touches its blocks; but for loads in the step, which must be told with it.
+// Bad:      after metadata that cannot be read nobody knows which blocks the engine overwrites: all saves that are
+//           under way fail, and so do those that were given out before the next metadata that is good.
+// Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says
+//           that no copy touches its blocks; but for loads in the step, which must be told with it.
 // Owner:    the worker's connector. Threads: the engine's, one at a time.
 #pragma once
 

@@ -80,9 +80,9 @@ class RankGroup {
   // To every rank that is there, in order with the copies; one that is not there is not told later.
   void tell(const RankNotice& notice);
 
-  // A rank of this process joins: `deliver` gets what it is sent, one message at a time, on a thread of the group; it may
-  // begin before join() returns. The talk begins with the welcome. A refusal is the last that is delivered: destroy the
-  // port when nothing is in hand any more, and join again. kAlreadyExists: the rank is there.
+  // A rank of this process joins: `deliver` gets what it is sent, one message at a time, on a thread of the group: it may
+  // not wait, and may be called before join() returns. The talk begins with the welcome. A refusal is the last that is
+  // delivered: destroy the port when nothing is in hand any more, and join again. kAlreadyExists: the rank is there.
   using Deliver = std::function<void(std::uint32_t generation, const RankMessage&)>;
   class LocalPort;
   [[nodiscard]] Result<std::unique_ptr<LocalPort>> join(std::uint32_t rank, Deliver deliver);

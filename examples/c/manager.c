@@ -20,7 +20,7 @@ static const char kConfig[] =
     "[host]\n"
     "blocks = 64\n"
     "[offload.host]\n"
-    "mode = \"on-registration\"\n";
+    "mode = \"write-through\"\n";
 
 /* The row of a block, as bytes: K of the first token and head in the first layer. */
 static char* row(cairn_manager* manager, uint32_t slot) {
