@@ -1,8 +1,10 @@
 #include "examples/engine/scheduler_tiers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
 
 namespace cairn::engine {
 namespace {
@@ -16,12 +18,19 @@ std::vector<SlotId> slot_ids(std::span<const DeviceBlock> blocks) {
   return ids;
 }
 
+// A request that lost its blocks may have a token that Cairn was not told of: that comes with its next iteration. What
+// the device has is told up to the last token that Cairn knows.
+std::size_t known_part(const Request& request, std::size_t local_tokens) {
+  return std::min(local_tokens, (request.told_tokens - 1) / kBlockTokens * kBlockTokens);
+}
+
 }  // namespace
 
 void SchedulerTiers::refuse(Request& request, const Error& error) {
   request.refused = true;
-  ++figures_.refused;
-  figures_.refusal = error.to_string();
+  if (figures_.refused++ == 0) {
+    figures_.refusal = str_cat("request ", request.id, ": ", error.to_string());
+  }
 }
 
 void SchedulerTiers::add(Request& request) {
@@ -42,7 +51,7 @@ SchedulerConnector::Match SchedulerTiers::match(Request& request, std::size_t lo
   if (!is_told(request)) {
     return {};
   }
-  const auto match = connector_->match(*request.handle, local_tokens);
+  const auto match = connector_->match(*request.handle, known_part(request, local_tokens));
   if (!match) {
     refuse(request, match.error().to_error());
     return {};
@@ -54,8 +63,8 @@ bool SchedulerTiers::allocated(Request& request, std::size_t local_tokens, std::
   if (!is_told(request)) {
     return loaded_tokens == 0;
   }
-  const SlotStatus taken =
-      connector_->allocated(*request.handle, slot_ids(request.blocks), local_tokens, loaded_tokens);
+  const SlotStatus taken = connector_->allocated(*request.handle, slot_ids(request.blocks),
+                                                 known_part(request, local_tokens), loaded_tokens);
   if (!taken) {
     refuse(request, taken.error().to_error());
     return loaded_tokens == 0;
@@ -106,7 +115,9 @@ Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& me
 
 void SchedulerTiers::finish(Request& request, DevicePool& pool) {
   if (request.handle) {
-    const auto keeps = connector_->finish(*request.handle);
+    // Of a request that Cairn refused it knows no more how far it is.
+    const auto keeps =
+        connector_->finish(*request.handle, request.refused ? std::nullopt : std::optional(request.computed));
     requests_.erase(*request.handle);
     if (keeps && *keeps) {
       kept_[request.id] = std::exchange(request.blocks, {});

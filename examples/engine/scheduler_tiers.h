@@ -25,7 +25,7 @@ struct TierFigures {
   std::uint64_t loaded_tokens = 0;   // that came from tiers
   std::uint64_t missing_tokens = 0;  // that were to come and did not: they were computed
   std::uint64_t refused = 0;         // requests that Cairn would not go on with
-  std::string refusal = {};          // why, of the last one
+  std::string refusal = {};          // why, of the first one
 };
 
 class SchedulerTiers {
