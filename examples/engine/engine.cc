@@ -1,5 +1,6 @@
 #include "examples/engine/engine.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -59,6 +60,9 @@ ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model
     // Everything goes to disk at once: the next run begins with it.
     manager.offload_to_disk.mode = OffloadMode::kOnRegistration;
   }
+  // A run takes seconds: a tier that was taken out after faults is soon tried again.
+  manager.health.first_wait = std::chrono::milliseconds(1);
+  manager.health.longest_wait = std::chrono::milliseconds(20);
   return manager;
 }
 

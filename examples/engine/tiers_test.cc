@@ -78,26 +78,28 @@ TEST_P(TiersTest, LoadsWithinTheStep) {
   EXPECT_EQ(figures.tiers.missing_tokens, 0U);
 }
 
+// A block fails when its part on any rank does.
 TEST_P(TiersTest, CopiesThatGoWrong) {
   config_.host_blocks = 64;
   use_disk();
+  config_.device_blocks = 40;
   config_.drop_device = true;
-  config_.faults = 0.1;
+  config_.faults = 0.3 / GetParam();
   const RunFigures figures = run(config_);
   expect_same_text(figures);
   EXPECT_GT(figures.tiers.loaded_tokens, 0U);
   EXPECT_GT(figures.tiers.missing_tokens, 0U) << "no fault was met";
 }
 
+// One fault is enough for all that the step loads: at this rate hardly anything comes, and what was computed with it must
+// not count.
 TEST_P(TiersTest, CopiesThatGoWrongWithinTheStep) {
   config_.host_blocks = 256;
-  config_.device_blocks = 40;
   config_.drop_device = true;
-  config_.faults = 0.1;
+  config_.faults = 0.1 / GetParam();
   config_.load = LoadMode::kInStep;
   const RunFigures figures = run(config_);
   expect_same_text(figures);
-  EXPECT_GT(figures.tiers.loaded_tokens, 0U);
   EXPECT_GT(figures.tiers.missing_tokens, 0U) << "no fault was met";
 }
 
