@@ -1,9 +1,10 @@
 #include "examples/engine/rank.h"
 
+#include <chrono>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
-#include "examples/engine/faults.h"
+#include "cairn/transfer/fault_executor.h"
 
 namespace cairn::engine {
 namespace {
@@ -35,6 +36,16 @@ KvGroup group_of(ModelShard& shard) {
   return group;
 }
 
+// Of `share` of the blocks the copy fails, comes short or late, or brings other bytes than were sent.
+std::unique_ptr<TransferExecutor> with_faults(std::unique_ptr<TransferExecutor> inside, double share,
+                                              std::uint64_t seed) {
+  FaultOptions options{.seed = seed, .delay = std::chrono::milliseconds(2)};
+  for (const Fault fault : {Fault::kFail, Fault::kShort, Fault::kDelay, Fault::kCorruptInFlight}) {
+    options.rules.push_back({.fault = fault, .chance = share / 4});
+  }
+  return std::make_unique<FaultExecutor>(steady_clock(), std::move(inside), std::move(options));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Rank>> Rank::make(const RankConfig& config, std::uint32_t rank, RankGroup* leader) {
@@ -51,7 +62,10 @@ Result<std::unique_ptr<Rank>> Rank::make(const RankConfig& config, std::uint32_t
     options.leader = *address;
   }
   if (config.faults > 0) {
-    options.around = faulty_copies(config.faults, config.fault_seed + rank);
+    options.around = [share = config.faults, seed = config.fault_seed + rank](
+                         ExecutorKind, std::unique_ptr<TransferExecutor> inside) {
+      return with_faults(std::move(inside), share, seed);
+    };
   }
   KvGroup group = group_of(made->shard_);
   std::vector<std::string> layers = group.layers;
