@@ -37,9 +37,13 @@ OperationRunner::~OperationRunner() {
 }
 
 void OperationRunner::run(Batch&& batch) {
-  const MutexLock lock(mutex_);
-  batches_.push_back(std::move(batch));
-  if (is_waiting_) {
+  bool wakes = false;
+  {
+    const MutexLock lock(mutex_);
+    batches_.push_back(std::move(batch));
+    wakes = is_waiting_;
+  }
+  if (wakes) {
     called_.notify_one();
   }
 }

@@ -9,6 +9,12 @@
 
 namespace cairn {
 
+namespace {
+
+constexpr std::size_t kRequestsAhead = 4;  // requests whose slots are on their way to the cache
+
+}  // namespace
+
 Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
   const std::uint64_t number = iteration.number;
   if (iteration_ && number <= *iteration_) {
@@ -21,8 +27,11 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
   }
-  for (const Scheduled& scheduled : iteration.scheduled) {
-    schedule(scheduled, number);
+  for (std::size_t i = 0; i < iteration.scheduled.size(); ++i) {
+    if (i + kRequestsAhead < iteration.scheduled.size()) {
+      table_.prefetch(iteration.scheduled[i + kRequestsAhead].request);
+    }
+    schedule(iteration.scheduled[i], number);
   }
   pass_over(number);
   begin_loads(number);

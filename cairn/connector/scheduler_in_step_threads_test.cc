@@ -175,6 +175,7 @@ TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
   ASSERT_THAT(saves, SizeIs(1));
   EXPECT_EQ(saves[0].blocks, device_blocks(1, 1)) << "the second; the third has a token to compute";
 
+  world.take_until([&] { return !world->has_work(); });
   world.step({}, {a});
   const auto others = device_blocks(5, 20);
   const auto third = tokens(1, 700);

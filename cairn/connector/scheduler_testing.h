@@ -60,16 +60,18 @@ class NumberRank {
     port_ = *std::move(port);
     changed_.notify_all();
   }
-  // As if its process were dead: what it had in host memory is gone.
+  // As if its process were dead: what it had in host memory is gone, and it does nothing any more.
   void leave() {
     std::unique_ptr<RankGroup::LocalPort> port;
     {
       const std::lock_guard lock(mutex_);
       port = std::move(port_);
-      messages_.clear();
       copies_.clear();
-      numbers_[index_of(CacheLevel::kG2)].clear();
     }
+    port.reset();  // nothing is delivered any more
+    const std::lock_guard lock(mutex_);
+    messages_.clear();
+    numbers_[index_of(CacheLevel::kG2)].clear();
   }
 
   void reached(StepMark mark) {

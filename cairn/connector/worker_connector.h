@@ -106,8 +106,8 @@ class WorkerConnector {
   // later layer is waited for.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
   // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once;
-  // the last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in which
-  // some layers are not saved is ended by save_step().
+  // the last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in
+  // which some layers are not saved is ended by save_step().
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after = {});
   [[nodiscard]] Status save_step(StepEventPtr after = {});
   // What is over since the last call, each once; ends a step that was started. Waits for the loads that this step read

@@ -283,7 +283,8 @@ void WorkerSteps::finish_in_step() {
     return;
   }
   for (const WorkerOperations::Pending& load : operations_.pending_in_step()) {
-    (void)rank_.fence(load.blocks, StepMark::begun(next_iteration()), options_.clock->now() + options_.fence_limit);
+    // The engine computes into these blocks next: what still writes to them has to be over.
+    (void)rank_.fence(load.blocks, StepMark::begun(next_iteration()), options_.clock->now() + options_.layer_limit);
     operations_.give_up(load.id);
   }
 }

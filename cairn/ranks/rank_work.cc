@@ -180,6 +180,11 @@ bool RankWork::fence(std::span<const SlotId> device_blocks, StepMark overwritten
     return !job.is_told && job.copy.from == CacheLevel::kG1 && job.copy.not_before < overwritten_in && job.is_well(i) &&
            fenced.contains(job.device_block(i));
   };
+  // A load that nobody waits for any more, and that has begun: told or not, it may still write.
+  const auto writes = [&](const Job& job, std::size_t i) {
+    return job.unsettled > 0 && job.copy.to == CacheLevel::kG1 && job.copy.not_before < overwritten_in &&
+           fenced.contains(job.device_block(i));
+  };
   bool was_free = true;
   {
     const MutexLock lock(mutex_);
@@ -187,7 +192,7 @@ bool RankWork::fence(std::span<const SlotId> device_blocks, StepMark overwritten
       return std::ranges::none_of(jobs_, [&](const auto& entry) {
         const Job& job = *entry.second;
         const auto blocks = std::views::iota(std::size_t{0}, job.states.size());
-        return std::ranges::any_of(blocks, [&](std::size_t i) { return reads(job, i); });
+        return std::ranges::any_of(blocks, [&](std::size_t i) { return reads(job, i) || writes(job, i); });
       });
     });
     // From here on, in one step under the lock: what is not over fails, and so does what comes later.

@@ -5,6 +5,7 @@
 //           one for each layer, the first first; sums are added up, so that a block's checksum is the same either way.
 //           RankCopyDone goes out when every block has an outcome, RankSettled when nothing touches them any more.
 // Held:     what touches device blocks, until its mark is reached; past its deadline it has expired.
+// Before:   what was computed before this rank's first step is not its own to save.
 // Fences:   a block's fence is the mark from which on it holds something else: what was asked of it before fails, whatever
 //           was read. See fence().
 // Checksum: of the one group there is; of several, combine() of the groups' in their order (rank_copies.h).
@@ -88,6 +89,7 @@ class RankWork {
 
   void take(const JobPtr& job) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_held(const Job& job) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool is_from_before(const Job& job) const;
   void start(const JobPtr& job) CAIRN_REQUIRES(mutex_);
   // Submits what can be, and tells the job when there is nothing left.
   void push(const JobPtr& job) CAIRN_REQUIRES(mutex_);

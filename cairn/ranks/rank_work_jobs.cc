@@ -59,8 +59,17 @@ void RankWork::refuse_fenced(Job& job) {
   }
 }
 
+// A rank that was started anew has none of what the one before it computed, whatever its blocks are said to hold.
+bool RankWork::is_from_before(const Job& job) const {
+  const std::optional<StepMark> first = gate_.first();
+  return job.copy.from == CacheLevel::kG1 && first && job.copy.not_before < *first;
+}
+
 void RankWork::start(const JobPtr& job) {
   const RankCopy& copy = job->copy;
+  if (is_from_before(*job)) {
+    give_up(*job, BlockState::kFailed, "it was computed before this rank took part in the engine's steps");
+  }
   if (copy.to == CacheLevel::kG1 && !watch_.is_empty() &&
       std::ranges::any_of(copy.pairs, [&](const BlockPair& pair) { return watch_.is_expected(pair.destination); })) {
     job->by_layer = true;

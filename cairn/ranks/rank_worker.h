@@ -6,8 +6,9 @@
 //           side by side; it is done when all of them are.
 // Steps:    a copy that touches device blocks waits until the engine is so far (reached()).
 // Layers:   blocks that the engine wants while it computes (expect()) are loaded layer by layer, first layers first.
-// Fences:   fence() waits until no copy reads the blocks; from then on no copy of what they held before succeeds: what
-//           began earlier and is not over is told as failed, whatever it read.
+// Fences:   fence() waits until no copy reads the blocks, nor a load that was begun writes to them; from then on no copy of
+//           what they held before succeeds: what began earlier and is not over is told as failed, whatever it read.
+// Anew:     what was computed before this rank's first step, by one that died, is not saved: it has none of it.
 // Lost:     when the leader is gone, copies are cancelled, what is under way is waited for, and the leader is tried again,
 //           for ever, under a new generation. The engine goes on without a cache meanwhile.
 //           Marks and fences of an earlier leader mean nothing to another one, and begin anew with it.

@@ -376,6 +376,7 @@ TEST_F(ConnectedRankTest, ALeaderThatDiesAndComesBackIsAnotherOne) {
 TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
   HandLeader leader(address_);
   connect_to(leader);
+  worker_->reached(StepMark::begun(9));
   worker_->reached(StepMark::begun(10));
   EXPECT_TRUE(worker_->fence(std::vector<SlotId>{SlotId{0}}, StepMark::begun(10), in_time()));
   leader.hang_up();

@@ -21,6 +21,9 @@ void StepGate::reached(StepMark mark, StepEventPtr after) {
     return;
   }
   last_ = mark;
+  if (!first_) {
+    first_ = mark;
+  }
   if (after != nullptr) {
     if (ahead_.size() >= kManyAhead) {
       ask_events();
@@ -41,6 +44,11 @@ void StepGate::ask_events() {
     now_ = ahead_.front().mark;
     ahead_.pop_front();
   }
+}
+
+std::optional<StepMark> StepGate::first() const {
+  const MutexLock lock(mutex_);
+  return first_;
 }
 
 StepMark StepGate::now() {
@@ -87,6 +95,7 @@ void StepGate::wake() {
 
 void StepGate::reset() {
   const MutexLock lock(mutex_);
+  first_.reset();
   now_ = StepMark();
   last_ = StepMark();
   ahead_.clear();

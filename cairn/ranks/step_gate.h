@@ -10,6 +10,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <optional>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/mutex.h"
@@ -22,6 +23,8 @@ class StepGate {
  public:
   // None: nothing to wait for but the marks before. One that is not later than the last is nothing new.
   void reached(StepMark mark, StepEventPtr after) CAIRN_EXCLUDES(mutex_);
+  // The first that was ever named; none before that.
+  [[nodiscard]] std::optional<StepMark> first() const CAIRN_EXCLUDES(mutex_);
   // The latest that is reached.
   [[nodiscard]] StepMark now() CAIRN_EXCLUDES(mutex_);
   // Waits until `mark` is, or somebody wakes it, or for `longest` of the machine's time.
@@ -40,8 +43,9 @@ class StepGate {
   // The event to wait for until the mark is reached; none: it has not been named yet.
   [[nodiscard]] StepEventPtr event_of(StepMark mark) const CAIRN_REQUIRES(mutex_);
 
-  Mutex mutex_{LockRank::kStepGate};
+  mutable Mutex mutex_{LockRank::kStepGate};
   std::condition_variable_any news_;
+  std::optional<StepMark> first_ CAIRN_GUARDED_BY(mutex_);
   StepMark now_ CAIRN_GUARDED_BY(mutex_);
   StepMark last_ CAIRN_GUARDED_BY(mutex_);           // that was named
   std::deque<Step> ahead_ CAIRN_GUARDED_BY(mutex_);  // named and not known to be reached, in order

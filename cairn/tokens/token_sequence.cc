@@ -70,12 +70,14 @@ Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std
   if (Status positions = internal::check_positions(0, (size() + tokens.size()) / block_size_); !positions) {
     return Unexpected(positions.error());
   }
-  const Result<std::vector<MmRun>> sorted = sorted_runs(runs, size(), size() + tokens.size());
-  if (!sorted) {
-    return Unexpected(sorted.error());
+  if (!runs.empty()) {
+    const Result<std::vector<MmRun>> sorted = sorted_runs(runs, size(), size() + tokens.size());
+    if (!sorted) {
+      return Unexpected(sorted.error());
+    }
+    runs_.insert(runs_.end(), sorted->begin(), sorted->end());
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  runs_.insert(runs_.end(), sorted->begin(), sorted->end());
   return name_new_blocks();
 }
 

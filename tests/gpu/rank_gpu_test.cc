@@ -42,8 +42,9 @@ class GpuRankTest : public ::testing::Test {
     config.device.blocks = kBlocks;
     config.host.pinning = Pinning::kRequired;
     const BlockLayout::Options options{testing::kRankShape, Arrangement::kLayersKvNhd, kBlocks, 16};
+    const std::vector<std::uint64_t> sizes = *BlockLayout::region_sizes(options);
     std::vector<RegionPtr> regions;
-    for (const std::uint64_t size : *BlockLayout::region_sizes(options)) {
+    for (const std::uint64_t size : sizes) {
       regions.push_back(*device_region({.size = size}));
     }
     device_ = *BlockLayout::make(options, std::move(regions));

@@ -208,7 +208,10 @@ bool TinyEngine::finish_all() {
   abort_all();
   const TimePoint end = steady_clock().now() + kForever;
   while ((!finishing_.empty() || connector_->has_work()) && steady_clock().now() < end) {
-    idle();
+    take_results();
+    if (!ranks_->step(make_step())) {  // what finish() came to is given out by the next iteration
+      return false;
+    }
   }
   return finishing_.empty() && !connector_->has_work();
 }

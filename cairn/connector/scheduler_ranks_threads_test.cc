@@ -1,0 +1,96 @@
+// The scheduler's side where tiers are missing or reset, ranks go and come back, and at its end.
+#include <gmock/gmock.h>
+
+#include "cairn/connector/scheduler_testing.h"
+
+namespace cairn {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::size_t kPrompt = 18;  // four blocks of four tokens and two
+
+std::size_t matched(World& world, RequestHandle request) {
+  const auto match = world->match(request, 0);
+  EXPECT_TRUE(match.has_value());
+  return match->tokens;
+}
+
+TEST(SchedulerConnectorTest, WithoutTiersNothingIsSavedAndNothingHeld) {
+  World world(small_options(64, 0));
+  const RequestHandle a = world.add("a", kPrompt);
+  EXPECT_EQ(matched(world, a), 0);
+  const auto blocks = device_blocks(5);
+  world.step({{.request = a, .new_blocks = blocks}});
+  EXPECT_THAT(world.step({{.request = a, .computed_tokens = 18}}).saves, IsEmpty());
+  EXPECT_FALSE(*world->finish(a, 18));
+  EXPECT_FALSE(world->has_work());
+}
+
+TEST(SchedulerConnectorTest, ResetForgetsWhatTiersHave) {
+  World world(small_options());
+  world.save_prompt("a", kPrompt);
+  world->reset();
+  EXPECT_EQ(matched(world, world.add("b", kPrompt)), 0);
+}
+
+TEST(SchedulerConnectorTest, ARankThatComesBackFindsTheHostTierEmpty) {
+  std::vector<RankChange> changes;
+  std::mutex mutex;
+  SchedulerConnector::Options options = small_options(64, 64, 2);
+  options.ranks.told = [&](const RankChange& change) {
+    const std::lock_guard lock(mutex);
+    changes.push_back(change);
+  };
+  World world(options);
+  world.save_prompt("a", kPrompt);
+  const RequestHandle b = world.add("b", kPrompt);
+  EXPECT_EQ(matched(world, b), 16);
+  world.ranks[1]->leave();
+  world.ranks[1]->join(world->ranks(), 1);
+  ASSERT_TRUE(world->ranks().wait_for_ranks(kPatience).has_value());
+  world.take_until([&] { return matched(world, b) == 0; });
+  const std::lock_guard lock(mutex);
+  EXPECT_GE(changes.size(), 4) << "whoever asked for it is told as well";
+}
+
+TEST(SchedulerConnectorTest, ARankThatIsGoneFailsLoadsAndSavesAndNothingElse) {
+  World world(small_options(64, 64, 2));
+  world.save_prompt("a", kPrompt);
+  world.ranks[1]->leave();
+  const RequestHandle b = world.add("b", kPrompt);
+  EXPECT_EQ(matched(world, b), 16);
+  const auto blocks = device_blocks(5, 20);
+  CAIRN_SLOT_OK(world->allocated(b, blocks, 0, 16));
+  world.step();
+  world.take_until([&] { return !world.loaded.empty(); });
+  EXPECT_EQ(world.loaded[0].missing, 16);
+  world.step({{.request = b, .computed_tokens = 0}});
+  EXPECT_TRUE(*world->finish(b, 18));
+  world.drain();
+  EXPECT_THAT(world.released, ElementsAre(RequestId("a"), RequestId("b")));
+}
+
+TEST(SchedulerConnectorTest, EndsWithLoadsAndSavesUnderWay) {
+  for (const bool is_stopped : {true, false}) {
+    SchedulerConnector::Options options = small_options(64, 64, 2);
+    options.manager.shutdown = std::chrono::milliseconds(50);
+    World world(options);
+    world.save_prompt("a", kPrompt);
+    world.ranks[1]->stop(is_stopped);
+    const RequestHandle b = world.add("b", kPrompt);
+    EXPECT_EQ(matched(world, b), 16);
+    CAIRN_SLOT_OK(world->allocated(b, device_blocks(5, 20), 0, 16));
+    const RequestHandle c = world.add("c", kPrompt, 500);
+    const auto blocks = device_blocks(5);
+    world.step({{.request = c, .new_blocks = blocks}});
+    EXPECT_THAT(world.step({{.request = c, .computed_tokens = 18}}).saves, SizeIs(1));
+    world.connector.reset();
+  }
+}
+
+}  // namespace
+}  // namespace cairn
