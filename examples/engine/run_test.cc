@@ -93,7 +93,7 @@ TEST_P(RanksTest, ADeadRankIsNamed) {
   EXPECT_THAT(message, testing::HasSubstr("killed by signal 9"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest, ranks_to_run());
 
 TEST(ProcessRanksTest, ASilentRankIsNamed) {
   const auto ranks = ProcessRanks::start(EXAMPLE_ENGINE, {.ranks = 2, .device_blocks = 64}, std::chrono::seconds(1));

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "examples/engine/engine.h"
 
 namespace cairn::engine {
@@ -14,6 +17,12 @@ namespace cairn::engine {
   config.device_blocks = 128;
   config.program = EXAMPLE_ENGINE;
   return config;
+}
+
+// Numbers of ranks to run with. Sanitizers make the model ten times slower: there, two have to do.
+[[nodiscard]] inline auto ranks_to_run() {
+  return CAIRN_SANITIZED ? testing::ValuesIn(std::vector<std::uint32_t>{2})
+                         : testing::ValuesIn(std::vector<std::uint32_t>{1, 2, 4});
 }
 
 [[nodiscard]] inline RunFigures run(const EngineConfig& config) {

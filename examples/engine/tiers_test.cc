@@ -103,7 +103,7 @@ TEST_P(TiersTest, CopiesThatGoWrongWithinTheStep) {
   EXPECT_GT(figures.tiers.missing_tokens, 0U) << "no fault was met";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, TiersTest, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, TiersTest, ranks_to_run());
 
 // The same without processes: the leader and its only rank in one.
 TEST(TiersInProcessTest, HostMemoryBringsBackWhatTheDeviceForgot) {
