@@ -1,0 +1,123 @@
+// Channel: messages between the engine and one of its rank processes, over a socket.
+//
+// Does:     sends and receives whole messages: a kind and some bytes. A message is built by MessageWriter and read by
+//           MessageReader, which never reads beyond its end.
+// Fails:    kUnavailable when the other side is gone, kExpired when it neither takes nor sends anything for as long as it
+//           may be silent, kCorrupt when what it sent is no message. After an error the channel is of no more use.
+// Owner:    owns the socket.
+// Threads:  one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "cairn/base/result.h"
+
+namespace cairn::engine {
+
+enum class MessageKind : std::uint32_t {
+  kConfig,   // to a rank: RankConfig
+  kReady,    // from a rank
+  kStep,     // to a rank: StepInput
+  kHeads,    // from a rank: what its heads made; to a rank: what all heads made
+  kOutput,   // from a rank: StepOutput
+  kStop,     // to a rank
+  kStopped,  // from a rank: its last message
+};
+
+class MessageWriter {
+ public:
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  void put(const T& value) {
+    put_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  void put_all(std::span<const T> values) {
+    put(static_cast<std::uint64_t>(values.size()));
+    put_bytes(std::as_bytes(values));
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  void put_bytes(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+
+  std::vector<std::byte> bytes_;
+};
+
+// What does not fit is read as zeros and empty, and complete() tells.
+class MessageReader {
+ public:
+  explicit MessageReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] T get() {
+    T value{};
+    get_bytes(std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] std::vector<T> get_all() {
+    const auto count = get<std::uint64_t>();
+    if (count > rest_.size() / sizeof(T)) {
+      good_ = false;
+      return {};
+    }
+    std::vector<T> values(count);
+    get_bytes(std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+  // Everything was there, and nothing more.
+  [[nodiscard]] bool complete() const { return good_ && rest_.empty(); }
+
+ private:
+  void get_bytes(std::span<std::byte> into) {
+    if (into.size() > rest_.size()) {
+      good_ = false;
+      return;
+    }
+    if (!into.empty()) {
+      std::memcpy(into.data(), rest_.data(), into.size());
+    }
+    rest_ = rest_.subspan(into.size());
+  }
+
+  std::span<const std::byte> rest_;
+  bool good_ = true;
+};
+
+struct Message {
+  MessageKind kind{};
+  std::vector<std::byte> bytes;
+};
+
+class Channel {
+ public:
+  // Takes the socket. `silence` is how long the other side may be silent; zero: for ever, its end is noticed anyway.
+  Channel(int socket, std::chrono::seconds silence);
+  ~Channel();
+  Channel(Channel&& other) noexcept;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  Channel& operator=(Channel&&) = delete;
+
+  [[nodiscard]] Status send(MessageKind kind, std::span<const std::byte> bytes);
+  [[nodiscard]] Result<Message> receive();
+  // The next message must be of that kind.
+  [[nodiscard]] Result<std::vector<std::byte>> receive(MessageKind kind);
+
+ private:
+  [[nodiscard]] Status receive_bytes(std::span<std::byte> into);
+
+  int socket_;
+};
+
+}  // namespace cairn::engine

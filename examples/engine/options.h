@@ -1,0 +1,26 @@
+// Options: the command line of the program.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "cairn/base/result.h"
+#include "examples/engine/engine.h"
+
+namespace cairn::engine {
+
+struct Options {
+  EngineConfig engine;
+  bool restart = false;  // a second run after the first
+  bool json = false;
+  bool help = false;
+  std::optional<std::uint32_t> rank;  // this process is a rank: ProcessRanks started it
+};
+
+// Fails: an option that is not known, lacks its value, or has one that makes no sense; the message says which do.
+[[nodiscard]] Result<Options> parse_options(std::span<const char* const> arguments);
+[[nodiscard]] std::string_view help_text();
+
+}  // namespace cairn::engine

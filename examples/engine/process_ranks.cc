@@ -1,0 +1,183 @@
+#include "examples/engine/process_ranks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "examples/engine/step_message.h"
+
+namespace cairn::engine {
+namespace {
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    return str_cat("its process was killed by signal ", WTERMSIG(status));
+  }
+  return str_cat("its process ended with status ", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProcessRanks>> ProcessRanks::start(const std::string& program, const RankConfig& config,
+                                                          std::chrono::seconds silence) {
+  std::unique_ptr<ProcessRanks> ranks(new ProcessRanks(config));
+  for (std::uint32_t rank = 0; rank < config.ranks; ++rank) {
+    if (Status started = ranks->start_rank(program, silence); !started) {
+      return Unexpected(started.error());
+    }
+  }
+  const MessageWriter message = write_config(config);
+  if (Status sent = ranks->send_all(MessageKind::kConfig, message.bytes()); !sent) {
+    return Unexpected(sent.error());
+  }
+  if (auto ready = ranks->receive_all(MessageKind::kReady); !ready) {
+    return Unexpected(ready.error());
+  }
+  return ranks;
+}
+
+Status ProcessRanks::start_rank(const std::string& program, std::chrono::seconds silence) {
+  // Both ends close on exec, so that no rank holds the socket of another open; the rank's own becomes its input.
+  int sockets[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return fail(ErrorCode::kIo, str_cat("no socket for a rank: ", std::strerror(errno)));
+  }
+  Channel channel(sockets[0], silence);
+  std::string rank = std::to_string(processes_.size());
+  std::string name = program;
+  std::string option = "--rank";
+  char* const arguments[] = {name.data(), option.data(), rank.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, sockets[1], STDIN_FILENO);
+  pid_t process = 0;
+  const int error = ::posix_spawn(&process, program.c_str(), &actions, nullptr, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(sockets[1]);
+  if (error != 0) {
+    return fail(ErrorCode::kUnavailable,
+                str_cat("rank ", rank, " does not start as ", program, " --rank ", rank, ": ", std::strerror(error)));
+  }
+  processes_.push_back(process);
+  channels_.push_back(std::move(channel));
+  return {};
+}
+
+ProcessRanks::~ProcessRanks() {
+  channels_.clear();
+  for (const pid_t process : processes_) {
+    if (process != 0) {
+      ::kill(process, SIGKILL);
+      ::waitpid(process, nullptr, 0);
+    }
+  }
+}
+
+Unexpected<Error> ProcessRanks::rank_failed(std::size_t rank, const Error& error) {
+  std::string what = error.message;
+  if (error.code == ErrorCode::kUnavailable && processes_[rank] != 0) {
+    int status = 0;
+    ::waitpid(processes_[rank], &status, 0);  // its end of the socket is closed: it is over, or about to be
+    processes_[rank] = 0;
+    what = how_it_ended(status);
+  }
+  return fail(error.code, str_cat("rank ", rank, " of ", config_.ranks, " is lost: ", what));
+}
+
+Status ProcessRanks::send_all(MessageKind kind, std::span<const std::byte> bytes) {
+  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+    if (Status sent = channels_[rank].send(kind, bytes); !sent) {
+      return rank_failed(rank, sent.error());
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::vector<std::byte>>> ProcessRanks::receive_all(MessageKind kind) {
+  std::vector<std::vector<std::byte>> messages;
+  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+    auto message = channels_[rank].receive(kind);
+    if (!message) {
+      return rank_failed(rank, message.error());
+    }
+    messages.push_back(std::move(*message));
+  }
+  return messages;
+}
+
+Result<StepOutput> ProcessRanks::run(const StepInput& input) {
+  const MessageWriter message = write_step(input);
+  if (Status sent = send_all(MessageKind::kStep, message.bytes()); !sent) {
+    return Unexpected(sent.error());
+  }
+  const std::uint32_t layers = input.rows.empty() ? 0 : config_.model.layers;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    if (Status exchanged = exchange_heads(input.rows.size()); !exchanged) {
+      return Unexpected(exchanged.error());
+    }
+  }
+  const auto answers = receive_all(MessageKind::kOutput);
+  if (!answers) {
+    return Unexpected(answers.error());
+  }
+  StepOutput output;
+  for (const auto& answer : *answers) {
+    auto part = read_output(answer);
+    if (!part) {
+      return Unexpected(part.error());
+    }
+    merge(output, std::move(*part));
+  }
+  return output;
+}
+
+Status ProcessRanks::exchange_heads(std::size_t rows) {
+  const auto messages = receive_all(MessageKind::kHeads);
+  if (!messages) {
+    return Unexpected(messages.error());
+  }
+  std::vector<std::vector<float>> parts;
+  for (const auto& message : *messages) {
+    auto part = read_values<float>(message);
+    if (!part) {
+      return Unexpected(part.error());
+    }
+    parts.push_back(std::move(*part));
+  }
+  const std::vector<float> whole = gather_heads(std::vector<std::span<const float>>(parts.begin(), parts.end()), rows);
+  const MessageWriter answer = write_values(std::span(whole));
+  return send_all(MessageKind::kHeads, answer.bytes());
+}
+
+Status ProcessRanks::stop() {
+  if (Status sent = send_all(MessageKind::kStop, {}); !sent) {
+    return sent;
+  }
+  if (const auto stopped = receive_all(MessageKind::kStopped); !stopped) {
+    return Unexpected(stopped.error());
+  }
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    // Nothing comes after its last message but its end, which closes the socket.
+    const auto end = channels_[rank].receive();
+    if (end || end.error().code != ErrorCode::kUnavailable) {
+      return rank_failed(rank, end ? Error{ErrorCode::kCorrupt, "it goes on after its last message"} : end.error());
+    }
+    int status = 0;
+    ::waitpid(processes_[rank], &status, 0);
+    processes_[rank] = 0;
+    if (status != 0) {
+      return fail(ErrorCode::kUnavailable, str_cat("rank ", rank, " failed as it stopped: ", how_it_ended(status)));
+    }
+  }
+  return {};
+}
+
+}  // namespace cairn::engine

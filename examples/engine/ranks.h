@@ -1,0 +1,37 @@
+// Ranks: whoever computes the engine's steps: all ranks in this process, or each in a process of its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cairn/base/result.h"
+#include "examples/engine/rank.h"
+#include "examples/engine/step.h"
+
+namespace cairn::engine {
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+
+  // Computes a step on every rank. After an error nothing more can be computed.
+  [[nodiscard]] virtual Result<StepOutput> run(const StepInput& input) = 0;
+  // Ends them in an orderly way.
+  [[nodiscard]] virtual Status stop() = 0;
+};
+
+// All ranks in this process, in lockstep.
+class LocalRanks final : public Ranks {
+ public:
+  // `leader`: of Cairn, in this process too; none: without Cairn. Outlives the ranks.
+  [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> make(const RankConfig& config, RankGroup* leader = nullptr);
+
+  [[nodiscard]] Result<StepOutput> run(const StepInput& input) override;
+  [[nodiscard]] Status stop() override { return {}; }
+  [[nodiscard]] ModelShard& shard(std::uint32_t rank) { return ranks_[rank]->shard(); }
+
+ private:
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace cairn::engine

@@ -1,0 +1,156 @@
+#include "examples/engine/scheduler_tiers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+
+namespace cairn::engine {
+namespace {
+
+std::vector<SlotId> slot_ids(std::span<const DeviceBlock> blocks) {
+  std::vector<SlotId> ids;
+  ids.reserve(blocks.size());
+  for (const DeviceBlock block : blocks) {
+    ids.push_back(SlotId{block});
+  }
+  return ids;
+}
+
+// A request that lost its blocks may have a token that Cairn was not told of: that comes with its next iteration. What
+// the device has is told up to the last token that Cairn knows.
+std::size_t known_part(const Request& request, std::size_t local_tokens) {
+  return std::min(local_tokens, (request.told_tokens - 1) / kBlockTokens * kBlockTokens);
+}
+
+}  // namespace
+
+void SchedulerTiers::refuse(Request& request, const Error& error) {
+  request.refused = true;
+  if (figures_.refused++ == 0) {
+    figures_.refusal = str_cat("request ", request.id, ": ", error.to_string());
+  }
+}
+
+void SchedulerTiers::add(Request& request) {
+  if (connector_ == nullptr) {
+    return;
+  }
+  const auto handle = connector_->add(request.id, request.tokens);
+  if (!handle) {
+    refuse(request, handle.error().to_error());
+    return;
+  }
+  request.handle = *handle;
+  request.told_tokens = request.tokens.size();
+  requests_[*handle] = &request;
+}
+
+SchedulerConnector::Match SchedulerTiers::match(Request& request, std::size_t local_tokens) {
+  if (!is_told(request)) {
+    return {};
+  }
+  const auto match = connector_->match(*request.handle, known_part(request, local_tokens));
+  if (!match) {
+    refuse(request, match.error().to_error());
+    return {};
+  }
+  return *match;
+}
+
+bool SchedulerTiers::allocated(Request& request, std::size_t local_tokens, std::size_t loaded_tokens) {
+  if (!is_told(request)) {
+    return loaded_tokens == 0;
+  }
+  const SlotStatus taken = connector_->allocated(*request.handle, slot_ids(request.blocks),
+                                                 known_part(request, local_tokens), loaded_tokens);
+  if (!taken) {
+    refuse(request, taken.error().to_error());
+    return loaded_tokens == 0;
+  }
+  request.told_blocks = request.blocks.size();
+  figures_.loads += loaded_tokens > 0 ? 1 : 0;
+  return true;
+}
+
+void SchedulerTiers::preempt(Request& request) {
+  request.told_blocks = 0;
+  if (request.handle) {
+    preempted_.push_back(*request.handle);
+  }
+}
+
+void SchedulerTiers::schedule(Request& request) {
+  if (is_told(request)) {
+    scheduled_.push_back(&request);
+  }
+}
+
+Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& metadata) {
+  if (connector_ == nullptr) {
+    return {};
+  }
+  std::vector<SchedulerConnector::Scheduled> scheduled;
+  std::vector<std::vector<SlotId>> new_blocks(scheduled_.size());
+  for (std::size_t i = 0; i < scheduled_.size(); ++i) {
+    Request& request = *scheduled_[i];
+    new_blocks[i] = slot_ids(std::span(request.blocks).subspan(request.told_blocks));
+    scheduled.push_back({.request = *request.handle,
+                         .computed_tokens = request.computed,
+                         .new_tokens = std::span(request.tokens).subspan(request.told_tokens),
+                         .new_blocks = new_blocks[i]});
+    request.told_blocks = request.blocks.size();
+    request.told_tokens = request.tokens.size();
+  }
+  const Status built =
+      connector_->build({.number = iteration, .preempted = preempted_, .scheduled = scheduled}, metadata);
+  scheduled_.clear();
+  preempted_.clear();
+  for (const auto& refused : connector_->refused()) {
+    refuse(*requests_.at(refused.request), refused.error);
+  }
+  return built;
+}
+
+void SchedulerTiers::finish(Request& request, DevicePool& pool) {
+  if (request.handle) {
+    // Of a request that Cairn refused it knows no more how far it is.
+    const auto keeps =
+        connector_->finish(*request.handle, request.refused ? std::nullopt : std::optional(request.computed));
+    requests_.erase(*request.handle);
+    if (keeps && *keeps) {
+      kept_[request.id] = std::exchange(request.blocks, {});
+    } else if (!keeps) {
+      refuse(request, keeps.error().to_error());
+    }
+  }
+  pool.release(request.blocks);
+  request.blocks.clear();
+}
+
+std::vector<SchedulerTiers::Loaded> SchedulerTiers::take_results(DevicePool& pool) {
+  if (connector_ == nullptr) {
+    return {};
+  }
+  const SchedulerConnector::Results results = connector_->take_results();
+  for (const RequestId& released : results.released) {
+    const auto blocks = kept_.extract(released);
+    CAIRN_CHECK(!blocks.empty(), "what is released was kept");
+    pool.release(blocks.mapped());
+  }
+  std::vector<Loaded> loaded;
+  for (const auto& result : results.loaded) {
+    if (const auto found = requests_.find(result.request); found != requests_.end()) {
+      loaded.push_back({found->second, result.tokens});
+    }
+  }
+  return loaded;
+}
+
+void SchedulerTiers::count_load(std::size_t arrived_tokens, std::size_t missing_tokens) {
+  figures_.loaded_tokens += arrived_tokens;
+  figures_.missing_tokens += missing_tokens;
+}
+
+}  // namespace cairn::engine
