@@ -22,6 +22,8 @@ SYSTEM_HEADERS = (
     "poll.h netdb.h getopt.h dirent.h spawn.h termios.h malloc.h stdint.h stddef.h stdbool.h stdlib.h stdio.h string.h "
     "*intrin.h cpuid.h"
 ).split()
+# Known to users by another path than its own; what is written for them includes it as they do.
+INSTALLED_HEADER = ("<", "cairn/cairn.h")
 ENVIRONMENT_READERS = {"manager", "cli"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -141,6 +143,8 @@ class Checker:
             if not match:
                 continue
             quote, header = match.groups()
+            if (quote, header) == INSTALLED_HEADER:
+                continue
             if quote == "<" and not header.startswith("cairn/"):
                 self.check_library(path, number, header, component or top)
             elif quote == "<" and top == "cairn":

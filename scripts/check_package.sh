@@ -46,7 +46,7 @@ done
 
 # The C library, from C. It is found where it was moved to by whoever runs the program.
 # shellcheck disable=SC2046 # flags are words
-cc -std=c11 examples/c/manager.c -o "$scratch/in_c" $(pkg-config --cflags --libs cairn_c) ||
+cc -std=c11 -I . examples/c/manager.c -o "$scratch/in_c" $(pkg-config --cflags --libs cairn_c) ||
   fail "examples/c/manager.c does not build by pkg-config cairn_c"
 LD_LIBRARY_PATH=$(dirname "$(find "$scratch/prefix" -name libcairn_c.so)") "$scratch/in_c" >/dev/null ||
   fail "examples/c/manager.c does not run against the installed library"

@@ -12,7 +12,7 @@ namespace {
 
 // Between two looks at what the leader said while a layer is waited for: a load that failed before it began has no copy
 // that the rank would know of.
-constexpr Duration kLook = std::chrono::milliseconds(1);
+constexpr Duration kLayerLook = std::chrono::milliseconds(1);
 
 // Over when all of them are.
 class AllEvents final : public StepEvent {
@@ -196,7 +196,7 @@ Status WorkerSteps::wait_in_step(std::uint32_t layer) {
     if (!loads.is_pending) {
       return {};
     }
-    Status there = rank_.wait_for_layer(layer, std::min(deadline, options_.clock->now() + kLook));
+    Status there = rank_.wait_for_layer(layer, std::min(deadline, options_.clock->now() + kLayerLook));
     if (there || there.error().code != ErrorCode::kExpired || options_.clock->now() >= deadline) {
       return there;
     }

@@ -3,7 +3,7 @@
  * `kv` and CUDA events in the place of NULL. */
 #include <string.h>
 
-#include "must.h"
+#include "examples/c/must.h"
 
 enum { kPage = 4, kDeviceBlocks = 32, kLayers = 2, kHeads = 2, kSize = 8, kPrompt = 18 };
 

@@ -2,7 +2,7 @@
  * loaded again. The "device" is memory of this process, so that it runs everywhere. */
 #include <string.h>
 
-#include "must.h"
+#include "examples/c/must.h"
 
 enum { kBlockSize = 4, kTokens = 16, kBlocks = kTokens / kBlockSize };
 
