@@ -26,7 +26,7 @@ enum class LockRank : std::uint8_t {
   kAllocator = 20,     // pool/block_allocator.h
   kPool = 30,          // the slot table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
-  kInbox = 45,         // what an edge was told under a pool's lock
+  kInbox = 45,         // what an edge or a connector was told, also under a pool's lock
   kWake = 48,          // that a manager has something to do
   kEventLog = 50,      // told under a pool's lock
   kDiskFile = 55,      // entries of a disk tier's file

@@ -236,9 +236,12 @@ typedef struct cairn_refused {
 /* What the last build could not do, request by request; those go on without a cache. */
 CAIRN_API size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused** refused);
 
-/* *held is 1 where the device blocks must stay as they are until the request is released. */
-CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, uint32_t* held,
-                                         cairn_error* error);
+/* computed_tokens, from the first on: what the last iterations computed is saved too; CAIRN_NOT_SAID: it is not. What comes
+ * of it is in the next metadata: build one while cairn_scheduler_has_work(). *held is 1 where the device blocks must stay as
+ * they are until the request is released. */
+#define CAIRN_NOT_SAID SIZE_MAX
+CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                                         uint32_t* held, cairn_error* error);
 
 typedef struct cairn_loaded {
   cairn_request request;
@@ -303,6 +306,7 @@ typedef struct cairn_worker_options {
   const char* secret;
   uint64_t fence_limit_ms; /* 0: the default, as for all that follow */
   uint64_t layer_limit_ms;
+  uint64_t answer_limit_ms;
   uint64_t first_connection_ms;
   const cairn_group* groups;
   size_t group_count;

@@ -222,9 +222,11 @@ size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused**
   return scheduler->refused.size();
 }
 
-int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, uint32_t* held, cairn_error* error) {
+int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                               uint32_t* held, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
-    const SlotResult<bool> finished = scheduler->connector->finish(RequestHandle{request});
+    const SlotResult<bool> finished = scheduler->connector->finish(
+        RequestHandle{request}, computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens));
     if (finished) {
       *held = *finished ? 1 : 0;
     }

@@ -253,9 +253,9 @@ TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
   const std::uint32_t token = 1;
   EXPECT_EQ(cairn_scheduler_add(scheduler_, "a", &token, 1, 0, &again, &error_), CAIRN_ALREADY_EXISTS);
   std::uint32_t held = 9;
-  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, &held, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
   EXPECT_EQ(held, 0U);
-  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, &held, &error_), CAIRN_NOT_FOUND);
+  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_NOT_FOUND);
 }
 
 TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {

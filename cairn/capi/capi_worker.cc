@@ -99,6 +99,7 @@ Result<WorkerConnector::Options> read_options(const cairn_worker_options& given)
   };
   set_if(options.fence_limit, given.fence_limit_ms);
   set_if(options.layer_limit, given.layer_limit_ms);
+  set_if(options.answer_limit, given.answer_limit_ms);
   set_if(options.first_connection, given.first_connection_ms);
   return options;
 }

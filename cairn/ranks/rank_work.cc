@@ -145,14 +145,6 @@ void RankWork::expect(std::span<const SlotId> device_blocks) {
   }
 }
 
-void RankWork::not_coming(std::span<const SlotId> device_blocks) {
-  const MutexLock lock(mutex_);
-  for (const SlotId block : device_blocks) {
-    watch_.fail(index_of(block));
-  }
-  news_.notify_all();
-}
-
 Status RankWork::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   const MutexLock lock(mutex_);
   if (model_layer >= watch_.layers()) {

@@ -381,10 +381,6 @@ TEST_F(RankWorkTest, WaitingForLayersEnds) {
   EXPECT_EQ(work_->wait_for_layer(3, in_time()).error().code, ErrorCode::kOutOfRange);
   work_->expect(slots({0, 1}));
   EXPECT_EQ(work_->wait_for_layer(0, steady_clock().now() + milliseconds(1)).error().code, ErrorCode::kExpired);
-  work_->not_coming(slots({5}));
-  EXPECT_EQ(work_->wait_for_layer(0, steady_clock().now()).error().code, ErrorCode::kExpired);
-  work_->not_coming(slots({1}));
-  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
   work_->expect({});
   EXPECT_TRUE(work_->wait_for_layer(0, steady_clock().now()).has_value());
   work_->lose();

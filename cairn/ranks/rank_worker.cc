@@ -279,7 +279,6 @@ Result<std::unique_ptr<RankWorker>> RankWorker::join(RankGroup& leader, Options 
 
 void RankWorker::reached(StepMark mark, StepEventPtr after) { impl_->work().reached(mark, std::move(after)); }
 void RankWorker::expect(std::span<const SlotId> device_blocks) { impl_->work().expect(device_blocks); }
-void RankWorker::not_coming(std::span<const SlotId> device_blocks) { impl_->work().not_coming(device_blocks); }
 Status RankWorker::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   return impl_->work().wait_for_layer(model_layer, deadline);
 }

@@ -66,8 +66,6 @@ class RankWorker {
 
   // These are wanted layer by layer in the present iteration; replaces what was expected before. Before reached().
   void expect(std::span<const SlotId> device_blocks);
-  // These will not be loaded, whatever the reason: who waits for their layers is told.
-  void not_coming(std::span<const SlotId> device_blocks);
   // Until this layer of all that is expected is there. kExpired, or kUnavailable once some of it is known not to come: it
   // is not to be used. What is there is not verified yet: that is told with the whole load.
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline);

@@ -8,6 +8,7 @@
 //           hand needs check_deadlines().
 // Threads:  any, as TransferExecutor says. With Callbacks::kOnRequest there is no thread here, and run_callbacks() runs
 //           what is due.
+// Owner:    owns the executor inside, which nobody else may submit to: it ends with this one.
 // Ends:     what hangs or is lost fails when the executor is destroyed; nothing of it is copied.
 #pragma once
 

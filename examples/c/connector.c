@@ -134,15 +134,10 @@ static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* 
   scheduled.request = request;
   scheduled.computed_tokens = loaded;
   step(scheduler, worker, &scheduled, blocks, (uint32_t)loaded, kPrompt);
-  /* The next iteration tells that the prompt is computed: its full blocks are saved. */
-  static const uint32_t sampled = 4711;
-  scheduled.computed_tokens = kPrompt;
-  scheduled.new_tokens = &sampled;
-  scheduled.new_token_count = 1;
-  step(scheduler, worker, &scheduled, blocks, kPrompt, kPrompt + 1);
-
+  /* That the prompt is computed is told with the end: its full blocks are saved. */
   uint32_t held = 0;
-  must(cairn_scheduler_finish(scheduler, request, &held, &failure), "finish");
+  must(cairn_scheduler_finish(scheduler, request, kPrompt, &held, &failure), "finish");
+  step(scheduler, worker, NULL, blocks, 0, 0); /* gives the saves out */
   while (held != 0) {
     cairn_results results = CAIRN_INIT(cairn_results);
     must(cairn_scheduler_take_results(scheduler, &results, &failure), "take_results");

@@ -66,8 +66,8 @@ Group = struct("Group", ("name", c.c_char_p), ("layers", TEXTS), ("layer_count",
 WorkerOptions = struct(
     "WorkerOptions", ("rank", c.c_uint32), ("ranks", c.c_uint32), ("leader", c.c_char_p), ("scheduler", c.c_void_p),
     ("secret", c.c_char_p), ("fence_limit_ms", c.c_uint64), ("layer_limit_ms", c.c_uint64),
-    ("first_connection_ms", c.c_uint64), ("groups", c.POINTER(Group)), ("group_count", c.c_size_t), ("layers", TEXTS),
-    ("layer_count", c.c_size_t))
+    ("answer_limit_ms", c.c_uint64), ("first_connection_ms", c.c_uint64), ("groups", c.POINTER(Group)),
+    ("group_count", c.c_size_t), ("layers", TEXTS), ("layer_count", c.c_size_t))
 
 
 class WorkerLoaded(c.Structure):
@@ -180,11 +180,9 @@ class Engine:
                 for place, values in self.places(blocks, token):
                     assert self.kv[place] == values, "what was loaded is what was computed before"
         self.step(Scheduled(request=request, computed_tokens=loaded.value), blocks, loaded.value, PROMPT)
-        sampled = array(c.c_uint32, [4711])
-        self.step(Scheduled(request=request, computed_tokens=PROMPT, new_tokens=sampled, new_token_count=1), blocks,
-                  PROMPT, PROMPT + 1)
         held = c.c_uint32()
-        self.cairn.scheduler_finish(self.scheduler, request, c.byref(held))
+        self.cairn.scheduler_finish(self.scheduler, request, c.c_size_t(PROMPT), c.byref(held))
+        self.step(None, blocks, 0, 0)  # gives the saves out
         while held.value and self.results().released_count == 0:
             pass
         return loaded.value
