@@ -325,10 +325,11 @@ OperationId ExternallyManagedDeviceSlot::start(Copy copy, BlockRange blocks) {
 }
 
 void ExternallyManagedDeviceSlot::offer_saves() {
-  const BlockRange savable{next_to_save_, std::min(computed_, certain_tokens()) / block_size()};
-  if (savable.begin >= savable.end) {
+  const std::size_t tokens = std::min(computed_, certain_tokens());
+  if (tokens < (next_to_save_ + 1) * block_size()) {
     return;
   }
+  const BlockRange savable{next_to_save_, tokens / block_size()};
   OffloadOperation save{.id = start(Copy::kOffload, savable),
                         .first_block = savable.begin,
                         .keys = keys_of(sequence_, savable),
