@@ -292,7 +292,7 @@ class RandomEngine {
     const auto waits = [this] {
       return std::ranges::any_of(requests_, [](const Request& request) { return request.is_loaded_in_step; });
     };
-    const TimePoint end = steady_clock().now() + kPatience;
+    const TimePoint end = steady_clock().now() + kConnectorPatience;
     while (waits() && !::testing::Test::HasFailure()) {
       for (const auto& rank : world_.ranks) {
         rank->stop(false);
@@ -344,7 +344,7 @@ class RandomEngine {
       }
       request = next;
     }
-    const TimePoint last = steady_clock().now() + kPatience;
+    const TimePoint last = steady_clock().now() + kConnectorPatience;
     while (world_->has_work() && !::testing::Test::HasFailure()) {
       world_.step();
       take_results();
@@ -353,7 +353,7 @@ class RandomEngine {
     }
     EXPECT_EQ(free_.size(), kDeviceBlocks);
     EXPECT_TRUE(requests_.empty());
-    ASSERT_TRUE(world_->manager().drain(kPatience).has_value());
+    ASSERT_TRUE(world_->manager().drain(kConnectorPatience).has_value());
     const PoolCounts counts = world_->manager().host()->counts();
     EXPECT_EQ(counts.available(), counts.total) << "blocks of the host tier are held by nobody";
     EXPECT_EQ(counts.pinned, 0);

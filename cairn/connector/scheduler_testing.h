@@ -28,7 +28,7 @@
 namespace cairn::testing {
 
 // Far beyond what anything here takes; reached only by a defect.
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kConnectorPatience{20};
 
 // One rank: holds copies until the engine is so far, then makes them in any order, or fails them.
 class NumberRank {
@@ -249,7 +249,7 @@ class World {
     for (std::uint32_t rank = 0; rank < options.ranks.ranks; ++rank) {
       ranks.push_back(std::make_unique<NumberRank>(connector->ranks(), rank, seed));
     }
-    EXPECT_TRUE(connector->ranks().wait_for_ranks(kPatience).has_value());
+    EXPECT_TRUE(connector->ranks().wait_for_ranks(kConnectorPatience).has_value());
   }
   ~World() { connector.reset(); }
   World(const World&) = delete;
@@ -308,7 +308,7 @@ class World {
   }
   // Takes results until the condition holds; they are added up.
   void take_until(const std::function<bool()>& condition) {
-    const TimePoint end = steady_clock().now() + kPatience;
+    const TimePoint end = steady_clock().now() + kConnectorPatience;
     for (;;) {
       SchedulerConnector::Results more = connector->take_results();
       loaded.insert(loaded.end(), more.loaded.begin(), more.loaded.end());
@@ -322,7 +322,7 @@ class World {
   }
   // Steps with nothing to run, until nothing is under way.
   void drain() {
-    const TimePoint end = steady_clock().now() + kPatience;
+    const TimePoint end = steady_clock().now() + kConnectorPatience;
     while (connector->has_work()) {
       step();
       take_until([] { return true; });
