@@ -77,7 +77,8 @@ CAIRN_API int32_t cairn_hash_tokens(const uint32_t* tokens, size_t token_count, 
 
 /* ----------------------------------------------------------------- manager */
 
-typedef enum cairn_level { CAIRN_G1 = 0, CAIRN_G2 = 1, CAIRN_G3 = 2 } cairn_level; /* device, host, disk */
+/* Device, host, disk. Functions take them as numbers, as all of their like: one that is none is an error, not a surprise. */
+typedef enum cairn_level { CAIRN_G1 = 0, CAIRN_G2 = 1, CAIRN_G3 = 2 } cairn_level;
 
 typedef struct cairn_manager cairn_manager;
 typedef struct cairn_blocks cairn_blocks; /* a run of blocks of one tier: being filled, or registered and in use */
@@ -101,12 +102,12 @@ CAIRN_API uint32_t cairn_manager_block_size(const cairn_manager* manager); /* [a
 CAIRN_API int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys, size_t count,
                                        uint8_t* levels, size_t* found, cairn_error* error);
 /* [any] Blocks of a tier to be filled. CAIRN_EXHAUSTED: all are in use. */
-CAIRN_API int32_t cairn_manager_allocate(cairn_manager* manager, cairn_level level, uint32_t count,
-                                         cairn_blocks** blocks, cairn_error* error);
+CAIRN_API int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t count, cairn_blocks** blocks,
+                                         cairn_error* error);
 /* [one, for the blocks] They hold what the keys name, one key for each. From now on others find them. */
 CAIRN_API int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count, cairn_error* error);
 /* [any] The longest prefix that the tier has, in use until it is released. *blocks is NULL where there is none. */
-CAIRN_API int32_t cairn_manager_match(cairn_manager* manager, cairn_level level, const cairn_key* keys, size_t count,
+CAIRN_API int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                                       cairn_blocks** blocks, cairn_error* error);
 /* [any, but no callback of Cairn] The longest prefix over all tiers, on the device; waits until it is there, deadline_ms at
  * most (0: as the configuration says). *blocks is NULL where there is none. */
@@ -118,15 +119,15 @@ CAIRN_API void cairn_blocks_slots(const cairn_blocks* blocks, uint32_t* slots);
 /* [one, for the blocks] Nobody uses them any more: registered ones stay cached, others are free. NULL: nothing. */
 CAIRN_API void cairn_blocks_release(cairn_blocks* blocks);
 /* [any] Where the row of a block lies. Memory of a GPU has an address there. CAIRN_FAILED_PRECONDITION: a file. */
-CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, cairn_level level, uint32_t slot, uint32_t layer,
+CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t slot, uint32_t layer,
                                         uint32_t k_or_v, uint32_t token, uint32_t head, void** address,
                                         cairn_error* error);
 
 /* [any] What nobody uses is forgotten; *count (or NULL): how many blocks. */
-CAIRN_API int32_t cairn_manager_reset(cairn_manager* manager, cairn_level level, uint32_t* count, cairn_error* error);
+CAIRN_API int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error);
 /* [any] Waits until nothing is under way. CAIRN_EXPIRED: it still is. */
 CAIRN_API int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error);
-CAIRN_API int32_t cairn_manager_pause(cairn_manager* manager, cairn_level from, cairn_level to, uint32_t paused,
+CAIRN_API int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused,
                                       cairn_error* error); /* [any] one edge */
 CAIRN_API int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn_error* error); /* [any] */
 

@@ -11,14 +11,14 @@ namespace cairn::capi {
 
 namespace {
 
-Result<CacheLevel> level_of(cairn_level level) {
-  if (static_cast<int>(level) < 0 || static_cast<int>(level) > CAIRN_G3) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no level ", static_cast<int>(level)));
+Result<CacheLevel> level_of(uint32_t level) {
+  if (level > CAIRN_G3) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("there is no level ", level));
   }
   return static_cast<CacheLevel>(level);
 }
 
-Result<BlockPool*> pool_of(const cairn_manager* manager, cairn_level level) {
+Result<BlockPool*> pool_of(const cairn_manager* manager, uint32_t level) {
   const Result<CacheLevel> read = level_of(level);
   if (!read) {
     return Unexpected(read.error());
@@ -133,7 +133,7 @@ int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys
   });
 }
 
-int32_t cairn_manager_allocate(cairn_manager* manager, cairn_level level, uint32_t count, cairn_blocks** blocks,
+int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t count, cairn_blocks** blocks,
                                cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<BlockPool*> pool = pool_of(manager, level);
@@ -174,7 +174,7 @@ int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_
   });
 }
 
-int32_t cairn_manager_match(cairn_manager* manager, cairn_level level, const cairn_key* keys, size_t count,
+int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                             cairn_blocks** blocks, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<BlockPool*> pool = pool_of(manager, level);
@@ -225,7 +225,7 @@ void cairn_blocks_slots(const cairn_blocks* blocks, uint32_t* slots) {
 
 void cairn_blocks_release(cairn_blocks* blocks) { delete blocks; }
 
-int32_t cairn_manager_address(const cairn_manager* manager, cairn_level level, uint32_t slot, uint32_t layer,
+int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t slot, uint32_t layer,
                               uint32_t k_or_v, uint32_t token, uint32_t head, void** address, cairn_error* error) {
   const Result<CacheLevel> read = level_of(level);
   const BlockLayoutPtr layout = read ? manager->manager.layout(*read) : nullptr;
@@ -246,7 +246,7 @@ int32_t cairn_manager_address(const cairn_manager* manager, cairn_level level, u
   return CAIRN_OK;
 }
 
-int32_t cairn_manager_reset(cairn_manager* manager, cairn_level level, uint32_t* count, cairn_error* error) {
+int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<CacheLevel> read = level_of(level);
     if (!read) {
@@ -264,8 +264,7 @@ int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_e
   return guarded(error, [&] { return outcome(manager->manager.drain(std::chrono::milliseconds(longest_ms)), error); });
 }
 
-int32_t cairn_manager_pause(cairn_manager* manager, cairn_level from, cairn_level to, uint32_t paused,
-                            cairn_error* error) {
+int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<CacheLevel> above = level_of(from);
     const Result<CacheLevel> below = level_of(to);

@@ -140,7 +140,7 @@ TEST_F(CapiTest, BlocksGoTheirWay) {
   cairn_blocks_release(blocks);
   EXPECT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 5, &blocks, &error_), CAIRN_EXHAUSTED);
   EXPECT_EQ(cairn_manager_allocate(manager_, CAIRN_G3, 1, &blocks, &error_), CAIRN_NOT_FOUND);
-  EXPECT_EQ(cairn_manager_allocate(manager_, static_cast<cairn_level>(9), 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_allocate(manager_, 9, 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiTest, KeysThatAreNoneAreRefused) {

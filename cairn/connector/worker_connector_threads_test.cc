@@ -142,7 +142,10 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   void submit_load(std::uint64_t iteration, const std::vector<BlockPair>& pairs) {
     submit("load", MemoryKind::kPinned, MemoryKind::kDevice, pairs, StepMark::begun(iteration));
   }
-  void tell(const OperationNotice& notice) { group_->tell({.bytes = notice.encode()}); }
+  void tell(const OperationNotice& notice) {
+    ASSERT_TRUE(group_->wait_for_ranks(kPatience));  // who is not there is not told
+    group_->tell({.bytes = notice.encode()});
+  }
   // Of the copy that was asked for last: blocks that came, from the first on.
   void tell_load(OperationId id) {
     log_.wait_settled("load");
