@@ -369,9 +369,20 @@ class RandomEngine {
   Totals* totals_ = nullptr;
 };
 
+// Of what depends on how copies and steps fall together.
+bool saw_all(const Totals& totals, LoadMode mode) {
+  return totals.preempted > 0 && totals.loaded > 0 && totals.missing > 0 && totals.fences > 0 &&
+         totals.guesses_right > 0 && (mode != LoadMode::kAsync || totals.put_off > 0);
+}
+
+// So many, and on a machine that is busy, where copies and steps rarely meet, as many more as it takes.
 void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
   Totals totals;
-  for (std::uint64_t seed = 0; seed < seeds && !::testing::Test::HasFailure(); ++seed) {
+  const TimePoint last = steady_clock().now() + std::chrono::seconds(120);
+  const auto go_on = [&](std::uint64_t seed) {
+    return seed < seeds || (!saw_all(totals, mode) && steady_clock().now() < last);
+  };
+  for (std::uint64_t seed = 0; go_on(seed) && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(str_cat("seed ", seed));
     RandomEngine(seed, mode, ranks).run(250, totals);
   }
