@@ -33,6 +33,19 @@ Result<ManagerConfig> without_bytes(ManagerConfig config) {
   return config;
 }
 
+// What ranks are told of the tiers: how many blocks they have. Bytes say nothing to a rank, which has a part of each block.
+ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
+  const auto count = [](TierConfig& tier, const BlockPool* pool) {
+    if (pool != nullptr) {
+      tier.blocks = pool->capacity();
+      tier.size = 0;
+    }
+  };
+  count(config.host, manager.host());
+  count(config.disk, manager.disk());
+  return config;
+}
+
 }  // namespace
 
 Unexpected<SlotError> unknown_request(RequestHandle request) {
@@ -71,7 +84,7 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (!manager) {
     return Unexpected(std::move(manager).error());
   }
-  (*ranks)->open(options.manager);
+  (*ranks)->open(in_blocks(options.manager, *manager));
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
       std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came_back)));
 }

@@ -1,7 +1,10 @@
 // The scheduler's side where tiers are missing or reset, ranks go and come back, and at its end.
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "cairn/connector/scheduler_testing.h"
+#include "cairn/memory/memory_testing.h"
 
 namespace cairn {
 namespace {
@@ -28,6 +31,30 @@ TEST(SchedulerConnectorTest, WithoutTiersNothingIsSavedAndNothingHeld) {
   EXPECT_THAT(world.step({{.request = a, .computed_tokens = 18}}).saves, IsEmpty());
   EXPECT_FALSE(*world->finish(a, 18));
   EXPECT_FALSE(world->has_work());
+}
+
+// A rank has a part of each block: bytes of the whole would be too many for it, and no number of blocks no memory at all.
+TEST(SchedulerConnectorTest, RanksAreToldHowManyBlocksTheTiersHave) {
+  const TestFolder folder;
+  SchedulerConnector::Options options = small_options(64, 0);
+  options.manager.host.size = 1 << 20;
+  options.manager.host.max_size = 2 << 20;
+  options.manager.disk.size = 1 << 20;
+  options.manager.disk.path = folder.in("blocks");
+  const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(options);
+  std::promise<std::string> told;
+  const auto port = connector->ranks().join(0, [&](std::uint32_t, const RankMessage& message) {
+    if (const auto* welcome = std::get_if<RankWelcome>(&message)) {
+      told.set_value(welcome->config);
+    }
+  });
+  ASSERT_TRUE(port.has_value());
+  const Result<ManagerConfig> config = ManagerConfig::from_toml(told.get_future().get(), "welcome");
+  ASSERT_TRUE(config.has_value()) << config.error().message;
+  EXPECT_GT(config->host.blocks, 0U);
+  EXPECT_EQ(config->host.blocks, connector->manager().host()->capacity());
+  EXPECT_EQ(config->disk.blocks, connector->manager().disk()->capacity());
+  EXPECT_EQ(config->device.blocks, 64U);
 }
 
 TEST(SchedulerConnectorTest, ResetForgetsWhatTiersHave) {
