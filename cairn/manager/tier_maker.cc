@@ -1,23 +1,18 @@
 #include "cairn/manager/tier_maker.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <utility>
 
-#include "cairn/base/str_cat.h"
+#include "cairn/manager/tier_memory.h"
 #include "cairn/memory/device_region.h"
-#include "cairn/memory/pinned_region.h"
 #include "cairn/memory/system_region.h"
 #include "cairn/tier/disk_layout.h"
 
 namespace cairn {
 
 namespace {
-
-Unexpected<Error> at_key(const char* key, Error error) { return fail(error.code, str_cat(key, ": ", error.message)); }
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -124,11 +119,9 @@ Result<std::unique_ptr<Tier>> TierMaker::device(const Followers& followers) cons
   return tier ? std::move(tier) : at_key("device", std::move(tier).error());
 }
 
-std::uint64_t TierMaker::host_alignment() const {
-  return config_.disk.is_there() ? DiskFile::kAlignment : std::uint64_t{256};
+std::uint64_t TierMaker::host_step() const {
+  return round_up(shape_.block_bytes(), host_alignment(config_.disk.is_there()));
 }
-
-std::uint64_t TierMaker::host_step() const { return round_up(shape_.block_bytes(), host_alignment()); }
 
 std::uint32_t TierMaker::host_blocks() const {
   return config_.host.blocks != 0 ? config_.host.blocks : blocks_of(config_.host.size, host_step());
@@ -137,8 +130,10 @@ std::uint32_t TierMaker::host_blocks() const {
 Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const {
   const HostConfig& host = config_.host;
   const std::uint32_t blocks = host_capacity();
-  const BlockLayout::Options layout_options{
-      .shape = shape_, .arrangement = Arrangement::kContiguousNhd, .blocks = blocks, .alignment = host_alignment()};
+  const BlockLayout::Options layout_options{.shape = shape_,
+                                            .arrangement = Arrangement::kContiguousNhd,
+                                            .blocks = blocks,
+                                            .alignment = host_alignment(config_.disk.is_there())};
   Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(layout_options);
   if (!sizes) {
     return at_key("host", std::move(sizes).error());
@@ -148,20 +143,7 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
                      BlockLayout::elsewhere(shape_, blocks, MemoryKind::kPinned));
   }
   const bool has_gpu = config_.device.memory == DeviceMemory::kGpu && config_.device.is_there();
-  // What a later growth may want is not touched before.
-  const bool touch = host.max_size == 0;
-  Result<RegionPtr> region = host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)
-                                 ? system_region({.size = sizes->front(),
-                                                  .huge_pages = host.huge_pages,
-                                                  .prefault = touch,
-                                                  .numa_node = host.numa_node.value_or(kNoNumaNode),
-                                                  .progress = parts_.progress})
-                                 : pinned_region({.size = sizes->front(),
-                                                  .device = config_.device.gpu,
-                                                  .required = host.pinning == Pinning::kRequired,
-                                                  .huge_pages = host.huge_pages,
-                                                  .numa_node = host.numa_node,
-                                                  .progress = parts_.progress});
+  Result<RegionPtr> region = host_region(host, sizes->front(), has_gpu, config_.device.gpu, parts_.progress);
   if (!region) {
     return at_key("host", std::move(region).error());
   }
@@ -178,13 +160,8 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
   }
   const bool is_there = std::filesystem::exists(disk.path);
   if (is_there && disk.opening == DiskOpening::kFresh) {
-    // Only a file of ours that nobody has open is thrown away.
-    const Result<DiskFile> ours = DiskFile::inspect(disk.path);
-    if (!ours) {
-      return at_key("disk.path", ours.error());
-    }
-    if (::unlink(disk.path.c_str()) != 0) {
-      return at_key("disk.path", {ErrorCode::kIo, str_cat("cannot remove ", disk.path, " to begin anew")});
+    if (const Status removed = remove_disk_file(disk.path); !removed) {
+      return at_key("disk.path", removed.error());
     }
   }
   const bool create = disk.opening == DiskOpening::kFresh || (disk.opening == DiskOpening::kReuse && !is_there);

@@ -47,8 +47,7 @@ class TierMaker {
   [[nodiscard]] std::uint32_t device_capacity() const;
   [[nodiscard]] std::uint32_t host_capacity() const;
   [[nodiscard]] std::uint32_t disk_capacity() const;
-  // Bytes from one block of the host tier to the next: whole pages where blocks go to a disk.
-  [[nodiscard]] std::uint64_t host_alignment() const;
+  // Bytes from one block of the host tier to the next.
   [[nodiscard]] std::uint64_t host_step() const;
 
   const ManagerConfig& config_;

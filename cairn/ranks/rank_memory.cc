@@ -1,14 +1,11 @@
 #include "cairn/ranks/rank_memory.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/memory/pinned_region.h"
-#include "cairn/memory/system_region.h"
+#include "cairn/manager/tier_memory.h"
 #include "cairn/tier/disk_layout.h"
 #include "cairn/transfer/tensor_parallel.h"
 
@@ -17,10 +14,6 @@ namespace cairn {
 namespace {
 
 constexpr std::uint32_t kPageOfState = 1;
-
-Unexpected<Error> at_key(const char* key, const Error& error) {
-  return fail(error.code, str_cat(key, ": ", error.message));
-}
 
 // Empty: the two are the same, or hold K and V apart, which is the same to rows and bytes.
 std::string difference(const KvShape& has, const KvShape& share) {
@@ -85,24 +78,6 @@ Status check_device(const ManagerConfig& config, std::span<const BlockLayoutPtr>
   return check_blocks(config, layouts);
 }
 
-Result<RegionPtr> host_region(const ManagerConfig& config, std::uint64_t size, const BlockLayout& device) {
-  const HostConfig& host = config.host;
-  // What a later growth may want is not touched before.
-  const bool touch = host.max_size == 0;
-  const bool has_gpu = device.kind() == MemoryKind::kDevice;
-  if (host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)) {
-    return system_region({.size = size,
-                          .huge_pages = host.huge_pages,
-                          .prefault = touch,
-                          .numa_node = host.numa_node.value_or(kNoNumaNode)});
-  }
-  return pinned_region({.size = size,
-                        .device = has_gpu ? device.device() : config.device.gpu,
-                        .required = host.pinning == Pinning::kRequired,
-                        .huge_pages = host.huge_pages,
-                        .numa_node = host.numa_node});
-}
-
 Result<DiskFile> open_file(const std::string& path, const DiskGeometry& geometry, DiskOpening opening) {
   if (!std::filesystem::exists(path) && opening != DiskOpening::kExisting) {
     return DiskFile::create(path, geometry);
@@ -111,13 +86,8 @@ Result<DiskFile> open_file(const std::string& path, const DiskGeometry& geometry
   if (file || opening != DiskOpening::kFresh) {
     return file;
   }
-  // Only a file of ours that nobody has open is thrown away.
-  const Result<DiskFile> ours = DiskFile::inspect(path);
-  if (!ours) {
-    return Unexpected(ours.error());
-  }
-  if (::unlink(path.c_str()) != 0) {
-    return fail(ErrorCode::kIo, str_cat("cannot remove ", path, " to begin anew"));
+  if (Status removed = remove_disk_file(path); !removed) {
+    return Unexpected(removed.error());
   }
   return DiskFile::create(path, geometry);
 }
@@ -146,16 +116,17 @@ Result<RankMemory> RankMemory::make(const ManagerConfig& config, const LayoutGro
 
 Status RankMemory::add_host(const ManagerConfig& config) {
   for (const BlockLayoutPtr& device : layouts(CacheLevel::kG1)) {
-    const BlockLayout::Options options{
-        .shape = device->shape(),
-        .arrangement = Arrangement::kContiguousNhd,
-        .blocks = config.host.blocks,
-        .alignment = config.disk.blocks != 0 ? DiskFile::kAlignment : std::uint64_t{256}};
+    const BlockLayout::Options options{.shape = device->shape(),
+                                       .arrangement = Arrangement::kContiguousNhd,
+                                       .blocks = config.host.blocks,
+                                       .alignment = host_alignment(config.disk.blocks != 0)};
     Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
     if (!sizes) {
       return Unexpected(std::move(sizes).error());
     }
-    Result<RegionPtr> region = host_region(config, sizes->front(), *device);
+    const bool has_gpu = device->kind() == MemoryKind::kDevice;
+    Result<RegionPtr> region =
+        host_region(config.host, sizes->front(), has_gpu, has_gpu ? device->device() : config.device.gpu);
     if (!region) {
       return Unexpected(std::move(region).error());
     }

@@ -1,0 +1,46 @@
+#include "cairn/manager/tier_memory.h"
+
+#include <unistd.h>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/memory/pinned_region.h"
+#include "cairn/memory/system_region.h"
+#include "cairn/tier/disk_file.h"
+
+namespace cairn {
+
+Unexpected<Error> at_key(const char* key, const Error& error) {
+  return fail(error.code, str_cat(key, ": ", error.message));
+}
+
+std::uint64_t host_alignment(bool has_disk) { return has_disk ? DiskFile::kAlignment : std::uint64_t{256}; }
+
+Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,
+                              const MemoryProgress& progress) {
+  if (host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)) {
+    return system_region({.size = size,
+                          .huge_pages = host.huge_pages,
+                          .prefault = host.max_size == 0,  // what a later growth may want is not touched before
+                          .numa_node = host.numa_node.value_or(kNoNumaNode),
+                          .progress = progress});
+  }
+  return pinned_region({.size = size,
+                        .device = gpu,
+                        .required = host.pinning == Pinning::kRequired,
+                        .huge_pages = host.huge_pages,
+                        .numa_node = host.numa_node,
+                        .progress = progress});
+}
+
+Status remove_disk_file(const std::string& path) {
+  const Result<DiskFile> ours = DiskFile::inspect(path);
+  if (!ours) {
+    return Unexpected(ours.error());
+  }
+  if (::unlink(path.c_str()) != 0) {
+    return fail(ErrorCode::kIo, str_cat("cannot remove ", path, " to begin anew"));
+  }
+  return {};
+}
+
+}  // namespace cairn
