@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,8 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/result.h"
 #include "cairn/capi/cairn.h"
+#include "cairn/connector/request_id.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn::capi {
@@ -82,6 +85,17 @@ template <typename T>
 }
 [[nodiscard]] Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count);
 [[nodiscard]] inline std::string read_text(const char* text) { return text == nullptr ? std::string() : text; }
+
+// What was given in milliseconds; 0: the default stays.
+inline void set_limit(Duration& limit, std::uint64_t given_ms) {
+  if (given_ms != 0) {
+    limit = std::chrono::milliseconds(given_ms);
+  }
+}
+// A request as its caller named it.
+[[nodiscard]] inline std::string text_of(const RequestId& request) {
+  return request.text() != nullptr ? *request.text() : request.to_string();
+}
 
 // As the header says of texts: copied as far as it goes, ended with a 0; gives the bytes copied.
 std::size_t write_text(std::string_view text, char* buffer, std::size_t capacity, std::size_t* needed);

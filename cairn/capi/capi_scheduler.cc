@@ -22,12 +22,6 @@ void set_if(T& member, auto given) {
   }
 }
 
-void set_if(Duration& member, uint64_t given_ms) {
-  if (given_ms != 0) {
-    member = std::chrono::milliseconds(given_ms);
-  }
-}
-
 Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& given) {
   Result<ManagerConfig> config = read_config(given.config, given.config_file, given.use_environment != 0);
   if (!config) {
@@ -51,8 +45,8 @@ Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& 
   set_if(options.loading_blocks, given.loading_blocks);
   set_if(options.least_blocks, given.least_blocks);
   set_if(options.ask_again, given.ask_again);
-  set_if(options.load_deadline, given.load_deadline_ms);
-  set_if(options.save_deadline, given.save_deadline_ms);
+  set_limit(options.load_deadline, given.load_deadline_ms);
+  set_limit(options.save_deadline, given.save_deadline_ms);
   return options;
 }
 
@@ -84,11 +78,6 @@ Result<std::vector<SchedulerConnector::Scheduled>> read_scheduled(const cairn_sc
 
 int32_t slot_outcome(const auto& result, cairn_error* error) {
   return result.has_value() ? static_cast<int32_t>(CAIRN_OK) : report(error, result.error().to_error());
-}
-
-std::string text_of(const RequestId& request) {
-  const std::string* const text = request.text();
-  return text != nullptr ? *text : request.to_string();
 }
 
 }  // namespace

@@ -92,15 +92,10 @@ Result<WorkerConnector::Options> read_options(const cairn_worker_options& given)
     options.group = &given.scheduler->connector->ranks();
   }
   options.secret = read_text(given.secret);
-  const auto set_if = [](Duration& member, uint64_t given_ms) {
-    if (given_ms != 0) {
-      member = std::chrono::milliseconds(given_ms);
-    }
-  };
-  set_if(options.fence_limit, given.fence_limit_ms);
-  set_if(options.layer_limit, given.layer_limit_ms);
-  set_if(options.answer_limit, given.answer_limit_ms);
-  set_if(options.first_connection, given.first_connection_ms);
+  set_limit(options.fence_limit, given.fence_limit_ms);
+  set_limit(options.layer_limit, given.layer_limit_ms);
+  set_limit(options.answer_limit, given.answer_limit_ms);
+  set_limit(options.first_connection, given.first_connection_ms);
   return options;
 }
 
@@ -120,8 +115,8 @@ int device_of(const std::vector<KvGroup>& groups) {
   return 0;
 }
 
-const char* text_of(const RequestId& request, std::vector<std::string>& texts) {
-  texts.push_back(request.text() != nullptr ? *request.text() : request.to_string());
+const char* kept_text_of(const RequestId& request, std::vector<std::string>& texts) {
+  texts.push_back(text_of(request));
   return texts.back().c_str();
 }
 
@@ -211,11 +206,11 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     worker->requests.reserve(taken.loaded.size() + taken.saved.size());  // so that none moves
     worker->loaded.clear();
     for (const WorkerReport::Loaded& one : taken.loaded) {
-      worker->loaded.push_back({text_of(one.request, worker->requests), one.whole ? 1U : 0U});
+      worker->loaded.push_back({kept_text_of(one.request, worker->requests), one.whole ? 1U : 0U});
     }
     worker->saved.clear();
     for (const RequestId& request : taken.saved) {
-      worker->saved.push_back(text_of(request, worker->requests));
+      worker->saved.push_back(kept_text_of(request, worker->requests));
     }
     worker->failed_blocks.clear();
     for (const SlotId block : taken.failed_blocks) {
