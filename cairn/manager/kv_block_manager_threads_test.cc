@@ -41,6 +41,24 @@ TEST_P(KvBlockManagerThreadsTest, ARegisteredBlockIsOnHostAndDisk) {
   EXPECT_TRUE(hold_their_bytes(manager, loaded->blocks));
 }
 
+// Victims that are claimed to see whether they have to be copied are held for a moment too.
+TEST_P(KvBlockManagerThreadsTest, NothingIsHeldOnceItIsDrained) {
+  ManagerConfig ahead = config(48, 64, 128);
+  ahead.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.5, .batch = 16};
+  ahead.offload_to_disk = {.mode = OffloadMode::kAhead, .low_water = 0.5, .batch = 16};
+  const KvBlockManager manager = *KvBlockManager::make(ahead);
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    const Keys keys = chain(i % 23, 6);
+    const std::uint32_t found = manager.load_and_wait({.keys = keys})->prefix;
+    cache_on_device(manager, Keys(keys.begin() + found, keys.end()));
+    ASSERT_TRUE(manager.drain(seconds(30)).has_value());
+    for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+      const PoolCounts counts = manager.pool(level)->counts();
+      ASSERT_EQ(counts.active + counts.quarantined, 0U) << to_string(level) << " in turn " << i;
+    }
+  }
+}
+
 TEST_P(KvBlockManagerThreadsTest, TheLastCopyStopsItAndEveryLoadEnds) {
   std::atomic<int> ended{0};
   int begun = 0;

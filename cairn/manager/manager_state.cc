@@ -286,6 +286,9 @@ void ManagerState::run() {
     {
       MutexLock lock(wake_mutex_);
       const auto due = [this]() CAIRN_REQUIRES(wake_mutex_) { return ending_ || woken_; };
+      is_asleep_ = true;
+      ++sleeps_;
+      went_to_sleep_.notify_all();
       if (!next) {
         woken_up_.wait(wake_mutex_, due);
       } else {
@@ -294,11 +297,11 @@ void ManagerState::run() {
       if (ending_) {
         return;
       }
+      is_asleep_ = false;
     }
     woken_ = false;
     while (pump()) {
     }
-    went_idle_.notify_all();
   }
 }
 
@@ -334,16 +337,31 @@ std::optional<TimePoint> ManagerState::next_time() {
   return next;
 }
 
-bool ManagerState::is_idle() const {
+std::optional<ManagerState::Rest> ManagerState::rest() {
+  Rest rest;
   for (const auto& from : links_) {
     for (const std::unique_ptr<TierLink>& each : from) {
-      if (each != nullptr && each->meter().totals().unsettled != 0) {
-        return false;
+      const LinkTotals totals = each != nullptr ? each->meter().totals() : LinkTotals();
+      if (totals.unsettled != 0) {
+        return std::nullopt;
       }
+      rest.copies += totals.copies;
     }
   }
-  return onboarder_->is_idle() &&
-         std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) { return edge == nullptr || edge->is_idle(); });
+  const MutexLock lock(wake_mutex_);
+  if (thread_.joinable() && (!is_asleep_ || woken_)) {
+    return std::nullopt;
+  }
+  rest.sleeps = sleeps_;
+  return rest;
+}
+
+bool ManagerState::is_idle() {
+  const std::optional<Rest> before = rest();
+  return before && onboarder_->is_idle() &&
+         std::all_of(edges_.begin(), edges_.end(),
+                     [](const auto& edge) { return edge == nullptr || edge->is_idle(); }) &&
+         rest() == before;
 }
 
 Status ManagerState::drain(Duration longest) {
@@ -360,7 +378,7 @@ Status ManagerState::drain(Duration longest) {
     }
     wake();
     MutexLock lock(wake_mutex_);
-    went_idle_.wait_for(wake_mutex_, kDrainStep);
+    went_to_sleep_.wait_for(wake_mutex_, kDrainStep);
   }
   return {};
 }

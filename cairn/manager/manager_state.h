@@ -78,7 +78,15 @@ class ManagerState {
   bool pump() CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<TimePoint> next_time() CAIRN_EXCLUDES(mutex_);
   // Nothing waits, nothing is under way, and no late copy may touch memory any more.
-  [[nodiscard]] bool is_idle() const;
+  // What has to be the same before and after a look at the parts: they are looked at one after the other, and work goes
+  // from one to the next. None while any copy is unsettled, or the thread awake: it holds blocks while it decides.
+  struct Rest {
+    std::uint64_t sleeps = 0;  // of the thread
+    std::uint64_t copies = 0;  // begun on all edges
+    bool operator==(const Rest&) const = default;
+  };
+  [[nodiscard]] std::optional<Rest> rest();
+  [[nodiscard]] bool is_idle();
   [[nodiscard]] Status drain(Duration longest);
 
  private:
@@ -113,7 +121,9 @@ class ManagerState {
   std::condition_variable_any woken_up_;
   std::atomic<bool> woken_{false};
   bool ending_ CAIRN_GUARDED_BY(wake_mutex_) = false;
-  std::condition_variable_any went_idle_;
+  bool is_asleep_ CAIRN_GUARDED_BY(wake_mutex_) = false;
+  std::uint64_t sleeps_ CAIRN_GUARDED_BY(wake_mutex_) = 0;
+  std::condition_variable_any went_to_sleep_;
 
   // From here on in the order of their needs; what comes later goes earlier.
   std::unique_ptr<BlockRegistry> registry_;
