@@ -167,7 +167,7 @@ class SimulatedExecutor::Impl {
       queue_.push_back({.active = std::move(active), .deadline = deadline});
     }
     begin_next(clock_.now());
-    callbacks_may_be_due_ = true;  // of one that is empty, or late already
+    callbacks_may_be_due_ = callbacks_may_be_due_ || id.has_value();  // of one that is empty, or late already
     return id;
   }
 

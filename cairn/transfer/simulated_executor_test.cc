@@ -248,8 +248,10 @@ TEST_F(SimulatedExecutorTest, RefusesWhatIsWrongAndLeavesItIntact) {
   EXPECT_EQ(executor.load().transfers, 0U);
   // Full, until the one that is there is told of.
   ASSERT_TRUE(executor.submit(transfer({{.pair = {0, 0}}}, told)));
+  EXPECT_FALSE(executor.run());
   Told more;
   expect_refused(transfer({{.pair = {1, 1}}}, more), ErrorCode::kExhausted);
+  EXPECT_EQ(executor.next_time(), TimePoint(milliseconds(1500))) << "what was refused is nothing to wait for";
   run_out(executor);
   ASSERT_TRUE(executor.submit(transfer({{.pair = {1, 1}}}, more)));
   run_out(executor);
