@@ -30,9 +30,21 @@ if(CAIRN_TESTS OR CAIRN_STATIC)
     <gmock/gmock.h> <gtest/gtest.h> <functional> <map> <memory> <optional> <random> <string> <unordered_map> <vector>)
 endif()
 
-# Sanitizer builds compile tests six files at a time, which takes half of the time; see join_tests.cmake. The release build
-# compiles each alone, so that none leans on what another includes. A file whose anonymous namespace does not hold all that
-# is in it, such as one that replaces operator new, is compiled alone everywhere.
+# cairn_batches(TARGET [EXCEPT ...]): with CAIRN_BATCHES its sources are compiled eight at a time. EXCEPT: those that
+# define a name of their own that another file also has; compiled together they would clash.
+function(cairn_batches target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
+  if(NOT CAIRN_BATCHES)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # A class of a source file may have members of that file's own types; to the compiler they all seem to be a header's.
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  set_source_files_properties(${arg_EXCEPT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# With CAIRN_BATCHES tests are compiled six files at a time; see join_tests.cmake. A file whose anonymous namespace does not
+# hold all that is in it, such as one that replaces operator new, is compiled alone everywhere.
 function(cairn_join_tests name sources_name)
   set(alone "")
   set(tests "")
@@ -73,7 +85,7 @@ endfunction()
 # cairn_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...]): one gtest program, known to ctest under its name.
 function(cairn_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")
-  if(CAIRN_SANITIZE)
+  if(CAIRN_BATCHES)
     cairn_join_tests(${name} arg_SOURCES)
   endif()
   add_executable(${name} ${arg_SOURCES})
