@@ -69,6 +69,10 @@ std::vector<BlockKey> OffloadEdge::Impl::sift(std::vector<BlockKey> keys, TimePo
       resolve(key, OffloadRefusal::kAlreadyBelow);
       return true;
     }
+    if (upper_ != nullptr && !upper_->contains(key)) {
+      resolve(key, OffloadRefusal::kGone);  // before room is made for it at the cost of another
+      return true;
+    }
     state.is_admitted = state.is_admitted || filter_.demand(key, now) == Admission::kAdmitted;
     if (!state.is_admitted) {
       resolve(key, OffloadRefusal::kOverBudget);

@@ -143,6 +143,19 @@ TEST(OffloadRegistrationTest, WhatIsGoneBeforeItsTurnIsNotCopied) {
   EXPECT_EQ(world.refused(OffloadRefusal::kGone), 2U);
 }
 
+TEST(OffloadRegistrationTest, NothingBelowMakesRoomForWhatIsGone) {
+  World world({.lower = 3, .offload = one_at_a_time()});
+  const Keys keys = chain(1, 3);
+  world.put(keys, {.priority = 90});
+  world.settle();  // one on its way
+  world.put(chain(2, 1));
+  world.settle();
+  EXPECT_EQ(world.above().reset(chain(2, 1)).reset, 1U);
+  world.drain();
+  EXPECT_EQ(world.refused(OffloadRefusal::kGone), 1U);
+  EXPECT_EQ(world.below().match_prefix(keys).size(), 3U);
+}
+
 TEST(OffloadRegistrationTest, ABlockThatWasRefusedWhenItWasNewIsOfferedWhenItIsUsedAgain) {
   OffloadOptions options = kWriteThrough;
   options.least_uses = 2;
