@@ -59,6 +59,11 @@ Result<TokenBlockSequence> TokenBlockSequence::create(std::span<const Token> tok
 }
 
 Result<std::optional<std::size_t>> TokenBlockSequence::append(Token token) {
+  // Most fill no block, and there is nothing more to them.
+  if (size() + 1 < (block_count() + 1) * block_size_) {
+    tokens_.push_back(token);
+    return std::optional<std::size_t>();
+  }
   const Result<BlockRange> completed = extend({&token, 1});
   if (!completed) {
     return Unexpected(completed.error());
@@ -67,12 +72,8 @@ Result<std::optional<std::size_t>> TokenBlockSequence::append(Token token) {
 }
 
 Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std::span<const MmRun> runs) {
-  // Most calls bring one token, which fills no block: they are spared the divisions.
-  const bool fills_a_block = size() + tokens.size() >= (block_count() + 1) * block_size_;
-  if (fills_a_block) {
-    if (Status positions = internal::check_positions(0, (size() + tokens.size()) / block_size_); !positions) {
-      return Unexpected(positions.error());
-    }
+  if (Status positions = internal::check_positions(0, (size() + tokens.size()) / block_size_); !positions) {
+    return Unexpected(positions.error());
   }
   if (!runs.empty()) {
     const Result<std::vector<MmRun>> sorted = sorted_runs(runs, size(), size() + tokens.size());
@@ -82,7 +83,7 @@ Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std
     runs_.insert(runs_.end(), sorted->begin(), sorted->end());
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  return fills_a_block ? name_new_blocks() : BlockRange{block_count(), block_count()};
+  return name_new_blocks();
 }
 
 BlockRange TokenBlockSequence::name_new_blocks() {
