@@ -104,15 +104,18 @@ inline constexpr auto kSlotTransitions = [] {
 }();
 
 [[nodiscard]] constexpr bool is_legal(SlotState::Kind from, SlotState::Kind to) {
-  // One bit for each kind that `from` leads to.
-  constexpr auto kLeadsTo = [] {
-    std::array<std::uint8_t, SlotState::kKinds> bits{};
+  // One bit for each step, in one word: nothing is read to look it up.
+  constexpr auto kPlaceOf = [](SlotState::Kind before, SlotState::Kind after) {
+    return static_cast<unsigned>(before) * SlotState::kKinds + static_cast<unsigned>(after);
+  };
+  constexpr std::uint64_t kLegal = [kPlaceOf] {
+    std::uint64_t bits = 0;
     for (const SlotTransition& step : kSlotTransitions) {
-      bits[static_cast<std::size_t>(step.from)] |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(step.to));
+      bits |= std::uint64_t{1} << kPlaceOf(step.from, step.to);
     }
     return bits;
   }();
-  return ((kLeadsTo[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to)) & 1U) != 0;
+  return ((kLegal >> kPlaceOf(from, to)) & 1U) != 0;
 }
 
 }  // namespace cairn
