@@ -1,15 +1,13 @@
 #include "cairn/connector/externally_managed_device_slot.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "cairn/base/check.h"
-#include "cairn/base/str_cat.h"
 
 namespace cairn {
 namespace {
-
-using enum SlotState::Kind;
 
 std::vector<BlockKey> keys_of(const TokenBlockSequence& sequence, BlockRange blocks) {
   const std::span<const BlockKey> keys = sequence.keys().subspan(blocks.begin, blocks.size());
@@ -28,66 +26,16 @@ ExternallyManagedDeviceSlot::ExternallyManagedDeviceSlot(std::uint64_t serial, T
   CAIRN_CHECK(!sequence_.empty(), "a request has a token");
 }
 
-SlotStatus ExternallyManagedDeviceSlot::check_step(SlotState to, std::uint64_t iteration) const {
-  if (!is_legal(state_.kind(), to.kind())) {
-    return slot_fail(SlotError::InvalidState{state_, to});
-  }
-  if (iteration < iteration_) {
-    return invalid_operation(ErrorCode::kInvalidArgument, str_cat("iteration ", iteration, " comes after iteration ",
-                                                                  iteration_, "; iterations do not go back"));
-  }
-  return SlotStatus();
-}
-
-void ExternallyManagedDeviceSlot::step(SlotState to, std::uint64_t iteration) {
-  state_ = to;
-  iteration_ = iteration;
-}
-
 // --- marks ---
-
-SlotStatus ExternallyManagedDeviceSlot::mark_as_scheduled(std::uint64_t iteration) {
-  if (state_.kind() == kOnboardStaged) {
-    return mark_as_onboarding(iteration);
-  }
-  return computed_ < known_at_start_ ? mark_as_prefilling(iteration) : mark_as_decoding(iteration);
-}
-
-SlotStatus ExternallyManagedDeviceSlot::mark_as_prefilling(std::uint64_t iteration) {
-  if (SlotStatus checked = check_step(SlotState::prefilling(), iteration); !checked) {
-    return checked;
-  }
-  if (computed_ >= known_at_start_) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("all ", known_at_start_, " tokens are computed; mark it as decoding"));
-  }
-  staged_ = {};
-  has_run_ = true;
-  step(SlotState::prefilling(), iteration);
-  return SlotStatus();
-}
-
-SlotStatus ExternallyManagedDeviceSlot::mark_as_decoding(std::uint64_t iteration) {
-  if (SlotStatus checked = check_step(SlotState::decoding(), iteration); !checked) {
-    return checked;
-  }
-  if (computed_ < known_at_start_) {
-    return invalid_operation(ErrorCode::kFailedPrecondition, str_cat("only ", computed_, " of ", known_at_start_,
-                                                                     " tokens are computed; mark it as prefilling"));
-  }
-  step(SlotState::decoding(), iteration);
-  return SlotStatus();
-}
 
 SlotStatus ExternallyManagedDeviceSlot::mark_as_onboarding(std::uint64_t iteration) {
   if (SlotStatus checked = check_step(SlotState::onboarding(iteration), iteration); !checked) {
     return checked;
   }
   if (computed_ != staged_.begin * block_size() || device_blocks_.size() < staged_.end) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("blocks ", staged_.begin, " to ", staged_.end, " are to be loaded, but there are ",
-                                     device_blocks_.size(), " device blocks with ", computed_,
-                                     " tokens computed; tell what the engine has and allocated first"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, "blocks ", staged_.begin, " to ", staged_.end,
+                             " are to be loaded, but there are ", device_blocks_.size(), " device blocks with ",
+                             computed_, " tokens computed; tell what the engine has and allocated first");
   }
   OnboardOperation load{.id = start(Copy::kOnboard, staged_),
                         .iteration = iteration,
@@ -172,8 +120,7 @@ SlotStatus ExternallyManagedDeviceSlot::acquire_all_local_matches(std::size_t lo
     return slot_fail(SlotError::PoolError{found.error()});
   }
   if (const std::size_t asked = keys_to_match(local_tokens).size(); blocks > asked) {
-    return invalid_operation(ErrorCode::kOutOfRange,
-                             str_cat(blocks, " blocks were found where ", asked, " were asked for"));
+    return invalid_operation(ErrorCode::kOutOfRange, blocks, " blocks were found where ", asked, " were asked for");
   }
   if (blocks > 0) {
     const std::size_t begin = local_tokens / block_size();
@@ -188,35 +135,13 @@ SlotStatus ExternallyManagedDeviceSlot::acquire_all_local_matches(std::size_t lo
 
 // --- tokens and device blocks ---
 
-SlotStatus ExternallyManagedDeviceSlot::check_tokens(const char* operation) const {
-  const SlotState::Kind kind = state_.kind();
-  if (kind == kNotScheduled || kind == kPrefilling || kind == kDecoding) {
-    return SlotStatus();
-  }
-  return invalid_operation(ErrorCode::kFailedPrecondition,
-                           str_cat(operation, ": a slot that is ", state_.to_string(), " makes no tokens"));
-}
-
 SlotStatus ExternallyManagedDeviceSlot::add_tokens(std::span<const Token> tokens) {
-  if (Result<BlockRange> extended = sequence_.extend(tokens); !extended) {
-    return slot_fail(SlotError::InvalidOperation{std::move(extended).error()});
-  }
-  return SlotStatus();
-}
-
-SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Token> tokens) {
-  if (SlotStatus checked = check_tokens("append_tokens"); !checked) {
-    return checked;
-  }
-  if (speculative_ != 0) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat(speculative_, " guesses are not settled; settle them first"));
-  }
-  if (SlotStatus added = add_tokens(tokens); !added) {
-    return added;
-  }
-  if (!has_run_) {
-    known_at_start_ = sequence_.size();
+  if (tokens.size() == 1) {  // as in most iterations
+    if (Result<std::optional<std::size_t>> appended = sequence_.append(tokens.front()); !appended) {
+      return invalid_operation(std::move(appended).error());
+    }
+  } else if (Result<BlockRange> extended = sequence_.extend(tokens); !extended) {
+    return invalid_operation(std::move(extended).error());
   }
   return SlotStatus();
 }
@@ -237,8 +162,7 @@ SlotStatus ExternallyManagedDeviceSlot::append_speculative_tokens(std::span<cons
 
 SlotStatus ExternallyManagedDeviceSlot::settle_speculation(std::size_t accepted) {
   if (accepted > speculative_) {
-    return invalid_operation(ErrorCode::kOutOfRange,
-                             str_cat(accepted, " of ", speculative_, " guesses cannot be accepted"));
+    return invalid_operation(ErrorCode::kOutOfRange, accepted, " of ", speculative_, " guesses cannot be accepted");
   }
   take_back(speculative_ - accepted);
   speculative_ = 0;
@@ -252,43 +176,15 @@ void ExternallyManagedDeviceSlot::take_back(std::size_t count) {
   computed_ = std::min(computed_, sequence_.size());
 }
 
-SlotStatus ExternallyManagedDeviceSlot::advance_computed_position(std::size_t num_tokens) {
-  const SlotState::Kind kind = state_.kind();
-  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("a slot that is ", state_.to_string(), " computes nothing"));
-  }
-  std::size_t end = std::min(sequence_.size(), device_blocks_.size() * block_size());
-  if (!has_run_) {
-    end = std::min(end, sequence_.size() - 1);  // one token stays to be computed
-  }
-  if (kind == kOnboardStaged) {
-    end = std::min(end, staged_.begin * block_size());
-  }
-  if (num_tokens > end - computed_) {
-    return invalid_operation(
-        ErrorCode::kOutOfRange,
-        str_cat(num_tokens, " more tokens than ", computed_, " would be computed, of ", sequence_.size(), " in ",
-                device_blocks_.size(), " device blocks; at most ", end, " can be"));
-  }
-  computed_ += num_tokens;
-  if (has_run_) {
-    offer_saves();
-  } else {
-    next_to_save_ = std::max(next_to_save_, computed_ / block_size());
-  }
-  return SlotStatus();
-}
-
 SlotStatus ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t num_tokens) {
   const SlotState::Kind kind = state_.kind();
   if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("a slot that is ", state_.to_string(), " computes nothing again"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, "a slot that is ", state_.to_string(),
+                             " computes nothing again");
   }
   if (num_tokens > computed_) {
-    return invalid_operation(ErrorCode::kOutOfRange, str_cat("only ", computed_, " tokens are computed; ", num_tokens,
-                                                             " cannot be computed again"));
+    return invalid_operation(ErrorCode::kOutOfRange, "only ", computed_, " tokens are computed; ", num_tokens,
+                             " cannot be computed again");
   }
   if (num_tokens == 0) {
     return SlotStatus();
@@ -307,8 +203,8 @@ SlotStatus ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t nu
 
 SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const SlotId> blocks) {
   if (state_.kind() == kFinishing || state_.kind() == kFinished) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("a slot that is ", state_.to_string(), " takes no device blocks"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, "a slot that is ", state_.to_string(),
+                             " takes no device blocks");
   }
   if (std::ranges::find(blocks, kNoSlot) != blocks.end()) {
     return invalid_operation(ErrorCode::kInvalidArgument, "one of the device blocks is none");
@@ -324,12 +220,8 @@ OperationId ExternallyManagedDeviceSlot::start(Copy copy, BlockRange blocks) {
   return {serial_, next_number_++};
 }
 
-void ExternallyManagedDeviceSlot::offer_saves() {
-  const std::size_t tokens = std::min(computed_, certain_tokens());
-  if (tokens < (next_to_save_ + 1) * block_size()) {
-    return;
-  }
-  const BlockRange savable{next_to_save_, tokens / block_size()};
+void ExternallyManagedDeviceSlot::offer_saves_to(std::size_t end) {
+  const BlockRange savable{next_to_save_, end};
   OffloadOperation save{.id = start(Copy::kOffload, savable),
                         .first_block = savable.begin,
                         .keys = keys_of(sequence_, savable),
@@ -380,8 +272,8 @@ std::vector<SlotOperation> ExternallyManagedDeviceSlot::take_pending_operations(
 SlotResult<std::size_t> ExternallyManagedDeviceSlot::find(OperationId id, Copy copy) const {
   const auto found = std::ranges::find(under_way_, id.number, &UnderWay::number);
   if (id.slot != serial_ || found == under_way_.end() || found->copy != copy || !is_taken(*found)) {
-    return invalid_operation(ErrorCode::kNotFound,
-                             str_cat("operation ", id.slot, '.', id.number, " is not under way in slot ", serial_));
+    return invalid_operation(ErrorCode::kNotFound, "operation ", id.slot, '.', id.number, " is not under way in slot ",
+                             serial_);
   }
   return static_cast<std::size_t>(found - under_way_.begin());
 }
@@ -401,8 +293,7 @@ SlotStatus ExternallyManagedDeviceSlot::onboard_done(OperationId id, std::size_t
   }
   if (state_.kind() == kOnboarding) {
     if (arrived > staged_.size()) {
-      return invalid_operation(ErrorCode::kOutOfRange,
-                               str_cat(arrived, " of ", staged_.size(), " blocks cannot have arrived"));
+      return invalid_operation(ErrorCode::kOutOfRange, arrived, " of ", staged_.size(), " blocks cannot have arrived");
     }
     const std::size_t end = staged_.begin + arrived;
     computed_ = end * block_size();

@@ -7,6 +7,7 @@
 // Else:     as slot.h says.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,6 +63,8 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] SlotStatus preempt(std::uint64_t iteration);
 
  private:
+  using enum SlotState::Kind;
+
   enum class Copy : std::uint8_t { kOnboard, kOffload };
   struct UnderWay {
     std::uint32_t number;
@@ -79,6 +82,8 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] std::size_t certain_tokens() const { return sequence_.size() - speculative_; }
   [[nodiscard]] std::size_t block_size() const { return sequence_.block_size(); }
   void offer_saves();
+  // Full blocks that are computed, up to that one.
+  void offer_saves_to(std::size_t end);
   [[nodiscard]] OperationId start(Copy copy, BlockRange blocks);
   // Cuts saves that nobody took off at that block.
   void withdraw_saves_from(std::size_t block);
@@ -106,5 +111,116 @@ class ExternallyManagedDeviceSlot final : public Slot {
   std::uint32_t next_number_ = 0;
   std::uint32_t taken_below_ = 0;
 };
+
+// --- inlined: told of every running request in every iteration, of hundreds in a few microseconds ---
+
+inline SlotStatus ExternallyManagedDeviceSlot::check_step(SlotState to, std::uint64_t iteration) const {
+  if (!is_legal(state_.kind(), to.kind())) {
+    return slot_fail(SlotError::InvalidState{state_, to});
+  }
+  if (iteration < iteration_) {
+    return invalid_operation(ErrorCode::kInvalidArgument, "iteration ", iteration, " comes after iteration ",
+                             iteration_, "; iterations do not go back");
+  }
+  return SlotStatus();
+}
+
+inline void ExternallyManagedDeviceSlot::step(SlotState to, std::uint64_t iteration) {
+  state_ = to;
+  iteration_ = iteration;
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::mark_as_prefilling(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::prefilling(), iteration); !checked) {
+    return checked;
+  }
+  if (computed_ >= known_at_start_) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, "all ", known_at_start_,
+                             " tokens are computed; mark it as decoding");
+  }
+  staged_ = {};
+  has_run_ = true;
+  step(SlotState::prefilling(), iteration);
+  return SlotStatus();
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::mark_as_decoding(std::uint64_t iteration) {
+  if (SlotStatus checked = check_step(SlotState::decoding(), iteration); !checked) {
+    return checked;
+  }
+  if (computed_ < known_at_start_) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, "only ", computed_, " of ", known_at_start_,
+                             " tokens are computed; mark it as prefilling");
+  }
+  step(SlotState::decoding(), iteration);
+  return SlotStatus();
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::mark_as_scheduled(std::uint64_t iteration) {
+  if (state_.kind() == kOnboardStaged) {
+    return mark_as_onboarding(iteration);
+  }
+  return computed_ < known_at_start_ ? mark_as_prefilling(iteration) : mark_as_decoding(iteration);
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::check_tokens(const char* operation) const {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kNotScheduled || kind == kPrefilling || kind == kDecoding) {
+    return SlotStatus();
+  }
+  return invalid_operation(ErrorCode::kFailedPrecondition, operation, ": a slot that is ", state_.to_string(),
+                           " makes no tokens");
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Token> tokens) {
+  if (SlotStatus checked = check_tokens("append_tokens"); !checked) {
+    return checked;
+  }
+  if (speculative_ != 0) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, speculative_,
+                             " guesses are not settled; settle them first");
+  }
+  if (SlotStatus added = add_tokens(tokens); !added) {
+    return added;
+  }
+  if (!has_run_) {
+    known_at_start_ = sequence_.size();
+  }
+  return SlotStatus();
+}
+
+inline void ExternallyManagedDeviceSlot::offer_saves() {
+  const std::size_t tokens = std::min(computed_, certain_tokens());
+  if (tokens >= (next_to_save_ + 1) * block_size()) {
+    offer_saves_to(tokens / block_size());
+  }
+}
+
+inline SlotStatus ExternallyManagedDeviceSlot::advance_computed_position(std::size_t num_tokens) {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
+    return invalid_operation(ErrorCode::kFailedPrecondition, "a slot that is ", state_.to_string(),
+                             " computes nothing");
+  }
+  std::size_t end = std::min(sequence_.size(), device_blocks_.size() * block_size());
+  if (!has_run_) {
+    end = std::min(end, sequence_.size() - 1);  // one token stays to be computed
+  }
+  if (kind == kOnboardStaged) {
+    end = std::min(end, staged_.begin * block_size());
+  }
+  if (num_tokens > end - computed_) {
+    return invalid_operation(ErrorCode::kOutOfRange, num_tokens, " more tokens than ", computed_,
+                             " would be computed, of ", sequence_.size(), " in ", device_blocks_.size(),
+                             " device blocks; at most ", end, " can be");
+  }
+  computed_ += num_tokens;
+  if (has_run_) {
+    offer_saves();
+  } else {
+    next_to_save_ = std::max(next_to_save_, computed_ / block_size());
+  }
+  return SlotStatus();
+}
 
 }  // namespace cairn

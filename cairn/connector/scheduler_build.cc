@@ -119,30 +119,15 @@ SlotStatus SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& 
     return invalid_operation(ErrorCode::kInvalidArgument, "it stands in the iteration twice");
   }
   ExternallyManagedDeviceSlot& slot = *entry.slot;
-  if (slot.state().kind() == Kind::kOnboardStaged) {  // the engine computes instead of loading
-    if (SlotStatus dropped = slot.mark_as_not_scheduled(number); !dropped) {
-      return dropped;
-    }
-  }
-  if (!entry.guesses.empty() || scheduled.accepted_guesses != 0) {
-    std::vector<Token> kept;
-    if (SlotStatus settled = settle_guesses(entry, scheduled.accepted_guesses, kept); !settled) {
-      return settled;
-    }
-    if (SlotStatus appended = slot.append_tokens(kept); !appended) {
-      return appended;
+  const bool only_computes = slot.state().kind() != Kind::kOnboardStaged && entry.guesses.empty() &&
+                             scheduled.accepted_guesses == 0 && scheduled.new_blocks.empty();
+  if (!only_computes) {
+    if (SlotStatus prepared = prepare(entry, scheduled, number); !prepared) {
+      return prepared;
     }
   }
   if (!scheduled.new_tokens.empty()) {
     if (SlotStatus appended = slot.append_tokens(scheduled.new_tokens); !appended) {
-      return appended;
-    }
-  }
-  if (!scheduled.new_blocks.empty()) {
-    if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
-      return checked;
-    }
-    if (SlotStatus appended = slot.append_mutable_device_blocks(scheduled.new_blocks); !appended) {
       return appended;
     }
   }
@@ -159,6 +144,29 @@ SlotStatus SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& 
   return SlotStatus();
 }
 
+// What few requests have in an iteration, before what all have.
+SlotStatus SchedulerConnector::Impl::prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
+  ExternallyManagedDeviceSlot& slot = *entry.slot;
+  if (slot.state().kind() == Kind::kOnboardStaged) {  // the engine computes instead of loading
+    if (SlotStatus dropped = slot.mark_as_not_scheduled(number); !dropped) {
+      return dropped;
+    }
+  }
+  if (!entry.guesses.empty() || scheduled.accepted_guesses != 0) {
+    std::vector<Token> kept;
+    if (SlotStatus settled = settle_guesses(entry, scheduled.accepted_guesses, kept); !settled) {
+      return settled;
+    }
+    if (SlotStatus appended = slot.append_tokens(kept); !appended) {
+      return appended;
+    }
+  }
+  if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
+    return checked;
+  }
+  return slot.append_mutable_device_blocks(scheduled.new_blocks);
+}
+
 SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size_t computed_tokens) {
   ExternallyManagedDeviceSlot& slot = *entry.slot;
   const std::size_t before = slot.computed_tokens();
@@ -167,9 +175,9 @@ SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size
     return slot.retreat_computed_position(before - computed_tokens);
   }
   if (std::exchange(entry.fell_short, false) && computed_tokens > before) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat(computed_tokens, " tokens are said to be computed, but its load brought it to ",
-                                     before, " only; compute the rest again"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, computed_tokens,
+                             " tokens are said to be computed, but its load brought it to ", before,
+                             " only; compute the rest again");
   }
   return computed_tokens > before ? slot.advance_computed_position(computed_tokens - before) : SlotStatus();
 }
@@ -179,8 +187,8 @@ SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size
 SlotStatus SchedulerConnector::Impl::settle_guesses(RequestEntry& entry, std::size_t accepted,
                                                     std::vector<Token>& kept) {
   if (accepted > entry.guesses.size()) {
-    return invalid_operation(ErrorCode::kOutOfRange,
-                             str_cat(accepted, " of ", entry.guesses.size(), " guesses cannot be accepted"));
+    return invalid_operation(ErrorCode::kOutOfRange, accepted, " of ", entry.guesses.size(),
+                             " guesses cannot be accepted");
   }
   if (!entry.guesses_are_aside) {
     entry.guesses.clear();
@@ -206,9 +214,8 @@ SlotStatus SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const
   ExternallyManagedDeviceSlot& slot = *entry.slot;
   const std::size_t loaded = slot.computed_tokens() + entry.staged_blocks * block_size_;
   if (entry.wants_load ? scheduled.computed_tokens != loaded : scheduled.computed_tokens < loaded) {
-    return invalid_operation(
-        ErrorCode::kInvalidArgument,
-        str_cat(scheduled.computed_tokens, " tokens are said to be there, but its load brings ", loaded));
+    return invalid_operation(ErrorCode::kInvalidArgument, scheduled.computed_tokens,
+                             " tokens are said to be there, but its load brings ", loaded);
   }
   if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
     return checked;

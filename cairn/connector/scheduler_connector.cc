@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cairn/base/str_cat.h"
 #include "cairn/connector/scheduler_impl.h"
 
 namespace cairn {
@@ -49,8 +48,8 @@ ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
 }  // namespace
 
 Unexpected<SlotError> unknown_request(RequestHandle request) {
-  return invalid_operation(ErrorCode::kNotFound, str_cat("handle ", static_cast<std::uint64_t>(request),
-                                                         " names no request; it is gone, or never was"));
+  return invalid_operation(ErrorCode::kNotFound, "handle ", static_cast<std::uint64_t>(request),
+                           " names no request; it is gone, or never was");
 }
 
 Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options options) {
@@ -181,9 +180,8 @@ SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHan
 SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const SlotId> blocks) const {
   for (const SlotId block : blocks) {
     if (index_of(block) >= device_blocks_) {
-      return invalid_operation(ErrorCode::kInvalidArgument,
-                               str_cat("device block ", index_of(block), " is none of the ", device_blocks_,
-                                       " that there are; device.blocks is how many the engine has"));
+      return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is none of the ",
+                               device_blocks_, " that there are; device.blocks is how many the engine has");
     }
   }
   return SlotStatus();
@@ -194,9 +192,8 @@ SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, 
   const ExternallyManagedDeviceSlot& slot = *entry.slot;
   const Kind kind = slot.state().kind();
   if ((kind != Kind::kInitialized && kind != Kind::kNotScheduled && kind != Kind::kOnboardStaged) || entry.wants_load) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("a request that is ", slot.state().to_string(),
-                                     entry.wants_load ? " and has its blocks" : "", " waits for none"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, "a request that is ", slot.state().to_string(),
+                             entry.wants_load ? " and has its blocks" : "", " waits for none");
   }
   if (SlotStatus checked = check_blocks(blocks); !checked) {
     return checked;
@@ -204,17 +201,16 @@ SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, 
   const std::size_t staged = slot.state().staged_tokens().value_or(0);
   if (loaded_tokens > staged || loaded_tokens % block_size_ != 0 ||
       (loaded_tokens > 0 && local_tokens != entry.matched_at)) {
-    return invalid_operation(ErrorCode::kInvalidArgument,
-                             str_cat(loaded_tokens, " tokens after ", local_tokens, " cannot be loaded; ", staged,
-                                     " after ", entry.matched_at, " were matched, and fewer whole blocks may be"));
+    return invalid_operation(ErrorCode::kInvalidArgument, loaded_tokens, " tokens after ", local_tokens,
+                             " cannot be loaded; ", staged, " after ", entry.matched_at,
+                             " were matched, and fewer whole blocks may be");
   }
   const std::size_t room = (slot.num_device_blocks_allocated() + blocks.size()) * block_size_;
   if (local_tokens < slot.computed_tokens() || local_tokens >= slot.sequence().size() ||
       local_tokens + loaded_tokens > room) {
-    return invalid_operation(
-        ErrorCode::kOutOfRange,
-        str_cat(local_tokens, " tokens and ", loaded_tokens, " to load, of ", slot.sequence().size(), " with ",
-                slot.computed_tokens(), " computed, in blocks for ", room, "; one has to be computed"));
+    return invalid_operation(ErrorCode::kOutOfRange, local_tokens, " tokens and ", loaded_tokens, " to load, of ",
+                             slot.sequence().size(), " with ", slot.computed_tokens(), " computed, in blocks for ",
+                             room, "; one has to be computed");
   }
   return SlotStatus();
 }
@@ -250,13 +246,6 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
   }
   note_operations(*entry);
   return SlotStatus();
-}
-
-void SchedulerConnector::Impl::note_operations(RequestEntry& entry) {
-  if (!entry.has_operations && entry.slot->has_pending_operations()) {
-    entry.has_operations = true;
-    with_operations_.push_back(entry.handle);
-  }
 }
 
 SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {

@@ -50,13 +50,19 @@ class SchedulerConnector::Impl {
   [[nodiscard]] SlotStatus check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
                                            std::size_t local_tokens, std::size_t loaded_tokens) const;
   // The slot has operations to give.
-  void note_operations(RequestEntry& entry);
+  void note_operations(RequestEntry& entry) {
+    if (!entry.has_operations && entry.slot->has_pending_operations()) {
+      entry.has_operations = true;
+      with_operations_.push_back(entry.handle);
+    }
+  }
   void remove(RequestEntry& entry);
 
   // --- an iteration ---
   void preempt(RequestHandle request, std::uint64_t number);
   void schedule(const Scheduled& scheduled, std::uint64_t number);
-  [[nodiscard]] SlotStatus step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
+  [[nodiscard]] inline SlotStatus step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
+  [[nodiscard]] SlotStatus prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus step_beside_load(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus settle_guesses(RequestEntry& entry, std::size_t accepted, std::vector<Token>& kept);
   [[nodiscard]] SlotStatus set_computed(RequestEntry& entry, std::size_t computed_tokens);

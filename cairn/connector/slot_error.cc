@@ -17,6 +17,13 @@ Error error_of(const SlotError::PoolError& kind) { return kind.error; }
 
 }  // namespace
 
+SlotError::SlotError(Kind kind) : kind_(std::move(kind)) {}
+SlotError::SlotError(const SlotError&) = default;
+SlotError& SlotError::operator=(const SlotError&) = default;
+SlotError::SlotError(SlotError&&) noexcept = default;
+SlotError& SlotError::operator=(SlotError&&) noexcept = default;
+SlotError::~SlotError() = default;
+
 Error SlotError::to_error() const {
   return std::visit([](const auto& kind) { return error_of(kind); }, kind_);
 }

@@ -5,11 +5,11 @@
 // Threads:  a plain value.
 #pragma once
 
-#include <string>
 #include <utility>
 #include <variant>
 
 #include "cairn/base/result.h"
+#include "cairn/base/str_cat.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_state.h"
 
@@ -36,7 +36,13 @@ class SlotError {
   };
   using Kind = std::variant<NotFound, InvalidState, InvalidOperation, PoolError>;
 
-  explicit SlotError(Kind kind) : kind_(std::move(kind)) {}
+  // Cold and not inlined, as all that makes errors: every step of a request may fail, and few do.
+  [[gnu::cold]] explicit SlotError(Kind kind);
+  [[gnu::cold]] SlotError(const SlotError&);
+  [[gnu::cold]] SlotError& operator=(const SlotError&);
+  [[gnu::cold]] SlotError(SlotError&&) noexcept;
+  [[gnu::cold]] SlotError& operator=(SlotError&&) noexcept;
+  [[gnu::cold]] ~SlotError();
 
   [[nodiscard]] const Kind& kind() const { return kind_; }
   template <typename K>
@@ -53,11 +59,17 @@ template <typename T>
 using SlotResult = Result<T, SlotError>;
 using SlotStatus = SlotResult<void>;
 
-[[nodiscard]] inline Unexpected<SlotError> slot_fail(SlotError::Kind kind) {
+[[nodiscard, gnu::cold, gnu::noinline]] inline Unexpected<SlotError> slot_fail(SlotError::Kind kind) {
   return Unexpected(SlotError(std::move(kind)));
 }
-[[nodiscard]] inline Unexpected<SlotError> invalid_operation(ErrorCode code, std::string message) {
-  return slot_fail(SlotError::InvalidOperation{Error{code, std::move(message)}});
+[[nodiscard, gnu::cold, gnu::noinline]] inline Unexpected<SlotError> invalid_operation(Error&& error) {
+  return slot_fail(SlotError::InvalidOperation{std::move(error)});
+}
+// The message is the pieces, as in str_cat().
+template <typename... Pieces>
+[[nodiscard, gnu::cold, gnu::noinline]] Unexpected<SlotError> invalid_operation(ErrorCode code,
+                                                                                const Pieces&... pieces) {
+  return invalid_operation(Error{code, str_cat(pieces...)});
 }
 
 }  // namespace cairn

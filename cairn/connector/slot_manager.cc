@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "cairn/base/str_cat.h"
-
 namespace cairn {
 
 Result<SlotManager> SlotManager::make(std::uint32_t block_size) {
@@ -17,17 +15,16 @@ SlotResult<ExternallyManagedDeviceSlot*> SlotManager::create_slot(const RequestI
                                                                   std::span<const Token> tokens, SaltHash salt,
                                                                   std::span<const MmRun> runs) {
   if (const auto found = slots_.find(request); found != slots_.end()) {
-    return invalid_operation(ErrorCode::kAlreadyExists,
-                             str_cat("request ", request.to_string(), " has a slot, which is ",
-                                     found->second.state().to_string(), "; remove it when it is Finished"));
+    return invalid_operation(ErrorCode::kAlreadyExists, "request ", request.to_string(), " has a slot, which is ",
+                             found->second.state().to_string(), "; remove it when it is Finished");
   }
   if (tokens.empty()) {
-    return invalid_operation(ErrorCode::kInvalidArgument,
-                             str_cat("request ", request.to_string(), " has no tokens; give its prompt"));
+    return invalid_operation(ErrorCode::kInvalidArgument, "request ", request.to_string(),
+                             " has no tokens; give its prompt");
   }
   Result<TokenBlockSequence> sequence = TokenBlockSequence::create(tokens, block_size_, salt, runs);
   if (!sequence) {
-    return slot_fail(SlotError::InvalidOperation{std::move(sequence).error()});
+    return invalid_operation(std::move(sequence).error());
   }
   return &slots_.try_emplace(request, next_serial_++, *std::move(sequence)).first->second;
 }
@@ -47,9 +44,9 @@ SlotStatus SlotManager::remove_slot(const RequestId& request) {
   }
   const ExternallyManagedDeviceSlot& slot = found->second;
   if (slot.state() != SlotState::finished()) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             str_cat("the slot of request ", request.to_string(), " is ", slot.state().to_string(),
-                                     " with ", slot.operations_under_way(), " copies under way; finish it first"));
+    return invalid_operation(ErrorCode::kFailedPrecondition, "the slot of request ", request.to_string(), " is ",
+                             slot.state().to_string(), " with ", slot.operations_under_way(),
+                             " copies under way; finish it first");
   }
   slots_.erase(found);
   return SlotStatus();
