@@ -2,6 +2,15 @@
 
 namespace cairn {
 
+void OperationInbox::given_out(std::uint64_t iteration, std::span<const OperationPtr> operations) {
+  const MutexLock lock(mutex_);
+  iteration_ = iteration;
+  for (const OperationPtr& operation : operations) {
+    operation->place = under_way_.size();
+    under_way_.push_back(operation);
+  }
+}
+
 void OperationInbox::post(OperationPtr operation, std::uint32_t arrived) {
   operation->is_over = true;
   {
@@ -9,30 +18,65 @@ void OperationInbox::post(OperationPtr operation, std::uint32_t arrived) {
     if (is_closed_) {
       return;
     }
+    if (operation->place) {
+      under_way_.back()->place = operation->place;
+      std::swap(under_way_[*operation->place], under_way_.back());
+      under_way_.pop_back();
+      operation->place.reset();
+    }
     if (operation->is_load) {
       untold_.loads.push_back({operation->id, arrived});
     } else {
       untold_.saves.push_back(operation->id);
     }
     over_.push_back({std::move(operation), arrived});
-    if (is_telling_) {
+    if (!begin_telling()) {
       return;
     }
-    is_telling_ = true;
   }
+  tell();
+}
+
+void OperationInbox::tell_under_way() {
+  {
+    const MutexLock lock(mutex_);
+    if (is_closed_ || !iteration_) {
+      return;
+    }
+    is_under_way_untold_ = true;
+    if (!begin_telling()) {
+      return;
+    }
+  }
+  tell();
+}
+
+void OperationInbox::tell() {
   for (;;) {
     OperationNotice notice;
     {
       const MutexLock lock(mutex_);
-      if (is_closed_ || (untold_.loads.empty() && untold_.saves.empty())) {
+      if (is_closed_ || (untold_.loads.empty() && untold_.saves.empty() && !is_under_way_untold_)) {
         is_telling_ = false;
         told_.notify_all();
         return;
       }
-      notice = std::exchange(untold_, {});
+      notice = take_untold();
     }
     tell_(notice);
   }
+}
+
+OperationNotice OperationInbox::take_untold() {
+  OperationNotice notice = std::exchange(untold_, {});
+  if (std::exchange(is_under_way_untold_, false)) {
+    notice.over_before = *iteration_ + 1;
+    notice.under_way.reserve(under_way_.size());
+    for (const OperationPtr& operation : under_way_) {
+      notice.under_way.push_back(operation->id);
+    }
+  }
+  return notice;
 }
 
 void OperationInbox::take(std::vector<Over>& out) {

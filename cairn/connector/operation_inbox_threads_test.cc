@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
+
+#include "cairn/connector/worker_operations.h"
 
 namespace cairn {
 namespace {
@@ -89,6 +93,122 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
   }
   EXPECT_EQ(taken, std::vector<std::uint32_t>(taken.size(), 1));
   EXPECT_EQ(told, std::vector<std::uint32_t>(told.size(), 1));
+}
+
+TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsUnderWay) {
+  std::vector<OperationNotice> told;
+  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) { told.push_back(notice); });
+  inbox->tell_under_way();
+  EXPECT_TRUE(told.empty()) << "nothing was ever given out";
+  const std::vector<OperationPtr> given = {operation(1), operation(2, true), operation(3)};
+  inbox->given_out(7, given);
+  std::vector<std::unique_ptr<OperationHold>> holds;
+  for (const OperationPtr& each : given) {
+    holds.push_back(std::make_unique<OperationHold>(inbox, each));
+  }
+  holds[0].reset();
+  inbox->tell_under_way();
+  ASSERT_EQ(told.size(), 2);
+  EXPECT_EQ(told[0], (OperationNotice{.saves = {given[0]->id}}));
+  EXPECT_EQ(told[1], (OperationNotice{.over_before = 8, .under_way = {given[2]->id, given[1]->id}}));
+  holds.clear();
+  inbox->tell_under_way();
+  EXPECT_EQ(told.back(), (OperationNotice{.over_before = 8})) << "nothing is kept of what is over";
+  inbox->close();
+  inbox->tell_under_way();
+  EXPECT_EQ(told.size(), 5);
+}
+
+// A rank that is not ready misses what is told; whenever it is ready again, everything comes to an end for it, and what
+// is told on its behalf changes nothing for one that was ready all along.
+TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
+  constexpr std::uint32_t kIterations = 600;
+  constexpr std::uint32_t kEach = 3;
+  WorkerOperations steady(steady_clock());
+  WorkerOperations fickle(steady_clock());
+  std::atomic<bool> is_ready{false};
+  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) {
+    const std::vector<std::byte> bytes = notice.encode();
+    steady.told(bytes);
+    if (is_ready) {
+      fickle.told(bytes);
+    }
+  });
+  std::mutex mutex;
+  std::vector<std::unique_ptr<OperationHold>> holds;
+  std::atomic<std::uint32_t> ended{0};
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      while (ended < kIterations * kEach) {
+        std::unique_ptr<OperationHold> ends;
+        {
+          const std::lock_guard lock(mutex);
+          if (!holds.empty()) {
+            std::swap(holds[random() % holds.size()], holds.back());
+            ends = std::move(holds.back());
+            holds.pop_back();
+          }
+        }
+        if (ends != nullptr) {
+          ends->arrived(1);
+          ends.reset();
+          ++ended;
+        }
+        std::this_thread::yield();
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    while (ended < kIterations * kEach) {
+      is_ready = false;
+      std::this_thread::yield();
+      is_ready = true;
+      inbox->tell_under_way();
+      std::this_thread::yield();
+    }
+  });
+  std::vector<WorkerReport> reports(2);
+  const auto take = [&] {
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      const WorkerReport more = (i == 0 ? steady : fickle).take();
+      reports[i].loaded.insert(reports[i].loaded.end(), more.loaded.begin(), more.loaded.end());
+      reports[i].failed_blocks.insert(reports[i].failed_blocks.end(), more.failed_blocks.begin(),
+                                      more.failed_blocks.end());
+    }
+  };
+  for (std::uint32_t iteration = 0; iteration < kIterations; ++iteration) {
+    std::vector<OperationPtr> given;
+    IterationMetadata metadata{.iteration = iteration};
+    for (std::uint32_t i = 0; i < kEach; ++i) {
+      given.push_back(operation(iteration * kEach + i, true));
+      metadata.loads.push_back(
+          {.id = given.back()->id, .request = RequestId(given.back()->id.number), .blocks = {SlotId{1}}});
+    }
+    inbox->given_out(iteration, given);
+    {
+      const std::lock_guard lock(mutex);
+      for (const OperationPtr& each : given) {
+        holds.push_back(std::make_unique<OperationHold>(inbox, each));
+      }
+    }
+    IterationMetadata again = metadata;
+    steady.bind(metadata, 1);
+    fickle.bind(again, 1);
+    take();
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  is_ready = true;
+  inbox->tell_under_way();
+  take();
+  EXPECT_EQ(reports[0].loaded.size(), kIterations * kEach);
+  EXPECT_TRUE(reports[0].failed_blocks.empty());
+  EXPECT_EQ(reports[1].loaded.size(), kIterations * kEach);
+  EXPECT_FALSE(steady.has_any());
+  EXPECT_FALSE(fickle.has_any());
 }
 
 TEST(OperationInboxTest, AfterItIsClosedNobodyIsTold) {

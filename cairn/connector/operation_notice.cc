@@ -14,7 +14,8 @@ constexpr std::size_t kLoadBytes = kIdBytes + sizeof(std::uint32_t);
 
 std::vector<std::byte> OperationNotice::encode() const {
   std::vector<std::byte> out;
-  out.reserve(internal::kSealBytes + 2 * sizeof(std::uint32_t) + loads.size() * kLoadBytes + saves.size() * kIdBytes);
+  out.reserve(internal::kSealBytes + 3 * sizeof(std::uint32_t) + sizeof(over_before) + loads.size() * kLoadBytes +
+              (saves.size() + under_way.size()) * kIdBytes);
   ByteWriter writer(out);
   writer.put(internal::SealHeader{.magic = kMagic, .version = kVersion, .flags = 0});
   writer.count(loads.size());
@@ -24,6 +25,9 @@ std::vector<std::byte> OperationNotice::encode() const {
   }
   writer.count(saves.size());
   for (const OperationId& save : saves) internal::put(writer, save);
+  writer.put(over_before);
+  writer.count(under_way.size());
+  for (const OperationId& operation : under_way) internal::put(writer, operation);
   internal::seal(out);
   return out;
 }
@@ -43,6 +47,10 @@ Result<OperationNotice> OperationNotice::decode(std::span<const std::byte> bytes
   const std::size_t save_count = in.count(kIdBytes);
   notice.saves.reserve(save_count);
   for (std::size_t i = 0; i < save_count; ++i) notice.saves.push_back(internal::get_operation_id(in));
+  notice.over_before = in.get<std::uint64_t>();
+  const std::size_t under_way_count = in.count(kIdBytes);
+  notice.under_way.reserve(under_way_count);
+  for (std::size_t i = 0; i < under_way_count; ++i) notice.under_way.push_back(internal::get_operation_id(in));
   if (in.ended_well()) return notice;
   return fail(ErrorCode::kCorrupt, str_cat("the ", bytes.size(), " bytes of ", kWhat, " do not add up"));
 }

@@ -20,6 +20,8 @@ OperationNotice random_notice(std::uint64_t seed) {
   OperationNotice notice;
   for (std::uint64_t i = random() % 5; i > 0; --i) notice.loads.push_back({id(), static_cast<std::uint32_t>(random())});
   for (std::uint64_t i = random() % 5; i > 0; --i) notice.saves.push_back(id());
+  notice.over_before = random() % 2 * random();
+  for (std::uint64_t i = random() % 5; i > 0; --i) notice.under_way.push_back(id());
   return notice;
 }
 
@@ -39,11 +41,14 @@ TEST(OperationNoticeTest, ComesBack) {
 }
 
 TEST(OperationNoticeTest, IsAsDocumented) {
-  const OperationNotice notice{.loads = {{{.slot = 1, .number = 2}, 3}}, .saves = {{.slot = 4, .number = 5}}};
+  const OperationNotice notice{.loads = {{{.slot = 1, .number = 2}, 3}},
+                               .saves = {{.slot = 4, .number = 5}},
+                               .over_before = 6,
+                               .under_way = {{.slot = 7, .number = 8}}};
   Bytes expected;
   ByteWriter out(expected);
   out.raw(std::as_bytes(std::span("CRNO", 4)));
-  out.put(std::uint16_t{1});
+  out.put(std::uint16_t{2});
   out.put(std::uint16_t{0});
   out.put(std::uint32_t{1});
   out.put(std::uint64_t{1});
@@ -52,6 +57,10 @@ TEST(OperationNoticeTest, IsAsDocumented) {
   out.put(std::uint32_t{1});
   out.put(std::uint64_t{4});
   out.put(std::uint32_t{5});
+  out.put(std::uint64_t{6});
+  out.put(std::uint32_t{1});
+  out.put(std::uint64_t{7});
+  out.put(std::uint32_t{8});
   out.put(hash_bytes(expected, 0));
   EXPECT_EQ(notice.encode(), expected);
 }
@@ -76,9 +85,10 @@ TEST(OperationNoticeTest, RefusesEveryTruncationAndFlippedBit) {
 }
 
 TEST(OperationNoticeTest, RefusesCountsThatDoNotAddUp) {
-  const Bytes good = OperationNotice{.loads = {{{}, 3}}, .saves = {{}}}.encode();
+  const Bytes good =
+      OperationNotice{.loads = {{{}, 3}}, .saves = {{}}, .under_way = {{.slot = 9, .number = 9}}}.encode();
   ASSERT_TRUE(OperationNotice::decode(sealed_again(good)).has_value());
-  for (const std::size_t count : {8U, 28U}) {
+  for (const std::size_t count : {8U, 28U, 52U}) {
     for (const int value : {0, 2, 255}) {
       Bytes other = good;
       other[count] = static_cast<std::byte>(value);
@@ -94,7 +104,7 @@ TEST(OperationNoticeTest, RefusesAnotherVersionByName) {
   other[4] = std::byte{7};
   const Result<OperationNotice> decoded = OperationNotice::decode(sealed_again(other));
   ASSERT_FALSE(decoded.has_value());
-  EXPECT_THAT(decoded.error().message, HasSubstr("is of version 7, this program reads version 1"));
+  EXPECT_THAT(decoded.error().message, HasSubstr("is of version 7, this program reads version 2"));
 }
 
 }  // namespace

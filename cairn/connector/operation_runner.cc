@@ -37,6 +37,14 @@ OperationRunner::~OperationRunner() {
 }
 
 void OperationRunner::run(Batch&& batch) {
+  for (const Save& save : batch.saves) {
+    given_.push_back(save.operation);
+  }
+  for (const Load& load : batch.loads) {
+    given_.push_back(load.operation);
+  }
+  inbox_->given_out(batch.iteration, given_);
+  given_.clear();
   bool wakes = false;
   {
     const MutexLock lock(mutex_);

@@ -46,6 +46,7 @@ class OperationRunner {
   };
   // What one iteration gave out.
   struct Batch {
+    std::uint64_t iteration = 0;
     StepMark saves_after;
     StepMark loads_after;
     TimePoint save_deadline{};
@@ -64,6 +65,7 @@ class OperationRunner {
   OperationRunner& operator=(const OperationRunner&) = delete;
   ~OperationRunner();
 
+  // Before the metadata goes out: what is given out is in the inbox's list when this returns.
   void run(Batch&& batch) CAIRN_EXCLUDES(mutex_);
 
  private:
@@ -78,7 +80,8 @@ class OperationRunner {
   RankGroup& ranks_;
   const std::shared_ptr<OperationInbox> inbox_;
   const std::optional<CacheLevel> save_to_;
-  std::vector<OperationPtr> fenced_;  // that may wait still
+  std::vector<OperationPtr> fenced_;  // that may wait still; the thread's own
+  std::vector<OperationPtr> given_;   // of one batch; the scheduler's thread alone, its memory is used again
 
   Mutex mutex_{LockRank::kInbox};
   std::condition_variable_any called_;

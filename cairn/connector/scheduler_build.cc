@@ -325,6 +325,7 @@ void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
     return;
   }
   const TimePoint now = clock_.now();
+  batch_.iteration = number;
   batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
   batch_.loads_after = StepMark::begun(number);
   batch_.save_deadline = now + save_deadline_;

@@ -60,11 +60,18 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (!slots) {
     return Unexpected(std::move(slots).error());
   }
+  // Ranks are told what is over, and the inbox is told of ranks that are ready: none is before the group is opened.
+  const auto group = std::make_shared<RankGroup*>(nullptr);
+  const auto inbox = std::make_shared<OperationInbox>(
+      [group](const OperationNotice& notice) { (*group)->tell(RankNotice{notice.encode()}); });
   const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
-  options.ranks.told = [rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
+  options.ranks.told = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
                         told = std::move(options.ranks.told)](const RankChange& change) mutable {
     if (change.is_there && std::exchange(was_there[change.rank], 1) != 0) {
       *rank_came_back = true;
+    }
+    if (change.is_there) {
+      inbox->tell_under_way();
     }
     if (told) {
       told(change);
@@ -74,6 +81,7 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (!ranks) {
     return Unexpected(std::move(ranks).error());
   }
+  *group = ranks->get();
   Result<ManagerConfig> logical = without_bytes(options.manager);
   if (!logical) {
     return Unexpected(std::move(logical).error());
@@ -84,15 +92,16 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
     return Unexpected(std::move(manager).error());
   }
   (*ranks)->open(in_blocks(options.manager, *manager));
-  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
-      std::make_unique<Impl>(options, *std::move(slots), *std::move(manager), *std::move(ranks), rank_came_back)));
+  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(std::make_unique<Impl>(
+      options, *std::move(slots), *std::move(manager), *std::move(ranks), inbox, rank_came_back)));
 }
 
 SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SchedulerConnector::~SchedulerConnector() = default;
 
 SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
-                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<std::atomic<bool>> rank_came_back)
+                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<OperationInbox> inbox,
+                               std::shared_ptr<std::atomic<bool>> rank_came_back)
     : load_mode_(options.load),
       loading_blocks_limit_(options.loading_blocks),
       least_blocks_(options.least_blocks),
@@ -106,8 +115,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       slots_(std::move(slots)),
       rank_came_back_(std::move(rank_came_back)),
       ranks_(std::move(ranks)),
-      inbox_(std::make_shared<OperationInbox>(
-          [&group = *ranks_](const OperationNotice& notice) { group.tell(RankNotice{notice.encode()}); })),
+      inbox_(std::move(inbox)),
       manager_(std::move(manager)) {
   runner_.emplace(*manager_, *ranks_, inbox_, save_to_);
 }

@@ -22,7 +22,7 @@ namespace cairn {
 class SchedulerConnector::Impl {
  public:
   Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<RankGroup> ranks,
-       std::shared_ptr<std::atomic<bool>> rank_came_back);
+       std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
   ~Impl();
 
   [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens, SaltHash salt,

@@ -101,6 +101,48 @@ TEST(SchedulerConnectorTest, ARankThatIsGoneFailsLoadsAndSavesAndNothingElse) {
   EXPECT_THAT(world.released, ElementsAre(RequestId("a"), RequestId("b")));
 }
 
+// Its connection is there for the rank before the leader counts on it: what is told in between it hears when it is ready,
+// whether its engine has bound it by then or not.
+TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
+  WorkerOperations worker(steady_clock());
+  World world(small_options(64, 64, 2));
+  world.save_prompt("a", kPrompt);
+  world.ranks[1]->leave();
+  world.ranks[1]->hold_back();
+  world.ranks[1]->listen(worker);
+  world.ranks[1]->join(world->ranks(), 1);
+  world.take_until([&] { return world.ranks[1]->is_welcomed(); });
+  const RequestHandle b = world.add("b", kPrompt);
+  const RequestHandle c = world.add("c", kPrompt);
+  EXPECT_EQ(matched(world, b), 16);
+  EXPECT_EQ(matched(world, c), 16);
+  CAIRN_SLOT_OK(world->allocated(b, device_blocks(5, 20), 0, 16));
+  IterationMetadata first = world.step();
+  CAIRN_SLOT_OK(world->allocated(c, device_blocks(5, 30), 0, 16));
+  IterationMetadata second = world.step();
+  const OperationId load = first.loads.at(0).id;
+  const OperationId late_load = second.loads.at(0).id;
+  worker.bind(first, 2);
+  world.take_until([&] { return world.ranks[0]->has_heard(load) && world.ranks[0]->has_heard(late_load); });
+  EXPECT_TRUE(worker.is_pending(load));
+  world.ranks[1]->ready();
+  world.take_until([&] { return !worker.is_pending(load); });
+  worker.bind(second, 2);
+  EXPECT_FALSE(worker.is_pending(late_load));
+  const WorkerReport report = worker.take();
+  EXPECT_THAT(report.loaded, ElementsAre(WorkerReport::Loaded{"b", false}, WorkerReport::Loaded{"c", false}));
+  EXPECT_THAT(report.failed_blocks, SizeIs(8));
+  // What is given out from now on it hears as all do.
+  const auto blocks = device_blocks(5, 40);
+  const RequestHandle d = world.add("d", kPrompt, 500);
+  world.step({{.request = d, .new_blocks = blocks}});
+  IterationMetadata third = world.step({{.request = d, .computed_tokens = 18}});
+  const OperationId save = third.saves.at(0).id;
+  worker.bind(third, 2);
+  world.take_until([&] { return !worker.is_pending(save); });
+  EXPECT_TRUE(world.ranks[1]->has_heard(save));
+}
+
 TEST(SchedulerConnectorTest, EndsWithLoadsAndSavesUnderWay) {
   for (const bool is_stopped : {true, false}) {
     SchedulerConnector::Options options = small_options(64, 64, 2);

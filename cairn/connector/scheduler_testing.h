@@ -24,6 +24,7 @@
 #include "cairn/connector/operation_notice.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_testing.h"
+#include "cairn/connector/worker_operations.h"
 
 namespace cairn::testing {
 
@@ -93,6 +94,25 @@ class NumberRank {
     const std::lock_guard lock(mutex_);
     return numbers_[0][index_of(block)];
   }
+  // It is welcomed the next time and says nothing, until it is ready().
+  void hold_back() {
+    const std::lock_guard lock(mutex_);
+    is_held_back_ = true;
+  }
+  bool is_welcomed() {
+    const std::lock_guard lock(mutex_);
+    return welcomed_.has_value();
+  }
+  void ready() {
+    const std::lock_guard lock(mutex_);
+    is_held_back_ = false;
+    port_->send(*std::exchange(welcomed_, {}), RankReady{.block_bytes = 64});
+  }
+  // This worker gets the notices too; it outlives the rank.
+  void listen(WorkerOperations& worker) {
+    const std::lock_guard lock(mutex_);
+    worker_ = &worker;
+  }
   // Copies wait, whatever the engine does.
   void stop(bool stopped) {
     const std::lock_guard lock(mutex_);
@@ -151,7 +171,11 @@ class NumberRank {
   }
   void take(std::uint32_t generation, const RankMessage& message) {
     if (std::holds_alternative<RankWelcome>(message)) {
-      port_->send(generation, RankReady{.block_bytes = 64});
+      if (is_held_back_) {
+        welcomed_ = generation;
+      } else {
+        port_->send(generation, RankReady{.block_bytes = 64});
+      }
     } else if (const auto* ping = std::get_if<RankPing>(&message)) {
       port_->send(generation, RankPong{ping->number});
     } else if (const auto* notice = std::get_if<RankNotice>(&message)) {
@@ -161,6 +185,9 @@ class NumberRank {
         heard_.push_back(load.id);
       }
       heard_.insert(heard_.end(), told->saves.begin(), told->saves.end());
+      if (worker_ != nullptr) {
+        worker_->told(notice->bytes);
+      }
     } else if (const auto* copy = std::get_if<RankCopy>(&message)) {
       copies_.emplace_back(generation, *copy);
     } else if (const auto* cancel = std::get_if<RankCancel>(&message)) {
@@ -215,6 +242,9 @@ class NumberRank {
   std::array<std::map<std::uint32_t, std::uint64_t>, kCacheLevels> numbers_;
   std::map<std::uint32_t, StepMark> fences_;
   StepMark reached_;
+  bool is_held_back_ = false;
+  std::optional<std::uint32_t> welcomed_;
+  WorkerOperations* worker_ = nullptr;
   bool is_stopped_ = false;
   bool is_ending_ = false;
   double share_failed_ = 0;

@@ -25,8 +25,26 @@ void WorkerOperations::told(std::span<const std::byte> notice) {
     for (const OperationId& save : decoded->saves) {
       end(save, false, 0);
     }
+    end_missed(*decoded);
   }
   changed_.notify_all();
+}
+
+void WorkerOperations::end_missed(const OperationNotice& notice) {
+  if (notice.over_before == 0) {
+    return;
+  }
+  over_before_ = notice.over_before;
+  under_way_ = {notice.under_way.begin(), notice.under_way.end()};
+  std::vector<std::pair<OperationId, bool>> missed;  // whether it is a load
+  for (const auto& [id, operation] : pending_) {
+    if (is_missed(id, operation.iteration)) {
+      missed.emplace_back(id, operation.is_load);
+    }
+  }
+  for (const auto& [id, is_load] : missed) {
+    end(id, is_load, 0);
+  }
 }
 
 void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t arrived) {
@@ -58,8 +76,13 @@ void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generatio
     least_bound_ = now;
   }
   least_generation_ = std::min(least_generation_, generation);
+  if (metadata.iteration >= over_before_) {
+    over_before_ = 0;  // iterations grow: no more is bound of those before
+    under_way_.clear();
+  }
   for (IterationMetadata::Load& load : metadata.loads) {
-    add(load.id, {.request = std::move(load.request),
+    add(load.id, {.iteration = metadata.iteration,
+                  .request = std::move(load.request),
                   .blocks = std::move(load.blocks),
                   .generation = generation,
                   .bound = now,
@@ -67,8 +90,11 @@ void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generatio
                   .in_step = load.in_step});
   }
   for (IterationMetadata::Save& save : metadata.saves) {
-    add(save.id,
-        {.request = std::move(save.request), .blocks = std::move(save.blocks), .generation = generation, .bound = now});
+    add(save.id, {.iteration = metadata.iteration,
+                  .request = std::move(save.request),
+                  .blocks = std::move(save.blocks),
+                  .generation = generation,
+                  .bound = now});
   }
   forget_early();
 }
@@ -84,6 +110,8 @@ void WorkerOperations::add(OperationId id, Operation operation) {
     const std::uint32_t arrived = early->second.arrived;
     early_.erase(early);
     end(id, added->second.is_load, arrived);
+  } else if (is_missed(id, added->second.iteration)) {
+    end(id, added->second.is_load, 0);
   }
 }
 

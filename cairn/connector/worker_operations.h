@@ -2,6 +2,8 @@
 //
 // Does:     keeps what was bound, takes the leader's notices, and gives what is over, once each. A notice about an
 //           operation that is not bound yet is kept for it; one about an operation that was given up changes nothing.
+// Missed:   what the leader says is over before an iteration, but for what it names, is over with nothing that came, bound
+//           already or yet to be bound: its own notice was told while this rank was not ready, and no load ends well then.
 // In step:  loads whose layers the engine reads while they come. Where one layer did not come, the engine may have read
 //           any of them too early: break_in_step(), and none of their blocks counts as loaded, whatever arrives.
 // Owner:    the worker's connector. Threads: told() on any; all others on the engine's, one at a time.
@@ -13,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cairn/base/clock.h"
@@ -76,6 +79,7 @@ class WorkerOperations {
     }
   };
   struct Operation {
+    std::uint64_t iteration = 0;
     RequestId request;
     std::vector<SlotId> blocks;
     std::uint32_t generation = 0;
@@ -93,6 +97,11 @@ class WorkerOperations {
   void add(OperationId id, Operation operation) CAIRN_REQUIRES(mutex_);
   void end(OperationId id, bool is_load, std::uint32_t arrived) CAIRN_REQUIRES(mutex_);
   void forget_early() CAIRN_REQUIRES(mutex_);
+  void end_missed(const OperationNotice& notice) CAIRN_REQUIRES(mutex_);
+  // By the leader's latest word on iterations.
+  [[nodiscard]] bool is_missed(OperationId id, std::uint64_t iteration) const CAIRN_REQUIRES(mutex_) {
+    return iteration < over_before_ && !under_way_.contains(id);
+  }
   template <typename IsOver>
   bool wait(TimePoint deadline, const GoesOn& goes_on, const IsOver& is_over);
 
@@ -104,6 +113,8 @@ class WorkerOperations {
   std::unordered_map<OperationId, Operation, IdHash> pending_ CAIRN_GUARDED_BY(mutex_);
   std::vector<Operation> over_ CAIRN_GUARDED_BY(mutex_);
   std::unordered_map<OperationId, Early, IdHash> early_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t over_before_ CAIRN_GUARDED_BY(mutex_) = 0;  // as in OperationNotice; 0: all of them are bound
+  std::unordered_set<OperationId, IdHash> under_way_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t binds_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::size_t in_step_ CAIRN_GUARDED_BY(mutex_) = 0;             // of those pending
   bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those bound last

@@ -65,6 +65,37 @@ TEST_F(WorkerOperationsTest, ANoticeOfNoOperationIsForgotten) {
   EXPECT_TRUE(operations_.is_pending(operation(7)));
 }
 
+TEST_F(WorkerOperationsTest, WhatWasMissedIsOverWithNothing) {
+  bind({.iteration = 4, .loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
+  bind({.iteration = 5, .loads = {load_of(4, {14})}});
+  tell({.over_before = 5, .under_way = {operation(2)}});
+  EXPECT_TRUE(operations_.is_pending(operation(2))) << "it is under way";
+  EXPECT_TRUE(operations_.is_pending(operation(4))) << "nothing is said of its iteration";
+  const WorkerReport report = operations_.take();
+  EXPECT_EQ(report.loaded, (std::vector<WorkerReport::Loaded>{{1U, false}}));
+  EXPECT_EQ(report.saved, std::vector<RequestId>{3U});
+  EXPECT_EQ(report.failed_blocks, blocks_of({10, 11}));
+  tell({.loads = {{operation(2), 1}, {operation(4), 1}}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{2U, true}, {4U, true}}}));
+}
+
+TEST_F(WorkerOperationsTest, WhatWasMissedIsOverAlsoWhereItIsBoundLater) {
+  tell({.loads = {{operation(1), 1}}, .over_before = 6, .under_way = {operation(2)}});
+  bind({.iteration = 4, .loads = {load_of(1, {10}), load_of(2, {11})}, .saves = {save_of(3, {12})}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}, .saved = {3U}})) << "what was told counts";
+  EXPECT_TRUE(operations_.is_pending(operation(2)));
+  bind({.iteration = 6, .saves = {save_of(4, {13})}});
+  EXPECT_TRUE(operations_.is_pending(operation(4)));
+  EXPECT_TRUE(operations_.is_pending(operation(2)));
+}
+
+TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
+  bind({.iteration = 4, .loads = {load_of(1, {10}, true)}});
+  tell({.over_before = 5});
+  EXPECT_FALSE(operations_.in_step().is_pending);
+  EXPECT_TRUE(operations_.in_step().is_short);
+}
+
 TEST_F(WorkerOperationsTest, ANoticeOfTheOtherKindOrOfNoSenseChangesNothing) {
   bind({.loads = {load_of(1, {10})}});
   tell({.saves = {operation(1)}});

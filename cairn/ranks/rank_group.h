@@ -77,7 +77,7 @@ class RankGroup {
   [[nodiscard]] std::unique_ptr<TransferExecutor> make_executor();
   // Copies from and to these device blocks wait on each rank until it is so far. Before the copies are asked for.
   void not_before(std::span<const SlotId> device_blocks, StepMark mark);
-  // To every rank that is there, in order with the copies; one that is not there is not told later.
+  // To every rank that is there, in order with the copies; one that is not is not told later (see Options::told).
   void tell(const RankNotice& notice);
 
   // A rank of this process joins: `deliver` gets what it is sent, one message at a time, on a thread of the group: it may

@@ -62,6 +62,7 @@ std::optional<TinyAnswer> RankProcesses::step(const TinyStep& step) {
     }
     all.wrong += answer.wrong;
     all.failed += answer.failed;
+    all.unheard += answer.unheard;
   }
   return all_there ? std::optional(all) : std::nullopt;
 }

@@ -45,8 +45,9 @@ struct TinyStep {
 };
 
 struct TinyAnswer {
-  std::uint32_t wrong = 0;   // of the checked blocks
-  std::uint32_t failed = 0;  // blocks that the worker side reported as failed
+  std::uint32_t wrong = 0;    // of the checked blocks
+  std::uint32_t failed = 0;   // blocks that the worker side reported as failed
+  std::uint32_t unheard = 0;  // loads and saves that the worker side was told to expect and has not reported as over
 };
 
 // All of the bytes, or false where the other side is gone.

@@ -207,13 +207,16 @@ void TinyEngine::recover(std::uint32_t rank) {
 bool TinyEngine::finish_all() {
   abort_all();
   const TimePoint end = steady_clock().now() + kForever;
-  while ((!finishing_.empty() || connector_->has_work()) && steady_clock().now() < end) {
+  bool is_over = false;
+  while (!is_over && steady_clock().now() < end) {
     take_results();
-    if (!ranks_->step(make_step())) {  // what finish() came to is given out by the next iteration
+    const std::optional<TinyAnswer> answer = ranks_->step(make_step());  // gives out what finish() came to
+    if (!answer) {
       return false;
     }
+    is_over = finishing_.empty() && !connector_->has_work() && answer->unheard == 0;
   }
-  return finishing_.empty() && !connector_->has_work();
+  return is_over;
 }
 
 }  // namespace cairn::testing

@@ -36,7 +36,8 @@ class TinyEngine {
   void idle();
   // Brings a rank that was killed back; requests that were under way are aborted, since their KV is gone.
   void recover(std::uint32_t rank);
-  // Ends all requests and waits until nothing is under way. False: something is, after so long.
+  // Ends all requests and waits until nothing is under way, and every rank has heard so. False: something is, after so
+  // long.
   [[nodiscard]] bool finish_all();
 
   [[nodiscard]] RankProcesses& ranks() { return *ranks_; }
