@@ -24,8 +24,13 @@ std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
 }  // namespace
 
 OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
-                                 std::optional<CacheLevel> save_to)
-    : manager_(manager), ranks_(ranks), inbox_(std::move(inbox)), save_to_(save_to), thread_([this] { serve(); }) {}
+                                 std::shared_ptr<SaveCounts> counts, std::optional<CacheLevel> save_to)
+    : manager_(manager),
+      ranks_(ranks),
+      inbox_(std::move(inbox)),
+      counts_(std::move(counts)),
+      save_to_(save_to),
+      thread_([this] { serve(); }) {}
 
 OperationRunner::~OperationRunner() {
   {
@@ -98,14 +103,19 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
   Operation& operation = *save.operation;
   const auto hold = std::make_shared<OperationHold>(inbox_, save.operation);
   ranks_.not_before(operation.slots, mark);
+  const std::size_t blocks = save.keys.size();
+  counts_->asked(blocks);
   EngineBlocks source{.slots = operation.slots, .facts = facts_of(save), .held = hold};
-  Result<OffloadRequestId> begun = manager_.offload(*save_to_, std::move(source),
-                                                    {.keys = std::move(save.keys),
-                                                     .priority = kPriority,
-                                                     .deadline = deadline,
-                                                     .done = [hold](OffloadEdge::RequestOutcome&&) {}});
+  Result<OffloadRequestId> begun = manager_.offload(
+      *save_to_, std::move(source),
+      {.keys = std::move(save.keys),
+       .priority = kPriority,
+       .deadline = deadline,
+       .done = [hold, counts = counts_](OffloadEdge::RequestOutcome&& outcome) { counts->over(outcome); }});
   if (begun) {
     operation.save = *begun;
+  } else {
+    counts_->turned_away(begun.error(), blocks);
   }
 }
 

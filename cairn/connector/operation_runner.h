@@ -7,7 +7,7 @@
 //           blocks; what of it waits still is then cancelled. Copies carry the latest mark of their blocks: one that began
 //           after that would read the new content by its old name.
 // Owner:    SchedulerConnector; manager and ranks outlive it. Threads: run() the scheduler's.
-// Fails:    never: what the manager refuses is over at once (operation_inbox.h).
+// Fails:    never: what the manager refuses is over at once (operation_inbox.h), and counted (save_counts.h).
 // Ends:     the destructor drops what the thread has not begun.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/mutex.h"
 #include "cairn/connector/operation_inbox.h"
+#include "cairn/connector/save_counts.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/ranks/rank_group.h"
 #include "cairn/ranks/step_mark.h"
@@ -60,7 +61,7 @@ class OperationRunner {
 
   // `save_to`: the tier that saves go to; none: there are no saves.
   OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
-                  std::optional<CacheLevel> save_to);
+                  std::shared_ptr<SaveCounts> counts, std::optional<CacheLevel> save_to);
   OperationRunner(const OperationRunner&) = delete;
   OperationRunner& operator=(const OperationRunner&) = delete;
   ~OperationRunner();
@@ -79,6 +80,7 @@ class OperationRunner {
   const KvBlockManager& manager_;
   RankGroup& ranks_;
   const std::shared_ptr<OperationInbox> inbox_;
+  const std::shared_ptr<SaveCounts> counts_;
   const std::optional<CacheLevel> save_to_;
   std::vector<OperationPtr> fenced_;  // that may wait still; the thread's own
   std::vector<OperationPtr> given_;   // of one batch; the scheduler's thread alone, its memory is used again

@@ -116,8 +116,9 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       rank_came_back_(std::move(rank_came_back)),
       ranks_(std::move(ranks)),
       inbox_(std::move(inbox)),
-      manager_(std::move(manager)) {
-  runner_.emplace(*manager_, *ranks_, inbox_, save_to_);
+      manager_(std::move(manager)),
+      save_counts_(std::make_shared<SaveCounts>()) {
+  runner_.emplace(*manager_, *ranks_, inbox_, save_counts_, save_to_);
 }
 
 // Nothing new is begun, what is under way ends with the manager, and what could not be proven over (a rank that is gone)
@@ -316,6 +317,7 @@ SlotResult<bool> SchedulerConnector::finish(RequestHandle request, std::optional
 }
 SchedulerConnector::Results SchedulerConnector::take_results() { return impl_->take_results(); }
 bool SchedulerConnector::has_work() const { return impl_->has_work(); }
+SchedulerConnector::SaveStatus SchedulerConnector::saves() const { return impl_->saves(); }
 void SchedulerConnector::reset() { impl_->reset(); }
 const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
 RankGroup& SchedulerConnector::ranks() const { return impl_->ranks(); }

@@ -131,6 +131,16 @@ class SchedulerConnector {
   // sleep for long, and build iterations also where nothing is scheduled.
   [[nodiscard]] bool has_work() const;
 
+  // What became of saves, in blocks. What is asked is saved or refused when its save is over; on any thread.
+  struct SaveStatus {
+    std::uint64_t asked = 0;
+    std::uint64_t saved = 0;   // in a tier when the save was over
+    std::uint64_t shed = 0;    // refused: the manager's queue was full of more valuable ones
+    std::uint64_t paused = 0;  // refused: the edge was paused, or had ended
+    std::uint64_t lost = 0;    // taken, and not saved: the edge's own figures say why
+  };
+  [[nodiscard]] SaveStatus saves() const;
+
   // Forgets all blocks of all tiers that no request uses.
   void reset();
 

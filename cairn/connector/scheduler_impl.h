@@ -14,6 +14,7 @@
 #include "cairn/connector/operation_inbox.h"
 #include "cairn/connector/operation_runner.h"
 #include "cairn/connector/request_table.h"
+#include "cairn/connector/save_counts.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_manager.h"
 
@@ -37,6 +38,7 @@ class SchedulerConnector::Impl {
   [[nodiscard]] SlotResult<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens);
   [[nodiscard]] Results take_results();
   [[nodiscard]] bool has_work() const;
+  [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
   void reset() { manager_->reset_all(); }
   [[nodiscard]] const KvBlockManager& manager() const { return *manager_; }
   [[nodiscard]] RankGroup& ranks() const { return *ranks_; }
@@ -111,6 +113,7 @@ class SchedulerConnector::Impl {
   std::unique_ptr<RankGroup> ranks_;
   std::shared_ptr<OperationInbox> inbox_;
   std::optional<KvBlockManager> manager_;
+  std::shared_ptr<SaveCounts> save_counts_;
   std::optional<OperationRunner> runner_;
 };
 

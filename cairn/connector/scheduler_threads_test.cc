@@ -216,6 +216,33 @@ TEST(SchedulerConnectorTest, ALoadThatFailsSaysWhatIsMissing) {
   EXPECT_THAT(world.step({{.request = b, .computed_tokens = 16}}).saves, SizeIs(1)) << "and saved";
 }
 
+TEST(SchedulerConnectorTest, SavesThatAreRefusedAreCountedByReason) {
+  SchedulerConnector::Options options = small_options();
+  options.manager.offload_to_host.queue = 4;
+  World world(options);
+  world.save_prompt("a", kPrompt);
+  EXPECT_EQ(world->saves().asked, 4);
+  EXPECT_EQ(world->saves().saved, 4);
+  ASSERT_TRUE(world->manager().pause(CacheLevel::kG1, CacheLevel::kG2).has_value());
+  world.save_prompt("b", kPrompt, 0, 500);
+  EXPECT_EQ(world->saves().paused, 4);
+  ASSERT_TRUE(world->manager().resume(CacheLevel::kG1, CacheLevel::kG2).has_value());
+  world.save_prompt("c", kPrompt + 2 * kBlockSize, 0, 900);  // one save of six blocks
+  EXPECT_EQ(world->saves().lost, 2);
+  EXPECT_EQ(world->saves().saved, 8);
+  world.ranks[0]->fail(1);
+  world.save_prompt("d", kPrompt, 0, 1300);
+  EXPECT_EQ(world->saves().lost, 6);
+  EXPECT_EQ(world->saves().asked, 18);
+  // The edge's figures are of the same blocks, by their reasons: whatever is copied from an engine's device is a save.
+  const std::string text = world->manager().metrics().to_prometheus();
+  for (const char* line : {"cairn_offload_offered_total{into=\"G2\"} 18", "cairn_offload_copied_total{into=\"G2\"} 8",
+                           "cairn_offload_refused_total{into=\"G2\",reason=\"tier_out\"} 4",
+                           "cairn_offload_refused_total{into=\"G2\",reason=\"shed\"} 2"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST(SchedulerConnectorTest, WhatDidNotComeCannotBeCountedAsComputed) {
   World world(small_options());
   world.save_prompt("a", kPrompt);

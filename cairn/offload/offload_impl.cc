@@ -66,6 +66,7 @@ Result<OffloadRequestId> OffloadEdge::Impl::offload(EngineBlocks&& blocks, Reque
   {
     const MutexLock lock(mutex_);
     if (is_paused_ || is_ended_ || link_.is_paused()) {
+      turn_away(keys.size(), OffloadRefusal::kTierOut);
       return fail(ErrorCode::kFailedPrecondition,
                   str_cat("the edge from ", to_string(link_.from().level()), " to ", to_string(link_.to().level()),
                           is_ended_ ? " has ended" : " is paused; resume it"));
@@ -79,6 +80,7 @@ Result<OffloadRequestId> OffloadEdge::Impl::offload(EngineBlocks&& blocks, Reque
     }
     if (!keys.empty() && shed.size() == keys.size()) {
       turned_away = requests_.forget(id);
+      turn_away(keys.size(), OffloadRefusal::kShed);
     } else {
       offered_ += shed.size();
       for (const std::uint32_t i : shed) {

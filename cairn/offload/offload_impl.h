@@ -102,6 +102,11 @@ class OffloadEdge::Impl {
   void drop_waiting(OffloadRefusal reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
   void give_up_on_a_full_executor(TimePoint now) CAIRN_REQUIRES(mutex_);
   void refuse(OffloadRefusal reason) CAIRN_REQUIRES(mutex_) { ++refused_[static_cast<std::size_t>(reason)]; }
+  // All blocks of a request that is not taken.
+  void turn_away(std::size_t blocks, OffloadRefusal reason) CAIRN_REQUIRES(mutex_) {
+    offered_ += blocks;
+    refused_[static_cast<std::size_t>(reason)] += blocks;
+  }
   [[nodiscard]] bool is_below(const BlockKey& key) const;
   [[nodiscard]] bool is_busy() const CAIRN_REQUIRES(mutex_) { return batches_ >= options_.in_flight || is_full_; }
 

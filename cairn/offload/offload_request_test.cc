@@ -123,7 +123,7 @@ TEST(OffloadRequestTest, AFullQueueShedsTheLeastValuableOrTurnsAway) {
   EXPECT_THAT(low.is_below, ElementsAre(true, false, false));
   EXPECT_THAT(low.error, HasSubstr(keys[1].to_string()));
   EXPECT_THAT(high.is_below, ElementsAre(true));
-  EXPECT_EQ(world.refused(OffloadRefusal::kShed), 2U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kShed), 3U) << "with the one that was turned away";
   world.expect_accounts_add_up();
 }
 
@@ -186,6 +186,7 @@ TEST(OffloadRequestTest, WhilePausedNothingIsAskedForAndWhatWaitsWaits) {
   const auto refused = world.edge->offload({.keys = keys});
   ASSERT_FALSE(refused);
   expect_error(refused.error(), ErrorCode::kFailedPrecondition, "paused");
+  EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "what is turned away counts too";
   world.edge->resume();
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true));
