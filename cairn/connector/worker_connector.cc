@@ -20,6 +20,8 @@ class JoinedRank final : public WorkerRank {
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
     return worker_->wait_for_layer(layer, deadline);
   }
+  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t layer) const override { return worker_->lacking(layer); }
+  void pass_over(std::span<const SlotId> blocks) override { worker_->pass_over(blocks); }
   [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
     return worker_->fence(blocks, overwritten_in, deadline);
   }

@@ -101,9 +101,9 @@ class WorkerConnector {
   // The blocks that this step loads into are free to be written once `after` is over, and all that was told with events
   // before it.
   [[nodiscard]] Status start_load(StepEventPtr after = {});
-  // Waits until the layer of all loads of this step is there. An error: some of it will not come; go on, the blocks are
-  // in the report. Then all loads of this step count as failed, since any of them may have been read too early, and no
-  // later layer is waited for.
+  // Waits until the layer of all loads of this step is there, but for what will not come. An error: some will not, or did
+  // not in time; go on, the blocks are in the report. They count as failed whatever comes of them later, since they may have
+  // been read too early, and so do those after them in their load; other loads are good, and waited for as before.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
   // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once;
   // the last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in

@@ -60,7 +60,10 @@ void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t arrived) 
   operation.arrived = arrived;
   if (operation.in_step) {
     --in_step_;
-    is_in_step_short_ = is_in_step_short_ || arrived < operation.blocks.size();
+    if (arrived < operation.blocks.size()) {
+      is_in_step_short_ = true;
+      short_.insert(short_.end(), operation.blocks.begin() + arrived, operation.blocks.end());
+    }
   }
   over_.push_back(std::move(operation));
   pending_.erase(found);
@@ -71,6 +74,7 @@ void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generatio
   const MutexLock lock(mutex_);
   ++binds_;
   is_in_step_short_ = false;
+  short_.clear();
   if (pending_.empty()) {
     least_generation_ = generation;
     least_bound_ = now;
@@ -163,13 +167,30 @@ WorkerOperations::InStep WorkerOperations::in_step() const {
   return {.is_pending = in_step_ > 0, .is_short = is_in_step_short_};
 }
 
-void WorkerOperations::break_in_step() {
+std::vector<SlotId> WorkerOperations::take_short() {
+  const MutexLock lock(mutex_);
+  return std::exchange(short_, {});
+}
+
+void WorkerOperations::limit(Operation& operation, const std::unordered_set<std::uint32_t>& blocks) {
+  if (!operation.in_step) {
+    return;
+  }
+  const auto first = std::ranges::find_if(operation.blocks, [&](SlotId b) { return blocks.contains(index_of(b)); });
+  operation.usable = std::min(operation.usable, static_cast<std::uint32_t>(first - operation.blocks.begin()));
+}
+
+void WorkerOperations::read_early(std::span<const SlotId> blocks) {
+  std::unordered_set<std::uint32_t> early;
+  for (const SlotId block : blocks) {
+    early.insert(index_of(block));
+  }
   const MutexLock lock(mutex_);
   for (auto& [id, operation] : pending_) {
-    operation.is_broken = operation.is_broken || operation.in_step;
+    limit(operation, early);
   }
   for (Operation& operation : over_) {
-    operation.is_broken = operation.is_broken || operation.in_step;
+    limit(operation, early);
   }
 }
 
@@ -215,6 +236,7 @@ WorkerReport WorkerOperations::take() {
     const MutexLock lock(mutex_);
     over.swap(over_);
     is_in_step_short_ = false;
+    short_.clear();
   }
   untaken_ -= over.size();
   WorkerReport report;
@@ -224,7 +246,7 @@ WorkerReport WorkerOperations::take() {
       continue;
     }
     const std::size_t arrived =
-        operation.is_broken ? 0 : std::min<std::size_t>(operation.arrived, operation.blocks.size());
+        std::min<std::size_t>(std::min(operation.arrived, operation.usable), operation.blocks.size());
     report.loaded.push_back({std::move(operation.request), arrived == operation.blocks.size()});
     report.failed_blocks.insert(report.failed_blocks.end(),
                                 operation.blocks.begin() + static_cast<std::ptrdiff_t>(arrived),

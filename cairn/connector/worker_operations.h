@@ -4,8 +4,9 @@
 //           operation that is not bound yet is kept for it; one about an operation that was given up changes nothing.
 // Missed:   what the leader says is over before an iteration, but for what it names, is over with nothing that came, bound
 //           already or yet to be bound: its own notice was told while this rank was not ready, and no load ends well then.
-// In step:  loads whose layers the engine reads while they come. Where one layer did not come, the engine may have read
-//           any of them too early: break_in_step(), and none of their blocks counts as loaded, whatever arrives.
+// In step:  loads whose layers the engine reads while they come. A block whose layer was not there when the engine went on
+//           may have been read too early: read_early(), and neither it nor those after it in its load count as loaded,
+//           whatever arrives.
 // Owner:    the worker's connector. Threads: told() on any; all others on the engine's, one at a time.
 #pragma once
 
@@ -57,7 +58,9 @@ class WorkerOperations {
     bool is_short = false;    // one of those bound last is over and did not come whole
   };
   [[nodiscard]] InStep in_step() const;
-  void break_in_step();
+  // Blocks of those bound last that are known not to come, by the leader's word; each once.
+  [[nodiscard]] std::vector<SlotId> take_short();
+  void read_early(std::span<const SlotId> blocks);
 
   struct Pending {
     OperationId id;
@@ -86,14 +89,15 @@ class WorkerOperations {
     TimePoint bound{};
     bool is_load = false;
     bool in_step = false;
-    bool is_broken = false;
-    std::uint32_t arrived = 0;  // once it is over
+    std::uint32_t usable = ~0U;  // blocks from the first on; those after may have been read too early
+    std::uint32_t arrived = 0;   // once it is over
   };
   struct Early {
     std::uint32_t arrived = 0;
     std::uint64_t bind = 0;  // the latest when it came
   };
 
+  static void limit(Operation& operation, const std::unordered_set<std::uint32_t>& blocks);
   void add(OperationId id, Operation operation) CAIRN_REQUIRES(mutex_);
   void end(OperationId id, bool is_load, std::uint32_t arrived) CAIRN_REQUIRES(mutex_);
   void forget_early() CAIRN_REQUIRES(mutex_);
@@ -118,6 +122,7 @@ class WorkerOperations {
   std::uint64_t binds_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::size_t in_step_ CAIRN_GUARDED_BY(mutex_) = 0;             // of those pending
   bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those bound last
+  std::vector<SlotId> short_ CAIRN_GUARDED_BY(mutex_);           // their blocks, until they are taken
   std::uint32_t least_generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // none that is pending has a lesser one
   TimePoint least_bound_ CAIRN_GUARDED_BY(mutex_){};             // none that is pending was bound before
 };

@@ -134,13 +134,23 @@ TEST_F(WorkerOperationsTest, LoadsInTheStepAreCountedApart) {
   EXPECT_FALSE(operations_.in_step().is_short);
 }
 
-TEST_F(WorkerOperationsTest, ABrokenStepHasLoadedNothing) {
-  bind({.loads = {load_of(1, {10}, true), load_of(2, {20}, true), load_of(3, {30})}});
-  tell({.loads = {{operation(1), 1}}});
-  operations_.break_in_step();
-  tell({.loads = {{operation(2), 1}, {operation(3), 1}}});
-  EXPECT_EQ(operations_.take(),
-            (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}}, .failed_blocks = blocks_of({10, 20})}));
+TEST_F(WorkerOperationsTest, WhatWasReadTooEarlyIsNotLoaded) {
+  bind({.loads = {load_of(1, {10, 11}, true), load_of(2, {20}, true), load_of(3, {30}), load_of(4, {40, 41}, true)}});
+  tell({.loads = {{operation(1), 2}}});
+  operations_.read_early(blocks_of({11, 20, 30}));
+  operations_.read_early(blocks_of({99}));
+  tell({.loads = {{operation(2), 1}, {operation(3), 1}, {operation(4), 2}}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}, {4U, true}},
+                                              .failed_blocks = blocks_of({11, 20})}));
+}
+
+TEST_F(WorkerOperationsTest, BlocksThatWillNotComeAreTakenOnce) {
+  bind({.loads = {load_of(1, {10, 11}, true), load_of(2, {20, 21}, true), load_of(3, {30})}});
+  tell({.loads = {{operation(1), 1}, {operation(3), 0}}});
+  EXPECT_EQ(operations_.take_short(), blocks_of({11}));
+  tell({.loads = {{operation(2), 0}}});
+  EXPECT_EQ(operations_.take_short(), blocks_of({20, 21}));
+  EXPECT_TRUE(operations_.take_short().empty());
 }
 
 TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) {

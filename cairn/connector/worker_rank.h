@@ -1,11 +1,12 @@
 // WorkerRank: what the steps of a worker ask of its rank. RankWorker in production (worker_connector.cc).
 //
-// Does:     the five calls, as ranks/rank_worker.h says them.
+// Does:     the calls, as ranks/rank_worker.h says them.
 // Threads:  the engine's; what is said to wait waits.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
@@ -26,6 +27,8 @@ class WorkerRank {
   virtual void reached(StepMark mark, StepEventPtr after) = 0;
   virtual void expect(std::span<const SlotId> blocks) = 0;
   [[nodiscard]] virtual Status wait_for_layer(std::uint32_t layer, TimePoint deadline) = 0;
+  [[nodiscard]] virtual std::vector<SlotId> lacking(std::uint32_t layer) const = 0;
+  virtual void pass_over(std::span<const SlotId> blocks) = 0;
   [[nodiscard]] virtual bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) = 0;
   [[nodiscard]] virtual RankWorker::State state() const = 0;
 };

@@ -74,7 +74,6 @@ Status WorkerSteps::bind(std::span<const std::byte> metadata) {
     return Unexpected(good.error());
   }
   iteration_ = good->iteration;
-  layer_error_.reset();
   ++binds_;
   saved_layers_ = 0;
   layer_events_.clear();
@@ -174,32 +173,35 @@ Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
   if (expected_.empty()) {
     return {};
   }
-  if (!layer_error_) {
-    Status there = wait_in_step(layer);
-    if (there) {
-      return there;
-    }
-    layer_error_ =
-        Error{there.error().code, str_cat("layer ", layer, " of iteration ", *iteration_, ": ", there.error().message)};
-    operations_.break_in_step();
+  Status there = wait_in_step(layer);
+  if (there) {
+    return there;
   }
-  return Unexpected(*layer_error_);
+  // The engine goes on. What it reads too early is not used, and what comes of it is not waited for.
+  const std::vector<SlotId> lacking = rank_.lacking(layer);
+  operations_.read_early(lacking);
+  rank_.pass_over(lacking);
+  return fail(there.error().code, str_cat("layer ", layer, " of iteration ", *iteration_, ": ", there.error().message));
 }
 
 Status WorkerSteps::wait_in_step(std::uint32_t layer) {
   const TimePoint deadline = options_.clock->now() + options_.layer_limit;
   for (;;) {
     const WorkerOperations::InStep loads = operations_.in_step();
-    if (loads.is_short) {
+    if (const std::vector<SlotId> blocks = operations_.take_short(); !blocks.empty()) {
+      rank_.pass_over(blocks);
+    }
+    Status there;
+    if (loads.is_pending) {
+      there = rank_.wait_for_layer(layer, std::min(deadline, options_.clock->now() + kLayerLook));
+      if (!there && there.error().code == ErrorCode::kExpired && options_.clock->now() < deadline) {
+        continue;
+      }
+    }
+    if (there && loads.is_short) {
       return fail(ErrorCode::kUnavailable, "the leader says that a load did not come whole");
     }
-    if (!loads.is_pending) {
-      return {};
-    }
-    Status there = rank_.wait_for_layer(layer, std::min(deadline, options_.clock->now() + kLayerLook));
-    if (there || there.error().code != ErrorCode::kExpired || options_.clock->now() >= deadline) {
-      return there;
-    }
+    return there;
   }
 }
 

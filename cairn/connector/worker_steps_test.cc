@@ -248,25 +248,48 @@ TEST_F(WorkerStepsTest, LayersOfLoadsInTheStepAreWaitedFor) {
   EXPECT_THAT(rank_.layers, SizeIs(2));
 }
 
-// The engine went on without waiting for the others, and may have read any of them too early.
-TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsAllLoadsOfTheStep) {
-  bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true), load_of(2, {6}, true), load_of(3, {7})}});
+// The engine went on without those that lack the layer, and may have read them too early; the others are good.
+TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsTheLoadsThatLackIt) {
+  bind_and_start(
+      {.iteration = 1,
+       .loads = {load_of(1, {5}, true), load_of(2, {6, 8, 9}, true), load_of(3, {7}), load_of(4, {10}, true)}});
   EXPECT_TRUE(steps_.wait_for_layer(0));
   rank_.on_layer = [](std::uint32_t, TimePoint) { return fail(ErrorCode::kUnavailable, "gone"); };
+  rank_.lacks = blocks_of({8, 10});
   const Status second = steps_.wait_for_layer(1);
   EXPECT_EQ(code_of(second), ErrorCode::kUnavailable);
   EXPECT_EQ(second.error().message, "layer 1 of iteration 1: gone");
+  EXPECT_EQ(rank_.passed_over, blocks_of({8, 10})) << "they are not waited for any more";
   rank_.on_layer = {};
-  EXPECT_EQ(code_of(steps_.wait_for_layer(2)), ErrorCode::kUnavailable) << "no later layer is waited for";
-  EXPECT_THAT(rank_.layers, SizeIs(2));
-  tell({.loads = {{operation(1), 1}, {operation(2), 0}, {operation(3), 1}}});
-  EXPECT_EQ(steps_.take_report(),
-            (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}}, .failed_blocks = blocks_of({5, 6})}));
+  rank_.lacks.clear();
+  EXPECT_TRUE(steps_.wait_for_layer(2)) << "of the others later layers are waited for";
+  EXPECT_THAT(rank_.layers, ElementsAre(0U, 1U, 2U));
+  tell({.loads = {{operation(1), 1}, {operation(2), 3}, {operation(3), 1}, {operation(4), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}, {2U, false}, {3U, true}, {4U, false}},
+                                                .failed_blocks = blocks_of({8, 9, 10})}));
   // And the next step is a new one.
-  bind_and_start({.iteration = 2, .loads = {load_of(4, {5}, true)}});
+  bind_and_start({.iteration = 2, .loads = {load_of(5, {8}, true)}});
   EXPECT_TRUE(steps_.wait_for_layer(0));
-  tell({.loads = {{operation(4), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{4U, true}}}));
+  tell({.loads = {{operation(5), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{5U, true}}}));
+}
+
+// The leader knows of it, and this rank perhaps never will.
+TEST_F(WorkerStepsTest, ALoadThatFallsShortDoesNotKeepTheOthersFromComing) {
+  bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7}, true)}});
+  int looks = 0;
+  rank_.on_layer = [&](std::uint32_t, TimePoint) -> Status {
+    if (++looks == 1) {
+      tell({.loads = {{operation(1), 1}}});
+      return fail(ErrorCode::kExpired, "late");
+    }
+    EXPECT_EQ(rank_.passed_over, blocks_of({6}));
+    return {};
+  };
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable) << "once the layer of the other is there";
+  EXPECT_EQ(looks, 2);
+  tell({.loads = {{operation(2), 1}}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}, {2U, true}}, .failed_blocks = blocks_of({6})}));
 }
 
 TEST_F(WorkerStepsTest, ALayerIsWaitedForUpToItsLimit) {

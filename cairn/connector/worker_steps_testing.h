@@ -34,6 +34,10 @@ class ScriptedRank final : public WorkerRank {
     layers.push_back(layer);
     return on_layer ? on_layer(layer, deadline) : Status();
   }
+  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t /*layer*/) const override { return lacks; }
+  void pass_over(std::span<const SlotId> blocks) override {
+    passed_over.insert(passed_over.end(), blocks.begin(), blocks.end());
+  }
   [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
     fences.push_back({{blocks.begin(), blocks.end()}, overwritten_in, deadline});
     return is_free;
@@ -53,6 +57,8 @@ class ScriptedRank final : public WorkerRank {
   std::vector<Fence> fences;
   std::function<Status(std::uint32_t, TimePoint)> on_layer;
   std::function<void()> on_state;
+  std::vector<SlotId> lacks;  // what lacking() answers
+  std::vector<SlotId> passed_over;
   bool is_free = true;  // what fence() answers
   RankWorker::State now = {.is_connected = true, .generation = 1};
   mutable int asked = 0;

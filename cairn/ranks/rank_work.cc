@@ -150,16 +150,28 @@ Status RankWork::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   if (model_layer >= watch_.layers()) {
     return fail(ErrorCode::kOutOfRange, str_cat("layer ", model_layer, " of a model with ", watch_.layers()));
   }
-  const bool in_time = wait_until(deadline, [this, model_layer]() CAIRN_REQUIRES(mutex_) {
-    return watch_.has_failed() || watch_.has_come(model_layer);
-  });
-  if (watch_.has_failed()) {
-    return fail(ErrorCode::kUnavailable, "some blocks that were expected will not come; compute them");
-  }
+  const bool in_time =
+      wait_until(deadline, [this, model_layer]() CAIRN_REQUIRES(mutex_) { return watch_.has_come(model_layer); });
   if (!in_time) {
     return fail(ErrorCode::kExpired, str_cat("layer ", model_layer, " of what is expected has not come in time"));
   }
+  if (watch_.is_lost(model_layer)) {
+    return fail(ErrorCode::kUnavailable, "some blocks that were expected will not come; compute them");
+  }
   return {};
+}
+
+std::vector<SlotId> RankWork::lacking(std::uint32_t model_layer) const {
+  const MutexLock lock(mutex_);
+  return model_layer < watch_.layers() ? watch_.lacking(model_layer) : std::vector<SlotId>();
+}
+
+void RankWork::pass_over(std::span<const SlotId> device_blocks) {
+  const MutexLock lock(mutex_);
+  for (const SlotId block : device_blocks) {
+    watch_.fail(index_of(block));
+  }
+  news_.notify_all();
 }
 
 bool RankWork::fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline) {

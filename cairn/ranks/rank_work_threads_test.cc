@@ -370,9 +370,26 @@ TEST_F(RankWorkTest, ExpectedLayersThatFailAreTold) {
   const Status waited = work_->wait_for_layer(2, in_time());
   ASSERT_FALSE(waited.has_value());
   EXPECT_EQ(waited.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(work_->lacking(2), slots({0})) << "the other block came";
+  EXPECT_TRUE(work_->wait_for_layer(0, in_time()).has_value()) << "of both";
   work_->expect(slots({0, 1}));
   move(kHost, kDevice, {{0, 0}, {1, 1}});
   EXPECT_TRUE(work_->wait_for_layer(2, in_time()).has_value());
+}
+
+TEST_F(RankWorkTest, WhatFailsIsNotWaitedForAndTheRestIs) {
+  // The first layer of the first block fails; of the other block the second layer hangs.
+  make_faulty(one_group(), {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kHang, .at = 3}});
+  work_->expect(slots({0, 1, 2}));
+  const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
+  work_->pass_over(slots({2}));
+  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(work_->lacking(0), ::testing::UnorderedElementsAre(SlotId{0}, SlotId{2}));
+  EXPECT_EQ(work_->wait_for_layer(1, steady_clock().now()).error().code, ErrorCode::kExpired) << "it may still come";
+  faults_->release();
+  EXPECT_EQ(work_->wait_for_layer(2, in_time()).error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(work_->lacking(2), ::testing::UnorderedElementsAre(SlotId{0}, SlotId{2}));
+  EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
 }
 
 TEST_F(RankWorkTest, WaitingForLayersEnds) {

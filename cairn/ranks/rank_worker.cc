@@ -282,6 +282,8 @@ void RankWorker::expect(std::span<const SlotId> device_blocks) { impl_->work().e
 Status RankWorker::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   return impl_->work().wait_for_layer(model_layer, deadline);
 }
+std::vector<SlotId> RankWorker::lacking(std::uint32_t model_layer) const { return impl_->work().lacking(model_layer); }
+void RankWorker::pass_over(std::span<const SlotId> device_blocks) { impl_->work().pass_over(device_blocks); }
 bool RankWorker::fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline) {
   return impl_->work().fence(device_blocks, overwritten_in, deadline);
 }

@@ -66,9 +66,14 @@ class RankWorker {
 
   // These are wanted layer by layer in the present iteration; replaces what was expected before. Before reached().
   void expect(std::span<const SlotId> device_blocks);
-  // Until this layer of all that is expected is there. kExpired, or kUnavailable once some of it is known not to come: it
-  // is not to be used. What is there is not verified yet: that is told with the whole load.
+  // Until this layer is there of all that is expected, but for what is known not to come. kExpired, or kUnavailable where
+  // some will not come: those that are lacking are not to be used. What is there is not verified yet: that is told with the
+  // whole load.
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline);
+  // Blocks that are expected and have not got this layer.
+  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t model_layer) const;
+  // These will not come, or too late: no layer of them is waited for any more.
+  void pass_over(std::span<const SlotId> device_blocks);
 
   // See above; whether every copy was over by itself.
   [[nodiscard]] bool fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline);
