@@ -176,7 +176,7 @@ TEST_F(JoinedRanksTest, APlaceIsTakenOnce) {
   make_group(1);
   open();
   join_all();
-  first_connection_ = milliseconds(30);
+  first_connection_ = milliseconds(300);
   const auto refused = join(0, one_group());
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, HasSubstr("rank 0 is there already"));
@@ -434,7 +434,7 @@ TEST_F(ConnectedRankTest, ASilentLeaderIsGone) {
 }
 
 TEST_F(ConnectedRankTest, ALeaderThatDoesNotKnowTheSecretIsNotTrusted) {
-  first_connection_ = milliseconds(50);
+  first_connection_ = milliseconds(1000);
   HandLeader leader(address_);
   auto connected = connect();
   leader.accept();
@@ -445,7 +445,7 @@ TEST_F(ConnectedRankTest, ALeaderThatDoesNotKnowTheSecretIsNotTrusted) {
 }
 
 TEST_F(ConnectedRankTest, ARefusalIsTold) {
-  first_connection_ = milliseconds(50);
+  first_connection_ = milliseconds(1000);
   HandLeader leader(address_);
   auto connected = connect();
   leader.accept();
