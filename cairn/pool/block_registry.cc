@@ -114,23 +114,23 @@ TierSet BlockRegistry::tiers_of(const BlockKey& key) const {
 }
 
 std::optional<BlockRegistry::Run> BlockRegistry::nearest_run(std::span<const BlockKey> keys, TierSet among) const {
-  constexpr std::size_t kAhead = 16;
-  std::array<std::uint64_t, kAhead> hashes;  // of the next keys, whose places are on their way into the cache
+  constexpr std::size_t kNextKeys = 16;
+  std::array<std::uint64_t, kNextKeys> hashes;  // of the next keys, whose places are on their way into the cache
   const MutexLock lock(mutex_);
   const auto fetch = [&](std::size_t i) CAIRN_REQUIRES(mutex_) {
-    hashes[i % kAhead] = hash_of(keys[i]);
-    const std::size_t home = home_of(hashes[i % kAhead]);
+    hashes[i % kNextKeys] = hash_of(keys[i]);
+    const std::size_t home = home_of(hashes[i % kNextKeys]);
     __builtin_prefetch(&table_.hashes[home]);
     __builtin_prefetch(&table_.facts[home]);
   };
-  for (std::size_t i = 0; i < std::min(kAhead, keys.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kNextKeys, keys.size()); ++i) {
     fetch(i);
   }
   Run run;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::size_t at = find(hashes[i % kAhead]);
-    if (i + kAhead < keys.size()) {
-      fetch(i + kAhead);
+    const std::size_t at = find(hashes[i % kNextKeys]);
+    if (i + kNextKeys < keys.size()) {
+      fetch(i + kNextKeys);
     }
     const TierSet tiers = at == kNowhere ? TierSet() : table_.facts[at].tiers & among;
     if (tiers.empty() || (i > 0 && tiers.nearest() != run.tier)) {

@@ -137,7 +137,9 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] Status check_retention(const Retention& retention) const;
   [[nodiscard]] Status check_distinct_keys(const Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] ClassRange classes_of(TenantId tenant) const;
-  [[nodiscard]] ClassRange all_classes() const { return {0, class_count(options_, tenants_.tenant_count())}; }
+  [[nodiscard]] ClassRange all_classes() const CAIRN_REQUIRES(mutex_) {
+    return {0, class_count(options_, tenants_.tenant_count())};
+  }
 
   // Where the index looks for a group of keys.
   class Located {
@@ -177,7 +179,7 @@ class SlotTable final : private ParentFinder {
   void wake(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void lay_down(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   // Of those that are ready to go.
-  [[nodiscard]] std::uint32_t ready_count() const { return ready_ ? ready_->size() : 0; }
+  [[nodiscard]] std::uint32_t ready_count() const CAIRN_REQUIRES(mutex_) { return ready_ ? ready_->size() : 0; }
   void make_ready(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void unready(SlotId slot) CAIRN_REQUIRES(mutex_);
   void take_out(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);

@@ -70,8 +70,9 @@ void RankWork::start(const JobPtr& job) {
   if (is_from_before(*job)) {
     give_up(*job, BlockState::kFailed, "it was computed before this rank took part in the engine's steps");
   }
-  if (copy.to == CacheLevel::kG1 && !watch_.is_empty() &&
-      std::ranges::any_of(copy.pairs, [&](const BlockPair& pair) { return watch_.is_expected(pair.destination); })) {
+  const auto is_expected = [this](const BlockPair& pair)
+                               CAIRN_REQUIRES(mutex_) { return watch_.is_expected(pair.destination); };
+  if (copy.to == CacheLevel::kG1 && !watch_.is_empty() && std::ranges::any_of(copy.pairs, is_expected)) {
     job->by_layer = true;
     job->routes = routes_->by_layer(copy.from, copy.to);
   }

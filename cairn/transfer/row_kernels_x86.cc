@@ -9,8 +9,10 @@
 #include "cairn/transfer/row_kernels.h"
 
 // g++ 12 takes the placeholders inside its own vector headers for variables that are read before they are written.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 
 #define CAIRN_AVX2 [[gnu::target("avx2")]]
 #define CAIRN_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
