@@ -2,24 +2,15 @@
 // them.
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <vector>
 
 #include "cairn/base/check.h"
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/tokens/hash_bytes.h"
+#include "tests/fuzz/sealed_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cairn;
-  std::vector<std::byte> bytes(size);
-  if (size > 0) std::memcpy(bytes.data(), data, size);
-  // A fuzzer finds no hash: it is given the one that fits.
-  constexpr std::size_t kHash = sizeof(std::uint64_t);
-  if (size >= kHash) {
-    const std::uint64_t hash = hash_bytes(std::span(bytes).first(size - kHash), 0);
-    std::memcpy(bytes.data() + size - kHash, &hash, kHash);
-  }
+  const std::vector<std::byte> bytes = sealed_input(data, size);
   if (const auto decoded = IterationMetadata::decode(bytes)) {
     std::vector<std::byte> again;
     decoded->encode(again);
