@@ -1,10 +1,10 @@
 // The command as a process: what only a process can show.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
 #include <fcntl.h>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -1,8 +1,7 @@
 // The `cairn` command.
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>

@@ -89,9 +89,9 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
   Result<std::unique_ptr<RankWorker>> worker = join_leader(options, {.rank = options.rank,
                                                                      .ranks = options.ranks,
                                                                      .device = *std::move(device),
-                                                                     .secret = options.secret,
+                                                                     .secret = std::move(options.secret),
                                                                      .clock = options.clock,
-                                                                     .around = options.around,
+                                                                     .around = std::move(options.around),
                                                                      .notice = told,
                                                                      .first_connection = options.first_connection});
   if (!worker) {

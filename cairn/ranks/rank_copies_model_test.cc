@@ -138,7 +138,7 @@ class RankCopiesModel {
       }
     }
     (void)copies_.gone(rank, presence_[rank].generation, "lost");
-    unproven_.push_back({rank, presence_[rank].generation});
+    unproven_.emplace_back(rank, presence_[rank].generation);
   }
   void come_back(std::uint32_t rank) {
     if (!presence_[rank].is_there) {

@@ -108,7 +108,7 @@ TEST_F(RankCopiesTest, IsDoneWhenEveryRankSaysSoAndSettledWhenEveryRankHas) {
 }
 
 TEST_F(RankCopiesTest, ChecksumsDependOnEveryRankAndOnTheirOrder) {
-  const auto of = [](std::vector<std::uint64_t> sums) {
+  const auto of = [](const std::vector<std::uint64_t>& sums) {
     std::vector<Checksum> all;
     for (const std::uint64_t sum : sums) {
       all.push_back(Checksum{sum});

@@ -74,7 +74,7 @@ void RankMembers::accepted(RankLink link, const RankPeer& peer, const RankNonce&
     refuse(link, "too many are connected that have not said who they are");
     return;
   }
-  events_.push_back(RankSend{link, 0, RankChallenge{nonce}});
+  events_.emplace_back(RankSend{link, 0, RankChallenge{nonce}});
 }
 
 // The proof first: a stranger learns nothing but that it is one.
@@ -116,7 +116,7 @@ void RankMembers::welcome(RankLink link, Talk& talk, TimePoint now) {
   if (!talk.peer.is_local) {
     message.proof = proof_of(message, talk.hello, talk.nonce, options_.secret);
   }
-  events_.push_back(RankSend{link, talk.generation, std::move(message)});
+  events_.emplace_back(RankSend{link, talk.generation, std::move(message)});
 }
 
 void RankMembers::ready(Talk& talk, const RankReady& message, TimePoint now) {
@@ -131,11 +131,11 @@ void RankMembers::ready(Talk& talk, const RankReady& message, TimePoint now) {
     if (former.peer.is_local || is_another) {
       return false;
     }
-    events_.push_back(RankIsOver{talk.rank, former.generation});
-    events_.push_back(RankForget{former.link});
+    events_.emplace_back(RankIsOver{talk.rank, former.generation});
+    events_.emplace_back(RankForget{former.link});
     return true;
   });
-  events_.push_back(RankIsReady{talk.rank, talk.generation});
+  events_.emplace_back(RankIsReady{talk.rank, talk.generation});
 }
 
 std::optional<RankMembers::From> RankMembers::received(RankLink link, std::uint32_t generation,
@@ -177,7 +177,7 @@ std::optional<RankMembers::From> RankMembers::received(RankLink link, std::uint3
 void RankMembers::leave(RankLink link, const std::string& reason) {
   const Talk talk = talks_.at(link);
   talks_.erase(link);
-  events_.push_back(RankHangUp{link});
+  events_.emplace_back(RankHangUp{link});
   const bool was_ready = talk.phase == Phase::kReady;
   if (talk.phase != Phase::kChallenged) {
     Seat& seat = seats_[talk.rank];
@@ -185,11 +185,11 @@ void RankMembers::leave(RankLink link, const std::string& reason) {
     seat.reason = reason;
     if (was_ready) {
       seat.formers.push_back({.link = link, .generation = talk.generation, .peer = talk.peer});
-      events_.push_back(RankIsGone{talk.rank, talk.generation, reason});
+      events_.emplace_back(RankIsGone{talk.rank, talk.generation, reason});
     }
   }
   if (!was_ready) {
-    events_.push_back(RankForget{link});
+    events_.emplace_back(RankForget{link});
   }
 }
 
@@ -202,7 +202,7 @@ void RankMembers::closed(RankLink link, const std::string& reason) {
 void RankMembers::refuse(RankLink link, const std::string& reason) {
   const auto found = talks_.find(link);
   if (found != talks_.end()) {
-    events_.push_back(RankSend{link, found->second.generation, RankRefusal{reason}});
+    events_.emplace_back(RankSend{link, found->second.generation, RankRefusal{reason}});
     leave(link, reason);
   }
 }
@@ -214,8 +214,8 @@ void RankMembers::ended(RankLink link) {
       if (former.link != link) {
         return false;
       }
-      events_.push_back(RankIsOver{rank, former.generation});
-      events_.push_back(RankForget{link});
+      events_.emplace_back(RankIsOver{rank, former.generation});
+      events_.emplace_back(RankForget{link});
       return true;
     });
   }
@@ -252,7 +252,7 @@ void RankMembers::tick(TimePoint now) {
     } else {
       talk.pinged = now;
       talk.unanswered = talk.unanswered.value_or(now);
-      events_.push_back(RankSend{link, talk.generation, RankPing{.number = ++pings_}});
+      events_.emplace_back(RankSend{link, talk.generation, RankPing{.number = ++pings_}});
     }
   }
   for (const auto& [link, reason] : silent) {

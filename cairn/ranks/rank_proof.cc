@@ -1,7 +1,8 @@
 #include "cairn/ranks/rank_proof.h"
 
-#include <errno.h>
 #include <sys/random.h>
+
+#include <cerrno>
 
 #include "cairn/base/byte_stream.h"
 #include "cairn/base/check.h"

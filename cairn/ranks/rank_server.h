@@ -23,7 +23,7 @@
 #include "cairn/ranks/rank_message.h"
 #include "cairn/ranks/rank_socket.h"
 
-struct pollfd;
+struct pollfd;  // NOLINT(readability-identifier-naming): the system's
 
 namespace cairn {
 

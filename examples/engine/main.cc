@@ -56,7 +56,7 @@ int main(int count, char** values) {
     return 2;
   }
   if (options->help) {
-    std::fputs(help_text().data(), stdout);
+    std::fputs(std::string(help_text()).c_str(), stdout);
     return 0;
   }
   if (options->rank) {

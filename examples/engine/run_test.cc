@@ -1,7 +1,8 @@
 // Whole runs without tiers: what is generated is the same on any number of ranks and with any device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
+
+#include <csignal>
 
 #include "examples/engine/process_ranks.h"
 #include "examples/engine/run_testing.h"
