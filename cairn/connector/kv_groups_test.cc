@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::AllOf;
 using testing::engine_group;
-using testing::EngineShape;
 using testing::EngineTensors;
 using ::testing::HasSubstr;
 using testing::kAllTensorKinds;

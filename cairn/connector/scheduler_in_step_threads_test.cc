@@ -7,7 +7,6 @@ namespace cairn {
 namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

@@ -12,7 +12,6 @@ namespace cairn {
 namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
-using ::testing::IsEmpty;
 using When = SchedulerConnector::Match::When;
 using Scheduled = SchedulerConnector::Scheduled;
 

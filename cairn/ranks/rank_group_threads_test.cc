@@ -13,7 +13,6 @@ namespace cairn {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::all_done;
 using testing::all_failed;
 using ::testing::Each;

@@ -16,7 +16,6 @@ namespace cairn {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::device_groups;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -60,7 +59,7 @@ class RankWorkTest : public ::testing::Test {
     work_->begin(7, true);
   }
   // Faults for copies between device and host memory.
-  void make_faulty(LayoutGroups device, std::vector<FaultRule> rules, Duration delay = {}) {
+  void make_faulty(LayoutGroups device, const std::vector<FaultRule>& rules, Duration delay = {}) {
     make(std::move(device), [this, rules, delay](ExecutorKind kind, std::unique_ptr<TransferExecutor> inside) {
       if (kind != ExecutorKind::kHost) {
         return inside;

@@ -59,14 +59,14 @@ class JoinedRanksTest : public ::testing::Test {
     ASSERT_TRUE(group_->wait_for_ranks(kPatience).has_value());
   }
   // Block i is known by the tag i.
-  TransferOutcome move(MemoryKind from, MemoryKind to, std::vector<BlockPair> pairs) {
+  TransferOutcome move(MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs) {
     const std::string name = std::to_string(++moves_);
-    submit(name, from, to, std::move(pairs));
+    submit(name, from, to, pairs);
     TransferOutcome outcome = log_.outcome(name);
     log_.wait_settled(name);
     return outcome;
   }
-  void submit(const std::string& name, MemoryKind from, MemoryKind to, std::vector<BlockPair> pairs) {
+  void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs) {
     Transfer transfer = log_.transfer(name, rank_plan(from, to), 0, in_time());
     for (const BlockPair& pair : pairs) {
       transfer.blocks.push_back({.pair = pair, .tag = {.high = transfer.blocks.size(), .low = 1}});
