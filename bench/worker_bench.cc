@@ -34,6 +34,8 @@ class IdleRank final : public WorkerRank {
   }
   void expect(std::span<const SlotId> /*blocks*/) override {}
   [[nodiscard]] Status wait_for_layer(std::uint32_t /*layer*/, TimePoint /*deadline*/) override { return {}; }
+  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t /*layer*/) const override { return {}; }
+  void pass_over(std::span<const SlotId> /*blocks*/) override {}
   [[nodiscard]] bool fence(std::span<const SlotId> /*blocks*/, StepMark /*mark*/, TimePoint /*deadline*/) override {
     return true;
   }
