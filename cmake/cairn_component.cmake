@@ -43,7 +43,7 @@ function(cairn_batches target)
   set_source_files_properties(${arg_EXCEPT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# With CAIRN_BATCHES tests are compiled six files at a time; see join_tests.cmake. A file whose anonymous namespace does not
+# With CAIRN_BATCHES tests are compiled twelve files at a time; see join_tests.cmake. A file whose anonymous namespace does not
 # hold all that is in it, such as one that replaces operator new, is compiled alone everywhere.
 function(cairn_join_tests name sources_name)
   set(alone "")
@@ -62,7 +62,7 @@ function(cairn_join_tests name sources_name)
   if(count LESS 2)
     return()
   endif()
-  math(EXPR batches "(${count} + 5) / 6")
+  math(EXPR batches "(${count} + 11) / 12")
   set(first 0)
   set(number 0)
   while(number LESS batches)
