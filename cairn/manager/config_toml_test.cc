@@ -125,6 +125,23 @@ TEST(ConfigTomlTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of("\n[!ost]\n"), StartsWith("cairn.toml:2: ")) << "which the library asserts against";
 }
 
+TEST(ConfigTomlTest, LettersBeyondAscii) {
+  EXPECT_EQ(read("# gr\u00f6\u00dfe\n[model]\nname = \"gr\u00f6\u00dfe \U0001F5FF\" # \u00e9\n").model.name,
+            "gr\u00f6\u00dfe \U0001F5FF");
+  EXPECT_EQ(read("[model]\nname = '\u00e9#'\ntenant = \"#\\\"\u00e9\"\n").model.name, "\u00e9#");
+  EXPECT_EQ(read("[model]\nname = \"\"\"a \\\n  \u00e9\"\"\"\n").model.name, "a \u00e9")
+      << "after an escaped line break";
+  EXPECT_EQ(read("\xEF\xBB\xBF"
+                 "block_size = 32\n")
+                .block_size,
+            32U)
+      << "after a byte order mark";
+  EXPECT_EQ(
+      error_of("\n\ngr\u00f6\u00dfe = 1\n"),
+      "cairn.toml:3: a character outside ASCII stands outside strings and comments; put the text in double quotes");
+  EXPECT_THAT(error_of("[model]\nname = \"\xc3\"\n"), StartsWith("cairn.toml:2: "));
+}
+
 TEST(ConfigTomlTest, TheFirstErrorOfAFileIsTold) {
   EXPECT_THAT(error_of("[host]\nzzz = 1\naaa = 2\n"), StartsWith("cairn.toml:2: host.zzz"));
 }
