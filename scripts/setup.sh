@@ -13,9 +13,8 @@
 CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   zlib1g-dev liburing-dev libtomlplusplus-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   clang-format-19 python3-pip)
-# What compiles the GPU kernels, without the rest of CUDA. All of one version: mixed ones do not fit together.
-CAIRN_CUDA_WHEELS=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl)
-CAIRN_CUDA_VERSION='13.0.*'
+# What compiles the GPU kernels: exact wheels with their hashes.
+CAIRN_CUDA_WHEELS=scripts/cuda-wheels.txt
 # What only running ./test takes.
 CAIRN_TEST_PACKAGES=(chromium-headless-shell)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
@@ -75,7 +74,7 @@ cairn_need() {
       return 1
     fi
   fi
-  echo "Installing ${missing[*]}"
+  echo "Installing ${missing[*]}" >&2
   command+=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
   cairn_quietly build/setup.log "${command[@]}" update &&
     cairn_quietly build/setup.log "${command[@]}" install -y --no-install-recommends "${missing[@]}" && return 0
@@ -88,8 +87,8 @@ cairn_need() {
 cairn_fetch_nvcc() {
   [ ! -d build/cuda ] && ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ] || return 0
   rm -rf build/cuda.part
-  if cairn_quietly build/setup.log python3 -m pip install --no-deps --target build/cuda.part \
-    "${CAIRN_CUDA_WHEELS[@]/%/==$CAIRN_CUDA_VERSION}"; then
+  if cairn_quietly build/setup.log python3 -m pip install --no-deps --require-hashes --only-binary :all: \
+    --target build/cuda.part --requirement "$CAIRN_CUDA_WHEELS"; then
     mv build/cuda.part build/cuda
   else
     echo "The CUDA compiler could not be fetched (build/setup.log): building without GPU kernels." >&2
