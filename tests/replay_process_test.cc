@@ -1,14 +1,17 @@
 // The command as a process: what only a process can show.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include <fcntl.h>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cairn/cli/trace.h"
 
@@ -63,6 +66,61 @@ TEST(ReplayProcessTest, CtrlCPrintsTheReportSoFar) {
   for (const std::string& path : {trace, events, out}) {
     std::filesystem::remove(path);
   }
+}
+
+// Runs it to its end, with its standard error in the file or terminal of this name; its exit status.
+int status_of(std::vector<std::string> words, const std::string& log) {
+  posix_spawn_file_actions_t actions;
+  EXPECT_EQ(posix_spawn_file_actions_init(&actions), 0);
+  EXPECT_EQ(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0), 0);
+  EXPECT_EQ(posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_NOCTTY | O_CREAT | O_TRUNC, 0600),
+            0);
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  EXPECT_EQ(posix_spawn(&child, CAIRN_COMMAND, &actions, nullptr, arguments.data(), nullptr), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(ProgressProcessTest, ProgressIsWrittenToATerminalAndToNothingElse) {
+  const std::string folder = ::testing::TempDir();
+  const std::string trace = folder + "progress_process.jsonl";
+  const std::string log = folder + "progress_process.log";
+  cli::TraceOptions options;
+  options.workload.requests = 200;
+  {
+    std::ofstream file(trace);
+    ASSERT_TRUE(cli::run_trace(options, file));
+  }
+  const std::vector<std::string> hitrate = {CAIRN_COMMAND, "hitrate", trace, "--policy", "lru"};
+  const std::vector<std::string> replay = {CAIRN_COMMAND, "replay", trace};
+  const std::vector<std::string> stress = {CAIRN_COMMAND, "stress", "--seconds", "1.3", "--threads", "1"};
+  for (const std::vector<std::string>& words : {hitrate, replay, stress}) {
+    EXPECT_EQ(status_of(words, log), 0);
+    EXPECT_EQ(text_of(log), "") << words[1];
+  }
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  if (terminal == -1 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+    GTEST_SKIP() << "no terminals here";
+  }
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // what was written stays after the command is over
+  EXPECT_EQ(status_of(hitrate, name), 0);
+  std::string shown(4096, '\0');
+  const ssize_t count = read(terminal, shown.data(), shown.size());
+  ASSERT_GT(count, 0);
+  shown.resize(static_cast<std::size_t>(count));
+  EXPECT_NE(shown.find(" of 5 runs"), std::string::npos) << shown;
+  close(held);
+  close(terminal);
+  std::filesystem::remove(trace);
+  std::filesystem::remove(log);
 }
 
 }  // namespace

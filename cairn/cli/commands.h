@@ -28,6 +28,8 @@ void add_trace(CLI::App& app, Chosen& chosen);
 
 // Prints what went wrong, and makes the exit status of it.
 [[nodiscard]] int finish(const std::string& command, const Status& status, int failure = 1);
+// Whether standard error is a terminal: progress is written only to one, never to a pipe or a file.
+[[nodiscard]] bool log_is_a_terminal();
 // Set from now on by Ctrl-C. The second one ends the program as if there were no handler.
 [[nodiscard]] const std::atomic<bool>& stop_on_interrupt();
 

@@ -175,14 +175,14 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   }
 }
 
-// A line a second of how far it is.
+// A line a second of how far it is, on a terminal.
 class Progress {
  public:
   explicit Progress(const DiskStreams& streams) : streams_(streams), shown_(streams.clock.now()) {}
 
   bool operator()(std::uint64_t done, std::uint64_t all) {
     const TimePoint now = streams_.clock.now();
-    if (now - shown_ >= std::chrono::seconds(1)) {
+    if (streams_.log_is_a_terminal && now - shown_ >= std::chrono::seconds(1)) {
       shown_ = now;
       streams_.log << "read " << with_commas(done) << " of " << with_commas(all) << " blocks" << std::endl;
     }

@@ -25,9 +25,10 @@ struct DiskOptions {
 
 struct DiskStreams {
   std::ostream& out;
-  std::ostream& log;              // a line a second while it takes longer
+  std::ostream& log;
   const std::atomic<bool>& stop;  // set by Ctrl-C: kCancelled, and the file is as it was
   const Clock& clock = steady_clock();
+  bool log_is_a_terminal = false;  // only there: a line a second while it takes longer
 };
 
 enum class DiskEnd : std::uint8_t { kGood, kWrong };

@@ -21,7 +21,9 @@ CLI::App* add_work(CLI::App& disk, const std::string& name, const std::string& w
   command->add_flag("--json", options->json, "Writes one JSON object");
   command->callback([=, &chosen] {
     chosen = [=] {
-      const Result<DiskEnd> end = work(*options, {.out = std::cout, .log = std::cerr, .stop = stop_on_interrupt()});
+      const Result<DiskEnd> end = work(
+          *options,
+          {.out = std::cout, .log = std::cerr, .stop = stop_on_interrupt(), .log_is_a_terminal = log_is_a_terminal()});
       if (!end) {
         return finish("disk " + name, Unexpected(Error(end.error())),
                       end.error().code == ErrorCode::kCancelled ? 130 : 2);

@@ -167,6 +167,9 @@ TEST_F(DiskCommandTest, SaysHowFarItIsAndStopsWhenTold) {
   } slow;
   std::ostringstream out;
   ASSERT_TRUE(compact_disk({.path = path_}, {.out = out, .log = log_, .stop = stop_, .clock = slow}));
+  EXPECT_EQ(log_.str(), "") << "not into a pipe or a file";
+  ASSERT_TRUE(compact_disk({.path = path_},
+                           {.out = out, .log = log_, .stop = stop_, .clock = slow, .log_is_a_terminal = true}));
   EXPECT_THAT(log_.str(), HasSubstr("read 2 of 10 blocks\nread 4 of 10 blocks\n"));
   stop_ = true;
   EXPECT_THAT(error_of(&verify_disk, {.path = path_}), HasSubstr("stopped after"));

@@ -104,20 +104,29 @@ void write_table(std::ostream& out, std::string_view title, std::span<const lab:
   out << "\n" << std::defaultfloat;
 }
 
-Result<lab::Trace> load(const std::string& path, std::uint32_t block_size, std::ostream& log) {
+// One line of a terminal, written over and over; nothing anywhere else.
+void show(const HitrateStreams& streams, const std::string& text) {
+  if (streams.log_is_a_terminal) {
+    streams.log << "\r\033[K" << text << std::flush;
+  }
+}
+
+Result<lab::Trace> load(const std::string& path, std::uint32_t block_size, const HitrateStreams& streams) {
   Result<lab::Trace> trace = lab::Trace::load(path, block_size, [&](std::uint64_t bytes) {
-    log << "\r" << path << ": " << bytes / 1'000'000 << " MB read" << std::flush;
+    show(streams, str_cat(path, ": ", bytes / 1'000'000, " MB read"));
   });
+  show(streams, "");
   if (trace && trace->bad_rows() > 0) {
-    log << "\r" << path << ": left out " << with_commas(trace->bad_rows()) << " bad rows; the first is "
-        << trace->first_bad_row() << "\n";
+    streams.log << path << ": left out " << with_commas(trace->bad_rows()) << " bad rows; the first is "
+                << trace->first_bad_row() << "\n";
   }
   return trace;
 }
 
 }  // namespace
 
-Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostream& log) {
+Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams) {
+  std::ostream& out = streams.out;
   Result<std::vector<lab::Contender>> contenders = lab::parse_contenders(options.policies);
   if (!contenders) {
     return Unexpected(std::move(contenders).error());
@@ -164,15 +173,14 @@ Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostrea
   std::vector<MeasuredTrace> measured;
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
-    const Result<lab::Trace> trace = load(path, options.block_size, log);
+    const Result<lab::Trace> trace = load(path, options.block_size, streams);
     if (!trace) {
       return Unexpected(trace.error());
     }
-    Result<std::vector<lab::Row>> rows =
-        lab::measure(*trace, *contenders, capacities, conditions, [&](std::size_t done, std::size_t count) {
-          log << "\r" << path << ": " << done << " of " << count << " runs" << std::flush;
-        });
-    log << "\r\033[K" << std::flush;
+    Result<std::vector<lab::Row>> rows = lab::measure(
+        *trace, *contenders, capacities, conditions,
+        [&](std::size_t done, std::size_t count) { show(streams, str_cat(path, ": ", done, " of ", count, " runs")); });
+    show(streams, "");
     if (!rows) {
       return Unexpected(std::move(rows).error());
     }

@@ -25,8 +25,13 @@ struct HitrateOptions {
   std::string command = {};                         // how the page says that it was made
 };
 
-// Tables go to `out`, progress and what was wrong with rows of a trace to `log`. Fails on options that make no sense,
-// files that cannot be read or written.
-[[nodiscard]] Status run_hitrate(const HitrateOptions& options, std::ostream& out, std::ostream& log);
+struct HitrateStreams {
+  std::ostream& out;               // tables
+  std::ostream& log;               // what was wrong with rows of a trace, and progress
+  bool log_is_a_terminal = false;  // progress is shown only on one
+};
+
+// Fails on options that make no sense, files that cannot be read or written.
+[[nodiscard]] Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams);
 
 }  // namespace cairn::cli

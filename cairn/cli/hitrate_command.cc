@@ -55,7 +55,9 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen = [=] {
       options->command = words;
-      return finish("hitrate", run_hitrate(*options, std::cout, std::cerr));
+      return finish(
+          "hitrate",
+          run_hitrate(*options, {.out = std::cout, .log = std::cerr, .log_is_a_terminal = log_is_a_terminal()}));
     };
   });
 }

@@ -11,6 +11,7 @@ namespace cairn::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 std::string write_trace() {
   std::string path = ::testing::TempDir() + "hitrate.jsonl";
@@ -21,18 +22,31 @@ std::string write_trace() {
 TEST(HitrateTest, WritesATableAndNamesWhatItLeftOut) {
   std::ostringstream out;
   std::ostringstream log;
-  ASSERT_TRUE(
-      run_hitrate({.traces = {write_trace()}, .policies = {"lru", "opt"}, .capacities = {"2", "50%"}}, out, log));
+  ASSERT_TRUE(run_hitrate({.traces = {write_trace()}, .policies = {"lru", "opt"}, .capacities = {"2", "50%"}},
+                          {.out = out, .log = log}));
   EXPECT_THAT(out.str(), HasSubstr("2 requests, 4 blocks asked for, 2 of them distinct"));
   EXPECT_THAT(out.str(), HasSubstr("lru              0.5000   0.2500"));
-  EXPECT_THAT(log.str(), HasSubstr("left out 1 bad rows; the first is line 3"));
+  EXPECT_THAT(log.str(), MatchesRegex("[^\r\033]*left out 1 bad rows; the first is line 3[^\r\033]*"));
+}
+
+TEST(HitrateTest, ShowsProgressOnlyOnATerminal) {
+  const std::string path = ::testing::TempDir() + "hitrate_good.jsonl";
+  std::ofstream(path) << "{\"hash_ids\":[1,2]}\n";
+  const HitrateOptions options{.traces = {path}, .policies = {"lru"}, .capacities = {"2"}};
+  std::ostringstream out;
+  std::ostringstream log;
+  ASSERT_TRUE(run_hitrate(options, {.out = out, .log = log}));
+  EXPECT_EQ(log.str(), "");
+  ASSERT_TRUE(run_hitrate(options, {.out = out, .log = log, .log_is_a_terminal = true}));
+  EXPECT_THAT(log.str(), HasSubstr("1 of 1 runs"));
 }
 
 TEST(HitrateTest, WritesRowsForPrograms) {
   std::ostringstream out;
   std::ostringstream log;
   const std::string path = write_trace();
-  ASSERT_TRUE(run_hitrate({.traces = {path}, .policies = {"lru"}, .capacities = {"2"}, .json = "-"}, out, log));
+  ASSERT_TRUE(
+      run_hitrate({.traces = {path}, .policies = {"lru"}, .capacities = {"2"}, .json = "-"}, {.out = out, .log = log}));
   EXPECT_EQ(out.str(), "{\"rows\":[\n{\"trace\":\"" + path +
                            "\",\"policy\":\"lru\",\"capacity\":\"2\",\"blocks\":2,\"hit_ratio\":0.5,"
                            "\"byte_hit_ratio\":0.5,\"request_hit_ratio\":0.5,\"written_per_hit\":0,\"requests\":2,"
@@ -43,8 +57,8 @@ TEST(HitrateTest, WritesAPageForPeople) {
   std::ostringstream out;
   std::ostringstream log;
   const std::string html = ::testing::TempDir() + "hitrate.html";
-  ASSERT_TRUE(
-      run_hitrate({.traces = {write_trace()}, .policies = {"lru"}, .html = html, .command = "cairn x"}, out, log));
+  ASSERT_TRUE(run_hitrate({.traces = {write_trace()}, .policies = {"lru"}, .html = html, .command = "cairn x"},
+                          {.out = out, .log = log}));
   std::ostringstream page;
   page << std::ifstream(html).rdbuf();
   EXPECT_THAT(page.str(), HasSubstr("Hit ratio over capacity"));
@@ -60,13 +74,13 @@ TEST(HitrateTest, WritesATableAndJsonOfLowerTiers) {
                          .capacities = {"1"},
                          .tiers = {"50%", "3"},
                          .admit = "all"};
-  ASSERT_TRUE(run_hitrate(options, out, log));
+  ASSERT_TRUE(run_hitrate(options, {.out = out, .log = log}));
   EXPECT_THAT(out.str(), HasSubstr("of those, the part that the tier of 50% served"));
   EXPECT_THAT(out.str(), HasSubstr("blocks written to lower tiers for a block hit"));
   options.json = "-";
   options.hints = true;
   std::ostringstream json;
-  ASSERT_TRUE(run_hitrate(options, json, log));
+  ASSERT_TRUE(run_hitrate(options, {.out = json, .log = log}));
   EXPECT_THAT(json.str(), HasSubstr(",\"hints\":true,\"tiers\":[{\"capacity\":\"1\",\"blocks\":1,\"hits\":"));
   EXPECT_THAT(json.str(), HasSubstr("{\"capacity\":\"50%\",\"blocks\":1,\"hits\":"));
   EXPECT_THAT(json.str(), HasSubstr("\"verdicts\":{\"admitted\":"));
@@ -75,14 +89,14 @@ TEST(HitrateTest, WritesATableAndJsonOfLowerTiers) {
 TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   std::ostringstream out;
   std::ostringstream log;
-  EXPECT_FALSE(run_hitrate({}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {"/no/such/file"}}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, out, log));
-  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, out, log));
+  EXPECT_FALSE(run_hitrate({}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {"/no/such/file"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .policies = {"best"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, {.out = out, .log = log}));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // The `cairn` command.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include <csignal>
@@ -26,6 +28,8 @@ int finish(const std::string& command, const Status& status, int failure) {
   std::cerr << "cairn " << command << ": " << status.error().message << "\n";
   return failure;
 }
+
+bool log_is_a_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 const std::atomic<bool>& stop_on_interrupt() {
   struct sigaction action{};

@@ -59,10 +59,9 @@ class ProgressLine {
 
   void finish(std::uint64_t requests) {
     if (around_.log_is_a_terminal) {
-      around_.log << "\r\033[K";
+      around_.log << "\r\033[Kreplayed " << with_commas(requests) << " requests in "
+                  << static_cast<double>(static_cast<std::uint64_t>(seconds() * 100)) / 100 << " s\n";
     }
-    around_.log << "replayed " << with_commas(requests) << " requests in "
-                << static_cast<double>(static_cast<std::uint64_t>(seconds() * 100)) / 100 << " s\n";
   }
 
  private:

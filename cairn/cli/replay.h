@@ -42,7 +42,7 @@ struct ReplaySurroundings {
   std::ostream& log;
   const Clock& clock;
   const std::atomic<bool>& stop;   // set by another thread or a signal: report what there is
-  bool log_is_a_terminal = false;  // progress is shown on one
+  bool log_is_a_terminal = false;  // progress is shown only on one
 };
 
 enum class ReplayEnd : std::uint8_t { kComplete, kStopped };

@@ -1,6 +1,4 @@
 // The options of `cairn replay`.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 
 #include <iostream>
@@ -27,7 +25,7 @@ int run_replay_of(ReplayCommand command) {
                                                              .log = std::cerr,
                                                              .clock = steady_clock(),
                                                              .stop = stop_on_interrupt(),
-                                                             .log_is_a_terminal = isatty(STDERR_FILENO) == 1});
+                                                             .log_is_a_terminal = log_is_a_terminal()});
   if (end) {
     return *end == ReplayEnd::kComplete ? 0 : 130;
   }

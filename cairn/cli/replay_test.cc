@@ -66,7 +66,7 @@ TEST_F(ReplayCommandTest, ReportsForPeople) {
   for (const char* title : {"hit ratio", "TTFT", "ITL", "TPOT", "E2E", "queue", "evictions", "peak use", "p99"}) {
     EXPECT_THAT(out_.str(), HasSubstr(title));
   }
-  EXPECT_THAT(log_.str(), HasSubstr("replayed 300 requests"));
+  EXPECT_EQ(log_.str(), "") << "no progress where the log is a pipe or a file";
 }
 
 TEST_F(ReplayCommandTest, WritesTheKeysOfRecordedReportsAndMoreBesides) {

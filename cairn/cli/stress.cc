@@ -100,7 +100,9 @@ void run_traffic(const StressOptions& options, const StressStreams& streams, con
     }
     if (passed - shown >= 1) {
       shown = passed;
-      streams.log << progress.line(passed) << std::endl;
+      if (streams.log_is_a_terminal) {
+        streams.log << progress.line(passed) << std::endl;
+      }
       if (faults != nullptr) {
         faults->release();
       }

@@ -35,9 +35,10 @@ struct StressOptions {
 [[nodiscard]] ManagerConfig stress_config();
 
 struct StressStreams {
-  std::ostream& out;              // the report
-  std::ostream& log;              // the line a second
-  const std::atomic<bool>& stop;  // set by Ctrl-C: the report comes at once
+  std::ostream& out;  // the report
+  std::ostream& log;
+  const std::atomic<bool>& stop;   // set by Ctrl-C: the report comes at once
+  bool log_is_a_terminal = false;  // only there: a line a second
 };
 
 enum class StressEnd : std::uint8_t {

@@ -58,8 +58,9 @@ int run_stress_of(StressCommand command) {
     }
     disk.path = scratch + "/blocks";
   }
-  const Result<StressEnd> end =
-      run_stress(command.options, {.out = std::cout, .log = std::cerr, .stop = stop_on_interrupt()});
+  const Result<StressEnd> end = run_stress(
+      command.options,
+      {.out = std::cout, .log = std::cerr, .stop = stop_on_interrupt(), .log_is_a_terminal = log_is_a_terminal()});
   if (!scratch.empty()) {
     std::filesystem::remove_all(scratch);
   }
@@ -95,7 +96,7 @@ void add_stress(CLI::App& app, Chosen& chosen) {
   command->add_flag("--steady", options.steady, "Only loads and registrations: nothing is reset, paused or resized");
   command->add_flag("--json", options.json, "Writes the report as one JSON object");
   command->footer(
-      "One line a second on standard error, the report at the end; Ctrl-C ends it early. Contents follow from keys, "
+      "One line a second on a terminal, the report at the end; Ctrl-C ends it early. Contents follow from keys, "
       "so\n"
       "that every block can be verified, also those of a run before.\n\n"
       "Examples:\n"
