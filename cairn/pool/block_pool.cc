@@ -68,6 +68,25 @@ std::uint32_t BlockPool::reset_inactive() { return table_->reset_inactive(); }
 
 std::uint32_t BlockPool::discard(std::span<const BlockKey> keys) { return table_->discard(keys); }
 
+PoolFence::PoolFence(std::unique_ptr<internal::FreshTables> fresh) : fresh_(std::move(fresh)) {}
+PoolFence::PoolFence(PoolFence&&) noexcept = default;
+PoolFence& PoolFence::operator=(PoolFence&&) noexcept = default;
+PoolFence::~PoolFence() = default;
+
+Result<PoolFence> BlockPool::plan_fence() const {
+  Result<internal::FreshTables> fresh = table_->make_fresh_tables();
+  if (!fresh) {
+    return Unexpected(std::move(fresh).error());
+  }
+  return PoolFence(std::make_unique<internal::FreshTables>(*std::move(fresh)));
+}
+
+PoolFenceOutcome BlockPool::raise_fence(PoolFence fence) { return table_->raise_fence(*fence.fresh_); }
+
+void BlockPool::lower_fence() { table_->lower_fence(); }
+
+bool BlockPool::reclaim(std::uint32_t slots) { return table_->reclaim(slots); }
+
 Result<void> BlockPool::restore(std::span<const RestoredBlock> blocks) { return table_->restore(blocks); }
 
 std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t slots,

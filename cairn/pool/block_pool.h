@@ -114,6 +114,28 @@ struct ResetOutcome {
   std::uint32_t in_use = 0;  // left alone
 };
 
+namespace internal {
+struct FreshTables;
+}  // namespace internal
+
+// The memory that a fence needs, taken before anything changes; see BlockPool::plan_fence().
+class PoolFence {
+ public:
+  explicit PoolFence(std::unique_ptr<internal::FreshTables> fresh);
+  PoolFence(PoolFence&&) noexcept;
+  PoolFence& operator=(PoolFence&&) noexcept;
+  ~PoolFence();
+
+ private:
+  friend class BlockPool;
+  std::unique_ptr<internal::FreshTables> fresh_;
+};
+
+struct PoolFenceOutcome {
+  std::uint32_t dropped = 0;  // blocks that nobody used
+  std::uint32_t in_use = 0;   // blocks that stay with their holders, and are not found any more
+};
+
 // A block that a tier still has from before the process started.
 struct RestoredBlock {
   SlotId slot;
@@ -177,6 +199,21 @@ class BlockPool final : public ResidentSource {
   // evictable again; with duplicates that is so of every copy. The key can be registered anew at once: that is another
   // block. The number of keys found.
   std::uint32_t discard(std::span<const BlockKey> keys);
+
+  // A fence: nothing that was registered before it, or allocated before it, is ever found after it.
+  //     plan_fence()   takes the memory that raising takes; the only step that can fail
+  //     raise_fence()  no block can be found any more, and what is registered from now on is known to its holder alone
+  //     lower_fence()  blocks that are allocated from now on can be registered again
+  // Between raise and lower the pool is empty for everybody: fences of several pools that are all raised before the first
+  // is lowered are one fence, which no copy between those pools gets past.
+  // Blocks in use stay with their holders, unchanged, and are free when the last one lets go of them. Raising takes the same
+  // time whatever the pool holds: slots of blocks that nobody used are reclaimed by allocate() as far as it needs them, and
+  // by reclaim(). They count as free. The eviction policy begins anew.
+  [[nodiscard]] Result<PoolFence> plan_fence() const;
+  PoolFenceOutcome raise_fence(PoolFence fence);
+  void lower_fence();
+  // Looks at so many slots; whether there are more to look at.
+  bool reclaim(std::uint32_t slots);
 
   // For a tier that outlives the process: these slots hold these blocks, unused, as if they had been released in this
   // order, the first to go first (leaf first, where they are of one sequence). They have the pool's retention, are charged

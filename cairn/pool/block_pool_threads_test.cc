@@ -202,7 +202,13 @@ TEST_P(PoolThreadsTest, AllOperationsTogether) {
     ImmutableBlocks more = write(*pool, rest);
     EXPECT_TRUE(held.append(std::move(more)));
     read(held);
-    switch (random() % 10) {
+    switch (random() % 11) {
+      case 9:
+        pool->raise_fence(*pool->plan_fence());
+        read(held);
+        pool->lower_fence();
+        (void)pool->reclaim(3);
+        break;
       case 0: {
         const ImmutableBlocks shared = held.share(2);
         held = ImmutableBlocks();

@@ -130,6 +130,8 @@ QuarantinedBlocks MutableBlocks::quarantine() && {
   return QuarantinedBlocks(std::move(run_));
 }
 
+bool MutableBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+
 CompleteBlocks::~CompleteBlocks() {
   if (holds_something(run_)) {
     run_.table()->release_private(run_);
@@ -230,6 +232,8 @@ Status ImmutableBlocks::set_retention(const Retention& retention) {
   return holds_something(run_) ? run_.table()->set_retention(run_, retention) : Status();
 }
 
+bool ImmutableBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+
 void ImmutableBlocks::release_as_victims() && {
   if (holds_something(run_)) {
     run_.table()->release_as_victims(run_);
@@ -261,6 +265,8 @@ PinnedBlocks::~PinnedBlocks() {
 }
 
 BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+
+bool PinnedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
 
 std::vector<BlockFacts> PinnedBlocks::facts() const {
   return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();

@@ -154,6 +154,9 @@ class [[nodiscard]] MutableBlocks {
   [[nodiscard]] Result<void, Rejected<MutableBlocks>> append(MutableBlocks other);
   // A copy into these blocks may still be under way though nobody waits for it.
   [[nodiscard]] QuarantinedBlocks quarantine() &&;
+  // Whether they can be registered so that others find them: no fence was raised since they were allocated
+  // (BlockPool::raise_fence()).
+  [[nodiscard]] bool is_current() const;
 
  private:
   internal::Run run_;
@@ -218,6 +221,8 @@ class [[nodiscard]] ImmutableBlocks {
   void reset_on_release(bool reset);
   // Fails on a retention the pool cannot keep.
   [[nodiscard]] Status set_retention(const Retention& retention);
+  // Whether others may find them: their pool raised no fence since they were registered, and did not discard them.
+  [[nodiscard]] bool is_current() const;
   // Gives the blocks back as the first to go, in the order of the run: those that nobody else holds are evictable and
   // evicted before any the policy has. Until then they can be matched, and one that is matched is as any other again.
   // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle. Takes the
@@ -257,6 +262,8 @@ class [[nodiscard]] PinnedBlocks {
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;
   [[nodiscard]] std::vector<BlockFacts> facts() const;
+  // As of ImmutableBlocks.
+  [[nodiscard]] bool is_current() const;
 
  private:
   internal::Run run_;

@@ -16,13 +16,34 @@ Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys)
   if (!buckets) {
     return Unexpected(std::move(buckets).error());
   }
-  return KeyIndex(*std::move(buckets), keys);
+  return KeyIndex(capacity, *std::move(buckets), keys);
+}
+
+KeyIndex::KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys)
+    : capacity_(capacity),
+      bucket_count_(buckets.size()),
+      buckets_(std::move(buckets)),
+      prefetched_(buckets_.data()),
+      keys_(keys) {}
+
+KeyIndex::KeyIndex(KeyIndex&& other) noexcept
+    : capacity_(other.capacity_),
+      bucket_count_(other.bucket_count_),
+      buckets_(std::move(other.buckets_)),
+      prefetched_(buckets_.data()),
+      keys_(other.keys_) {}
+
+void KeyIndex::swap_entries(KeyIndex& other) noexcept {
+  CAIRN_CHECK(bucket_count_ == other.bucket_count_, "indexes that exchange their entries have the same places");
+  std::swap(buckets_, other.buckets_);
+  prefetched_.store(buckets_.data(), std::memory_order_relaxed);
+  other.prefetched_.store(other.buckets_.data(), std::memory_order_relaxed);
 }
 
 template <typename Matches>
 SlotId KeyIndex::search(Place place, Matches matches) const {
   std::uint32_t at = place.bucket;
-  for (std::size_t probes = 0; probes < buckets_.size(); ++probes, at = after(at)) {
+  for (std::size_t probes = 0; probes < bucket_count_; ++probes, at = after(at)) {
     const Bucket& bucket = buckets_[at];
     for (std::uint32_t entries = entries_with(bucket, place.tag); entries != 0; entries &= entries - 1) {
       const SlotId slot = bucket.slots[std::countr_zero(entries)];

@@ -7,6 +7,7 @@
 // Costs:    7 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,10 @@ class KeyIndex {
   [[nodiscard]] Place place_of(const BlockKey& key) const {
     return place(key.position(), value_of(key.sequence_hash()));
   }
-  void prefetch(Place place) const { __builtin_prefetch(&buckets_[place.bucket], 1); }
+  // Safe without the lock that guards the rest: it reads nothing, and a bucket that was swapped away is not missed.
+  void prefetch(Place place) const {
+    __builtin_prefetch(prefetched_.load(std::memory_order_relaxed) + place.bucket, 1);
+  }
   // The first slot that may hold a key of this place, if any: what to fetch before asking find().
   [[nodiscard]] SlotId guess(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
@@ -52,7 +56,18 @@ class KeyIndex {
   // Requires: the slot is in the index at this place.
   void erase(SlotId slot, Place place);
 
+  // An empty index that has the same places for the same keys.
+  [[nodiscard]] Result<KeyIndex> make_empty() const { return create(capacity_, keys_); }
+  // Exchanges the entries with those of one that make_empty() gave. Places stay valid.
+  void swap_entries(KeyIndex& other) noexcept;
+
   [[nodiscard]] std::size_t bytes() const { return buckets_.bytes(); }
+
+  KeyIndex(KeyIndex&& other) noexcept;
+  KeyIndex& operator=(KeyIndex&&) = delete;
+  KeyIndex(const KeyIndex&) = delete;
+  KeyIndex& operator=(const KeyIndex&) = delete;
+  ~KeyIndex() = default;
 
  private:
   static constexpr std::uint32_t kEntries = 12;
@@ -64,18 +79,16 @@ class KeyIndex {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  KeyIndex(PageArray<Bucket> buckets, Column<BlockKey> keys) : buckets_(std::move(buckets)), keys_(keys) {}
+  KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys);
 
   // Sequence hashes are well mixed; positions, and the keys of tests, are not. High bits choose the bucket.
   [[nodiscard]] Place place(std::uint32_t position, std::uint64_t sequence_hash) const {
     constexpr std::uint64_t kShared = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
     const std::uint64_t mixed = ((sequence_hash & kShared) ^ (std::uint64_t{position} << 40)) * 0x9E3779B97F4A7C15U;
     const auto tag = static_cast<std::uint8_t>(mixed >> 24);
-    return {static_cast<std::uint32_t>(((mixed >> 32) * buckets_.size()) >> 32), tag == 0 ? std::uint8_t{1} : tag};
+    return {static_cast<std::uint32_t>(((mixed >> 32) * bucket_count_) >> 32), tag == 0 ? std::uint8_t{1} : tag};
   }
-  [[nodiscard]] std::uint32_t after(std::uint32_t bucket) const {
-    return bucket + 1 == buckets_.size() ? 0 : bucket + 1;
-  }
+  [[nodiscard]] std::uint32_t after(std::uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
   // One bit for each entry with the tag.
   static std::uint32_t entries_with(const Bucket& bucket, std::uint8_t tag) {
 #if defined(__SSE2__)
@@ -93,7 +106,12 @@ class KeyIndex {
   template <typename Matches>
   [[nodiscard]] SlotId search(Place place, Matches matches) const;
 
+  const std::uint32_t capacity_;
+  const std::size_t bucket_count_;
   PageArray<Bucket> buckets_;
+  // Where buckets_ are, for prefetch(): threads that do not hold the lock ask while swap_entries() exchanges them. Orders
+  // nothing.
+  std::atomic<const Bucket*> prefetched_;
   Column<BlockKey> keys_;
 };
 

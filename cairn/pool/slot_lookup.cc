@@ -285,7 +285,7 @@ std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t slots,
   const std::uint32_t end =
       options_.capacity - std::min(first, options_.capacity) < slots ? options_.capacity : first + slots;
   for (std::uint32_t i = first; i < std::min(end, never_used_); ++i) {
-    if (slots_[i].state == State::kRegistered) {
+    if (slots_[i].state == State::kRegistered && is_current(slots_[i])) {
       out.push_back(resident(SlotId{i}));
     }
   }
@@ -348,7 +348,7 @@ PoolCounts SlotTable::counts() {
   tell_removed();
   PoolCounts counts;
   counts.total = options_.capacity;
-  counts.free = free_;
+  counts.free = free_ + unreclaimed_;
   counts.ready = ready_count();
   counts.inactive = policy_->size() + counts.ready;
   counts.quarantined = quarantined_;
@@ -395,10 +395,18 @@ void SlotTable::check_invariants() {
   std::vector<std::uint32_t> held_by_duplicates(options_.capacity);
   std::vector<std::uint32_t> ready_below(options_.capacity);
   std::vector<std::uint32_t> charged(tenants_.tenant_count());
+  std::uint32_t unreclaimed = 0;
   for (std::uint32_t i = 0; i < never_used_; ++i) {
     const Slot& record = slots_[i];
-    ++in_state[static_cast<std::size_t>(record.state)];
     charged[index_of(tenant_of(record))] += record.state != State::kFree ? 1 : 0;
+    if (record.state == State::kRegistered && !is_current(record)) {
+      CAIRN_CHECK(i >= swept_ && i < sweep_end_, "I8: the sweep leaves no block of before the fence behind");
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != SlotId{i} && !policy_->contains(SlotId{i}),
+                  "I8: a block of before the fence is not found, and not evicted");
+      unreclaimed += record.references == 0 ? 1 : 0;
+      continue;
+    }
+    ++in_state[static_cast<std::size_t>(record.state)];
     const bool evictable = record.state == State::kRegistered && record.references == 0;
     inactive += evictable ? 1 : 0;
     const bool is_ready = ready_ && ready_->contains(SlotId{i});
@@ -431,6 +439,7 @@ void SlotTable::check_invariants() {
     CAIRN_CHECK(!ready_ || ready_->below(SlotId{i}) == ready_below[i], "I3: ready blocks are known to their parents");
   }
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kRegistered)] == registered_, "I2: registered blocks add up");
+  CAIRN_CHECK(unreclaimed == unreclaimed_, "I8: blocks that are to be reclaimed add up");
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined slots add up");
   CAIRN_CHECK(inactive == policy_->size() + ready_count(), "I3: inactive blocks add up");
   std::uint32_t unmet = 0;

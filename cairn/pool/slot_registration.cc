@@ -196,11 +196,17 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
 bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retention& retention) {
   Slot& record = at(slot);
   CAIRN_DCHECK(record.state == State::kPrivate, "only a private block is registered");
+  if (record.references != fence_) {  // allocated before the fence, or while it was up: its holder alone has it
+    record.state = State::kDiscarded;
+    record.references = 1;
+    ++stats_.discarded;
+    return false;
+  }
   const SlotId named = index_.find(record.key, place);
   if (named == kNoSlot) {
     record.state = State::kRegistered;
     record.references = 1;
-    record.reset_on_release = options_.reset_on_release;
+    record.mark = static_cast<std::uint8_t>(mark_ | (options_.reset_on_release ? kResetOnRelease : 0));
     apply_retention(slot, retention);
     if (hints_) {
       hints_->came(tenant_of(record), record.key);
@@ -310,7 +316,8 @@ Status SlotTable::set_retention(const Run& run, const Retention& retention) {
 void SlotTable::set_reset_on_release(const Run& run, bool reset) {
   const MutexLock lock(mutex_);
   for (const SlotId slot : run.slots()) {
-    at(named_slot(slot)).reset_on_release = reset;
+    std::uint8_t& mark = at(named_slot(slot)).mark;
+    mark = static_cast<std::uint8_t>(reset ? mark | kResetOnRelease : mark & ~kResetOnRelease);
   }
 }
 

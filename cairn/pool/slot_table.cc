@@ -53,23 +53,6 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   }
   std::unique_ptr<SlotTable> table(
       new SlotTable(options, *std::move(slots), *std::move(tokens_hashes), *std::move(index), *std::move(tenants)));
-  const MutexLock lock(table->mutex_);
-  if (const Status status = table->check_retention(options.retention); !status) {
-    return Unexpected(status.error());
-  }
-  Result<std::unique_ptr<EvictionPolicy>> policy = make_policy(
-      options.policy, PolicyView{
-                          .capacity = options.capacity,
-                          .class_count = class_count(options, table->tenants_.tenant_count()),
-                          .keys = Column<BlockKey>(&table->slots_.data()->key, sizeof(Slot)),
-                          .classes = Column<EvictionClass>(&table->slots_.data()->eviction_class, sizeof(Slot)),
-                          .parents = table.get(),
-                          .leaves_first = options.leaves_first,
-                      });
-  if (!policy) {
-    return Unexpected(std::move(policy).error());
-  }
-  table->policy_ = *std::move(policy);
   if (options.notes) {
     Result<PageArray<std::uint64_t>> notes = PageArray<std::uint64_t>::create(options.capacity);
     if (!notes) {
@@ -77,28 +60,59 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
     }
     table->notes_ = *std::move(notes);
   }
-  if (options.time_to_live || options.hints) {
-    Result<RetentionClock> clock = RetentionClock::create(options.capacity);
+  const MutexLock lock(table->mutex_);
+  if (const Status status = table->check_retention(options.retention); !status) {
+    return Unexpected(status.error());
+  }
+  Result<internal::BlockOrder> order = table->make_order();
+  if (!order) {
+    return Unexpected(std::move(order).error());
+  }
+  table->policy_ = std::move(order->policy);
+  table->ready_ = std::move(order->ready);
+  table->retention_clock_ = std::move(order->retention_clock);
+  table->hints_ = std::move(order->hints);
+  return table;
+}
+
+Result<internal::BlockOrder> SlotTable::make_order() const {
+  const auto tenants = static_cast<std::uint32_t>(std::max<std::size_t>(1, options_.tenants.size()));
+  internal::BlockOrder order;
+  Result<std::unique_ptr<EvictionPolicy>> policy =
+      make_policy(options_.policy, PolicyView{
+                                       .capacity = options_.capacity,
+                                       .class_count = class_count(options_, tenants),
+                                       .keys = Column<BlockKey>(&slots_.data()->key, sizeof(Slot)),
+                                       .classes = Column<EvictionClass>(&slots_.data()->eviction_class, sizeof(Slot)),
+                                       .parents = this,
+                                       .leaves_first = options_.leaves_first,
+                                   });
+  if (!policy) {
+    return Unexpected(std::move(policy).error());
+  }
+  order.policy = *std::move(policy);
+  if (options_.time_to_live || options_.hints) {
+    Result<RetentionClock> clock = RetentionClock::create(options_.capacity);
     if (!clock) {
       return Unexpected(std::move(clock).error());
     }
-    table->retention_clock_ = *std::move(clock);
+    order.retention_clock = *std::move(clock);
   }
-  if (options.hints) {
-    Result<HintBook> hints = HintBook::create(options.capacity, table->tenants_.tenant_count());
+  if (options_.hints) {
+    Result<HintBook> hints = HintBook::create(options_.capacity, tenants);
     if (!hints) {
       return Unexpected(std::move(hints).error());
     }
-    table->hints_ = *std::move(hints);
+    order.hints = *std::move(hints);
   }
-  if (options.low_water > 0) {
-    Result<ReadyQueue> ready = ReadyQueue::create(options.capacity, table->tenants_.tenant_count());
+  if (options_.low_water > 0) {
+    Result<ReadyQueue> ready = ReadyQueue::create(options_.capacity, tenants);
     if (!ready) {
       return Unexpected(std::move(ready).error());
     }
-    table->ready_ = *std::move(ready);
+    order.ready = *std::move(ready);
   }
-  return table;
+  return order;
 }
 
 SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, PageArray<BlockHash> tokens_hashes,
@@ -125,8 +139,9 @@ SlotTable::~SlotTable() {
   if (policy_ == nullptr) {
     return;  // creation failed
   }
-  CAIRN_CHECK(free_ + policy_->size() + ready_count() + stats_.abandoned_in_quarantine == options_.capacity,
-              "every handle is gone before its pool is destroyed");
+  CAIRN_CHECK(
+      free_ + policy_->size() + ready_count() + unreclaimed_ + stats_.abandoned_in_quarantine == options_.capacity,
+      "every handle is gone before its pool is destroyed");
 }
 
 // Room for this many slots until the next call; kept between calls so that nothing is allocated in the long run.
@@ -176,6 +191,9 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
+  if (unreclaimed_ > 0) {
+    reclaim_for(count, tenant);
+  }
   if (const Status status = tenants_.can_take(tenant, count, free_); !status) {
     ++stats_.allocation_failures;
     call_when_low();
@@ -208,7 +226,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 }
 
 void SlotTable::call_when_low() {
-  if (free_ + ready_count() < options_.low_water && policy_->size() > 0 && options_.when_low) {
+  if (free_ + unreclaimed_ + ready_count() < options_.low_water && policy_->size() > 0 && options_.when_low) {
     options_.when_low();
   }
 }
@@ -256,6 +274,7 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
   for (const SlotId slot : run.slots()) {
     Slot& record = at(slot);
     record.state = State::kPrivate;
+    record.references = stamp_;
     record.eviction_class = class_of(tenant, 0);
   }
   return status;
@@ -473,13 +492,20 @@ SlotId SlotTable::let_go(SlotId slot) {
     make_free(slot);
     return kNoSlot;
   }
-  if (at(slot).reset_on_release) {
-    unname(slot, index_.place_of(at(slot).key));
-    make_free(slot);
-    ++stats_.reset;
+  if (at(slot).mark != mark_) {
+    let_go_for_good(slot);
     return kNoSlot;
   }
   return slot;
+}
+
+// The block is not to be found again: it is reset on release, or was registered before the latest fence.
+void SlotTable::let_go_for_good(SlotId slot) {
+  if (is_current(at(slot))) {
+    unname(slot, index_.place_of(at(slot).key));
+    ++stats_.reset;
+  }
+  make_free(slot);
 }
 
 // Leaf first: what stands last in a run goes first, so that it is also evicted first.

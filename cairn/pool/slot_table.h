@@ -13,6 +13,8 @@
 //   I5  free + inactive + active + quarantined = total, and each tenant is charged for the slots that are not free
 //   I6  the free slots cover all reservations that are not used yet
 //   I7  a discarded slot is referenced, and in neither the index nor the policy
+//   I8  a slot that was registered before the latest fence is in neither the index nor the policy; it is free or discarded
+//       once the sweep has passed it. Until then it counts as registered in no other invariant.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +39,24 @@
 
 namespace cairn {
 
+namespace internal {
+
+// In which order a table's blocks go.
+struct BlockOrder {
+  std::unique_ptr<EvictionPolicy> policy;
+  std::optional<ReadyQueue> ready = {};
+  std::optional<RetentionClock> retention_clock = {};
+  std::optional<HintBook> hints = {};
+};
+
+// What takes the place of a table's own when a fence is raised.
+struct FreshTables {
+  KeyIndex index;
+  BlockOrder order;
+};
+
+}  // namespace internal
+
 class SlotTable final : private ParentFinder {
  public:
   using Run = internal::Run;
@@ -60,6 +80,11 @@ class SlotTable final : private ParentFinder {
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
   std::uint32_t discard(std::span<const BlockKey> keys);
+  [[nodiscard]] Result<internal::FreshTables> make_fresh_tables() const;
+  // `fresh` holds what it replaced afterwards, to be freed without the lock.
+  PoolFenceOutcome raise_fence(internal::FreshTables& fresh);
+  void lower_fence();
+  bool reclaim(std::uint32_t slots);
   [[nodiscard]] Status restore(std::span<const RestoredBlock> blocks);
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out);
   [[nodiscard]] PoolCounts counts();
@@ -90,6 +115,8 @@ class SlotTable final : private ParentFinder {
   void quarantine(const Run& run);
   void release_quarantined(Run& run);
   void abandon_quarantined(Run& run);
+  // No fence was raised since the blocks were allocated (private ones), or registered.
+  [[nodiscard]] bool is_current(const Run& run);
   [[nodiscard]] BlockKey key(SlotId slot) const { return slots_[index_of(slot)].key; }
 
  private:
@@ -100,18 +127,21 @@ class SlotTable final : private ParentFinder {
 
   struct Slot {
     BlockKey key;
-    std::uint32_t references;  // of a registered slot or a duplicate
+    std::uint32_t references;  // of a registered slot or a duplicate; private: the stamp_ of its allocation
     SlotId
         link;  // free: the next free slot; duplicate: the slot of its key; ready: its parent's, where leaves go first
     std::uint32_t parent_high;     // the parent's sequence hash above the bits that the key holds of it
     EvictionClass eviction_class;  // tenant, priority and, where there are hints, their level
     State state;
-    bool reset_on_release;
+    std::uint8_t mark;  // of a registered slot: mark_ when it was registered, and kResetOnRelease
   };
   static_assert(sizeof(Slot) == 32);
+  static constexpr std::uint8_t kResetOnRelease = 1;
+  static constexpr std::uint32_t kMarks = 128;  // fences that a mark can tell apart
 
   SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, PageArray<BlockHash> tokens_hashes, KeyIndex index,
             TenantLedger tenants);
+  [[nodiscard]] Result<internal::BlockOrder> make_order() const;
 
   [[nodiscard]] Slot& at(SlotId slot) { return slots_[index_of(slot)]; }
   [[nodiscard]] const Slot& at(SlotId slot) const { return slots_[index_of(slot)]; }
@@ -172,6 +202,13 @@ class SlotTable final : private ParentFinder {
   void note_evicted(std::span<const SlotId> slots, TenantId tenant) CAIRN_REQUIRES(mutex_);
   // One reference less: the slot that is in no use any more and to be inactive, if any.
   [[nodiscard]] SlotId let_go(SlotId slot) CAIRN_REQUIRES(mutex_);
+  void let_go_for_good(SlotId slot) CAIRN_REQUIRES(mutex_);
+  // No fence was raised since the slot was registered.
+  [[nodiscard]] bool is_current(const Slot& slot) const CAIRN_REQUIRES(mutex_) {
+    return (slot.mark | kResetOnRelease) == (mark_ | kResetOnRelease);
+  }
+  void sweep(std::uint32_t slots) CAIRN_REQUIRES(mutex_);
+  void reclaim_for(std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(mutex_);
   // Between inactive and active; the reference counts are the caller's matter.
   void activate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void deactivate(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
@@ -257,6 +294,13 @@ class SlotTable final : private ParentFinder {
   std::uint32_t quarantined_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint32_t registered_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint32_t pinned_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t fence_ CAIRN_GUARDED_BY(mutex_) = 1;        // grows with each that is raised
+  std::uint32_t stamp_ CAIRN_GUARDED_BY(mutex_) = 1;        // fence_, or 0 while the fence is up
+  std::uint8_t mark_ CAIRN_GUARDED_BY(mutex_) = 1 << 1;     // the low bits of fence_, above kResetOnRelease
+  std::uint32_t unreclaimed_ CAIRN_GUARDED_BY(mutex_) = 0;  // blocks of before the fence that nobody uses
+  std::uint32_t swept_ CAIRN_GUARDED_BY(mutex_) = 0;        // slots below are rid of blocks of before the fence
+  std::uint32_t sweep_end_ CAIRN_GUARDED_BY(mutex_) = 0;    // and those from here on
+  std::uint32_t fences_unswept_ CAIRN_GUARDED_BY(mutex_) = 0;
   PoolStats stats_ CAIRN_GUARDED_BY(mutex_);
   // Used during one call, and empty between calls; kept for their memory.
   std::vector<SlotId> scratch_ CAIRN_GUARDED_BY(mutex_);

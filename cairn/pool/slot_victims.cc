@@ -60,7 +60,7 @@ std::uint32_t SlotTable::wanted_victims() {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
-  const std::uint64_t at_hand = std::uint64_t{free_} + ready_count();
+  const std::uint64_t at_hand = std::uint64_t{free_} + unreclaimed_ + ready_count();
   if (at_hand >= options_.low_water) {
     return 0;
   }
@@ -270,7 +270,7 @@ Status SlotTable::restore(std::span<const RestoredBlock> blocks) {
     Slot& record = at(blocks[i].slot);
     record.state = State::kRegistered;
     record.references = 0;
-    record.reset_on_release = options_.reset_on_release;
+    record.mark = static_cast<std::uint8_t>(mark_ | (options_.reset_on_release ? kResetOnRelease : 0));
     record.eviction_class = class_of(kDefaultTenant, 0);
     tokens_hashes_[index_of(blocks[i].slot)] = blocks[i].tokens_hash;
     if (notes_.size() != 0) {
