@@ -1,9 +1,9 @@
-# cairn_component(NAME HEADERS ... SOURCES ... [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...])
+# cairn_component(NAME HEADERS ... SOURCES ... [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...] [TEST_DEFINITIONS ...])
 #
 # Adds one folder of cairn/ to the library. HEADERS are public: they are installed by their paths. TESTS become the
 # program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also runs under TSan.
 function(cairn_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;TESTS;THREAD_TESTS;TEST_LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;TESTS;THREAD_TESTS;TEST_LIBRARIES;TEST_DEFINITIONS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cairn_component(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -13,10 +13,11 @@ function(cairn_component name)
     PRIVATE ${arg_SOURCES}
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   if(CAIRN_TESTS AND arg_TESTS)
-    cairn_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES ${arg_TEST_LIBRARIES})
+    cairn_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES ${arg_TEST_LIBRARIES} DEFINITIONS ${arg_TEST_DEFINITIONS})
   endif()
   if(CAIRN_TESTS AND arg_THREAD_TESTS)
-    cairn_test(${name}_threads_test SOURCES ${arg_THREAD_TESTS} LIBRARIES ${arg_TEST_LIBRARIES} LABELS threads)
+    cairn_test(${name}_threads_test SOURCES ${arg_THREAD_TESTS} LIBRARIES ${arg_TEST_LIBRARIES}
+      DEFINITIONS ${arg_TEST_DEFINITIONS} LABELS threads)
   endif()
 endfunction()
 
@@ -82,14 +83,19 @@ function(cairn_join_tests name sources_name)
   set(${sources_name} ${alone} PARENT_SCOPE)
 endfunction()
 
-# cairn_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...]): one gtest program, known to ctest under its name.
+# cairn_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [DEFINITIONS ...] [SHIPPED]): one gtest program, known to ctest
+# under its name. SHIPPED: it is also part of builds without CAIRN_UNIT_TESTS, because it tests speed or whole programs.
 function(cairn_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SHIPPED" "" "SOURCES;LIBRARIES;LABELS;DEFINITIONS")
+  if(NOT CAIRN_UNIT_TESTS AND NOT arg_SHIPPED)
+    return()
+  endif()
   if(CAIRN_BATCHES)
     cairn_join_tests(${name} arg_SOURCES)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE cairn cairn_warnings GTest::gmock_main ${arg_LIBRARIES})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   # What is tested is optimised; optimising the tests themselves would double the time that they take to compile, and most
   # of a sanitizer build is compiling tests.
   target_compile_options(${name} PRIVATE -O0)
