@@ -30,7 +30,7 @@ void add_trace(CLI::App& app, Chosen& chosen);
 [[nodiscard]] int finish(const std::string& command, const Status& status, int failure = 1);
 // Whether standard error is a terminal: progress is written only to one, never to a pipe or a file.
 [[nodiscard]] bool log_is_a_terminal();
-// Set from now on by Ctrl-C. The second one ends the program as if there were no handler.
+// Set from now on by Ctrl-C, SIGTERM and SIGHUP, so that a command can clean up. The second signal ends the program.
 [[nodiscard]] const std::atomic<bool>& stop_on_interrupt();
 
 }  // namespace cairn::cli

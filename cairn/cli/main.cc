@@ -35,7 +35,9 @@ const std::atomic<bool>& stop_on_interrupt() {
   struct sigaction action{};
   action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaction(signal, &action, nullptr);
+  }
   return stop_requested;
 }
 

@@ -1,7 +1,6 @@
 #include "cairn/tier/disk_compact.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/str_cat.h"
@@ -96,16 +96,29 @@ Status copy_blocks(const DiskFile& from, const std::vector<DiskEntry>& entries, 
   return status ? to.sync() : status;
 }
 
-// Whoever could read the old one can read the new one, and nobody else.
-Status keep_rights(const std::string& from, const std::string& to) {
-  struct stat facts{};
-  if (stat(from.c_str(), &facts) != 0 || chown(to.c_str(), facts.st_uid, facts.st_gid) != 0 ||
-      chmod(to.c_str(), facts.st_mode & 07777) != 0) {
-    return fail(ErrorCode::kIo, str_cat("cannot give ", to, " the owner and permissions of ", from, ": ",
-                                        std::strerror(errno), "; run this as the owner"));
+// The name of the new file: removed, however compact() ends, unless the file took the place of the old one.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string name) : name_(std::move(name)) {}
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    if (!is_done_) {
+      ::unlink(name_.c_str());
+    }
   }
-  return {};
-}
+  [[nodiscard]] Status take_place_of(const std::string& path) {
+    if (std::rename(name_.c_str(), path.c_str()) != 0) {
+      return fail(ErrorCode::kIo, str_cat("cannot put ", name_, " in the place of ", path, ": ", std::strerror(errno)));
+    }
+    is_done_ = true;
+    return {};
+  }
+
+ private:
+  const std::string name_;
+  bool is_done_ = false;
+};
 
 }  // namespace
 
@@ -136,23 +149,24 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
   if (!name) {
     return Unexpected(Error(name.error()));
   }
-  Status status;
-  {
-    Result<DiskFile> to = DiskFile::create(*name, geometry);
-    if (!to) {
-      return Unexpected(std::move(to).error());
-    }
-    done.new_bytes = to->file_bytes();
-    status = copy_blocks(*from, *entries, *to, progress, done);
-  }  // closed, and marked as such
-  if (status) {
-    status = keep_rights(path, *name);
+  Result<DiskFile> to = DiskFile::create(*name, geometry);
+  if (!to) {
+    return Unexpected(std::move(to).error());
   }
-  if (status && std::rename(name->c_str(), path.c_str()) != 0) {
-    status = fail(ErrorCode::kIo, str_cat("cannot put ", *name, " in the place of ", path, ": ", std::strerror(errno)));
+  Unfinished unfinished(*name);
+  done.new_bytes = to->file_bytes();
+  Status status = copy_blocks(*from, *entries, *to, progress, done);
+  if (status) {
+    // Whoever could read the old one can read the new one, and nobody else.
+    status = to->take_rights_of(*from);
+  }
+  if (status) {
+    {
+      const DiskFile closed = *std::move(to);  // and marked as such
+    }
+    status = unfinished.take_place_of(path);
   }
   if (!status) {
-    ::unlink(name->c_str());
     return Unexpected(Error(status.error()));
   }
   sync_folder_of(path);

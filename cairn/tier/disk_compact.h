@@ -2,8 +2,8 @@
 //
 // Does:     writes PATH.compact beside it: the blocks whose bytes have their checksums, oldest first, from slot 0 on;
 //           then the new file takes the place of the old one. With fewer slots than blocks the newest stay.
-// Promises: whenever it stops, PATH is a whole file, the old one or the new one. What it left behind beside it, the next
-//           one removes.
+// Promises: whenever it stops, PATH is a whole file, the old one or the new one. A call that returns or throws leaves
+//           nothing beside it; what a process that was killed left there, the next call removes.
 // Needs:    room for the whole new file while the old one is still there.
 // Fails:    a file that is in use, or is not ours; no room, and says how much it takes; kCancelled when the progress says
 //           so. Then the old file is there as it was.

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,34 @@ TEST_F(DiskCompactTest, StopsWhenToldAndLeavesNothingBehind) {
     EXPECT_EQ(bytes_of_file(), before);
     EXPECT_THAT(folder(), ElementsAre("blocks"));
   }
+}
+
+TEST_F(DiskCompactTest, LeavesNothingBehindWhateverStopsIt) {
+  write(geometry(4), {{1, 1}, {0, 2}, {2, 3}});
+  EXPECT_THROW(
+      static_cast<void>(compact(
+          path_, {}, [](std::uint64_t count, std::uint64_t) { return count == 2 ? throw std::bad_alloc() : true; })),
+      std::bad_alloc);
+  EXPECT_THAT(folder(), ElementsAre("blocks"));
+  // More than a file can have, were the new one that large.
+  DiskGeometry large = geometry(1, std::uint64_t{1} << 20);
+  std::filesystem::remove(path_);
+  write(large, {{0, 1}});
+  EXPECT_THAT(compact(path_, 0xFFFF'FFFE).error().message, HasSubstr("are free"));
+  EXPECT_THAT(folder(), ElementsAre("blocks"));
+}
+
+TEST_F(DiskCompactTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
+  write(geometry(4), {{1, 1}, {0, 2}});
+  const std::string victim = folder_.in("victim");
+  std::ofstream(victim) << "what somebody else needs";
+  for (const char* const name : {".compact", ".compact.new"}) {
+    std::filesystem::create_symlink(victim, path_ + name);
+    EXPECT_FALSE(compact(path_, {})) << name;
+    EXPECT_EQ(std::filesystem::file_size(victim), 24U);
+    std::filesystem::remove(path_ + name);
+  }
+  EXPECT_THAT(blocks(), ElementsAre(Pair(1, 1), Pair(0, 2)));
 }
 
 TEST_F(DiskCompactTest, KilledAnywhereItLeavesAWholeFileAndTheNextOneFinishes) {

@@ -1,7 +1,6 @@
 #include "cairn/tier/disk_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -81,6 +80,10 @@ Status DiskGeometry::validate() const {
                 str_cat("a disk tier of ", slots, " blocks of ", block_bytes, " bytes and ", space.block_size,
                         " tokens; it takes at least 1 of each"));
   }
+  if (!places()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a disk tier of ", slots, " blocks of ", block_bytes,
+                                                     " bytes is more than a file can have; give it fewer blocks"));
+  }
   if (!has_blocks()) {
     return row_bytes == 0 ? Status()
                           : fail(ErrorCode::kInvalidArgument, str_cat("rows of ", row_bytes, " bytes in blocks of 0"));
@@ -92,6 +95,23 @@ Status DiskGeometry::validate() const {
   return {};
 }
 
+std::optional<DiskPlaces> DiskGeometry::places() const {
+  if (block_bytes > kMostBlockBytes || slots >= index_of(kNoSlot)) {
+    return std::nullopt;
+  }
+  // Neither of these can overflow: fewer than 2^32 slots, and at most 2^40 bytes of a block.
+  DiskPlaces places{
+      .data_offset = round_up(disk::kEntriesOffset + std::uint64_t{slots} * disk::kEntryBytes, kDataAlignment),
+      .block_step = round_up(block_bytes, DiskFile::kAlignment)};
+  std::uint64_t blocks = 0;
+  if (__builtin_mul_overflow(places.block_step, std::uint64_t{slots}, &blocks) ||
+      __builtin_add_overflow(places.data_offset, blocks, &places.file_bytes) ||
+      places.file_bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
+    return std::nullopt;
+  }
+  return places;
+}
+
 DiskFile::DiskFile(DiskFile&& other) noexcept { *this = std::move(other); }
 
 DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
@@ -101,8 +121,7 @@ DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
     file_ = std::exchange(other.file_, -1);
     access_ = other.access_;
     geometry_ = std::move(other.geometry_);
-    data_offset_ = other.data_offset_;
-    block_step_ = other.block_step_;
+    places_ = other.places_;
     was_clean_ = other.was_clean_;
     next_order_ = other.next_order_;
   }
@@ -115,58 +134,13 @@ void DiskFile::close() {
   if (file_ == -1) {
     return;
   }
-  if (access_ == Access::kWrite) {
+  if (access_ == disk::Access::kWrite) {
     static_cast<void>(write_superblock(true));  // if it fails the next one recovers as after a crash: the same way
   }
   ::close(std::exchange(file_, -1));
 }
 
-void DiskFile::place_parts() {
-  block_step_ = round_up(geometry_.block_bytes, kAlignment);
-  data_offset_ = round_up(disk::kEntriesOffset + std::uint64_t{geometry_.slots} * disk::kEntryBytes, kDataAlignment);
-}
-
-Error DiskFile::io_error(const char* what, int number) const {
-  const ErrorCode code = number == ENOSPC || number == EDQUOT ? ErrorCode::kExhausted
-                         : number == ENOENT                   ? ErrorCode::kNotFound
-                         : number == EEXIST                   ? ErrorCode::kAlreadyExists
-                                                              : ErrorCode::kIo;
-  return {code, str_cat("cannot ", what, " ", path_, ": ", std::strerror(number))};
-}
-
-Result<DiskFile> DiskFile::open_and_lock(const std::string& path, Access access, bool create) {
-  DiskFile file;
-  file.path_ = path;
-  const int flags = (access == Access::kWrite ? O_RDWR : O_RDONLY) | (create ? O_CREAT : 0) | O_CLOEXEC |
-                    O_NONBLOCK;  // a pipe by that name is refused, not waited for
-  const int descriptor = ::open(path.c_str(), flags, 0600);
-  if (descriptor == -1) {
-    return Unexpected(file.io_error(create ? "create" : "open", errno));
-  }
-  file.file_ = descriptor;
-  file.access_ = Access::kRead;  // nothing is marked until all is known to be well
-  struct stat opened{};
-  if (fstat(descriptor, &opened) != 0) {
-    return Unexpected(file.io_error("look at", errno));
-  }
-  if (!S_ISREG(opened.st_mode)) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat(path, " is no file but a folder or a device; give the path of a file"));
-  }
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) {
-      return Unexpected(file.io_error("lock", errno));
-    }
-    return fail(ErrorCode::kFailedPrecondition,
-                str_cat(path, " is in use by another process; stop that one first, or use another file"));
-  }
-  // Between opening and locking, whoever had it may have put another file in its place.
-  struct stat named{};
-  if (stat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev) {
-    return fail(ErrorCode::kFailedPrecondition, str_cat(path, " was replaced while it was opened; try again"));
-  }
-  return file;
-}
+Error DiskFile::io_error(const char* what, int number) const { return disk::file_error(what, path_, number); }
 
 Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& geometry) {
   if (Status status = geometry.validate(); !status) {
@@ -176,13 +150,14 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
     return fail(ErrorCode::kAlreadyExists, str_cat(path, " exists; open it, or remove it first"));
   }
   // Under another name until it is whole: a file that stopped halfway is never found.
-  Result<DiskFile> made = open_and_lock(path + ".new", Access::kWrite, true);
+  const std::string unfinished = path + ".new";
+  const Result<int> made = disk::create_locked(unfinished);
   if (!made) {
-    return made;
+    return Unexpected(made.error());
   }
-  DiskFile file = *std::move(made);
+  DiskFile file(unfinished, *made);
   file.geometry_ = geometry;
-  file.place_parts();
+  file.places_ = *geometry.places();
   const auto give_up = [&](const char* what, int number) -> Result<DiskFile> {
     Error error = file.io_error(what, number);
     struct statvfs space{};
@@ -193,10 +168,6 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
     ::unlink(file.path_.c_str());
     return Unexpected(std::move(error));
   };
-  // What one that was stopped halfway left there goes first.
-  if (ftruncate(file.file_, 0) != 0) {
-    return give_up("empty", errno);
-  }
   // Asked first: trying would leave the disk full for a moment, and others would notice.
   if (struct statvfs space{};
       fstatvfs(file.file_, &space) == 0 && space.f_bavail * space.f_frsize < file.file_bytes()) {
@@ -218,17 +189,17 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
   }
   ::unlink(file.path_.c_str());
   file.path_ = path;
-  file.access_ = Access::kWrite;
+  file.access_ = disk::Access::kWrite;
   file.was_clean_ = true;
   return file;
 }
 
 Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geometry) {
-  Result<DiskFile> opened = open_and_lock(path, Access::kWrite, false);
+  const Result<int> opened = disk::open_locked(path, disk::Access::kWrite);
   if (!opened) {
-    return opened;
+    return Unexpected(opened.error());
   }
-  DiskFile file = *std::move(opened);
+  DiskFile file(path, *opened);
   if (Status status = file.read_superblock(file.was_clean_); !status) {
     return Unexpected(Error(status.error()));
   }
@@ -240,16 +211,16 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
   if (Status status = file.write_superblock(false); !status) {
     return Unexpected(Error(status.error()));
   }
-  file.access_ = Access::kWrite;
+  file.access_ = disk::Access::kWrite;
   return file;
 }
 
 Result<DiskFile> DiskFile::inspect(const std::string& path) {
-  Result<DiskFile> opened = open_and_lock(path, Access::kRead, false);
+  const Result<int> opened = disk::open_locked(path, disk::Access::kRead);
   if (!opened) {
-    return opened;
+    return Unexpected(opened.error());
   }
-  DiskFile file = *std::move(opened);
+  DiskFile file(path, *opened);
   if (Status status = file.read_superblock(file.was_clean_); !status) {
     return Unexpected(Error(status.error()));
   }
@@ -279,10 +250,7 @@ Status DiskFile::read_superblock(bool& clean) {
     }
     geometry_ = std::move(superblock->geometry);
     clean = superblock->clean;
-    place_parts();
-    if (superblock->data_offset != data_offset_ || superblock->block_step != block_step_) {
-      return fail(ErrorCode::kCorrupt, str_cat(path_, " has its blocks where this program does not look for them"));
-    }
+    places_ = *geometry_.places();
     if (static_cast<std::uint64_t>(facts.st_size) < file_bytes()) {
       return fail(ErrorCode::kCorrupt, str_cat(path_, " has ", static_cast<std::uint64_t>(facts.st_size), " bytes of ",
                                                file_bytes(), ": it was cut off; remove it"));
@@ -293,8 +261,7 @@ Status DiskFile::read_superblock(bool& clean) {
 }
 
 Status DiskFile::write_superblock(bool clean) const {
-  const Result<disk::SuperblockBytes> bytes =
-      disk::encode({.geometry = geometry_, .data_offset = data_offset_, .block_step = block_step_, .clean = clean});
+  const Result<disk::SuperblockBytes> bytes = disk::encode(disk::Superblock{.geometry = geometry_, .clean = clean});
   if (!bytes) {
     return Unexpected(Error(bytes.error()));
   }
@@ -399,9 +366,19 @@ Status DiskFile::write_blocks(SlotId first, std::span<const std::byte> bytes) co
 }
 
 std::uint64_t DiskFile::offset_of(SlotId first, std::uint64_t bytes) const {
-  const std::uint64_t offset = data_offset_ + index_of(first) * block_step_;
+  const std::uint64_t offset = places_.data_offset + index_of(first) * places_.block_step;
   CAIRN_CHECK(offset + bytes <= file_bytes(), "blocks within the file");
   return offset;
+}
+
+Status DiskFile::take_rights_of(const DiskFile& other) const {
+  struct stat facts{};
+  if (fstat(other.file_, &facts) != 0 || fchown(file_, facts.st_uid, facts.st_gid) != 0 ||
+      fchmod(file_, facts.st_mode & 07777) != 0) {
+    return fail(ErrorCode::kIo, str_cat("cannot give ", path_, " the owner and permissions of ", other.path_, ": ",
+                                        std::strerror(errno), "; run this as the owner"));
+  }
+  return {};
 }
 
 Status DiskFile::sync() const {

@@ -16,18 +16,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/tier/disk_lock.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/checksum.h"
 
 namespace cairn {
+
+// Where the parts of a file are, in bytes.
+struct DiskPlaces {
+  std::uint64_t data_offset = 0;  // of the first block
+  std::uint64_t block_step = 0;   // from one block to the next
+  std::uint64_t file_bytes = 0;   // of the whole file
+
+  friend bool operator==(const DiskPlaces&, const DiskPlaces&) = default;
+};
 
 // What the blocks of a file are, and how many there is room for. A file is opened only by who says the same.
 struct DiskGeometry {
@@ -37,7 +49,10 @@ struct DiskGeometry {
   std::uint32_t slots = 0;
 
   [[nodiscard]] bool has_blocks() const { return block_bytes != 0; }
+  // Fails also if a file cannot have so many bytes.
   [[nodiscard]] Status validate() const;
+  // std::nullopt if the places are beyond what a file can have.
+  [[nodiscard]] std::optional<DiskPlaces> places() const;
 };
 
 struct DiskEntry {
@@ -63,7 +78,8 @@ class DiskFile {
   static constexpr std::uint32_t kFormat = 1;
   static constexpr std::uint64_t kAlignment = 4096;  // of every block, for direct I/O
 
-  // Makes the file, with room for all slots, and opens it; fails if there is one.
+  // Makes the file, with room for all slots, and opens it; fails if there is one. Written as PATH.new until it is whole;
+  // see disk_lock.h for what is done with a PATH.new that is there.
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
   // Fails where it is not just such a file, and says in what it differs.
   [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry);
@@ -95,16 +111,16 @@ class DiskFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const DiskGeometry& geometry() const { return geometry_; }
-  [[nodiscard]] std::uint64_t data_offset() const { return data_offset_; }
-  [[nodiscard]] std::uint64_t block_step() const { return block_step_; }
-  [[nodiscard]] std::uint64_t file_bytes() const { return data_offset_ + block_step_ * geometry_.slots; }
+  [[nodiscard]] std::uint64_t data_offset() const { return places_.data_offset; }
+  [[nodiscard]] std::uint64_t block_step() const { return places_.block_step; }
+  [[nodiscard]] std::uint64_t file_bytes() const { return places_.file_bytes; }
+
+  // Gives this file the owner and the permissions of the other.
+  [[nodiscard]] Status take_rights_of(const DiskFile& other) const;
 
  private:
-  enum class Access : std::uint8_t { kWrite, kRead };
-  DiskFile() = default;
-  void place_parts();
+  DiskFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
   [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
-  [[nodiscard]] static Result<DiskFile> open_and_lock(const std::string& path, Access access, bool create);
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status write_superblock(bool clean) const;
   // The entries of these slots, in ascending order: `encode(i)` gives the bytes of the i-th.
@@ -117,10 +133,9 @@ class DiskFile {
 
   std::string path_;
   int file_ = -1;
-  Access access_ = Access::kRead;
+  disk::Access access_ = disk::Access::kRead;  // nothing is marked until all is known to be well
   DiskGeometry geometry_;
-  std::uint64_t data_offset_ = 0;
-  std::uint64_t block_step_ = 0;
+  DiskPlaces places_;
   bool was_clean_ = false;
   std::uint64_t next_order_ = 1;
 };

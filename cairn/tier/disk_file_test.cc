@@ -195,6 +195,113 @@ TEST_F(DiskFileTest, OneThatIsBeingMadeIsNotTouchedByAnother) {
   EXPECT_FALSE(std::filesystem::exists(unfinished));
 }
 
+TEST_F(DiskFileTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
+  const std::string unfinished = path_ + ".new";
+  const std::string victim = path_ + ".victim";
+  std::ofstream(victim) << "what somebody else needs";
+  std::filesystem::create_symlink(victim, unfinished);
+  const Result<DiskFile> made = DiskFile::create(path_, geometry());
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, AllOf(HasSubstr(unfinished), HasSubstr("symbolic link"), HasSubstr("remove it")));
+  EXPECT_EQ(std::filesystem::file_size(victim), 24U);
+  EXPECT_TRUE(std::filesystem::is_symlink(unfinished)) << "it is for the operator to look at";
+  // Nor through one that leads nowhere.
+  std::filesystem::remove(victim);
+  EXPECT_FALSE(DiskFile::create(path_, geometry()));
+  EXPECT_FALSE(std::filesystem::exists(victim));
+  std::filesystem::remove(unfinished);
+  std::filesystem::create_directory(unfinished);
+  EXPECT_THAT(DiskFile::create(path_, geometry()).error().message, HasSubstr("no file but a folder"));
+  std::filesystem::remove(unfinished);
+  // And the name of the file itself.
+  std::filesystem::create_symlink(victim, path_);
+  EXPECT_FALSE(DiskFile::create(path_, geometry()));
+  EXPECT_FALSE(std::filesystem::exists(victim));
+  EXPECT_FALSE(std::filesystem::exists(unfinished));
+}
+
+TEST_F(DiskFileTest, ANameThatIsAnotherUsersIsLeftAlone) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can give files away";
+  }
+  const std::string unfinished = path_ + ".new";
+  std::ofstream{unfinished} << "bait";
+  ASSERT_EQ(chown(unfinished.c_str(), 12345, 12345), 0);
+  EXPECT_THAT(DiskFile::create(path_, geometry()).error().message,
+              AllOf(HasSubstr(unfinished), HasSubstr("belongs to user 12345")));
+  EXPECT_EQ(std::filesystem::file_size(unfinished), 4U);
+  std::filesystem::remove(unfinished);
+}
+
+TEST_F(DiskFileTest, OnlyItsUserCanReadIt) {
+  const std::string unfinished = path_ + ".new";
+  std::ofstream{unfinished};  // left over, and readable to all
+  std::filesystem::permissions(unfinished, std::filesystem::perms(0666));
+  const DiskFile file = *DiskFile::create(path_, geometry());
+  EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0600));
+}
+
+TEST_F(DiskFileTest, ALinkToTheFileIsFollowed) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry());
+  }
+  const std::string link = path_ + ".link";
+  std::filesystem::create_symlink(path_, link);
+  EXPECT_TRUE(DiskFile::open(link, geometry())) << "the operator keeps it elsewhere";
+  std::filesystem::remove(link);
+}
+
+TEST_F(DiskFileTest, RefusesMoreBytesThanAFileCanHave) {
+  DiskGeometry huge = geometry(0xFFFF'FFFE);
+  huge.block_bytes = std::uint64_t{1} << 40;
+  huge.row_bytes = 1024;
+  EXPECT_FALSE(huge.places());
+  EXPECT_THAT(DiskFile::create(path_, huge).error().message, HasSubstr("more than a file can have"));
+  // 2^64 bytes of blocks: as a sum of 64 bits, none.
+  DiskGeometry wraps = geometry(1U << 25);
+  wraps.block_bytes = std::uint64_t{1} << 39;
+  wraps.row_bytes = 1024;
+  EXPECT_FALSE(wraps.places());
+  EXPECT_FALSE(disk::encode(disk::Superblock{.geometry = wraps}));
+  DiskGeometry no_slot = geometry(0xFFFF'FFFF);
+  EXPECT_FALSE(no_slot.validate()) << "that number means no slot";
+  DiskGeometry largest = geometry(0xFFFF'FFFE);
+  EXPECT_TRUE(largest.validate());
+  EXPECT_EQ(largest.places()->file_bytes, largest.places()->data_offset + 0xFFFF'FFFEULL * 8192);
+}
+
+// A superblock whose seal is right, and whose file would have 2^64 bytes and more: the size that is checked is its remainder.
+TEST_F(DiskFileTest, ACraftedSuperblockIsDamageAndNothingElse) {
+  {
+    const DiskFile file = *DiskFile::create(path_, geometry(1));
+  }
+  std::vector<char> bytes(disk::kSuperblockBytes);
+  {
+    std::ifstream in(path_, std::ios::binary);
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  const auto put = [&bytes](std::size_t at, std::uint64_t value, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      bytes[at + i] = static_cast<char>(value >> (8 * i));
+    }
+  };
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 39;
+  put(16, 1U << 25, 4);                     // slots
+  put(28, 1U << 20, 4);                     // bytes a row
+  put(32, kBlock, 8);                       // bytes a block
+  put(40, (2ULL << 30) + (2ULL << 20), 8);  // where the blocks begin: after 2^25 entries
+  put(48, kBlock, 8);                       // from block to block
+  const std::span<const std::byte> content = std::as_bytes(std::span(bytes)).first(bytes.size() - 8);
+  put(bytes.size() - 8, static_cast<std::uint64_t>(finish(sum_words(content, 0), content.size(), {})), 8);
+  overwrite(0, bytes);
+  overwrite(disk::kSuperblockBytes, bytes);
+  std::filesystem::resize_file(path_, std::uint64_t{3} << 30);
+  const Result<DiskFile> refused = DiskFile::inspect(path_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(refused.error().message, HasSubstr("contradicts itself"));
+}
+
 TEST_F(DiskFileTest, ReadsAndWritesTheAreasOfBlocks) {
   DiskFile file = *DiskFile::create(path_, geometry());
   std::vector<std::byte> written(3 * file.block_step(), std::byte{7});

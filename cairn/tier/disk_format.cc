@@ -109,6 +109,10 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   SuperblockBytes bytes{};
   const DiskGeometry& geometry = superblock.geometry;
   const Namespace& space = geometry.space;
+  const std::optional<DiskPlaces> places = geometry.places();
+  if (!places) {
+    return fail(ErrorCode::kInvalidArgument, "a file cannot have the bytes of so many blocks");
+  }
   Writer out{std::span<std::byte>(bytes).first(kSuperblockBytes - kSeal)};
   out.raw(std::as_bytes(std::span(kMagic, sizeof(kMagic) - 1)));
   out.number(DiskFile::kFormat);
@@ -118,8 +122,8 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   out.number(static_cast<std::uint32_t>(space.scheme));
   out.number(static_cast<std::uint32_t>(geometry.row_bytes));
   out.number(geometry.block_bytes);
-  out.number(superblock.data_offset);
-  out.number(superblock.block_step);
+  out.number(places->data_offset);
+  out.number(places->block_step);
   out.number(value_of(space.id()));
   out.number(space.weights_generation);
   for (const std::string* const text :
@@ -155,8 +159,8 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   space.scheme = static_cast<KeyScheme>(in.number<std::uint32_t>());
   geometry.row_bytes = in.number<std::uint32_t>();
   geometry.block_bytes = in.number<std::uint64_t>();
-  superblock.data_offset = in.number<std::uint64_t>();
-  superblock.block_step = in.number<std::uint64_t>();
+  const auto data_offset = in.number<std::uint64_t>();
+  const auto block_step = in.number<std::uint64_t>();
   const auto id = in.number<std::uint64_t>();
   space.weights_generation = in.number<std::uint64_t>();
   for (std::string* const text : {&space.tenant, &space.model, &space.layout, &space.element_type, &space.shard}) {
@@ -164,6 +168,10 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   }
   if (!in.good() || value_of(space.id()) != id || !geometry.validate()) {
     return fail(ErrorCode::kCorrupt, "its superblock contradicts itself");
+  }
+  const std::optional<DiskPlaces> places = geometry.places();
+  if (!places || places->data_offset != data_offset || places->block_step != block_step) {
+    return fail(ErrorCode::kCorrupt, "it has its blocks where this program does not look for them");
   }
   return superblock;
 }

@@ -31,15 +31,13 @@ inline constexpr std::uint64_t kEntriesOffset = 2 * kSuperblockBytes;
 
 struct Superblock {
   DiskGeometry geometry;
-  std::uint64_t data_offset = 0;
-  std::uint64_t block_step = 0;
   bool clean = false;
 };
 
 using SuperblockBytes = std::array<std::byte, kSuperblockBytes>;
 using EntryBytes = std::array<std::byte, kEntryBytes>;
 
-// Fails where the names of the namespace do not fit.
+// Fails if the names of the namespace do not fit, or a file cannot be so large.
 [[nodiscard]] Result<SuperblockBytes> encode(const Superblock& superblock);
 [[nodiscard]] Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes> bytes);
 

@@ -1,0 +1,150 @@
+#include "cairn/tier/disk_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+
+namespace cairn::disk {
+
+namespace {
+
+// Closed unless it is released.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (number_ != -1) {
+      ::close(number_);
+    }
+  }
+  [[nodiscard]] int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+Status lock(int descriptor, const std::string& path) {
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+    return {};
+  }
+  if (errno != EWOULDBLOCK) {
+    return Unexpected(file_error("lock", path, errno));
+  }
+  return fail(ErrorCode::kFailedPrecondition,
+              str_cat(path, " is in use by another process; stop that one first, or use another file"));
+}
+
+// Another process may have put another file in its place before this one had the lock.
+Status check_name(int descriptor, const std::string& path, int (*look)(const char*, struct stat*)) {
+  struct stat opened{};
+  struct stat named{};
+  if (fstat(descriptor, &opened) != 0 || look(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino ||
+      named.st_dev != opened.st_dev) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat(path, " was replaced while it was opened; try again"));
+  }
+  return {};
+}
+
+Unexpected<Error> no_regular_file(const std::string& path) {
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat(path, " is no file but a folder or a device; give the path of a file"));
+}
+
+// What a process that was killed left there. Only a name is removed, and only that of a regular file of this user.
+Status remove_left_over(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() == -1) {
+    if (errno == ENOENT) {
+      return {};
+    }
+    return errno == ELOOP
+               ? fail(ErrorCode::kInvalidArgument,
+                      str_cat(path, " is a symbolic link, and Cairn does not write through links there; remove it"))
+               : Unexpected(file_error("open", path, errno));
+  }
+  struct stat facts{};
+  if (fstat(file.get(), &facts) != 0) {
+    return Unexpected(file_error("look at", path, errno));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return no_regular_file(path);
+  }
+  if (facts.st_uid != geteuid()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path, " belongs to user ", facts.st_uid, ", not to this process's user ", geteuid(),
+                        ", and is in the way of a new file; remove it"));
+  }
+  if (Status status = lock(file.get(), path); !status) {
+    return status;
+  }
+  if (Status status = check_name(file.get(), path, &::lstat); !status) {
+    return status;
+  }
+  return ::unlink(path.c_str()) == 0 ? Status() : Unexpected(file_error("remove", path, errno));
+}
+
+}  // namespace
+
+Error file_error(const char* what, const std::string& path, int number) {
+  const ErrorCode code = number == ENOSPC || number == EDQUOT ? ErrorCode::kExhausted
+                         : number == ENOENT                   ? ErrorCode::kNotFound
+                         : number == EEXIST                   ? ErrorCode::kAlreadyExists
+                                                              : ErrorCode::kIo;
+  return {code, str_cat("cannot ", what, " ", path, ": ", std::strerror(number))};
+}
+
+Result<int> open_locked(const std::string& path, Access access) {
+  // Non-blocking: a pipe by that name is refused, not waited for.
+  Descriptor file(::open(path.c_str(), (access == Access::kWrite ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() == -1) {
+    return Unexpected(file_error("open", path, errno));
+  }
+  struct stat facts{};
+  if (fstat(file.get(), &facts) != 0) {
+    return Unexpected(file_error("look at", path, errno));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return no_regular_file(path);
+  }
+  if (Status status = lock(file.get(), path); !status) {
+    return Unexpected(status.error());
+  }
+  if (Status status = check_name(file.get(), path, &::stat); !status) {
+    return Unexpected(status.error());
+  }
+  return file.release();
+}
+
+Result<int> create_locked(const std::string& path) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  int number = ::open(path.c_str(), kFlags, 0600);
+  if (number == -1 && errno == EEXIST) {
+    if (Status status = remove_left_over(path); !status) {
+      return Unexpected(status.error());
+    }
+    number = ::open(path.c_str(), kFlags, 0600);
+  }
+  if (number == -1) {
+    return Unexpected(file_error("create", path, errno));
+  }
+  Descriptor file(number);
+  if (Status status = lock(file.get(), path); !status) {
+    return Unexpected(status.error());
+  }
+  if (Status status = check_name(file.get(), path, &::lstat); !status) {
+    return Unexpected(status.error());
+  }
+  return file.release();
+}
+
+}  // namespace cairn::disk
