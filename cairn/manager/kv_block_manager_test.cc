@@ -406,6 +406,10 @@ TEST_F(KvBlockManagerTest, SaysWhichKeyIsWrong) {
   Result<KvBlockManager> made = KvBlockManager::make(wrong, {.own_thread = false});
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().message, HasSubstr("disk.path"));
+  wrong.disk.path = folder_.in(std::string(300, 'x'));
+  made = KvBlockManager::make(wrong, {.own_thread = false});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().message, HasSubstr("File name too long"));
   wrong = config();
   wrong.block_size = 0;
   made = KvBlockManager::make(wrong, {.own_thread = false});

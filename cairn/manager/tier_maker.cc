@@ -1,7 +1,6 @@
 #include "cairn/manager/tier_maker.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -158,7 +157,7 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
     geometry.block_bytes = shape_.block_bytes();
     geometry.row_bytes = shape_.row_bytes();
   }
-  const bool is_there = std::filesystem::exists(disk.path);
+  const bool is_there = may_be_there(disk.path);
   if (is_there && disk.opening == DiskOpening::kFresh) {
     if (const Status removed = remove_disk_file(disk.path); !removed) {
       return at_key("disk.path", removed.error());

@@ -1,6 +1,5 @@
 #include "cairn/ranks/rank_memory.h"
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -79,7 +78,7 @@ Status check_device(const ManagerConfig& config, std::span<const BlockLayoutPtr>
 }
 
 Result<DiskFile> open_file(const std::string& path, const DiskGeometry& geometry, DiskOpening opening) {
-  if (!std::filesystem::exists(path) && opening != DiskOpening::kExisting) {
+  if (!may_be_there(path) && opening != DiskOpening::kExisting) {
     return DiskFile::create(path, geometry);
   }
   Result<DiskFile> file = DiskFile::open(path, geometry);

@@ -121,5 +121,12 @@ TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyIfTold) {
   EXPECT_NE(refusal(config, one_group()), "none") << "what is not ours is not thrown away";
 }
 
+// A rank opens its file on a thread of its own, where an exception would end the engine's process.
+TEST_F(RankMemoryTest, APathThatTheSystemRefusesIsAnError) {
+  EXPECT_THAT(refusal(rank_config(folder_.in(std::string(300, 'x'))), one_group()), HasSubstr("File name too long"));
+  std::filesystem::create_symlink("loop.r0of1", folder_.in("loop.r0of1"));
+  EXPECT_THAT(refusal(rank_config(folder_.in("loop")), one_group()), HasSubstr("symbolic links"));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -33,7 +33,8 @@ Result<std::string> take_name(const std::string& path) {
 
 // So that the name survives a loss of power as the bytes do. A file system that cannot do that keeps one of the two.
 void sync_folder_of(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code unknown;
+  const std::filesystem::path folder = std::filesystem::absolute(path, unknown).parent_path();
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor != -1) {
     (void)::fsync(descriptor);
