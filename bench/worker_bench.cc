@@ -28,6 +28,7 @@ constexpr std::uint32_t kBlocks = 1U << 16U;
 
 class IdleRank final : public WorkerRank {
  public:
+  [[nodiscard]] bool follow(const LeaderId& /*leader*/, TimePoint /*deadline*/) override { return true; }
   void reached(StepMark mark, StepEventPtr after) override {
     last_ = mark;
     event_ = std::move(after);
@@ -103,6 +104,7 @@ class Engine {
     worker_ = *WorkerConnector::make({std::move(group)}, std::move(layers), {.group = leader_.get()});
   }
   [[nodiscard]] WorkerConnector& worker() { return *worker_; }
+  [[nodiscard]] LeaderId leader() const { return leader_->id(); }
 
  private:
   std::vector<std::byte> memory_;
@@ -113,7 +115,7 @@ class Engine {
 // 2 us are allowed.
 void ConnectorStep(benchmark::State& state) {
   Engine engine;
-  IterationMetadata metadata;
+  IterationMetadata metadata{.leader = engine.leader()};
   std::vector<std::byte> bytes;
   for (auto _ : state) {
     ++metadata.iteration;
@@ -186,7 +188,7 @@ void StepWithASave(benchmark::State& state) {
     ++notice.saves.front().number;
     metadata.encode(bytes);
     run_step(worker.steps, bytes);
-    worker.operations.told(notice.encode());
+    worker.operations.told({}, notice.encode());
   }
 }
 BENCHMARK(StepWithASave)->Arg(1)->Arg(64);

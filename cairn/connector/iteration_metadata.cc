@@ -57,7 +57,7 @@ std::size_t bytes_of(const std::vector<Work>& list) {
 
 // At least what it takes, so that memory is taken once.
 std::size_t bytes_of(const IterationMetadata& metadata) {
-  std::size_t bytes = internal::kSealBytes + sizeof(std::uint64_t) + 3 * kCountBytes;
+  std::size_t bytes = internal::kSealBytes + sizeof(LeaderId) + sizeof(std::uint64_t) + 3 * kCountBytes;
   bytes += bytes_of(metadata.loads) + bytes_of(metadata.saves);
   for (const auto& fence : metadata.fences) bytes += kFenceBytes + fence.blocks.size() * sizeof(SlotId);
   return bytes;
@@ -70,6 +70,7 @@ void IterationMetadata::encode(std::vector<std::byte>& out) const {
   out.reserve(bytes_of(*this));
   ByteWriter writer(out);
   writer.put(internal::SealHeader{.magic = kMagic, .version = kVersion, .flags = 0});
+  writer.put(leader);
   writer.put(iteration);
   writer.count(loads.size());
   writer.count(saves.size());
@@ -89,6 +90,7 @@ Result<IterationMetadata> IterationMetadata::decode(std::span<const std::byte> b
   if (!fields) return Unexpected<Error>(fields.error());
   ByteReader in(*fields);
   IterationMetadata metadata;
+  metadata.leader = in.get<LeaderId>();
   metadata.iteration = in.get<std::uint64_t>();
   const std::size_t load_count = in.count(kWorkBytes);
   const std::size_t save_count = in.count(kWorkBytes);

@@ -2,8 +2,8 @@
 //
 // Does:     names what is loaded and saved, into and from which device blocks, and which saves must be over before the
 //           engine writes to their blocks. Requests that only run are not in it: an iteration
-//           without tier work is some forty bytes.
-// Encoded:  little-endian: magic u32 "CRNI", version u16, flags u16, iteration u64, counts, entries, hash u64 of all
+//           without tier work is under sixty bytes. Iterations count from the start of their scheduler, which `leader` names.
+// Encoded:  little-endian: magic u32 "CRNI", version u16, flags u16, leader (u64, u64), iteration u64, counts, entries, hash u64 of all
 //           before it. Another version is refused by name.
 //           A load is its id (u64, u32), flags u8 (1: in step, 2: the request is a text), the request (u64, or u32 bytes
 //           and the text) and its blocks (u32 count, u32 each); a save the same, never in step; a fence id and blocks.
@@ -20,11 +20,12 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_operation.h"
+#include "cairn/ranks/leader_id.h"
 
 namespace cairn {
 
 struct IterationMetadata {
-  static constexpr std::uint16_t kVersion = 1;
+  static constexpr std::uint16_t kVersion = 2;
 
   struct Load {
     OperationId id;
@@ -46,6 +47,7 @@ struct IterationMetadata {
     friend bool operator==(const Fence&, const Fence&) = default;
   };
 
+  LeaderId leader = {};
   std::uint64_t iteration = 0;
   std::vector<Load> loads = {};
   std::vector<Save> saves = {};

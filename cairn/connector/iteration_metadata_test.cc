@@ -20,6 +20,7 @@ class Maker {
   explicit Maker(std::uint64_t seed) : random_(seed) {}
   IterationMetadata make() {
     IterationMetadata metadata;
+    metadata.leader = {random_(), random_()};
     metadata.iteration = random_();
     for (std::uint64_t i = random_() % 4; i > 0; --i) {
       metadata.loads.push_back({id(), request(), random_() % 2 == 1, blocks()});
@@ -73,18 +74,20 @@ TEST(IterationMetadataTest, ComesBack) {
   }
 }
 
-TEST(IterationMetadataTest, WithoutTierWorkItIsSmall) { EXPECT_EQ(encoded({.iteration = 5}).size(), 36U); }
+TEST(IterationMetadataTest, WithoutTierWorkItIsSmall) { EXPECT_EQ(encoded({.iteration = 5}).size(), 52U); }
 
 TEST(IterationMetadataTest, IsAsDocumented) {
-  IterationMetadata metadata{.iteration = 2};
+  IterationMetadata metadata{.leader = {13, 14}, .iteration = 2};
   metadata.loads.push_back({{.slot = 3, .number = 4}, "r", true, {SlotId{5}}});
   metadata.saves.push_back({{.slot = 6, .number = 7}, 8U, {SlotId{9}, SlotId{10}}});
   metadata.fences.push_back({{.slot = 11, .number = 12}, {}});
   Bytes expected;
   ByteWriter out(expected);
   out.raw(std::as_bytes(std::span("CRNI", 4)));
-  out.put(std::uint16_t{1});
+  out.put(std::uint16_t{2});
   out.put(std::uint16_t{0});
+  out.put(std::uint64_t{13});
+  out.put(std::uint64_t{14});
   out.put(std::uint64_t{2});
   for (int i = 0; i < 3; ++i) out.put(std::uint32_t{1});
   const auto id = [&](std::uint64_t slot, std::uint32_t number) {
@@ -141,7 +144,7 @@ TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
   metadata.saves.push_back({{}, 8U, {SlotId{9}}});
   const Bytes good = encoded(metadata);
   ASSERT_TRUE(IterationMetadata::decode(sealed_again(good)).has_value());
-  for (const std::size_t count : {16U, 20U, 24U}) {  // of loads, saves, fences
+  for (const std::size_t count : {32U, 36U, 40U}) {  // of loads, saves, fences
     Bytes more = good;
     more[count] = std::byte{2};
     EXPECT_EQ(code_of(sealed_again(more)), ErrorCode::kCorrupt) << count;
@@ -149,10 +152,10 @@ TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
     EXPECT_EQ(code_of(sealed_again(more)), ErrorCode::kCorrupt) << count;
   }
   Bytes none = good;
-  none[20] = std::byte{0};
+  none[36] = std::byte{0};
   EXPECT_EQ(code_of(sealed_again(none)), ErrorCode::kCorrupt) << "bytes are left over";
   Bytes in_step = good;
-  in_step[40] = std::byte{1};
+  in_step[56] = std::byte{1};
   EXPECT_EQ(code_of(sealed_again(in_step)), ErrorCode::kCorrupt) << "a save is never in step";
   Bytes flags = good;
   flags[6] = std::byte{1};
@@ -164,10 +167,10 @@ TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
 
 TEST(IterationMetadataTest, RefusesAnotherVersionByName) {
   Bytes other = encoded({.iteration = 1});
-  other[4] = std::byte{2};
+  other[4] = std::byte{1};
   const Result<IterationMetadata> decoded = IterationMetadata::decode(sealed_again(other));
   ASSERT_FALSE(decoded.has_value());
-  EXPECT_THAT(decoded.error().message, HasSubstr("is of version 2, this program reads version 1"));
+  EXPECT_THAT(decoded.error().message, HasSubstr("is of version 1, this program reads version 2"));
 }
 
 }  // namespace

@@ -126,12 +126,14 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
   constexpr std::uint32_t kEach = 3;
   WorkerOperations steady(steady_clock());
   WorkerOperations fickle(steady_clock());
+  steady.follow({});
+  fickle.follow({});
   std::atomic<bool> is_ready{false};
   const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) {
     const std::vector<std::byte> bytes = notice.encode();
-    steady.told(bytes);
+    steady.told({}, bytes);
     if (is_ready) {
-      fickle.told(bytes);
+      fickle.told({}, bytes);
     }
   });
   std::mutex mutex;

@@ -118,6 +118,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       inbox_(std::move(inbox)),
       manager_(std::move(manager)),
       save_counts_(std::make_shared<SaveCounts>()) {
+  metadata_.leader = ranks_->id();
   runner_.emplace(*manager_, *ranks_, inbox_, save_counts_, save_to_);
 }
 

@@ -122,6 +122,8 @@ TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
   IterationMetadata second = world.step();
   const OperationId load = first.loads.at(0).id;
   const OperationId late_load = second.loads.at(0).id;
+  EXPECT_EQ(first.leader, world->ranks().id());
+  worker.follow(first.leader);
   worker.bind(first, 2);
   world.take_until([&] { return world.ranks[0]->has_heard(load) && world.ranks[0]->has_heard(late_load); });
   EXPECT_TRUE(worker.is_pending(load));

@@ -170,7 +170,8 @@ class NumberRank {
     return copies_.size();
   }
   void take(std::uint32_t generation, const RankMessage& message) {
-    if (std::holds_alternative<RankWelcome>(message)) {
+    if (const auto* welcome = std::get_if<RankWelcome>(&message)) {
+      leader_ = welcome->leader;
       if (is_held_back_) {
         welcomed_ = generation;
       } else {
@@ -186,7 +187,7 @@ class NumberRank {
       }
       heard_.insert(heard_.end(), told->saves.begin(), told->saves.end());
       if (worker_ != nullptr) {
-        worker_->told(notice->bytes);
+        worker_->told(leader_, notice->bytes);
       }
     } else if (const auto* copy = std::get_if<RankCopy>(&message)) {
       copies_.emplace_back(generation, *copy);
@@ -244,6 +245,7 @@ class NumberRank {
   StepMark reached_;
   bool is_held_back_ = false;
   std::optional<std::uint32_t> welcomed_;
+  LeaderId leader_;
   WorkerOperations* worker_ = nullptr;
   bool is_stopped_ = false;
   bool is_ending_ = false;

@@ -15,6 +15,9 @@ class JoinedRank final : public WorkerRank {
  public:
   explicit JoinedRank(std::unique_ptr<RankWorker> worker) : worker_(std::move(worker)) {}
 
+  [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline) override {
+    return worker_->follow(leader, deadline);
+  }
   void reached(StepMark mark, StepEventPtr after) override { worker_->reached(mark, std::move(after)); }
   void expect(std::span<const SlotId> blocks) override { worker_->expect(blocks); }
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
@@ -85,7 +88,9 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
                                       .layer_limit = options.layer_limit,
                                       .answer_limit = options.answer_limit};
   auto operations = std::make_unique<WorkerOperations>(*options.clock);
-  const auto told = [to = operations.get()](std::span<const std::byte> notice) { to->told(notice); };
+  const auto told = [to = operations.get()](const LeaderId& leader, std::span<const std::byte> notice) {
+    to->told(leader, notice);
+  };
   Result<std::unique_ptr<RankWorker>> worker = join_leader(options, {.rank = options.rank,
                                                                      .ranks = options.ranks,
                                                                      .device = *std::move(device),

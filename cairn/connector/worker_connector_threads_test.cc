@@ -50,23 +50,17 @@ ManagerConfig config_of(TensorKind kind, std::uint32_t ranks) {
   return config;
 }
 
-std::vector<std::byte> encoded(const IterationMetadata& metadata) {
-  std::vector<std::byte> bytes;
-  metadata.encode(bytes);
-  return bytes;
-}
-
-// A step of a device that is over when told.
+// A step of a device that is over, or fails, when told.
 class TestEvent final : public StepEvent {
  public:
-  [[nodiscard]] bool is_over() override { return over; }
-  [[nodiscard]] bool wait_until(TimePoint deadline) override {
-    while (!over && steady_clock().now() < deadline) {
+  [[nodiscard]] StepState state() override { return now; }
+  [[nodiscard]] StepState wait_until(TimePoint deadline) override {
+    while (now == StepState::kPending && steady_clock().now() < deadline) {
       std::this_thread::yield();
     }
-    return over;
+    return now;
   }
-  std::atomic<bool> over = false;
+  std::atomic<StepState> now = StepState::kPending;
 };
 
 // One rank of an engine: its tensors, what they hold, and its connector.
@@ -96,6 +90,14 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
     executor_ = group_->make_executor();
     group_->open(config_of(kind, ranks));
     options_.ranks = ranks;
+    leader_ = group_->id();
+  }
+  // What the scheduler of that leader says.
+  [[nodiscard]] std::vector<std::byte> encoded(IterationMetadata metadata) const {
+    metadata.leader = leader_;
+    std::vector<std::byte> bytes;
+    metadata.encode(bytes);
+    return bytes;
   }
   Result<Rank*> join(const std::function<std::vector<KvGroup>(EngineTensors&)>& make) {
     auto rank = std::make_unique<Rank>();
@@ -186,6 +188,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   WorkerConnector::Options options_ = {.fence_limit = milliseconds(50), .layer_limit = kPatience};
   BlockState saved_as_ = BlockState::kDone;
   TransferLog log_;
+  LeaderId leader_;
   std::unique_ptr<RankGroup> group_;
   std::unique_ptr<TransferExecutor> executor_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -351,7 +354,7 @@ TEST_F(WorkerConnectorThreadsTest, ASaveOfBlocksThatAreTakenAwayFails) {
   submit_save(2, kSaved);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {{kSave.id, kSave.blocks}}})));
   EXPECT_THAT(log_.states("save"), Each(BlockState::kFailed)) << "told before the step begins";
-  endless->over = true;
+  endless->now = StepState::kOver;
   saved_as_ = BlockState::kFailed;
   tell_save(kSave.id);
   ASSERT_TRUE(worker().start_load());
@@ -367,7 +370,7 @@ TEST_F(WorkerConnectorThreadsTest, AFenceLetsASaveEnd) {
   step({.iteration = 1}, computed);
   submit_save(2, kSaved);
   std::thread leader([&] {
-    computed->over = true;
+    computed->now = StepState::kOver;
     tell_save(kSave.id);
   });
   ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {{kSave.id, kSave.blocks}}})));
@@ -388,12 +391,61 @@ TEST_F(WorkerConnectorThreadsTest, ASaveWaitsForTheEventOfItsStep) {
   log_.wait_settled("other");
   EXPECT_FALSE(log_.is_done("save"));
   rank().write(0, 100);
-  computed->over = true;
+  computed->now = StepState::kOver;
   EXPECT_THAT(log_.states("save"), Each(BlockState::kDone));
   submit_load(3, {{5, 3}});
   step({.iteration = 3});
   EXPECT_THAT(log_.states("load"), Each(BlockState::kDone));
   EXPECT_TRUE(rank().holds(3, 100)) << "what was there when the step was over";
+}
+
+TEST_F(WorkerConnectorThreadsTest, ASaveAfterAnEventThatFailedFails) {
+  lead(TensorKind::kKvFirst);
+  join(TensorKind::kKvFirst);
+  const auto computed = std::make_shared<TestEvent>();
+  step({.iteration = 1}, computed);
+  submit_save(2, kSaved);
+  computed->now = StepState::kFailed;
+  EXPECT_THAT(log_.states("save"), Each(BlockState::kFailed));
+  log_.wait_settled("save");
+}
+
+// The engine's scheduler dies and another one leads: the cache works again from its first iteration, whether the engine or
+// the rank hears of it first.
+class SchedulerRestartThreadsTest : public WorkerConnectorThreadsTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Order, SchedulerRestartThreadsTest, ::testing::Bool());
+
+TEST_P(SchedulerRestartThreadsTest, TheCacheIsBackWithTheFirstIterationOfTheNewOne) {
+  const TestFolder folder;
+  const RankAddress address = *RankAddress::parse("unix:" + folder.in("leader.sock"));
+  lead(TensorKind::kKvFirst, 1, address);
+  options_.leader = address;
+  join(TensorKind::kKvFirst);
+  step({.iteration = 500, .loads = {kLoad}, .saves = {kSave}});
+  executor_.reset();
+  group_.reset();
+
+  lead(TensorKind::kKvFirst, 1, address);
+  const bool rank_is_first = GetParam();
+  if (rank_is_first) {
+    ASSERT_TRUE(group_->wait_for_ranks(kPatience));
+    // Asked of the rank before the engine has begun any step of this leader, which is 500 iterations below the last.
+    submit_save(1, kSaved);
+  }
+  rank().write(0, 77);
+  step({.iteration = 0});
+  if (!rank_is_first) {
+    submit_save(1, kSaved);
+  }
+  step({.iteration = 1, .saves = {kSave}});
+  EXPECT_THAT(log_.states("save"), Each(BlockState::kDone));
+  tell_save(kSave.id);
+  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}})) << "and nothing of the one before";
+  submit_load(2, kLoaded);
+  step({.iteration = 2, .loads = {kLoad}});
+  tell_load(kLoad.id);
+  EXPECT_EQ(next_report(worker()), (WorkerReport{.loaded = {{"load", true}}}));
+  EXPECT_TRUE(rank().holds(3, 77)) << "saved when iteration 0 had computed it, not before";
 }
 
 TEST_F(WorkerConnectorThreadsTest, WithoutALeaderWhatIsExpectedFails) {

@@ -12,22 +12,56 @@ constexpr Duration kLook = std::chrono::milliseconds(1);
 
 }  // namespace
 
-void WorkerOperations::told(std::span<const std::byte> notice) {
-  const Result<OperationNotice> decoded = OperationNotice::decode(notice);
+void WorkerOperations::told(const LeaderId& leader, std::span<const std::byte> notice) {
+  Result<OperationNotice> decoded = OperationNotice::decode(notice);
   if (!decoded) {
     return;
   }
   {
     const MutexLock lock(mutex_);
-    for (const OperationNotice::Load& load : decoded->loads) {
-      end(load.id, true, load.arrived);
+    if (leader == leader_) {
+      take_notice(*decoded);
+    } else {
+      if (ahead_leader_ != leader) {
+        ahead_.clear();
+        ahead_leader_ = leader;
+      }
+      if (ahead_.size() < kNoticesAhead) {
+        ahead_.push_back(*std::move(decoded));
+      }
     }
-    for (const OperationId& save : decoded->saves) {
-      end(save, false, 0);
-    }
-    end_missed(*decoded);
   }
   changed_.notify_all();
+}
+
+void WorkerOperations::take_notice(const OperationNotice& notice) {
+  for (const OperationNotice::Load& load : notice.loads) {
+    end(load.id, true, load.arrived);
+  }
+  for (const OperationId& save : notice.saves) {
+    end(save, false, 0);
+  }
+  end_missed(notice);
+}
+
+void WorkerOperations::follow(const LeaderId& leader) {
+  untaken_ = 0;
+  const MutexLock lock(mutex_);
+  leader_ = leader;
+  pending_.clear();
+  over_.clear();
+  early_.clear();
+  over_before_ = 0;
+  under_way_.clear();
+  in_step_ = 0;
+  is_in_step_short_ = false;
+  short_.clear();
+  if (ahead_leader_ == leader) {
+    for (const OperationNotice& notice : ahead_) {
+      take_notice(notice);
+    }
+    ahead_.clear();
+  }
 }
 
 void WorkerOperations::end_missed(const OperationNotice& notice) {

@@ -2,6 +2,9 @@
 //
 // Does:     keeps what was bound, takes the leader's notices, and gives what is over, once each. A notice about an
 //           operation that is not bound yet is kept for it; one about an operation that was given up changes nothing.
+// Leader:   the operations of one scheduler at a time: their numbers begin anew with every scheduler. follow() drops those
+//           of the scheduler before, which nobody is left to be told of. Notices of a scheduler that is not followed yet are
+//           kept until it is.
 // Missed:   what the leader says is over before an iteration, but for what it names, is over with nothing that came, bound
 //           already or yet to be bound: its own notice was told while this rank was not ready, and no load ends well then.
 // In step:  loads whose layers the engine reads while they come. A block whose layer was not there when the engine went on
@@ -14,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -28,6 +32,7 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_operation.h"
 #include "cairn/connector/worker_connector.h"
+#include "cairn/ranks/leader_id.h"
 
 namespace cairn {
 
@@ -36,10 +41,16 @@ class WorkerOperations {
   // A notice that no operation was bound for is forgotten after so many iterations: it was of one that is over.
   static constexpr std::uint64_t kKeptIterations = 1024;
 
+  // Notices kept of a leader that is not followed. Those beyond are dropped: their operations count as unanswered.
+  static constexpr std::size_t kNoticesAhead = 1024;
+
   explicit WorkerOperations(const Clock& clock) : clock_(clock) {}
 
   // The leader says what became of operations. What does not decode is not taken: they then count as unanswered.
-  void told(std::span<const std::byte> notice);
+  void told(const LeaderId& leader, std::span<const std::byte> notice);
+
+  // Binds are of this leader from now on.
+  void follow(const LeaderId& leader);
 
   // Takes the loads and saves out of the metadata. `generation`: of the connection that notices are expected on, 0
   // where there is none.
@@ -97,6 +108,7 @@ class WorkerOperations {
     std::uint64_t bind = 0;  // the latest when it came
   };
 
+  void take_notice(const OperationNotice& notice) CAIRN_REQUIRES(mutex_);
   static void limit(Operation& operation, const std::unordered_set<std::uint32_t>& blocks);
   void add(OperationId id, Operation operation) CAIRN_REQUIRES(mutex_);
   void end(OperationId id, bool is_load, std::uint32_t arrived) CAIRN_REQUIRES(mutex_);
@@ -114,6 +126,9 @@ class WorkerOperations {
 
   mutable Mutex mutex_{LockRank::kOperations};
   std::condition_variable_any changed_;
+  std::optional<LeaderId> leader_ CAIRN_GUARDED_BY(mutex_);  // that is followed
+  LeaderId ahead_leader_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<OperationNotice> ahead_ CAIRN_GUARDED_BY(mutex_);  // of that one, until it is followed
   std::unordered_map<OperationId, Operation, IdHash> pending_ CAIRN_GUARDED_BY(mutex_);
   std::vector<Operation> over_ CAIRN_GUARDED_BY(mutex_);
   std::unordered_map<OperationId, Early, IdHash> early_ CAIRN_GUARDED_BY(mutex_);

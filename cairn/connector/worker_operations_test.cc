@@ -14,8 +14,9 @@ using testing::save_of;
 
 class WorkerOperationsTest : public ::testing::Test {
  protected:
+  WorkerOperationsTest() { operations_.follow({}); }
   void bind(IterationMetadata metadata, std::uint32_t generation = 1) { operations_.bind(metadata, generation); }
-  void tell(const OperationNotice& notice) { operations_.told(notice.encode()); }
+  void tell(const OperationNotice& notice) { operations_.told({}, notice.encode()); }
 
   ManualClock clock_;
   WorkerOperations operations_{clock_};
@@ -99,7 +100,7 @@ TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
 TEST_F(WorkerOperationsTest, ANoticeOfTheOtherKindOrOfNoSenseChangesNothing) {
   bind({.loads = {load_of(1, {10})}});
   tell({.saves = {operation(1)}});
-  operations_.told(std::vector<std::byte>(7));
+  operations_.told({}, std::vector<std::byte>(7));
   EXPECT_TRUE(operations_.is_pending(operation(1)));
 }
 
@@ -197,6 +198,24 @@ TEST_F(WorkerOperationsTest, WaitsUntilItIsOverOrTheDeadlineOrNobodyAnswers) {
   };
   EXPECT_TRUE(operations_.wait_for(save, clock_.now() + std::chrono::seconds(1), answer));
   EXPECT_TRUE(operations_.wait_for_in_step(clock_.now(), answer));
+}
+
+TEST_F(WorkerOperationsTest, NoticesOfALeaderThatIsNotFollowedYetAreKeptAndBounded) {
+  constexpr LeaderId kNext{5, 5};
+  bind({.loads = {load_of(1, {10}, true)}});
+  const auto tell_next = [&](std::uint64_t slot) {
+    operations_.told(kNext, OperationNotice{.saves = {operation(slot)}}.encode());
+  };
+  for (std::uint64_t slot = 0; slot < WorkerOperations::kNoticesAhead + 5; ++slot) {
+    tell_next(slot);
+  }
+  EXPECT_TRUE(operations_.is_pending(operation(1))) << "it is another leader's";
+  operations_.follow(kNext);
+  EXPECT_FALSE(operations_.has_any());
+  EXPECT_FALSE(operations_.in_step().is_pending);
+  bind({.saves = {save_of(1, {1}), save_of(WorkerOperations::kNoticesAhead + 1, {2})}});
+  EXPECT_EQ(operations_.take(), (WorkerReport{.saved = {1U}}));
+  EXPECT_TRUE(operations_.is_pending(operation(WorkerOperations::kNoticesAhead + 1)));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_worker.h"
 #include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/step_event.h"
@@ -24,6 +25,7 @@ class WorkerRank {
   WorkerRank& operator=(const WorkerRank&) = delete;
   virtual ~WorkerRank() = default;
 
+  [[nodiscard]] virtual bool follow(const LeaderId& leader, TimePoint deadline) = 0;
   virtual void reached(StepMark mark, StepEventPtr after) = 0;
   virtual void expect(std::span<const SlotId> blocks) = 0;
   [[nodiscard]] virtual Status wait_for_layer(std::uint32_t layer, TimePoint deadline) = 0;

@@ -13,19 +13,34 @@ namespace {
 // Between two looks at what the leader said while a layer is waited for: a load that failed before it began has no copy
 // that the rank would know of.
 constexpr Duration kLayerLook = std::chrono::milliseconds(1);
+// Replaced leaders that are remembered. A scheduler does not outlive so many restarts of itself.
+constexpr std::size_t kReplacedLeaders = 256;
 
-// Over when all of them are.
+// Over when all of them are, failed when one is.
 class AllEvents final : public StepEvent {
  public:
   explicit AllEvents(std::vector<StepEventPtr> events) : events_(std::move(events)) {}
-  [[nodiscard]] bool is_over() override {
-    return std::ranges::all_of(events_, [](const StepEventPtr& event) { return event->is_over(); });
+  [[nodiscard]] StepState state() override {
+    return joined([](StepEvent& event) { return event.state(); });
   }
-  [[nodiscard]] bool wait_until(TimePoint deadline) override {
-    return std::ranges::all_of(events_, [&](const StepEventPtr& event) { return event->wait_until(deadline); });
+  [[nodiscard]] StepState wait_until(TimePoint deadline) override {
+    return joined([deadline](StepEvent& event) { return event.wait_until(deadline); });
   }
 
  private:
+  template <typename Ask>
+  [[nodiscard]] StepState joined(Ask ask) {
+    StepState all = StepState::kOver;
+    for (const StepEventPtr& event : events_) {
+      const StepState state = ask(*event);
+      if (state == StepState::kFailed) {
+        return state;
+      }
+      all = state == StepState::kPending ? state : all;
+    }
+    return all;
+  }
+
   const std::vector<StepEventPtr> events_;
 };
 
@@ -41,9 +56,17 @@ StepEventPtr join(std::vector<StepEventPtr>& events) {
 WorkerSteps::WorkerSteps(WorkerRank& rank, WorkerOperations& operations, const Options& options)
     : rank_(rank), operations_(operations), options_(options), saved_in_(options.layers, 0) {}
 
-std::uint32_t WorkerSteps::generation() const {
+std::uint32_t WorkerSteps::connection() {
   const RankWorker::State state = rank_.state();
-  return state.is_connected ? state.generation : 0;
+  if (!state.is_connected || state.leader != leader_) {
+    return 0;
+  }
+  if (connections_ == 0 || connected_to_ != state.leader || generation_ != state.generation) {
+    connected_to_ = state.leader;
+    generation_ = state.generation;
+    ++connections_;
+  }
+  return connections_;
 }
 
 Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata) const {
@@ -51,7 +74,12 @@ Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata)
   if (!read) {
     return read;
   }
-  if (iteration_ && read->iteration <= *iteration_) {
+  if (std::ranges::find(replaced_, read->leader) != replaced_.end()) {
+    return fail(
+        ErrorCode::kFailedPrecondition,
+        str_cat("iteration ", read->iteration, " is of a scheduler that another one has replaced; end the old one"));
+  }
+  if (read->leader == leader_ && iteration_ && read->iteration <= *iteration_) {
     return fail(ErrorCode::kFailedPrecondition, str_cat("iteration ", read->iteration, " is bound after iteration ",
                                                         *iteration_, "; their numbers grow"));
   }
@@ -73,16 +101,44 @@ Status WorkerSteps::bind(std::span<const std::byte> metadata) {
     miss();
     return Unexpected(good.error());
   }
+  if (Status followed = follow(good->leader); !followed) {
+    miss();
+    return followed;
+  }
   iteration_ = good->iteration;
   ++binds_;
   saved_layers_ = 0;
   layer_events_.clear();
   expect(*good);
   if (!good->loads.empty() || !good->saves.empty()) {
-    operations_.bind(*good, generation());
+    operations_.bind(*good, connection());
   }
   wait_for_fences(*good);
   phase_ = Phase::kBound;
+  return {};
+}
+
+Status WorkerSteps::follow(const LeaderId& leader) {
+  if (leader_ == leader && is_following_) {
+    return {};
+  }
+  if (leader_ != leader) {
+    if (leader_) {
+      replaced_.push_back(*leader_);
+      if (replaced_.size() > kReplacedLeaders) {
+        replaced_.erase(replaced_.begin());
+      }
+    }
+    leader_ = leader;
+    iteration_.reset();
+    operations_.follow(leader);
+  }
+  is_following_ = rank_.follow(leader, options_.clock->now() + options_.fence_limit);
+  if (!is_following_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "copies that an earlier scheduler asked for still touch device blocks; this step goes on without a cache");
+  }
   return {};
 }
 
@@ -123,7 +179,7 @@ void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
     blocks.insert(blocks.end(), fence.blocks.begin(), fence.blocks.end());
   }
   const TimePoint deadline = options_.clock->now() + options_.fence_limit;
-  (void)operations_.wait_for(saves, deadline, [this] { return generation() != 0; });
+  (void)operations_.wait_for(saves, deadline, [this] { return connection() != 0; });
   // Also of saves that are over: whatever copies of those blocks there may be, what they held is gone.
   (void)rank_.fence(blocks, StepMark::begun(metadata.iteration), deadline);
 }
@@ -266,8 +322,7 @@ void WorkerSteps::give_up_unanswered() {
     return;  // it ends them before anything else; until then they touch blocks
   }
   const TimePoint now = options_.clock->now();
-  const std::uint32_t generation = rank.is_connected ? rank.generation : 0;
-  for (const WorkerOperations::Pending& operation : operations_.unanswered(generation, now - options_.answer_limit)) {
+  for (const WorkerOperations::Pending& operation : operations_.unanswered(connection(), now - options_.answer_limit)) {
     if (rank_.fence(operation.blocks, StepMark::begun(next_iteration()), now)) {
       operations_.give_up(operation.id);
     }
@@ -278,9 +333,9 @@ void WorkerSteps::finish_in_step() {
   if (!operations_.in_step().is_pending) {
     return;
   }
-  const std::uint32_t of_loads = generation();
+  const std::uint32_t of_loads = connection();
   const TimePoint deadline = options_.clock->now() + options_.layer_limit;
-  const auto is_answered = [&] { return of_loads != 0 && generation() == of_loads; };
+  const auto is_answered = [&] { return of_loads != 0 && connection() == of_loads; };
   if (operations_.wait_for_in_step(deadline, is_answered)) {
     return;
   }

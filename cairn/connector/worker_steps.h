@@ -3,6 +3,8 @@
 // Does:     what connector/worker_connector.h promises of a step; that header is the contract of the calls here.
 // Bad:      after metadata that cannot be read nobody knows which blocks the engine overwrites: all saves that are
 //           under way fail, and so do those that were given out before the next metadata that is good.
+// Leader:   metadata of another leader than before is that of a scheduler that was started again: its iterations count
+//           anew, and what the one before had under way is dropped. Metadata of a leader that was replaced is refused.
 // Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says
 //           that no copy touches its blocks; but for loads in the step, which must be told with it.
 // Owner:    the worker's connector. Threads: the engine's, one at a time.
@@ -55,6 +57,8 @@ class WorkerSteps {
   };
 
   [[nodiscard]] Result<IterationMetadata> read(std::span<const std::byte> metadata) const;
+  // The steps are another leader's from now on. An error: copies of the one before still touch device blocks.
+  [[nodiscard]] Status follow(const LeaderId& leader);
   [[nodiscard]] Status require_started(const char* call) const;
   void miss();
   void expect(const IterationMetadata& metadata);
@@ -64,8 +68,8 @@ class WorkerSteps {
   void end(StepEventPtr after, Phase phase);
   void finish_in_step();
   void give_up_unanswered();
-  // Of the connection that the leader's notices come on; 0: it is gone.
-  [[nodiscard]] std::uint32_t generation() const;
+  // Numbers the connections to the followed leader that notices came on; 0 if the rank is not connected to that leader.
+  [[nodiscard]] std::uint32_t connection();
   [[nodiscard]] std::uint64_t next_iteration() const { return iteration_ ? *iteration_ + 1 : 0; }
 
   WorkerRank& rank_;
@@ -73,7 +77,13 @@ class WorkerSteps {
   const Options options_;
 
   Phase phase_ = Phase::kNone;
-  std::optional<std::uint64_t> iteration_;  // the latest that was bound
+  std::optional<LeaderId> leader_;  // that is followed
+  std::vector<LeaderId> replaced_;  // leaders that were followed before, the latest last
+  bool is_following_ = false;       // nothing of those touches device blocks
+  LeaderId connected_to_;           // what connection() saw last
+  std::uint32_t generation_ = 0;    // of that
+  std::uint32_t connections_ = 0;
+  std::optional<std::uint64_t> iteration_;  // the latest of the leader that was bound
   bool is_metadata_missed_ = false;         // since then
   std::vector<SlotId> expected_;            // blocks that come in this step
   std::uint64_t binds_ = 0;

@@ -28,9 +28,9 @@ constexpr std::uint32_t kBlocks = 64;
 
 class TestEvent final : public StepEvent {
  public:
-  [[nodiscard]] bool is_over() override { return over; }
-  [[nodiscard]] bool wait_until(TimePoint /*deadline*/) override { return over; }
-  bool over = false;
+  [[nodiscard]] StepState state() override { return now; }
+  [[nodiscard]] StepState wait_until(TimePoint /*deadline*/) override { return now; }
+  StepState now = StepState::kPending;
 };
 
 class WorkerStepsTest : public ::testing::Test {
@@ -40,7 +40,7 @@ class WorkerStepsTest : public ::testing::Test {
     ASSERT_TRUE(bind(metadata));
     ASSERT_TRUE(steps_.start_load({}));
   }
-  void tell(const OperationNotice& notice) { operations_.told(notice.encode()); }
+  void tell(const OperationNotice& notice) { operations_.told({}, notice.encode()); }
   // While the steps wait, this happens at the n-th time that they look around.
   void at_look(int n, const std::function<void()>& what) {
     rank_.on_state = [this, n, what, from = rank_.asked] {
@@ -181,12 +181,15 @@ TEST_F(WorkerStepsTest, LayersEndTheStepInAnyOrderWithAllTheirEvents) {
   EXPECT_EQ(rank_.marks.back().mark, StepMark::computed(1));
   StepEvent& all = *rank_.marks.back().after;
   for (const std::uint32_t layer : {1U, 0U, 2U}) {
-    EXPECT_FALSE(all.is_over());
-    EXPECT_FALSE(all.wait_until({}));
-    events[layer]->over = true;
+    EXPECT_EQ(all.state(), StepState::kPending);
+    EXPECT_EQ(all.wait_until({}), StepState::kPending);
+    events[layer]->now = StepState::kOver;
   }
-  EXPECT_TRUE(all.is_over());
-  EXPECT_TRUE(all.wait_until({}));
+  EXPECT_EQ(all.state(), StepState::kOver);
+  EXPECT_EQ(all.wait_until({}), StepState::kOver);
+  events[1]->now = StepState::kFailed;
+  EXPECT_EQ(all.state(), StepState::kFailed);
+  EXPECT_EQ(all.wait_until({}), StepState::kFailed);
   EXPECT_TRUE(steps_.save_step({})) << "ended already, as it says";
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   EXPECT_THAT(rank_.marks, SizeIs(2));
@@ -216,14 +219,14 @@ TEST_F(WorkerStepsTest, ALayerIsSavedOnceAStep) {
 TEST_F(WorkerStepsTest, AStepWithLayersThatAreNotSavedIsEndedByTheEngine) {
   const auto layer = std::make_shared<TestEvent>();
   const auto step = std::make_shared<TestEvent>();
-  step->over = true;
+  step->now = StepState::kOver;
   bind_and_start({.iteration = 1});
   ASSERT_TRUE(steps_.save_layer(0, layer));
   ASSERT_TRUE(steps_.save_step(step));
   EXPECT_EQ(rank_.marks.back().mark, StepMark::computed(1));
-  EXPECT_FALSE(rank_.marks.back().after->is_over()) << "the layer's event counts too";
-  layer->over = true;
-  EXPECT_TRUE(rank_.marks.back().after->is_over());
+  EXPECT_EQ(rank_.marks.back().after->state(), StepState::kPending) << "the layer's event counts too";
+  layer->now = StepState::kOver;
+  EXPECT_EQ(rank_.marks.back().after->state(), StepState::kOver);
 }
 
 // --- loads in the step ---
@@ -481,6 +484,72 @@ TEST_F(WorkerStepsTest, NothingIsExpectedForEver) {
   EXPECT_EQ(steps_.take_report(), WorkerReport());
   clock_.advance(seconds(1));
   EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+}
+
+// --- a scheduler that was started again ---
+
+constexpr LeaderId kOld{1, 1};
+constexpr LeaderId kNew{2, 2};
+
+// Its iterations count from the beginning, far below those of the one before.
+TEST_F(WorkerStepsTest, ANewSchedulerCountsAnew) {
+  bind_and_start({.leader = kOld, .iteration = 1000});
+  ASSERT_TRUE(steps_.save_step({}));
+  bind_and_start({.leader = kNew, .iteration = 0});
+  EXPECT_THAT(rank_.followed, ElementsAre(kOld, kNew));
+  EXPECT_EQ(rank_.marks.back(), (ScriptedRank::Mark{StepMark::begun(0), {}}));
+  EXPECT_EQ(code_of(bind({.leader = kNew, .iteration = 0})), ErrorCode::kFailedPrecondition) << "its numbers grow";
+  ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
+  EXPECT_THAT(rank_.followed, SizeIs(2)) << "once each";
+}
+
+TEST_F(WorkerStepsTest, ASchedulerThatWasReplacedIsRefused) {
+  ASSERT_TRUE(bind({.leader = kOld, .iteration = 1000}));
+  ASSERT_TRUE(bind({.leader = kNew, .iteration = 0}));
+  const Status late = bind({.leader = kOld, .iteration = 1001});
+  EXPECT_EQ(code_of(late), ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(late.error().message, HasSubstr("another one has replaced"));
+  ASSERT_THAT(rank_.fences, SizeIs(1)) << "nobody knows what that step overwrites";
+  EXPECT_EQ(rank_.fences.back().blocks, all_blocks());
+  EXPECT_EQ(rank_.fences.back().overwritten_in, StepMark::begun(1));
+  ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
+}
+
+// The numbers of operations begin anew as well, and the scheduler that is to hear of the old ones is gone.
+TEST_F(WorkerStepsTest, WhatTheOldSchedulerHadUnderWayIsDropped) {
+  rank_.now.leader = kOld;
+  bind_and_start({.leader = kOld, .iteration = 9, .loads = {load_of(1, {5})}, .saves = {save_of(2, {6})}});
+  rank_.now = {.is_connected = true, .leader = kNew, .generation = 1};             // the same number as before
+  operations_.told(kNew, OperationNotice{.loads = {{operation(1), 0}}}.encode());  // before its metadata
+  bind_and_start({.leader = kNew, .iteration = 0, .loads = {load_of(1, {7})}, .saves = {save_of(2, {8})}});
+  operations_.told(kOld, OperationNotice{.saves = {operation(2)}}.encode());
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({7})}));
+  operations_.told(kNew, OperationNotice{.saves = {operation(2)}}.encode());
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {2U}}));
+}
+
+// The engine hears of the new scheduler before the rank does: nothing can come yet, and nobody waits for it.
+TEST_F(WorkerStepsTest, ALoadOfALeaderThatTheRankHasNotJoinedFails) {
+  rank_.now.leader = kOld;
+  bind_and_start({.leader = kOld, .iteration = 9});
+  bind_and_start({.leader = kNew, .iteration = 0, .loads = {load_of(1, {5})}});
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  rank_.now.leader = kNew;
+  bind_and_start({.leader = kNew, .iteration = 1, .loads = {load_of(2, {6})}});
+  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  operations_.told(kNew, OperationNotice{.loads = {{operation(2), 1}}}.encode());
+  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{2U, true}}}));
+}
+
+TEST_F(WorkerStepsTest, AStepDoesNotBeginWhileCopiesOfTheOldLeaderTouchTheDevice) {
+  ASSERT_TRUE(bind({.leader = kOld, .iteration = 9}));
+  rank_.is_clear = false;
+  EXPECT_EQ(code_of(bind({.leader = kNew, .iteration = 0})), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(code_of(bind({.leader = kOld, .iteration = 10})), ErrorCode::kFailedPrecondition) << "it is replaced";
+  rank_.is_clear = true;
+  ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
+  EXPECT_THAT(rank_.followed, ElementsAre(kOld, kNew, kNew));
 }
 
 }  // namespace

@@ -28,6 +28,10 @@ class ScriptedRank final : public WorkerRank {
     friend bool operator==(const Fence&, const Fence&) = default;
   };
 
+  [[nodiscard]] bool follow(const LeaderId& leader, TimePoint /*deadline*/) override {
+    followed.push_back(leader);
+    return is_clear;
+  }
   void reached(StepMark mark, StepEventPtr after) override { marks.push_back({mark, std::move(after)}); }
   void expect(std::span<const SlotId> blocks) override { expected.emplace_back(blocks.begin(), blocks.end()); }
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
@@ -51,6 +55,8 @@ class ScriptedRank final : public WorkerRank {
     return now;
   }
 
+  std::vector<LeaderId> followed;
+  bool is_clear = true;  // what follow() answers
   std::vector<Mark> marks;
   std::vector<std::vector<SlotId>> expected;
   std::vector<std::uint32_t> layers;

@@ -48,6 +48,9 @@ Result<std::unique_ptr<RankGroup>> RankGroup::make(Options options) {
   if (!server) {
     return Unexpected(std::move(server).error());
   }
+  if (!options.id) {
+    options.id = make_leader_id();
+  }
   auto impl = std::make_shared<Impl>(std::move(options), *std::move(server));
   impl->start();
   return std::unique_ptr<RankGroup>(new RankGroup(std::move(impl)));
@@ -71,6 +74,7 @@ Result<std::unique_ptr<RankGroup::LocalPort>> RankGroup::join(std::uint32_t rank
   return std::unique_ptr<LocalPort>(std::make_unique<Port>(impl_, *link));
 }
 
+LeaderId RankGroup::id() const { return *impl_->options().id; }
 std::optional<RankAddress> RankGroup::address() const { return impl_->address(); }
 std::vector<RankStatus> RankGroup::status() const { return impl_->status(); }
 Status RankGroup::wait_for_ranks(Duration longest) const { return impl_->wait_for_ranks(longest); }

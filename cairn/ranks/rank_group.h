@@ -28,6 +28,7 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/manager/manager_config.h"
+#include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_address.h"
 #include "cairn/ranks/rank_message.h"
 #include "cairn/ranks/step_mark.h"
@@ -60,7 +61,8 @@ class RankGroup {
     std::string secret = {};
     Duration heartbeat = std::chrono::milliseconds(500);
     Duration silence = std::chrono::seconds(5);
-    std::uint32_t transfers = 256;  // under way at once
+    std::uint32_t transfers = 256;    // under way at once
+    std::optional<LeaderId> id = {};  // std::nullopt: drawn at random by make()
     const Clock* clock = &steady_clock();
     std::function<void(const RankChange&)> told = {};  // on a thread of the group; may not wait
   };
@@ -87,6 +89,8 @@ class RankGroup {
   class LocalPort;
   [[nodiscard]] Result<std::unique_ptr<LocalPort>> join(std::uint32_t rank, Deliver deliver);
 
+  // Of this run of the leader: the metadata of iterations has to carry it.
+  [[nodiscard]] LeaderId id() const;
   // Where it listens, the port filled in.
   [[nodiscard]] std::optional<RankAddress> address() const;
   [[nodiscard]] std::vector<RankStatus> status() const;

@@ -16,6 +16,7 @@ namespace cairn {
 
 struct RankWork::Job {
   RankCopy copy;
+  LeaderId leader = {};
   std::uint32_t generation = 0;
   TimePoint deadline = TimePoint::max();
   std::span<const GroupRoute> whole = {};   // by group

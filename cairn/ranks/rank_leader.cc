@@ -22,7 +22,8 @@ std::chrono::steady_clock::time_point real_time_in(Duration longest) {
 
 RankLeader::RankLeader(RankGroup::Options options, std::unique_ptr<RankServer> server)
     : options_(std::move(options)),
-      members_({.ranks = options_.ranks,
+      members_({.leader = *options_.id,
+                .ranks = options_.ranks,
                 .secret = options_.secret,
                 .heartbeat = options_.heartbeat,
                 .silence = options_.silence}),

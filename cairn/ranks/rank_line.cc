@@ -85,8 +85,6 @@ class LocalLine final : public RankLine {
     news_.notify_one();
   }
 
-  [[nodiscard]] std::uint64_t leader_process() const override { return static_cast<std::uint64_t>(::getpid()); }
-
  private:
   void leave() {
     std::shared_ptr<RankGroup::LocalPort> port;
@@ -163,10 +161,6 @@ class SocketLine final : public RankLine {
     const std::uint64_t one = 1;
     // It fails only when the counter is full, and then the thread is awake.
     [[maybe_unused]] const ssize_t written = ::write(woken_.get(), &one, sizeof one);
-  }
-
-  [[nodiscard]] std::uint64_t leader_process() const override {
-    return socket_ && socket_->peer() ? socket_->peer()->process : 0;
   }
 
  private:

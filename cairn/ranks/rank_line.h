@@ -37,8 +37,6 @@ class RankLine {
   virtual void close() = 0;
   virtual void send(std::uint32_t generation, const RankMessage& message) = 0;
   virtual void wake() = 0;
-  // Whose process the leader is; 0: not known. Of the line as it is open.
-  [[nodiscard]] virtual std::uint64_t leader_process() const = 0;
 };
 
 struct RankLineOptions {

@@ -112,7 +112,8 @@ void RankMembers::welcome(RankLink link, Talk& talk, TimePoint now) {
   talk.generation = ++seat.generation;
   talk.phase = Phase::kWelcomed;
   talk.since = now;
-  RankWelcome message{.generation = talk.generation, .heartbeat = options_.heartbeat, .config = *config_};
+  RankWelcome message{
+      .leader = options_.leader, .generation = talk.generation, .heartbeat = options_.heartbeat, .config = *config_};
   if (!talk.peer.is_local) {
     message.proof = proof_of(message, talk.hello, talk.nonce, options_.secret);
   }

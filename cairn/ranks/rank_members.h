@@ -70,6 +70,7 @@ class RankMembers {
   static constexpr std::size_t kMaxStrangers = 64;
 
   struct Options {
+    LeaderId leader = {};
     std::uint32_t ranks = 1;
     std::string secret = {};
     Duration heartbeat = {};

@@ -64,12 +64,14 @@ void get(ByteReader& in, RankHello& message) {
 }
 
 void put(ByteWriter& out, const RankWelcome& message) {
+  out.put(message.leader);
   out.put(message.generation);
   put_duration(out, message.heartbeat);
   out.text(message.config);
   out.put(message.proof);
 }
 void get(ByteReader& in, RankWelcome& message) {
+  message.leader = in.get<LeaderId>();
   message.generation = in.get<std::uint32_t>();
   message.heartbeat = get_duration(in);
   message.config = in.text();

@@ -23,6 +23,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/step_mark.h"
 #include "cairn/tokens/sha256_digest.h"
 #include "cairn/transfer/checksum.h"
@@ -46,6 +47,7 @@ struct RankHello {  // from the rank
   friend bool operator==(const RankHello&, const RankHello&) = default;
 };
 struct RankWelcome {  // from the leader
+  LeaderId leader = {};
   std::uint32_t generation = 0;
   Duration heartbeat = {};
   std::string config = {};  // ManagerConfig as TOML, of the whole engine
@@ -105,7 +107,7 @@ struct RankPong {
 using RankMessage = std::variant<RankChallenge, RankHello, RankWelcome, RankReady, RankRefusal, RankCopy, RankCancel,
                                  RankCopyDone, RankSettled, RankNotice, RankPing, RankPong>;
 
-inline constexpr std::uint16_t kRankProtocol = 1;
+inline constexpr std::uint16_t kRankProtocol = 2;
 inline constexpr std::size_t kMaxPayload = std::size_t{64} << 20;
 
 // Appends one frame. Durations below zero go as zero.

@@ -77,7 +77,7 @@ TEST(RankMessageTest, AFrameIsAsDocumented) {
   ByteReader in(bytes);
   const std::span<const std::byte> magic = in.raw(4);
   EXPECT_EQ(std::memcmp(magic.data(), "CRNK", 4), 0);
-  EXPECT_EQ(in.get<std::uint16_t>(), 1);
+  EXPECT_EQ(in.get<std::uint16_t>(), 2);
   EXPECT_EQ(in.get<std::uint16_t>(), 11);
   EXPECT_EQ(in.get<std::uint32_t>(), 0xAABBCCDD);
   EXPECT_EQ(in.get<std::uint32_t>(), 8U);

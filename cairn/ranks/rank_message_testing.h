@@ -36,7 +36,11 @@ class RankMessageMaker {
     fill(message.proof.bytes);
   }
   void fill(RankWelcome& message) {
-    message = {.generation = small(), .heartbeat = duration(), .config = text(), .proof = {}};
+    message = {.leader = {random_(), random_()},
+               .generation = small(),
+               .heartbeat = duration(),
+               .config = text(),
+               .proof = {}};
     fill(message.proof.bytes);
   }
   void fill(RankReady& message) { message.block_bytes = random_(); }

@@ -12,8 +12,8 @@ namespace cairn {
 namespace {
 
 // Each proof begins with its own text: one is never taken for the other.
-constexpr std::string_view kHelloDomain = "cairn ranks 1: hello";
-constexpr std::string_view kWelcomeDomain = "cairn ranks 1: welcome";
+constexpr std::string_view kHelloDomain = "cairn ranks 2: hello";
+constexpr std::string_view kWelcomeDomain = "cairn ranks 2: welcome";
 
 void put_talk(ByteWriter& out, std::string_view domain, const RankHello& hello, const RankNonce& leaders) {
   out.text(domain);
@@ -27,17 +27,22 @@ Digest prove(std::string_view secret, std::span<const std::byte> fields) {
   return hmac_sha256(std::as_bytes(std::span(secret)), fields);
 }
 
-}  // namespace
-
-RankNonce make_nonce() {
-  RankNonce nonce;
+template <PlainField T>
+T draw() {
+  T drawn;
   ssize_t got = 0;
   do {
-    got = ::getrandom(nonce.data(), nonce.size(), 0);
+    got = ::getrandom(&drawn, sizeof drawn, 0);
   } while (got < 0 && errno == EINTR);
-  CAIRN_CHECK(got == static_cast<ssize_t>(nonce.size()), "the system gives random bytes");
-  return nonce;
+  CAIRN_CHECK(got == static_cast<ssize_t>(sizeof drawn), "the system gives random bytes");
+  return drawn;
 }
+
+}  // namespace
+
+RankNonce make_nonce() { return draw<RankNonce>(); }
+
+LeaderId make_leader_id() { return draw<LeaderId>(); }
 
 Digest proof_of(const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
   std::vector<std::byte> fields;
@@ -50,6 +55,7 @@ Digest proof_of(const RankWelcome& welcome, const RankHello& hello, const RankNo
   std::vector<std::byte> fields;
   ByteWriter out(fields);
   put_talk(out, kWelcomeDomain, hello, leaders);
+  out.put(welcome.leader);
   out.put(welcome.generation);
   out.put(welcome.heartbeat.count());
   out.text(welcome.config);

@@ -65,6 +65,9 @@ TEST_F(RankProofTest, AWelcomeIsGoodForOneHello) {
   changed = welcome_;
   changed.heartbeat = Duration(6);
   EXPECT_FALSE(is_proven(changed, hello_, leaders_, kSecret));
+  changed = welcome_;
+  changed.leader.low ^= 1;
+  EXPECT_FALSE(is_proven(changed, hello_, leaders_, kSecret));
 }
 
 TEST_F(RankProofTest, NoProofIsTakenForTheOther) {
@@ -82,6 +85,7 @@ TEST(RankNonceTest, IsNewEachTime) {
   std::set<RankNonce> nonces;
   for (int i = 0; i < 100; ++i) nonces.insert(make_nonce());
   EXPECT_EQ(nonces.size(), 100U);
+  EXPECT_NE(make_leader_id(), make_leader_id());
 }
 
 }  // namespace

@@ -37,19 +37,64 @@ void RankWork::use(std::unique_ptr<RankRoutes> routes) {
   {
     const MutexLock lock(mutex_);
     std::swap(routes_, routes);
-    fences_.resize(routes_ == nullptr ? 0 : routes_->device_blocks());
+    if (routes_ != nullptr) {
+      fences_.resize(routes_->device_blocks());  // the engine's blocks, whatever the leader: fences stay
+    }
   }
   // What was before ends here, outside the lock.
 }
 
-void RankWork::begin(std::uint32_t generation, bool anew) {
+void RankWork::begin(std::uint32_t generation, const LeaderId& leader) {
   const MutexLock lock(mutex_);
   CAIRN_CHECK(jobs_.empty(), "copies of one generation are over before the next begins");
   generation_ = generation;
-  if (anew) {
-    gate_.reset();
-    std::ranges::fill(fences_, StepMark());
+  joined_ = leader;
+  if (!followed_) {
+    followed_ = leader;
   }
+}
+
+bool RankWork::is_of_other_leader(const Job& job) const { return job.leader != followed_; }
+
+void RankWork::cancel_under_way(const Job& job) {
+  for (const Job::UnderWay& one : job.under_way) {
+    job.routes[one.route].executor->cancel(one.transfer);
+  }
+}
+
+void RankWork::drop(const JobPtr& job) {
+  cancel_under_way(*job);
+  std::erase(held_, job);
+  std::erase(stalled_, job);
+  give_up(*job, BlockState::kFailed, "the engine follows another leader");
+  push(job);
+}
+
+bool RankWork::follow(const LeaderId& leader, TimePoint deadline) {
+  {
+    const MutexLock lock(mutex_);
+    if (followed_ != leader) {
+      followed_ = leader;
+      gate_.reset();
+      std::ranges::fill(fences_, StepMark());
+      watch_.expect({});
+      const std::map<TransferId, JobPtr> jobs = jobs_;
+      for (const auto& [id, job] : jobs) {
+        if (is_of_other_leader(*job) && job->touches_device()) {
+          drop(job);
+        }
+      }
+      news_.notify_all();
+      gate_.wake();  // copies of this leader may be held
+    }
+  }
+  flush();
+  const MutexLock lock(mutex_);
+  return wait_until(deadline, [this]() CAIRN_REQUIRES(mutex_) {
+    return std::ranges::none_of(jobs_, [this](const auto& entry) CAIRN_REQUIRES(mutex_) {
+      return is_of_other_leader(*entry.second) && entry.second->touches_device() && entry.second->unsettled > 0;
+    });
+  });
 }
 
 void RankWork::copy(const RankCopy& copy) {
@@ -57,6 +102,7 @@ void RankWork::copy(const RankCopy& copy) {
     const MutexLock lock(mutex_);
     auto job = std::make_shared<Job>();
     job->copy = copy;
+    job->leader = joined_;
     job->generation = generation_;
     job->deadline = later(clock_.now(), copy.time_left);
     take(job);
@@ -72,9 +118,7 @@ void RankWork::cancel(TransferId copy) {
       return;
     }
     const JobPtr job = found->second;
-    for (const Job::UnderWay& one : job->under_way) {
-      job->routes[one.route].executor->cancel(one.transfer);
-    }
+    cancel_under_way(*job);
     // A copy with transfers left to begin cannot be whole any more.
     if (job->next_route < job->routes.size()) {
       give_up(*job, BlockState::kCancelled, "it was cancelled");
@@ -94,9 +138,7 @@ void RankWork::lose() {
   stalled_.clear();
   const std::map<TransferId, JobPtr> jobs = jobs_;
   for (const auto& [id, job] : jobs) {
-    for (const Job::UnderWay& one : job->under_way) {
-      job->routes[one.route].executor->cancel(one.transfer);
-    }
+    cancel_under_way(*job);
     if (!job->is_told) {
       give_up(*job, BlockState::kCancelled, "the leader is gone");
       push(job);
@@ -140,7 +182,7 @@ void RankWork::wake() {
 void RankWork::expect(std::span<const SlotId> device_blocks) {
   const MutexLock lock(mutex_);
   watch_.expect(device_blocks);
-  if (generation_ == 0) {
+  if (generation_ == 0 || joined_ != followed_) {
     watch_.fail_all();
   }
 }
@@ -179,24 +221,25 @@ bool RankWork::fence(std::span<const SlotId> device_blocks, StepMark overwritten
   for (const SlotId block : device_blocks) {
     fenced.insert(index_of(block));
   }
-  // A save that is not over, of what a block held before.
-  const auto reads = [&](const Job& job, std::size_t i) {
-    return !job.is_told && job.copy.from == CacheLevel::kG1 && job.copy.not_before < overwritten_in && job.is_well(i) &&
-           fenced.contains(job.device_block(i));
+  // A save that is not over, of what a block held before. Those of another leader have failed, or not begun.
+  const auto reads = [&](const Job& job, std::size_t i) CAIRN_REQUIRES(mutex_) {
+    return !is_of_other_leader(job) && !job.is_told && job.copy.from == CacheLevel::kG1 &&
+           job.copy.not_before < overwritten_in && job.is_well(i) && fenced.contains(job.device_block(i));
   };
   // A load that nobody waits for any more, and that has begun: told or not, it may still write.
-  const auto writes = [&](const Job& job, std::size_t i) {
-    return job.unsettled > 0 && job.copy.to == CacheLevel::kG1 && job.copy.not_before < overwritten_in &&
-           fenced.contains(job.device_block(i));
+  const auto writes = [&](const Job& job, std::size_t i) CAIRN_REQUIRES(mutex_) {
+    return job.unsettled > 0 && job.copy.to == CacheLevel::kG1 &&
+           (is_of_other_leader(job) || job.copy.not_before < overwritten_in) && fenced.contains(job.device_block(i));
   };
   bool was_free = true;
   {
     const MutexLock lock(mutex_);
     was_free = wait_until(deadline, [&]() CAIRN_REQUIRES(mutex_) {
-      return std::ranges::none_of(jobs_, [&](const auto& entry) {
+      return std::ranges::none_of(jobs_, [&](const auto& entry) CAIRN_REQUIRES(mutex_) {
         const Job& job = *entry.second;
         const auto blocks = std::views::iota(std::size_t{0}, job.states.size());
-        return std::ranges::any_of(blocks, [&](std::size_t i) { return reads(job, i) || writes(job, i); });
+        return std::ranges::any_of(
+            blocks, [&](std::size_t i) CAIRN_REQUIRES(mutex_) { return reads(job, i) || writes(job, i); });
       });
     });
     // From here on, in one step under the lock: what is not over fails, and so does what comes later.
@@ -238,7 +281,7 @@ void RankWork::check_deadlines() {
 
 void RankWork::wait_for_steps() {
   for (;;) {
-    StepMark next;
+    std::optional<StepMark> next;  // that a copy is held for
     Duration longest = Duration::max();
     {
       const MutexLock lock(mutex_);
@@ -248,10 +291,11 @@ void RankWork::wait_for_steps() {
       if (is_ending_) {
         return;
       }
-      next = StepMark::from_value(~std::uint64_t{0});
       TimePoint deadline = TimePoint::max();
       for (const JobPtr& job : held_) {
-        next = std::min(next, job->copy.not_before);
+        if (!is_of_other_leader(*job)) {
+          next = std::min(next.value_or(job->copy.not_before), job->copy.not_before);
+        }
         deadline = std::min(deadline, job->deadline);
       }
       for (const JobPtr& job : stalled_) {

@@ -1,17 +1,21 @@
 // RankWork: the copies of one rank: taken from the leader, held until the engine is so far, carried out on all parts of
 // the blocks, and answered.
 //
-// Does:     a copy becomes one transfer for each group of layers, or, where the engine expects its blocks layer by layer,
-//           one for each layer, the first first; sums are added up, so that a block's checksum is the same either way.
-//           RankCopyDone goes out when every block has an outcome, RankSettled when nothing touches them any more.
-// Held:     what touches device blocks, until its mark is reached; past its deadline it has expired.
-// Before:   what was computed before this rank's first step is not its own to save.
-// Fences:   a block's fence is the mark from which on it holds something else: what was asked of it before fails, whatever
-//           was read. See fence().
-// Checksum: of the one group there is; of several, combine() of the groups' in their order (rank_copies.h).
-// Owner:    a RankWorker. Destroying it ends all copies, as executors do.
-// Threads:  any. `answer` runs on whatever thread has something to answer, one message at a time, in order, without a
-//           lock; it may not wait. One thread of its own waits for steps.
+// A copy becomes one transfer for each group of layers, or, if the engine expects its blocks layer by layer, one for each
+// layer, the first first. Sums are added up, so that a block's checksum is the same either way: of the one group there is,
+// or of several, combine() of the groups' in their order (rank_copies.h). RankCopyDone goes out when every block has an
+// outcome, RankSettled when nothing touches the blocks any more.
+//
+// Marks and fences belong to the leader that the engine follows, which need not be the one that this rank has joined: the
+// engine may hear from a new leader before this rank does, or after it. A copy that touches device blocks is held until its
+// leader is the one that the engine follows and its mark is reached; past its deadline it has expired. It fails
+//   - if a device event before its mark has failed: nobody knows what the device has computed;
+//   - if it saves what was computed before this rank's first step: the rank has none of it;
+//   - if a block of it has a later fence: from that mark on the block holds something else. See fence().
+//
+// Thread safety: any thread may call. `answer` runs on whatever thread has something to answer, one message at a time, in
+//                order, without a lock; it may not wait. One thread of its own waits for steps.
+// Ownership:     a RankWorker. Destroying it ends all copies, as executors do.
 #pragma once
 
 #include <condition_variable>
@@ -32,6 +36,7 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/result.h"
 #include "cairn/ranks/layer_watch.h"
+#include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_message.h"
 #include "cairn/ranks/rank_routes.h"
 #include "cairn/ranks/step_gate.h"
@@ -51,9 +56,9 @@ class RankWork {
   // --- for who talks to the leader ---
   // What copies go by from now on; none: there is no memory. Requires: is_quiet(), or never begun.
   void use(std::unique_ptr<RankRoutes> routes) CAIRN_EXCLUDES(mutex_);
-  // Copies are of this generation from now on. A leader that knows nothing of what was before is `anew`: marks and fences
-  // begin again. Requires: is_quiet().
-  void begin(std::uint32_t generation, bool anew) CAIRN_EXCLUDES(mutex_);
+  // Copies are of this leader and generation from now on. The first leader ever is also the one that the engine follows
+  // until follow() says otherwise. Requires: is_quiet().
+  void begin(std::uint32_t generation, const LeaderId& leader) CAIRN_EXCLUDES(mutex_);
   void copy(const RankCopy& copy) CAIRN_EXCLUDES(mutex_);
   void cancel(TransferId copy) CAIRN_EXCLUDES(mutex_);
   // The leader is gone: nothing is answered any more, what has not begun will not, and what is expected fails.
@@ -67,6 +72,7 @@ class RankWork {
   void check_deadlines() CAIRN_EXCLUDES(mutex_);
 
   // --- for the engine: see RankWorker ---
+  [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
   void reached(StepMark mark, StepEventPtr after) { gate_.reached(mark, std::move(after)); }
   void expect(std::span<const SlotId> device_blocks) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
@@ -89,7 +95,12 @@ class RankWork {
   struct Flight;
 
   void take(const JobPtr& job) CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] bool is_held(const Job& job) CAIRN_REQUIRES(mutex_);
+  enum class Gate : std::uint8_t { kOpen, kHeld, kFailed };
+  [[nodiscard]] Gate gate_for(const Job& job) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool is_of_other_leader(const Job& job) const CAIRN_REQUIRES(mutex_);
+  // The engine follows another leader than the job's: no block of the device is the job's any more.
+  void drop(const JobPtr& job) CAIRN_REQUIRES(mutex_);
+  void cancel_under_way(const Job& job) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_from_before(const Job& job) const;
   void start(const JobPtr& job) CAIRN_REQUIRES(mutex_);
   // Submits what can be, and tells the job when there is nothing left.
@@ -121,9 +132,11 @@ class RankWork {
   const Answer answer_;
   StepGate gate_;
   mutable Mutex mutex_{LockRank::kRankWork};
-  std::condition_variable_any news_;                       // for those who wait for copies
-  std::condition_variable_any steps_;                      // for the own thread: something is held, or the end
-  std::uint32_t generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // 0: there is no leader
+  std::condition_variable_any news_;                           // for those who wait for copies
+  std::condition_variable_any steps_;                          // for the own thread: something is held, or the end
+  std::uint32_t generation_ CAIRN_GUARDED_BY(mutex_) = 0;      // 0: there is no leader
+  LeaderId joined_ CAIRN_GUARDED_BY(mutex_);                   // the latest that there was
+  std::optional<LeaderId> followed_ CAIRN_GUARDED_BY(mutex_);  // by the engine; marks, fences and expectations are its
   std::map<TransferId, JobPtr> jobs_ CAIRN_GUARDED_BY(mutex_);
   std::deque<JobPtr> held_ CAIRN_GUARDED_BY(mutex_);     // in the order in which they came
   std::deque<JobPtr> stalled_ CAIRN_GUARDED_BY(mutex_);  // that an executor had no place for

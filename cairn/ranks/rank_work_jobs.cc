@@ -36,7 +36,7 @@ void RankWork::take(const JobPtr& job) {
     return;
   }
   refuse_fenced(*job);
-  if (is_held(*job)) {
+  if (gate_for(*job) == Gate::kHeld) {
     held_.push_back(job);
     steps_.notify_one();
     gate_.wake();  // it may wait for a later one
@@ -45,10 +45,21 @@ void RankWork::take(const JobPtr& job) {
   }
 }
 
-bool RankWork::is_held(const Job& job) { return job.touches_device() && job.copy.not_before > gate_.now(); }
+RankWork::Gate RankWork::gate_for(const Job& job) {
+  if (!job.touches_device()) {
+    return Gate::kOpen;
+  }
+  if (is_of_other_leader(job)) {
+    return Gate::kHeld;
+  }
+  if (job.copy.not_before <= gate_.now()) {
+    return Gate::kOpen;
+  }
+  return gate_.has_failed(job.copy.not_before) ? Gate::kFailed : Gate::kHeld;
+}
 
 void RankWork::refuse_fenced(Job& job) {
-  if (!job.touches_device()) {
+  if (!job.touches_device() || is_of_other_leader(job)) {
     return;
   }
   for (std::size_t i = 0; i < job.states.size(); ++i) {
@@ -67,6 +78,11 @@ bool RankWork::is_from_before(const Job& job) const {
 
 void RankWork::start(const JobPtr& job) {
   const RankCopy& copy = job->copy;
+  if (gate_for(*job) == Gate::kFailed) {
+    give_up(*job, BlockState::kFailed,
+            "an event that the engine's device was to reach before it has failed; what the device holds is unknown");
+  }
+  refuse_fenced(*job);  // its leader may be followed since it came
   if (is_from_before(*job)) {
     give_up(*job, BlockState::kFailed, "it was computed before this rank took part in the engine's steps");
   }
@@ -264,9 +280,8 @@ void RankWork::flush() {
 }
 
 void RankWork::start_held() {
-  const StepMark now = gate_.now();
   for (const JobPtr& job : std::exchange(held_, {})) {
-    if (job->copy.not_before > now) {
+    if (gate_for(*job) == Gate::kHeld) {
       held_.push_back(job);
     } else {
       start(job);

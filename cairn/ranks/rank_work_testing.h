@@ -108,27 +108,28 @@ class RankAnswers {
   std::map<TransferId, bool> settled_;
 };
 
-// A step of an engine that is over when told.
+// A step of an engine that is over, or fails, when told.
 class TestStep final : public StepEvent {
  public:
-  void end() {
+  void end(StepState how = StepState::kOver) {
     const std::lock_guard lock(mutex_);
-    over_ = true;
+    state_ = how;
     changed_.notify_all();
   }
-  bool is_over() override {
+  StepState state() override {
     const std::lock_guard lock(mutex_);
-    return over_;
+    return state_;
   }
-  bool wait_until(TimePoint deadline) override {
+  StepState wait_until(TimePoint deadline) override {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, deadline - steady_clock().now(), [this] { return over_; });
+    changed_.wait_for(lock, deadline - steady_clock().now(), [this] { return state_ != StepState::kPending; });
+    return state_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool over_ = false;
+  StepState state_ = StepState::kPending;
 };
 
 // Patterns of a block, in all groups.

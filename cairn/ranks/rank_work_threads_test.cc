@@ -31,6 +31,8 @@ using testing::write_block;
 constexpr CacheLevel kDevice = CacheLevel::kG1;
 constexpr CacheLevel kHost = CacheLevel::kG2;
 constexpr CacheLevel kDisk = CacheLevel::kG3;
+constexpr LeaderId kLeader{1, 1};
+constexpr LeaderId kNextLeader{2, 2};
 
 std::vector<SlotId> slots(std::initializer_list<std::uint32_t> blocks) {
   std::vector<SlotId> all;
@@ -56,7 +58,7 @@ class RankWorkTest : public ::testing::Test {
     });
     host_ = (*routes)->memory().layouts(kHost).front();
     work_->use(*std::move(routes));
-    work_->begin(7, true);
+    work_->begin(7, kLeader);
   }
   // Faults for copies between device and host memory.
   void make_faulty(LayoutGroups device, const std::vector<FaultRule>& rules, Duration delay = {}) {
@@ -295,12 +297,87 @@ TEST_F(RankWorkTest, WhatIsOlderThanAFenceIsRefused) {
   // Another leader's marks begin anew.
   work_->lose();
   ASSERT_TRUE(work_->wait_until_quiet(in_time()));
-  work_->begin(7, true);
+  work_->begin(7, kNextLeader);
+  ASSERT_TRUE(work_->follow(kNextLeader, steady_clock().now()));
   const TransferId held = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(0));
   move(kHost, kDisk, {{2, 2}});
   EXPECT_FALSE(answers_.is_done(held));
   work_->reached(StepMark::computed(0), nullptr);
   EXPECT_THAT(states(held), Each(BlockState::kDone));
+}
+
+// The rank hears of a new leader before the engine does: marks that the engine names meanwhile are the old leader's.
+TEST_F(RankWorkTest, CopiesOfALeaderThatTheEngineDoesNotFollowYetAreHeld) {
+  make(one_group());
+  work_->reached(StepMark::computed(1000), nullptr);
+  work_->lose();
+  work_->begin(7, kNextLeader);
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(3));
+  work_->reached(StepMark::computed(1001), nullptr);
+  work_->expect(slots({1}));
+  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable) << "nobody will bring it";
+  move(kHost, kDisk, {{2, 2}});  // touches no device block
+  EXPECT_FALSE(answers_.is_done(save));
+  ASSERT_TRUE(work_->follow(kNextLeader, steady_clock().now()));
+  move(kHost, kDisk, {{3, 3}});
+  EXPECT_FALSE(answers_.is_done(save)) << "its step has not come";
+  write_block(*device_, 0, 12);
+  work_->reached(StepMark::begun(3), nullptr);
+  work_->reached(StepMark::computed(3), nullptr);
+  EXPECT_THAT(states(save), Each(BlockState::kDone));
+}
+
+// The engine hears of a new leader before the rank does: its marks and fences are kept for when the rank joins.
+TEST_F(RankWorkTest, MarksAndFencesOfALeaderThatTheRankHasNotJoinedAreKept) {
+  make(one_group());
+  work_->reached(StepMark::computed(1000), nullptr);
+  const TransferId old = ask(kDevice, kHost, {{3, 3}}, StepMark::computed(1001));
+  ASSERT_TRUE(work_->follow(kNextLeader, steady_clock().now()));
+  EXPECT_THAT(states(old), Each(BlockState::kFailed)) << "the engine does not follow its leader any more";
+  work_->reached(StepMark::computed(0), nullptr);
+  EXPECT_TRUE(work_->fence(slots({1}), StepMark::begun(1), steady_clock().now()));
+  const TransferId zombie = ask(kDevice, kHost, {{2, 2}}, StepMark::computed(0));
+  move(kHost, kDisk, {{2, 2}});
+  EXPECT_FALSE(answers_.is_done(zombie)) << "the mark that is reached is another leader's";
+  work_->lose();
+  ASSERT_TRUE(work_->wait_until_quiet(in_time()));
+  work_->begin(7, kNextLeader);
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(0))),
+              ElementsAre(BlockState::kDone, BlockState::kFailed));
+  EXPECT_FALSE(answers_.is_done(zombie));
+}
+
+TEST_F(RankWorkTest, ANewLeaderWaitsForWhatTheOldOneHasBegun) {
+  make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
+  const TransferId load = ask(kHost, kDevice, {{0, 0}});
+  EXPECT_FALSE(work_->follow(kNextLeader, steady_clock().now() + milliseconds(1)));
+  EXPECT_THAT(states(load), Each(BlockState::kFailed)) << "whatever it brings";
+  EXPECT_FALSE(work_->follow(kNextLeader, steady_clock().now())) << "it still writes";
+  EXPECT_FALSE(work_->fence(slots({0}), StepMark(), steady_clock().now()));
+  EXPECT_TRUE(work_->fence(slots({1}), StepMark(), steady_clock().now())) << "not to this block";
+  faults_->release();
+  EXPECT_TRUE(work_->follow(kNextLeader, in_time()));
+}
+
+// What the device holds after an event that failed is unknown: it is neither saved nor overwritten, now or later.
+TEST_F(RankWorkTest, CopiesAfterAFailedEventFail) {
+  make(one_group());
+  work_->reached(StepMark::computed(1), nullptr);
+  const auto step = std::make_shared<TestStep>();
+  work_->reached(StepMark::computed(2), step);
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(2));
+  work_->expect(slots({5}));
+  const TransferId load = ask(kHost, kDevice, {{1, 5}}, StepMark::begun(3));
+  work_->reached(StepMark::begun(3), nullptr);
+  step->end(StepState::kFailed);
+  EXPECT_THAT(states(save), Each(BlockState::kFailed));
+  EXPECT_THAT(answers_.done(save).error, HasSubstr("has failed"));
+  EXPECT_THAT(states(load), Each(BlockState::kFailed));
+  EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
+  work_->reached(StepMark::computed(3), nullptr);
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, StepMark::computed(3))), Each(BlockState::kFailed));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, StepMark::computed(1))), Each(BlockState::kDone)) << "before it";
+  move(kHost, kDisk, {{0, 0}});
 }
 
 // An engine that overwrites blocks whose saves are late, behind a fence that does not wait long: what is told as done has
@@ -445,7 +522,7 @@ TEST_F(RankWorkTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaitedFor) 
   EXPECT_EQ(work_->counts().copies, 1U);
   faults_->release();
   EXPECT_TRUE(work_->wait_until_quiet(in_time()));
-  work_->begin(7, false);
+  work_->begin(7, kLeader);
   move(kHost, kDisk, {{0, 0}});
   EXPECT_FALSE(answers_.is_done(begun));
   EXPECT_FALSE(answers_.is_done(held));

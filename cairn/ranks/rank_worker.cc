@@ -165,7 +165,7 @@ class RankWorker::Impl {
       work_.cancel(cancel->id);
     } else if (const auto* notice = std::get_if<RankNotice>(&received.message)) {
       if (options_.notice) {
-        options_.notice(notice->bytes);
+        options_.notice(leader_, notice->bytes);
       }
     } else if (const auto* ping = std::get_if<RankPing>(&received.message)) {
       line_->send(generation_, RankPong{.number = ping->number});
@@ -185,16 +185,14 @@ class RankWorker::Impl {
       unfit_ = made.error();
       return made;
     }
-    // A leader counts its generations from 1 on: one that does not go on is another, and so are its marks.
-    const bool anew = welcome.generation <= last_generation_ || line_->leader_process() != last_leader_;
-    last_generation_ = welcome.generation;
-    last_leader_ = line_->leader_process();
+    leader_ = welcome.leader;
     generation_ = welcome.generation;
     heartbeat_ = welcome.heartbeat;
-    work_.begin(generation_, anew);
+    work_.begin(generation_, leader_);
     {
       const MutexLock lock(mutex_);
       state_.is_connected = true;
+      state_.leader = leader_;
       state_.generation = generation_;
       state_.reason.clear();
       unfit_.reset();
@@ -242,8 +240,7 @@ class RankWorker::Impl {
   std::optional<std::string> config_;  // that the memory is of
   std::uint64_t block_bytes_ = 0;
   std::uint32_t generation_ = 0;  // of this talk; 0: not welcomed yet
-  std::uint32_t last_generation_ = 0;
-  std::uint64_t last_leader_ = 0;
+  LeaderId leader_;               // that welcomed it
   Duration heartbeat_ = {};
   std::thread thread_;
 };
@@ -277,6 +274,7 @@ Result<std::unique_ptr<RankWorker>> RankWorker::join(RankGroup& leader, Options 
   return begin(std::move(line), std::move(options));
 }
 
+bool RankWorker::follow(const LeaderId& leader, TimePoint deadline) { return impl_->work().follow(leader, deadline); }
 void RankWorker::reached(StepMark mark, StepEventPtr after) { impl_->work().reached(mark, std::move(after)); }
 void RankWorker::expect(std::span<const SlotId> device_blocks) { impl_->work().expect(device_blocks); }
 Status RankWorker::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {

@@ -1,21 +1,25 @@
 // RankWorker: one rank: its part of every block, in the engine's device memory, in host memory and in a file of its own,
 // and the copies between them that the leader asks for.
 //
-// Does:     joins the leader, makes host memory and file as the leader's configuration says, carries copies out with this
-//           machine's executors and says what became of every block. A block's parts (groups of layers, GPUs) are copied
-//           side by side; it is done when all of them are.
-// Steps:    a copy that touches device blocks waits until the engine is so far (reached()).
-// Layers:   blocks that the engine wants while it computes (expect()) are loaded layer by layer, first layers first.
-// Fences:   fence() waits until no copy reads the blocks, nor a load that was begun writes to them; from then on no copy of
-//           what they held before succeeds: what began earlier and is not over is told as failed, whatever it read.
-// Anew:     what was computed before this rank's first step, by one that died, is not saved: it has none of it.
-// Lost:     when the leader is gone, copies are cancelled, what is under way is waited for, and the leader is tried again,
-//           for ever, under a new generation. The engine goes on without a cache meanwhile.
-//           Marks and fences of an earlier leader mean nothing to another one, and begin anew with it.
-// File:     config.disk.path + ".r<rank>of<ranks>": slots without entries; what is in them the leader knows.
-// Owner:    the engine's worker process. Threads: any; one of its own talks to the leader.
-// Fails:    connect(), join(): what the leader refuses (another number of ranks, a shape that is not its share of the
-//           model's), memory or a file that is not to be had.
+// The rank joins the leader, makes host memory and file (config.disk.path + ".r<rank>of<ranks>": slots without entries; the
+// leader knows what is in them) as the leader's configuration says, carries copies out with this machine's executors and
+// says what became of every block. A block's parts (groups of layers, GPUs) are copied side by side; it is done when all of
+// them are.
+//   - A copy that touches device blocks waits until the engine is so far (reached()).
+//   - Blocks that the engine wants while it computes (expect()) are loaded layer by layer, first layers first.
+//   - fence() waits until no copy reads the blocks, nor a load that was begun writes to them; from then on no copy of what
+//     they held before succeeds: what began earlier and is not over is told as failed, whatever it read.
+//   - What was computed before this rank's first step, by one that died, is not saved: the rank has none of it.
+// When the leader is gone, copies are cancelled, what is under way is waited for, and the leader is tried again, for ever,
+// under a new generation. The engine goes on without a cache meanwhile.
+// A leader that was started again is another leader: it has another LeaderId. Marks, fences and expectations are those of the
+// leader that the engine follows. Until the engine follows a new leader, copies of that leader that touch device blocks
+// wait; once it does, nothing that an earlier leader asked for touches the device.
+//
+// Thread safety: any thread may call. One thread of its own talks to the leader.
+// Ownership:     the engine's worker process. Destroying it waits for copies that have begun, up to config.shutdown.
+// Errors:        connect(), join(): what the leader refuses (another number of ranks, a shape that is not its share of the
+//                model's), memory or a file that is not to be had.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +34,7 @@
 #include "cairn/base/result.h"
 #include "cairn/layout/layer_groups.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_address.h"
 #include "cairn/ranks/rank_group.h"
 #include "cairn/ranks/step_mark.h"
@@ -50,7 +55,7 @@ class RankWorker {
     // Put around each executor: faults.
     std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
     // What the leader's connector says, in order with the copies; on the worker's thread, may not wait.
-    std::function<void(std::span<const std::byte>)> notice = {};
+    std::function<void(const LeaderId& leader, std::span<const std::byte>)> notice = {};
     Duration first_connection = std::chrono::seconds(60);  // that connect() tries for
   };
   // Returns when the leader has taken it.
@@ -60,6 +65,12 @@ class RankWorker {
   RankWorker(const RankWorker&) = delete;
   RankWorker& operator=(const RankWorker&) = delete;
   ~RankWorker();
+
+  // The engine's steps are this leader's from now on: marks, fences and expectations of another one are dropped, and so are
+  // its copies that touch device blocks and have not begun. Waits for those that have; returns false if one still touches
+  // device blocks at the deadline. Never go back to a leader that was replaced. The first leader that the rank joins needs
+  // no call.
+  [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline);
 
   // The engine is so far once `after` is over, and what earlier marks came after; marks do not go back. Never waits.
   void reached(StepMark mark, StepEventPtr after = {});
@@ -80,6 +91,7 @@ class RankWorker {
 
   struct State {
     bool is_connected = false;
+    LeaderId leader = {};  // that it is, or was last, connected to
     std::uint32_t generation = 0;
     std::uint32_t copies = 0;  // in hand
     std::uint64_t done = 0;    // blocks

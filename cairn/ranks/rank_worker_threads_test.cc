@@ -42,7 +42,8 @@ class JoinedRanksTest : public ::testing::Test {
                                       .ranks = ranks_,
                                       .device = device,
                                       .notice =
-                                          [this](std::span<const std::byte> bytes) {
+                                          [this](const LeaderId& leader, std::span<const std::byte> bytes) {
+                                            EXPECT_EQ(leader, group_->id());
                                             const std::lock_guard lock(mutex_);
                                             notices_.push_back(bytes.size());
                                             changed_.notify_all();
@@ -198,6 +199,7 @@ TEST_F(JoinedRanksTest, ThoseThatComeEarlyWaitForTheLeader) {
 class HandLeader {
  public:
   explicit HandLeader(const RankAddress& address) : listener_(*RankListener::listen(address)) {}
+  [[nodiscard]] const RankAddress& address() const { return listener_.address(); }
 
   [[nodiscard]] bool is_called(Duration longest) const {
     pollfd called{.fd = listener_.fd(), .events = POLLIN, .revents = 0};
@@ -215,7 +217,7 @@ class HandLeader {
   }
   void welcome(std::uint32_t generation, const ManagerConfig& config, const std::string& secret = "s",
                Duration heartbeat = std::chrono::seconds(60)) {
-    RankWelcome welcome{.generation = generation, .heartbeat = heartbeat, .config = config.to_toml()};
+    RankWelcome welcome{.leader = id_, .generation = generation, .heartbeat = heartbeat, .config = config.to_toml()};
     welcome.proof = proof_of(welcome, hello_, challenge_.nonce, secret);
     generation_ = generation;
     send(welcome, generation);
@@ -242,6 +244,7 @@ class HandLeader {
   }
   [[nodiscard]] bool is_hung_up() { return !receive(); }
   [[nodiscard]] const RankHello& hello() const { return hello_; }
+  [[nodiscard]] const LeaderId& id() const { return id_; }
   void hang_up() {
     socket_.reset();
     generation_ = 0;
@@ -277,6 +280,7 @@ class HandLeader {
     }
   }
 
+  const LeaderId id_ = make_leader_id();
   RankListener listener_;
   std::optional<RankSocket> socket_;
   RankChallenge challenge_;
@@ -322,7 +326,7 @@ class ConnectedRankTest : public ::testing::Test {
   }
 
   TestFolder folder_;
-  const RankAddress address_{RankAddress::Unix{folder_.in("leader")}};
+  RankAddress address_{RankAddress::Unix{folder_.in("leader")}};
   const ManagerConfig config_ = rank_config(folder_.in("disk"), 2);
   const LayoutGroups device_ = one_group();
   Duration first_connection_ = testing::kRankPatience;
@@ -369,8 +373,39 @@ TEST_F(ConnectedRankTest, ALeaderThatDiesAndComesBackIsAnotherOne) {
   leader->ask(2, CacheLevel::kG1, CacheLevel::kG2, {0, 1}, StepMark::begun(1));
   leader->send(RankPing{.number = 1});
   leader->next<RankPong>();  // it is held
+  EXPECT_EQ(worker_->state().leader, leader->id());
+  ASSERT_TRUE(worker_->follow(leader->id(), in_time()));
   worker_->reached(StepMark::begun(1));
   EXPECT_THAT(leader->next<RankCopyDone>().states, Each(BlockState::kDone));
+}
+
+// Over TCP nothing but the id tells two leaders apart: no process is known, and the generations go on where the old
+// leader's ended if the first talk with the new one broke.
+TEST_F(ConnectedRankTest, ALeaderWhoseFirstTalkBrokeIsStillAnotherOne) {
+  std::optional<HandLeader> leader(*RankAddress::parse("tcp:127.0.0.1:0"));
+  address_ = leader->address();
+  connect_to(*leader);
+  worker_->reached(StepMark::begun(1000));
+  EXPECT_TRUE(worker_->fence(std::vector<SlotId>{SlotId{0}}, StepMark::begun(1000), in_time()));
+  leader.reset();
+  leader.emplace(address_);
+  leader->accept();
+  leader->hang_up();  // it counts as generation 1 with the leader, and the rank never hears of it
+  come_back(*leader, 2);
+  leader->ask(1, CacheLevel::kG1, CacheLevel::kG2, {0, 1}, StepMark::computed(3));
+  worker_->reached(StepMark::begun(1001));  // a step of the old leader that the engine had not heard the end of
+  leader->send(RankPing{.number = 1});
+  leader->next<RankPong>();  // the save has not run: its step has not come
+  ASSERT_TRUE(worker_->follow(leader->id(), in_time()));
+  worker_->reached(StepMark::begun(3));
+  leader->send(RankPing{.number = 2});
+  leader->next<RankPong>();
+  write_block(device_, 0, 5);
+  worker_->reached(StepMark::computed(3));
+  EXPECT_THAT(leader->next<RankCopyDone>().states, Each(BlockState::kDone)) << "the old fence is gone too";
+  leader->next<RankSettled>();
+  EXPECT_THAT(leader->copy(2, CacheLevel::kG2, CacheLevel::kG1, {1, 4}).states, Each(BlockState::kDone));
+  EXPECT_TRUE(holds(device_, 4, 5)) << "what the step computed, not what was there before";
 }
 
 TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
@@ -483,6 +518,9 @@ TEST_F(ConnectedRankTest, ALeaderGoesAndAnotherComesInItsPlace) {
     }
     const Status ready = leader->wait_for_ranks(kPatience);
     ASSERT_TRUE(ready.has_value()) << ready.error().message;
+    for (const std::unique_ptr<RankWorker>& worker : workers) {
+      EXPECT_TRUE(worker->follow(leader->id(), in_time()));
+    }
     const std::unique_ptr<TransferExecutor> executor = leader->make_executor();
     TransferLog log;
     const auto move = [&](const std::string& name, MemoryKind from, MemoryKind to, BlockPair pair) {

@@ -24,7 +24,9 @@ void StepGate::reached(StepMark mark, StepEventPtr after) {
   if (!first_) {
     first_ = mark;
   }
-  if (after != nullptr) {
+  if (has_failed_) {
+    // It comes after what failed.
+  } else if (after != nullptr) {
     if (ahead_.size() >= kManyAhead) {
       ask_events();
     }
@@ -40,10 +42,25 @@ void StepGate::reached(StepMark mark, StepEventPtr after) {
 }
 
 void StepGate::ask_events() {
-  while (!ahead_.empty() && ahead_.front().after->is_over()) {
+  while (!ahead_.empty()) {
+    const StepState state = ahead_.front().after->state();
+    if (state == StepState::kPending) {
+      return;
+    }
+    if (state == StepState::kFailed) {
+      has_failed_ = true;
+      ahead_.clear();
+      return;
+    }
     now_ = ahead_.front().mark;
     ahead_.pop_front();
   }
+}
+
+bool StepGate::has_failed(StepMark mark) {
+  const MutexLock lock(mutex_);
+  ask_events();
+  return has_failed_ && mark > now_;
 }
 
 std::optional<StepMark> StepGate::first() const {
@@ -62,7 +79,7 @@ StepEventPtr StepGate::event_of(StepMark mark) const {
   return found == ahead_.end() ? nullptr : found->after;
 }
 
-void StepGate::wait_for(StepMark mark, Duration longest) {
+void StepGate::wait_for(std::optional<StepMark> mark, Duration longest) {
   const Clock& clock = steady_clock();
   const TimePoint now = clock.now();
   const TimePoint deadline = longest > TimePoint::max() - now ? TimePoint::max() : now + longest;
@@ -71,10 +88,10 @@ void StepGate::wait_for(StepMark mark, Duration longest) {
     {
       const MutexLock lock(mutex_);
       ask_events();
-      if (std::exchange(is_woken_, false) || now_ >= mark || clock.now() >= deadline) {
+      if (std::exchange(is_woken_, false) || (mark && (now_ >= *mark || has_failed_)) || clock.now() >= deadline) {
         return;
       }
-      after = event_of(mark);
+      after = mark ? event_of(*mark) : nullptr;
       if (after == nullptr) {
         is_waiting_ = true;
         // A day at most: some libraries add the span to a time and overflow.
@@ -98,6 +115,7 @@ void StepGate::reset() {
   first_.reset();
   now_ = StepMark();
   last_ = StepMark();
+  has_failed_ = false;
   ahead_.clear();
 }
 

@@ -1,11 +1,13 @@
 // StepGate: how far an engine's device is known to be with its iterations.
 //
-// Does:     takes marks, each with the event that it is true after, and says which is reached: its event is over, and so
-//           are those of all marks before it. Passive: events are asked when somebody wants to know, and a mark costs the
-//           engine's thread next to nothing.
-// Bounded:  by how far the engine runs ahead of its device: what is over is let go of, and marks without an event join
-//           the one before.
-// Threads:  any; one at a time waits.
+// The engine names marks, each with the event after which it is true. A mark is reached when its event and those of all
+// earlier marks are over. Events are asked only when somebody wants to know, so a mark costs the engine's thread next to
+// nothing. If an event fails, neither its mark nor any later one is ever reached: what the device has computed since
+// the last mark that was reached is unknown. Only reset() ends that.
+// The number of marks kept is bounded by how far the engine runs ahead of its device: marks that are reached are dropped,
+// and a mark without an event joins the one before it.
+//
+// Thread safety: any thread may call; one at a time waits.
 #pragma once
 
 #include <condition_variable>
@@ -21,17 +23,21 @@ namespace cairn {
 
 class StepGate {
  public:
-  // None: nothing to wait for but the marks before. One that is not later than the last is nothing new.
+  // If `after` is null, the mark is reached as soon as all earlier marks are. A mark that is not later than the last one is
+  // ignored.
   void reached(StepMark mark, StepEventPtr after) CAIRN_EXCLUDES(mutex_);
-  // The first that was ever named; none before that.
+  // The first mark that was named since reset(); std::nullopt if none was.
   [[nodiscard]] std::optional<StepMark> first() const CAIRN_EXCLUDES(mutex_);
-  // The latest that is reached.
+  // The latest mark that is reached. Asks the events.
   [[nodiscard]] StepMark now() CAIRN_EXCLUDES(mutex_);
-  // Waits until `mark` is, or somebody wakes it, or for `longest` of the machine's time.
-  void wait_for(StepMark mark, Duration longest) CAIRN_EXCLUDES(mutex_);
-  // Who waits returns, and who does not will not the next time.
+  // Whether the mark will never be reached. Asks the events.
+  [[nodiscard]] bool has_failed(StepMark mark) CAIRN_EXCLUDES(mutex_);
+  // Waits until `mark` is reached or has failed, wake() is called, or `longest` of the machine's time has passed. Without a
+  // mark it only waits for the other two.
+  void wait_for(std::optional<StepMark> mark, Duration longest) CAIRN_EXCLUDES(mutex_);
+  // Wakes the current waiter. If nobody is waiting, the next wait returns at once.
   void wake() CAIRN_EXCLUDES(mutex_);
-  // Marks begin anew: those of another leader.
+  // Forgets all marks: those of another leader follow.
   void reset() CAIRN_EXCLUDES(mutex_);
 
  private:
@@ -40,15 +46,16 @@ class StepGate {
     StepEventPtr after;
   };
   void ask_events() CAIRN_REQUIRES(mutex_);
-  // The event to wait for until the mark is reached; none: it has not been named yet.
+  // The event to wait for until the mark is reached; null if the mark has not been named yet.
   [[nodiscard]] StepEventPtr event_of(StepMark mark) const CAIRN_REQUIRES(mutex_);
 
   mutable Mutex mutex_{LockRank::kStepGate};
   std::condition_variable_any news_;
   std::optional<StepMark> first_ CAIRN_GUARDED_BY(mutex_);
   StepMark now_ CAIRN_GUARDED_BY(mutex_);
-  StepMark last_ CAIRN_GUARDED_BY(mutex_);           // that was named
-  std::deque<Step> ahead_ CAIRN_GUARDED_BY(mutex_);  // named and not known to be reached, in order
+  StepMark last_ CAIRN_GUARDED_BY(mutex_);            // that was named
+  std::deque<Step> ahead_ CAIRN_GUARDED_BY(mutex_);   // named and not known to be reached, in order
+  bool has_failed_ CAIRN_GUARDED_BY(mutex_) = false;  // nothing after now_ is ever reached
   bool is_waiting_ CAIRN_GUARDED_BY(mutex_) = false;
   bool is_woken_ CAIRN_GUARDED_BY(mutex_) = false;
 };

@@ -11,9 +11,9 @@ namespace {
 
 class FakeEvent final : public StepEvent {
  public:
-  bool is_over() override { return over; }
-  bool wait_until(TimePoint /*deadline*/) override { return over; }
-  bool over = false;
+  StepState state() override { return now; }
+  StepState wait_until(TimePoint /*deadline*/) override { return now; }
+  StepState now = StepState::kPending;
 };
 
 TEST(StepGateTest, AMarkIsReachedWhenItsEventIsOver) {
@@ -24,7 +24,7 @@ TEST(StepGateTest, AMarkIsReachedWhenItsEventIsOver) {
   const auto event = std::make_shared<FakeEvent>();
   gate.reached(StepMark::computed(1), event);
   EXPECT_EQ(gate.now(), StepMark::begun(1));
-  event->over = true;
+  event->now = StepState::kOver;
   EXPECT_EQ(gate.now(), StepMark::computed(1));
 }
 
@@ -47,7 +47,7 @@ TEST(StepGateTest, AMarkWithoutAnEventWaitsForThoseBeforeIt) {
   gate.reached(StepMark::computed(5), event);
   gate.reached(StepMark::begun(6), nullptr);
   EXPECT_EQ(gate.now(), StepMark());
-  event->over = true;
+  event->now = StepState::kOver;
   EXPECT_EQ(gate.now(), StepMark::begun(6));
 }
 
@@ -57,9 +57,9 @@ TEST(StepGateTest, MarksAreReachedInTheirOrder) {
   const auto second = std::make_shared<FakeEvent>();
   gate.reached(StepMark::begun(1), first);
   gate.reached(StepMark::begun(2), second);
-  second->over = true;
+  second->now = StepState::kOver;
   EXPECT_EQ(gate.now(), StepMark());
-  first->over = true;
+  first->now = StepState::kOver;
   EXPECT_EQ(gate.now(), StepMark::begun(2));
 }
 
@@ -71,13 +71,13 @@ TEST(StepGateTest, WhatIsOverIsLetGoOf) {
     gate.reached(StepMark::computed(i), events.back());
     gate.reached(StepMark::begun(i + 1), nullptr);
     if (i >= 3) {
-      events[i - 3]->over = true;  // the device is some steps behind
+      events[i - 3]->now = StepState::kOver;  // the device is some steps behind
     }
   }
   const auto held = std::ranges::count_if(events, [](const auto& event) { return event.use_count() > 1; });
   EXPECT_LE(held, 17);
   for (const auto& event : events) {
-    event->over = true;
+    event->now = StepState::kOver;
   }
   EXPECT_EQ(gate.now(), StepMark::begun(1001));
 }
@@ -92,6 +92,27 @@ TEST(StepGateTest, AWaitEnds) {
   gate.reached(StepMark::begun(2), std::make_shared<FakeEvent>());
   gate.wait_for(StepMark::begun(2), std::chrono::milliseconds(1));
   EXPECT_EQ(gate.now(), StepMark::begun(1));
+}
+
+// What the device has computed since the last mark that was reached is unknown, and stays so.
+TEST(StepGateTest, AFailedEventIsNeverReachedNorIsWhatComesAfterIt) {
+  StepGate gate;
+  gate.reached(StepMark::computed(1), nullptr);
+  const auto failing = std::make_shared<FakeEvent>();
+  gate.reached(StepMark::computed(2), failing);
+  gate.reached(StepMark::begun(3), nullptr);
+  EXPECT_FALSE(gate.has_failed(StepMark::computed(2)));
+  failing->now = StepState::kFailed;
+  EXPECT_EQ(gate.now(), StepMark::computed(1));
+  EXPECT_FALSE(gate.has_failed(StepMark::computed(1))) << "reached before";
+  EXPECT_TRUE(gate.has_failed(StepMark::computed(2)));
+  gate.reached(StepMark::computed(3), nullptr);
+  EXPECT_EQ(gate.now(), StepMark::computed(1));
+  EXPECT_TRUE(gate.has_failed(StepMark::computed(3)));
+  gate.wait_for(StepMark::computed(3), Duration::max());  // returns: there is nothing to wait for
+  gate.reset();
+  gate.reached(StepMark::begun(1), nullptr);
+  EXPECT_EQ(gate.now(), StepMark::begun(1)) << "another leader's";
 }
 
 }  // namespace

@@ -20,21 +20,21 @@ class CudaStepEvent final : public StepEvent {
   CudaStepEvent(const CudaDriver& driver, cuda::Event event, int device, std::shared_ptr<void> keep_alive)
       : driver_(driver), event_(event), device_(device), keep_alive_(std::move(keep_alive)) {}
 
-  bool is_over() override {
+  StepState state() override {
     const Result<GpuContext> context = GpuContext::enter(device_);
-    return !context || driver_.event_query(event_) != cuda::kNotReady;
+    return context ? step_state_of(driver_.event_query(event_)) : StepState::kFailed;
   }
 
-  bool wait_until(TimePoint deadline) override {
+  StepState wait_until(TimePoint deadline) override {
     const Clock& clock = steady_clock();
-    for (Duration pause = kFirstPause; !is_over(); pause = std::min(2 * pause, kLongestPause)) {
+    for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+      const StepState now_is = state();
       const TimePoint now = clock.now();
-      if (now >= deadline) {
-        return false;
+      if (now_is != StepState::kPending || now >= deadline) {
+        return now_is;
       }
       std::this_thread::sleep_for(std::min(pause, deadline - now));
     }
-    return true;
   }
 
  private:
@@ -45,6 +45,17 @@ class CudaStepEvent final : public StepEvent {
 };
 
 }  // namespace
+
+StepState step_state_of(int code) {
+  switch (code) {
+    case cuda::kSuccess:
+      return StepState::kOver;
+    case cuda::kNotReady:
+      return StepState::kPending;
+    default:
+      return StepState::kFailed;
+  }
+}
 
 Result<StepEventPtr> cuda_step_event(void* event, int device, std::shared_ptr<void> keep_alive) {
   if (event == nullptr) {

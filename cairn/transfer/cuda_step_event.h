@@ -1,11 +1,12 @@
 // cuda_step_event(): a CUDA event that an engine recorded, as a StepEvent.
 //
-// Does:     asks the driver whether the event is over; waits by asking again after pauses that grow, so that no core is
-//           kept busy.
-// Owner:    the engine's event: `keep_alive`, or the engine, keeps it until nobody waits any more. Recorded again, it is
-//           over when that is.
-// Threads:  any.
-// Fails:    no driver, or no GPU of that number. An event that the driver calls broken is over, as StepEvent says.
+// Asks the driver whether the event is over. Waits by asking again after pauses that grow, so that no core is kept busy.
+//
+// Thread safety: any thread may call.
+// Ownership:     `keep_alive`, or the engine, keeps the CUDA event until nobody waits any more. An event that is recorded
+//                again is over when the later recording is.
+// Errors:        there is no driver, or no GPU of that number. Every answer of the driver but "success" and "not ready" is a
+//                failed event, as is a GPU whose context cannot be entered.
 #pragma once
 
 #include <memory>
@@ -17,5 +18,8 @@ namespace cairn {
 
 // `event`: a CUevent, which a cudaEvent_t is too, of the GPU's primary context.
 [[nodiscard]] Result<StepEventPtr> cuda_step_event(void* event, int device, std::shared_ptr<void> keep_alive = {});
+
+// What cuEventQuery()'s CUresult says of the event.
+[[nodiscard]] StepState step_state_of(int code);
 
 }  // namespace cairn

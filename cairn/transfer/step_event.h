@@ -1,25 +1,33 @@
-// StepEvent: something that an engine's device is still doing, and that is over at some time: a CUDA event, for one.
+// StepEvent: work that an engine's device has still to finish, such as a CUDA event.
 //
-// Owner:    shared by the engine and whoever waits.
-// Threads:  any.
+// Thread safety: any thread may call.
+// Ownership:     shared by the engine and whoever waits.
+// Errors:        an event may fail. Nobody then knows whether the work before it was done, so nothing that depends on it
+//                may be copied.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "cairn/base/clock.h"
 
 namespace cairn {
 
+enum class StepState : std::uint8_t {
+  kPending,
+  kOver,
+  kFailed,  // for good
+};
+
 class StepEvent {
  public:
   virtual ~StepEvent() = default;
-  [[nodiscard]] virtual bool is_over() = 0;
-  // Waits on the calling thread, by the machine's clock; whether it is over. An event that failed is over: what it
-  // was to make ready is verified by those who read it.
-  [[nodiscard]] virtual bool wait_until(TimePoint deadline) = 0;
+  [[nodiscard]] virtual StepState state() = 0;
+  // Waits on the calling thread until the event is over or has failed, or `deadline` of the machine's clock has passed.
+  [[nodiscard]] virtual StepState wait_until(TimePoint deadline) = 0;
 };
 
-// None: over already.
+// If it is null, there is nothing to wait for.
 using StepEventPtr = std::shared_ptr<StepEvent>;
 
 }  // namespace cairn

@@ -59,7 +59,7 @@ class GpuRankTest : public ::testing::Test {
     work_.emplace(3, steady_clock(),
                   [this](std::uint32_t /*generation*/, const RankMessage& message) { answers_.add(message); });
     work_->use(*std::move(routes));
-    work_->begin(1, true);
+    work_->begin(1, LeaderId{1, 1});
   }
   TransferId ask(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs, StepMark not_before = {}) {
     RankCopy copy{.id = TransferId{++last_id_},
@@ -128,11 +128,11 @@ TEST_F(GpuRankTest, CopiesWaitForACudaEvent) {
   ASSERT_TRUE(step.has_value()) << step.error().to_string();
   const TransferId load = ask(CacheLevel::kG2, CacheLevel::kG1, {{0, 0}}, StepMark::begun(1));
   work_->reached(StepMark::begun(1), *step);
-  EXPECT_FALSE((*step)->wait_until(steady_clock().now()));
+  EXPECT_EQ((*step)->wait_until(steady_clock().now()), StepState::kPending);
   EXPECT_FALSE(answers_.is_done(load));
   EXPECT_THAT(answers_.done(load).states, Each(BlockState::kDone));
-  EXPECT_TRUE((*step)->is_over());
-  EXPECT_TRUE((*step)->wait_until(steady_clock().now()));
+  EXPECT_EQ((*step)->state(), StepState::kOver);
+  EXPECT_EQ((*step)->wait_until(steady_clock().now()), StepState::kOver);
   EXPECT_EQ(cuda_step_event(event, 99).error().code, ErrorCode::kNotFound);
   driver_->mem_free(scratch);
   driver_->event_destroy(event);
