@@ -45,6 +45,37 @@ Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count
   return all;
 }
 
+Result<std::vector<MmRun>> read_mm_runs(const cairn_mm_run* first, std::size_t count) {
+  const Result<std::vector<cairn_mm_run>> given = read_structs(first, count, "mm_runs");
+  if (!given) {
+    return Unexpected(given.error());
+  }
+  std::vector<MmRun> runs;
+  runs.reserve(count);
+  for (const cairn_mm_run& run : *given) {
+    runs.push_back(
+        {.offset = run.offset, .length = run.length, .mm_hash = run.item_hash, .item_offset = run.item_offset});
+  }
+  return runs;
+}
+
+Result<Prompt> read_prompt(const cairn_prompt* prompt) {
+  const Result<cairn_prompt> given = read_struct(prompt, "prompt");
+  if (!given) {
+    return Unexpected(given.error());
+  }
+  const Result<std::span<const uint32_t>> tokens = read_array(given->tokens, given->token_count, "tokens");
+  if (!tokens) {
+    return Unexpected(tokens.error());
+  }
+  Result<std::vector<MmRun>> runs = read_mm_runs(given->mm_runs, given->mm_run_count);
+  if (!runs) {
+    return Unexpected(std::move(runs).error());
+  }
+  return Prompt{
+      .tokens = *tokens, .salt = given->salt == 0 ? kNoSalt : SaltHash{given->salt}, .mm_runs = *std::move(runs)};
+}
+
 std::size_t write_text(std::string_view text, char* buffer, std::size_t capacity, std::size_t* needed) {
   if (needed != nullptr) {
     *needed = text.size() + 1;

@@ -20,6 +20,8 @@
 #include "cairn/capi/cairn.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
+#include "cairn/tokens/mm_run.h"
 
 namespace cairn::capi {
 
@@ -83,6 +85,14 @@ template <typename T>
   }
   return all;
 }
+// A cairn_prompt as the library takes it.
+struct Prompt {
+  std::span<const Token> tokens;
+  SaltHash salt = kNoSalt;
+  std::vector<MmRun> mm_runs;
+};
+[[nodiscard]] Result<Prompt> read_prompt(const cairn_prompt* prompt);
+[[nodiscard]] Result<std::vector<MmRun>> read_mm_runs(const cairn_mm_run* first, std::size_t count);
 [[nodiscard]] Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count);
 [[nodiscard]] inline std::string read_text(const char* text) { return text == nullptr ? std::string() : text; }
 

@@ -7,8 +7,11 @@
  * Errors      are codes; a cairn_error that was passed in says more. Nothing is thrown. What failed has changed nothing.
  * Texts       that are given out are copied into the caller's buffer, with a 0 at the end, cut off where it is too small;
  *             *needed is the bytes that all of it takes. Texts that are passed in are UTF-8 that ends with a 0 and are copied.
- * Arrays      that are passed in are read during the call only. Arrays that are given out stay until the next call that
- *             gives out the same kind on the same handle.
+ * Arrays      that are passed in are read during the call only; elements that begin with struct_size are as far apart as that
+ *             of the first one says. Arrays that are given out stay until the next call that gives out the same kind on the
+ *             same handle. Structs in them may grow: the bytes from one to the next are in the member *_stride, and
+ *             CAIRN_AT() finds an element. Where a stride is below sizeof the struct, the library is older than this header
+ *             and does not have the last members.
  * Threads     are said at each function: [any] from any thread at any time; [one] one thread at a time for the handle.
  * Versions    CAIRN_API_VERSION is what this header says, cairn_api_version() what the library has. A library serves
  *             every header of its own version and of those before it.
@@ -32,6 +35,8 @@ extern "C" {
 #define CAIRN_API_VERSION 1
 /* cairn_scheduler_options options = CAIRN_INIT(cairn_scheduler_options); */
 #define CAIRN_INIT(type) {.struct_size = sizeof(type)}
+/* Element i of an array that was given out: CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->tokens */
+#define CAIRN_AT(type, first, stride, i) ((const type*)(const void*)((const char*)(first) + (size_t)(i) * (stride)))
 
 CAIRN_API uint32_t cairn_api_version(void); /* [any] */
 CAIRN_API const char* cairn_version(void);  /* [any] "0.1.0"; never freed */
@@ -71,7 +76,31 @@ typedef struct cairn_key {
 
 /* [any] What separates tenants and adapters in keys. NULL or "" is none of it. */
 CAIRN_API uint64_t cairn_salt(const char* salt, const char* lora_name);
-/* [any] The keys of the full blocks of the tokens; `keys` has room for token_count / block_size. *count: how many. */
+
+/* The placeholder tokens of one multimodal item (an image, a clip). Their ids mean nothing: the keys of their blocks are made of
+ * the item's hash and the place inside the item. */
+typedef struct cairn_mm_run {
+  size_t struct_size;
+  uint64_t item_hash;   /* of the item's content: the same item, the same hash */
+  uint64_t offset;      /* of the run's first token, from the start of the request */
+  uint32_t length;      /* tokens */
+  uint32_t item_offset; /* placeholders of the same item before this run; 0 unless the item was cut in two */
+} cairn_mm_run;
+
+/* Tokens, and what else their keys are made of. */
+typedef struct cairn_prompt {
+  size_t struct_size;
+  const uint32_t* tokens;
+  size_t token_count;
+  uint64_t salt;               /* of cairn_salt(); 0: no salt and no adapter, here and wherever one is given */
+  const cairn_mm_run* mm_runs; /* in any order; they do not overlap */
+  size_t mm_run_count;
+} cairn_prompt;
+
+/* [any] The keys of the full blocks of the prompt; `keys` has room for token_count / block_size. *count: how many. */
+CAIRN_API int32_t cairn_hash_prompt(const cairn_prompt* prompt, uint32_t block_size, cairn_key* keys, size_t* count,
+                                    cairn_error* error);
+/* [any] The same of text alone: tokens without multimodal items. */
 CAIRN_API int32_t cairn_hash_tokens(const uint32_t* tokens, size_t token_count, uint32_t block_size, uint64_t salt,
                                     cairn_key* keys, size_t* count, cairn_error* error);
 
@@ -190,6 +219,11 @@ CAIRN_API int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uin
 
 /* All that follow: [one], the engine's scheduler. None waits for a copy. */
 
+/* A request with its prompt, multimodal items included. */
+CAIRN_API int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, const cairn_prompt* prompt,
+                                             cairn_request* request, cairn_error* error);
+/* The same of text alone. Two images behind the same placeholder tokens would have the same keys: use
+ * cairn_scheduler_add_prompt() for them. */
 CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens,
                                       size_t token_count, uint64_t salt, cairn_request* request, cairn_error* error);
 /* 0: there is none of that id. */
@@ -199,6 +233,9 @@ typedef enum cairn_when { CAIRN_NOW = 0, CAIRN_LATER = 1, CAIRN_ASK_AGAIN = 2 } 
 /* How many tokens tiers have beyond the engine's own; *when: whether it has to wait for them (cairn_when). */
 CAIRN_API int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_request request, size_t local_tokens,
                                         size_t* tokens, int32_t* when, cairn_error* error);
+/* The engine's blocks for the request, from its first token on: local_tokens are in them already, loaded_tokens are to be
+ * loaded. CAIRN_INVALID_ARGUMENT: a block is listed twice. A block that another live request has is found by the next build,
+ * which knows who was preempted, and refused there; blocks that local_tokens fill may be shared. */
 CAIRN_API int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
                                             size_t block_count, size_t local_tokens, size_t loaded_tokens,
                                             cairn_error* error);
@@ -206,6 +243,8 @@ CAIRN_API int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_re
 typedef struct cairn_scheduled {
   size_t struct_size;
   cairn_request request;
+  /* Tokens whose KV is on the device when the iteration begins: before it, not after it. At most what earlier iterations
+   * scheduled; in the first one, what was loaded and what match or allocated said of the engine's own cache. */
   size_t computed_tokens;
   const uint32_t* new_tokens;
   size_t new_token_count;
@@ -214,6 +253,11 @@ typedef struct cairn_scheduled {
   const uint32_t* guesses;
   size_t guess_count;
   size_t accepted_guesses;
+  const cairn_mm_run* new_mm_runs; /* among new_tokens; offsets from the start of the request */
+  size_t new_mm_run_count;
+  size_t
+      scheduled_tokens; /* that this iteration computes, guesses included; 0: all that the request has. An engine that
+                            * schedules tokens before they are known has to say it. */
 } cairn_scheduled;
 
 typedef struct cairn_iteration {
@@ -234,7 +278,17 @@ typedef struct cairn_refused {
   int32_t code;
   const char* message;
 } cairn_refused;
+typedef struct cairn_refusals {
+  size_t struct_size;
+  const cairn_refused* refused;
+  size_t refused_count;
+  size_t refused_stride;
+} cairn_refusals;
 /* What the last build could not do, request by request; those go on without a cache. */
+CAIRN_API int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals* refusals,
+                                               cairn_error* error);
+/* The same as an array of the cairn_refused of version 1 (24 bytes each), which never grows. Gives how many; 0 also if there
+ * is no memory for the array. */
 CAIRN_API size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused** refused);
 
 /* computed_tokens, from the first on: what the last iterations computed is saved too; CAIRN_NOT_SAID: it is not. What comes
@@ -255,6 +309,7 @@ typedef struct cairn_results {
   size_t loaded_count;
   const char* const* released; /* ids of finished requests */
   size_t released_count;
+  size_t loaded_stride;
 } cairn_results;
 CAIRN_API int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* results, cairn_error* error);
 CAIRN_API uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler);
@@ -343,6 +398,7 @@ typedef struct cairn_report {
   size_t saved_count;
   const uint32_t* failed_blocks; /* device blocks that hold nothing to be used */
   size_t failed_block_count;
+  size_t loaded_stride;
 } cairn_report;
 CAIRN_API int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report, cairn_error* error);
 

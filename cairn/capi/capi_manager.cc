@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -74,13 +75,28 @@ uint64_t cairn_salt(const char* salt, const char* lora_name) {
 
 int32_t cairn_hash_tokens(const uint32_t* tokens, size_t token_count, uint32_t block_size, uint64_t salt,
                           cairn_key* keys, size_t* count, cairn_error* error) {
+  cairn_prompt prompt{};
+  prompt.struct_size = sizeof prompt;
+  prompt.tokens = tokens;
+  prompt.token_count = token_count;
+  prompt.salt = salt;
+  return cairn_hash_prompt(&prompt, block_size, keys, count, error);
+}
+
+int32_t cairn_hash_prompt(const cairn_prompt* prompt, uint32_t block_size, cairn_key* keys, size_t* count,
+                          cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
-    const Result<std::span<const uint32_t>> given = read_array(tokens, token_count, "tokens");
-    if (!given || block_size == 0 || count == nullptr || (keys == nullptr && token_count >= block_size)) {
-      return report(error, CAIRN_INVALID_ARGUMENT, "tokens, keys and count are given, and a block size above 0");
+    Result<Prompt> given = read_prompt(prompt);
+    if (!given) {
+      return report(error, given.error());
     }
-    std::vector<BlockKey> made(token_count / block_size);
-    const Result<std::size_t> hashed = hash_blocks(*given, block_size, SaltHash{salt}, std::nullopt, made);
+    if (block_size == 0 || count == nullptr || (keys == nullptr && given->tokens.size() >= block_size)) {
+      return report(error, CAIRN_INVALID_ARGUMENT, "keys and count are given, and a block size above 0");
+    }
+    std::ranges::sort(given->mm_runs, {}, &MmRun::offset);
+    std::vector<BlockKey> made(given->tokens.size() / block_size);
+    const Result<std::size_t> hashed =
+        hash_blocks(given->tokens, block_size, given->salt, std::nullopt, made, {}, given->mm_runs);
     if (!hashed) {
       return report(error, hashed.error());
     }

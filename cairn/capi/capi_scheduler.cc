@@ -50,14 +50,27 @@ Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& 
   return options;
 }
 
-Result<std::vector<SchedulerConnector::Scheduled>> read_scheduled(const cairn_scheduled* first, std::size_t count) {
+// What an iteration schedules, with the runs that its spans are of.
+struct ReadScheduled {
+  std::vector<SchedulerConnector::Scheduled> all;
+  std::vector<std::vector<MmRun>> runs;
+};
+
+Result<ReadScheduled> read_scheduled(const cairn_scheduled* first, std::size_t count) {
   const Result<std::vector<cairn_scheduled>> given = read_structs(first, count, "scheduled");
   if (!given) {
     return Unexpected(given.error());
   }
-  std::vector<SchedulerConnector::Scheduled> all;
-  all.reserve(count);
+  ReadScheduled read;
+  read.all.reserve(count);
   for (const cairn_scheduled& each : *given) {
+    if (each.new_mm_run_count != 0) {
+      Result<std::vector<MmRun>> runs = read_mm_runs(each.new_mm_runs, each.new_mm_run_count);
+      if (!runs) {
+        return Unexpected(std::move(runs).error());
+      }
+      read.runs.push_back(*std::move(runs));  // a vector that moves keeps its elements where they are
+    }
     const Result<std::span<const uint32_t>> tokens = read_array(each.new_tokens, each.new_token_count, "new_tokens");
     const Result<std::span<const uint32_t>> blocks = read_array(each.new_blocks, each.new_block_count, "new_blocks");
     const Result<std::span<const uint32_t>> guesses = read_array(each.guesses, each.guess_count, "guesses");
@@ -66,14 +79,18 @@ Result<std::vector<SchedulerConnector::Scheduled>> read_scheduled(const cairn_sc
         return Unexpected(array->error());
       }
     }
-    all.push_back({.request = RequestHandle{each.request},
-                   .computed_tokens = each.computed_tokens,
-                   .new_tokens = *tokens,
-                   .new_blocks = as_slots(*blocks),
-                   .guesses = *guesses,
-                   .accepted_guesses = each.accepted_guesses});
+    read.all.push_back({.request = RequestHandle{each.request},
+                        .computed_tokens = each.computed_tokens,
+                        .new_tokens = *tokens,
+                        .new_blocks = as_slots(*blocks),
+                        .guesses = *guesses,
+                        .accepted_guesses = each.accepted_guesses,
+                        .scheduled_tokens = each.scheduled_tokens});
+    if (each.new_mm_run_count != 0) {
+      read.all.back().new_runs = read.runs.back();
+    }
   }
-  return all;
+  return read;
 }
 
 int32_t slot_outcome(const auto& result, cairn_error* error) {
@@ -127,13 +144,26 @@ int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t long
 
 int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens, size_t token_count,
                             uint64_t salt, cairn_request* request, cairn_error* error) {
+  cairn_prompt prompt{};
+  prompt.struct_size = sizeof prompt;
+  prompt.tokens = tokens;
+  prompt.token_count = token_count;
+  prompt.salt = salt;
+  return cairn_scheduler_add_prompt(scheduler, id, &prompt, request, error);
+}
+
+int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, const cairn_prompt* prompt,
+                                   cairn_request* request, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
-    const Result<std::span<const uint32_t>> given = read_array(tokens, token_count, "tokens");
-    if (id == nullptr || request == nullptr || !given) {
-      return report(error, CAIRN_INVALID_ARGUMENT, "id, tokens and request are given");
+    if (id == nullptr || request == nullptr) {
+      return report(error, CAIRN_INVALID_ARGUMENT, id == nullptr ? "id is NULL" : "request is NULL");
+    }
+    const Result<Prompt> given = read_prompt(prompt);
+    if (!given) {
+      return report(error, given.error());
     }
     const SlotResult<RequestHandle> added =
-        scheduler->connector->add(RequestId(std::string(id)), *given, SaltHash{salt});
+        scheduler->connector->add(RequestId(std::string(id)), given->tokens, given->salt, given->mm_runs);
     if (added) {
       *request = static_cast<cairn_request>(*added);
     }
@@ -182,8 +212,7 @@ int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration*
     }
     const Result<std::span<const cairn_request>> preempted =
         read_array(given->preempted, given->preempted_count, "preempted");
-    const Result<std::vector<SchedulerConnector::Scheduled>> scheduled =
-        read_scheduled(given->scheduled, given->scheduled_count);
+    const Result<ReadScheduled> scheduled = read_scheduled(given->scheduled, given->scheduled_count);
     if (!preempted || !scheduled) {
       return report(error, !preempted ? preempted.error() : scheduled.error());
     }
@@ -191,7 +220,7 @@ int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration*
     const std::span<const RequestHandle> taken(reinterpret_cast<const RequestHandle*>(preempted->data()),
                                                preempted->size());
     const Status built = scheduler->connector->build(
-        {.number = given->number, .preempted = taken, .scheduled = *scheduled}, scheduler->metadata);
+        {.number = given->number, .preempted = taken, .scheduled = scheduled->all}, scheduler->metadata);
     if (!built) {
       return report(error, built.error());
     }
@@ -201,14 +230,30 @@ int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration*
   });
 }
 
+// Of the array that cairn_scheduler_refused() gives out. A struct that grows is copied for it member by member.
+static_assert(sizeof(cairn_refused) == 24);
+
 size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused** refused) {
-  scheduler->refused.clear();
-  for (const SchedulerConnector::Refused& one : scheduler->connector->refused()) {
-    scheduler->refused.push_back(
-        {static_cast<cairn_request>(one.request), code_of(one.error.code), one.error.message.c_str()});
-  }
-  *refused = scheduler->refused.data();
-  return scheduler->refused.size();
+  cairn_refusals refusals{};
+  refusals.struct_size = sizeof refusals;
+  (void)cairn_scheduler_get_refusals(scheduler, &refusals, nullptr);
+  *refused = refusals.refused;
+  return refusals.refused_count;
+}
+
+int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals* refusals, cairn_error* error) {
+  return guarded(error, [&] {
+    scheduler->refused.clear();
+    for (const SchedulerConnector::Refused& one : scheduler->connector->refused()) {
+      scheduler->refused.push_back(
+          {static_cast<cairn_request>(one.request), code_of(one.error.code), one.error.message.c_str()});
+    }
+    cairn_refusals out{};
+    out.refused = scheduler->refused.data();
+    out.refused_count = scheduler->refused.size();
+    out.refused_stride = sizeof(cairn_refused);
+    return outcome(write_struct(refusals, out, "refusals"), error);
+  });
 }
 
 int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
@@ -222,6 +267,10 @@ int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request
     return slot_outcome(finished, error);
   });
 }
+
+// The size that callers of version 1 step by, whose cairn_results has no loaded_stride: a struct that grows is copied for
+// them member by member.
+static_assert(sizeof(cairn_loaded) == 24);
 
 int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* results, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
@@ -246,6 +295,7 @@ int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* 
     out.loaded_count = scheduler->loaded.size();
     out.released = scheduler->released_ids.data();
     out.released_count = scheduler->released_ids.size();
+    out.loaded_stride = sizeof(cairn_loaded);
     return outcome(write_struct(results, out, "results"), error);
   });
 }

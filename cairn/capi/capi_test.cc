@@ -212,6 +212,69 @@ TEST_F(CapiTest, ControlsEdgesAndSizes) {
   EXPECT_EQ(cairn_manager_block_size(manager_), 4U);
 }
 
+// Blocks of a prompt of 12 tokens, of which 4 to 7 stand for an image.
+std::vector<cairn_key> keys_with_image(std::uint64_t image, std::uint32_t item_offset = 0) {
+  const std::vector<std::uint32_t> tokens = {1, 2, 3, 4, 9, 9, 9, 9, 5, 6, 7, 8};
+  auto run = sized<cairn_mm_run>();
+  run.item_hash = image;
+  run.offset = 4;
+  run.length = 4;
+  run.item_offset = item_offset;
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens.data();
+  prompt.token_count = tokens.size();
+  prompt.mm_runs = &run;
+  prompt.mm_run_count = image == 0 ? 0 : 1;
+  std::vector<cairn_key> made(3);
+  std::size_t count = 0;
+  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, nullptr), CAIRN_OK);
+  EXPECT_EQ(count, 3U);
+  return made;
+}
+
+bool same(const cairn_key& one, const cairn_key& other) { return one.high == other.high && one.low == other.low; }
+
+TEST_F(CapiTest, TwoImagesBehindTheSamePlaceholdersHaveOtherKeys) {
+  const std::vector<cairn_key> cat = keys_with_image(1);
+  const std::vector<cairn_key> dog = keys_with_image(2);
+  EXPECT_TRUE(same(cat[0], dog[0])) << "before the image";
+  EXPECT_FALSE(same(cat[1], dog[1]));
+  EXPECT_FALSE(same(cat[2], dog[2])) << "what follows them too";
+  EXPECT_FALSE(same(cat[1], keys_with_image(0)[1])) << "no image is another one again";
+  EXPECT_FALSE(same(cat[1], keys_with_image(1, 4)[1])) << "and so is another part of the image";
+  EXPECT_TRUE(same(cat[2], keys_with_image(1)[2]));
+  cache(cat);
+  std::size_t found = 0;
+  ASSERT_EQ(cairn_manager_locate(manager_, dog.data(), dog.size(), nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 1U);
+  ASSERT_EQ(cairn_manager_locate(manager_, cat.data(), cat.size(), nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 3U);
+}
+
+TEST_F(CapiTest, RunsOfAPromptAreChecked) {
+  const std::vector<std::uint32_t> tokens(8, 1);
+  auto run = sized<cairn_mm_run>();
+  run.offset = 2;
+  run.length = 2;
+  std::vector<cairn_mm_run> runs = {run, run};
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens.data();
+  prompt.token_count = tokens.size();
+  prompt.mm_runs = runs.data();
+  prompt.mm_run_count = 2;
+  std::vector<cairn_key> made(2);
+  std::size_t count = 0;
+  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("multimodal run 1"));
+  runs[0].offset = UINT64_MAX;
+  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  runs[0] = cairn_mm_run{};
+  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("CAIRN_INIT"));
+  prompt.mm_runs = nullptr;
+  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
 TEST_F(CapiTest, AWorkerHasOneLeader) {
   auto options = sized<cairn_worker_options>();
   cairn_worker* worker = nullptr;
@@ -279,6 +342,41 @@ TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
   ASSERT_EQ(cairn_scheduler_refused(scheduler_, &refused), 1U);
   EXPECT_EQ(refused[0].request, bad);
   EXPECT_NE(refused[0].code, CAIRN_OK);
+}
+
+TEST_F(CapiSchedulerTest, RefusalsAndResultsSayHowFarTheirElementsAreApart) {
+  const std::uint32_t twice[] = {3, 3};
+  const cairn_request request = add("a");
+  EXPECT_EQ(cairn_scheduler_allocated(scheduler_, request, twice, 2, 0, 0, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("device block 3 is listed twice"));
+  const cairn_request other = add("b");
+  cairn_scheduled scheduled[2] = {sized<cairn_scheduled>(), sized<cairn_scheduled>()};
+  scheduled[0].request = request;
+  scheduled[0].computed_tokens = 4;  // after the iteration instead of before it
+  scheduled[1].request = other;
+  scheduled[1].computed_tokens = 5;
+  auto iteration = sized<cairn_iteration>();
+  iteration.number = 1;
+  iteration.scheduled = scheduled;
+  iteration.scheduled_count = 2;
+  const std::uint8_t* metadata = nullptr;
+  std::size_t size = 0;
+  ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
+  auto refusals = sized<cairn_refusals>();
+  ASSERT_EQ(cairn_scheduler_get_refusals(scheduler_, &refusals, &error_), CAIRN_OK);
+  ASSERT_EQ(refusals.refused_count, 2U);
+  const auto* second = CAIRN_AT(cairn_refused, refusals.refused, refusals.refused_stride, 1);
+  EXPECT_EQ(second->request, other);
+  EXPECT_THAT(second->message, HasSubstr("counts before the iteration, not after it"));
+  auto results = sized<cairn_results>();
+  ASSERT_EQ(cairn_scheduler_take_results(scheduler_, &results, &error_), CAIRN_OK);
+  EXPECT_EQ(results.loaded_stride, sizeof(cairn_loaded));
+  // A caller of version 1 has a struct without the stride, and nothing is written behind it.
+  auto early = sized<cairn_results>();
+  early.struct_size = offsetof(cairn_results, loaded_stride);
+  early.loaded_stride = 77;
+  ASSERT_EQ(cairn_scheduler_take_results(scheduler_, &early, &error_), CAIRN_OK);
+  EXPECT_EQ(early.loaded_stride, 77U);
 }
 
 TEST_F(CapiSchedulerTest, ItsManagerIsBorrowed) {

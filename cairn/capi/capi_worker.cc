@@ -196,6 +196,10 @@ int32_t cairn_worker_save_step(cairn_worker* worker, void* event, cairn_error* e
   });
 }
 
+// The size that callers of version 1 step by, whose cairn_report has no loaded_stride: a struct that grows is copied for
+// them member by member.
+static_assert(sizeof(cairn_worker_loaded) == 16);
+
 int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     if (const Result<cairn_report> asked = read_struct(report_out, "report"); !asked) {
@@ -223,6 +227,7 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     out.saved_count = worker->saved.size();
     out.failed_blocks = worker->failed_blocks.data();
     out.failed_block_count = worker->failed_blocks.size();
+    out.loaded_stride = sizeof(cairn_worker_loaded);
     return outcome(write_struct(report_out, out, "report"), error);
   });
 }

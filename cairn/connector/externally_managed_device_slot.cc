@@ -135,12 +135,12 @@ SlotStatus ExternallyManagedDeviceSlot::acquire_all_local_matches(std::size_t lo
 
 // --- tokens and device blocks ---
 
-SlotStatus ExternallyManagedDeviceSlot::add_tokens(std::span<const Token> tokens) {
-  if (tokens.size() == 1) {  // as in most iterations
+SlotStatus ExternallyManagedDeviceSlot::add_tokens(std::span<const Token> tokens, std::span<const MmRun> runs) {
+  if (tokens.size() == 1 && runs.empty()) {  // as in most iterations
     if (Result<std::optional<std::size_t>> appended = sequence_.append(tokens.front()); !appended) {
       return invalid_operation(std::move(appended).error());
     }
-  } else if (Result<BlockRange> extended = sequence_.extend(tokens); !extended) {
+  } else if (Result<BlockRange> extended = sequence_.extend(tokens, runs); !extended) {
     return invalid_operation(std::move(extended).error());
   }
   return SlotStatus();

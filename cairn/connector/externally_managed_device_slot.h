@@ -3,7 +3,8 @@
 //
 // Order:    in each iteration first what the last ones computed (append_tokens, advance_computed_position), then the new
 //           device blocks, then the mark. What is computed counts as computed for all that is given out afterwards.
-// Trust:    that a device block is this request's alone to write is the engine's affair and not checked.
+// Trust:    that a device block is this request's alone to write is not checked here: a slot knows no other requests.
+//           SchedulerConnector checks it (device_block_use.h).
 // Else:     as slot.h says.
 #pragma once
 
@@ -30,6 +31,8 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] std::size_t operations_under_way() const override { return under_way_.size(); }
   // device_blocks()[i] holds block i of the sequence. Good until blocks are appended or taken away.
   [[nodiscard]] std::span<const SlotId> device_blocks() const { return device_blocks_; }
+  // Whether the engine has computed anything of it since it was made or preempted.
+  [[nodiscard]] bool has_run() const { return has_run_; }
 
   [[nodiscard]] SlotStatus mark_as_scheduled(std::uint64_t iteration) override;
   [[nodiscard]] SlotStatus mark_as_prefilling(std::uint64_t iteration) override;
@@ -40,7 +43,8 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] std::span<const BlockKey> keys_to_match(std::size_t local_tokens) const override;
   [[nodiscard]] SlotStatus acquire_all_local_matches(std::size_t local_tokens,
                                                      const Result<std::size_t>& found) override;
-  [[nodiscard]] SlotStatus append_tokens(std::span<const Token> tokens) override;
+  using Slot::append_tokens;
+  [[nodiscard]] SlotStatus append_tokens(std::span<const Token> tokens, std::span<const MmRun> runs) override;
   [[nodiscard]] SlotStatus append_speculative_tokens(std::span<const Token> tokens) override;
   [[nodiscard]] SlotStatus settle_speculation(std::size_t accepted) override;
   [[nodiscard]] std::vector<SlotOperation> take_pending_operations() override;
@@ -76,7 +80,7 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] SlotStatus check_step(SlotState to, std::uint64_t iteration) const;
   void step(SlotState to, std::uint64_t iteration);
   [[nodiscard]] SlotStatus check_tokens(const char* operation) const;
-  [[nodiscard]] SlotStatus add_tokens(std::span<const Token> tokens);
+  [[nodiscard]] SlotStatus add_tokens(std::span<const Token> tokens, std::span<const MmRun> runs = {});
   // Cuts off the last `count` tokens.
   void take_back(std::size_t count);
   [[nodiscard]] std::size_t certain_tokens() const { return sequence_.size() - speculative_; }
@@ -172,7 +176,8 @@ inline SlotStatus ExternallyManagedDeviceSlot::check_tokens(const char* operatio
                            " makes no tokens");
 }
 
-inline SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Token> tokens) {
+inline SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Token> tokens,
+                                                             std::span<const MmRun> runs) {
   if (SlotStatus checked = check_tokens("append_tokens"); !checked) {
     return checked;
   }
@@ -180,7 +185,7 @@ inline SlotStatus ExternallyManagedDeviceSlot::append_tokens(std::span<const Tok
     return invalid_operation(ErrorCode::kFailedPrecondition, speculative_,
                              " guesses are not settled; settle them first");
   }
-  if (SlotStatus added = add_tokens(tokens); !added) {
+  if (SlotStatus added = add_tokens(tokens, runs); !added) {
     return added;
   }
   if (!has_run_) {

@@ -31,7 +31,10 @@ struct RequestEntry {
   bool fell_short = false;              // its load did, and the engine has not said how it goes on
   bool has_operations = false;          // noted as one whose slot has some to give
   bool guesses_are_aside = false;       // `guesses` are not in the slot
-  std::vector<Token> guesses = {};      // of the latest iteration, not settled
+  // Tokens whose KV can be on the device when the next iteration begins: what iterations scheduled so far, or, before the
+  // first one, what the engine said to have in its own cache.
+  std::size_t computable = 0;
+  std::vector<Token> guesses = {};  // of the latest iteration, not settled
 
   // --- of its load ---
   bool wants_load = false;              // in the next metadata
@@ -40,6 +43,7 @@ struct RequestEntry {
   std::size_t matched_at = 0;           // the engine's own tokens at the latest match
   std::uint32_t put_off = 0;            // times in a row
   std::vector<Token> late_tokens = {};  // that it got while it is loaded; the slot takes them afterwards
+  std::vector<MmRun> late_runs = {};    // among them
   RequestId id = std::uint64_t{0};
   std::vector<OperationPtr> operations = {};  // under way
 };
@@ -67,6 +71,16 @@ class RequestTable {
     }
   }
   [[nodiscard]] std::optional<RequestHandle> find(const RequestId& id) const;
+  // The first request that the condition holds for; nullptr if there is none. Looks at all of them.
+  template <typename Condition>
+  [[nodiscard]] const RequestEntry* find_if(const Condition& condition) const {
+    for (const RequestEntry& entry : entries_) {
+      if (entry.slot != nullptr && condition(entry)) {
+        return &entry;
+      }
+    }
+    return nullptr;
+  }
   // Requires: it is there.
   void remove(RequestHandle handle);
 

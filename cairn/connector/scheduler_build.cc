@@ -1,5 +1,6 @@
 // SchedulerConnector: an iteration: from what the engine schedules to its metadata and to what is loaded and saved.
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -28,6 +29,7 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
   }
+  check_new_tables();
   for (std::size_t i = 0; i < iteration.scheduled.size(); ++i) {
     if (i + kRequestsAhead < iteration.scheduled.size()) {
       table_.prefetch(iteration.scheduled[i + kRequestsAhead].request);
@@ -57,12 +59,15 @@ void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t numb
     refused_.push_back({request, std::move(unknown_request(request)).error().to_error()});
     return;
   }
+  remember_blocks(*entry);
   if (SlotStatus preempted = entry->slot->preempt(number); !preempted) {
     refused_.push_back({request, preempted.error().to_error()});
     return;
   }
+  device_use_.remove(had_blocks_);
+  entry->computable = 0;
   if (entry->wants_load) {
-    drop_load(*entry);
+    drop_load(*entry, had_blocks_);
   }
   entry->guesses_are_aside = !entry->guesses.empty();
   entry->fell_short = false;
@@ -70,15 +75,31 @@ void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t numb
   note_operations(*entry);
 }
 
+// What allocated() was told since the last iteration, now that the preemptions are known.
+void SchedulerConnector::Impl::check_new_tables() {
+  for (const NewBlocks& each : unchecked_) {
+    RequestEntry* const entry = table_.get(each.request);
+    if (entry == nullptr || entry->is_given_up || each.first >= entry->slot->num_device_blocks_allocated()) {
+      continue;  // it is gone, or was preempted
+    }
+    if (SlotStatus checked = check_table(*entry, each.first, each.shared); !checked) {
+      give_up(*entry, checked.error().to_error());
+    }
+  }
+  unchecked_.clear();
+}
+
 // The blocks for it are there, and it will not be begun.
-void SchedulerConnector::Impl::drop_load(RequestEntry& entry) {
+void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const SlotId> blocks) {
   const auto place = std::ranges::find(to_load_, entry.handle);
   CAIRN_CHECK(place != to_load_.end(), "a load that is wanted is in the list");
   to_load_.erase(place);
   loading_blocks_ -= entry.staged_blocks;
+  device_use_.end_load(blocks.subspan(entry.matched_at / block_size_, entry.staged_blocks));
   entry.wants_load = false;
   entry.computes_beside = false;
   entry.late_tokens.clear();
+  entry.late_runs.clear();
 }
 
 void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_t number) {
@@ -107,7 +128,7 @@ void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_
 void SchedulerConnector::Impl::give_up(RequestEntry& entry, Error error) {
   entry.is_given_up = true;
   if (entry.wants_load) {
-    drop_load(entry);
+    drop_load(entry, entry.slot->device_blocks());
   }
   error.message += "; the request goes on without a cache";
   refused_.push_back({entry.handle, std::move(error)});
@@ -127,9 +148,13 @@ SlotStatus SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& 
     }
   }
   if (!scheduled.new_tokens.empty()) {
-    if (SlotStatus appended = slot.append_tokens(scheduled.new_tokens); !appended) {
+    if (SlotStatus appended = slot.append_tokens(scheduled.new_tokens, scheduled.new_runs); !appended) {
       return appended;
     }
+  } else if (!scheduled.new_runs.empty()) {
+    return invalid_operation(ErrorCode::kInvalidArgument,
+                             "new_runs come without new_tokens; give the placeholder tokens "
+                             "of the items with them");
   }
   if (SlotStatus set = set_computed(entry, scheduled.computed_tokens); !set) {
     return set;
@@ -137,11 +162,41 @@ SlotStatus SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& 
   if (SlotStatus marked = slot.mark_as_scheduled(number); !marked) {
     return marked;
   }
+  note_scheduled(entry, scheduled, slot.sequence().size() + scheduled.guesses.size());
   if (!scheduled.guesses.empty()) {
     entry.guesses.assign(scheduled.guesses.begin(), scheduled.guesses.end());
     return slot.append_speculative_tokens(scheduled.guesses);
   }
   return SlotStatus();
+}
+
+// `tokens`: that the request has in the iteration, guesses included.
+void SchedulerConnector::Impl::note_scheduled(RequestEntry& entry, const Scheduled& scheduled, std::size_t tokens) {
+  const std::size_t computed = scheduled.computed_tokens;
+  entry.computable =
+      scheduled.scheduled_tokens == 0
+          ? tokens
+          : computed + std::min(scheduled.scheduled_tokens, std::numeric_limits<std::size_t>::max() - computed);
+}
+
+Unexpected<SlotError> SchedulerConnector::Impl::never_scheduled(const RequestEntry& entry,
+                                                                std::size_t computed_tokens) {
+  return invalid_operation(
+      ErrorCode::kInvalidArgument, computed_tokens, " tokens of request ", entry.id.to_string(),
+      " are said to be computed, but at most ", most_computed(entry),
+      " can be when this iteration begins: what earlier iterations scheduled, what was loaded, and "
+      "what match() or allocated() said of the engine's own cache; computed_tokens counts before "
+      "the iteration, not after it");
+}
+
+SlotStatus SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+                                                     std::size_t local_tokens) {
+  const std::size_t first = entry.slot->num_device_blocks_allocated();
+  const std::size_t shared = shared_blocks(entry, blocks.size(), local_tokens);
+  if (SlotStatus added = add_blocks(entry, blocks, local_tokens); !added) {
+    return added;
+  }
+  return check_table(entry, first, shared);
 }
 
 // What few requests have in an iteration, before what all have.
@@ -161,10 +216,9 @@ SlotStatus SchedulerConnector::Impl::prepare(RequestEntry& entry, const Schedule
       return appended;
     }
   }
-  if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
-    return checked;
-  }
-  return slot.append_mutable_device_blocks(scheduled.new_blocks);
+  // Before it first runs, what is computed is in the engine's own cache.
+  const std::size_t local = slot.has_run() ? 0 : std::min(scheduled.computed_tokens, entry.computable);
+  return take_new_blocks(entry, scheduled.new_blocks, local);
 }
 
 SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size_t computed_tokens) {
@@ -179,6 +233,9 @@ SlotStatus SchedulerConnector::Impl::set_computed(RequestEntry& entry, std::size
                              " tokens are said to be computed, but its load brought it to ", before,
                              " only; compute the rest again");
   }
+  if (computed_tokens > most_computed(entry)) {
+    return never_scheduled(entry, computed_tokens);
+  }
   return computed_tokens > before ? slot.advance_computed_position(computed_tokens - before) : SlotStatus();
 }
 
@@ -190,6 +247,7 @@ SlotStatus SchedulerConnector::Impl::settle_guesses(RequestEntry& entry, std::si
     return invalid_operation(ErrorCode::kOutOfRange, accepted, " of ", entry.guesses.size(),
                              " guesses cannot be accepted");
   }
+  entry.computable -= std::min(entry.computable, entry.guesses.size() - accepted);
   if (!entry.guesses_are_aside) {
     entry.guesses.clear();
     return entry.slot->settle_speculation(accepted);
@@ -197,6 +255,26 @@ SlotStatus SchedulerConnector::Impl::settle_guesses(RequestEntry& entry, std::si
   kept.insert(kept.end(), entry.guesses.begin(), entry.guesses.begin() + static_cast<std::ptrdiff_t>(accepted));
   entry.guesses.clear();
   entry.guesses_are_aside = false;
+  return SlotStatus();
+}
+
+// The slot takes the tokens later: what is wrong with their runs is found now.
+SlotStatus SchedulerConnector::Impl::check_late_runs(const RequestEntry& entry, const Scheduled& scheduled) {
+  if (scheduled.new_runs.empty()) {
+    return SlotStatus();
+  }
+  const std::size_t first = entry.slot->sequence().size() + entry.late_tokens.size();
+  const std::size_t end = first + scheduled.new_tokens.size();
+  std::vector<MmRun> runs(scheduled.new_runs.begin(), scheduled.new_runs.end());
+  std::ranges::sort(runs, {}, &MmRun::offset);
+  if (Status checked = check_mm_runs(runs); !checked) {
+    return invalid_operation(Error(checked.error()));
+  }
+  if (runs.front().offset < first || runs.back().end() > end) {
+    return invalid_operation(ErrorCode::kInvalidArgument, "multimodal runs from token ", runs.front().offset, " to ",
+                             runs.back().end(), " come with tokens ", first, " to ", end,
+                             "; give runs inside the tokens they come with");
+  }
   return SlotStatus();
 }
 
@@ -217,16 +295,21 @@ SlotStatus SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const
     return invalid_operation(ErrorCode::kInvalidArgument, scheduled.computed_tokens,
                              " tokens are said to be there, but its load brings ", loaded);
   }
-  if (SlotStatus checked = check_blocks(scheduled.new_blocks); !checked) {
-    return checked;
-  }
   if (SlotStatus settled = settle_guesses(entry, scheduled.accepted_guesses, entry.late_tokens); !settled) {
     return settled;
   }
-  if (SlotStatus appended = slot.append_mutable_device_blocks(scheduled.new_blocks); !appended) {
-    return appended;
+  if (!entry.wants_load && scheduled.computed_tokens > entry.computable) {
+    return never_scheduled(entry, scheduled.computed_tokens);
+  }
+  if (SlotStatus checked = check_late_runs(entry, scheduled); !checked) {
+    return checked;
+  }
+  if (SlotStatus taken = take_new_blocks(entry, scheduled.new_blocks, 0); !taken) {
+    return taken;
   }
   entry.late_tokens.insert(entry.late_tokens.end(), scheduled.new_tokens.begin(), scheduled.new_tokens.end());
+  entry.late_runs.insert(entry.late_runs.end(), scheduled.new_runs.begin(), scheduled.new_runs.end());
+  note_scheduled(entry, scheduled, slot.sequence().size() + entry.late_tokens.size() + scheduled.guesses.size());
   entry.guesses.assign(scheduled.guesses.begin(), scheduled.guesses.end());
   entry.guesses_are_aside = !entry.guesses.empty();
   entry.computes_beside = true;

@@ -113,6 +113,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       device_blocks_(options.manager.device.blocks),
       save_to_(save_tier(manager)),
       slots_(std::move(slots)),
+      device_use_(device_blocks_),
       rank_came_back_(std::move(rank_came_back)),
       ranks_(std::move(ranks)),
       inbox_(std::move(inbox)),
@@ -179,6 +180,9 @@ SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHan
     return Unexpected(staged.error());
   }
   entry->matched_at = local_tokens;
+  if (!entry->slot->has_run()) {
+    entry->computable = local_tokens;
+  }
   if (asks_again) {
     ++entry->put_off;
     return Match{.when = Match::When::kAskAgain};
@@ -197,6 +201,54 @@ SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const SlotId> blocks
   return SlotStatus();
 }
 
+Unexpected<SlotError> SchedulerConnector::Impl::listed_twice(const RequestEntry& entry, SlotId block) {
+  return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block),
+                           " is listed twice for request ", entry.id.to_string(),
+                           "; a block stands in the table of a request once");
+}
+
+SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+                                                std::size_t local_tokens) {
+  if (SlotStatus checked = check_blocks(blocks); !checked) {
+    return checked;
+  }
+  // Blocks that the request shares with others are counted more than once: its own table is looked at.
+  const std::span<const SlotId> before = entry.slot->device_blocks();
+  const std::size_t shared = shared_blocks(entry, blocks.size(), local_tokens);
+  for (std::size_t i = 0; i < shared && !before.empty(); ++i) {
+    if (std::ranges::find(before, blocks[i]) != before.end()) {
+      return listed_twice(entry, blocks[i]);
+    }
+  }
+  if (const std::optional<SlotId> twice = device_use_.add(blocks)) {
+    return listed_twice(entry, *twice);
+  }
+  if (SlotStatus appended = entry.slot->append_mutable_device_blocks(blocks); !appended) {
+    device_use_.remove(blocks);
+    return appended;
+  }
+  return SlotStatus();
+}
+
+// The request that has the block is looked for only to name it.
+SlotStatus SchedulerConnector::Impl::check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) {
+  const std::optional<SlotId> found = device_use_.find_conflict(entry.slot->device_blocks().subspan(first), shared);
+  if (!found) {
+    return SlotStatus();
+  }
+  const RequestEntry* const other = table_.find_if([&](const RequestEntry& each) {
+    return each.handle != entry.handle &&
+           std::ranges::find(each.slot->device_blocks(), *found) != each.slot->device_blocks().end();
+  });
+  if (other == nullptr) {
+    return listed_twice(entry, *found);
+  }
+  return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(*found), " of request ",
+                           entry.id.to_string(), " is in use by request ", other->id.to_string(), ", which is ",
+                           other->slot->state().to_string(),
+                           "; requests share only blocks whose KV was computed before");
+}
+
 SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
                                                      std::size_t local_tokens, std::size_t loaded_tokens) const {
   const ExternallyManagedDeviceSlot& slot = *entry.slot;
@@ -204,9 +256,6 @@ SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, 
   if ((kind != Kind::kInitialized && kind != Kind::kNotScheduled && kind != Kind::kOnboardStaged) || entry.wants_load) {
     return invalid_operation(ErrorCode::kFailedPrecondition, "a request that is ", slot.state().to_string(),
                              entry.wants_load ? " and has its blocks" : "", " waits for none");
-  }
-  if (SlotStatus checked = check_blocks(blocks); !checked) {
-    return checked;
   }
   const std::size_t staged = slot.state().staged_tokens().value_or(0);
   if (loaded_tokens > staged || loaded_tokens % block_size_ != 0 ||
@@ -221,6 +270,9 @@ SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, 
     return invalid_operation(ErrorCode::kOutOfRange, local_tokens, " tokens and ", loaded_tokens, " to load, of ",
                              slot.sequence().size(), " with ", slot.computed_tokens(), " computed, in blocks for ",
                              room, "; one has to be computed");
+  }
+  if (slot.has_run() && local_tokens > most_computed(entry)) {
+    return never_scheduled(entry, local_tokens);
   }
   return SlotStatus();
 }
@@ -237,10 +289,14 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
   if (SlotStatus checked = check_allocated(*entry, blocks, local_tokens, loaded_tokens); !checked) {
     return checked;
   }
-  // Checked above: none of these fails.
   ExternallyManagedDeviceSlot& slot = *entry->slot;
+  const std::size_t shared = shared_blocks(*entry, blocks.size(), local_tokens);
+  if (SlotStatus added = add_blocks(*entry, blocks, local_tokens); !added) {
+    return added;
+  }
+  unchecked_.push_back({request, slot.num_device_blocks_allocated() - blocks.size(), shared});
+  // Checked above: none of these fails.
   for (const SlotStatus& done : {slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_),
-                                 slot.append_mutable_device_blocks(blocks),
                                  slot.advance_computed_position(local_tokens - slot.computed_tokens())}) {
     if (!done) {
       return done;
@@ -248,10 +304,14 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
   }
   entry->put_off = 0;
   entry->fell_short = false;
+  if (!slot.has_run()) {
+    entry->computable = local_tokens;
+  }
   if (loaded_tokens > 0) {
     entry->wants_load = true;
     entry->staged_blocks = loaded_tokens / block_size_;
     loading_blocks_ += entry->staged_blocks;
+    device_use_.begin_load(slot.device_blocks().subspan(local_tokens / block_size_, entry->staged_blocks));
     to_load_.push_back(request);
   }
   note_operations(*entry);
@@ -272,8 +332,9 @@ SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::op
     }
   }
   if (entry->wants_load) {
-    drop_load(*entry);
+    drop_load(*entry, slot.device_blocks());
   }
+  remember_blocks(*entry);
   if (SlotStatus finished = slot.mark_as_finished(iteration_.value_or(0)); !finished) {
     return Unexpected(finished.error());
   }
@@ -288,7 +349,9 @@ SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::op
   return true;
 }
 
+// Requires: remember_blocks() before the slot was finished.
 void SchedulerConnector::Impl::remove(RequestEntry& entry) {
+  device_use_.remove(had_blocks_);
   const RequestId id = entry.id;
   table_.remove(entry.handle);
   CAIRN_CHECK(slots_.remove_slot(id).has_value(), "a request that is over has a slot that is");

@@ -2,6 +2,7 @@
 // (scheduler_build.cc), results (scheduler_results.cc).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "cairn/connector/device_block_use.h"
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_inbox.h"
 #include "cairn/connector/operation_runner.h"
@@ -49,6 +51,17 @@ class SchedulerConnector::Impl {
   // --- requests ---
   [[nodiscard]] std::size_t blocks_to_load(const ExternallyManagedDeviceSlot& slot, std::size_t local_tokens) const;
   [[nodiscard]] SlotStatus check_blocks(std::span<const SlotId> blocks) const;
+  [[nodiscard]] static Unexpected<SlotError> listed_twice(const RequestEntry& entry, SlotId block);
+  // Of `count` more blocks, those whose tokens are in the engine's own cache: other requests may have them too.
+  [[nodiscard]] std::size_t shared_blocks(const RequestEntry& entry, std::size_t count,
+                                          std::size_t local_tokens) const {
+    const std::size_t local = local_tokens / block_size_;
+    return std::min(count, local - std::min(local, entry.slot->num_device_blocks_allocated()));
+  }
+  // Adds the blocks to the request's table, unless one stands there twice.
+  [[nodiscard]] SlotStatus add_blocks(RequestEntry& entry, std::span<const SlotId> blocks, std::size_t local_tokens);
+  // That the request may have the blocks of its table from `first` on, the first `shared` of them together with others.
+  [[nodiscard]] SlotStatus check_table(const RequestEntry& entry, std::size_t first, std::size_t shared);
   [[nodiscard]] SlotStatus check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
                                            std::size_t local_tokens, std::size_t loaded_tokens) const;
   // The slot has operations to give.
@@ -58,16 +71,30 @@ class SchedulerConnector::Impl {
       with_operations_.push_back(entry.handle);
     }
   }
+  // What a slot drops its device blocks in comes after this: had_blocks_ are those that it had.
+  void remember_blocks(const RequestEntry& entry) {
+    const std::span<const SlotId> blocks = entry.slot->device_blocks();
+    had_blocks_.assign(blocks.begin(), blocks.end());
+  }
   void remove(RequestEntry& entry);
 
   // --- an iteration ---
+  void check_new_tables();
   void preempt(RequestHandle request, std::uint64_t number);
   void schedule(const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] inline SlotStatus step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
+  [[nodiscard]] SlotStatus take_new_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+                                           std::size_t local_tokens);
   [[nodiscard]] SlotStatus prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus step_beside_load(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus settle_guesses(RequestEntry& entry, std::size_t accepted, std::vector<Token>& kept);
+  [[nodiscard]] static SlotStatus check_late_runs(const RequestEntry& entry, const Scheduled& scheduled);
   [[nodiscard]] SlotStatus set_computed(RequestEntry& entry, std::size_t computed_tokens);
+  [[nodiscard]] static std::size_t most_computed(const RequestEntry& entry) {
+    return std::max(entry.computable, entry.slot->computed_tokens());
+  }
+  [[nodiscard]] static Unexpected<SlotError> never_scheduled(const RequestEntry& entry, std::size_t computed_tokens);
+  static void note_scheduled(RequestEntry& entry, const Scheduled& scheduled, std::size_t tokens);
   void pass_over(std::uint64_t number);
   void begin_loads(std::uint64_t number);
   void collect(RequestEntry& entry);
@@ -76,7 +103,8 @@ class SchedulerConnector::Impl {
   void give_out(RequestEntry& entry, const CancelOperation& cancel);
   void give_out(RequestEntry& entry, const FenceOperation& fence);
   void hand_over(std::uint64_t number);
-  void drop_load(RequestEntry& entry);
+  // `blocks`: the request's table, from its first block on.
+  void drop_load(RequestEntry& entry, std::span<const SlotId> blocks);
   void give_up(RequestEntry& entry, Error error);
 
   // --- results ---
@@ -95,6 +123,16 @@ class SchedulerConnector::Impl {
 
   SlotManager slots_;
   RequestTable table_;
+  DeviceBlockUse device_use_;
+  std::vector<SlotId> had_blocks_;  // memory that is used again
+  // What allocated() added to tables. Whether another request has a block is known with the preemptions of the iteration:
+  // an engine gives the blocks of a request that it preempts to the next one before it says so.
+  struct NewBlocks {
+    RequestHandle request{};
+    std::size_t first = 0;   // in the request's table
+    std::size_t shared = 0;  // of the blocks from there on
+  };
+  std::vector<NewBlocks> unchecked_;
   std::optional<std::uint64_t> iteration_ = {};  // the latest
   std::vector<RequestHandle> running_;           // in the latest iteration
   std::vector<RequestHandle> running_before_;    // memory that is used again

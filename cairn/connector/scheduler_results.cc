@@ -21,7 +21,11 @@ SchedulerConnector::Results SchedulerConnector::Impl::take_results() {
     CAIRN_CHECK(entry != nullptr, "a request stays until its operations are over");
     --under_way_;
     std::erase(entry->operations, over.operation);
+    if (entry->slot->state() == SlotState::finishing()) {
+      remember_blocks(*entry);
+    }
     if (operation.is_load) {
+      device_use_.end_load(operation.slots);
       load_is_over(*entry, operation, over.arrived, results);
     } else {
       CAIRN_CHECK(entry->slot->offload_done(operation.id).has_value(), "a save is over once");
@@ -55,7 +59,9 @@ void SchedulerConnector::Impl::load_is_over(RequestEntry& entry, const Operation
   }
   // It has run meanwhile, in iterations that the slot was not told of.
   const bool is_running = entry.scheduled_in == *iteration_;
-  if (SlotStatus appended = slot.append_tokens(std::exchange(entry.late_tokens, {})); !appended) {
+  if (SlotStatus appended =
+          slot.append_tokens(std::exchange(entry.late_tokens, {}), std::exchange(entry.late_runs, {}));
+      !appended) {
     entry.is_given_up = true;
     return;
   }

@@ -59,8 +59,10 @@ class Slot {
                                                              const Result<std::size_t>& found) = 0;
 
   // --- tokens ---
-  // Tokens that the request has for certain.
-  [[nodiscard]] virtual SlotStatus append_tokens(std::span<const Token> tokens) = 0;
+  // Tokens that the request has for certain. `runs` are the multimodal items among them, with offsets from the start of the
+  // request.
+  [[nodiscard]] virtual SlotStatus append_tokens(std::span<const Token> tokens, std::span<const MmRun> runs) = 0;
+  [[nodiscard]] SlotStatus append_tokens(std::span<const Token> tokens) { return append_tokens(tokens, {}); }
   // Guesses, which the next iterations compute and check.
   [[nodiscard]] virtual SlotStatus append_speculative_tokens(std::span<const Token> tokens) = 0;
   // Keeps the first `accepted` of all guesses, takes back the others and what was computed of them.

@@ -1,11 +1,12 @@
-/* An engine's scheduler and its one worker, in one process: a prompt is computed, saved while it runs, and loaded for the next
- * request that begins with the same tokens. What an engine does with a GPU is the same, with its tensors in the place of
+/* An engine's scheduler and its one worker, in one process: a prompt with an image is computed, saved while it runs, and loaded
+ * for the next request that begins with the same tokens and the same image. What an engine does with a GPU is the same, with its tensors in the place of
  * `kv` and CUDA events in the place of NULL. */
 #include <string.h>
 
 #include "examples/c/must.h"
 
 enum { kPage = 4, kDeviceBlocks = 32, kLayers = 2, kHeads = 2, kSize = 8, kPrompt = 18 };
+enum { kImageAt = 9, kImageTokens = 5, kPlaceholder = 99 }; /* tokens 9 to 13 of the prompt stand for the image */
 
 /* [K/V][block][token][head][element], one tensor a layer, as vLLM has them. */
 static float kv[kLayers][2][kDeviceBlocks][kPage][kHeads][kSize];
@@ -93,8 +94,9 @@ static void step(cairn_scheduler* scheduler, cairn_worker* worker, const cairn_s
   const uint8_t* metadata = NULL;
   size_t size = 0;
   must(cairn_scheduler_build(scheduler, &iteration, &metadata, &size, &failure), "build");
-  const cairn_refused* refused = NULL;
-  check(cairn_scheduler_refused(scheduler, &refused) == 0, "nothing was refused");
+  cairn_refusals refusals = CAIRN_INIT(cairn_refusals);
+  must(cairn_scheduler_get_refusals(scheduler, &refusals, &failure), "get_refusals");
+  check(refusals.refused_count == 0, "nothing was refused");
   must(cairn_worker_bind(worker, metadata, size, &failure), "bind");
   must(cairn_worker_start_load(worker, NULL, &failure), "start_load");
   compute(blocks, first, last);
@@ -105,14 +107,23 @@ static void step(cairn_scheduler* scheduler, cairn_worker* worker, const cairn_s
 }
 
 /* Runs a request through its prefill; gives the tokens that were loaded instead of computed. */
-static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* id, const uint32_t* blocks,
-                  size_t block_count) {
-  uint32_t prompt[kPrompt];
+static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* id, uint64_t image,
+                  const uint32_t* blocks, size_t block_count) {
+  uint32_t tokens[kPrompt];
   for (uint32_t i = 0; i < kPrompt; ++i) {
-    prompt[i] = 7 * i;
+    tokens[i] = i >= kImageAt && i < kImageAt + kImageTokens ? (uint32_t)kPlaceholder : 7 * i;
   }
+  cairn_mm_run item = CAIRN_INIT(cairn_mm_run);
+  item.item_hash = image;
+  item.offset = kImageAt;
+  item.length = kImageTokens;
+  cairn_prompt prompt = CAIRN_INIT(cairn_prompt);
+  prompt.tokens = tokens;
+  prompt.token_count = kPrompt;
+  prompt.mm_runs = &item;
+  prompt.mm_run_count = 1;
   cairn_request request = 0;
-  must(cairn_scheduler_add(scheduler, id, prompt, kPrompt, cairn_salt(NULL, NULL), &request, &failure), "add");
+  must(cairn_scheduler_add_prompt(scheduler, id, &prompt, &request, &failure), "add");
   size_t loaded = 0;
   int32_t when = CAIRN_NOW;
   must(cairn_scheduler_match(scheduler, request, 0, &loaded, &when, &failure), "match");
@@ -124,7 +135,8 @@ static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* 
       cairn_results results = CAIRN_INIT(cairn_results);
       must(cairn_scheduler_take_results(scheduler, &results, &failure), "take_results");
       if (results.loaded_count > 0) {
-        check(results.loaded[0].request == request && results.loaded[0].missing == 0, "all of it came");
+        const cairn_loaded* first = CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, 0);
+        check(first->request == request && first->missing == 0, "all of it came");
         waiting = 0;
       }
     }
@@ -157,10 +169,12 @@ int main(void) {
 
   static const uint32_t first[] = {3, 1, 4, 15, 9};
   static const uint32_t second[] = {2, 6, 5, 30, 0};
-  check(run(scheduler, worker, "first", first, 5) == 0, "the first request computes everything");
+  static const uint32_t third[] = {7, 8, 10, 11, 12};
+  check(run(scheduler, worker, "first", 0xCA7, first, 5) == 0, "the first request computes everything");
   memset(kv, 0, sizeof kv);
-  const size_t loaded = run(scheduler, worker, "second", second, 5);
+  const size_t loaded = run(scheduler, worker, "second", 0xCA7, second, 5);
   check(loaded == 16, "the second one computes what does not fill a block");
+  check(run(scheduler, worker, "third", 0xD06, third, 5) == 8, "another image: only what is before it is the same");
 
   char status[16384];
   size_t needed = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An engine's scheduler and its one worker, in Python over Cairn's C interface: connector.py LIBRARY
 
-A prompt is computed, saved while it runs, and loaded for the next request that begins with the same tokens. Needs nothing
-but ctypes. The "KV cache" is one array of floats: [layer][K/V][block][token][head][element].
+A prompt with an image is computed, saved while it runs, and loaded for the next request that begins with the same tokens and
+the same image. Needs nothing but ctypes. The "KV cache" is one array of floats: [layer][K/V][block][token][head][element].
 """
 
 import ctypes as c
@@ -10,6 +10,7 @@ import json
 import sys
 
 PAGE, DEVICE_BLOCKS, LAYERS, HEADS, SIZE, PROMPT = 4, 32, 2, 2, 8, 18
+IMAGE = range(9, 14)  # tokens of the prompt that stand for an image
 LATER = 1
 AXES = {"block": 0, "layer": 1, "kv": 2, "token": 3, "slot": 4, "head": 5, "element": 6}
 CONFIG = b"""
@@ -43,10 +44,15 @@ SchedulerOptions = struct(
     ("device_blocks", c.c_uint32), ("ranks", c.c_uint32), ("address", c.c_char_p), ("secret", c.c_char_p),
     ("load_mode", c.c_uint32), ("loading_blocks", c.c_uint32), ("least_blocks", c.c_uint32), ("ask_again", c.c_uint32),
     ("load_deadline_ms", c.c_uint64), ("save_deadline_ms", c.c_uint64))
+MmRun = struct("MmRun", ("item_hash", c.c_uint64), ("offset", c.c_uint64), ("length", c.c_uint32),
+               ("item_offset", c.c_uint32))
+Prompt = struct("Prompt", ("tokens", U32S), ("token_count", c.c_size_t), ("salt", c.c_uint64),
+                ("mm_runs", c.POINTER(MmRun)), ("mm_run_count", c.c_size_t))
 Scheduled = struct(
     "Scheduled", ("request", c.c_uint64), ("computed_tokens", c.c_size_t), ("new_tokens", U32S),
     ("new_token_count", c.c_size_t), ("new_blocks", U32S), ("new_block_count", c.c_size_t), ("guesses", U32S),
-    ("guess_count", c.c_size_t), ("accepted_guesses", c.c_size_t))
+    ("guess_count", c.c_size_t), ("accepted_guesses", c.c_size_t), ("new_mm_runs", c.POINTER(MmRun)),
+    ("new_mm_run_count", c.c_size_t), ("scheduled_tokens", c.c_size_t))
 Iteration = struct(
     "Iteration", ("number", c.c_uint64), ("preempted", U64S), ("preempted_count", c.c_size_t),
     ("scheduled", c.POINTER(Scheduled)), ("scheduled_count", c.c_size_t))
@@ -56,8 +62,8 @@ class Loaded(c.Structure):
     _fields_ = [("request", c.c_uint64), ("tokens", c.c_size_t), ("missing", c.c_size_t)]
 
 
-Results = struct("Results", ("loaded", c.POINTER(Loaded)), ("loaded_count", c.c_size_t), ("released", TEXTS),
-                 ("released_count", c.c_size_t))
+Results = struct("Results", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("released", TEXTS),
+                 ("released_count", c.c_size_t), ("loaded_stride", c.c_size_t))
 Tensor = struct("Tensor", ("base", c.c_void_p), ("bytes", c.c_uint64), ("memory", c.c_uint32), ("device", c.c_int32),
                 ("rank", c.c_uint32), ("axes", U32S), ("sizes", U64S), ("strides", I64S))
 Group = struct("Group", ("name", c.c_char_p), ("layers", TEXTS), ("layer_count", c.c_size_t),
@@ -74,12 +80,18 @@ class WorkerLoaded(c.Structure):
     _fields_ = [("request", c.c_char_p), ("whole", c.c_uint32)]
 
 
-Report = struct("Report", ("loaded", c.POINTER(WorkerLoaded)), ("loaded_count", c.c_size_t), ("saved", TEXTS),
-                ("saved_count", c.c_size_t), ("failed_blocks", U32S), ("failed_block_count", c.c_size_t))
+Report = struct("Report", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("saved", TEXTS),
+                ("saved_count", c.c_size_t), ("failed_blocks", U32S), ("failed_block_count", c.c_size_t),
+                ("loaded_stride", c.c_size_t))
 
 
 def array(kind, values):
     return (kind * len(values))(*values)
+
+
+def element(kind, first, stride, i):
+    """Element i of an array of structs that a later library may have made longer."""
+    return kind.from_address(first + i * stride)
 
 
 class Cairn:
@@ -162,12 +174,13 @@ class Engine:
         self.cairn.scheduler_take_results(self.scheduler, c.byref(results))
         return results
 
-    def run(self, name, blocks):
+    def run(self, name, blocks, image):
         """A request through its prefill; gives how many tokens were loaded instead of computed."""
-        prompt = array(c.c_uint32, [7 * i for i in range(PROMPT)])
+        tokens = array(c.c_uint32, [99 if i in IMAGE else 7 * i for i in range(PROMPT)])
+        run = MmRun(item_hash=image, offset=IMAGE[0], length=len(IMAGE))
+        prompt = Prompt(tokens=tokens, token_count=PROMPT, mm_runs=c.pointer(run), mm_run_count=1)
         request, loaded, when = c.c_uint64(), c.c_size_t(), c.c_int32()
-        self.cairn.scheduler_add(self.scheduler, name, prompt, c.c_size_t(PROMPT),
-                                 c.c_uint64(self.cairn.library.cairn_salt(None, None)), c.byref(request))
+        self.cairn.scheduler_add_prompt(self.scheduler, name, c.byref(prompt), c.byref(request))
         self.cairn.scheduler_match(self.scheduler, request, c.c_size_t(0), c.byref(loaded), c.byref(when))
         self.cairn.scheduler_allocated(self.scheduler, request, array(c.c_uint32, blocks), c.c_size_t(len(blocks)),
                                        c.c_size_t(0), loaded)
@@ -175,7 +188,7 @@ class Engine:
             self.step(None, blocks, 0, 0)
             while (results := self.results()).loaded_count == 0:
                 pass
-            assert results.loaded[0].missing == 0
+            assert element(Loaded, results.loaded, results.loaded_stride, 0).missing == 0
             for token in range(loaded.value):
                 for place, values in self.places(blocks, token):
                     assert self.kv[place] == values, "what was loaded is what was computed before"
@@ -199,12 +212,13 @@ def main():
         sys.exit(__doc__)
     cairn = Cairn(sys.argv[1])
     engine = Engine(cairn)
-    assert engine.run(b"first", [3, 1, 4, 15, 9]) == 0
+    assert engine.run(b"first", [3, 1, 4, 15, 9], image=0xCA7) == 0
     c.memset(engine.kv, 0, c.sizeof(engine.kv))
-    loaded = engine.run(b"second", [2, 6, 5, 30, 0])
+    loaded = engine.run(b"second", [2, 6, 5, 30, 0], image=0xCA7)
     assert loaded == 16, loaded
     host = next(tier for tier in engine.status()["tiers"] if tier["level"] == "G2")
     assert host["registered"] == 4, host
+    assert engine.run(b"third", [7, 8, 10, 11, 12], image=0xD06) == 8, "another image: only what is before it is the same"
     engine.close()
     print(f"Cairn {cairn.library.cairn_version().decode()}: {loaded} of {PROMPT} tokens loaded instead of computed")
 
