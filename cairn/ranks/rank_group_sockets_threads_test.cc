@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
@@ -18,6 +21,7 @@
 
 #include "cairn/ranks/rank_group.h"
 #include "cairn/ranks/rank_group_testing.h"
+#include "cairn/ranks/rank_members.h"
 #include "cairn/ranks/rank_proof.h"
 #include "cairn/ranks/rank_socket.h"
 
@@ -207,6 +211,55 @@ TEST_F(RankGroupSocketsTest, ASilentStrangerIsDropped) {
   SocketRank stranger(unix_);
   stranger.next_as<RankChallenge>();
   EXPECT_THAT(stranger.refusal(), HasSubstr("it did not say who it is within 50 ms"));
+}
+
+// Strangers that announce large messages and send them cost the leader no memory.
+TEST_F(RankGroupSocketsTest, StrangersCannotFillTheLeadersMemory) {
+  constexpr std::size_t kStrangers = 8;
+  constexpr std::size_t kEach = std::size_t{8} << 20;
+  make({.ranks = 1, .address = *RankAddress::parse("tcp:127.0.0.1:0"), .secret = "s"});
+  std::vector<std::byte> frame;
+  encode(RankNotice{std::vector<std::byte>(kEach)}, 0, frame);
+  const auto in_use = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  std::vector<SocketRank> strangers;
+  for (std::size_t i = 0; i < kStrangers; ++i) {
+    strangers.emplace_back(*group_->address());
+    strangers.back().next_as<RankChallenge>();
+  }
+  const std::size_t before = in_use();
+  for (SocketRank& stranger : strangers) {
+    // Until all of it is taken, or the leader has hung up.
+    for (std::size_t sent = 0; sent < frame.size();) {
+      const ssize_t count = ::send(stranger.socket().fd(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+      if (count < 0 && errno != EAGAIN) {
+        break;
+      }
+      sent += count > 0 ? static_cast<std::size_t>(count) : 0;
+      pollfd writable{.fd = stranger.socket().fd(), .events = POLLOUT, .revents = 0};
+      ASSERT_EQ(::poll(&writable, 1, static_cast<int>(kPatience / milliseconds(1))), 1);
+    }
+  }
+  EXPECT_LT(in_use(), before + (std::size_t{1} << 20)) << "of " << kStrangers * kEach << " bytes that were sent";
+  SocketRank rank(*group_->address());
+  rank.make_ready(0, 1, "s");
+  EXPECT_TRUE(group_->wait_for_ranks(kPatience).has_value());
+}
+
+TEST_F(RankGroupSocketsTest, StrangersCannotKeepARankOut) {
+  make(
+      {.ranks = 1, .address = *RankAddress::parse("tcp:127.0.0.1:0"), .secret = "s", .silence = std::chrono::hours(1)});
+  std::vector<SocketRank> strangers;
+  for (std::size_t i = 0; i < RankMembers::kMaxStrangers + 8; ++i) {
+    strangers.emplace_back(*group_->address());
+    strangers.back().next_as<RankChallenge>();  // and says nothing
+  }
+  EXPECT_THAT(strangers.front().refusal(), HasSubstr("this is the oldest"));
+  SocketRank rank(*group_->address());
+  rank.make_ready(0, 1, "s");
+  EXPECT_TRUE(group_->wait_for_ranks(kPatience).has_value());
 }
 
 TEST_F(RankGroupSocketsTest, TheSameProcessMayConnectAgainAndSettlesWhatItHad) {

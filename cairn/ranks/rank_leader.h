@@ -87,7 +87,7 @@ class RankLeader : private RankServer::User {
   // The server's.
   std::optional<TimePoint> work() override CAIRN_EXCLUDES(mutex_);
   RankLink accepted(const RankPeer& peer, std::optional<std::uint32_t> user) override CAIRN_EXCLUDES(mutex_);
-  void received(RankLink link, const RankDecoder::Received& message) override CAIRN_EXCLUDES(mutex_);
+  bool received(RankLink link, const RankDecoder::Received& message) override CAIRN_EXCLUDES(mutex_);
   void broken(RankLink link, const Error& error) override CAIRN_EXCLUDES(mutex_);
   void ended(RankLink link) override CAIRN_EXCLUDES(mutex_);
 

@@ -56,9 +56,10 @@ RankLink RankLeader::accepted(const RankPeer& peer, std::optional<std::uint32_t>
   return link;
 }
 
-void RankLeader::received(RankLink link, const RankDecoder::Received& message) {
+bool RankLeader::received(RankLink link, const RankDecoder::Received& message) {
   const MutexLock lock(mutex_);
   take_message(link, message.generation, message.message);
+  return members_.is_proven(link);
 }
 
 void RankLeader::broken(RankLink link, const Error& error) {

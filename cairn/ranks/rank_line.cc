@@ -122,6 +122,7 @@ class SocketLine final : public RankLine {
                                                    ", who is not ours; no talk with strangers"));
     }
     socket_.emplace(*std::move(socket));
+    socket_->set_max_payload(kMaxWelcomePayload);
     challenge_.reset();
     const MutexLock lock(mutex_);
     is_open_ = true;
@@ -228,6 +229,7 @@ class SocketLine final : public RankLine {
           return fail(ErrorCode::kUnavailable, str_cat("the leader at ", leader_.to_string(),
                                                        " does not prove that it knows the secret; give both the same"));
         }
+        socket_->set_max_payload(kMaxPayload);
       }
       return next;
     }

@@ -23,7 +23,8 @@ std::string name_of(const RankPeer& peer) {
 
 }  // namespace
 
-RankMembers::RankMembers(Options options) : options_(std::move(options)), seats_(options_.ranks) {}
+RankMembers::RankMembers(Options options)
+    : options_(std::move(options)), hello_limit_(std::min(options_.silence, kHelloLimit)), seats_(options_.ranks) {}
 
 void RankMembers::open(std::string config, TimePoint now) {
   config_ = std::move(config);
@@ -67,19 +68,28 @@ Status RankMembers::join(RankLink link, std::uint32_t rank, TimePoint now) {
 }
 
 void RankMembers::accepted(RankLink link, const RankPeer& peer, const RankNonce& nonce, TimePoint now) {
-  const auto is_stranger = [](const auto& each) { return each.second.phase == Phase::kChallenged; };
-  const bool is_crowded = std::count_if(talks_.begin(), talks_.end(), is_stranger) >= std::ptrdiff_t{kMaxStrangers};
+  make_room_for_stranger();
   talks_.emplace(link, Talk{.peer = peer, .phase = Phase::kChallenged, .nonce = nonce, .since = now});
-  if (is_crowded) {
-    refuse(link, "too many are connected that have not said who they are");
+  events_.emplace_back(RankSend{link, 0, RankChallenge{nonce}});
+}
+
+void RankMembers::make_room_for_stranger() {
+  const auto is_stranger = [](const auto& each) { return each.second.phase == Phase::kChallenged; };
+  if (std::count_if(talks_.begin(), talks_.end(), is_stranger) < std::ptrdiff_t{kMaxStrangers}) {
     return;
   }
-  events_.emplace_back(RankSend{link, 0, RankChallenge{nonce}});
+  const auto oldest = std::find_if(talks_.begin(), talks_.end(), is_stranger);  // links are numbered as they come
+  refuse(oldest->first, str_cat(kMaxStrangers, " connections have not said who they are, and this is the oldest"));
+}
+
+bool RankMembers::is_proven(RankLink link) const {
+  const auto found = talks_.find(link);
+  return found != talks_.end() && found->second.phase != Phase::kChallenged;
 }
 
 // The proof first: a stranger learns nothing but that it is one.
 Status RankMembers::check_hello(const Talk& talk, const RankHello& hello) const {
-  if (!is_proven(hello, talk.nonce, options_.secret)) {
+  if (!cairn::is_proven(hello, talk.nonce, options_.secret)) {
     return fail(ErrorCode::kInvalidArgument, "it does not know the leader's secret");
   }
   if (hello.ranks != options_.ranks) {
@@ -225,7 +235,7 @@ void RankMembers::ended(RankLink link) {
 std::optional<TimePoint> RankMembers::time_of(const Talk& talk) const {
   switch (talk.phase) {
     case Phase::kChallenged:
-      return talk.since + options_.silence;
+      return talk.since + hello_limit_;
     case Phase::kKnown:
       return std::nullopt;
     case Phase::kWelcomed:
@@ -246,7 +256,7 @@ void RankMembers::tick(TimePoint now) {
     }
     if (talk.phase != Phase::kReady) {
       silent.emplace_back(link, talk.phase == Phase::kChallenged
-                                    ? str_cat("it did not say who it is within ", milliseconds_of(options_.silence))
+                                    ? str_cat("it did not say who it is within ", milliseconds_of(hello_limit_))
                                     : str_cat("it was not ready within ", milliseconds_of(kReadyLimit)));
     } else if (talk.unanswered && now >= *talk.unanswered + options_.silence) {
       silent.emplace_back(link, str_cat("it said nothing for ", milliseconds_of(now - *talk.unanswered)));

@@ -7,7 +7,7 @@
 //           place. The same process that connects again has given its first connection up.
 // Proven:   what a generation had in hand is over when its process is dead, or its port destroyed; or when the rank is
 //           ready again and is the same process. Over TCP, where processes are not known, ready again is enough.
-// Limits:   hello within Options::silence; ready within kReadyLimit of the welcome: memory is made meanwhile, which takes
+// Limits:   hello within kHelloLimit, or Options::silence if that is shorter; ready within kReadyLimit of the welcome: memory is made meanwhile, which takes
 //           its time, and nobody asks whether it is still there but its connection. Then pings: silence counts from the
 //           first that nothing followed, so that a leader that slept does not blame its ranks.
 // Threads:  one at a time: under the leader's lock. Pure.
@@ -66,7 +66,9 @@ struct RankPeer {
 class RankMembers {
  public:
   static constexpr Duration kReadyLimit = std::chrono::minutes(10);
-  // That may be connected without having said who they are.
+  static constexpr Duration kHelloLimit = std::chrono::seconds(2);
+  // Connections that have not proven who they are. The oldest makes room for the next one, so that strangers cannot keep
+  // ranks out. Ranks that have proven it do not count: each has a place of its own.
   static constexpr std::size_t kMaxStrangers = 64;
 
   struct Options {
@@ -104,6 +106,8 @@ class RankMembers {
   // --- who is there ---
   [[nodiscard]] std::vector<RankPresence> presence() const;
   [[nodiscard]] std::optional<RankLink> link_of(std::uint32_t rank) const;  // of one that is ready
+  // Whether the link's peer has proven who it is.
+  [[nodiscard]] bool is_proven(RankLink link) const;
   [[nodiscard]] RankPeer peer_of(std::uint32_t rank) const;
   [[nodiscard]] std::uint64_t block_bytes(std::uint32_t rank) const { return seats_[rank].block_bytes; }
   [[nodiscard]] bool all_ready() const;
@@ -141,10 +145,12 @@ class RankMembers {
   void take_hello(RankLink link, Talk& talk, const RankHello& hello, TimePoint now);
   void welcome(RankLink link, Talk& talk, TimePoint now);
   void ready(Talk& talk, const RankReady& message, TimePoint now);
+  void make_room_for_stranger();
   void leave(RankLink link, const std::string& reason);
   [[nodiscard]] std::optional<TimePoint> time_of(const Talk& talk) const;
 
   const Options options_;
+  const Duration hello_limit_;
   std::optional<std::string> config_;
   std::map<RankLink, Talk> talks_;
   std::vector<Seat> seats_;

@@ -210,12 +210,32 @@ TEST_F(OpenRankMembersTest, StrangersAreBounded) {
     connect(link, link);
   }
   (void)events();
-  connect(99, 99);
-  EXPECT_THAT(events()[0], HasSubstr("send refusal to 99: too many are connected"));
-  say(1, 0, hello(0));
+  say(2, 0, hello(0));
   (void)events();
+  connect(99, 99);
+  EXPECT_THAT(events(), ElementsAre("send challenge to 99")) << "who has said hello is no stranger any more";
   connect(100, 100);
-  EXPECT_THAT(events(), ElementsAre("send challenge to 100"));
+  EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have not said who they are"),
+                                    "hang up 1", "forget 1", "send challenge to 100"));
+  // However many come, a rank that answers its challenge gets its place, and one that has it keeps it.
+  for (std::uint64_t link = 101; link < 1000; ++link) {
+    connect(link, link);
+  }
+  EXPECT_TRUE(members_.is_proven(RankLink{2}));
+  connect(1000, 1000);
+  EXPECT_FALSE(members_.is_proven(RankLink{1000}));
+  say(1000, 0, hello(1));
+  EXPECT_TRUE(members_.is_proven(RankLink{1000}));
+  EXPECT_FALSE(members_.is_proven(RankLink{101})) << "pushed out";
+}
+
+// Each has a short time from its first moment on, whatever it says meanwhile.
+TEST_F(OpenRankMembersTest, AStrangerHasAShortDeadline) {
+  RankMembers patient({.ranks = 1, .heartbeat = milliseconds(500), .silence = std::chrono::hours(1)});
+  patient.accepted(RankLink{1}, {}, kNonce, now_);
+  EXPECT_EQ(patient.next_time(), now_ + RankMembers::kHelloLimit);
+  patient.tick(now_ + RankMembers::kHelloLimit);
+  EXPECT_EQ(patient.next_time(), std::nullopt) << "it is gone";
 }
 
 TEST_F(OpenRankMembersTest, MakingMemoryHasALimitOfItsOwn) {

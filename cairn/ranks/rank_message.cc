@@ -191,6 +191,11 @@ void RankDecoder::feed(std::span<const std::byte> bytes) {
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
+std::size_t RankDecoder::room() const {
+  const std::size_t frame = kFrameBytes + max_payload_;
+  return buffered() < frame ? frame - buffered() : 0;
+}
+
 Result<std::optional<RankDecoder::Received>> RankDecoder::next() {
   if (error_) return Unexpected<Error>(*error_);
   Result<std::optional<Received>> received = cut();
@@ -216,8 +221,9 @@ Result<std::optional<RankDecoder::Received>> RankDecoder::cut() {
   if (unread.size() < kFrameBytes) return std::optional<Received>();
 
   const auto header = ByteReader(unread).get<FrameHeader>();
-  if (header.payload_bytes > kMaxPayload) {
-    return corrupt(str_cat("a rank's message has ", header.payload_bytes, " bytes, at most ", kMaxPayload, " may be"));
+  if (header.payload_bytes > max_payload_) {
+    return corrupt(str_cat("a message of ", header.payload_bytes, " bytes; at most ", max_payload_, " are allowed",
+                           max_payload_ < kMaxPayload ? " until the peer has proven who it is" : ""));
   }
   if (unread.size() - kFrameBytes < header.payload_bytes) return std::optional<Received>();
   const std::span<const std::byte> payload = unread.subspan(kFrameBytes, header.payload_bytes);

@@ -109,6 +109,9 @@ using RankMessage = std::variant<RankChallenge, RankHello, RankWelcome, RankRead
 
 inline constexpr std::uint16_t kRankProtocol = 2;
 inline constexpr std::size_t kMaxPayload = std::size_t{64} << 20;
+// Of a peer that has not proven who it is: a rank that says hello, a leader that says welcome with its configuration.
+inline constexpr std::size_t kMaxHelloPayload = 256;
+inline constexpr std::size_t kMaxWelcomePayload = std::size_t{1} << 20;
 
 // Appends one frame. Durations below zero go as zero.
 // Requires: a payload of at most kMaxPayload, as many tags as pairs, as many checksums as states.
@@ -117,17 +120,26 @@ void encode(const RankMessage& message, std::uint32_t generation, std::vector<st
 // Cuts a stream of bytes into messages.
 class RankDecoder {
  public:
+  explicit RankDecoder(std::size_t max_payload = kMaxPayload) : max_payload_(max_payload) {}
   struct Received {
     std::uint32_t generation = 0;
     RankMessage message;
   };
   void feed(std::span<const std::byte> bytes);
-  // None: more bytes are needed. An error is for ever: the stream cannot be trusted any more.
+  // std::nullopt if more bytes are needed. An error is for ever: the stream cannot be trusted any more. A frame that is too
+  // large is refused by its header.
   [[nodiscard]] Result<std::optional<Received>> next();
+  // From the next frame on.
+  void set_max_payload(std::size_t bytes) { max_payload_ = bytes; }
+  // Bytes that were fed and not taken.
+  [[nodiscard]] std::size_t buffered() const { return bytes_.size() - read_; }
+  // Bytes that a whole frame may take beyond those. Feed no more at once to keep the buffer below one frame.
+  [[nodiscard]] std::size_t room() const;
 
  private:
   [[nodiscard]] Result<std::optional<Received>> cut();
 
+  std::size_t max_payload_;
   std::vector<std::byte> bytes_;
   std::size_t read_ = 0;
   std::optional<Error> error_;

@@ -267,5 +267,27 @@ TEST(RankDecoderTest, AnErrorIsForEver) {
   EXPECT_EQ(second.error().message, first.error().message);
 }
 
+// A stranger's frame is refused by its header, before a byte of its payload is kept.
+TEST(RankMessageTest, FramesMayBeLimitedUntilThePeerIsKnown) {
+  RankDecoder decoder(kMaxHelloPayload);
+  const Bytes hello = frame_of(RankHello{}, 0);
+  ASSERT_LE(hello.size(), kHeader + kMaxHelloPayload);
+  decoder.feed(hello);
+  EXPECT_TRUE(decoder.next()->has_value());
+  EXPECT_EQ(decoder.buffered(), 0U);
+  EXPECT_EQ(decoder.room(), kHeader + kMaxHelloPayload);
+  const Bytes large = frame_of(RankNotice{Bytes(kMaxHelloPayload)}, 0);
+  decoder.feed(std::span(large).first(kHeader));
+  const Next refused = decoder.next();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("at most 256 are allowed until the peer has proven who it is"));
+  EXPECT_EQ(decoder.buffered(), 0U);
+
+  RankDecoder known(kMaxHelloPayload);
+  known.set_max_payload(kMaxPayload);
+  known.feed(large);
+  EXPECT_TRUE(known.next()->has_value());
+}
+
 }  // namespace
 }  // namespace cairn

@@ -21,6 +21,8 @@ namespace {
 
 // Of one connection before it is another's turn.
 constexpr std::size_t kMessagesATurn = 256;
+// Connections accepted before those that they push out are hung up.
+constexpr int kAcceptedATurn = 16;
 // Until those who wait to be accepted are tried again, when there were no descriptors for them.
 constexpr int kRestMilliseconds = 100;
 
@@ -141,7 +143,7 @@ void RankServer::serve() {
       }
     }
     if (list[1].revents != 0) {
-      accept_all();
+      accept_some();
     }
   }
 }
@@ -175,7 +177,9 @@ void RankServer::take_messages(RankLink link, std::size_t most) {
   for (std::size_t i = 0; i < most && !connection.is_over; ++i) {
     const Result<std::optional<RankDecoder::Received>> next = connection.socket.receive();
     if (next && *next) {
-      user_->received(link, **next);
+      if (user_->received(link, **next)) {
+        connection.socket.set_max_payload(kMaxPayload);
+      }
       continue;
     }
     if (!next || connection.failed) {
@@ -193,8 +197,8 @@ void RankServer::serve_process(RankLink link) {
   user_->ended(link);
 }
 
-void RankServer::accept_all() {
-  while (true) {
+void RankServer::accept_some() {
+  for (int i = 0; i < kAcceptedATurn; ++i) {
     Result<std::optional<RankSocket>> next = listener_->accept();
     if (!next) {
       listener_rests_ = true;
@@ -204,6 +208,7 @@ void RankServer::accept_all() {
       return;
     }
     RankSocket socket = **std::move(next);
+    socket.set_max_payload(kMaxHelloPayload);
     RankPeer peer;
     std::optional<std::uint32_t> user;
     OwnedFd process = socket.take_process();

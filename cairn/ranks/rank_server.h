@@ -40,7 +40,8 @@ class RankServer {
     virtual std::optional<TimePoint> work() = 0;
     // Somebody connected; the link names it from now on. `user`: whose process it is, where the socket tells.
     virtual RankLink accepted(const RankPeer& peer, std::optional<std::uint32_t> user) = 0;
-    virtual void received(RankLink link, const RankDecoder::Received& message) = 0;
+    // Returns whether the peer has proven who it is. Until then its frames may have kMaxHelloPayload bytes.
+    virtual bool received(RankLink link, const RankDecoder::Received& message) = 0;
     // Nothing more comes from this link: it is to be hung up.
     virtual void broken(RankLink link, const Error& error) = 0;
     // Its process is dead.
@@ -84,7 +85,7 @@ class RankServer {
   void serve_connection(RankLink link, short happened);
   void take_messages(RankLink link, std::size_t most);
   void serve_process(RankLink link);
-  void accept_all();
+  void accept_some();
 
   const Clock& clock_;
   const OwnedFd wake_fd_;

@@ -171,10 +171,11 @@ Status RankSocket::flush() {
 }
 
 Result<std::optional<RankDecoder::Received>> RankSocket::receive() {
-  chunk_.resize(kChunk);
   for (;;) {
     Result<std::optional<RankDecoder::Received>> received = decoder_.next();
     if (!received || received->has_value()) return received;
+    // Never beyond one frame: who may send small frames alone costs no more memory than those.
+    chunk_.resize(std::min(kChunk, decoder_.room()));
     const ssize_t count = ::recv(fd_.get(), chunk_.data(), chunk_.size(), 0);
     if (count > 0) {
       decoder_.feed(std::span(chunk_).first(static_cast<std::size_t>(count)));

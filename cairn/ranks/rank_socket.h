@@ -51,6 +51,11 @@ class RankSocket {
   // kCorrupt: as RankDecoder says.
   [[nodiscard]] Result<std::optional<RankDecoder::Received>> receive();
 
+  // Frames of the peer may have so many bytes beside the header; kMaxPayload until it is set.
+  void set_max_payload(std::size_t bytes) { decoder_.set_max_payload(bytes); }
+  // Bytes that came and are no whole message yet.
+  [[nodiscard]] std::size_t buffered() const { return decoder_.buffered(); }
+
   // None of TCP.
   [[nodiscard]] const std::optional<Peer>& peer() const { return peer_; }
   // Readable once the peer's process is dead, all its threads included. -1: cannot be known. Gone once taken.

@@ -185,6 +185,32 @@ TEST_F(RankSocketTest, GarbageEndsTheTalk) {
   EXPECT_EQ(error.code, ErrorCode::kCorrupt);
 }
 
+// Whatever a stranger sends, no more than one small frame of it is kept.
+TEST_F(RankSocketTest, WhatIsBufferedOfALimitedPeerIsBounded) {
+  RankListener listener = *RankListener::listen(tcp_);
+  RankSocket rank = *RankSocket::connect(listener.address(), soon());
+  RankSocket leader = accept_one(listener);
+  leader.set_max_payload(kMaxHelloPayload);
+  std::vector<std::byte> bytes;
+  for (std::uint64_t i = 0; i < 100; ++i) encode(RankPing{i}, 1, bytes);
+  encode(RankNotice{std::vector<std::byte>(std::size_t{4} << 20)}, 1, bytes);
+  std::size_t sent = 0;
+  std::uint64_t received = 0;
+  for (bool is_refused = false; !is_refused;) {
+    const ssize_t count = ::send(rank.fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count > 0) sent += static_cast<std::size_t>(count);
+    ASSERT_TRUE(becomes_ready(leader.fd(), POLLIN));
+    for (;;) {
+      const auto next = leader.receive();
+      EXPECT_LE(leader.buffered(), 24 + kMaxHelloPayload);
+      is_refused = !next;
+      if (!next || !*next) break;
+      EXPECT_EQ((*next)->message, RankMessage(RankPing{received++}));
+    }
+  }
+  EXPECT_EQ(received, 100U);
+}
+
 TEST_F(RankSocketTest, APeerHalfWayThroughAMessageIsClosedToo) {
   RankListener listener = *RankListener::listen(unix_);
   std::optional<RankSocket> rank = std::move(*RankSocket::connect(unix_, soon()));
