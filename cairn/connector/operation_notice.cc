@@ -6,18 +6,17 @@
 namespace cairn {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4F4E5243;  // "CRNO"
-constexpr std::size_t kIdBytes = internal::kOperationIdBytes;
-constexpr std::size_t kLoadBytes = kIdBytes + sizeof(std::uint32_t);
+constexpr std::uint32_t kNoticeMagic = 0x4F4E5243;  // "CRNO"
+constexpr std::size_t kLoadBytes = internal::kOperationIdBytes + sizeof(std::uint32_t);
 
 }  // namespace
 
 std::vector<std::byte> OperationNotice::encode() const {
   std::vector<std::byte> out;
   out.reserve(internal::kSealBytes + 3 * sizeof(std::uint32_t) + sizeof(over_before) + loads.size() * kLoadBytes +
-              (saves.size() + under_way.size()) * kIdBytes);
+              (saves.size() + under_way.size()) * internal::kOperationIdBytes);
   ByteWriter writer(out);
-  writer.put(internal::SealHeader{.magic = kMagic, .version = kVersion, .flags = 0});
+  writer.put(internal::SealHeader{.magic = kNoticeMagic, .version = kVersion, .flags = 0});
   writer.count(loads.size());
   for (const Load& load : loads) {
     internal::put(writer, load.id);
@@ -34,7 +33,7 @@ std::vector<std::byte> OperationNotice::encode() const {
 
 Result<OperationNotice> OperationNotice::decode(std::span<const std::byte> bytes) {
   constexpr std::string_view kWhat = "the notice of operations";
-  const Result<std::span<const std::byte>> fields = internal::unseal(bytes, kMagic, kVersion, kWhat);
+  const Result<std::span<const std::byte>> fields = internal::unseal(bytes, kNoticeMagic, kVersion, kWhat);
   if (!fields) return Unexpected<Error>(fields.error());
   ByteReader in(*fields);
   OperationNotice notice;
@@ -44,11 +43,11 @@ Result<OperationNotice> OperationNotice::decode(std::span<const std::byte> bytes
     const OperationId id = internal::get_operation_id(in);
     notice.loads.push_back({id, in.get<std::uint32_t>()});
   }
-  const std::size_t save_count = in.count(kIdBytes);
+  const std::size_t save_count = in.count(internal::kOperationIdBytes);
   notice.saves.reserve(save_count);
   for (std::size_t i = 0; i < save_count; ++i) notice.saves.push_back(internal::get_operation_id(in));
   notice.over_before = in.get<std::uint64_t>();
-  const std::size_t under_way_count = in.count(kIdBytes);
+  const std::size_t under_way_count = in.count(internal::kOperationIdBytes);
   notice.under_way.reserve(under_way_count);
   for (std::size_t i = 0; i < under_way_count; ++i) notice.under_way.push_back(internal::get_operation_id(in));
   if (in.ended_well()) return notice;
