@@ -100,6 +100,8 @@ void write(JsonWriter& json, const TierStatus& tier) {
   json.field("registered", tier.counts.registered);
   json.field("in_use", tier.counts.active);
   json.field("recovered", tier.recovered.blocks);
+  json.field("damaged", tier.recovered.damaged + tier.recovered.cut_off);
+  json.field("file_damage", std::string_view(tier.recovered.damage));
   write(json, "reading", tier.reading);
   write(json, "writing", tier.writing);
   json.end('}');

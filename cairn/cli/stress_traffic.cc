@@ -1,7 +1,9 @@
 #include "cairn/cli/stress_traffic.h"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
@@ -15,6 +17,15 @@ constexpr std::size_t kHeld = 3;
 // Beginnings that sequences share.
 constexpr std::uint32_t kPrompts = 8;
 constexpr std::uint32_t kPromptBlocks = 3;
+
+// A disk that was taken out is waited for, a minute in all.
+constexpr std::chrono::milliseconds kBetweenTries(10);
+constexpr int kMostTries = 6000;
+
+bool is_disk_up(const KvBlockManager& manager) {
+  const ManagerStatus status = manager.status();
+  return std::ranges::all_of(status.tiers, [](const TierStatus& tier) { return tier.reading.is_up; });
+}
 
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDU;
@@ -192,17 +203,27 @@ Result<StressTraffic::DiskCheck> StressTraffic::verify_disk() {
     std::vector<BlockKey> keys;
     std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
                    [](const ResidentBlock& block) { return block.key; });
-    const Result<ImmutableBlocks> up = manager_.onboard_blocks(disk.scan(keys)).get();
-    // Where every one of them was damaged nothing came up, and the tier has dropped them all.
-    if (!up && !disk.scan(keys).empty()) {
-      return Unexpected(Error(up.error()));
+    // A disk with many damaged blocks is taken out, and tried again: each time it has fewer of them.
+    for (int tries = 0;; ++tries) {
+      ImmutableBlocks there = disk.scan(keys);
+      if (there.empty()) {
+        break;
+      }
+      const Result<ImmutableBlocks> up = manager_.onboard_blocks(std::move(there)).get();
+      if (up) {
+        verify(*up);
+        check.blocks += up->size();
+        for (std::uint32_t i = 0; i < up->size(); ++i) {
+          std::erase(keys, up->key(i));
+        }
+      } else if (!disk.scan(keys).empty() && (tries == kMostTries || is_disk_up(manager_))) {
+        return Unexpected(Error(up.error()));
+      }
+      if (!up || up->empty()) {
+        std::this_thread::sleep_for(kBetweenTries);
+      }
     }
-    const std::uint32_t arrived = up ? up->size() : 0;
-    if (up) {
-      verify(*up);
-    }
-    check.blocks += arrived;
-    check.refused += keys.size() - arrived;
+    check.refused += keys.size();
   }
   return check;
 }

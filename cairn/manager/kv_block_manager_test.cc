@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "cairn/layout/layout_testing.h"
@@ -16,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -430,6 +432,73 @@ TEST_F(KvBlockManagerTest, AFileOfAnotherModelIsRefusedByName) {
   other.disk.opening = DiskOpening::kFresh;
   VirtualManager fresh(other);
   EXPECT_EQ(fresh->disk()->counts().registered, 0U);
+}
+
+TEST_F(KvBlockManagerTest, ATruncatedFileIsUsedAsFarAsItGoes) {
+  const Keys keys = chain(1, 6);
+  {
+    VirtualManager manager(config());
+    cache_on_device(*manager, keys);
+    manager.settle();
+    ASSERT_EQ(manager->disk()->counts().registered, 6U);
+  }
+  const std::string path = config().disk.path;
+  const auto whole = std::filesystem::file_size(path);
+  std::size_t left = 0;
+  {
+    DiskFile file = *DiskFile::inspect(path);
+    const DiskRecovery recovery = *file.recover();
+    for (const DiskEntry& entry : recovery.entries) {
+      left += index_of(entry.slot) < 2 ? 1 : 0;
+    }
+    // The middle of the third slot.
+    std::filesystem::resize_file(path, file.data_offset() + 2 * file.block_step() + 10);
+  }
+  ASSERT_GT(left, 0U);
+  ManagerConfig strict = config();
+  strict.disk.opening = DiskOpening::kExisting;
+  const Result<KvBlockManager> refused = KvBlockManager::make(strict, {.own_thread = false});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr(path), HasSubstr("was cut off")));
+
+  std::vector<Incident> incidents;
+  VirtualManager manager(config(), {}, {.on_incident = [&](const Incident& each) { incidents.push_back(each); }});
+  EXPECT_EQ(std::filesystem::file_size(path), whole);
+  EXPECT_EQ(manager->disk()->counts().registered, left);
+  ASSERT_EQ(incidents.size(), 1U);
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kDamagedFile);
+  EXPECT_THAT(incidents[0].text, AllOf(HasSubstr(path), HasSubstr("was cut off"), HasSubstr("blocks were cut off")));
+  EXPECT_EQ(manager->status().tiers[2].recovered.cut_off, 6 - left);
+  EXPECT_THAT(manager->metrics().to_prometheus(), HasSubstr("cairn_disk_file_damaged{tier=\"G3\"} 1\n"));
+  cache_on_device(*manager, keys);
+  manager.settle();
+  EXPECT_EQ(manager->disk()->counts().registered, 6U) << "it is a tier as any other";
+  manager->reset(CacheLevel::kG1);
+  manager->reset(CacheLevel::kG2);
+  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  ASSERT_TRUE(loaded && loaded->blocks.size() == 6U);
+  EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
+}
+
+TEST_F(KvBlockManagerTest, AFileThatCannotBeReadIsRenamedAndTheTierStartsEmpty) {
+  {
+    VirtualManager manager(config());
+    cache_on_device(*manager, chain(1, 4));
+    manager.settle();
+  }
+  const std::string path = config().disk.path;
+  {
+    std::ofstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file << std::string(8192, '#');  // both superblocks
+  }
+  std::vector<Incident> incidents;
+  VirtualManager manager(config(), {}, {.on_incident = [&](const Incident& each) { incidents.push_back(each); }});
+  EXPECT_EQ(manager->disk()->counts().registered, 0U);
+  ASSERT_EQ(incidents.size(), 1U);
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kDamagedFile);
+  EXPECT_THAT(incidents[0].text, HasSubstr("it was renamed to " + path + ".damaged, and the tier starts empty"));
+  EXPECT_TRUE(std::filesystem::exists(path + ".damaged"));
+  EXPECT_EQ(manager->status().incidents.size(), 1U);
 }
 
 TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {

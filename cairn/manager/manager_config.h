@@ -24,6 +24,7 @@
 #include "cairn/offload/offload_options.h"
 #include "cairn/onboard/onboard_options.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/tier/disk_opening.h"
 #include "cairn/tier/tier_health.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/io_backend.h"
@@ -79,12 +80,6 @@ struct HostConfig : TierConfig {
   Pinning pinning = Pinning::kPreferred;
   HugePages huge_pages = HugePages::kTransparent;
   std::optional<int> numa_node = {};
-};
-
-enum class DiskOpening : std::uint8_t {
-  kReuse,     // what is in the file is served; there is none: it is made
-  kExisting,  // there has to be one
-  kFresh,     // one that is there is replaced, if it is ours and nobody has it open
 };
 
 // [disk], G3

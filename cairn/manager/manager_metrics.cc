@@ -79,6 +79,15 @@ void add_tier_metrics(Metrics& metrics, const Tier& tier) {
     metrics.counter_function("cairn_tier_out_total", "Times that a tier was taken out", with_use,
                              [&tier, use] { return static_cast<double>(tier.report(use).times_out); });
   }
+  if (tier.has_file()) {
+    const Tier::Recovered& found = tier.recovered();
+    metrics.gauge_function("cairn_disk_recovered_blocks", "Blocks that the file held when it was opened", labels,
+                           [&found] { return static_cast<double>(found.blocks); });
+    metrics.gauge_function("cairn_disk_damaged_entries", "Entries of the file that were damaged or cut off then",
+                           labels, [&found] { return static_cast<double>(found.damaged + found.cut_off); });
+    metrics.gauge_function("cairn_disk_file_damaged", "Whether the file itself was repaired or replaced then", labels,
+                           [&found] { return found.damage.empty() ? 0.0 : 1.0; });
+  }
   const BlockPool* const pool = tier.pool();
   if (pool == nullptr) {
     return;

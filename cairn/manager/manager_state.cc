@@ -205,6 +205,10 @@ void ManagerState::note_recovery() {
     return;
   }
   const Tier::Recovered& found = disk->recovered();
+  if (!found.damage.empty()) {
+    add_incident(Incident::Kind::kDamagedFile, kDisk,
+                 str_cat(found.damage, found.cut_off == 0 ? "" : str_cat("; ", found.cut_off, " blocks were cut off")));
+  }
   if (!found.clean) {
     add_incident(Incident::Kind::kStartedUnclean, kDisk,
                  str_cat(config_.disk.path, " was not closed in order; ", found.blocks, " blocks were found in it"));

@@ -16,6 +16,8 @@ std::string_view to_string(Incident::Kind kind) {
       return "started unclean";
     case Incident::Kind::kDamagedEntries:
       return "damaged entries";
+    case Incident::Kind::kDamagedFile:
+      return "damaged file";
   }
   return "unknown";
 }

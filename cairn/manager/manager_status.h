@@ -19,7 +19,7 @@ namespace cairn {
 
 // Something that an operator should know of.
 struct Incident {
-  enum class Kind : std::uint8_t { kTierOut, kTierBack, kWrongBytes, kStartedUnclean, kDamagedEntries };
+  enum class Kind : std::uint8_t { kTierOut, kTierBack, kWrongBytes, kStartedUnclean, kDamagedEntries, kDamagedFile };
   TimePoint when{};
   Kind kind = Kind::kTierOut;
   CacheLevel level = CacheLevel::kG1;

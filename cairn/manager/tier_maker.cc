@@ -8,6 +8,7 @@
 #include "cairn/memory/device_region.h"
 #include "cairn/memory/system_region.h"
 #include "cairn/tier/disk_layout.h"
+#include "cairn/tier/disk_opening.h"
 
 namespace cairn {
 
@@ -157,28 +158,23 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
     geometry.block_bytes = shape_.block_bytes();
     geometry.row_bytes = shape_.row_bytes();
   }
-  const bool is_there = may_be_there(disk.path);
-  if (is_there && disk.opening == DiskOpening::kFresh) {
-    if (const Status removed = remove_disk_file(disk.path); !removed) {
-      return at_key("disk.path", removed.error());
-    }
+  Result<OpenedDisk> opened = open_disk(disk.path, geometry, disk.opening);
+  if (!opened) {
+    return at_key("disk.path", std::move(opened).error());
   }
-  const bool create = disk.opening == DiskOpening::kFresh || (disk.opening == DiskOpening::kReuse && !is_there);
-  Result<DiskFile> file = create ? DiskFile::create(disk.path, geometry) : DiskFile::open(disk.path, geometry);
-  if (!file) {
-    return at_key("disk.path", std::move(file).error());
-  }
+  DiskFile file = std::move(opened->file);
   Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.slots);
+  made.damage = std::move(opened->damage);
   if (parts_.elsewhere) {
-    made.file = *std::move(file);
+    made.file = std::move(file);
     return pool_tier(std::move(made), "disk", BlockLayout::elsewhere(shape_, geometry.slots, MemoryKind::kFile));
   }
-  Result<RegionPtr> region = disk_region(*file, disk.direct);
+  Result<RegionPtr> region = disk_region(file, disk.direct);
   if (!region) {
     return at_key("disk.path", std::move(region).error());
   }
-  Result<BlockLayoutPtr> layout = disk_layout(*file, shape_, *std::move(region));
-  made.file = *std::move(file);
+  Result<BlockLayoutPtr> layout = disk_layout(file, shape_, *std::move(region));
+  made.file = std::move(file);
   return pool_tier(std::move(made), "disk", std::move(layout));
 }
 

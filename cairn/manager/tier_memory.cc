@@ -1,10 +1,5 @@
 #include "cairn/manager/tier_memory.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "cairn/base/str_cat.h"
 #include "cairn/memory/pinned_region.h"
 #include "cairn/memory/system_region.h"
@@ -33,22 +28,6 @@ Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool h
                         .huge_pages = host.huge_pages,
                         .numa_node = host.numa_node,
                         .progress = progress});
-}
-
-bool may_be_there(const std::string& path) {
-  struct stat facts{};
-  return ::stat(path.c_str(), &facts) == 0 || (errno != ENOENT && errno != ENOTDIR);
-}
-
-Status remove_disk_file(const std::string& path) {
-  const Result<DiskFile> ours = DiskFile::inspect(path);
-  if (!ours) {
-    return Unexpected(ours.error());
-  }
-  if (::unlink(path.c_str()) != 0) {
-    return fail(ErrorCode::kIo, str_cat("cannot remove ", path, " to begin anew"));
-  }
-  return {};
 }
 
 }  // namespace cairn

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "cairn/base/result.h"
 #include "cairn/manager/manager_config.h"
@@ -24,11 +23,5 @@ namespace cairn {
 // Pinned where the configuration asks for it, or prefers it and there is a GPU; `gpu`: the one it is for.
 [[nodiscard]] Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,
                                             const MemoryProgress& progress = {});
-
-// False if the system says that there is no such file. Any other answer counts as a file: opening it says what is wrong.
-[[nodiscard]] bool may_be_there(const std::string& path);
-
-// Removes a disk tier's file to make room for another: only one of ours that nobody has open.
-[[nodiscard]] Status remove_disk_file(const std::string& path);
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/tier_memory.h"
 #include "cairn/tier/disk_layout.h"
+#include "cairn/tier/disk_opening.h"
 #include "cairn/transfer/tensor_parallel.h"
 
 namespace cairn {
@@ -77,18 +78,11 @@ Status check_device(const ManagerConfig& config, std::span<const BlockLayoutPtr>
   return check_blocks(config, layouts);
 }
 
-Result<DiskFile> open_file(const std::string& path, const DiskGeometry& geometry, DiskOpening opening) {
-  if (!may_be_there(path) && opening != DiskOpening::kExisting) {
-    return DiskFile::create(path, geometry);
-  }
-  Result<DiskFile> file = DiskFile::open(path, geometry);
-  if (file || opening != DiskOpening::kFresh) {
-    return file;
-  }
-  if (Status removed = remove_disk_file(path); !removed) {
-    return Unexpected(removed.error());
-  }
-  return DiskFile::create(path, geometry);
+// A file that fits is kept even with kFresh.
+Result<OpenedDisk> open_file(const std::string& path, const DiskGeometry& geometry, DiskOpening opening) {
+  Result<OpenedDisk> opened = open_disk(path, geometry, opening == DiskOpening::kFresh ? DiskOpening::kReuse : opening);
+  const bool replace = !opened && opening == DiskOpening::kFresh;
+  return replace ? open_disk(path, geometry, opening) : std::move(opened);
 }
 
 }  // namespace
@@ -152,21 +146,25 @@ Status RankMemory::add_disk(const ManagerConfig& config, std::uint32_t rank, std
       geometry.space.shard += str_cat(".g", group);
       geometry.space.layout += str_cat(", ", shape.layers, "x", shape.kv, "x", shape.heads, "x", shape.head_size);
     }
-    Result<DiskFile> file =
+    Result<OpenedDisk> opened =
         open_file(str_cat(config.disk.path, ".", geometry.space.shard), geometry, config.disk.opening);
-    if (!file) {
-      return Unexpected(std::move(file).error());
+    if (!opened) {
+      return Unexpected(std::move(opened).error());
     }
-    Result<RegionPtr> region = disk_region(*file, config.disk.direct);
+    if (!opened->damage.empty()) {
+      damage_ += str_cat(damage_.empty() ? "" : "; ", opened->damage);
+    }
+    const DiskFile& file = opened->file;
+    Result<RegionPtr> region = disk_region(file, config.disk.direct);
     if (!region) {
       return Unexpected(std::move(region).error());
     }
-    Result<BlockLayoutPtr> layout = disk_layout(*file, shape, *std::move(region));
+    Result<BlockLayoutPtr> layout = disk_layout(file, shape, *std::move(region));
     if (!layout) {
       return Unexpected(std::move(layout).error());
     }
     layouts_[index_of(CacheLevel::kG3)].push_back(*std::move(layout));
-    files_.push_back(*std::move(file));
+    files_.push_back(std::move(opened->file));
   }
   return {};
 }

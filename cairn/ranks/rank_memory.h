@@ -6,7 +6,9 @@
 //           every group.
 // File:     disk.path + ".r<rank>of<ranks>", and ".g<group>" where there are several groups; slots without entries: what
 //           is in them the leader knows. One that fits is used as it is, whatever disk.opening says, so that a rank that
-//           comes back finds its bytes; one that does not is replaced with `fresh`, if it is ours.
+//           comes back finds its bytes; one that does not is replaced with `fresh`, if it is ours. A damaged file does not
+//           keep the rank from coming up: it is repaired or replaced (tier/disk_opening.h), and what was lost is found
+//           wrong by its checksums.
 // Owner:    a value; layouts that others hold keep their memory alive.
 // Threads:  immutable after make().
 // Fails:    device memory that is not this rank's share of the model, says what differs; memory or a file that is not to
@@ -16,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cairn/base/ids.h"
@@ -35,6 +38,8 @@ class RankMemory {
   [[nodiscard]] std::span<const BlockLayoutPtr> layouts(CacheLevel level) const { return layouts_[index_of(level)]; }
   // That the rank has of one block, in all groups.
   [[nodiscard]] std::uint64_t block_bytes() const;
+  // What was wrong with the files that were there, and what became of them; empty if all was well.
+  [[nodiscard]] const std::string& damage() const { return damage_; }
 
  private:
   RankMemory() = default;
@@ -43,6 +48,7 @@ class RankMemory {
 
   std::array<std::vector<BlockLayoutPtr>, kCacheLevels> layouts_;
   std::vector<DiskFile> files_;  // held for their locks
+  std::string damage_;
 };
 
 }  // namespace cairn

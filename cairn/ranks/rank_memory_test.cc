@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "cairn/ranks/rank_work_testing.h"
 
@@ -117,7 +118,7 @@ TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyIfTold) {
   EXPECT_THAT(refusal(config, one_group()), HasSubstr("model 'rank', not 'another'"));
   config.disk.opening = DiskOpening::kFresh;
   EXPECT_EQ(refusal(config, one_group()), "none");
-  std::filesystem::resize_file(path, 100);
+  std::ofstream(path) << "a letter";
   EXPECT_NE(refusal(config, one_group()), "none") << "what is not ours is not thrown away";
 }
 
@@ -126,6 +127,30 @@ TEST_F(RankMemoryTest, APathThatTheSystemRefusesIsAnError) {
   EXPECT_THAT(refusal(rank_config(folder_.in(std::string(300, 'x'))), one_group()), HasSubstr("File name too long"));
   std::filesystem::create_symlink("loop.r0of1", folder_.in("loop.r0of1"));
   EXPECT_THAT(refusal(rank_config(folder_.in("loop")), one_group()), HasSubstr("symbolic links"));
+}
+
+TEST_F(RankMemoryTest, ADamagedFileDoesNotKeepTheRankFromComingUp) {
+  const std::string path = folder_.in("disk.r0of1");
+  ManagerConfig config = rank_config(folder_.in("disk"));
+  const auto damage_of = [&] {
+    const Result<RankMemory> memory = RankMemory::make(config, one_group(), 0, 1);
+    return memory ? memory->damage() : "refused: " + memory.error().message;
+  };
+  EXPECT_EQ(damage_of(), "");
+  const auto whole = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, whole - 1);
+  EXPECT_THAT(damage_of(), HasSubstr("was cut off"));
+  EXPECT_EQ(std::filesystem::file_size(path), whole);
+  EXPECT_EQ(damage_of(), "");
+  for (const DiskOpening opening : {DiskOpening::kReuse, DiskOpening::kFresh}) {
+    config.disk.opening = opening;
+    std::filesystem::resize_file(path, 100);
+    EXPECT_THAT(damage_of(), HasSubstr("the tier starts empty"));
+    EXPECT_EQ(damage_of(), "");
+  }
+  config.disk.opening = DiskOpening::kExisting;
+  std::filesystem::resize_file(path, 100);
+  EXPECT_THAT(damage_of(), HasSubstr("refused: "));
 }
 
 }  // namespace

@@ -218,6 +218,10 @@ class RankWorker::Impl {
       return Unexpected(std::move(memory).error());
     }
     block_bytes_ = memory->block_bytes();
+    {
+      const MutexLock lock(mutex_);
+      state_.damage = memory->damage();
+    }
     Result<std::unique_ptr<RankRoutes>> routes =
         RankRoutes::make(*config, options_.device.groups(), *std::move(memory), *options_.clock, options_.around);
     if (!routes) {

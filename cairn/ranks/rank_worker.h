@@ -97,6 +97,7 @@ class RankWorker {
     std::uint64_t done = 0;    // blocks
     std::uint64_t failed = 0;  // blocks, of any reason
     std::string reason = {};   // why it is not connected
+    std::string damage = {};   // what was wrong with its file of the disk tier, and what became of it
   };
   [[nodiscard]] State state() const;
 

@@ -122,6 +122,7 @@ DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
     access_ = other.access_;
     geometry_ = std::move(other.geometry_);
     places_ = other.places_;
+    found_bytes_ = other.found_bytes_;
     was_clean_ = other.was_clean_;
     next_order_ = other.next_order_;
   }
@@ -158,43 +159,69 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
   DiskFile file(unfinished, *made);
   file.geometry_ = geometry;
   file.places_ = *geometry.places();
-  const auto give_up = [&](const char* what, int number) -> Result<DiskFile> {
-    Error error = file.io_error(what, number);
-    struct statvfs space{};
-    if (number == ENOSPC && fstatvfs(file.file_, &space) == 0) {
-      error.message += str_cat("; it takes ", file.file_bytes(), " bytes and ", space.f_bavail * space.f_frsize,
-                               " are free: make room or give the tier fewer blocks");
-    }
-    ::unlink(file.path_.c_str());
-    return Unexpected(std::move(error));
-  };
-  // Asked first: trying would leave the disk full for a moment, and others would notice.
-  if (struct statvfs space{};
-      fstatvfs(file.file_, &space) == 0 && space.f_bavail * space.f_frsize < file.file_bytes()) {
-    return give_up("take room for", ENOSPC);
+  Status status = file.take_room();
+  if (status) {
+    status = file.write_superblock(false);
   }
-  if (const int number = posix_fallocate(file.file_, 0, static_cast<off_t>(file.file_bytes())); number != 0) {
-    return give_up("take room for", number);
-  }
-  if (Status status = file.write_superblock(false); !status) {
-    ::unlink(file.path_.c_str());
-    return Unexpected(Error(status.error()));
-  }
-  if (fdatasync(file.file_) != 0) {
-    return give_up("flush", errno);
+  if (status) {
+    status = file.sync();
   }
   // link() and not rename(): a file that somebody made meanwhile is not replaced.
-  if (::link(file.path_.c_str(), path.c_str()) != 0) {
-    return give_up("finish", errno);
+  if (status && ::link(unfinished.c_str(), path.c_str()) != 0) {
+    status = Unexpected(file.io_error("finish", errno));
   }
-  ::unlink(file.path_.c_str());
+  ::unlink(unfinished.c_str());
+  if (!status) {
+    return Unexpected(status.error());
+  }
   file.path_ = path;
+  file.found_bytes_ = file.file_bytes();
   file.access_ = disk::Access::kWrite;
   file.was_clean_ = true;
   return file;
 }
 
-Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geometry) {
+// Of the whole file, as far as it has none yet.
+Status DiskFile::take_room() const {
+  struct stat facts{};
+  struct statvfs space{};
+  const auto refuse = [&](int number) -> Status {
+    Error error = io_error("take room for", number);
+    if (number == ENOSPC && fstatvfs(file_, &space) == 0) {
+      error.message += str_cat("; it takes ", file_bytes(), " bytes and ", space.f_bavail * space.f_frsize,
+                               " are free: make room or give the tier fewer blocks");
+    }
+    return Unexpected(std::move(error));
+  };
+  if (fstat(file_, &facts) != 0) {
+    return refuse(errno);
+  }
+  // Asked first: trying would leave the disk full for a moment, and others would notice.
+  const std::uint64_t has = std::min<std::uint64_t>(static_cast<std::uint64_t>(facts.st_blocks) * 512, file_bytes());
+  if (fstatvfs(file_, &space) == 0 && space.f_bavail * space.f_frsize < file_bytes() - has) {
+    return refuse(ENOSPC);
+  }
+  const int number = posix_fallocate(file_, 0, static_cast<off_t>(file_bytes()));
+  return number == 0 ? Status() : refuse(number);
+}
+
+Status DiskFile::check_length() const {
+  return found_bytes_ >= file_bytes()
+             ? Status()
+             : fail(ErrorCode::kCorrupt,
+                    str_cat(path_, " was cut off: it has ", found_bytes_, " bytes of ", file_bytes(),
+                            "; remove it, or open it with "
+                            "disk.opening = \"reuse\", which uses what is left of it"));
+}
+
+Status DiskFile::restore_length() const {
+  if (found_bytes_ > file_bytes() && ftruncate(file_, static_cast<off_t>(file_bytes())) != 0) {
+    return Unexpected(io_error("cut", errno));
+  }
+  return found_bytes_ < file_bytes() ? take_room() : Status();
+}
+
+Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geometry, OnDamage on_damage) {
   const Result<int> opened = disk::open_locked(path, disk::Access::kWrite);
   if (!opened) {
     return Unexpected(opened.error());
@@ -206,6 +233,9 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
   if (const std::string other = differences(file.geometry_, geometry); !other.empty()) {
     return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
                                                         "; give this one another file, or remove it"));
+  }
+  if (Status status = on_damage == OnDamage::kRepair ? file.restore_length() : file.check_length(); !status) {
+    return Unexpected(Error(status.error()));
   }
   // From here on it is not clean until it is closed.
   if (Status status = file.write_superblock(false); !status) {
@@ -224,6 +254,9 @@ Result<DiskFile> DiskFile::inspect(const std::string& path) {
   if (Status status = file.read_superblock(file.was_clean_); !status) {
     return Unexpected(Error(status.error()));
   }
+  if (Status status = file.check_length(); !status) {
+    return Unexpected(Error(status.error()));
+  }
   return file;
 }
 
@@ -232,7 +265,8 @@ Status DiskFile::read_superblock(bool& clean) {
   if (fstat(file_, &facts) != 0) {
     return Unexpected(io_error("look at", errno));
   }
-  if (static_cast<std::uint64_t>(facts.st_size) < disk::kSuperblockBytes) {
+  found_bytes_ = static_cast<std::uint64_t>(facts.st_size);
+  if (found_bytes_ < disk::kSuperblockBytes) {
     return fail(ErrorCode::kCorrupt, str_cat(path_, facts.st_size == 0 ? " is empty" : " is too short",
                                              ": it is no disk tier's file, or what is left of one; name another"));
   }
@@ -251,13 +285,10 @@ Status DiskFile::read_superblock(bool& clean) {
     geometry_ = std::move(superblock->geometry);
     clean = superblock->clean;
     places_ = *geometry_.places();
-    if (static_cast<std::uint64_t>(facts.st_size) < file_bytes()) {
-      return fail(ErrorCode::kCorrupt, str_cat(path_, " has ", static_cast<std::uint64_t>(facts.st_size), " bytes of ",
-                                               file_bytes(), ": it was cut off; remove it"));
-    }
     return {};
   }
-  return fail(first.code, str_cat(path_, " cannot be used: ", first.message));
+  // Whatever the reason, a bad sector included: what is in the file cannot be known.
+  return fail(ErrorCode::kCorrupt, str_cat(path_, " cannot be used: ", first.message));
 }
 
 Status DiskFile::write_superblock(bool clean) const {
@@ -272,6 +303,20 @@ Status DiskFile::write_superblock(bool clean) const {
   return write_at(*bytes, 0);
 }
 
+// What cannot be read becomes bytes that are no entry.
+void DiskFile::read_entries(std::span<std::byte> bytes, std::uint64_t offset) const {
+  if (read_at(bytes, offset)) {
+    return;
+  }
+  constexpr std::size_t kPiece = 4096;  // what a bad sector takes with it
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
+    const std::span<std::byte> piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+    if (!read_at(piece, offset + at)) {
+      std::ranges::fill(piece, std::byte{0xFF});
+    }
+  }
+}
+
 Result<DiskRecovery> DiskFile::recover() {
   DiskRecovery recovery;
   recovery.clean = was_clean_;
@@ -280,9 +325,7 @@ Result<DiskRecovery> DiskFile::recover() {
   for (std::uint64_t first = 0; first < geometry_.slots; first += kEntriesAtOnce) {
     const std::size_t count = std::min<std::uint64_t>(kEntriesAtOnce, geometry_.slots - first);
     const std::span<std::byte> part = std::span(bytes).first(count * disk::kEntryBytes);
-    if (Status status = read_at(part, disk::kEntriesOffset + first * disk::kEntryBytes); !status) {
-      return Unexpected(Error(status.error()));
-    }
+    read_entries(part, disk::kEntriesOffset + first * disk::kEntryBytes);
     for (std::size_t i = 0; i < count; ++i) {
       const std::span<const std::byte, disk::kEntryBytes> entry(part.subspan(i * disk::kEntryBytes, disk::kEntryBytes));
       const Result<std::optional<DiskEntry>> decoded =
@@ -291,7 +334,13 @@ Result<DiskRecovery> DiskFile::recover() {
         ++recovery.damaged;
         recovery.passed_over.push_back(SlotId{static_cast<std::uint32_t>(first + i)});
       } else if (decoded->has_value()) {
-        recovery.entries.push_back(**decoded);
+        const std::uint64_t end = places_.data_offset + (first + i) * places_.block_step + geometry_.block_bytes;
+        if (geometry_.has_blocks() && end > found_bytes_) {
+          ++recovery.cut_off;
+          recovery.passed_over.push_back((*decoded)->slot);
+        } else {
+          recovery.entries.push_back(**decoded);
+        }
       }
     }
   }

@@ -7,7 +7,8 @@
 // Promises: a slot is named only while its bytes are those of the block: put() comes after its bytes were written, and
 //           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
 //           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
-// Recovers: from the entries alone, without reading blocks. An entry that does not add up is skipped and counted.
+// Recovers: from the entries alone, without reading blocks. An entry that does not add up, cannot be read, or whose block
+//           was cut off is skipped and counted.
 // Refuses:  a file of another format, model, namespace or layout, by name; a file that somebody else has open, to write
 //           or to look at.
 // Owner:    move-only; holds the file open and locked.
@@ -65,9 +66,16 @@ struct DiskEntry {
   friend bool operator==(const DiskEntry&, const DiskEntry&) = default;
 };
 
+// What open() does with a file whose superblock is right and whose length is not.
+enum class OnDamage : std::uint8_t {
+  kRefuse,
+  kRepair,  // gives it the length that it must have; recover() leaves out the blocks that were cut off
+};
+
 struct DiskRecovery {
   std::vector<DiskEntry> entries;        // oldest first; no key and no slot twice
   std::uint32_t damaged = 0;             // entries that did not add up
+  std::uint32_t cut_off = 0;             // entries whose blocks lie beyond the length that the file was found with
   std::uint32_t superseded = 0;          // older entries of a key that stands there twice
   std::vector<SlotId> passed_over = {};  // the slots of those: their entries are still there
   bool clean = false;                    // the last one closed it
@@ -81,8 +89,10 @@ class DiskFile {
   // Makes the file, with room for all slots, and opens it; fails if there is one. Written as PATH.new until it is whole;
   // see disk_lock.h for what is done with a PATH.new that is there.
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
-  // Fails where it is not just such a file, and says in what it differs.
-  [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry);
+  // Fails if it is not just such a file, and says in what it differs: kFailedPrecondition if it is the cache of something
+  // else or in use, kCorrupt if it is damaged, has another format or is no disk tier at all.
+  [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry,
+                                             OnDamage on_damage = OnDamage::kRefuse);
   // As it is, whatever it is a cache of: for those who look at files. Nothing is written; it is locked all the same, so
   // that it does not change meanwhile.
   [[nodiscard]] static Result<DiskFile> inspect(const std::string& path);
@@ -115,6 +125,9 @@ class DiskFile {
   [[nodiscard]] std::uint64_t block_step() const { return places_.block_step; }
   [[nodiscard]] std::uint64_t file_bytes() const { return places_.file_bytes; }
 
+  // What the file had when it was opened; file_bytes() unless it was damaged.
+  [[nodiscard]] std::uint64_t found_bytes() const { return found_bytes_; }
+
   // Gives this file the owner and the permissions of the other.
   [[nodiscard]] Status take_rights_of(const DiskFile& other) const;
 
@@ -123,6 +136,10 @@ class DiskFile {
   [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status write_superblock(bool clean) const;
+  [[nodiscard]] Status check_length() const;
+  [[nodiscard]] Status restore_length() const;
+  [[nodiscard]] Status take_room() const;
+  void read_entries(std::span<std::byte> bytes, std::uint64_t offset) const;
   // The entries of these slots, in ascending order: `encode(i)` gives the bytes of the i-th.
   template <typename Encode>
   [[nodiscard]] Status write_entries(std::span<const SlotId> slots, Encode encode) const;
@@ -136,6 +153,7 @@ class DiskFile {
   disk::Access access_ = disk::Access::kRead;  // nothing is marked until all is known to be well
   DiskGeometry geometry_;
   DiskPlaces places_;
+  std::uint64_t found_bytes_ = 0;
   bool was_clean_ = false;
   std::uint64_t next_order_ = 1;
 };

@@ -173,7 +173,17 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   if (!places || places->data_offset != data_offset || places->block_step != block_step) {
     return fail(ErrorCode::kCorrupt, "it has its blocks where this program does not look for them");
   }
+  // Nothing else may stand there: neither after the names nor in a flag.
+  if (const Result<SuperblockBytes> again = encode(superblock); !again || !std::ranges::equal(*again, bytes)) {
+    return fail(ErrorCode::kCorrupt, "its superblock has bytes that mean nothing");
+  }
   return superblock;
+}
+
+bool begins_as_superblock(std::span<const std::byte> bytes) { return Reader(bytes).take(kMagic); }
+
+bool is_entry(std::span<const std::byte, kEntryBytes> bytes) {
+  return Reader(bytes).take(kEntryMagic) && is_sealed(bytes);
 }
 
 EntryBytes encode(const DiskEntry& entry, NamespaceId space) {
@@ -203,6 +213,9 @@ Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryB
   entry.slot = SlotId{in.number<std::uint32_t>()};
   const Result<BlockKey> key = BlockKey::from_bytes(in.raw(16));
   entry.checksum = Checksum{in.number<std::uint64_t>()};
+  if (entry.checksum == kNoChecksum) {
+    return fail(ErrorCode::kCorrupt, "an entry without a checksum");
+  }
   entry.order = in.number<std::uint64_t>();
   if (entry.slot != slot || !key || in.number<std::uint64_t>() != value_of(space)) {
     return fail(ErrorCode::kCorrupt, "an entry that belongs elsewhere");

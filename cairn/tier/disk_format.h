@@ -41,8 +41,14 @@ using EntryBytes = std::array<std::byte, kEntryBytes>;
 [[nodiscard]] Result<SuperblockBytes> encode(const Superblock& superblock);
 [[nodiscard]] Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes> bytes);
 
+// Whether the bytes begin as superblocks of any format do, damaged or not.
+[[nodiscard]] bool begins_as_superblock(std::span<const std::byte> bytes);
+// Whether the bytes are an entry that is whole, of whatever slot and namespace.
+[[nodiscard]] bool is_entry(std::span<const std::byte, kEntryBytes> bytes);
+
 [[nodiscard]] EntryBytes encode(const DiskEntry& entry, NamespaceId space);
-// None: the slot holds nothing. Fails as well for an entry of another slot or namespace.
+// std::nullopt if the slot holds nothing. Fails also for an entry of another slot or namespace, and for one without a
+// checksum: its block could not be verified.
 [[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes, SlotId slot,
                                                             NamespaceId space);
 

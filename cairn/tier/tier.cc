@@ -1,7 +1,7 @@
 #include "cairn/tier/tier.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <random>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -39,6 +39,7 @@ Tier::Tier(Options&& options)
       dropped_(std::move(options.dropped)),
       reading_(options.health),
       writing_(options.health),
+      recovered_{.damage = std::move(options.damage)},
       file_(std::move(options.file)) {}
 
 Tier::~Tier() = default;
@@ -82,16 +83,15 @@ Status Tier::recover() {
     if (!recovery) {
       return Unexpected(std::move(recovery).error());
     }
-    recovered_ = {.blocks = static_cast<std::uint32_t>(recovery->entries.size()),
-                  .damaged = recovery->damaged,
-                  .superseded = recovery->superseded,
-                  .clean = recovery->clean};
-    has_entry_.assign(pool_->capacity(), false);
-    entry_keys_.resize(pool_->capacity());
+    recovered_.blocks = static_cast<std::uint32_t>(recovery->entries.size());
+    recovered_.damaged = recovery->damaged;
+    recovered_.cut_off = recovery->cut_off;
+    recovered_.superseded = recovery->superseded;
+    recovered_.clean = recovery->clean;
+    entries_ = DiskEntryIndex(pool_->capacity(), std::random_device()() * 0x1'0000'0001ULL);
     blocks.reserve(recovery->entries.size());
     for (const DiskEntry& entry : recovery->entries) {
-      has_entry_[index_of(entry.slot)] = true;
-      entry_keys_[index_of(entry.slot)] = entry.key;
+      entries_.set(entry.slot, entry.key);
       blocks.push_back({.slot = entry.slot,
                         .key = entry.key,
                         .tokens_hash = entry.tokens_hash,
@@ -101,7 +101,7 @@ Status Tier::recover() {
     erased = file_->erase(recovery->passed_over);
     if (!erased) {
       for (const SlotId slot : recovery->passed_over) {
-        has_entry_[index_of(slot)] = true;  // tried again before the slot is written
+        entries_.set_unnamed(slot);  // tried again before the slot is written
       }
     }
   }
@@ -124,6 +124,10 @@ void Tier::failed(TierUse use, const std::string& reason) {
   tell(use, health(use).failed(reason, clock_.now()), reason);
 }
 
+void Tier::verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason) {
+  tell(TierUse::kReading, reading_.verified(right, wrong, reason, clock_.now()), reason);
+}
+
 Status Tier::before_writing(std::span<const SlotId> slots) {
   if (!has_file_) {
     return {};
@@ -131,7 +135,7 @@ Status Tier::before_writing(std::span<const SlotId> slots) {
   const MutexLock lock(file_mutex_);
   std::vector<SlotId> named;
   for (const SlotId slot : slots) {
-    if (has_entry_[index_of(slot)]) {
+    if (entries_.has(slot)) {
       named.push_back(slot);
     }
   }
@@ -142,7 +146,7 @@ Status Tier::erase(std::span<const SlotId> slots) {
   Status status = file_->erase(slots);
   if (status) {
     for (const SlotId slot : slots) {
-      has_entry_[index_of(slot)] = false;
+      entries_.clear(slot);
     }
   }
   return status;
@@ -163,15 +167,13 @@ Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockF
   const MutexLock lock(file_mutex_);
   // Even where it fails: some may have been written, and are to be erased before the slots are written again.
   for (const DiskEntry& entry : entries) {
-    has_entry_[index_of(entry.slot)] = true;
-    entry_keys_[index_of(entry.slot)] = entry.key;
+    entries_.set(entry.slot, entry.key);
   }
   return file_->put(entries);
 }
 
 // What cannot be erased stays, and is found again after a restart: then its checksum decides.
-template <typename Wanted>
-void Tier::erase_entries(Wanted wanted) {
+void Tier::erase_entries_of(std::span<const BlockKey> keys) {
   if (!has_file_) {
     return;
   }
@@ -179,10 +181,8 @@ void Tier::erase_entries(Wanted wanted) {
   {
     const MutexLock lock(file_mutex_);
     std::vector<SlotId> slots;
-    for (std::uint32_t slot = 0; slot < has_entry_.size(); ++slot) {
-      if (has_entry_[slot] && wanted(entry_keys_[slot])) {
-        slots.push_back(SlotId{slot});
-      }
+    for (const BlockKey& key : keys) {
+      entries_.slots_of(key, slots);
     }
     status = erase(slots);
   }
@@ -191,9 +191,20 @@ void Tier::erase_entries(Wanted wanted) {
   }
 }
 
-void Tier::erase_entries_of(std::span<const BlockKey> keys) {
-  const std::unordered_set<BlockKey> named(keys.begin(), keys.end());
-  erase_entries([&](const BlockKey& key) { return named.contains(key); });
+void Tier::erase_all_entries() {
+  if (!has_file_) {
+    return;
+  }
+  Status status;
+  {
+    const MutexLock lock(file_mutex_);
+    std::vector<SlotId> slots;
+    entries_.all(slots);
+    status = erase(slots);
+  }
+  if (!status) {
+    failed(TierUse::kWriting, status.error().message);
+  }
 }
 
 void Tier::drop(std::span<const BlockKey> keys) {
@@ -210,7 +221,7 @@ ResetOutcome Tier::reset(std::span<const BlockKey> keys) {
 }
 
 std::uint32_t Tier::reset() {
-  erase_entries([](const BlockKey& /*key*/) { return true; });
+  erase_all_entries();
   return pool_->reset_inactive();
 }
 

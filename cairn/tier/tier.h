@@ -23,6 +23,7 @@
 #include "cairn/base/result.h"
 #include "cairn/layout/block_layout.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/tier/disk_entry_index.h"
 #include "cairn/tier/disk_file.h"
 #include "cairn/tier/tier_health.h"
 #include "cairn/tokens/namespace.h"
@@ -53,6 +54,7 @@ class Tier {
     std::optional<BlockPoolOptions> pool = {};
     NamespaceId space = {};
     std::optional<DiskFile> file = {};
+    std::string damage = {};  // what was wrong with the file when it was opened (disk_opening.h)
     TierHealth::Options health = {};
     const Clock* clock = &steady_clock();
     // On whatever thread saw it; neither may call the tier.
@@ -78,6 +80,8 @@ class Tier {
   [[nodiscard]] bool may_be_tried(TierUse use) const { return is_up(use) || health(use).may_be_tried(clock_.now()); }
   void succeeded(TierUse use);
   void failed(TierUse use, const std::string& reason);
+  // Blocks that were read: so many had the bytes that they were stored with, so many had others. At least one.
+  void verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason);
   void not_tried(TierUse use) { health(use).not_tried(); }
   [[nodiscard]] TierHealth::Report report(TierUse use) const { return health(use).report(); }
 
@@ -99,8 +103,10 @@ class Tier {
   struct Recovered {
     std::uint32_t blocks = 0;
     std::uint32_t damaged = 0;
+    std::uint32_t cut_off = 0;  // entries whose blocks the file no longer had
     std::uint32_t superseded = 0;
-    bool clean = true;  // the last one closed the file
+    bool clean = true;        // the last one closed the file
+    std::string damage = {};  // what was wrong with the file itself, and what became of it; empty if all was well
   };
   [[nodiscard]] const Recovered& recovered() const { return recovered_; }
   [[nodiscard]] bool has_file() const { return has_file_; }
@@ -112,10 +118,9 @@ class Tier {
   [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
   [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }
   void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
-  // Of all slots whose entry the function wants gone.
-  template <typename Wanted>
-  void erase_entries(Wanted wanted);
+  // Whatever of them is erased is gone after a restart too; a failure takes writing out.
   void erase_entries_of(std::span<const BlockKey> keys);
+  void erase_all_entries();
 
   const CacheLevel level_;
   const BlockLayoutPtr layout_;
@@ -129,9 +134,8 @@ class Tier {
   Recovered recovered_;
   mutable Mutex file_mutex_{LockRank::kDiskFile};
   std::optional<DiskFile> file_ CAIRN_GUARDED_BY(file_mutex_);
-  // By slot. A slot keeps its entry until it is written again: its block may have left the pool long before.
-  std::vector<bool> has_entry_ CAIRN_GUARDED_BY(file_mutex_);
-  std::vector<BlockKey> entry_keys_ CAIRN_GUARDED_BY(file_mutex_);
+  // A slot keeps its entry until it is written again: its block may have left the pool long before.
+  DiskEntryIndex entries_ CAIRN_GUARDED_BY(file_mutex_);
   std::unique_ptr<BlockPool> pool_;
 };
 

@@ -4,6 +4,15 @@
 
 namespace cairn {
 
+namespace {
+
+constexpr std::uint64_t kBlocksOfLate = 128;
+constexpr std::uint64_t kWrongShare = 4;      // one in so many is too many
+constexpr std::uint64_t kLeastWrong = 16;     // and no fewer
+constexpr std::uint32_t kLeastBadCopies = 2;  // in a row, with nothing but wrong bytes
+
+}  // namespace
+
 bool TierHealth::may_use(TimePoint now) {
   const MutexLock lock(mutex_);
   if (report_.is_up) {
@@ -26,8 +35,7 @@ bool TierHealth::may_be_tried(TimePoint now) const {
   return report_.is_up || *report_.next_trial <= now;
 }
 
-TierHealth::Change TierHealth::succeeded() {
-  const MutexLock lock(mutex_);
+TierHealth::Change TierHealth::count_success() {
   in_a_row_ = 0;
   trial_ = false;
   if (report_.is_up) {
@@ -37,15 +45,16 @@ TierHealth::Change TierHealth::succeeded() {
   report_.out_since.reset();
   report_.next_trial.reset();
   wait_ = Duration::zero();
+  read_ = 0;
+  wrong_ = 0;
   return Change::kBack;
 }
 
-TierHealth::Change TierHealth::failed(const std::string& reason, TimePoint now) {
-  const MutexLock lock(mutex_);
+TierHealth::Change TierHealth::count_failure(const std::string& reason, TimePoint now, bool take_out) {
   ++report_.failures;
   report_.reason = reason;
   ++in_a_row_;
-  if (report_.is_up && in_a_row_ < options_.failures) {
+  if (report_.is_up && !take_out) {
     return Change::kNone;
   }
   // What was under way when it was taken out fails late: only a trial says anything new.
@@ -62,6 +71,37 @@ TierHealth::Change TierHealth::failed(const std::string& reason, TimePoint now) 
   report_.out_since = now;
   ++report_.times_out;
   return Change::kOut;
+}
+
+TierHealth::Change TierHealth::succeeded() {
+  const MutexLock lock(mutex_);
+  return count_success();
+}
+
+TierHealth::Change TierHealth::failed(const std::string& reason, TimePoint now) {
+  const MutexLock lock(mutex_);
+  return count_failure(reason, now, in_a_row_ + 1 >= options_.failures);
+}
+
+TierHealth::Change TierHealth::verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason,
+                                        TimePoint now) {
+  const MutexLock lock(mutex_);
+  read_ += right + wrong;
+  wrong_ += wrong;
+  const bool is_garbage = wrong_ >= kLeastWrong && wrong_ * kWrongShare >= read_;
+  while (read_ > kBlocksOfLate) {
+    read_ /= 2;
+    wrong_ /= 2;
+  }
+  const bool is_bad = wrong * kWrongShare >= right + wrong;
+  if (wrong == 0 || (!report_.is_up && !is_bad)) {
+    return count_success();
+  }
+  if (report_.is_up && right > 0 && !is_garbage) {
+    in_a_row_ = 0;
+    return Change::kNone;
+  }
+  return count_failure(reason, now, is_garbage || in_a_row_ + 1 >= std::max(options_.failures, kLeastBadCopies));
 }
 
 void TierHealth::not_tried() {

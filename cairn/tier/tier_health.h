@@ -2,6 +2,9 @@
 //
 // Does:     after so many failures in a row the direction is out: callers see misses, not waits. When the wait is over one
 //           trial is let through: if it succeeds the direction is up again, if not the wait doubles.
+// Garbage:  a copy that brought nothing but wrong bytes is a failure in the row (two at least take it out, so that one bad
+//           block never does). Copies that bring both are judged by the blocks of late: it is out when a quarter of the
+//           last 128 or so were wrong, and no fewer than 16.
 // Owner:    a Tier. Threads: any; one lock that nothing is called under.
 #pragma once
 
@@ -41,15 +44,23 @@ class TierHealth {
   [[nodiscard]] bool may_be_tried(TimePoint now) const;
   Change succeeded();
   Change failed(const std::string& reason, TimePoint now);
+  // Blocks of one copy that were read and verified, at least one. A trial fails if a quarter of them were wrong.
+  Change verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason, TimePoint now);
   // A trial that came to nothing, by no fault of the tier: the next caller may try.
   void not_tried();
   [[nodiscard]] Report report() const;
 
  private:
+  [[nodiscard]] Change count_success() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Change count_failure(const std::string& reason, TimePoint now, bool take_out) CAIRN_REQUIRES(mutex_);
+
   const Options options_;
   mutable Mutex mutex_{LockRank::kHealth};
   Report report_ CAIRN_GUARDED_BY(mutex_);
   std::uint32_t in_a_row_ CAIRN_GUARDED_BY(mutex_) = 0;
+  // Blocks that were verified of late: both are halved when there are many.
+  std::uint64_t read_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t wrong_ CAIRN_GUARDED_BY(mutex_) = 0;
   Duration wait_ CAIRN_GUARDED_BY(mutex_) = Duration::zero();
   bool trial_ CAIRN_GUARDED_BY(mutex_) = false;  // one is under way
 };

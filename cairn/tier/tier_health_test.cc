@@ -76,6 +76,48 @@ TEST(TierHealthTest, ATrialThatCameToNothingLeavesItToTheNext) {
   EXPECT_TRUE(health.may_use(seconds(1)));
 }
 
+TEST(TierHealthTest, CopiesOfNothingButWrongBytesTakeItOut) {
+  TierHealth health = make();
+  EXPECT_EQ(health.verified(0, 1, "garbage", seconds(0)), Change::kNone);
+  EXPECT_EQ(health.verified(0, 5, "garbage", seconds(0)), Change::kNone);
+  EXPECT_EQ(health.verified(0, 1, "garbage", seconds(1)), Change::kOut);
+  EXPECT_EQ(health.report().reason, "garbage");
+  EXPECT_EQ(health.report().failures, 3U);
+  // It is tried again: garbage makes the wait longer, what is right ends it.
+  ASSERT_TRUE(health.may_use(seconds(2)));
+  EXPECT_EQ(health.verified(3, 1, "garbage", seconds(2)), Change::kNone);
+  EXPECT_EQ(health.report().next_trial, TimePoint(seconds(4)));
+  ASSERT_TRUE(health.may_use(seconds(4)));
+  EXPECT_EQ(health.verified(4, 1, "garbage", seconds(4)), Change::kBack);
+  EXPECT_TRUE(health.is_up());
+  // What was read before it was out does not count any more.
+  EXPECT_EQ(health.verified(0, 1, "garbage", seconds(5)), Change::kNone);
+}
+
+TEST(TierHealthTest, OneBadBlockNeverTakesItOut) {
+  TierHealth strict({.failures = 1, .first_wait = seconds(1), .longest_wait = seconds(3)});
+  EXPECT_EQ(strict.verified(0, 1, "a bit", seconds(0)), Change::kNone);
+  TierHealth health = make();
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_EQ(health.verified(60, 4, "some bits", seconds(0)), Change::kNone);
+    EXPECT_EQ(health.verified(0, 1, "a bit", seconds(0)), Change::kNone);
+    EXPECT_EQ(health.verified(1, 0, "", seconds(0)), Change::kNone);
+  }
+}
+
+TEST(TierHealthTest, AQuarterOfTheBlocksOfLateIsTooMany) {
+  TierHealth health = make();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(health.verified(64, 0, "", seconds(0)), Change::kNone);
+  }
+  int copies = 1;
+  while (health.verified(4, 4, "half of it is garbage", seconds(0)) == Change::kNone) {
+    ASSERT_LT(++copies, 50);
+  }
+  EXPECT_GE(copies, 4) << "16 wrong blocks at least";
+  EXPECT_FALSE(health.is_up());
+}
+
 TEST(TierHealthTest, ComesBackWithAShortWaitForTheNextTime) {
   TierHealth health = make();
   take_out(health, seconds(0));

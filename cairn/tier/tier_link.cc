@@ -138,7 +138,8 @@ void TierLink::report(std::span<const BlockState> states, const std::string& err
   const LinkMeter::Counts counts = count(states);
   const auto tell = [&](Tier& tier, TierUse use) {
     if (counts.done + counts.mismatched > 0) {
-      tier.succeeded(use);
+      // Wrong bytes are the fault of the tier that was read.
+      use == TierUse::kReading ? tier.verified(counts.done, counts.mismatched, error) : tier.succeeded(use);
     } else if (counts.failed + counts.expired > 0) {
       tier.failed(use, error);
     } else {
@@ -264,6 +265,12 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
   for (std::size_t i = 0; i < facts.size(); ++i) {
     BlockOutcome& block = outcome.blocks[i];
     const auto sum = static_cast<std::uint64_t>(block.checksum);
+    if (block.state == BlockState::kDone && block.checksum == kNoChecksum) {
+      block.state = BlockState::kFailed;
+      if (outcome.error.empty()) {
+        outcome.error = str_cat(executor_.describe(), " made no checksum of block ", facts[i].block.key.to_string());
+      }
+    }
     if (block.state == BlockState::kDone && facts[i].note != 0 && facts[i].note != sum) {
       block.state = BlockState::kMismatch;
       if (outcome.error.empty()) {

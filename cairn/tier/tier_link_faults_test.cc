@@ -171,7 +171,7 @@ TEST_F(TierLinkFaultsTest, WhatFailedInOnePlaceIsQuarantinedUntilItIsOverInAll) 
   ASSERT_TRUE(bring(**link, keys_, down));
   const std::shared_ptr<ActiveTransfer> active = executor.take();
   ASSERT_EQ(active->begin_run(0, 4), 4U);
-  std::vector<BlockOutcome> outcomes(4);
+  std::vector<BlockOutcome> outcomes(4, {.checksum = Checksum{7}});
   outcomes[1].state = kFailed;
   outcomes[2].state = BlockState::kMismatch;
   active->tell_early(0, outcomes, "rank 1 is gone");
@@ -374,6 +374,75 @@ TEST_F(TierLinkFaultsTest, WhatFailedWithoutAWordIsNotRegistered) {
   EXPECT_EQ(disk_->report(TierUse::kWriting).failures, 1U);
   restart();
   EXPECT_EQ(disk_->recovered().blocks, 0U);
+}
+
+// Gives no checksum of what it copied.
+class UncheckedExecutor final : public TransferExecutor {
+ public:
+  explicit UncheckedExecutor(TransferExecutor& inside) : inside_(inside) {}
+
+  [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override {
+    transfer.done = [done = std::move(transfer.done)](TransferOutcome&& outcome) {
+      outcome.blocks[1].checksum = kNoChecksum;
+      done(std::move(outcome));
+    };
+    return inside_.submit(std::move(transfer));
+  }
+  void cancel(TransferId transfer) override { inside_.cancel(transfer); }
+  void check_deadlines() override { inside_.check_deadlines(); }
+  [[nodiscard]] bool can_move(const CopyPlan& plan) const override { return inside_.can_move(plan); }
+  [[nodiscard]] ExecutorLoad load() const override { return inside_.load(); }
+  [[nodiscard]] std::string describe() const override { return "an unchecked executor"; }
+
+ private:
+  TransferExecutor& inside_;
+};
+
+TEST_F(TierLinkFaultsTest, WhatHasNoChecksumIsNotRegistered) {
+  start_with_blocks({});
+  UncheckedExecutor unchecked(*faults_);
+  to_disk_ = *TierLink::make(*host_, *disk_, unchecked, clock_);
+  Copied down;
+  ASSERT_TRUE(bring(*to_disk_, keys_, down));
+  run_for(seconds(5));
+  EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, kDone, kDone));
+  EXPECT_THAT(down.arrived->error, HasSubstr("an unchecked executor made no checksum of block"));
+  EXPECT_FALSE(disk_->pool()->contains(keys_[1]));
+}
+
+TEST_F(TierLinkFaultsTest, ADiskThatReturnsGarbageIsTakenOutAndComesBack) {
+  start_with_blocks({});
+  const Keys more = chain(2, 4);
+  {
+    const ImmutableBlocks computed = compute(*host_, more);
+  }
+  copy(*to_disk_, joined(keys_, more));
+  host_->reset();
+  const auto read_garbage = [&](const BlockKey& key) {
+    testing::damage(*disk_, slot_of(*disk_, key));
+    Copied up;
+    ASSERT_TRUE(bring(*from_disk_, {key}, up));
+    run_for(seconds(2));
+    EXPECT_THAT(up.states(), ElementsAre(BlockState::kMismatch));
+    EXPECT_FALSE(disk_->pool()->contains(key)) << "it is dropped";
+  };
+  read_garbage(keys_[0]);
+  read_garbage(keys_[1]);
+  EXPECT_TRUE(from_disk_->is_up());
+  copy(*from_disk_, {more[0]});
+  read_garbage(keys_[2]);
+  EXPECT_TRUE(from_disk_->is_up()) << "one was right between";
+  read_garbage(keys_[3]);
+  read_garbage(more[1]);
+  EXPECT_FALSE(from_disk_->is_up());
+  EXPECT_THAT(disk_->report(TierUse::kReading).reason, HasSubstr("other bytes than it was stored with"));
+  EXPECT_TRUE(to_disk_->is_up()) << "it can be written";
+  clock_.advance(seconds(1));
+  read_garbage(more[2]);  // the trial
+  EXPECT_FALSE(from_disk_->is_up());
+  clock_.advance(seconds(2));
+  copy(*from_disk_, {more[3]});
+  EXPECT_TRUE(from_disk_->is_up());
 }
 
 TEST_F(TierLinkFaultsTest, LateCopiesCountAgainstTheTier) {

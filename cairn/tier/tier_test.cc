@@ -199,7 +199,9 @@ TEST_F(TierTest, ABlockThatWasWrittenTwiceDoesNotComeBackAfterItIsDropped) {
 TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
   {
     Tier::Options options = disk_options(path_, kSlots, clock_);
-    const auto entry = [&](std::uint32_t slot) { return DiskEntry{.slot = SlotId{slot}, .key = keys_[0]}; };
+    const auto entry = [&](std::uint32_t slot) {
+      return DiskEntry{.slot = SlotId{slot}, .key = keys_[0], .checksum = Checksum{7}};
+    };
     ASSERT_TRUE(options.file->put(std::vector{entry(5), entry(2)}));
   }
   open();
@@ -208,6 +210,18 @@ TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
   tier_->drop(first_of(keys_, 1));
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
+}
+
+// No block is served unverified: an entry that says that no checksum was made is as good as none.
+TEST_F(TierTest, AnEntryWithoutAChecksumIsDamaged) {
+  {
+    Tier::Options options = disk_options(path_, kSlots, clock_);
+    ASSERT_TRUE(options.file->put(std::vector{DiskEntry{.slot = SlotId{1}, .key = keys_[0]},
+                                              DiskEntry{.slot = SlotId{2}, .key = keys_[1], .checksum = Checksum{7}}}));
+  }
+  open();
+  EXPECT_EQ(tier_->recovered().damaged, 1U);
+  EXPECT_THAT(there(), ElementsAre(keys_[1]));
 }
 
 TEST_F(TierTest, DamagedEntriesAreCountedAndTheirSlotsUsedAgain) {

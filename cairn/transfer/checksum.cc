@@ -38,7 +38,7 @@ Checksum finish(const BlockSums& sums, std::uint64_t block_bytes, const BlockTag
   for (const std::uint64_t part : {sums.products, sums.words, block_bytes, tag.high, tag.low}) {
     state = mix(state + part) + 0x9E3779B97F4A7C15ULL;
   }
-  return Checksum{state};
+  return Checksum{state == static_cast<std::uint64_t>(kNoChecksum) ? 1 : state};
 }
 
 }  // namespace cairn

@@ -6,7 +6,8 @@
 //           a block's sums are, modulo 2^64,
 //               products = sum of ((low 32 bits of w + first(p)) mod 2^32) x ((high 32 bits of w + second(p)) mod 2^32)
 //               words    = sum of w
-//           and its checksum mixes both with the bytes of the block and with the 128-bit tag the caller gave.
+//           and its checksum mixes both with the bytes of the block and with the 128-bit tag the caller gave. It is never
+//           0: where the mix is 0 the checksum is 1, so that 0 can say that no checksum was made.
 // Catches:  a flipped bit, always: `words` changes. Fragments that changed places, were shifted, zeroed or come from
 //           another block: `products` depends on where each word is. A shorter block: its bytes are mixed in. A block
 //           of another key in this place: the tag is.
@@ -27,6 +28,7 @@ struct BlockTag {
 };
 
 enum class Checksum : std::uint64_t {};
+inline constexpr Checksum kNoChecksum{0};  // none was made
 
 // What has been added up of a block; sums of its parts add up to that of the whole.
 struct BlockSums {

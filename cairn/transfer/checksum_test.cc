@@ -198,5 +198,30 @@ TEST_P(RowKernelTest, DoesWhatANaiveLoopDoes) {
 INSTANTIATE_TEST_SUITE_P(All, RowKernelTest, ::testing::ValuesIn(row_kernels().begin(), row_kernels().end()),
                          [](const auto& each) { return std::string(each.param.name); });
 
+// The inverse of the last step of finish(): the value that a 64-bit mix turns into `mixed`.
+std::uint64_t unmix(std::uint64_t mixed) {
+  constexpr std::uint64_t kFactor = 0xE9846AF9B1A615DULL;
+  std::uint64_t inverse = kFactor;  // right in the last 3 bits; each step doubles them
+  for (int i = 0; i < 5; ++i) {
+    inverse *= 2 - kFactor * inverse;
+  }
+  mixed ^= (mixed >> 28) ^ (mixed >> 56);
+  mixed *= inverse;
+  mixed ^= mixed >> 32;
+  mixed *= inverse;
+  return mixed ^ (mixed >> 32);
+}
+
+TEST(ChecksumTest, NoBlockHasTheChecksumThatSaysThatNoneWasMade) {
+  constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
+  const BlockSums sums{.products = 11, .words = 22};
+  // What finish() has before the last part, from a tag that is 0 there.
+  const std::uint64_t before = unmix(static_cast<std::uint64_t>(finish(sums, 4096, {.high = 5})) - kStep);
+  const BlockTag tag{.high = 5, .low = unmix(0 - kStep) - before};
+  ASSERT_NE(tag.low, 0U);
+  EXPECT_EQ(finish(sums, 4096, tag), Checksum{1}) << "the mix of this block is 0";
+  EXPECT_NE(finish(sums, 4096, {.high = 5, .low = tag.low + 1}), kNoChecksum);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -89,7 +89,8 @@ std::vector<std::string> command_of(const StressRun& run) {
   for (const std::string& setting :
        {std::string("device.blocks=32"), std::string("host.blocks=64"), str_cat("disk.blocks=", kDiskBlocks),
         "disk.path=" + run.path, str_cat("disk.direct=", run.direct ? "true" : "false"),
-        str_cat("offload.disk.mode=", run.write_through ? "write-through" : "ahead")}) {
+        str_cat("offload.disk.mode=", run.write_through ? "write-through" : "ahead"),
+        std::string("health.first_wait=5ms"), std::string("health.longest_wait=20ms")}) {
     words.push_back("--set");
     words.push_back(setting);
   }
