@@ -177,6 +177,18 @@ void write(JsonWriter& json, const OnboardStatus& onboard) {
   json.end('}');
 }
 
+void write(JsonWriter& json, const ScrubStatus& scrub) {
+  json.name("scrub");
+  json.begin('{');
+  json.field("bytes", scrub.bytes);
+  json.field("blocks", scrub.blocks);
+  json.field("damaged", scrub.damaged);
+  json.field("unreadable", scrub.unreadable);
+  json.field("passes", scrub.passes);
+  json.field("position", scrub.position);
+  json.end('}');
+}
+
 }  // namespace
 
 std::string status_as_json(const ManagerStatus& status) {
@@ -188,6 +200,9 @@ std::string status_as_json(const ManagerStatus& status) {
   write_all(json, "edges", status.edges);
   write_all(json, "offload", status.offload);
   write(json, status.onboard);
+  if (status.scrub) {
+    write(json, *status.scrub);
+  }
   write_all(json, "incidents", status.incidents);
   json.field("incident_count", status.incident_count);
   json.end('}');

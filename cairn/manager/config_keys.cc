@@ -248,6 +248,8 @@ void add_tiers(List& list) {
   list.flag("direct", "Past the page cache of the system", [](auto& c) -> auto& { return c.disk.direct; });
   list.choice("io", "How it is read and written", [](auto& c) -> auto& { return c.disk.io; }, kMethods);
   list.whole("in_flight", "Reads and writes at once", [](auto& c) -> auto& { return c.disk.in_flight; }, 1);
+  list.size("scrub_rate", "Bytes a second that are read to find damaged blocks before they are needed; 0: none",
+            [](auto& c) -> auto& { return c.disk.scrub_rate; });
 }
 
 template <typename At>

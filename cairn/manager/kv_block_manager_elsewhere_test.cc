@@ -69,6 +69,15 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
     };
     manager_.emplace(*KvBlockManager::make(config, parts));
   }
+  [[nodiscard]] Result<KvBlockManager> make_scrubbed() const {
+    ManagerConfig config = reference_config(folder_.in("others"), 0, 4, 16);
+    config.device.engine_layout = *BlockLayout::elsewhere(config.shape(), 8, MemoryKind::kDevice);
+    config.device.managed_by_engine = true;
+    config.disk.scrub_rate = 1;
+    ManagerParts parts{.clock = &clock_, .own_thread = false};
+    parts.elsewhere = [this] { return std::make_unique<FarExecutor>(clock_, unused_); };
+    return KvBlockManager::make(config, parts);
+  }
   void settle() {
     while (manager_->pump() || executor_->run()) {
     }
@@ -112,6 +121,7 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
   TestFolder folder_;
   ManualClock clock_;
   Contents contents_;
+  mutable Contents unused_;
   FarExecutor* executor_ = nullptr;
   std::optional<KvBlockManager> manager_;
 };
@@ -153,6 +163,14 @@ TEST_F(KvBlockManagerElsewhereTest, SaysWhatIsWorthLoading) {
   save(keys);
   EXPECT_EQ(manager_->worth_loading(manager_->locate(keys), 0), 4U);
   EXPECT_EQ(manager_->worth_loading({}, 0), 0U);
+}
+
+// A leader has no bytes to look at.
+TEST_F(KvBlockManagerElsewhereTest, RefusesToScrub) {
+  const Result<KvBlockManager> refused = make_scrubbed();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("disk.scrub_rate"));
 }
 
 }  // namespace

@@ -501,6 +501,46 @@ TEST_F(KvBlockManagerTest, AFileThatCannotBeReadIsRenamedAndTheTierStartsEmpty) 
   EXPECT_EQ(manager->status().incidents.size(), 1U);
 }
 
+TEST_F(KvBlockManagerTest, AScrubFindsFlippedBitsThatNobodyReads) {
+  ManagerConfig scrubbed = config();
+  scrubbed.disk.scrub_rate = 1'000'000;
+  std::vector<Incident> incidents;
+  VirtualManager manager(scrubbed, {}, {.on_incident = [&](const Incident& each) { incidents.push_back(each); }});
+  const Keys keys = chain(1, 6);
+  cache_on_device(*manager, keys);
+  manager.advance(seconds(2));
+  ASSERT_EQ(manager->disk()->counts().registered, 6U);
+  EXPECT_TRUE(incidents.empty());
+  const SlotId slot = manager->disk()->hold(std::vector{keys[3]}).slots()[0];
+  {
+    const DiskGeometry geometry{.space = scrubbed.space(),
+                                .block_bytes = scrubbed.shape().block_bytes(),
+                                .row_bytes = scrubbed.shape().row_bytes(),
+                                .slots = scrubbed.disk.blocks};
+    const auto at = geometry.places()->data_offset + index_of(slot) * geometry.places()->block_step + 17;
+    std::fstream file(scrubbed.disk.path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(byte ^ 1));
+  }
+  manager.advance(seconds(120));
+  EXPECT_FALSE(manager->disk()->contains(keys[3]));
+  EXPECT_EQ(manager->disk()->counts().registered, 5U);
+  ASSERT_EQ(incidents.size(), 1U);
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kWrongBytes);
+  EXPECT_THAT(incidents[0].text, HasSubstr(keys[3].to_string()));
+  ASSERT_TRUE(manager->status().scrub.has_value());
+  EXPECT_EQ(manager->status().scrub->damaged, 1U);
+  EXPECT_GE(manager->status().scrub->passes, 2U);
+  const std::string text = manager->metrics().to_prometheus();
+  for (const char* line : {"cairn_scrub_damaged_total 1\n", "cairn_scrub_bytes_total ", "cairn_scrub_blocks_total ",
+                           "cairn_scrub_passes_total ", "cairn_scrub_position "}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_FALSE(VirtualManager(config(8, 16, 0))->status().scrub.has_value()) << "off unless it is asked for";
+}
+
 TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {
   VirtualManager manager(config());
   const Result<KvBlockManager> second = KvBlockManager::make(config(), {.own_thread = false});

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <future>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "cairn/manager/manager_testing.h"
 
@@ -121,6 +124,45 @@ TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
     EXPECT_EQ(counts.active + counts.quarantined, 0U) << to_string(level);
     manager.pool(level)->check_invariants();
   }
+}
+
+// The scrub reads beside the traffic, through the same executor, and finds what nobody asked for.
+TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
+  ManagerConfig scrubbed = config(32, 32, 64);
+  const Keys damaged = chain(99, 2);
+  {
+    const KvBlockManager manager = *KvBlockManager::make(scrubbed);
+    cache_on_device(manager, damaged);
+    ASSERT_TRUE(manager.drain(seconds(30)).has_value());
+  }
+  {
+    DiskFile file = *DiskFile::inspect(scrubbed.disk.path);
+    const DiskRecovery recovery = *file.recover();
+    ASSERT_EQ(recovery.entries.size(), 2U);
+    const std::uint64_t at = file.data_offset() + index_of(recovery.entries[0].slot) * file.block_step();
+    std::fstream bytes(scrubbed.disk.path, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(static_cast<std::streamoff>(at + 5));
+    bytes << "?!?!?!?!";
+  }
+  scrubbed.disk.scrub_rate = 1'000'000'000;
+  std::promise<std::string> found;
+  ManagerParts parts;
+  parts.on_incident = [&found, told = false](const Incident& incident) mutable {
+    if (incident.kind == Incident::Kind::kWrongBytes && !std::exchange(told, true)) {
+      found.set_value(incident.text);
+    }
+  };
+  const KvBlockManager manager = *KvBlockManager::make(scrubbed, parts);
+  std::future<std::string> text = found.get_future();
+  std::uint64_t turns = 0;
+  do {
+    const Keys keys = chain(turns++ % 7, 4);
+    const std::uint32_t there = manager.load_and_wait({.keys = keys})->prefix;
+    cache_on_device(manager, Keys(keys.begin() + there, keys.end()));
+  } while (text.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready && turns < 20'000);
+  ASSERT_LT(turns, 20'000U);
+  EXPECT_EQ(manager.status().scrub->damaged, 1U);
+  EXPECT_EQ(manager.disk()->count_prefix(damaged) + manager.disk()->count_prefix({&damaged[1], 1}), 1U);
 }
 
 }  // namespace

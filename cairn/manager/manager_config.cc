@@ -111,6 +111,9 @@ Status check_disk(const DiskConfig& disk) {
   if (!disk.is_there() && !disk.path.empty()) {
     return wrong("disk.path is given, but neither disk.size nor disk.blocks; give one, or leave the path out");
   }
+  if (!disk.is_there() && disk.scrub_rate != 0) {
+    return wrong("disk.scrub_rate is given, but there is no disk tier; give disk.size and disk.path, or leave it out");
+  }
   return {};
 }
 

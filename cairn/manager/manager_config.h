@@ -89,6 +89,7 @@ struct DiskConfig : TierConfig {
   bool direct = true;
   IoMethod io = IoMethod::kBest;
   std::uint32_t in_flight = 16;
+  std::uint64_t scrub_rate = 0;  // bytes a second that are read to find damaged blocks; 0: none (tier/disk_scrub.h)
 };
 
 struct ManagerConfig {

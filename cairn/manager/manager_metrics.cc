@@ -138,6 +138,22 @@ void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& e
   }
 }
 
+void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub) {
+  constexpr Figure<ScrubStatus, std::uint64_t> kCounters[] = {
+      {"cairn_scrub_bytes_total", "Bytes that the scrub of the disk tier read", &ScrubStatus::bytes},
+      {"cairn_scrub_blocks_total", "Blocks that the scrub read and found right", &ScrubStatus::blocks},
+      {"cairn_scrub_damaged_total", "Blocks that the scrub found damaged and dropped", &ScrubStatus::damaged},
+      {"cairn_scrub_unreadable_total", "Blocks that the scrub could not read", &ScrubStatus::unreadable},
+      {"cairn_scrub_passes_total", "Passes of the scrub over the whole tier", &ScrubStatus::passes},
+  };
+  for (const auto& figure : kCounters) {
+    metrics.counter_function(figure.name, figure.help, {},
+                             [&scrub, member = figure.member] { return static_cast<double>(scrub.status().*member); });
+  }
+  metrics.gauge_function("cairn_scrub_position", "Slot that the scrub reads next", {},
+                         [&scrub] { return static_cast<double>(scrub.status().position); });
+}
+
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
     metrics.counter_function(

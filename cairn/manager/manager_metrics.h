@@ -7,6 +7,7 @@
 #include "cairn/base/metrics.h"
 #include "cairn/offload/offload_edge.h"
 #include "cairn/onboard/onboarder.h"
+#include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"
 #include "cairn/tier/tier_link.h"
 
@@ -15,6 +16,7 @@ namespace cairn {
 void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
 void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge);
+void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub);
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder);
 
 }  // namespace cairn

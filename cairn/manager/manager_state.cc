@@ -33,7 +33,8 @@ Result<std::shared_ptr<ManagerState>> ManagerState::make(const ManagerConfig& co
   }
   const std::shared_ptr<ManagerState> state(new ManagerState(config, parts));
   state->executors_ = std::make_unique<Executors>(state->config_, state->parts_);
-  for (const auto step : {&ManagerState::make_tiers, &ManagerState::make_links, &ManagerState::make_movers}) {
+  for (const auto step :
+       {&ManagerState::make_tiers, &ManagerState::make_links, &ManagerState::make_movers, &ManagerState::make_scrub}) {
     if (const Status status = (state.get()->*step)(); !status) {
       return Unexpected(Error(status.error()));
     }
@@ -177,6 +178,34 @@ Status ManagerState::make_movers() {
   return {};
 }
 
+Status ManagerState::make_scrub() {
+  Tier* const disk = tier(kDisk);
+  if (disk == nullptr || config_.disk.scrub_rate == 0) {
+    return {};
+  }
+  if (parts_.elsewhere) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "disk.scrub_rate is given, but the blocks of this disk tier are in the files of its ranks, which a leader "
+        "cannot scrub; leave it out");
+  }
+  Result<BlockLayoutPtr> buffer = DiskScrub::make_buffer(*disk, config_.disk.scrub_rate);
+  if (!buffer) {
+    return fail(buffer.error().code, str_cat("disk.scrub_rate: ", buffer.error().message));
+  }
+  Result<TransferExecutor*> executor = executors_->for_copy(*disk->layout(), **buffer);
+  if (!executor) {
+    return Unexpected(std::move(executor).error());
+  }
+  Result<std::unique_ptr<DiskScrub>> made = DiskScrub::make(
+      *disk, *std::move(buffer), **executor, clock_, {.bytes_per_second = config_.disk.scrub_rate}, [this] { wake(); });
+  if (!made) {
+    return Unexpected(std::move(made).error());
+  }
+  scrub_ = *std::move(made);
+  return {};
+}
+
 void ManagerState::make_metrics() {
   load_seconds_ = &metrics_.histogram("cairn_load_seconds", "From the request of a load to its result");
   for (const CacheLevel level : kTiers) {
@@ -193,6 +222,9 @@ void ManagerState::make_metrics() {
     }
   }
   add_onboard_metrics(metrics_, *onboarder_);
+  if (scrub_ != nullptr) {
+    add_scrub_metrics(metrics_, *scrub_);
+  }
   metrics_.counter_function("cairn_incidents_total", "What an operator should know of", {}, [this] {
     const MutexLock lock(incidents_mutex_);
     return static_cast<double>(incident_count_);
@@ -318,6 +350,7 @@ bool ManagerState::pump() {
     any |= edge != nullptr && edge->pump();
   }
   any |= onboarder_->pump();
+  any |= scrub_ != nullptr && scrub_->pump();
   const MutexLock lock(mutex_);
   return (host_size_ && host_size_->advance()) || any;
 }
@@ -333,6 +366,9 @@ std::optional<TimePoint> ManagerState::next_time() {
     if (edge != nullptr) {
       sooner(edge->next_time());
     }
+  }
+  if (scrub_ != nullptr) {
+    sooner(scrub_->next_time());
   }
   const MutexLock lock(mutex_);
   if (host_size_ && host_size_->to_withhold() > 0) {
@@ -404,6 +440,9 @@ ManagerStatus ManagerState::status() {
     }
   }
   status.onboard = onboarder_->status();
+  if (scrub_ != nullptr) {
+    status.scrub = scrub_->status();
+  }
   {
     const MutexLock lock(mutex_);
     for (TierStatus& each : status.tiers) {
@@ -422,6 +461,9 @@ ManagerStatus ManagerState::status() {
 ManagerState::~ManagerState() { stop(); }
 
 void ManagerState::stop() {
+  if (scrub_ != nullptr) {
+    scrub_->end();
+  }
   if (onboarder_ != nullptr) {
     onboarder_->end();
   }

@@ -21,6 +21,7 @@
 #include "cairn/manager/host_size.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/pool/block_registry.h"
+#include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"
 #include "cairn/tier/tier_link.h"
 
@@ -96,6 +97,7 @@ class ManagerState {
   [[nodiscard]] Status make_links();
   [[nodiscard]] Status make_edge(CacheLevel from, CacheLevel to, const OffloadOptions& options);
   [[nodiscard]] Status make_movers();
+  [[nodiscard]] Status make_scrub();
   void make_metrics();
   void note_recovery();
   void add_incident(Incident::Kind kind, CacheLevel level, std::string text);
@@ -135,6 +137,7 @@ class ManagerState {
   std::array<std::array<std::unique_ptr<TierLink>, kCacheLevels>, kCacheLevels> links_;
   std::array<std::unique_ptr<OffloadEdge>, kCacheLevels> edges_;
   std::unique_ptr<Onboarder> onboarder_;
+  std::unique_ptr<DiskScrub> scrub_;
   // Ends before all that its callbacks use.
   std::unique_ptr<Executors> executors_;
   std::thread thread_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cairn/offload/offload_edge.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/link_meter.h"
 #include "cairn/tier/tier.h"
 #include "cairn/tier/tier_link.h"
@@ -63,7 +65,8 @@ struct ManagerStatus {
   std::vector<EdgeStatus> edges = {};
   std::vector<OffloadEdgeStatus> offload = {};
   OnboardStatus onboard = {};
-  std::vector<Incident> incidents = {};  // the last ones, oldest first
+  std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
+  std::vector<Incident> incidents = {};   // the last ones, oldest first
   std::uint64_t incident_count = 0;
 };
 

@@ -94,6 +94,11 @@ std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t slots,
   return table_->list_resident(first, slots, out);
 }
 
+std::uint32_t BlockPool::list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
+                                    std::vector<SlotFacts>& out) const {
+  return table_->list_slots(first, slots, most, out);
+}
+
 PoolCounts BlockPool::counts() const { return table_->counts(); }
 PoolStats BlockPool::stats() const { return table_->stats(); }
 Result<TenantUsage> BlockPool::usage(TenantId tenant) const { return table_->usage(tenant); }

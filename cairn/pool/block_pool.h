@@ -144,6 +144,12 @@ struct RestoredBlock {
   std::uint64_t note = 0;  // where the pool keeps notes
 };
 
+// A block that can be matched, and the slot that holds it.
+struct SlotFacts {
+  SlotId slot = kNoSlot;
+  BlockFacts facts;
+};
+
 class BlockPool final : public ResidentSource {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BlockPool>> create(const BlockPoolOptions& options);
@@ -223,6 +229,11 @@ class BlockPool final : public ResidentSource {
 
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
                                             std::vector<ResidentBlock>& out) const override;
+
+  // Appends the blocks that can be matched of `slots` slots from `first` on, `most` of them, in the order of their slots.
+  // Takes and touches nothing. The slot after the last one that was looked at; the capacity if there is none.
+  [[nodiscard]] std::uint32_t list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
+                                         std::vector<SlotFacts>& out) const;
 
   [[nodiscard]] PoolCounts counts() const;
   [[nodiscard]] PoolStats stats() const;

@@ -146,6 +146,23 @@ TEST_P(MatchTest, ListsWhatIsResidentPieceByPiece) {
   EXPECT_EQ(blocks.size(), 5U);
 }
 
+TEST_P(MatchTest, ListsSlotsWithTheirBlocksAndTouchesNothing) {
+  cache(*pool_, keys_);
+  const PoolStats before = pool_->stats();
+  std::vector<SlotFacts> found;
+  std::uint32_t next = 0;
+  for (std::uint32_t round = 0; next < pool_->capacity(); ++round) {
+    ASSERT_LT(round, 8U);
+    next = pool_->list_slots(next, 4, 2, found);
+  }
+  ASSERT_EQ(found.size(), keys_.size());
+  for (const SlotFacts& each : found) {
+    EXPECT_EQ(pool_->hold(std::vector{each.facts.block.key}).slots()[0], each.slot);
+  }
+  EXPECT_EQ(pool_->stats().lookups, before.lookups);
+  EXPECT_EQ(pool_->list_slots(1000, 0xFFFFFFFF, 10, found), pool_->capacity());
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, MatchTest, ::testing::ValuesIn(kAllPolicies));
 
 }  // namespace

@@ -292,6 +292,23 @@ std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t slots,
   return end;
 }
 
+std::uint32_t SlotTable::list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
+                                    std::vector<SlotFacts>& out) {
+  const MutexLock lock(mutex_);
+  const std::uint32_t end =
+      options_.capacity - std::min(first, options_.capacity) < slots ? options_.capacity : first + slots;
+  for (std::uint32_t i = first; i < std::min(end, never_used_); ++i) {
+    if (slots_[i].state == State::kRegistered && is_current(slots_[i])) {
+      if (most-- == 0) {
+        return i;
+      }
+      out.push_back({.slot = SlotId{i}, .facts = facts_of(SlotId{i})});
+    }
+  }
+  // Nothing was ever in the slots that were never used.
+  return end >= never_used_ ? options_.capacity : end;
+}
+
 SlotTable::Run SlotTable::share(const Run& run, std::uint32_t count) {
   const MutexLock lock(mutex_);
   return share_locked(run, count);

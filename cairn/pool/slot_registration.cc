@@ -102,11 +102,15 @@ std::vector<BlockFacts> SlotTable::facts(const Run& run) {
   facts.reserve(run.size());
   const MutexLock lock(mutex_);
   for (const SlotId slot : run.slots()) {
-    facts.push_back({.block = resident(slot),
-                     .priority = priority_of(at(slot)),
-                     .note = notes_.size() == 0 ? 0 : notes_[index_of(slot)]});
+    facts.push_back(facts_of(slot));
   }
   return facts;
+}
+
+BlockFacts SlotTable::facts_of(SlotId slot) const {
+  return {.block = resident(slot),
+          .priority = priority_of(at(slot)),
+          .note = notes_.size() == 0 ? 0 : notes_[index_of(slot)]};
 }
 
 Status SlotTable::check_retention(const Retention& retention) const {

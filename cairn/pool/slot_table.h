@@ -87,6 +87,8 @@ class SlotTable final : private ParentFinder {
   bool reclaim(std::uint32_t slots);
   [[nodiscard]] Status restore(std::span<const RestoredBlock> blocks);
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out);
+  [[nodiscard]] std::uint32_t list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
+                                         std::vector<SlotFacts>& out);
   [[nodiscard]] PoolCounts counts();
   [[nodiscard]] PoolStats stats();
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant);
@@ -163,6 +165,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] SequenceHash parent_of(const Slot& slot) const;
   [[nodiscard]] std::uint32_t parent_high(const BlockKey& child, SlotId parent) const;
   [[nodiscard]] ResidentBlock resident(SlotId slot) const;
+  [[nodiscard]] BlockFacts facts_of(SlotId slot) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override { return index_.find_parent(child); }
   [[nodiscard]] Status check_retention(const Retention& retention) const;
   [[nodiscard]] Status check_distinct_keys(const Run& run) CAIRN_REQUIRES(mutex_);

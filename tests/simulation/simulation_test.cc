@@ -29,6 +29,8 @@ TEST_P(SimulationTest, KeepsItsInvariants) {
   EXPECT_GT(counts.expired, 0U);
   EXPECT_GT(counts.tiers_out, 0U);
   EXPECT_GT(counts.restarts, 0U);
+  EXPECT_GT(counts.files_damaged, 0U);
+  EXPECT_GT(counts.scrubbed, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hundreds, SimulationTest, ::testing::Range<std::uint64_t>(0, 10));

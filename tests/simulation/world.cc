@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <ostream>
 #include <utility>
 
@@ -35,12 +36,16 @@ WorldCounts& WorldCounts::operator+=(const WorldCounts& other) {
   expired += other.expired;
   restarts += other.restarts;
   tiers_out += other.tiers_out;
+  files_damaged += other.files_damaged;
+  scrubbed += other.scrubbed;
   return *this;
 }
 
 World::World(const WorldOptions& options) : options_(options), random_(options.seed * 0x9E3779B97F4A7C15U + 1) {
   draw_config();
   draw_faults();
+  std::error_code none;
+  std::filesystem::remove(options.folder + "/blocks.damaged", none);  // of another world
 }
 
 World::~World() {
@@ -72,6 +77,7 @@ void World::draw_config() {
   if (config_.disk.blocks != 0) {
     config_.disk.path = options_.folder + "/blocks";
     config_.disk.direct = false;
+    config_.disk.scrub_rate = below(2) == 0 ? 10'000ULL << below(12) : 0;
   }
   for (TierConfig* tier : {static_cast<TierConfig*>(&config_.device), static_cast<TierConfig*>(&config_.host),
                            static_cast<TierConfig*>(&config_.disk)}) {
@@ -131,6 +137,7 @@ void World::open() {
   parts.on_incident = [this](const Incident& incident) {
     say(str_cat("incident: ", to_string(incident.kind), ", ", to_string(incident.level), ": ", incident.text));
     counts_.tiers_out += incident.kind == Incident::Kind::kTierOut ? 1 : 0;
+    counts_.files_damaged += incident.kind == Incident::Kind::kDamagedFile ? 1 : 0;
   };
   Result<KvBlockManager> made = KvBlockManager::make(config_, parts);
   if (!made) {
@@ -140,7 +147,39 @@ void World::open() {
   manager_.emplace(*std::move(made));
 }
 
+// What happens to a file while nobody has it open: whatever it is, the next manager starts.
+void World::damage_file() {
+  if (config_.disk.blocks == 0 || chance(0.5)) {
+    return;
+  }
+  const std::uint64_t size = std::filesystem::file_size(config_.disk.path);
+  const std::uint32_t way = below(3);
+  if (way == 0) {
+    const std::uint64_t left = random_() % size;
+    say(str_cat("the file is cut off at ", left));
+    std::filesystem::resize_file(config_.disk.path, left);
+    return;
+  }
+  std::fstream file(config_.disk.path, std::ios::in | std::ios::out | std::ios::binary);
+  if (way == 1) {
+    say("both superblocks are lost");
+    file << std::string(2 * 4096, '#');
+    return;
+  }
+  say("some blocks of the file are damaged");
+  const std::uint64_t step = DiskFile::kAlignment;  // no block is larger here
+  const std::uint64_t blocks_at = size - config_.disk.blocks * step;
+  for (std::uint32_t i = 0, count = 1 + below(config_.disk.blocks); i < count; ++i) {
+    const std::uint64_t at = blocks_at + below(config_.disk.blocks) * step;
+    file.seekp(static_cast<std::streamoff>(at + random_() % config_.shape().block_bytes()));
+    file.put('#');
+  }
+}
+
 void World::close() {
+  if (const std::optional<ScrubStatus> scrub = manager_->status().scrub) {
+    counts_.scrubbed += scrub->damaged;
+  }
   for (const EdgeStatus& edge : manager_->status().edges) {
     counts_.mismatches += edge.totals.mismatched;
     counts_.expired += edge.totals.expired;
@@ -295,6 +334,7 @@ void World::control() {
         say("restart");
         ++counts_.restarts;
         close();
+        damage_file();
         open();
       }
   }
@@ -386,6 +426,13 @@ void World::calm_down() {
   let_time_pass(seconds(2));
   held_.clear();  // loads that ended meanwhile
   let_time_pass(seconds(2));
+  if (config_.disk.scrub_rate != 0) {
+    let_time_pass(std::chrono::minutes(1));  // one more pass
+    // It holds what it reads for the second time.
+    for (int i = 0; manager_->disk()->counts().pinned != 0 && i < 1000; ++i) {
+      let_time_pass(milliseconds(1));
+    }
+  }
   check();
   if (!manager_->drain(Duration::zero())) {
     wrong("something is still waiting or under way long after faults stopped");

@@ -2,7 +2,8 @@
 // ever written under a key.
 //
 // Does:     takes steps: requests, registrations, cancels, resets, pauses, resizes, restarts, time that passes, devices
-//           that fail, stall, lie and hang. After each step the invariants are checked:
+//           that fail, stall, lie and hang, files that are damaged between two managers. After each step the invariants
+//           are checked:
 //             - no block on the device or in a result has bytes other than some that were registered under its key;
 //             - every load has ended by its deadline, with a prefix that has no hole;
 //             - pools' counts add up.
@@ -41,6 +42,8 @@ struct WorldCounts {
   std::uint64_t expired = 0;
   std::uint64_t restarts = 0;
   std::uint64_t tiers_out = 0;
+  std::uint64_t files_damaged = 0;  // that a manager found
+  std::uint64_t scrubbed = 0;       // damaged blocks that nobody had read
   WorldCounts& operator+=(const WorldCounts& other);
 };
 
@@ -69,6 +72,7 @@ class World {
   void draw_faults();
   void open();
   void close();
+  void damage_file();
 
   void step();
   [[nodiscard]] std::vector<BlockKey> some_keys();
