@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "cairn/tokens/sha256.h"
 
@@ -42,6 +43,14 @@ Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> me
   const KeyBlock block = key_block(key);
   const Digest inner = hash_after(block, std::byte{0x36}, message);
   return hash_after(block, std::byte{0x5c}, inner.bytes);
+}
+
+Digest hkdf_sha256(std::span<const std::byte> secret, std::span<const std::byte> salt,
+                   std::span<const std::byte> info) {
+  const Digest extracted = hmac_sha256(salt, secret);
+  std::vector<std::byte> message(info.begin(), info.end());
+  message.push_back(std::byte{1});
+  return hmac_sha256(extracted.bytes, message);
 }
 
 bool same_digest(const Digest& one, const Digest& other) {

@@ -39,6 +39,18 @@ TEST(HmacTest, AKeyOfOneBlockIsTakenAsItIs) {
   EXPECT_EQ(hmac_of("k", "x"), hmac_of(std::string("k\0", 2), "x")) << "keys are filled up with zeros";
 }
 
+// The first test case of RFC 5869; its output is cut to 32 bytes.
+TEST(HmacTest, HkdfAsRfc5869) {
+  const std::string secret(22, '\x0b');
+  std::string salt;
+  std::string info;
+  for (int i = 0; i <= 12; ++i) salt.push_back(static_cast<char>(i));
+  for (int i = 0xf0; i <= 0xf9; ++i) info.push_back(static_cast<char>(i));
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  EXPECT_EQ(hkdf_sha256(bytes(secret), bytes(salt), bytes(info)).to_hex(),
+            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+}
+
 TEST(HmacTest, ComparesEveryByte) {
   Digest one;
   one.bytes.fill(std::byte{7});
