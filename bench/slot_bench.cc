@@ -83,7 +83,7 @@ class Engine {
   Running begin() {
     prompt_[0] = static_cast<Token>(request_);
     Running running{"cmpl-7f9d6c1b5a3e4820-" + std::to_string(request_++)};
-    prefill(*must(slots_.create_slot(running.id, prompt_, kNoSalt)), found_);
+    prefill(*must(slots_.create_slot(running.id, prompt_)), found_);
     return running;
   }
   void prefill(ExternallyManagedDeviceSlot& slot, std::size_t found) {
@@ -141,7 +141,7 @@ class Engine {
 };
 
 void requests(benchmark::State& state, std::size_t found, bool preempts) {
-  Result<SlotManager> slots = SlotManager::make(kBlockSize);
+  Result<SlotManager> slots = SlotManager::make(kBlockSize, KeyHasher::of_process());
   Engine engine(*slots, found, preempts);
   const std::uint64_t moved_before = engine.moved_blocks();
   std::uint64_t ended = 0;

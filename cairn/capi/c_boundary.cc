@@ -72,8 +72,10 @@ Result<Prompt> read_prompt(const cairn_prompt* prompt) {
   if (!runs) {
     return Unexpected(std::move(runs).error());
   }
-  return Prompt{
-      .tokens = *tokens, .salt = given->salt == 0 ? kNoSalt : SaltHash{given->salt}, .mm_runs = *std::move(runs)};
+  const auto text = [](const char* given_text) { return given_text == nullptr ? std::string_view() : given_text; };
+  return Prompt{.tokens = *tokens,
+                .salt = {.salt = text(given->salt), .lora_name = text(given->lora_name)},
+                .mm_runs = *std::move(runs)};
 }
 
 std::size_t write_text(std::string_view text, char* buffer, std::size_t capacity, std::size_t* needed) {

@@ -21,6 +21,7 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
 
 namespace cairn::capi {
@@ -88,7 +89,7 @@ template <typename T>
 // A cairn_prompt as the library takes it.
 struct Prompt {
   std::span<const Token> tokens;
-  SaltHash salt = kNoSalt;
+  RequestSalt salt;  // texts that are good during the call
   std::vector<MmRun> mm_runs;
 };
 [[nodiscard]] Result<Prompt> read_prompt(const cairn_prompt* prompt);

@@ -74,9 +74,6 @@ typedef struct cairn_key {
   uint64_t low;
 } cairn_key;
 
-/* [any] What separates tenants and adapters in keys. NULL or "" is none of it. */
-CAIRN_API uint64_t cairn_salt(const char* salt, const char* lora_name);
-
 /* The placeholder tokens of one multimodal item (an image, a clip). Their ids mean nothing: the keys of their blocks are made of
  * the item's hash and the place inside the item. */
 typedef struct cairn_mm_run {
@@ -92,17 +89,11 @@ typedef struct cairn_prompt {
   size_t struct_size;
   const uint32_t* tokens;
   size_t token_count;
-  uint64_t salt;               /* of cairn_salt(); 0: no salt and no adapter, here and wherever one is given */
+  const char* salt; /* of a tenant or a conversation: requests with different salts share nothing; NULL or "": none */
+  const char* lora_name;       /* of an adapter, which separates requests too; NULL or "": none */
   const cairn_mm_run* mm_runs; /* in any order; they do not overlap */
   size_t mm_run_count;
 } cairn_prompt;
-
-/* [any] The keys of the full blocks of the prompt; `keys` has room for token_count / block_size. *count: how many. */
-CAIRN_API int32_t cairn_hash_prompt(const cairn_prompt* prompt, uint32_t block_size, cairn_key* keys, size_t* count,
-                                    cairn_error* error);
-/* [any] The same of text alone: tokens without multimodal items. */
-CAIRN_API int32_t cairn_hash_tokens(const uint32_t* tokens, size_t token_count, uint32_t block_size, uint64_t salt,
-                                    cairn_key* keys, size_t* count, cairn_error* error);
 
 /* ----------------------------------------------------------------- manager */
 
@@ -126,6 +117,12 @@ CAIRN_API int32_t cairn_manager_create(const cairn_manager_options* options, cai
 CAIRN_API void cairn_manager_destroy(cairn_manager* manager);
 
 CAIRN_API uint32_t cairn_manager_block_size(const cairn_manager* manager); /* [any] tokens */
+
+/* [any] The keys of the full blocks of the prompt, as model.scheme of this manager makes them; another manager makes others,
+ * unless both have the same model.secret, tenant and model. `keys` has room for token_count / block size; *count: how many.
+ * CAIRN_FAILED_PRECONDITION: keys of the scheme are not made from tokens (vllm, sglang, router). */
+CAIRN_API int32_t cairn_manager_hash_prompt(const cairn_manager* manager, const cairn_prompt* prompt, cairn_key* keys,
+                                            size_t* count, cairn_error* error);
 
 /* [any] How many keys from the first on are cached, and in `levels` (NULL, or room for `count`) where. Takes nothing. */
 CAIRN_API int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys, size_t count,
@@ -223,9 +220,10 @@ CAIRN_API int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uin
 CAIRN_API int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, const cairn_prompt* prompt,
                                              cairn_request* request, cairn_error* error);
 /* The same of text alone. Two images behind the same placeholder tokens would have the same keys: use
- * cairn_scheduler_add_prompt() for them. */
+ * cairn_scheduler_add_prompt() for them. `salt` and `lora_name` as in a prompt. */
 CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens,
-                                      size_t token_count, uint64_t salt, cairn_request* request, cairn_error* error);
+                                      size_t token_count, const char* salt, const char* lora_name,
+                                      cairn_request* request, cairn_error* error);
 /* 0: there is none of that id. */
 CAIRN_API cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, const char* id);
 

@@ -69,45 +69,6 @@ const char* cairn_code_name(int32_t code) {
   return code < CAIRN_OK || code > CAIRN_CANCELLED ? "unknown" : to_string(static_cast<ErrorCode>(code - 1)).data();
 }
 
-uint64_t cairn_salt(const char* salt, const char* lora_name) {
-  return value_of(salt_hash(salt == nullptr ? "" : salt, lora_name == nullptr ? "" : lora_name));
-}
-
-int32_t cairn_hash_tokens(const uint32_t* tokens, size_t token_count, uint32_t block_size, uint64_t salt,
-                          cairn_key* keys, size_t* count, cairn_error* error) {
-  cairn_prompt prompt{};
-  prompt.struct_size = sizeof prompt;
-  prompt.tokens = tokens;
-  prompt.token_count = token_count;
-  prompt.salt = salt;
-  return cairn_hash_prompt(&prompt, block_size, keys, count, error);
-}
-
-int32_t cairn_hash_prompt(const cairn_prompt* prompt, uint32_t block_size, cairn_key* keys, size_t* count,
-                          cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<Prompt> given = read_prompt(prompt);
-    if (!given) {
-      return report(error, given.error());
-    }
-    if (block_size == 0 || count == nullptr || (keys == nullptr && given->tokens.size() >= block_size)) {
-      return report(error, CAIRN_INVALID_ARGUMENT, "keys and count are given, and a block size above 0");
-    }
-    std::ranges::sort(given->mm_runs, {}, &MmRun::offset);
-    std::vector<BlockKey> made(given->tokens.size() / block_size);
-    const Result<std::size_t> hashed =
-        hash_blocks(given->tokens, block_size, given->salt, std::nullopt, made, {}, given->mm_runs);
-    if (!hashed) {
-      return report(error, hashed.error());
-    }
-    for (std::size_t i = 0; i < *hashed; ++i) {
-      keys[i] = {made[i].high_word(), made[i].low_word()};
-    }
-    *count = *hashed;
-    return CAIRN_OK;
-  });
-}
-
 int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager** manager, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<cairn_manager_options> given = read_struct(options, "options");
@@ -130,6 +91,32 @@ int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager
 void cairn_manager_destroy(cairn_manager* manager) { delete manager; }
 
 uint32_t cairn_manager_block_size(const cairn_manager* manager) { return manager->manager.block_size(); }
+
+int32_t cairn_manager_hash_prompt(const cairn_manager* manager, const cairn_prompt* prompt, cairn_key* keys,
+                                  size_t* count, cairn_error* error) {
+  return guarded(error, [&]() -> int32_t {
+    Result<Prompt> given = read_prompt(prompt);
+    if (!given) {
+      return report(error, given.error());
+    }
+    const uint32_t block_size = manager->manager.block_size();
+    if (count == nullptr || (keys == nullptr && given->tokens.size() >= block_size)) {
+      return report(error, CAIRN_INVALID_ARGUMENT, count == nullptr ? "count is NULL" : "keys is NULL");
+    }
+    std::ranges::sort(given->mm_runs, {}, &MmRun::offset);
+    std::vector<BlockKey> made(given->tokens.size() / block_size);
+    const Result<std::size_t> hashed = hash_blocks(
+        given->tokens, block_size, manager->manager.hasher().with(given->salt), std::nullopt, made, {}, given->mm_runs);
+    if (!hashed) {
+      return report(error, hashed.error());
+    }
+    for (std::size_t i = 0; i < *hashed; ++i) {
+      keys[i] = {made[i].high_word(), made[i].low_word()};
+    }
+    *count = *hashed;
+    return CAIRN_OK;
+  });
+}
 
 int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys, size_t count, uint8_t* levels,
                              size_t* found, cairn_error* error) {

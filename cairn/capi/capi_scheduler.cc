@@ -143,12 +143,13 @@ int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t long
 }
 
 int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens, size_t token_count,
-                            uint64_t salt, cairn_request* request, cairn_error* error) {
+                            const char* salt, const char* lora_name, cairn_request* request, cairn_error* error) {
   cairn_prompt prompt{};
   prompt.struct_size = sizeof prompt;
   prompt.tokens = tokens;
   prompt.token_count = token_count;
   prompt.salt = salt;
+  prompt.lora_name = lora_name;
   return cairn_scheduler_add_prompt(scheduler, id, &prompt, request, error);
 }
 

@@ -46,15 +46,18 @@ class CapiTest : public ::testing::Test {
   }
   void TearDown() override { cairn_manager_destroy(manager_); }
 
-  static std::vector<cairn_key> keys(std::uint32_t first_token, std::size_t blocks) {
+  std::vector<cairn_key> keys(std::uint32_t first_token, std::size_t blocks) {
     std::vector<std::uint32_t> tokens(blocks * 4);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = first_token + static_cast<std::uint32_t>(i);
     }
     std::vector<cairn_key> made(blocks);
     std::size_t count = 0;
-    EXPECT_EQ(cairn_hash_tokens(tokens.data(), tokens.size(), 4, cairn_salt(nullptr, ""), made.data(), &count, nullptr),
-              CAIRN_OK);
+    auto prompt = sized<cairn_prompt>();
+    prompt.tokens = tokens.data();
+    prompt.token_count = tokens.size();
+    prompt.salt = "";
+    EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, nullptr), CAIRN_OK);
     EXPECT_EQ(count, blocks);
     return made;
   }
@@ -213,7 +216,8 @@ TEST_F(CapiTest, ControlsEdgesAndSizes) {
 }
 
 // Blocks of a prompt of 12 tokens, of which 4 to 7 stand for an image.
-std::vector<cairn_key> keys_with_image(std::uint64_t image, std::uint32_t item_offset = 0) {
+std::vector<cairn_key> keys_with_image(const cairn_manager* manager, std::uint64_t image,
+                                       std::uint32_t item_offset = 0) {
   const std::vector<std::uint32_t> tokens = {1, 2, 3, 4, 9, 9, 9, 9, 5, 6, 7, 8};
   auto run = sized<cairn_mm_run>();
   run.item_hash = image;
@@ -227,7 +231,7 @@ std::vector<cairn_key> keys_with_image(std::uint64_t image, std::uint32_t item_o
   prompt.mm_run_count = image == 0 ? 0 : 1;
   std::vector<cairn_key> made(3);
   std::size_t count = 0;
-  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, nullptr), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), &count, nullptr), CAIRN_OK);
   EXPECT_EQ(count, 3U);
   return made;
 }
@@ -235,14 +239,14 @@ std::vector<cairn_key> keys_with_image(std::uint64_t image, std::uint32_t item_o
 bool same(const cairn_key& one, const cairn_key& other) { return one.high == other.high && one.low == other.low; }
 
 TEST_F(CapiTest, TwoImagesBehindTheSamePlaceholdersHaveOtherKeys) {
-  const std::vector<cairn_key> cat = keys_with_image(1);
-  const std::vector<cairn_key> dog = keys_with_image(2);
+  const std::vector<cairn_key> cat = keys_with_image(manager_, 1);
+  const std::vector<cairn_key> dog = keys_with_image(manager_, 2);
   EXPECT_TRUE(same(cat[0], dog[0])) << "before the image";
   EXPECT_FALSE(same(cat[1], dog[1]));
   EXPECT_FALSE(same(cat[2], dog[2])) << "what follows them too";
-  EXPECT_FALSE(same(cat[1], keys_with_image(0)[1])) << "no image is another one again";
-  EXPECT_FALSE(same(cat[1], keys_with_image(1, 4)[1])) << "and so is another part of the image";
-  EXPECT_TRUE(same(cat[2], keys_with_image(1)[2]));
+  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 0)[1])) << "no image is another one again";
+  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 1, 4)[1])) << "and so is another part of the image";
+  EXPECT_TRUE(same(cat[2], keys_with_image(manager_, 1)[2]));
   cache(cat);
   std::size_t found = 0;
   ASSERT_EQ(cairn_manager_locate(manager_, dog.data(), dog.size(), nullptr, &found, &error_), CAIRN_OK);
@@ -264,15 +268,15 @@ TEST_F(CapiTest, RunsOfAPromptAreChecked) {
   prompt.mm_run_count = 2;
   std::vector<cairn_key> made(2);
   std::size_t count = 0;
-  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("multimodal run 1"));
   runs[0].offset = UINT64_MAX;
-  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
   runs[0] = cairn_mm_run{};
-  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("CAIRN_INIT"));
   prompt.mm_runs = nullptr;
-  EXPECT_EQ(cairn_hash_prompt(&prompt, 4, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiTest, AWorkerHasOneLeader) {
@@ -283,6 +287,43 @@ TEST_F(CapiTest, AWorkerHasOneLeader) {
   options.leader = "carrier pigeon";
   EXPECT_EQ(cairn_worker_create(&options, &worker, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(worker, nullptr);
+}
+
+// The C interface makes the keys that the manager's scheme and secret say.
+TEST(CapiKeysTest, SchemeSaltAndSecretSelectTheKeys) {
+  const std::vector<std::uint32_t> tokens = {1, 2, 3, 4};
+  auto error = sized<cairn_error>();
+  const auto key_with = [&](const std::string& model, const char* salt, const char* lora) {
+    const std::string config = "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\n" + model +
+                               "\n[device]\nblocks = 4\nmemory = \"system\"\n";
+    auto options = sized<cairn_manager_options>();
+    options.config = config.c_str();
+    cairn_manager* manager = nullptr;
+    EXPECT_EQ(cairn_manager_create(&options, &manager, &error), CAIRN_OK) << error.message;
+    cairn_key key = {};
+    std::size_t count = 0;
+    auto prompt = sized<cairn_prompt>();
+    prompt.tokens = tokens.data();
+    prompt.token_count = tokens.size();
+    prompt.salt = salt;
+    prompt.lora_name = lora;
+    const std::int32_t code = cairn_manager_hash_prompt(manager, &prompt, &key, &count, &error);
+    cairn_manager_destroy(manager);
+    return std::pair(code, std::pair(key.high, key.low));
+  };
+  const std::string secret = "secret = \"" + std::string(64, '7') + "\"";
+  const auto native = key_with(secret, nullptr, nullptr);
+  EXPECT_EQ(native.first, CAIRN_OK);
+  EXPECT_EQ(key_with(secret, "", ""), native);
+  EXPECT_NE(key_with(secret, "a", nullptr), native);
+  EXPECT_NE(key_with(secret, "a", nullptr), key_with(secret, nullptr, "a"));
+  EXPECT_NE(key_with("", nullptr, nullptr), native) << "a random secret";
+  EXPECT_NE(key_with(secret + "\ntenant = \"t\"", nullptr, nullptr), native);
+  constexpr std::uint64_t kRecorded = 14643705804678351452U;  // the hash of tokens 1 to 4 without a salt
+  EXPECT_EQ(key_with("scheme = \"dynamo\"", nullptr, nullptr),
+            std::pair(CAIRN_OK, std::pair(kRecorded >> 10, kRecorded << 54)));
+  EXPECT_EQ(key_with("scheme = \"vllm\"", nullptr, nullptr).first, CAIRN_FAILED_PRECONDITION);
+  EXPECT_NE(std::string(error.message).find("scheme vllm"), std::string::npos);
 }
 
 class CapiSchedulerTest : public ::testing::Test {
@@ -298,7 +339,7 @@ class CapiSchedulerTest : public ::testing::Test {
   cairn_request add(const char* id, std::size_t tokens = 6) {
     const std::vector<std::uint32_t> prompt(tokens, 7);
     cairn_request request = 0;
-    EXPECT_EQ(cairn_scheduler_add(scheduler_, id, prompt.data(), tokens, 0, &request, &error_), CAIRN_OK)
+    EXPECT_EQ(cairn_scheduler_add(scheduler_, id, prompt.data(), tokens, nullptr, nullptr, &request, &error_), CAIRN_OK)
         << error_.message;
     return request;
   }
@@ -314,7 +355,7 @@ TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
   EXPECT_EQ(cairn_scheduler_find(scheduler_, "b"), 0U);
   cairn_request again = 0;
   const std::uint32_t token = 1;
-  EXPECT_EQ(cairn_scheduler_add(scheduler_, "a", &token, 1, 0, &again, &error_), CAIRN_ALREADY_EXISTS);
+  EXPECT_EQ(cairn_scheduler_add(scheduler_, "a", &token, 1, nullptr, nullptr, &again, &error_), CAIRN_ALREADY_EXISTS);
   std::uint32_t held = 9;
   EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
   EXPECT_EQ(held, 0U);

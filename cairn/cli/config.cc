@@ -25,7 +25,7 @@ Json to_json(const ManagerConfig& config) {
       section = &(*section)[std::string(name)];
       names.remove_prefix(std::min(name.size() + 1, names.size()));
     }
-    const std::string value = key.print(config);
+    const std::string value = key.is_secret ? std::string() : key.print(config);
     (*section)[std::string(key.short_name())] = key.is_bare(value) ? Json::parse(value) : Json(value);
   }
   return all;
@@ -49,7 +49,7 @@ Result<ManagerConfig> read_config(const ConfigOptions& options, const ManagerCon
                   str_cat("--set ", setting, " has no value; write it as in --set host.size=8GiB"));
     }
     if (const Status set = config->set(setting.substr(0, equals), setting.substr(equals + 1)); !set) {
-      return fail(set.error().code, str_cat("--set ", setting, ": ", set.error().message));
+      return fail(set.error().code, str_cat("--set ", setting.substr(0, equals), ": ", set.error().message));
     }
   }
   return config;

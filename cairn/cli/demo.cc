@@ -42,7 +42,8 @@ class Chats {
       prompts.push_back(chats.say(300, 700));
     }
     for (std::uint32_t i = 0; i < options.chats; ++i) {
-      Result<TokenBlockSequence> chat = TokenBlockSequence::create(prompts[i % prompts.size()], options.block_size);
+      Result<TokenBlockSequence> chat =
+          TokenBlockSequence::create(prompts[i % prompts.size()], options.block_size, KeyHasher::dynamo());
       if (!chat) {
         return Unexpected(std::move(chat).error());
       }

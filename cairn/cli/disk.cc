@@ -45,12 +45,6 @@ Result<Looked> look_at(const std::string& path) {
   return Looked{*std::move(file), *std::move(recovery)};
 }
 
-const char* name_of(KeyScheme scheme) {
-  constexpr const char* kNames[] = {"native", "vllm", "sglang", "router"};
-  const auto number = static_cast<std::size_t>(scheme);
-  return number < std::size(kNames) ? kNames[number] : "unknown";
-}
-
 std::string hex(std::uint64_t number) {
   std::ostringstream out;
   out << std::hex << std::setfill('0') << std::setw(16) << number;
@@ -105,7 +99,7 @@ Json inspection_as_json(const Looked& looked, const DiskOptions& options) {
             {"layout", space.layout},
             {"element_type", space.element_type},
             {"shard", space.shard},
-            {"key_scheme", name_of(space.scheme)},
+            {"key_scheme", to_string(space.scheme)},
             {"block_tokens", space.block_size},
             {"block_bytes", geometry.block_bytes},
             {"row_bytes", geometry.row_bytes},
@@ -145,7 +139,7 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   line("layout", text(space.layout));
   line("element type", text(space.element_type));
   line("shard", text(space.shard));
-  line("key scheme", name_of(space.scheme));
+  line("key scheme", to_string(space.scheme));
   line("a block", geometry.has_blocks()
                       ? str_cat(with_commas(space.block_size), " tokens, ", with_commas(geometry.block_bytes),
                                 " bytes in rows of ", with_commas(geometry.row_bytes))

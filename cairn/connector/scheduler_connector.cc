@@ -42,6 +42,9 @@ ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
   };
   count(config.host, manager.host());
   count(config.disk, manager.disk());
+  // Ranks copy blocks and make no keys.
+  config.model.secret.clear();
+  config.model.secret_file.clear();
   return config;
 }
 
@@ -55,10 +58,6 @@ Unexpected<SlotError> unknown_request(RequestHandle request) {
 Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options options) {
   if (options.loading_blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; at least one has to be possible");
-  }
-  Result<SlotManager> slots = SlotManager::make(options.manager.block_size);
-  if (!slots) {
-    return Unexpected(std::move(slots).error());
   }
   // Ranks are told what is over, and the inbox is told of ranks that are ready: none is before the group is opened.
   const auto group = std::make_shared<RankGroup*>(nullptr);
@@ -90,6 +89,10 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   Result<KvBlockManager> manager = KvBlockManager::make(*logical, options.parts);
   if (!manager) {
     return Unexpected(std::move(manager).error());
+  }
+  Result<SlotManager> slots = SlotManager::make(options.manager.block_size, manager->hasher());
+  if (!slots) {
+    return Unexpected(std::move(slots).error());
   }
   (*ranks)->open(in_blocks(options.manager, *manager));
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(std::make_unique<Impl>(
@@ -132,7 +135,7 @@ SchedulerConnector::Impl::~Impl() {
 }
 
 SlotResult<RequestHandle> SchedulerConnector::Impl::add(const RequestId& request, std::span<const Token> tokens,
-                                                        SaltHash salt, std::span<const MmRun> runs) {
+                                                        const RequestSalt& salt, std::span<const MmRun> runs) {
   SlotResult<ExternallyManagedDeviceSlot*> slot = slots_.create_slot(request, tokens, salt, runs);
   if (!slot) {
     return Unexpected(std::move(slot).error());
@@ -360,7 +363,7 @@ void SchedulerConnector::Impl::remove(RequestEntry& entry) {
 // --- the face ---
 
 SlotResult<RequestHandle> SchedulerConnector::add(const RequestId& request, std::span<const Token> tokens,
-                                                  SaltHash salt, std::span<const MmRun> runs) {
+                                                  const RequestSalt& salt, std::span<const MmRun> runs) {
   return impl_->add(request, tokens, salt, runs);
 }
 std::optional<RequestHandle> SchedulerConnector::find(const RequestId& request) const { return impl_->find(request); }

@@ -33,6 +33,7 @@
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/ranks/rank_group.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
 
 namespace cairn {
@@ -63,8 +64,10 @@ class SchedulerConnector {
   ~SchedulerConnector();
 
   // --- requests ---
+  // Keys are made as manager.model.scheme says. InvalidOperation under vllm, sglang and router: these have no keys for
+  // tokens.
   [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens,
-                                              SaltHash salt = kNoSalt, std::span<const MmRun> runs = {});
+                                              const RequestSalt& salt = {}, std::span<const MmRun> runs = {});
   [[nodiscard]] std::optional<RequestHandle> find(const RequestId& request) const;
   [[nodiscard]] SlotResult<SlotState> state(RequestHandle request) const;
 

@@ -28,8 +28,8 @@ class SchedulerConnector::Impl {
        std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
   ~Impl();
 
-  [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens, SaltHash salt,
-                                              std::span<const MmRun> runs);
+  [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens,
+                                              const RequestSalt& salt, std::span<const MmRun> runs);
   [[nodiscard]] std::optional<RequestHandle> find(const RequestId& request) const { return table_.find(request); }
   [[nodiscard]] SlotResult<SlotState> state(RequestHandle request);
   [[nodiscard]] SlotResult<Match> match(RequestHandle request, std::size_t local_tokens);

@@ -38,7 +38,7 @@ TEST(SchedulerInStepTest, ARequestRunsInTheIterationOfItsLoad) {
   EXPECT_TRUE(metadata.loads[0].in_step);
   EXPECT_EQ(*world->state(a), SlotState::onboarding(world.iteration));
   world.take_until([&] { return world.ranks[0]->has_heard(metadata.loads[0].id) && !world.loaded.empty(); });
-  EXPECT_TRUE(world.hold(World::keys_of(18), device_blocks(4, 20)));
+  EXPECT_TRUE(world.hold(world.keys_of(18), device_blocks(4, 20)));
   EXPECT_EQ(*world->state(a), SlotState::prefilling());
   world.end();
 
@@ -188,7 +188,7 @@ TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
     all.insert(all.end(), part->begin(), part->begin() + count);
   }
   world.drain();
-  const TokenBlockSequence sequence = *TokenBlockSequence::create(all, kBlockSize);
+  const TokenBlockSequence sequence = *TokenBlockSequence::create(all, kBlockSize, world->manager().hasher());
   EXPECT_EQ(world->manager().locate(sequence.keys()).blocks(), 3) << "by the names of the tokens as they came";
 
   world.step({{.request = a, .computed_tokens = 15, .accepted_guesses = 1}});

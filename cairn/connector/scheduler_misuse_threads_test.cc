@@ -236,7 +236,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeWithLaterTokensHaveTheirOwnKeys) {
   whole.insert(whole.end(), placeholders.begin(), placeholders.end());
   whole.push_back(5);
   const auto hits = [&](const RequestId& id, std::vector<MmRun> runs) {
-    const RequestHandle request = *world->add(id, whole, kNoSalt, runs);
+    const RequestHandle request = *world->add(id, whole, {}, runs);
     const std::size_t found = world->match(request, 0)->tokens;
     EXPECT_FALSE(*world->finish(request));
     return found;
@@ -249,7 +249,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeWithLaterTokensHaveTheirOwnKeys) {
 
 TEST(SchedulerMisuseTest, RunsStandInsideTheTokensTheyComeWith) {
   World world(small_options());
-  EXPECT_FALSE(world->add("x", tokens(kPrompt, 100), kNoSalt, std::vector{image(1, 16, 6)}).has_value());
+  EXPECT_FALSE(world->add("x", tokens(kPrompt, 100), {}, std::vector{image(1, 16, 6)}).has_value());
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(6, 0);
   world.step({{.request = a, .new_blocks = blocks}});
@@ -293,7 +293,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeBesideALoadAreChecked) {
   std::vector<Token> whole = tokens(kPrompt, 100);
   whole.insert(whole.end(), placeholders.begin(), placeholders.end());
   whole.push_back(5);
-  EXPECT_EQ(world->match(*world->add("d", whole, kNoSalt, runs), 0)->tokens, 24);
+  EXPECT_EQ(world->match(*world->add("d", whole, {}, runs), 0)->tokens, 24);
   EXPECT_EQ(world->match(*world->add("e", whole), 0)->tokens, 16);
 }
 

@@ -85,7 +85,8 @@ class RandomEngine {
     return static_cast<Token>(family * 100000 + position * 7 + 1);
   }
   [[nodiscard]] std::vector<BlockKey> keys_of(const Request& request) const {
-    const TokenBlockSequence sequence = *TokenBlockSequence::create(request.tokens, kBlockSize);
+    const TokenBlockSequence sequence =
+        *TokenBlockSequence::create(request.tokens, kBlockSize, world_->manager().hasher());
     return {sequence.keys().begin(), sequence.keys().end()};
   }
   // The full blocks of the first `tokens` tokens hold what they should.

@@ -373,8 +373,9 @@ class World {
     EXPECT_TRUE(*connector->finish(request, prompt));
     drain();
   }
-  static std::vector<BlockKey> keys_of(std::size_t prompt, Token first = 100) {
-    const TokenBlockSequence sequence = *TokenBlockSequence::create(tokens(prompt, first), kBlockSize);
+  [[nodiscard]] std::vector<BlockKey> keys_of(std::size_t prompt, Token first = 100) const {
+    const TokenBlockSequence sequence =
+        *TokenBlockSequence::create(tokens(prompt, first), kBlockSize, connector->manager().hasher());
     return {sequence.keys().begin(), sequence.keys().end()};
   }
 

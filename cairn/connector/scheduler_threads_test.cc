@@ -45,7 +45,7 @@ TEST(SchedulerConnectorTest, WhatOneRequestComputedIsLoadedForTheNext) {
   EXPECT_EQ(world.loaded[0].request, b);
   EXPECT_EQ(world.loaded[0].tokens, 16);
   EXPECT_EQ(world.loaded[0].missing, 0);
-  EXPECT_TRUE(world.hold(World::keys_of(kPrompt), blocks));
+  EXPECT_TRUE(world.hold(world.keys_of(kPrompt), blocks));
   EXPECT_EQ(*world->state(b), SlotState::not_scheduled());
 
   EXPECT_THAT(world.step({{.request = b, .computed_tokens = 16}}).saves, IsEmpty());
@@ -53,6 +53,22 @@ TEST(SchedulerConnectorTest, WhatOneRequestComputedIsLoadedForTheNext) {
   EXPECT_THAT(world->refused(), IsEmpty());
   EXPECT_FALSE(*world->finish(b, 18)) << "all that is full came from the tiers";
   EXPECT_FALSE(world->has_work());
+}
+
+TEST(SchedulerConnectorTest, SaltsSeparateRequestsAndTheSchemeSelectsTheHash) {
+  SchedulerConnector::Options options = small_options();
+  World world(options);
+  world.save_prompt("a", kPrompt);
+  EXPECT_EQ(matched(world, *world->add("b", tokens(kPrompt, 100), {.salt = "other"})), 0);
+  EXPECT_EQ(matched(world, *world->add("c", tokens(kPrompt, 100), {.lora_name = "other"})), 0);
+  EXPECT_EQ(matched(world, *world->add("d", tokens(kPrompt, 100))), 16);
+  EXPECT_EQ(world->manager().hasher().scheme(), KeyScheme::kNative);
+
+  options.manager.model.scheme = KeyScheme::kVllm;
+  World vllm(options);
+  const auto added = vllm->add("a", tokens(kPrompt, 100));
+  ASSERT_FALSE(added);
+  EXPECT_THAT(added.error().to_error().message, HasSubstr("scheme vllm"));
 }
 
 TEST(SchedulerConnectorTest, LoadsTouchTheirBlocksWhenTheIterationHasBegunAndSavesAfterTheLastOne) {
@@ -66,7 +82,7 @@ TEST(SchedulerConnectorTest, LoadsTouchTheirBlocksWhenTheIterationHasBegunAndSav
   const auto saves = IterationMetadata::decode(bytes)->saves;
   ASSERT_THAT(saves, SizeIs(1));
   world.take_until([&] { return world.ranks[0]->held() == 1; });
-  world.compute(World::keys_of(kPrompt), blocks);
+  world.compute(world.keys_of(kPrompt), blocks);
   world.ranks[0]->reached(StepMark::computed(1));
   world.take_until([&] { return !world.released.empty(); });
   world.take_until([&] { return world.ranks[0]->times_heard(saves[0].id) == 1; });
@@ -79,7 +95,7 @@ TEST(SchedulerConnectorTest, LoadsTouchTheirBlocksWhenTheIterationHasBegunAndSav
   EXPECT_THAT(world.loaded, IsEmpty());
   world.ranks[0]->reached(StepMark::begun(world.iteration));
   world.take_until([&] { return !world.loaded.empty(); });
-  EXPECT_TRUE(world.hold(World::keys_of(kPrompt), device_blocks(4, 20)));
+  EXPECT_TRUE(world.hold(world.keys_of(kPrompt), device_blocks(4, 20)));
 }
 
 TEST(SchedulerConnectorTest, TheEnginesOwnTokensAndFewerBlocksThanMatched) {
@@ -99,7 +115,7 @@ TEST(SchedulerConnectorTest, TheEnginesOwnTokensAndFewerBlocksThanMatched) {
   EXPECT_EQ(metadata.loads[0].blocks, device_blocks(2, 21));
   world.take_until([&] { return !world.loaded.empty(); });
   EXPECT_EQ(world.loaded[0].tokens, 12);
-  const auto keys = World::keys_of(kPrompt);
+  const auto keys = world.keys_of(kPrompt);
   EXPECT_TRUE(world.hold(std::span(keys).subspan(1, 2), device_blocks(2, 21)));
 
   // What it computes itself is there already, and saved as one more time as anything: one copy is enough.
@@ -308,7 +324,7 @@ TEST(SchedulerConnectorTest, APreemptedRequestIsFencedSavedAndLoadedAgain) {
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
   world.begin({{.request = a, .new_blocks = blocks}});
-  world.compute(World::keys_of(kPrompt), blocks);
+  world.compute(world.keys_of(kPrompt), blocks);
   world.end();
   const auto token = tokens(1, 900);
   const auto saves = world.step({{.request = a, .computed_tokens = 18, .new_tokens = token}}).saves;
@@ -323,7 +339,7 @@ TEST(SchedulerConnectorTest, APreemptedRequestIsFencedSavedAndLoadedAgain) {
   CAIRN_SLOT_OK(world->allocated(a, others, 0, 16));
   world.step();
   world.take_until([&] { return !world.loaded.empty(); });
-  EXPECT_TRUE(world.hold(World::keys_of(kPrompt), others));
+  EXPECT_TRUE(world.hold(world.keys_of(kPrompt), others));
   EXPECT_TRUE(world.step({{.request = a, .computed_tokens = 16}}).saves.empty());
   EXPECT_THAT(world->refused(), IsEmpty());
 }
@@ -333,7 +349,7 @@ TEST(SchedulerConnectorTest, SavesUnderWayAreFencedOnceAndReadNothingNew) {
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
   world.begin({{.request = a, .new_blocks = blocks}});
-  world.compute(World::keys_of(kPrompt), blocks);
+  world.compute(world.keys_of(kPrompt), blocks);
   world.end();
   world.ranks[0]->stop(true);
   const auto saves = world.step({{.request = a, .computed_tokens = 18}}).saves;
@@ -342,7 +358,7 @@ TEST(SchedulerConnectorTest, SavesUnderWayAreFencedOnceAndReadNothingNew) {
   ASSERT_THAT(fences, SizeIs(1));
   EXPECT_EQ(fences[0].save, saves[0].id);
   EXPECT_EQ(fences[0].blocks, saves[0].blocks);
-  world.compute(World::keys_of(kPrompt, 500), blocks);  // of another request
+  world.compute(world.keys_of(kPrompt, 500), blocks);  // of another request
   world.end();
   EXPECT_THAT(world.step({}, {a}).fences, IsEmpty());
   world.ranks[0]->stop(false);

@@ -4,15 +4,16 @@
 
 namespace cairn {
 
-Result<SlotManager> SlotManager::make(std::uint32_t block_size) {
+Result<SlotManager> SlotManager::make(std::uint32_t block_size, const KeyHasher& hasher) {
   if (block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "block size is 0; give the tokens per block");
   }
-  return SlotManager(block_size);
+  return SlotManager(block_size, hasher);
 }
 
 SlotResult<ExternallyManagedDeviceSlot*> SlotManager::create_slot(const RequestId& request,
-                                                                  std::span<const Token> tokens, SaltHash salt,
+                                                                  std::span<const Token> tokens,
+                                                                  const RequestSalt& salt,
                                                                   std::span<const MmRun> runs) {
   if (const auto found = slots_.find(request); found != slots_.end()) {
     return invalid_operation(ErrorCode::kAlreadyExists, "request ", request.to_string(), " has a slot, which is ",
@@ -22,7 +23,9 @@ SlotResult<ExternallyManagedDeviceSlot*> SlotManager::create_slot(const RequestI
     return invalid_operation(ErrorCode::kInvalidArgument, "request ", request.to_string(),
                              " has no tokens; give its prompt");
   }
-  Result<TokenBlockSequence> sequence = TokenBlockSequence::create(tokens, block_size_, salt, runs);
+  const bool is_salted = !salt.salt.empty() || !salt.lora_name.empty();
+  Result<TokenBlockSequence> sequence =
+      TokenBlockSequence::create(tokens, block_size_, is_salted ? hasher_.with(salt) : hasher_, runs);
   if (!sequence) {
     return invalid_operation(std::move(sequence).error());
   }

@@ -17,29 +17,33 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_error.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
 
 namespace cairn {
 
 class SlotManager {
  public:
-  // Fails: a block size of 0.
-  [[nodiscard]] static Result<SlotManager> make(std::uint32_t block_size);
+  // `hasher` makes the keys of all requests. Fails: a block size of 0.
+  [[nodiscard]] static Result<SlotManager> make(std::uint32_t block_size, const KeyHasher& hasher);
 
   [[nodiscard]] std::size_t size() const { return slots_.size(); }
   [[nodiscard]] bool has_slot(const RequestId& request) const { return slots_.contains(request); }
-  // InvalidOperation: the id has a slot (kAlreadyExists), there are no tokens, or they make no sequence.
+  // InvalidOperation: the id has a slot (kAlreadyExists), there are no tokens, or they make no sequence, as under a scheme
+  // whose keys are not made from tokens.
   [[nodiscard]] SlotResult<ExternallyManagedDeviceSlot*> create_slot(const RequestId& request,
-                                                                     std::span<const Token> tokens, SaltHash salt,
+                                                                     std::span<const Token> tokens,
+                                                                     const RequestSalt& salt = {},
                                                                      std::span<const MmRun> runs = {});
   [[nodiscard]] SlotResult<ExternallyManagedDeviceSlot*> get_slot(const RequestId& request);
   // InvalidOperation: it is not Finished.
   [[nodiscard]] SlotStatus remove_slot(const RequestId& request);
 
  private:
-  explicit SlotManager(std::uint32_t block_size) : block_size_(block_size) {}
+  SlotManager(std::uint32_t block_size, const KeyHasher& hasher) : block_size_(block_size), hasher_(hasher) {}
 
   std::uint32_t block_size_;
+  KeyHasher hasher_;  // of requests without a salt
   std::uint64_t next_serial_ = 1;
   std::unordered_map<RequestId, ExternallyManagedDeviceSlot> slots_;
 };

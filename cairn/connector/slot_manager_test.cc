@@ -1,5 +1,7 @@
 #include "cairn/connector/slot_manager.h"
 
+#include <gmock/gmock.h>
+
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -9,9 +11,9 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 
 class SlotManagerTest : public ::testing::Test {
  protected:
-  ExternallyManagedDeviceSlot* create(const RequestId& id) { return *slots_.create_slot(id, tokens(16), kNoSalt); }
+  ExternallyManagedDeviceSlot* create(const RequestId& id) { return *slots_.create_slot(id, tokens(16)); }
 
-  SlotManager slots_ = *SlotManager::make(kBlockSize);
+  SlotManager slots_ = *SlotManager::make(kBlockSize, KeyHasher::of_process());
 };
 
 TEST_F(SlotManagerTest, MakesFindsAndRemoves) {
@@ -33,8 +35,20 @@ TEST_F(SlotManagerTest, MakesFindsAndRemoves) {
 
 TEST_F(SlotManagerTest, SaltMakesOtherKeys) {
   ExternallyManagedDeviceSlot* plain = create("plain");
-  ExternallyManagedDeviceSlot* salted = *slots_.create_slot("salted", tokens(16), SaltHash{99});
+  ExternallyManagedDeviceSlot* salted = *slots_.create_slot("salted", tokens(16), {.salt = "99"});
+  ExternallyManagedDeviceSlot* adapted = *slots_.create_slot("adapted", tokens(16), {.lora_name = "99"});
   EXPECT_NE(plain->sequence().keys()[0], salted->sequence().keys()[0]);
+  EXPECT_NE(salted->sequence().keys()[0], adapted->sequence().keys()[0]);
+  ExternallyManagedDeviceSlot* again = *slots_.create_slot("again", tokens(16), {.salt = "99"});
+  EXPECT_EQ(salted->sequence().keys()[0], again->sequence().keys()[0]);
+}
+
+TEST_F(SlotManagerTest, ASchemeWithoutKeysForTokensIsRefused) {
+  SlotManager slots = *SlotManager::make(kBlockSize, KeyHasher::make({.scheme = KeyScheme::kVllm}));
+  const auto slot = slots.create_slot("a", tokens(16));
+  ASSERT_FALSE(slot);
+  EXPECT_THAT(slot.error().to_error().message, ::testing::HasSubstr("scheme vllm"));
+  EXPECT_FALSE(slots.has_slot("a"));
 }
 
 TEST_F(SlotManagerTest, WhatIsNotThereIsNotFound) {
@@ -48,19 +62,19 @@ TEST_F(SlotManagerTest, WhatIsNotThereIsNotFound) {
 }
 
 TEST_F(SlotManagerTest, RefusesWhatMakesNoSlot) {
-  EXPECT_FALSE(SlotManager::make(0));
-  const auto empty = slots_.create_slot("a", {}, kNoSalt);
+  EXPECT_FALSE(SlotManager::make(0, KeyHasher::of_process()));
+  const auto empty = slots_.create_slot("a", {});
   ASSERT_FALSE(empty);
   EXPECT_EQ(empty.error().to_error().code, ErrorCode::kInvalidArgument);
   const MmRun outside{.offset = 20, .length = 4};
-  EXPECT_FALSE(slots_.create_slot("a", tokens(16), kNoSalt, std::span(&outside, 1)));
+  EXPECT_FALSE(slots_.create_slot("a", tokens(16), {}, std::span(&outside, 1)));
   EXPECT_FALSE(slots_.has_slot("a"));
 }
 
 TEST_F(SlotManagerTest, AnIdThatIsInUseIsRefusedAndTheRequestGoesOn) {
   ExternallyManagedDeviceSlot* slot = create("a");
   ASSERT_NO_FATAL_FAILURE(bring_to(SlotState::Kind::kFinishing, *slot));
-  const auto again = slots_.create_slot("a", tokens(4), kNoSalt);
+  const auto again = slots_.create_slot("a", tokens(4));
   ASSERT_FALSE(again);
   EXPECT_NE(again.error().get_if<SlotError::InvalidOperation>(), nullptr);
   EXPECT_EQ(again.error().to_error().code, ErrorCode::kAlreadyExists);

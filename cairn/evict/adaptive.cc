@@ -29,15 +29,15 @@ Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView&
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
-  Result<ReuseHistory> history = ReuseHistory::create(view.capacity);
+  Result<ReuseHistory> history = ReuseHistory::create(view.capacity, view.seed);
   if (!history) {
     return Unexpected(std::move(history).error());
   }
   const std::uint32_t slots = std::max(view.capacity / kSlotsPerShadowSlot, std::min(view.capacity, kLeastShadowSlots));
   std::vector<Judged> experts;
   for (const Expert expert : kExperts) {
-    Result<std::unique_ptr<ShadowCache>> shadow =
-        ShadowCache::create({.expert = expert, .slots = slots, .leaves_first = slots == view.capacity});
+    Result<std::unique_ptr<ShadowCache>> shadow = ShadowCache::create(
+        {.expert = expert, .slots = slots, .leaves_first = slots == view.capacity, .seed = view.seed});
     if (!shadow) {
       return Unexpected(std::move(shadow).error());
     }
@@ -51,6 +51,7 @@ AdaptivePolicy::AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHis
                                std::vector<Judged> experts, std::uint32_t shadow_slots)
     : SegmentedPolicy(view, std::move(queue)),
       capacity_(view.capacity),
+      seed_(view.seed),
       sampled_below_((std::uint64_t{shadow_slots} << 32) / std::max(1U, view.capacity)),
       judge_every_(std::max(64U, view.capacity / 16)),
       fading_(std::exp2(-static_cast<double>(judge_every_) / (kPoolsToHalf * std::max(1U, view.capacity)))),
@@ -88,7 +89,7 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   }
   model_.began(uses);
   history_.record(block, now_, uses);
-  if ((hash_of(block) >> 32) < sampled_below_) {
+  if ((hash_of(block, seed_) >> 32) < sampled_below_) {
     show_shadows(block, uses, queue().is_known(slot));
   }
   model_.learn(now_);

@@ -54,6 +54,7 @@ class AdaptivePolicy final : public SegmentedPolicy {
   [[nodiscard]] double lead_over_leader(const Judged& expert) const;
 
   const std::uint32_t capacity_;
+  const KeySeed seed_;
   const std::uint64_t sampled_below_;  // of 32 bits of a key's hash
   const std::uint64_t judge_every_;
   const double fading_;  // of the hits of shadows, from one judgement to the next

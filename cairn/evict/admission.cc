@@ -15,9 +15,9 @@ constexpr double kFrugalBelow = 0.5;
 constexpr double kBestFades = 0.999;
 
 // What a block and its children alike say of it: its position and the bits of its hash that every child's key has.
-std::uint64_t name_of(std::uint32_t position, std::uint64_t hash) {
+std::uint64_t name_of(std::uint32_t position, std::uint64_t hash, const KeySeed& seed) {
   constexpr std::uint64_t kMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
-  return ((hash & kMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits)) * 0x9E3779B97F4A7C15U;
+  return ((hash & kMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits)) * seed.second;
 }
 
 std::uint32_t print_of(std::uint64_t name) { return static_cast<std::uint32_t>(name) | 1; }
@@ -56,7 +56,7 @@ Result<AdmissionFilter> AdmissionFilter::create(const AdmissionOptions& options,
   if (options.bytes_per_day > 0 && options.block_bytes == 0) {
     return fail(ErrorCode::kInvalidArgument, "a budget in bytes for blocks of unknown size; give block_bytes");
   }
-  Result<ReuseHistory> history = ReuseHistory::create(options.capacity);
+  Result<ReuseHistory> history = ReuseHistory::create(options.capacity, options.seed);
   if (!history) {
     return Unexpected(std::move(history).error());
   }
@@ -108,7 +108,7 @@ Admission AdmissionFilter::note(const BlockKey& block, Admission verdict) {
 }
 
 Admission AdmissionFilter::judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
-  const std::uint64_t name = name_of(block.position(), value_of(block.sequence_hash()));
+  const std::uint64_t name = name_of(block.position(), value_of(block.sequence_hash()), options_.seed);
   if (needed_[place_of(name, needed_.size())] == print_of(name)) {
     return within_budget(1, now);
   }
@@ -145,7 +145,7 @@ double AdmissionFilter::chance(std::uint32_t uses, std::uint64_t age) const {
 
 void AdmissionFilter::note_written(const BlockKey& block) {
   if (block.position() > 0) {
-    const std::uint64_t parent = name_of(block.position() - 1, block.parent_fragment());
+    const std::uint64_t parent = name_of(block.position() - 1, block.parent_fragment(), options_.seed);
     needed_[place_of(parent, needed_.size())] = print_of(parent);
   }
   ++written_since_;

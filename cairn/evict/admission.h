@@ -26,6 +26,7 @@
 #include "cairn/evict/reuse_model.h"
 #include "cairn/evict/write_budget.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -36,6 +37,7 @@ struct AdmissionOptions {
   double least_chance = 0.02;       // of being read again before it is evicted; 0: whatever it is
   std::uint64_t bytes_per_day = 0;  // that may be written; 0: any number
   std::uint64_t block_bytes = 0;    // of one block; needed where bytes_per_day is given
+  KeySeed seed = {};                // of what it remembers of keys
 };
 
 enum class Admission : std::uint8_t {

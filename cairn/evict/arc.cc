@@ -10,7 +10,7 @@ Result<std::unique_ptr<EvictionPolicy>> ArcPolicy::create(const PolicyView& view
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
-  Result<GhostLists> ghosts = GhostLists::create(view.capacity, kSegments);
+  Result<GhostLists> ghosts = GhostLists::create(view.capacity, kSegments, view.seed);
   if (!ghosts) {
     return Unexpected(std::move(ghosts).error());
   }

@@ -9,7 +9,8 @@
 // Owner:    one pool; built by make_policy() over the pool's columns, which outlive it.
 // Threads:  none of its own; every call is made under the pool's lock.
 // Costs:    O(1) or O(log n) a slot; nothing is allocated after construction.
-// Obliges:  deterministic: the same calls give the same victims. One conformance suite holds for all of them.
+// Obliges:  deterministic: the same calls give the same victims, with the same seed. One conformance suite holds
+//           for all of them.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,7 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -51,6 +53,7 @@ struct PolicyView {
   Column<EvictionClass> classes;
   const ParentFinder* parents = nullptr;
   bool leaves_first = false;  // no block goes before those below it, whatever the policy; needs parents
+  KeySeed seed = {};          // of sketches: the same calls give the same victims with the same seed
 };
 
 // Says that a slot must not be evicted now; it stays where it is in the order. Empty: no objection to any.

@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-Result<GhostLists> GhostLists::create(std::uint32_t capacity, std::uint32_t lists) {
+Result<GhostLists> GhostLists::create(std::uint32_t capacity, std::uint32_t lists, const KeySeed& seed) {
   CAIRN_CHECK(lists > 0 && lists <= 4, "two bits say which list a ghost is in");
   if (capacity > kMaxGhosts) {
     return fail(ErrorCode::kInvalidArgument, str_cat("a pool of ", capacity, " blocks is more than the ", kMaxGhosts,
@@ -23,11 +23,11 @@ Result<GhostLists> GhostLists::create(std::uint32_t capacity, std::uint32_t list
   if (!buckets) {
     return Unexpected(std::move(buckets).error());
   }
-  return GhostLists(*std::move(nodes), *std::move(buckets), lists);
+  return GhostLists(*std::move(nodes), *std::move(buckets), lists, seed);
 }
 
-GhostLists::GhostLists(PageArray<Node> nodes, PageArray<Link> buckets, std::uint32_t lists)
-    : nodes_(std::move(nodes)), buckets_(std::move(buckets)), ends_(lists) {}
+GhostLists::GhostLists(PageArray<Node> nodes, PageArray<Link> buckets, std::uint32_t lists, const KeySeed& seed)
+    : seed_(seed), nodes_(std::move(nodes)), buckets_(std::move(buckets)), ends_(lists) {}
 
 void GhostLists::push(List list, const BlockKey& key) {
   take(key);
@@ -38,7 +38,7 @@ void GhostLists::push(List list, const BlockKey& key) {
     drop_oldest(static_cast<List>(std::ranges::max_element(ends_, {}, &Ends::size) - ends_.begin()));
   }
   const Link link = free_ != 0 ? std::exchange(free_, at(free_).younger) : ++never_used_;
-  const auto print = static_cast<std::uint32_t>(hash_of(key) >> 32);
+  const auto print = static_cast<std::uint32_t>(hash_of(key, seed_) >> 32);
   Ends& ends = ends_[list];
   Link& bucket = buckets_[bucket_of(print)];
   at(link) = {.print = print, .older = ends.youngest, .younger = 0, .chain = bucket | (list << 30)};
@@ -52,7 +52,7 @@ std::optional<GhostLists::List> GhostLists::take(const BlockKey& key) {
   if (nodes_.size() == 0) {
     return std::nullopt;
   }
-  const auto print = static_cast<std::uint32_t>(hash_of(key) >> 32);
+  const auto print = static_cast<std::uint32_t>(hash_of(key, seed_) >> 32);
   for (Link link = buckets_[bucket_of(print)]; link != 0; link = at(link).chain & kLinkMask) {
     if (at(link).print == print) {
       const List list = at(link).chain >> 30;

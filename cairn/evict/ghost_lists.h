@@ -15,6 +15,7 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -22,7 +23,7 @@ class GhostLists {
  public:
   using List = std::uint32_t;
 
-  [[nodiscard]] static Result<GhostLists> create(std::uint32_t capacity, std::uint32_t lists);
+  [[nodiscard]] static Result<GhostLists> create(std::uint32_t capacity, std::uint32_t lists, const KeySeed& seed = {});
 
   // To the young end of the list, from wherever it was.
   void push(List list, const BlockKey& key);
@@ -51,7 +52,7 @@ class GhostLists {
   static constexpr std::uint32_t kMaxGhosts = (1U << 30) - 2;
   static constexpr Link kLinkMask = (1U << 30) - 1;
 
-  GhostLists(PageArray<Node> nodes, PageArray<Link> buckets, std::uint32_t lists);
+  GhostLists(PageArray<Node> nodes, PageArray<Link> buckets, std::uint32_t lists, const KeySeed& seed);
 
   Node& at(Link link) { return nodes_[link - 1]; }
   [[nodiscard]] std::size_t bucket_of(std::uint32_t print) const {
@@ -61,6 +62,7 @@ class GhostLists {
   void unchain(Link link);
   void recycle(Link link);
 
+  KeySeed seed_;
   PageArray<Node> nodes_;
   PageArray<Link> buckets_;
   std::vector<Ends> ends_;

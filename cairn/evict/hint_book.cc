@@ -37,7 +37,7 @@ constexpr HintLevel kFarthest = 1;
 
 }  // namespace
 
-Result<HintBook> HintBook::create(std::uint32_t capacity, std::uint32_t givers) {
+Result<HintBook> HintBook::create(std::uint32_t capacity, std::uint32_t givers, const KeySeed& seed) {
   Result<PageArray<Record>> records = PageArray<Record>::create(capacity);
   if (!records) {
     return Unexpected(std::move(records).error());
@@ -46,12 +46,13 @@ Result<HintBook> HintBook::create(std::uint32_t capacity, std::uint32_t givers) 
   if (!departed) {
     return Unexpected(std::move(departed).error());
   }
-  return HintBook(*std::move(records), *std::move(departed), capacity, givers);
+  return HintBook(*std::move(records), *std::move(departed), capacity, givers, seed);
 }
 
 HintBook::HintBook(PageArray<Record> records, PageArray<std::uint32_t> departed, std::uint32_t capacity,
-                   std::uint32_t givers)
-    : records_(std::move(records)),
+                   std::uint32_t givers, const KeySeed& seed)
+    : seed_(seed),
+      records_(std::move(records)),
       departed_(std::move(departed)),
       sampled_one_in_(
           std::max(1U, static_cast<std::uint32_t>(std::uint64_t{kPoolsRemembered} * capacity / departed_.size()))),
@@ -172,7 +173,7 @@ void HintBook::came(TenantId giver, const BlockKey& key) {
 }
 
 std::uint32_t* HintBook::departed_at(const BlockKey& key, std::uint32_t& print) {
-  const std::uint64_t hash = hash_of(key);
+  const std::uint64_t hash = hash_of(key, seed_);
   if ((hash & 0xFFFF) % sampled_one_in_ != 0) {
     return nullptr;
   }

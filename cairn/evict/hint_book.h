@@ -24,6 +24,7 @@
 #include "cairn/base/result.h"
 #include "cairn/evict/retention_hint.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -42,7 +43,7 @@ class HintBook {
   };
 
   // `givers`: tenants, each believed by its own record.
-  [[nodiscard]] static Result<HintBook> create(std::uint32_t capacity, std::uint32_t givers);
+  [[nodiscard]] static Result<HintBook> create(std::uint32_t capacity, std::uint32_t givers, const KeySeed& seed = {});
 
   // Of the block in the slot. One that others expect back sooner is expected then; one that others want, or that begins
   // many requests, is not given up because one session is over. Requires: `in` is not negative.
@@ -81,7 +82,8 @@ class HintBook {
     RetentionHint::Kind kind;
   };
 
-  HintBook(PageArray<Record> records, PageArray<std::uint32_t> departed, std::uint32_t capacity, std::uint32_t givers);
+  HintBook(PageArray<Record> records, PageArray<std::uint32_t> departed, std::uint32_t capacity, std::uint32_t givers,
+           const KeySeed& seed);
 
   [[nodiscard]] Trust& trust(TenantId giver, RetentionHint::Kind kind) {
     return trust_[index_of(giver)][static_cast<std::size_t>(kind)];
@@ -90,6 +92,7 @@ class HintBook {
   // Where a key that was said not to return is remembered; null where it is not of the sample.
   [[nodiscard]] std::uint32_t* departed_at(const BlockKey& key, std::uint32_t& print);
 
+  KeySeed seed_;
   PageArray<Record> records_;
   PageArray<std::uint32_t> departed_;  // prints of keys, the later over the earlier; 0 is none
   std::uint32_t sampled_one_in_;

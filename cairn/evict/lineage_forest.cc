@@ -34,7 +34,11 @@ Result<LineageForest> LineageForest::create(const PolicyView& view) {
 }
 
 LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads)
-    : keys_(view.keys), parents_(view.parents), nodes_(std::move(nodes)), orphan_heads_(std::move(orphan_heads)) {}
+    : keys_(view.keys),
+      parents_(view.parents),
+      multiplier_(KeySeed::of_process().second),
+      nodes_(std::move(nodes)),
+      orphan_heads_(std::move(orphan_heads)) {}
 
 SlotId LineageForest::forget(SlotId slot) {
   CAIRN_DCHECK(!contains(slot), "a slot is removed before it is forgotten");
@@ -126,7 +130,7 @@ LineageForest::Link& LineageForest::orphans_of(const BlockKey& parent) {
 
 LineageForest::Link& LineageForest::orphan_head(std::uint32_t parent_position, std::uint64_t fragment) {
   const std::uint64_t name = fragment ^ (std::uint64_t{parent_position} << 40);
-  const std::uint64_t mixed = name * 0x9E3779B97F4A7C15U;
+  const std::uint64_t mixed = name * multiplier_;
   return orphan_heads_[(mixed >> 32) % orphan_heads_.size()];
 }
 

@@ -131,6 +131,7 @@ class LineageForest {
 
   Column<BlockKey> keys_;
   const ParentFinder* parents_;
+  std::uint64_t multiplier_;  // of what names a parent, for its list of orphans
   PageArray<Node> nodes_;
   PageArray<Link> orphan_heads_;  // hashed by the parent that is missing
   std::uint32_t orphans_ = 0;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView&
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
-  Result<TinyLfu> sketch = TinyLfu::create(view.capacity);
+  Result<TinyLfu> sketch = TinyLfu::create(view.capacity, view.seed);
   if (!sketch) {
     return Unexpected(std::move(sketch).error());
   }

@@ -18,17 +18,17 @@ std::uint32_t print_of(std::uint64_t hash) { return static_cast<std::uint32_t>(h
 
 }  // namespace
 
-Result<ReuseHistory> ReuseHistory::create(std::uint32_t capacity) {
+Result<ReuseHistory> ReuseHistory::create(std::uint32_t capacity, const KeySeed& seed) {
   const std::size_t entries = std::max(kEntriesPerSlot * capacity, kLeastEntries) / kBucket * kBucket;
   Result<PageArray<Entry>> made = PageArray<Entry>::create(entries);
   if (!made) {
     return Unexpected(std::move(made).error());
   }
-  return ReuseHistory(std::max(1U, capacity / kUnitsPerPool), *std::move(made));
+  return ReuseHistory(std::max(1U, capacity / kUnitsPerPool), *std::move(made), seed);
 }
 
 std::optional<ReuseHistory::Past> ReuseHistory::find(const BlockKey& key, std::uint64_t now) const {
-  const std::uint64_t hash = hash_of(key);
+  const std::uint64_t hash = hash_of(key, seed_);
   const Entry* const bucket = &entries_[bucket_of(hash)];
   for (std::size_t i = 0; i < kBucket; ++i) {
     if (bucket[i] >> 16 == print_of(hash)) {
@@ -39,10 +39,12 @@ std::optional<ReuseHistory::Past> ReuseHistory::find(const BlockKey& key, std::u
   return std::nullopt;
 }
 
-void ReuseHistory::prefetch(const BlockKey& key) const { __builtin_prefetch(&entries_[bucket_of(hash_of(key))], 1); }
+void ReuseHistory::prefetch(const BlockKey& key) const {
+  __builtin_prefetch(&entries_[bucket_of(hash_of(key, seed_))], 1);
+}
 
 void ReuseHistory::record(const BlockKey& key, std::uint64_t now, std::uint32_t uses) {
-  const std::uint64_t hash = hash_of(key);
+  const std::uint64_t hash = hash_of(key, seed_);
   const std::uint32_t time = time_of(now);
   Entry* const bucket = &entries_[bucket_of(hash)];
   Entry* place = bucket;

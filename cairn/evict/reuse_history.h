@@ -15,6 +15,7 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -27,7 +28,7 @@ class ReuseHistory {
     std::uint32_t uses;  // up to kMaxUses
   };
 
-  [[nodiscard]] static Result<ReuseHistory> create(std::uint32_t capacity);
+  [[nodiscard]] static Result<ReuseHistory> create(std::uint32_t capacity, const KeySeed& seed = {});
 
   // What is known of the key at this time; none where it is new, or forgotten.
   [[nodiscard]] std::optional<Past> find(const BlockKey& key, std::uint64_t now) const;
@@ -43,7 +44,8 @@ class ReuseHistory {
   static constexpr std::size_t kBucket = 16;
   static constexpr std::uint32_t kTimeMask = (1U << 14) - 1;
 
-  ReuseHistory(std::uint64_t tick_unit, PageArray<Entry> entries) : unit_(tick_unit), entries_(std::move(entries)) {}
+  ReuseHistory(std::uint64_t tick_unit, PageArray<Entry> entries, const KeySeed& seed)
+      : unit_(tick_unit), seed_(seed), entries_(std::move(entries)) {}
 
   [[nodiscard]] std::size_t bucket_of(std::uint64_t hash) const {
     return (((hash >> 32) * (entries_.size() / kBucket)) >> 32) * kBucket;
@@ -53,6 +55,7 @@ class ReuseHistory {
   }
 
   std::uint64_t unit_;
+  KeySeed seed_;
   PageArray<Entry> entries_;
 };
 

@@ -17,7 +17,7 @@ Result<std::unique_ptr<EvictionPolicy>> S3FifoPolicy::create(const PolicyView& v
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
-  Result<GhostLists> ghosts = GhostLists::create(view.capacity - view.capacity / 10, 1);
+  Result<GhostLists> ghosts = GhostLists::create(view.capacity - view.capacity / 10, 1, view.seed);
   if (!ghosts) {
     return Unexpected(std::move(ghosts).error());
   }

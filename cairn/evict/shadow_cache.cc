@@ -30,7 +30,8 @@ Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options)
                                                .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
                                                .classes = Column<EvictionClass>(&cache->only_class_, 0),
                                                .parents = cache.get(),
-                                               .leaves_first = options.leaves_first},
+                                               .leaves_first = options.leaves_first,
+                                               .seed = options.seed},
                                               kUseSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
@@ -39,7 +40,7 @@ Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options)
   if (options.expert == Expert::kS3Fifo) {
     cache->once_target_ = kS3FifoShare * options.slots;
   } else if (options.expert == Expert::kArc) {
-    Result<GhostLists> ghosts = GhostLists::create(options.slots, kGhostLists);
+    Result<GhostLists> ghosts = GhostLists::create(options.slots, kGhostLists, options.seed);
     if (!ghosts) {
       return Unexpected(std::move(ghosts).error());
     }
@@ -74,7 +75,7 @@ bool ShadowCache::use(const BlockKey& key, std::uint32_t uses, const ReuseModel&
 std::size_t ShadowCache::bucket_of(std::uint32_t position, std::uint64_t fragment) const {
   constexpr std::uint64_t kFragmentMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
   const std::uint64_t name = (fragment & kFragmentMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits);
-  return (((name * 0x9E3779B97F4A7C15U) >> 32) * buckets_.size()) >> 32;
+  return (((name * multiplier_) >> 32) * buckets_.size()) >> 32;
 }
 
 std::size_t ShadowCache::bucket_of(const BlockKey& key) const {

@@ -26,6 +26,7 @@ class ShadowCache final : private ParentFinder {
     Expert expert;
     std::uint32_t slots;
     bool leaves_first;
+    KeySeed seed = {};
   };
   [[nodiscard]] static Result<std::unique_ptr<ShadowCache>> create(const Options& options);
   ShadowCache(const ShadowCache&) = delete;
@@ -46,7 +47,8 @@ class ShadowCache final : private ParentFinder {
     Link chain;  // the next in its bucket
   };
 
-  explicit ShadowCache(const Options& options) : expert_(options.expert), slots_(options.slots) {}
+  explicit ShadowCache(const Options& options)
+      : expert_(options.expert), slots_(options.slots), multiplier_(KeySeed::of_process().second) {}
 
   [[nodiscard]] SlotId find_parent(const BlockKey& child) const override;
   [[nodiscard]] std::size_t bucket_of(std::uint32_t position, std::uint64_t fragment) const;
@@ -57,6 +59,7 @@ class ShadowCache final : private ParentFinder {
 
   Expert expert_;
   std::uint32_t slots_;
+  std::uint64_t multiplier_;  // of names, for their buckets
   std::uint32_t used_ = 0;
   double once_target_ = 0;
   PageArray<Record> records_;

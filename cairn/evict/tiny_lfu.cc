@@ -50,7 +50,7 @@ bool has_bit(const PageArray<std::uint64_t>& words, std::size_t bit) {
 
 }  // namespace
 
-Result<TinyLfu> TinyLfu::create(std::uint32_t capacity) {
+Result<TinyLfu> TinyLfu::create(std::uint32_t capacity, const KeySeed& seed) {
   Result<PageArray<std::uint64_t>> words = PageArray<std::uint64_t>::create(std::max(capacity, 1U));
   if (!words) {
     return Unexpected(std::move(words).error());
@@ -59,17 +59,18 @@ Result<TinyLfu> TinyLfu::create(std::uint32_t capacity) {
   if (!door) {
     return Unexpected(std::move(door).error());
   }
-  return TinyLfu(capacity, *std::move(words), *std::move(door));
+  return TinyLfu(capacity, *std::move(words), *std::move(door), seed);
 }
 
-TinyLfu::TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door)
-    : period_(kUsesPerSlot * std::max(capacity, 1U)), words_(std::move(words)), door_(std::move(door)) {}
+TinyLfu::TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door,
+                 const KeySeed& seed)
+    : period_(kUsesPerSlot * std::max(capacity, 1U)), seed_(seed), words_(std::move(words)), door_(std::move(door)) {}
 
 std::uint32_t TinyLfu::add(const BlockKey& key) {
   if (++uses_ >= period_) {
     halve();
   }
-  const std::uint64_t hash = hash_of(key);
+  const std::uint64_t hash = hash_of(key, seed_);
   bool known = true;
   for (const std::size_t bit : door_bits_of(hash, door_.size())) {
     known = known && has_bit(door_, bit);
@@ -93,7 +94,7 @@ std::uint32_t TinyLfu::add(const BlockKey& key) {
 }
 
 std::uint32_t TinyLfu::estimate(const BlockKey& key) const {
-  const std::uint64_t hash = hash_of(key);
+  const std::uint64_t hash = hash_of(key, seed_);
   bool known = true;
   for (const std::size_t bit : door_bits_of(hash, door_.size())) {
     known = known && has_bit(door_, bit);

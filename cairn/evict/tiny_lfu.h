@@ -14,6 +14,7 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -21,7 +22,7 @@ class TinyLfu {
  public:
   static constexpr std::uint32_t kMaxCount = 16;  // 15 in the sketch and one at the door
 
-  [[nodiscard]] static Result<TinyLfu> create(std::uint32_t capacity);
+  [[nodiscard]] static Result<TinyLfu> create(std::uint32_t capacity, const KeySeed& seed = {});
 
   // One more use, and how many there are with it.
   std::uint32_t add(const BlockKey& key);
@@ -29,10 +30,11 @@ class TinyLfu {
   [[nodiscard]] std::size_t bytes() const { return words_.bytes() + door_.bytes(); }
 
  private:
-  TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door);
+  TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door, const KeySeed& seed);
   void halve();
 
   const std::uint64_t period_;
+  const KeySeed seed_;
   std::uint64_t uses_ = 0;  // since the last halving, less what halving took away
   PageArray<std::uint64_t> words_;
   PageArray<std::uint64_t> door_;  // a Bloom filter of two bits a key

@@ -28,10 +28,6 @@ std::vector<Name<T>> names_of(std::span<const T> all) {
   return names;
 }
 
-constexpr Name<KeyScheme> kSchemes[] = {{KeyScheme::kNative, "native"},
-                                        {KeyScheme::kVllm, "vllm"},
-                                        {KeyScheme::kSglang, "sglang"},
-                                        {KeyScheme::kRouter, "router"}};
 constexpr Name<DeviceMemory> kMemories[] = {{DeviceMemory::kGpu, "gpu"}, {DeviceMemory::kSystem, "system"}};
 constexpr Name<Duplicates> kDuplicates[] = {{Duplicates::kReject, "reject"}, {Duplicates::kAllow, "allow"}};
 constexpr Name<Pinning> kPinnings[] = {
@@ -70,6 +66,8 @@ using ValueAt = std::remove_reference_t<std::invoke_result_t<At, ManagerConfig&>
 class List {
  public:
   std::vector<ConfigKey> take() && { return std::move(keys_); }
+
+  ConfigKey& last() { return keys_.back(); }
 
   // The keys that follow are of this section.
   void section(std::string name) { section_ = std::move(name); }
@@ -177,7 +175,20 @@ void add_model(List& list) {
              [](auto& c) -> auto& { return c.model.weights_generation; });
   list.text("shard", "Which part of the model the bytes are of, such as tp0/2; empty for all of it",
             [](auto& c) -> auto& { return c.model.shard; });
-  list.choice("scheme", "Who makes the hashes of the keys", [](auto& c) -> auto& { return c.model.scheme; }, kSchemes);
+  list.choice(
+      "scheme", "How keys are made: native is keyed; dynamo and router can be forged; vllm and sglang take digests",
+      [](auto& c) -> auto& { return c.model.scheme; }, names_of<KeyScheme>(kAllSchemes));
+  list.add(
+      "secret", "What keys are made with; empty: what the disk tier's file has, or a random one",
+      "64 hexadecimal digits", [](auto& c) -> auto& { return c.model.secret; },
+      [](std::string_view text) {
+        return text.empty() || KeySecret::from_hex(text) ? std::optional(std::string(text)) : std::nullopt;
+      },
+      [](const std::string& value) { return value; });
+  list.last().is_text = true;
+  list.last().is_secret = true;
+  list.text("secret_file", "The same in a file that holds nothing else",
+            [](auto& c) -> auto& { return c.model.secret_file; });
   list.whole("layers", "Layers that keep keys and values", [](auto& c) -> auto& { return c.model.layers; });
   list.whole(
       "kv", "2 for keys and values, 1 for what is kept in one piece (MLA)", [](auto& c) -> auto& { return c.model.kv; },
@@ -365,7 +376,9 @@ const ConfigKey* find_key(std::string_view name) {
 
 Status set_key(ManagerConfig& config, const ConfigKey& key, std::string_view value) {
   if (!key.parse(config, value)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(key.name, " is '", value, "'; give ", key.values));
+    return fail(ErrorCode::kInvalidArgument,
+                key.is_secret ? str_cat(key.name, " is a text of ", value.size(), " characters; give ", key.values)
+                              : str_cat(key.name, " is '", value, "'; give ", key.values));
   }
   return {};
 }

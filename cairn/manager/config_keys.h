@@ -23,6 +23,7 @@ struct ConfigKey {
   std::string help;                                             // one line
   std::string values;                                           // what it may be, after "give": "bytes, such as 64GiB"
   bool is_text = false;                                         // in quotes whatever it looks like
+  bool is_secret = false;                                       // never shown: not in dumps, not in errors
   std::function<bool(ManagerConfig&, std::string_view)> parse;  // false: the text is no value of it
   std::function<std::string(const ManagerConfig&)> print;       // what parse() reads back
 

@@ -64,10 +64,21 @@ TEST(ConfigKeysTest, ValuesThatAKeyDoesNotTakeChangeNothing) {
     ManagerConfig config;
     const Status status = set_key(config, key, "no\nvalue");
     ASSERT_FALSE(status) << key.name;
-    EXPECT_THAT(status.error().message, HasSubstr(str_cat(key.name, " is '")));
+    EXPECT_THAT(status.error().message, HasSubstr(str_cat(key.name, key.is_secret ? " is a text of 8" : " is '")));
     EXPECT_THAT(status.error().message, HasSubstr(str_cat("give ", key.values)));
     EXPECT_EQ(values_of(config), values_of(ManagerConfig()));
   }
+}
+
+TEST(ConfigKeysTest, ASecretIsNotShown) {
+  ManagerConfig config;
+  const std::string digits(64, '7');
+  ASSERT_TRUE(config.set("model.secret", digits));
+  EXPECT_THAT(config.to_toml(), ::testing::Not(HasSubstr(digits)));
+  EXPECT_THAT(config.to_toml(), HasSubstr("# secret is set and not shown\n"));
+  const Status mistyped = config.set("model.secret", digits + "7");
+  ASSERT_FALSE(mistyped);
+  EXPECT_EQ(mistyped.error().message, "model.secret is a text of 65 characters; give 64 hexadecimal digits");
 }
 
 TEST(ConfigKeysTest, NumbersAndFlagsStandInFilesWithoutQuotes) {

@@ -44,6 +44,7 @@ namespace cairn {
                                        "fresh",
                                        "io_uring",
                                        "off",
+                                       "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
                                        "say \"\\\" = # [x]"}) {
     ManagerConfig config;
     if (key.parse(config, value) && key.print(config) != usual) {

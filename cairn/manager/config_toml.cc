@@ -244,6 +244,10 @@ std::string ManagerConfig::to_toml() const {
     }
     const std::string value = key.print(*this);
     out += str_cat("# ", key.help, " (", key.values, ")\n");
+    if (key.is_secret && !value.empty()) {
+      out += str_cat("# ", key.short_name(), " is set and not shown\n");
+      continue;
+    }
     out += str_cat(key.short_name(), " = ", key.is_bare(value) ? value : quoted(value), "\n");
   }
   return out;

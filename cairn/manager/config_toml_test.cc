@@ -73,7 +73,8 @@ TEST(ConfigTomlTest, DottedKeysAndInlineTablesAreSectionsToo) {
 }
 
 TEST(ConfigTomlTest, WhatIsWrittenReadsBack) {
-  for (const ManagerConfig& config : {ManagerConfig(), usable_config(), changed_config()}) {
+  for (ManagerConfig config : {ManagerConfig(), usable_config(), changed_config()}) {
+    config.model.secret.clear();  // is never written
     EXPECT_EQ(values_of(read(config.to_toml())), values_of(config));
   }
   ManagerConfig extreme;

@@ -49,6 +49,7 @@ BlockLayoutPtr KvBlockManager::layout(CacheLevel level) const {
 std::uint64_t KvBlockManager::worker_id() const { return state_->config().worker_id; }
 std::uint32_t KvBlockManager::block_size() const { return state_->config().block_size; }
 const ManagerConfig& KvBlockManager::config() const { return state_->config(); }
+const KeyHasher& KvBlockManager::hasher() const { return state_->hasher(); }
 
 PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const { return state_->onboarder().locate(keys); }
 

@@ -30,6 +30,8 @@
 #include "cairn/offload/offload_edge.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/tokens/key_hasher.h"
+#include "cairn/tokens/key_seed.h"
 #include "cairn/transfer/executor.h"
 
 namespace cairn {
@@ -41,6 +43,8 @@ enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
 // What a manager stands on that is not configuration. The defaults are this machine's.
 struct ManagerParts {
   const Clock* clock = &steady_clock();
+  // Of what pools remember of keys. None: random. A simulation gives one, and config.model.secret, to repeat a run.
+  std::optional<KeySeed> seed = {};
   bool own_thread = true;  // off: pump() is called by whoever made it
   // Carries copies out in the place of this machine's executors: simulations. Owned by the manager.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
@@ -68,6 +72,8 @@ class KvBlockManager {
   [[nodiscard]] std::uint64_t worker_id() const;
   [[nodiscard]] std::uint32_t block_size() const;  // tokens
   [[nodiscard]] const ManagerConfig& config() const;
+  // Makes the keys of this manager's blocks: TokenBlockSequence::create(tokens, block_size(), hasher().with({.salt = "a"})).
+  [[nodiscard]] const KeyHasher& hasher() const;
 
   // --- up ---
   // Presence over all tiers, nothing taken or touched.

@@ -11,6 +11,7 @@
 
 #include "cairn/layout/layout_testing.h"
 #include "cairn/manager/manager_testing.h"
+#include "cairn/tokens/token_sequence.h"
 
 namespace cairn::testing {
 namespace {
@@ -417,6 +418,60 @@ TEST_F(KvBlockManagerTest, SaysWhichKeyIsWrong) {
   made = KvBlockManager::make(wrong, {.own_thread = false});
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().message, HasSubstr("block_size"));
+}
+
+// --- keys ---
+
+BlockKey key_of(const KeyHasher& hasher) {
+  const std::vector<Token> tokens(kBlockSize, 7);
+  return TokenBlockSequence::create(tokens, kBlockSize, hasher)->keys()[0];
+}
+
+TEST_F(KvBlockManagerTest, KeysAreTheSameAfterARestartWithAFileAndOthersWithout) {
+  const auto key_with = [](const ManagerConfig& config) { return key_of(VirtualManager(config)->hasher()); };
+  const BlockKey first = key_with(config());
+  EXPECT_EQ(key_with(config()), first) << "the file has the secret";
+  EXPECT_EQ(std::filesystem::status(config().disk.path).permissions(), std::filesystem::perms(0600));
+  ManagerConfig fresh = config();
+  fresh.disk.opening = DiskOpening::kFresh;
+  EXPECT_NE(key_with(fresh), first) << "a new file, a new secret";
+  EXPECT_NE(key_with(config(8, 16, 0)), key_with(config(8, 16, 0)))
+      << "without a file the secret ends with the process";
+  ManagerConfig given = config(8, 16, 0);
+  given.model.secret = std::string(64, '7');
+  EXPECT_EQ(key_with(given), key_with(given));
+  ManagerConfig tenant = given;
+  tenant.model.tenant = "acme";
+  EXPECT_NE(key_with(given), key_with(tenant)) << "tenants have keys of their own";
+}
+
+TEST_F(KvBlockManagerTest, AnotherSecretThanTheFilesIsRefused) {
+  ManagerConfig given = config();
+  given.model.secret = std::string(64, '7');
+  const BlockKey key = key_of(VirtualManager(given)->hasher());
+  EXPECT_EQ(key_of(VirtualManager(config())->hasher()), key) << "without one, the file's is used";
+  ManagerConfig other = given;
+  other.model.secret = std::string(64, '8');
+  const Result<KvBlockManager> made = KvBlockManager::make(other);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(made.error().message, HasSubstr("another key secret"));
+  EXPECT_THAT(made.error().message, ::testing::Not(HasSubstr("8888")));
+  other.model.secret.clear();
+  other.model.secret_file = config().disk.path + ".none";
+  EXPECT_THAT(KvBlockManager::make(other).error().message, HasSubstr("model.secret_file: cannot open"));
+}
+
+TEST_F(KvBlockManagerTest, TheSchemeSelectsTheHash) {
+  ManagerConfig any = config(8, 16, 0);
+  any.model.scheme = KeyScheme::kDynamo;
+  const std::vector<Token> tokens(kBlockSize, 7);
+  EXPECT_EQ(value_of(key_of(VirtualManager(any)->hasher()).sequence_hash()), value_of(hash_block(tokens, kNoSalt)));
+  for (const KeyScheme scheme : kAllSchemes) {
+    any.model.scheme = scheme;
+    EXPECT_EQ(VirtualManager(any)->hasher().scheme(), scheme);
+  }
+  EXPECT_EQ(ManagerConfig().model.scheme, KeyScheme::kNative);
 }
 
 TEST_F(KvBlockManagerTest, AFileOfAnotherModelIsRefusedByName) {

@@ -45,6 +45,13 @@ Status check_model(const ManagerConfig& config) {
       return wrong(str_cat(number.key, " is 0; give the model's, so that it is known how large a block is"));
     }
   }
+  if (!model.secret.empty() && !model.secret_file.empty()) {
+    return wrong("model.secret and model.secret_file are both given; give one of them");
+  }
+  if ((!model.secret.empty() || !model.secret_file.empty()) && !has_secret(model.scheme)) {
+    return wrong(str_cat(model.secret.empty() ? "model.secret_file" : "model.secret", " is given, but model.scheme is ",
+                         to_string(model.scheme), ", which has no secret; leave it out, or use scheme native"));
+  }
   if (Status fits = config.shape().validate(); !fits) {
     return fail(fits.error().code, str_cat("[model] with block_size ", config.block_size, ": ", fits.error().message));
   }
@@ -199,6 +206,19 @@ KvShape ManagerConfig::shape() const {
           .heads = model.heads,
           .head_size = model.head_size,
           .element_bits = element_bits(model.element_type).value_or(0)};
+}
+
+Result<std::optional<KeySecret>> ManagerConfig::key_secret() const {
+  if (model.secret.empty() && model.secret_file.empty()) {
+    return std::optional<KeySecret>();
+  }
+  Result<KeySecret> secret =
+      model.secret.empty() ? KeySecret::from_file(model.secret_file) : KeySecret::from_hex(model.secret);
+  if (!secret) {
+    return fail(secret.error().code,
+                str_cat(model.secret.empty() ? "model.secret_file: " : "model.secret: ", secret.error().message));
+  }
+  return std::optional<KeySecret>(*std::move(secret));
 }
 
 Namespace ManagerConfig::space() const {

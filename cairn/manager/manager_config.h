@@ -26,6 +26,7 @@
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/disk_opening.h"
 #include "cairn/tier/tier_health.h"
+#include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/io_backend.h"
 
@@ -38,6 +39,10 @@ struct ModelConfig {
   std::uint64_t weights_generation = 0;
   std::string shard = {};  // "tp0/2"; empty for all of it
   KeyScheme scheme = KeyScheme::kNative;
+  // What keys are made with, as 64 hexadecimal digits, or a file that holds them; not both. Neither: what the disk tier's
+  // file has, or a random one. Never printed, and not part of the namespace.
+  std::string secret = {};
+  std::string secret_file = {};
   std::uint32_t layers = 0;
   std::uint32_t kv = 2;  // 1 for what is kept in one piece
   std::uint32_t heads = 0;
@@ -121,7 +126,10 @@ struct ManagerConfig {
   [[nodiscard]] KvShape shape() const;
   // What separates these blocks from others: everything of [model] and the block size.
   [[nodiscard]] Namespace space() const;
-  // The whole as a TOML file that from_toml() reads back, each key with its comment: what `cairn config` shows.
+  // What model.secret or model.secret_file says; std::nullopt if neither is given.
+  [[nodiscard]] Result<std::optional<KeySecret>> key_secret() const;
+  // The whole as a TOML file that from_toml() reads back, each key with its comment: what `cairn config` shows. Secrets
+  // are left out.
   [[nodiscard]] std::string to_toml() const;
 };
 

@@ -31,6 +31,26 @@ BlockLayoutPtr layout_of(const KvShape& shape, std::uint32_t blocks) {
   return BlockLayout::make(options, {*region}).value();
 }
 
+TEST(ManagerConfigTest, ASecretIsGivenOnceAndToASchemeThatHasOne) {
+  const std::string digits(64, '7');
+  EXPECT_EQ(problem([&](ManagerConfig& c) { c.model.secret = digits; }), "none");
+  EXPECT_THAT(problem([&](ManagerConfig& c) {
+                c.model.secret = digits;
+                c.model.secret_file = "/secret";
+              }),
+              HasSubstr("both given"));
+  for (const KeyScheme scheme : {KeyScheme::kDynamo, KeyScheme::kRouter}) {
+    EXPECT_THAT(problem([&](ManagerConfig& c) {
+                  c.model.secret_file = "/secret";
+                  c.model.scheme = scheme;
+                }),
+                HasSubstr("which has no secret"));
+  }
+  const std::string bad = problem([&](ManagerConfig& c) { c.model.secret = digits.substr(1) + "x"; });
+  EXPECT_THAT(bad, HasSubstr("model.secret"));
+  EXPECT_THAT(bad, ::testing::Not(HasSubstr("77777777")));
+}
+
 TEST(ManagerConfigTest, SetsByTheNameOfAKey) {
   ManagerConfig config;
   EXPECT_TRUE(config.set("host.size", "8GiB"));
@@ -207,7 +227,8 @@ TEST(ManagerConfigTest, TheNamespaceHasAllOfTheModel) {
     ManagerConfig other = usable_config();
     const ManagerConfig before = other;
     ASSERT_TRUE(set_key(other, key, other_value(key)));
-    const bool is_part = key.section() == "model" || key.name == "block_size";
+    const bool is_secret = key.name == "model.secret" || key.name == "model.secret_file";
+    const bool is_part = (key.section() == "model" && !is_secret) || key.name == "block_size";
     EXPECT_EQ(other.space().id() != before.space().id(), is_part) << key.name;
   }
 }

@@ -48,7 +48,11 @@ Result<std::shared_ptr<ManagerState>> ManagerState::make(const ManagerConfig& co
 }
 
 Status ManagerState::make_tiers() {
-  const TierMaker maker(config_, parts_);
+  const Result<std::optional<KeySecret>> secret = config_.key_secret();
+  if (!secret) {
+    return Unexpected(secret.error());
+  }
+  const TierMaker maker(config_, parts_, *secret);
   const bool has[] = {config_.device.is_there() || config_.device.engine_layout != nullptr, config_.host.is_there(),
                       config_.disk.is_there()};
   Result<std::unique_ptr<BlockRegistry>> registry = BlockRegistry::create(maker.blocks());
@@ -101,6 +105,8 @@ Status ManagerState::make_tiers() {
     }
     tiers_[index_of(level)] = *std::move(tier);
   }
+  const Tier* const disk = tier(kDisk);
+  hasher_ = KeyHasher::make(config_.space(), disk != nullptr ? disk->key_secret() : *secret);
   if (Tier* host = tier(kHost)) {
     const MutexLock lock(mutex_);
     host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)] && !parts_.elsewhere);

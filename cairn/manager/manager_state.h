@@ -59,6 +59,7 @@ class ManagerState {
 
   [[nodiscard]] const ManagerConfig& config() const { return config_; }
   [[nodiscard]] const ManagerParts& parts() const { return parts_; }
+  [[nodiscard]] const KeyHasher& hasher() const { return hasher_; }
   [[nodiscard]] Tier* tier(CacheLevel level) const { return tiers_[index_of(level)].get(); }
   [[nodiscard]] TierLink* link(CacheLevel from, CacheLevel to) const {
     return links_[index_of(from)][index_of(to)].get();
@@ -111,6 +112,7 @@ class ManagerState {
   const ManagerParts parts_;
   const Clock& clock_;
   const TimePoint started_;
+  KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   Metrics metrics_;
   Histogram* load_seconds_ = nullptr;
   const std::shared_ptr<ResetChannel> resets_ = std::make_shared<ResetChannel>();

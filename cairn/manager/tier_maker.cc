@@ -44,6 +44,7 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
   options.pool->block_size = config_.block_size;
   options.pool->policy = tier.policy;
   options.pool->leaves_first = tier.leaves_first;
+  options.pool->seed = parts_.seed;
   options.pool->observers = followers.observers;
   if (followers.low_water > 0) {
     // At least one block; never so many that claiming twice as much would be all of it.
@@ -153,7 +154,8 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
-  DiskGeometry geometry{.space = space_, .slots = disk_capacity()};
+  DiskGeometry geometry{
+      .space = space_, .slots = disk_capacity(), .keeps_secret = has_secret(space_.scheme), .secret = secret_};
   if (!parts_.elsewhere) {
     geometry.block_bytes = shape_.block_bytes();
     geometry.row_bytes = shape_.row_bytes();

@@ -8,19 +8,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cairn/base/result.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/tier/tier.h"
+#include "cairn/tokens/key_secret.h"
 
 namespace cairn {
 
 class TierMaker {
  public:
-  TierMaker(const ManagerConfig& config, const ManagerParts& parts)
-      : config_(config), parts_(parts), shape_(config.shape()), space_(config.space()) {}
+  // `secret`: of keys, as configured.
+  TierMaker(const ManagerConfig& config, const ManagerParts& parts, const std::optional<KeySecret>& secret)
+      : config_(config), parts_(parts), shape_(config.shape()), space_(config.space()), secret_(secret) {}
 
   // What a tier is followed and woken by; they outlive it.
   struct Followers {
@@ -54,6 +57,7 @@ class TierMaker {
   const ManagerParts& parts_;
   const KvShape shape_;
   const Namespace space_;
+  const std::optional<KeySecret> secret_;
 };
 
 }  // namespace cairn

@@ -33,7 +33,8 @@ Result<std::unique_ptr<OffloadEdge>> OffloadEdge::make(TierLink& link, BlockRegi
                                                             .least_blocks = options.least_blocks,
                                                             .least_chance = options.least_chance,
                                                             .bytes_per_day = options.bytes_per_day,
-                                                            .block_bytes = link.to().block_bytes()},
+                                                            .block_bytes = link.to().block_bytes(),
+                                                            .seed = link.to().pool()->seed()},
                                                            clock.now());
   if (!filter) {
     return Unexpected(std::move(filter).error());

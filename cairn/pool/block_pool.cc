@@ -104,6 +104,7 @@ PoolStats BlockPool::stats() const { return table_->stats(); }
 Result<TenantUsage> BlockPool::usage(TenantId tenant) const { return table_->usage(tenant); }
 std::uint32_t BlockPool::capacity() const { return table_->options().capacity; }
 std::uint32_t BlockPool::block_size() const { return table_->options().block_size; }
+const KeySeed& BlockPool::seed() const { return table_->seed(); }
 CacheLevel BlockPool::tier() const { return table_->options().tier; }
 std::size_t BlockPool::bytes() const { return table_->bytes(); }
 void BlockPool::check_invariants() const { table_->check_invariants(); }

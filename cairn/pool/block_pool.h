@@ -26,6 +26,7 @@
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -53,8 +54,10 @@ struct BlockPoolOptions {
   bool time_to_live = false;      // whether blocks may be given one, or a priority for a time; costs 36 bytes a block
   bool hints = false;             // whether hint() can be used; costs 52 bytes a block, those 36 included
   bool notes = false;             // whether blocks keep the notes they are given; costs 8 bytes a block
-  std::vector<TenantQuota> tenants = {};      // none: one tenant with the whole pool
-  const Clock* clock = nullptr;               // none: the machine's; outlives the pool
+  std::vector<TenantQuota> tenants = {};  // none: one tenant with the whole pool
+  const Clock* clock = nullptr;           // none: the machine's; outlives the pool
+  // Of what the policy and the hints remember of keys. None: random. A simulation gives one to get the same victims again.
+  std::optional<KeySeed> seed = {};
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool
   // Asked before a block is evicted, under the pool's lock: false keeps it for now. Must not call the pool.
   std::function<bool(SlotId, const BlockKey&)> may_evict = {};
@@ -240,6 +243,7 @@ class BlockPool final : public ResidentSource {
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
   [[nodiscard]] std::uint32_t capacity() const override;
   [[nodiscard]] std::uint32_t block_size() const;
+  [[nodiscard]] const KeySeed& seed() const;
   [[nodiscard]] CacheLevel tier() const override;
   // Memory for metadata, everything included.
   [[nodiscard]] std::size_t bytes() const;

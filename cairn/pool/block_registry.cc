@@ -41,10 +41,7 @@ Result<BlockRegistry::Table> BlockRegistry::new_table(std::size_t places) {
 }
 
 std::uint64_t BlockRegistry::hash_of(const BlockKey& key) {
-  std::uint64_t mixed = key.low_word() * 0x9E3779B97F4A7C15U ^ key.high_word();
-  mixed ^= mixed >> 32;
-  mixed *= 0xD6E8FEB86659FD93U;
-  mixed ^= mixed >> 32;
+  const std::uint64_t mixed = KeySeed::of_process().mix(key);
   return mixed == 0 ? 1 : mixed;
 }
 

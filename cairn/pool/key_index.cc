@@ -11,30 +11,33 @@ constexpr std::uint32_t kSlotsPerBucket = 9;
 
 }  // namespace
 
-Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys) {
+Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys, const KeySeed& seed) {
   Result<PageArray<Bucket>> buckets = PageArray<Bucket>::create(capacity / kSlotsPerBucket + 1);
   if (!buckets) {
     return Unexpected(std::move(buckets).error());
   }
-  return KeyIndex(capacity, *std::move(buckets), keys);
+  return KeyIndex(capacity, *std::move(buckets), keys, seed);
 }
 
-KeyIndex::KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys)
+KeyIndex::KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys, const KeySeed& seed)
     : capacity_(capacity),
       bucket_count_(buckets.size()),
       buckets_(std::move(buckets)),
       prefetched_(buckets_.data()),
-      keys_(keys) {}
+      keys_(keys),
+      seed_(seed) {}
 
 KeyIndex::KeyIndex(KeyIndex&& other) noexcept
     : capacity_(other.capacity_),
       bucket_count_(other.bucket_count_),
       buckets_(std::move(other.buckets_)),
       prefetched_(buckets_.data()),
-      keys_(other.keys_) {}
+      keys_(other.keys_),
+      seed_(other.seed_) {}
 
 void KeyIndex::swap_entries(KeyIndex& other) noexcept {
-  CAIRN_CHECK(bucket_count_ == other.bucket_count_, "indexes that exchange their entries have the same places");
+  CAIRN_CHECK(bucket_count_ == other.bucket_count_ && seed_ == other.seed_,
+              "indexes that exchange their entries have the same places");
   std::swap(buckets_, other.buckets_);
   prefetched_.store(buckets_.data(), std::memory_order_relaxed);
   other.prefetched_.store(other.buckets_.data(), std::memory_order_relaxed);

@@ -22,13 +22,15 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
 class KeyIndex {
  public:
-  // For `capacity` slots whose keys are in the column.
-  [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys);
+  // For `capacity` slots whose keys are in the column. What is found does not depend on the seed.
+  [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys,
+                                               const KeySeed& seed = KeySeed::of_process());
 
   // Where to look for a key.
   struct Place {
@@ -57,7 +59,7 @@ class KeyIndex {
   void erase(SlotId slot, Place place);
 
   // An empty index that has the same places for the same keys.
-  [[nodiscard]] Result<KeyIndex> make_empty() const { return create(capacity_, keys_); }
+  [[nodiscard]] Result<KeyIndex> make_empty() const { return create(capacity_, keys_, seed_); }
   // Exchanges the entries with those of one that make_empty() gave. Places stay valid.
   void swap_entries(KeyIndex& other) noexcept;
 
@@ -79,12 +81,13 @@ class KeyIndex {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys);
+  KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys, const KeySeed& seed);
 
-  // Sequence hashes are well mixed; positions, and the keys of tests, are not. High bits choose the bucket.
+  // The multiplier is secret: nobody can choose keys that share a bucket. High bits choose the bucket.
   [[nodiscard]] Place place(std::uint32_t position, std::uint64_t sequence_hash) const {
     constexpr std::uint64_t kShared = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
-    const std::uint64_t mixed = ((sequence_hash & kShared) ^ (std::uint64_t{position} << 40)) * 0x9E3779B97F4A7C15U;
+    const std::uint64_t name = (sequence_hash & kShared) ^ (std::uint64_t{position} << 40);
+    const std::uint64_t mixed = (name ^ seed_.first) * seed_.second;
     const auto tag = static_cast<std::uint8_t>(mixed >> 24);
     return {static_cast<std::uint32_t>(((mixed >> 32) * bucket_count_) >> 32), tag == 0 ? std::uint8_t{1} : tag};
   }
@@ -113,6 +116,7 @@ class KeyIndex {
   // nothing.
   std::atomic<const Bucket*> prefetched_;
   Column<BlockKey> keys_;
+  KeySeed seed_;
 };
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <vector>
@@ -68,6 +69,36 @@ TEST_F(KeyIndexTest, FindsTheParentOfAKeyAtEveryDepth) {
 }
 
 // Keys that differ only in bits the hash does not see all want the same bucket: they fill it and the ones after it.
+// Keys that all had one bucket when the multiplier was a constant that everybody knows.
+TEST(KeyIndexSeedTest, KeysChosenForOneBucketSpreadOverAll) {
+  constexpr std::uint64_t kOldMultiplier = 0x9E3779B97F4A7C15U;
+  std::uint64_t inverse = kOldMultiplier;  // modulo 2^64, by Newton's method
+  for (int i = 0; i < 6; ++i) {
+    inverse *= 2 - kOldMultiplier * inverse;
+  }
+  constexpr std::uint32_t kKeys = 900;
+  std::vector<BlockKey> chosen;
+  for (std::uint64_t i = 0; chosen.size() < kKeys; ++i) {
+    const std::uint64_t name = ((std::uint64_t{0x12345678} << 32) + (i << 8)) * inverse;  // the product it is to have
+    if ((name >> 38 & 3) == 0) {  // what a position and 38 bits of a hash can make
+      chosen.push_back(BlockKey::make_checked(static_cast<std::uint32_t>(name >> 40),
+                                              SequenceHash{name & ((std::uint64_t{1} << 38) - 1)}, SequenceHash{1}));
+    }
+  }
+  const auto fullest = [&chosen](const KeySeed& seed) {
+    std::vector<BlockKey> keys(kKeys);
+    const KeyIndex index = *KeyIndex::create(kKeys, Column<BlockKey>(keys.data(), sizeof(BlockKey)), seed);
+    std::map<std::uint32_t, std::uint32_t> buckets;
+    for (const BlockKey& key : chosen) {
+      ++buckets[index.place_of(key).bucket];
+    }
+    return std::ranges::max_element(buckets, {}, [](const auto& bucket) { return bucket.second; })->second;
+  };
+  EXPECT_EQ(fullest({.first = 0, .second = kOldMultiplier}), kKeys) << "the attack";
+  EXPECT_LT(fullest(KeySeed::of_process()), kKeys / 8);
+  EXPECT_LT(fullest(KeySeed::random()), kKeys / 8);
+}
+
 TEST_F(KeyIndexTest, HoldsManyKeysOfOneHash) {
   const auto same_hash = [](std::uint32_t i) { return key(3, 77 + (std::uint64_t{i} << 40), i); };
   for (std::uint32_t i = 0; i < 100; ++i) {

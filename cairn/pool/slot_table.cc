@@ -86,6 +86,7 @@ Result<internal::BlockOrder> SlotTable::make_order() const {
                                        .classes = Column<EvictionClass>(&slots_.data()->eviction_class, sizeof(Slot)),
                                        .parents = this,
                                        .leaves_first = options_.leaves_first,
+                                       .seed = seed(),
                                    });
   if (!policy) {
     return Unexpected(std::move(policy).error());
@@ -99,7 +100,7 @@ Result<internal::BlockOrder> SlotTable::make_order() const {
     order.retention_clock = *std::move(clock);
   }
   if (options_.hints) {
-    Result<HintBook> hints = HintBook::create(options_.capacity, tenants);
+    Result<HintBook> hints = HintBook::create(options_.capacity, tenants, seed());
     if (!hints) {
       return Unexpected(std::move(hints).error());
     }

@@ -93,6 +93,7 @@ class SlotTable final : private ParentFinder {
   [[nodiscard]] PoolStats stats();
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant);
   [[nodiscard]] const BlockPoolOptions& options() const { return options_; }
+  [[nodiscard]] const KeySeed& seed() const { return options_.seed ? *options_.seed : KeySeed::of_process(); }
   [[nodiscard]] std::size_t bytes();
   void check_invariants();
 

@@ -5,6 +5,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn::sim {
 
@@ -86,7 +87,7 @@ Status ActiveSequence::name_blocks(std::span<const Token> tokens) {
   keys_.resize(named + added);
   block_hashes_.resize(named + added);
   const Result<std::size_t> hashed =
-      hash_blocks(tokens, options_.block_size, kNoSalt, parent, std::span(keys_).subspan(named),
+      hash_blocks(tokens, options_.block_size, KeyHasher::dynamo(), parent, std::span(keys_).subspan(named),
                   std::span(block_hashes_).subspan(named));
   CAIRN_CHECK(hashed.has_value(), "block size and positions were checked");
   if (!options_.enable_prefix_caching) {

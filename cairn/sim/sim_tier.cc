@@ -7,7 +7,9 @@
 namespace cairn::sim {
 
 Result<std::unique_ptr<SimTier>> SimTier::create(const BlockPoolOptions& options) {
-  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(options);
+  BlockPoolOptions repeatable = options;
+  repeatable.seed = KeySeed{};  // a simulation gives the same result each time
+  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(repeatable);
   if (!pool) {
     return Unexpected(std::move(pool).error());
   }

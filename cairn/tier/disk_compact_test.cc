@@ -65,6 +65,16 @@ TEST_F(DiskCompactTest, KeepsWhatIsRightOldestFirst) {
   EXPECT_TRUE(DiskFile::open(path_, small)) << "it is the cache of the same";
 }
 
+TEST_F(DiskCompactTest, KeepsTheSecretOfTheKeys) {
+  DiskGeometry keyed = geometry(20);
+  keyed.keeps_secret = true;
+  write(keyed, {{7, 1}});
+  const std::optional<KeySecret> secret = DiskFile::inspect(path_)->geometry().secret;
+  ASSERT_TRUE(secret.has_value());
+  ASSERT_TRUE(compact(path_, {}));
+  EXPECT_EQ(DiskFile::open(path_, keyed)->geometry().secret, secret);
+}
+
 TEST_F(DiskCompactTest, KeepsTheNewestWhereThereIsLessRoom) {
   const DiskGeometry small = geometry(20);
   write(small, {{7, 1}, {3, 2}, {4, 3}, {5, 4}, {19, 5}, {0, 6}});

@@ -44,7 +44,7 @@ std::string differences(const DiskGeometry& has, const DiskGeometry& wanted) {
   compare("element type", has.space.element_type, wanted.space.element_type);
   compare("shard", has.space.shard, wanted.space.shard);
   compare("block size", has.space.block_size, wanted.space.block_size);
-  compare("key scheme", static_cast<int>(has.space.scheme), static_cast<int>(wanted.space.scheme));
+  compare("key scheme", to_string(has.space.scheme), to_string(wanted.space.scheme));
   compare("bytes a block", has.block_bytes, wanted.block_bytes);
   compare("bytes a row", has.row_bytes, wanted.row_bytes);
   compare("slots", has.slots, wanted.slots);
@@ -159,6 +159,9 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
   DiskFile file(unfinished, *made);
   file.geometry_ = geometry;
   file.places_ = *geometry.places();
+  if (geometry.keeps_secret && !geometry.secret) {
+    file.geometry_.secret = KeySecret::random();
+  }
   Status status = file.take_room();
   if (status) {
     status = file.write_superblock(false);
@@ -234,6 +237,9 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
     return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
                                                         "; give this one another file, or remove it"));
   }
+  if (Status status = file.check_secret(geometry); !status) {
+    return Unexpected(Error(status.error()));
+  }
   if (Status status = on_damage == OnDamage::kRepair ? file.restore_length() : file.check_length(); !status) {
     return Unexpected(Error(status.error()));
   }
@@ -243,6 +249,31 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
   }
   file.access_ = disk::Access::kWrite;
   return file;
+}
+
+Status DiskFile::check_secret(const DiskGeometry& wanted) const {
+  if (geometry_.secret.has_value() != wanted.keeps_secret) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path_, wanted.keeps_secret ? " keeps no key secret" : " keeps a key secret",
+                        ", unlike what the key scheme asks for; give this one another file, or remove it"));
+  }
+  if (wanted.secret && geometry_.secret != wanted.secret) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path_,
+                        " was made with another key secret than the one configured (model.secret); configure that "
+                        "one, or none to use the file's, or give this one another file"));
+  }
+  struct stat facts{};
+  if (fstat(file_, &facts) != 0) {
+    return Unexpected(io_error("look at", errno));
+  }
+  if (geometry_.secret && (facts.st_mode & 077) != 0) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path_,
+                        " holds the secret that keys are made with, and others than its owner may access it; "
+                        "remove it if they may have read it, otherwise chmod 600 it"));
+  }
+  return {};
 }
 
 Result<DiskFile> DiskFile::inspect(const std::string& path) {

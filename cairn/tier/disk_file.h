@@ -9,8 +9,10 @@
 //           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
 // Recovers: from the entries alone, without reading blocks. An entry that does not add up, cannot be read, or whose block
 //           was cut off is skipped and counted.
-// Refuses:  a file of another format, model, namespace or layout, by name; a file that somebody else has open, to write
-//           or to look at.
+// Refuses:  a file of another format, model, namespace, layout or key secret, by name; a file that somebody else has
+//           open, to write or to look at.
+// Secret:   the file may hold the secret that keys are made with. It is made with mode 0600, and refused if it has become
+//           readable for others.
 // Owner:    move-only; holds the file open and locked.
 // Threads:  one at a time.
 #pragma once
@@ -28,6 +30,7 @@
 #include "cairn/tier/disk_lock.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/checksum.h"
 
@@ -48,6 +51,11 @@ struct DiskGeometry {
   std::uint64_t block_bytes = 0;  // of one block; 0: the file has entries only, the blocks are in other files
   std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
   std::uint32_t slots = 0;
+  // Whether the file keeps the secret that its keys are made with, so that they are the same after a restart.
+  bool keeps_secret = false;
+  // Given: a new file keeps this secret, and another file is opened only if it has this one. Otherwise a new file gets a
+  // random secret. DiskFile::geometry() has the file's.
+  std::optional<KeySecret> secret = {};
 
   [[nodiscard]] bool has_blocks() const { return block_bytes != 0; }
   // Fails also if a file cannot have so many bytes.
@@ -83,14 +91,14 @@ struct DiskRecovery {
 
 class DiskFile {
  public:
-  static constexpr std::uint32_t kFormat = 1;
+  static constexpr std::uint32_t kFormat = 2;
   static constexpr std::uint64_t kAlignment = 4096;  // of every block, for direct I/O
 
   // Makes the file, with room for all slots, and opens it; fails if there is one. Written as PATH.new until it is whole;
   // see disk_lock.h for what is done with a PATH.new that is there.
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
   // Fails if it is not just such a file, and says in what it differs: kFailedPrecondition if it is the cache of something
-  // else or in use, kCorrupt if it is damaged, has another format or is no disk tier at all.
+  // else, in use, or keeps a secret that others than its owner may read, kCorrupt if it is damaged, has another format or is no disk tier at all.
   [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry,
                                              OnDamage on_damage = OnDamage::kRefuse);
   // As it is, whatever it is a cache of: for those who look at files. Nothing is written; it is locked all the same, so
@@ -135,6 +143,7 @@ class DiskFile {
   DiskFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
   [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
   [[nodiscard]] Status read_superblock(bool& clean);
+  [[nodiscard]] Status check_secret(const DiskGeometry& wanted) const;
   [[nodiscard]] Status write_superblock(bool clean) const;
   [[nodiscard]] Status check_length() const;
   [[nodiscard]] Status restore_length() const;

@@ -82,6 +82,43 @@ TEST_F(DiskFileTest, MayHaveEntriesOnly) {
   EXPECT_THAT(check_blocks(file, file.recover()->entries, {}).error().message, HasSubstr("has entries only"));
 }
 
+TEST_F(DiskFileTest, KeepsTheSecretThatKeysAreMadeWith) {
+  DiskGeometry keyed = geometry();
+  keyed.keeps_secret = true;
+  const KeySecret secret = *DiskFile::create(path_, keyed)->geometry().secret;
+  EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0600));
+  EXPECT_EQ(DiskFile::open(path_, keyed)->geometry().secret, secret);
+  EXPECT_EQ(DiskFile::inspect(path_)->geometry().secret, secret);
+  keyed.secret = secret;
+  EXPECT_TRUE(DiskFile::open(path_, keyed));
+  keyed.secret = KeySecret::random();
+  const Result<DiskFile> other = DiskFile::open(path_, keyed);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(other.error().message, HasSubstr("another key secret"));
+  EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("keeps a key secret"));
+
+  std::filesystem::remove(path_);
+  EXPECT_EQ(DiskFile::create(path_, keyed)->geometry().secret, keyed.secret) << "one that is given";
+  std::filesystem::remove(path_);
+  EXPECT_EQ(DiskFile::create(path_, geometry())->geometry().secret, std::nullopt);
+  EXPECT_THAT(DiskFile::open(path_, keyed).error().message, HasSubstr("keeps no key secret"));
+}
+
+TEST_F(DiskFileTest, ASecretThatOthersMayReadIsRefused) {
+  DiskGeometry keyed = geometry();
+  keyed.keeps_secret = true;
+  ASSERT_TRUE(DiskFile::create(path_, keyed));
+  for (const auto mode : {0640, 0604, 0620, 0602}) {
+    std::filesystem::permissions(path_, std::filesystem::perms(mode));
+    const Result<DiskFile> opened = DiskFile::open(path_, keyed);
+    ASSERT_FALSE(opened) << mode;
+    EXPECT_THAT(opened.error().message, HasSubstr("chmod 600"));
+  }
+  std::filesystem::permissions(path_, std::filesystem::perms(0400) | std::filesystem::perms(0200));
+  EXPECT_TRUE(DiskFile::open(path_, keyed));
+}
+
 TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
   {
     DiskFile file = *DiskFile::create(path_, geometry());

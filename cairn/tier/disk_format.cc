@@ -126,6 +126,8 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   out.number(places->block_step);
   out.number(value_of(space.id()));
   out.number(space.weights_generation);
+  out.number(static_cast<std::uint32_t>(geometry.secret.has_value()));
+  out.raw(geometry.secret ? geometry.secret->bytes() : KeySecret(KeySecret::Bytes{}).bytes());
   for (const std::string* const text :
        {&space.tenant, &space.model, &space.layout, &space.element_type, &space.shard}) {
     out.text(*text);
@@ -163,10 +165,18 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   const auto block_step = in.number<std::uint64_t>();
   const auto id = in.number<std::uint64_t>();
   space.weights_generation = in.number<std::uint64_t>();
+  const auto secrets = in.number<std::uint32_t>();
+  geometry.keeps_secret = secrets == 1;
+  KeySecret::Bytes secret;
+  std::ranges::copy(in.raw(secret.size()), secret.begin());
+  const bool secret_is_good = secrets <= 1 && (geometry.keeps_secret || secret == KeySecret::Bytes{});
+  if (geometry.keeps_secret) {
+    geometry.secret.emplace(secret);
+  }
   for (std::string* const text : {&space.tenant, &space.model, &space.layout, &space.element_type, &space.shard}) {
     *text = in.text();
   }
-  if (!in.good() || value_of(space.id()) != id || !geometry.validate()) {
+  if (!in.good() || !secret_is_good || value_of(space.id()) != id || !geometry.validate()) {
     return fail(ErrorCode::kCorrupt, "its superblock contradicts itself");
   }
   const std::optional<DiskPlaces> places = geometry.places();

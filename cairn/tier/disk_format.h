@@ -1,4 +1,4 @@
-// The bytes of a disk tier's file: superblock and entries, little endian. Format 1; part of what is on users' disks.
+// The bytes of a disk tier's file: superblock and entries, little endian. Format 2; part of what is on users' disks.
 //
 //   0        superblock        4096 bytes
 //   4096     its second copy   4096 bytes
@@ -6,8 +6,9 @@
 //   then, at a multiple of 2 MiB: the blocks, each at a multiple of 4096
 //
 // Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme, bytes a row (4 bytes each); bytes a block,
-// offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); tenant, model, layout,
-// element type, shard, each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
+// offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); 1 if there is a key
+// secret, else 0 (4 bytes), the secret or zeros (32 bytes); tenant, model, layout, element type, shard, each with 2 bytes
+// of length in front; zeros; in the last 8 bytes the checksum of all before.
 // Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
 // (8 each); the checksum of all before (8). A slot that holds nothing has zeros.
 //

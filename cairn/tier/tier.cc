@@ -35,6 +35,7 @@ Tier::Tier(Options&& options)
       space_(options.space),
       clock_(*options.clock),
       has_file_(options.file.has_value()),
+      key_secret_(options.file ? options.file->geometry().secret : std::nullopt),
       told_(std::move(options.told)),
       dropped_(std::move(options.dropped)),
       reading_(options.health),

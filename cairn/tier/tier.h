@@ -26,6 +26,7 @@
 #include "cairn/tier/disk_entry_index.h"
 #include "cairn/tier/disk_file.h"
 #include "cairn/tier/tier_health.h"
+#include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/checksum.h"
 
@@ -110,6 +111,8 @@ class Tier {
   };
   [[nodiscard]] const Recovered& recovered() const { return recovered_; }
   [[nodiscard]] bool has_file() const { return has_file_; }
+  // The secret that the file's keys were made with; std::nullopt if there is no file, or it keeps none.
+  [[nodiscard]] const std::optional<KeySecret>& key_secret() const { return key_secret_; }
 
  private:
   explicit Tier(Options&& options);
@@ -127,6 +130,7 @@ class Tier {
   const NamespaceId space_;
   const Clock& clock_;
   const bool has_file_;
+  const std::optional<KeySecret> key_secret_;
   const std::function<void(const TierChange&)> told_;
   const std::function<void(CacheLevel, std::span<const BlockKey>)> dropped_;
   TierHealth reading_;

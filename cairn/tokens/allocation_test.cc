@@ -8,6 +8,7 @@
 
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/sglang_key.h"
 #include "cairn/tokens/vllm_key.h"
 
@@ -44,11 +45,13 @@ TEST(AllocationTest, HashingRunsOfBlocksAllocatesNothing) {
   std::vector<BlockKey> keys(500);
   std::vector<BlockHash> hashes(500);
   const MmRun run{.offset = 100, .length = 300, .mm_hash = 1};
-  for (const std::uint32_t block_size : {16U, 17U, 100U}) {
-    EXPECT_EQ(allocations_of([&] {
-                EXPECT_TRUE(hash_blocks(tokens, block_size, kNoSalt, std::nullopt, keys, hashes, {&run, 1}));
-              }),
-              0U);
+  for (const KeyHasher& hasher : {KeyHasher::dynamo(), KeyHasher::of_process()}) {
+    for (const std::uint32_t block_size : {16U, 17U, 100U}) {
+      EXPECT_EQ(allocations_of([&] {
+                  EXPECT_TRUE(hash_blocks(tokens, block_size, hasher, std::nullopt, keys, hashes, {&run, 1}));
+                }),
+                0U);
+    }
   }
 }
 
@@ -58,11 +61,13 @@ TEST(AllocationTest, DigestsOfRunsAllocateNothing) {
   std::vector<BlockKey> keys(500);
   const VllmMmItem item{"image", 20, 100};
   const VllmHashing hashing{.block_size = 16, .extras = {.lora_name = "a", .mm_items = {&item, 1}, .cache_salt = "s"}};
+  const KeyHasher vllm = KeyHasher::make({.scheme = KeyScheme::kVllm});
+  const KeyHasher sglang = KeyHasher::make({.scheme = KeyScheme::kSglang});
   EXPECT_EQ(allocations_of([&] {
               EXPECT_TRUE(vllm_hash_blocks(tokens, hashing, std::nullopt, digests));
-              EXPECT_TRUE(vllm_keys(NamespaceId{1}, std::nullopt, digests, keys));
+              EXPECT_TRUE(vllm_keys(vllm, std::nullopt, digests, keys));
               EXPECT_TRUE(sglang_hash_pages(tokens, 16, std::nullopt, digests));
-              EXPECT_TRUE(sglang_keys(NamespaceId{1}, std::nullopt, digests, keys));
+              EXPECT_TRUE(sglang_keys(sglang, std::nullopt, digests, keys));
             }),
             0U);
 }

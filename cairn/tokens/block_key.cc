@@ -62,16 +62,14 @@ Result<BlockKey> BlockKey::from_bytes(std::span<const std::byte> bytes) {
     return fail(ErrorCode::kCorrupt, str_cat("the bytes of a block key have mode ", key.hi_ >> 62, " for position ",
                                              position, ", which fits a smaller one; drop the record"));
   }
-  if (position == 0 && key.parent_fragment() != 0) {
-    return fail(ErrorCode::kCorrupt, "the bytes of a block key have a parent at position 0; drop the record");
-  }
   return key;
 }
 
 std::string BlockKey::to_string() const {
   std::string text = str_cat(position(), ':', internal::to_base58(value_of(sequence_hash())));
-  if (position() != 0) {
-    text += str_cat(':', internal::to_base58(parent_fragment()));
+  const std::uint64_t last = lo_ & low_bits(fragment_bits());
+  if (position() != 0 || last != 0) {
+    text += str_cat(':', internal::to_base58(last));
   }
   return text;
 }
@@ -87,21 +85,27 @@ Result<BlockKey> BlockKey::parse(std::string_view text) {
   }
   const std::string_view hashes = text.substr(first + 1);
   const std::size_t second = hashes.find(':');
-  if ((second == std::string_view::npos) != (*position == 0)) {
+  if (second == std::string_view::npos && *position != 0) {
     return bad_text(text, "a parent fragment stands in every key but those of position 0");
   }
   const std::optional<std::uint64_t> current = internal::from_base58(hashes.substr(0, second));
   if (!current) {
     return bad_text(text, "the hash is not base58 of 8 bytes");
   }
-  if (*position == 0) {
+  if (second == std::string_view::npos) {
     return make_checked(0, SequenceHash{*current}, SequenceHash{0});
   }
-  const std::optional<std::uint64_t> parent = internal::from_base58(hashes.substr(second + 1));
-  if (!parent || (*parent & ~low_bits(mode_of(*position).fragment_bits)) != 0) {
+  const std::optional<std::uint64_t> last = internal::from_base58(hashes.substr(second + 1));
+  if (!last || (*last & ~low_bits(mode_of(*position).fragment_bits)) != 0) {
     return bad_text(text, "the parent fragment is not base58 of 8 bytes, or has more bits than its position leaves");
   }
-  return make_checked(*position, SequenceHash{*current}, SequenceHash{*parent});
+  if (*position != 0) {
+    return make_checked(*position, SequenceHash{*current}, SequenceHash{*last});
+  }
+  if (*last == 0) {
+    return bad_text(text, "further bits of position 0 are left out if all of them are 0");
+  }
+  return wide_root(SequenceHash{*current}, *last);
 }
 
 }  // namespace cairn

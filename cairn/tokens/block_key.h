@@ -4,7 +4,8 @@
 //
 // Layout:   most significant bit first: mode (2 bits), position (P), sequence hash (64), parent fragment (R).
 //           mode 0: P 8, R 54; mode 1: P 16, R 46; mode 2: P 24, R 38; always the smallest mode that holds the
-//           position. The parent fragment is the low R bits of the parent's sequence hash; 0 at position 0.
+//           position. The parent fragment is the low R bits of the parent's sequence hash. At position 0, where there is
+//           no parent, keyed schemes put 54 more bits of the block's own hash there, the others 0.
 // Threads:  a plain value of 16 bytes.
 // Fails:    make() for a position beyond 24 bits; from_bytes() and parse() for anything that make() could not have
 // made.
@@ -22,6 +23,7 @@
 
 #include "cairn/base/result.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 
@@ -35,6 +37,12 @@ class BlockKey {
   constexpr BlockKey() = default;
 
   [[nodiscard]] static Result<BlockKey> root(SequenceHash current) { return make(0, current, SequenceHash{0}); }
+  // The key of position 0 whose hash has more than 64 bits: the low 54 of `more` are kept.
+  [[nodiscard]] static constexpr BlockKey wide_root(SequenceHash current, std::uint64_t more) {
+    BlockKey key = make_checked(0, current, SequenceHash{0});
+    key.lo_ |= more & low_bits(54);
+    return key;
+  }
   // `parent` is ignored at position 0.
   [[nodiscard]] static Result<BlockKey> make(std::uint64_t position, SequenceHash current, SequenceHash parent);
   // The same for a position that was checked before. Requires: position <= kMaxPosition.
@@ -58,8 +66,11 @@ class BlockKey {
     return by_mode<SequenceHash>(
         [this]<std::uint32_t kBits>() { return SequenceHash{(hi_ << (64 - kBits)) | (lo_ >> kBits)}; });
   }
-  // The low bits of the parent's sequence hash that this key holds, and how many they are.
-  [[nodiscard]] constexpr std::uint64_t parent_fragment() const { return lo_ & low_bits(fragment_bits()); }
+  // The low bits of the parent's sequence hash that this key holds, 0 at position 0; and how many bits the key has for
+  // them.
+  [[nodiscard]] constexpr std::uint64_t parent_fragment() const {
+    return position() == 0 ? 0 : lo_ & low_bits(fragment_bits());
+  }
   [[nodiscard]] constexpr std::uint32_t fragment_bits() const {
     return by_mode<std::uint32_t>([]<std::uint32_t kBits>() { return kBits; });
   }
@@ -79,7 +90,8 @@ class BlockKey {
   // 16 bytes, most significant first: the form on wires and in files.
   [[nodiscard]] std::array<std::byte, 16> to_bytes() const;
   [[nodiscard]] static Result<BlockKey> from_bytes(std::span<const std::byte> bytes);
-  // "position:base58(sequence hash)[:base58(parent fragment)]", each hash as 8 big-endian bytes.
+  // "position:base58(sequence hash)[:base58(parent fragment)]", each hash as 8 big-endian bytes. At position 0 the
+  // further bits of a wide root stand in the place of the fragment.
   [[nodiscard]] std::string to_string() const;
   [[nodiscard]] static Result<BlockKey> parse(std::string_view text);
 
@@ -123,5 +135,5 @@ static_assert(sizeof(BlockKey) == 16);
 
 template <>
 struct std::hash<cairn::BlockKey> {
-  std::size_t operator()(const cairn::BlockKey& key) const noexcept { return key.high_word() ^ key.low_word(); }
+  std::size_t operator()(const cairn::BlockKey& key) const noexcept { return cairn::KeySeed::of_process().mix(key); }
 };

@@ -37,4 +37,16 @@ Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std:
   return first;
 }
 
+Status check_follows(const std::optional<BlockKey>& parent, std::uint64_t position) {
+  const std::uint64_t expected = parent ? std::uint64_t{parent->position()} + 1 : 0;
+  if (position != expected) {
+    return fail(ErrorCode::kInvalidArgument,
+                parent
+                    ? str_cat("a block at position ", position, " does not follow its parent at position ",
+                              parent->position(), "; give the key of the block before it")
+                    : str_cat("a block at position ", position, " has no parent; give the key of the block before it"));
+  }
+  return check_positions(position, 1);
+}
+
 }  // namespace cairn::internal

@@ -20,4 +20,7 @@ namespace cairn::internal {
 // The position of the first of `count` blocks after `parent`; the same failure.
 [[nodiscard]] Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count);
 
+// Fails: `position` is not the one after the parent's, or 0 without a parent, or is beyond what a key can hold.
+[[nodiscard]] Status check_follows(const std::optional<BlockKey>& parent, std::uint64_t position);
+
 }  // namespace cairn::internal

@@ -1,11 +1,14 @@
 // The batch call of hashes.h. A sequence hash cannot begin before the one before it is done, so the chain's latency is
 // the floor; everything here serves to keep the rest of the work in its shadow.
+#include "cairn/tokens/hashes.h"
+
 #include <algorithm>
 #include <array>
 
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/block_run.h"
-#include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
+#include "cairn/tokens/keyed_keys.h"
 #include "cairn/tokens/mm_frames.h"
 // Static-linking-only: seeded hashing with a secret that is derived once for a batch, not once for a block.
 #define XXH_STATIC_LINKING_ONLY
@@ -15,16 +18,112 @@
 namespace cairn {
 namespace {
 
+struct Output {
+  BlockKey* keys;
+  BlockHash* block_hashes;  // may be null
+};
+
+// The blocks of a call that was checked. `offset` is that of the first token in the sequence.
+struct Batch {
+  std::span<const Token> tokens;
+  std::size_t block_size;
+  std::size_t count;
+  std::uint64_t offset;
+  std::span<const MmRun> runs;
+
+  [[nodiscard]] std::span<const Token> block(std::size_t index) const {
+    return tokens.subspan(index * block_size, block_size);
+  }
+};
+
+// Calls plain(end) for the blocks up to `end` that no run touches and framed(runs) for one block that the first of these
+// runs touches, until all blocks are done. `done` counts them, and both calls move it.
+template <typename Plain, typename Framed>
+void for_each_stretch(const Batch& batch, const std::size_t& done, Plain plain, Framed framed) {
+  std::span<const MmRun> runs = batch.runs;
+  while (done < batch.count) {
+    const std::uint64_t place = batch.offset + done * batch.block_size;
+    const auto next = std::find_if(runs.begin(), runs.end(), [&](const MmRun& run) { return run.end() > place; });
+    runs = runs.subspan(static_cast<std::size_t>(next - runs.begin()));
+    const std::size_t next_framed =
+        runs.empty() ? batch.count : (std::max(runs.front().offset, place) - batch.offset) / batch.block_size;
+    plain(std::min(next_framed, batch.count));
+    if (done < batch.count) {
+      framed(runs);
+    }
+  }
+}
+
+// --- keyed (key_hasher.h) ---
+
+class KeyedBatch {
+ public:
+  KeyedBatch(const KeyHasher& hasher, const Batch& batch, const std::optional<BlockKey>& parent, Output out)
+      : keys_(*hasher.keyed()), batch_(batch), out_(out) {
+    if (parent) {
+      link_ = {.position = parent->position() + 1,
+               .parent = internal::block_of({parent->high_word(), parent->low_word()}),
+               .parent_sequence_hash = parent->sequence_hash()};
+    } else {
+      link_.parent = hasher.root();
+    }
+  }
+
+  void run() {
+    for_each_stretch(
+        batch_, done_, [this](std::size_t end) { plain(end); },
+        [this](std::span<const MmRun> runs) {
+          const internal::AesBlock leaf =
+              internal::mac_frames(batch_.block(done_), batch_.offset + done_ * batch_.block_size, runs, keys_.frames);
+          take({&leaf, 1});
+        });
+  }
+
+ private:
+  static constexpr std::size_t kGroup = 4;
+  using Leaves = std::array<internal::AesBlock, kGroup>;
+
+  // The leaves of a group are begun before the chain of the group before it: the processor does both at once.
+  void plain(std::size_t end) {
+    Leaves leaves[2];
+    std::size_t count = leaves_from(done_, end, leaves[0]);
+    for (std::size_t group = 0; count > 0; ++group) {
+      const std::size_t next_count = leaves_from(done_ + count, end, leaves[(group + 1) % 2]);
+      take(std::span(leaves[group % 2]).first(count));
+      count = next_count;
+    }
+  }
+  std::size_t leaves_from(std::size_t begin, std::size_t end, Leaves& leaves) const {
+    const std::size_t count = std::min(end - begin, kGroup);
+    if (count == 0) {
+      return 0;
+    }
+    keys_.leaf.macs(reinterpret_cast<const std::byte*>(batch_.tokens.data() + begin * batch_.block_size),
+                    batch_.block_size * sizeof(Token), std::span(leaves).first(count));
+    return count;
+  }
+  void take(std::span<const internal::AesBlock> leaves) {
+    internal::chain_keys(keys_.chain, link_, leaves, out_.keys + done_);
+    for (std::size_t i = 0; out_.block_hashes != nullptr && i < leaves.size(); ++i) {
+      out_.block_hashes[done_ + i] = BlockHash{internal::words_of(leaves[i]).first};
+    }
+    done_ += leaves.size();
+  }
+
+  const internal::KeyedKeys& keys_;
+  const Batch& batch_;
+  const Output out_;
+  internal::ChainLink link_;
+  std::size_t done_ = 0;
+};
+
+// --- dynamo (XXH3) ---
+
 // Where a batch stands: the blocks done so far, and what the next one continues.
 struct Cursor {
   std::size_t done = 0;
   std::uint32_t position;
   std::uint64_t sequence_hash;  // of the block at position - 1
-};
-
-struct Output {
-  BlockKey* keys;
-  BlockHash* block_hashes;  // may be null
 };
 
 inline std::uint64_t chain(std::uint64_t parent, std::uint64_t block) {
@@ -124,6 +223,7 @@ void hash_run(const Hasher& hasher, std::size_t end, Cursor& cursor, Output out)
   }
   hash_positions<1U << 16, BlockKey::kMaxPosition>(hasher, end, cursor, out);
 }
+
 void hash_plain(const Token* tokens, std::uint32_t block_size, SaltHash salt, std::size_t end, Cursor& cursor,
                 Output out) {
   switch (block_size) {
@@ -140,12 +240,28 @@ void hash_plain(const Token* tokens, std::uint32_t block_size, SaltHash salt, st
   }
 }
 
+void hash_dynamo(SaltHash salt, const Batch& batch, const std::optional<BlockKey>& parent, Output out) {
+  Cursor cursor{0, parent ? parent->position() + 1 : 0, parent ? value_of(parent->sequence_hash()) : 0};
+  for_each_stretch(
+      batch, cursor.done,
+      [&](std::size_t end) {
+        hash_plain(batch.tokens.data(), static_cast<std::uint32_t>(batch.block_size), salt, end, cursor, out);
+      },
+      [&](std::span<const MmRun> runs) {
+        hash_run(FramedHasher(batch.tokens.data(), batch.block_size, batch.offset, salt, runs), cursor.done + 1, cursor,
+                 out);
+      });
+}
+
 }  // namespace
 
-Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, SaltHash salt,
+Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, const KeyHasher& hasher,
                                 const std::optional<BlockKey>& parent, std::span<BlockKey> keys,
                                 std::span<BlockHash> block_hashes, std::span<const MmRun> runs) {
   if (Status checked = internal::check_block_size(block_size); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (Status checked = hasher.check_hashes_tokens(); !checked) {
     return Unexpected(checked.error());
   }
   const std::size_t count = tokens.size() / block_size;
@@ -165,18 +281,12 @@ Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t blo
     return Unexpected(checked.error());
   }
 
+  const Batch batch{tokens, block_size, count, std::uint64_t{*first} * block_size, runs};
   const Output out{keys.data(), block_hashes.empty() ? nullptr : block_hashes.data()};
-  const std::uint64_t offset = std::uint64_t{*first} * block_size;
-  Cursor cursor{0, *first, parent ? value_of(parent->sequence_hash()) : 0};
-  while (cursor.done < count) {
-    const std::uint64_t place = offset + cursor.done * block_size;
-    const auto next = std::find_if(runs.begin(), runs.end(), [&](const MmRun& run) { return run.end() > place; });
-    runs = runs.subspan(static_cast<std::size_t>(next - runs.begin()));
-    const std::size_t next_framed = runs.empty() ? count : (std::max(runs.front().offset, place) - offset) / block_size;
-    hash_plain(tokens.data(), block_size, salt, std::min(next_framed, count), cursor, out);
-    if (cursor.done < count) {
-      hash_run(FramedHasher(tokens.data(), block_size, offset, salt, runs), cursor.done + 1, cursor, out);
-    }
+  if (hasher.keyed() != nullptr) {
+    KeyedBatch(hasher, batch, parent, out).run();
+  } else {
+    hash_dynamo(hasher.salt(), batch, parent, out);
   }
   return count;
 }

@@ -1,4 +1,5 @@
-// Hashes of token blocks, as routers and the engines' event consumers compute them.
+// Hashes of token blocks: hash_blocks(), which names blocks under any scheme (key_hasher.h), and the hashes of scheme
+// `dynamo`, as routers and the engines' event consumers compute them.
 //
 // Does:     block hash     XXH3-64 of the block's tokens (little-endian u32), seeded with the salt hash
 //           sequence hash  the block hash at position 0; else XXH3-64, seed 1337, of (parent sequence hash, block hash)
@@ -6,7 +7,8 @@
 //           A block that a multimodal run touches is hashed as one 13-byte frame per token instead:
 //           00, token u32, 0 u64; or, under a run, 01, place in the item u32, hash of the item u64 (little-endian).
 // Threads:  pure functions. hash_blocks allocates nothing.
-// Trust:    64 bits and not cryptographic: keys that leave the process carry a Namespace (namespace.h).
+// Trust:    the hashes of `dynamo` are 64 bits without a secret: who knows a salt and tokens can find other tokens, under
+//           another salt, with the same hash.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +23,7 @@
 namespace cairn {
 
 class BlockKey;
+class KeyHasher;
 
 using Token = std::uint32_t;
 
@@ -44,9 +47,11 @@ inline constexpr SaltHash kNoSalt{1337};
 // Names the full blocks of `tokens`, which follow `parent` or, without one, begin a sequence; returns how many those
 // are. Tokens that do not fill a block are left out. Fills the front of `keys` and, unless it is empty, of
 // `block_hashes`. `runs` are sorted; those that stand elsewhere in the sequence do no harm.
-// Fails, with nothing written: a block size of 0, outputs too small, bad runs, a position a key cannot hold.
-[[nodiscard]] Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, SaltHash salt,
-                                              const std::optional<BlockKey>& parent, std::span<BlockKey> keys,
-                                              std::span<BlockHash> block_hashes = {}, std::span<const MmRun> runs = {});
+// Fails, with nothing written: a block size of 0, outputs too small, bad runs, a position a key cannot hold, a hasher
+// whose scheme makes no keys from tokens.
+[[nodiscard]] Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size,
+                                              const KeyHasher& hasher, const std::optional<BlockKey>& parent,
+                                              std::span<BlockKey> keys, std::span<BlockHash> block_hashes = {},
+                                              std::span<const MmRun> runs = {});
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 namespace {
@@ -26,13 +27,13 @@ struct Hashed {
   std::vector<BlockKey> keys;
 };
 
-Hashed hash_all(std::span<const Token> tokens, std::uint32_t block_size, SaltHash salt = kNoSalt,
+Hashed hash_all(std::span<const Token> tokens, std::uint32_t block_size, const KeyHasher& hasher = KeyHasher::dynamo(),
                 const std::optional<BlockKey>& parent = std::nullopt, std::span<const MmRun> runs = {}) {
   const std::size_t count = tokens.size() / block_size;
   Hashed hashed;
   hashed.keys.resize(count);
   std::vector<BlockHash> blocks(count);
-  EXPECT_EQ(*hash_blocks(tokens, block_size, salt, parent, hashed.keys, blocks, runs), count);
+  EXPECT_EQ(*hash_blocks(tokens, block_size, hasher, parent, hashed.keys, blocks, runs), count);
   for (std::size_t i = 0; i < count; ++i) {
     hashed.blocks.push_back(value_of(blocks[i]));
     hashed.sequences.push_back(value_of(hashed.keys[i].sequence_hash()));
@@ -80,9 +81,9 @@ TEST(HashesTest, SaltsAndAdaptersSeedTheBlock) {
 TEST(HashesTest, ABlockUnderARunIsHashedInFrames) {
   std::vector<Token> tokens = {100, 101, 102, 103, 0, 0, 106, 107};
   const MmRun run{.offset = 4, .length = 2, .mm_hash = 0xAA};
-  EXPECT_EQ(hash_all(tokens, 8, kNoSalt, std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U});
+  EXPECT_EQ(hash_all(tokens, 8, KeyHasher::dynamo(), std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U});
   tokens[4] = 77;
-  EXPECT_EQ(hash_all(tokens, 8, kNoSalt, std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U})
+  EXPECT_EQ(hash_all(tokens, 8, KeyHasher::dynamo(), std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U})
       << "what stands under a run does not matter";
 }
 
@@ -102,14 +103,15 @@ TEST(HashesTest, FramesOfLongBlocksAreOneText) {
   }
   std::vector<Token> as_tokens(frames.size() / sizeof(Token));
   std::memcpy(as_tokens.data(), frames.data(), frames.size());
-  EXPECT_EQ(hash_all(tokens, size, kNoSalt, std::nullopt, runs).blocks[1], value_of(hash_block(as_tokens, kNoSalt)));
+  EXPECT_EQ(hash_all(tokens, size, KeyHasher::dynamo(), std::nullopt, runs).blocks[1],
+            value_of(hash_block(as_tokens, kNoSalt)));
 }
 
 TEST(HashesTest, OnlyBlocksThatARunTouchesAreFramed) {
   const std::vector<Token> tokens = tokens_from(0, 40);
   const MmRun run{.offset = 10, .length = 8, .mm_hash = 9};
   const Hashed plain = hash_all(tokens, 4);
-  const Hashed framed = hash_all(tokens, 4, kNoSalt, std::nullopt, {&run, 1});
+  const Hashed framed = hash_all(tokens, 4, KeyHasher::dynamo(), std::nullopt, {&run, 1});
   for (std::size_t i = 0; i < 10; ++i) {
     EXPECT_EQ(plain.blocks[i] == framed.blocks[i], i < 2 || i > 4) << "block " << i;
     EXPECT_EQ(plain.sequences[i] == framed.sequences[i], i < 2) << "block " << i;
@@ -121,8 +123,8 @@ TEST(HashesTest, ARunCutInTwoHashesAsOne) {
   const MmRun whole{.offset = 3, .length = 200, .mm_hash = 5};
   const MmRun cut[] = {{.offset = 3, .length = 90, .mm_hash = 5},
                        {.offset = 93, .length = 110, .mm_hash = 5, .item_offset = 90}};
-  EXPECT_EQ(hash_all(tokens, 100, kNoSalt, std::nullopt, {&whole, 1}).blocks,
-            hash_all(tokens, 100, kNoSalt, std::nullopt, cut).blocks);
+  EXPECT_EQ(hash_all(tokens, 100, KeyHasher::dynamo(), std::nullopt, {&whole, 1}).blocks,
+            hash_all(tokens, 100, KeyHasher::dynamo(), std::nullopt, cut).blocks);
 }
 
 RC_GTEST_PROP(HashesProperty, TheBatchIsTheSingleCallsChained, (std::vector<Token> tokens, std::uint64_t seed)) {
@@ -134,7 +136,7 @@ RC_GTEST_PROP(HashesProperty, TheBatchIsTheSingleCallsChained, (std::vector<Toke
   const std::optional<BlockKey> parent =
       start == 0 ? std::optional<BlockKey>()
                  : BlockKey::make_checked(start - 1, SequenceHash{seed * 31}, SequenceHash{seed + 1});
-  const Hashed hashed = hash_all(tokens, block_size, salt, parent);
+  const Hashed hashed = hash_all(tokens, block_size, KeyHasher::dynamo(salt), parent);
   std::optional<BlockKey> last = parent;
   for (std::size_t i = 0; i < hashed.keys.size(); ++i) {
     const BlockHash block = hash_block(std::span(tokens).subspan(i * block_size, block_size), salt);
@@ -159,19 +161,21 @@ TEST(HashesTest, BadCallsWriteNothing) {
   std::array<BlockHash, 1> hashes{};
   const auto code = [](const Result<std::size_t>& result) { return result.error().code; };
 
-  EXPECT_EQ(code(hash_blocks(tokens, 0, kNoSalt, std::nullopt, keys)), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code(hash_blocks(tokens, 3, kNoSalt, std::nullopt, keys)), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code(hash_blocks(tokens, 4, kNoSalt, std::nullopt, keys, hashes)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(hash_blocks(tokens, 0, KeyHasher::dynamo(), std::nullopt, keys)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(hash_blocks(tokens, 3, KeyHasher::dynamo(), std::nullopt, keys)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(hash_blocks(tokens, 4, KeyHasher::dynamo(), std::nullopt, keys, hashes)), ErrorCode::kInvalidArgument);
   const BlockKey last = BlockKey::make_checked(BlockKey::kMaxPosition - 1, SequenceHash{1}, SequenceHash{1});
-  EXPECT_EQ(code(hash_blocks(tokens, 4, kNoSalt, last, keys)), ErrorCode::kOutOfRange);
+  EXPECT_EQ(code(hash_blocks(tokens, 4, KeyHasher::dynamo(), last, keys)), ErrorCode::kOutOfRange);
   const MmRun empty{.offset = 1, .length = 0};
-  EXPECT_EQ(code(hash_blocks(tokens, 4, kNoSalt, std::nullopt, keys, {}, {&empty, 1})), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(hash_blocks(tokens, 4, KeyHasher::dynamo(), std::nullopt, keys, {}, {&empty, 1})),
+            ErrorCode::kInvalidArgument);
   EXPECT_EQ(keys[0], untouched);
   EXPECT_EQ(keys[1], untouched);
 
-  EXPECT_EQ(*hash_blocks(std::span(tokens).first(4), 4, kNoSalt, last, keys), 1U) << "the last position is a good one";
+  EXPECT_EQ(*hash_blocks(std::span(tokens).first(4), 4, KeyHasher::dynamo(), last, keys), 1U)
+      << "the last position is a good one";
   EXPECT_EQ(keys[0].position(), BlockKey::kMaxPosition);
-  EXPECT_EQ(*hash_blocks(std::span(tokens).first(3), 4, kNoSalt, std::nullopt, {}), 0U);
+  EXPECT_EQ(*hash_blocks(std::span(tokens).first(3), 4, KeyHasher::dynamo(), std::nullopt, {}), 0U);
 }
 
 TEST(MmRunTest, NamesTheRunThatIsWrong) {

@@ -20,18 +20,17 @@ class Stream {
     XXH3_64bits_reset_withSeed(&state_, value_of(salt));
   }
   // Not inlined: given a buffer of known size, g++ 12 warns of branches that such a size never takes.
-  [[gnu::noinline]] void add(const void* data, std::size_t bytes) { XXH3_64bits_update(&state_, data, bytes); }
+  [[gnu::noinline]] void add(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(&state_, bytes.data(), bytes.size());
+  }
   [[nodiscard]] std::uint64_t finish() const { return XXH3_64bits_digest(&state_); }
 
  private:
   XXH3_state_t state_;
 };
 
-}  // namespace
-
-std::uint64_t hash_frames(std::span<const Token> tokens, std::uint64_t offset, std::span<const MmRun> runs,
-                          SaltHash salt) {
-  Stream stream(salt);
+template <typename Hash>
+void add_frames(std::span<const Token> tokens, std::uint64_t offset, std::span<const MmRun> runs, Hash& hash) {
   std::array<std::byte, kFrameBytes * kFramesPerPiece> piece;
   std::size_t filled = 0;
   auto run = runs.begin();
@@ -49,18 +48,33 @@ std::uint64_t hash_frames(std::span<const Token> tokens, std::uint64_t offset, s
     std::memcpy(frame + 5, &item, sizeof(item));
     filled += kFrameBytes;
     if (filled == piece.size()) {
-      stream.add(piece.data(), filled);
+      hash.add(piece);
       filled = 0;
     }
   }
-  stream.add(piece.data(), filled);
+  hash.add(std::span(piece).first(filled));
+}
+
+}  // namespace
+
+std::uint64_t hash_frames(std::span<const Token> tokens, std::uint64_t offset, std::span<const MmRun> runs,
+                          SaltHash salt) {
+  Stream stream(salt);
+  add_frames(tokens, offset, runs, stream);
+  return stream.finish();
+}
+
+AesBlock mac_frames(std::span<const Token> tokens, std::uint64_t offset, std::span<const MmRun> runs,
+                    const CmacKey& key) {
+  CmacStream stream(key);
+  add_frames(tokens, offset, runs, stream);
   return stream.finish();
 }
 
 std::uint64_t hash_with_words(std::span<const Token> tokens, std::span<const std::uint64_t> words, SaltHash salt) {
   Stream stream(salt);
-  stream.add(tokens.data(), tokens.size_bytes());
-  stream.add(words.data(), words.size_bytes());
+  stream.add(std::as_bytes(tokens));
+  stream.add(std::as_bytes(words));
   return stream.finish();
 }
 

@@ -1,18 +1,22 @@
-// Hashes that need more than the bytes of the tokens: XXH3-64 over what is put together piece by piece. Internal.
+// Hashes that need more than the bytes of the tokens, over what is put together piece by piece. Internal.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "cairn/tokens/cmac.h"
 #include "cairn/tokens/hashes.h"
 
 namespace cairn::internal {
 
-// Of a block that multimodal runs touch, as hashes.h lays it out. `offset` is that of tokens[0] in the sequence; `runs`
-// are sorted and checked.
+// XXH3-64 of a block that multimodal runs touch, as hashes.h lays it out. `offset` is that of tokens[0] in the sequence;
+// `runs` are sorted and checked.
 [[nodiscard]] std::uint64_t hash_frames(std::span<const Token> tokens, std::uint64_t offset,
                                         std::span<const MmRun> runs, SaltHash salt);
-// Of the tokens, then the words, all little-endian.
+// CMAC of the same frames.
+[[nodiscard]] AesBlock mac_frames(std::span<const Token> tokens, std::uint64_t offset, std::span<const MmRun> runs,
+                                  const CmacKey& key);
+// XXH3-64 of the tokens, then the words, all little-endian.
 [[nodiscard]] std::uint64_t hash_with_words(std::span<const Token> tokens, std::span<const std::uint64_t> words,
                                             SaltHash salt);
 

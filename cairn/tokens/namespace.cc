@@ -1,8 +1,6 @@
 #include "cairn/tokens/namespace.h"
 
 #include <algorithm>
-#include <string_view>
-
 #include "cairn/base/str_cat.h"
 #include "cairn/tokens/bytes.h"
 #include "cairn/tokens/sha256.h"
@@ -22,6 +20,22 @@ void add_text(internal::Sha256& hash, std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view to_string(KeyScheme scheme) {
+  switch (scheme) {
+    case KeyScheme::kVllm:
+      return "vllm";
+    case KeyScheme::kSglang:
+      return "sglang";
+    case KeyScheme::kRouter:
+      return "router";
+    case KeyScheme::kDynamo:
+      return "dynamo";
+    case KeyScheme::kNative:
+      return "native";
+  }
+  return "unknown";
+}
 
 NamespaceId Namespace::id() const {
   internal::Sha256& hash = internal::Sha256::of_this_thread();

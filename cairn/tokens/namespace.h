@@ -15,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
@@ -25,8 +26,22 @@ enum class NamespaceId : std::uint64_t {};
 [[nodiscard]] constexpr std::uint64_t value_of(NamespaceId id) { return static_cast<std::uint64_t>(id); }
 
 // Who made the sequence hashes of the keys: hashes of one scheme mean nothing in another. Part of stored names: append
-// only.
-enum class KeyScheme : std::uint8_t { kNative = 0, kVllm = 1, kSglang = 2, kRouter = 3 };
+// only. 0 was `native` before it was keyed; no file of today has it.
+enum class KeyScheme : std::uint8_t {
+  kVllm = 1,    // vLLM's digests, adopted by a keyed hash (vllm_key.h)
+  kSglang = 2,  // SGLang's digests, the same way (sglang_key.h)
+  kRouter = 3,  // a router's 64-bit hashes as they are (engine_key.h): not protected against forgery
+  kDynamo = 4,  // XXH3 of the tokens (hashes.h), for routers and simulations: not protected against forgery
+  kNative = 5,  // a keyed hash of the tokens (key_hasher.h)
+};
+inline constexpr KeyScheme kAllSchemes[] = {KeyScheme::kNative, KeyScheme::kDynamo, KeyScheme::kVllm,
+                                            KeyScheme::kSglang, KeyScheme::kRouter};
+// "native", "dynamo", "vllm", "sglang", "router"; "unknown" for numbers that a damaged file may hold
+[[nodiscard]] std::string_view to_string(KeyScheme scheme);
+// Whether keys of the scheme are made with a secret.
+[[nodiscard]] constexpr bool has_secret(KeyScheme scheme) {
+  return scheme == KeyScheme::kNative || scheme == KeyScheme::kVllm || scheme == KeyScheme::kSglang;
+}
 
 struct Namespace {
   std::string tenant{};
@@ -62,6 +77,7 @@ struct QualifiedKey {
 template <>
 struct std::hash<cairn::QualifiedKey> {
   std::size_t operator()(const cairn::QualifiedKey& qualified) const noexcept {
+    // The namespace is not the attacker's to choose, and the key is mixed with a seed.
     return value_of(qualified.ns) ^ std::hash<cairn::BlockKey>()(qualified.key);
   }
 };

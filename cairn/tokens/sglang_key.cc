@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "cairn/tokens/adopted_run.h"
+#include "cairn/tokens/block_run.h"
 #include "cairn/tokens/bytes.h"
 #include "cairn/tokens/sha256.h"
 
@@ -65,17 +66,14 @@ Result<std::size_t> sglang_hash_pages(std::span<const Token> tokens, std::uint32
 
 std::int64_t sglang_event_hash(const Digest& digest) { return static_cast<std::int64_t>(first_word(digest.bytes)); }
 
-Result<std::size_t> sglang_keys(NamespaceId ns, const std::optional<BlockKey>& parent, std::span<const Digest> digests,
-                                std::span<BlockKey> keys) {
-  return internal::adopt_run(ns, parent, digests, keys, [](const Digest& digest) { return first_word(digest.bytes); });
+Result<std::size_t> sglang_keys(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
+                                std::span<const Digest> digests, std::span<BlockKey> keys) {
+  return internal::adopt_digests(hasher, KeyScheme::kSglang, parent, digests, keys);
 }
 
-Result<BlockKey> sglang_adopt(NamespaceId ns, const std::optional<BlockKey>& parent, std::span<const std::byte> digest,
-                              std::uint64_t position) {
-  if (Status checked = internal::check_digest_size(digest.size()); !checked) {
-    return Unexpected(checked.error());
-  }
-  return adopt_hash(ns, parent, first_word(digest), position);
+Result<BlockKey> sglang_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
+                              std::span<const std::byte> digest, std::uint64_t position) {
+  return internal::adopt_digest(hasher, KeyScheme::kSglang, parent, digest, position);
 }
 
 }  // namespace cairn

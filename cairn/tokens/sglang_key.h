@@ -4,7 +4,7 @@
 //           and cache salts enter, in engines that know of it, as the storage seed before the first page.
 // Threads:  pure functions. sglang_hash_pages and sglang_keys allocate nothing; what OpenSSL does inside is its own.
 // Fails:    with nothing written: a page size of 0, outputs too small, a position a key cannot hold, a digest of fewer
-//           than 8 or more than 32 bytes.
+//           than 16 or more than 32 bytes, a hasher of another scheme.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/sha256_digest.h"
 
 namespace cairn {
@@ -34,11 +34,13 @@ namespace cairn {
 // What SGLang's events name the page: the first 8 bytes, signed.
 [[nodiscard]] std::int64_t sglang_event_hash(const Digest& digest);
 
-// Keys of pages whose digests are given (engine_key.h): a run of them, which follows `parent` or begins a sequence; or
-// one, with a digest of 8 to 32 bytes.
-[[nodiscard]] Result<std::size_t> sglang_keys(NamespaceId ns, const std::optional<BlockKey>& parent,
+// Keys of pages whose digests are given: a run of them, which follows `parent` or begins a sequence; or one, with a
+// digest of 16 to 32 bytes. The sequence hash is the first 8 bytes of a CMAC of the whole digest, with a key of the
+// hasher's; at position 0 the key holds 54 bits of the next 8 too. Two digests that share some of their bytes share
+// nothing of their keys.
+[[nodiscard]] Result<std::size_t> sglang_keys(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                               std::span<const Digest> digests, std::span<BlockKey> keys);
-[[nodiscard]] Result<BlockKey> sglang_adopt(NamespaceId ns, const std::optional<BlockKey>& parent,
+[[nodiscard]] Result<BlockKey> sglang_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                             std::span<const std::byte> digest, std::uint64_t position);
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cairn/tokens/engine_key.h"
+#include "cairn/tokens/vllm_key.h"
 
 namespace cairn {
 namespace {
@@ -47,14 +47,17 @@ TEST(SglangKeyTest, TheStorageSeedStandsBeforeTheFirstPage) {
 }
 
 TEST(SglangKeyTest, GivenDigestsBecomeKeys) {
-  const NamespaceId ns = Namespace{.model = "m", .scheme = KeyScheme::kSglang}.id();
+  const KeySecret secret = KeySecret::random();
+  const KeyHasher hasher = KeyHasher::make({.model = "m", .scheme = KeyScheme::kSglang}, secret);
   const std::vector<Digest> digests = {*Digest::from_hex(kFirst), *Digest::from_hex(kSecond)};
   std::vector<BlockKey> keys(2);
-  ASSERT_EQ(*sglang_keys(ns, std::nullopt, digests, keys), 2U);
+  ASSERT_EQ(*sglang_keys(hasher, std::nullopt, digests, keys), 2U);
   EXPECT_TRUE(keys[0].is_parent_of(keys[1]));
-  EXPECT_EQ(static_cast<std::int64_t>(engine_hash_of(ns, keys[1])), sglang_event_hash(digests[1]));
-  EXPECT_EQ(*sglang_adopt(ns, std::nullopt, digests[0].bytes, 0), keys[0]);
-  EXPECT_EQ(*sglang_adopt(ns, keys[0], std::span(digests[1].bytes).first<8>(), 1), keys[1]);
+  EXPECT_EQ(*sglang_adopt(hasher, std::nullopt, digests[0].bytes, 0), keys[0]);
+  EXPECT_EQ(*sglang_adopt(hasher, keys[0], digests[1].bytes, 1), keys[1]);
+  const KeyHasher vllm = KeyHasher::make({.model = "m", .scheme = KeyScheme::kVllm}, secret);
+  EXPECT_NE(*vllm_adopt(vllm, std::nullopt, digests[0].bytes, 0), keys[0]) << "the scheme is part of the keys";
+  EXPECT_FALSE(sglang_keys(vllm, std::nullopt, digests, keys));
 }
 
 TEST(SglangKeyTest, BadCallsWriteNothing) {
@@ -63,7 +66,8 @@ TEST(SglangKeyTest, BadCallsWriteNothing) {
   EXPECT_EQ(sglang_hash_pages(two_pages(), 16, std::nullopt, digests).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(digests[0], Digest{});
   const std::array<std::byte, 7> bytes{};
-  EXPECT_EQ(sglang_adopt(NamespaceId{1}, std::nullopt, bytes, 0).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(sglang_adopt(KeyHasher::make({.scheme = KeyScheme::kSglang}), std::nullopt, bytes, 0).error().code,
+            ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -5,12 +5,15 @@
 
 namespace cairn {
 
-Result<PartialTokenBlock> PartialTokenBlock::create(std::uint32_t block_size, SaltHash salt,
+Result<PartialTokenBlock> PartialTokenBlock::create(std::uint32_t block_size, const KeyHasher& hasher,
                                                     const std::optional<BlockKey>& parent) {
   if (Status checked = internal::check_block_size(block_size); !checked) {
     return Unexpected(checked.error());
   }
-  return PartialTokenBlock(block_size, salt, parent);
+  if (Status checked = hasher.check_hashes_tokens(); !checked) {
+    return Unexpected(checked.error());
+  }
+  return PartialTokenBlock(block_size, hasher, parent);
 }
 
 Status PartialTokenBlock::push(std::span<const Token> tokens) {
@@ -37,15 +40,16 @@ Result<TokenBlock> PartialTokenBlock::commit() {
     return fail(ErrorCode::kFailedPrecondition, str_cat("the block at position ", position(), " has ", size(), " of ",
                                                         block_size_, " tokens; push the rest before it is committed"));
   }
-  const BlockHash hash = hash_block(tokens_, salt_);
-  const Result<BlockKey> key = parent_ ? parent_->extend(hash) : BlockKey::root(sequence_hash_of_root(hash));
-  if (!key) {
-    return Unexpected(key.error());
+  BlockKey key;
+  BlockHash hash{};
+  if (const Result<std::size_t> hashed = hash_blocks(tokens_, block_size_, hasher_, parent_, {&key, 1}, {&hash, 1});
+      !hashed) {
+    return Unexpected(hashed.error());
   }
   const std::optional<SequenceHash> parent =
       parent_ ? std::optional<SequenceHash>(parent_->sequence_hash()) : std::nullopt;
-  TokenBlock block(std::exchange(tokens_, {}), hash, *key, parent);
-  parent_ = *key;
+  TokenBlock block(std::exchange(tokens_, {}), hash, key, parent);
+  parent_ = key;
   return block;
 }
 

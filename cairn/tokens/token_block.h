@@ -17,6 +17,7 @@
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 
@@ -46,8 +47,8 @@ using TokenBlockView = BasicTokenBlock<std::span<const Token>>;
 
 class PartialTokenBlock {
  public:
-  // Follows `parent`, or begins a sequence. Fails: a block size of 0.
-  [[nodiscard]] static Result<PartialTokenBlock> create(std::uint32_t block_size, SaltHash salt,
+  // Follows `parent`, or begins a sequence. Fails: a block size of 0, a hasher that makes no keys from tokens.
+  [[nodiscard]] static Result<PartialTokenBlock> create(std::uint32_t block_size, const KeyHasher& hasher,
                                                         const std::optional<BlockKey>& parent = std::nullopt);
 
   [[nodiscard]] Status push(Token token) { return push(std::span<const Token>(&token, 1)); }
@@ -64,12 +65,12 @@ class PartialTokenBlock {
   [[nodiscard]] std::uint32_t position() const { return parent_ ? parent_->position() + 1 : 0; }
 
  private:
-  PartialTokenBlock(std::uint32_t block_size, SaltHash salt, const std::optional<BlockKey>& parent)
-      : block_size_(block_size), salt_(salt), parent_(parent) {}
+  PartialTokenBlock(std::uint32_t block_size, const KeyHasher& hasher, const std::optional<BlockKey>& parent)
+      : block_size_(block_size), hasher_(hasher), parent_(parent) {}
 
   std::vector<Token> tokens_;
   std::uint32_t block_size_;
-  SaltHash salt_;
+  KeyHasher hasher_;
   std::optional<BlockKey> parent_;
 };
 

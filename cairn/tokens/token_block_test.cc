@@ -11,7 +11,7 @@ constexpr std::array<Token, 4> kFour = {1, 2, 3, 4};
 constexpr std::array<Token, 4> kNext = {5, 6, 7, 8};
 
 TEST(PartialTokenBlockTest, CommitsOneBlockAfterTheOther) {
-  PartialTokenBlock partial = *PartialTokenBlock::create(4, kNoSalt);
+  PartialTokenBlock partial = *PartialTokenBlock::create(4, KeyHasher::dynamo());
   ASSERT_TRUE(partial.push(kFour));
   const TokenBlock first = *partial.commit();
   EXPECT_EQ(value_of(first.block_hash()), 14643705804678351452U);
@@ -34,7 +34,7 @@ TEST(PartialTokenBlockTest, CommitsOneBlockAfterTheOther) {
 }
 
 TEST(PartialTokenBlockTest, TakesTokensBack) {
-  PartialTokenBlock partial = *PartialTokenBlock::create(4, kNoSalt);
+  PartialTokenBlock partial = *PartialTokenBlock::create(4, KeyHasher::dynamo());
   EXPECT_EQ(partial.pop(), std::nullopt);
   ASSERT_TRUE(partial.push(kFour));
   EXPECT_EQ(partial.remaining(), 0U);
@@ -44,7 +44,7 @@ TEST(PartialTokenBlockTest, TakesTokensBack) {
 }
 
 TEST(PartialTokenBlockTest, TokensBeyondTheBlockAreNamed) {
-  PartialTokenBlock partial = *PartialTokenBlock::create(4, kNoSalt);
+  PartialTokenBlock partial = *PartialTokenBlock::create(4, KeyHasher::dynamo());
   ASSERT_TRUE(partial.push(Token{9}));
   const Status pushed = partial.push(kFour);
   ASSERT_FALSE(pushed);
@@ -54,20 +54,25 @@ TEST(PartialTokenBlockTest, TokensBeyondTheBlockAreNamed) {
 }
 
 TEST(PartialTokenBlockTest, OnlyFullBlocksAreCommitted) {
-  PartialTokenBlock partial = *PartialTokenBlock::create(4, kNoSalt);
+  PartialTokenBlock partial = *PartialTokenBlock::create(4, KeyHasher::dynamo());
   ASSERT_TRUE(partial.push(Token{9}));
   EXPECT_EQ(partial.commit().error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ(partial.size(), 1U);
 
   const BlockKey last = BlockKey::make_checked(BlockKey::kMaxPosition, SequenceHash{1}, SequenceHash{2});
-  PartialTokenBlock beyond = *PartialTokenBlock::create(4, kNoSalt, last);
+  PartialTokenBlock beyond = *PartialTokenBlock::create(4, KeyHasher::dynamo(), last);
   ASSERT_TRUE(beyond.push(kFour));
   EXPECT_EQ(beyond.commit().error().code, ErrorCode::kOutOfRange);
   EXPECT_EQ(beyond.size(), 4U);
 }
 
 TEST(PartialTokenBlockTest, ABlockHasTokens) {
-  EXPECT_EQ(PartialTokenBlock::create(0, kNoSalt).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(PartialTokenBlock::create(0, KeyHasher::dynamo()).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(PartialTokenBlockTest, SomeSchemesHaveNoKeysForTokens) {
+  const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kSglang});
+  EXPECT_EQ(PartialTokenBlock::create(4, hasher).error().code, ErrorCode::kFailedPrecondition);
 }
 
 }  // namespace

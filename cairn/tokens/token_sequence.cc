@@ -47,11 +47,14 @@ std::vector<MmRun> cut_runs(std::vector<MmRun>& runs, std::uint64_t place) {
 }  // namespace
 
 Result<TokenBlockSequence> TokenBlockSequence::create(std::span<const Token> tokens, std::uint32_t block_size,
-                                                      SaltHash salt, std::span<const MmRun> runs) {
+                                                      const KeyHasher& hasher, std::span<const MmRun> runs) {
   if (Status checked = internal::check_block_size(block_size); !checked) {
     return Unexpected(checked.error());
   }
-  TokenBlockSequence sequence(block_size, salt);
+  if (Status checked = hasher.check_hashes_tokens(); !checked) {
+    return Unexpected(checked.error());
+  }
+  TokenBlockSequence sequence(block_size, hasher);
   if (const Result<BlockRange> extended = sequence.extend(tokens, runs); !extended) {
     return Unexpected(extended.error());
   }
@@ -96,7 +99,7 @@ BlockRange TokenBlockSequence::name_new_blocks() {
   keys_.resize(added.end);
   block_hashes_.resize(added.end);
   const Result<std::size_t> hashed = hash_blocks(
-      tokens().subspan(offset), block_size_, salt_, parent, std::span(keys_).subspan(added.begin),
+      tokens().subspan(offset), block_size_, hasher_, parent, std::span(keys_).subspan(added.begin),
       std::span(block_hashes_).subspan(added.begin), std::span<const MmRun>(run_at(runs_, offset), runs_.end()));
   CAIRN_CHECK(hashed.has_value(), "the tokens of a sequence were checked before they were added");
   return added;
@@ -154,7 +157,7 @@ Result<TokenBlockSequence::Split> TokenBlockSequence::split_at(std::size_t lengt
   }
   const auto at = static_cast<std::ptrdiff_t>(length);
   const auto full = static_cast<std::ptrdiff_t>(length / block_size_);
-  Split split{TokenBlockSequence(block_size_, salt_), {tokens_.begin() + at, tokens_.end()}, {}};
+  Split split{TokenBlockSequence(block_size_, hasher_), {tokens_.begin() + at, tokens_.end()}, {}};
   split.prefix.tokens_.assign(tokens_.begin(), tokens_.begin() + at);
   split.prefix.keys_.assign(keys_.begin(), keys_.begin() + full);
   split.prefix.block_hashes_.assign(block_hashes_.begin(), block_hashes_.begin() + full);

@@ -4,8 +4,8 @@
 //           back and given again), the names are the same. Tokens after the last full block are the tail and have none.
 // Owner:    owns everything; spans and views of it are good until it changes.
 // Threads:  one thread changes it; any number read it while nobody does.
-// Fails:    a block size of 0, a length beyond the end, runs that are not inside the tokens they come with or overlap,
-//           more blocks than keys have positions: nothing changes.
+// Fails:    a block size of 0, a hasher that makes no keys from tokens, a length beyond the end, runs that are not inside
+//           the tokens they come with or overlap, more blocks than keys have positions: nothing changes.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
 #include "cairn/tokens/token_block.h"
 
@@ -39,8 +40,11 @@ class TokenBlockSequence {
   struct Split;
 
   // Runs may come in any order; their offsets count from the start of the sequence, here and in extend().
+  // `hasher`: the manager's, with the salt of the request (KvBlockManager::hasher()). Keys of the hasher of the process
+  // mean nothing to another process, nor to this one after a restart.
   [[nodiscard]] static Result<TokenBlockSequence> create(std::span<const Token> tokens, std::uint32_t block_size,
-                                                         SaltHash salt = kNoSalt, std::span<const MmRun> runs = {});
+                                                         const KeyHasher& hasher = KeyHasher::of_process(),
+                                                         std::span<const MmRun> runs = {});
 
   // The index of the block that the token completed, if it did.
   [[nodiscard]] Result<std::optional<std::size_t>> append(Token token);
@@ -54,14 +58,14 @@ class TokenBlockSequence {
   [[nodiscard]] Status unwind(std::size_t count);
   // Takes back the last token, unless there is none.
   [[nodiscard]] std::optional<Token> pop();
-  // Takes back everything but block size and salt.
+  // Takes back everything but block size and hasher.
   void reset();
 
   // The first `length` tokens as a sequence, and what comes after: prefix.extend(rest, rest_runs) is the whole again.
   [[nodiscard]] Result<Split> split_at(std::size_t length) const;
 
   [[nodiscard]] std::uint32_t block_size() const { return block_size_; }
-  [[nodiscard]] SaltHash salt() const { return salt_; }
+  [[nodiscard]] const KeyHasher& hasher() const { return hasher_; }
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
@@ -85,14 +89,14 @@ class TokenBlockSequence {
   [[nodiscard]] std::size_t tail_remaining() const { return block_size_ - tail().size(); }
 
  private:
-  TokenBlockSequence(std::uint32_t block_size, SaltHash salt) : block_size_(block_size), salt_(salt) {}
+  TokenBlockSequence(std::uint32_t block_size, const KeyHasher& hasher) : block_size_(block_size), hasher_(hasher) {}
 
   [[nodiscard]] Status check_length(std::size_t length) const;
   // Names the blocks that tokens_ holds and keys_ does not.
   BlockRange name_new_blocks();
 
   std::uint32_t block_size_;
-  SaltHash salt_;
+  KeyHasher hasher_;
   std::vector<Token> tokens_;
   std::vector<MmRun> runs_;  // sorted and checked
   std::vector<BlockKey> keys_;

@@ -20,13 +20,16 @@ struct Request {
   std::vector<Token> tokens;
   std::vector<MmRun> runs;
   std::uint32_t block_size = 1;
-  SaltHash salt = kNoSalt;
+  KeyHasher hasher = KeyHasher::dynamo();
 };
 
 Request any_request() {
   Request request;
   request.block_size = *rc::gen::element<std::uint32_t>(1, 2, 4, 7, 16);
-  request.salt = salt_hash(*rc::gen::element<std::string>("", "tenant"), *rc::gen::element<std::string>("", "lora"));
+  const KeyHasher base = *rc::gen::element(KeyHasher::dynamo(), KeyHasher::of_process());
+  const std::string salt = *rc::gen::element<std::string>("", "tenant");
+  const std::string lora_name = *rc::gen::element<std::string>("", "lora");
+  request.hasher = base.with({.salt = salt, .lora_name = lora_name});
   const auto length = *rc::gen::inRange<std::size_t>(0, 100);
   request.tokens = *rc::gen::container<std::vector<Token>>(length, rc::gen::inRange<Token>(0, 50000));
   std::size_t place = *rc::gen::inRange<std::size_t>(0, 40);
@@ -41,7 +44,7 @@ Request any_request() {
 }
 
 TokenBlockSequence whole(const Request& request) {
-  return *TokenBlockSequence::create(request.tokens, request.block_size, request.salt, request.runs);
+  return *TokenBlockSequence::create(request.tokens, request.block_size, request.hasher, request.runs);
 }
 
 // The runs of `request` inside tokens begin to end - 1, cut at both ends.
@@ -77,7 +80,7 @@ void stream(TokenBlockSequence& sequence, const Request& request, std::size_t en
 
 RC_GTEST_PROP(TokenSequenceProperty, PiecesMakeTheWhole, ()) {
   const Request request = any_request();
-  TokenBlockSequence sequence = *TokenBlockSequence::create({}, request.block_size, request.salt);
+  TokenBlockSequence sequence = *TokenBlockSequence::create({}, request.block_size, request.hasher);
   while (sequence.size() < request.tokens.size()) {
     const auto step = *rc::gen::inRange<std::size_t>(1, 20);
     stream(sequence, request, std::min(sequence.size() + step, request.tokens.size()));
@@ -88,7 +91,7 @@ RC_GTEST_PROP(TokenSequenceProperty, PiecesMakeTheWhole, ()) {
 RC_GTEST_PROP(TokenSequenceProperty, SingleTokensMakeTheWhole, ()) {
   Request request = any_request();
   request.runs.clear();
-  TokenBlockSequence sequence = *TokenBlockSequence::create({}, request.block_size, request.salt);
+  TokenBlockSequence sequence = *TokenBlockSequence::create({}, request.block_size, request.hasher);
   for (std::size_t i = 0; i < request.tokens.size(); ++i) {
     const Result<std::optional<std::size_t>> completed = sequence.append(request.tokens[i]);
     RC_ASSERT(completed->has_value() == ((i + 1) % request.block_size == 0));
@@ -139,7 +142,7 @@ RC_GTEST_PROP(TokenSequenceProperty, SplitPartsMakeTheWhole, ()) {
 }
 
 TEST(TokenSequenceTest, NamesFullBlocksOnly) {
-  const TokenBlockSequence sequence = *TokenBlockSequence::create(tokens_from(1, 14), 4);
+  const TokenBlockSequence sequence = *TokenBlockSequence::create(tokens_from(1, 14), 4, KeyHasher::dynamo());
   EXPECT_EQ(sequence.size(), 14U);
   ASSERT_EQ(sequence.block_count(), 3U);
   EXPECT_EQ(value_of(sequence.keys()[2].sequence_hash()), 12583592247330656132U);
@@ -174,19 +177,18 @@ TEST(TokenSequenceTest, AnEmptySequenceHasNothing) {
 TEST(TokenSequenceTest, SaltsSeparate) {
   const std::vector<Token> tokens = tokens_from(1, 4);
   EXPECT_NE(TokenBlockSequence::create(tokens, 4)->keys()[0],
-            TokenBlockSequence::create(tokens, 4, salt_hash("s", ""))->keys()[0]);
+            TokenBlockSequence::create(tokens, 4, KeyHasher::of_process().with({.salt = "s"}))->keys()[0]);
 }
 
 TEST(TokenSequenceTest, ResetKeepsSizeAndSalt) {
   const MmRun run{.offset = 1, .length = 2, .mm_hash = 3};
-  TokenBlockSequence sequence = *TokenBlockSequence::create(tokens_from(1, 9), 4, SaltHash{5}, {&run, 1});
+  const KeyHasher hasher = KeyHasher::of_process().with({.salt = "5"});
+  TokenBlockSequence sequence = *TokenBlockSequence::create(tokens_from(1, 9), 4, hasher, {&run, 1});
   sequence.reset();
   EXPECT_TRUE(sequence.empty());
   EXPECT_TRUE(sequence.mm_runs().empty());
   EXPECT_EQ(sequence.extend(tokens_from(1, 9))->size(), 2U);
-  EXPECT_EQ(sequence.salt(), SaltHash{5});
-  EXPECT_TRUE(
-      std::ranges::equal(sequence.keys(), TokenBlockSequence::create(tokens_from(1, 9), 4, SaltHash{5})->keys()));
+  EXPECT_TRUE(std::ranges::equal(sequence.keys(), TokenBlockSequence::create(tokens_from(1, 9), 4, hasher)->keys()));
 }
 
 TEST(TokenSequenceTest, TokensAreFoundByPlace) {
@@ -201,8 +203,8 @@ TEST(TokenSequenceTest, RunsMayComeInAnyOrder) {
   const std::vector<MmRun> sorted = {{.offset = 1, .length = 2, .mm_hash = 3},
                                      {.offset = 5, .length = 1, .mm_hash = 4}};
   const std::vector<MmRun> swapped = {sorted[1], sorted[0]};
-  EXPECT_TRUE(same(*TokenBlockSequence::create(tokens_from(0, 8), 4, kNoSalt, sorted),
-                   *TokenBlockSequence::create(tokens_from(0, 8), 4, kNoSalt, swapped)));
+  EXPECT_TRUE(same(*TokenBlockSequence::create(tokens_from(0, 8), 4, KeyHasher::dynamo(), sorted),
+                   *TokenBlockSequence::create(tokens_from(0, 8), 4, KeyHasher::dynamo(), swapped)));
 }
 
 TEST(TokenSequenceTest, BadCallsChangeNothing) {

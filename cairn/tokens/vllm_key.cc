@@ -4,6 +4,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/tokens/adopted_run.h"
+#include "cairn/tokens/block_run.h"
 #include "cairn/tokens/bytes.h"
 #include "cairn/tokens/cbor_writer.h"
 #include "cairn/tokens/sha256.h"
@@ -143,17 +144,14 @@ Result<std::size_t> vllm_hash_blocks(std::span<const Token> tokens, const VllmHa
 
 std::uint64_t vllm_event_hash(const Digest& digest) { return last_word(digest.bytes); }
 
-Result<std::size_t> vllm_keys(NamespaceId ns, const std::optional<BlockKey>& parent, std::span<const Digest> digests,
-                              std::span<BlockKey> keys) {
-  return internal::adopt_run(ns, parent, digests, keys, vllm_event_hash);
+Result<std::size_t> vllm_keys(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
+                              std::span<const Digest> digests, std::span<BlockKey> keys) {
+  return internal::adopt_digests(hasher, KeyScheme::kVllm, parent, digests, keys);
 }
 
-Result<BlockKey> vllm_adopt(NamespaceId ns, const std::optional<BlockKey>& parent, std::span<const std::byte> digest,
-                            std::uint64_t position) {
-  if (Status checked = internal::check_digest_size(digest.size()); !checked) {
-    return Unexpected(checked.error());
-  }
-  return adopt_hash(ns, parent, last_word(digest), position);
+Result<BlockKey> vllm_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
+                            std::span<const std::byte> digest, std::uint64_t position) {
+  return internal::adopt_digest(hasher, KeyScheme::kVllm, parent, digest, position);
 }
 
 }  // namespace cairn

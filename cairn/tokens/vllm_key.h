@@ -6,7 +6,8 @@
 //           the block's start; the cache salt, in the first block only. An empty text is an absent one.
 // Threads:  pure functions. vllm_hash_blocks and vllm_keys allocate nothing; what OpenSSL does inside is its own.
 // Fails:    with nothing written: a block size of 0, outputs too small, items that are empty, unsorted or overlap, a
-//           position a key cannot hold, a digest of fewer than 8 or more than 32 bytes.
+//           position a key cannot hold, a digest of fewer than 16 or more than 32 bytes,
+//           a hasher of another scheme.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 #include "cairn/base/result.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/sha256_digest.h"
 
 namespace cairn {
@@ -65,11 +66,13 @@ struct VllmParent {
 // What vLLM's events name the block: the last 8 bytes, unsigned.
 [[nodiscard]] std::uint64_t vllm_event_hash(const Digest& digest);
 
-// Keys of blocks whose digests are given (engine_key.h): a run of them, which follows `parent` or begins a sequence; or
-// one, with a digest of 8 to 32 bytes.
-[[nodiscard]] Result<std::size_t> vllm_keys(NamespaceId ns, const std::optional<BlockKey>& parent,
+// Keys of blocks whose digests are given: a run of them, which follows `parent` or begins a sequence; or one, with a
+// digest of 16 to 32 bytes. The sequence hash is the first 8 bytes of a CMAC of the whole digest, with a key of the
+// hasher's; at position 0 the key holds 54 bits of the next 8 too. Two digests that share some of their bytes share
+// nothing of their keys.
+[[nodiscard]] Result<std::size_t> vllm_keys(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                             std::span<const Digest> digests, std::span<BlockKey> keys);
-[[nodiscard]] Result<BlockKey> vllm_adopt(NamespaceId ns, const std::optional<BlockKey>& parent,
+[[nodiscard]] Result<BlockKey> vllm_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                           std::span<const std::byte> digest, std::uint64_t position);
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -172,38 +173,73 @@ TEST(VllmKeyTest, BadCallsWriteNothing) {
 }
 
 TEST(VllmKeyTest, GivenDigestsBecomeKeys) {
-  const NamespaceId ns = Namespace{.model = "m", .scheme = KeyScheme::kVllm}.id();
+  const KeySecret secret = KeySecret::random();
+  const KeyHasher hasher = KeyHasher::make({.model = "m", .scheme = KeyScheme::kVllm}, secret);
   const std::vector<Digest> digests = {*Digest::from_hex(kFirst), *Digest::from_hex(kSecond)};
   std::vector<BlockKey> keys(2);
-  ASSERT_EQ(*vllm_keys(ns, std::nullopt, digests, keys), 2U);
+  ASSERT_EQ(*vllm_keys(hasher, std::nullopt, digests, keys), 2U);
   EXPECT_EQ(keys[0].position(), 0U);
   EXPECT_TRUE(keys[0].is_parent_of(keys[1]));
-  EXPECT_EQ(engine_hash_of(ns, keys[0]), 2233398808101521225U) << "what the engine's events call the block";
 
-  EXPECT_EQ(*vllm_adopt(ns, std::nullopt, digests[0].bytes, 0), keys[0]);
-  EXPECT_EQ(*vllm_adopt(ns, keys[0], digests[1].bytes, 1), keys[1]);
-  EXPECT_EQ(*vllm_adopt(ns, keys[0], std::span(digests[1].bytes).last<8>(), 1), keys[1]);
+  EXPECT_EQ(*vllm_adopt(hasher, std::nullopt, digests[0].bytes, 0), keys[0]);
+  EXPECT_EQ(*vllm_adopt(hasher, keys[0], digests[1].bytes, 1), keys[1]);
+  EXPECT_NE(*vllm_adopt(hasher, keys[0], std::span(digests[1].bytes).last<16>(), 1), keys[1]);
   std::vector<BlockKey> tail(1);
-  ASSERT_EQ(*vllm_keys(ns, keys[0], std::span(digests).subspan(1), tail), 1U);
+  ASSERT_EQ(*vllm_keys(hasher, keys[0], std::span(digests).subspan(1), tail), 1U);
   EXPECT_EQ(tail[0], keys[1]);
 
-  const NamespaceId other = Namespace{.model = "n", .scheme = KeyScheme::kVllm}.id();
-  EXPECT_NE(*vllm_adopt(other, std::nullopt, digests[0].bytes, 0), keys[0]);
+  for (const Namespace& other : {Namespace{.model = "n", .scheme = KeyScheme::kVllm},
+                                 Namespace{.tenant = "t", .model = "m", .scheme = KeyScheme::kVllm}}) {
+    EXPECT_NE(*vllm_adopt(KeyHasher::make(other, secret), std::nullopt, digests[0].bytes, 0), keys[0]);
+  }
+}
+
+// The key takes in the whole digest: one bit of it, wherever it is, makes a key that shares nothing but the position.
+TEST(VllmKeyTest, DigestsThatShareAHalfHaveUnrelatedKeys) {
+  const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kVllm});
+  const Digest digest = *Digest::from_hex(kFirst);
+  const BlockKey key = *vllm_adopt(hasher, std::nullopt, digest.bytes, 0);
+  for (std::size_t bit = 0; bit < 256; ++bit) {
+    Digest other = digest;
+    other.bytes[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
+    const BlockKey changed = *vllm_adopt(hasher, std::nullopt, other.bytes, 0);
+    const int differing =
+        std::popcount(key.high_word() ^ changed.high_word()) + std::popcount(key.low_word() ^ changed.low_word());
+    EXPECT_GT(differing, 20) << "bit " << bit;
+    EXPECT_LT(differing, 98) << "bit " << bit;
+  }
 }
 
 TEST(VllmKeyTest, RejectsDigestsThatFitNowhere) {
-  const NamespaceId ns{1};
+  const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kVllm});
   const std::array<std::byte, 33> bytes{};
-  const BlockKey parent = *adopt_hash(ns, std::nullopt, 5, 0);
-  EXPECT_EQ(vllm_adopt(ns, std::nullopt, std::span(bytes).first<7>(), 0).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(vllm_adopt(ns, std::nullopt, bytes, 0).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(vllm_adopt(ns, std::nullopt, std::span(bytes).first<32>(), 1).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(vllm_adopt(ns, parent, std::span(bytes).first<32>(), 2).error().code, ErrorCode::kInvalidArgument);
+  const BlockKey parent = *vllm_adopt(hasher, std::nullopt, std::span(bytes).first<32>(), 0);
+  const auto code = [&](const std::optional<BlockKey>& after, std::size_t size, std::uint64_t position) {
+    return vllm_adopt(hasher, after, std::span(bytes).first(size), position).error().code;
+  };
+  EXPECT_EQ(code(std::nullopt, 15, 0), ErrorCode::kInvalidArgument) << "too short to tell blocks apart";
+  EXPECT_EQ(code(std::nullopt, 33, 0), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(std::nullopt, 32, 1), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(parent, 32, 2), ErrorCode::kInvalidArgument);
   const BlockKey last = BlockKey::make_checked(BlockKey::kMaxPosition, SequenceHash{1}, SequenceHash{1});
-  EXPECT_EQ(vllm_adopt(ns, last, std::span(bytes).first<32>(), 1U << 24).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(code(last, 32, 1U << 24), ErrorCode::kOutOfRange);
   std::vector<BlockKey> keys(1);
-  EXPECT_EQ(vllm_keys(ns, last, std::vector<Digest>(1), keys).error().code, ErrorCode::kOutOfRange);
-  EXPECT_EQ(vllm_keys(ns, std::nullopt, std::vector<Digest>(2), keys).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(vllm_keys(hasher, last, std::vector<Digest>(1), keys).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(vllm_keys(hasher, std::nullopt, std::vector<Digest>(2), keys).error().code, ErrorCode::kInvalidArgument);
+  for (const KeyHasher& other : {KeyHasher::dynamo(), KeyHasher::of_process()}) {
+    EXPECT_EQ(vllm_keys(other, std::nullopt, std::vector<Digest>(1), keys).error().code,
+              ErrorCode::kFailedPrecondition);
+  }
+}
+
+TEST(RouterKeyTest, HashesAreTakenAsTheyAre) {
+  const NamespaceId ns = Namespace{.model = "m", .scheme = KeyScheme::kRouter}.id();
+  const BlockKey root = *adopt_hash(ns, std::nullopt, 5, 0);
+  const BlockKey child = *adopt_hash(ns, root, 6, 1);
+  EXPECT_EQ(router_hash_of(ns, root), 5U);
+  EXPECT_EQ(router_hash_of(ns, child), 6U);
+  EXPECT_TRUE(root.is_parent_of(child));
+  EXPECT_EQ(adopt_hash(ns, root, 6, 2).error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

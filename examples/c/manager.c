@@ -51,7 +51,10 @@ int main(void) {
   }
   cairn_key keys[kBlocks];
   size_t count = 0;
-  must(cairn_hash_tokens(tokens, kTokens, kBlockSize, cairn_salt(NULL, NULL), keys, &count, &failure), "hash");
+  cairn_prompt prompt = CAIRN_INIT(cairn_prompt);
+  prompt.tokens = tokens;
+  prompt.token_count = kTokens;
+  must(cairn_manager_hash_prompt(manager, &prompt, keys, &count, &failure), "hash");
   check(count == kBlocks, "sixteen tokens are four blocks");
 
   /* Compute: fill blocks and register them. */

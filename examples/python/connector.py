@@ -46,8 +46,8 @@ SchedulerOptions = struct(
     ("load_deadline_ms", c.c_uint64), ("save_deadline_ms", c.c_uint64))
 MmRun = struct("MmRun", ("item_hash", c.c_uint64), ("offset", c.c_uint64), ("length", c.c_uint32),
                ("item_offset", c.c_uint32))
-Prompt = struct("Prompt", ("tokens", U32S), ("token_count", c.c_size_t), ("salt", c.c_uint64),
-                ("mm_runs", c.POINTER(MmRun)), ("mm_run_count", c.c_size_t))
+Prompt = struct("Prompt", ("tokens", U32S), ("token_count", c.c_size_t), ("salt", c.c_char_p),
+                ("lora_name", c.c_char_p), ("mm_runs", c.POINTER(MmRun)), ("mm_run_count", c.c_size_t))
 Scheduled = struct(
     "Scheduled", ("request", c.c_uint64), ("computed_tokens", c.c_size_t), ("new_tokens", U32S),
     ("new_token_count", c.c_size_t), ("new_blocks", U32S), ("new_block_count", c.c_size_t), ("guesses", U32S),
@@ -100,7 +100,6 @@ class Cairn:
     def __init__(self, path):
         self.library = c.CDLL(path)
         self.library.cairn_version.restype = c.c_char_p
-        self.library.cairn_salt.restype = c.c_uint64
         self.library.cairn_scheduler_manager.restype = c.c_void_p
 
     def __getattr__(self, name):

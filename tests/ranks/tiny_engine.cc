@@ -67,7 +67,7 @@ TinyEngine::~TinyEngine() = default;
 std::uint64_t TinyEngine::seed_of_block(const Request& request, std::size_t block) const {
   // All tokens up to its end, as its key has it.
   std::vector<BlockKey> keys(request.tokens.size() / kTinyPage);
-  (void)hash_blocks(request.tokens, kTinyPage, kNoSalt, std::nullopt, keys);
+  (void)hash_blocks(request.tokens, kTinyPage, connector_->manager().hasher(), std::nullopt, keys);
   return keys[block].low_word() ^ keys[block].high_word();
 }
 

@@ -120,6 +120,7 @@ void World::open() {
   ManagerParts parts;
   parts.clock = &clock_;
   parts.own_thread = false;
+  parts.seed = KeySeed::from(options_.seed);
   parts.executor = [this](ExecutorKind kind) {
     FaultOptions into_files = faults_;
     FaultOptions into_memory = faults_;

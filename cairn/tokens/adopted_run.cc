@@ -1,0 +1,62 @@
+#include "cairn/tokens/adopted_run.h"
+
+#include "cairn/base/str_cat.h"
+#include "cairn/tokens/block_run.h"
+#include "cairn/tokens/keyed_keys.h"
+
+namespace cairn::internal {
+namespace {
+
+Status check_scheme(const KeyHasher& hasher, KeyScheme scheme) {
+  if (hasher.scheme() != scheme) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("digests of ", to_string(scheme), " for keys of scheme ", to_string(hasher.scheme()),
+                        "; set model.scheme to ", to_string(scheme)));
+  }
+  return {};
+}
+
+// The digest names the block and all before it; the tag takes in all of its bytes.
+BlockKey key_of_digest(const KeyHasher& hasher, const std::optional<BlockKey>& parent, std::uint32_t position,
+                       std::span<const std::byte> digest) {
+  return key_of(position, hasher.keyed()->digest.mac(digest), parent ? parent->sequence_hash() : SequenceHash{0});
+}
+
+}  // namespace
+
+Result<std::size_t> adopt_digests(const KeyHasher& hasher, KeyScheme scheme, const std::optional<BlockKey>& parent,
+                                  std::span<const Digest> digests, std::span<BlockKey> keys) {
+  if (Status checked = check_scheme(hasher, scheme); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (Status room = check_room(digests.size(), keys.size(), "keys"); !room) {
+    return Unexpected(room.error());
+  }
+  const Result<std::uint32_t> first = first_position(parent, digests.size());
+  if (!first) {
+    return Unexpected(first.error());
+  }
+  std::optional<BlockKey> previous = parent;
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    keys[i] = key_of_digest(hasher, previous, *first + static_cast<std::uint32_t>(i), digests[i].bytes);
+    previous = keys[i];
+  }
+  return digests.size();
+}
+
+Result<BlockKey> adopt_digest(const KeyHasher& hasher, KeyScheme scheme, const std::optional<BlockKey>& parent,
+                              std::span<const std::byte> digest, std::uint64_t position) {
+  if (Status checked = check_scheme(hasher, scheme); !checked) {
+    return Unexpected(checked.error());
+  }
+  if (digest.size() < kLeastDigest || digest.size() > sizeof(Digest)) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a block digest of ", digest.size(), " bytes; give ", kLeastDigest,
+                                                     " to ", sizeof(Digest), ", as the engine made them"));
+  }
+  if (Status follows = check_follows(parent, position); !follows) {
+    return Unexpected(follows.error());
+  }
+  return key_of_digest(hasher, parent, static_cast<std::uint32_t>(position), digest);
+}
+
+}  // namespace cairn::internal
