@@ -12,6 +12,9 @@
 //           read them. Where the leader is gone, everything that is expected fails, by its deadline.
 // Owner:    the engine's worker. Threads: one at a time, the engine's; only what is said to wait waits, and never
 //           beyond its deadline.
+// Restart:  the first metadata of a scheduler that was started again drops what the one before had under way; later metadata
+//           of the old one is refused (kFailedPrecondition). While copies of the old one still touch device blocks, bind()
+//           returns kUnavailable: the step may not compute before bind() succeeds.
 // Fails:    calls out of order: kFailedPrecondition; bad metadata: kCorrupt. The step then goes on without a cache, and
 //           saves that may still read blocks fail, since nobody knows which blocks the step writes to.
 #pragma once

@@ -74,7 +74,7 @@ Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata)
   if (!read) {
     return read;
   }
-  if (std::ranges::find(replaced_, read->leader) != replaced_.end()) {
+  if (is_outdated(read->leader)) {
     return fail(
         ErrorCode::kFailedPrecondition,
         str_cat("iteration ", read->iteration, " is of a scheduler that another one has replaced; end the old one"));
@@ -102,7 +102,7 @@ Status WorkerSteps::bind(std::span<const std::byte> metadata) {
     return Unexpected(good.error());
   }
   if (Status followed = follow(good->leader); !followed) {
-    miss();
+    phase_ = Phase::kNone;
     return followed;
   }
   iteration_ = good->iteration;
@@ -118,6 +118,18 @@ Status WorkerSteps::bind(std::span<const std::byte> metadata) {
   return {};
 }
 
+// The later start is the later leader, unless a clock was set back: then the rank knows, once it has joined the new one.
+bool WorkerSteps::is_outdated(const LeaderId& leader) const {
+  if (!leader_ || leader == *leader_) {
+    return false;
+  }
+  const bool is_replaced = std::ranges::find(replaced_, leader) != replaced_.end();
+  const bool is_earlier = leader.started < leader_->started;
+  const RankWorker::State rank = rank_.state();
+  const bool is_joined_since = rank.is_connected && rank.leader == leader && leader != passed_over_;
+  return is_joined_since ? is_replaced && is_earlier : is_replaced || is_earlier;
+}
+
 Status WorkerSteps::follow(const LeaderId& leader) {
   if (leader_ == leader && is_following_) {
     return {};
@@ -129,6 +141,7 @@ Status WorkerSteps::follow(const LeaderId& leader) {
         replaced_.erase(replaced_.begin());
       }
     }
+    passed_over_ = rank_.state().leader;
     leader_ = leader;
     iteration_.reset();
     operations_.follow(leader);
@@ -137,7 +150,7 @@ Status WorkerSteps::follow(const LeaderId& leader) {
   if (!is_following_) {
     return fail(
         ErrorCode::kUnavailable,
-        "copies that an earlier scheduler asked for still touch device blocks; this step goes on without a cache");
+        "copies that an earlier scheduler asked for still touch device blocks; bind again before the step computes");
   }
   return {};
 }

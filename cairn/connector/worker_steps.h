@@ -57,6 +57,8 @@ class WorkerSteps {
   };
 
   [[nodiscard]] Result<IterationMetadata> read(std::span<const std::byte> metadata) const;
+  // Whether another leader than the one that is followed is not to be followed: it was replaced, or is an earlier one.
+  [[nodiscard]] bool is_outdated(const LeaderId& leader) const;
   // The steps are another leader's from now on. An error: copies of the one before still touch device blocks.
   [[nodiscard]] Status follow(const LeaderId& leader);
   [[nodiscard]] Status require_started(const char* call) const;
@@ -79,6 +81,7 @@ class WorkerSteps {
   Phase phase_ = Phase::kNone;
   std::optional<LeaderId> leader_;  // that is followed
   std::vector<LeaderId> replaced_;  // leaders that were followed before, the latest last
+  LeaderId passed_over_;            // that the rank had joined when the engine turned to the one that is followed
   bool is_following_ = false;       // nothing of those touches device blocks
   LeaderId connected_to_;           // what connection() saw last
   std::uint32_t generation_ = 0;    // of that

@@ -112,7 +112,7 @@ TEST_F(WorkerStepsTest, AStepWithoutWorkIsOnlyMarked) {
     EXPECT_TRUE(steps_.save_step({}));
     EXPECT_EQ(steps_.take_report(), WorkerReport());
   }
-  EXPECT_EQ(rank_.asked, 0);
+  EXPECT_EQ(rank_.asked, 1) << "which leader it has joined, by the first bind";
   EXPECT_THAT(rank_.expected, IsEmpty());
   EXPECT_THAT(rank_.layers, IsEmpty());
   EXPECT_THAT(rank_.fences, IsEmpty());
@@ -513,6 +513,29 @@ TEST_F(WorkerStepsTest, ASchedulerThatWasReplacedIsRefused) {
   EXPECT_EQ(rank_.fences.back().blocks, all_blocks());
   EXPECT_EQ(rank_.fences.back().overwritten_in, StepMark::begun(1));
   ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
+}
+
+// One that died before any of its metadata came: what comes late is known by the time of its start.
+TEST_F(WorkerStepsTest, ASchedulerThatWasSkippedIsRefused) {
+  constexpr LeaderId kSkipped{2, 9};
+  constexpr LeaderId kLatest{3, 3};
+  ASSERT_TRUE(bind({.leader = kOld, .iteration = 9}));
+  rank_.now.leader = kSkipped;  // joined before it died; the rank has not noticed
+  ASSERT_TRUE(bind({.leader = kLatest, .iteration = 0}));
+  EXPECT_EQ(code_of(bind({.leader = kSkipped, .iteration = 0})), ErrorCode::kFailedPrecondition);
+  rank_.now.leader = kLatest;
+  EXPECT_EQ(code_of(bind({.leader = kSkipped, .iteration = 1})), ErrorCode::kFailedPrecondition);
+  ASSERT_TRUE(bind({.leader = kLatest, .iteration = 1}));
+}
+
+// The new scheduler's machine has a clock that is behind: it is taken for an earlier one until the rank has joined it.
+TEST_F(WorkerStepsTest, ASchedulerWhoseClockIsBehindIsFollowedOnceTheRankHasJoinedIt) {
+  rank_.now.leader = kNew;
+  ASSERT_TRUE(bind({.leader = kNew, .iteration = 9}));
+  EXPECT_EQ(code_of(bind({.leader = kOld, .iteration = 0})), ErrorCode::kFailedPrecondition);
+  rank_.now = {.is_connected = true, .leader = kOld, .generation = 1};
+  ASSERT_TRUE(bind({.leader = kOld, .iteration = 1}));
+  EXPECT_EQ(code_of(bind({.leader = kNew, .iteration = 10})), ErrorCode::kFailedPrecondition) << "it is replaced";
 }
 
 // The numbers of operations begin anew as well, and the scheduler that is to hear of the old ones is gone.

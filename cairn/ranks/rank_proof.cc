@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <chrono>
 
 #include "cairn/base/byte_stream.h"
 #include "cairn/base/check.h"
@@ -42,7 +43,11 @@ T draw() {
 
 RankNonce make_nonce() { return draw<RankNonce>(); }
 
-LeaderId make_leader_id() { return draw<LeaderId>(); }
+LeaderId make_leader_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.started = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()),
+          .random = draw<std::uint64_t>()};
+}
 
 Digest proof_of(const RankHello& hello, const RankNonce& leaders, std::string_view secret) {
   std::vector<std::byte> fields;

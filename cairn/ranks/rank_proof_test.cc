@@ -66,7 +66,7 @@ TEST_F(RankProofTest, AWelcomeIsGoodForOneHello) {
   changed.heartbeat = Duration(6);
   EXPECT_FALSE(is_proven(changed, hello_, leaders_, kSecret));
   changed = welcome_;
-  changed.leader.low ^= 1;
+  changed.leader.random ^= 1;
   EXPECT_FALSE(is_proven(changed, hello_, leaders_, kSecret));
 }
 

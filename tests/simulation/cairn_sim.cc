@@ -2,6 +2,7 @@
 //
 //   cairn_sim --seeds 100000              seeds 1 to 100,000
 //   cairn_sim --first 4711 --seeds 1 --verbose    one of them, every step shown
+//   cairn_sim --scenario restarts         schedulers and ranks that die and are started again, instead of managers
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +12,30 @@
 #include <iostream>
 #include <string>
 
+#include "tests/simulation/restart_world.h"
 #include "tests/simulation/world.h"
+
+namespace {
+
+int run_restarts(std::uint64_t first, std::uint64_t seeds, std::uint32_t steps, bool verbose) {
+  cairn::testing::RestartCounts all;
+  std::uint64_t broken = 0;
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    cairn::testing::RestartWorld world({.seed = seed, .steps = steps, .log = verbose ? &std::cout : nullptr});
+    if (const std::string failure = world.run(); !failure.empty()) {
+      ++broken;
+      std::cout << "seed " << seed << ": " << failure << "\n";
+    }
+    all += world.counts();
+  }
+  std::cout << seeds << " seeds, " << broken << " broken; " << all.schedulers << " schedulers and " << all.ranks
+            << " ranks started again, " << all.binds << " steps, " << all.refused << " of replaced schedulers refused, "
+            << all.retried << " that waited, " << all.saved << " saves done, " << all.failed << " failed, "
+            << all.events_failed << " device events failed\n";
+  return broken == 0 ? 0 : 1;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"Runs simulated managers in virtual time, everything drawn from a seed; exit status 1 on a broken one"};
@@ -22,8 +46,15 @@ int main(int argc, char** argv) {
   app.add_option("--first", first, "The first seed")->capture_default_str();
   app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--steps", steps, "Of each")->capture_default_str();
+  std::string scenario = "manager";
+  app.add_option("--scenario", scenario, "manager: tiers with faults; restarts: schedulers and ranks that die")
+      ->check(CLI::IsMember({"manager", "restarts"}))
+      ->capture_default_str();
   app.add_flag("--verbose", verbose, "Shows every step");
   CLI11_PARSE(app, argc, argv);
+  if (scenario == "restarts") {
+    return run_restarts(first, seeds, steps, verbose);
+  }
   std::string folder = std::filesystem::temp_directory_path() / "cairn-sim-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) {
     std::cerr << "cannot make a folder in " << std::filesystem::temp_directory_path() << "\n";

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cairn/memory/memory_testing.h"
+#include "tests/simulation/restart_world.h"
 #include "tests/simulation/world.h"
 
 namespace cairn::testing {
@@ -34,6 +35,23 @@ TEST_P(SimulationTest, KeepsItsInvariants) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hundreds, SimulationTest, ::testing::Range<std::uint64_t>(0, 10));
+
+TEST(SimulationTest, RestartsLeaveNothingStaleBehindAndTheCacheComesBack) {
+  RestartCounts counts;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    RestartWorld world({.seed = seed});
+    EXPECT_EQ(world.run(), "") << "cairn_sim --scenario restarts --first " << seed << " --seeds 1 --verbose shows it";
+    counts += world.counts();
+  }
+  EXPECT_GT(counts.schedulers, 300U);
+  EXPECT_GT(counts.ranks, 100U);
+  EXPECT_GT(counts.binds, 3000U);
+  EXPECT_GT(counts.refused, 10U);
+  EXPECT_GT(counts.retried, 10U);
+  EXPECT_GT(counts.saved, 1000U);
+  EXPECT_GT(counts.failed, 1000U);
+  EXPECT_GT(counts.events_failed, 10U);
+}
 
 // The same seed is the same run: a failure is seen again.
 TEST(SimulationTest, ASeedReplaysExactly) {
