@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cairn/manager/manager_testing.h"
+#include "cairn/transfer/stuck_executor_testing.h"
 
 namespace cairn::testing {
 namespace {
@@ -163,6 +164,57 @@ TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
   ASSERT_LT(turns, 20'000U);
   EXPECT_EQ(manager.status().scrub->damaged, 1U);
   EXPECT_EQ(manager.disk()->count_prefix(damaged) + manager.disk()->count_prefix({&damaged[1], 1}), 1U);
+}
+
+// A disk hangs while a load reads from it, and the engine ends.
+TEST(KvBlockManagerStopThreadsTest, IoThatNeverReturnsDoesNotHoldUpTheStop) {
+  const TestFolder folder;
+  ManagerConfig config = reference_config(folder.in("blocks"));
+  config.shutdown = std::chrono::milliseconds(20);
+  const auto io = std::make_shared<StuckIo>();
+  std::atomic<int> told{0};
+  std::vector<Incident> incidents;
+  std::weak_ptr<const Region> host;
+  {
+    const KvBlockManager manager = *KvBlockManager::make(
+        config, {.around =
+                     [io](ExecutorKind, std::unique_ptr<TransferExecutor> inside) {
+                       return std::make_unique<StuckExecutor>(io, std::move(inside));
+                     },
+                 .on_incident = [&](const Incident& incident) { incidents.push_back(incident); }});
+    host = manager.layout(CacheLevel::kG2)->regions().front();
+    const Keys keys = chain(1, 3);
+    cache_on_device(manager, keys);
+    ASSERT_TRUE(manager.drain(seconds(30)).has_value());
+    (void)manager.reset(CacheLevel::kG1);
+    (void)manager.reset(CacheLevel::kG2);
+    io->hangs = true;
+    ASSERT_TRUE(manager
+                    .load({.keys = keys,
+                           .deadline = steady_clock().now() + std::chrono::hours(1),
+                           .done =
+                               [&told](LoadResult&& result) {
+                                 EXPECT_EQ(result.prefix, 0U);
+                                 ++told;
+                               }})
+                    .has_value());
+    while (io->stuck == 0) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(told, 1) << "who waits for the load hears of its end before the manager is gone";
+  ASSERT_EQ(incidents.size(), 1U);
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kStopGivenUp);
+  EXPECT_EQ(to_string(incidents[0].kind), "stop given up");
+  EXPECT_THAT(incidents[0].text, ::testing::HasSubstr("I/O has not returned"));
+  EXPECT_FALSE(host.expired()) << "the disk may still write to it";
+  EXPECT_EQ(io->ended, 0);
+  io->promise.set_value();
+  while (!host.expired()) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(incidents.size(), 1U);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "cairn/manager/manager_state.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
+#include "cairn/base/end_within.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/tier_maker.h"
@@ -31,7 +33,7 @@ Result<std::shared_ptr<ManagerState>> ManagerState::make(const ManagerConfig& co
   if (const Status status = config.validate(); !status) {
     return Unexpected(Error(status.error()));
   }
-  const std::shared_ptr<ManagerState> state(new ManagerState(config, parts));
+  const std::shared_ptr<ManagerState> state(new ManagerState(config, parts), &ManagerState::end);
   state->executors_ = std::make_unique<Executors>(state->config_, state->parts_);
   for (const auto step :
        {&ManagerState::make_tiers, &ManagerState::make_links, &ManagerState::make_movers, &ManagerState::make_scrub}) {
@@ -267,7 +269,7 @@ void ManagerState::add_incident(Incident::Kind kind, CacheLevel level, std::stri
       incidents_.pop_front();
     }
   }
-  if (parts_.on_incident) {
+  if (parts_.on_incident && !*is_left_) {
     parts_.on_incident(incident);
   }
 }
@@ -464,6 +466,32 @@ ManagerStatus ManagerState::status() {
   return status;
 }
 
+void ManagerState::end(ManagerState* state) {
+  std::unique_ptr<ManagerState> owned(state);
+  if (!state->parts_.own_thread || state->parts_.clock != &steady_clock()) {
+    return;  // in virtual time nothing hangs by itself, and the clock may not outlive this
+  }
+  const Duration limit = end_limit(state->config_.shutdown);
+  const auto on_incident = state->parts_.on_incident;
+  const std::shared_ptr<std::atomic<bool>> is_left = state->is_left_;
+  Incident incident{.kind = Incident::Kind::kStopGivenUp,
+                    .level = state->config_.disk.is_there() ? kDisk : kHost,
+                    .text = str_cat("the stop of the manager was given up after ",
+                                    std::chrono::duration_cast<std::chrono::milliseconds>(limit).count(),
+                                    " ms: I/O has not returned; its memory",
+                                    state->config_.disk.is_there() ? " and " + state->config_.disk.path : "",
+                                    " stay in use until it does, or until the process ends")};
+  if (end_within(std::move(owned), limit)) {
+    return;
+  }
+  *is_left = true;
+  std::fprintf(stderr, "cairn: %s\n", incident.text.c_str());
+  if (on_incident) {
+    incident.when = steady_clock().now();
+    on_incident(incident);
+  }
+}
+
 ManagerState::~ManagerState() { stop(); }
 
 void ManagerState::stop() {
@@ -478,8 +506,14 @@ void ManagerState::stop() {
       edge->end();
     }
   }
-  if (onboarder_ != nullptr) {
-    (void)drain(config_.shutdown);
+  if (onboarder_ != nullptr && !drain(config_.shutdown) && parts_.own_thread) {
+    // Copies may never come back: whoever waits for them hears of it now, and of nothing after this.
+    onboarder_->end_now();
+    for (const std::unique_ptr<OffloadEdge>& edge : edges_) {
+      if (edge != nullptr) {
+        edge->end_now();
+      }
+    }
   }
   if (thread_.joinable()) {
     {

@@ -56,6 +56,9 @@ class ManagerState {
   ManagerState(const ManagerState&) = delete;
   ManagerState& operator=(const ManagerState&) = delete;
   ~ManagerState();
+  // What the last copy of a manager does. If copies or files do not come back, the state is left to a thread of its own,
+  // with all memory that they may still touch, and nothing is called any more.
+  static void end(ManagerState* state);
 
   [[nodiscard]] const ManagerConfig& config() const { return config_; }
   [[nodiscard]] const ManagerParts& parts() const { return parts_; }
@@ -115,6 +118,8 @@ class ManagerState {
   KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   Metrics metrics_;
   Histogram* load_seconds_ = nullptr;
+  // Nobody is there any more to be told of incidents. Shared with end(), which the state may outlive or not.
+  const std::shared_ptr<std::atomic<bool>> is_left_ = std::make_shared<std::atomic<bool>>(false);
   const std::shared_ptr<ResetChannel> resets_ = std::make_shared<ResetChannel>();
 
   mutable Mutex incidents_mutex_{LockRank::kHealth};

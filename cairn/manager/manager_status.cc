@@ -18,6 +18,8 @@ std::string_view to_string(Incident::Kind kind) {
       return "damaged entries";
     case Incident::Kind::kDamagedFile:
       return "damaged file";
+    case Incident::Kind::kStopGivenUp:
+      return "stop given up";
   }
   return "unknown";
 }

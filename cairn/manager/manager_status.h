@@ -21,7 +21,15 @@ namespace cairn {
 
 // Something that an operator should know of.
 struct Incident {
-  enum class Kind : std::uint8_t { kTierOut, kTierBack, kWrongBytes, kStartedUnclean, kDamagedEntries, kDamagedFile };
+  enum class Kind : std::uint8_t {
+    kTierOut,
+    kTierBack,
+    kWrongBytes,
+    kStartedUnclean,
+    kDamagedEntries,
+    kDamagedFile,
+    kStopGivenUp
+  };
   TimePoint when{};
   Kind kind = Kind::kTierOut;
   CacheLevel level = CacheLevel::kG1;

@@ -90,5 +90,6 @@ bool OffloadEdge::pump() { return impl_->pump(); }
 std::optional<TimePoint> OffloadEdge::next_time() const { return impl_->next_time(); }
 bool OffloadEdge::is_idle() const { return impl_->is_idle(); }
 void OffloadEdge::end() { impl_->end(); }
+void OffloadEdge::end_now() { impl_->end_now(); }
 
 }  // namespace cairn

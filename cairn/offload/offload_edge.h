@@ -110,6 +110,8 @@ class OffloadEdge {
   [[nodiscard]] bool is_idle() const;
   // Takes nothing any more and drops what waits. What is under way goes on: pump until is_idle().
   void end();
+  // Answers all requests, as if their deadlines had passed. After end(), where copies do not come back.
+  void end_now();
 
  private:
   class Impl;

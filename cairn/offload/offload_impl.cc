@@ -207,6 +207,18 @@ void OffloadEdge::Impl::end() {
   wake_();
 }
 
+void OffloadEdge::Impl::end_now() {
+  Answers answers;
+  {
+    const MutexLock lock(mutex_);
+    for (const OffloadRequestId request : requests_.all()) {
+      requests_.close(request, "the manager was stopped before the copy came back");
+    }
+    answers = requests_.take_answers();
+  }
+  deliver(std::move(answers));
+}
+
 OffloadStatus OffloadEdge::Impl::status() const {
   const MutexLock lock(mutex_);
   return {.mode = options_.mode,

@@ -44,6 +44,7 @@ class OffloadEdge::Impl {
   [[nodiscard]] std::optional<TimePoint> next_time() const;
   [[nodiscard]] bool is_idle() const;
   void end();
+  void end_now();
 
  private:
   using Asker = OffloadRequests::Asker;

@@ -326,6 +326,22 @@ void Onboarder::Impl::end() {
   tell(outbox);
 }
 
+void Onboarder::Impl::end_now() {
+  Outbox outbox;
+  {
+    const MutexLock lock(mutex_);
+    std::vector<LoadPtr> loads;
+    for (const auto& [id, load] : loads_) {
+      loads.push_back(load);
+    }
+    for (const LoadPtr& load : loads) {
+      finish(load, outbox);
+    }
+    close(outbox);
+  }
+  tell(outbox);
+}
+
 Onboarder::Onboarder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Onboarder::~Onboarder() { CAIRN_CHECK(impl_->is_idle(), "an onboarder is ended and pumped until it is idle"); }
@@ -371,5 +387,6 @@ bool Onboarder::pump() { return impl_->pump(); }
 std::optional<TimePoint> Onboarder::next_time() const { return impl_->next_time(); }
 bool Onboarder::is_idle() const { return impl_->is_idle(); }
 void Onboarder::end() { impl_->end(); }
+void Onboarder::end_now() { impl_->end_now(); }
 
 }  // namespace cairn

@@ -114,6 +114,8 @@ class Onboarder {
   [[nodiscard]] bool is_idle() const;
   // Takes nothing any more and cancels what has not begun. Pump until is_idle().
   void end();
+  // Ends all loads with what has arrived, as if their deadlines had passed. After end(), where copies do not come back.
+  void end_now();
 
  private:
   class Impl;

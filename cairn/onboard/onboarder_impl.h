@@ -48,6 +48,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] std::optional<TimePoint> next_time() const;
   [[nodiscard]] bool is_idle() const;
   void end();
+  void end_now();
 
  private:
   // The ways that can be tried at present.

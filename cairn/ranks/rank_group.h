@@ -12,7 +12,7 @@
 //           one has it. The same process may connect again; its first connection is given up then.
 // Trust:    Unix sockets: the peer's user must be ours, by the socket's credentials. TCP: both sides prove that they know
 //           the secret; frames are checked for damage, not encrypted.
-// Owner:    whoever leads; outlives its executor. Threads: any; one of its own serves the connections.
+// Owner:    whoever leads; outlives its executor, unless the stop of the executor's manager was given up. Threads: any; one of its own serves the connections.
 // Fails:    make(): an address that cannot be listened on, TCP without a secret.
 #pragma once
 

@@ -29,14 +29,17 @@ RankLeader::RankLeader(RankGroup::Options options, std::unique_ptr<RankServer> s
                 .silence = options_.silence}),
       server_(std::move(server)) {}
 
-RankLeader::~RankLeader() { stop(); }
+RankLeader::~RankLeader() { server_->stop(); }
 
 void RankLeader::start() { server_->start(*this); }
 
 void RankLeader::stop() {
   {
     const MutexLock lock(mutex_);
-    CAIRN_CHECK(!has_executor_, "a group of ranks outlives its executor");
+    is_left_ = true;
+    if (has_executor_) {
+      return;
+    }
   }
   server_->stop();
 }

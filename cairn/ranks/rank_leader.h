@@ -34,7 +34,8 @@ class RankLeader : private RankServer::User {
   RankLeader(RankGroup::Options options, std::unique_ptr<RankServer> server);
   ~RankLeader() override;
   void start();
-  // The thread ends, links are closed; nothing is told of it.
+  // The thread ends, links are closed; nothing is told of it. If the executor is still there, because the stop of its manager
+  // was given up, that is when the executor ends; from here on nobody is told of changes.
   void stop();
 
   void open(const ManagerConfig& config);
@@ -129,6 +130,7 @@ class RankLeader : private RankServer::User {
   std::optional<RankLink> delivering_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t next_link_ CAIRN_GUARDED_BY(mutex_) = 1;
   Duration shutdown_ CAIRN_GUARDED_BY(mutex_) = std::chrono::seconds(5);
+  bool is_left_ CAIRN_GUARDED_BY(mutex_) = false;  // its group is gone
   bool has_executor_ CAIRN_GUARDED_BY(mutex_) = false;
   const std::unique_ptr<RankServer> server_;
 };

@@ -215,7 +215,12 @@ void RankLeader::carry_out(const Outgoing& due) {
 }
 
 void RankLeader::carry_out(const RankChange& due) {
-  if (options_.told) {
+  bool is_left = false;
+  {
+    const MutexLock lock(mutex_);
+    is_left = is_left_;
+  }
+  if (options_.told && !is_left) {
     options_.told(due);
   }
 }

@@ -169,6 +169,12 @@ Status RankMemory::add_disk(const ManagerConfig& config, std::uint32_t rank, std
   return {};
 }
 
+void RankMemory::sync() const {
+  for (const DiskFile& file : files_) {
+    (void)file.sync();  // what is lost is found out by its checksum
+  }
+}
+
 std::uint64_t RankMemory::block_bytes() const {
   std::uint64_t bytes = 0;
   for (const BlockLayoutPtr& layout : layouts(CacheLevel::kG1)) {

@@ -36,6 +36,8 @@ class RankMemory {
 
   // One for each group, in their order; none where there is no such tier.
   [[nodiscard]] std::span<const BlockLayoutPtr> layouts(CacheLevel level) const { return layouts_[index_of(level)]; }
+  // What was written to the files survives a loss of power.
+  void sync() const;
   // That the rank has of one block, in all groups.
   [[nodiscard]] std::uint64_t block_bytes() const;
   // What was wrong with the files that were there, and what became of them; empty if all was well.

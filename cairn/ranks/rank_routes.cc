@@ -34,6 +34,11 @@ Result<std::unique_ptr<RankRoutes>> RankRoutes::make(const ManagerConfig& config
   return routes;
 }
 
+RankRoutes::~RankRoutes() {
+  devices_.clear();
+  memory_.sync();
+}
+
 Status RankRoutes::add_way(CacheLevel from, CacheLevel to, const LayerGroups& groups) {
   const std::span<const BlockLayoutPtr> sources = memory_.layouts(from);
   const std::span<const BlockLayoutPtr> destinations = memory_.layouts(to);

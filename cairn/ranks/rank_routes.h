@@ -43,6 +43,11 @@ class RankRoutes {
                                                                 RankMemory memory, const Clock& clock,
                                                                 const Around& around);
 
+  // Waits for copies that have begun, then flushes the files.
+  ~RankRoutes();
+  RankRoutes(const RankRoutes&) = delete;
+  RankRoutes& operator=(const RankRoutes&) = delete;
+
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
   [[nodiscard]] std::uint32_t groups() const {
     return static_cast<std::uint32_t>(memory_.layouts(CacheLevel::kG1).size());

@@ -146,6 +146,10 @@ void RankWork::lose() {
   }
   watch_.fail_all();
   news_.notify_all();
+  // An answer that is on its way would reach the next leader, whose generation may have the same number.
+  while (is_flushing_) {
+    news_.wait(mutex_);
+  }
 }
 
 bool RankWork::is_quiet() const {

@@ -61,7 +61,8 @@ class RankWork {
   void begin(std::uint32_t generation, const LeaderId& leader) CAIRN_EXCLUDES(mutex_);
   void copy(const RankCopy& copy) CAIRN_EXCLUDES(mutex_);
   void cancel(TransferId copy) CAIRN_EXCLUDES(mutex_);
-  // The leader is gone: nothing is answered any more, what has not begun will not, and what is expected fails.
+  // The leader is gone: what has not begun will not, and what is expected fails. When this returns, nothing is answered any
+  // more. Not from `answer`.
   void lose() CAIRN_EXCLUDES(mutex_);
   // Nothing touches any block.
   [[nodiscard]] bool is_quiet() const CAIRN_EXCLUDES(mutex_);

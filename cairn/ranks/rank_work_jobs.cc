@@ -270,6 +270,9 @@ void RankWork::flush() {
       batch.swap(outbox_);
       is_flushing_ = !batch.empty();
       if (batch.empty()) {
+        if (generation_ == 0) {
+          news_.notify_all();  // lose() may wait
+        }
         return;
       }
     }

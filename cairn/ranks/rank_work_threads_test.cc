@@ -54,6 +54,9 @@ class RankWorkTest : public ::testing::Test {
     ASSERT_TRUE(routes.has_value()) << routes.error().to_string();
     work_.emplace(3, steady_clock(), [this](std::uint32_t generation, const RankMessage& message) {
       EXPECT_EQ(generation, 7U);
+      if (on_answer_) {
+        on_answer_();
+      }
       answers_.add(message);
     });
     host_ = (*routes)->memory().layouts(kHost).front();
@@ -133,6 +136,7 @@ class RankWorkTest : public ::testing::Test {
   std::optional<LayoutGroups> device_;
   BlockLayoutPtr host_;
   RankAnswers answers_;
+  std::function<void()> on_answer_;
   FaultExecutor* faults_ = nullptr;
   std::uint64_t last_id_ = 0;
   std::optional<RankWork> work_;  // ends first
@@ -526,6 +530,25 @@ TEST_F(RankWorkTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaitedFor) 
   move(kHost, kDisk, {{0, 0}});
   EXPECT_FALSE(answers_.is_done(begun));
   EXPECT_FALSE(answers_.is_done(held));
+}
+
+// The next leader's first generation may have the number of this one's: an answer that is late would be taken for its own.
+TEST_F(RankWorkTest, NoAnswerIsUnderWayOnceTheLeaderIsLost) {
+  make(one_group());
+  std::promise<void> began;
+  std::promise<void> may_end;
+  on_answer_ = [&, first = true]() mutable {
+    if (std::exchange(first, false)) {
+      began.set_value();
+      may_end.get_future().wait();
+    }
+  };
+  ask(kDevice, kHost, {{0, 0}});
+  began.get_future().wait();
+  std::future<void> lost = std::async(std::launch::async, [this] { work_->lose(); });
+  EXPECT_EQ(lost.wait_for(milliseconds(20)), std::future_status::timeout);
+  may_end.set_value();
+  lost.get();
 }
 
 TEST_F(RankWorkTest, AWaitForQuietCanBeWoken) {

@@ -1,13 +1,16 @@
 #include "cairn/ranks/rank_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
 
+#include "cairn/base/end_within.h"
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/ranks/rank_line.h"
@@ -69,6 +72,8 @@ class RankWorker::Impl {
   }
 
   [[nodiscard]] RankWork& work() { return work_; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] Duration shutdown() const { return Duration(shutdown_.load()); }
   [[nodiscard]] State state() const {
     const RankWork::Counts counts = work_.counts();
     const MutexLock lock(mutex_);
@@ -213,6 +218,7 @@ class RankWorker::Impl {
     if (!config) {
       return Unexpected(config.error());
     }
+    shutdown_ = config->shutdown.count();
     Result<RankMemory> memory = RankMemory::make(*config, options_.device, options_.rank, options_.ranks);
     if (!memory) {
       return Unexpected(std::move(memory).error());
@@ -240,6 +246,7 @@ class RankWorker::Impl {
   State state_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Error> unfit_ CAIRN_GUARDED_BY(mutex_);  // what the leader has is not for this rank
   bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::atomic<Duration::rep> shutdown_ = Duration(std::chrono::seconds(5)).count();  // the leader's, once it is known
   // The thread's own.
   std::optional<std::string> config_;  // that the memory is of
   std::uint64_t block_bytes_ = 0;
@@ -250,7 +257,21 @@ class RankWorker::Impl {
 };
 
 RankWorker::RankWorker(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RankWorker::~RankWorker() = default;
+RankWorker::~RankWorker() { end(std::move(impl_)); }
+
+void RankWorker::end(std::unique_ptr<Impl> impl) {
+  if (impl->options().clock != &steady_clock()) {
+    return;  // in virtual time nothing hangs by itself, and the clock may not outlive this
+  }
+  const std::uint32_t rank = impl->options().rank;
+  const Duration limit = end_limit(impl->shutdown());
+  if (!end_within(std::move(impl), limit)) {
+    std::fprintf(stderr,
+                 "cairn: the end of rank %u was given up after %lld ms: I/O has not returned; its host memory and file "
+                 "stay in use until it does, or until the process ends\n",
+                 rank, static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
+  }
+}
 
 Result<std::unique_ptr<RankWorker>> RankWorker::begin(std::unique_ptr<RankLine> line, Options options) {
   if (options.rank >= options.ranks) {
@@ -259,6 +280,7 @@ Result<std::unique_ptr<RankWorker>> RankWorker::begin(std::unique_ptr<RankLine> 
   }
   auto impl = std::make_unique<Impl>(std::move(line), std::move(options));
   if (Status taken = impl->wait_for_leader(); !taken) {
+    end(std::move(impl));
     return Unexpected(taken.error());
   }
   return std::unique_ptr<RankWorker>(new RankWorker(std::move(impl)));

@@ -17,7 +17,10 @@
 // wait; once it does, nothing that an earlier leader asked for touches the device.
 //
 // Thread safety: any thread may call. One thread of its own talks to the leader.
-// Ownership:     the engine's worker process. Destroying it waits for copies that have begun, up to config.shutdown.
+// Ownership:     the engine's worker process. Destroying it cancels copies, waits for those that have begun and flushes the
+//                file, up to twice the leader's `shutdown` and a second. I/O that has not returned by then is left to a
+//                thread of its own, with host memory and file; a line on stderr says so. The engine's own device memory is
+//                not Cairn's to keep: such I/O may still touch it.
 // Errors:        connect(), join(): what the leader refuses (another number of ranks, a shape that is not its share of the
 //                model's), memory or a file that is not to be had.
 #pragma once
@@ -104,6 +107,7 @@ class RankWorker {
  private:
   class Impl;
   [[nodiscard]] static Result<std::unique_ptr<RankWorker>> begin(std::unique_ptr<RankLine> line, Options options);
+  static void end(std::unique_ptr<Impl> impl);
   explicit RankWorker(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -3,14 +3,43 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
+#include <map>
+#include <mutex>
+#include <thread>
 
 #include "cairn/ranks/rank_group_testing.h"
 #include "cairn/ranks/rank_proof.h"
 #include "cairn/ranks/rank_socket.h"
 #include "cairn/ranks/rank_work_testing.h"
+#include "cairn/transfer/stuck_executor_testing.h"
+
+namespace {
+
+std::mutex flushes_mutex;
+std::map<ino_t, int> flushes;
+
+int flushes_of(ino_t file) {
+  const std::lock_guard lock(flushes_mutex);
+  return flushes[file];
+}
+
+}  // namespace
+
+// In the place of the system's: counts what is flushed, by its inode.
+extern "C" int fdatasync(int file) {
+  struct stat facts{};
+  if (::fstat(file, &facts) == 0) {
+    const std::lock_guard lock(flushes_mutex);
+    ++flushes[facts.st_ino];
+  }
+  return static_cast<int>(::syscall(SYS_fdatasync, file));
+}
 
 namespace cairn {
 namespace {
@@ -546,6 +575,46 @@ TEST_F(ConnectedRankTest, ALeaderGoesAndAnotherComesInItsPlace) {
 TEST_F(ConnectedRankTest, NobodyListens) {
   first_connection_ = milliseconds(1);
   EXPECT_EQ(RankWorker::connect(address_, options()).error().code, ErrorCode::kUnavailable);
+}
+
+// --- the end ---
+
+TEST_F(ConnectedRankTest, AnOrderlyEndFlushesTheFile) {
+  HandLeader leader(address_);
+  connect_to(leader);
+  EXPECT_THAT(leader.copy(1, CacheLevel::kG1, CacheLevel::kG3, {0, 0}).states, Each(BlockState::kDone));
+  struct stat facts{};
+  ASSERT_EQ(::stat(folder_.in("disk.r1of2").c_str(), &facts), 0);
+  const int before = flushes_of(facts.st_ino);
+  worker_.reset();
+  EXPECT_GT(flushes_of(facts.st_ino), before);
+}
+
+TEST_F(ConnectedRankTest, IoThatNeverReturnsDoesNotHoldUpTheEnd) {
+  const auto io = std::make_shared<testing::StuckIo>();
+  io->hangs = true;
+  RankWorker::Options stuck = options();
+  stuck.around = [io](ExecutorKind, std::unique_ptr<TransferExecutor> inside) -> std::unique_ptr<TransferExecutor> {
+    return std::make_unique<testing::StuckExecutor>(io, std::move(inside));
+  };
+  ManagerConfig config = config_;
+  config.shutdown = milliseconds(10);
+  HandLeader leader(address_);
+  auto connected = std::async(std::launch::async, [&] { return RankWorker::connect(address_, std::move(stuck)); });
+  leader.accept();
+  leader.welcome(1, config);
+  leader.next<RankReady>();
+  std::unique_ptr<RankWorker> worker = *connected.get();
+  leader.ask(1, CacheLevel::kG1, CacheLevel::kG2, {0, 0});
+  leader.send(RankPing{.number = 1});
+  leader.next<RankPong>();
+  ASSERT_EQ(io->stuck, 1);
+  worker.reset();
+  EXPECT_EQ(io->ended, 0) << "its memory stays as long as it may be touched";
+  io->promise.set_value();
+  while (io->ended == 0) {
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// end_within(): destroys an object whose destructor waits for I/O, and does not wait for ever.
+//
+// I/O may never return: a disk hangs, a file server is gone. Memory that it may still touch cannot be freed, so the only
+// choice is who waits for it. A thread of its own destroys the object. If that takes longer than the caller wants to wait,
+// the thread goes on by itself and the object stays whole, memory, files and all, until the I/O returns, or for as long as
+// the process lives.
+//
+// Thread safety: any thread may call.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "cairn/base/clock.h"
+
+namespace cairn {
+
+// How long the stop of something may take that waits `shutdown` for its copies: as long again for threads and files, and a
+// second on a machine that is busy.
+[[nodiscard]] constexpr Duration end_limit(Duration shutdown) {
+  return 2 * std::clamp<Duration>(shutdown, Duration::zero(), std::chrono::hours(24)) + std::chrono::seconds(1);
+}
+
+// Returns whether the object is gone. `longest` is of the machine's time.
+template <typename T>
+[[nodiscard]] bool end_within(std::unique_ptr<T> object, Duration longest) {
+  std::promise<void> ended;
+  const std::future<void> is_ended = ended.get_future();
+  try {
+    std::thread([object = std::move(object), ended = std::move(ended)]() mutable {
+      object.reset();
+      ended.set_value();
+    }).detach();
+  } catch (const std::system_error&) {
+    return true;  // there are no threads: the object went with the function that was to destroy it
+  }
+  return is_ended.wait_for(std::min<Duration>(longest, std::chrono::hours(72))) == std::future_status::ready;
+}
+
+}  // namespace cairn
