@@ -99,7 +99,8 @@ double offload_all(const KvBlockManager& manager, CacheLevel into, const Keys& k
 
 void clear(const KvBlockManager& manager, CacheLevel level) {
   const double start = seconds_now();
-  while (manager.reset(level).in_use > 0) {
+  must(manager.reset(level));
+  while (manager.pool(level)->counts().active > 0) {
     if (seconds_now() - start > 10) {
       stop(std::string("blocks of ") + to_string(level) + " are still in use");
     }

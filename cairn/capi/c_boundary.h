@@ -19,6 +19,7 @@
 #include "cairn/base/result.h"
 #include "cairn/capi/cairn.h"
 #include "cairn/connector/request_id.h"
+#include "cairn/manager/kv_block_manager.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
@@ -121,6 +122,28 @@ int32_t guarded(cairn_error* error, Function&& function) noexcept {
   } catch (...) {
     return report(error, CAIRN_EXHAUSTED, "something was thrown");
   }
+}
+
+// Resets, and fills `to`, unless it is NULL.
+template <typename Reset>
+int32_t reset_and_report(cairn_reset_report* to, cairn_error* error, Reset&& reset) noexcept {
+  return guarded(error, [&]() -> int32_t {
+    if (to != nullptr) {
+      if (const Result<cairn_reset_report> asked = read_struct(to, "report"); !asked) {
+        return report(error, asked.error());  // before anything is reset
+      }
+    }
+    const Result<ResetReport> done = reset();
+    if (!done || to == nullptr) {
+      return outcome(done, error);
+    }
+    cairn_reset_report out{};
+    out.reset = done->reset;
+    out.in_use = done->in_use;
+    out.copies = done->copies;
+    out.loads = done->loads;
+    return outcome(write_struct(to, out, "report"), error);
+  });
 }
 
 }  // namespace cairn::capi

@@ -149,8 +149,25 @@ CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, uint32_t l
                                         uint32_t k_or_v, uint32_t token, uint32_t head, void** address,
                                         cairn_error* error);
 
-/* [any] What nobody uses is forgotten; *count (or NULL): how many blocks. */
+/* What a reset did. */
+typedef struct cairn_reset_report {
+  size_t struct_size;
+  uint32_t reset;  /* blocks that nobody used */
+  uint32_t in_use; /* blocks that stay with their holders, and that nobody else finds */
+  uint64_t copies; /* blocks in flight into the tiers: they are not stored there */
+  uint32_t loads;  /* loads in flight that end without blocks */
+} cairn_reset_report;
+
+/* [any] A fence over one tier: what was stored in it is not found there again, here, after a restart or after a loss of
+ * power. Blocks in use stay with their holders. *count (or NULL): how many blocks were dropped. CAIRN_IO: the reset holds in
+ * this process, but the file could not be written, and blocks may be found after a restart. */
 CAIRN_API int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error);
+/* [any] The same as one fence over all tiers and all copies in flight. `report`: NULL, or filled. */
+CAIRN_API int32_t cairn_manager_reset_all(cairn_manager* manager, cairn_reset_report* report, cairn_error* error);
+/* [any] The same when the weights of the model have changed: what is stored from now on is of this generation, which has to
+ * be higher than the present one (CAIRN_INVALID_ARGUMENT). The configuration of the next start has it too. */
+CAIRN_API int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_generation,
+                                           cairn_reset_report* report, cairn_error* error);
 /* [any] Waits until nothing is under way. CAIRN_EXPIRED: it still is. */
 CAIRN_API int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error);
 CAIRN_API int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused,
@@ -311,7 +328,11 @@ typedef struct cairn_results {
 } cairn_results;
 CAIRN_API int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* results, cairn_error* error);
 CAIRN_API uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler);
-CAIRN_API void cairn_scheduler_reset(cairn_scheduler* scheduler);
+/* As cairn_manager_reset_all. Requests that were added before are not saved any more. */
+CAIRN_API int32_t cairn_scheduler_reset(cairn_scheduler* scheduler, cairn_reset_report* report, cairn_error* error);
+/* As cairn_manager_invalidate: the engine has new weights. */
+CAIRN_API int32_t cairn_scheduler_invalidate(cairn_scheduler* scheduler, uint64_t weights_generation,
+                                             cairn_reset_report* report, cairn_error* error);
 
 /* ------------------------------------------------------ connector: worker */
 

@@ -255,12 +255,24 @@ int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* co
     if (!read) {
       return report(error, read.error());
     }
-    const ResetOutcome outcome = manager->manager.reset(*read);
+    const Result<ResetReport> done = manager->manager.reset(*read);
+    if (!done) {
+      return report(error, done.error());
+    }
     if (count != nullptr) {
-      *count = outcome.reset;
+      *count = done->reset;
     }
     return CAIRN_OK;
   });
+}
+
+int32_t cairn_manager_reset_all(cairn_manager* manager, cairn_reset_report* report, cairn_error* error) {
+  return reset_and_report(report, error, [&] { return manager->manager.reset_all(); });
+}
+
+int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_generation, cairn_reset_report* report,
+                                 cairn_error* error) {
+  return reset_and_report(report, error, [&] { return manager->manager.invalidate(weights_generation); });
 }
 
 int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error) {

@@ -303,4 +303,11 @@ int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* 
 
 uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler) { return scheduler->connector->has_work() ? 1 : 0; }
 
-void cairn_scheduler_reset(cairn_scheduler* scheduler) { scheduler->connector->reset(); }
+int32_t cairn_scheduler_reset(cairn_scheduler* scheduler, cairn_reset_report* report, cairn_error* error) {
+  return reset_and_report(report, error, [&] { return scheduler->connector->reset(); });
+}
+
+int32_t cairn_scheduler_invalidate(cairn_scheduler* scheduler, uint64_t weights_generation, cairn_reset_report* report,
+                                   cairn_error* error) {
+  return reset_and_report(report, error, [&] { return scheduler->connector->invalidate(weights_generation); });
+}

@@ -146,6 +146,48 @@ TEST_F(CapiTest, BlocksGoTheirWay) {
   EXPECT_EQ(cairn_manager_allocate(manager_, 9, 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
+TEST_F(CapiTest, AResetIsAFenceAndSaysWhatItDid) {
+  const auto names = keys(1, 3);
+  cache(names);
+  ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK);
+  cairn_blocks* held = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G1, names.data(), 1, &held, &error_), CAIRN_OK);
+  cairn_reset_report no_size{};
+  EXPECT_EQ(cairn_manager_reset_all(manager_, &no_size, &error_), CAIRN_INVALID_ARGUMENT);
+  std::size_t found = 0;
+  ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 3U) << "what is refused resets nothing";
+  auto report = sized<cairn_reset_report>();
+  ASSERT_EQ(cairn_manager_reset_all(manager_, &report, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(report.reset, 5U);
+  EXPECT_EQ(report.in_use, 1U);
+  EXPECT_EQ(report.copies, 0U);
+  EXPECT_EQ(report.loads, 0U);
+  ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 0U);
+  cairn_blocks_release(held);
+  EXPECT_EQ(cairn_manager_reset_all(manager_, nullptr, &error_), CAIRN_OK);
+}
+
+TEST_F(CapiTest, NewWeightsInvalidateWhatIsStored) {
+  const auto names = keys(1, 3);
+  cache(names);
+  cairn_events* events = nullptr;
+  ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
+  (void)next_events(events);
+  EXPECT_EQ(cairn_manager_invalidate(manager_, 0, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("weights generation 0 is not above 0"));
+  ASSERT_EQ(cairn_manager_invalidate(manager_, 2, nullptr, &error_), CAIRN_OK) << error_.message;
+  EXPECT_THAT(next_events(events), HasSubstr(R"("tier":"G2","data":{"invalidated":{"weights_generation":2}}})"));
+  cairn_events_destroy(events);
+  std::size_t found = 0;
+  ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 0U);
+  cache(names);
+  ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
+  EXPECT_EQ(found, 3U);
+}
+
 TEST_F(CapiTest, KeysThatAreNoneAreRefused) {
   const cairn_key none{~std::uint64_t{0}, ~std::uint64_t{0}};
   std::size_t found = 7;
@@ -418,6 +460,14 @@ TEST_F(CapiSchedulerTest, RefusalsAndResultsSayHowFarTheirElementsAreApart) {
   early.loaded_stride = 77;
   ASSERT_EQ(cairn_scheduler_take_results(scheduler_, &early, &error_), CAIRN_OK);
   EXPECT_EQ(early.loaded_stride, 77U);
+}
+
+TEST_F(CapiSchedulerTest, ResetsAndInvalidates) {
+  auto report = sized<cairn_reset_report>();
+  EXPECT_EQ(cairn_scheduler_reset(scheduler_, &report, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(report.reset, 0U);
+  EXPECT_EQ(cairn_scheduler_invalidate(scheduler_, 3, nullptr, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(cairn_scheduler_invalidate(scheduler_, 3, &report, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiSchedulerTest, ItsManagerIsBorrowed) {

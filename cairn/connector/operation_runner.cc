@@ -105,7 +105,7 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
   ranks_.not_before(operation.slots, mark);
   const std::size_t blocks = save.keys.size();
   counts_->asked(blocks);
-  EngineBlocks source{.slots = operation.slots, .facts = facts_of(save), .held = hold};
+  EngineBlocks source{.slots = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence};
   Result<OffloadRequestId> begun = manager_.offload(
       *save_to_, std::move(source),
       {.keys = std::move(save.keys),

@@ -43,7 +43,8 @@ class OperationRunner {
     OperationPtr operation;
     std::vector<BlockKey> keys;
     std::vector<BlockHash> token_hashes;
-    SequenceHash parent{0};  // of the first block
+    SequenceHash parent{0};   // of the first block
+    std::uint64_t fence = 0;  // of its request: EngineBlocks::fence
   };
   // What one iteration gave out.
   struct Batch {

@@ -44,6 +44,7 @@ struct RequestEntry {
   std::uint32_t put_off = 0;            // times in a row
   std::vector<Token> late_tokens = {};  // that it got while it is loaded; the slot takes them afterwards
   std::vector<MmRun> late_runs = {};    // among them
+  std::uint64_t fence = 0;              // KvBlockManager::fences() when it was added
   RequestId id = std::uint64_t{0};
   std::vector<OperationPtr> operations = {};  // under way
 };

@@ -378,7 +378,8 @@ void SchedulerConnector::Impl::give_out(RequestEntry& entry, OffloadOperation&& 
       {.operation = operation,
        .keys = std::move(save.keys),
        .token_hashes = {hashes.begin(), hashes.end()},
-       .parent = save.first_block > 0 ? sequence.keys()[save.first_block - 1].sequence_hash() : SequenceHash{0}});
+       .parent = save.first_block > 0 ? sequence.keys()[save.first_block - 1].sequence_hash() : SequenceHash{0},
+       .fence = entry.fence});
 }
 
 void SchedulerConnector::Impl::give_out(RequestEntry& entry, const CancelOperation& cancel) {

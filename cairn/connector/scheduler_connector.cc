@@ -140,7 +140,9 @@ SlotResult<RequestHandle> SchedulerConnector::Impl::add(const RequestId& request
   if (!slot) {
     return Unexpected(std::move(slot).error());
   }
-  return table_.add(request, **slot);
+  const RequestHandle handle = table_.add(request, **slot);
+  table_.get(handle)->fence = manager_->fences();
+  return handle;
 }
 
 SlotResult<SlotState> SchedulerConnector::Impl::state(RequestHandle request) {
@@ -385,7 +387,10 @@ SlotResult<bool> SchedulerConnector::finish(RequestHandle request, std::optional
 SchedulerConnector::Results SchedulerConnector::take_results() { return impl_->take_results(); }
 bool SchedulerConnector::has_work() const { return impl_->has_work(); }
 SchedulerConnector::SaveStatus SchedulerConnector::saves() const { return impl_->saves(); }
-void SchedulerConnector::reset() { impl_->reset(); }
+Result<ResetReport> SchedulerConnector::reset() { return impl_->manager().reset_all(); }
+Result<ResetReport> SchedulerConnector::invalidate(std::uint64_t weights_generation) {
+  return impl_->manager().invalidate(weights_generation);
+}
 const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
 RankGroup& SchedulerConnector::ranks() const { return impl_->ranks(); }
 

@@ -153,8 +153,12 @@ class SchedulerConnector {
   };
   [[nodiscard]] SaveStatus saves() const;
 
-  // Forgets all blocks of all tiers that no request uses.
-  void reset();
+  // KvBlockManager::reset_all(): nothing that was saved before is found after it, on any rank. Loads in flight end with all
+  // of their tokens missing. Requests that were added before go on, may load what is saved afterwards, and are not saved any
+  // more: what they compute stands on what is on the device from before.
+  Result<ResetReport> reset();
+  // The engine has new weights: the same, by KvBlockManager::invalidate().
+  Result<ResetReport> invalidate(std::uint64_t weights_generation);
 
   [[nodiscard]] const KvBlockManager& manager() const;  // status, metrics, events, control
   [[nodiscard]] RankGroup& ranks() const;

@@ -41,7 +41,6 @@ class SchedulerConnector::Impl {
   [[nodiscard]] Results take_results();
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
-  void reset() { manager_->reset_all(); }
   [[nodiscard]] const KvBlockManager& manager() const { return *manager_; }
   [[nodiscard]] RankGroup& ranks() const { return *ranks_; }
 

@@ -60,7 +60,7 @@ TEST(SchedulerConnectorTest, RanksAreToldHowManyBlocksTheTiersHave) {
 TEST(SchedulerConnectorTest, ResetForgetsWhatTiersHave) {
   World world(small_options());
   world.save_prompt("a", kPrompt);
-  world->reset();
+  ASSERT_TRUE(world->reset());
   EXPECT_EQ(matched(world, world.add("b", kPrompt)), 0);
 }
 

@@ -3,6 +3,8 @@
 // Does:     Stored     a run of blocks of one sequence, each the parent of the next, is cached in a tier from now on
 //           Removed    these blocks are no longer cached there
 //           Cleared    nothing is cached there any more
+//           Invalidated  the weights changed: nothing is cached there any more, and what is stored from now on is of this
+//                      generation of the weights
 //           Suspended  what is cached there cannot be had for the time being: it counts as absent. What comes and goes
 //                      meanwhile is told as ever.
 //           Resumed    it can be had again: what was stored and not removed since, before or during the suspension
@@ -10,7 +12,7 @@
 //           The events of one log are numbered 1, 2, 3 and so on without holes, whatever the tier.
 // Owner:    plain values that own what they hold.
 // Promise:  a key is Stored in a tier only while it is not cached there, and Removed only while it is, suspended or not.
-//           A tier is Suspended only while it is not, and Resumed only while it is; Cleared does not resume it.
+//           A tier is Suspended only while it is not, and Resumed only while it is; neither Cleared nor Invalidated resumes it.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +51,12 @@ struct Cleared {
   friend bool operator==(const Cleared&, const Cleared&) = default;
 };
 
+struct Invalidated {
+  std::uint64_t weights_generation = 0;
+
+  friend bool operator==(const Invalidated&, const Invalidated&) = default;
+};
+
 struct Suspended {
   friend bool operator==(const Suspended&, const Suspended&) = default;
 };
@@ -57,7 +65,7 @@ struct Resumed {
   friend bool operator==(const Resumed&, const Resumed&) = default;
 };
 
-using EventData = std::variant<Stored, Removed, Cleared, Suspended, Resumed>;
+using EventData = std::variant<Stored, Removed, Cleared, Invalidated, Suspended, Resumed>;
 
 struct Event {
   std::uint64_t sequence = 0;

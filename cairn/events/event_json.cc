@@ -61,6 +61,11 @@ struct DataWriter {
   }
 
   void operator()(const Cleared&) const { out.append(R"("cleared")"); }
+  void operator()(const Invalidated& invalidated) const {
+    out.append(R"({"invalidated":{"weights_generation":)");
+    append_number(out, invalidated.weights_generation);
+    out.append("}}");
+  }
   void operator()(const Suspended&) const { out.append(R"("suspended")"); }
   void operator()(const Resumed&) const { out.append(R"("resumed")"); }
 };

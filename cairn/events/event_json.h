@@ -6,10 +6,12 @@
 //     {"event_id":9,"tier":"G3","data":"cleared"}
 //     {"event_id":10,"tier":"G3","data":"suspended"}
 //     {"event_id":11,"tier":"G3","data":"resumed"}
+//     {"event_id":12,"tier":"G3","data":{"invalidated":{"weights_generation":8}}}
 //
 // Does:     one line an event, without spaces. A block_hash is the block's 64-bit sequence hash, parent_hash that of
 //           the block before the first (null where there is none); token_ids stand there only where the event has them.
-//           The last two are Cairn's own: a reader that passes over them takes what a suspended tier holds to be there.
+//           The last three are Cairn's own. A reader that passes over them takes what a suspended tier holds to be there,
+//           and does not learn which weights blocks are of: before an "invalidated" stands a "cleared" if there was anything.
 //           Hashes are unsigned 64-bit integers, beyond what a reader that keeps numbers as doubles can hold.
 // Threads:  pure.
 #pragma once

@@ -50,6 +50,11 @@ TEST(EventJsonTest, ClearedIsAppended) {
   EXPECT_EQ(out, "before {\"event_id\":3,\"tier\":\"G3\",\"data\":\"cleared\"}\n");
 }
 
+TEST(EventJsonTest, Invalidated) {
+  EXPECT_EQ(line({.sequence = 6, .tier = CacheLevel::kG3, .data = Invalidated{.weights_generation = 8}}),
+            "{\"event_id\":6,\"tier\":\"G3\",\"data\":{\"invalidated\":{\"weights_generation\":8}}}\n");
+}
+
 TEST(EventJsonTest, SuspendedAndResumed) {
   EXPECT_EQ(line({.sequence = 4, .tier = CacheLevel::kG3, .data = Suspended{}}),
             "{\"event_id\":4,\"tier\":\"G3\",\"data\":\"suspended\"}\n");

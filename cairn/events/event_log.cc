@@ -113,6 +113,11 @@ void EventLog::on_cleared(CacheLevel tier) {
   append(Kind::kCleared, tier, 0);
 }
 
+void EventLog::invalidate(CacheLevel tier, std::uint64_t weights_generation) {
+  const MutexLock lock(mutex_);
+  append(Kind::kInvalidated, tier, 0).first_token = weights_generation;
+}
+
 void EventLog::suspend(CacheLevel tier) {
   const MutexLock lock(mutex_);
   if (!suspended_[index_of(tier)]) {
@@ -217,6 +222,8 @@ EventData EventLog::data_of(const Record& record, std::span<const StoredBlock> b
     }
     case Kind::kCleared:
       return Cleared{};
+    case Kind::kInvalidated:
+      return Invalidated{.weights_generation = record.first_token};
     case Kind::kSuspended:
       return Suspended{};
     case Kind::kResumed:

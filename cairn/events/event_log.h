@@ -7,8 +7,8 @@
 //           fits.
 // Owner:    whoever created it; outlives the pools that it observes and the subscribers that follow it. Observes at
 //           most one pool of each tier.
-// Threads:  every call is safe from any thread. What pools tell comes under their lock; suspend() and resume() come
-//           under none. Reading holds the log's lock only while it copies a bounded piece.
+// Threads:  every call is safe from any thread. What pools tell comes under their lock; invalidate(), suspend() and
+//           resume() come under none. Reading holds the log's lock only while it copies a bounded piece.
 // Costs:    memory is fixed at creation. Appending allocates nothing and waits for no reader: the oldest events go when
 //           room is needed.
 // Fails:    create() on options that make no sense; read() of numbers that the log has not given out.
@@ -50,6 +50,8 @@ class EventLog final : public PoolObserver {
   void on_cleared(CacheLevel tier) override;
   void on_matched(CacheLevel, std::span<const BlockKey>) override {}  // what is cached did not change
 
+  // The weights changed; while the pool of the tier holds nothing.
+  void invalidate(CacheLevel tier, std::uint64_t weights_generation);
   // The tier of one of the pools goes out of use, because its device errs or stalls, and comes back with what it holds.
   // No event where it is so already.
   void suspend(CacheLevel tier);
@@ -71,11 +73,11 @@ class EventLog final : public PoolObserver {
   [[nodiscard]] std::size_t bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared, kSuspended, kResumed };
+  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared, kInvalidated, kSuspended, kResumed };
   // An event without its blocks and token ids, which lie in rings of their own.
   struct Record {
     std::uint64_t first_block = 0;  // number in blocks_
-    std::uint64_t first_token = 0;  // number in tokens_
+    std::uint64_t first_token = 0;  // number in tokens_; kInvalidated: the generation of the weights
     SequenceHash parent{0};         // of the first stored block
     std::uint32_t blocks = 0;
     std::uint32_t tokens = 0;

@@ -103,6 +103,11 @@ Status ResidencyView::apply_to(Tier& tier, const Event&, const Cleared&) {
   return {};
 }
 
+Status ResidencyView::apply_to(Tier& tier, const Event&, const Invalidated&) {
+  tier.blocks.clear();
+  return {};
+}
+
 Status ResidencyView::apply_to(Tier& tier, const Event& event, const Suspended&) {
   if (tier.suspended) {
     return fail(ErrorCode::kAlreadyExists, str_cat("event ", event.sequence, " suspends tier ", to_string(event.tier),

@@ -71,6 +71,7 @@ class ResidencyView {
   [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Stored& stored);
   [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Removed& removed);
   [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Cleared&);
+  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Invalidated&);
   [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Suspended&);
   [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Resumed&);
 

@@ -48,7 +48,9 @@ class TierWindow {
     cleared_ = true;
   }
 
-  // Cleared does not decide it.
+  void add(const Invalidated&) { add(Cleared()); }
+
+  // Cleared and Invalidated do not decide it.
   void add(const Suspended&) { suspended_ = true; }
   void add(const Resumed&) { suspended_ = false; }
 

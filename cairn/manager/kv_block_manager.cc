@@ -152,7 +152,13 @@ void KvBlockManager::cancel(CacheLevel into, OffloadRequestId request) const {
   }
 }
 
-ResetOutcome KvBlockManager::reset(CacheLevel level) const { return state_->reset(level); }
+Result<ResetReport> KvBlockManager::reset(CacheLevel level) const { return state_->reset(level); }
+Result<ResetReport> KvBlockManager::reset_all() const { return state_->reset_all(std::nullopt); }
+Result<ResetReport> KvBlockManager::invalidate(std::uint64_t weights_generation) const {
+  return state_->reset_all(weights_generation);
+}
+std::uint64_t KvBlockManager::weights_generation() const { return state_->weights_generation(); }
+std::uint64_t KvBlockManager::fences() const { return state_->fences(); }
 
 ResetOutcome KvBlockManager::reset(CacheLevel level, std::span<const BlockKey> keys) const {
   Tier* const tier = state_->tier(level);
@@ -160,13 +166,6 @@ ResetOutcome KvBlockManager::reset(CacheLevel level, std::span<const BlockKey> k
     return {.not_found = static_cast<std::uint32_t>(keys.size())};
   }
   return tier->reset(keys);
-}
-
-// From the top down: what is still above cannot be copied down again behind the reset.
-void KvBlockManager::reset_all() const {
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
-    (void)state_->reset(level);
-  }
 }
 
 ResetReceiver KvBlockManager::resets() const { return state_->resets().subscribe(); }

@@ -10,6 +10,7 @@
 //           Afterwards a tier that errs or stalls is taken out and tried again: callers see misses, not waits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -37,6 +38,15 @@
 namespace cairn {
 
 class ManagerState;
+
+// What a reset of tiers did.
+struct ResetReport {
+  std::array<PoolFenceOutcome, kCacheLevels> tiers = {};  // by index_of(level)
+  std::uint32_t reset = 0;                                // blocks that nobody used, of all tiers together
+  std::uint32_t in_use = 0;  // blocks that stay with their holders, and that nobody else finds
+  std::uint64_t copies = 0;  // blocks in flight into a tier that was reset: they are not registered there
+  std::uint32_t loads = 0;   // loads in flight that end without blocks
+};
 
 enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
 
@@ -101,10 +111,26 @@ class KvBlockManager {
   void cancel(CacheLevel into, OffloadRequestId request) const;
 
   // --- control, all while traffic goes on ---
-  // Blocks that are in use stay; those of other tiers too.
-  ResetOutcome reset(CacheLevel level) const;
+  // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart
+  // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay
+  // with their holders, unchanged, nobody else finds them, and they are free when the last holder lets go. Blocks that were
+  // allocated before can be registered, and are found by nobody. Takes the same time however many blocks there are: their
+  // slots are reclaimed afterwards.
+  // reset_all() is one fence over all tiers: loads in flight end without blocks. reset(level) leaves other tiers as they
+  // are: what was copied there before, or is on its way there from this one, is found there and may come back from there.
+  // An error: no memory, and nothing has changed; or the file could not be written: the reset holds in this process, but
+  // blocks from before may be found after a restart.
+  Result<ResetReport> reset(CacheLevel level) const;
+  Result<ResetReport> reset_all() const;
+  // The weights of the model have changed: reset_all(), and what is stored from now on is of this generation, in files too.
+  // A file is opened afterwards only by a configuration with model.weights_generation as given here. Followers of events
+  // are told. kInvalidArgument if the generation is not higher than the present one.
+  Result<ResetReport> invalidate(std::uint64_t weights_generation) const;
+  [[nodiscard]] std::uint64_t weights_generation() const;
+  // How often reset_all() and invalidate() were called; see EngineBlocks::fence.
+  [[nodiscard]] std::uint64_t fences() const;
+  // Of these blocks alone, and no fence: blocks in use stay, and a copy in flight may store one again.
   ResetOutcome reset(CacheLevel level, std::span<const BlockKey> keys) const;
-  void reset_all() const;
   [[nodiscard]] ResetReceiver resets() const;
   // An edge is named by the tiers it joins. kNotFound: there is none such.
   [[nodiscard]] Status pause(CacheLevel from, CacheLevel to) const;

@@ -158,6 +158,55 @@ TEST_F(KvBlockManagerElsewhereTest, WrongBytesElsewhereAreNotServed) {
   EXPECT_EQ(manager_->locate(keys).blocks(), 2U);
 }
 
+// Saves and loads of an engine's own blocks: a reset comes before they begin, and while they are in flight.
+TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
+  const Keys keys = chain(1, 4);
+  const auto blocks_of = [&] {
+    EngineBlocks blocks;
+    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+      blocks.slots.push_back(SlotId{i});
+      blocks.facts.push_back({.block = {.key = keys[i]}});
+    }
+    return blocks;
+  };
+  for (const bool has_begun : {false, true}) {
+    std::optional<OffloadEdge::RequestOutcome> saved;
+    OffloadEdge::Request request{.keys = keys};
+    request.done = [&saved](OffloadEdge::RequestOutcome&& outcome) { saved.emplace(std::move(outcome)); };
+    ASSERT_TRUE(manager_->offload(CacheLevel::kG2, blocks_of(), std::move(request)));
+    if (has_begun) {
+      (void)manager_->pump();
+    }
+    EXPECT_EQ(manager_->reset_all()->copies, has_begun ? 4U : 0U);
+    settle();
+    ASSERT_TRUE(saved.has_value());
+    EXPECT_THAT(saved->is_below, ::testing::Each(false));
+    EXPECT_THAT(saved->error, ::testing::HasSubstr("reset"));
+    EXPECT_EQ(manager_->locate(keys).blocks(), 0U);
+  }
+  // What was begun before the latest reset is refused, whenever it is asked for.
+  EngineBlocks late = blocks_of();
+  late.fence = manager_->fences() - 1;
+  const Result<OffloadRequestId> refused = manager_->offload(CacheLevel::kG2, std::move(late), {.keys = keys});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCancelled);
+  EngineBlocks now = blocks_of();
+  now.fence = manager_->fences();
+  ASSERT_TRUE(manager_->offload(CacheLevel::kG2, std::move(now), {.keys = keys}));
+  settle();
+  EXPECT_EQ(manager_->locate(keys).blocks(), 4U);
+
+  std::optional<LoadResult> loaded;
+  LoadRequest request{.keys = keys};
+  request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+  ASSERT_TRUE(manager_->load_into(blocks_of(), std::move(request)));
+  EXPECT_EQ(manager_->invalidate(5)->loads, 1U);
+  settle();
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->prefix, 0U) << "though its bytes may have come";
+  EXPECT_EQ(load(keys), seeds({}));
+}
+
 TEST_F(KvBlockManagerElsewhereTest, SaysWhatIsWorthLoading) {
   const Keys keys = chain(1, 4);
   save(keys);

@@ -84,8 +84,8 @@ TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
   const Keys keys = chain(1, 4);
   cache_on_device(*manager, keys);
   manager.settle();
-  EXPECT_EQ(manager->reset(CacheLevel::kG1).reset, 4U);
-  EXPECT_EQ(manager->reset(CacheLevel::kG2).reset, 4U);
+  EXPECT_EQ(manager->reset(CacheLevel::kG1)->reset, 4U);
+  EXPECT_EQ(manager->reset(CacheLevel::kG2)->reset, 4U);
   EXPECT_THAT(manager->locate(keys).levels,
               ElementsAre(CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3));
   const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
@@ -185,23 +185,25 @@ TEST_F(KvBlockManagerTest, PrefetchFromDiskToHost) {
   EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(keys)));
 }
 
-TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveWhatIsInUse) {
+TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveBlocksInUseToTheirHolders) {
   VirtualManager manager(config());
   ResetReceiver receiver = manager->resets();
   const ImmutableBlocks held = compute(*manager, chain(1, 2));
   cache_on_device(*manager, chain(2, 3));
   manager.settle();
-  const ResetOutcome outcome = manager->reset(CacheLevel::kG1);
-  EXPECT_EQ(outcome.reset, 3U);
-  EXPECT_EQ(outcome.in_use, 2U);
+  const ResetReport report = *manager->reset(CacheLevel::kG1);
+  EXPECT_EQ(report.reset, 3U);
+  EXPECT_EQ(report.in_use, 2U);
+  EXPECT_EQ(report.tiers[0].dropped, 3U);
+  EXPECT_EQ(manager->device()->counts().registered, 0U);
+  EXPECT_TRUE(hold_their_bytes(*manager, held));
   EXPECT_EQ(receiver.try_next(), CacheLevel::kG1);
   EXPECT_EQ(receiver.try_next(), std::nullopt);
   EXPECT_EQ(manager->reset(CacheLevel::kG2, chain(2, 1)).reset, 1U);
   EXPECT_EQ(manager->host()->counts().registered, 4U);
-  manager->reset_all();
+  EXPECT_EQ(manager->reset_all()->reset, 9U);
   EXPECT_EQ(manager->host()->counts().registered, 0U);
   EXPECT_EQ(manager->disk()->counts().registered, 0U);
-  EXPECT_EQ(manager->device()->counts().registered, 2U);
 }
 
 TEST_F(KvBlockManagerTest, WhatWasResetOnDiskDoesNotComeBackAfterARestart) {

@@ -217,5 +217,72 @@ TEST(KvBlockManagerStopThreadsTest, IoThatNeverReturnsDoesNotHoldUpTheStop) {
   EXPECT_EQ(incidents.size(), 1U);
 }
 
+// Whatever a thread reads was written after the last reset but one: what is filled while a reset goes on may be of before or
+// after it.
+TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
+  ManagerConfig small = config(48, 64, 128);
+  small.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.2, .batch = 8};
+  const KvBlockManager manager = *KvBlockManager::make(small);
+  std::atomic<std::uint64_t> resets{0};  // that have returned
+  std::atomic<int> wrong{0};             // read after the threads have ended
+  const auto pattern_of = [](const BlockKey& key, std::uint64_t reset) { return seed_of(key) * 1009 + reset; };
+  const auto is_of_late = [&](const ImmutableBlocks& blocks, std::uint32_t i, std::uint64_t before) {
+    for (std::uint64_t reset = before == 0 ? 0 : before - 1; reset <= resets; ++reset) {
+      if (!find_stranger(*manager.layout(CacheLevel::kG1), index_of(blocks.slots()[i]),
+                         pattern_of(blocks.key(i), reset))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto run = [&](std::uint64_t thread) {
+    for (std::uint64_t i = 0; i < 80 || resets < 8; ++i) {
+      const Keys keys = chain((thread * 7 + i * 5) % 11, 6);
+      const std::uint64_t before = resets;
+      const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+      for (std::uint32_t k = 0; loaded && k < loaded->blocks.size(); ++k) {
+        wrong += is_of_late(loaded->blocks, k, before) ? 0 : 1;
+      }
+      const Keys rest(keys.begin() + (loaded ? loaded->prefix : 0), keys.end());
+      Result<MutableBlocks> room = manager.device()->allocate(static_cast<std::uint32_t>(rest.size()));
+      if (!room || room->empty()) {
+        continue;
+      }
+      const std::uint64_t now = resets;
+      for (std::size_t k = 0; k < rest.size(); ++k) {
+        write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->slots()[k]), pattern_of(rest[k], now));
+      }
+      (void)*(*(*std::move(room)).complete({.keys = rest})).register_blocks();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back(run, thread);
+  }
+  std::atomic<bool> is_over{false};
+  std::thread resetter([&] {
+    while (!is_over) {
+      const Result<ResetReport> report =
+          resets % 2 == 0 ? manager.reset_all() : manager.invalidate(manager.weights_generation() + 1);
+      wrong += report ? 0 : 1;
+      ++resets;
+      (void)manager.load_and_wait({.keys = chain(resets % 11, 6)});  // so that others have their turns
+    }
+  });
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  is_over = true;
+  resetter.join();
+  EXPECT_EQ(wrong, 0);
+  ASSERT_TRUE(manager.reset_all());
+  EXPECT_TRUE(manager.drain(seconds(60)).has_value());
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    const PoolCounts counts = manager.pool(level)->counts();
+    EXPECT_EQ(counts.free, counts.total) << to_string(level);
+    manager.pool(level)->check_invariants();
+  }
+}
+
 }  // namespace
 }  // namespace cairn::testing

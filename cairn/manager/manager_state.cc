@@ -27,7 +27,11 @@ constexpr Duration kDrainStep = std::chrono::milliseconds(1);
 }  // namespace
 
 ManagerState::ManagerState(const ManagerConfig& config, const ManagerParts& parts)
-    : config_(config), parts_(parts), clock_(*parts.clock), started_(parts.clock->now()) {}
+    : config_(config),
+      parts_(parts),
+      clock_(*parts.clock),
+      started_(parts.clock->now()),
+      weights_generation_(config.model.weights_generation) {}
 
 Result<std::shared_ptr<ManagerState>> ManagerState::make(const ManagerConfig& config, const ManagerParts& parts) {
   if (const Status status = config.validate(); !status) {
@@ -274,17 +278,6 @@ void ManagerState::add_incident(Incident::Kind kind, CacheLevel level, std::stri
   }
 }
 
-ResetOutcome ManagerState::reset(CacheLevel level) {
-  Tier* const there = tier(level);
-  if (there == nullptr || there->pool() == nullptr) {
-    return {};
-  }
-  ResetOutcome outcome{.reset = there->reset()};
-  outcome.in_use = there->pool()->counts().registered;
-  resets_->send(level);
-  return outcome;
-}
-
 Status ManagerState::pause(CacheLevel from, CacheLevel to, bool paused) {
   TierLink* const edge = link(from, to);
   if (edge == nullptr) {
@@ -359,6 +352,7 @@ bool ManagerState::pump() {
   }
   any |= onboarder_->pump();
   any |= scrub_ != nullptr && scrub_->pump();
+  any |= may_reclaim_ && reclaim();
   const MutexLock lock(mutex_);
   return (host_size_ && host_size_->advance()) || any;
 }

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,7 +76,12 @@ class ManagerState {
   [[nodiscard]] ResetChannel& resets() { return *resets_; }
   [[nodiscard]] Histogram& load_seconds() { return *load_seconds_; }
 
-  ResetOutcome reset(CacheLevel level);
+  [[nodiscard]] Result<ResetReport> reset(CacheLevel level) CAIRN_EXCLUDES(fence_mutex_);
+  // Of new weights, if a generation is given.
+  [[nodiscard]] Result<ResetReport> reset_all(std::optional<std::uint64_t> weights_generation)
+      CAIRN_EXCLUDES(fence_mutex_);
+  [[nodiscard]] std::uint64_t weights_generation() const { return weights_generation_; }
+  [[nodiscard]] std::uint64_t fences() const { return fences_; }
   [[nodiscard]] Status pause(CacheLevel from, CacheLevel to, bool paused);
   [[nodiscard]] Status resize_host(std::uint32_t blocks) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] ManagerStatus status() CAIRN_EXCLUDES(mutex_);
@@ -106,6 +112,16 @@ class ManagerState {
   void note_recovery();
   void add_incident(Incident::Kind kind, CacheLevel level, std::string text);
 
+  // One fence over these tiers. All of them: over the registry and loads too.
+  struct Fence {
+    std::vector<CacheLevel> levels = {};
+    bool is_of_all = false;
+    std::optional<Tier::NewWeights> weights = {};
+  };
+  [[nodiscard]] Result<ResetReport> raise(const Fence& fence, std::function<void()>& tell) CAIRN_REQUIRES(fence_mutex_);
+  [[nodiscard]] std::uint64_t in_flight_into(CacheLevel level) const;
+  [[nodiscard]] bool reclaim();
+
   // There is something to pump. Also under a pool's lock.
   void wake();
   void run();
@@ -121,6 +137,12 @@ class ManagerState {
   // Nobody is there any more to be told of incidents. Shared with end(), which the state may outlive or not.
   const std::shared_ptr<std::atomic<bool>> is_left_ = std::make_shared<std::atomic<bool>>(false);
   const std::shared_ptr<ResetChannel> resets_ = std::make_shared<ResetChannel>();
+
+  Mutex fence_mutex_{LockRank::kManager};  // one reset at a time
+  // Both are written with fence_mutex_ held; they order nothing.
+  std::atomic<std::uint64_t> weights_generation_;
+  std::atomic<std::uint64_t> fences_{0};
+  std::atomic<bool> may_reclaim_{false};  // pools may have slots to reclaim
 
   mutable Mutex incidents_mutex_{LockRank::kHealth};
   std::deque<Incident> incidents_ CAIRN_GUARDED_BY(incidents_mutex_);

@@ -226,6 +226,7 @@ std::optional<MutableBlocks> OffloadEdge::Impl::allocate_below(std::uint32_t cou
 }
 
 Status OffloadEdge::Impl::bring(CopySource source, MutableBlocks targets, Batch batch, TimePoint now) {
+  batch.epoch = epoch_;
   const auto shared = std::make_shared<const Batch>(std::move(batch));
   const auto begun =
       link_.bring({.source = std::move(source),
@@ -264,11 +265,13 @@ void OffloadEdge::Impl::landed(const Batch& batch, TierLink::Arrived&& arrived) 
   Answers answers;
   {
     const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < batch.keys.size(); ++i) {
-      resolve(batch.keys[i], refusal_of(arrived.states[i]), arrived.error);
+    if (batch.epoch == epoch_) {
+      for (std::size_t i = 0; i < batch.keys.size(); ++i) {
+        resolve(batch.keys[i], refusal_of(arrived.states[i]), arrived.error);
+      }
+      under_way_ -= static_cast<std::uint32_t>(batch.keys.size());
     }
     --batches_;
-    under_way_ -= static_cast<std::uint32_t>(batch.keys.size());
     is_full_ = false;
     full_since_.reset();
     answers = requests_.take_answers();

@@ -83,6 +83,7 @@ Result<OffloadRequestId> OffloadEdge::offload(EngineBlocks&& blocks, Request&& r
 }
 
 void OffloadEdge::cancel(OffloadRequestId request) { impl_->cancel(request); }
+void OffloadEdge::fence(std::uint64_t fences) { impl_->fence(fences); }
 void OffloadEdge::pause() { impl_->pause(); }
 void OffloadEdge::resume() { impl_->resume(); }
 OffloadStatus OffloadEdge::status() const { return impl_->status(); }

@@ -90,12 +90,17 @@ class OffloadEdge {
     std::function<void(RequestOutcome&&)> done = {};  // once, in pump() or on an executor's thread
   };
   // Blocks of the upper pool, whatever the mode and filters (but for the write budget). kExhausted: the queue is full of
-  // more valuable ones; kFailedPrecondition: paused.
+  // more valuable ones; kFailedPrecondition: paused; kCancelled: of the engine's blocks, see EngineBlocks::fence.
   [[nodiscard]] Result<OffloadRequestId> offload(Request&& request);
   // Blocks that the engine holds in a tier without a pool; they are `held` until nothing touches them any more.
   [[nodiscard]] Result<OffloadRequestId> offload(EngineBlocks&& blocks, Request&& request);
   // What waits of it will not be copied; what is under way ends by itself. Its outcome comes as always.
   void cancel(OffloadRequestId request);
+
+  // The tiers are fenced, and their pools' fences are up: nothing that was offered or asked for before is copied, and
+  // requests are answered so. `fences`: how many fences over all tiers there were; blocks of the engine that are of before
+  // the latest are refused from now on.
+  void fence(std::uint64_t fences);
 
   // While paused nothing new is begun; blocks that are registered meanwhile are passed over.
   void pause();

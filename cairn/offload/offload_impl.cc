@@ -71,6 +71,10 @@ Result<OffloadRequestId> OffloadEdge::Impl::offload(EngineBlocks&& blocks, Reque
                   str_cat("the edge from ", to_string(link_.from().level()), " to ", to_string(link_.to().level()),
                           is_ended_ ? " has ended" : " is paused; resume it"));
     }
+    if (blocks.fence && *blocks.fence < fences_) {
+      turn_away(keys.size(), OffloadRefusal::kCancelled);
+      return fail(ErrorCode::kCancelled, str_cat(keys.size(), " blocks were begun before a reset, and are not saved"));
+    }
     id = requests_.add(std::move(request), std::move(blocks));
     std::vector<std::uint32_t> shed;
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
@@ -174,6 +178,31 @@ void OffloadEdge::Impl::deliver(Answers&& answers) {
       answer.done(std::move(answer.outcome));
     }
   }
+}
+
+void OffloadEdge::Impl::fence(std::uint64_t fences) {
+  constexpr std::string_view kWhy = "the cache was reset";
+  {
+    const MutexLock lock(mutex_);
+    fences_ = fences;
+    ++epoch_;
+    (void)inbox_.take();
+    drop_pending(OffloadRefusal::kCancelled, kWhy);
+    for (const OffloadRequestId request : requests_.all()) {
+      take_back(request, std::string(kWhy));
+    }
+    drop_waiting(OffloadRefusal::kCancelled, kWhy);
+    // What is in flight ends by itself and changes nothing any more: its keys may be those of other blocks.
+    std::vector<BlockKey> in_flight;
+    for (const auto& [key, state] : keys_) {
+      in_flight.push_back(key);
+    }
+    for (const BlockKey& key : in_flight) {
+      resolve(key, OffloadRefusal::kCancelled, kWhy);
+    }
+    under_way_ = 0;
+  }
+  wake_();
 }
 
 void OffloadEdge::Impl::pause() {

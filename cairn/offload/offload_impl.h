@@ -37,6 +37,7 @@ class OffloadEdge::Impl {
   [[nodiscard]] bool has_upper_pool() const { return upper_ != nullptr; }
   [[nodiscard]] const Tier& from() const { return link_.from(); }
   void cancel(OffloadRequestId request);
+  void fence(std::uint64_t fences);
   void pause();
   void resume();
   [[nodiscard]] OffloadStatus status() const;
@@ -69,6 +70,7 @@ class OffloadEdge::Impl {
   struct Batch {
     std::vector<BlockKey> keys;
     std::weak_ptr<VictimClaim> claim = {};
+    std::uint64_t epoch = 0;  // epoch_ when it began
   };
 
   // Of requests.
@@ -135,6 +137,8 @@ class OffloadEdge::Impl {
   std::optional<TimePoint> full_since_ CAIRN_GUARDED_BY(mutex_);  // and took and ended nothing of this edge
   bool is_paused_ CAIRN_GUARDED_BY(mutex_) = false;
   bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::uint64_t fences_ CAIRN_GUARDED_BY(mutex_) = 0;  // over all tiers
+  std::uint64_t epoch_ CAIRN_GUARDED_BY(mutex_) = 0;   // grows with every fence
   std::uint64_t offered_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint64_t copied_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::array<std::uint64_t, kOffloadRefusals> refused_ CAIRN_GUARDED_BY(mutex_) = {};

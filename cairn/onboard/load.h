@@ -64,6 +64,7 @@ struct Load {
   std::vector<PiecePtr> pieces = {};  // that are not over
   bool has_targets = false;           // kGiven: the caller's, one for each key
   bool is_cancelled = false;
+  bool is_fenced = false;     // the tiers were reset while it was in flight: its result is a miss
   bool is_called_in = false;  // its copies were told that their time is over
   bool is_late = false;       // and some were
   bool is_over = false;       // the result is made

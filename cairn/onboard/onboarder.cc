@@ -178,6 +178,7 @@ Result<LoadId> Onboarder::Impl::load(LoadRequest&& request) {
   if (device_pool() == nullptr) {
     return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
   }
+  const std::uint64_t fences = fences_;
   ImmutableBlocks base = device_pool()->match_prefix(request.keys);
   if (base.size() == request.keys.size()) {
     return tell_at_once(request, std::move(base));
@@ -185,7 +186,9 @@ Result<LoadId> Onboarder::Impl::load(LoadRequest&& request) {
   return take_in(Load::Kind::kPrefix, std::move(request.keys), deadline_of(request), &request, std::nullopt,
                  [&](Load& load) {
                    load.done = std::move(request.done);
-                   load.base = std::move(base);
+                   if (fences_ == fences) {
+                     load.base = std::move(base);
+                   }
                  });
 }
 
@@ -251,6 +254,24 @@ void Onboarder::Impl::cancel(LoadId id) {
     close(outbox);
   }
   tell(outbox);
+}
+
+Onboarder::Fenced Onboarder::Impl::fence() {
+  const auto outbox = std::make_shared<Outbox>();
+  const MutexLock lock(mutex_);
+  ++fences_;
+  std::vector<LoadPtr> loads;
+  for (const auto& [id, load] : loads_) {
+    loads.push_back(load);
+  }
+  for (const LoadPtr& load : loads) {
+    load->is_fenced = true;
+    cancel(load, "the cache was reset while the load was in flight", *outbox);
+  }
+  serve(*outbox);
+  close(*outbox);
+  return {.loads = static_cast<std::uint32_t>(loads.size()),
+          .tell = [self = shared_from_this(), outbox] { self->tell(*outbox); }};
 }
 
 OnboardStatus Onboarder::Impl::status() const {
@@ -382,6 +403,7 @@ Result<LoadId> Onboarder::prefetch(std::vector<BlockKey> keys, TimePoint deadlin
   return impl_->prefetch(std::move(keys), deadline, std::move(done));
 }
 void Onboarder::cancel(LoadId load) { impl_->cancel(load); }
+Onboarder::Fenced Onboarder::fence() { return impl_->fence(); }
 OnboardStatus Onboarder::status() const { return impl_->status(); }
 bool Onboarder::pump() { return impl_->pump(); }
 std::optional<TimePoint> Onboarder::next_time() const { return impl_->next_time(); }

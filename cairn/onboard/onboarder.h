@@ -106,6 +106,13 @@ class Onboarder {
                                         std::function<void(std::uint32_t)> done);
   // What has not begun will not. The result comes as always.
   void cancel(LoadId load);
+  // All tiers are fenced, and their pools' fences are up: every load in flight ends without a block, as soon as nothing
+  // touches its memory. `tell` has to be called, without locks: it tells those results that are ready.
+  struct Fenced {
+    std::uint32_t loads = 0;
+    std::function<void()> tell = {};
+  };
+  [[nodiscard]] Fenced fence();
 
   [[nodiscard]] OnboardStatus status() const;
   // Ends loads whose deadlines have passed; whether there was anything to do.

@@ -324,6 +324,9 @@ LoadResult Onboarder::Impl::result_of(Load& load) {
   LoadResult result;
   result.not_worth_it = load.not_worth_it;
   result.why = std::move(load.why);
+  if (load.is_fenced) {
+    return result;
+  }
   switch (load.kind) {
     case Load::Kind::kPrefix: {
       result.blocks = std::move(load.base);

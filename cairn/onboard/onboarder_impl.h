@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -43,6 +44,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
                                        TimePoint deadline, Load::GivenDone done);
   [[nodiscard]] Result<LoadId> prefetch(std::vector<BlockKey> keys, TimePoint deadline, Load::PrefetchDone done);
   void cancel(LoadId load);
+  [[nodiscard]] Fenced fence();
   [[nodiscard]] OnboardStatus status() const;
   bool pump();
   [[nodiscard]] std::optional<TimePoint> next_time() const;
@@ -153,6 +155,9 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   std::uint32_t telling_ CAIRN_GUARDED_BY(mutex_) = 0;                // threads
   std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
   bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
+  // Written with the lock held. Sequentially consistent: a load reads it before it asks the device's pool, which is fenced
+  // before it grows.
+  std::atomic<std::uint64_t> fences_{0};
   OnboardStatus totals_ CAIRN_GUARDED_BY(mutex_);
 };
 

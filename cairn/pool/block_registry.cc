@@ -183,8 +183,37 @@ void BlockRegistry::on_removed(CacheLevel tier, std::span<const BlockKey> keys) 
   }
 }
 
+Status BlockRegistry::expect_all_cleared() {
+  std::size_t places = 0;
+  {
+    const MutexLock lock(mutex_);
+    places = table_.hashes.size();
+  }
+  Result<Table> empty = new_table(places);
+  if (!empty) {
+    return Unexpected(std::move(empty).error());
+  }
+  const MutexLock lock(mutex_);
+  empty_ = *std::move(empty);
+  return {};
+}
+
+void BlockRegistry::all_cleared() {
+  std::optional<Table> old;  // freed without the lock
+  std::unordered_map<BlockKey, std::vector<Attachment>> attachments;
+  const MutexLock lock(mutex_);
+  CAIRN_CHECK(empty_.has_value(), "that all pools are cleared is expected");
+  std::swap(table_, *empty_);
+  std::swap(old, empty_);
+  std::swap(attachments, attachments_);
+  size_ = 0;
+}
+
 void BlockRegistry::on_cleared(CacheLevel tier) {
   const MutexLock lock(mutex_);
+  if (empty_) {
+    return;
+  }
   for (std::size_t at = 0; at < table_.hashes.size();) {
     if (table_.hashes[at] != 0) {
       table_.facts[at].tiers.erase(tier);

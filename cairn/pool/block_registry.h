@@ -67,6 +67,12 @@ class BlockRegistry final : public PoolObserver {
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t bytes() const;
 
+  // A fence over all pools (BlockPool::raise_fence()) in the same time whatever they hold: expect_all_cleared() before the
+  // first fence is raised, all_cleared() after the last is raised and before one is lowered. In between it is not looked for
+  // the keys of each pool that says it was cleared. The first fails if there is no memory, and nothing has changed then.
+  [[nodiscard]] Status expect_all_cleared();
+  void all_cleared();
+
   // Ties a value to a key, one of each type. Fails where no tier holds the key, and where there is one of its type. It
   // is let go of under a pool's lock: what is freed with it must not call a pool.
   template <typename T>
@@ -114,6 +120,7 @@ class BlockRegistry final : public PoolObserver {
 
   mutable Mutex mutex_{LockRank::kRegistry};
   Table table_ CAIRN_GUARDED_BY(mutex_);
+  std::optional<Table> empty_ CAIRN_GUARDED_BY(mutex_);  // what takes its place, while all pools are being cleared
   std::size_t size_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::unordered_map<BlockKey, std::vector<Attachment>> attachments_ CAIRN_GUARDED_BY(mutex_);
 };

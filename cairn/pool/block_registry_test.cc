@@ -110,6 +110,25 @@ TEST(BlockRegistryTest, FollowsRealPools) {
   EXPECT_EQ(registry->size(), 0U);
 }
 
+TEST(BlockRegistryTest, ForgetsAllPoolsAtOnce) {
+  const auto registry = new_registry(4);
+  for (std::uint64_t number = 1; number < 100; ++number) {
+    put(*registry, number % 2 == 0 ? CacheLevel::kG1 : CacheLevel::kG3, number);
+  }
+  ASSERT_TRUE(registry->attach(key(1), std::make_shared<int>(5)));
+  ASSERT_TRUE(registry->expect_all_cleared());
+  registry->on_cleared(CacheLevel::kG1);
+  EXPECT_EQ(registry->size(), 99U) << "all go together";
+  registry->all_cleared();
+  EXPECT_EQ(registry->size(), 0U);
+  EXPECT_TRUE(registry->tiers_of(key(1)).empty());
+  EXPECT_EQ(registry->attachment<int>(key(1)), nullptr);
+  put(*registry, CacheLevel::kG2, 1);
+  EXPECT_EQ(registry->size(), 1U);
+  registry->on_cleared(CacheLevel::kG2);
+  EXPECT_EQ(registry->size(), 0U) << "one pool alone, as ever";
+}
+
 // Against maps, in a table that starts too small and has to grow, with few distinct keys so that places collide.
 RC_GTEST_PROP(BlockRegistryModelTest, AgreesWithMaps, ()) {
   const auto registry = new_registry(1);

@@ -141,6 +141,8 @@ Status RankMemory::add_disk(const ManagerConfig& config, std::uint32_t rank, std
                           .row_bytes = shape.row_bytes(),
                           .slots = config.disk.blocks};
     geometry.space.shard = str_cat("r", rank, "of", ranks);
+    // Which weights the bytes are of is what the leader's entries say: new ones at run time change nothing here.
+    geometry.space.weights_generation = 0;
     if (device.size() > 1) {
       // The model's numbers say nothing of a group's shape.
       geometry.space.shard += str_cat(".g", group);

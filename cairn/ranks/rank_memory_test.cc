@@ -113,6 +113,9 @@ TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyIfTold) {
   config.disk.opening = DiskOpening::kFresh;
   ASSERT_EQ(refusal(config, one_group()), "none");
   EXPECT_EQ(id(), first);
+  config.model.weights_generation = 4;
+  config.disk.opening = DiskOpening::kReuse;
+  EXPECT_EQ(refusal(config, one_group()), "none") << "of which weights its bytes are stands in the leader's file";
   config.model.name = "another";
   config.disk.opening = DiskOpening::kReuse;
   EXPECT_THAT(refusal(config, one_group()), HasSubstr("model 'rank', not 'another'"));

@@ -64,12 +64,4 @@ void DiskEntryIndex::slots_of(const BlockKey& key, std::vector<SlotId>& out) con
   }
 }
 
-void DiskEntryIndex::all(std::vector<SlotId>& out) const {
-  for (std::uint32_t slot = 0; slot < states_.size(); ++slot) {
-    if (states_[slot] != State::kEmpty) {
-      out.push_back(SlotId{slot});
-    }
-  }
-}
-
 }  // namespace cairn

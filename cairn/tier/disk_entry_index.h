@@ -28,8 +28,6 @@ class DiskEntryIndex {
   [[nodiscard]] bool has(SlotId slot) const { return states_[index_of(slot)] != State::kEmpty; }
   // Appends the slots that have an entry of this key.
   void slots_of(const BlockKey& key, std::vector<SlotId>& out) const;
-  // Appends all slots that have an entry.
-  void all(std::vector<SlotId>& out) const;
 
  private:
   enum class State : std::uint8_t { kEmpty, kUnnamed, kNamed };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,6 +126,7 @@ DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
     found_bytes_ = other.found_bytes_;
     was_clean_ = other.was_clean_;
     next_order_ = other.next_order_;
+    fence_ = other.fence_;
   }
   return *this;
 }
@@ -302,36 +304,43 @@ Status DiskFile::read_superblock(bool& clean) {
                                              ": it is no disk tier's file, or what is left of one; name another"));
   }
   Error first;
+  std::optional<disk::Superblock> latest;
   for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{disk::kSuperblockBytes}}) {
     disk::SuperblockBytes bytes{};
     Status read = read_at(bytes, offset);
     Result<disk::Superblock> superblock =
         read ? disk::decode_superblock(bytes) : Result<disk::Superblock>(Unexpected(Error(read.error())));
-    if (!superblock) {
-      if (offset == 0) {
-        first = superblock.error();
-      }
-      continue;
+    if (superblock && (!latest || superblock->fence > latest->fence)) {
+      latest = *std::move(superblock);
+    } else if (!superblock && offset == 0) {
+      first = superblock.error();
     }
-    geometry_ = std::move(superblock->geometry);
-    clean = superblock->clean;
-    places_ = *geometry_.places();
-    return {};
   }
-  // Whatever the reason, a bad sector included: what is in the file cannot be known.
-  return fail(ErrorCode::kCorrupt, str_cat(path_, " cannot be used: ", first.message));
+  if (!latest) {
+    // Whatever the reason, a bad sector included: what is in the file cannot be known.
+    return fail(ErrorCode::kCorrupt, str_cat(path_, " cannot be used: ", first.message));
+  }
+  geometry_ = std::move(latest->geometry);
+  fence_ = latest->fence;
+  next_order_ = std::max(next_order_, fence_);
+  clean = latest->clean;
+  places_ = *geometry_.places();
+  return {};
 }
 
-Status DiskFile::write_superblock(bool clean) const {
-  const Result<disk::SuperblockBytes> bytes = disk::encode(disk::Superblock{.geometry = geometry_, .clean = clean});
+Status DiskFile::write_superblock(bool clean, Flush flush) const {
+  const Result<disk::SuperblockBytes> bytes =
+      disk::encode(disk::Superblock{.geometry = geometry_, .fence = fence_, .clean = clean});
   if (!bytes) {
     return Unexpected(Error(bytes.error()));
   }
   // One after the other: whenever it stops, one of the two is whole.
-  if (Status status = write_at(*bytes, disk::kSuperblockBytes); !status) {
-    return status;
+  for (const std::uint64_t offset : {std::uint64_t{disk::kSuperblockBytes}, std::uint64_t{0}}) {
+    if (Status status = flush == Flush::kEach ? write_through_at(*bytes, offset) : write_at(*bytes, offset); !status) {
+      return status;
+    }
   }
-  return write_at(*bytes, 0);
+  return {};
 }
 
 // What cannot be read becomes bytes that are no entry.
@@ -359,8 +368,8 @@ Result<DiskRecovery> DiskFile::recover() {
     read_entries(part, disk::kEntriesOffset + first * disk::kEntryBytes);
     for (std::size_t i = 0; i < count; ++i) {
       const std::span<const std::byte, disk::kEntryBytes> entry(part.subspan(i * disk::kEntryBytes, disk::kEntryBytes));
-      const Result<std::optional<DiskEntry>> decoded =
-          disk::decode_entry(entry, SlotId{static_cast<std::uint32_t>(first + i)}, space);
+      const Result<std::optional<DiskEntry>> decoded = disk::decode_entry(
+          entry, {.slot = SlotId{static_cast<std::uint32_t>(first + i)}, .space = space, .fence = fence_});
       if (!decoded) {
         ++recovery.damaged;
         recovery.passed_over.push_back(SlotId{static_cast<std::uint32_t>(first + i)});
@@ -377,7 +386,7 @@ Result<DiskRecovery> DiskFile::recover() {
   }
   std::vector<DiskEntry>& entries = recovery.entries;
   std::sort(entries.begin(), entries.end(), [](const DiskEntry& a, const DiskEntry& b) { return a.order < b.order; });
-  next_order_ = entries.empty() ? 1 : entries.back().order + 1;
+  next_order_ = std::max(std::max<std::uint64_t>(fence_, 1), entries.empty() ? 1 : entries.back().order + 1);
   // Of a key that stands there twice the later one counts.
   const std::vector<bool> is_last = last_of_each_key(entries);
   std::size_t kept = 0;
@@ -437,6 +446,14 @@ Status DiskFile::erase(std::span<const SlotId> slots) {
   return write_entries(sorted, [](std::size_t) { return disk::EntryBytes{}; });
 }
 
+Status DiskFile::fence(std::optional<std::uint64_t> weights_generation) {
+  if (weights_generation) {
+    geometry_.space.weights_generation = *weights_generation;
+  }
+  fence_ = next_order_ = next_order_ + 1;
+  return write_superblock(false, Flush::kEach);
+}
+
 Status DiskFile::read_blocks(SlotId first, std::span<std::byte> bytes) const {
   return read_at(bytes, offset_of(first, bytes.size()));
 }
@@ -481,6 +498,19 @@ Status DiskFile::write_at(std::span<const std::byte> bytes, std::uint64_t offset
     offset += static_cast<std::uint64_t>(count);
   }
   return {};
+}
+
+Status DiskFile::write_through_at(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  const iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};  // only read
+  const ssize_t count = pwritev2(file_, &part, 1, static_cast<off_t>(offset), RWF_DSYNC);
+  if (count == static_cast<ssize_t>(bytes.size())) {
+    return {};
+  }
+  // Short, interrupted, or a file system that cannot: the long way.
+  if (Status status = write_at(bytes, offset); !status) {
+    return status;
+  }
+  return sync();
 }
 
 Status DiskFile::read_at(std::span<std::byte> bytes, std::uint64_t offset) const {

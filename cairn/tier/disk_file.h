@@ -7,6 +7,8 @@
 // Promises: a slot is named only while its bytes are those of the block: put() comes after its bytes were written, and
 //           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
 //           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
+// Fences:   fence() makes all entries void at once, in one write to each superblock that is on the disk before it returns:
+//           from then on no restart and no loss of power brings one of them back.
 // Recovers: from the entries alone, without reading blocks. An entry that does not add up, cannot be read, or whose block
 //           was cut off is skipped and counted.
 // Refuses:  a file of another format, model, namespace, layout or key secret, by name; a file that somebody else has
@@ -117,6 +119,9 @@ class DiskFile {
   [[nodiscard]] Status put(std::span<const DiskEntry> entries);
   // These slots hold nothing any more.
   [[nodiscard]] Status erase(std::span<const SlotId> slots);
+  // No slot holds anything any more; takes the same time however many did. The file is of this generation of the weights
+  // from now on, if one is given. Requires: what the file held when it was opened is recovered. When it fails, the fence holds in this process but may not survive it.
+  [[nodiscard]] Status fence(std::optional<std::uint64_t> weights_generation);
   // What was written before is on the disk.
   [[nodiscard]] Status sync() const;
 
@@ -144,7 +149,9 @@ class DiskFile {
   [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status check_secret(const DiskGeometry& wanted) const;
-  [[nodiscard]] Status write_superblock(bool clean) const;
+  enum class Flush : std::uint8_t { kNone, kEach };
+  // kEach: each copy is on the disk before the next step.
+  [[nodiscard]] Status write_superblock(bool clean, Flush flush = Flush::kNone) const;
   [[nodiscard]] Status check_length() const;
   [[nodiscard]] Status restore_length() const;
   [[nodiscard]] Status take_room() const;
@@ -153,6 +160,8 @@ class DiskFile {
   template <typename Encode>
   [[nodiscard]] Status write_entries(std::span<const SlotId> slots, Encode encode) const;
   [[nodiscard]] Status write_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
+  // The same, and the bytes are on the disk. What else was written to the file is not waited for.
+  [[nodiscard]] Status write_through_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Status read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Error io_error(const char* what, int number) const;
   void close();
@@ -165,6 +174,7 @@ class DiskFile {
   std::uint64_t found_bytes_ = 0;
   bool was_clean_ = false;
   std::uint64_t next_order_ = 1;
+  std::uint64_t fence_ = 0;  // entries with a lower order are void
 };
 
 }  // namespace cairn

@@ -128,6 +128,7 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   out.number(space.weights_generation);
   out.number(static_cast<std::uint32_t>(geometry.secret.has_value()));
   out.raw(geometry.secret ? geometry.secret->bytes() : KeySecret(KeySecret::Bytes{}).bytes());
+  out.number(superblock.fence);
   for (const std::string* const text :
        {&space.tenant, &space.model, &space.layout, &space.element_type, &space.shard}) {
     out.text(*text);
@@ -173,6 +174,7 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   if (geometry.keeps_secret) {
     geometry.secret.emplace(secret);
   }
+  superblock.fence = in.number<std::uint64_t>();
   for (std::string* const text : {&space.tenant, &space.model, &space.layout, &space.element_type, &space.shard}) {
     *text = in.text();
   }
@@ -210,8 +212,7 @@ EntryBytes encode(const DiskEntry& entry, NamespaceId space) {
   return bytes;
 }
 
-Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes, SlotId slot,
-                                              NamespaceId space) {
+Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes, const EntryPlace& place) {
   if (std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; })) {
     return std::optional<DiskEntry>();
   }
@@ -227,7 +228,10 @@ Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryB
     return fail(ErrorCode::kCorrupt, "an entry without a checksum");
   }
   entry.order = in.number<std::uint64_t>();
-  if (entry.slot != slot || !key || in.number<std::uint64_t>() != value_of(space)) {
+  if (entry.slot == place.slot && entry.order < place.fence) {
+    return std::optional<DiskEntry>();  // of any namespace: a fence may begin another one
+  }
+  if (entry.slot != place.slot || !key || in.number<std::uint64_t>() != value_of(place.space)) {
     return fail(ErrorCode::kCorrupt, "an entry that belongs elsewhere");
   }
   entry.tokens_hash = BlockHash{in.number<std::uint64_t>()};

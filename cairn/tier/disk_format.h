@@ -7,10 +7,11 @@
 //
 // Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme, bytes a row (4 bytes each); bytes a block,
 // offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); 1 if there is a key
-// secret, else 0 (4 bytes), the secret or zeros (32 bytes); tenant, model, layout, element type, shard, each with 2 bytes
-// of length in front; zeros; in the last 8 bytes the checksum of all before.
+// secret, else 0 (4 bytes), the secret or zeros (32 bytes); fence (8 bytes); tenant, model, layout, element type, shard,
+// each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
+// Of two whole superblocks the one with the higher fence counts.
 // Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
-// (8 each); the checksum of all before (8). A slot that holds nothing has zeros.
+// (8 each); the checksum of all before (8). A slot that holds nothing has zeros, or an entry whose order is below the fence.
 //
 // Fails: decoding anything that encoding could not have written, kCorrupt. Pure.
 #pragma once
@@ -32,6 +33,7 @@ inline constexpr std::uint64_t kEntriesOffset = 2 * kSuperblockBytes;
 
 struct Superblock {
   DiskGeometry geometry;
+  std::uint64_t fence = 0;  // entries with a lower order are void
   bool clean = false;
 };
 
@@ -48,9 +50,15 @@ using EntryBytes = std::array<std::byte, kEntryBytes>;
 [[nodiscard]] bool is_entry(std::span<const std::byte, kEntryBytes> bytes);
 
 [[nodiscard]] EntryBytes encode(const DiskEntry& entry, NamespaceId space);
+// What an entry must belong to.
+struct EntryPlace {
+  SlotId slot = kNoSlot;
+  NamespaceId space{};
+  std::uint64_t fence = 0;
+};
 // std::nullopt if the slot holds nothing. Fails also for an entry of another slot or namespace, and for one without a
 // checksum: its block could not be verified.
-[[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes, SlotId slot,
-                                                            NamespaceId space);
+[[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes,
+                                                            const EntryPlace& place);
 
 }  // namespace cairn::disk

@@ -183,6 +183,9 @@ void DiskScrub::landed(const Read& read, const TransferOutcome& outcome) {
       ++failed;
     }
   }
+  if (read.pinned && !read.pinned->is_current()) {
+    wrong.clear();  // after a fence the keys may be those of other blocks
+  }
   const std::uint64_t read_blocks = right + wrong.size();
   {
     const MutexLock lock(mutex_);

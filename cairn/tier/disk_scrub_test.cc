@@ -17,6 +17,7 @@ using std::chrono::seconds;
 using testing::chain;
 using testing::compute;
 using testing::Copied;
+using testing::fence;
 using testing::first_of;
 using testing::joined;
 using testing::Keys;
@@ -42,7 +43,7 @@ class DiskScrubTest : public testing::ThreeTiers {
       const ImmutableBlocks computed = compute(*host_, keys);
       copy(*to_disk_, keys);
     }
-    host_->reset();
+    fence(*host_);
   }
   void make_scrub(std::uint64_t blocks_per_second, Duration deadline = seconds(10)) {
     BlockLayoutPtr buffer = *DiskScrub::make_buffer(*disk_, blocks_per_second * kBlock);
@@ -145,7 +146,7 @@ TEST_F(DiskScrubTest, ASlotThatIsGivenToAnotherBlockMeanwhileIsNotDropped) {
   EXPECT_FALSE(scrub_->pump()) << "one read at a time";
   EXPECT_FALSE(scrub_->next_time());
   // Before it gets there the blocks go, and others come into their slots.
-  disk_->reset();
+  fence(*disk_);
   const Keys others = chain(2, 8);
   std::vector<SlotId> slots;
   Result<MutableBlocks> room = disk_->pool()->allocate(kTierBlocks);

@@ -153,7 +153,7 @@ Status Tier::erase(std::span<const SlotId> slots) {
   return status;
 }
 
-Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts) {
+Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts, std::uint64_t fence) {
   if (!has_file_) {
     return {};
   }
@@ -166,6 +166,9 @@ Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockF
                        .tokens_hash = facts[i].block.tokens_hash});
   }
   const MutexLock lock(file_mutex_);
+  if (fence != fence_number_) {
+    return fail(ErrorCode::kCancelled, str_cat(to_string(level_), " was reset while the copy was in flight"));
+  }
   // Even where it fails: some may have been written, and are to be erased before the slots are written again.
   for (const DiskEntry& entry : entries) {
     entries_.set(entry.slot, entry.key);
@@ -192,22 +195,6 @@ void Tier::erase_entries_of(std::span<const BlockKey> keys) {
   }
 }
 
-void Tier::erase_all_entries() {
-  if (!has_file_) {
-    return;
-  }
-  Status status;
-  {
-    const MutexLock lock(file_mutex_);
-    std::vector<SlotId> slots;
-    entries_.all(slots);
-    status = erase(slots);
-  }
-  if (!status) {
-    failed(TierUse::kWriting, status.error().message);
-  }
-}
-
 void Tier::drop(std::span<const BlockKey> keys) {
   erase_entries_of(keys);
   pool_->discard(keys);
@@ -218,12 +205,50 @@ void Tier::drop(std::span<const BlockKey> keys) {
 
 ResetOutcome Tier::reset(std::span<const BlockKey> keys) {
   erase_entries_of(keys);
+  if (const Status status = sync(); !status) {
+    failed(TierUse::kWriting, status.error().message);
+  }
   return pool_->reset(keys);
 }
 
-std::uint32_t Tier::reset() {
-  erase_all_entries();
-  return pool_->reset_inactive();
+Result<std::optional<PoolFence>> Tier::plan_fence() const {
+  if (pool_ == nullptr) {
+    return std::optional<PoolFence>();
+  }
+  Result<PoolFence> fence = pool_->plan_fence();
+  if (!fence) {
+    return Unexpected(std::move(fence).error());
+  }
+  return std::optional<PoolFence>(*std::move(fence));
+}
+
+PoolFenceOutcome Tier::raise_fence(std::optional<PoolFence> fence) {
+  return fence ? pool_->raise_fence(*std::move(fence)) : PoolFenceOutcome();
+}
+
+// Slots keep their entries, which are void, until they are written again.
+Status Tier::settle_fence(const std::optional<NewWeights>& weights) {
+  if (weights) {
+    space_ = weights->space;
+  }
+  Status status;
+  {
+    const MutexLock lock(file_mutex_);
+    ++fence_number_;
+    if (has_file_) {
+      status = file_->fence(weights ? std::optional(weights->generation) : std::nullopt);
+    }
+  }
+  if (!status) {
+    failed(TierUse::kWriting, status.error().message);
+  }
+  return status;
+}
+
+void Tier::lower_fence() {
+  if (pool_ != nullptr) {
+    pool_->lower_fence();
+  }
 }
 
 Status Tier::sync() {

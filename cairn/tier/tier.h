@@ -9,6 +9,7 @@
 // Fails:    make(): a layout that has not the pool's blocks; a file that cannot be read.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,7 +73,9 @@ class Tier {
   [[nodiscard]] const BlockPool* pool() const { return pool_.get(); }
   [[nodiscard]] const BlockLayoutPtr& layout() const { return layout_; }
   [[nodiscard]] std::uint64_t block_bytes() const { return layout_->shape().block_bytes(); }
-  [[nodiscard]] BlockTag tag_of(const BlockKey& key) const { return block_tag(space_, key); }
+  [[nodiscard]] BlockTag tag_of(const BlockKey& key) const {
+    return block_tag(space_.load(std::memory_order_relaxed), key);
+  }
 
   // May this use be made of it now? A true while it is out is a trial, and has to be followed by one of the others.
   [[nodiscard]] bool may(TierUse use) { return health(use).may_use(clock_.now()); }
@@ -87,16 +90,37 @@ class Tier {
   [[nodiscard]] TierHealth::Report report(TierUse use) const { return health(use).report(); }
 
   // Around a copy into slots that are the caller's. A file forgets what the slots held before they are overwritten, and
-  // learns what they hold when they are whole; memory has nothing to do.
+  // learns what they hold when they are whole; memory has nothing to do. `fence`: fence_number() before the slots were seen
+  // to be current. kCancelled if the tier was fenced since: the file learns nothing.
   [[nodiscard]] Status before_writing(std::span<const SlotId> slots);
-  [[nodiscard]] Status after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts);
+  [[nodiscard]] Status after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts,
+                                     std::uint64_t fence);
+  // Grows with every fence, while it is up.
+  [[nodiscard]] std::uint64_t fence_number() const { return fence_number_; }
 
   // The bytes of these turned out to be wrong: from now on nobody finds them here, nor after a restart.
   void drop(std::span<const BlockKey> keys);
   // Those that nobody uses are gone, here and after a restart. Those in use stay until they are evicted, and are not
   // found after a restart either.
   ResetOutcome reset(std::span<const BlockKey> keys);
-  std::uint32_t reset();
+
+  // A fence over the tier (see BlockPool::plan_fence()): nothing that was stored before it, or is on its way into the tier,
+  // is ever found in it again. In steps, so that several tiers are fenced as one:
+  //     plan_fence()   of each; nothing has changed if one fails
+  //     raise_fence()  of each
+  //     settle_fence() of each: what the file holds is void, on the disk too when it returns
+  //     lower_fence()  of each
+  // One at a time. A tier of the engine's own has no blocks to fence, and only learns of new weights.
+  [[nodiscard]] Result<std::optional<PoolFence>> plan_fence() const;
+  PoolFenceOutcome raise_fence(std::optional<PoolFence> fence);
+  // New weights: their generation, and the namespace of which the blocks are from now on.
+  struct NewWeights {
+    std::uint64_t generation = 0;
+    NamespaceId space{};
+  };
+  // Fails if the file could not be written: the fence holds, but old blocks may be found after a restart.
+  [[nodiscard]] Status settle_fence(const std::optional<NewWeights>& weights);
+  void lower_fence();
   // What was written before survives a loss of power.
   [[nodiscard]] Status sync();
 
@@ -123,11 +147,10 @@ class Tier {
   void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
   // Whatever of them is erased is gone after a restart too; a failure takes writing out.
   void erase_entries_of(std::span<const BlockKey> keys);
-  void erase_all_entries();
 
   const CacheLevel level_;
   const BlockLayoutPtr layout_;
-  const NamespaceId space_;
+  std::atomic<NamespaceId> space_;  // relaxed: it changes while a fence is up, and what read the old one is fenced
   const Clock& clock_;
   const bool has_file_;
   const std::optional<KeySecret> key_secret_;
@@ -136,6 +159,8 @@ class Tier {
   TierHealth reading_;
   TierHealth writing_;
   Recovered recovered_;
+  // Written with file_mutex_ held. Sequentially consistent: a copy reads it before it asks the pool, which fences first.
+  std::atomic<std::uint64_t> fence_number_{0};
   mutable Mutex file_mutex_{LockRank::kDiskFile};
   std::optional<DiskFile> file_ CAIRN_GUARDED_BY(file_mutex_);
   // A slot keeps its entry until it is written again: its block may have left the pool long before.

@@ -68,6 +68,11 @@ std::span<const SlotId> CopySource::slots() const {
   return pinned != nullptr ? pinned->slots() : std::span<const SlotId>(std::get<EngineBlocks>(blocks_).slots);
 }
 
+bool CopySource::is_current() const {
+  const auto* pinned = std::get_if<PinnedBlocks>(&blocks_);
+  return pinned == nullptr || pinned->is_current();
+}
+
 // A copy from its submission until nothing touches its memory any more. Used by one thread at a time: the one that
 // submits, then the executor's for its callbacks.
 struct TierLink::Flight {
@@ -76,6 +81,7 @@ struct TierLink::Flight {
   std::optional<CopySource> source;
   Done done;
   TimePoint began{};
+  std::uint64_t fence = 0;                          // of the tier it goes to
   std::optional<MutableBlocks> targets = {};        // to be registered
   std::optional<EngineBlocks> engine_targets = {};  // or only to be filled
   std::optional<QuarantinedBlocks> late = {};
@@ -166,6 +172,12 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
   if (const Status status = check_facts(job.source); !status) {
     return refuse(status.error());
   }
+  // The number first: whatever is fenced after the blocks were seen to be current has another one.
+  const std::uint64_t fence = to_.fence_number();
+  if (!job.targets.is_current() || !job.source.is_current()) {
+    return refuse({ErrorCode::kCancelled, str_cat("blocks of ", to_string(from_.level()), " were not copied to ",
+                                                  to_string(to_.level()), ": a reset came first")});
+  }
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
   }
@@ -176,6 +188,7 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
   }
   const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
   flight->targets.emplace(std::move(job.targets));
+  flight->fence = fence;
   Result<TransferId> id = submit(flight, flight->targets->slots(), job.deadline);
   if (!id) {
     return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
@@ -192,6 +205,10 @@ Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
     return refuse(
         {ErrorCode::kInvalidArgument, str_cat("facts of ", job.source.size(), " blocks for ", job.source.slots().size(),
                                               " slots to ", job.targets.slots.size(), " targets; give one for each")});
+  }
+  if (!job.source.is_current()) {
+    return refuse({ErrorCode::kCancelled,
+                   str_cat("blocks of ", to_string(from_.level()), " were not loaded: a reset came first")});
   }
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
@@ -283,7 +300,8 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
     }
     facts[i].note = sum;
   }
-  if (!wrong.empty() && from_.pool() != nullptr) {
+  // After a fence the keys may be those of other blocks.
+  if (!wrong.empty() && from_.pool() != nullptr && flight.source->is_current()) {
     from_.drop(wrong);
   }
   return facts;
@@ -326,14 +344,23 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
   if (!whole) {
     return {};
   }
-  if (Status status = to_.after_writing(whole->slots(), whole_facts); !status) {
-    std::replace(arrived.states.begin(), arrived.states.end(), BlockState::kDone, BlockState::kFailed);
+  const auto turn_down = [&arrived](BlockState state, const std::string& why) {
+    std::replace(arrived.states.begin(), arrived.states.end(), BlockState::kDone, state);
     if (arrived.error.empty()) {
-      arrived.error = status.error().message;
+      arrived.error = why;
     }
-    return status;
+  };
+  if (Status status = to_.after_writing(whole->slots(), whole_facts, flight.fence); !status) {
+    const bool is_fenced = status.error().code == ErrorCode::kCancelled;
+    turn_down(is_fenced ? BlockState::kCancelled : BlockState::kFailed, status.error().message);
+    return is_fenced ? Status() : status;
   }
   arrived.blocks = name(*std::move(whole), whole_facts);
+  // The pool decides: what it took as fenced nobody else finds. An entry of it was written before the fence, and is void.
+  if (!arrived.blocks.is_current()) {
+    turn_down(BlockState::kCancelled, str_cat(to_string(to_.level()), " was reset while the copy was in flight"));
+    arrived.blocks = {};
+  }
   return {};
 }
 

@@ -3,6 +3,8 @@
 // Does:     checks on the way what the source knows the checksum of, and makes it of what has none yet. A block is
 //           registered only when all of it is known to have arrived, and in a file only after its entry is written. What
 //           failed registers nothing. A block whose bytes are wrong is dropped from the tier it was read from.
+// Fences:   a copy that is in flight when the tier it goes to is fenced registers nothing there: its blocks end as
+//           kCancelled. A copy of blocks that were fenced, or into such, does not begin.
 // Memory:   the source stays pinned and late targets quarantined until no copy can touch them any more, whatever the
 //           deadline said.
 // Health:   says of the tier at fault (a file before a GPU before memory) whether it worked; refuses to use it while it is
@@ -10,8 +12,8 @@
 // Owner:    the manager; tiers and executor outlive it, and it outlives its copies (the executor's destructor ends them).
 // Threads:  any. `done` runs on a thread of the executor and may start further copies.
 // Fails:    bring(), fill(): kUnavailable while a tier is out; kExhausted when the executor is full; kInvalidArgument for
-//           counts that differ, a key that stands there twice, a priority that is none; what the entries of a file could
-//           not be told. The job comes back with the error.
+//           counts that differ, a key that stands there twice, a priority that is none; kCancelled for blocks that were
+//           fenced; what the entries of a file could not be told. The job comes back with the error.
 #pragma once
 
 #include <atomic>
@@ -38,6 +40,9 @@ struct EngineBlocks {
   std::vector<SlotId> slots = {};
   std::vector<BlockFacts> facts = {};  // one for each; as far as they are known
   std::shared_ptr<void> held = {};     // let go of when nothing touches the slots any more
+  // KvBlockManager::fences() when what the slots hold was begun. A save of blocks from before a fence is refused.
+  // std::nullopt: they are of now.
+  std::optional<std::uint64_t> fence = {};
 };
 
 // What a copy reads.
@@ -51,6 +56,8 @@ class CopySource {
   [[nodiscard]] std::size_t size() const { return facts_.size(); }
   [[nodiscard]] std::span<const SlotId> slots() const;
   [[nodiscard]] std::span<const BlockFacts> facts() const { return facts_; }
+  // Whether their pool still has them; always true of the engine's own.
+  [[nodiscard]] bool is_current() const;
 
  private:
   std::vector<BlockFacts> facts_;

@@ -23,6 +23,7 @@ using testing::Copied;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::expect_error;
+using testing::fence;
 using testing::first_of;
 using ::testing::HasSubstr;
 using testing::joined;
@@ -221,7 +222,7 @@ TEST_F(TierLinkFaultsTest, WhatIsTakenBackRegistersWhatWasDoneBefore) {
 TEST_F(TierLinkFaultsTest, WhatIsDelayedOrCorruptedOnTheWayIsFoundByTheNextReader) {
   start_with_blocks({{.fault = Fault::kDelay, .at = 1}, {.fault = Fault::kCorrupt, .at = 2}});
   copy(*to_disk_, keys_);
-  host_->reset();
+  fence(*host_);
   {
     Copied up;
     ASSERT_TRUE(bring(*from_disk_, keys_, up));
@@ -236,7 +237,7 @@ TEST_F(TierLinkFaultsTest, WhatIsDelayedOrCorruptedOnTheWayIsFoundByTheNextReade
 TEST_F(TierLinkFaultsTest, BytesThatChangeInFlightAreNotRegistered) {
   start_with_blocks({{.fault = Fault::kCorruptInFlight, .at = 6}});
   copy(*to_disk_, keys_);
-  host_->reset();
+  fence(*host_);
   Copied up;
   ASSERT_TRUE(bring(*from_disk_, keys_, up));
   run_for(seconds(5));
@@ -417,7 +418,7 @@ TEST_F(TierLinkFaultsTest, ADiskThatReturnsGarbageIsTakenOutAndComesBack) {
     const ImmutableBlocks computed = compute(*host_, more);
   }
   copy(*to_disk_, joined(keys_, more));
-  host_->reset();
+  fence(*host_);
   const auto read_garbage = [&](const BlockKey& key) {
     testing::damage(*disk_, slot_of(*disk_, key));
     Copied up;
@@ -498,7 +499,7 @@ TEST_F(TierLinkFaultsTest, SlotsWhoseEntriesCannotBeErasedAreNotWritten) {
     const ImmutableBlocks computed = compute(*host_, many);
   }
   copy(*to_disk_, many);
-  host_->reset();
+  fence(*host_);
   {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }

@@ -22,6 +22,7 @@ using testing::damage;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::expect_error;
+using testing::fence;
 using testing::first_of;
 using testing::fresh_facts;
 using ::testing::HasSubstr;
@@ -77,8 +78,8 @@ TEST_F(TierLinkTest, BringsBlocksDownAndUpAgainWithAllThatIsKnownOfThem) {
   copy(*to_disk_, keys_);
   expect_holds(*disk_, keys_);
   EXPECT_EQ(disk_->pool()->hold(keys_).facts(), facts);
-  device_->reset();
-  host_->reset();
+  fence(*device_);
+  fence(*host_);
   copy(*from_disk_, keys_);
   expect_holds(*host_, keys_);
   EXPECT_EQ(host_->pool()->hold(keys_).facts(), facts);
@@ -127,7 +128,7 @@ TEST_F(TierLinkTest, BlocksWithAndWithoutAChecksumGoTogether) {
   EXPECT_NE(after[2].note, 0U);
   // From now on it is known of all.
   damage(*disk_, slot_of(*disk_, keys_[2]));
-  host_->reset();
+  fence(*host_);
   Copied up;
   ASSERT_TRUE(bring(*from_disk_, keys_, up));
   run_for(seconds(5));
@@ -165,7 +166,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInTheFileAreNotThereAfterARestartEithe
     const ImmutableBlocks computed = compute(*host_, keys_);
   }
   copy(*to_disk_, keys_);
-  host_->reset();
+  fence(*host_);
   damage(*disk_, slot_of(*disk_, keys_[0]));
   damage(*disk_, slot_of(*disk_, keys_[3]));
   {
@@ -188,7 +189,7 @@ TEST_F(TierLinkTest, AFileOfAnotherBlockUnderTheKeyIsAMismatch) {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }
   copy(*to_disk_, keys_);
-  host_->reset();
+  fence(*host_);
   testing::write_block(*disk_->layout(), slot_of(*disk_, keys_[0]), bytes_of(keys_[1]));
   Copied up;
   ASSERT_TRUE(bring(*from_disk_, first_of(keys_, 2), up));
@@ -243,7 +244,7 @@ TEST_F(TierLinkTest, OverwritesWhatWasEvictedAndItsEntry) {
     const ImmutableBlocks computed = compute(*host_, many);
   }
   copy(*to_disk_, many);
-  host_->reset();
+  fence(*host_);
   {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }

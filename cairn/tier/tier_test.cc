@@ -17,6 +17,7 @@ using std::chrono::seconds;
 using testing::chain;
 using testing::disk_options;
 using ::testing::ElementsAre;
+using testing::fence;
 using testing::first_of;
 using testing::joined;
 using testing::Keys;
@@ -44,7 +45,7 @@ class TierTest : public ::testing::Test {
       each.note = each.block.key.low_word() | 1;
     }
     EXPECT_TRUE(tier_->before_writing(blocks->slots()));
-    EXPECT_TRUE(tier_->after_writing(blocks->slots(), facts));
+    EXPECT_TRUE(tier_->after_writing(blocks->slots(), facts, tier_->fence_number()));
     return *(*(*std::move(blocks)).complete_as(facts)).register_blocks();
   }
   void put(const Keys& keys) { const ImmutableBlocks dropped = put_and_hold(keys); }
@@ -69,7 +70,7 @@ TEST_F(TierTest, MemoryHasAPoolOfItsLayoutsSizeThatKeepsNotes) {
   EXPECT_EQ(tier_->reset(first_of(keys_, 1)).reset, 1U);
   tier_->drop(std::vector{keys_[1]});
   EXPECT_EQ(tier_->pool()->counts().registered, 2U);
-  EXPECT_EQ(tier_->reset(), 2U);
+  EXPECT_EQ(fence(*tier_).dropped, 2U);
   EXPECT_TRUE(tier_->sync());
 }
 
@@ -159,7 +160,7 @@ TEST_F(TierTest, WhatIsResetIsNotFoundHereNorAfterARestart) {
   EXPECT_EQ(outcome.not_found, 1U);
   open();
   EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[1], keys_[2]}));
-  EXPECT_EQ(tier_->reset(), 2U);
+  EXPECT_EQ(fence(*tier_).dropped, 2U);
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
 }
@@ -174,7 +175,7 @@ TEST_F(TierTest, ABlockThatWasEvictedAndNotOverwrittenDoesNotComeBackAfterAReset
   EXPECT_THAT(there(), ::testing::Not(::testing::Contains(::testing::AnyOf(keys_[2], keys_[3]))));
   EXPECT_TRUE(tier_->pool()->contains(keys_[1])) << "its bytes are there";
   EXPECT_EQ(testing::evicted_for(*tier_->pool(), 4).size(), 2U);
-  tier_->reset();
+  fence(*tier_);
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
 }
@@ -190,7 +191,7 @@ TEST_F(TierTest, ABlockThatWasWrittenTwiceDoesNotComeBackAfterItIsDropped) {
   EXPECT_EQ(tier_->recovered().superseded, 2U);
   EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[2], keys_[3]}));
   // Nor do the older entries, when the later ones are gone.
-  tier_->reset();
+  fence(*tier_);
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
   EXPECT_EQ(tier_->recovered().superseded, 0U);

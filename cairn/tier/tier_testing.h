@@ -151,6 +151,16 @@ inline std::unique_ptr<Tier> make_tier(Tier::Options options) {
   return *std::move(tier);
 }
 
+// All steps of a fence over one tier.
+inline PoolFenceOutcome fence(Tier& tier, const std::optional<Tier::NewWeights>& weights = std::nullopt) {
+  Result<std::optional<PoolFence>> plan = tier.plan_fence();
+  CAIRN_CHECK(plan.has_value(), plan.has_value() ? "" : plan.error().message);
+  const PoolFenceOutcome outcome = tier.raise_fence(*std::move(plan));
+  EXPECT_TRUE(tier.settle_fence(weights));
+  tier.lower_fence();
+  return outcome;
+}
+
 // What is known of blocks that were just computed: everything but their checksums.
 inline std::vector<BlockFacts> fresh_facts(const Keys& keys, std::uint32_t priority = Retention::kDefaultPriority) {
   std::vector<BlockFacts> facts;

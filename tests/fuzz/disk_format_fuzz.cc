@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_places(superblock->geometry);
     }
   }
-  (void)disk::decode_entry(padded<disk::kEntryBytes>(bytes), SlotId{0}, NamespaceId{0});
+  (void)disk::decode_entry(padded<disk::kEntryBytes>(bytes), {.slot = SlotId{0}});
 
   Input input(bytes);
   disk::Superblock superblock;
@@ -119,10 +119,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                         .tokens_hash = BlockHash{input.number<std::uint64_t>()},
                         .order = input.number<std::uint64_t>()};
   disk::EntryBytes encoded = disk::encode(entry, space.id());
-  const auto decoded = disk::decode_entry(encoded, slot, space.id());
+  const disk::EntryPlace place{.slot = slot, .space = space.id()};
+  const auto decoded = disk::decode_entry(encoded, place);
   CAIRN_CHECK(decoded.has_value() == (entry.checksum != kNoChecksum), "an entry without a checksum is none");
   CAIRN_CHECK(!decoded.has_value() || *decoded == entry, "an entry comes back");
   encoded[input.number<std::uint16_t>() % encoded.size()] ^= std::byte{128};
-  CAIRN_CHECK(!disk::decode_entry(encoded, slot, space.id()).has_value(), "a flipped bit is seen");
+  CAIRN_CHECK(!disk::decode_entry(encoded, place).has_value(), "a flipped bit is seen");
   return 0;
 }

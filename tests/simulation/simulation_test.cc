@@ -32,6 +32,13 @@ TEST_P(SimulationTest, KeepsItsInvariants) {
   EXPECT_GT(counts.restarts, 0U);
   EXPECT_GT(counts.files_damaged, 0U);
   EXPECT_GT(counts.scrubbed, 0U);
+  EXPECT_GT(counts.kills, 0U);
+  EXPECT_GT(counts.fences, 100U);
+  EXPECT_GT(counts.fences_in_copies, 10U);
+  EXPECT_GT(counts.fenced_blocks, 10U);
+  EXPECT_GT(counts.fenced_loads, 10U);
+  EXPECT_GT(counts.fenced_in_use, 10U);
+  EXPECT_GT(counts.fenced_private, 10U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hundreds, SimulationTest, ::testing::Range<std::uint64_t>(0, 10));

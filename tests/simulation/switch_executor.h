@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ class SwitchExecutor final : public TransferExecutor {
       : plain_(clock, speed), into_files_(clock, speed, into_files), into_memory_(clock, speed, into_memory) {}
 
   void set_faults(bool on) { faults_on_ = on; }
+  // Called before and after each callback of a copy, as if another thread had its turn there. Before the first copy.
+  void between(std::function<void()> hook) { between_ = std::move(hook); }
   // What hangs goes on.
   void release() {
     into_files_.faulty->release();
@@ -32,6 +35,15 @@ class SwitchExecutor final : public TransferExecutor {
 
   [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override {
     const std::uint64_t lane = !faults_on_ ? 0 : transfer.plan->destination().kind() == MemoryKind::kFile ? 1 : 2;
+    transfer.done = [this, done = std::move(transfer.done)](TransferOutcome&& outcome) {
+      between_();
+      done(std::move(outcome));
+      between_();
+    };
+    transfer.settled = [this, settled = std::move(transfer.settled)] {
+      between_();
+      settled();
+    };
     Result<TransferId> id = executor(lane).submit(std::move(transfer));
     // Each lane numbers its own from 1.
     return id ? Result<TransferId>(TransferId{static_cast<std::uint64_t>(*id) * kLanes + lane}) : std::move(id);
@@ -90,6 +102,7 @@ class SwitchExecutor final : public TransferExecutor {
   Lane into_files_;
   Lane into_memory_;
   bool faults_on_ = true;
+  std::function<void()> between_ = [] {};
 };
 
 }  // namespace cairn::testing

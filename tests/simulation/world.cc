@@ -38,6 +38,13 @@ WorldCounts& WorldCounts::operator+=(const WorldCounts& other) {
   tiers_out += other.tiers_out;
   files_damaged += other.files_damaged;
   scrubbed += other.scrubbed;
+  kills += other.kills;
+  fences += other.fences;
+  fences_in_copies += other.fences_in_copies;
+  fenced_blocks += other.fenced_blocks;
+  fenced_loads += other.fenced_loads;
+  fenced_in_use += other.fenced_in_use;
+  fenced_private += other.fenced_private;
   return *this;
 }
 
@@ -49,6 +56,7 @@ World::World(const WorldOptions& options) : options_(options), random_(options.s
 }
 
 World::~World() {
+  begun_.clear();
   held_.clear();
   manager_.reset();
 }
@@ -132,6 +140,12 @@ void World::open() {
     }
     auto made = std::make_unique<SwitchExecutor>(clock_, kind == ExecutorKind::kFile ? file_speed_ : host_speed_,
                                                  into_files, into_memory);
+    made->between([this] {
+      if (fence_chance_ > 0 && chance(fence_chance_) && manager_ && !closing_ && !is_fencing_) {
+        ++counts_.fences_in_copies;
+        fence();
+      }
+    });
     executors_.push_back(made.get());
     return made;
   };
@@ -186,6 +200,7 @@ void World::close() {
     counts_.expired += edge.totals.expired;
     counts_.copied_down += index_of(edge.from) < index_of(edge.to) ? edge.totals.blocks : 0;
   }
+  begun_.clear();
   held_.clear();
   paused_.clear();
   closing_ = true;
@@ -257,15 +272,68 @@ void World::compute(const std::vector<BlockKey>& keys, std::uint32_t from) {
   if (!blocks) {
     return;
   }
+  std::vector<std::uint32_t> versions;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::uint32_t version = below(kVersions);
-    write_pattern(*manager_->layout(CacheLevel::kG1), index_of(blocks->slots()[i]), pattern_of(names[i], version));
-    versions_[names[i]].insert(version);
+    versions.push_back(fences_ * kVersions + below(kVersions));
+    write_pattern(*manager_->layout(CacheLevel::kG1), index_of(blocks->slots()[i]), pattern_of(names[i], versions[i]));
   }
   const std::optional<SequenceHash> parent = from > 0 ? std::optional(keys[from - 1].sequence_hash()) : std::nullopt;
   auto complete = (*std::move(blocks)).complete({.keys = names, .parent = parent});
-  auto registered = (*std::move(complete)).register_blocks(Retention{.priority = below(101)});
-  held_.push_back(*std::move(registered));
+  begun_.push_back({.blocks = *std::move(complete), .versions = std::move(versions), .fences = fences_});
+}
+
+// What a fence came before is its holder's alone.
+void World::register_begun() {
+  for (Begun& begun : begun_) {
+    for (std::uint32_t i = 0; i < begun.blocks.size() && begun.fences == fences_; ++i) {
+      versions_[begun.blocks.key(i)].insert(begun.versions[i]);
+    }
+    counts_.fenced_private += begun.fences != fences_ ? 1 : 0;
+    held_.push_back(*std::move(begun.blocks).register_blocks(Retention{.priority = below(101)}));
+  }
+  begun_.clear();
+}
+
+void World::fence() {
+  is_fencing_ = true;
+  const bool has_new_weights = below(2) == 0;
+  say(has_new_weights ? "new weights" : "reset of everything");
+  // Whatever ends while it goes on is of before or after; from here on nothing may be of before.
+  const Result<ResetReport> report =
+      has_new_weights ? manager_->invalidate(manager_->weights_generation() + 1 + below(3)) : manager_->reset_all();
+  is_fencing_ = false;
+  ++counts_.fences;
+  if (!report) {
+    wrong("a reset failed: " + report.error().message);
+    return;
+  }
+  counts_.fenced_blocks += report->copies;
+  counts_.fenced_loads += report->loads;
+  counts_.fenced_in_use += report->in_use;
+  config_.model.weights_generation = manager_->weights_generation();
+  versions_.clear();
+  ++fences_;
+  for (const CacheLevel level : kLevels) {
+    if (!resident(level).empty()) {
+      wrong(str_cat(to_string(level), " holds blocks right after a reset of everything"));
+    }
+  }
+}
+
+// The file is what it was at this moment, whatever the manager still does.
+void World::kill() {
+  say("kill");
+  ++counts_.kills;
+  const std::string path = options_.folder + "/blocks";
+  const bool has_file = config_.disk.blocks != 0;
+  if (has_file) {
+    std::filesystem::copy_file(path, path + ".kept", std::filesystem::copy_options::overwrite_existing);
+  }
+  close();
+  if (has_file) {
+    std::filesystem::rename(path + ".kept", path);
+  }
+  open();
 }
 
 void World::drop_some() {
@@ -302,10 +370,25 @@ void World::offload() {
 
 void World::control() {
   const CacheLevel level = kLevels[below(3)];
-  switch (below(8)) {
+  switch (below(11)) {
     case 0:
       say(str_cat("reset ", to_string(level)));
       (void)manager_->reset(level);
+      if (!resident(level).empty()) {
+        wrong(str_cat(to_string(level), " holds blocks right after it was reset"));
+      }
+      break;
+    case 7:
+    case 8:
+      fence();
+      if (below(4) == 0) {
+        kill();
+      }
+      break;
+    case 9:
+      if (below(2) == 0) {
+        kill();
+      }
       break;
     case 1:
     case 2:
@@ -388,6 +471,9 @@ void World::step() {
   } else if (dice < 90) {
     let_time_pass(microseconds(1 + below(3000)));
   }
+  if (chance(0.8)) {
+    register_begun();
+  }
   drop_some();
   if (chance(0.7)) {
     settle();
@@ -396,6 +482,7 @@ void World::step() {
 
 std::string World::run() {
   lies_ = below(2) == 0;
+  fence_chance_ = below(2) == 0 ? 0 : 0.02;
   open();
   while (failure_.empty() && step_ < options_.steps) {
     ++step_;
@@ -423,6 +510,8 @@ void World::calm_down() {
   if (const BlockPool* const host = manager_->host()) {
     (void)manager_->resize_host(host->capacity());
   }
+  fence_chance_ = 0;
+  begun_.clear();
   held_.clear();
   let_time_pass(seconds(2));
   held_.clear();  // loads that ended meanwhile
@@ -450,6 +539,7 @@ void World::calm_down() {
   // Devices that work again are used again.
   const std::vector<BlockKey> keys = some_keys();
   compute(keys, 0);
+  register_begun();
   held_.clear();
   start_load();
   let_time_pass(milliseconds(200));
@@ -478,14 +568,15 @@ void World::check_pool(CacheLevel level) {
   if (counts.free + counts.inactive + counts.active + counts.quarantined != counts.total) {
     wrong(str_cat(to_string(level), ": counts do not add up"));
   }
+  const std::vector<BlockKey> keys = resident(level);
+  for (const BlockKey& key : keys) {
+    if (!versions_.contains(key)) {
+      wrong(str_cat(to_string(level), " holds ", key.to_string(), ", which nobody registered since the latest reset"));
+    }
+  }
   if (level == CacheLevel::kG3 || step_ % 10 != 0) {
     return;  // looking takes blocks out of their order for a moment: not after every step
   }
-  std::vector<ResidentBlock> resident;
-  (void)pool->list_resident(0, pool->capacity(), resident);
-  std::vector<BlockKey> keys;
-  std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
-                 [](const ResidentBlock& block) { return block.key; });
   const BlockLayout& layout = *manager_->layout(level);
   const PinnedBlocks held = pool->hold(keys);
   for (std::uint32_t i = 0; i < held.size(); ++i) {
@@ -493,6 +584,17 @@ void World::check_pool(CacheLevel level) {
       wrong(str_cat(to_string(level), " holds other bytes than were registered under ", held.key(i).to_string()));
     }
   }
+}
+
+std::vector<BlockKey> World::resident(CacheLevel level) const {
+  std::vector<BlockKey> keys;
+  if (const BlockPool* const pool = manager_->pool(level)) {
+    std::vector<ResidentBlock> blocks;
+    (void)pool->list_resident(0, pool->capacity(), blocks);
+    std::transform(blocks.begin(), blocks.end(), std::back_inserter(keys),
+                   [](const ResidentBlock& block) { return block.key; });
+  }
+  return keys;
 }
 
 void World::check_blocks(const ImmutableBlocks& blocks, const char* where) {

@@ -2,10 +2,13 @@
 // ever written under a key.
 //
 // Does:     takes steps: requests, registrations, cancels, resets, pauses, resizes, restarts, time that passes, devices
-//           that fail, stall, lie and hang, files that are damaged between two managers. After each step the invariants
-//           are checked:
+//           that fail, stall, lie and hang, files that are damaged between two managers, processes that are killed. Resets
+//           of everything and new weights come between any two steps of a copy, also when it has landed and is not
+//           registered yet. After each step the invariants are checked:
 //             - no block on the device or in a result has bytes other than some that were registered under its key;
 //             - every load has ended by its deadline, with a prefix that has no hole;
+//             - nothing that was stored, allocated or loaded before a reset of everything is found or served after it, in
+//               this process or the next;
 //             - pools' counts add up.
 //           At the end faults stop, and everything drains: nothing waits, nothing is in use or quarantined.
 // Fails:    with a message; the seed and the number of steps say how to see it again.
@@ -44,6 +47,13 @@ struct WorldCounts {
   std::uint64_t tiers_out = 0;
   std::uint64_t files_damaged = 0;  // that a manager found
   std::uint64_t scrubbed = 0;       // damaged blocks that nobody had read
+  std::uint64_t kills = 0;
+  std::uint64_t fences = 0;            // resets of everything, and new weights
+  std::uint64_t fences_in_copies = 0;  // of those, in a callback of a copy
+  std::uint64_t fenced_blocks = 0;     // in flight into a tier
+  std::uint64_t fenced_loads = 0;
+  std::uint64_t fenced_in_use = 0;   // blocks
+  std::uint64_t fenced_private = 0;  // runs that were begun before and registered after
   WorldCounts& operator+=(const WorldCounts& other);
 };
 
@@ -78,6 +88,9 @@ class World {
   [[nodiscard]] std::vector<BlockKey> some_keys();
   void start_load();
   void compute(const std::vector<BlockKey>& keys, std::uint32_t from);
+  void register_begun();
+  void fence();
+  void kill();
   void drop_some();
   void onboard();
   void offload();
@@ -88,6 +101,7 @@ class World {
 
   void check();
   void check_pool(CacheLevel level);
+  [[nodiscard]] std::vector<BlockKey> resident(CacheLevel level) const;
   void check_blocks(const ImmutableBlocks& blocks, const char* where);
   [[nodiscard]] bool is_known(const BlockLayout& layout, SlotId slot, const BlockKey& key) const;
 
@@ -103,7 +117,17 @@ class World {
   std::optional<KvBlockManager> manager_;
   std::vector<ImmutableBlocks> held_;
   std::vector<std::shared_ptr<Load>> loads_;
-  std::map<BlockKey, std::set<std::uint32_t>> versions_;  // that were registered
+  // Blocks that are computed, and not registered yet.
+  struct Begun {
+    CompleteBlocks blocks;
+    std::vector<std::uint32_t> versions;
+    std::uint32_t fences = 0;
+  };
+  std::vector<Begun> begun_;
+  std::map<BlockKey, std::set<std::uint32_t>> versions_;  // that were registered since the latest fence
+  std::uint32_t fences_ = 0;
+  double fence_chance_ = 0;  // between two steps of a copy
+  bool is_fencing_ = false;
   std::vector<std::pair<CacheLevel, CacheLevel>> paused_;
   WorldCounts counts_;
   std::uint32_t step_ = 0;

@@ -1,0 +1,118 @@
+// Fences: what an edge has in hand from before one is not copied, and is in nobody's way afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "cairn/offload/offload_testing.h"
+
+namespace cairn::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr OffloadOptions kOneAtATime{.mode = OffloadMode::kOff, .batch = 1, .in_flight = 1};
+
+// As a manager does it.
+void fence(World& world, std::uint64_t fences = 1) {
+  std::vector<std::optional<PoolFence>> plans;
+  for (Tier* tier : {world.upper.get(), world.lower.get()}) {
+    plans.push_back(std::move(*tier->plan_fence()));
+  }
+  world.upper->raise_fence(std::move(plans[0]));
+  world.lower->raise_fence(std::move(plans[1]));
+  for (Tier* tier : {world.upper.get(), world.lower.get()}) {
+    ASSERT_TRUE(tier->settle_fence(std::nullopt));
+  }
+  world.edge->fence(fences);
+  world.upper->lower_fence();
+  world.lower->lower_fence();
+}
+
+TEST(OffloadFenceTest, RequestsAreAnsweredAndNotCopied) {
+  World world({.offload = kOneAtATime});
+  const Keys keys = chain(1, 3);
+  world.put(keys);
+  Outcome outcome;
+  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  world.settle();
+  EXPECT_EQ(world.edge->status().under_way, 1U);
+  fence(world);
+  EXPECT_EQ(world.edge->status().under_way + world.edge->status().waiting, 0U);
+  world.expect_accounts_add_up();
+  world.settle();
+  EXPECT_EQ(outcome.times, 1) << "at once, whatever the copy does";
+  EXPECT_THAT(outcome.is_below, Each(false));
+  EXPECT_THAT(outcome.error, HasSubstr("the cache was reset"));
+  world.drain();
+  EXPECT_THAT(world.arrived(), IsEmpty());
+  EXPECT_EQ(world.refused(OffloadRefusal::kCancelled), 3U);
+  EXPECT_EQ(world.below().counts().free, world.below().capacity());
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadFenceTest, TheSameKeyIsCopiedAnewBesideTheOldCopy) {
+  World world({.offload = {.mode = OffloadMode::kOnRegistration}});
+  const Keys keys = chain(1, 3);
+  world.put(keys);
+  world.settle();
+  EXPECT_EQ(world.edge->status().under_way, 3U);
+  fence(world);
+  world.put(keys);
+  world.drain();
+  for (const BlockKey& key : keys) {
+    EXPECT_TRUE(world.is_whole_below(key));
+  }
+  EXPECT_EQ(world.edge->status().copied, 3U);
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadFenceTest, VictimsThatAreClaimedAreGivenBackAndNotCopied) {
+  World world({.upper = 8, .low_water = 4, .offload = {.mode = OffloadMode::kAhead, .batch = 2, .in_flight = 1}});
+  world.put(chain(1, 8));
+  world.settle();
+  EXPECT_GT(world.edge->status().waiting + world.edge->status().under_way, 2U) << "one batch is in flight, one waits";
+  fence(world);
+  world.drain();
+  EXPECT_EQ(world.below().counts().registered, 0U);
+  EXPECT_EQ(world.above().counts().free, 8U);
+  world.put(chain(2, 8));
+  world.drain();
+  EXPECT_GT(world.below().counts().registered, 0U) << "those of afterwards are copied";
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadFenceTest, TheEnginesBlocksOfBeforeAreRefused) {
+  World world({.has_upper_pool = false, .offload = kOneAtATime});
+  const Keys keys = chain(1, 2);
+  const auto blocks = [&] {
+    EngineBlocks made{.slots = {SlotId{0}, SlotId{1}}};
+    for (const BlockKey& key : keys) {
+      made.facts.push_back({.block = {.key = key}});
+    }
+    return made;
+  };
+  Outcome waits;
+  ASSERT_TRUE(world.edge->offload(blocks(), {.keys = keys, .done = waits.hear()}));
+  fence(world, 3);
+  world.drain();
+  EXPECT_THAT(waits.is_below, Each(false));
+  EngineBlocks old = blocks();
+  old.fence = 2;
+  const auto refused = world.edge->offload(std::move(old), {.keys = keys});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(world.below().counts().registered, 0U);
+  EngineBlocks late = blocks();
+  late.fence = 3;
+  ASSERT_TRUE(world.edge->offload(std::move(late), {.keys = keys}));
+  world.drain();
+  EXPECT_EQ(world.below().counts().registered, 2U);
+  world.expect_accounts_add_up();
+}
+
+}  // namespace
+}  // namespace cairn::testing
