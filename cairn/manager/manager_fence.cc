@@ -14,7 +14,6 @@ namespace cairn {
 
 namespace {
 
-constexpr CacheLevel kTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
 constexpr std::uint32_t kReclaimStep = 4096;  // slots: an allocation waits no longer than that takes
 
 // Lowers the fences of tiers when it goes: they do not stay up where memory for what comes in between was not to be had.
@@ -66,7 +65,7 @@ Result<ResetReport> ManagerState::reset_all(std::optional<std::uint64_t> weights
       space.weights_generation = *weights_generation;
       fence.weights = Tier::NewWeights{.generation = *weights_generation, .space = space.id()};
     }
-    for (const CacheLevel level : kTiers) {
+    for (const CacheLevel level : kManagedTiers) {
       if (tier(level) != nullptr) {
         fence.levels.push_back(level);
       }
@@ -147,7 +146,7 @@ Result<ResetReport> ManagerState::raise(const Fence& fence, std::function<void()
 
 std::uint64_t ManagerState::in_flight_into(CacheLevel level) const {
   std::uint64_t blocks = 0;
-  for (const CacheLevel from : kTiers) {
+  for (const CacheLevel from : kManagedTiers) {
     const TierLink* const each = link(from, level);
     blocks += each != nullptr && tier(level)->pool() != nullptr ? each->meter().totals().blocks_under_way : 0;
   }
@@ -158,7 +157,7 @@ std::uint64_t ManagerState::in_flight_into(CacheLevel level) const {
 bool ManagerState::reclaim() {
   may_reclaim_ = false;  // first: a reset that comes meanwhile says so again
   bool more = false;
-  for (const CacheLevel level : kTiers) {
+  for (const CacheLevel level : kManagedTiers) {
     Tier* const each = tier(level);
     more |= each != nullptr && each->pool() != nullptr && each->pool()->reclaim(kReclaimStep);
   }

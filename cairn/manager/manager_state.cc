@@ -16,7 +16,6 @@ namespace {
 constexpr CacheLevel kDevice = CacheLevel::kG1;
 constexpr CacheLevel kHost = CacheLevel::kG2;
 constexpr CacheLevel kDisk = CacheLevel::kG3;
-constexpr CacheLevel kTiers[] = {kDevice, kHost, kDisk};
 
 constexpr std::size_t kIncidentsKept = 64;
 // Nobody says when blocks that are to be withheld are let go of: how often that is looked at.
@@ -73,7 +72,7 @@ Status ManagerState::make_tiers() {
     }
     events_ = *std::move(events);
   }
-  for (const CacheLevel level : kTiers) {
+  for (const CacheLevel level : kManagedTiers) {
     if (!has[index_of(level)]) {
       continue;
     }
@@ -220,14 +219,14 @@ Status ManagerState::make_scrub() {
 
 void ManagerState::make_metrics() {
   load_seconds_ = &metrics_.histogram("cairn_load_seconds", "From the request of a load to its result");
-  for (const CacheLevel level : kTiers) {
+  for (const CacheLevel level : kManagedTiers) {
     if (tier(level) != nullptr) {
       add_tier_metrics(metrics_, *tier(level));
     }
     if (edge_into(level) != nullptr) {
       add_offload_metrics(metrics_, level, *edge_into(level));
     }
-    for (const CacheLevel to : kTiers) {
+    for (const CacheLevel to : kManagedTiers) {
       if (link(level, to) != nullptr) {
         add_link_metrics(metrics_, *link(level, to));
       }
@@ -427,7 +426,7 @@ Status ManagerState::drain(Duration longest) {
 
 ManagerStatus ManagerState::status() {
   ManagerStatus status{.worker_id = config_.worker_id, .uptime = clock_.now() - started_};
-  for (const CacheLevel level : kTiers) {
+  for (const CacheLevel level : kManagedTiers) {
     if (const Tier* const each = tier(level)) {
       status.tiers.push_back(tier_status(*each));
     }
@@ -435,7 +434,7 @@ ManagerStatus ManagerState::status() {
       const CacheLevel from = level == kDisk && tier(kHost) != nullptr ? kHost : kDevice;
       status.offload.push_back({.from = from, .to = level, .offload = edge->status()});
     }
-    for (const CacheLevel to : kTiers) {
+    for (const CacheLevel to : kManagedTiers) {
       if (const TierLink* const each = link(level, to)) {
         status.edges.push_back(edge_status(*each));
       }

@@ -50,6 +50,9 @@ class EdgeListener final : public PoolObserver {
   std::atomic<OffloadEdge*> edge_{nullptr};
 };
 
+// The tiers of a manager, from the top down.
+inline constexpr CacheLevel kManagedTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
+
 class ManagerState {
  public:
   [[nodiscard]] static Result<std::shared_ptr<ManagerState>> make(const ManagerConfig& config,
