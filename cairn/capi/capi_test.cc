@@ -363,7 +363,7 @@ TEST(CapiKeysTest, SchemeSaltAndSecretSelectTheKeys) {
   EXPECT_NE(key_with(secret + "\ntenant = \"t\"", nullptr, nullptr), native);
   constexpr std::uint64_t kRecorded = 14643705804678351452U;  // the hash of tokens 1 to 4 without a salt
   EXPECT_EQ(key_with("scheme = \"dynamo\"", nullptr, nullptr),
-            std::pair(CAIRN_OK, std::pair(kRecorded >> 10, kRecorded << 54)));
+            std::pair(static_cast<int32_t>(CAIRN_OK), std::pair(kRecorded >> 10, kRecorded << 54)));
   EXPECT_EQ(key_with("scheme = \"vllm\"", nullptr, nullptr).first, CAIRN_FAILED_PRECONDITION);
   EXPECT_NE(std::string(error.message).find("scheme vllm"), std::string::npos);
 }

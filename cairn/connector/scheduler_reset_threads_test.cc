@@ -62,7 +62,7 @@ TEST(SchedulerResetTest, SavesInFlightAreNotStored) {
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
   world.begin({{.request = a, .new_blocks = blocks}});
-  world.compute(World::keys_of(kPrompt), blocks);
+  world.compute(world.keys_of(kPrompt), blocks);
   world.end();
   world.ranks[0]->stop(true);
   EXPECT_TRUE(*world->finish(a, kPrompt));
@@ -81,7 +81,7 @@ TEST(SchedulerResetTest, ARequestOfBeforeIsNotSavedAnyMore) {
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
   world.begin({{.request = a, .new_blocks = blocks}});
-  world.compute(World::keys_of(kPrompt), blocks);
+  world.compute(world.keys_of(kPrompt), blocks);
   world.end();
   ASSERT_TRUE(world->invalidate(1));
   EXPECT_TRUE(*world->finish(a, kPrompt));

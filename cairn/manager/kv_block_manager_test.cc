@@ -530,8 +530,8 @@ TEST_F(KvBlockManagerTest, ATruncatedFileIsUsedAsFarAsItGoes) {
   cache_on_device(*manager, keys);
   manager.settle();
   EXPECT_EQ(manager->disk()->counts().registered, 6U) << "it is a tier as any other";
-  manager->reset(CacheLevel::kG1);
-  manager->reset(CacheLevel::kG2);
+  ASSERT_TRUE(manager->reset(CacheLevel::kG1));
+  ASSERT_TRUE(manager->reset(CacheLevel::kG2));
   const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
   ASSERT_TRUE(loaded && loaded->blocks.size() == 6U);
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
