@@ -23,7 +23,11 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(ReplayProcessTest, CtrlCPrintsTheReportSoFar) {
+class ReplayProcessTest : public ::testing::TestWithParam<int> {};
+// Ctrl-C, and what a service manager sends: commands end in order, and clean up.
+INSTANTIATE_TEST_SUITE_P(Signals, ReplayProcessTest, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST_P(ReplayProcessTest, ASignalPrintsTheReportSoFar) {
   const std::string folder = ::testing::TempDir();
   const std::string trace = folder + "replay_process.jsonl";
   const std::string events = folder + "replay_process.events";
@@ -50,7 +54,7 @@ TEST(ReplayProcessTest, CtrlCPrintsTheReportSoFar) {
   std::error_code none;
   while (waitpid(child, &status, WNOHANG) == 0) {
     if (std::filesystem::exists(events) && std::filesystem::file_size(events, none) > 0) {
-      kill(child, SIGINT);
+      kill(child, GetParam());
       ASSERT_EQ(waitpid(child, &status, 0), child);
       break;
     }

@@ -80,9 +80,10 @@ int main(int argc, char** argv) {
   std::cout << seeds << " seeds, " << broken << " broken; " << all.loads << " loads, " << all.blocks_served
             << " blocks served, " << all.from_below << " of them from below, " << all.copied_down << " copied down, "
             << all.mismatches << " wrong ones caught, " << all.expired << " late, " << all.tiers_out
-            << " tiers taken out, " << all.restarts << " restarts, " << all.kills << " kills, " << all.fences
-            << " resets of everything, " << all.fences_in_copies << " of them within a copy, " << all.fenced_blocks
-            << " blocks in flight, " << all.fenced_loads << " loads, " << all.fenced_in_use << " blocks in use and "
-            << all.fenced_private << " runs not registered yet at a reset\n";
+            << " tiers taken out, " << all.restarts << " restarts, " << all.kills << " kills, " << all.files_damaged
+            << " damaged files, " << all.scrubbed << " blocks scrubbed out, " << all.fences << " resets of everything, "
+            << all.fences_in_copies << " of them within a copy, " << all.fenced_blocks << " blocks in flight, "
+            << all.fenced_loads << " loads, " << all.fenced_in_use << " blocks in use and " << all.fenced_private
+            << " runs not registered yet at a reset\n";
   return broken == 0 ? 0 : 1;
 }
