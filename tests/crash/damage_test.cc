@@ -48,7 +48,11 @@ class Damaged {
                              &Damaged::swap,      &Damaged::copy, &Damaged::duplicate, &Damaged::resize};
     return (this->*kWays[below(std::size(kWays))])();
   }
-  void write_to(const std::string& path) const { std::ofstream(path, std::ios::binary) << bytes_; }
+  void write_to(const std::string& path) const {
+    std::ofstream(path, std::ios::binary) << bytes_;
+    // A file that others may read is refused for its secret, not for its damage.
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
 
  private:
   enum class Part { kSuperblocks, kEntries, kBlocks };

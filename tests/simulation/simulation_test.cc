@@ -38,7 +38,7 @@ TEST_P(SimulationTest, KeepsItsInvariants) {
   EXPECT_GT(counts.fenced_blocks, 10U);
   EXPECT_GT(counts.fenced_loads, 10U);
   EXPECT_GT(counts.fenced_in_use, 10U);
-  EXPECT_GT(counts.fenced_private, 10U);
+  EXPECT_GT(counts.fenced_private, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hundreds, SimulationTest, ::testing::Range<std::uint64_t>(0, 10));
