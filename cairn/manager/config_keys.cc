@@ -267,10 +267,11 @@ template <typename At>
 void add_offload(List& list, const std::string& section, At at) {
   list.section(section);
   list.choice(
-      "mode", "When blocks are copied down: before their room is needed, as they are registered, when asked for",
+      "mode",
+      "When blocks are copied down: into free room and before they have to go, as they are registered, when asked for",
       [at](auto& c) -> auto& { return at(c).mode; }, names_of<OffloadMode>(kAllOffloadModes));
   list.share(
-      "low_water", "Share of the upper tier that is kept free or ready to go; for ahead",
+      "low_water", "Share of the upper tier that is kept free or ready to go, more if allocations are large; for ahead",
       [at](auto& c) -> auto& { return at(c).low_water; }, 0.5);
   list.whole("batch", "Blocks that are copied together", [at](auto& c) -> auto& { return at(c).batch; }, 1);
   list.whole("in_flight", "Batches at once", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);

@@ -21,8 +21,7 @@ constexpr Figure<PoolCounts, std::uint32_t> kCounts[] = {
     {"cairn_blocks_total_capacity", "Blocks that a tier has room for", &PoolCounts::total},
     {"cairn_blocks_free", "Blocks that hold nothing", &PoolCounts::free},
     {"cairn_blocks_inactive", "Blocks that can be evicted", &PoolCounts::inactive},
-    {"cairn_blocks_ready", "Of the inactive ones, those that go first: they were copied down or are not worth it",
-     &PoolCounts::ready},
+    {"cairn_blocks_ready", "Of the inactive ones, those that are evicted first", &PoolCounts::ready},
     {"cairn_blocks_active", "Blocks in use", &PoolCounts::active},
     {"cairn_blocks_quarantined", "Blocks that a late copy may still touch", &PoolCounts::quarantined},
     {"cairn_blocks_registered", "Keys that can be matched", &PoolCounts::registered},
@@ -152,6 +151,12 @@ void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub) {
   }
   metrics.gauge_function("cairn_scrub_position", "Slot that the scrub reads next", {},
                          [&scrub] { return static_cast<double>(scrub.status().position); });
+}
+
+void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry) {
+  metrics.counter_function("cairn_evicted_unsaved_total", "Blocks evicted while no other tier held them",
+                           {{"tier", to_string(of)}},
+                           [&registry, of] { return static_cast<double>(registry.evicted_unsaved(of)); });
 }
 
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {

@@ -7,6 +7,7 @@
 #include "cairn/base/metrics.h"
 #include "cairn/offload/offload_edge.h"
 #include "cairn/onboard/onboarder.h"
+#include "cairn/pool/block_registry.h"
 #include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"
 #include "cairn/tier/tier_link.h"
@@ -17,6 +18,8 @@ void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
 void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge);
 void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub);
+// Of a tier from which an edge leads down.
+void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry);
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder);
 
 }  // namespace cairn

@@ -225,6 +225,10 @@ void ManagerState::make_metrics() {
     }
     if (edge_into(level) != nullptr) {
       add_offload_metrics(metrics_, level, *edge_into(level));
+      const Tier& above = *tier(level == kDisk && tier(kHost) != nullptr ? kHost : kDevice);
+      if (above.pool() != nullptr) {
+        add_loss_metrics(metrics_, above.level(), *registry_);
+      }
     }
     for (const CacheLevel to : kManagedTiers) {
       if (link(level, to) != nullptr) {

@@ -65,59 +65,215 @@ TEST(OffloadAheadTest, ParentsAreBelowBeforeThoseAboveThemGoWhereLeavesGoFirst) 
   }
 }
 
-TEST(OffloadAheadTest, IsWokenByThePoolAndDoesNothingWhileThereIsEnough) {
-  World world({.upper = 8, .low_water = 2});
-  put_each(world, singles(0, 6));
-  EXPECT_EQ(world.woken, 0);
-  EXPECT_FALSE(world.edge->pump());
-  world.put(singles(6, 1));
+// Blocks of others, unused: every block of the lower tier would have to make room.
+void fill_below(World& world) {
+  cache(world.below(), chain(9'999, world.below().capacity()));
+  (void)world.arrived();
+}
+
+TEST(OffloadAheadTest, WhatIsRegisteredIsCopiedWhileThereIsFreeRoomBelow) {
+  World world({.upper = 64, .lower = 64, .low_water = 2});
+  const Keys keys = chain(1, 20);
+  world.put(keys);
   EXPECT_EQ(world.woken, 1);
+  EXPECT_FALSE(world.edge->is_idle());
+  world.drain();
+  EXPECT_EQ(world.arrived(), keys) << "heads before tails";
+  EXPECT_EQ(world.above().counts().ready, 0U) << "nothing has to go";
+  EXPECT_EQ(world.edge->status().offered, 20U);
+  // As long as nothing has to make room for it.
+  world.put(chain(2, 44));
+  world.drain();
+  EXPECT_EQ(world.below().counts().free, 0U);
+  EXPECT_EQ(world.below().stats().evicted, 0U);
+  world.put(chain(3, 1));
+  world.drain();
+  EXPECT_EQ(world.below().stats().evicted, 0U);
+  EXPECT_EQ(world.above().stats().evicted, 1U);
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadAheadTest, WithoutFreeRoomVictimsAreCopiedAndOthersAreNot) {
+  World world({.upper = 8, .lower = 64, .low_water = 2, .leaves_first = true});
+  fill_below(world);
+  world.put(chain(1, 6));
+  EXPECT_FALSE(world.edge->pump());
+  EXPECT_EQ(world.edge->status().offered, 0U);
+  const int woken = world.woken;
+  world.put(chain(2, 1));
+  EXPECT_GT(world.woken, woken);
   EXPECT_TRUE(world.edge->pump());
   // One is free; three more make twice the low water.
-  EXPECT_EQ(world.edge->status().under_way, 3U);
-  EXPECT_FALSE(world.edge->pump()) << "what is claimed is not claimed again";
-  world.drain();
   EXPECT_EQ(world.above().counts().ready, 3U);
+  world.drain();
+  // Three are about to go, and nobody could load them without those before them.
+  EXPECT_EQ(world.arrived(), chain(1, 6));
+  EXPECT_EQ(world.below().stats().evicted, 6U);
+  EXPECT_FALSE(world.is_below(chain(2, 1)[0]));
   EXPECT_EQ(world.above().counts().active, 0U);
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadAheadTest, AFullTierGoesOnForEver) {
+  World world({.upper = 64, .lower = 128, .low_water = 4, .leaves_first = true});
+  fill_below(world);
+  std::vector<Keys> sequences;
+  for (std::uint64_t name = 0; name < 100; ++name) {
+    sequences.push_back(chain(name, 7));
+    world.put(sequences.back());
+    world.run_for(milliseconds(20));
+  }
+  EXPECT_EQ(world.registry->evicted_unsaved(CacheLevel::kG2), 0U);
+  for (std::size_t i = 100 - 64 / 7 - 10; i < 100; ++i) {
+    for (const BlockKey& key : sequences[i]) {
+      EXPECT_TRUE(world.above().contains(key) || world.is_whole_below(key)) << i;
+    }
+  }
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadAheadTest, RoomThatComesFreeBelowIsUsed) {
+  World world({.upper = 32, .lower = 64, .low_water = 2});
+  fill_below(world);
+  const Keys keys = chain(1, 20);
+  world.put(keys);
+  world.drain();
+  EXPECT_EQ(world.edge->status().offered, 0U);
+  (void)world.below().reset_inactive();
+  EXPECT_FALSE(world.edge->is_idle());
+  world.drain();
+  EXPECT_EQ(world.arrived(), keys) << "heads before tails";
+  EXPECT_EQ(world.edge->status().copied, 20U);
+}
+
+TEST(OffloadAheadTest, TheWaterFollowsTheAllocations) {
+  World world({.upper = 128, .lower = 256, .low_water = 4});
+  fill_below(world);
+  for (std::uint64_t name = 0; name < 12; ++name) {
+    world.put(chain(name, 24));
+    world.run_for(milliseconds(20));
+  }
+  const PoolCounts counts = world.above().counts();
+  EXPECT_GE(counts.free + counts.ready, 24U);
+  EXPECT_EQ(world.registry->evicted_unsaved(CacheLevel::kG2), 0U);
+  // Smaller ones for a long time: it falls again.
+  for (std::uint64_t name = 100; name < 600; ++name) {
+    world.put(chain(name, 4));
+    world.run_for(milliseconds(2));
+  }
+  EXPECT_LT(world.above().counts().free + world.above().counts().ready, 24U);
+}
+
+TEST(OffloadAheadTest, MoreThanTheEdgeMayRememberIsFoundAgain) {
+  World world({.upper = 256, .lower = 512, .low_water = 4, .offload = {.batch = 8, .queue = 16}});
+  const Keys keys = chain(1, 200);
+  world.put(keys);
+  world.drain();
+  EXPECT_GT(world.refused(OffloadRefusal::kShed), 0U);
+  EXPECT_EQ(world.below().match_prefix(keys).size(), 200U);
+  EXPECT_EQ(world.edge->status().copied, 200U);
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadAheadTest, ATierThatWasOutGetsWhatItMissed) {
+  World world({.upper = 64,
+               .lower = 256,
+               .low_water = 4,
+               .offload = {.batch = 1, .in_flight = 1},
+               .faults = {.rules = {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}}},
+               .health = {.failures = 1, .first_wait = seconds(1), .longest_wait = seconds(1)}});
+  world.put(chain(1, 10));
+  world.drain();
+  EXPECT_FALSE(world.lower->is_up(TierUse::kWriting));
+  world.put(chain(2, 10));
+  world.drain();
+  EXPECT_TRUE(world.edge->is_idle());
+  world.clock.advance(seconds(3));
+  world.put(chain(3, 1));  // tries it
+  world.drain();
+  world.clock.advance(seconds(3));
+  world.put(chain(4, 1));
+  world.drain();
+  ASSERT_TRUE(world.lower->is_up(TierUse::kWriting));
+  for (const std::uint64_t name : {1, 2}) {
+    EXPECT_EQ(world.below().match_prefix(chain(name, 10)).size(), 10U) << name;
+  }
+  world.expect_accounts_add_up();
+}
+
+TEST(OffloadAheadTest, ABlockThatNobodyCouldLoadIsNotCopied) {
+  World world({.upper = 16, .lower = 64, .low_water = 2, .link = {.latency = seconds(1)}});
+  const Keys keys = chain(1, 3);
+  world.put(keys);
+  (void)world.above().discard({{keys[0]}});
+  world.drain();
+  EXPECT_EQ(world.refused(OffloadRefusal::kGone), 1U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kNoParent), 1U);
+  EXPECT_FALSE(world.is_below(keys[1]));
+  // The first of a sequence may be below only.
+  world.put(chain(2, 2));
+  world.drain();
+  (void)world.above().reset(chain(2, 1));
+  world.put({chain(2, 3)[2]});
+  world.drain();
+  EXPECT_EQ(world.below().match_prefix(chain(2, 3)).size(), 3U);
+}
+
+TEST(OffloadAheadTest, ParentsAreCopiedFirstWhateverTheirPriority) {
+  World world({.upper = 64, .lower = 64, .low_water = 2, .offload = {.batch = 1, .in_flight = 1}});
+  const Keys keys = chain(1, 4);
+  const Keys other = chain(2, 1);
+  world.put(other, {.priority = 50});
+  const ImmutableBlocks head = world.fill(first_of(keys, 3), {.priority = 10});
+  world.put({keys[3]}, {.priority = 90});
+  world.drain();
+  EXPECT_EQ(world.arrived(), joined(keys, other));
 }
 
 TEST(OffloadAheadTest, WhatIsBelowAlreadyIsReadyAtOnce) {
   World world({.upper = 8, .low_water = 3});
   const Keys keys = singles(0, 7);
   put_each(world, first_of(keys, 5));
-  Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0], keys[2]}, .done = outcome.hear()}));
   world.drain();
-  put_each(world, {keys[5]});  // two are free: four more are wanted, and keys[0], [2] were used last but one
+  put_each(world, {keys[5]});  // two are free: four more are wanted
   (void)world.edge->pump();
-  EXPECT_EQ(world.refused(OffloadRefusal::kAlreadyBelow) + world.edge->status().under_way, 4U);
-  EXPECT_EQ(world.above().counts().ready, world.refused(OffloadRefusal::kAlreadyBelow));
-  world.drain();
   EXPECT_EQ(world.above().counts().ready, 4U);
-  EXPECT_EQ(world.edge->status().copied, world.below().stats().registered);
+  EXPECT_EQ(world.refused(OffloadRefusal::kAlreadyBelow), 4U);
+  EXPECT_EQ(world.edge->status().under_way, 1U) << "the one that is new";
+  world.drain();
+  EXPECT_EQ(world.edge->status().copied, 6U);
   EXPECT_EQ(world.below().stats().deduplicated, 0U);
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadAheadTest, ClaimsOneBatchMoreThanAreUnderWay) {
-  World world({.upper = 16, .low_water = 8, .offload = {.batch = 2, .in_flight = 2}});
-  put_each(world, singles(0, 16));
-  (void)world.edge->pump();
-  OffloadStatus status = world.edge->status();
-  EXPECT_EQ(status.under_way, 4U);
-  EXPECT_EQ(status.waiting, 2U);
-  EXPECT_EQ(world.above().counts().active, 6U);
-  world.clock.advance(milliseconds(1));
-  world.copies->run();
-  while (world.executor->run_callbacks()) {
-  }
-  (void)world.edge->pump();
-  status = world.edge->status();
-  EXPECT_EQ(status.copied, 2U);
-  EXPECT_EQ(status.under_way, 4U);
-  EXPECT_EQ(status.waiting, 2U);
+TEST(OffloadAheadTest, CopiesLeaveRoomForAllocations) {
+  World world({.upper = 64, .low_water = 2, .link = {.latency = seconds(1)}});
+  put_each(world, singles(0, 40));
+  world.settle();
+  EXPECT_EQ(world.above().counts().borrowed, 8U) << "an eighth of the pool";
+  EXPECT_EQ(world.edge->status().under_way, 8U) << "in two batches";
   world.drain();
-  EXPECT_GE(world.above().counts().ready, 8U);
+  // An allocation of nearly all of the pool is to find its room while copies go on.
+  world.put(chain(100, 60));
+  world.settle();
+  EXPECT_LE(world.above().counts().borrowed, 4U);
+  EXPECT_GE(world.edge->status().under_way, 1U);
+  world.put(chain(101, 60));
+  EXPECT_EQ(world.above().stats().allocation_failures, 0U);
+  world.drain();
+}
+
+TEST(OffloadAheadTest, BlocksInUseAreCopiedWhereNothingElseIsLeft) {
+  World world({.upper = 64, .low_water = 2, .link = {.latency = seconds(1)}});
+  std::vector<ImmutableBlocks> in_use;
+  for (std::uint64_t name = 0; name < 62; ++name) {
+    in_use.push_back(world.fill(chain(name, 1)));
+  }
+  world.settle();
+  EXPECT_EQ(world.edge->status().under_way, 8U);
+  EXPECT_EQ(world.above().counts().borrowed, 0U);
+  world.drain();
+  EXPECT_EQ(world.edge->status().copied, 62U);
 }
 
 TEST(OffloadAheadTest, ASlowLinkDelaysNobody) {
@@ -154,9 +310,10 @@ TEST(OffloadAheadTest, FiltersAndCountsWhatIsNotWorthIt) {
   world.put(chain(200, 3), {.priority = 10});  // of too low a priority
   world.put(singles(1, 1));
   world.drain();
-  EXPECT_EQ(world.refused(OffloadRefusal::kLowPriority), 3U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kTooShort), 2U);
-  EXPECT_THAT(world.arrived(), ElementsAreArray(reversed(longer)));
+  // Each twice: when they are registered, and when they are about to go.
+  EXPECT_EQ(world.refused(OffloadRefusal::kLowPriority), 6U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kTooShort), 4U);
+  EXPECT_THAT(world.arrived(), ElementsAreArray(longer));
   world.expect_accounts_add_up();
 }
 
@@ -168,7 +325,7 @@ TEST(OffloadAheadTest, WritesOnlyWhatWasUsedTwiceWhereThatIsAsked) {
   put_each(world, {keys[4], keys[5], keys[6], keys[7]});
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAreArray({keys[1]}));
-  EXPECT_EQ(world.refused(OffloadRefusal::kNeverSeenTwice), 7U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kNeverSeenTwice), 14U) << "each when it is new, and when it is about to go";
   EXPECT_EQ(world.above().counts().ready, 8U);
 }
 
@@ -176,26 +333,28 @@ TEST(OffloadAheadTest, KeepsToTheWriteBudget) {
   World world({.upper = 8, .low_water = 4, .offload = {.bytes_per_day = 24 * 3 * 64}});
   put_each(world, singles(0, 8));
   world.drain();
-  EXPECT_EQ(world.edge->status().copied + world.refused(OffloadRefusal::kOverBudget), 8U);
+  EXPECT_EQ(world.edge->status().copied + world.refused(OffloadRefusal::kOverBudget), world.edge->status().offered);
+  EXPECT_GE(world.refused(OffloadRefusal::kOverBudget), 5U);
   EXPECT_LE(world.edge->status().copied, 3U);
   EXPECT_GE(world.edge->status().copied, 1U);
 }
 
-TEST(OffloadAheadTest, WhilePausedClaimsNothingAndLetsGoOfWhatHasNotBegun) {
-  World world({.upper = 16, .low_water = 8, .offload = {.batch = 2, .in_flight = 1}});
-  put_each(world, singles(0, 16));
+TEST(OffloadAheadTest, WhatIsRegisteredWhilePausedIsCopiedAfterwards) {
+  World world({.upper = 16, .low_water = 4, .offload = {.batch = 1, .in_flight = 1}});
+  const Keys keys = singles(0, 14);
+  put_each(world, first_of(keys, 4));
   (void)world.edge->pump();
-  EXPECT_EQ(world.edge->status().waiting, 2U);
+  EXPECT_EQ(world.edge->status().under_way, 1U);
   world.edge->pause();
   EXPECT_TRUE(world.edge->status().is_paused);
-  EXPECT_EQ(world.edge->status().waiting, 0U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kCancelled), 2U);
-  world.drain();
-  EXPECT_EQ(world.edge->status().copied, 2U);
-  EXPECT_EQ(world.above().counts().active, 0U);
+  put_each(world, Keys(keys.begin() + 4, keys.end()));
+  world.run_for(milliseconds(20));
+  EXPECT_EQ(world.edge->status().copied, 1U);
+  EXPECT_EQ(world.edge->status().waiting, 3U);
+  EXPECT_EQ(world.above().counts().ready, 0U) << "nothing is claimed";
   world.edge->resume();
   world.drain();
-  EXPECT_GT(world.edge->status().copied, 2U);
+  EXPECT_EQ(world.edge->status().copied, 14U);
   world.expect_accounts_add_up();
 }
 
@@ -203,10 +362,12 @@ TEST(OffloadAheadTest, APausedLinkBeginsNothing) {
   World world({.upper = 8, .low_water = 4});
   put_each(world, singles(0, 8));
   world.link->pause(true);
-  EXPECT_FALSE(world.edge->pump());
-  EXPECT_EQ(world.above().counts().active, 0U);
+  world.settle();
+  EXPECT_EQ(world.edge->status().under_way, 0U);
+  EXPECT_EQ(world.above().counts().ready, 0U);
   world.link->pause(false);
   EXPECT_TRUE(world.edge->pump());
+  EXPECT_EQ(world.edge->status().under_way, 1U);
 }
 
 TEST(OffloadAheadTest, AfterTheEndNothingIsClaimed) {

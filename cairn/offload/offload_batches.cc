@@ -1,5 +1,6 @@
-// OffloadEdge::Impl: batches of blocks, from the queue and of victims, until their copies have landed.
+// OffloadEdge::Impl: batches of blocks from the queue, until their copies have landed.
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -12,7 +13,7 @@ namespace {
 // For an executor that others have filled: nobody tells this edge when it has room again.
 constexpr Duration kRetryAfter = std::chrono::milliseconds(1);
 
-std::optional<OffloadRefusal> refusal_of(BlockState state) {
+std::optional<OffloadRefusal> why_not(BlockState state) {
   switch (state) {
     case BlockState::kDone:
       return std::nullopt;
@@ -36,9 +37,10 @@ bool OffloadEdge::Impl::begin_waiting(TimePoint now) {
     drop_waiting(OffloadRefusal::kTierOut);
     return true;
   }
-  std::vector<BlockKey> keys = sift(queue_.first(options_.batch), now);
+  const std::size_t waiting = queue_.size();
+  std::vector<BlockKey> keys = sift(next_keys(), now);
   if (keys.empty()) {
-    return true;
+    return queue_.size() < waiting;  // if not, the copies that are to end first wake the edge
   }
   std::optional<MutableBlocks> targets = allocate_below(static_cast<std::uint32_t>(keys.size()));
   if (!targets && batches_ > 0) {
@@ -51,54 +53,118 @@ bool OffloadEdge::Impl::begin_waiting(TimePoint now) {
     return true;
   }
   keys.resize(targets->size());
-  std::optional<CopySource> source = source_of(keys);
-  if (!source) {
+  const std::shared_ptr<CopyLoan> loan = upper_ != nullptr ? borrow(keys) : nullptr;
+  if (keys.empty()) {
     return true;
   }
+  CopySource source =
+      loan == nullptr ? engine_source(keys) : CopySource(std::shared_ptr<const BorrowedBlocks>(loan, &loan->blocks()));
   MutableBlocks fitting = targets->take_front(static_cast<std::uint32_t>(keys.size()));
   targets.reset();
-  const Status status = bring(*std::move(source), std::move(fitting), {.keys = keys}, now);
+  const Status status = bring(std::move(source), std::move(fitting), {.keys = keys, .loan = loan}, now);
+  if (status && loan != nullptr) {
+    loan->begun();
+  }
   return status || !waits(status.error(), keys, now);
 }
 
-// Those of the waiting keys that are to be copied still.
-std::vector<BlockKey> OffloadEdge::Impl::sift(std::vector<BlockKey> keys, TimePoint now) {
-  std::erase_if(keys, [&](const BlockKey& key) CAIRN_REQUIRES(mutex_) {
-    KeyState& state = keys_.at(key);
-    if (is_below(key)) {
-      resolve(key, OffloadRefusal::kAlreadyBelow);
-      return true;
+// The next keys in the order of the queue; ahead of need each comes after those of its ancestors that wait too.
+std::vector<BlockKey> OffloadEdge::Impl::next_keys() {
+  std::vector<BlockKey> first = queue_.first(options_.batch);
+  if (!is_ahead()) {
+    return first;
+  }
+  std::vector<BlockKey> keys;
+  std::unordered_set<BlockKey> taken;
+  for (const BlockKey& key : first) {
+    std::vector<BlockKey> path;
+    for (std::optional<BlockKey> next = key; next && !taken.contains(*next);) {
+      const auto found = keys_.find(*next);
+      if (found == keys_.end() || found->second.phase != Phase::kWaiting) {
+        break;
+      }
+      path.push_back(*next);
+      if (next->position() == 0 || (!keys.empty() && keys.back().is_parent_of(*next))) {
+        break;
+      }
+      const auto seen = upper_->peek({&*next, 1});
+      next = seen[0] ? seen[0]->parent : std::nullopt;
     }
-    if (upper_ != nullptr && !upper_->contains(key)) {
-      resolve(key, OffloadRefusal::kGone);  // before room is made for it at the cost of another
-      return true;
+    for (; !path.empty() && keys.size() < options_.batch; path.pop_back()) {
+      taken.insert(path.back());
+      keys.push_back(path.back());
     }
-    state.is_admitted = state.is_admitted || filter_.demand(key, now) == Admission::kAdmitted;
-    if (!state.is_admitted) {
-      resolve(key, OffloadRefusal::kOverBudget);
-      return true;
-    }
-    return false;
-  });
+  }
   return keys;
 }
 
-// The blocks of these keys, in order; keys that have none are gone from the list. None where no key has one.
-std::optional<CopySource> OffloadEdge::Impl::source_of(std::vector<BlockKey>& keys) {
-  if (upper_ == nullptr) {
-    return engine_source(keys);
+std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys, TimePoint now) {
+  std::uint32_t free_room = is_ahead() ? free_room_below() : 0;
+  Lendable lendable = is_ahead() ? may_lend() : Lendable();
+  std::vector<BlockKey> sifted;
+  for (const BlockKey& key : keys) {
+    KeyState& state = keys_.at(key);
+    const bool needs_free_room = is_ahead() && !state.is_urgent && state.askers.empty();
+    const std::optional<PeekedBlock> seen = upper_ != nullptr ? upper_->peek({&key, 1})[0] : std::nullopt;
+    Reason reason;
+    if (is_below(key)) {
+      reason = OffloadRefusal::kAlreadyBelow;
+    } else if (upper_ != nullptr && !seen) {
+      reason = OffloadRefusal::kGone;  // before room is made for it at the cost of another
+    } else if (is_ahead() && state.askers.empty() && is_orphan(key)) {
+      reason = OffloadRefusal::kNoParent;
+    } else if (needs_free_room && free_room == 0) {
+      reason = OffloadRefusal::kNoRoom;
+      missed_some_ = true;
+    } else if (is_ahead() && (lendable.blocks == 0 || (!seen->in_use && lendable.unused == 0))) {
+      continue;
+    } else if (!state.is_admitted && filter_.demand(key, now) != Admission::kAdmitted) {
+      reason = OffloadRefusal::kOverBudget;
+    }
+    if (reason) {
+      resolve(key, reason);
+      continue;
+    }
+    state.is_admitted = true;
+    free_room -= needs_free_room ? 1 : 0;
+    lendable.blocks -= is_ahead() ? 1 : 0;
+    lendable.unused -= is_ahead() && !seen->in_use ? 1 : 0;
+    sifted.push_back(key);
   }
-  CopySource source(upper_->hold(keys));
+  return sifted;
+}
+
+// What the next batch may read ahead of need: it cannot be evicted meanwhile. All batches together leave room for an
+// allocation as large as those of late, also if everything that they read is let go of; if there is no such room anyway,
+// they leave most of what there is. A batch takes half, so that there can be two.
+OffloadEdge::Impl::Lendable OffloadEdge::Impl::may_lend() const {
+  const auto next = [](std::uint32_t most, std::uint32_t lent) {
+    return lent == 0 ? std::max(1U, (most + 1) / 2) : std::min((most + 1) / 2, most - std::min(most, lent));
+  };
+  const PoolCounts counts = upper_->counts();
+  const std::uint32_t eighth = counts.total / 8;
+  const std::uint32_t evictable = counts.available() + counts.borrowed;
+  const std::uint32_t on_loan = on_loan_;  // without copies that are late, perhaps for ever
+  return {.blocks = next(std::min(counts.total - std::min(counts.total, largest_), eighth), on_loan),
+          .unused = next(evictable > largest_ ? std::min(evictable - largest_, eighth) : evictable / 8,
+                         std::min(counts.borrowed, on_loan))};
+}
+
+// The blocks of these keys, in order; keys that have none are gone from the list.
+std::shared_ptr<CopyLoan> OffloadEdge::Impl::borrow(std::vector<BlockKey>& keys) {
+  auto loan = std::make_shared<CopyLoan>(upper_->borrow(keys), on_loan_, wake_);
+  const std::vector<BlockFacts> facts = loan->blocks().facts();
   std::size_t found = 0;
   std::erase_if(keys, [&](const BlockKey& key) CAIRN_REQUIRES(mutex_) {
-    if (found < source.size() && source.facts()[found].block.key == key) {
+    if (found < facts.size() && facts[found].block.key == key) {
       ++found;
       return false;
     }
-    resolve(key, OffloadRefusal::kGone);
+    // A copy that is late may still read it.
+    resolve(key, upper_->contains(key) ? OffloadRefusal::kUnderWay : OffloadRefusal::kGone);
     return true;
   });
-  return keys.empty() ? std::optional<CopySource>() : std::move(source);
+  return loan;
 }
 
 CopySource OffloadEdge::Impl::engine_source(std::span<const BlockKey> keys) const {
@@ -116,100 +182,6 @@ CopySource OffloadEdge::Impl::engine_source(std::span<const BlockKey> keys) cons
   }
   blocks.held = held;
   return {std::move(blocks)};
-}
-
-bool OffloadEdge::Impl::begin_ahead(std::uint32_t& wanted, TimePoint now) {
-  bool did = false;
-  if (!pending_) {
-    if (wanted == 0 || !claim(wanted, now)) {
-      return false;
-    }
-    did = true;
-  }
-  if (!pending_ || is_busy()) {
-    return did;
-  }
-  return begin_pending(now) || did;
-}
-
-// One batch of victims: those that need no copy are ready at once, the others are pending.
-bool OffloadEdge::Impl::claim(std::uint32_t& wanted, TimePoint now) {
-  // In steps: an allocation waits no longer than one of them takes.
-  constexpr std::uint32_t kStep = 8;
-  ImmutableBlocks victims;
-  for (std::uint32_t left = std::min(wanted, options_.batch); left > 0;) {
-    const std::uint32_t asked = std::min(left, kStep);
-    ImmutableBlocks some = upper_->claim_victims(asked);
-    left = some.size() == asked ? left - asked : 0;
-    CAIRN_CHECK(victims.append(std::move(some)).has_value(), "victims of one pool can be joined");
-  }
-  if (victims.empty()) {
-    wanted = 0;
-    return false;
-  }
-  wanted -= std::min(wanted, victims.size());
-  offered_ += victims.size();
-  const std::vector<BlockFacts> facts = victims.facts();
-  const bool open = link_.may_be_tried();
-  std::vector<bool> is_ready(facts.size());
-  std::vector<BlockFacts> copied;
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    if (const Reason reason = judge(facts[i], open, now)) {
-      refuse(*reason);
-      is_ready[i] = true;
-      continue;
-    }
-    copied.push_back(facts[i]);
-    const BlockKey& key = facts[i].block.key;
-    if (queue_.erase(key)) {
-      refuse(OffloadRefusal::kUnderWay);  // it was offered twice, and is copied once
-    }
-    KeyState& state = keys_[key];
-    state.phase = Phase::kClaimed;
-    state.is_admitted = true;
-  }
-  victims.release_as_victims(is_ready);
-  if (!copied.empty()) {
-    pending_ = {std::make_shared<VictimClaim>(std::move(victims), claimed_, wake_), std::move(copied)};
-  }
-  return true;
-}
-
-bool OffloadEdge::Impl::begin_pending(TimePoint now) {
-  if (!link_.may_be_tried()) {
-    drop_pending(OffloadRefusal::kTierOut);
-    return true;
-  }
-  std::optional<MutableBlocks> targets = allocate_below(static_cast<std::uint32_t>(pending_->facts.size()));
-  if (!targets) {
-    drop_pending(OffloadRefusal::kNoRoom);
-    return true;
-  }
-  if (targets->size() < pending_->facts.size()) {
-    pending_->claim->keep_first(targets->size());
-    for (; pending_->facts.size() > targets->size(); pending_->facts.pop_back()) {
-      resolve(pending_->facts.back().block.key, OffloadRefusal::kNoRoom);
-    }
-  }
-  Batch batch{.keys = {}, .claim = pending_->claim};
-  for (const BlockFacts& facts : pending_->facts) {
-    batch.keys.push_back(facts.block.key);
-  }
-  const std::span<const SlotId> slots = pending_->claim->slots();
-  const std::vector<BlockKey> keys = batch.keys;
-  // The claim, not a pin: what was pinned when it is let go of would enter the policy anew.
-  EngineBlocks source{.slots = {slots.begin(), slots.end()}, .facts = pending_->facts, .held = pending_->claim};
-  const Status status = bring(std::move(source), *std::move(targets), std::move(batch), now);
-  if (status) {
-    pending_->claim->begun();
-    pending_.reset();
-    return true;
-  }
-  if (waits(status.error(), keys, now)) {
-    return false;
-  }
-  pending_.reset();
-  return true;
 }
 
 // As many as there is room for, at most `count`.
@@ -241,6 +213,7 @@ Status OffloadEdge::Impl::bring(CopySource source, MutableBlocks targets, Batch 
     keys_.at(key).phase = Phase::kUnderWay;
   }
   full_since_.reset();
+  is_stuck_ = false;
   ++batches_;
   under_way_ += static_cast<std::uint32_t>(shared->keys.size());
   return {};
@@ -267,9 +240,14 @@ void OffloadEdge::Impl::landed(const Batch& batch, TierLink::Arrived&& arrived) 
     const MutexLock lock(mutex_);
     if (batch.epoch == epoch_) {
       for (std::size_t i = 0; i < batch.keys.size(); ++i) {
-        resolve(batch.keys[i], refusal_of(arrived.states[i]), arrived.error);
+        resolve(batch.keys[i], why_not(arrived.states[i]), arrived.error);
       }
       under_way_ -= static_cast<std::uint32_t>(batch.keys.size());
+    }
+    // What was shed is looked for again only if copies get anywhere.
+    if (shed_some_ && std::ranges::find(arrived.states, BlockState::kDone) != arrived.states.end()) {
+      shed_some_ = false;
+      missed_some_ = true;
     }
     --batches_;
     is_full_ = false;
@@ -277,8 +255,8 @@ void OffloadEdge::Impl::landed(const Batch& batch, TierLink::Arrived&& arrived) 
     answers = requests_.take_answers();
   }
   if (std::ranges::find(arrived.states, BlockState::kExpired) != arrived.states.end()) {
-    if (const std::shared_ptr<VictimClaim> claim = batch.claim.lock()) {
-      claim->uncount();
+    if (const std::shared_ptr<CopyLoan> loan = batch.loan.lock()) {
+      loan->uncount();
     }
   }
   deliver(std::move(answers));

@@ -12,7 +12,7 @@ std::string_view to_string(OffloadRefusal refusal) {
   constexpr std::array<std::string_view, kOffloadRefusals> kNames = {
       "too short",     "never seen twice", "would not last", "over budget", "low priority",
       "already below", "under way",        "shed",           "gone",        "no room",
-      "tier out",      "failed",           "cancelled"};
+      "tier out",      "failed",           "cancelled",      "no parent"};
   return kNames[static_cast<std::size_t>(refusal)];
 }
 

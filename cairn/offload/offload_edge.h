@@ -1,9 +1,12 @@
 // OffloadEdge: moves blocks of one tier down to the next: ahead of need, as they are registered, or when asked.
 //
-// Does:     Ahead: when the upper pool runs low on blocks that are free or ready to go, claims its next victims, copies
-//           those that are not below yet and worth it, and gives them back as the first to go; an allocation above finds
-//           them without waiting for any copy. On registration: copies what was registered, most valuable first, as far
-//           as the filters admit it. By request: a list of keys, with an owner who can take it back.
+// Does:     Ahead: copies what is registered above, as far as the filters admit it, while the lower tier has free room; and
+//           before that the next victims of the upper pool when it runs low on blocks that are free or ready to go, room or
+//           not. How many are kept ready follows the allocations. An allocation never waits for a copy. A block is copied
+//           after those before it in its sequence, and not at all if they are nowhere: when the link is too slow the heads
+//           of prefixes are below and the tails are lost. What was missed because the edge or the lower tier could not
+//           take it is looked for when they can. On registration: copies what is registered, most valuable first, room or
+//           not. By request: a list of keys, with an owner who can take it back.
 // Once:     one copy of a key is under way at a time, however many ask; what is below already is not copied.
 // Bounds:   so many blocks wait and so many batches are under way; beyond that the least valuable waiting blocks are
 //           shed and counted.
@@ -43,12 +46,13 @@ enum class OffloadRefusal : std::uint8_t {
   kUnderWay,  // another copy of it is
   kShed,      // the queue was full of more valuable ones
   kGone,      // evicted before its turn came
-  kNoRoom,    // everything below is in use
+  kNoRoom,    // everything below is in use, or would have to make room for a block that is not about to go
   kTierOut,   // the tier below is not written to, or the one above not read, at present
   kFailed,    // the copy did
   kCancelled,
+  kNoParent,  // the block before it in its sequence is in neither tier: nobody could load this one
 };
-inline constexpr std::size_t kOffloadRefusals = 13;
+inline constexpr std::size_t kOffloadRefusals = 14;
 // "too short", "already below" and so on
 [[nodiscard]] std::string_view to_string(OffloadRefusal refusal);
 
@@ -102,7 +106,8 @@ class OffloadEdge {
   // the latest are refused from now on.
   void fence(std::uint64_t fences);
 
-  // While paused nothing new is begun; blocks that are registered meanwhile are passed over.
+  // While paused nothing new is begun. Blocks that are registered meanwhile are passed over; ahead of need they are
+  // copied afterwards.
   void pause();
   void resume();
   [[nodiscard]] OffloadStatus status() const;

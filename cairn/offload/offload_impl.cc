@@ -11,12 +11,12 @@ namespace cairn {
 namespace {
 
 OffloadInbox::Interests interests_of(const OffloadOptions& options, bool has_upper_pool) {
-  const bool on_registration = options.mode == OffloadMode::kOnRegistration && has_upper_pool;
+  const bool by_itself = options.mode != OffloadMode::kOff && has_upper_pool;
   const bool learns = options.least_uses > 1 || options.least_chance > 0 || options.bytes_per_day > 0;
-  return {.candidates = on_registration,
+  return {.candidates = by_itself,
           .uses = learns && options.mode != OffloadMode::kOff,
           // What was refused when it was new may be worth it when it is used again.
-          .used_again = on_registration && options.least_uses > 1,
+          .used_again = by_itself && options.least_uses > 1,
           .bound = options.queue};
 }
 
@@ -186,8 +186,7 @@ void OffloadEdge::Impl::fence(std::uint64_t fences) {
     const MutexLock lock(mutex_);
     fences_ = fences;
     ++epoch_;
-    (void)inbox_.take();
-    drop_pending(OffloadRefusal::kCancelled, kWhy);
+    inbox_.take(news_);
     for (const OffloadRequestId request : requests_.all()) {
       take_back(request, std::string(kWhy));
     }
@@ -201,6 +200,7 @@ void OffloadEdge::Impl::fence(std::uint64_t fences) {
       resolve(key, OffloadRefusal::kCancelled, kWhy);
     }
     under_way_ = 0;
+    missed_some_ = is_searching_ = shed_some_ = false;
   }
   wake_();
 }
@@ -209,7 +209,6 @@ void OffloadEdge::Impl::pause() {
   {
     const MutexLock lock(mutex_);
     is_paused_ = true;
-    drop_pending(OffloadRefusal::kCancelled);
   }
   wake_();
 }
@@ -227,7 +226,6 @@ void OffloadEdge::Impl::end() {
   {
     const MutexLock lock(mutex_);
     is_ended_ = true;
-    drop_pending(OffloadRefusal::kCancelled);
     for (const OffloadRequestId request : requests_.all()) {
       take_back(request, "the edge has ended");
     }
@@ -255,7 +253,7 @@ OffloadStatus OffloadEdge::Impl::status() const {
           .offered = offered_,
           .copied = copied_,
           .refused = refused_,
-          .waiting = static_cast<std::uint32_t>(queue_.size() + (pending_ ? pending_->facts.size() : 0)),
+          .waiting = static_cast<std::uint32_t>(queue_.size()),
           .under_way = under_way_};
 }
 
@@ -270,7 +268,7 @@ std::optional<TimePoint> OffloadEdge::Impl::next_time() const {
 
 bool OffloadEdge::Impl::is_idle() const {
   const MutexLock lock(mutex_);
-  return keys_.empty() && batches_ == 0 && requests_.empty() && !inbox_.has_candidates();
+  return keys_.empty() && batches_ == 0 && requests_.empty() && !inbox_.has_candidates() && !may_find_missed();
 }
 
 bool OffloadEdge::Impl::pump() {
@@ -283,15 +281,9 @@ bool OffloadEdge::Impl::pump() {
     did = expire(now) || did;
     if (!is_paused_ && !is_ended_ && !link_.is_paused()) {
       give_up_on_a_full_executor(now);
-      std::uint32_t wanted = 0;
-      if (options_.mode == OffloadMode::kAhead && upper_ != nullptr) {
-        const std::uint32_t claimed = claimed_;
-        const std::uint32_t missing = upper_->wanted_victims();
-        wanted = missing - std::min(missing, claimed);
-      }
-      while (ahead_is_next_ ? begin_ahead(wanted, now) || begin_waiting(now)
-                            : begin_waiting(now) || begin_ahead(wanted, now)) {
-        ahead_is_next_ = !ahead_is_next_;
+      did = claim_victims(now) || did;
+      did = find_missed(now) || did;
+      while (begin_waiting(now)) {
         did = true;
       }
     }
@@ -307,6 +299,7 @@ void OffloadEdge::Impl::resolve(const BlockKey& key, Reason reason, std::string_
   const auto found = keys_.find(key);
   CAIRN_CHECK(found != keys_.end(), "only a key that is known has an outcome");
   const std::vector<Asker> askers = std::move(found->second.askers);
+  urgent_ -= found->second.is_urgent ? 1 : 0;
   queue_.erase(key);
   keys_.erase(found);
   if (reason) {
@@ -323,17 +316,8 @@ void OffloadEdge::Impl::resolve(const BlockKey& key, Reason reason, std::string_
   }
 }
 
-void OffloadEdge::Impl::drop_pending(OffloadRefusal reason, std::string_view detail) {
-  if (!pending_) {
-    return;
-  }
-  for (const BlockFacts& facts : pending_->facts) {
-    resolve(facts.block.key, reason, detail);
-  }
-  pending_.reset();
-}
-
 void OffloadEdge::Impl::drop_waiting(OffloadRefusal reason, std::string_view detail) {
+  missed_some_ = true;
   for (const BlockKey& key : queue_.first(queue_.size())) {
     resolve(key, reason, detail);
   }
@@ -344,9 +328,9 @@ void OffloadEdge::Impl::give_up_on_a_full_executor(TimePoint now) {
   is_full_ = is_full_ && (batches_ > 0 || now < retry_at_);
   if (full_since_ && now - *full_since_ >= options_.deadline) {
     constexpr std::string_view kWhy = "the executor is full and takes no copies";
-    drop_pending(OffloadRefusal::kTierOut, kWhy);
     drop_waiting(OffloadRefusal::kTierOut, kWhy);
     full_since_.reset();
+    is_stuck_ = true;
   }
 }
 

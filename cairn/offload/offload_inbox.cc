@@ -64,9 +64,12 @@ bool OffloadInbox::is_due(std::size_t candidates_before) const {
   return (candidates_before == 0 && !contents_.candidates.empty()) || contents_.uses.size() > interests_.bound / 2;
 }
 
-OffloadInbox::Contents OffloadInbox::take() {
+void OffloadInbox::take(Contents& contents) {
+  contents.candidates.clear();
+  contents.uses.clear();
+  contents.left_out = 0;
   const MutexLock lock(mutex_);
-  return std::exchange(contents_, {});
+  std::swap(contents_, contents);
 }
 
 bool OffloadInbox::has_candidates() const {

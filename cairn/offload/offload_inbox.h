@@ -38,7 +38,9 @@ class OffloadInbox {
   // Whether somebody ought to look: there was nothing of this kind before, or it is half full.
   [[nodiscard]] bool registered(std::span<const ResidentBlock> blocks);
   [[nodiscard]] bool used(std::span<const BlockKey> keys);
-  [[nodiscard]] Contents take();
+  // Moves what came since the last call into `contents`, in place of what is there. Its memory is used again: in the long
+  // run nothing is allocated under a pool's lock.
+  void take(Contents& contents);
   [[nodiscard]] bool has_candidates() const;
   // Takes nothing any more.
   void close();

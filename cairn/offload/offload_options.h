@@ -9,7 +9,7 @@
 namespace cairn {
 
 enum class OffloadMode : std::uint8_t {
-  kAhead,           // the next victims of the upper tier, before their room is needed
+  kAhead,           // while the lower tier has free room every block that is registered; always the next victims
   kOnRegistration,  // every block as it is registered (write-through)
   kOff,             // only what is asked for
 };
@@ -20,7 +20,7 @@ inline constexpr OffloadMode kAllOffloadModes[] = {OffloadMode::kAhead, OffloadM
 
 struct OffloadOptions {
   OffloadMode mode = OffloadMode::kAhead;
-  double low_water = 0.05;      // share of the upper tier's blocks that is kept free or ready to go; kAhead
+  double low_water = 0.05;      // least share of the upper tier's blocks that is kept free or ready to go; kAhead
   std::uint32_t batch = 64;     // blocks that are copied together
   std::uint32_t in_flight = 4;  // batches at once
   std::uint32_t queue = 4096;   // blocks that may wait; beyond it the least valuable are not copied

@@ -11,13 +11,14 @@ namespace cairn {
 
 bool OffloadQueue::Place::operator<(const Place& other) const {
   const auto rank = [](const Place& place) {
-    return std::tuple(~place.block.priority, ~place.block.frequency, place.block.key.position(), place.number);
+    return std::tuple(~place.block.priority, !place.block.is_urgent, ~place.block.frequency, place.block.key.position(),
+                      place.number);
   };
   return rank(*this) < rank(other);
 }
 
-std::optional<BlockKey> OffloadQueue::push(const Block& block) {
-  const auto [place, is_new] = order_.insert({block, next_number_++});
+std::optional<BlockKey> OffloadQueue::push(const Block& block, std::uint64_t number) {
+  const auto [place, is_new] = order_.insert({block, number});
   CAIRN_CHECK(is_new && places_.emplace(block.key, place).second, "a block waits once");
   if (order_.size() <= bound_) {
     return std::nullopt;
@@ -27,15 +28,21 @@ std::optional<BlockKey> OffloadQueue::push(const Block& block) {
   return least;
 }
 
-void OffloadQueue::raise(const BlockKey& key, std::uint32_t priority) {
+template <typename Change>
+void OffloadQueue::change(const BlockKey& key, Change change) {
   const auto found = places_.find(key);
-  CAIRN_CHECK(found != places_.end(), "only a block that waits is raised");
-  if (found->second->block.priority >= priority) {
-    return;
-  }
+  CAIRN_CHECK(found != places_.end(), "only a block that waits changes its place");
   auto node = order_.extract(found->second);
-  node.value().block.priority = priority;
+  change(node.value().block);
   found->second = order_.insert(std::move(node)).position;
+}
+
+void OffloadQueue::raise(const BlockKey& key, std::uint32_t priority) {
+  change(key, [priority](Block& block) { block.priority = std::max(block.priority, priority); });
+}
+
+void OffloadQueue::make_urgent(const BlockKey& key) {
+  change(key, [](Block& block) { block.is_urgent = true; });
 }
 
 bool OffloadQueue::erase(const BlockKey& key) {

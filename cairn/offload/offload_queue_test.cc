@@ -55,6 +55,20 @@ TEST(OffloadQueueTest, RaisesAndNeverLowers) {
   EXPECT_THAT(queue.first(2), ElementsAre(keys[0]));
 }
 
+TEST(OffloadQueueTest, UrgentOnesGoFirstAmongThoseOfTheirPriority) {
+  OffloadQueue queue(5);
+  const Keys keys = chain(1, 3);
+  const Keys high = chain(2, 1);
+  const Keys frequent = chain(3, 1);
+  (void)queue.push({keys[0], 50, 0});
+  (void)queue.push({keys[1], 50, 0, true});
+  (void)queue.push({keys[2], 50, 0});
+  (void)queue.push({high[0], 51, 0});
+  (void)queue.push({frequent[0], 50, 9});
+  queue.make_urgent(keys[2]);
+  EXPECT_THAT(queue.first(5), ElementsAre(high[0], keys[1], keys[2], frequent[0], keys[0]));
+}
+
 // The same, a list that is sorted whenever somebody looks.
 class NaiveQueue {
  public:

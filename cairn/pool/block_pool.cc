@@ -52,6 +52,20 @@ ImmutableBlocks BlockPool::claim_victims(std::uint32_t count) { return Immutable
 
 std::uint32_t BlockPool::wanted_victims() const { return table_->wanted_victims(); }
 
+void BlockPool::set_low_water(std::uint32_t blocks) { table_->set_low_water(blocks); }
+
+std::uint32_t BlockPool::least_low_water() const { return table_->options().low_water; }
+
+std::uint32_t BlockPool::take_largest_allocation() { return table_->take_largest_allocation(); }
+
+BorrowedBlocks BlockPool::borrow(std::span<const BlockKey> keys) { return BorrowedBlocks(table_->borrow(keys)); }
+
+std::vector<std::optional<PeekedBlock>> BlockPool::peek(std::span<const BlockKey> keys) const {
+  return table_->peek(keys);
+}
+
+bool BlockPool::contains_parent_of(const BlockKey& key) const { return table_->contains_parent_of(key); }
+
 PinnedBlocks BlockPool::hold(std::span<const BlockKey> keys) { return PinnedBlocks(table_->hold(keys)); }
 
 bool BlockPool::contains(const BlockKey& key) const { return table_->count_prefix({&key, 1}) == 1; }

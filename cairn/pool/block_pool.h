@@ -62,7 +62,8 @@ struct BlockPoolOptions {
   // Asked before a block is evicted, under the pool's lock: false keeps it for now. Must not call the pool.
   std::function<bool(SlotId, const BlockKey&)> may_evict = {};
   // Blocks that are to be free or ready to go at any time, so that they can be copied elsewhere before they are evicted:
-  // see claim_victims(). At most the capacity; 0: the pool keeps none ready. Costs 12 bytes a block.
+  // see claim_victims(). At most the capacity; 0: the pool keeps none ready. Costs 12 bytes a block. set_low_water()
+  // raises it while the pool works.
   std::uint32_t low_water = 0;
   // Called by each allocate() that leaves fewer than that, while the policy has more to give. Under the pool's lock: must
   // not call the pool, returns soon, and takes no locks but those of a higher rank.
@@ -79,7 +80,8 @@ struct PoolCounts {
   std::uint32_t registered = 0;  // distinct keys that can be matched
   std::uint32_t pinned = 0;      // references held by PinnedBlocks
   std::uint32_t ready = 0;       // of the inactive ones, those that go first: ImmutableBlocks::release_as_victims()
-  [[nodiscard]] std::uint32_t available() const { return free + inactive; }
+  std::uint32_t borrowed = 0;    // of the inactive ones, those that cannot be evicted while a copy reads them
+  [[nodiscard]] std::uint32_t available() const { return free + inactive - borrowed; }
 
   friend bool operator==(const PoolCounts&, const PoolCounts&) = default;
 };
@@ -153,6 +155,13 @@ struct SlotFacts {
   BlockFacts facts;
 };
 
+// What peek() sees of a block.
+struct PeekedBlock {
+  BlockFacts facts;
+  std::optional<BlockKey> parent;  // of the block before it in its sequence, if the pool has that
+  bool in_use = false;
+};
+
 class BlockPool final : public ResidentSource {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BlockPool>> create(const BlockPoolOptions& options);
@@ -185,8 +194,23 @@ class BlockPool final : public ResidentSource {
   // How many to claim now: 0 where low_water blocks are free or ready; else what is missing to twice as many, at most
   // what the policy has. Knows nothing of those that are claimed already.
   [[nodiscard]] std::uint32_t wanted_victims() const;
+  // So many blocks are to be free or ready from now on: at least the pool's own low_water, at most its capacity. Without
+  // effect if the pool was created without low_water.
+  void set_low_water(std::uint32_t blocks);
+  // The low_water that the pool was created with.
+  [[nodiscard]] std::uint32_t least_low_water() const;
+  // The most blocks that one allocate() was asked for since the last call of this, whether or not it got them.
+  [[nodiscard]] std::uint32_t take_largest_allocation();
 
-  // For a copy that reads them: pins the blocks that are there, misses passed over, in the order of the keys. It is no
+  // Lends the bytes of these blocks to a copy, in the order of the keys; keys that are not there, or are lent already,
+  // are passed over. It is no lookup and no use, changes no order, and observers are not told.
+  [[nodiscard]] BorrowedBlocks borrow(std::span<const BlockKey> keys);
+  // What is known of the blocks, one entry for each key; nothing is taken or touched.
+  [[nodiscard]] std::vector<std::optional<PeekedBlock>> peek(std::span<const BlockKey> keys) const;
+  // Whether the pool has the block before this one in its sequence, whether or not it has this one.
+  [[nodiscard]] bool contains_parent_of(const BlockKey& key) const;
+
+  // For a reader that may take its time: pins the blocks that are there, misses passed over, in the order of the keys. It is no
   // lookup and no use, and observers are not told. An inactive block enters the policy anew when it is let go; one that
   // was ready to go is ready again, the last of them, unless somebody used it meanwhile.
   [[nodiscard]] PinnedBlocks hold(std::span<const BlockKey> keys);

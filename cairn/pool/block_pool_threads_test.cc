@@ -183,7 +183,16 @@ TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
       read(held);
     }
   };
-  run(*pool, {work, work, work, copy, peek});
+  const auto lend = [&](std::mt19937& random) {
+    const BorrowedBlocks loan = pool->borrow(chain(random() % 12, 4));
+    const std::vector<BlockFacts> facts = loan.facts();
+    for (std::uint32_t i = 0; i < loan.size(); ++i) {
+      if (memory_[index_of(loan.slots()[i])] != contents_of(facts[i].block.key)) {
+        wrong_.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+  };
+  run(*pool, {work, work, work, copy, peek, lend});
   EXPECT_GT(low.load(std::memory_order_relaxed), 0U);
   // The one that claims may have been through before there was anything: then it is there now.
   EXPECT_GT(claimed_blocks.load(std::memory_order_relaxed) + pool->claim_victims(1).size(), 0U);

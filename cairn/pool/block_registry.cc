@@ -168,8 +168,23 @@ void BlockRegistry::on_registered(CacheLevel tier, std::span<const ResidentBlock
   }
 }
 
+std::uint64_t BlockRegistry::evicted_unsaved(CacheLevel tier) const {
+  const MutexLock lock(mutex_);
+  return evicted_unsaved_[index_of(tier)];
+}
+
 void BlockRegistry::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
+  remove(tier, keys);
+}
+
+void BlockRegistry::on_evicted(CacheLevel tier, std::span<const BlockKey> keys) {
+  const MutexLock lock(mutex_);
+  evicted_unsaved_[index_of(tier)] += remove(tier, keys);
+}
+
+std::size_t BlockRegistry::remove(CacheLevel tier, std::span<const BlockKey> keys) {
+  std::size_t held_by_none = 0;
   for (const BlockKey& key : keys) {
     const std::size_t at = find(hash_of(key));
     if (at == kNowhere) {
@@ -179,8 +194,10 @@ void BlockRegistry::on_removed(CacheLevel tier, std::span<const BlockKey> keys) 
     if (table_.facts[at].tiers.empty()) {
       erase(at);
       attachments_.erase(key);
+      ++held_by_none;
     }
   }
+  return held_by_none;
 }
 
 Status BlockRegistry::expect_all_cleared() {

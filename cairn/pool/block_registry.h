@@ -8,6 +8,7 @@
 // Costs:    about 12 bytes a key. Keys are told apart by 64 bits of hash.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,8 @@ class BlockRegistry final : public PoolObserver {
   [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t bytes() const;
+  // How many blocks the tier has evicted to make room for others while no other tier held them.
+  [[nodiscard]] std::uint64_t evicted_unsaved(CacheLevel tier) const;
 
   // A fence over all pools (BlockPool::raise_fence()) in the same time whatever they hold: expect_all_cleared() before the
   // first fence is raised, all_cleared() after the last is raised and before one is lowered. In between it is not looked for
@@ -87,6 +90,7 @@ class BlockRegistry final : public PoolObserver {
 
   void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) override;
   void on_removed(CacheLevel tier, std::span<const BlockKey> keys) override;
+  void on_evicted(CacheLevel tier, std::span<const BlockKey> keys) override;
   void on_cleared(CacheLevel tier) override;
   void on_matched(CacheLevel tier, std::span<const BlockKey> keys) override;
 
@@ -114,6 +118,8 @@ class BlockRegistry final : public PoolObserver {
   [[nodiscard]] std::size_t find(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t find_or_add(std::uint64_t hash) CAIRN_REQUIRES(mutex_);
   void erase(std::size_t place) CAIRN_REQUIRES(mutex_);
+  // How many of the keys no tier holds any more.
+  std::size_t remove(CacheLevel tier, std::span<const BlockKey> keys) CAIRN_REQUIRES(mutex_);
   void grow() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value);
   [[nodiscard]] std::shared_ptr<void> attachment_any(const BlockKey& key, std::type_index type) const;
@@ -122,6 +128,7 @@ class BlockRegistry final : public PoolObserver {
   Table table_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Table> empty_ CAIRN_GUARDED_BY(mutex_);  // what takes its place, while all pools are being cleared
   std::size_t size_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::array<std::uint64_t, kCacheLevels> evicted_unsaved_ CAIRN_GUARDED_BY(mutex_) = {};
   std::unordered_map<BlockKey, std::vector<Attachment>> attachments_ CAIRN_GUARDED_BY(mutex_);
 };
 

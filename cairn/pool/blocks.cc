@@ -240,13 +240,6 @@ void ImmutableBlocks::release_as_victims() && {
   }
 }
 
-void ImmutableBlocks::release_as_victims(const std::vector<bool>& which) & {
-  CAIRN_CHECK(which.size() == run_.size(), "each block is let go of or kept");
-  if (holds_something(run_)) {
-    run_.table()->release_as_victims(run_, which);
-  }
-}
-
 std::optional<ImmutableBlocks> WeakBlocks::upgrade() const {
   if (keys_.empty()) {
     return ImmutableBlocks();
@@ -269,6 +262,18 @@ BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.table()->key(run
 bool PinnedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
 
 std::vector<BlockFacts> PinnedBlocks::facts() const {
+  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
+}
+
+BorrowedBlocks::~BorrowedBlocks() {
+  if (holds_something(run_)) {
+    run_.table()->give_back(run_);
+  }
+}
+
+bool BorrowedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+
+std::vector<BlockFacts> BorrowedBlocks::facts() const {
   return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
 }
 

@@ -228,8 +228,6 @@ class [[nodiscard]] ImmutableBlocks {
   // Blocks that others hold are only let go. Where the pool has no low_water, it is as dropping the handle. Takes the
   // pool's lock for a few blocks at a time: allocations do not wait for all of them.
   void release_as_victims() &&;
-  // The same of some: those that `which` names, true or false for each block; the handle keeps the others, in order.
-  void release_as_victims(const std::vector<bool>& which) &;
 
  private:
   internal::Run run_;
@@ -263,6 +261,27 @@ class [[nodiscard]] PinnedBlocks {
   [[nodiscard]] BlockKey key(std::uint32_t i) const;
   [[nodiscard]] std::vector<BlockFacts> facts() const;
   // As of ImmutableBlocks.
+  [[nodiscard]] bool is_current() const;
+
+ private:
+  internal::Run run_;
+};
+
+// Blocks whose bytes a copy reads: their memory stays as it is while this handle is there, and nothing else about them
+// changes. The blocks are not in use: each keeps its place in the order of eviction, can be matched, released, reset and
+// discarded. When it is an evictable block's turn to go, the pool evicts another one, and this one is ready to go when it
+// is given back. The memory of a block that is reset or discarded meanwhile is in quarantine until then.
+class [[nodiscard]] BorrowedBlocks {
+ public:
+  explicit BorrowedBlocks(internal::Run run) : run_(std::move(run)) {}
+  BorrowedBlocks(BorrowedBlocks&&) noexcept = default;
+  BorrowedBlocks& operator=(BorrowedBlocks&&) = delete;
+  ~BorrowedBlocks();
+
+  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::uint32_t size() const { return run_.size(); }
+  [[nodiscard]] std::vector<BlockFacts> facts() const;
+  // Whether the pool still has all of them: none was reset or discarded, and no fence was raised.
   [[nodiscard]] bool is_current() const;
 
  private:

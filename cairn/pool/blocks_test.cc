@@ -296,24 +296,6 @@ TEST_F(BlocksTest, QuarantinedOnesThatAreDroppedNeverComeBack) {
   pool_.reset();  // which is no broken invariant
 }
 
-TEST_F(BlocksTest, SomeOfAClaimGoBackAsVictimsAndTheRestStays) {
-  const auto pool = make_pool(4, {.policy = PolicyKind::kLru, .low_water = 1});
-  const Keys all{chain(1, 1)[0], chain(2, 1)[0], chain(3, 1)[0], chain(4, 1)[0]};
-  for (const BlockKey& key : all) {
-    cache(*pool, {key});
-  }
-  ImmutableBlocks claim = pool->claim_victims(4);
-  claim.release_as_victims({false, true, false, true});
-  EXPECT_EQ(keys_of(claim), (Keys{all[0], all[2]}));
-  EXPECT_EQ(pool->counts().ready, 2U);
-  EXPECT_EQ(pool->counts().active, 2U);
-  pool->check_invariants();
-  claim.release_as_victims({true, true});
-  EXPECT_TRUE(claim.empty());
-  EXPECT_EQ(evicted_for(*pool, 4), (Keys{all[1], all[3], all[0], all[2]}));
-  pool->check_invariants();
-}
-
 TEST_F(BlocksTest, MovedFromHandlesHoldNothing) {
   ImmutableBlocks held = store(*pool_, keys_);
   const ImmutableBlocks moved = std::move(held);

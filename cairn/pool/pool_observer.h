@@ -47,6 +47,9 @@ class PoolObserver {
   virtual void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) = 0;
   // These can no longer be matched: evicted, reset or expired, in this order.
   virtual void on_removed(CacheLevel tier, std::span<const BlockKey> keys) = 0;
+  // The same of blocks that had to make room for others. An observer that does not care why they left overrides
+  // on_removed() alone.
+  virtual void on_evicted(CacheLevel tier, std::span<const BlockKey> keys) { on_removed(tier, keys); }
   // Nothing in the pool can be matched any more, where something could.
   virtual void on_cleared(CacheLevel tier) = 0;
   // These were found by a lookup that took them into use.

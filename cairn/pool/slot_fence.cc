@@ -45,6 +45,7 @@ PoolFenceOutcome SlotTable::raise_fence(internal::FreshTables& fresh) {
   std::swap(retention_clock_, fresh.order.retention_clock);
   std::swap(hints_, fresh.order.hints);
   registered_ = 0;
+  borrowed_inactive_ = 0;
   unreclaimed_ += inactive;
   swept_ = 0;
   sweep_end_ = never_used_;

@@ -261,6 +261,7 @@ std::uint32_t SlotTable::reset_inactive() {
     collected_.push_back(slot);
   }
   const auto count = static_cast<std::uint32_t>(collected_.size());
+  borrowed_inactive_ -= count_borrowed(collected_);
   for (const SlotId slot : collected_) {
     tenants_.remove_inactive(tenant_of(at(slot)), 1);
     note_evicted({&slot, 1}, tenant_of(at(slot)));
@@ -372,6 +373,7 @@ PoolCounts SlotTable::counts() {
   counts.active = counts.total - counts.free - counts.inactive - counts.quarantined;
   counts.registered = registered_;
   counts.pinned = pinned_;
+  counts.borrowed = borrowed_inactive_;
   return counts;
 }
 
@@ -409,6 +411,9 @@ void SlotTable::check_invariants() {
   CAIRN_CHECK(free == free_, "I1: every free slot is in the free list");
   std::uint32_t in_state[kStates] = {};
   std::uint32_t inactive = 0;
+  std::uint32_t borrowed = 0;
+  std::uint32_t borrowed_inactive = 0;
+  std::uint32_t set_aside = 0;
   std::vector<std::uint32_t> held_by_duplicates(options_.capacity);
   std::vector<std::uint32_t> ready_below(options_.capacity);
   std::vector<std::uint32_t> charged(tenants_.tenant_count());
@@ -416,6 +421,11 @@ void SlotTable::check_invariants() {
   for (std::uint32_t i = 0; i < never_used_; ++i) {
     const Slot& record = slots_[i];
     charged[index_of(tenant_of(record))] += record.state != State::kFree ? 1 : 0;
+    borrowed += record.is_borrowed ? 1 : 0;
+    set_aside += record.is_set_aside ? 1 : 0;
+    CAIRN_CHECK(!record.is_borrowed || record.state != State::kFree, "I9: what a copy reads is not free");
+    CAIRN_CHECK(!record.is_set_aside || (record.is_borrowed && record.references > 0),
+                "I9: what was set aside is borrowed and held");
     if (record.state == State::kRegistered && !is_current(record)) {
       CAIRN_CHECK(i >= swept_ && i < sweep_end_, "I8: the sweep leaves no block of before the fence behind");
       CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != SlotId{i} && !policy_->contains(SlotId{i}),
@@ -426,6 +436,7 @@ void SlotTable::check_invariants() {
     ++in_state[static_cast<std::size_t>(record.state)];
     const bool evictable = record.state == State::kRegistered && record.references == 0;
     inactive += evictable ? 1 : 0;
+    borrowed_inactive += record.is_borrowed && evictable ? 1 : 0;
     const bool is_ready = ready_ && ready_->contains(SlotId{i});
     CAIRN_CHECK(policy_->contains(SlotId{i}) == (evictable && !is_ready) && (evictable || !is_ready),
                 "I3: the policy or the ready queue holds exactly the unreferenced blocks");
@@ -459,6 +470,8 @@ void SlotTable::check_invariants() {
   CAIRN_CHECK(unreclaimed == unreclaimed_, "I8: blocks that are to be reclaimed add up");
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined slots add up");
   CAIRN_CHECK(inactive == policy_->size() + ready_count(), "I3: inactive blocks add up");
+  CAIRN_CHECK(borrowed == borrowed_ && borrowed_inactive == borrowed_inactive_ && set_aside == set_aside_,
+              "I9: borrowed blocks add up");
   std::uint32_t unmet = 0;
   for (std::uint32_t i = 0; i < charged.size(); ++i) {
     const TenantId tenant{static_cast<std::uint8_t>(i)};

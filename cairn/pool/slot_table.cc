@@ -127,7 +127,8 @@ SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, Pag
       index_(std::move(index)),
       tenants_(std::move(tenants)),
       buffers_(options.capacity),
-      free_(options.capacity) {
+      free_(options.capacity),
+      low_water_(options.low_water) {
   if (options_.may_evict) {
     veto_ = [this](SlotId slot) { return !options_.may_evict(slot, at(slot).key); };
   }
@@ -143,6 +144,7 @@ SlotTable::~SlotTable() {
   CAIRN_CHECK(
       free_ + policy_->size() + ready_count() + unreclaimed_ + stats_.abandoned_in_quarantine == options_.capacity,
       "every handle is gone before its pool is destroyed");
+  CAIRN_CHECK(borrowed_ == 0, "every block is given back before its pool is destroyed");
 }
 
 // Room for this many slots until the next call; kept between calls so that nothing is allocated in the long run.
@@ -182,6 +184,11 @@ SlotId SlotTable::take_free() {
 
 void SlotTable::make_free(SlotId slot) {
   Slot& record = at(slot);
+  if (record.is_borrowed) [[unlikely]] {
+    record.state = State::kQuarantined;  // until it is given back
+    ++quarantined_;
+    return;
+  }
   tenants_.discharge(tenant_of(record), 1);
   record.state = State::kFree;
   record.link = std::exchange(first_free_, slot);
@@ -195,10 +202,18 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   if (unreclaimed_ > 0) {
     reclaim_for(count, tenant);
   }
+  largest_allocation_ = std::max(largest_allocation_, count);
   if (const Status status = tenants_.can_take(tenant, count, free_); !status) {
     ++stats_.allocation_failures;
     call_when_low();
     return Unexpected(status.error());
+  }
+  const std::uint32_t now = free_ + policy_->size() + ready_count() - borrowed_inactive_;
+  if (borrowed_inactive_ > 0 && count > now) {
+    ++stats_.allocation_failures;
+    call_when_low();
+    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for and ", now, " to be had while ",
+                                               borrowed_inactive_, " more are being copied; retry when they are"));
   }
   Run run = new_run(count);
   const Status gathered = gather(run, count, tenant);
@@ -212,7 +227,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
     hints_->observe(0, static_cast<std::uint32_t>(collected_.size()), policy_->size() + ready_count(), clock_.now());
   }
   unname_collected();
-  tell_removed();
+  tell_evicted();
   call_when_low();
   if (!gathered) {
     ++stats_.allocation_failures;
@@ -227,7 +242,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 }
 
 void SlotTable::call_when_low() {
-  if (free_ + unreclaimed_ + ready_count() < options_.low_water && policy_->size() > 0 && options_.when_low) {
+  if (free_ + unreclaimed_ + ready_count() < low_water_ && policy_->size() > 0 && options_.when_low) {
     options_.when_low();
   }
 }
@@ -258,8 +273,9 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
       // Nobody who is to give can: what is in their way goes, whosever it is.
       const SlotId slot = give_up_any();
       if (slot == kNoSlot) {
-        status = fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ",
-                                                     run.size(), "; retry when it permits more"));
+        status =
+            fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ", run.size(),
+                                                ", or they are being copied; retry when there are more"));
         break;
       }
       barren.reset();
@@ -400,6 +416,7 @@ void SlotTable::activate(std::span<const SlotId> slots) {
 }
 
 void SlotTable::wake(std::span<const SlotId> slots) {
+  borrowed_inactive_ -= count_borrowed(slots);
   if (tenants_.tenant_count() == 1) {
     tenants_.remove_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
   } else {
@@ -424,6 +441,7 @@ void SlotTable::deactivate(std::span<const SlotId> slots) {
 }
 
 void SlotTable::lay_down(std::span<const SlotId> slots) {
+  borrowed_inactive_ += count_borrowed(slots);
   if (retention_clock_) {
     const TimePoint now = clock_.now();
     for (const SlotId slot : slots) {
@@ -557,6 +575,16 @@ void SlotTable::tell_removed() {
   }
   for (PoolObserver* observer : options_.observers) {
     observer->on_removed(options_.tier, removed_keys_);
+  }
+  removed_keys_.clear();
+}
+
+void SlotTable::tell_evicted() {
+  if (removed_keys_.empty()) {
+    return;
+  }
+  for (PoolObserver* observer : options_.observers) {
+    observer->on_evicted(options_.tier, removed_keys_);
   }
   removed_keys_.clear();
 }

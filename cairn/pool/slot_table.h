@@ -15,6 +15,7 @@
 //   I7  a discarded slot is referenced, and in neither the index nor the policy
 //   I8  a slot that was registered before the latest fence is in neither the index nor the policy; it is free or discarded
 //       once the sweep has passed it. Until then it counts as registered in no other invariant.
+//   I9  a borrowed slot is not free; one that was set aside is borrowed and referenced
 #pragma once
 
 #include <cstdint>
@@ -74,6 +75,11 @@ class SlotTable final : private ParentFinder {
                                     std::vector<std::optional<std::uint32_t>>* position);
   [[nodiscard]] Run claim_victims(std::uint32_t count);
   [[nodiscard]] std::uint32_t wanted_victims();
+  void set_low_water(std::uint32_t blocks);
+  [[nodiscard]] std::uint32_t take_largest_allocation();
+  [[nodiscard]] Run borrow(std::span<const BlockKey> keys);
+  [[nodiscard]] std::vector<std::optional<PeekedBlock>> peek(std::span<const BlockKey> keys);
+  [[nodiscard]] bool contains_parent_of(const BlockKey& key);
   [[nodiscard]] Run hold(std::span<const BlockKey> keys);
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys);
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
@@ -113,8 +119,8 @@ class SlotTable final : private ParentFinder {
   void release(Run& run);
   void release_tail(Run& run, std::uint32_t count);
   void release_pinned(Run& run);
+  void give_back(Run& run);
   void release_as_victims(Run& run);
-  void release_as_victims(Run& run, const std::vector<bool>& which);
   void quarantine(const Run& run);
   void release_quarantined(Run& run);
   void abandon_quarantined(Run& run);
@@ -135,8 +141,10 @@ class SlotTable final : private ParentFinder {
         link;  // free: the next free slot; duplicate: the slot of its key; ready: its parent's, where leaves go first
     std::uint32_t parent_high;     // the parent's sequence hash above the bits that the key holds of it
     EvictionClass eviction_class;  // tenant, priority and, where there are hints, their level
-    State state;
-    std::uint8_t mark;  // of a registered slot: mark_ when it was registered, and kResetOnRelease
+    State state : 6;
+    bool is_borrowed : 1;   // a copy reads its memory
+    bool is_set_aside : 1;  // its turn to go came meanwhile: the loan has a reference to it, and it is ready at its end
+    std::uint8_t mark;      // of a registered slot: mark_ when it was registered, and kResetOnRelease
   };
   static_assert(sizeof(Slot) == 32);
   static constexpr std::uint8_t kResetOnRelease = 1;
@@ -224,6 +232,14 @@ class SlotTable final : private ParentFinder {
   void make_ready(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   void unready(SlotId slot) CAIRN_REQUIRES(mutex_);
   void take_out(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
+  // Of those that are borrowed.
+  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SlotId evict(ClassRange classes, const Veto& veto) CAIRN_REQUIRES(mutex_) {
+    SlotId slot = kNoSlot;
+    return evict(classes, veto, {&slot, 1}) == 1 ? slot : kNoSlot;
+  }
+  void set_aside(SlotId slot) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::uint32_t count_borrowed(std::span<const SlotId> slots) const CAIRN_REQUIRES(mutex_);
   void put_back(std::span<const SlotId> slots) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool must_wait(SlotId slot) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t take_ready(TenantId tenant, std::span<SlotId> out) CAIRN_REQUIRES(mutex_);
@@ -271,6 +287,7 @@ class SlotTable final : private ParentFinder {
   };
   void finish_match(std::span<const BlockKey> keys, const Found& found) CAIRN_REQUIRES(mutex_);
   void tell_removed() CAIRN_REQUIRES(mutex_);
+  void tell_evicted() CAIRN_REQUIRES(mutex_);
 
   // Constant after construction.
   const BlockPoolOptions options_;
@@ -305,6 +322,11 @@ class SlotTable final : private ParentFinder {
   std::uint32_t swept_ CAIRN_GUARDED_BY(mutex_) = 0;        // slots below are rid of blocks of before the fence
   std::uint32_t sweep_end_ CAIRN_GUARDED_BY(mutex_) = 0;    // and those from here on
   std::uint32_t fences_unswept_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t borrowed_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t borrowed_inactive_ CAIRN_GUARDED_BY(mutex_) = 0;  // of those, evictable but for the loan
+  std::uint32_t set_aside_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t low_water_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint32_t largest_allocation_ CAIRN_GUARDED_BY(mutex_) = 0;
   PoolStats stats_ CAIRN_GUARDED_BY(mutex_);
   // Used during one call, and empty between calls; kept for their memory.
   std::vector<SlotId> scratch_ CAIRN_GUARDED_BY(mutex_);

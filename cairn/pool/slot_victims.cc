@@ -20,7 +20,7 @@ SlotTable::Run SlotTable::claim_victims(std::uint32_t count) {
     return run;
   }
   const std::span<SlotId> room(run.storage(), most);
-  run.resize(static_cast<std::uint32_t>(tenants_.tenant_count() == 1 ? policy_->evict(all_classes(), veto_, room)
+  run.resize(static_cast<std::uint32_t>(tenants_.tenant_count() == 1 ? evict(all_classes(), veto_, room)
                                                                      : claim_from_tenants(room)));
   for (const SlotId slot : run.slots()) {
     at(slot).references = 1;
@@ -41,7 +41,7 @@ std::size_t SlotTable::claim_from_tenants(std::span<SlotId> out) {
   std::size_t claimed = 0;
   while (claimed < out.size()) {
     const std::optional<TenantId> giver = tenants_.furthest_beyond(gone, barren);
-    const SlotId slot = policy_->evict(giver ? classes_of(*giver) : all_classes(), veto_);
+    const SlotId slot = evict(giver ? classes_of(*giver) : all_classes(), veto_);
     if (slot == kNoSlot && !giver) {
       break;
     }
@@ -60,36 +60,30 @@ std::uint32_t SlotTable::wanted_victims() {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
-  const std::uint64_t at_hand = std::uint64_t{free_} + unreclaimed_ + ready_count();
-  if (at_hand >= options_.low_water) {
+  const std::uint64_t at_hand = std::uint64_t{free_} + unreclaimed_ + ready_count() + set_aside_;
+  if (at_hand >= low_water_) {
     return 0;
   }
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * std::uint64_t{options_.low_water} - at_hand,  //
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * std::uint64_t{low_water_} - at_hand,  //
                                                             policy_->size()));
+}
+
+void SlotTable::set_low_water(std::uint32_t blocks) {
+  const MutexLock lock(mutex_);
+  if (ready_) {
+    low_water_ = std::clamp(blocks, options_.low_water, options_.capacity);
+  }
+}
+
+std::uint32_t SlotTable::take_largest_allocation() {
+  const MutexLock lock(mutex_);
+  return std::exchange(largest_allocation_, 0);
 }
 
 void SlotTable::release_as_victims(Run& run) {
   let_go_in_pieces(run.slots());
   const MutexLock lock(mutex_);
   end_run(run);
-}
-
-void SlotTable::release_as_victims(Run& run, const std::vector<bool>& which) {
-  std::vector<SlotId> chosen;
-  std::uint32_t kept = 0;
-  for (std::uint32_t i = 0; i < run.size(); ++i) {
-    if (which[i]) {
-      chosen.push_back(run.slots()[i]);
-    } else {
-      run.slots()[kept++] = run.slots()[i];
-    }
-  }
-  let_go_in_pieces(chosen);
-  run.resize(kept);
-  if (kept == 0) {
-    const MutexLock lock(mutex_);
-    end_run(run);
-  }
 }
 
 // Whoever allocates meanwhile waits for one piece and not for all of them. Where there are no victims it is one piece: a
@@ -182,7 +176,11 @@ std::size_t SlotTable::take_ready(TenantId tenant, std::span<SlotId> out) {
       policy_->insert({&slot, 1});
     } else if (!veto_ || !veto_(slot)) {
       unready(slot);
-      out[taken++] = slot;
+      if (at(slot).is_borrowed) {
+        set_aside(slot);
+      } else {
+        out[taken++] = slot;
+      }
     }
   }
   return taken;
@@ -195,7 +193,7 @@ std::size_t SlotTable::give_up(TenantId tenant, std::span<SlotId> out) {
       return taken;
     }
   }
-  return policy_->evict(classes_of(tenant), eviction_veto(), out);
+  return evict(classes_of(tenant), eviction_veto(), out);
 }
 
 // The next to go, whosever it is; kNoSlot where there is none.
@@ -206,7 +204,7 @@ SlotId SlotTable::give_up_any() {
       return slot;
     }
   }
-  return policy_->evict(all_classes(), eviction_veto());
+  return evict(all_classes(), eviction_veto());
 }
 
 // The slot lost its key: it is nobody's parent, and stands for no block that is to be ready again.

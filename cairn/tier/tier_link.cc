@@ -64,13 +64,21 @@ Status check_facts(const CopySource& source) {
 }  // namespace
 
 std::span<const SlotId> CopySource::slots() const {
-  const auto* pinned = std::get_if<PinnedBlocks>(&blocks_);
-  return pinned != nullptr ? pinned->slots() : std::span<const SlotId>(std::get<EngineBlocks>(blocks_).slots);
+  if (const auto* pinned = std::get_if<PinnedBlocks>(&blocks_)) {
+    return pinned->slots();
+  }
+  if (const auto* borrowed = std::get_if<std::shared_ptr<const BorrowedBlocks>>(&blocks_)) {
+    return (*borrowed)->slots();
+  }
+  return std::get<EngineBlocks>(blocks_).slots;
 }
 
 bool CopySource::is_current() const {
-  const auto* pinned = std::get_if<PinnedBlocks>(&blocks_);
-  return pinned == nullptr || pinned->is_current();
+  if (const auto* pinned = std::get_if<PinnedBlocks>(&blocks_)) {
+    return pinned->is_current();
+  }
+  const auto* borrowed = std::get_if<std::shared_ptr<const BorrowedBlocks>>(&blocks_);
+  return borrowed == nullptr || (*borrowed)->is_current();
 }
 
 // A copy from its submission until nothing touches its memory any more. Used by one thread at a time: the one that

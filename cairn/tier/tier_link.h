@@ -52,6 +52,8 @@ class CopySource {
       : facts_(blocks.facts()), blocks_(std::move(blocks)) {}
   CopySource(EngineBlocks blocks)  // NOLINT(google-explicit-constructor): either is a source
       : facts_(std::move(blocks.facts)), blocks_(std::move(blocks)) {}
+  explicit CopySource(std::shared_ptr<const BorrowedBlocks> blocks)
+      : facts_(blocks->facts()), blocks_(std::move(blocks)) {}
 
   [[nodiscard]] std::size_t size() const { return facts_.size(); }
   [[nodiscard]] std::span<const SlotId> slots() const;
@@ -61,7 +63,7 @@ class CopySource {
 
  private:
   std::vector<BlockFacts> facts_;
-  std::variant<PinnedBlocks, EngineBlocks> blocks_;
+  std::variant<PinnedBlocks, EngineBlocks, std::shared_ptr<const BorrowedBlocks>> blocks_;
 };
 
 class TierLink {

@@ -196,7 +196,7 @@ class Player {
   }
 
   void step() {
-    switch (input_.below(20)) {
+    switch (input_.below(22)) {
       case 0:
       case 1:
         if (auto blocks = pool_->allocate(input_.below(8), TenantId{static_cast<std::uint8_t>(input_.below(4))})) {
@@ -257,6 +257,13 @@ class Player {
         return pinned_.push_back(pool_->hold(keys(input_.below(6))));
       case 18:
         return static_cast<void>(pool_->discard(keys(input_.below(4))));
+      case 19:
+        return lent_.push_back(pool_->borrow(keys(input_.below(6))));
+      case 20:
+        if (const auto at = pick(lent_)) {
+          lent_.erase(*at);
+        }
+        return;
       default:
         clock_.advance(std::chrono::milliseconds(input_.below(4)));
         refused_ = input_.below(6);
@@ -273,6 +280,7 @@ class Player {
   std::list<ImmutableBlocks> held_;
   std::list<WeakBlocks> weak_;
   std::list<PinnedBlocks> pinned_;
+  std::list<BorrowedBlocks> lent_;
 };
 
 }  // namespace
