@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cairn/base/callback_scope.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 
@@ -45,7 +46,17 @@ void take_permit(std::atomic<std::uint32_t>& permits) {
 
 }  // namespace
 
+void CallbackScope::check_not_under(const Mutex& mutex) {
+  for (const CallbackScope* scope = innermost_; scope != nullptr; scope = scope->outer_) {
+    CAIRN_CHECK(&scope->held_ != &mutex,
+                str_cat(scope->what_,
+                        " called what it was called by, which would wait for itself forever: it runs under a "
+                        "lock; hand the call to another thread"));
+  }
+}
+
 void Mutex::lock_slow() {
+  CallbackScope::check_not_under(*this);
   std::uint32_t woken_by_us = 0;  // kWoken once this thread owns that flag and has to clear it
   int spins = 0;
   std::uint32_t state = state_.load(std::memory_order_relaxed);
@@ -89,6 +100,7 @@ thread_local std::size_t held_count = 0;
 }  // namespace
 
 void Mutex::check_rank() const {
+  CallbackScope::check_not_under(*this);
   if (held_count > 0) {
     const LockRank last = held[held_count - 1];
     CAIRN_CHECK(last < rank_, str_cat("lock order: rank ", static_cast<int>(rank_), " taken while rank ",

@@ -2,7 +2,7 @@
 //
 // Does:     from a shape and an arrangement, or from an engine's own tensors by their strides, to the address of
 //           (block, layer, K/V, token, head): arithmetic, that was checked for overflow, overlap and bounds when the
-//           layout was built and costs nothing more when it is used.
+//           layout was built; only the indices are checked when it is used.
 // Owner:    shared and immutable; holds its regions alive.
 // Threads:  any.
 // Fails:    when built: a shape that is none, regions that are too small, not aligned, of two kinds or two GPUs, rows
@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/base/result.h"
 #include "cairn/layout/kv_shape.h"
 #include "cairn/memory/region.h"
@@ -83,8 +84,12 @@ class BlockLayout {
     std::uint32_t region = 0;
     std::uint64_t offset = 0;
   };
+  // Aborts if the layout has no such block, layer, K or V, token or head: the address would be another row's.
   [[nodiscard]] Address address(std::uint32_t block, std::uint32_t layer, std::uint32_t k_or_v, std::uint32_t token,
                                 std::uint32_t head) const {
+    CAIRN_CHECK(block < blocks_ && layer < shape_.layers && k_or_v < shape_.kv && token < shape_.page_size &&
+                    head < shape_.heads,
+                "an address is asked for of a block, layer, K or V, token and head that the layout has");
     const LayerPlace& at = layers_[layer];
     return {at.region,
             at.offset + block * at.block_step + k_or_v * at.kv_step + token * at.token_step + head * at.head_step};

@@ -157,6 +157,20 @@ TEST(BlockLayoutTest, RefusesRegionsThatDoNotFit) {
   EXPECT_THAT(error_of(BlockLayout::make(three, devices)), HasSubstr("region 2 is of device 1"));
 }
 
+TEST(BlockLayoutDeathTest, AnAddressIsOfARowThatTheLayoutHas) {
+  const TestLayout made = TestLayout::make({kShape, Arrangement::kLayersKvNhd, kBlocks, 1});
+  const BlockLayout& layout = *made.layout();
+  (void)layout.address(kBlocks - 1, kShape.layers - 1, kShape.kv - 1, kShape.page_size - 1, kShape.heads - 1);
+  constexpr const char* kMessage =
+      "an address is asked for of a block, layer, K or V, token and head that the layout has";
+  EXPECT_DEATH((void)layout.address(kBlocks, 0, 0, 0, 0), kMessage);
+  EXPECT_DEATH((void)layout.address(0, kShape.layers, 0, 0, 0), kMessage);
+  EXPECT_DEATH((void)layout.address(0, 0, kShape.kv, 0, 0), kMessage);
+  EXPECT_DEATH((void)layout.address(0, 0, 0, kShape.page_size, 0), kMessage);
+  EXPECT_DEATH((void)layout.address(0, 0, 0, 0, kShape.heads), kMessage);
+  EXPECT_DEATH((void)layout.address(0xFFFFFFFF, 0, 0, 0, 0), kMessage);
+}
+
 TEST(BlockLayoutTest, RefusesOneRegionForTwoLayers) {
   const BlockLayout::Options options{kShape, Arrangement::kLayersKvNhd, kBlocks, 1};
   const std::uint64_t size = BlockLayout::region_sizes(options)->front();

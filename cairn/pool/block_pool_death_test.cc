@@ -51,15 +51,70 @@ TEST_F(BlockPoolDeathTest, ErasingWhatTheIndexDoesNotHoldAborts) {
   EXPECT_DEATH(index.erase(SlotId{0}, index.place_of(keys[0])), "every registered slot is in the key index");
 }
 
-#ifdef CAIRN_CHECK_LOCK_RANKS
+TEST_F(BlockPoolDeathTest, APoolDestroyedBeforeWeakBlocksAborts) {
+  std::optional<WeakBlocks> weak = store(*pool_, chain(1, 1)).downgrade();
+  const WeakBlocks copy = *weak;
+  weak.reset();
+  EXPECT_DEATH(pool_.reset(), "every WeakBlocks is gone before its pool is destroyed");
+}
+
+TEST_F(BlockPoolDeathTest, TheKeyOfABlockThatTheRunDoesNotHaveAborts) {
+  cache(*pool_, chain(1, 1));
+  const ImmutableBlocks blocks = store(*pool_, chain(2, 1));
+  EXPECT_DEATH((void)blocks.key(1), "key\\(i\\) is asked of a block that the run has");
+  EXPECT_DEATH((void)blocks.pin().key(7), "key\\(i\\) is asked");
+  EXPECT_DEATH((void)ImmutableBlocks().key(0), "key\\(i\\) is asked");
+  EXPECT_DEATH((void)completed(*pool_, chain(3, 1)).key(1), "key\\(i\\) is asked");
+}
+
+// An observer that comes back to the pool that tells it.
+class CallsItsPool final : public PoolObserver {
+ public:
+  void on_registered(CacheLevel, std::span<const ResidentBlock>, std::span<const Token>) override { call(); }
+  void on_removed(CacheLevel, std::span<const BlockKey>) override { call(); }
+  void on_cleared(CacheLevel) override { call(); }
+  void on_matched(CacheLevel, std::span<const BlockKey>) override { call(); }
+
+  BlockPool* pool = nullptr;
+
+ private:
+  void call() {
+    if (pool != nullptr) {
+      (void)pool->counts();
+    }
+  }
+};
+
+TEST_F(BlockPoolDeathTest, AnObserverThatCallsItsPoolAbortsInsteadOfHanging) {
+  CallsItsPool observer;
+  const auto pool = make_pool(2, {.observers = {&observer}});
+  const Keys keys = chain(1, 1);
+  cache(*pool, keys);
+  observer.pool = pool.get();
+  constexpr const char* kMessage = "an observer of a pool called what it was called by";
+  EXPECT_DEATH((void)pool->match_prefix(keys), kMessage);
+  EXPECT_DEATH((void)store(*pool, chain(2, 1)), kMessage);
+  EXPECT_DEATH((void)pool->reset(keys), kMessage);
+  EXPECT_DEATH((void)pool->reset_inactive(), kMessage);
+  // Another pool may be called, as far as the order of locks goes.
+  observer.pool = nullptr;
+}
+
 TEST_F(BlockPoolDeathTest, AMayEvictThatCallsThePoolAborts) {
   BlockPool* self = nullptr;
   const auto pool = make_pool(1, {.may_evict = [&self](SlotId, const BlockKey& key) { return self->contains(key); }});
   self = pool.get();
   cache(*pool, chain(1, 1));
-  EXPECT_DEATH((void)pool->allocate(1), "rank 30 taken while rank 30 is held");
+  EXPECT_DEATH((void)pool->allocate(1), "may_evict of a pool called what it was called by");
 }
-#endif
+
+TEST_F(BlockPoolDeathTest, AWhenLowThatCallsThePoolAborts) {
+  BlockPool* self = nullptr;
+  const auto pool = make_pool(2, {.low_water = 2, .when_low = [&self] { (void)self->counts(); }});
+  self = pool.get();
+  cache(*pool, chain(1, 1));
+  EXPECT_DEATH((void)pool->allocate(1), "when_low of a pool called what it was called by");
+}
 
 }  // namespace
 }  // namespace cairn::testing

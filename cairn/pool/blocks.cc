@@ -12,6 +12,12 @@ namespace {
 
 bool holds_something(const internal::Run& run) { return run.storage() != nullptr; }
 
+// What lies behind the end of a run is another run's.
+BlockKey key_of(const internal::Run& run, std::uint32_t i) {
+  CAIRN_CHECK(i < run.size(), "key(i) is asked of a block that the run has");
+  return run.table()->key(run.slots()[i]);
+}
+
 Error foreign_blocks() {
   return Error{ErrorCode::kInvalidArgument, "the blocks are of another pool; join runs of one pool only"};
 }
@@ -138,7 +144,7 @@ CompleteBlocks::~CompleteBlocks() {
   }
 }
 
-BlockKey CompleteBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+BlockKey CompleteBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
 
 Result<ImmutableBlocks, Rejected<CompleteBlocks>> CompleteBlocks::register_blocks(std::span<const Token> tokens) && {
   if (run_.table() == nullptr) {
@@ -179,7 +185,7 @@ ImmutableBlocks::~ImmutableBlocks() {
   }
 }
 
-BlockKey ImmutableBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+BlockKey ImmutableBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
 
 std::vector<BlockFacts> ImmutableBlocks::facts() const {
   return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
@@ -240,6 +246,29 @@ void ImmutableBlocks::release_as_victims() && {
   }
 }
 
+WeakBlocks::WeakBlocks(SlotTable* table, std::vector<BlockKey> keys) : table_(table), keys_(std::move(keys)) {
+  if (table_ != nullptr) {
+    table_->weak_made();
+  }
+}
+
+WeakBlocks::WeakBlocks(const WeakBlocks& other) : WeakBlocks(other.table_, other.keys_) {}
+
+WeakBlocks::WeakBlocks(WeakBlocks&& other) noexcept
+    : table_(std::exchange(other.table_, nullptr)), keys_(std::exchange(other.keys_, {})) {}
+
+WeakBlocks& WeakBlocks::operator=(WeakBlocks other) noexcept {
+  std::swap(table_, other.table_);
+  std::swap(keys_, other.keys_);
+  return *this;
+}
+
+WeakBlocks::~WeakBlocks() {
+  if (table_ != nullptr) {
+    table_->weak_gone();
+  }
+}
+
 std::optional<ImmutableBlocks> WeakBlocks::upgrade() const {
   if (keys_.empty()) {
     return ImmutableBlocks();
@@ -257,7 +286,7 @@ PinnedBlocks::~PinnedBlocks() {
   }
 }
 
-BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.table()->key(run_.slots()[i]); }
+BlockKey PinnedBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
 
 bool PinnedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
 

@@ -9,7 +9,7 @@
 // back
 //           inside its error. Dropping a handle gives its blocks back: mutable and complete ones become free, immutable
 //           ones evictable once nobody else holds them, leaf first.
-// Owner:    move-only values. Every handle is gone before its pool is (the pool checks, but for WeakBlocks).
+// Owner:    move-only values. Every handle is gone before its pool is (the pool checks).
 // Threads:  a handle belongs to one thread at a time; any number of handles may be used and dropped at once.
 // Fails:    as said at each call; nothing has changed then.
 #pragma once
@@ -173,7 +173,7 @@ class [[nodiscard]] CompleteBlocks {
   [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
-  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
 
   // Makes the blocks known under their keys, all under one lock. Where the pool has a key already: a pool that rejects
   // duplicates frees the late block and the result holds the one that was there; a pool that allows them keeps both.
@@ -203,7 +203,7 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
-  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
 
   [[nodiscard]] std::vector<BlockFacts> facts() const;
   // Of their pool; none where this holds nothing.
@@ -236,14 +236,18 @@ class [[nodiscard]] ImmutableBlocks {
 // Knows blocks by name without holding them: it delays nothing and may come too late.
 class WeakBlocks {
  public:
-  WeakBlocks(SlotTable* table, std::vector<BlockKey> keys) : table_(table), keys_(std::move(keys)) {}
+  WeakBlocks(SlotTable* table, std::vector<BlockKey> keys);
+  WeakBlocks(const WeakBlocks& other);
+  WeakBlocks(WeakBlocks&& other) noexcept;
+  WeakBlocks& operator=(WeakBlocks other) noexcept;
+  ~WeakBlocks();
 
   [[nodiscard]] std::span<const BlockKey> keys() const { return keys_; }
   // All of the blocks, or nothing if one of them has gone.
   [[nodiscard]] std::optional<ImmutableBlocks> upgrade() const;
 
  private:
-  SlotTable* table_;
+  SlotTable* table_;  // null: it knows nothing, or was moved from
   std::vector<BlockKey> keys_;
 };
 
@@ -258,7 +262,7 @@ class [[nodiscard]] PinnedBlocks {
 
   [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
-  [[nodiscard]] BlockKey key(std::uint32_t i) const;
+  [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
   [[nodiscard]] std::vector<BlockFacts> facts() const;
   // As of ImmutableBlocks.
   [[nodiscard]] bool is_current() const;

@@ -6,7 +6,7 @@
 // is
 //           the order of the facts. Several pools may call at once.
 // Obliges:  returns soon; takes only locks of a higher rank (base/mutex.h); never calls a pool; keeps no span it is
-// given.
+//           given. A call of the pool that tells it would wait for itself: it aborts with a message instead.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/callback_scope.h"
 #include "cairn/base/check.h"
 #include "cairn/pool/slot_table.h"
 
@@ -54,6 +55,7 @@ PoolFenceOutcome SlotTable::raise_fence(internal::FreshTables& fresh) {
   mark_ = static_cast<std::uint8_t>((fence_ % kMarks) << 1);
   stats_.reset += outcome.dropped + outcome.in_use;
   if (watched_ && outcome.dropped + outcome.in_use > 0) {
+    const CallbackScope scope(mutex_, "an observer of a pool");
     for (PoolObserver* observer : options_.observers) {
       observer->on_cleared(options_.tier);
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/callback_scope.h"
 #include "cairn/base/check.h"
 #include "cairn/pool/slot_table.h"
 
@@ -171,6 +172,7 @@ void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found)
   }
   stats_.hits += keys.size();
   if (watched_ && !keys.empty()) {
+    const CallbackScope scope(mutex_, "an observer of a pool");
     for (PoolObserver* observer : options_.observers) {
       observer->on_matched(options_.tier, keys);
     }
@@ -249,6 +251,10 @@ std::uint32_t SlotTable::reset_inactive() {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
+  collected_.reserve(policy_->size() + ready_count());
+  if (watched_) {
+    removed_keys_.reserve(policy_->size() + ready_count());
+  }
   for (std::uint32_t i = 0; ready_count() > 0 && i < tenants_.tenant_count(); ++i) {
     const TenantId tenant{static_cast<std::uint8_t>(i)};
     for (SlotId slot = ready_->front(tenant); slot != kNoSlot; slot = ready_->front(tenant)) {
@@ -271,6 +277,7 @@ std::uint32_t SlotTable::reset_inactive() {
   stats_.reset += count;
   if (registered_ == 0 && watched_ && count > 0) {
     removed_keys_.clear();
+    const CallbackScope scope(mutex_, "an observer of a pool");
     for (PoolObserver* observer : options_.observers) {
       observer->on_cleared(options_.tier);
     }

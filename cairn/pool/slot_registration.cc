@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/callback_scope.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/pool/slot_table.h"
@@ -328,6 +329,7 @@ void SlotTable::set_reset_on_release(const Run& run, bool reset) {
 // The blocks in new_blocks_ are the last ones of what `tokens` stops with.
 void SlotTable::tell_registered(std::span<const Token> tokens) {
   const std::span<const Token> theirs = tokens.empty() ? tokens : tokens.last(new_blocks_.size() * options_.block_size);
+  const CallbackScope scope(mutex_, "an observer of a pool");
   for (PoolObserver* observer : options_.observers) {
     observer->on_registered(options_.tier, new_blocks_, theirs);
   }

@@ -1,9 +1,11 @@
 #include "cairn/pool/slot_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
+#include "cairn/base/callback_scope.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 
@@ -130,7 +132,10 @@ SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, Pag
       free_(options.capacity),
       low_water_(options.low_water) {
   if (options_.may_evict) {
-    veto_ = [this](SlotId slot) { return !options_.may_evict(slot, at(slot).key); };
+    veto_ = [this](SlotId slot) {
+      const CallbackScope scope(mutex_, "may_evict of a pool");
+      return !options_.may_evict(slot, at(slot).key);
+    };
   }
   veto_beside_ready_ = [this](SlotId slot)
                            CAIRN_REQUIRES(mutex_) { return ready_->below(slot) > 0 || (veto_ && veto_(slot)); };
@@ -145,6 +150,7 @@ SlotTable::~SlotTable() {
       free_ + policy_->size() + ready_count() + unreclaimed_ + stats_.abandoned_in_quarantine == options_.capacity,
       "every handle is gone before its pool is destroyed");
   CAIRN_CHECK(borrowed_ == 0, "every block is given back before its pool is destroyed");
+  CAIRN_CHECK(weak_.load(std::memory_order_relaxed) == 0, "every WeakBlocks is gone before its pool is destroyed");
 }
 
 // Room for this many slots until the next call; kept between calls so that nothing is allocated in the long run.
@@ -163,8 +169,36 @@ SlotTable::Run SlotTable::new_run(std::uint32_t capacity) {
   if (capacity == 0) {
     return {this, nullptr, 0, 0};
   }
+  if (capacity > room_) {
+    make_room(capacity);
+  }
   const RunBuffers::Buffer buffer = buffers_.take(capacity);
   return {this, buffer.slots, 0, buffer.capacity};
+}
+
+// Memory for whatever is done with a run of this size, from its making to its release: nothing fails in the middle of a
+// change, and a release needs none.
+void SlotTable::make_room(std::uint32_t blocks) {
+  const std::size_t room = std::bit_ceil(std::max(blocks, 8U));
+  scratch_.resize(std::max(scratch_.size(), 2 * room));
+  collected_.reserve(room);
+  sorted_keys_.reserve(room);
+  if (ready_) {
+    ordinary_.reserve(room);
+  }
+  if (watched_) {
+    removed_keys_.reserve(room);
+    matched_keys_.reserve(room);
+    new_blocks_.reserve(room);
+  }
+  room_ = static_cast<std::uint32_t>(std::min<std::size_t>(room, std::numeric_limits<std::uint32_t>::max()));
+}
+
+// Memory to tell observers of one more key that goes.
+void SlotTable::make_room_for_removal() {
+  if (watched_ && removed_keys_.size() == removed_keys_.capacity()) {
+    removed_keys_.reserve(std::max<std::size_t>(8, 2 * removed_keys_.size()));
+  }
 }
 
 void SlotTable::end_run(Run& run) {
@@ -243,6 +277,7 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
 
 void SlotTable::call_when_low() {
   if (free_ + unreclaimed_ + ready_count() < low_water_ && policy_->size() > 0 && options_.when_low) {
+    const CallbackScope scope(mutex_, "when_low of a pool");
     options_.when_low();
   }
 }
@@ -351,6 +386,7 @@ void SlotTable::unname(SlotId slot, KeyIndex::Place place) {
 
 // Makes an inactive block free.
 void SlotTable::drop_inactive(SlotId slot) {
+  make_room_for_removal();
   activate({&slot, 1});
   unname(slot, index_.place_of(at(slot).key));
   make_free(slot);
@@ -573,6 +609,7 @@ void SlotTable::tell_removed() {
   if (removed_keys_.empty()) {
     return;
   }
+  const CallbackScope scope(mutex_, "an observer of a pool");
   for (PoolObserver* observer : options_.observers) {
     observer->on_removed(options_.tier, removed_keys_);
   }

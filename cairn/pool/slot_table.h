@@ -18,6 +18,7 @@
 //   I9  a borrowed slot is not free; one that was set aside is borrowed and referenced
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -127,6 +128,9 @@ class SlotTable final : private ParentFinder {
   // No fence was raised since the blocks were allocated (private ones), or registered.
   [[nodiscard]] bool is_current(const Run& run);
   [[nodiscard]] BlockKey key(SlotId slot) const { return slots_[index_of(slot)].key; }
+  // WeakBlocks that know this table. Relaxed: the count orders nothing; who destroys the pool has seen them go.
+  void weak_made() { weak_.fetch_add(1, std::memory_order_relaxed); }
+  void weak_gone() { weak_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   enum class State : std::uint8_t { kFree = 0, kPrivate, kRegistered, kDuplicate, kQuarantined, kDiscarded };
@@ -199,6 +203,8 @@ class SlotTable final : private ParentFinder {
   template <typename Visit>
   void find_each(std::span<const BlockKey> keys, Located& located, Visit visit) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex_);
+  void make_room(std::uint32_t blocks) CAIRN_REQUIRES(mutex_);
+  void make_room_for_removal() CAIRN_REQUIRES(mutex_);
   void end_run(Run& run) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Run share_locked(const Run& run, std::uint32_t count) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_free() CAIRN_REQUIRES(mutex_);
@@ -295,6 +301,8 @@ class SlotTable final : private ParentFinder {
   const bool watched_;  // there are observers
   const std::uint32_t level_bits_;
 
+  std::atomic<std::uint64_t> weak_{0};
+
   Mutex mutex_{LockRank::kPool};
   // Guarded by mutex_, except that the holder of a private slot writes its key, parent_high, tokens hash and note.
   PageArray<Slot> slots_;
@@ -329,6 +337,7 @@ class SlotTable final : private ParentFinder {
   std::uint32_t largest_allocation_ CAIRN_GUARDED_BY(mutex_) = 0;
   PoolStats stats_ CAIRN_GUARDED_BY(mutex_);
   // Used during one call, and empty between calls; kept for their memory.
+  std::uint32_t room_ CAIRN_GUARDED_BY(mutex_) = 0;  // blocks of the largest run that there is memory for
   std::vector<SlotId> scratch_ CAIRN_GUARDED_BY(mutex_);
   std::vector<SlotId> collected_ CAIRN_GUARDED_BY(mutex_);
   std::vector<SlotId> ordinary_ CAIRN_GUARDED_BY(mutex_);
