@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/manager_state.h"
 
@@ -75,24 +76,27 @@ LoadRequest measured(ManagerState& state, LoadRequest&& request) {
 }  // namespace
 
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
-  return state_->onboarder().load(measured(*state_, std::move(request)));
+  const std::shared_ptr<ManagerState> state = kept();
+  return state->onboarder().load(measured(*state, std::move(request)));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
-  return state_->onboarder().load_into(std::move(targets), measured(*state_, std::move(request)));
+  const std::shared_ptr<ManagerState> state = kept();
+  return state->onboarder().load_into(std::move(targets), measured(*state, std::move(request)));
 }
 
-void KvBlockManager::cancel(LoadId load) const { state_->onboarder().cancel(load); }
+void KvBlockManager::cancel(LoadId load) const { kept()->onboarder().cancel(load); }
 
 Result<LoadResult> KvBlockManager::load_and_wait(LoadRequest&& request) const {
   const auto result = std::make_shared<std::promise<LoadResult>>();
   std::future<LoadResult> future = result->get_future();
   request.done = [result](LoadResult&& loaded) { result->set_value(std::move(loaded)); };
+  const std::shared_ptr<ManagerState> state = kept();
   if (Result<LoadId> id = load(std::move(request)); !id) {
     return Unexpected(std::move(id).error());
   }
-  while (!state_->parts().own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    if (!pump()) {
+  while (!state->parts().own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    if (!state->pump()) {
       return fail(ErrorCode::kUnavailable, "the load is under way and nothing more can be done before the clock moves");
     }
   }
@@ -107,7 +111,7 @@ std::future<Result<ImmutableBlocks>> KvBlockManager::onboard_blocks(ImmutableBlo
   }
   const auto result = std::make_shared<std::promise<Result<ImmutableBlocks>>>();
   std::future<Result<ImmutableBlocks>> future = result->get_future();
-  const TimePoint deadline = state_->parts().clock->now() + config().onboard.deadline;
+  const TimePoint deadline = deadline_after(state_->parts().clock->now(), config().onboard.deadline);
   Result<LoadId> id =
       state_->onboarder().onboard(*from, std::move(blocks), std::move(targets), deadline,
                                   [result](Result<ImmutableBlocks>&& loaded) { result->set_value(std::move(loaded)); });
@@ -120,7 +124,7 @@ std::future<Result<ImmutableBlocks>> KvBlockManager::onboard_blocks(ImmutableBlo
 std::future<Result<std::uint32_t>> KvBlockManager::prefetch(std::vector<BlockKey> keys) const {
   const auto result = std::make_shared<std::promise<Result<std::uint32_t>>>();
   std::future<Result<std::uint32_t>> future = result->get_future();
-  const TimePoint deadline = state_->parts().clock->now() + config().onboard.deadline;
+  const TimePoint deadline = deadline_after(state_->parts().clock->now(), config().onboard.deadline);
   Result<LoadId> id = state_->onboarder().prefetch(std::move(keys), deadline,
                                                    [result](std::uint32_t arrived) { result->set_value(arrived); });
   if (!id) {
@@ -130,7 +134,8 @@ std::future<Result<std::uint32_t>> KvBlockManager::prefetch(std::vector<BlockKey
 }
 
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadEdge::Request&& request) const {
-  OffloadEdge* const edge = state_->edge_into(into);
+  const std::shared_ptr<ManagerState> state = kept();
+  OffloadEdge* const edge = state->edge_into(into);
   if (edge == nullptr) {
     return Unexpected(no_tier(into, key_of(into)));
   }
@@ -139,7 +144,8 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadEdge::R
 
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadEdge::Request&& request) const {
-  OffloadEdge* const edge = state_->edge_into(into);
+  const std::shared_ptr<ManagerState> state = kept();
+  OffloadEdge* const edge = state->edge_into(into);
   if (edge == nullptr) {
     return Unexpected(no_tier(into, key_of(into)));
   }
@@ -147,7 +153,8 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&&
 }
 
 void KvBlockManager::cancel(CacheLevel into, OffloadRequestId request) const {
-  if (OffloadEdge* const edge = state_->edge_into(into)) {
+  const std::shared_ptr<ManagerState> state = kept();
+  if (OffloadEdge* const edge = state->edge_into(into)) {
     edge->cancel(request);
   }
 }
@@ -176,8 +183,8 @@ Status KvBlockManager::resize_host(std::uint32_t blocks) const { return state_->
 ManagerStatus KvBlockManager::status() const { return state_->status(); }
 EventLog* KvBlockManager::events() const { return state_->events(); }
 const Metrics& KvBlockManager::metrics() const { return state_->metrics(); }
-Status KvBlockManager::drain(Duration longest) const { return state_->drain(longest); }
-bool KvBlockManager::pump() const { return state_->pump(); }
+Status KvBlockManager::drain(Duration longest) const { return kept()->drain(longest); }
+bool KvBlockManager::pump() const { return kept()->pump(); }
 std::optional<TimePoint> KvBlockManager::next_time() const { return state_->next_time(); }
 
 }  // namespace cairn

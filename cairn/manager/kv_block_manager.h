@@ -5,6 +5,7 @@
 //           that were registered. Any tier may be missing.
 // Owner:    a value; copies share one manager. The last one stops it in order: nothing more is taken, what is under way is
 //           waited for or cancelled (config.shutdown), the disk is flushed, memory is freed. Handles to blocks go before it.
+//           The last one may go in a callback of the manager: a thread of its own stops it then, after the callback.
 // Threads:  any. One thread of its own moves blocks along; with ManagerParts::own_thread off, whoever calls pump() does.
 // Fails:    make(): a configuration that makes no sense, memory or a disk that is not to be had; names the key.
 //           Afterwards a tier that errs or stalls is taken out and tried again: callers see misses, not waits.
@@ -154,6 +155,8 @@ class KvBlockManager {
 
  private:
   explicit KvBlockManager(std::shared_ptr<ManagerState> state) : state_(std::move(state)) {}
+  // For calls that may run callbacks: one of them may drop the last copy, this one included.
+  [[nodiscard]] std::shared_ptr<ManagerState> kept() const { return state_; }
   std::shared_ptr<ManagerState> state_;
 };
 

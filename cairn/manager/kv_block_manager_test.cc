@@ -605,5 +605,41 @@ TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {
   EXPECT_THAT(second.error().message, HasSubstr("disk.path"));
 }
 
+TEST_F(KvBlockManagerTest, DurationsBeyondTheClockLastForever) {
+  for (const Duration extreme :
+       {Duration::max(), Duration(std::int64_t{1} << 62), Duration(std::chrono::hours(1000000))}) {
+    ManagerConfig forever = config();
+    forever.onboard.deadline = extreme;
+    forever.offload_to_host.deadline = extreme;
+    forever.offload_to_disk.deadline = extreme;
+    forever.disk.opening = DiskOpening::kFresh;
+    VirtualManager manager(forever);
+    const Keys keys = chain(1, 3);
+    cache_on_device(*manager, keys);
+    manager.advance(seconds(1));
+    EXPECT_TRUE(manager->drain(extreme).has_value());
+    EXPECT_EQ(manager->disk()->counts().registered, 3U) << "copies had time enough";
+    for (const std::optional<TimePoint> deadline : {std::optional<TimePoint>(), std::optional(TimePoint::max())}) {
+      (void)manager->reset(CacheLevel::kG1);
+      std::optional<std::uint32_t> prefix;
+      ASSERT_TRUE(manager
+                      ->load({.keys = keys,
+                              .deadline = deadline,
+                              .done = [&prefix](LoadResult&& result) { prefix = result.prefix; }})
+                      .has_value());
+      manager.advance(seconds(1));
+      EXPECT_EQ(prefix, 3U);
+    }
+    std::optional<std::uint32_t> late;
+    ASSERT_TRUE(manager
+                    ->load({.keys = chain(1, 3),
+                            .deadline = TimePoint::min(),
+                            .done = [&late](LoadResult&& result) { late = result.prefix; }})
+                    .has_value());
+    manager.advance(seconds(1));
+    EXPECT_TRUE(late.has_value()) << "a deadline that has passed ends the load";
+  }
+}
+
 }  // namespace
 }  // namespace cairn::testing

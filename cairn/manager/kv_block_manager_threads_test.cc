@@ -82,6 +82,52 @@ TEST_P(KvBlockManagerThreadsTest, TheLastCopyStopsItAndEveryLoadEnds) {
   EXPECT_GT(begun, 0);
 }
 
+// Says when the manager that holds it is gone.
+class Farewell final : public LoadCostModel {
+ public:
+  explicit Farewell(std::promise<void>& gone) : gone_(gone) {}
+  ~Farewell() override { gone_.set_value(); }
+  [[nodiscard]] std::uint32_t worth_loading(const LoadQuestion&) const override { return 0; }
+
+ private:
+  std::promise<void>& gone_;
+};
+
+// The callback of a load has the last copy, on a thread that the manager's end waits for: it drops the copy in the call, or
+// the copy goes with the callback afterwards.
+TEST_P(KvBlockManagerThreadsTest, TheLastCopyMayGoInACallback) {
+  for (const bool in_the_call : {true, false}) {
+    std::promise<void> gone;
+    ManagerParts parts;
+    parts.cost = std::make_shared<Farewell>(gone);
+    std::optional<KvBlockManager> ours = *KvBlockManager::make(config(64, 64, 64), parts);
+    parts.cost.reset();
+    cache_on_device(*ours, chain(1, 8));
+    ASSERT_TRUE(ours->drain(seconds(30)).has_value());
+    (void)ours->reset(CacheLevel::kG1);
+    std::promise<void> dropped;
+    std::promise<std::uint32_t> loaded;
+    LoadRequest request{
+        .keys = chain(1, 8),
+        .weigh = false,
+        .done = [last = std::make_shared<std::optional<KvBlockManager>>(*ours),
+                 ours_is_gone = dropped.get_future().share(), &loaded, in_the_call](LoadResult&& result) {
+          ours_is_gone.wait();
+          const std::uint32_t prefix = result.prefix;
+          result.blocks = {};
+          if (in_the_call) {
+            last->reset();
+          }
+          loaded.set_value(prefix);
+        }};
+    ASSERT_TRUE(ours->load(std::move(request)).has_value());
+    ours.reset();
+    dropped.set_value();
+    EXPECT_EQ(loaded.get_future().get(), 8U);
+    ASSERT_EQ(gone.get_future().wait_for(seconds(60)), std::future_status::ready) << "nobody stopped it";
+  }
+}
+
 TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
   ManagerConfig small = config(48, 64, 128);
   small.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.2, .batch = 8};

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <utility>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/end_within.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/tier_maker.h"
@@ -47,7 +51,7 @@ Result<std::shared_ptr<ManagerState>> ManagerState::make(const ManagerConfig& co
   state->make_metrics();
   state->note_recovery();
   if (parts.own_thread) {
-    state->thread_ = std::thread([raw = state.get()] { raw->run(); });
+    state->thread_ = start_own_thread("cairn-manager", [raw = state.get()] { raw->run(); });
   }
   return state;
 }
@@ -332,7 +336,7 @@ void ManagerState::run() {
       if (!next) {
         woken_up_.wait(wake_mutex_, due);
       } else {
-        woken_up_.wait_for(wake_mutex_, std::max(Duration::zero(), *next - clock_.now()), due);
+        woken_up_.wait_for(wake_mutex_, time_until(*next, clock_.now()), due);
       }
       if (ending_) {
         return;
@@ -410,7 +414,7 @@ bool ManagerState::is_idle() {
 }
 
 Status ManagerState::drain(Duration longest) {
-  const TimePoint deadline = clock_.now() + longest;
+  const TimePoint deadline = deadline_after(clock_.now(), longest);
   while (!is_idle()) {
     if (clock_.now() >= deadline) {
       return fail(ErrorCode::kExpired, "copies are still waiting or under way; status() says which");
@@ -463,7 +467,7 @@ ManagerStatus ManagerState::status() {
   return status;
 }
 
-void ManagerState::end(ManagerState* state) {
+void ManagerState::end_and_wait(ManagerState* state) {
   std::unique_ptr<ManagerState> owned(state);
   if (!state->parts_.own_thread || state->parts_.clock != &steady_clock()) {
     return;  // in virtual time nothing hangs by itself, and the clock may not outlive this
@@ -489,6 +493,26 @@ void ManagerState::end(ManagerState* state) {
   }
 }
 
+void ManagerState::end(ManagerState* state) noexcept {
+  if (is_own_thread()) {
+    try {
+      std::thread([state] { delete state; }).detach();
+    } catch (const std::exception& none) {
+      std::fprintf(
+          stderr,
+          "cairn: the last copy of a manager went in a callback, and no thread can be started to stop it (%s); it "
+          "is not stopped, and its memory stays\n",
+          none.what());
+    }
+    return;
+  }
+  try {
+    end_and_wait(state);
+  } catch (const std::bad_alloc&) {
+    // The state went on the way out, with whatever time that took.
+  }
+}
+
 ManagerState::~ManagerState() { stop(); }
 
 void ManagerState::stop() {
@@ -503,7 +527,14 @@ void ManagerState::stop() {
       edge->end();
     }
   }
-  if (onboarder_ != nullptr && !drain(config_.shutdown) && parts_.own_thread) {
+  const auto is_drained = [this] {
+    try {
+      return drain(config_.shutdown).has_value();
+    } catch (const std::bad_alloc&) {
+      return false;  // as if the time were over
+    }
+  };
+  if (onboarder_ != nullptr && !is_drained() && parts_.own_thread) {
     // Copies may never come back: whoever waits for them hears of it now, and of nothing after this.
     onboarder_->end_now();
     for (const std::unique_ptr<OffloadEdge>& edge : edges_) {
@@ -527,7 +558,10 @@ void ManagerState::stop() {
   }
   if (Tier* const disk = tier(kDisk)) {
     // What cannot be flushed is found out by its checksum at the next start.
-    (void)disk->sync();
+    try {
+      (void)disk->sync();
+    } catch (const std::bad_alloc&) {
+    }
   }
   const MutexLock lock(mutex_);
   host_size_.reset();

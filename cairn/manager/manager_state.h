@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,21 +29,28 @@
 
 namespace cairn {
 
-// Follows the pool of a tier for the edge that leads down from it, which is made after the pool.
+// Follows the pool of a tier for the edge that leads down from it, which is made after the pool. What there is no memory to
+// note is not copied down: the pool that tells it is in the middle of a change.
 class EdgeListener final : public PoolObserver {
  public:
   void attach(OffloadEdge* edge) { edge_ = edge; }
 
   void on_registered(CacheLevel, std::span<const ResidentBlock> blocks, std::span<const Token>) override {
-    if (OffloadEdge* edge = edge_) {
-      edge->registered(blocks);
+    try {
+      if (OffloadEdge* edge = edge_) {
+        edge->registered(blocks);
+      }
+    } catch (const std::bad_alloc&) {
     }
   }
   void on_removed(CacheLevel, std::span<const BlockKey>) override {}
   void on_cleared(CacheLevel) override {}
   void on_matched(CacheLevel, std::span<const BlockKey> keys) override {
-    if (OffloadEdge* edge = edge_) {
-      edge->used(keys);
+    try {
+      if (OffloadEdge* edge = edge_) {
+        edge->used(keys);
+      }
+    } catch (const std::bad_alloc&) {
     }
   }
 
@@ -61,8 +69,9 @@ class ManagerState {
   ManagerState& operator=(const ManagerState&) = delete;
   ~ManagerState();
   // What the last copy of a manager does. If copies or files do not come back, the state is left to a thread of its own,
-  // with all memory that they may still touch, and nothing is called any more.
-  static void end(ManagerState* state);
+  // with all memory that they may still touch, and nothing is called any more. In a callback, which runs on a thread that the
+  // stop would wait for, a thread of its own stops it and nobody waits.
+  static void end(ManagerState* state) noexcept;
 
   [[nodiscard]] const ManagerConfig& config() const { return config_; }
   [[nodiscard]] const ManagerParts& parts() const { return parts_; }
@@ -125,6 +134,7 @@ class ManagerState {
   [[nodiscard]] std::uint64_t in_flight_into(CacheLevel level) const;
   [[nodiscard]] bool reclaim();
 
+  static void end_and_wait(ManagerState* state);
   // There is something to pump. Also under a pool's lock.
   void wake();
   void run();

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
+
+#include "cairn/base/own_thread.h"
 
 namespace cairn {
 
@@ -64,16 +66,16 @@ class ChunkRun {
     for (unsigned i = 0; i < count; ++i) {
       working_.fetch_add(1, std::memory_order_relaxed);
       try {
-        threads.emplace_back([this, &outcome = outcomes[i]] {
+        threads.push_back(start_own_thread("cairn-memory", [this, &outcome = outcomes[i]] {
           outcome = take_chunks([this](std::uint64_t bytes) {
             done_.fetch_add(bytes, std::memory_order_relaxed);
             wake();
           });
           working_.fetch_sub(1, std::memory_order_relaxed);
           wake();
-        });
-      } catch (const std::system_error&) {
-        // The system gives no more threads; those there are do the work, or this one.
+        }));
+      } catch (const std::exception&) {
+        // The system gives no more threads, or no memory for one; those there are do the work, or this one.
         working_.fetch_sub(1, std::memory_order_relaxed);
         break;
       }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/deadline.h"
 #include "cairn/offload/offload_impl.h"
 
 namespace cairn {
@@ -203,7 +204,7 @@ Status OffloadEdge::Impl::bring(CopySource source, MutableBlocks targets, Batch 
   const auto begun =
       link_.bring({.source = std::move(source),
                    .targets = std::move(targets),
-                   .deadline = now + options_.deadline,
+                   .deadline = deadline_after(now, options_.deadline),
                    .done = [this, shared](TierLink::Arrived&& arrived) { landed(*shared, std::move(arrived)); }});
   if (!begun) {
     return Unexpected(Error(begun.error().error));

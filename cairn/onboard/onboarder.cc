@@ -1,9 +1,11 @@
 #include "cairn/onboard/onboarder.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/onboard/onboarder_impl.h"
 
@@ -82,7 +84,7 @@ LoadPtr Onboarder::Impl::add(Load::Kind kind, TimePoint deadline) {
   load->id = LoadId{next_id_++};
   load->kind = kind;
   load->deadline = deadline;
-  const Duration left = std::max(deadline - parts_.clock->now(), Duration::zero());
+  const Duration left = time_until(deadline, parts_.clock->now());
   load->copies_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
   loads_.emplace(load->id, load);
   return load;
@@ -158,6 +160,7 @@ Result<LoadId> Onboarder::Impl::take_in(Load::Kind kind, std::vector<BlockKey>&&
   }
   Outbox outbox;
   LoadId id{};
+  bool has_memory = true;
   {
     const MutexLock lock(mutex_);
     if (const Status status = admit(); !status) {
@@ -167,10 +170,20 @@ Result<LoadId> Onboarder::Impl::take_in(Load::Kind kind, std::vector<BlockKey>&&
     id = load->id;
     load->keys = std::move(keys);
     fill(*load);
-    start(load, request, std::move(targets), outbox);
+    try {
+      start(load, request, std::move(targets), outbox);
+    } catch (const std::bad_alloc&) {
+      // Its time is over: the next pump() ends it, with whatever it has begun.
+      has_memory = false;
+      load->deadline = load->copies_by = parts_.clock->now();
+    }
     close(outbox);
   }
   tell(outbox);
+  if (!has_memory) {
+    parts_.wake();
+    throw std::bad_alloc();
+  }
   return id;
 }
 

@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/mutex.h"
 #include "cairn/onboard/load.h"
 #include "cairn/onboard/onboarder.h"
@@ -78,7 +79,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadPtr add(Load::Kind kind, TimePoint deadline) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
-    return request.deadline.value_or(parts_.clock->now() + options_.deadline);
+    return request.deadline.value_or(deadline_after(parts_.clock->now(), options_.deadline));
   }
   template <typename Fill>
   [[nodiscard]] Result<LoadId> take_in(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -13,9 +14,7 @@ namespace {
 
 // On the machine's clock, whatever the group's: a thread waits.
 std::chrono::steady_clock::time_point real_time_in(Duration longest) {
-  const auto now = std::chrono::steady_clock::now();
-  constexpr auto kLatest = std::chrono::steady_clock::time_point::max();
-  return longest < kLatest - now ? now + longest : kLatest;
+  return std::chrono::steady_clock::time_point(deadline_after(steady_clock().now(), longest));
 }
 
 }  // namespace
@@ -25,8 +24,8 @@ RankLeader::RankLeader(RankGroup::Options options, std::unique_ptr<RankServer> s
       members_({.leader = *options_.id,
                 .ranks = options_.ranks,
                 .secret = options_.secret,
-                .heartbeat = options_.heartbeat,
-                .silence = options_.silence}),
+                .heartbeat = limited(options_.heartbeat),
+                .silence = limited(options_.silence)}),
       server_(std::move(server)) {}
 
 RankLeader::~RankLeader() { server_->stop(); }

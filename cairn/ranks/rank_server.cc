@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -56,7 +57,7 @@ std::optional<RankAddress> RankServer::address() const {
 
 void RankServer::start(User& user) {
   user_ = &user;
-  thread_ = std::thread([this] { serve(); });
+  thread_ = start_own_thread("cairn-leader", [this] { serve(); });
 }
 
 void RankServer::stop() {

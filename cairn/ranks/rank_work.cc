@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/ranks/rank_job.h"
 
@@ -18,7 +19,10 @@ TimePoint later(TimePoint now, Duration by) { return by > TimePoint::max() - now
 }  // namespace
 
 RankWork::RankWork(std::uint32_t model_layers, const Clock& clock, Answer answer)
-    : clock_(clock), answer_(std::move(answer)), watch_(model_layers), thread_([this] { wait_for_steps(); }) {}
+    : clock_(clock),
+      answer_(std::move(answer)),
+      watch_(model_layers),
+      thread_(start_own_thread("cairn-rank-work", [this] { wait_for_steps(); })) {}
 
 RankWork::~RankWork() {
   lose();

@@ -10,8 +10,10 @@
 #include <utility>
 #include <variant>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/end_within.h"
 #include "cairn/base/mutex.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/ranks/rank_line.h"
 #include "cairn/ranks/rank_memory.h"
@@ -38,7 +40,7 @@ class RankWorker::Impl {
         line_(std::move(line)),
         work_(options_.device.groups().model_layers(), *options_.clock,
               [this](std::uint32_t generation, const RankMessage& message) { line_->send(generation, message); }),
-        thread_([this] { serve(); }) {}
+        thread_(start_own_thread("cairn-rank", [this] { serve(); })) {}
 
   ~Impl() {
     {
@@ -53,7 +55,7 @@ class RankWorker::Impl {
 
   // The first talk; the error of the last try where there is none.
   [[nodiscard]] Status wait_for_leader() {
-    const TimePoint deadline = steady_clock().now() + options_.first_connection;
+    const TimePoint deadline = deadline_after(steady_clock().now(), options_.first_connection);
     const MutexLock lock(mutex_);
     for (;;) {
       if (state_.is_connected) {
@@ -192,7 +194,7 @@ class RankWorker::Impl {
     }
     leader_ = welcome.leader;
     generation_ = welcome.generation;
-    heartbeat_ = welcome.heartbeat;
+    heartbeat_ = std::clamp<Duration>(welcome.heartbeat, Duration::zero(), std::chrono::hours(24));
     work_.begin(generation_, leader_);
     {
       const MutexLock lock(mutex_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cairn/base/deadline.h"
+
 namespace cairn {
 
 namespace {
@@ -60,8 +62,9 @@ TierHealth::Change TierHealth::count_failure(const std::string& reason, TimePoin
   // What was under way when it was taken out fails late: only a trial says anything new.
   const bool was_up = report_.is_up;
   if (was_up || trial_) {
-    wait_ = std::min(options_.longest_wait, wait_ == Duration::zero() ? options_.first_wait : 2 * wait_);
-    report_.next_trial = now + wait_;
+    wait_ =
+        std::min(limited(options_.longest_wait), wait_ == Duration::zero() ? limited(options_.first_wait) : 2 * wait_);
+    report_.next_trial = deadline_after(now, wait_);
   }
   trial_ = false;
   if (!was_up) {

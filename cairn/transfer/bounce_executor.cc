@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -69,7 +70,7 @@ BounceExecutor::BounceExecutor(const Clock& clock, TransferExecutor& one, Transf
       free_places_(places),
       ledger_(clock, options.transfers) {
   std::iota(free_places_.begin(), free_places_.end(), 0U);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_own_thread("cairn-bounce", [this] { run(); });
 }
 
 BounceExecutor::~BounceExecutor() {

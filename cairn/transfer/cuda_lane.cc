@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/memory/device_region.h"
 #include "cairn/memory/pinned_region.h"
@@ -36,7 +37,7 @@ Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const
   if (Status status = lane->allocate(); !status) {
     return Unexpected(Error(status.error()));
   }
-  lane->thread_ = std::thread([self = lane.get()] { self->run(); });
+  lane->thread_ = start_own_thread("cairn-gpu", [self = lane.get()] { self->run(); });
   return lane;
 }
 

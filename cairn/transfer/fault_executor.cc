@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -86,7 +87,7 @@ FaultExecutor::FaultExecutor(const Clock& clock, std::unique_ptr<TransferExecuto
   const bool delays = std::any_of(options_.rules.begin(), options_.rules.end(),
                                   [](const FaultRule& rule) { return rule.fault == Fault::kDelay; });
   if (delays && options_.callbacks == TransferLedger::Callbacks::kOwnThread && &clock_ == &steady_clock()) {
-    timer_thread_ = std::thread([this] { wait_for_delays(); });
+    timer_thread_ = start_own_thread("cairn-fault", [this] { wait_for_delays(); });
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/transfer/file_transfers.h"
 #include "cairn/transfer/work_threads.h"
@@ -32,7 +33,7 @@ Result<std::unique_ptr<FileExecutor>> FileExecutor::make(const Clock& clock, con
   std::unique_ptr<FileExecutor> executor(new FileExecutor(clock, options));
   std::promise<Status> started;
   std::future<Status> status = started.get_future();
-  executor->thread_ = std::thread([&started, raw = executor.get()] {
+  executor->thread_ = start_own_thread("cairn-file", [&started, raw = executor.get()] {
     // A ring belongs to the thread that made it.
     Result<std::unique_ptr<IoBackend>> backend = make_io_backend(raw->options_.method, raw->options_.in_flight);
     if (!backend) {
@@ -65,7 +66,9 @@ FileExecutor::~FileExecutor() {
   if (backend_ != nullptr) {
     backend_->wake();
   }
-  thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
   workers_.reset();  // ends the blocks that are still to be checked; the ledger waits for them
 }
 

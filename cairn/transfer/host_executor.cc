@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/transfer/block_walk.h"
 
@@ -67,13 +68,20 @@ class HostExecutor::Job {
 HostExecutor::HostExecutor(const Clock& clock, const Options& options)
     : clock_(clock), ledger_(clock, std::max<std::size_t>(options.limit, 1)) {
   const std::uint32_t count = threads_for(options);
-  threads_.resize(count);
-  for (std::thread& thread : threads_) {
-    thread = std::thread([this] { work(); });
+  threads_.reserve(count);
+  try {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      threads_.push_back(start_own_thread("cairn-copy", [this] { work(); }));
+    }
+  } catch (...) {
+    stop();  // those that were started
+    throw;
   }
 }
 
-HostExecutor::~HostExecutor() {
+HostExecutor::~HostExecutor() { stop(); }
+
+void HostExecutor::stop() {
   ledger_.close();
   for (std::thread& thread : threads_) {
     thread.join();

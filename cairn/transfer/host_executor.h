@@ -50,6 +50,7 @@ class HostExecutor final : public TransferExecutor {
   };
 
   void work();
+  void stop();
   [[nodiscard]] std::optional<Share> next_share() CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<Share> share_of_job() CAIRN_REQUIRES(mutex_);
   void copy_blocks(const Share& share);

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -33,8 +34,13 @@ std::int32_t carry_out(const IoRequest& request, int descriptor) {
 
 ThreadBackend::ThreadBackend(std::uint32_t depth, std::string why) : depth_(depth), why_(std::move(why)) {
   threads_.reserve(depth);
-  for (std::uint32_t i = 0; i < depth; ++i) {
-    threads_.emplace_back([this] { run(); });
+  try {
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      threads_.push_back(start_own_thread("cairn-io", [this] { run(); }));
+    }
+  } catch (...) {
+    stop();  // those that were started
+    throw;
   }
 }
 
@@ -43,6 +49,10 @@ ThreadBackend::~ThreadBackend() {
   while (under_way_ > 0) {
     reap(ignored, Duration::max());
   }
+  stop();
+}
+
+void ThreadBackend::stop() {
   {
     const MutexLock lock(mutex_);
     closed_ = true;

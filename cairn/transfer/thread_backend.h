@@ -36,6 +36,7 @@ class ThreadBackend final : public IoBackend {
   };
 
   void run();
+  void stop();
 
   const std::uint32_t depth_;
   const std::string why_;

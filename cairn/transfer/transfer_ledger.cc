@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "cairn/base/check.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -62,7 +63,7 @@ TransferLedger::TransferLedger(const Clock& clock, std::size_t limit, Callbacks 
     : clock_(clock), limit_(limit), callbacks_(callbacks) {
   CAIRN_CHECK(limit > 0, "a ledger has room for at least one transfer");
   if (callbacks_ == Callbacks::kOwnThread) {
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_own_thread("cairn-ledger", [this] { serve(); });
   }
 }
 

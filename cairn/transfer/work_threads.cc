@@ -2,16 +2,25 @@
 
 #include <utility>
 
+#include "cairn/base/own_thread.h"
+
 namespace cairn {
 
 WorkThreads::WorkThreads(std::uint32_t threads) {
   threads_.reserve(threads);
-  for (std::uint32_t i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { run(); });
+  try {
+    for (std::uint32_t i = 0; i < threads; ++i) {
+      threads_.push_back(start_own_thread("cairn-work", [this] { run(); }));
+    }
+  } catch (...) {
+    stop();  // those that were started
+    throw;
   }
 }
 
-WorkThreads::~WorkThreads() {
+WorkThreads::~WorkThreads() { stop(); }
+
+void WorkThreads::stop() {
   {
     const MutexLock lock(mutex_);
     closed_ = true;

@@ -26,6 +26,7 @@ class WorkThreads {
 
  private:
   void run();
+  void stop();
 
   Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any posted_;
