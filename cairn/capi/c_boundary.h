@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/deadline.h"
 #include "cairn/base/result.h"
 #include "cairn/capi/cairn.h"
 #include "cairn/connector/request_id.h"
@@ -98,10 +100,10 @@ struct Prompt {
 [[nodiscard]] Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count);
 [[nodiscard]] inline std::string read_text(const char* text) { return text == nullptr ? std::string() : text; }
 
-// What was given in milliseconds; 0: the default stays.
+// What was given in milliseconds, however many; 0: the default stays.
 inline void set_limit(Duration& limit, std::uint64_t given_ms) {
   if (given_ms != 0) {
-    limit = std::chrono::milliseconds(given_ms);
+    limit = limited_ms(given_ms);
   }
 }
 // A request as its caller named it.
@@ -112,16 +114,38 @@ inline void set_limit(Duration& limit, std::uint64_t given_ms) {
 // As the header says of texts: copied as far as it goes, ended with a 0; gives the bytes copied.
 std::size_t write_text(std::string_view text, char* buffer, std::size_t capacity, std::size_t* needed);
 
-// Runs it and lets nothing through: memory that is not to be had is CAIRN_EXHAUSTED.
+// Runs it and lets nothing through: memory that is not to be had is CAIRN_EXHAUSTED. Every function of the interface stands in
+// one of the two, but for those that only read a number.
 template <typename Function>
 int32_t guarded(cairn_error* error, Function&& function) noexcept {
   try {
     return function();
+  } catch (const std::bad_alloc&) {
+    return report(error, CAIRN_EXHAUSTED, "out of memory; the call can be made again");
   } catch (const std::exception& thrown) {
     return report(error, CAIRN_EXHAUSTED, thrown.what());
   } catch (...) {
-    return report(error, CAIRN_EXHAUSTED, "something was thrown");
+    return report(error, CAIRN_EXHAUSTED, "an unknown exception");
   }
+}
+// For functions that give no code: `otherwise` is what they give if there is no memory.
+template <typename Value, typename Function>
+Value guarded_or(Value otherwise, Function&& function) noexcept {
+  try {
+    return function();
+  } catch (...) {
+    return otherwise;
+  }
+}
+// A text of the library's, as write_text(). No memory: 0, and *needed is 0 too, which no text is.
+template <typename Function>
+std::size_t guarded_text(char* buffer, std::size_t capacity, std::size_t* needed, Function&& text_of) noexcept {
+  return guarded_or(std::size_t{0}, [&] {
+    if (needed != nullptr) {
+      *needed = 0;
+    }
+    return write_text(text_of(), buffer, capacity, needed);
+  });
 }
 
 // Resets, and fills `to`, unless it is NULL.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "cairn/capi/c_lifetime.h"
 #include "cairn/capi/cairn.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/worker_connector.h"
@@ -13,7 +15,13 @@
 #include "cairn/manager/kv_block_manager.h"
 
 struct cairn_manager {
+  explicit cairn_manager(cairn::KvBlockManager given) : manager(std::move(given)) {}
+  cairn_manager(const cairn_manager&) = delete;
+  cairn_manager& operator=(const cairn_manager&) = delete;
+  ~cairn_manager() { lifetime->end(); }
+
   cairn::KvBlockManager manager;
+  const std::shared_ptr<cairn::capi::Lifetime> lifetime = std::make_shared<cairn::capi::Lifetime>();
 };
 
 struct cairn_blocks {
@@ -21,7 +29,8 @@ struct cairn_blocks {
 };
 
 struct cairn_events {
-  const cairn::KvBlockManager* manager;  // which outlives it
+  const cairn::KvBlockManager* manager;  // to be touched during a use of `lifetime` alone
+  const std::shared_ptr<cairn::capi::Lifetime> lifetime;
   cairn::EventSubscriber subscriber;
   std::string lines;  // read and not yet taken
 };
@@ -30,6 +39,7 @@ struct cairn_scheduler {
   std::unique_ptr<cairn::SchedulerConnector> connector;
   // The same manager; goes before the connector, which stops it.
   std::unique_ptr<cairn_manager> manager;
+  cairn::SchedulerConnector::Results results;  // taken, and not told yet
   // What the last calls gave out.
   std::vector<std::byte> metadata;
   std::vector<cairn_refused> refused;
@@ -42,7 +52,8 @@ struct cairn_scheduler {
 
 struct cairn_worker {
   std::unique_ptr<cairn::WorkerConnector> connector;
-  int device = 0;  // that the engine's events are of
+  int device = 0;                            // that the engine's events are of
+  std::optional<cairn::WorkerReport> taken;  // and not told yet
   // What the last report gave out.
   std::vector<std::string> requests;  // their ids, as texts
   std::vector<cairn_worker_loaded> loaded;

@@ -4,9 +4,11 @@
  *             destroyed. A handle that another one gives (cairn_scheduler_manager) is borrowed and dies with it.
  * Structs     begin with struct_size: set it to sizeof the struct (CAIRN_INIT does). Later versions add members at the end;
  *             members that the caller's struct_size does not reach have their defaults, which are what zeros mean.
- * Errors      are codes; a cairn_error that was passed in says more. Nothing is thrown. What failed has changed nothing.
+ * Errors      are codes; a cairn_error that was passed in says more. Nothing is thrown. What failed has changed nothing, and
+ *             memory that is not to be had is CAIRN_EXHAUSTED: the call can be made again. (cairn_scheduler_build says what
+ *             that means for its requests.) Functions without a code say what they give then.
  * Texts       that are given out are copied into the caller's buffer, with a 0 at the end, cut off where it is too small;
- *             *needed is the bytes that all of it takes. Texts that are passed in are UTF-8 that ends with a 0 and are copied.
+ *             *needed is the bytes that all of it takes, 0 if there is no memory to make it. Texts that are passed in are UTF-8 that ends with a 0 and are copied.
  * Arrays      that are passed in are read during the call only; elements that begin with struct_size are as far apart as that
  *             of the first one says. Arrays that are given out stay until the next call that gives out the same kind on the
  *             same handle. Structs in them may grow: the bytes from one to the next are in the member *_stride, and
@@ -186,7 +188,8 @@ CAIRN_API size_t cairn_manager_metrics(const cairn_manager* manager, char* buffe
  * is stored in it, and whether it is suspended or resumed. */
 typedef struct cairn_events cairn_events;
 
-/* [any] The manager outlives it. CAIRN_FAILED_PRECONDITION: its event log is off. */
+/* [any] CAIRN_FAILED_PRECONDITION: its event log is off. Once the manager is destroyed, cairn_events_next() fails with
+ * CAIRN_UNAVAILABLE; the events are destroyed as always. */
 CAIRN_API int32_t cairn_events_create(const cairn_manager* manager, cairn_events** events, cairn_error* error);
 CAIRN_API void cairn_events_destroy(cairn_events* events); /* [one] */
 /* [one] What happened since the last call, as lines of JSON, one an event, at most about max_blocks blocks of them. An empty
@@ -221,7 +224,8 @@ typedef struct cairn_scheduler_options {
 /* [any] */
 CAIRN_API int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_scheduler** scheduler,
                                          cairn_error* error);
-/* [one] Workers of this process are destroyed before. */
+/* [one] Workers of this process are destroyed before. To stop in order takes some memory, here and for a worker: if there is
+ * none, the process ends. */
 CAIRN_API void cairn_scheduler_destroy(cairn_scheduler* scheduler);
 /* [any] For locate, status, metrics, events and control; borrowed, not destroyed. */
 CAIRN_API cairn_manager* cairn_scheduler_manager(cairn_scheduler* scheduler);
@@ -241,7 +245,7 @@ CAIRN_API int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const c
 CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens,
                                       size_t token_count, const char* salt, const char* lora_name,
                                       cairn_request* request, cairn_error* error);
-/* 0: there is none of that id. */
+/* 0: there is none of that id, or no memory to look it up. */
 CAIRN_API cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, const char* id);
 
 typedef enum cairn_when { CAIRN_NOW = 0, CAIRN_LATER = 1, CAIRN_ASK_AGAIN = 2 } cairn_when;
@@ -284,7 +288,8 @@ typedef struct cairn_iteration {
   size_t scheduled_count;
 } cairn_iteration;
 
-/* The metadata of an iteration, for every worker; in *metadata until the next call. */
+/* The metadata of an iteration, for every worker; in *metadata until the next call. CAIRN_EXHAUSTED: no memory; build it again,
+ * with the same number. The requests that it schedules go on without a cache; nothing else is lost. */
 CAIRN_API int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration* iteration,
                                         const uint8_t** metadata, size_t* metadata_size, cairn_error* error);
 
@@ -397,7 +402,8 @@ CAIRN_API void cairn_worker_destroy(cairn_worker* worker); /* [one] */
  * its first tensor there and in its primary context; or NULL: what it stands for is there already. Events stay valid as long
  * as the worker; one that is recorded again is waited for again, so a few that take turns will do. */
 
-/* Waits for saves of blocks that this step writes to, fence_limit_ms at most. */
+/* Waits for saves of blocks that this step writes to, fence_limit_ms at most. CAIRN_EXHAUSTED: no memory; bind the same metadata
+ * again before the step computes anything, or saves may read what it writes. */
 CAIRN_API int32_t cairn_worker_bind(cairn_worker* worker, const uint8_t* metadata, size_t size, cairn_error* error);
 CAIRN_API int32_t cairn_worker_start_load(cairn_worker* worker, void* event, cairn_error* error);
 /* Waits until the layer of all loads of this step is there, layer_limit_ms at most. */

@@ -29,8 +29,11 @@ void append_snapshot(const Snapshot& snapshot, std::string& lines) {
   }
 }
 
+// Reads what comes next into `lines`, whole or not at all: an event that is lost for want of memory would be a gap.
 Status read_more(cairn_events& events, std::size_t max_blocks) {
-  EventBatch batch = events.subscriber.poll(max_blocks);
+  EventSubscriber subscriber = events.subscriber;
+  std::string lines;
+  EventBatch batch = subscriber.poll(max_blocks);
   if (std::holds_alternative<Lagged>(batch)) {
     std::vector<const ResidentSource*> pools;
     for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
@@ -42,12 +45,17 @@ Status read_more(cairn_events& events, std::size_t max_blocks) {
     if (!snapshot) {
       return Unexpected(Error(snapshot.error()));
     }
-    append_snapshot(*snapshot, events.lines);
-    return events.subscriber.resume_at(snapshot->sequence + 1);
+    append_snapshot(*snapshot, lines);
+    if (Status resumed = subscriber.resume_at(snapshot->sequence + 1); !resumed) {
+      return resumed;
+    }
+  } else {
+    for (const Event& event : std::get<std::vector<Event>>(batch)) {
+      append_json_line(event, lines);
+    }
   }
-  for (const Event& event : std::get<std::vector<Event>>(batch)) {
-    append_json_line(event, events.lines);
-  }
+  events.subscriber = subscriber;
+  events.lines = std::move(lines);
   return {};
 }
 
@@ -58,7 +66,8 @@ int32_t cairn_events_create(const cairn_manager* manager, cairn_events** events,
     if (manager->manager.events() == nullptr) {
       return report(error, CAIRN_FAILED_PRECONDITION, "the event log is off; set event_log above 0");
     }
-    *events = new cairn_events{&manager->manager, EventSubscriber::joining(*manager->manager.events()), {}};
+    *events = new cairn_events{
+        &manager->manager, manager->lifetime, EventSubscriber::joining(*manager->manager.events()), {}};
     return CAIRN_OK;
   });
 }
@@ -68,6 +77,12 @@ void cairn_events_destroy(cairn_events* events) { delete events; }
 int32_t cairn_events_next(cairn_events* events, size_t max_blocks, char* buffer, size_t capacity, size_t* needed,
                           cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
+    const Lifetime::Use use(*events->lifetime);
+    if (!use.is_good()) {
+      return report(
+          error, CAIRN_UNAVAILABLE,
+          "the manager of these events was destroyed; destroy the events, and create others of a new manager");
+    }
     if (events->lines.empty()) {
       if (const Status status = read_more(*events, max_blocks); !status) {
         return report(error, status.error());

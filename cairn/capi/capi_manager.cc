@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
@@ -83,7 +84,7 @@ int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager
     if (!made) {
       return report(error, made.error());
     }
-    *manager = new cairn_manager{*std::move(made)};
+    *manager = new cairn_manager(*std::move(made));
     return CAIRN_OK;
   });
 }
@@ -166,13 +167,18 @@ int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_
       blocks->blocks.emplace<MutableBlocks>(std::move(complete).error().blocks);
       return code;
     }
-    auto registered = (*std::move(complete)).register_blocks(Retention{});
-    if (!registered) {
-      const int32_t code = report(error, registered.error().error);
-      blocks->blocks.emplace<MutableBlocks>(std::move(registered).error().blocks.reset());
-      return code;
+    try {
+      auto registered = (*std::move(complete)).register_blocks(Retention{});
+      if (!registered) {
+        const int32_t code = report(error, registered.error().error);
+        blocks->blocks.emplace<MutableBlocks>(std::move(registered).error().blocks.reset());
+        return code;
+      }
+      blocks->blocks.emplace<ImmutableBlocks>(*std::move(registered));
+    } catch (...) {
+      blocks->blocks.emplace<MutableBlocks>((*std::move(complete)).reset());  // as they were
+      throw;
     }
-    blocks->blocks.emplace<ImmutableBlocks>(*std::move(registered));
     return CAIRN_OK;
   });
 }
@@ -199,7 +205,7 @@ int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t
     }
     LoadRequest request{.keys = *std::move(read)};
     if (deadline_ms != 0) {
-      request.deadline = steady_clock().now() + std::chrono::milliseconds(deadline_ms);
+      request.deadline = deadline_after(steady_clock().now(), limited_ms(deadline_ms));
     }
     Result<LoadResult> loaded = manager->manager.load_and_wait(std::move(request));
     if (!loaded) {
@@ -230,23 +236,25 @@ void cairn_blocks_release(cairn_blocks* blocks) { delete blocks; }
 
 int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t slot, uint32_t layer,
                               uint32_t k_or_v, uint32_t token, uint32_t head, void** address, cairn_error* error) {
-  const Result<CacheLevel> read = level_of(level);
-  const BlockLayoutPtr layout = read ? manager->manager.layout(*read) : nullptr;
-  if (layout == nullptr) {
-    return report(error, CAIRN_NOT_FOUND, "there is no such tier");
-  }
-  const KvShape& shape = layout->shape();
-  if (slot >= layout->blocks() || layer >= shape.layers || k_or_v >= shape.kv || token >= shape.page_size ||
-      head >= shape.heads) {
-    return report(error, CAIRN_OUT_OF_RANGE, "the tier has no such block, layer, K or V, token or head");
-  }
-  const BlockLayout::Address at = layout->address(slot, layer, k_or_v, token, head);
-  std::byte* const base = layout->regions()[at.region]->base();
-  if (base == nullptr) {
-    return report(error, CAIRN_FAILED_PRECONDITION, "blocks of this tier are in a file or in other processes");
-  }
-  *address = base + at.offset;
-  return CAIRN_OK;
+  return guarded(error, [&]() -> int32_t {
+    const Result<CacheLevel> read = level_of(level);
+    const BlockLayoutPtr layout = read ? manager->manager.layout(*read) : nullptr;
+    if (layout == nullptr) {
+      return report(error, CAIRN_NOT_FOUND, "there is no such tier");
+    }
+    const KvShape& shape = layout->shape();
+    if (slot >= layout->blocks() || layer >= shape.layers || k_or_v >= shape.kv || token >= shape.page_size ||
+        head >= shape.heads) {
+      return report(error, CAIRN_OUT_OF_RANGE, "the tier has no such block, layer, K or V, token or head");
+    }
+    const BlockLayout::Address at = layout->address(slot, layer, k_or_v, token, head);
+    std::byte* const base = layout->regions()[at.region]->base();
+    if (base == nullptr) {
+      return report(error, CAIRN_FAILED_PRECONDITION, "blocks of this tier are in a file or in other processes");
+    }
+    *address = base + at.offset;
+    return CAIRN_OK;
+  });
 }
 
 int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error) {
@@ -276,7 +284,7 @@ int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_genera
 }
 
 int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error) {
-  return guarded(error, [&] { return outcome(manager->manager.drain(std::chrono::milliseconds(longest_ms)), error); });
+  return guarded(error, [&] { return outcome(manager->manager.drain(limited_ms(longest_ms)), error); });
 }
 
 int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused, cairn_error* error) {
@@ -296,9 +304,9 @@ int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn
 }
 
 size_t cairn_manager_status(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed) {
-  return write_text(status_as_json(manager->manager.status()), buffer, capacity, needed);
+  return guarded_text(buffer, capacity, needed, [&] { return status_as_json(manager->manager.status()); });
 }
 
 size_t cairn_manager_metrics(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed) {
-  return write_text(manager->manager.metrics().to_prometheus(), buffer, capacity, needed);
+  return guarded_text(buffer, capacity, needed, [&] { return manager->manager.metrics().to_prometheus(); });
 }

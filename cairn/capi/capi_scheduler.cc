@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
@@ -121,7 +122,7 @@ int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_sch
     }
     auto handle = std::make_unique<cairn_scheduler>();
     handle->connector = *std::move(made);
-    handle->manager = std::make_unique<cairn_manager>(cairn_manager{handle->connector->manager()});
+    handle->manager = std::make_unique<cairn_manager>(handle->connector->manager());
     *scheduler = handle.release();
     return CAIRN_OK;
   });
@@ -132,14 +133,15 @@ void cairn_scheduler_destroy(cairn_scheduler* scheduler) { delete scheduler; }
 cairn_manager* cairn_scheduler_manager(cairn_scheduler* scheduler) { return scheduler->manager.get(); }
 
 size_t cairn_scheduler_address(const cairn_scheduler* scheduler, char* buffer, size_t capacity, size_t* needed) {
-  const std::optional<RankAddress> address = scheduler->connector->ranks().address();
-  return write_text(address ? address->to_string() : "", buffer, capacity, needed);
+  return guarded_text(buffer, capacity, needed, [&] {
+    const std::optional<RankAddress> address = scheduler->connector->ranks().address();
+    return address ? address->to_string() : std::string();
+  });
 }
 
 int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t longest_ms, cairn_error* error) {
-  return guarded(error, [&] {
-    return outcome(scheduler->connector->ranks().wait_for_ranks(std::chrono::milliseconds(longest_ms)), error);
-  });
+  return guarded(error,
+                 [&] { return outcome(scheduler->connector->ranks().wait_for_ranks(limited_ms(longest_ms)), error); });
 }
 
 int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens, size_t token_count,
@@ -173,9 +175,11 @@ int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, c
 }
 
 cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, const char* id) {
-  const std::optional<RequestHandle> found =
-      id == nullptr ? std::nullopt : scheduler->connector->find(RequestId(std::string(id)));
-  return found ? static_cast<cairn_request>(*found) : 0;
+  return guarded_or(cairn_request{0}, [&] {
+    const std::optional<RequestHandle> found =
+        id == nullptr ? std::nullopt : scheduler->connector->find(RequestId(std::string(id)));
+    return found ? static_cast<cairn_request>(*found) : cairn_request{0};
+  });
 }
 
 int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_request request, size_t local_tokens, size_t* tokens,
@@ -278,7 +282,11 @@ int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* 
     if (const Result<cairn_results> asked = read_struct(results, "results"); !asked) {
       return report(error, asked.error());  // before anything is taken
     }
-    const SchedulerConnector::Results taken = scheduler->connector->take_results();
+    // What was taken and could not be told, for want of memory, is told now.
+    SchedulerConnector::Results& taken = scheduler->results;
+    if (taken.loaded.empty() && taken.released.empty()) {
+      taken = scheduler->connector->take_results();
+    }
     scheduler->loaded.clear();
     for (const SchedulerConnector::Results::Loaded& one : taken.loaded) {
       scheduler->loaded.push_back({static_cast<cairn_request>(one.request), one.tokens, one.missing});
@@ -297,11 +305,18 @@ int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* 
     out.released = scheduler->released_ids.data();
     out.released_count = scheduler->released_ids.size();
     out.loaded_stride = sizeof(cairn_loaded);
-    return outcome(write_struct(results, out, "results"), error);
+    const Status written = write_struct(results, out, "results");
+    taken = {};
+    return outcome(written, error);
   });
 }
 
-uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler) { return scheduler->connector->has_work() ? 1 : 0; }
+uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler) {
+  return guarded_or(1U, [&] {
+    const bool has_results = !scheduler->results.loaded.empty() || !scheduler->results.released.empty();
+    return has_results || scheduler->connector->has_work() ? 1U : 0U;
+  });
+}
 
 int32_t cairn_scheduler_reset(cairn_scheduler* scheduler, cairn_reset_report* report, cairn_error* error) {
   return reset_and_report(report, error, [&] { return scheduler->connector->reset(); });

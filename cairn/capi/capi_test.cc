@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cairn/cairn.h>
@@ -319,6 +320,40 @@ TEST_F(CapiTest, RunsOfAPromptAreChecked) {
   EXPECT_THAT(error_.message, HasSubstr("CAIRN_INIT"));
   prompt.mm_runs = nullptr;
   EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
+TEST_F(CapiTest, EventsOfADestroyedManagerSaySo) {
+  cairn_events* events = nullptr;
+  ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
+  cache(keys(1, 2));
+  cairn_manager_destroy(manager_);
+  manager_ = nullptr;
+  char text[64];
+  std::size_t needed = 0;
+  EXPECT_EQ(cairn_events_next(events, 64, text, sizeof text, &needed, &error_), CAIRN_UNAVAILABLE);
+  EXPECT_THAT(error_.message, HasSubstr("was destroyed"));
+  EXPECT_EQ(cairn_events_next(events, 64, text, sizeof text, &needed, &error_), CAIRN_UNAVAILABLE);
+  cairn_events_destroy(events);
+}
+
+TEST_F(CapiTest, AManagerIsDestroyedWhileItsEventsAreRead) {
+  cairn_events* events = nullptr;
+  ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
+  std::thread reader([events] {
+    std::string text(1 << 16, '\0');
+    auto error = sized<cairn_error>();
+    std::size_t needed = 0;
+    int32_t code = CAIRN_OK;
+    while (code == CAIRN_OK) {
+      code = cairn_events_next(events, 64, text.data(), text.size(), &needed, &error);
+    }
+    EXPECT_EQ(code, CAIRN_UNAVAILABLE);
+  });
+  cache(keys(1, 2));
+  cairn_manager_destroy(manager_);
+  manager_ = nullptr;
+  reader.join();
+  cairn_events_destroy(events);
 }
 
 TEST_F(CapiTest, AWorkerHasOneLeader) {

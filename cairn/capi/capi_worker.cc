@@ -205,7 +205,11 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     if (const Result<cairn_report> asked = read_struct(report_out, "report"); !asked) {
       return report(error, asked.error());  // before anything is taken
     }
-    const WorkerReport taken = worker->connector->take_report();
+    // What was taken and could not be told, for want of memory, is told now.
+    if (!worker->taken) {
+      worker->taken = worker->connector->take_report();
+    }
+    const WorkerReport& taken = *worker->taken;
     worker->requests.clear();
     worker->requests.reserve(taken.loaded.size() + taken.saved.size());  // so that none moves
     worker->loaded.clear();
@@ -228,7 +232,9 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     out.failed_blocks = worker->failed_blocks.data();
     out.failed_block_count = worker->failed_blocks.size();
     out.loaded_stride = sizeof(cairn_worker_loaded);
-    return outcome(write_struct(report_out, out, "report"), error);
+    const Status written = write_struct(report_out, out, "report");
+    worker->taken.reset();
+    return outcome(written, error);
   });
 }
 

@@ -37,12 +37,12 @@ SlotStatus ExternallyManagedDeviceSlot::mark_as_onboarding(std::uint64_t iterati
                              " are to be loaded, but there are ", device_blocks_.size(), " device blocks with ",
                              computed_, " tokens computed; tell what the engine has and allocated first");
   }
-  OnboardOperation load{.id = start(Copy::kOnboard, staged_),
+  give(Copy::kOnboard, staged_,
+       OnboardOperation{.id = next_id(),
                         .iteration = iteration,
                         .first_block = staged_.begin,
                         .keys = keys_of(sequence_, staged_),
-                        .slots = slots_of(device_blocks_, staged_)};
-  pending_.emplace_back(std::move(load));
+                        .slots = slots_of(device_blocks_, staged_)});
   step(SlotState::onboarding(iteration), iteration);
   return SlotStatus();
 }
@@ -84,10 +84,11 @@ SlotStatus ExternallyManagedDeviceSlot::mark_as_finished(std::uint64_t iteration
 }
 
 SlotStatus ExternallyManagedDeviceSlot::preempt(std::uint64_t iteration) {
+  FenceOperation fence = room_for_fence();
   if (SlotStatus passed_over = mark_as_not_scheduled(iteration); !passed_over) {
     return passed_over;
   }
-  fence_saves_from(0);
+  fence_saves_from(0, std::move(fence));
   take_back(speculative_);
   device_blocks_.clear();
   computed_ = 0;
@@ -189,10 +190,11 @@ SlotStatus ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t nu
   if (num_tokens == 0) {
     return SlotStatus();
   }
+  FenceOperation fence = room_for_fence();
   computed_ -= num_tokens;
   const std::size_t block = computed_ / block_size();
   withdraw_saves_from(block);
-  fence_saves_from(block);
+  fence_saves_from(block, std::move(fence));
   next_to_save_ = std::min(next_to_save_, block);
   if (kind != kInitialized) {
     staged_ = {};
@@ -215,18 +217,25 @@ SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<c
 
 // --- operations ---
 
-OperationId ExternallyManagedDeviceSlot::start(Copy copy, BlockRange blocks) {
-  under_way_.push_back({next_number_, copy, blocks.end});
-  return {serial_, next_number_++};
+// Nothing changes if there is no memory for it.
+void ExternallyManagedDeviceSlot::give(Copy copy, BlockRange blocks, SlotOperation&& operation) {
+  pending_.push_back(std::move(operation));
+  try {
+    under_way_.push_back({next_number_, copy, blocks.end});
+  } catch (...) {
+    pending_.pop_back();
+    throw;
+  }
+  ++next_number_;
 }
 
 void ExternallyManagedDeviceSlot::offer_saves_to(std::size_t end) {
   const BlockRange savable{next_to_save_, end};
-  OffloadOperation save{.id = start(Copy::kOffload, savable),
+  give(Copy::kOffload, savable,
+       OffloadOperation{.id = next_id(),
                         .first_block = savable.begin,
                         .keys = keys_of(sequence_, savable),
-                        .slots = slots_of(device_blocks_, savable)};
-  pending_.emplace_back(std::move(save));
+                        .slots = slots_of(device_blocks_, savable)});
   next_to_save_ = savable.end;
 }
 
@@ -252,8 +261,14 @@ void ExternallyManagedDeviceSlot::withdraw_saves_from(std::size_t block) {
   });
 }
 
-void ExternallyManagedDeviceSlot::fence_saves_from(std::size_t block) {
+FenceOperation ExternallyManagedDeviceSlot::room_for_fence() {
   FenceOperation fence;
+  fence.saves.reserve(under_way_.size());
+  pending_.reserve(pending_.size() + 1);
+  return fence;
+}
+
+void ExternallyManagedDeviceSlot::fence_saves_from(std::size_t block, FenceOperation fence) {
   for (const UnderWay& save : under_way_) {
     if (save.end_block > block) {
       fence.saves.push_back({serial_, save.number});
@@ -267,6 +282,11 @@ void ExternallyManagedDeviceSlot::fence_saves_from(std::size_t block) {
 std::vector<SlotOperation> ExternallyManagedDeviceSlot::take_pending_operations() {
   taken_below_ = next_number_;
   return std::exchange(pending_, {});
+}
+
+void ExternallyManagedDeviceSlot::put_back(std::vector<SlotOperation> operations) noexcept {
+  CAIRN_CHECK(pending_.empty(), "operations are put back before new ones come up");
+  pending_ = std::move(operations);
 }
 
 SlotResult<std::size_t> ExternallyManagedDeviceSlot::find(OperationId id, Copy copy) const {

@@ -48,6 +48,8 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] SlotStatus append_speculative_tokens(std::span<const Token> tokens) override;
   [[nodiscard]] SlotStatus settle_speculation(std::size_t accepted) override;
   [[nodiscard]] std::vector<SlotOperation> take_pending_operations() override;
+  // The last of what was taken could not be carried out, and is to be taken again. Nothing came up meanwhile.
+  void put_back(std::vector<SlotOperation> operations) noexcept;
   // Whether that would give any.
   [[nodiscard]] bool has_pending_operations() const { return !pending_.empty(); }
   [[nodiscard]] SlotStatus onboard_done(OperationId id, std::size_t arrived) override;
@@ -88,11 +90,14 @@ class ExternallyManagedDeviceSlot final : public Slot {
   void offer_saves();
   // Full blocks that are computed, up to that one.
   void offer_saves_to(std::size_t end);
-  [[nodiscard]] OperationId start(Copy copy, BlockRange blocks);
+  [[nodiscard]] OperationId next_id() const { return {serial_, next_number_}; }
+  void give(Copy copy, BlockRange blocks, SlotOperation&& operation);
   // Cuts saves that nobody took off at that block.
   void withdraw_saves_from(std::size_t block);
+  // Memory for the fence that comes with a change: once the change is made, the fence must not be lost.
+  [[nodiscard]] FenceOperation room_for_fence();
   // The saves under way that reach beyond that block.
-  void fence_saves_from(std::size_t block);
+  void fence_saves_from(std::size_t block, FenceOperation fence);
   [[nodiscard]] bool is_taken(const UnderWay& copy) const { return copy.number < taken_below_; }
   // Where a copy that was given out stands in under_way_.
   [[nodiscard]] SlotResult<std::size_t> find(OperationId id, Copy copy) const;

@@ -1,9 +1,14 @@
 #include "cairn/connector/operation_inbox.h"
 
+#include <algorithm>
+
 namespace cairn {
 
 void OperationInbox::given_out(std::uint64_t iteration, std::span<const OperationPtr> operations) {
   const MutexLock lock(mutex_);
+  if (under_way_.capacity() < under_way_.size() + operations.size()) {
+    under_way_.reserve(std::max(under_way_.size() + operations.size(), 2 * under_way_.capacity()));
+  }
   iteration_ = iteration;
   for (const OperationPtr& operation : operations) {
     operation->place = under_way_.size();

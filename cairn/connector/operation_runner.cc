@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/own_thread.h"
+
 namespace cairn {
 
 namespace {
@@ -30,7 +32,7 @@ OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks
       inbox_(std::move(inbox)),
       counts_(std::move(counts)),
       save_to_(save_to),
-      thread_([this] { serve(); }) {}
+      thread_(start_own_thread("cairn-connector", [this] { serve(); })) {}
 
 OperationRunner::~OperationRunner() {
   {
@@ -42,18 +44,21 @@ OperationRunner::~OperationRunner() {
 }
 
 void OperationRunner::run(Batch&& batch) {
+  given_.clear();
   for (const Save& save : batch.saves) {
     given_.push_back(save.operation);
   }
   for (const Load& load : batch.loads) {
     given_.push_back(load.operation);
   }
+  std::list<Batch> handed(1);
   inbox_->given_out(batch.iteration, given_);
   given_.clear();
+  handed.front() = std::move(batch);
   bool wakes = false;
   {
     const MutexLock lock(mutex_);
-    batches_.push_back(std::move(batch));
+    batches_.splice(batches_.end(), handed);
     wakes = is_waiting_;
   }
   if (wakes) {

@@ -13,7 +13,7 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -67,7 +67,8 @@ class OperationRunner {
   OperationRunner& operator=(const OperationRunner&) = delete;
   ~OperationRunner();
 
-  // Before the metadata goes out: what is given out is in the inbox's list when this returns.
+  // Before the metadata goes out: what is given out is in the inbox's list when this returns. If there is no memory for it
+  // (std::bad_alloc), `batch` is as it was.
   void run(Batch&& batch) CAIRN_EXCLUDES(mutex_);
 
  private:
@@ -88,7 +89,7 @@ class OperationRunner {
 
   Mutex mutex_{LockRank::kInbox};
   std::condition_variable_any called_;
-  std::deque<Batch> batches_ CAIRN_GUARDED_BY(mutex_);
+  std::list<Batch> batches_ CAIRN_GUARDED_BY(mutex_);
   bool is_waiting_ CAIRN_GUARDED_BY(mutex_) = false;
   bool is_ending_ CAIRN_GUARDED_BY(mutex_) = false;
   std::thread thread_;

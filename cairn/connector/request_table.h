@@ -6,6 +6,7 @@
 // Threads:  one at a time, the scheduler's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,6 +20,14 @@
 #include "cairn/connector/request_id.h"
 
 namespace cairn {
+
+// Room for so many elements: adding them takes no memory then. Grows as a vector does.
+template <typename T>
+void make_room(std::vector<T>& vector, std::size_t elements) {
+  if (vector.capacity() < elements) {
+    vector.reserve(std::max(elements, 2 * vector.capacity()));
+  }
+}
 
 struct RequestEntry {
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -82,8 +91,8 @@ class RequestTable {
     }
     return nullptr;
   }
-  // Requires: it is there.
-  void remove(RequestHandle handle);
+  // Gives the id that it had. Requires: it is there.
+  RequestId remove(RequestHandle handle);
 
  private:
   // The place in the low bits, the how-manieth request of that place above them, from 1 on.

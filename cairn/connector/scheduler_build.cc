@@ -1,10 +1,12 @@
 // SchedulerConnector: an iteration: from what the engine schedules to its metadata and to what is loaded and saved.
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 #include <variant>
 
 #include "cairn/base/check.h"
+#include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/scheduler_impl.h"
 
@@ -13,6 +15,13 @@ namespace cairn {
 namespace {
 
 constexpr std::size_t kRequestsAhead = 4;  // requests whose slots are on their way to the cache
+
+// For one more operation of a request.
+void make_room_for(auto& told, auto& batch, RequestEntry& entry) {
+  make_room(told, told.size() + 1);
+  make_room(batch, batch.size() + 1);
+  make_room(entry.operations, entry.operations.size() + 1);
+}
 
 }  // namespace
 
@@ -26,6 +35,40 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   std::swap(running_, running_before_);
   running_.clear();
   running_on_ = 0;
+  try {
+    build_all(iteration, metadata);
+  } catch (const std::bad_alloc&) {
+    lose_iteration(iteration);
+    return fail(ErrorCode::kExhausted,
+                str_cat("no memory for iteration ", number,
+                        "; the requests that it schedules go on without a cache; build it again"));
+  }
+  iteration_ = number;
+  return {};
+}
+
+// What its requests were told is done in part, and cannot be told again. Loads, saves and fences stay where they are, for the
+// next iteration that is built.
+void SchedulerConnector::Impl::lose_iteration(const Iteration& iteration) {
+  for (const Scheduled& scheduled : iteration.scheduled) {
+    if (RequestEntry* const entry = table_.get(scheduled.request)) {
+      entry->is_given_up = true;
+      if (entry->wants_load) {
+        drop_load(*entry, entry->slot->device_blocks());
+      }
+    }
+  }
+  running_.clear();
+  std::swap(running_, running_before_);
+  std::erase_if(with_operations_, [this](RequestHandle request) {
+    const RequestEntry* const entry = table_.get(request);
+    return entry == nullptr || !entry->has_operations;
+  });
+}
+
+void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector<std::byte>& metadata) {
+  const std::uint64_t number = iteration.number;
+  running_.reserve(iteration.scheduled.size());
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
   }
@@ -49,8 +92,6 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   metadata_.iteration = number;
   metadata_.encode(metadata);
   hand_over(number);
-  iteration_ = number;
-  return {};
 }
 
 void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t number) {
@@ -331,30 +372,51 @@ void SchedulerConnector::Impl::pass_over(std::uint64_t number) {
 }
 
 void SchedulerConnector::Impl::begin_loads(std::uint64_t number) {
-  for (const RequestHandle request : to_load_) {
-    RequestEntry& entry = *table_.get(request);
-    entry.wants_load = false;
-    CAIRN_CHECK(entry.slot->mark_as_onboarding(number).has_value(), "what was allocated can be loaded");
-    collect(entry);  // now: loads are begun in the order of this list
+  std::size_t begun = 0;
+  try {
+    for (const RequestHandle request : to_load_) {
+      RequestEntry& entry = *table_.get(request);
+      CAIRN_CHECK(entry.slot->mark_as_onboarding(number).has_value(), "what was allocated can be loaded");
+      entry.wants_load = false;
+      ++begun;
+      note_operations(entry);
+      collect(entry);  // now: loads are begun in the order of this list
+    }
+  } catch (...) {
+    to_load_.erase(to_load_.begin(), to_load_.begin() + static_cast<std::ptrdiff_t>(begun));
+    throw;
   }
   to_load_.clear();
 }
 
 void SchedulerConnector::Impl::collect(RequestEntry& entry) {
   entry.has_operations = false;
-  for (SlotOperation& operation : entry.slot->take_pending_operations()) {
-    std::visit([&](auto& given) { give_out(entry, std::move(given)); }, operation);
+  std::vector<SlotOperation> operations = entry.slot->take_pending_operations();
+  auto next = operations.begin();
+  try {
+    for (; next != operations.end(); ++next) {
+      std::visit([&](auto& given) { give_out(entry, std::move(given)); }, *next);
+    }
+  } catch (...) {
+    operations.erase(operations.begin(), next);
+    entry.slot->put_back(std::move(operations));
+    entry.has_operations = true;
+    throw;
   }
 }
+
+// Each gives the operation out whole, or leaves it as it was if there is no memory for it.
 
 void SchedulerConnector::Impl::give_out(RequestEntry& entry, OnboardOperation&& load) {
   const auto operation = std::make_shared<Operation>();
   operation->request = entry.handle;
   operation->id = load.id;
   operation->is_load = true;
+  IterationMetadata::Load told{
+      .id = load.id, .request = entry.id, .in_step = entry.computes_beside, .blocks = load.slots};
+  make_room_for(metadata_.loads, batch_.loads, entry);
   operation->slots = std::move(load.slots);
-  metadata_.loads.push_back(
-      {.id = load.id, .request = entry.id, .in_step = entry.computes_beside, .blocks = operation->slots});
+  metadata_.loads.push_back(std::move(told));
   entry.operations.push_back(operation);
   ++under_way_;
   batch_.loads.push_back({operation, std::move(load.keys)});
@@ -370,14 +432,17 @@ void SchedulerConnector::Impl::give_out(RequestEntry& entry, OffloadOperation&& 
   const auto operation = std::make_shared<Operation>();
   operation->request = entry.handle;
   operation->id = save.id;
+  IterationMetadata::Save told{.id = save.id, .request = entry.id, .blocks = save.slots};
+  std::vector<BlockHash> token_hashes(hashes.begin(), hashes.end());
+  make_room_for(metadata_.saves, batch_.saves, entry);
   operation->slots = std::move(save.slots);
-  metadata_.saves.push_back({.id = save.id, .request = entry.id, .blocks = operation->slots});
+  metadata_.saves.push_back(std::move(told));
   entry.operations.push_back(operation);
   ++under_way_;
   batch_.saves.push_back(
       {.operation = operation,
        .keys = std::move(save.keys),
-       .token_hashes = {hashes.begin(), hashes.end()},
+       .token_hashes = std::move(token_hashes),
        .parent = save.first_block > 0 ? sequence.keys()[save.first_block - 1].sequence_hash() : SequenceHash{0},
        .fence = entry.fence});
 }
@@ -393,28 +458,31 @@ void SchedulerConnector::Impl::give_out(RequestEntry& entry, const CancelOperati
 void SchedulerConnector::Impl::give_out(RequestEntry& entry, const FenceOperation& fence) {
   for (const OperationId id : fence.saves) {
     const auto save = std::ranges::find(entry.operations, id, [](const OperationPtr& o) { return o->id; });
-    if (save == entry.operations.end() || (*save)->is_over || std::exchange((*save)->is_fenced, true)) {
+    if (save == entry.operations.end() || (*save)->is_over || (*save)->is_fenced) {
       continue;
     }
+    make_room(batch_.fenced, batch_.fenced.size() + 1);
     metadata_.fences.push_back({.save = id, .blocks = (*save)->slots});
     batch_.fenced.push_back(*save);
+    (*save)->is_fenced = true;
   }
 }
 
 void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
-  metadata_.loads.clear();
-  metadata_.saves.clear();
-  metadata_.fences.clear();
   if (batch_.empty()) {
-    return;
+    return;  // and so is the metadata
   }
   const TimePoint now = clock_.now();
   batch_.iteration = number;
   batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
   batch_.loads_after = StepMark::begun(number);
-  batch_.save_deadline = now + save_deadline_;
-  batch_.load_deadline = now + load_deadline_;
-  runner_->run(std::exchange(batch_, {}));
+  batch_.save_deadline = deadline_after(now, save_deadline_);
+  batch_.load_deadline = deadline_after(now, load_deadline_);
+  runner_->run(std::move(batch_));
+  batch_ = {};
+  metadata_.loads.clear();
+  metadata_.saves.clear();
+  metadata_.fences.clear();
 }
 
 }  // namespace cairn

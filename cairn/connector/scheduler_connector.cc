@@ -140,9 +140,17 @@ SlotResult<RequestHandle> SchedulerConnector::Impl::add(const RequestId& request
   if (!slot) {
     return Unexpected(std::move(slot).error());
   }
-  const RequestHandle handle = table_.add(request, **slot);
-  table_.get(handle)->fence = manager_->fences();
-  return handle;
+  try {
+    // As many requests as there are may have operations, or a load that is to begin: noting it takes no memory.
+    make_room(with_operations_, slots_.size());
+    make_room(to_load_, slots_.size());
+    const RequestHandle handle = table_.add(request, **slot);
+    table_.get(handle)->fence = manager_->fences();
+    return handle;
+  } catch (...) {
+    CAIRN_CHECK((*slot)->mark_as_finished(0) && slots_.remove_slot(request), "a request that never ran can go");
+    throw;
+  }
 }
 
 SlotResult<SlotState> SchedulerConnector::Impl::state(RequestHandle request) {
@@ -228,11 +236,16 @@ SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<c
   if (const std::optional<SlotId> twice = device_use_.add(blocks)) {
     return listed_twice(entry, *twice);
   }
-  if (SlotStatus appended = entry.slot->append_mutable_device_blocks(blocks); !appended) {
-    device_use_.remove(blocks);
+  try {
+    SlotStatus appended = entry.slot->append_mutable_device_blocks(blocks);
+    if (!appended) {
+      device_use_.remove(blocks);
+    }
     return appended;
+  } catch (...) {
+    device_use_.remove(blocks);
+    throw;
   }
-  return SlotStatus();
 }
 
 // The request that has the block is looked for only to name it.
@@ -295,11 +308,17 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
     return checked;
   }
   ExternallyManagedDeviceSlot& slot = *entry->slot;
-  const std::size_t shared = shared_blocks(*entry, blocks.size(), local_tokens);
-  if (SlotStatus added = add_blocks(*entry, blocks, local_tokens); !added) {
-    return added;
+  unchecked_.push_back(
+      {request, slot.num_device_blocks_allocated(), shared_blocks(*entry, blocks.size(), local_tokens)});
+  try {
+    if (SlotStatus added = add_blocks(*entry, blocks, local_tokens); !added) {
+      unchecked_.pop_back();
+      return added;
+    }
+  } catch (...) {
+    unchecked_.pop_back();
+    throw;
   }
-  unchecked_.push_back({request, slot.num_device_blocks_allocated() - blocks.size(), shared});
   // Checked above: none of these fails.
   for (const SlotStatus& done : {slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_),
                                  slot.advance_computed_position(local_tokens - slot.computed_tokens())}) {
@@ -347,7 +366,7 @@ SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::op
     collect(*entry);  // nobody saves: what is offered is over
   }
   if (slot.state() == SlotState::finished()) {
-    remove(*entry);
+    (void)remove(*entry);
     return false;
   }
   note_operations(*entry);
@@ -355,11 +374,11 @@ SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::op
 }
 
 // Requires: remember_blocks() before the slot was finished.
-void SchedulerConnector::Impl::remove(RequestEntry& entry) {
+RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
   device_use_.remove(had_blocks_);
-  const RequestId id = entry.id;
-  table_.remove(entry.handle);
+  RequestId id = table_.remove(entry.handle);
   CAIRN_CHECK(slots_.remove_slot(id).has_value(), "a request that is over has a slot that is");
+  return id;
 }
 
 // --- the face ---

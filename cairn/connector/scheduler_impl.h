@@ -66,8 +66,8 @@ class SchedulerConnector::Impl {
   // The slot has operations to give.
   void note_operations(RequestEntry& entry) {
     if (!entry.has_operations && entry.slot->has_pending_operations()) {
-      entry.has_operations = true;
       with_operations_.push_back(entry.handle);
+      entry.has_operations = true;
     }
   }
   // What a slot drops its device blocks in comes after this: had_blocks_ are those that it had.
@@ -75,9 +75,11 @@ class SchedulerConnector::Impl {
     const std::span<const SlotId> blocks = entry.slot->device_blocks();
     had_blocks_.assign(blocks.begin(), blocks.end());
   }
-  void remove(RequestEntry& entry);
+  RequestId remove(RequestEntry& entry);
 
   // --- an iteration ---
+  void build_all(const Iteration& iteration, std::vector<std::byte>& metadata);
+  void lose_iteration(const Iteration& iteration);
   void check_new_tables();
   void preempt(RequestHandle request, std::uint64_t number);
   void schedule(const Scheduled& scheduled, std::uint64_t number);

@@ -1,5 +1,6 @@
 // SchedulerConnector: what became of loads and saves.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -12,13 +13,27 @@ SchedulerConnector::Results SchedulerConnector::Impl::take_results() {
   // What the ranks' host memory held is gone with the rank that went; nothing of it is read, and it need not be found.
   if (rank_came_back_->load(std::memory_order_relaxed) && rank_came_back_->exchange(false) &&
       save_to_ == CacheLevel::kG2) {
-    (void)manager_->reset(CacheLevel::kG2);
+    try {
+      (void)manager_->reset(CacheLevel::kG2);
+    } catch (...) {
+      *rank_came_back_ = true;
+      throw;
+    }
   }
-  inbox_->take(over_);
+  if (over_.empty()) {  // else a call that failed left them
+    inbox_->take(over_);
+  }
+  // All memory first: what is taken here is told once.
+  results.loaded.reserve(over_.size());
+  results.released.reserve(over_.size());
+  for (const OperationInbox::Over& over : over_) {
+    const RequestEntry* const entry = table_.get(over.operation->request);
+    CAIRN_CHECK(entry != nullptr, "a request stays until its operations are over");
+    make_room(had_blocks_, entry->slot->num_device_blocks_allocated());
+  }
   for (const OperationInbox::Over& over : over_) {
     const Operation& operation = *over.operation;
     RequestEntry* const entry = table_.get(operation.request);
-    CAIRN_CHECK(entry != nullptr, "a request stays until its operations are over");
     --under_way_;
     std::erase(entry->operations, over.operation);
     if (entry->slot->state() == SlotState::finishing()) {
@@ -31,8 +46,7 @@ SchedulerConnector::Results SchedulerConnector::Impl::take_results() {
       CAIRN_CHECK(entry->slot->offload_done(operation.id).has_value(), "a save is over once");
     }
     if (entry->slot->state() == SlotState::finished()) {
-      results.released.push_back(entry->id);
-      remove(*entry);
+      results.released.push_back(remove(*entry));
     }
   }
   over_.clear();
@@ -59,9 +73,12 @@ void SchedulerConnector::Impl::load_is_over(RequestEntry& entry, const Operation
   }
   // It has run meanwhile, in iterations that the slot was not told of.
   const bool is_running = entry.scheduled_in == *iteration_;
-  if (SlotStatus appended =
-          slot.append_tokens(std::exchange(entry.late_tokens, {}), std::exchange(entry.late_runs, {}));
-      !appended) {
+  try {
+    if (!slot.append_tokens(std::exchange(entry.late_tokens, {}), std::exchange(entry.late_runs, {}))) {
+      entry.is_given_up = true;
+      return;
+    }
+  } catch (const std::bad_alloc&) {
     entry.is_given_up = true;
     return;
   }

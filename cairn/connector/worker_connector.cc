@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/deadline.h"
 #include "cairn/connector/kv_groups.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/connector/worker_rank.h"
@@ -84,9 +85,9 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
   const WorkerSteps::Options steps = {.layers = static_cast<std::uint32_t>(layers.size()),
                                       .blocks = device->layouts().front()->blocks(),
                                       .clock = options.clock,
-                                      .fence_limit = options.fence_limit,
-                                      .layer_limit = options.layer_limit,
-                                      .answer_limit = options.answer_limit};
+                                      .fence_limit = limited(options.fence_limit),
+                                      .layer_limit = limited(options.layer_limit),
+                                      .answer_limit = limited(options.answer_limit)};
   auto operations = std::make_unique<WorkerOperations>(*options.clock);
   const auto told = [to = operations.get()](const LeaderId& leader, std::span<const std::byte> notice) {
     to->told(leader, notice);

@@ -266,14 +266,22 @@ void WorkerOperations::give_up(OperationId id) {
 
 WorkerReport WorkerOperations::take() {
   std::vector<Operation> over;
+  WorkerReport report;
   {
     const MutexLock lock(mutex_);
+    // All memory first: what is taken is reported once.
+    std::size_t blocks = 0;
+    for (const Operation& operation : over_) {
+      blocks += operation.blocks.size();
+    }
+    report.saved.reserve(over_.size());
+    report.loaded.reserve(over_.size());
+    report.failed_blocks.reserve(blocks);
     over.swap(over_);
     is_in_step_short_ = false;
     short_.clear();
   }
   untaken_ -= over.size();
-  WorkerReport report;
   for (Operation& operation : over) {
     if (!operation.is_load) {
       report.saved.push_back(std::move(operation.request));

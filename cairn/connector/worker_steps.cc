@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
@@ -96,6 +97,19 @@ Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata)
 }
 
 Status WorkerSteps::bind(std::span<const std::byte> metadata) {
+  const std::optional<std::uint64_t> before = iteration_;
+  try {
+    return bind_all(metadata);
+  } catch (const std::bad_alloc&) {
+    // Whatever was done of it: when it is bound again, all saves that may read blocks of this step fail.
+    iteration_ = before;
+    phase_ = Phase::kNone;
+    is_metadata_missed_ = true;
+    return fail(ErrorCode::kExhausted, "out of memory; bind the metadata again before the step computes anything");
+  }
+}
+
+Status WorkerSteps::bind_all(std::span<const std::byte> metadata) {
   Result<IterationMetadata> good = read(metadata);
   if (!good) {
     miss();
@@ -211,8 +225,8 @@ Status WorkerSteps::start_load(StepEventPtr after) {
                                                     ? "start_load: no iteration is bound; bind() comes first"
                                                     : "start_load: this iteration is started already");
   }
-  phase_ = Phase::kStarted;
   rank_.reached(StepMark::begun(*iteration_), std::move(after));
+  phase_ = Phase::kStarted;
   return {};
 }
 
@@ -285,13 +299,14 @@ Status WorkerSteps::save_layer(std::uint32_t layer, StepEventPtr after) {
     return fail(ErrorCode::kFailedPrecondition,
                 str_cat("save_layer: layer ", layer, " is saved already in iteration ", *iteration_));
   }
-  saved_in_[layer] = binds_;
   if (after != nullptr && (layer_events_.empty() || layer_events_.back() != after)) {
     layer_events_.push_back(std::move(after));
   }
-  if (++saved_layers_ == options_.layers) {
+  if (saved_layers_ + 1 == options_.layers) {
     end({}, Phase::kEndedByLayers);
   }
+  ++saved_layers_;
+  saved_in_[layer] = binds_;
   return {};
 }
 
@@ -308,12 +323,12 @@ Status WorkerSteps::save_step(StepEventPtr after) {
 }
 
 void WorkerSteps::end(StepEventPtr after, Phase phase) {
-  phase_ = phase;
   if (after != nullptr) {
     layer_events_.push_back(std::move(after));
   }
   rank_.reached(StepMark::computed(*iteration_), join(layer_events_));
   layer_events_.clear();
+  phase_ = phase;
 }
 
 WorkerReport WorkerSteps::take_report() {

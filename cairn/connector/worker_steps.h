@@ -62,6 +62,7 @@ class WorkerSteps {
   // The steps are another leader's from now on. An error: copies of the one before still touch device blocks.
   [[nodiscard]] Status follow(const LeaderId& leader);
   [[nodiscard]] Status require_started(const char* call) const;
+  [[nodiscard]] Status bind_all(std::span<const std::byte> metadata);
   void miss();
   void expect(const IterationMetadata& metadata);
   void wait_for_fences(const IterationMetadata& metadata);
