@@ -17,26 +17,26 @@ TEST(DeadlineTest, MillisecondsSaturate) {
   EXPECT_EQ(limited_ms(0), Duration::zero());
   EXPECT_EQ(limited_ms(1500), milliseconds(1500));
   for (const std::uint64_t extreme : kExtremes) {
-    EXPECT_EQ(limited_ms(extreme), kLongest) << extreme;
+    EXPECT_EQ(limited_ms(extreme), kLongestDuration) << extreme;
   }
-  const auto most = static_cast<std::uint64_t>(std::chrono::floor<milliseconds>(kLongest).count());
+  const auto most = static_cast<std::uint64_t>(std::chrono::floor<milliseconds>(kLongestDuration).count());
   EXPECT_EQ(limited_ms(most), milliseconds(most));
-  EXPECT_EQ(limited_ms(most + 1), kLongest);
+  EXPECT_EQ(limited_ms(most + 1), kLongestDuration);
 }
 
 TEST(DeadlineTest, DeadlinesSaturate) {
   EXPECT_EQ(deadline_after(seconds(5), seconds(2)), seconds(7));
   EXPECT_EQ(deadline_after(seconds(5), seconds(-2)), seconds(5));
   EXPECT_EQ(deadline_after(seconds(5), Duration::min()), seconds(5));
-  EXPECT_EQ(deadline_after(seconds(5), Duration::max()), seconds(5) + kLongest);
-  EXPECT_EQ(deadline_after(kLatest - seconds(1), Duration::max()), kLatest);
-  EXPECT_EQ(deadline_after(TimePoint::max(), seconds(1)), kLatest);
+  EXPECT_EQ(deadline_after(seconds(5), Duration::max()), seconds(5) + kLongestDuration);
+  EXPECT_EQ(deadline_after(kLatestTime - seconds(1), Duration::max()), kLatestTime);
+  EXPECT_EQ(deadline_after(TimePoint::max(), seconds(1)), kLatestTime);
 }
 
 TEST(DeadlineTest, TheTimeUntilADeadlineCanBeWaitedFor) {
   EXPECT_EQ(time_until(seconds(7), seconds(5)), seconds(2));
   EXPECT_EQ(time_until(seconds(4), seconds(5)), Duration::zero());
-  EXPECT_EQ(time_until(TimePoint::max(), seconds(5)), kLongest);
+  EXPECT_EQ(time_until(TimePoint::max(), seconds(5)), kLongestDuration);
   EXPECT_EQ(time_until(TimePoint::min(), seconds(5)), Duration::zero());
 }
 
