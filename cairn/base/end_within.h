@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
+#include <exception>
 #include <memory>
-#include <system_error>
+#include <semaphore>
 #include <thread>
 #include <utility>
 
@@ -29,17 +29,16 @@ namespace cairn {
 // Returns whether the object is gone. `longest` is of the machine's time.
 template <typename T>
 [[nodiscard]] bool end_within(std::unique_ptr<T> object, Duration longest) {
-  std::promise<void> ended;
-  const std::future<void> is_ended = ended.get_future();
+  const auto ended = std::make_shared<std::binary_semaphore>(0);
   try {
-    std::thread([object = std::move(object), ended = std::move(ended)]() mutable {
+    std::thread([object = std::move(object), ended]() mutable {
       object.reset();
-      ended.set_value();
+      ended->release();
     }).detach();
-  } catch (const std::system_error&) {
-    return true;  // there are no threads: the object went with the function that was to destroy it
+  } catch (const std::exception&) {
+    return true;  // there is no thread, or no memory for one: the object went with the function that was to destroy it
   }
-  return is_ended.wait_for(std::min<Duration>(longest, std::chrono::hours(72))) == std::future_status::ready;
+  return ended->try_acquire_for(std::min<Duration>(longest, std::chrono::hours(72)));
 }
 
 }  // namespace cairn
