@@ -247,7 +247,7 @@ TEST(OffloadAheadTest, WhatIsBelowAlreadyIsReadyAtOnce) {
 }
 
 TEST(OffloadAheadTest, CopiesLeaveRoomForAllocations) {
-  World world({.upper = 64, .low_water = 2, .link = {.latency = seconds(1)}});
+  World world({.upper = 64, .low_water = 2, .link = {.latency = milliseconds(20)}});
   put_each(world, singles(0, 40));
   world.settle();
   EXPECT_EQ(world.above().counts().borrowed, 8U) << "an eighth of the pool";
@@ -264,7 +264,7 @@ TEST(OffloadAheadTest, CopiesLeaveRoomForAllocations) {
 }
 
 TEST(OffloadAheadTest, BlocksInUseAreCopiedWhereNothingElseIsLeft) {
-  World world({.upper = 64, .low_water = 2, .link = {.latency = seconds(1)}});
+  World world({.upper = 64, .low_water = 2, .link = {.latency = milliseconds(20)}});
   std::vector<ImmutableBlocks> in_use;
   for (std::uint64_t name = 0; name < 62; ++name) {
     in_use.push_back(world.fill(chain(name, 1)));

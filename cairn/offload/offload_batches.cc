@@ -101,6 +101,7 @@ std::vector<BlockKey> OffloadEdge::Impl::next_keys() {
 
 std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys, TimePoint now) {
   std::uint32_t free_room = is_ahead() ? free_room_below() : 0;
+  const bool is_full = free_room == 0;
   Lendable lendable = is_ahead() ? may_lend() : Lendable();
   std::vector<BlockKey> sifted;
   for (const BlockKey& key : keys) {
@@ -116,7 +117,8 @@ std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys,
       reason = OffloadRefusal::kNoParent;
     } else if (needs_free_room && free_room == 0) {
       reason = OffloadRefusal::kNoRoom;
-      missed_some_ = true;
+      // While there is room it is looked for again only if copies get anywhere.
+      (is_full ? missed_some_ : shed_some_) = true;
     } else if (is_ahead() && (lendable.blocks == 0 || (!seen->in_use && lendable.unused == 0))) {
       continue;
     } else if (!state.is_admitted && filter_.demand(key, now) != Admission::kAdmitted) {
