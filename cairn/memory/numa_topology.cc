@@ -45,7 +45,7 @@ NumaTopology NumaTopology::read(const std::string& machine_root) {
       return topology;
     }
   }
-  topology.nodes_ = {0};
+  topology.nodes_.assign(1, 0);
   return topology;
 }
 
