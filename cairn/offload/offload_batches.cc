@@ -103,15 +103,18 @@ std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys,
   std::uint32_t free_room = is_ahead() ? free_room_below() : 0;
   const bool is_full = free_room == 0;
   Lendable lendable = is_ahead() ? may_lend() : Lendable();
+  const std::vector<std::optional<PeekedBlock>> above =
+      upper_ != nullptr ? upper_->peek(keys) : std::vector<std::optional<PeekedBlock>>(keys.size());
   std::vector<BlockKey> sifted;
-  for (const BlockKey& key : keys) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const BlockKey& key = keys[i];
     KeyState& state = keys_.at(key);
     const bool needs_free_room = is_ahead() && !state.is_urgent && state.askers.empty();
-    const std::optional<PeekedBlock> seen = upper_ != nullptr ? upper_->peek({&key, 1})[0] : std::nullopt;
+    const bool is_unused = above[i].has_value() && !above[i]->in_use;
     Reason reason;
     if (is_below(key)) {
       reason = OffloadRefusal::kAlreadyBelow;
-    } else if (upper_ != nullptr && !seen) {
+    } else if (upper_ != nullptr && !above[i]) {
       reason = OffloadRefusal::kGone;  // before room is made for it at the cost of another
     } else if (is_ahead() && state.askers.empty() && is_orphan(key)) {
       reason = OffloadRefusal::kNoParent;
@@ -119,7 +122,7 @@ std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys,
       reason = OffloadRefusal::kNoRoom;
       // While there is room it is looked for again only if copies get anywhere.
       (is_full ? missed_some_ : shed_some_) = true;
-    } else if (is_ahead() && (lendable.blocks == 0 || (!seen->in_use && lendable.unused == 0))) {
+    } else if (is_ahead() && (lendable.blocks == 0 || (is_unused && lendable.unused == 0))) {
       continue;
     } else if (!state.is_admitted && filter_.demand(key, now) != Admission::kAdmitted) {
       reason = OffloadRefusal::kOverBudget;
@@ -131,7 +134,7 @@ std::vector<BlockKey> OffloadEdge::Impl::sift(const std::vector<BlockKey>& keys,
     state.is_admitted = true;
     free_room -= needs_free_room ? 1 : 0;
     lendable.blocks -= is_ahead() ? 1 : 0;
-    lendable.unused -= is_ahead() && !seen->in_use ? 1 : 0;
+    lendable.unused -= is_ahead() && is_unused ? 1 : 0;
     sifted.push_back(key);
   }
   return sifted;
