@@ -138,9 +138,8 @@ CAIRN_API int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* k
 CAIRN_API int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                                       cairn_blocks** blocks, cairn_error* error);
 /* [any, but no callback of Cairn] The longest prefix over all tiers, on the device; waits until it is there, deadline_ms at
- * most (0: as the configuration says). *blocks is NULL where there is none. If memory runs out
- * after copies have begun, the call fails with CAIRN_EXHAUSTED, but the manager may never come to rest, and destroying it may end
- * the process with a message. */
+ * most (0: as the configuration says). *blocks is NULL where there is none. If memory runs out, the call fails with
+ * CAIRN_EXHAUSTED or gives a shorter prefix. */
 CAIRN_API int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t count, uint64_t deadline_ms,
                                      cairn_blocks** blocks, cairn_error* error);
 CAIRN_API size_t cairn_blocks_count(const cairn_blocks* blocks); /* [one, for the blocks] of NULL: 0 */

@@ -6,10 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +25,18 @@ struct Load;
 struct Piece;
 using LoadPtr = std::shared_ptr<Load>;
 using PiecePtr = std::shared_ptr<Piece>;
+// A list, whose elements go from one to another without memory: what has begun can always be ended.
+using PieceList = std::list<PiecePtr>;
+
+// Why a load ended early where there was no memory, for the reason either: a string has room for it.
+inline constexpr const char* kNoMemory = "no memory";
+
+// What has ended and is to be told.
+struct EndedLoad {
+  LoadPtr load = {};
+  LoadResult result = {};
+  std::shared_ptr<void> held = {};  // let go of before
+};
 
 // The links that blocks come up by.
 enum class Lane : std::uint8_t { kHostToDevice, kDiskToDevice, kDiskToHost };
@@ -70,7 +85,19 @@ struct Load {
   bool is_over = false;       // the result is made
   std::uint32_t not_worth_it = 0;
   std::string why = {};
+  std::list<EndedLoad> ending = {};  // one, empty until it has ended; made with the load
 
+  // Why it ends early: the first reason is the one that is told.
+  void note(std::string_view reason) {
+    if (!why.empty()) {
+      return;
+    }
+    try {
+      why = reason;
+    } catch (const std::bad_alloc&) {
+      why = kNoMemory;
+    }
+  }
   [[nodiscard]] bool is_prefix() const { return kind == Kind::kPrefix || kind == Kind::kSlots; }
   [[nodiscard]] std::span<const BlockKey> keys_of(std::uint32_t first, std::uint32_t count) const {
     return std::span(keys).subspan(first, count);
@@ -106,21 +133,18 @@ struct Piece {
   std::optional<MutableBlocks> targets = {};       // of the last one
   bool is_queued = false;
   bool is_flying = false;
-  TransferId copy{};                                       // while it flies
-  std::array<std::vector<PiecePtr>, kGoals> waiting = {};  // for it to get there
+  TransferId copy{};                           // while it flies
+  std::array<PieceList, kGoals> waiting = {};  // for it to get there
+  PieceList place = {};                        // its own, null, for a queue or the outbox; made when it begins
+  PieceList::iterator place_in_queue = {};     // while it is queued
 
   [[nodiscard]] std::span<const BlockKey> keys() const { return load->keys_of(first, count); }
 };
 
 // What is to be done when the lock is no longer held: tell results, and let go of what may run the caller's code.
 struct Outbox {
-  struct Ended {
-    LoadPtr load;
-    LoadResult result;
-  };
-  std::vector<Ended> ended;
-  std::vector<PiecePtr> over;
-  std::vector<std::shared_ptr<void>> let_go;
+  std::list<EndedLoad> ended;
+  PieceList over;
   bool wake = false;
 };
 

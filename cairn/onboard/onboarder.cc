@@ -79,19 +79,31 @@ Status Onboarder::Impl::admit() {
   return {};
 }
 
-LoadPtr Onboarder::Impl::add(Load::Kind kind, TimePoint deadline) {
+LoadPtr Onboarder::Impl::make_load(Load::Kind kind, TimePoint deadline) const {
   auto load = std::make_shared<Load>();
-  load->id = LoadId{next_id_++};
+  load->ending.emplace_back();
   load->kind = kind;
   load->deadline = deadline;
   const Duration left = time_until(deadline, parts_.clock->now());
   load->copies_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
-  loads_.emplace(load->id, load);
   return load;
 }
 
 void Onboarder::Impl::start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets,
                             Outbox& outbox) {
+  ++load->open;
+  try {
+    plan_and_begin(load, request, std::move(targets), outbox);
+  } catch (const std::bad_alloc&) {
+    run_out(*load, outbox);
+  }
+  serve(outbox);
+  settle(load, outbox);
+  outbox.wake = outbox.wake || !load->is_over;
+}
+
+void Onboarder::Impl::plan_and_begin(const LoadPtr& load, const LoadRequest* request,
+                                     std::optional<MutableBlocks> targets, Outbox& outbox) {
   const auto all = static_cast<std::uint32_t>(load->keys.size());
   const std::uint32_t first = load->kind == Load::Kind::kPrefix ? load->base.size() : 0;
   Plan plan{.end = first};
@@ -125,11 +137,7 @@ void Onboarder::Impl::start(const LoadPtr& load, const LoadRequest* request, std
       break;
   }
   load->hopeful = load->planned;
-  ++load->open;
   begin(load, plan, first, std::move(targets), outbox);
-  serve(outbox);
-  settle(load, outbox);
-  outbox.wake = outbox.wake || !load->is_over;
 }
 
 // The whole list is on the device: nothing to plan, and nothing to keep.
@@ -159,31 +167,22 @@ Result<LoadId> Onboarder::Impl::take_in(Load::Kind kind, std::vector<BlockKey>&&
     return Unexpected(status.error());
   }
   Outbox outbox;
-  LoadId id{};
-  bool has_memory = true;
+  const LoadPtr load = make_load(kind, deadline);
   {
     const MutexLock lock(mutex_);
     if (const Status status = admit(); !status) {
       return Unexpected(status.error());
     }
-    const LoadPtr load = add(kind, deadline);
-    id = load->id;
+    load->id = LoadId{next_id_++};
     load->keys = std::move(keys);
     fill(*load);
-    try {
-      start(load, request, std::move(targets), outbox);
-    } catch (const std::bad_alloc&) {
-      // Its time is over: the next pump() ends it, with whatever it has begun.
-      has_memory = false;
-      load->deadline = load->copies_by = parts_.clock->now();
-    }
+    loads_.emplace(load->id, load);
+    // From here on it ends as any other, with what there was memory for.
+    start(load, request, std::move(targets), outbox);
     close(outbox);
   }
+  const LoadId id = load->id;
   tell(outbox);
-  if (!has_memory) {
-    parts_.wake();
-    throw std::bad_alloc();
-  }
   return id;
 }
 
@@ -271,20 +270,17 @@ void Onboarder::Impl::cancel(LoadId id) {
 
 Onboarder::Fenced Onboarder::Impl::fence() {
   const auto outbox = std::make_shared<Outbox>();
+  Fenced fenced{.tell = [self = shared_from_this(), outbox] { self->tell(*outbox); }};
   const MutexLock lock(mutex_);
   ++fences_;
-  std::vector<LoadPtr> loads;
   for (const auto& [id, load] : loads_) {
-    loads.push_back(load);
-  }
-  for (const LoadPtr& load : loads) {
     load->is_fenced = true;
-    cancel(load, "the cache was reset while the load was in flight", *outbox);
+    ++fenced.loads;
   }
+  cancel_all("the cache was reset while the load was in flight", *outbox);
   serve(*outbox);
   close(*outbox);
-  return {.loads = static_cast<std::uint32_t>(loads.size()),
-          .tell = [self = shared_from_this(), outbox] { self->tell(*outbox); }};
+  return fenced;
 }
 
 OnboardStatus Onboarder::Impl::status() const {
@@ -300,22 +296,18 @@ bool Onboarder::Impl::pump() {
   {
     const MutexLock lock(mutex_);
     const TimePoint now = parts_.clock->now();
-    std::vector<LoadPtr> late;
-    for (const auto& [id, load] : loads_) {
+    for (auto next = loads_.begin(); next != loads_.end();) {
+      const LoadPtr load = (next++)->second;  // it may go
       if (load->deadline <= now) {
-        late.push_back(load);
+        load->note("the deadline passed");
+        finish(load, outbox);
+        any = true;
       } else if (load->copies_by <= now && !load->is_called_in) {
         call_in(*load);
         any = true;
       }
     }
-    for (const LoadPtr& load : late) {
-      if (load->why.empty()) {
-        load->why = "the deadline passed";
-      }
-      finish(load, outbox);
-    }
-    any = serve(outbox) || !late.empty() || any;
+    any = serve(outbox) || any;
     outbox.wake = false;  // whoever pumps asks for the next time
     close(outbox);
   }
@@ -347,13 +339,7 @@ void Onboarder::Impl::end() {
   {
     const MutexLock lock(mutex_);
     is_ended_ = true;
-    std::vector<LoadPtr> loads;
-    for (const auto& [id, load] : loads_) {
-      loads.push_back(load);
-    }
-    for (const LoadPtr& load : loads) {
-      cancel(load, "nothing is loaded any more: the end has come", outbox);
-    }
+    cancel_all("nothing is loaded any more: the end has come", outbox);
     serve(outbox);
     close(outbox);
   }
@@ -364,11 +350,8 @@ void Onboarder::Impl::end_now() {
   Outbox outbox;
   {
     const MutexLock lock(mutex_);
-    std::vector<LoadPtr> loads;
-    for (const auto& [id, load] : loads_) {
-      loads.push_back(load);
-    }
-    for (const LoadPtr& load : loads) {
+    while (!loads_.empty()) {
+      const LoadPtr load = loads_.begin()->second;
       finish(load, outbox);
     }
     close(outbox);

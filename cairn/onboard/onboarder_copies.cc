@@ -1,5 +1,7 @@
 // Moving: from a queued piece to a load's result.
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -19,9 +21,18 @@ std::uint32_t count_done(std::span<const BlockState> states) {
 
 }  // namespace
 
-void Onboarder::Impl::queue(const PiecePtr& piece) {
+void Onboarder::Impl::queue(const PiecePtr& piece, bool first) {
+  PieceList& queued = queues_[index_of(piece->lane)];
   piece->is_queued = true;
-  queues_[index_of(piece->lane)].push_back(piece);
+  piece->place.front() = piece;
+  piece->place_in_queue = piece->place.begin();
+  queued.splice(first ? queued.begin() : queued.end(), piece->place);
+}
+
+void Onboarder::Impl::take_from_queue(const PiecePtr& piece) {
+  piece->place.splice(piece->place.begin(), queues_[index_of(piece->lane)], piece->place_in_queue);
+  piece->place.front() = nullptr;
+  piece->is_queued = false;
 }
 
 // Everything that can go on does; whether anything did. Each queue keeps its order.
@@ -35,14 +46,12 @@ bool Onboarder::Impl::serve(Outbox& outbox) {
       plan_again(waiter, outbox);
       again = true;
     }
-    for (std::deque<PiecePtr>& queued : queues_) {
+    for (PieceList& queued : queues_) {
       while (!queued.empty()) {
         const PiecePtr piece = queued.front();
-        queued.pop_front();
-        piece->is_queued = false;
+        take_from_queue(piece);
         if (!launch(piece, outbox)) {
-          piece->is_queued = true;
-          queued.push_front(piece);
+          queue(piece, true);
           try_again_ = parts_.clock->now() + kTryAgain;
           outbox.wake = true;
           break;
@@ -57,6 +66,15 @@ bool Onboarder::Impl::serve(Outbox& outbox) {
 
 // False: it has to wait.
 bool Onboarder::Impl::launch(const PiecePtr& piece, Outbox& outbox) {
+  try {
+    return try_launch(piece, outbox);
+  } catch (const std::bad_alloc&) {
+    give_up(piece, kNoMemory, outbox);
+    return true;
+  }
+}
+
+bool Onboarder::Impl::try_launch(const PiecePtr& piece, Outbox& outbox) {
   if (piece->stage == Piece::Stage::kToHost && !piece->host_targets) {
     if (!find_host_room(piece, outbox)) {
       return false;
@@ -139,10 +157,14 @@ void Onboarder::Impl::landed(const PiecePtr& piece, TierLink::Arrived&& arrived)
     const MutexLock lock(mutex_);
     --flying_;
     piece->is_flying = false;
-    if (piece->stage == Piece::Stage::kToHost) {
-      in_host(piece, arrived, outbox);
-    } else {
-      at_goal(piece, arrived, outbox);
+    try {
+      if (piece->stage == Piece::Stage::kToHost) {
+        in_host(piece, arrived, outbox);
+      } else {
+        at_goal(piece, arrived, outbox);
+      }
+    } catch (const std::bad_alloc&) {
+      give_up(piece, kNoMemory, outbox);
     }
     // What arrived is held until here: those who waited for it find it.
     serve(outbox);
@@ -201,11 +223,16 @@ void Onboarder::Impl::plan_again(const PiecePtr& waiter, Outbox& outbox) {
   }
   ++load->open;
   const std::uint32_t last = waiter->first + waiter->count;
-  Plan plan = survey(load, waiter->first, last, waiter->attempt + 1);
-  if (plan.end < last) {
-    cut(*load, plan.end, "a copy that another load was making did not arrive, and its source is gone", waiter, outbox);
+  try {
+    Plan plan = survey(load, waiter->first, last, waiter->attempt + 1);
+    if (plan.end < last) {
+      cut(*load, plan.end, "a copy that another load was making did not arrive, and its source is gone", waiter,
+          outbox);
+    }
+    begin(load, plan, waiter->first, std::move(waiter->targets), outbox);
+  } catch (const std::bad_alloc&) {
+    run_out(*load, outbox);
   }
-  begin(load, plan, waiter->first, std::move(waiter->targets), outbox);
   end_piece(waiter, outbox);
   settle(load, outbox);
 }
@@ -220,9 +247,7 @@ void Onboarder::Impl::leave(const PiecePtr& piece, Goal goal) {
       }
     }
   }
-  std::vector<PiecePtr>& waiting = piece->waiting[index_of(goal)];
-  awoken_.insert(awoken_.end(), waiting.begin(), waiting.end());
-  waiting.clear();
+  awoken_.splice(awoken_.end(), piece->waiting[index_of(goal)]);
 }
 
 void Onboarder::Impl::end_piece(const PiecePtr& piece, Outbox& outbox) {
@@ -230,53 +255,75 @@ void Onboarder::Impl::end_piece(const PiecePtr& piece, Outbox& outbox) {
     return;
   }
   if (piece->is_queued) {
-    std::erase(queues_[index_of(piece->lane)], piece);
-    piece->is_queued = false;
+    take_from_queue(piece);
   }
   piece->stage = Piece::Stage::kOver;
   leave(piece, Goal::kDevice);
   leave(piece, Goal::kHost);
-  outbox.over.push_back(piece);
+  piece->place.front() = piece;
+  outbox.over.splice(outbox.over.end(), piece->place);
   std::erase(piece->load->pieces, piece);
   settle(piece->load, outbox);
 }
 
-void Onboarder::Impl::give_up(const PiecePtr& piece, const std::string& why, Outbox& outbox) {
-  cut(*piece->load, piece->first, why, piece, outbox);
-  end_piece(piece, outbox);
-}
-
-void Onboarder::Impl::cut(Load& load, std::uint32_t at, const std::string& why, const PiecePtr& but, Outbox& outbox) {
-  if (load.why.empty()) {
-    load.why = why;
-  }
-  if (!load.is_prefix()) {
-    return;
-  }
-  load.hopeful = std::min(load.hopeful, at);
-  const std::vector<PiecePtr> pieces = load.pieces;
-  for (const PiecePtr& piece : pieces) {
-    if (piece != but && !piece->is_flying && piece->first >= load.hopeful) {
-      end_piece(piece, outbox);
-    }
-  }
-}
-
-void Onboarder::Impl::cancel(const LoadPtr& load, const std::string& why, Outbox& outbox) {
-  load->is_cancelled = true;
-  if (load->why.empty()) {
-    load->why = why;
-  }
-  ++load->open;
-  const std::vector<PiecePtr> pieces = load->pieces;
-  for (const PiecePtr& piece : pieces) {
-    if (piece->is_flying) {
-      links_[index_of(piece->lane)]->cancel(piece->copy);
+template <typename Which>
+void Onboarder::Impl::end_pieces(Load& load, Outbox& outbox, Which which) {
+  // What ends leaves the list, and may take others with it.
+  for (std::size_t i = 0; i < load.pieces.size();) {
+    const PiecePtr piece = load.pieces[i];
+    if (piece->is_flying || !which(*piece)) {
+      ++i;
     } else {
       end_piece(piece, outbox);
     }
   }
+}
+
+void Onboarder::Impl::give_up(const PiecePtr& piece, std::string_view why, Outbox& outbox) {
+  cut(*piece->load, piece->first, why, piece, outbox);
+  end_piece(piece, outbox);
+}
+
+void Onboarder::Impl::cut(Load& load, std::uint32_t at, std::string_view why, const PiecePtr& but, Outbox& outbox) {
+  load.note(why);
+  if (!load.is_prefix()) {
+    return;
+  }
+  load.hopeful = std::min(load.hopeful, at);
+  end_pieces(load, outbox, [&](const Piece& piece) { return &piece != but.get() && piece.first >= load.hopeful; });
+}
+
+void Onboarder::Impl::run_out(Load& load, Outbox& outbox) {
+  load.note(kNoMemory);
+  load.planned = static_cast<std::uint32_t>(load.keys.size());  // what it ends with is less, whatever was found
+  end_pieces(load, outbox, [&load](const Piece& piece) {
+    load.hopeful = std::min(load.hopeful, piece.first);
+    return true;
+  });
+}
+
+void Onboarder::Impl::cancel(const LoadPtr& load, std::string_view why, Outbox& outbox) {
+  load->is_cancelled = true;
+  load->note(why);
+  ++load->open;
+  for (const PiecePtr& piece : load->pieces) {
+    if (piece->is_flying) {
+      try {
+        links_[index_of(piece->lane)]->cancel(piece->copy);
+      } catch (const std::bad_alloc&) {
+        // Then it goes on to its end.
+      }
+    }
+  }
+  end_pieces(*load, outbox, [](const Piece&) { return true; });
   settle(load, outbox);
+}
+
+void Onboarder::Impl::cancel_all(std::string_view why, Outbox& outbox) {
+  for (auto next = loads_.begin(); next != loads_.end();) {
+    const LoadPtr load = (next++)->second;  // it may go
+    cancel(load, why, outbox);
+  }
 }
 
 void Onboarder::Impl::call_in(Load& load) {
@@ -304,20 +351,15 @@ void Onboarder::Impl::finish(const LoadPtr& load, Outbox& outbox) {
   load->is_over = true;
   loads_.erase(load->id);
   ++totals_.finished;
-  const std::vector<PiecePtr> pieces = load->pieces;
-  for (const PiecePtr& piece : pieces) {
-    if (!piece->is_flying) {
-      end_piece(piece, outbox);
-    }
-  }
+  end_pieces(*load, outbox, [](const Piece&) { return true; });
   LoadResult result = result_of(*load);
   if (result.prefix >= load->planned) {
     result.why.clear();
   } else if (load->is_late || parts_.clock->now() >= load->deadline) {
     ++totals_.expired;
   }
-  outbox.let_go.push_back(std::move(load->slots.held));
-  outbox.ended.push_back({.load = load, .result = std::move(result)});
+  load->ending.front() = {.load = load, .result = std::move(result), .held = std::move(load->slots.held)};
+  outbox.ended.splice(outbox.ended.end(), load->ending);
 }
 
 LoadResult Onboarder::Impl::result_of(Load& load) {
@@ -327,6 +369,21 @@ LoadResult Onboarder::Impl::result_of(Load& load) {
   if (load.is_fenced) {
     return result;
   }
+  try {
+    collect(load, result);
+  } catch (const std::bad_alloc&) {
+    result.prefix = result.blocks.size();
+    result.why = kNoMemory;
+  }
+  if (load.is_prefix()) {
+    for (std::uint32_t i = 0; i < result.prefix; ++i) {
+      ++result.from[index_of(i < load.found.size() ? load.found[i] : CacheLevel::kG1)];
+    }
+  }
+  return result;
+}
+
+void Onboarder::Impl::collect(Load& load, LoadResult& result) {
   switch (load.kind) {
     case Load::Kind::kPrefix: {
       result.blocks = std::move(load.base);
@@ -350,38 +407,22 @@ LoadResult Onboarder::Impl::result_of(Load& load) {
       result.prefix = static_cast<std::uint32_t>(std::count(load.is_there.begin(), load.is_there.end(), true));
       break;
   }
-  if (load.is_prefix()) {
-    for (std::uint32_t i = 0; i < result.prefix; ++i) {
-      ++result.from[index_of(i < load.found.size() ? load.found[i] : CacheLevel::kG1)];
-    }
-  }
-  return result;
 }
 
 void Onboarder::Impl::close(Outbox& outbox) { telling_ += outbox.ended.empty() ? 0 : 1; }
 
 void Onboarder::Impl::tell(Outbox& outbox) {
   outbox.over.clear();
-  outbox.let_go.clear();
-  for (auto& [load, result] : outbox.ended) {
-    // What is beyond the result is let go of before it is told.
-    load->arrived.clear();
-    load->here.clear();
-    load->base = {};
-    if (const auto* prefix = std::get_if<Load::PrefixDone>(&load->done)) {
-      if (*prefix) {
-        (*prefix)(std::move(result));
-      }
-    } else if (const auto* given = std::get_if<Load::GivenDone>(&load->done)) {
-      if (*given && result.blocks.empty() && !load->keys.empty()) {
-        (*given)(fail(ErrorCode::kUnavailable, std::move(result.why)));
-      } else if (*given) {
-        (*given)(std::move(result.blocks));
-      }
-    } else if (const auto& prefetch = std::get<Load::PrefetchDone>(load->done)) {
-      prefetch(result.prefix);
+  for (EndedLoad& ended : outbox.ended) {
+    ended.held.reset();
+  }
+  std::exception_ptr thrown;
+  for (EndedLoad& ended : outbox.ended) {
+    try {
+      tell(ended);
+    } catch (...) {
+      thrown = std::current_exception();  // by one caller: the others are told, and the counts are right
     }
-    load->done = {};
   }
   const bool told = !outbox.ended.empty();
   outbox.ended.clear();
@@ -391,6 +432,31 @@ void Onboarder::Impl::tell(Outbox& outbox) {
   }
   if (outbox.wake && parts_.wake) {
     parts_.wake();
+  }
+  if (thrown != nullptr) {
+    std::rethrow_exception(thrown);
+  }
+}
+
+void Onboarder::Impl::tell(EndedLoad& ended) {
+  Load& load = *ended.load;
+  // What is beyond the result is let go of before it is told.
+  load.arrived.clear();
+  load.here.clear();
+  load.base = {};
+  const auto done = std::exchange(load.done, {});
+  if (const auto* prefix = std::get_if<Load::PrefixDone>(&done)) {
+    if (*prefix) {
+      (*prefix)(std::move(ended.result));
+    }
+  } else if (const auto* given = std::get_if<Load::GivenDone>(&done)) {
+    if (*given && ended.result.blocks.empty() && !load.keys.empty()) {
+      (*given)(fail(ErrorCode::kUnavailable, std::move(ended.result.why)));
+    } else if (*given) {
+      (*given)(std::move(ended.result.blocks));
+    }
+  } else if (const auto& prefetch = std::get<Load::PrefetchDone>(done)) {
+    prefetch(ended.result.prefix);
   }
 }
 

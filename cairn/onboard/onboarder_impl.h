@@ -7,17 +7,20 @@
 //
 // Threads:  one lock for all of it. Pools, links and the cost model are called under it; callers never are: what they are
 //           to be told is put into an Outbox.
+// Memory:   what a piece or a load takes to be ended is made before it begins. Where memory runs out, what has not begun is
+//           ended: the load is a shorter prefix, as if a copy had failed.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -77,7 +80,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] TierSearch search(const Ways& ways, bool is_prefetch) const;
   [[nodiscard]] Status check(std::span<const BlockKey> keys) const;
   [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] LoadPtr add(Load::Kind kind, TimePoint deadline) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadPtr make_load(Load::Kind kind, TimePoint deadline) const;
   [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
     return request.deadline.value_or(deadline_after(parts_.clock->now(), options_.deadline));
   }
@@ -88,6 +91,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] LoadId tell_at_once(const LoadRequest& request, ImmutableBlocks blocks) CAIRN_EXCLUDES(mutex_);
   void start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets, Outbox& outbox)
       CAIRN_REQUIRES(mutex_);
+  void plan_and_begin(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets,
+                      Outbox& outbox) CAIRN_REQUIRES(mutex_);
 
   // Planning.
   [[nodiscard]] Plan survey(const LoadPtr& load, std::uint32_t first, std::uint32_t last, std::uint32_t attempt)
@@ -111,9 +116,11 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] std::optional<MutableBlocks> make_room(Load& load, Plan& plan, Outbox& outbox) CAIRN_REQUIRES(mutex_);
 
   // Moving.
-  void queue(const PiecePtr& piece) CAIRN_REQUIRES(mutex_);
+  void queue(const PiecePtr& piece, bool first = false) CAIRN_REQUIRES(mutex_);
+  void take_from_queue(const PiecePtr& piece) CAIRN_REQUIRES(mutex_);
   bool serve(Outbox& outbox) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool launch(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool try_launch(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool find_host_room(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Result<TransferId> submit(const PiecePtr& piece) CAIRN_REQUIRES(mutex_);
   void landed(const PiecePtr& piece, TierLink::Arrived&& arrived) CAIRN_EXCLUDES(mutex_);
@@ -123,19 +130,27 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   // No longer on its way there: others stop waiting for it.
   void leave(const PiecePtr& piece, Goal goal) CAIRN_REQUIRES(mutex_);
   void end_piece(const PiecePtr& piece, Outbox& outbox) CAIRN_REQUIRES(mutex_);
-  void give_up(const PiecePtr& piece, const std::string& why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void give_up(const PiecePtr& piece, std::string_view why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   // Nothing of the load from this key on will come; `but` is left to the caller.
-  void cut(Load& load, std::uint32_t at, const std::string& why, const PiecePtr& but, Outbox& outbox)
+  void cut(Load& load, std::uint32_t at, std::string_view why, const PiecePtr& but, Outbox& outbox)
       CAIRN_REQUIRES(mutex_);
-  void cancel(const LoadPtr& load, const std::string& why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  // There is no memory to plan more of it: it ends with what is flying.
+  void run_out(Load& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void cancel(const LoadPtr& load, std::string_view why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  void cancel_all(std::string_view why, Outbox& outbox) CAIRN_REQUIRES(mutex_);
+  // Ends those of its pieces that have not begun and that `which` names.
+  template <typename Which>
+  void end_pieces(Load& load, Outbox& outbox, Which which) CAIRN_REQUIRES(mutex_);
   // Has copies that are late say so.
   void call_in(Load& load) CAIRN_REQUIRES(mutex_);
   void settle(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   void finish(const LoadPtr& load, Outbox& outbox) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadResult result_of(Load& load) CAIRN_REQUIRES(mutex_);
+  void collect(Load& load, LoadResult& result) CAIRN_REQUIRES(mutex_);
   // The last thing under the lock, and the first after it.
   void close(Outbox& outbox) CAIRN_REQUIRES(mutex_);
   void tell(Outbox& outbox) CAIRN_EXCLUDES(mutex_);
+  static void tell(EndedLoad& ended);
 
   [[nodiscard]] BlockPool* device_pool() const { return parts_.device != nullptr ? parts_.device->pool() : nullptr; }
   [[nodiscard]] BlockPool* host_pool() const { return parts_.host != nullptr ? parts_.host->pool() : nullptr; }
@@ -149,8 +164,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   mutable Mutex mutex_{LockRank::kOnboard};
   std::map<LoadId, LoadPtr> loads_ CAIRN_GUARDED_BY(mutex_);  // without a result
   std::array<std::unordered_map<BlockKey, PiecePtr>, kGoals> coming_ CAIRN_GUARDED_BY(mutex_);
-  std::array<std::deque<PiecePtr>, kLanes> queues_ CAIRN_GUARDED_BY(mutex_);
-  std::deque<PiecePtr> awoken_ CAIRN_GUARDED_BY(mutex_);              // what they waited for has ended
+  std::array<PieceList, kLanes> queues_ CAIRN_GUARDED_BY(mutex_);
+  PieceList awoken_ CAIRN_GUARDED_BY(mutex_);                         // what they waited for has ended
   TimePoint try_again_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();  // where a queue did not get on
   std::uint32_t flying_ CAIRN_GUARDED_BY(mutex_) = 0;                 // pieces
   std::uint32_t telling_ CAIRN_GUARDED_BY(mutex_) = 0;                // threads

@@ -348,8 +348,9 @@ void Onboarder::Impl::begin(const LoadPtr& load, Plan& plan, std::uint32_t first
     if (targets && (load->has_targets || copies(*piece))) {
       piece->targets.emplace(targets->take_front(piece->count));
     }
-    ++load->open;
+    piece->place.emplace_back();
     load->pieces.push_back(piece);
+    ++load->open;
     if (copies(*piece)) {
       for (const BlockKey& key : piece->keys()) {
         if (const std::optional<Goal> goal = load->goal()) {

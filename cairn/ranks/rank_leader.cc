@@ -171,12 +171,20 @@ Result<TransferId> RankLeader::submit(TransferLedger& ledger, Transfer&& transfe
   {
     const MutexLock lock(mutex_);
     const StepMark mark = transfer.plan != nullptr ? mark_of(transfer) : StepMark();
-    id = ledger.accept(std::move(transfer));
+    auto& asked =
+        std::get<AskedCopy>(asked_.emplace_back(AskedCopy{}));  // before: what is accepted has to be asked for
+    try {
+      id = ledger.accept(std::move(transfer));
+    } catch (...) {
+      asked_.pop_back();
+      throw;
+    }
+    asked = {.transfer = id ? ledger.try_take() : nullptr, .not_before = mark};
+    if (asked.transfer == nullptr) {
+      asked_.pop_back();
+    }
     if (!id) {
       return id;
-    }
-    if (std::shared_ptr<ActiveTransfer> active = ledger.try_take(); active != nullptr) {
-      asked_.emplace_back(AskedCopy{std::move(active), mark});
     }
   }
   server_->wake();

@@ -1,6 +1,7 @@
 #include "cairn/tier/tier_link.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -189,22 +190,27 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
   }
-  // The slots' old names go before their bytes do.
-  if (const Status status = to_.before_writing(job.targets.slots()); !status) {
-    report({}, {}, status);
-    return refuse(status.error());
+  try {
+    // The slots' old names go before their bytes do.
+    if (const Status status = to_.before_writing(job.targets.slots()); !status) {
+      report({}, {}, status);
+      return refuse(status.error());
+    }
+    const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
+    flight->targets.emplace(std::move(job.targets));
+    flight->fence = fence;
+    Result<TransferId> id = submit(flight, flight->targets->slots(), job.deadline);
+    if (!id) {
+      return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
+                                                                     .targets = *std::move(flight->targets),
+                                                                     .deadline = job.deadline,
+                                                                     .done = std::move(flight->done)}});
+    }
+    return *id;
+  } catch (const std::bad_alloc&) {
+    report({}, {}, {});  // what may_copy() let through was not tried
+    throw;
   }
-  const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
-  flight->targets.emplace(std::move(job.targets));
-  flight->fence = fence;
-  Result<TransferId> id = submit(flight, flight->targets->slots(), job.deadline);
-  if (!id) {
-    return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
-                                                                   .targets = *std::move(flight->targets),
-                                                                   .deadline = job.deadline,
-                                                                   .done = std::move(flight->done)}});
-  }
-  return *id;
 }
 
 Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
@@ -221,16 +227,21 @@ Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
   if (const Status status = may_copy(); !status) {
     return refuse(status.error());
   }
-  const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
-  flight->engine_targets.emplace(std::move(job.targets));
-  Result<TransferId> id = submit(flight, flight->engine_targets->slots, job.deadline);
-  if (!id) {
-    return Unexpected(Rejected<Fill>{std::move(id).error(), Fill{.source = *std::move(flight->source),
-                                                                 .targets = *std::move(flight->engine_targets),
-                                                                 .deadline = job.deadline,
-                                                                 .done = std::move(flight->done)}});
+  try {
+    const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
+    flight->engine_targets.emplace(std::move(job.targets));
+    Result<TransferId> id = submit(flight, flight->engine_targets->slots, job.deadline);
+    if (!id) {
+      return Unexpected(Rejected<Fill>{std::move(id).error(), Fill{.source = *std::move(flight->source),
+                                                                   .targets = *std::move(flight->engine_targets),
+                                                                   .deadline = job.deadline,
+                                                                   .done = std::move(flight->done)}});
+    }
+    return *id;
+  } catch (const std::bad_alloc&) {
+    report({}, {}, {});  // what may_copy() let through was not tried
+    throw;
   }
-  return *id;
 }
 
 Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const SlotId> targets, TimePoint deadline) {
@@ -255,12 +266,17 @@ Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const Slo
   };
   flight->began = clock_.now();
   meter_.began(blocks, blocks * from_.block_bytes(), flight->began);
-  Result<TransferId> id = executor_.submit(std::move(transfer));
-  if (!id) {
+  try {
+    Result<TransferId> id = executor_.submit(std::move(transfer));
+    if (!id) {
+      meter_.refused(blocks, blocks * from_.block_bytes(), clock_.now());
+      report({}, {}, {});
+    }
+    return id;
+  } catch (const std::bad_alloc&) {
     meter_.refused(blocks, blocks * from_.block_bytes(), clock_.now());
-    report({}, {}, {});
+    throw;
   }
-  return id;
 }
 
 void TierLink::landed(Flight& flight, TransferOutcome&& outcome) {

@@ -13,7 +13,8 @@
 // Threads:  any. `done` runs on a thread of the executor and may start further copies.
 // Fails:    bring(), fill(): kUnavailable while a tier is out; kExhausted when the executor is full; kInvalidArgument for
 //           counts that differ, a key that stands there twice, a priority that is none; kCancelled for blocks that were
-//           fenced; what the entries of a file could not be told. The job comes back with the error.
+//           fenced; what the entries of a file could not be told. The job comes back with the error. std::bad_alloc: no
+//           copy has begun, its `done` is not called, and what the job held is let go of.
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
+#include <tuple>
+#include <utility>
 
 #include "cairn/base/check.h"
 #include "cairn/base/own_thread.h"
@@ -58,6 +61,21 @@ void ActiveTransfer::tell_early(std::uint32_t first, std::span<const BlockOutcom
 }
 
 void ActiveTransfer::let_go(std::uint32_t first, std::uint32_t count) { ledger_->let_go(*this, first, count); }
+
+void TransferLedger::CallQueue::push(Call& call, const std::shared_ptr<ActiveTransfer>& transfer) noexcept {
+  call.transfer = transfer;
+  (last_ != nullptr ? last_->next : first_) = &call;
+  last_ = &call;
+  ++size_;
+}
+
+std::pair<std::shared_ptr<ActiveTransfer>, TransferLedger::Event> TransferLedger::CallQueue::pop() noexcept {
+  Call& call = *first_;
+  first_ = std::exchange(call.next, nullptr);
+  last_ = first_ != nullptr ? last_ : nullptr;
+  --size_;
+  return {std::move(call.transfer), call.event};
+}
 
 TransferLedger::TransferLedger(const Clock& clock, std::size_t limit, Callbacks callbacks)
     : clock_(clock), limit_(limit), callbacks_(callbacks) {
@@ -142,16 +160,21 @@ Result<TransferId> TransferLedger::accept(Transfer&& transfer) {
   const TransferId id{next_id_++};
   active->id_ = id;
   active->transfer_ = std::move(transfer);
-  open_.emplace(id, active);
+  const auto place = open_.emplace(id, active).first;
+  try {
+    if (blocks > 0 && active->transfer_.deadline != TimePoint::max()) {
+      deadlines_.emplace(active->transfer_.deadline, id);
+    }
+  } catch (const std::bad_alloc&) {
+    open_.erase(place);  // `active` goes after the lock: what the transfer holds may take locks of others
+    throw;
+  }
   open_blocks_ += blocks;
   if (blocks == 0) {
     tell(*active);
   } else if (!expire_if_late(*active)) {
-    if (active->transfer_.deadline != TimePoint::max()) {
-      const auto place = deadlines_.emplace(active->transfer_.deadline, id).first;
-      if (place == deadlines_.begin()) {
-        news_.notify_one();
-      }
+    if (!deadlines_.empty() && deadlines_.begin()->second == id) {
+      news_.notify_one();
     }
     untaken_.notify_one();
   }
@@ -239,18 +262,22 @@ void TransferLedger::let_go(ActiveTransfer& transfer, std::uint32_t first, std::
 }
 
 void TransferLedger::resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome,
-                             const std::string& error) {
+                             std::string_view error) noexcept {
   transfer.outcome_.blocks[block] = outcome;
   if (outcome.state == BlockState::kDone || (!transfer.outcome_.error.empty() && transfer.error_block_ < block)) {
     return;
   }
   const BlockPair& pair = transfer.transfer_.blocks[block].pair;
   transfer.error_block_ = block;
-  transfer.outcome_.error = str_cat("block ", block, " of ", transfer.phases_.size(), " (", pair.source, " to ",
-                                    pair.destination, ") ", to_string(outcome.state), ": ", error);
+  try {
+    transfer.outcome_.error = str_cat("block ", block, " of ", transfer.phases_.size(), " (", pair.source, " to ",
+                                      pair.destination, ") ", to_string(outcome.state), ": ", error);
+  } catch (const std::bad_alloc&) {
+    transfer.outcome_.error = "no memory";  // so short that it needs none
+  }
 }
 
-void TransferLedger::cancel_waiting(ActiveTransfer& transfer) {
+void TransferLedger::cancel_waiting(ActiveTransfer& transfer) noexcept {
   for (std::size_t block = 0; transfer.waiting_ > 0; ++block) {
     if (transfer.phases_[block] == Phase::kWaiting) {
       transfer.phases_[block] = Phase::kOver;
@@ -261,7 +288,7 @@ void TransferLedger::cancel_waiting(ActiveTransfer& transfer) {
   tell(transfer);
 }
 
-void TransferLedger::expire(ActiveTransfer& transfer) {
+void TransferLedger::expire(ActiveTransfer& transfer) noexcept {
   for (std::size_t block = 0; block < transfer.phases_.size(); ++block) {
     if (transfer.phases_[block] == Phase::kOver || transfer.phases_[block] == Phase::kTold) {
       continue;
@@ -277,7 +304,7 @@ void TransferLedger::expire(ActiveTransfer& transfer) {
   transfer.waiting_ = 0;
   transfer.done_is_due_ = true;
   deadlines_.erase({transfer.transfer_.deadline, transfer.id_});
-  due_.push_back({open_.at(transfer.id_), Event::kDone});
+  due_.push(transfer.done_call_, open_.at(transfer.id_));
   news_.notify_one();
   tell(transfer);
 }
@@ -291,7 +318,7 @@ bool TransferLedger::expire_if_late(ActiveTransfer& transfer) {
   return true;
 }
 
-void TransferLedger::tell(ActiveTransfer& transfer) {
+void TransferLedger::tell(ActiveTransfer& transfer) noexcept {
   if (transfer.waiting_ + transfer.under_way_ > transfer.told_) {
     return;
   }
@@ -299,10 +326,10 @@ void TransferLedger::tell(ActiveTransfer& transfer) {
   if (!transfer.done_is_due_) {
     transfer.done_is_due_ = true;
     deadlines_.erase({transfer.transfer_.deadline, transfer.id_});
-    due_.push_back({shared, Event::kDone});
+    due_.push(transfer.done_call_, shared);
   }
   if (transfer.under_way_ == 0) {
-    due_.push_back({shared, Event::kSettled});
+    due_.push(transfer.settled_call_, shared);
   }
   news_.notify_one();
 }
@@ -335,22 +362,22 @@ void TransferLedger::close() {
 }
 
 bool TransferLedger::run_next_callback() {
-  Due next;
+  std::shared_ptr<ActiveTransfer> transfer;
+  Event event{};
   {
     const MutexLock lock(mutex_);
-    if (due_.empty()) {
+    if (due_.size() == 0) {
       return false;
     }
-    next = std::move(due_.front());
-    due_.pop_front();
-    if (next.transfer->under_way_ == 0 && open_.erase(next.transfer->id_) > 0) {
-      open_blocks_ -= next.transfer->phases_.size();
+    std::tie(transfer, event) = due_.pop();
+    if (transfer->under_way_ == 0 && open_.erase(transfer->id_) > 0) {
+      open_blocks_ -= transfer->phases_.size();
     }
   }
   // Moved out, so that what they hold is let go of with the call, however long somebody holds the transfer.
-  if (next.event == Event::kDone) {
-    std::exchange(next.transfer->transfer_.done, nullptr)(std::move(next.transfer->outcome_));
-  } else if (const auto settled = std::exchange(next.transfer->transfer_.settled, nullptr)) {
+  if (event == Event::kDone) {
+    std::exchange(transfer->transfer_.done, nullptr)(std::move(transfer->outcome_));
+  } else if (const auto settled = std::exchange(transfer->transfer_.settled, nullptr)) {
     settled();
   }
   return true;
@@ -384,7 +411,7 @@ void TransferLedger::serve() {
       check_deadlines();
     }
     const MutexLock lock(mutex_);
-    if (!due_.empty()) {
+    if (due_.size() > 0) {
       continue;
     }
     if (ending_ && open_.empty()) {

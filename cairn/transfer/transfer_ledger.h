@@ -12,17 +12,19 @@
 // Ends:     close() cancels what has not begun; the destructor waits until everything has settled and been told. Whoever
 //           holds an ActiveTransfer lets go of it before. With kOnRequest nobody else could end what has begun: it has
 //           to be over.
+// Memory:   accept() either takes a transfer, with all that it takes to end it, or throws std::bad_alloc and has not taken it.
+//           To expire, cancel and end one needs none: at worst the outcome names its error in two words.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -61,6 +63,13 @@ class ActiveTransfer {
  private:
   friend class TransferLedger;
   enum class Phase : std::uint8_t { kWaiting, kBegun, kTold, kOver };
+  enum class Event : std::uint8_t { kDone, kSettled };
+  // A callback that is due, or will be: its place in the ledger's queue is made with the transfer.
+  struct Call {
+    Event event = Event::kDone;
+    std::shared_ptr<ActiveTransfer> transfer = {};  // while it is queued
+    Call* next = nullptr;
+  };
 
   Transfer transfer_;
   TransferId id_{};
@@ -74,6 +83,8 @@ class ActiveTransfer {
   bool done_is_due_ = false;
   TransferOutcome outcome_;
   std::size_t error_block_ = 0;  // whose error the outcome names, where it names one
+  Call done_call_ = {.event = Event::kDone};
+  Call settled_call_ = {.event = Event::kSettled};
 };
 
 class TransferLedger {
@@ -101,10 +112,20 @@ class TransferLedger {
  private:
   friend class ActiveTransfer;
   using Phase = ActiveTransfer::Phase;
-  enum class Event : std::uint8_t { kDone, kSettled };
-  struct Due {
-    std::shared_ptr<ActiveTransfer> transfer;
-    Event event = Event::kDone;
+  using Event = ActiveTransfer::Event;
+  using Call = ActiveTransfer::Call;
+  // The calls that are due, in that order.
+  class CallQueue {
+   public:
+    [[nodiscard]] std::size_t size() const { return size_; }
+    void push(Call& call, const std::shared_ptr<ActiveTransfer>& transfer) noexcept;
+    // Requires: size() > 0.
+    [[nodiscard]] std::pair<std::shared_ptr<ActiveTransfer>, Event> pop() noexcept;
+
+   private:
+    Call* first_ = nullptr;
+    Call* last_ = nullptr;
+    std::size_t size_ = 0;
   };
 
   [[nodiscard]] Status check(const Transfer& transfer) const;
@@ -115,13 +136,13 @@ class TransferLedger {
   void tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
                   const std::string& error);
   void let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
-  void resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome, const std::string& error)
-      CAIRN_REQUIRES(mutex_);
-  void cancel_waiting(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
-  void expire(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  void resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome,
+               std::string_view error) noexcept CAIRN_REQUIRES(mutex_);
+  void cancel_waiting(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
+  void expire(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool expire_if_late(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
   // Queues the callbacks that have become due by the last change.
-  void tell(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
+  void tell(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
   bool run_next_callback() CAIRN_EXCLUDES(mutex_);
   void serve() CAIRN_EXCLUDES(mutex_);
 
@@ -133,7 +154,7 @@ class TransferLedger {
   std::condition_variable_any news_;     // for the own thread: callbacks, deadlines, the end
   std::map<TransferId, std::shared_ptr<ActiveTransfer>> open_ CAIRN_GUARDED_BY(mutex_);  // that have a place
   std::set<std::pair<TimePoint, TransferId>> deadlines_ CAIRN_GUARDED_BY(mutex_);        // of those without an outcome
-  std::deque<Due> due_ CAIRN_GUARDED_BY(mutex_);
+  CallQueue due_ CAIRN_GUARDED_BY(mutex_);
   std::size_t open_blocks_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
   std::uint64_t next_taken_ CAIRN_GUARDED_BY(mutex_) = 1;  // transfers are taken in the order of their numbers
