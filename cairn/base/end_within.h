@@ -29,14 +29,16 @@ namespace cairn {
 // Returns whether the object is gone. `longest` is of the machine's time.
 template <typename T>
 [[nodiscard]] bool end_within(std::unique_ptr<T> object, Duration longest) {
-  const auto ended = std::make_shared<std::binary_semaphore>(0);
+  std::shared_ptr<std::binary_semaphore> ended;
   try {
+    ended = std::make_shared<std::binary_semaphore>(0);
     std::thread([object = std::move(object), ended]() mutable {
       object.reset();
       ended->release();
     }).detach();
   } catch (const std::exception&) {
-    return true;  // there is no thread, or no memory for one: the object went with the function that was to destroy it
+    object.reset();  // there is no thread, or no memory for one: here, if it did not go with the thread's function
+    return true;
   }
   return ended->try_acquire_for(std::min<Duration>(longest, std::chrono::hours(72)));
 }

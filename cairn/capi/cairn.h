@@ -225,8 +225,7 @@ typedef struct cairn_scheduler_options {
 /* [any] */
 CAIRN_API int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_scheduler** scheduler,
                                          cairn_error* error);
-/* [one] Workers of this process are destroyed before. To stop in order takes some memory, here and for a worker: if there is
- * none, the process ends. */
+/* [one] Workers of this process are destroyed before. */
 CAIRN_API void cairn_scheduler_destroy(cairn_scheduler* scheduler);
 /* [any] For locate, status, metrics, events and control; borrowed, not destroyed. */
 CAIRN_API cairn_manager* cairn_scheduler_manager(cairn_scheduler* scheduler);

@@ -39,6 +39,8 @@ void RankLeader::stop() {
     if (has_executor_) {
       return;
     }
+    is_stopped_ = true;
+    changed_.notify_all();
   }
   server_->stop();
 }
@@ -91,7 +93,9 @@ Result<RankLink> RankLeader::join(std::uint32_t rank, RankGroup::Deliver deliver
     if (Status joined = members_.join(link, rank, options_.clock->now()); !joined) {
       return Unexpected(joined.error());
     }
-    local_.emplace(link, std::make_shared<const RankGroup::Deliver>(std::move(deliver)));
+    Local local{.deliver = std::make_shared<const RankGroup::Deliver>(std::move(deliver))};
+    local.leaving.push_back({link});
+    local_.emplace(link, std::move(local));
   }
   server_->wake();
   return link;
@@ -108,16 +112,19 @@ void RankLeader::send(RankLink link, std::uint32_t generation, const RankMessage
 void RankLeader::leave(RankLink link) {
   {
     const MutexLock lock(mutex_);
-    local_.erase(link);
-    heard_.push_back({link});
-    take_heard();  // now: its place is free for the next when this returns
+    Local& local = local_.at(link);
+    local.deliver.reset();
+    heard_.splice(heard_.end(), local.leaving);
+    if (server_->is_own_thread()) {
+      take_heard();
+      server_->wake();
+      return;
+    }
   }
   server_->wake();
-  if (server_->is_own_thread()) {
-    return;
-  }
   const MutexLock lock(mutex_);
-  while (delivering_ == link) {
+  // What follows from it takes memory: the thread's business. Its place is free for the next when this returns.
+  while (delivering_ == link || (!is_stopped_ && local_.contains(link))) {
     changed_.wait(mutex_);
   }
 }
@@ -220,13 +227,13 @@ void RankLeader::end_executor() {
   {
     const MutexLock lock(mutex_);
     shutdown = shutdown_;
-    asked_.emplace_back(AskedCancelAll{});
+    end_ = End::kCancelAll;
   }
   server_->wake();
   if (!wait(shutdown)) {
     {
       const MutexLock lock(mutex_);
-      asked_.emplace_back(AskedGiveUp{});
+      end_ = End::kGiveUp;
     }
     server_->wake();
     CAIRN_CHECK(wait(Duration::max()), "what was given up on is over");

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,7 +50,8 @@ class RankLeader : private RankServer::User {
 
   // --- for ports of ranks of this process ---
   void send(RankLink link, std::uint32_t generation, const RankMessage& message);
-  // When it returns, nothing is delivered any more; on the thread itself: after the present call.
+  // When it returns, nothing is delivered any more; on the thread itself: after the present call. Needs no memory: a stop
+  // has no way to say that there is none.
   void leave(RankLink link);
 
   // --- for the executor ---
@@ -58,7 +60,7 @@ class RankLeader : private RankServer::User {
   void cancel(TransferLedger& ledger, TransferId transfer);
   void poke() { server_->wake(); }
   // Cancels everything, waits until no rank has a copy in hand, then gives up on those that have. Returns when no
-  // transfer is held any more.
+  // transfer is held any more. Needs no memory either.
   void end_executor();
 
  private:
@@ -69,13 +71,18 @@ class RankLeader : private RankServer::User {
   struct AskedCancel {
     TransferId transfer{};
   };
-  struct AskedCancelAll {};
-  struct AskedGiveUp {};
-  using Asked = std::variant<AskedCopy, AskedCancel, AskedCancelAll, AskedGiveUp, RankNotice>;
+  using Asked = std::variant<AskedCopy, AskedCancel, RankNotice>;
+  // How the executor ends: after what was asked before.
+  enum class End : std::uint8_t { kNotYet, kCancelAll, kGiveUp };
   struct Heard {  // from a rank of this process
     RankLink link{};
     std::uint32_t generation = 0;
     std::optional<RankMessage> message = {};  // none: its port is destroyed
+  };
+  // A rank of this process, until its port is destroyed and what follows from that is worked out.
+  struct Local {
+    std::shared_ptr<const RankGroup::Deliver> deliver = {};  // none: its port is destroyed
+    std::list<Heard> leaving = {};                           // what will be heard then
   };
   struct Outgoing {
     RankLink link{};
@@ -98,8 +105,7 @@ class RankLeader : private RankServer::User {
   void look_at_clock() CAIRN_REQUIRES(mutex_);
   void do_asked(AskedCopy& asked) CAIRN_REQUIRES(mutex_);
   void do_asked(const AskedCancel& asked) CAIRN_REQUIRES(mutex_);
-  void do_asked(const AskedCancelAll& asked) CAIRN_REQUIRES(mutex_);
-  void do_asked(const AskedGiveUp& asked) CAIRN_REQUIRES(mutex_);
+  void give_up_copies() CAIRN_REQUIRES(mutex_);
   void do_asked(const RankNotice& asked) CAIRN_REQUIRES(mutex_);
   void take_events() CAIRN_REQUIRES(mutex_);
   void take_event(RankSend& event) CAIRN_REQUIRES(mutex_);
@@ -124,14 +130,16 @@ class RankLeader : private RankServer::User {
   RankCopies copies_ CAIRN_GUARDED_BY(mutex_);
   std::vector<StepMark> marks_ CAIRN_GUARDED_BY(mutex_);  // by device block
   std::deque<Asked> asked_ CAIRN_GUARDED_BY(mutex_);
-  std::deque<Heard> heard_ CAIRN_GUARDED_BY(mutex_);
+  std::list<Heard> heard_ CAIRN_GUARDED_BY(mutex_);
   Due due_ CAIRN_GUARDED_BY(mutex_);
-  std::map<RankLink, std::shared_ptr<const RankGroup::Deliver>> local_ CAIRN_GUARDED_BY(mutex_);
+  std::map<RankLink, Local> local_ CAIRN_GUARDED_BY(mutex_);
   std::optional<RankLink> delivering_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t next_link_ CAIRN_GUARDED_BY(mutex_) = 1;
   Duration shutdown_ CAIRN_GUARDED_BY(mutex_) = std::chrono::seconds(5);
-  bool is_left_ CAIRN_GUARDED_BY(mutex_) = false;  // its group is gone
+  bool is_left_ CAIRN_GUARDED_BY(mutex_) = false;     // its group is gone
+  bool is_stopped_ CAIRN_GUARDED_BY(mutex_) = false;  // its thread, or it will be in a moment
   bool has_executor_ CAIRN_GUARDED_BY(mutex_) = false;
+  End end_ CAIRN_GUARDED_BY(mutex_) = End::kNotYet;  // what the thread is to do
   const std::unique_ptr<RankServer> server_;
 };
 

@@ -85,6 +85,7 @@ void RankLeader::take_heard() {
     } else {
       members_.ended(heard.link);
       take_events();
+      local_.erase(heard.link);
     }
   }
 }
@@ -115,6 +116,17 @@ void RankLeader::take_asked() {
     std::visit([this](auto& each) CAIRN_REQUIRES(mutex_) { do_asked(each); }, asked);
     take_events();
   }
+  switch (std::exchange(end_, End::kNotYet)) {
+    case End::kNotYet:
+      break;
+    case End::kCancelAll:
+      cancel_on_ranks(copies_.all_cancelled());
+      break;
+    case End::kGiveUp:
+      give_up_copies();
+      break;
+  }
+  take_events();
 }
 
 void RankLeader::do_asked(AskedCopy& asked) {
@@ -127,9 +139,7 @@ void RankLeader::do_asked(AskedCopy& asked) {
 
 void RankLeader::do_asked(const AskedCancel& asked) { cancel_on_ranks(copies_.cancelled(asked.transfer)); }
 
-void RankLeader::do_asked(const AskedCancelAll& /*asked*/) { cancel_on_ranks(copies_.all_cancelled()); }
-
-void RankLeader::do_asked(const AskedGiveUp& /*asked*/) {
+void RankLeader::give_up_copies() {
   std::vector<RankLink> busy;
   for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
     if (const std::optional<RankLink> link = members_.link_of(rank); link && copies_.in_hand(rank) > 0) {
@@ -199,8 +209,8 @@ void RankLeader::carry_out(const Outgoing& due) {
   std::shared_ptr<const RankGroup::Deliver> deliver;
   {
     const MutexLock lock(mutex_);
-    if (const auto found = local_.find(due.link); found != local_.end()) {
-      deliver = found->second;
+    if (const auto found = local_.find(due.link); found != local_.end() && found->second.deliver != nullptr) {
+      deliver = found->second.deliver;
       delivering_ = due.link;
     }
   }

@@ -285,16 +285,41 @@ TEST_P(AllocationTest, ASchedulerAndAWorkerAreMadeAndDestroyed) {
       [&] { return done(cairn_scheduler_create(&options, &scheduler, &error_), error_); },
       [&] { cairn_scheduler_destroy(scheduler); });
   Engine engine(scheduler);
-  // A worker that leaves and a scheduler that stops tell each other: that needs memory, and has no way to say that there is
-  // none. The header says so. A worker that joined and cannot be made has to leave: of one allocation alone.
   const auto leave = [&] { cairn_worker_destroy(std::exchange(engine.worker, nullptr)); };
   leave();
-  starve(
-      "cairn_worker_create", FailingAllocator::Mode::kOnce, [&] { return done(engine.create_worker(), engine.error); },
-      leave);
+  starve("cairn_worker_create", GetParam(), [&] { return done(engine.create_worker(), engine.error); }, leave);
   EXPECT_EQ(cairn_scheduler_wait_for_ranks(engine.scheduler, 10'000, &error_), CAIRN_OK) << error_.message;
   engine.save({1, 2, 3});
-  tested().insert({"cairn_worker_destroy", "cairn_scheduler_destroy"});
+  // They have no way to say that there is no memory: they end all the same.
+  starve(
+      "cairn_worker_destroy", GetParam(),
+      [&] {
+        leave();
+        return true;
+      },
+      [&] { ASSERT_EQ(engine.create_worker(), CAIRN_OK) << engine.error.message; });
+  starve(
+      "cairn_scheduler_destroy", GetParam(),
+      [&] {
+        cairn_scheduler_destroy(std::exchange(engine.scheduler, nullptr));
+        return true;
+      },
+      [&] { engine.scheduler = Engine::make_scheduler(); });
+}
+
+// The same after work: a worker that has saved, and a scheduler with a request that is not finished.
+TEST_P(AllocationTest, AnEngineIsDestroyedAfterWork) {
+  bool has_failed = true;
+  for (std::size_t n = 0; has_failed; ++n) {
+    Engine engine;
+    engine.save({1, 2, 3});
+    cairn_request request = 0;
+    ASSERT_EQ(engine.add(engine.next_id(), &request), CAIRN_OK) << engine.error.message;
+    const FailingAllocator failing(n, GetParam());
+    cairn_worker_destroy(std::exchange(engine.worker, nullptr));
+    cairn_scheduler_destroy(std::exchange(engine.scheduler, nullptr));
+    has_failed = FailingAllocator::has_failed();
+  }
 }
 
 TEST_P(AllocationTest, Requests) {
