@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -209,6 +212,41 @@ TEST_P(ManagerAllocationTest, Blocks) {
       });
   EXPECT_EQ(cairn_blocks_count(blocks), 3U);
   release();
+}
+
+// By way of host memory: two copies for each piece, the second begun by the end of the first.
+TEST_P(ManagerAllocationTest, ALoadFromDisk) {
+  const std::string path = ::testing::TempDir() + "cairn_allocation_test_" + std::to_string(::getpid());
+  const std::string config =
+      std::string(kConfig) + "[disk]\npath = \"" + path + "\"\nblocks = 32\n[offload.disk]\nmode = \"write-through\"\n";
+  auto options = sized<cairn_manager_options>();
+  options.config = config.c_str();
+  cairn_manager_destroy(std::exchange(manager_, nullptr));
+  ASSERT_EQ(cairn_manager_create(&options, &manager_, &error_), CAIRN_OK) << error_.message;
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 6);
+  cache(keys);
+  const auto forget = [&] {
+    EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK) << error_.message;
+    EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G2, nullptr, &error_), CAIRN_OK) << error_.message;
+  };
+  forget();
+  cairn_blocks* blocks = nullptr;
+  starve(
+      "cairn_manager_load", GetParam(),
+      [&] {
+        blocks = nullptr;
+        return done(cairn_manager_load(manager_, keys.data(), keys.size(), 10'000, &blocks, &error_), error_);
+      },
+      {},
+      [&] {
+        cairn_blocks_release(blocks);
+        EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+        forget();
+      });
+  EXPECT_EQ(cairn_blocks_count(blocks), 6U);
+  cairn_blocks_release(blocks);
+  cairn_manager_destroy(std::exchange(manager_, nullptr));
+  (void)std::remove(path.c_str());
 }
 
 TEST_P(ManagerAllocationTest, Control) {
