@@ -8,37 +8,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace cairn {
 
 class RequestId {
  public:
-  using Value = std::variant<std::uint64_t, std::string>;
-
   template <std::unsigned_integral Number>
-  RequestId(Number number) : RequestId(Value(std::uint64_t{number})) {}  // NOLINT(google-explicit-constructor)
-  RequestId(std::string text) : RequestId(Value(std::move(text))) {}     // NOLINT(google-explicit-constructor)
-  RequestId(const char* text) : RequestId(std::string(text)) {}          // NOLINT(google-explicit-constructor)
+  RequestId(Number number)  // NOLINT(google-explicit-constructor)
+      : hash_(std::hash<std::uint64_t>()(number)), number_(number) {}
+  RequestId(std::string text)  // NOLINT(google-explicit-constructor)
+      : hash_(std::hash<std::string>()(text)), text_(std::move(text)) {}
+  RequestId(const char* text) : RequestId(std::string(text)) {}  // NOLINT(google-explicit-constructor)
 
   // For messages: the number, or the text in quotes.
   [[nodiscard]] std::string to_string() const {
     return number() != nullptr ? std::to_string(*number()) : "\"" + *text() + "\"";
   }
   // What it is; the other one is none.
-  [[nodiscard]] const std::uint64_t* number() const { return std::get_if<std::uint64_t>(&value_); }
-  [[nodiscard]] const std::string* text() const { return std::get_if<std::string>(&value_); }
+  [[nodiscard]] const std::uint64_t* number() const { return text_ ? nullptr : &number_; }
+  [[nodiscard]] const std::string* text() const { return text_ ? &*text_ : nullptr; }
   [[nodiscard]] std::size_t hash() const { return hash_; }
 
   friend bool operator==(const RequestId&, const RequestId&) = default;
 
  private:
-  explicit RequestId(Value value) : hash_(std::hash<Value>()(value)), value_(std::move(value)) {}
-
   std::size_t hash_;  // kept, and first: a lookup hashes nothing, and most that differ do so here
-  Value value_;
+  std::uint64_t number_ = 0;
+  // Not a std::variant of both: that of g++ 12 does not survive a copy of its text for which there is no memory.
+  std::optional<std::string> text_;
 };
 
 }  // namespace cairn

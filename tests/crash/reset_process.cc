@@ -4,12 +4,11 @@
 // Says before it dies how many blocks it stored and how many were in flight.
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cairn/manager/kv_block_manager.h"
@@ -52,6 +51,11 @@ void store(const KvBlockManager& manager, std::uint64_t name) {
   }
 }
 
+bool is_copying(const KvBlockManager& manager) {
+  return std::ranges::any_of(manager.status().offload,
+                             [](const OffloadEdgeStatus& edge) { return edge.offload.under_way > 0; });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,11 +69,11 @@ int main(int argc, char** argv) {
     give_up(made.error().message);
   }
   const KvBlockManager manager = *std::move(made);
-  // Until some are on the disk, and the copies of others go on.
+  // Until some are on the disk, and the copies of others are in flight: on a busy machine there may be none for a while.
   std::uint64_t name = generation << 32;
   do {
     store(manager, name++);
-  } while (manager.disk()->counts().registered < 256);
+  } while (manager.disk()->counts().registered < 256 || !is_copying(manager));
   const std::uint32_t stored = manager.disk()->counts().registered;
   Result<ResetReport> report = ResetReport();
   if (what.starts_with("reset")) {

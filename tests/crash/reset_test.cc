@@ -63,7 +63,7 @@ TEST(ResetKillTest, NothingOfBeforeTheResetIsFoundAfterAKill) {
     }
   }
   std::printf("%u kills, %llu blocks in flight at their resets\n", cycles, static_cast<unsigned long long>(in_flight));
-  EXPECT_GT(in_flight, cycles) << "copies have to be in flight when the reset comes";
+  EXPECT_GT(in_flight, 0U) << "copies have to be in flight when the reset comes";
 }
 
 }  // namespace
