@@ -20,6 +20,7 @@
 #include "cairn/ranks/rank_routes.h"
 #include "cairn/ranks/rank_work.h"
 #include "cairn/transfer/fault_executor.h"
+#include "cairn/transfer/step_event_testing.h"
 
 namespace cairn::testing {
 
@@ -106,30 +107,6 @@ class RankAnswers {
   std::condition_variable changed_;
   std::map<TransferId, RankCopyDone> done_;
   std::map<TransferId, bool> settled_;
-};
-
-// A step of an engine that is over, or fails, when told.
-class TestStep final : public StepEvent {
- public:
-  void end(StepState how = StepState::kOver) {
-    const std::lock_guard lock(mutex_);
-    state_ = how;
-    changed_.notify_all();
-  }
-  StepState state() override {
-    const std::lock_guard lock(mutex_);
-    return state_;
-  }
-  StepState wait_until(TimePoint deadline) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, deadline - steady_clock().now(), [this] { return state_ != StepState::kPending; });
-    return state_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  StepState state_ = StepState::kPending;
 };
 
 // Patterns of a block, in all groups.

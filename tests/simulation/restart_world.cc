@@ -26,6 +26,7 @@
 #include "cairn/ranks/rank_memory.h"
 #include "cairn/ranks/rank_routes.h"
 #include "cairn/ranks/rank_work.h"
+#include "cairn/transfer/step_event_testing.h"
 
 namespace cairn::testing {
 namespace {
@@ -46,30 +47,6 @@ class TickingClock final : public Clock {
 
  private:
   mutable std::atomic<std::int64_t> ticks_{0};
-};
-
-// A step of the device.
-class DeviceEvent final : public StepEvent {
- public:
-  void end(StepState how) {
-    const std::lock_guard lock(mutex_);
-    state_ = how;
-    changed_.notify_all();
-  }
-  StepState state() override {
-    const std::lock_guard lock(mutex_);
-    return state_;
-  }
-  StepState wait_until(TimePoint deadline) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, deadline - steady_clock().now(), [this] { return state_ != StepState::kPending; });
-    return state_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  StepState state_ = StepState::kPending;
 };
 
 // Names a copy in all worlds of a seed: the scheduler's number and the operation's.
@@ -208,7 +185,7 @@ class RestartWorld::Impl {
   };
   struct DeviceStep {
     std::vector<std::pair<std::uint32_t, Stamp>> writes;
-    std::shared_ptr<DeviceEvent> event;
+    std::shared_ptr<TestStep> event;
   };
   // What goes from a leader to the rank, on one connection.
   struct OnLine {
@@ -217,7 +194,7 @@ class RestartWorld::Impl {
   };
   struct Mark {
     StepMark mark;
-    std::shared_ptr<DeviceEvent> event;
+    std::shared_ptr<TestStep> event;
   };
   // The worker's rank: the real RankWork, and a line that is open or not.
   class Rank final : public WorkerRank {
@@ -231,7 +208,7 @@ class RestartWorld::Impl {
       return world_.work_->follow(leader, deadline);
     }
     void reached(StepMark mark, StepEventPtr after) override {
-      world_.marks_.push_back({mark, std::static_pointer_cast<DeviceEvent>(after)});
+      world_.marks_.push_back({mark, std::static_pointer_cast<TestStep>(after)});
       world_.work_->reached(mark, std::move(after));
     }
     void expect(std::span<const SlotId> blocks) override { world_.work_->expect(blocks); }
@@ -516,7 +493,7 @@ class RestartWorld::Impl {
     ++counts_.binds;
     bound_serial_ = step.serial;
     CAIRN_CHECK(steps_->start_load({}).has_value(), "what is bound can be started");
-    const auto event = std::make_shared<DeviceEvent>();
+    const auto event = std::make_shared<TestStep>();
     device_queue_.push_back({step.writes, event});
     CAIRN_CHECK(steps_->save_step(event).has_value(), "what is started can be saved");
     (void)steps_->take_report();
