@@ -176,9 +176,9 @@ void bench_load() {
   Engine engine;
   std::vector<Token> prompt(std::size_t{kLongBlocks} * kBlockSize + 1);
   std::iota(prompt.begin(), prompt.end(), Token{1});
-  std::vector<SlotId> blocks;
+  std::vector<BlockId> blocks;
   for (std::uint32_t i = 0; i <= kLongBlocks; ++i) {
-    blocks.push_back(SlotId{i});
+    blocks.push_back(BlockId{i});
   }
   const RequestHandle first = must(engine->add("first", prompt));
   const std::vector<SchedulerConnector::Scheduled> scheduled = {{.request = first, .new_blocks = blocks}};
@@ -216,7 +216,7 @@ void bench_steps(const char* name, std::size_t fills, double bar) {
   std::vector<RequestHandle> requests;
   std::vector<std::size_t> computed;
   std::vector<Token> token = {7};
-  std::vector<std::vector<SlotId>> blocks;
+  std::vector<std::vector<BlockId>> blocks;
   std::uint32_t next_block = 0;
   std::vector<SchedulerConnector::Scheduled> scheduled;
   constexpr std::size_t kPrompt = 4 * kBlockSize;
@@ -225,9 +225,9 @@ void bench_steps(const char* name, std::size_t fills, double bar) {
     prompt[0] = static_cast<Token>(i);
     requests.push_back(must(engine->add("cmpl-7f9d6c1b5a3e4820-" + std::to_string(i), prompt)));
     computed.push_back(prompt.size());
-    std::vector<SlotId>& own = blocks.emplace_back();
+    std::vector<BlockId>& own = blocks.emplace_back();
     for (int b = 0; b < 32; ++b) {
-      own.push_back(SlotId{next_block++});
+      own.push_back(BlockId{next_block++});
     }
     scheduled.push_back({.request = requests.back(), .new_blocks = own});
   }

@@ -257,17 +257,17 @@ void dependent_read(benchmark::State& state, std::uint32_t blocks) {
   stopwatch.report("ns_per_read", state.iterations());
 }
 
-// A tier that outlived the process: all of its blocks at once, in slots in no order.
+// A tier that outlived the process: all of its blocks at once, in blocks in no order.
 void restore(benchmark::State& state, std::uint32_t blocks) {
   constexpr std::uint32_t kLength = 500;
   const Chains chains(blocks / kLength, kLength, 1);
-  std::vector<std::uint32_t> slots(blocks);
-  std::iota(slots.begin(), slots.end(), 0U);
-  std::shuffle(slots.begin(), slots.end(), std::mt19937_64(2));
+  std::vector<std::uint32_t> block_ids(blocks);
+  std::iota(block_ids.begin(), block_ids.end(), 0U);
+  std::shuffle(block_ids.begin(), block_ids.end(), std::mt19937_64(2));
   std::vector<RestoredBlock> restored;
   for (std::uint32_t chain = 0; chain < chains.count(); ++chain) {
     for (std::uint32_t i = kLength; i-- > 0;) {
-      restored.push_back({SlotId{slots[restored.size()]}, chains[chain][i]});
+      restored.push_back({BlockId{block_ids[restored.size()]}, chains[chain][i]});
     }
   }
   Stopwatch stopwatch(state);

@@ -47,7 +47,7 @@ class Engine {
       : slots_(slots), found_(found), preempts_(preempts), prompt_(kPromptTokens) {
     std::iota(prompt_.begin(), prompt_.end(), Token{1});
     for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
-      blocks_[i] = SlotId{i};
+      blocks_[i] = BlockId{i};
     }
     for (std::uint32_t i = 0; i < kBatch; ++i) {
       running_.push_back(begin());
@@ -133,7 +133,7 @@ class Engine {
   const std::size_t found_;
   const bool preempts_;
   std::vector<Token> prompt_;
-  std::array<SlotId, kPromptTokens / kBlockSize + 1> blocks_{};
+  std::array<BlockId, kPromptTokens / kBlockSize + 1> blocks_{};
   std::vector<Running> running_;
   std::uint64_t request_ = 0;
   std::uint64_t iteration_ = 0;

@@ -33,11 +33,11 @@ class IdleRank final : public WorkerRank {
     last_ = mark;
     event_ = std::move(after);
   }
-  void expect(std::span<const SlotId> /*blocks*/) override {}
+  void expect(std::span<const BlockId> /*blocks*/) override {}
   [[nodiscard]] Status wait_for_layer(std::uint32_t /*layer*/, TimePoint /*deadline*/) override { return {}; }
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t /*layer*/) const override { return {}; }
-  void pass_over(std::span<const SlotId> /*blocks*/) override {}
-  [[nodiscard]] bool fence(std::span<const SlotId> /*blocks*/, StepMark /*mark*/, TimePoint /*deadline*/) override {
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t /*layer*/) const override { return {}; }
+  void pass_over(std::span<const BlockId> /*blocks*/) override {}
+  [[nodiscard]] bool fence(std::span<const BlockId> /*blocks*/, StepMark /*mark*/, TimePoint /*deadline*/) override {
     return true;
   }
   [[nodiscard]] RankWorker::State state() const override { return {.is_connected = true, .generation = 1}; }
@@ -162,7 +162,7 @@ void StepWithSavesUnderWay(benchmark::State& state) {
   IterationMetadata metadata;
   std::vector<std::byte> bytes;
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(state.range(0)); ++i) {
-    metadata.saves.push_back({{i, 0}, RequestId(i), std::vector<SlotId>(16)});
+    metadata.saves.push_back({{i, 0}, RequestId(i), std::vector<BlockId>(16)});
   }
   metadata.encode(bytes);
   (void)worker.steps.bind(bytes);
@@ -180,7 +180,7 @@ void StepWithASave(benchmark::State& state) {
   Worker worker;
   IterationMetadata metadata;
   std::vector<std::byte> bytes;
-  metadata.saves.push_back({{1, 0}, RequestId(1U), std::vector<SlotId>(static_cast<std::size_t>(state.range(0)))});
+  metadata.saves.push_back({{1, 0}, RequestId(1U), std::vector<BlockId>(static_cast<std::size_t>(state.range(0)))});
   OperationNotice notice = {.saves = {{1, 0}}};
   for (auto _ : state) {
     ++metadata.iteration;

@@ -1,22 +1,37 @@
-# cairn_component(NAME HEADERS ... SOURCES ... [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...] [TEST_DEFINITIONS ...])
+# cairn_component(NAME HEADERS ... SOURCES ... [USES ...] [LIBRARIES ...] [PUBLIC_LIBRARIES ...] [INCLUDES ...] [ALONE ...]
+#                 [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...] [TEST_DEFINITIONS ...])
 #
-# Adds one folder of cairn/ to the library. HEADERS are public: they are installed by their paths. TESTS become the
-# program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also runs under TSan.
+# Adds one folder of cairn/ to the library. HEADERS are public: they are installed by their paths. USES: the folders that it
+# includes. LIBRARIES, INCLUDES: third-party libraries and include folders. ALONE: sources that are never compiled in a
+# batch. TESTS become the program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also runs under
+# TSan. Both link only this folder and what it uses, so a change rebuilds no more than depends on it.
 function(cairn_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;TESTS;THREAD_TESTS;TEST_LIBRARIES;TEST_DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
+    "HEADERS;SOURCES;USES;LIBRARIES;PUBLIC_LIBRARIES;INCLUDES;ALONE;TESTS;THREAD_TESTS;TEST_LIBRARIES;TEST_DEFINITIONS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cairn_component(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
+  add_library(cairn_part_${name} STATIC ${arg_SOURCES})
+  target_compile_features(cairn_part_${name} PUBLIC cxx_std_20)
+  target_include_directories(cairn_part_${name} PUBLIC ${PROJECT_SOURCE_DIR} PRIVATE ${arg_INCLUDES})
+  list(TRANSFORM arg_USES PREPEND cairn_part_)
+  target_link_libraries(cairn_part_${name} PUBLIC ${arg_USES} ${arg_PUBLIC_LIBRARIES} PRIVATE cairn_warnings ${arg_LIBRARIES})
+  # It is also linked into the shared library of the C interface, which shows none of it.
+  set_target_properties(cairn_part_${name} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  cairn_batches(cairn_part_${name} EXCEPT ${arg_ALONE})
+
   list(TRANSFORM arg_HEADERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   target_sources(cairn
-    PRIVATE ${arg_SOURCES}
+    PRIVATE $<TARGET_OBJECTS:cairn_part_${name}>
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+  target_link_libraries(cairn PUBLIC ${arg_PUBLIC_LIBRARIES} PRIVATE ${arg_LIBRARIES})
   if(CAIRN_TESTS AND arg_TESTS)
-    cairn_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES ${arg_TEST_LIBRARIES} DEFINITIONS ${arg_TEST_DEFINITIONS})
+    cairn_test(${name}_test SOURCES ${arg_TESTS} OF cairn_part_${name} LIBRARIES ${arg_TEST_LIBRARIES}
+      DEFINITIONS ${arg_TEST_DEFINITIONS})
   endif()
   if(CAIRN_TESTS AND arg_THREAD_TESTS)
-    cairn_test(${name}_threads_test SOURCES ${arg_THREAD_TESTS} LIBRARIES ${arg_TEST_LIBRARIES}
+    cairn_test(${name}_threads_test SOURCES ${arg_THREAD_TESTS} OF cairn_part_${name} LIBRARIES ${arg_TEST_LIBRARIES}
       DEFINITIONS ${arg_TEST_DEFINITIONS} LABELS threads)
   endif()
 endfunction()
@@ -83,18 +98,21 @@ function(cairn_join_tests name sources_name)
   set(${sources_name} ${alone} PARENT_SCOPE)
 endfunction()
 
-# cairn_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [DEFINITIONS ...] [SHIPPED]): one gtest program, known to ctest
-# under its name. SHIPPED: it is also part of builds without CAIRN_UNIT_TESTS, because it tests speed or whole programs.
+# cairn_test(NAME SOURCES ... [OF TARGET] [LIBRARIES ...] [LABELS ...] [DEFINITIONS ...] [SHIPPED]): one gtest program, known
+# to ctest under its name, that links the whole library or the part of it that OF names. SHIPPED: it is also part of builds without CAIRN_UNIT_TESTS, because it tests speed or whole programs.
 function(cairn_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SHIPPED" "" "SOURCES;LIBRARIES;LABELS;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SHIPPED" "OF" "SOURCES;LIBRARIES;LABELS;DEFINITIONS")
   if(NOT CAIRN_UNIT_TESTS AND NOT arg_SHIPPED)
     return()
   endif()
   if(CAIRN_BATCHES)
     cairn_join_tests(${name} arg_SOURCES)
   endif()
+  if(NOT arg_OF)
+    set(arg_OF cairn)
+  endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE cairn cairn_warnings GTest::gmock_main ${arg_LIBRARIES})
+  target_link_libraries(${name} PRIVATE ${arg_OF} cairn_warnings GTest::gmock_main ${arg_LIBRARIES})
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   # What is tested is optimised; optimising the tests themselves would double the time that they take to compile, and most
   # of a sanitizer build is compiling tests.

@@ -22,8 +22,8 @@ function(cairn_gpu_image kernels image_source)
     DEPFILE ${image}.d
     COMMENT "Compiling ${kernels} for GPUs"
     VERBATIM)
-  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${image_source} TARGET_DIRECTORY cairn PROPERTIES
+  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${image_source} PROPERTIES
     OBJECT_DEPENDS ${image} COMPILE_DEFINITIONS CAIRN_GPU_IMAGE="${image}")
   add_custom_target(cairn_gpu_kernels DEPENDS ${image})
-  add_dependencies(cairn cairn_gpu_kernels)
+  add_dependencies(cairn_part_transfer cairn_gpu_kernels)
 endfunction()

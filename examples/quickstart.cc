@@ -18,7 +18,7 @@ int main() {
   ImmutableBlocks cached = pool->match_prefix(request.keys());
   auto missing = static_cast<std::uint32_t>(request.block_count()) - cached.size();
   MutableBlocks fresh = pool->allocate(missing).value();
-  // ... fill the slots fresh.slots() with keys and values ...
+  // ... fill the blocks fresh.block_ids() with keys and values ...
   CompleteBlocks filled = std::move(fresh).complete(request, {cached.size(), request.block_count()}).value();
   ImmutableBlocks computed = std::move(filled).register_blocks().value();
 

@@ -39,7 +39,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name cairn.pc)")
 export PKG_CONFIG_PATH
 # shellcheck disable=SC2046 # flags are words
 for static in '' --static; do
-  g++ -std=c++20 tests/consumer/main.cc -o "$scratch/by_pkg_config" $(pkg-config $static --cflags --libs cairn) ||
+  g++ -std=c++20 tests/consumer/consumer_main.cc -o "$scratch/by_pkg_config" $(pkg-config $static --cflags --libs cairn) ||
     fail "the consumer does not build by pkg-config $static"
   expect "$scratch/by_pkg_config" "pkg-config $static"
 done

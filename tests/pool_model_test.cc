@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/pool_pair.h"
+#include "tests/pool_pair_testing.h"
 
 namespace cairn::model {
 namespace {

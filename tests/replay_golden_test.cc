@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/cli/replay.h"
-#include "cairn/cli/trace.h"
+#include "cairn/cli/replay_runs.h"
+#include "cairn/cli/trace_output.h"
 
 namespace cairn {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "cairn/cli/trace.h"
+#include "cairn/cli/trace_output.h"
 
 namespace cairn {
 namespace {

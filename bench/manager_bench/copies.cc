@@ -26,7 +26,7 @@ std::string name_of_device(const Settings& settings) { return settings.gpu ? "GP
 void compute(const KvBlockManager& manager, CacheLevel level, const Keys& keys) {
   MutableBlocks blocks = must(manager.pool(level)->allocate(static_cast<std::uint32_t>(keys.size())));
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    write_pattern(*manager.layout(level), index_of(blocks.slots()[i]), keys[i].low_word());
+    write_pattern(*manager.layout(level), index_of(blocks.block_ids()[i]), keys[i].low_word());
   }
   auto complete = std::move(blocks).complete({.keys = keys});
   if (!complete || !(*std::move(complete)).register_blocks()) {
@@ -38,7 +38,7 @@ void check(const KvBlockManager& manager, CacheLevel level, const Keys& keys) {
   const ImmutableBlocks blocks = manager.pool(level)->match_prefix(keys);
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
     if (i >= blocks.size() ||
-        find_stranger(*manager.layout(level), index_of(blocks.slots()[i]), keys[i].low_word()).has_value()) {
+        find_stranger(*manager.layout(level), index_of(blocks.block_ids()[i]), keys[i].low_word()).has_value()) {
       stop(str_cat("block ", i, " did not come back as it was"));
     }
   }

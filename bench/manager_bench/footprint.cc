@@ -17,19 +17,19 @@ namespace {
 
 constexpr std::uint32_t kChain = 128;
 
-// A file with an entry in every slot. Its blocks hold nothing: a restart does not read them.
+// A file with an entry in every block. Its blocks hold nothing: a restart does not read them.
 void write_entries(const ManagerConfig& config) {
   DiskFile file =
       must(DiskFile::create(config.disk.path, {.space = config.space(),
                                                .block_bytes = config.shape().block_bytes(),
                                                .row_bytes = static_cast<std::uint32_t>(config.shape().row_bytes()),
-                                               .slots = config.disk.blocks}));
+                                               .block_ids = config.disk.blocks}));
   std::vector<DiskEntry> entries;
-  for (std::uint32_t slot = 0; slot < config.disk.blocks; slot += kChain) {
+  for (std::uint32_t block_id = 0; block_id < config.disk.blocks; block_id += kChain) {
     entries.clear();
-    const Keys keys = chain(20'000'000 + slot, std::min(kChain, config.disk.blocks - slot));
+    const Keys keys = chain(20'000'000 + block_id, std::min(kChain, config.disk.blocks - block_id));
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      entries.push_back({.slot = SlotId{slot + i}, .key = keys[i], .checksum = Checksum{slot + i + 1}});
+      entries.push_back({.block_id = BlockId{block_id + i}, .key = keys[i], .checksum = Checksum{block_id + i + 1}});
     }
     must(file.put(entries));
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/bench_support.h"
-#include "bench/manager_bench/report.h"
+#include "bench/manager_bench/bench_report.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/transfer/executor.h"
 

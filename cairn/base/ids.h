@@ -8,9 +8,9 @@
 namespace cairn {
 
 // One fixed-size place for a block in one pool: 0 to capacity - 1. What the field calls a block id.
-enum class SlotId : std::uint32_t {};
-inline constexpr SlotId kNoSlot{std::numeric_limits<std::uint32_t>::max()};
-[[nodiscard]] constexpr std::uint32_t index_of(SlotId slot) { return static_cast<std::uint32_t>(slot); }
+enum class BlockId : std::uint32_t {};
+inline constexpr BlockId kNoBlock{std::numeric_limits<std::uint32_t>::max()};
+[[nodiscard]] constexpr std::uint32_t index_of(BlockId block_id) { return static_cast<std::uint32_t>(block_id); }
 
 // Who a block is charged to on a shared pool; an index into the tenants the pool was created with.
 enum class TenantId : std::uint8_t {};

@@ -24,7 +24,7 @@ enum class LockRank : std::uint8_t {
   kOffload = 14,       // the queue of one edge; kOnboard and it are never held together
   kOnboard = 16,       // loads under way
   kAllocator = 20,     // pool/block_allocator.h
-  kPool = 30,          // the slot table of one pool
+  kPool = 30,          // the block table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
   kInbox = 45,         // what an edge or a connector was told, also under a pool's lock
   kWake = 48,          // that a manager has something to do

@@ -1,10 +1,12 @@
-// Result<T, E>: the value of a fallible operation, or why there is none.
+// Result<T, E>: the value of a fallible operation, or its error. The names are those of std::expected (C++23).
 //
-// Does:        every fallible boundary returns one. Absence that is not a failure is an std::optional; a broken
-//              invariant of our own is CAIRN_CHECK (check.h). The three channels are never mixed.
-// Names:       those of std::expected (C++23), so that code reads the same on the day we may use it.
-// Threads:     a plain value.
-// Aborts:      value() of a failed result, error() of a good one.
+// Every function that can fail returns a Result. Absence that is no failure is a std::optional, and a broken invariant of
+// our own is a CAIRN_CHECK (check.h). Callers pass errors on with CAIRN_TRY and CAIRN_TRY_ASSIGN:
+//
+//   CAIRN_TRY(file.flush());                                   // returns the error if flush() failed
+//   CAIRN_TRY_ASSIGN(const Superblock superblock, read(path)); // else `superblock` is the value
+//
+// Errors: value() of a failed Result and error() of a good one abort; the first prints the error.
 #pragma once
 
 #include <string>
@@ -54,6 +56,20 @@ class Unexpected {
   E error_;
 };
 
+namespace internal {
+
+// Aborts; prints the error if it is an Error.
+template <typename E>
+[[noreturn, gnu::cold, gnu::noinline]] void value_of_failed(const E& error) {
+  if constexpr (requires { std::string(error.to_string()); }) {
+    abort_because("value() of a failed Result: " + error.to_string());
+  } else {
+    abort_because("value() of a failed Result");
+  }
+}
+
+}  // namespace internal
+
 [[nodiscard]] inline Unexpected<Error> fail(ErrorCode code, std::string message) {
   return Unexpected<Error>(Error{code, std::move(message)});
 }
@@ -90,7 +106,9 @@ class [[nodiscard]] Result {
  private:
   template <typename Self>
   static auto* checked(Self* self) {
-    CAIRN_CHECK(self->has_value(), "value() of a failed Result");
+    if (!self->has_value()) [[unlikely]] {
+      internal::value_of_failed(*std::get_if<1>(&self->state_));
+    }
     return std::get_if<0>(&self->state_);
   }
   template <typename Self>
@@ -112,15 +130,37 @@ class [[nodiscard]] Result<void, E> {
 
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
-  [[nodiscard]] const E& error() const {
-    CAIRN_CHECK(!has_value(), "error() of a Result that has a value");
-    return *std::get_if<1>(&state_);
-  }
+  [[nodiscard]] E& error() & { return *checked_error(this); }
+  [[nodiscard]] const E& error() const& { return *checked_error(this); }
+  [[nodiscard]] E&& error() && { return std::move(*checked_error(this)); }
 
  private:
+  template <typename Self>
+  static auto* checked_error(Self* self) {
+    CAIRN_CHECK(!self->has_value(), "error() of a Result that has a value");
+    return std::get_if<1>(&self->state_);
+  }
+
   std::variant<std::monostate, E> state_;
 };
 
 using Status = Result<void>;
 
 }  // namespace cairn
+
+#define CAIRN_TRY_NAME_OF(counter) cairn_try_##counter
+#define CAIRN_TRY_NAME(counter) CAIRN_TRY_NAME_OF(counter)
+#define CAIRN_TRY_IN(name, ...)          \
+  if (auto name = (__VA_ARGS__); name) { \
+  } else                                 \
+    return ::cairn::Unexpected(std::move(name).error())
+#define CAIRN_TRY_ASSIGN_IN(name, target, ...)                    \
+  auto name = (__VA_ARGS__);                                      \
+  if (!name) return ::cairn::Unexpected(std::move(name).error()); \
+  target = *std::move(name)
+
+// Returns the error of the Result to the caller, if it failed.
+#define CAIRN_TRY(...) CAIRN_TRY_IN(CAIRN_TRY_NAME(__COUNTER__), __VA_ARGS__)
+// The same; if it succeeded, `target` (a declaration or an lvalue) takes the value. Several statements: not the body of an
+// `if` without braces.
+#define CAIRN_TRY_ASSIGN(target, ...) CAIRN_TRY_ASSIGN_IN(CAIRN_TRY_NAME(__COUNTER__), target, __VA_ARGS__)

@@ -144,11 +144,11 @@ CAIRN_API int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* ke
                                      cairn_blocks** blocks, cairn_error* error);
 CAIRN_API size_t cairn_blocks_count(const cairn_blocks* blocks); /* [one, for the blocks] of NULL: 0 */
 /* [one, for the blocks] Their numbers in the tier, as many as there are. */
-CAIRN_API void cairn_blocks_slots(const cairn_blocks* blocks, uint32_t* slots);
+CAIRN_API void cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids);
 /* [one, for the blocks] Nobody uses them any more: registered ones stay cached, others are free. NULL: nothing. */
 CAIRN_API void cairn_blocks_release(cairn_blocks* blocks);
 /* [any] Where the row of a block lies. Memory of a GPU has an address there. CAIRN_FAILED_PRECONDITION: a file. */
-CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t slot, uint32_t layer,
+CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t block_id, uint32_t layer,
                                         uint32_t k_or_v, uint32_t token, uint32_t head, void** address,
                                         cairn_error* error);
 
@@ -349,7 +349,7 @@ typedef enum cairn_axis {
   CAIRN_AXIS_LAYER = 1,
   CAIRN_AXIS_KV = 2,
   CAIRN_AXIS_TOKEN = 3,
-  CAIRN_AXIS_SLOT = 4, /* the tokens of all blocks one after the other */
+  CAIRN_AXIS_FLAT_TOKEN = 4, /* the tokens of all blocks one after the other */
   CAIRN_AXIS_HEAD = 5,
   CAIRN_AXIS_ELEMENT = 6
 } cairn_axis;

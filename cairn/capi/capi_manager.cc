@@ -218,23 +218,23 @@ int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t
 
 namespace {
 
-std::span<const SlotId> slots_of(const cairn_blocks* blocks) {
-  return std::visit([](const auto& run) -> std::span<const SlotId> { return run.slots(); }, blocks->blocks);
+std::span<const BlockId> block_ids_of(const cairn_blocks* blocks) {
+  return std::visit([](const auto& run) -> std::span<const BlockId> { return run.block_ids(); }, blocks->blocks);
 }
 
 }  // namespace
 
-size_t cairn_blocks_count(const cairn_blocks* blocks) { return blocks == nullptr ? 0 : slots_of(blocks).size(); }
+size_t cairn_blocks_count(const cairn_blocks* blocks) { return blocks == nullptr ? 0 : block_ids_of(blocks).size(); }
 
-void cairn_blocks_slots(const cairn_blocks* blocks, uint32_t* slots) {
-  for (const SlotId slot : slots_of(blocks)) {
-    *slots++ = index_of(slot);
+void cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids) {
+  for (const BlockId block_id : block_ids_of(blocks)) {
+    *block_ids++ = index_of(block_id);
   }
 }
 
 void cairn_blocks_release(cairn_blocks* blocks) { delete blocks; }
 
-int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t slot, uint32_t layer,
+int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t block_id, uint32_t layer,
                               uint32_t k_or_v, uint32_t token, uint32_t head, void** address, cairn_error* error) {
   return guarded(error, [&]() -> int32_t {
     const Result<CacheLevel> read = level_of(level);
@@ -243,11 +243,11 @@ int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint
       return report(error, CAIRN_NOT_FOUND, "there is no such tier");
     }
     const KvShape& shape = layout->shape();
-    if (slot >= layout->blocks() || layer >= shape.layers || k_or_v >= shape.kv || token >= shape.page_size ||
+    if (block_id >= layout->blocks() || layer >= shape.layers || k_or_v >= shape.kv || token >= shape.page_size ||
         head >= shape.heads) {
       return report(error, CAIRN_OUT_OF_RANGE, "the tier has no such block, layer, K or V, token or head");
     }
-    const BlockLayout::Address at = layout->address(slot, layer, k_or_v, token, head);
+    const BlockLayout::Address at = layout->address(block_id, layer, k_or_v, token, head);
     std::byte* const base = layout->regions()[at.region]->base();
     if (base == nullptr) {
       return report(error, CAIRN_FAILED_PRECONDITION, "blocks of this tier are in a file or in other processes");

@@ -11,9 +11,9 @@ namespace cairn::capi {
 
 namespace {
 
-std::span<const SlotId> as_slots(std::span<const uint32_t> numbers) {
-  static_assert(sizeof(SlotId) == sizeof(uint32_t));
-  return {reinterpret_cast<const SlotId*>(numbers.data()), numbers.size()};
+std::span<const BlockId> as_block_ids(std::span<const uint32_t> numbers) {
+  static_assert(sizeof(BlockId) == sizeof(uint32_t));
+  return {reinterpret_cast<const BlockId*>(numbers.data()), numbers.size()};
 }
 
 template <typename T>
@@ -83,7 +83,7 @@ Result<ReadScheduled> read_scheduled(const cairn_scheduled* first, std::size_t c
     read.all.push_back({.request = RequestHandle{each.request},
                         .computed_tokens = each.computed_tokens,
                         .new_tokens = *tokens,
-                        .new_blocks = as_slots(*blocks),
+                        .new_blocks = as_block_ids(*blocks),
                         .guesses = *guesses,
                         .accepted_guesses = each.accepted_guesses,
                         .scheduled_tokens = each.scheduled_tokens});
@@ -203,7 +203,8 @@ int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request requ
       return report(error, given.error());
     }
     return slot_outcome(
-        scheduler->connector->allocated(RequestHandle{request}, as_slots(*given), local_tokens, loaded_tokens), error);
+        scheduler->connector->allocated(RequestHandle{request}, as_block_ids(*given), local_tokens, loaded_tokens),
+        error);
   });
 }
 

@@ -221,7 +221,7 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
       worker->saved.push_back(kept_text_of(request, worker->requests));
     }
     worker->failed_blocks.clear();
-    for (const SlotId block : taken.failed_blocks) {
+    for (const BlockId block : taken.failed_blocks) {
       worker->failed_blocks.push_back(index_of(block));
     }
     cairn_report out{};

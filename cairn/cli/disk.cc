@@ -52,7 +52,7 @@ std::string hex(std::uint64_t number) {
 }
 
 Json to_json(const DiskEntry& entry) {
-  return {{"slot", index_of(entry.slot)},
+  return {{"block", index_of(entry.block_id)},
           {"key", entry.key.to_string()},
           {"order", entry.order},
           {"checksum", hex(static_cast<std::uint64_t>(entry.checksum))},
@@ -105,7 +105,7 @@ Json inspection_as_json(const Looked& looked, const DiskOptions& options) {
             {"row_bytes", geometry.row_bytes},
             {"file_bytes", looked.file.file_bytes()},
             {"allocated_bytes", allocated_bytes(options.path)},
-            {"slots", geometry.slots},
+            {"blocks", geometry.blocks},
             {"used", looked.recovery.entries.size()},
             {"damaged", looked.recovery.damaged},
             {"superseded", looked.recovery.superseded},
@@ -128,7 +128,7 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
     out << std::left << std::setw(20) << name << value << "\n";
   };
   const auto text = [](const std::string& name) { return name.empty() ? "-" : name; };
-  const double share = 100.0 * static_cast<double>(recovery.entries.size()) / geometry.slots;
+  const double share = 100.0 * static_cast<double>(recovery.entries.size()) / geometry.blocks;
   std::ostringstream used;
   used << with_commas(recovery.entries.size()) << " (" << std::fixed << std::setprecision(1) << share << " %)";
   out << options.path << ": a disk tier, format " << DiskFile::kFormat << ", "
@@ -146,7 +146,7 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
                       : str_cat(with_commas(space.block_size), " tokens, in the files of the ranks"));
   line("file", str_cat(with_commas(looked.file.file_bytes()), " bytes, ", with_commas(allocated_bytes(options.path)),
                        " of them allocated"));
-  line("slots", with_commas(geometry.slots));
+  line("blocks", with_commas(geometry.blocks));
   line("used", used.str());
   line("damaged entries", with_commas(recovery.damaged));
   line("superseded entries", with_commas(recovery.superseded));
@@ -161,9 +161,9 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
         << std::setw(10) << with_commas(depths[i]) << "\n";
   }
   if (options.keys && !recovery.entries.empty()) {
-    out << "\n      slot     order  checksum          key, oldest first\n";
+    out << "\n      block     order  checksum          key, oldest first\n";
     for (const DiskEntry& entry : recovery.entries) {
-      out << std::right << std::setw(10) << index_of(entry.slot) << std::setw(10) << entry.order << "  "
+      out << std::right << std::setw(10) << index_of(entry.block_id) << std::setw(10) << entry.order << "  "
           << hex(static_cast<std::uint64_t>(entry.checksum)) << "  " << entry.key.to_string() << "\n";
     }
   }
@@ -190,7 +190,8 @@ class Progress {
 
 void list(const char* what, const std::vector<DiskEntry>& entries, std::ostream& out) {
   for (std::size_t i = 0; i < std::min(entries.size(), kMostListed); ++i) {
-    out << "  " << what << ": slot " << index_of(entries[i].slot) << ", key " << entries[i].key.to_string() << "\n";
+    out << "  " << what << ": block " << index_of(entries[i].block_id) << ", key " << entries[i].key.to_string()
+        << "\n";
   }
   if (entries.size() > kMostListed) {
     out << "  and " << with_commas(entries.size() - kMostListed) << " more that are " << what
@@ -263,15 +264,15 @@ Result<DiskEnd> compact_disk(const DiskOptions& options, const DiskStreams& stre
     return Unexpected(Error(done.error()));
   }
   if (options.json) {
-    streams.out << Json{{"path", options.path},        {"kept", done->kept},   {"left_out", done->left_out},
-                        {"wrong", done->wrong},        {"slots", done->slots}, {"old_bytes", done->old_bytes},
+    streams.out << Json{{"path", options.path},        {"kept", done->kept},     {"left_out", done->left_out},
+                        {"wrong", done->wrong},        {"blocks", done->blocks}, {"old_bytes", done->old_bytes},
                         {"new_bytes", done->new_bytes}}
                        .dump(2)
                 << "\n";
   } else {
     streams.out << options.path << ": " << with_commas(done->kept) << " blocks kept, " << with_commas(done->wrong)
                 << " were wrong, " << with_commas(done->left_out) << " older ones had no room; "
-                << with_commas(done->slots) << " slots, " << with_commas(done->new_bytes) << " bytes (were "
+                << with_commas(done->blocks) << " blocks, " << with_commas(done->new_bytes) << " bytes (were "
                 << with_commas(done->old_bytes) << ")\n";
   }
   return written(DiskEnd::kGood, streams.out);

@@ -69,7 +69,7 @@ void add_disk(CLI::App& app, Chosen& chosen) {
   compact->add_option("--blocks", options->blocks, "Room of the new file; the default is that of the old one")
       ->check(CLI::Range(1U, 0xFFFF'FFFEU));
   compact->footer(
-      "Needs room for the new file beside the old one (slots x bytes of a block), which it then replaces at once: a\n"
+      "Needs room for the new file beside the old one (blocks x bytes of a block), which it then replaces at once: a\n"
       "crash leaves one or the other. Where there are more blocks than room the newest stay. A manager opens the file\n"
       "when its configuration says the same number (disk.blocks or disk.size).\n\n"
       "Examples:\n"

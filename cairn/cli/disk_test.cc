@@ -23,7 +23,7 @@ class DiskCommandTest : public DiskFileOfBlocks {
   using Work = Result<DiskEnd> (*)(const DiskOptions&, const DiskStreams&);
   static constexpr Work kAll[] = {&inspect_disk, &verify_disk, &compact_disk};
 
-  // Ten blocks in twenty slots.
+  // Ten blocks in twenty blocks.
   void SetUp() override {
     write(small_, {{9, 0}, {3, 1}, {4, 2}, {5, 3}, {19, 4}, {0, 5}, {1, 6}, {2, 7}, {8, 8}, {7, 9}});
   }
@@ -60,7 +60,7 @@ TEST_F(DiskCommandTest, InspectSaysWhoseBlocksTheyAre) {
                     HasSubstr("layout              contiguous-nhd\n"), HasSubstr("element type        bf16\n")));
   EXPECT_THAT(text, AllOf(HasSubstr("shard               tp0/2\n"), HasSubstr("key scheme          native\n"),
                           HasSubstr("a block             16 tokens, 5,000 bytes in rows of 100\n"),
-                          HasSubstr("file                2,260,992 bytes, "), HasSubstr("slots               20\n"),
+                          HasSubstr("file                2,260,992 bytes, "), HasSubstr("blocks              20\n"),
                           HasSubstr("used                10 (50.0 %)\n")));
   EXPECT_THAT(text, AllOf(HasSubstr("sequences           3\n"), HasSubstr("2-3                  4\n"),
                           Not(HasSubstr(key(4).to_string()))));
@@ -82,7 +82,7 @@ TEST_F(DiskCommandTest, InspectWritesJson) {
   EXPECT_GE(json["allocated_bytes"], 10 * 5000);
   EXPECT_EQ(json["depths"][2], (nlohmann::json{{"from", 2}, {"to", 3}, {"blocks", 4}}));
   EXPECT_EQ(json["entries"].size(), 10U);
-  EXPECT_EQ(json["entries"][0]["slot"], 9);
+  EXPECT_EQ(json["entries"][0]["block"], 9);
   EXPECT_EQ(json["entries"][0]["key"], key(0).to_string());
   EXPECT_FALSE(json_of(&inspect_disk, {.path = path_}).contains("entries"));
 }
@@ -118,8 +118,9 @@ TEST_F(DiskCommandTest, VerifyFindsWhatIsWrong) {
   damage_block(small_, 4);
   damage_entry(7);
   const std::string text = output_of(&verify_disk, {.path = path_}, DiskEnd::kWrong);
-  EXPECT_THAT(text, AllOf(HasSubstr(": 8 of 9 blocks are right"), HasSubstr("wrong: slot 4, key " + key(2).to_string()),
-                          HasSubstr("damaged: 1 entries"), HasSubstr("cairn disk compact")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr(": 8 of 9 blocks are right"), HasSubstr("wrong: block 4, key " + key(2).to_string()),
+                    HasSubstr("damaged: 1 entries"), HasSubstr("cairn disk compact")));
   const auto json = json_of(&verify_disk, {.path = path_}, DiskEnd::kWrong);
   EXPECT_EQ(json["right"], 8);
   EXPECT_EQ(json["wrong"][0]["key"], key(2).to_string());
@@ -140,7 +141,7 @@ TEST_F(DiskCommandTest, VerifyListsAFewOfMany) {
     damage_block(more, i);
   }
   EXPECT_THAT(output_of(&verify_disk, {.path = path_}, DiskEnd::kWrong),
-              AllOf(HasSubstr("slot 19,"), Not(HasSubstr("slot 20,")), HasSubstr("and 5 more that are wrong")));
+              AllOf(HasSubstr("block 19,"), Not(HasSubstr("block 20,")), HasSubstr("and 5 more that are wrong")));
   EXPECT_EQ(json_of(&verify_disk, {.path = path_}, DiskEnd::kWrong)["wrong"].size(), 25U);
 }
 
@@ -148,12 +149,12 @@ TEST_F(DiskCommandTest, CompactLeavesAFileThatVerifies) {
   damage_block(small_, 4);
   damage_entry(7);
   EXPECT_THAT(output_of(&compact_disk, {.path = path_}, DiskEnd::kGood),
-              HasSubstr(": 8 blocks kept, 1 were wrong, 0 older ones had no room; 20 slots, 2,260,992 bytes"));
+              HasSubstr(": 8 blocks kept, 1 were wrong, 0 older ones had no room; 20 blocks, 2,260,992 bytes"));
   EXPECT_THAT(output_of(&verify_disk, {.path = path_}, DiskEnd::kGood), HasSubstr("8 of 8 blocks are right"));
   const auto json = json_of(&compact_disk, {.path = path_, .blocks = 3});
   EXPECT_EQ(json["kept"], 3);
   EXPECT_EQ(json["left_out"], 5);
-  EXPECT_EQ(json["slots"], 3);
+  EXPECT_EQ(json["blocks"], 3);
   EXPECT_EQ(json_of(&inspect_disk, {.path = path_, .keys = true})["entries"][2]["key"], key(8).to_string());
 }
 

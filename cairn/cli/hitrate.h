@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/lab/trace.h"
+#include "cairn/lab/block_trace.h"
 
 namespace cairn::cli {
 

@@ -7,7 +7,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/cli/commands.h"
-#include "cairn/cli/replay.h"
+#include "cairn/cli/replay_runs.h"
 #include "cairn/cli/replay_showcase.h"
 #include "cairn/cli/text.h"
 

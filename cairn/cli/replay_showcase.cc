@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/cli/trace.h"
+#include "cairn/cli/trace_output.h"
 
 namespace cairn::cli {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cairn/base/result.h"
-#include "cairn/cli/replay.h"
+#include "cairn/cli/replay_runs.h"
 
 namespace cairn::cli {
 

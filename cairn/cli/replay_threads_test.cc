@@ -3,8 +3,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "cairn/cli/replay.h"
-#include "cairn/cli/trace.h"
+#include "cairn/cli/replay_runs.h"
+#include "cairn/cli/trace_output.h"
 
 namespace cairn::cli {
 namespace {

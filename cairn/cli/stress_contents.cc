@@ -73,20 +73,20 @@ Status StressContents::copy(const CopyPlanPtr& plan, std::vector<TransferBlock> 
   return result.all_done() ? Status() : fail(ErrorCode::kIo, result.error);
 }
 
-Status StressContents::write(std::span<const SlotId> slots, std::span<const BlockKey> keys) {
+Status StressContents::write(std::span<const BlockId> block_ids, std::span<const BlockKey> keys) {
   if (staging_ == nullptr) {
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      write_pattern(*layout_, index_of(slots[i]), seed_of(keys[i]));
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      write_pattern(*layout_, index_of(block_ids[i]), seed_of(keys[i]));
     }
     return {};
   }
   const MutexLock lock(mutex_);
-  for (std::size_t first = 0; first < slots.size(); first += kStagingBlocks) {
+  for (std::size_t first = 0; first < block_ids.size(); first += kStagingBlocks) {
     std::vector<TransferBlock> blocks;
-    for (std::size_t i = first; i < std::min(slots.size(), first + kStagingBlocks); ++i) {
+    for (std::size_t i = first; i < std::min(block_ids.size(), first + kStagingBlocks); ++i) {
       const auto place = static_cast<std::uint32_t>(i - first);
       write_pattern(*staging_, place, seed_of(keys[i]));
-      blocks.push_back({.pair = {place, index_of(slots[i])}});
+      blocks.push_back({.pair = {place, index_of(block_ids[i])}});
     }
     if (Status status = copy(in_, std::move(blocks)); !status) {
       return status;
@@ -98,7 +98,7 @@ Status StressContents::write(std::span<const SlotId> slots, std::span<const Bloc
 Result<std::optional<std::string>> StressContents::find_wrong(const ImmutableBlocks& blocks) {
   if (staging_ == nullptr) {
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      if (const auto row = find_stranger(*layout_, index_of(blocks.slots()[i]), seed_of(blocks.key(i)))) {
+      if (const auto row = find_stranger(*layout_, index_of(blocks.block_ids()[i]), seed_of(blocks.key(i)))) {
         return std::optional(wrong(*layout_, blocks.key(i), *row));
       }
     }
@@ -109,7 +109,7 @@ Result<std::optional<std::string>> StressContents::find_wrong(const ImmutableBlo
     const std::uint32_t end = std::min(blocks.size(), first + kStagingBlocks);
     std::vector<TransferBlock> copies;
     for (std::uint32_t i = first; i < end; ++i) {
-      copies.push_back({.pair = {index_of(blocks.slots()[i]), i - first}});
+      copies.push_back({.pair = {index_of(blocks.block_ids()[i]), i - first}});
     }
     if (const Status status = copy(out_, std::move(copies)); !status) {
       return Unexpected(Error(status.error()));

@@ -25,7 +25,7 @@ class StressContents {
  public:
   [[nodiscard]] static Result<std::unique_ptr<StressContents>> make(BlockLayoutPtr layout);
 
-  [[nodiscard]] Status write(std::span<const SlotId> slots, std::span<const BlockKey> keys);
+  [[nodiscard]] Status write(std::span<const BlockId> block_ids, std::span<const BlockKey> keys);
   // The first block whose bytes are not its key's: which, where, for people. None: all are right.
   [[nodiscard]] Result<std::optional<std::string>> find_wrong(const ImmutableBlocks& blocks);
 

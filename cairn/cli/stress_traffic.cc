@@ -113,7 +113,7 @@ void StressTraffic::compute(Worker& worker, const std::vector<BlockKey>& keys, s
     return;
   }
   const std::span<const BlockKey> names = std::span(keys).subspan(from);
-  if (const Status written = contents_.write(blocks->slots(), names); !written) {
+  if (const Status written = contents_.write(blocks->block_ids(), names); !written) {
     report_wrong(written.error().message);
     return;
   }
@@ -197,9 +197,9 @@ Result<StressTraffic::DiskCheck> StressTraffic::verify_disk() {
   BlockPool& disk = *manager_.disk();
   const std::uint32_t step = std::max<std::uint32_t>(1, std::min<std::uint32_t>(64, manager_.device()->capacity() / 2));
   std::vector<ResidentBlock> resident;
-  for (std::uint32_t slot = 0; slot < disk.capacity() && first_wrong().empty();) {
+  for (std::uint32_t block_id = 0; block_id < disk.capacity() && first_wrong().empty();) {
     resident.clear();
-    slot = disk.list_resident(slot, step, resident);
+    block_id = disk.list_resident(block_id, step, resident);
     std::vector<BlockKey> keys;
     std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
                    [](const ResidentBlock& block) { return block.key; });

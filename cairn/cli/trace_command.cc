@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cairn/cli/commands.h"
-#include "cairn/cli/trace.h"
+#include "cairn/cli/trace_output.h"
 
 namespace cairn::cli {
 

@@ -25,17 +25,17 @@ class DeviceBlockUse {
 
   // Adds blocks to the table of a request. Returns the first block that stands in `blocks` twice, and adds nothing then.
   // Requires: every block is one of the engine's.
-  [[nodiscard]] std::optional<SlotId> add(std::span<const SlotId> blocks);
+  [[nodiscard]] std::optional<BlockId> add(std::span<const BlockId> blocks);
   // The first block of a request's table that the request may not have; std::nullopt if it may have all of them. The first
   // `shared` hold KV of the engine's prefix cache: no load may write to them any more. The request writes to the others:
   // they stand in no other table.
-  [[nodiscard]] std::optional<SlotId> find_conflict(std::span<const SlotId> blocks, std::size_t shared) const;
+  [[nodiscard]] std::optional<BlockId> find_conflict(std::span<const BlockId> blocks, std::size_t shared) const;
   // Takes blocks out of the table of a request. Requires: they were added for it.
-  void remove(std::span<const SlotId> blocks);
+  void remove(std::span<const BlockId> blocks);
 
   // A load is to write to the blocks, which are one request's. While it does, no other request can share them.
-  void begin_load(std::span<const SlotId> blocks);
-  void end_load(std::span<const SlotId> blocks);
+  void begin_load(std::span<const BlockId> blocks);
+  void end_load(std::span<const BlockId> blocks);
 
  private:
   static constexpr std::uint32_t kLoading = std::uint32_t{1} << 31;

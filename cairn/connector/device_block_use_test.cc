@@ -5,17 +5,17 @@
 namespace cairn {
 namespace {
 
-std::vector<SlotId> blocks(std::initializer_list<std::uint32_t> numbers) {
-  std::vector<SlotId> all;
+std::vector<BlockId> blocks(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<BlockId> all;
   for (const std::uint32_t number : numbers) {
-    all.push_back(SlotId{number});
+    all.push_back(BlockId{number});
   }
   return all;
 }
 
 TEST(DeviceBlockUseTest, ABlockStandsInATableOnce) {
   DeviceBlockUse use(8);
-  EXPECT_EQ(use.add(blocks({4, 5, 4})), SlotId{4});
+  EXPECT_EQ(use.add(blocks({4, 5, 4})), BlockId{4});
   EXPECT_EQ(use.add(blocks({4, 5})), std::nullopt) << "a call that fails adds nothing";
   EXPECT_EQ(use.find_conflict(blocks({4, 5}), 0), std::nullopt);
   EXPECT_EQ(use.add(blocks({6, 7})), std::nullopt);
@@ -25,7 +25,7 @@ TEST(DeviceBlockUseTest, ABlockThatIsWrittenHasOneRequest) {
   DeviceBlockUse use(8);
   ASSERT_EQ(use.add(blocks({0, 1, 2})), std::nullopt);
   ASSERT_EQ(use.add(blocks({3, 2})), std::nullopt);
-  EXPECT_EQ(use.find_conflict(blocks({3, 2}), 0), SlotId{2});
+  EXPECT_EQ(use.find_conflict(blocks({3, 2}), 0), BlockId{2});
   use.remove(blocks({0, 1, 2}));
   EXPECT_EQ(use.find_conflict(blocks({3, 2}), 0), std::nullopt) << "the other request was preempted";
 }
@@ -35,7 +35,7 @@ TEST(DeviceBlockUseTest, WhatTheEngineHadIsSharedAndNotWritten) {
   ASSERT_EQ(use.add(blocks({0, 1})), std::nullopt);
   ASSERT_EQ(use.add(blocks({0, 1, 2})), std::nullopt);
   EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 2), std::nullopt) << "the other request still runs";
-  EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 1), SlotId{1});
+  EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 1), BlockId{1});
 }
 
 TEST(DeviceBlockUseTest, ABlockThatIsBeingLoadedIsNotSharedYet) {
@@ -44,7 +44,7 @@ TEST(DeviceBlockUseTest, ABlockThatIsBeingLoadedIsNotSharedYet) {
   use.begin_load(blocks({1}));
   EXPECT_EQ(use.find_conflict(blocks({0, 1}), 0), std::nullopt) << "it is the request's own load";
   ASSERT_EQ(use.add(blocks({0, 1})), std::nullopt);
-  EXPECT_EQ(use.find_conflict(blocks({0, 1}), 2), SlotId{1});
+  EXPECT_EQ(use.find_conflict(blocks({0, 1}), 2), BlockId{1});
   use.end_load(blocks({1}));
   EXPECT_EQ(use.find_conflict(blocks({0, 1}), 2), std::nullopt);
 }

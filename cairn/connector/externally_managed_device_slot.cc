@@ -14,8 +14,8 @@ std::vector<BlockKey> keys_of(const TokenBlockSequence& sequence, BlockRange blo
   return {keys.begin(), keys.end()};
 }
 
-std::vector<SlotId> slots_of(std::span<const SlotId> device_blocks, BlockRange blocks) {
-  const std::span<const SlotId> slots = device_blocks.subspan(blocks.begin, blocks.size());
+std::vector<BlockId> slots_of(std::span<const BlockId> device_blocks, BlockRange blocks) {
+  const std::span<const BlockId> slots = device_blocks.subspan(blocks.begin, blocks.size());
   return {slots.begin(), slots.end()};
 }
 
@@ -203,12 +203,12 @@ SlotStatus ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t nu
   return SlotStatus();
 }
 
-SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const SlotId> blocks) {
+SlotStatus ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const BlockId> blocks) {
   if (state_.kind() == kFinishing || state_.kind() == kFinished) {
     return invalid_operation(ErrorCode::kFailedPrecondition, "a slot that is ", state_.to_string(),
                              " takes no device blocks");
   }
-  if (std::ranges::find(blocks, kNoSlot) != blocks.end()) {
+  if (std::ranges::find(blocks, kNoBlock) != blocks.end()) {
     return invalid_operation(ErrorCode::kInvalidArgument, "one of the device blocks is none");
   }
   device_blocks_.insert(device_blocks_.end(), blocks.begin(), blocks.end());

@@ -30,7 +30,7 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] std::size_t num_device_blocks_allocated() const override { return device_blocks_.size(); }
   [[nodiscard]] std::size_t operations_under_way() const override { return under_way_.size(); }
   // device_blocks()[i] holds block i of the sequence. Good until blocks are appended or taken away.
-  [[nodiscard]] std::span<const SlotId> device_blocks() const { return device_blocks_; }
+  [[nodiscard]] std::span<const BlockId> device_blocks() const { return device_blocks_; }
   // Whether the engine has computed anything of it since it was made or preempted.
   [[nodiscard]] bool has_run() const { return has_run_; }
 
@@ -63,7 +63,7 @@ class ExternallyManagedDeviceSlot final : public Slot {
   // again. What was staged is dropped, and the request has to be marked anew. Not while a load is under way.
   [[nodiscard]] SlotStatus retreat_computed_position(std::size_t num_tokens);
   // The engine's blocks for what comes after those it gave before. It may give more than the tokens need.
-  [[nodiscard]] SlotStatus append_mutable_device_blocks(std::span<const SlotId> blocks);
+  [[nodiscard]] SlotStatus append_mutable_device_blocks(std::span<const BlockId> blocks);
   // The engine takes all device blocks away: nothing is computed any more, guesses are taken back, and the request can be
   // matched anew. Saves of those blocks are fenced. Not while a load writes to them: wait for it, or finish.
   [[nodiscard]] SlotStatus preempt(std::uint64_t iteration);
@@ -105,7 +105,7 @@ class ExternallyManagedDeviceSlot final : public Slot {
 
   const std::uint64_t serial_;
   TokenBlockSequence sequence_;
-  std::vector<SlotId> device_blocks_;
+  std::vector<BlockId> device_blocks_;
   SlotState state_ = SlotState::initialized();
   std::uint64_t iteration_ = 0;         // the latest that was told
   std::size_t computed_ = 0;            // tokens

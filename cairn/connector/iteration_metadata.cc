@@ -50,7 +50,7 @@ std::size_t bytes_of(const std::vector<Work>& list) {
   for (const Work& work : list) {
     const std::string* const text = work.request.text();
     bytes += kWorkBytes + sizeof(std::uint64_t) + (text != nullptr ? text->size() : 0);
-    bytes += work.blocks.size() * sizeof(SlotId);
+    bytes += work.blocks.size() * sizeof(BlockId);
   }
   return bytes;
 }
@@ -59,7 +59,7 @@ std::size_t bytes_of(const std::vector<Work>& list) {
 std::size_t bytes_of(const IterationMetadata& metadata) {
   std::size_t bytes = internal::kSealBytes + sizeof(LeaderId) + sizeof(std::uint64_t) + 3 * kCountBytes;
   bytes += bytes_of(metadata.loads) + bytes_of(metadata.saves);
-  for (const auto& fence : metadata.fences) bytes += kFenceBytes + fence.blocks.size() * sizeof(SlotId);
+  for (const auto& fence : metadata.fences) bytes += kFenceBytes + fence.blocks.size() * sizeof(BlockId);
   return bytes;
 }
 
@@ -100,18 +100,18 @@ Result<IterationMetadata> IterationMetadata::decode(std::span<const std::byte> b
     const OperationId id = internal::get_operation_id(in);
     const std::uint8_t flags = get_flags(in, kInStep | kIsText);
     RequestId request = get_request(in, flags);
-    metadata.loads.push_back({id, std::move(request), (flags & kInStep) != 0, in.list<SlotId>()});
+    metadata.loads.push_back({id, std::move(request), (flags & kInStep) != 0, in.list<BlockId>()});
   }
   metadata.saves.reserve(in.good() ? save_count : 0);
   for (std::size_t i = 0; i < save_count && in.good(); ++i) {
     const OperationId id = internal::get_operation_id(in);
     RequestId request = get_request(in, get_flags(in, kIsText));
-    metadata.saves.push_back({id, std::move(request), in.list<SlotId>()});
+    metadata.saves.push_back({id, std::move(request), in.list<BlockId>()});
   }
   metadata.fences.reserve(in.good() ? fence_count : 0);
   for (std::size_t i = 0; i < fence_count && in.good(); ++i) {
     const OperationId id = internal::get_operation_id(in);
-    metadata.fences.push_back({id, in.list<SlotId>()});
+    metadata.fences.push_back({id, in.list<BlockId>()});
   }
   if (in.ended_well()) return metadata;
   return fail(ErrorCode::kCorrupt, str_cat("the ", bytes.size(), " bytes of ", kWhat, " do not add up"));

@@ -31,19 +31,19 @@ struct IterationMetadata {
     OperationId id;
     RequestId request;
     bool in_step = false;  // the request computes in this very iteration: its layers are waited for one by one
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
     friend bool operator==(const Load&, const Load&) = default;
   };
   struct Save {
     OperationId id;
     RequestId request;
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
     friend bool operator==(const Save&, const Save&) = default;
   };
   // The engine writes to these blocks in this iteration: the save reads them no longer, or is told as failed.
   struct Fence {
     OperationId save;
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
     friend bool operator==(const Fence&, const Fence&) = default;
   };
 

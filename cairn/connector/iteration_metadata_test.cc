@@ -38,9 +38,9 @@ class Maker {
     for (char& c : text) c = static_cast<char>(random_());
     return {text};
   }
-  std::vector<SlotId> blocks() {
-    std::vector<SlotId> blocks(random_() % 6);
-    for (SlotId& block : blocks) block = SlotId{static_cast<std::uint32_t>(random_())};
+  std::vector<BlockId> blocks() {
+    std::vector<BlockId> blocks(random_() % 6);
+    for (BlockId& block : blocks) block = BlockId{static_cast<std::uint32_t>(random_())};
     return blocks;
   }
   std::mt19937_64 random_;
@@ -78,8 +78,8 @@ TEST(IterationMetadataTest, WithoutTierWorkItIsSmall) { EXPECT_EQ(encoded({.iter
 
 TEST(IterationMetadataTest, IsAsDocumented) {
   IterationMetadata metadata{.leader = {13, 14}, .iteration = 2};
-  metadata.loads.push_back({{.slot = 3, .number = 4}, "r", true, {SlotId{5}}});
-  metadata.saves.push_back({{.slot = 6, .number = 7}, 8U, {SlotId{9}, SlotId{10}}});
+  metadata.loads.push_back({{.slot = 3, .number = 4}, "r", true, {BlockId{5}}});
+  metadata.saves.push_back({{.slot = 6, .number = 7}, 8U, {BlockId{9}, BlockId{10}}});
   metadata.fences.push_back({{.slot = 11, .number = 12}, {}});
   Bytes expected;
   ByteWriter out(expected);
@@ -97,11 +97,11 @@ TEST(IterationMetadataTest, IsAsDocumented) {
   id(3, 4);
   out.put(std::uint8_t{3});
   out.text("r");
-  out.list(std::vector<SlotId>{SlotId{5}});
+  out.list(std::vector<BlockId>{BlockId{5}});
   id(6, 7);
   out.put(std::uint8_t{0});
   out.put(std::uint64_t{8});
-  out.list(std::vector<SlotId>{SlotId{9}, SlotId{10}});
+  out.list(std::vector<BlockId>{BlockId{9}, BlockId{10}});
   id(11, 12);
   out.put(std::uint32_t{0});
   out.put(hash_bytes(expected, 0));
@@ -111,7 +111,7 @@ TEST(IterationMetadataTest, IsAsDocumented) {
 TEST(IterationMetadataTest, UsesTheMemoryAgain) {
   Bytes bytes;
   IterationMetadata metadata{.iteration = 1};
-  metadata.loads.push_back({{}, 1U, false, std::vector<SlotId>(100)});
+  metadata.loads.push_back({{}, 1U, false, std::vector<BlockId>(100)});
   metadata.encode(bytes);
   const std::byte* const memory = bytes.data();
   const IterationMetadata next{.iteration = 2};
@@ -141,7 +141,7 @@ TEST(IterationMetadataTest, RefusesEveryTruncationAndFlippedBit) {
 
 TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
   IterationMetadata metadata{.iteration = 2};
-  metadata.saves.push_back({{}, 8U, {SlotId{9}}});
+  metadata.saves.push_back({{}, 8U, {BlockId{9}}});
   const Bytes good = encoded(metadata);
   ASSERT_TRUE(IterationMetadata::decode(sealed_again(good)).has_value());
   for (const std::size_t count : {32U, 36U, 40U}) {  // of loads, saves, fences

@@ -33,8 +33,8 @@ struct Operation {
   RequestHandle request{};
   OperationId id;
   bool is_load = false;
-  std::vector<SlotId> slots = {};  // device blocks
-  bool is_fenced = false;          // the scheduler's thread alone
+  std::vector<BlockId> slots = {};  // device blocks
+  bool is_fenced = false;           // the scheduler's thread alone
   std::atomic<bool> is_over{false};
   std::optional<std::size_t> place = {};  // in the inbox's list of those under way; the inbox's own
   // The manager's names for it; the runner's thread alone.

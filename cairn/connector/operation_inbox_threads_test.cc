@@ -186,7 +186,7 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
     for (std::uint32_t i = 0; i < kEach; ++i) {
       given.push_back(operation(iteration * kEach + i, true));
       metadata.loads.push_back(
-          {.id = given.back()->id, .request = RequestId(given.back()->id.number), .blocks = {SlotId{1}}});
+          {.id = given.back()->id, .request = RequestId(given.back()->id.number), .blocks = {BlockId{1}}});
     }
     inbox->given_out(iteration, given);
     {

@@ -110,7 +110,7 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
   ranks_.not_before(operation.slots, mark);
   const std::size_t blocks = save.keys.size();
   counts_->asked(blocks);
-  EngineBlocks source{.slots = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence};
+  EngineBlocks source{.block_ids = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence};
   Result<OffloadRequestId> begun = manager_.offload(
       *save_to_, std::move(source),
       {.keys = std::move(save.keys),
@@ -130,7 +130,7 @@ void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
   ranks_.not_before(operation.slots, mark);
   // What is worth loading was weighed when it was matched.
   Result<LoadId> begun = manager_.load_into(
-      {.slots = operation.slots, .held = hold},
+      {.block_ids = operation.slots, .held = hold},
       {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadResult&& result) {
          hold->arrived(result.prefix);
        }});
@@ -153,14 +153,14 @@ bool OperationRunner::touches_fenced(const Batch& batch) const {
   if (fenced_.empty() || batch.loads.empty()) {
     return false;
   }
-  std::vector<SlotId> blocks;
+  std::vector<BlockId> blocks;
   for (const OperationPtr& save : fenced_) {
     blocks.insert(blocks.end(), save->slots.begin(), save->slots.end());
   }
   std::ranges::sort(blocks);
   return std::ranges::any_of(batch.loads, [&blocks](const Load& load) {
     return std::ranges::any_of(load.operation->slots,
-                               [&blocks](SlotId block) { return std::ranges::binary_search(blocks, block); });
+                               [&blocks](BlockId block) { return std::ranges::binary_search(blocks, block); });
   });
 }
 

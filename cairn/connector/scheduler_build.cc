@@ -131,7 +131,7 @@ void SchedulerConnector::Impl::check_new_tables() {
 }
 
 // The blocks for it are there, and it will not be begun.
-void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const SlotId> blocks) {
+void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const BlockId> blocks) {
   const auto place = std::ranges::find(to_load_, entry.handle);
   CAIRN_CHECK(place != to_load_.end(), "a load that is wanted is in the list");
   to_load_.erase(place);
@@ -230,7 +230,7 @@ Unexpected<SlotError> SchedulerConnector::Impl::never_scheduled(const RequestEnt
       "the iteration, not after it");
 }
 
-SlotStatus SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+SlotStatus SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
                                                      std::size_t local_tokens) {
   const std::size_t first = entry.slot->num_device_blocks_allocated();
   const std::size_t shared = shared_blocks(entry, blocks.size(), local_tokens);

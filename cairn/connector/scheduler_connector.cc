@@ -204,8 +204,8 @@ SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHan
   return Match{.tokens = blocks * block_size_, .when = waits ? Match::When::kLater : Match::When::kNow};
 }
 
-SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const SlotId> blocks) const {
-  for (const SlotId block : blocks) {
+SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const BlockId> blocks) const {
+  for (const BlockId block : blocks) {
     if (index_of(block) >= device_blocks_) {
       return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is none of the ",
                                device_blocks_, " that there are; device.blocks is how many the engine has");
@@ -214,26 +214,26 @@ SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const SlotId> blocks
   return SlotStatus();
 }
 
-Unexpected<SlotError> SchedulerConnector::Impl::listed_twice(const RequestEntry& entry, SlotId block) {
+Unexpected<SlotError> SchedulerConnector::Impl::listed_twice(const RequestEntry& entry, BlockId block) {
   return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block),
                            " is listed twice for request ", entry.id.to_string(),
                            "; a block stands in the table of a request once");
 }
 
-SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
                                                 std::size_t local_tokens) {
   if (SlotStatus checked = check_blocks(blocks); !checked) {
     return checked;
   }
   // Blocks that the request shares with others are counted more than once: its own table is looked at.
-  const std::span<const SlotId> before = entry.slot->device_blocks();
+  const std::span<const BlockId> before = entry.slot->device_blocks();
   const std::size_t shared = shared_blocks(entry, blocks.size(), local_tokens);
   for (std::size_t i = 0; i < shared && !before.empty(); ++i) {
     if (std::ranges::find(before, blocks[i]) != before.end()) {
       return listed_twice(entry, blocks[i]);
     }
   }
-  if (const std::optional<SlotId> twice = device_use_.add(blocks)) {
+  if (const std::optional<BlockId> twice = device_use_.add(blocks)) {
     return listed_twice(entry, *twice);
   }
   try {
@@ -250,7 +250,7 @@ SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<c
 
 // The request that has the block is looked for only to name it.
 SlotStatus SchedulerConnector::Impl::check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) {
-  const std::optional<SlotId> found = device_use_.find_conflict(entry.slot->device_blocks().subspan(first), shared);
+  const std::optional<BlockId> found = device_use_.find_conflict(entry.slot->device_blocks().subspan(first), shared);
   if (!found) {
     return SlotStatus();
   }
@@ -267,7 +267,7 @@ SlotStatus SchedulerConnector::Impl::check_table(const RequestEntry& entry, std:
                            "; requests share only blocks whose KV was computed before");
 }
 
-SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
+SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, std::span<const BlockId> blocks,
                                                      std::size_t local_tokens, std::size_t loaded_tokens) const {
   const ExternallyManagedDeviceSlot& slot = *entry.slot;
   const Kind kind = slot.state().kind();
@@ -295,7 +295,7 @@ SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, 
   return SlotStatus();
 }
 
-SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<const SlotId> blocks,
+SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<const BlockId> blocks,
                                                std::size_t local_tokens, std::size_t loaded_tokens) {
   RequestEntry* const entry = table_.get(request);
   if (entry == nullptr) {
@@ -392,7 +392,7 @@ SlotResult<SlotState> SchedulerConnector::state(RequestHandle request) const { r
 SlotResult<SchedulerConnector::Match> SchedulerConnector::match(RequestHandle request, std::size_t local_tokens) {
   return impl_->match(request, local_tokens);
 }
-SlotStatus SchedulerConnector::allocated(RequestHandle request, std::span<const SlotId> blocks,
+SlotStatus SchedulerConnector::allocated(RequestHandle request, std::span<const BlockId> blocks,
                                          std::size_t local_tokens, std::size_t loaded_tokens) {
   return impl_->allocated(request, blocks, local_tokens, loaded_tokens);
 }

@@ -87,7 +87,7 @@ class SchedulerConnector {
   // Fails if a block is listed twice. Blocks that `local_tokens` fill may stand in the tables of other requests too; where
   // another live request has one of the other blocks, or a load of another request still writes to a shared one, the next
   // build() refuses the request: only then is it known who was preempted.
-  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const SlotId> blocks, std::size_t local_tokens,
+  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                      std::size_t loaded_tokens);
 
   // --- an iteration ---
@@ -98,10 +98,10 @@ class SchedulerConnector {
     // or preempted, what was loaded and what match() or allocated() said of the engine's own cache. Fewer than before: the
     // engine took them back (a failed load) and computes them again.
     std::size_t computed_tokens = 0;
-    std::span<const Token> new_tokens = {};   // that the request has since it was last told
-    std::span<const SlotId> new_blocks = {};  // since then
-    std::span<const Token> guesses = {};      // computed and checked in this iteration; the last ones are settled first
-    std::size_t accepted_guesses = 0;         // of the last ones; they are not among new_tokens
+    std::span<const Token> new_tokens = {};    // that the request has since it was last told
+    std::span<const BlockId> new_blocks = {};  // since then
+    std::span<const Token> guesses = {};   // computed and checked in this iteration; the last ones are settled first
+    std::size_t accepted_guesses = 0;      // of the last ones; they are not among new_tokens
     std::span<const MmRun> new_runs = {};  // multimodal items among new_tokens; offsets from the start of the request
     // Tokens that this iteration computes, guesses included. 0: not said, all that the request has. An engine that
     // schedules a token before it is known (asynchronous scheduling) has to say it.

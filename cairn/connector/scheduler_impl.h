@@ -33,7 +33,7 @@ class SchedulerConnector::Impl {
   [[nodiscard]] std::optional<RequestHandle> find(const RequestId& request) const { return table_.find(request); }
   [[nodiscard]] SlotResult<SlotState> state(RequestHandle request);
   [[nodiscard]] SlotResult<Match> match(RequestHandle request, std::size_t local_tokens);
-  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const SlotId> blocks, std::size_t local_tokens,
+  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                      std::size_t loaded_tokens);
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const { return refused_; }
@@ -49,8 +49,8 @@ class SchedulerConnector::Impl {
 
   // --- requests ---
   [[nodiscard]] std::size_t blocks_to_load(const ExternallyManagedDeviceSlot& slot, std::size_t local_tokens) const;
-  [[nodiscard]] SlotStatus check_blocks(std::span<const SlotId> blocks) const;
-  [[nodiscard]] static Unexpected<SlotError> listed_twice(const RequestEntry& entry, SlotId block);
+  [[nodiscard]] SlotStatus check_blocks(std::span<const BlockId> blocks) const;
+  [[nodiscard]] static Unexpected<SlotError> listed_twice(const RequestEntry& entry, BlockId block);
   // Of `count` more blocks, those whose tokens are in the engine's own cache: other requests may have them too.
   [[nodiscard]] std::size_t shared_blocks(const RequestEntry& entry, std::size_t count,
                                           std::size_t local_tokens) const {
@@ -58,10 +58,10 @@ class SchedulerConnector::Impl {
     return std::min(count, local - std::min(local, entry.slot->num_device_blocks_allocated()));
   }
   // Adds the blocks to the request's table, unless one stands there twice.
-  [[nodiscard]] SlotStatus add_blocks(RequestEntry& entry, std::span<const SlotId> blocks, std::size_t local_tokens);
+  [[nodiscard]] SlotStatus add_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
   // That the request may have the blocks of its table from `first` on, the first `shared` of them together with others.
   [[nodiscard]] SlotStatus check_table(const RequestEntry& entry, std::size_t first, std::size_t shared);
-  [[nodiscard]] SlotStatus check_allocated(const RequestEntry& entry, std::span<const SlotId> blocks,
+  [[nodiscard]] SlotStatus check_allocated(const RequestEntry& entry, std::span<const BlockId> blocks,
                                            std::size_t local_tokens, std::size_t loaded_tokens) const;
   // The slot has operations to give.
   void note_operations(RequestEntry& entry) {
@@ -72,7 +72,7 @@ class SchedulerConnector::Impl {
   }
   // What a slot drops its device blocks in comes after this: had_blocks_ are those that it had.
   void remember_blocks(const RequestEntry& entry) {
-    const std::span<const SlotId> blocks = entry.slot->device_blocks();
+    const std::span<const BlockId> blocks = entry.slot->device_blocks();
     had_blocks_.assign(blocks.begin(), blocks.end());
   }
   RequestId remove(RequestEntry& entry);
@@ -84,7 +84,7 @@ class SchedulerConnector::Impl {
   void preempt(RequestHandle request, std::uint64_t number);
   void schedule(const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] inline SlotStatus step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
-  [[nodiscard]] SlotStatus take_new_blocks(RequestEntry& entry, std::span<const SlotId> blocks,
+  [[nodiscard]] SlotStatus take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
                                            std::size_t local_tokens);
   [[nodiscard]] SlotStatus prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] SlotStatus step_beside_load(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
@@ -105,7 +105,7 @@ class SchedulerConnector::Impl {
   void give_out(RequestEntry& entry, const FenceOperation& fence);
   void hand_over(std::uint64_t number);
   // `blocks`: the request's table, from its first block on.
-  void drop_load(RequestEntry& entry, std::span<const SlotId> blocks);
+  void drop_load(RequestEntry& entry, std::span<const BlockId> blocks);
   void give_up(RequestEntry& entry, Error error);
 
   // --- results ---
@@ -125,7 +125,7 @@ class SchedulerConnector::Impl {
   SlotManager slots_;
   RequestTable table_;
   DeviceBlockUse device_use_;
-  std::vector<SlotId> had_blocks_;  // memory that is used again
+  std::vector<BlockId> had_blocks_;  // memory that is used again
   // What allocated() added to tables. Whether another request has a block is known with the preemptions of the iteration:
   // an engine gives the blocks of a request that it preempts to the next one before it says so.
   struct NewBlocks {

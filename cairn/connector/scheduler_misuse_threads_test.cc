@@ -16,10 +16,10 @@ using ::testing::SizeIs;
 
 constexpr std::size_t kPrompt = 18;  // four blocks of four tokens and two
 
-std::vector<SlotId> slots(std::initializer_list<std::uint32_t> numbers) {
-  std::vector<SlotId> all;
+std::vector<BlockId> slots(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<BlockId> all;
   for (const std::uint32_t number : numbers) {
-    all.push_back(SlotId{number});
+    all.push_back(BlockId{number});
   }
   return all;
 }

@@ -31,7 +31,7 @@ class RandomEngine {
   RandomEngine(std::uint64_t seed, LoadMode mode, std::uint32_t ranks)
       : random_(seed), mode_(mode), world_(options(mode, ranks), seed) {
     for (std::uint32_t i = 0; i < kDeviceBlocks; ++i) {
-      free_.push_back(SlotId{i});
+      free_.push_back(BlockId{i});
     }
   }
 
@@ -59,7 +59,7 @@ class RandomEngine {
     std::size_t target = 0;
     std::vector<Token> tokens = {};  // known to the engine
     std::size_t computed = 0;
-    std::vector<SlotId> blocks = {};
+    std::vector<BlockId> blocks = {};
     enum class State : std::uint8_t { kWaiting, kLoading, kRunning, kFinishing } state = State::kWaiting;
     std::size_t told_blocks = 0;
     std::vector<Token> new_tokens = {};  // not told
@@ -363,7 +363,7 @@ class RandomEngine {
   const LoadMode mode_;
   World world_;
   std::list<Request> requests_;
-  std::vector<SlotId> free_;
+  std::vector<BlockId> free_;
   std::vector<RequestHandle> preempted_;
   std::uint64_t next_id_ = 1;
   Totals* totals_ = nullptr;

@@ -80,17 +80,17 @@ class NumberRank {
     reached_ = std::max(reached_, mark);
     changed_.notify_all();
   }
-  void fence(std::span<const SlotId> blocks, StepMark mark) {
+  void fence(std::span<const BlockId> blocks, StepMark mark) {
     const std::lock_guard lock(mutex_);
-    for (const SlotId block : blocks) {
+    for (const BlockId block : blocks) {
       fences_[index_of(block)] = std::max(fences_[index_of(block)], mark);
     }
   }
-  void write(SlotId block, std::uint64_t number) {
+  void write(BlockId block, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     numbers_[0][index_of(block)] = number;
   }
-  std::uint64_t read(SlotId block) {
+  std::uint64_t read(BlockId block) {
     const std::lock_guard lock(mutex_);
     return numbers_[0][index_of(block)];
   }
@@ -133,7 +133,7 @@ class NumberRank {
     return static_cast<std::size_t>(std::ranges::count(heard_, id));
   }
   // Copies to the device that it made, each as the first device block of it.
-  std::vector<SlotId> loads() {
+  std::vector<BlockId> loads() {
     const std::lock_guard lock(mutex_);
     return loads_;
   }
@@ -219,7 +219,7 @@ class NumberRank {
       sums.push_back(Checksum{number});
     }
     if (copy.to == CacheLevel::kG1) {
-      loads_.push_back(SlotId{copy.pairs.front().destination});
+      loads_.push_back(BlockId{copy.pairs.front().destination});
     }
     answer(generation, copy, std::move(states), std::move(sums));
   }
@@ -251,7 +251,7 @@ class NumberRank {
   bool is_ending_ = false;
   double share_failed_ = 0;
   std::vector<OperationId> heard_;
-  std::vector<SlotId> loads_;
+  std::vector<BlockId> loads_;
   std::thread thread_;
 };
 
@@ -321,14 +321,14 @@ class World {
     return metadata;
   }
   // The engine computes these blocks of the keys.
-  void compute(std::span<const BlockKey> keys, std::span<const SlotId> blocks) {
+  void compute(std::span<const BlockKey> keys, std::span<const BlockId> blocks) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
         ranks[rank]->write(blocks[i], number_of(keys[i], rank));
       }
     }
   }
-  [[nodiscard]] ::testing::AssertionResult hold(std::span<const BlockKey> keys, std::span<const SlotId> blocks) {
+  [[nodiscard]] ::testing::AssertionResult hold(std::span<const BlockKey> keys, std::span<const BlockId> blocks) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
         if (ranks[rank]->read(blocks[i]) != number_of(keys[i], rank)) {

@@ -155,10 +155,10 @@ TEST(SchedulerConnectorTest, LoadsAreBegunInTheOrderOfAllocation) {
   const auto loads = world.step().loads;
   ASSERT_THAT(loads, SizeIs(4));
   world.take_until([&] { return world.loaded.size() == 4; });
-  const std::vector<SlotId> begun = world.ranks[0]->loads();
+  const std::vector<BlockId> begun = world.ranks[0]->loads();
   for (std::size_t i = 0; i < firsts.size(); ++i) {
-    EXPECT_EQ(loads[i].blocks[0], SlotId{firsts[i]});
-    EXPECT_EQ(begun[i], SlotId{firsts[i]});
+    EXPECT_EQ(loads[i].blocks[0], BlockId{firsts[i]});
+    EXPECT_EQ(begun[i], BlockId{firsts[i]});
   }
 }
 

@@ -133,7 +133,7 @@ class Walk {
   }
 
   Verdict give_blocks() {
-    const std::vector<SlotId> more = device_blocks(below(4), static_cast<std::uint32_t>(random_() % 100000));
+    const std::vector<BlockId> more = device_blocks(below(4), static_cast<std::uint32_t>(random_() % 100000));
     return both("blocks", slot_.append_mutable_device_blocks(more), model_.give_blocks(more));
   }
 

@@ -26,7 +26,7 @@ struct ModelCopy {
   bool is_load = false;
   bool is_taken = false;
   std::size_t first_block = 0;
-  std::vector<SlotId> slots;
+  std::vector<BlockId> slots;
 };
 
 class SlotModel {
@@ -41,7 +41,7 @@ class SlotModel {
   }
 
   Kind state = Kind::kInitialized;
-  std::vector<SlotId> blocks;
+  std::vector<BlockId> blocks;
   std::map<std::uint32_t, ModelCopy> copies;  // not over, by number
   std::uint32_t next_copy = 0;
   std::vector<std::vector<std::uint32_t>> fences;
@@ -204,7 +204,7 @@ class SlotModel {
     }
     return Verdict::kOk;
   }
-  Verdict give_blocks(const std::vector<SlotId>& more) {
+  Verdict give_blocks(const std::vector<BlockId>& more) {
     if (is_over()) {
       return Verdict::kInvalidOperation;
     }

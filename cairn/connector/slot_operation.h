@@ -29,7 +29,7 @@ struct OnboardOperation {
   std::uint64_t iteration = 0;  // that it was given out in
   std::size_t first_block = 0;  // of the sequence, which keys[0] names
   std::vector<BlockKey> keys;
-  std::vector<SlotId> slots;
+  std::vector<BlockId> slots;
 };
 
 // Save device block slots[i], whose KV is computed through its last token, as keys[i].
@@ -37,7 +37,7 @@ struct OffloadOperation {
   OperationId id;
   std::size_t first_block = 0;
   std::vector<BlockKey> keys;
-  std::vector<SlotId> slots;
+  std::vector<BlockId> slots;
 };
 
 // Nobody waits for this load any more: what has not begun of it need not. It is told as over as always. It may be over

@@ -175,7 +175,7 @@ TEST(SlotSaveTest, OperationsThatTheStateHasNoUseForAreRefused) {
     EXPECT_EQ(is_invalid_operation(slot.append_mutable_device_blocks({})), is_over);
     EXPECT_EQ(is_invalid_operation(slot.append_tokens({})), !runs);
     EXPECT_EQ(is_invalid_operation(slot.append_speculative_tokens({})), !runs);
-    EXPECT_TRUE(is_invalid_operation(slot.append_mutable_device_blocks(std::vector{kNoSlot})));
+    EXPECT_TRUE(is_invalid_operation(slot.append_mutable_device_blocks(std::vector{kNoBlock})));
     EXPECT_TRUE(is_invalid_operation(slot.offload_done({1, 77})));
     EXPECT_TRUE(is_invalid_operation(slot.onboard_done({1, 77}, 0)));
     EXPECT_EQ(SlotView(slot), before);

@@ -21,10 +21,10 @@ inline constexpr std::uint32_t kBlockSize = 4;
   return out;
 }
 
-[[nodiscard]] inline std::vector<SlotId> device_blocks(std::size_t count, std::uint32_t first = 10) {
-  std::vector<SlotId> out;
+[[nodiscard]] inline std::vector<BlockId> device_blocks(std::size_t count, std::uint32_t first = 10) {
+  std::vector<BlockId> out;
   for (std::uint32_t i = 0; i < count; ++i) {
-    out.push_back(SlotId{first + i});
+    out.push_back(BlockId{first + i});
   }
   return out;
 }
@@ -129,7 +129,7 @@ struct SlotView {
   SlotState state;
   std::size_t computed;
   std::size_t under_way;
-  std::vector<SlotId> blocks;
+  std::vector<BlockId> blocks;
   std::vector<Token> content;
 };
 

@@ -20,13 +20,13 @@ class JoinedRank final : public WorkerRank {
     return worker_->follow(leader, deadline);
   }
   void reached(StepMark mark, StepEventPtr after) override { worker_->reached(mark, std::move(after)); }
-  void expect(std::span<const SlotId> blocks) override { worker_->expect(blocks); }
+  void expect(std::span<const BlockId> blocks) override { worker_->expect(blocks); }
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
     return worker_->wait_for_layer(layer, deadline);
   }
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t layer) const override { return worker_->lacking(layer); }
-  void pass_over(std::span<const SlotId> blocks) override { worker_->pass_over(blocks); }
-  [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t layer) const override { return worker_->lacking(layer); }
+  void pass_over(std::span<const BlockId> blocks) override { worker_->pass_over(blocks); }
+  [[nodiscard]] bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
     return worker_->fence(blocks, overwritten_in, deadline);
   }
   [[nodiscard]] RankWorker::State state() const override { return worker_->state(); }

@@ -67,8 +67,8 @@ struct WorkerReport {
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };
   std::vector<Loaded> loaded = {};
-  std::vector<RequestId> saved = {};       // a save of theirs is over, saved or not
-  std::vector<SlotId> failed_blocks = {};  // device blocks that hold nothing to be used
+  std::vector<RequestId> saved = {};        // a save of theirs is over, saved or not
+  std::vector<BlockId> failed_blocks = {};  // device blocks that hold nothing to be used
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 

@@ -127,9 +127,9 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs,
               StepMark not_before) {
     ASSERT_TRUE(group_->wait_for_ranks(kPatience));
-    std::vector<SlotId> device;
+    std::vector<BlockId> device;
     for (const BlockPair& pair : pairs) {
-      device.push_back(SlotId{from == MemoryKind::kDevice ? pair.source : pair.destination});
+      device.push_back(BlockId{from == MemoryKind::kDevice ? pair.source : pair.destination});
     }
     group_->not_before(device, not_before);
     Transfer transfer = log_.transfer(name, rank_plan(from, to), 0, steady_clock().now() + kPatience);
@@ -196,9 +196,9 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
 
 const std::vector<BlockPair> kSaved = {{0, 5}, {1, 6}, {2, 7}};   // device, host
 const std::vector<BlockPair> kLoaded = {{5, 3}, {6, 1}, {7, 4}};  // host, device
-const IterationMetadata::Save kSave = {{1, 1}, "save", {SlotId{0}, SlotId{1}, SlotId{2}}};
-const IterationMetadata::Load kLoad = {{1, 2}, "load", false, {SlotId{3}, SlotId{1}, SlotId{4}}};
-const IterationMetadata::Load kLoadInStep = {{1, 2}, "load", true, {SlotId{3}, SlotId{1}, SlotId{4}}};
+const IterationMetadata::Save kSave = {{1, 1}, "save", {BlockId{0}, BlockId{1}, BlockId{2}}};
+const IterationMetadata::Load kLoad = {{1, 2}, "load", false, {BlockId{3}, BlockId{1}, BlockId{4}}};
+const IterationMetadata::Load kLoadInStep = {{1, 2}, "load", true, {BlockId{3}, BlockId{1}, BlockId{4}}};
 
 class EveryTensorKindThreadsTest : public WorkerConnectorThreadsTest,
                                    public ::testing::WithParamInterface<TensorKind> {};
@@ -307,7 +307,7 @@ TEST_F(WorkerConnectorThreadsTest, EveryRankSaysTheSame) {
       report.loaded.insert(report.loaded.end(), next.loaded.begin(), next.loaded.end());
       report.failed_blocks.insert(report.failed_blocks.end(), next.failed_blocks.begin(), next.failed_blocks.end());
     }
-    EXPECT_EQ(report, (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {SlotId{4}}}));
+    EXPECT_EQ(report, (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {BlockId{4}}}));
     EXPECT_TRUE(rank(i).holds(3, 100 * (i + 1)));
   }
 }
@@ -329,7 +329,7 @@ TEST_F(WorkerConnectorThreadsTest, ACopyThatFailsIsReportedByItsBlocks) {
   step({.iteration = 3, .loads = {kLoad}});
   tell_load(kLoad.id);
   EXPECT_EQ(next_report(worker()),
-            (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {SlotId{1}, SlotId{4}}}));
+            (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {BlockId{1}, BlockId{4}}}));
 }
 
 TEST_F(WorkerConnectorThreadsTest, ALoadInTheStepThatNeverBeginsHoldsNobodyUp) {

@@ -201,7 +201,7 @@ WorkerOperations::InStep WorkerOperations::in_step() const {
   return {.is_pending = in_step_ > 0, .is_short = is_in_step_short_};
 }
 
-std::vector<SlotId> WorkerOperations::take_short() {
+std::vector<BlockId> WorkerOperations::take_short() {
   const MutexLock lock(mutex_);
   return std::exchange(short_, {});
 }
@@ -210,13 +210,13 @@ void WorkerOperations::limit(Operation& operation, const std::unordered_set<std:
   if (!operation.in_step) {
     return;
   }
-  const auto first = std::ranges::find_if(operation.blocks, [&](SlotId b) { return blocks.contains(index_of(b)); });
+  const auto first = std::ranges::find_if(operation.blocks, [&](BlockId b) { return blocks.contains(index_of(b)); });
   operation.usable = std::min(operation.usable, static_cast<std::uint32_t>(first - operation.blocks.begin()));
 }
 
-void WorkerOperations::read_early(std::span<const SlotId> blocks) {
+void WorkerOperations::read_early(std::span<const BlockId> blocks) {
   std::unordered_set<std::uint32_t> early;
-  for (const SlotId block : blocks) {
+  for (const BlockId block : blocks) {
     early.insert(index_of(block));
   }
   const MutexLock lock(mutex_);

@@ -70,12 +70,12 @@ class WorkerOperations {
   };
   [[nodiscard]] InStep in_step() const;
   // Blocks of those bound last that are known not to come, by the leader's word; each once.
-  [[nodiscard]] std::vector<SlotId> take_short();
-  void read_early(std::span<const SlotId> blocks);
+  [[nodiscard]] std::vector<BlockId> take_short();
+  void read_early(std::span<const BlockId> blocks);
 
   struct Pending {
     OperationId id;
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
   };
   [[nodiscard]] std::vector<Pending> pending_in_step() const;
   // Those whose notice cannot be relied on: bound under another generation, or before `bound_before`.
@@ -95,7 +95,7 @@ class WorkerOperations {
   struct Operation {
     std::uint64_t iteration = 0;
     RequestId request;
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
     std::uint32_t generation = 0;
     TimePoint bound{};
     bool is_load = false;
@@ -137,7 +137,7 @@ class WorkerOperations {
   std::uint64_t binds_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::size_t in_step_ CAIRN_GUARDED_BY(mutex_) = 0;             // of those pending
   bool is_in_step_short_ CAIRN_GUARDED_BY(mutex_) = false;       // of those bound last
-  std::vector<SlotId> short_ CAIRN_GUARDED_BY(mutex_);           // their blocks, until they are taken
+  std::vector<BlockId> short_ CAIRN_GUARDED_BY(mutex_);          // their blocks, until they are taken
   std::uint32_t least_generation_ CAIRN_GUARDED_BY(mutex_) = 0;  // none that is pending has a lesser one
   TimePoint least_bound_ CAIRN_GUARDED_BY(mutex_){};             // none that is pending was bound before
 };

@@ -27,11 +27,11 @@ class WorkerRank {
 
   [[nodiscard]] virtual bool follow(const LeaderId& leader, TimePoint deadline) = 0;
   virtual void reached(StepMark mark, StepEventPtr after) = 0;
-  virtual void expect(std::span<const SlotId> blocks) = 0;
+  virtual void expect(std::span<const BlockId> blocks) = 0;
   [[nodiscard]] virtual Status wait_for_layer(std::uint32_t layer, TimePoint deadline) = 0;
-  [[nodiscard]] virtual std::vector<SlotId> lacking(std::uint32_t layer) const = 0;
-  virtual void pass_over(std::span<const SlotId> blocks) = 0;
-  [[nodiscard]] virtual bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) = 0;
+  [[nodiscard]] virtual std::vector<BlockId> lacking(std::uint32_t layer) const = 0;
+  virtual void pass_over(std::span<const BlockId> blocks) = 0;
+  [[nodiscard]] virtual bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) = 0;
   [[nodiscard]] virtual RankWorker::State state() const = 0;
 };
 

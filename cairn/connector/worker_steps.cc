@@ -84,7 +84,7 @@ Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata)
     return fail(ErrorCode::kFailedPrecondition, str_cat("iteration ", read->iteration, " is bound after iteration ",
                                                         *iteration_, "; their numbers grow"));
   }
-  const auto is_strange = [this](SlotId block) { return index_of(block) >= options_.blocks; };
+  const auto is_strange = [this](BlockId block) { return index_of(block) >= options_.blocks; };
   const auto check = [&](const auto& entries) {
     return std::ranges::none_of(entries,
                                 [&](const auto& entry) { return std::ranges::any_of(entry.blocks, is_strange); });
@@ -200,7 +200,7 @@ void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
     return;
   }
   std::vector<OperationId> saves;
-  std::vector<SlotId> blocks;
+  std::vector<BlockId> blocks;
   for (const IterationMetadata::Fence& fence : metadata.fences) {
     saves.push_back(fence.save);
     blocks.insert(blocks.end(), fence.blocks.begin(), fence.blocks.end());
@@ -212,9 +212,9 @@ void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
 }
 
 void WorkerSteps::fence_all(std::uint64_t iteration) {
-  std::vector<SlotId> blocks(options_.blocks);
+  std::vector<BlockId> blocks(options_.blocks);
   for (std::uint32_t i = 0; i < options_.blocks; ++i) {
-    blocks[i] = SlotId{i};
+    blocks[i] = BlockId{i};
   }
   (void)rank_.fence(blocks, StepMark::begun(iteration), options_.clock->now() + options_.fence_limit);
 }
@@ -261,7 +261,7 @@ Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
     return there;
   }
   // The engine goes on. What it reads too early is not used, and what comes of it is not waited for.
-  const std::vector<SlotId> lacking = rank_.lacking(layer);
+  const std::vector<BlockId> lacking = rank_.lacking(layer);
   operations_.read_early(lacking);
   rank_.pass_over(lacking);
   return fail(there.error().code, str_cat("layer ", layer, " of iteration ", *iteration_, ": ", there.error().message));
@@ -271,7 +271,7 @@ Status WorkerSteps::wait_in_step(std::uint32_t layer) {
   const TimePoint deadline = options_.clock->now() + options_.layer_limit;
   for (;;) {
     const WorkerOperations::InStep loads = operations_.in_step();
-    if (const std::vector<SlotId> blocks = operations_.take_short(); !blocks.empty()) {
+    if (const std::vector<BlockId> blocks = operations_.take_short(); !blocks.empty()) {
       rank_.pass_over(blocks);
     }
     Status there;

@@ -89,7 +89,7 @@ class WorkerSteps {
   std::uint32_t connections_ = 0;
   std::optional<std::uint64_t> iteration_;  // the latest of the leader that was bound
   bool is_metadata_missed_ = false;         // since then
-  std::vector<SlotId> expected_;            // blocks that come in this step
+  std::vector<BlockId> expected_;           // blocks that come in this step
   std::uint64_t binds_ = 0;
   std::vector<std::uint64_t> saved_in_;     // by layer: the number of the bind that it was last saved in
   std::uint32_t saved_layers_ = 0;          // in this step

@@ -71,10 +71,10 @@ ErrorCode code_of(const Status& status) {
   return status ? ErrorCode::kCancelled : status.error().code;
 }
 
-std::vector<SlotId> all_blocks() {
-  std::vector<SlotId> blocks;
+std::vector<BlockId> all_blocks() {
+  std::vector<BlockId> blocks;
   for (std::uint32_t i = 0; i < kBlocks; ++i) {
-    blocks.push_back(SlotId{i});
+    blocks.push_back(BlockId{i});
   }
   return blocks;
 }

@@ -22,7 +22,7 @@ class ScriptedRank final : public WorkerRank {
     friend bool operator==(const Mark&, const Mark&) = default;
   };
   struct Fence {
-    std::vector<SlotId> blocks;
+    std::vector<BlockId> blocks;
     StepMark overwritten_in;
     TimePoint deadline{};
     friend bool operator==(const Fence&, const Fence&) = default;
@@ -33,16 +33,16 @@ class ScriptedRank final : public WorkerRank {
     return is_clear;
   }
   void reached(StepMark mark, StepEventPtr after) override { marks.push_back({mark, std::move(after)}); }
-  void expect(std::span<const SlotId> blocks) override { expected.emplace_back(blocks.begin(), blocks.end()); }
+  void expect(std::span<const BlockId> blocks) override { expected.emplace_back(blocks.begin(), blocks.end()); }
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
     layers.push_back(layer);
     return on_layer ? on_layer(layer, deadline) : Status();
   }
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t /*layer*/) const override { return lacks; }
-  void pass_over(std::span<const SlotId> blocks) override {
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t /*layer*/) const override { return lacks; }
+  void pass_over(std::span<const BlockId> blocks) override {
     passed_over.insert(passed_over.end(), blocks.begin(), blocks.end());
   }
-  [[nodiscard]] bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
+  [[nodiscard]] bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
     fences.push_back({{blocks.begin(), blocks.end()}, overwritten_in, deadline});
     return is_free;
   }
@@ -58,22 +58,22 @@ class ScriptedRank final : public WorkerRank {
   std::vector<LeaderId> followed;
   bool is_clear = true;  // what follow() answers
   std::vector<Mark> marks;
-  std::vector<std::vector<SlotId>> expected;
+  std::vector<std::vector<BlockId>> expected;
   std::vector<std::uint32_t> layers;
   std::vector<Fence> fences;
   std::function<Status(std::uint32_t, TimePoint)> on_layer;
   std::function<void()> on_state;
-  std::vector<SlotId> lacks;  // what lacking() answers
-  std::vector<SlotId> passed_over;
+  std::vector<BlockId> lacks;  // what lacking() answers
+  std::vector<BlockId> passed_over;
   bool is_free = true;  // what fence() answers
   RankWorker::State now = {.is_connected = true, .generation = 1};
   mutable int asked = 0;
 };
 
-inline std::vector<SlotId> blocks_of(std::initializer_list<std::uint32_t> numbers) {
-  std::vector<SlotId> blocks;
+inline std::vector<BlockId> blocks_of(std::initializer_list<std::uint32_t> numbers) {
+  std::vector<BlockId> blocks;
   for (const std::uint32_t number : numbers) {
-    blocks.push_back(SlotId{number});
+    blocks.push_back(BlockId{number});
   }
   return blocks;
 }

@@ -112,8 +112,8 @@ inline std::vector<KvTensor> engine_tensors(EngineTensors& memory, TensorKind ki
         break;
       }
       case TensorKind::kKAndVApart:
-        tensors.push_back(memory.add({kSlot, kHead, kElement}, {s.blocks * s.page, s.heads, s.size}));
-        tensors.push_back(memory.add({kSlot, kHead, kElement}, {s.blocks * s.page, s.heads, s.size}));
+        tensors.push_back(memory.add({kFlatToken, kHead, kElement}, {s.blocks * s.page, s.heads, s.size}));
+        tensors.push_back(memory.add({kFlatToken, kHead, kElement}, {s.blocks * s.page, s.heads, s.size}));
         break;
       case TensorKind::kMla:
         tensors.push_back(memory.add({kBlock, kToken, kElement}, {s.blocks, s.page, s.heads * s.size}));

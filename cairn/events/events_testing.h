@@ -41,39 +41,39 @@ inline std::vector<BlockKey> keys_of(std::span<const ResidentBlock> blocks) {
   return keys;
 }
 
-// Slots with blocks in them, one lock, and a log that is told: all that a snapshot asks of a pool.
+// Blocks with blocks in them, one lock, and a log that is told: all that a snapshot asks of a pool.
 class PlainPool final : public ResidentSource {
  public:
-  PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), slots_(capacity) {}
+  PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), blocks_(capacity) {}
 
-  // Puts a block into a slot, in place of what was there. Does nothing if the pool has it.
-  void put(std::uint32_t slot, const ResidentBlock& block) {
+  // Puts a block into a block, in place of what was there. Does nothing if the pool has it.
+  void put(std::uint32_t block_id, const ResidentBlock& block) {
     const MutexLock lock(mutex_);
-    const bool known = std::ranges::any_of(slots_, [&](const auto& b) { return b && b->key == block.key; });
+    const bool known = std::ranges::any_of(blocks_, [&](const auto& b) { return b && b->key == block.key; });
     if (known) {
       return;
     }
-    remove_locked(slot);
-    slots_[slot] = block;
+    remove_locked(block_id);
+    blocks_[block_id] = block;
     log_.on_registered(tier_, {&block, 1}, {});
   }
-  void remove(std::uint32_t slot) {
+  void remove(std::uint32_t block_id) {
     const MutexLock lock(mutex_);
-    remove_locked(slot);
+    remove_locked(block_id);
   }
   void clear() {
     const MutexLock lock(mutex_);
-    slots_.assign(slots_.size(), std::nullopt);
+    blocks_.assign(blocks_.size(), std::nullopt);
     log_.on_cleared(tier_);
   }
 
-  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,
                                             std::vector<ResidentBlock>& out) const override {
     const MutexLock lock(mutex_);
-    const std::uint32_t end = first + slots;
-    for (std::uint32_t slot = first; slot < end; ++slot) {
-      if (slots_[slot]) {
-        out.push_back(*slots_[slot]);
+    const std::uint32_t end = first + count;
+    for (std::uint32_t block_id = first; block_id < end; ++block_id) {
+      if (blocks_[block_id]) {
+        out.push_back(*blocks_[block_id]);
       }
     }
     return end;
@@ -87,21 +87,21 @@ class PlainPool final : public ResidentSource {
   [[nodiscard]] CacheLevel tier() const override { return tier_; }
   [[nodiscard]] std::uint32_t capacity() const override {
     const MutexLock lock(mutex_);
-    return static_cast<std::uint32_t>(slots_.size());
+    return static_cast<std::uint32_t>(blocks_.size());
   }
 
  private:
-  void remove_locked(std::uint32_t slot) CAIRN_REQUIRES(mutex_) {
-    if (slots_[slot]) {
-      log_.on_removed(tier_, {&slots_[slot]->key, 1});
-      slots_[slot].reset();
+  void remove_locked(std::uint32_t block_id) CAIRN_REQUIRES(mutex_) {
+    if (blocks_[block_id]) {
+      log_.on_removed(tier_, {&blocks_[block_id]->key, 1});
+      blocks_[block_id].reset();
     }
   }
 
   const CacheLevel tier_;
   EventLog& log_;
   mutable Mutex mutex_{LockRank::kPool};
-  std::vector<std::optional<ResidentBlock>> slots_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<std::optional<ResidentBlock>> blocks_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::events_testing

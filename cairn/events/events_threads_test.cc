@@ -21,7 +21,7 @@ using events_testing::block_at;
 using events_testing::PlainPool;
 
 constexpr std::uint32_t kPools = 3;
-constexpr std::uint32_t kSlots = 64;
+constexpr std::uint32_t kBlocks = 64;
 constexpr int kStepsPerPool = 10'000;
 
 // Keeps a view up to date from a log, however often it falls behind.
@@ -69,12 +69,12 @@ class Follower {
 void churn(PlainPool& pool, std::uint32_t seed) {
   std::mt19937 random(seed);
   for (int i = 0; i < kStepsPerPool; ++i) {
-    const auto slot = static_cast<std::uint32_t>(random() % kSlots);
+    const auto block_id = static_cast<std::uint32_t>(random() % kBlocks);
     const auto dice = random() % 100;
     if (dice < 70) {
-      pool.put(slot, block_at(static_cast<std::uint32_t>(random() % 200), 0));
+      pool.put(block_id, block_at(static_cast<std::uint32_t>(random() % 200), 0));
     } else if (dice < 99) {
-      pool.remove(slot);
+      pool.remove(block_id);
     } else {
       pool.clear();
     }
@@ -102,9 +102,9 @@ void suspend_and_resume(EventLog& log, std::uint32_t seed) {
 
 void run_with_log_of(std::uint32_t blocks) {
   const auto log = *EventLog::create({.blocks = blocks});
-  std::array<PlainPool, kPools> pools = {PlainPool(CacheLevel::kG1, kSlots, *log),
-                                         PlainPool(CacheLevel::kG2, kSlots, *log),
-                                         PlainPool(CacheLevel::kG3, kSlots, *log)};
+  std::array<PlainPool, kPools> pools = {PlainPool(CacheLevel::kG1, kBlocks, *log),
+                                         PlainPool(CacheLevel::kG2, kBlocks, *log),
+                                         PlainPool(CacheLevel::kG3, kBlocks, *log)};
   const std::array<const ResidentSource*, kPools> sources = {&pools[0], &pools[1], &pools[2]};
   std::vector<Follower> followers(3, Follower(*log, sources));
   std::atomic<bool> done{false};
@@ -151,9 +151,9 @@ TEST(EventsThreadsTest, FollowersThatLagResynchroniseAndEqualThePools) { run_wit
 
 // Readers of large events while they are overwritten: whole and right, or gone.
 TEST(EventsThreadsTest, AnEventThatIsOverwrittenIsGoneNotTorn) {
-  constexpr std::uint32_t kBlocks = 4'000;
+  constexpr std::uint32_t kKeys = 4'000;
   constexpr std::uint32_t kTokens = 4;
-  const auto log = *EventLog::create({.blocks = kBlocks * 3, .token_ids = kBlocks * kTokens * 2});
+  const auto log = *EventLog::create({.blocks = kKeys * 3, .token_ids = kKeys * kTokens * 2});
   std::atomic<bool> done{false};
   std::thread reader([&] {
     auto subscriber = EventSubscriber::joining(*log);
@@ -165,8 +165,8 @@ TEST(EventsThreadsTest, AnEventThatIsOverwrittenIsGoneNotTorn) {
       }
       for (const Event& event : std::get<std::vector<Event>>(batch)) {
         const auto& stored = std::get<Stored>(event.data);
-        ASSERT_EQ(stored.blocks.size(), kBlocks);
-        for (std::uint32_t i = 0; i < kBlocks; ++i) {
+        ASSERT_EQ(stored.blocks.size(), kKeys);
+        for (std::uint32_t i = 0; i < kKeys; ++i) {
           ASSERT_EQ(stored.blocks[i].key, block_at(static_cast<std::uint32_t>(event.sequence), i).key);
         }
         for (const Token token : stored.token_ids) {
@@ -176,8 +176,8 @@ TEST(EventsThreadsTest, AnEventThatIsOverwrittenIsGoneNotTorn) {
     }
   });
   for (std::uint32_t n = 1; n <= 60; ++n) {
-    log->on_registered(CacheLevel::kG1, events_testing::chain(n, 0, kBlocks),
-                       std::vector<Token>(kBlocks * kTokens, Token{n}));
+    log->on_registered(CacheLevel::kG1, events_testing::chain(n, 0, kKeys),
+                       std::vector<Token>(kKeys * kTokens, Token{n}));
   }
   done.store(true, std::memory_order_release);
   reader.join();

@@ -12,8 +12,8 @@
 #include "cairn/base/str_cat.h"
 
 // Why the result is exact. Let s0 be the log's last number before the walk, s1 one read after it. A pool changes a key
-// and appends the event under one hold of its lock, and a key stays in its slot for as long as it is registered.
-//   - A key without an event in (s0, s1] was in its slot, or absent, during the whole walk: the walk saw it, or not.
+// and appends the event under one hold of its lock, and a key stays in its block for as long as it is registered.
+//   - A key without an event in (s0, s1] was in its block, or absent, during the whole walk: the walk saw it, or not.
 //   - A key with one is, after s1, what the last of its events (or a later Cleared of its tier) says; what the walk saw
 //     of it is not used.
 // Each key is one or the other, so both together are the state after s1. That a tier is suspended is the same: the walk
@@ -25,7 +25,7 @@ namespace {
 
 // The last attempts take a pool whole: no event of its own can then come in between.
 constexpr std::uint32_t kWholePool = std::numeric_limits<std::uint32_t>::max();
-constexpr std::array<std::uint32_t, 4> kSlotsPerLock = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
+constexpr std::array<std::uint32_t, 4> kBlocksPerLock = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
 constexpr std::size_t kBlocksPerRead = 4096;
 
 // What the events of the walk's time say of one tier.
@@ -116,19 +116,19 @@ class Walk {
 
   // Nothing if the log has dropped events of the walk's time.
   [[nodiscard]] std::optional<Snapshot> run(std::span<const ResidentSource* const> pools,
-                                            std::uint32_t slots_per_lock) {
+                                            std::uint32_t blocks_per_lock) {
     Snapshot snapshot;
     for (const ResidentSource* pool : pools) {
       TierSnapshot& seen = snapshot.tiers.emplace_back(TierSnapshot{.tier = pool->tier()});
       seen.suspended = log_.is_suspended(seen.tier);
-      std::uint32_t slot = 0;
+      std::uint32_t block_id = 0;
       do {
-        slot = pool->list_resident(slot, std::min(slots_per_lock, pool->capacity() - slot), seen.blocks);
+        block_id = pool->list_resident(block_id, std::min(blocks_per_lock, pool->capacity() - block_id), seen.blocks);
         // After each piece, so that the log has to hold no more than the events of one.
         if (!follow()) {
           return std::nullopt;
         }
-      } while (slot < pool->capacity());
+      } while (block_id < pool->capacity());
     }
     for (TierSnapshot& tier : snapshot.tiers) {
       TierWindow& window = windows_[index_of(tier.tier)];
@@ -174,13 +174,13 @@ Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSour
     }
     seen.set(index_of(pool->tier()));
   }
-  for (const std::uint32_t slots_per_lock : kSlotsPerLock) {
-    if (std::optional<Snapshot> snapshot = Walk(log).run(pools, slots_per_lock)) {
+  for (const std::uint32_t blocks_per_lock : kBlocksPerLock) {
+    if (std::optional<Snapshot> snapshot = Walk(log).run(pools, blocks_per_lock)) {
       return *std::move(snapshot);
     }
   }
   return fail(ErrorCode::kExhausted,
-              str_cat("no snapshot: in ", kSlotsPerLock.size(),
+              str_cat("no snapshot: in ", kBlocksPerLock.size(),
                       " attempts the event log dropped events faster than the pools could be walked; make it larger"));
 }
 

@@ -3,7 +3,7 @@
 //
 // Does:     take_snapshot walks the pools in pieces while they go on working, and corrects what it saw by the events of
 //           the meantime. The result is exact: the state after event `sequence`, as if everything had stopped there.
-// Threads:  safe from any thread. A pool is locked for a piece of its slots at a time, never for the whole walk unless
+// Threads:  safe from any thread. A pool is locked for a piece of its blocks at a time, never for the whole walk unless
 //           the log is so small that nothing else succeeds.
 // Costs:    memory for what is resident, and a sort of it, outside all locks.
 // Fails:    kInvalidArgument for two pools of one tier; kExhausted where the log drops events faster than pieces are

@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 constexpr CacheLevel kG1 = CacheLevel::kG1;
 constexpr CacheLevel kG2 = CacheLevel::kG2;
 // Larger than what a walk takes under one lock, so that there is a time between its pieces.
-constexpr std::uint32_t kManySlots = 40'000;
+constexpr std::uint32_t kManyBlocks = 40'000;
 
 // A source that does something after each piece of the walk; it is told how many pieces there were.
 class Disturbed final : public ResidentSource {
@@ -31,9 +31,9 @@ class Disturbed final : public ResidentSource {
       : pool_(pool), disturb_(std::move(disturb)) {}
   [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
   [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
-  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,
                                             std::vector<ResidentBlock>& out) const override {
-    const std::uint32_t next = pool_.list_resident(first, slots, out);
+    const std::uint32_t next = pool_.list_resident(first, count, out);
     disturb_(++pieces_);
     return next;
   }
@@ -50,10 +50,10 @@ class TwoCopies final : public ResidentSource {
   explicit TwoCopies(const ResidentSource& pool) : pool_(pool) {}
   [[nodiscard]] CacheLevel tier() const override { return pool_.tier(); }
   [[nodiscard]] std::uint32_t capacity() const override { return pool_.capacity(); }
-  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,
                                             std::vector<ResidentBlock>& out) const override {
-    static_cast<void>(pool_.list_resident(first, slots, out));
-    return pool_.list_resident(first, slots, out);
+    static_cast<void>(pool_.list_resident(first, count, out));
+    return pool_.list_resident(first, count, out);
   }
 
  private:
@@ -109,8 +109,8 @@ TEST(SnapshotTest, CopiesOfOneKeyCountOnce) {
 // Blocks that move ahead of the walk, behind it, come, go and come back: the result is the state at one number.
 TEST(SnapshotTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
   const auto log = *EventLog::create({.blocks = 64});
-  PlainPool pool(kG1, kManySlots, *log);
-  const std::uint32_t last = kManySlots - 1;
+  PlainPool pool(kG1, kManyBlocks, *log);
+  const std::uint32_t last = kManyBlocks - 1;
   pool.put(0, block_at(1, 0));         // stays
   pool.put(1, block_at(2, 0));         // seen, then removed
   pool.put(last, block_at(3, 0));      // removed before it is seen, comes back behind the walk
@@ -138,10 +138,10 @@ TEST(SnapshotTest, WhatChangesDuringTheWalkIsAsAtItsEnd) {
 
 TEST(SnapshotTest, ClearedDuringTheWalkForgetsWhatWasSeen) {
   const auto log = *EventLog::create({.blocks = 64});
-  PlainPool g1(kG1, kManySlots, *log);
+  PlainPool g1(kG1, kManyBlocks, *log);
   PlainPool g2(kG2, 2, *log);
   g1.put(0, block_at(1, 0));
-  g1.put(kManySlots - 1, block_at(2, 0));
+  g1.put(kManyBlocks - 1, block_at(2, 0));
   g2.put(0, block_at(1, 0));
   const Disturbed disturbed_g1(g1, [&](std::uint32_t piece) {
     if (piece == 1) {
@@ -179,7 +179,7 @@ TEST(SnapshotTest, SuspendedDuringTheWalkIsAsAtItsEnd) {
     for (const int changes : {1, 2}) {
       const auto log = *EventLog::create({.blocks = 64});
       PlainPool g1(kG1, 2, *log);
-      PlainPool g2(kG2, kManySlots, *log);
+      PlainPool g2(kG2, kManyBlocks, *log);
       PlainPool g3(kG3, 2, *log);
       const auto toggle_all = [&] {
         for (const CacheLevel tier : {kG1, kG2, kG3}) {
@@ -208,8 +208,8 @@ TEST(SnapshotTest, SuspendedDuringTheWalkIsAsAtItsEnd) {
   }
 }
 
-// A change right after the walk looked at a pool without slots still counts.
-TEST(SnapshotTest, SuspendedOfAPoolWithoutSlots) {
+// A change right after the walk looked at a pool without blocks still counts.
+TEST(SnapshotTest, SuspendedOfAPoolWithoutBlocks) {
   const auto log = *EventLog::create({.blocks = 8});
   const PlainPool pool(kG1, 0, *log);
   const Disturbed source(pool, [&](std::uint32_t) { log->suspend(kG1); });
@@ -235,7 +235,7 @@ TEST(SnapshotTest, EventsAfterTheSnapshotContinueIt) {
 
 TEST(SnapshotTest, TakesLargerPiecesWhereTheLogIsTooSmall) {
   const auto log = *EventLog::create({.blocks = 8});
-  PlainPool pool(kG1, kManySlots, *log);
+  PlainPool pool(kG1, kManyBlocks, *log);
   pool.put(0, block_at(1, 0));
   std::uint32_t pieces = 0;
   const Disturbed source(pool, [&](std::uint32_t piece) {
@@ -245,7 +245,7 @@ TEST(SnapshotTest, TakesLargerPiecesWhereTheLogIsTooSmall) {
     }
   });
   const Snapshot snapshot = *snapshot_of(*log, {&source});
-  EXPECT_EQ(pieces, 2U);  // the second attempt took all slots at once
+  EXPECT_EQ(pieces, 2U);  // the second attempt took all blocks at once
   EXPECT_EQ(snapshot.tiers[0].blocks, pool.sorted_blocks());
 }
 

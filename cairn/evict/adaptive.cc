@@ -11,9 +11,9 @@ namespace cairn {
 
 namespace {
 
-// A shadow has a slot for each of so many of the pool, but at least this many, or all.
-constexpr std::uint32_t kSlotsPerShadowSlot = 32;
-constexpr std::uint32_t kLeastShadowSlots = 1024;
+// A shadow has a block for each of so many of the pool, but at least this many, or all.
+constexpr std::uint32_t kBlocksPerShadowBlock = 32;
+constexpr std::uint32_t kLeastShadowBlocks = 1024;
 // A hit of a shadow counts half after the pool was used this many times over.
 constexpr double kPoolsToHalf = 12;
 // Another expert leads when it has this much more than the leader, and more than chance would give it.
@@ -25,7 +25,7 @@ constexpr double kChance = 1.5;  // standard deviations
 Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView& view) {
   PolicyView by_leaves = view;
   by_leaves.leaves_first = true;
-  Result<SlotQueue> queue = SlotQueue::create(by_leaves, kUseSegments);
+  Result<BlockQueue> queue = BlockQueue::create(by_leaves, kUseSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
@@ -33,26 +33,27 @@ Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView&
   if (!history) {
     return Unexpected(std::move(history).error());
   }
-  const std::uint32_t slots = std::max(view.capacity / kSlotsPerShadowSlot, std::min(view.capacity, kLeastShadowSlots));
+  const std::uint32_t blocks =
+      std::max(view.capacity / kBlocksPerShadowBlock, std::min(view.capacity, kLeastShadowBlocks));
   std::vector<Judged> experts;
   for (const Expert expert : kExperts) {
     Result<std::unique_ptr<ShadowCache>> shadow = ShadowCache::create(
-        {.expert = expert, .slots = slots, .leaves_first = slots == view.capacity, .seed = view.seed});
+        {.expert = expert, .blocks = blocks, .leaves_first = blocks == view.capacity, .seed = view.seed});
     if (!shadow) {
       return Unexpected(std::move(shadow).error());
     }
     experts.push_back({.shadow = *std::move(shadow)});
   }
   return std::unique_ptr<EvictionPolicy>(
-      new AdaptivePolicy(view, *std::move(queue), *std::move(history), std::move(experts), slots));
+      new AdaptivePolicy(view, *std::move(queue), *std::move(history), std::move(experts), blocks));
 }
 
-AdaptivePolicy::AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history,
-                               std::vector<Judged> experts, std::uint32_t shadow_slots)
+AdaptivePolicy::AdaptivePolicy(const PolicyView& view, BlockQueue queue, ReuseHistory history,
+                               std::vector<Judged> experts, std::uint32_t shadow_blocks)
     : SegmentedPolicy(view, std::move(queue)),
       capacity_(view.capacity),
       seed_(view.seed),
-      sampled_below_((std::uint64_t{shadow_slots} << 32) / std::max(1U, view.capacity)),
+      sampled_below_((std::uint64_t{shadow_blocks} << 32) / std::max(1U, view.capacity)),
       judge_every_(std::max(64U, view.capacity / 16)),
       fading_(std::exp2(-static_cast<double>(judge_every_) / (kPoolsToHalf * std::max(1U, view.capacity)))),
       history_(std::move(history)),
@@ -68,19 +69,19 @@ std::size_t AdaptivePolicy::bytes() const {
   return sum;
 }
 
-void AdaptivePolicy::place(SlotId slot) {
-  const std::uint32_t uses = note_use(slot);
-  queue().place(slot, segment_of_uses(uses), now_);
+void AdaptivePolicy::place(BlockId block_id) {
+  const std::uint32_t uses = note_use(block_id);
+  queue().place(block_id, segment_of_uses(uses), now_);
 }
 
-// One more use of the slot's block: tells everyone, and says how many there are.
-std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
+// One more use of the block's block: tells everyone, and says how many there are.
+std::uint32_t AdaptivePolicy::note_use(BlockId block_id) {
   now_ = queue().next_tick();
-  const BlockKey& block = key(slot);
+  const BlockKey& block = key(block_id);
   std::optional<ReuseHistory::Past> past = history_.find(block, now_);
-  if (queue().is_known(slot)) {  // then nothing need be guessed
-    const std::uint32_t at_least = uses_of_segment(queue().segment(slot));
-    past = {.age = now_ - queue().tick(slot), .uses = past ? std::max(past->uses, at_least) : at_least};
+  if (queue().is_known(block_id)) {  // then nothing need be guessed
+    const std::uint32_t at_least = uses_of_segment(queue().segment(block_id));
+    past = {.age = now_ - queue().tick(block_id), .uses = past ? std::max(past->uses, at_least) : at_least};
   }
   std::uint32_t uses = 1;
   if (past && past->age <= model_.horizon()) {
@@ -90,7 +91,7 @@ std::uint32_t AdaptivePolicy::note_use(SlotId slot) {
   model_.began(uses);
   history_.record(block, now_, uses);
   if ((hash_of(block, seed_) >> 32) < sampled_below_) {
-    show_shadows(block, uses, queue().is_known(slot));
+    show_shadows(block, uses, queue().is_known(block_id));
   }
   model_.learn(now_);
   if (now_ >= next_judgement_) {
@@ -153,7 +154,7 @@ double AdaptivePolicy::lead_over_leader(const Judged& expert) const {
   return for_it - against - expert.failed_by - kMargin * leader.hits - kChance * std::sqrt(for_it + against);
 }
 
-SlotId AdaptivePolicy::choose(ClassRange classes, const Veto& veto) {
+BlockId AdaptivePolicy::choose(ClassRange classes, const Veto& veto) {
   const double once_target = experts_[index_of(leader_)].shadow->once_share() * capacity_;
   return choose_victim(leader_, {model_, now_, once_target}, queue(), classes, veto);
 }

@@ -6,7 +6,7 @@
 //           learned stays, whoever leads, and blocks stay where they are.
 // Leaves:   go first whether it is asked for or not: an expert may give up the newest block, which would else be the head
 //           of a sequence that was just released.
-// Costs:    O(1) a slot. 61 bytes a slot, and up to 350 KiB more where those are too few to learn from.
+// Costs:    O(1) a block. 61 bytes a block, and up to 350 KiB more where those are too few to learn from.
 #pragma once
 
 #include <array>
@@ -27,11 +27,11 @@ class AdaptivePolicy final : public SegmentedPolicy {
   [[nodiscard]] Expert leader() const { return leader_; }
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
-  void prefetch(SlotId slot) const override {
-    SegmentedPolicy::prefetch(slot);
-    history_.prefetch(key(slot));
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
+  void prefetch(BlockId block_id) const override {
+    SegmentedPolicy::prefetch(block_id);
+    history_.prefetch(key(block_id));
   }
 
  private:
@@ -43,10 +43,10 @@ class AdaptivePolicy final : public SegmentedPolicy {
     double failed_by = 0;       // hits that following it cost against LRU when it led
   };
 
-  AdaptivePolicy(const PolicyView& view, SlotQueue queue, ReuseHistory history, std::vector<Judged> experts,
-                 std::uint32_t shadow_slots);
+  AdaptivePolicy(const PolicyView& view, BlockQueue queue, ReuseHistory history, std::vector<Judged> experts,
+                 std::uint32_t shadow_blocks);
 
-  std::uint32_t note_use(SlotId slot);
+  std::uint32_t note_use(BlockId block_id);
   void show_shadows(const BlockKey& block, std::uint32_t uses, bool was_here);
   void judge();
   void follow(Expert expert);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/fake_blocks_testing.h"
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
 #include "cairn/evict/shadow_cache.h"
@@ -32,22 +32,22 @@ TEST(ReuseHistoryTest, RemembersWhenAndHowOften) {
   EXPECT_LT(history.find(key(1), 50'000)->age, 200U);
 }
 
-TEST(ReuseHistoryTest, KeepsTheLatestThreeTimesTheSlots) {
-  constexpr std::uint64_t kSlots = 50'000;
-  ReuseHistory history = *ReuseHistory::create(kSlots);
-  for (std::uint64_t n = 0; n < 20 * kSlots; ++n) {
+TEST(ReuseHistoryTest, KeepsTheLatestThreeTimesTheBlocks) {
+  constexpr std::uint64_t kBlocks = 50'000;
+  ReuseHistory history = *ReuseHistory::create(kBlocks);
+  for (std::uint64_t n = 0; n < 20 * kBlocks; ++n) {
     history.record(key(n), n, 1);
   }
   std::uint64_t kept = 0;
-  for (std::uint64_t n = 17 * kSlots; n < 20 * kSlots; ++n) {
-    kept += history.find(key(n), 20 * kSlots) ? 1 : 0;
+  for (std::uint64_t n = 17 * kBlocks; n < 20 * kBlocks; ++n) {
+    kept += history.find(key(n), 20 * kBlocks) ? 1 : 0;
   }
-  EXPECT_GT(kept, 3 * kSlots * 8 / 10);
+  EXPECT_GT(kept, 3 * kBlocks * 8 / 10);
   std::uint64_t strangers = 0;
-  for (std::uint64_t n = 100 * kSlots; n < 101 * kSlots; ++n) {
-    strangers += history.find(key(n), 20 * kSlots) ? 1 : 0;
+  for (std::uint64_t n = 100 * kBlocks; n < 101 * kBlocks; ++n) {
+    strangers += history.find(key(n), 20 * kBlocks) ? 1 : 0;
   }
-  EXPECT_LT(strangers, kSlots / 500);
+  EXPECT_LT(strangers, kBlocks / 500);
 }
 
 TEST(ReuseModelTest, BeforeAnythingIsSeenOlderIsWorthLess) {
@@ -74,7 +74,7 @@ TEST(ReuseModelTest, LearnsThatBlocksComeBackAfterAWhile) {
 
 TEST(ShadowCacheTest, HitsWhatItsExpertWouldHaveKept) {
   const ReuseModel model(4);
-  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .slots = 2, .leaves_first = true});
+  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .blocks = 2, .leaves_first = true});
   std::uint64_t now = 0;
   EXPECT_FALSE(lru->use(key(1), 1, model, ++now));
   EXPECT_FALSE(lru->use(key(2), 1, model, ++now));
@@ -86,7 +86,7 @@ TEST(ShadowCacheTest, HitsWhatItsExpertWouldHaveKept) {
 
 TEST(ShadowCacheTest, GivesMoreRoomToThePartThatLostWhatComesBack) {
   const ReuseModel model(4);
-  const auto arc = *ShadowCache::create({.expert = Expert::kArc, .slots = 4, .leaves_first = true});
+  const auto arc = *ShadowCache::create({.expert = Expert::kArc, .blocks = 4, .leaves_first = true});
   EXPECT_EQ(arc->once_share(), 0);
   std::uint64_t now = 0;
   for (std::uint64_t n = 0; n < 6; ++n) {
@@ -98,7 +98,7 @@ TEST(ShadowCacheTest, GivesMoreRoomToThePartThatLostWhatComesBack) {
 
 TEST(ShadowCacheTest, TakesLeavesFirst) {
   const ReuseModel model(4);
-  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .slots = 2, .leaves_first = true});
+  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .blocks = 2, .leaves_first = true});
   const BlockKey parent = key(1);
   const BlockKey child = child_key(parent, 77);
   lru->use(parent, 1, model, 1);
@@ -111,65 +111,65 @@ TEST(ShadowCacheTest, TakesLeavesFirst) {
 // A cache of single blocks that are released at once.
 class AdaptivePolicyTest : public ::testing::Test {
  protected:
-  static constexpr std::uint32_t kSlots = 200;
+  static constexpr std::uint32_t kBlocks = 200;
 
   bool use(std::uint64_t name) {
-    const auto found = slot_of_.find(name);
-    const bool hit = found != slot_of_.end();
-    SlotId slot{static_cast<std::uint32_t>(slot_of_.size())};
+    const auto found = block_id_of_.find(name);
+    const bool hit = found != block_id_of_.end();
+    BlockId block_id{static_cast<std::uint32_t>(block_id_of_.size())};
     if (hit) {
-      slot = found->second;
-      policy_->remove({&slot, 1});
+      block_id = found->second;
+      policy_->remove({&block_id, 1});
     } else {
-      if (slot_of_.size() == kSlots) {
-        slot = policy_->evict({0, 1}, {});
-        slot_of_.erase(name_in_[index_of(slot)]);
-        fake_.drop(*policy_, slot);
+      if (block_id_of_.size() == kBlocks) {
+        block_id = policy_->evict({0, 1}, {});
+        block_id_of_.erase(name_in_[index_of(block_id)]);
+        fake_.drop(*policy_, block_id);
       }
-      fake_.put(slot, key(name));
-      slot_of_[name] = slot;
-      name_in_[index_of(slot)] = name;
+      fake_.put(block_id, key(name));
+      block_id_of_[name] = block_id;
+      name_in_[index_of(block_id)] = name;
     }
-    policy_->insert({&slot, 1});
+    policy_->insert({&block_id, 1});
     return hit;
   }
   [[nodiscard]] Expert leader() const { return dynamic_cast<const AdaptivePolicy&>(*policy_).leader(); }
 
-  FakeSlots fake_{kSlots};
+  FakeBlocks fake_{kBlocks};
   std::unique_ptr<EvictionPolicy> policy_ = fake_.make(PolicyKind::kAdaptive);
-  std::map<std::uint64_t, SlotId> slot_of_;
-  std::vector<std::uint64_t> name_in_ = std::vector<std::uint64_t>(kSlots);
+  std::map<std::uint64_t, BlockId> block_id_of_;
+  std::vector<std::uint64_t> name_in_ = std::vector<std::uint64_t>(kBlocks);
 };
 
 TEST_F(AdaptivePolicyTest, StartsAsLru) {
-  for (std::uint64_t n = 0; n < 2 * kSlots; ++n) {
+  for (std::uint64_t n = 0; n < 2 * kBlocks; ++n) {
     EXPECT_FALSE(use(n));
   }
   EXPECT_EQ(leader(), Expert::kLru);
-  EXPECT_TRUE(use(kSlots));
-  EXPECT_FALSE(use(kSlots - 1));
+  EXPECT_TRUE(use(kBlocks));
+  EXPECT_FALSE(use(kBlocks - 1));
 }
 
 TEST_F(AdaptivePolicyTest, HitsInALoopThatIsOneTooLong) {
   std::uint32_t hits = 0;
-  for (std::uint64_t n = 0; n < std::uint64_t{40} * (kSlots + 1); ++n) {
-    hits += use(n % (kSlots + 1)) ? 1 : 0;
+  for (std::uint64_t n = 0; n < std::uint64_t{40} * (kBlocks + 1); ++n) {
+    hits += use(n % (kBlocks + 1)) ? 1 : 0;
   }
   EXPECT_NE(leader(), Expert::kLru);
-  EXPECT_GT(hits, 20 * kSlots);  // LRU has none
+  EXPECT_GT(hits, 20 * kBlocks);  // LRU has none
 }
 
 TEST_F(AdaptivePolicyTest, FollowsTheTrafficWhenItChanges) {
-  for (std::uint64_t n = 0; n < std::uint64_t{40} * (kSlots + 1); ++n) {
-    use(n % (kSlots + 1));
+  for (std::uint64_t n = 0; n < std::uint64_t{40} * (kBlocks + 1); ++n) {
+    use(n % (kBlocks + 1));
   }
   // What was used last is used again, and then never: nothing but recency counts.
   std::uint32_t hits = 0;
-  for (std::uint64_t n = 0; n < 40 * kSlots; ++n) {
+  for (std::uint64_t n = 0; n < 40 * kBlocks; ++n) {
     use(1'000'000 + n);
-    hits += n > 20 * kSlots && use(1'000'000 + n - kSlots / 2) ? 1 : 0;
+    hits += n > 20 * kBlocks && use(1'000'000 + n - kBlocks / 2) ? 1 : 0;
   }
-  EXPECT_GT(hits, 15 * kSlots);
+  EXPECT_GT(hits, 15 * kBlocks);
 }
 
 }  // namespace

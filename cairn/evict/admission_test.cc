@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/evict/counting_new.h"
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/counting_new_testing.h"
+#include "cairn/evict/fake_blocks_testing.h"
 
 namespace cairn {
 namespace {

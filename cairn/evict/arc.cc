@@ -6,7 +6,7 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> ArcPolicy::create(const PolicyView& view) {
-  Result<SlotQueue> queue = SlotQueue::create(view, kSegments);
+  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
@@ -17,15 +17,15 @@ Result<std::unique_ptr<EvictionPolicy>> ArcPolicy::create(const PolicyView& view
   return std::unique_ptr<EvictionPolicy>(new ArcPolicy(view, *std::move(queue), *std::move(ghosts)));
 }
 
-ArcPolicy::ArcPolicy(const PolicyView& view, SlotQueue queue, GhostLists ghosts)
+ArcPolicy::ArcPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts)
     : SegmentedPolicy(view, std::move(queue)), capacity_(view.capacity), ghosts_(std::move(ghosts)) {}
 
-void ArcPolicy::place(SlotId slot) {
-  SlotQueue::Segment segment = kAgain;
-  if (!queue().is_known(slot)) {
+void ArcPolicy::place(BlockId block_id) {
+  BlockQueue::Segment segment = kAgain;
+  if (!queue().is_known(block_id)) {
     const std::uint32_t once = ghosts_.size(kOnce);
     const std::uint32_t again = ghosts_.size(kAgain);
-    const std::optional<GhostLists::List> returned = ghosts_.take(key(slot));
+    const std::optional<GhostLists::List> returned = ghosts_.take(key(block_id));
     if (!returned) {
       segment = kOnce;
     } else if (*returned == kOnce) {
@@ -34,18 +34,18 @@ void ArcPolicy::place(SlotId slot) {
       target_ = std::max(0.0, target_ - std::max(1.0, double(once) / again));
     }
   }
-  queue().place(slot, segment, queue().next_tick());
+  queue().place(block_id, segment, queue().next_tick());
 }
 
-SlotId ArcPolicy::choose(ClassRange classes, const Veto& veto) {
-  const SlotId once = queue().front(kOnce, classes, veto);
-  const SlotId again = queue().front(kAgain, classes, veto);
+BlockId ArcPolicy::choose(ClassRange classes, const Veto& veto) {
+  const BlockId once = queue().front(kOnce, classes, veto);
+  const BlockId again = queue().front(kAgain, classes, veto);
   return queue().count(kOnce) > target_ ? lower_class(once, again) : lower_class(again, once);
 }
 
-void ArcPolicy::gave_up(SlotId slot) {
-  ghosts_.push(queue().segment(slot), key(slot));
-  // Blocks used once and their ghosts together are no more than the pool has slots.
+void ArcPolicy::gave_up(BlockId block_id) {
+  ghosts_.push(queue().segment(block_id), key(block_id));
+  // Blocks used once and their ghosts together are no more than the pool has blocks.
   while (ghosts_.size(kOnce) > 0 && queue().count(kOnce) + ghosts_.size(kOnce) > capacity_) {
     ghosts_.drop_oldest(kOnce);
   }

@@ -2,7 +2,7 @@
 // Modha, FAST 2003).
 //
 // Does:     blocks that were used once, and those used again, each the oldest release first. Keys of evicted ones are
-//           remembered, as many as the pool has slots: when such a block comes back, the part it went from is given
+//           remembered, as many as the pool has blocks: when such a block comes back, the part it went from is given
 //           more room.
 // Differs:  from the paper in that a victim is chosen before it is known what comes in its place, as the pool does it:
 //           a block that comes back counts for the evictions after it.
@@ -19,14 +19,14 @@ class ArcPolicy final : public SegmentedPolicy {
   [[nodiscard]] std::size_t bytes() const override { return SegmentedPolicy::bytes() + ghosts_.bytes(); }
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(SlotId slot) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
+  void gave_up(BlockId block_id) override;
 
  private:
-  enum : SlotQueue::Segment { kOnce, kAgain, kSegments };  // of ghosts too
+  enum : BlockQueue::Segment { kOnce, kAgain, kSegments };  // of ghosts too
 
-  ArcPolicy(const PolicyView& view, SlotQueue queue, GhostLists ghosts);
+  ArcPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts);
 
   const std::uint32_t capacity_;
   GhostLists ghosts_;

@@ -6,34 +6,34 @@ namespace cairn {
 
 namespace {
 
-using Fronts = std::array<SlotId, kUseSegments>;
+using Fronts = std::array<BlockId, kUseSegments>;
 
-// The oldest of each segment, all of the lowest class that has any; the others kNoSlot. Returns that class.
-std::uint32_t find_fronts(SlotQueue& queue, ClassRange classes, const Veto& veto, Fronts& fronts) {
+// The oldest of each segment, all of the lowest class that has any; the others kNoBlock. Returns that class.
+std::uint32_t find_fronts(BlockQueue& queue, ClassRange classes, const Veto& veto, Fronts& fronts) {
   std::uint32_t lowest = classes.last;
   for (std::uint32_t i = 0; i < kUseSegments; ++i) {
     fronts[i] = queue.front(i, classes, veto);
-    if (fronts[i] != kNoSlot) {
+    if (fronts[i] != kNoBlock) {
       lowest = std::min(lowest, queue.class_of(fronts[i]));
     }
   }
-  for (SlotId& front : fronts) {
-    if (front != kNoSlot && queue.class_of(front) > lowest) {
-      front = kNoSlot;
+  for (BlockId& front : fronts) {
+    if (front != kNoBlock && queue.class_of(front) > lowest) {
+      front = kNoBlock;
     }
   }
   return lowest;
 }
 
-SlotId older(const SlotQueue& queue, SlotId a, SlotId b) {
-  if (a == kNoSlot || b == kNoSlot) {
-    return a == kNoSlot ? b : a;
+BlockId older(const BlockQueue& queue, BlockId a, BlockId b) {
+  if (a == kNoBlock || b == kNoBlock) {
+    return a == kNoBlock ? b : a;
   }
   return queue.tick(b) < queue.tick(a) ? b : a;
 }
 
-SlotId oldest_of(const SlotQueue& queue, const Fronts& fronts, std::uint32_t first) {
-  SlotId oldest = kNoSlot;
+BlockId oldest_of(const BlockQueue& queue, const Fronts& fronts, std::uint32_t first) {
+  BlockId oldest = kNoBlock;
   for (std::uint32_t i = first; i < kUseSegments; ++i) {
     oldest = older(queue, oldest, fronts[i]);
   }
@@ -41,21 +41,22 @@ SlotId oldest_of(const SlotQueue& queue, const Fronts& fronts, std::uint32_t fir
 }
 
 // Worth falls and rises with age, but rarely both ways twice: the ends of a segment are the ones to look at.
-SlotId least_worth(const Situation& situation, const SlotQueue& queue, const Fronts& fronts, std::uint32_t of_class,
-                   const Veto& veto) {
-  SlotId least = kNoSlot;
+BlockId least_worth(const Situation& situation, const BlockQueue& queue, const Fronts& fronts, std::uint32_t of_class,
+                    const Veto& veto) {
+  BlockId least = kNoBlock;
   double least_worth = 0;
   for (std::uint32_t i = 0; i < kUseSegments; ++i) {
-    if (fronts[i] == kNoSlot) {
+    if (fronts[i] == kNoBlock) {
       continue;
     }
-    for (const SlotId slot : {fronts[i], queue.back(i, of_class, veto)}) {
-      if (slot == kNoSlot) {
+    for (const BlockId block_id : {fronts[i], queue.back(i, of_class, veto)}) {
+      if (block_id == kNoBlock) {
         continue;
       }
-      const double worth = situation.model.worth(uses_of_segment(i), situation.now - queue.tick(slot));
-      if (least == kNoSlot || worth < least_worth || (worth == least_worth && queue.tick(slot) < queue.tick(least))) {
-        least = slot;
+      const double worth = situation.model.worth(uses_of_segment(i), situation.now - queue.tick(block_id));
+      if (least == kNoBlock || worth < least_worth ||
+          (worth == least_worth && queue.tick(block_id) < queue.tick(least))) {
+        least = block_id;
         least_worth = worth;
       }
     }
@@ -65,8 +66,8 @@ SlotId least_worth(const Situation& situation, const SlotQueue& queue, const Fro
 
 }  // namespace
 
-SlotId choose_victim(Expert expert, const Situation& situation, SlotQueue& queue, ClassRange classes,
-                     const Veto& veto) {
+BlockId choose_victim(Expert expert, const Situation& situation, BlockQueue& queue, ClassRange classes,
+                      const Veto& veto) {
   Fronts fronts{};
   const std::uint32_t lowest = find_fronts(queue, classes, veto, fronts);
   if (expert == Expert::kLru) {
@@ -75,10 +76,10 @@ SlotId choose_victim(Expert expert, const Situation& situation, SlotQueue& queue
   if (expert == Expert::kLearned) {
     return least_worth(situation, queue, fronts, lowest, veto);
   }
-  const SlotId once = fronts[segment_of_uses(1)];
-  const SlotId again = oldest_of(queue, fronts, segment_of_uses(2));
+  const BlockId once = fronts[segment_of_uses(1)];
+  const BlockId again = oldest_of(queue, fronts, segment_of_uses(2));
   const bool once_first = queue.count(segment_of_uses(1)) > situation.once_target;
-  return once == kNoSlot || (again != kNoSlot && !once_first) ? again : once;
+  return once == kNoBlock || (again != kNoBlock && !once_first) ? again : once;
 }
 
 }  // namespace cairn

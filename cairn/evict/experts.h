@@ -12,9 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cairn/evict/block_queue.h"
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
-#include "cairn/evict/slot_queue.h"
 
 namespace cairn {
 
@@ -24,8 +24,8 @@ inline constexpr std::array kExperts{Expert::kLru, Expert::kArc, Expert::kS3Fifo
 
 // A segment of the queue for each number of uses.
 inline constexpr std::uint32_t kUseSegments = ReuseHistory::kMaxUses;
-[[nodiscard]] constexpr SlotQueue::Segment segment_of_uses(std::uint32_t uses) { return uses - 1; }
-[[nodiscard]] constexpr std::uint32_t uses_of_segment(SlotQueue::Segment segment) { return segment + 1; }
+[[nodiscard]] constexpr BlockQueue::Segment segment_of_uses(std::uint32_t uses) { return uses - 1; }
+[[nodiscard]] constexpr std::uint32_t uses_of_segment(BlockQueue::Segment segment) { return segment + 1; }
 
 // What an expert goes by.
 struct Situation {
@@ -34,8 +34,8 @@ struct Situation {
   double once_target;  // blocks that were used once, for kArc and kS3Fifo
 };
 
-// The victim, still in the queue: of the lowest class in the range that has one without a veto; kNoSlot where none has.
-[[nodiscard]] SlotId choose_victim(Expert expert, const Situation& situation, SlotQueue& queue, ClassRange classes,
-                                   const Veto& veto);
+// The victim, still in the queue: of the lowest class in the range that has one without a veto; kNoBlock where none has.
+[[nodiscard]] BlockId choose_victim(Expert expert, const Situation& situation, BlockQueue& queue, ClassRange classes,
+                                    const Veto& veto);
 
 }  // namespace cairn

@@ -9,11 +9,11 @@ class FifoPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
-  void touch(std::span<const SlotId> /*slots*/) override {}  // the first release alone counts
+  void touch(std::span<const BlockId> /*blocks*/) override {}  // the first release alone counts
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
 
  private:
   using SegmentedPolicy::SegmentedPolicy;

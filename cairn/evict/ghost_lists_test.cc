@@ -9,7 +9,7 @@
 #include <optional>
 #include <random>
 
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/fake_blocks_testing.h"
 
 namespace cairn {
 namespace {

@@ -22,10 +22,10 @@ constexpr std::int64_t kSystemPromptScales = 4;
 // A giver is judged when this many blocks have told, and by about the last few thousand.
 constexpr std::uint32_t kFewest = 64;
 constexpr std::uint32_t kMost = 4096;
-// Departed keys are remembered for about as many evictions as this many pools have slots.
+// Departed keys are remembered for about as many evictions as this many pools have blocks.
 constexpr std::uint32_t kPoolsRemembered = 8;
 
-// What returns within this many sixteenths of the scale has this level. A slot's blocks return at any time up to the
+// What returns within this many sixteenths of the scale has this level. A block's blocks return at any time up to the
 // longest that is worth waiting for, which is thus about twice their average: normal is where that lies.
 struct Step {
   std::int64_t sixteenths;
@@ -60,8 +60,8 @@ HintBook::HintBook(PageArray<Record> records, PageArray<std::uint32_t> departed,
       window_(std::max(64U, capacity / 4)),
       scale_(kFirstScale) {}
 
-void HintBook::say(SlotId slot, const RetentionHint& hint, TimePoint now) {
-  Record& record = records_[index_of(slot)];
+void HintBook::say(BlockId block_id, const RetentionHint& hint, TimePoint now) {
+  Record& record = records_[index_of(block_id)];
   const bool awaited = record.kind == Kind::kReturns && record.at_ns >= now.count();
   switch (hint.kind) {
     case Kind::kReturns: {
@@ -88,15 +88,15 @@ void HintBook::say(SlotId slot, const RetentionHint& hint, TimePoint now) {
   }
 }
 
-void HintBook::released(SlotId slot, TimePoint now) {
-  Record& record = records_[index_of(slot)];
+void HintBook::released(BlockId block_id, TimePoint now) {
+  Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kSystemPrompt) {
     record.at_ns = (now + kSystemPromptScales * scale_).count();
   }
 }
 
-HintBook::Rank HintBook::rank(SlotId slot, TenantId giver, TimePoint now) {
-  Record& record = records_[index_of(slot)];
+HintBook::Rank HintBook::rank(BlockId block_id, TenantId giver, TimePoint now) {
+  Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kNone) {
     return {};
   }
@@ -131,8 +131,8 @@ HintBook::Rank HintBook::rank_of_return(const Record& record, TimePoint now) con
   return {.level = kFarthest, .review = review};
 }
 
-void HintBook::used(SlotId slot, TenantId giver, const BlockKey& key) {
-  Record& record = records_[index_of(slot)];
+void HintBook::used(BlockId block_id, TenantId giver, const BlockKey& key) {
+  Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kNone) {
     return;
   }
@@ -148,8 +148,8 @@ void HintBook::used(SlotId slot, TenantId giver, const BlockKey& key) {
   }
 }
 
-void HintBook::gone(SlotId slot, TenantId giver, const BlockKey& key) {
-  Record& record = records_[index_of(slot)];
+void HintBook::gone(BlockId block_id, TenantId giver, const BlockKey& key) {
+  Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kWillNotReturn) {
     std::uint32_t print = 0;
     if (std::uint32_t* const place = departed_at(key, print)) {
@@ -191,8 +191,8 @@ void HintBook::observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_
   if (window_events_ < window_ || now <= window_begin_) {
     return;
   }
-  const double slot_time = static_cast<double>(unused) * static_cast<double>((now - window_begin_).count());
-  const double per_hit = std::min(slot_time / std::max(1U, window_hits_), static_cast<double>(kMostScale.count()));
+  const double block_time = static_cast<double>(unused) * static_cast<double>((now - window_begin_).count());
+  const double per_hit = std::min(block_time / std::max(1U, window_hits_), static_cast<double>(kMostScale.count()));
   scale_ = std::max(kLeastScale, (scale_ + Duration(static_cast<std::int64_t>(per_hit))) / 2);
   window_begin_ = now;
   window_events_ = 0;

@@ -1,16 +1,16 @@
-// HintBook: what was said of the blocks in a pool's slots, what it means for the order of eviction, and how far whoever
+// HintBook: what was said of the blocks in a pool's blocks, what it means for the order of eviction, and how far whoever
 // said it is to be believed.
 //
 // Does:     a hint gives a block one of sixteen levels within its priority: levels below kNormalLevel are evicted before
 //           blocks of which nothing is known, levels above it after them. What will not return goes first. What returns
 //           is ranked by how long it still takes, the longest first, and stands above normal if that is at most twice the
-//           time a slot takes, on average, to bring a hit: beyond that the slot is worth more to others. A system prompt
+//           time a block takes, on average, to bring a hit: beyond that the block is worth more to others. A system prompt
 //           ranks with what returns at once, for four times that time after its last use.
 // Bounds:   a level lasts as long as the hint says and a quarter more; then the block is where it would be without it.
 //           Whether blocks came back as said is counted for each giver and kind, and hints of a kind that is wrong too
 //           often have no effect until it is right again. What will not return can be the first to go, never more.
 // Owner:    one pool, or a simulation of one. Threads: none.
-// Costs:    O(1) a call, 16 bytes a slot and half a byte for what has gone; nothing is allocated after create().
+// Costs:    O(1) a call, 16 bytes a block and half a byte for what has gone; nothing is allocated after create().
 #pragma once
 
 #include <array>
@@ -45,23 +45,23 @@ class HintBook {
   // `givers`: tenants, each believed by its own record.
   [[nodiscard]] static Result<HintBook> create(std::uint32_t capacity, std::uint32_t givers, const KeySeed& seed = {});
 
-  // Of the block in the slot. One that others expect back sooner is expected then; one that others want, or that begins
+  // Of the block in the block. One that others expect back sooner is expected then; one that others want, or that begins
   // many requests, is not given up because one session is over. Requires: `in` is not negative.
-  void say(SlotId slot, const RetentionHint& hint, TimePoint now);
+  void say(BlockId block_id, const RetentionHint& hint, TimePoint now);
   // The block is in no use from now on.
-  void released(SlotId slot, TimePoint now);
+  void released(BlockId block_id, TimePoint now);
   // Where it ranks now. A hint whose time is over is dropped, and counted against its giver.
-  [[nodiscard]] Rank rank(SlotId slot, TenantId giver, TimePoint now);
+  [[nodiscard]] Rank rank(BlockId block_id, TenantId giver, TimePoint now);
   // The block was wanted again: what was said is counted, and done with but for system prompts.
-  void used(SlotId slot, TenantId giver, const BlockKey& key);
-  // The block left its slot, by eviction or otherwise.
-  void gone(SlotId slot, TenantId giver, const BlockKey& key);
+  void used(BlockId block_id, TenantId giver, const BlockKey& key);
+  // The block left its block, by eviction or otherwise.
+  void gone(BlockId block_id, TenantId giver, const BlockKey& key);
   // A block came into the pool: if it was said that it would not, that is counted.
   void came(TenantId giver, const BlockKey& key);
 
   // Keeps the measure of time: this many blocks out of use were wanted again, or evicted, while `unused` were there.
   void observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_t unused, TimePoint now);
-  // The time a slot takes to bring a hit, as observed of late.
+  // The time a block takes to bring a hit, as observed of late.
   [[nodiscard]] Duration time_per_hit() const { return scale_; }
   [[nodiscard]] bool believes(TenantId giver, RetentionHint::Kind kind) const;
   [[nodiscard]] std::size_t bytes() const;

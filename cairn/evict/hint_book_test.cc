@@ -6,8 +6,8 @@
 #include <ostream>
 #include <utility>
 
-#include "cairn/evict/counting_new.h"
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/counting_new_testing.h"
+#include "cairn/evict/fake_blocks_testing.h"
 
 namespace cairn {
 namespace {
@@ -19,7 +19,7 @@ using Kind = RetentionHint::Kind;
 using Rank = HintBook::Rank;
 
 constexpr TenantId kGiver{0};
-constexpr SlotId kSlot{3};
+constexpr BlockId kBlock{3};
 
 [[maybe_unused]] void PrintTo(const Rank& rank, std::ostream* out) {
   *out << "level " << rank.level << " until " << rank.review.count();
@@ -27,23 +27,23 @@ constexpr SlotId kSlot{3};
 
 class HintBookTest : public ::testing::Test {
  protected:
-  HintLevel level(TimePoint now, SlotId slot = kSlot) { return book_.rank(slot, kGiver, now).level; }
-  void say(Kind kind, Duration in = {}, TimePoint now = {}, SlotId slot = kSlot) {
-    book_.say(slot, {.kind = kind, .in = in}, now);
+  HintLevel level(TimePoint now, BlockId block_id = kBlock) { return book_.rank(block_id, kGiver, now).level; }
+  void say(Kind kind, Duration in = {}, TimePoint now = {}, BlockId block_id = kBlock) {
+    book_.say(block_id, {.kind = kind, .in = in}, now);
   }
   // Blocks that were said something of and did, or did not, what was said.
   void record(Kind kind, std::uint32_t blocks, bool right) {
     for (std::uint32_t i = 0; i < blocks; ++i) {
-      say(kind, seconds(1), {}, SlotId{9});
+      say(kind, seconds(1), {}, BlockId{9});
       if (kind == Kind::kWillNotReturn) {
-        right ? book_.gone(SlotId{9}, kGiver, root_key(next_name_++))
-              : book_.used(SlotId{9}, kGiver, root_key(next_name_++));
+        right ? book_.gone(BlockId{9}, kGiver, root_key(next_name_++))
+              : book_.used(BlockId{9}, kGiver, root_key(next_name_++));
       } else if (right) {
-        book_.used(SlotId{9}, kGiver, root_key(1));
+        book_.used(BlockId{9}, kGiver, root_key(1));
       } else {
-        EXPECT_EQ(level(hours(24), SlotId{9}), kNormalLevel);
+        EXPECT_EQ(level(hours(24), BlockId{9}), kNormalLevel);
       }
-      book_.gone(SlotId{9}, kGiver, root_key(next_name_++));
+      book_.gone(BlockId{9}, kGiver, root_key(next_name_++));
     }
   }
 
@@ -52,7 +52,7 @@ class HintBookTest : public ::testing::Test {
 };
 
 TEST_F(HintBookTest, NothingSaidIsNormalForEver) {
-  EXPECT_EQ(book_.rank(kSlot, kGiver, {}), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kGiver, {}), Rank{});
   EXPECT_EQ(Rank{}.review, HintBook::kNoReview);
 }
 
@@ -70,7 +70,7 @@ TEST_F(HintBookTest, ReturnsRankByTheTimeLeft) {
 TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
   say(Kind::kReturns, seconds(1000));
   for (TimePoint now{}; now < seconds(1250);) {
-    const Rank rank = book_.rank(kSlot, kGiver, now);
+    const Rank rank = book_.rank(kBlock, kGiver, now);
     ASSERT_GT(rank.review, now);
     EXPECT_EQ(level(rank.review - milliseconds(1)), rank.level);
     EXPECT_NE(level(rank.review), rank.level);
@@ -81,8 +81,8 @@ TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
 TEST_F(HintBookTest, ItsTimeAndAQuarterMoreAndItIsDone) {
   say(Kind::kReturns, seconds(8));
   EXPECT_EQ(level(seconds(10) - milliseconds(1)), 15U);
-  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(10)), Rank{});
-  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(5)), Rank{}) << "it is gone for good";
+  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(10)), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(5)), Rank{}) << "it is gone for good";
 }
 
 TEST_F(HintBookTest, OfSeveralReturnsTheFirstCounts) {
@@ -109,26 +109,26 @@ TEST_F(HintBookTest, WhatOthersAwaitIsNotGivenUp) {
 
 TEST_F(HintBookTest, ASystemPromptLastsFourTimesPerHitFromItsLastUse) {
   say(Kind::kSystemPrompt);
-  book_.released(kSlot, seconds(100));
-  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(100)), (Rank{15, seconds(340)}));
-  book_.used(kSlot, kGiver, root_key(1));
-  book_.released(kSlot, seconds(200));
+  book_.released(kBlock, seconds(100));
+  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(100)), (Rank{15, seconds(340)}));
+  book_.used(kBlock, kGiver, root_key(1));
+  book_.released(kBlock, seconds(200));
   EXPECT_EQ(level(seconds(439)), 15U);
-  EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(440)), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(440)), Rank{});
 }
 
 TEST_F(HintBookTest, AUseEndsAReturnAndASessionsEnd) {
   for (const Kind kind : {Kind::kReturns, Kind::kWillNotReturn}) {
     say(kind, seconds(10));
-    book_.used(kSlot, kGiver, root_key(1));
-    EXPECT_EQ(book_.rank(kSlot, kGiver, seconds(1)), Rank{});
+    book_.used(kBlock, kGiver, root_key(1));
+    EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(1)), Rank{});
   }
 }
 
-TEST_F(HintBookTest, ASlotsNextBlockStartsAfresh) {
+TEST_F(HintBookTest, ABlocksNextBlockStartsAfresh) {
   say(Kind::kSystemPrompt);
-  book_.gone(kSlot, kGiver, root_key(1));
-  EXPECT_EQ(book_.rank(kSlot, kGiver, {}), Rank{});
+  book_.gone(kBlock, kGiver, root_key(1));
+  EXPECT_EQ(book_.rank(kBlock, kGiver, {}), Rank{});
 }
 
 TEST_F(HintBookTest, MostReturnsMustBeKeptToBeBelieved) {
@@ -157,7 +157,7 @@ TEST_F(HintBookTest, OneInEightMayReturnThatShouldNot) {
 TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
   for (std::uint64_t name = 1; name < 5'000; ++name) {
     say(Kind::kWillNotReturn);
-    book_.gone(kSlot, kGiver, root_key(name));
+    book_.gone(kBlock, kGiver, root_key(name));
     if (name > 100) {
       book_.came(kGiver, root_key(name - 100));
     }
@@ -169,13 +169,13 @@ TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
 TEST_F(HintBookTest, AFewThatReturnToALargePoolDoNotOutweighTheManyThatGo) {
   HintBook book = *HintBook::create(10'000, 1);
   for (std::uint64_t name = 1; name < 40'000; ++name) {
-    book.say(kSlot, {.kind = Kind::kWillNotReturn}, {});
-    name % 20 == 0 ? book.used(kSlot, kGiver, root_key(name)) : book.gone(kSlot, kGiver, root_key(name));
+    book.say(kBlock, {.kind = Kind::kWillNotReturn}, {});
+    name % 20 == 0 ? book.used(kBlock, kGiver, root_key(name)) : book.gone(kBlock, kGiver, root_key(name));
   }
   EXPECT_TRUE(book.believes(kGiver, Kind::kWillNotReturn));
 }
 
-TEST_F(HintBookTest, LearnsTheTimeASlotTakesForAHit) {
+TEST_F(HintBookTest, LearnsTheTimeABlockTakesForAHit) {
   // 50 unused blocks, two hits a second: 25 seconds a hit.
   for (int second = 0; second < 1'000; ++second) {
     book_.observe(2, 1, 50, seconds(second));

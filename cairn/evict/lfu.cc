@@ -14,7 +14,7 @@ constexpr std::uint64_t kMaxRank = (std::uint64_t{1} << (64 - kTimeBits)) - 1;
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> LfuPolicy::create(const PolicyView& view) {
-  Result<SlotQueue> queue = SlotQueue::create(view, 1);
+  Result<BlockQueue> queue = BlockQueue::create(view, 1);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
@@ -25,25 +25,25 @@ Result<std::unique_ptr<EvictionPolicy>> LfuPolicy::create(const PolicyView& view
   return std::unique_ptr<EvictionPolicy>(new LfuPolicy(view, *std::move(queue), *std::move(uses)));
 }
 
-LfuPolicy::LfuPolicy(const PolicyView& view, SlotQueue queue, PageArray<std::uint16_t> uses)
+LfuPolicy::LfuPolicy(const PolicyView& view, BlockQueue queue, PageArray<std::uint16_t> uses)
     : SegmentedPolicy(view, std::move(queue)), uses_(std::move(uses)) {}
 
-void LfuPolicy::count_use(SlotId slot) {
-  std::uint16_t& uses = uses_[index_of(slot)];
+void LfuPolicy::count_use(BlockId block_id) {
+  std::uint16_t& uses = uses_[index_of(block_id)];
   uses += uses < std::numeric_limits<std::uint16_t>::max() ? 1 : 0;
 }
 
-void LfuPolicy::place(SlotId slot) {
-  if (!queue().is_known(slot)) {
-    uses_[index_of(slot)] = 0;
+void LfuPolicy::place(BlockId block_id) {
+  if (!queue().is_known(block_id)) {
+    uses_[index_of(block_id)] = 0;
   }
-  count_use(slot);
-  const std::uint64_t rank = std::min(kMaxRank, floor_ + uses_[index_of(slot)]);
-  queue().place(slot, 0, (rank << kTimeBits) | queue().next_tick());
+  count_use(block_id);
+  const std::uint64_t rank = std::min(kMaxRank, floor_ + uses_[index_of(block_id)]);
+  queue().place(block_id, 0, (rank << kTimeBits) | queue().next_tick());
 }
 
-SlotId LfuPolicy::choose(ClassRange classes, const Veto& veto) { return queue().front(0, classes, veto); }
+BlockId LfuPolicy::choose(ClassRange classes, const Veto& veto) { return queue().front(0, classes, veto); }
 
-void LfuPolicy::gave_up(SlotId slot) { floor_ = std::max(floor_, queue().tick(slot) >> kTimeBits); }
+void LfuPolicy::gave_up(BlockId block_id) { floor_ = std::max(floor_, queue().tick(block_id) >> kTimeBits); }
 
 }  // namespace cairn

@@ -16,13 +16,13 @@ class LfuPolicy final : public SegmentedPolicy {
   [[nodiscard]] std::size_t bytes() const override { return SegmentedPolicy::bytes() + uses_.bytes(); }
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(SlotId slot) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
+  void gave_up(BlockId block_id) override;
 
  private:
-  LfuPolicy(const PolicyView& view, SlotQueue queue, PageArray<std::uint16_t> uses);
-  void count_use(SlotId slot);
+  LfuPolicy(const PolicyView& view, BlockQueue queue, PageArray<std::uint16_t> uses);
+  void count_use(BlockId block_id);
 
   PageArray<std::uint16_t> uses_;
   std::uint64_t floor_ = 0;

@@ -22,61 +22,61 @@ LineagePolicy::LineagePolicy(const PolicyView& view, Rule rule, LineageForest fo
   CAIRN_CHECK(view.parents != nullptr, "the lineage policy is given a way to find parents");
 }
 
-void LineagePolicy::insert(std::span<const SlotId> slots) {
+void LineagePolicy::insert(std::span<const BlockId> block_ids) {
   std::size_t next = 0;
   for_each_prefetched(
-      slots,
-      [this](SlotId slot) {
-        forest_.prefetch(slot);
-        leaves_.prefetch(slot);
+      block_ids,
+      [this](BlockId block_id) {
+        forest_.prefetch(block_id);
+        leaves_.prefetch(block_id);
       },
-      [&](SlotId slot) {
+      [&](BlockId block_id) {
         ++next;
-        leaves_.set_tick(slot, leaves_.next_tick());
+        leaves_.set_tick(block_id, leaves_.next_tick());
         const auto [is_leaf, no_longer_leaf] =
-            forest_.insert(slot, forest_.parent_of(slot, next < slots.size() ? slots[next] : kNoSlot));
-        if (no_longer_leaf != kNoSlot) {
+            forest_.insert(block_id, forest_.parent_of(block_id, next < block_ids.size() ? block_ids[next] : kNoBlock));
+        if (no_longer_leaf != kNoBlock) {
           leaves_.erase(no_longer_leaf);
         }
         if (is_leaf) {
-          leaves_.push(slot);
+          leaves_.push(block_id);
         }
       });
-  size_ += static_cast<std::uint32_t>(slots.size());
+  size_ += static_cast<std::uint32_t>(block_ids.size());
 }
 
-void LineagePolicy::remove(std::span<const SlotId> slots) {
+void LineagePolicy::remove(std::span<const BlockId> block_ids) {
   for_each_prefetched(
-      slots, [this](SlotId slot) { forest_.prefetch(slot); },
-      [this](SlotId slot) {
-        const auto [was_leaf, new_leaf] = forest_.remove(slot);
+      block_ids, [this](BlockId block_id) { forest_.prefetch(block_id); },
+      [this](BlockId block_id) {
+        const auto [was_leaf, new_leaf] = forest_.remove(block_id);
         if (was_leaf) {
-          leaves_.erase(slot);
+          leaves_.erase(block_id);
         }
         became_leaf(new_leaf);
       });
-  size_ -= static_cast<std::uint32_t>(slots.size());
+  size_ -= static_cast<std::uint32_t>(block_ids.size());
 }
 
-void LineagePolicy::reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) {
-  const bool is_leaf = leaves_.contains(slot);
+void LineagePolicy::reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) {
+  const bool is_leaf = leaves_.contains(block_id);
   if (is_leaf) {
-    leaves_.erase(slot);
+    leaves_.erase(block_id);
   }
-  of_slot = to;
+  of_block = to;
   if (is_leaf) {
-    leaves_.push(slot);
+    leaves_.push(block_id);
   }
 }
 
-void LineagePolicy::forget(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    became_leaf(forest_.forget(slot));
+void LineagePolicy::forget(std::span<const BlockId> block_ids) {
+  for (const BlockId block_id : block_ids) {
+    became_leaf(forest_.forget(block_id));
   }
 }
 
 // One by one: each victim may make a leaf of its parent, which is then often the next.
-std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) {
   for (std::size_t evicted = 0; evicted < out.size(); ++evicted) {
     if (leaves_.pop(classes, veto, out.subspan(evicted, 1)) == 0) {
       return evicted;
@@ -87,14 +87,14 @@ std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span
   return out.size();
 }
 
-void LineagePolicy::became_leaf(SlotId slot) {
-  if (slot == kNoSlot) {
+void LineagePolicy::became_leaf(BlockId block_id) {
+  if (block_id == kNoBlock) {
     return;
   }
   if (rule_ == Rule::kFifo) {
-    leaves_.set_tick(slot, leaves_.next_tick());
+    leaves_.set_tick(block_id, leaves_.next_tick());
   }
-  leaves_.push(slot);
+  leaves_.push(block_id);
 }
 
 }  // namespace cairn

@@ -19,25 +19,25 @@ class LineagePolicy final : public EvictionPolicy {
   // Requires: view.parents is set.
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view, Rule rule);
 
-  void insert(std::span<const SlotId> slots) override;
-  void remove(std::span<const SlotId> slots) override;
-  void reclass(SlotId slot, EvictionClass& of_slot, EvictionClass to) override;
-  void forget(std::span<const SlotId> slots) override;
-  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) override;
+  void insert(std::span<const BlockId> block_ids) override;
+  void remove(std::span<const BlockId> block_ids) override;
+  void reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) override;
+  void forget(std::span<const BlockId> block_ids) override;
+  [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) override;
   [[nodiscard]] bool leaves_first() const override { return true; }
-  [[nodiscard]] bool holds_below(SlotId slot) const override { return forest_.holds_below(slot); }
+  [[nodiscard]] bool holds_below(BlockId block_id) const override { return forest_.holds_below(block_id); }
   [[nodiscard]] std::uint32_t size() const override { return size_; }
-  [[nodiscard]] bool contains(SlotId slot) const override { return forest_.contains(slot); }
+  [[nodiscard]] bool contains(BlockId block_id) const override { return forest_.contains(block_id); }
   [[nodiscard]] std::size_t bytes() const override { return forest_.bytes() + leaves_.bytes(); }
 
  private:
   LineagePolicy(const PolicyView& view, Rule rule, LineageForest forest, TickQueue leaves);
 
-  void became_leaf(SlotId slot);
+  void became_leaf(BlockId block_id);
 
   const Rule rule_;
   LineageForest forest_;
-  TickQueue leaves_;  // ticks are kept for all evictable slots: when each was released
+  TickQueue leaves_;  // ticks are kept for all evictable blocks: when each was released
   std::uint32_t size_ = 0;
 };
 

@@ -9,24 +9,24 @@ namespace cairn {
 
 namespace {
 
-// One list of orphans for this many slots: orphans are rare, and those of one parent share a list anyway.
-constexpr std::uint32_t kSlotsPerOrphanList = 8;
+// One list of orphans for this many blocks: orphans are rare, and those of one parent share a list anyway.
+constexpr std::uint32_t kBlocksPerOrphanList = 8;
 
-SlotId slot_of(std::uint32_t link) { return SlotId{link - 1}; }
+BlockId block_id_of(std::uint32_t link) { return BlockId{link - 1}; }
 
 }  // namespace
 
 Result<LineageForest> LineageForest::create(const PolicyView& view) {
-  if (view.capacity > kMaxSlots) {
+  if (view.capacity > kMaxBlocks) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a pool of ", view.capacity, " blocks is more than the ", kMaxSlots,
+                str_cat("a pool of ", view.capacity, " blocks is more than the ", kMaxBlocks,
                         " that the lineage policy can order; use several pools"));
   }
   Result<PageArray<Node>> nodes = PageArray<Node>::create(view.capacity);
   if (!nodes) {
     return Unexpected(std::move(nodes).error());
   }
-  Result<PageArray<Link>> heads = PageArray<Link>::create(view.capacity / kSlotsPerOrphanList + 1);
+  Result<PageArray<Link>> heads = PageArray<Link>::create(view.capacity / kBlocksPerOrphanList + 1);
   if (!heads) {
     return Unexpected(std::move(heads).error());
   }
@@ -40,9 +40,9 @@ LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, Page
       nodes_(std::move(nodes)),
       orphan_heads_(std::move(orphan_heads)) {}
 
-SlotId LineageForest::forget(SlotId slot) {
-  CAIRN_DCHECK(!contains(slot), "a slot is removed before it is forgotten");
-  const Link self = index_of(slot) + 1;
+BlockId LineageForest::forget(BlockId block_id) {
+  CAIRN_DCHECK(!contains(block_id), "a block is removed before it is forgotten");
+  const Link self = index_of(block_id) + 1;
   Node& node = at(self);
   while ((node.child & kLinkMask) != kNoLink) {
     const Link child = node.child & kLinkMask;
@@ -53,7 +53,7 @@ SlotId LineageForest::forget(SlotId slot) {
 }
 
 // Takes a childless ghost out of the tree, and every ghost above it that this leaves childless.
-SlotId LineageForest::prune(Link self) {
+BlockId LineageForest::prune(Link self) {
   while ((at(self).child & kLinked) != 0) {
     Node& node = at(self);
     const Link above = node.parent;
@@ -65,15 +65,15 @@ SlotId LineageForest::prune(Link self) {
     } else {
       detach(self);
       if (above == kNoLink || (at(above).child & kLinkMask) != kNoLink) {
-        return kNoSlot;
+        return kNoBlock;
       }
     }
     if ((at(above).child & kEvictable) != 0) {
-      return slot_of(above);
+      return block_id_of(above);
     }
     self = above;
   }
-  return kNoSlot;
+  return kNoBlock;
 }
 
 // A root, or an orphan.

@@ -1,10 +1,10 @@
 // LineageForest: which of the evictable blocks are leaves, that is, have no evictable block below them.
 //
-// Does:     keeps the tree of evictable slots by the parents that their keys name. A slot that is not evictable itself
-//           stays in the tree as a ghost while evictable ones hang below it. Children whose parent is in no slot wait
+// Does:     keeps the tree of evictable blocks by the parents that their keys name. A block that is not evictable itself
+//           stays in the tree as a ghost while evictable ones hang below it. Children whose parent is in no block wait
 //           as orphans until a block with that name becomes evictable and adopts them.
 // Owner:    a policy. Threads: none.
-// Costs:    O(1) a slot amortised (a removal climbs over the ghosts it frees). 16.5 bytes a slot, taken once.
+// Costs:    O(1) a block amortised (a removal climbs over the ghosts it frees). 16.5 bytes a block, taken once.
 // Survives: two keys that share a position and a parent fragment: one tree then has a child too many, nothing breaks.
 #pragma once
 
@@ -19,18 +19,18 @@ namespace cairn {
 
 class LineageForest {
  public:
-  static constexpr std::uint32_t kMaxSlots = (1U << 30) - 2;
+  static constexpr std::uint32_t kMaxBlocks = (1U << 30) - 2;
 
   [[nodiscard]] static Result<LineageForest> create(const PolicyView& view);
 
-  // The slot that holds this one's parent block, in any state, or kNoSlot. Runs are released leaf first: the next slot
+  // The block that holds this one's parent block, in any state, or kNoBlock. Runs are released leaf first: the next block
   // usually is the one, and no search is needed. Requires: the view has a way to find parents.
-  [[nodiscard]] SlotId parent_of(SlotId slot, SlotId likely_parent) const {
-    const BlockKey& key = keys_[index_of(slot)];
+  [[nodiscard]] BlockId parent_of(BlockId block_id, BlockId likely_parent) const {
+    const BlockKey& key = keys_[index_of(block_id)];
     if (key.position() == 0) {
-      return kNoSlot;
+      return kNoBlock;
     }
-    if (likely_parent != kNoSlot && keys_[index_of(likely_parent)].is_parent_of(key)) {
+    if (likely_parent != kNoBlock && keys_[index_of(likely_parent)].is_parent_of(key)) {
       return likely_parent;
     }
     return parents_->find_parent(key);
@@ -38,24 +38,24 @@ class LineageForest {
 
   struct Inserted {
     bool is_leaf;
-    SlotId no_longer_leaf;  // its parent, where that was one; else kNoSlot
+    BlockId no_longer_leaf;  // its parent, where that was one; else kNoBlock
   };
-  // The slot becomes evictable; `parent` holds its parent block (in any state), or kNoSlot.
-  Inserted insert(SlotId slot, SlotId parent) {
-    CAIRN_DCHECK(!contains(slot), "a slot becomes evictable once");
-    const Link self = index_of(slot) + 1;
+  // The block becomes evictable; `parent` holds its parent block (in any state), or kNoBlock.
+  Inserted insert(BlockId block_id, BlockId parent) {
+    CAIRN_DCHECK(!contains(block_id), "a block becomes evictable once");
+    const Link self = index_of(block_id) + 1;
     Node& node = at(self);
     node.child |= kEvictable;
     if (orphans_ > 0) {
       adopt_orphans(self);
     }
-    SlotId no_longer_leaf = kNoSlot;
+    BlockId no_longer_leaf = kNoBlock;
     if ((node.child & kLinked) == 0) {
-      if (parent == kNoSlot) {
+      if (parent == kNoBlock) {
         link_without_parent(self);
       } else {
         Node& above = nodes_[index_of(parent)];
-        no_longer_leaf = (above.child & (kLinkMask | kEvictable)) == kEvictable ? parent : kNoSlot;
+        no_longer_leaf = (above.child & (kLinkMask | kEvictable)) == kEvictable ? parent : kNoBlock;
         link_below(self, index_of(parent) + 1);
       }
     }
@@ -64,31 +64,33 @@ class LineageForest {
 
   struct Removed {
     bool was_leaf;
-    SlotId new_leaf;  // the ancestor that has nothing evictable below it any more, if it is evictable; else kNoSlot
+    BlockId new_leaf;  // the ancestor that has nothing evictable below it any more, if it is evictable; else kNoBlock
   };
-  // The slot is no longer evictable. Requires: it was.
-  Removed remove(SlotId slot) {
-    CAIRN_DCHECK(contains(slot), "only an evictable slot is removed");
-    const Link self = index_of(slot) + 1;
+  // The block is no longer evictable. Requires: it was.
+  Removed remove(BlockId block_id) {
+    CAIRN_DCHECK(contains(block_id), "only an evictable block is removed");
+    const Link self = index_of(block_id) + 1;
     Node& node = at(self);
     node.child &= ~kEvictable;
     if ((node.child & kLinkMask) != kNoLink) {
-      return {false, kNoSlot};  // stays as a ghost
+      return {false, kNoBlock};  // stays as a ghost
     }
     return {true, prune(self)};
   }
 
-  // The slot lost its key; what hangs below it becomes orphaned. Requires: not evictable. Gives the new leaf as above.
-  SlotId forget(SlotId slot);
+  // The block lost its key; what hangs below it becomes orphaned. Requires: not evictable. Gives the new leaf as above.
+  BlockId forget(BlockId block_id);
 
-  [[nodiscard]] bool contains(SlotId slot) const { return (nodes_[index_of(slot)].child & kEvictable) != 0; }
-  // Whether evictable slots hang below this one, in any state.
-  [[nodiscard]] bool holds_below(SlotId slot) const { return (nodes_[index_of(slot)].child & kLinkMask) != kNoLink; }
+  [[nodiscard]] bool contains(BlockId block_id) const { return (nodes_[index_of(block_id)].child & kEvictable) != 0; }
+  // Whether evictable blocks hang below this one, in any state.
+  [[nodiscard]] bool holds_below(BlockId block_id) const {
+    return (nodes_[index_of(block_id)].child & kLinkMask) != kNoLink;
+  }
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + orphan_heads_.bytes(); }
-  void prefetch(SlotId slot) const { __builtin_prefetch(&nodes_[index_of(slot)], 1); }
+  void prefetch(BlockId block_id) const { __builtin_prefetch(&nodes_[index_of(block_id)], 1); }
 
  private:
-  // A slot number plus one, so that zeroed pages hold nodes that are not in the tree.
+  // A block number plus one, so that zeroed pages hold nodes that are not in the tree.
   using Link = std::uint32_t;
   static constexpr Link kNoLink = 0;
   static constexpr Link kLinkMask = (1U << 30) - 1;
@@ -127,7 +129,7 @@ class LineageForest {
     }
     head = (head & ~kLinkMask) | link;
   }
-  SlotId prune(Link link);
+  BlockId prune(Link link);
 
   Column<BlockKey> keys_;
   const ParentFinder* parents_;

@@ -1,4 +1,4 @@
-// for_each_prefetched: visits slots in order while the records of those further on are on their way from memory.
+// for_each_prefetched: visits blocks in order while the records of those further on are on their way from memory.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace cairn {
 inline constexpr std::size_t kLookahead = 12;
 
 template <typename Prefetch, typename Visit>
-void for_each_prefetched(std::span<const SlotId> slots, Prefetch prefetch, Visit visit) {
-  const std::size_t ahead = slots.size() < kLookahead ? slots.size() : kLookahead;
+void for_each_prefetched(std::span<const BlockId> block_ids, Prefetch prefetch, Visit visit) {
+  const std::size_t ahead = block_ids.size() < kLookahead ? block_ids.size() : kLookahead;
   for (std::size_t i = 0; i < ahead; ++i) {
-    prefetch(slots[i]);
+    prefetch(block_ids[i]);
   }
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (i + kLookahead < slots.size()) {
-      prefetch(slots[i + kLookahead]);
+  for (std::size_t i = 0; i < block_ids.size(); ++i) {
+    if (i + kLookahead < block_ids.size()) {
+      prefetch(block_ids[i + kLookahead]);
     }
-    visit(slots[i]);
+    visit(block_ids[i]);
   }
 }
 

@@ -15,7 +15,7 @@ constexpr std::uint32_t kLists = kThresholds.size() + 1;
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView& view) {
-  Result<SlotQueue> queue = SlotQueue::create(view, kLists);
+  Result<BlockQueue> queue = BlockQueue::create(view, kLists);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
@@ -26,17 +26,17 @@ Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView&
   return std::unique_ptr<EvictionPolicy>(new MultiLruPolicy(view, *std::move(queue), *std::move(sketch)));
 }
 
-MultiLruPolicy::MultiLruPolicy(const PolicyView& view, SlotQueue queue, TinyLfu sketch)
+MultiLruPolicy::MultiLruPolicy(const PolicyView& view, BlockQueue queue, TinyLfu sketch)
     : SegmentedPolicy(view, std::move(queue)), sketch_(std::move(sketch)) {}
 
-void MultiLruPolicy::place(SlotId slot) {
-  const std::uint32_t uses = sketch_.add(key(slot));
+void MultiLruPolicy::place(BlockId block_id) {
+  const std::uint32_t uses = sketch_.add(key(block_id));
   const auto list = std::ranges::upper_bound(kThresholds, uses) - kThresholds.begin();
-  queue().place(slot, static_cast<SlotQueue::Segment>(list), queue().next_tick());
+  queue().place(block_id, static_cast<BlockQueue::Segment>(list), queue().next_tick());
 }
 
-SlotId MultiLruPolicy::choose(ClassRange classes, const Veto& veto) {
-  SlotId chosen = kNoSlot;
+BlockId MultiLruPolicy::choose(ClassRange classes, const Veto& veto) {
+  BlockId chosen = kNoBlock;
   for (std::uint32_t list = 0; list < kLists; ++list) {
     chosen = lower_class(chosen, queue().front(list, classes, veto));
   }

@@ -17,11 +17,11 @@ class MultiLruPolicy final : public SegmentedPolicy {
   [[nodiscard]] std::size_t bytes() const override { return SegmentedPolicy::bytes() + sketch_.bytes(); }
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
 
  private:
-  MultiLruPolicy(const PolicyView& view, SlotQueue queue, TinyLfu sketch);
+  MultiLruPolicy(const PolicyView& view, BlockQueue queue, TinyLfu sketch);
 
   TinyLfu sketch_;
 };

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "cairn/evict/eviction_policy.h"
-#include "cairn/evict/fake_slots.h"
-#include "cairn/evict/policy_model.h"
-#include "cairn/evict/segmented_models.h"
+#include "cairn/evict/fake_blocks_testing.h"
+#include "cairn/evict/policy_model_testing.h"
+#include "cairn/evict/segmented_models_testing.h"
 
 namespace cairn {
 namespace {
@@ -83,7 +83,7 @@ std::vector<Asked> all_with_models() {
   return all;
 }
 
-std::unique_ptr<PolicyModel> make_plain_model(PolicyKind kind, const FakeSlots& fake) {
+std::unique_ptr<PolicyModel> make_plain_model(PolicyKind kind, const FakeBlocks& fake) {
   switch (kind) {
     case PolicyKind::kFifo:
       return std::make_unique<FifoModel>(fake);
@@ -109,7 +109,7 @@ std::unique_ptr<PolicyModel> make_plain_model(PolicyKind kind, const FakeSlots& 
   return nullptr;
 }
 
-std::unique_ptr<PolicyModel> make_model(Asked asked, const FakeSlots& fake) {
+std::unique_ptr<PolicyModel> make_model(Asked asked, const FakeBlocks& fake) {
   std::unique_ptr<PolicyModel> plain = make_plain_model(asked.kind, fake);
   if (!asked.leaves_first) {
     return plain;
@@ -117,7 +117,7 @@ std::unique_ptr<PolicyModel> make_model(Asked asked, const FakeSlots& fake) {
   auto* const slru = dynamic_cast<SlruModel*>(plain.get());
   auto model = std::make_unique<LeafFirstModel>(fake, std::move(plain));
   if (slru != nullptr) {  // which demotes as it inserts
-    slru->set_leaf_test([tree = &model->tree()](SlotId slot) { return tree->is_leaf(slot); });
+    slru->set_leaf_test([tree = &model->tree()](BlockId block_id) { return tree->is_leaf(block_id); });
   }
   return model;
 }
@@ -125,7 +125,7 @@ std::unique_ptr<PolicyModel> make_model(Asked asked, const FakeSlots& fake) {
 // A policy and its model under the same steps.
 class SideBySide {
  public:
-  static constexpr std::uint32_t kSlots = 16;
+  static constexpr std::uint32_t kBlocks = 16;
   static constexpr std::uint32_t kClasses = 202;
 
   SideBySide(Asked asked, std::vector<BlockKey> blocks)
@@ -152,15 +152,15 @@ class SideBySide {
 
   void check_holdings() const {
     std::uint32_t held = 0;
-    for (std::uint32_t n = 0; n < kSlots; ++n) {
-      RC_ASSERT(policy_->contains(SlotId{n}) == (states_[n] == State::kHeld));
+    for (std::uint32_t n = 0; n < kBlocks; ++n) {
+      RC_ASSERT(policy_->contains(BlockId{n}) == (states_[n] == State::kHeld));
       held += states_[n] == State::kHeld ? 1 : 0;
     }
     RC_ASSERT(policy_->size() == held);
   }
 
   void check_order_of_the_rest() {
-    for (std::uint32_t n = 0; n <= kSlots; ++n) {
+    for (std::uint32_t n = 0; n <= kBlocks; ++n) {
       RC_ASSERT(policy_->evict(fake_.all_classes(), {}) == model_->evict(fake_.all_classes(), {}));
     }
     RC_ASSERT(policy_->size() == 0U);
@@ -170,12 +170,12 @@ class SideBySide {
   enum class State : std::uint8_t { kEmpty, kInUse, kHeld };
   static constexpr std::array<std::uint32_t, 6> kUsedClasses{0, 1, 63, 64, 130, 201};
 
-  // Up to `count` slots in this state; their order is that of the slots, leaf first, root first or any.
-  std::vector<SlotId> some(State state, const Step& step) const {
-    std::vector<SlotId> found;
-    for (std::uint32_t n = 0; n < kSlots; ++n) {
+  // Up to `count` blocks in this state; their order is that of the blocks, leaf first, root first or any.
+  std::vector<BlockId> some(State state, const Step& step) const {
+    std::vector<BlockId> found;
+    for (std::uint32_t n = 0; n < kBlocks; ++n) {
       if (states_[n] == state) {
-        found.push_back(SlotId{n});
+        found.push_back(BlockId{n});
       }
     }
     if (found.empty()) {
@@ -183,7 +183,7 @@ class SideBySide {
     }
     std::ranges::rotate(found, found.begin() + static_cast<std::ptrdiff_t>(step.pick % found.size()));
     found.resize(std::min<std::size_t>(found.size(), step.count));
-    const auto position = [this](SlotId slot) { return fake_.key_of(slot).position(); };
+    const auto position = [this](BlockId block_id) { return fake_.key_of(block_id).position(); };
     switch (step.bits % 4) {
       case 0:
         std::ranges::stable_sort(found, std::ranges::greater{}, position);
@@ -192,7 +192,7 @@ class SideBySide {
         std::ranges::stable_sort(found, std::ranges::less{}, position);
         break;
       case 2:
-        std::ranges::sort(found, {}, [&step](SlotId slot) { return scrambled(index_of(slot) + step.bits); });
+        std::ranges::sort(found, {}, [&step](BlockId block_id) { return scrambled(index_of(block_id) + step.bits); });
         break;
       default:
         break;
@@ -201,8 +201,8 @@ class SideBySide {
   }
 
   [[nodiscard]] bool is_placed(const BlockKey& key) const {
-    for (std::uint32_t n = 0; n < kSlots; ++n) {
-      if (states_[n] != State::kEmpty && fake_.key_of(SlotId{n}) == key) {
+    for (std::uint32_t n = 0; n < kBlocks; ++n) {
+      if (states_[n] != State::kEmpty && fake_.key_of(BlockId{n}) == key) {
         return true;
       }
     }
@@ -211,30 +211,30 @@ class SideBySide {
 
   void place(const Step& step) {
     std::size_t next = step.pick % blocks_.size();
-    for (const SlotId slot : some(State::kEmpty, step)) {
-      while (is_placed(blocks_[next])) {  // there are more blocks than slots
+    for (const BlockId block_id : some(State::kEmpty, step)) {
+      while (is_placed(blocks_[next])) {  // there are more blocks than blocks
         next = (next + 1) % blocks_.size();
       }
-      fake_.put(slot, blocks_[next], kUsedClasses[(step.bits + next) % kUsedClasses.size()]);
-      states_[index_of(slot)] = State::kInUse;
+      fake_.put(block_id, blocks_[next], kUsedClasses[(step.bits + next) % kUsedClasses.size()]);
+      states_[index_of(block_id)] = State::kInUse;
     }
   }
 
   void release(const Step& step) {
-    const std::vector<SlotId> slots = some(State::kInUse, step);
-    policy_->insert(slots);
-    for (const SlotId slot : slots) {
-      model_->insert(slot);
-      states_[index_of(slot)] = State::kHeld;
+    const std::vector<BlockId> block_ids = some(State::kInUse, step);
+    policy_->insert(block_ids);
+    for (const BlockId block_id : block_ids) {
+      model_->insert(block_id);
+      states_[index_of(block_id)] = State::kHeld;
     }
   }
 
   void hit(const Step& step) {
-    const std::vector<SlotId> slots = some(State::kHeld, step);
-    policy_->remove(slots);
-    for (const SlotId slot : slots) {
-      model_->remove(slot);
-      states_[index_of(slot)] = State::kInUse;
+    const std::vector<BlockId> block_ids = some(State::kHeld, step);
+    policy_->remove(block_ids);
+    for (const BlockId block_id : block_ids) {
+      model_->remove(block_id);
+      states_[index_of(block_id)] = State::kInUse;
     }
   }
 
@@ -244,11 +244,11 @@ class SideBySide {
     const std::uint32_t last = step.bits % 5 == 0 ? first + step.pick % kClasses : kClasses;
     Veto veto;
     if (step.count > 2) {
-      veto = [&step](SlotId slot) { return scrambled(index_of(slot) + step.bits) % 4 < step.count - 2; };
+      veto = [&step](BlockId block_id) { return scrambled(index_of(block_id) + step.bits) % 4 < step.count - 2; };
     }
-    const SlotId victim = model_->evict({first, last}, veto);
+    const BlockId victim = model_->evict({first, last}, veto);
     RC_ASSERT(policy_->evict({first, last}, veto) == victim);
-    if (victim != kNoSlot) {
+    if (victim != kNoBlock) {
       states_[index_of(victim)] = State::kInUse;
       if (step.bits % 2 == 0) {
         forget(victim);
@@ -257,37 +257,37 @@ class SideBySide {
   }
 
   void drop(const Step& step) {
-    for (const SlotId slot : some(State::kInUse, step)) {
-      forget(slot);
+    for (const BlockId block_id : some(State::kInUse, step)) {
+      forget(block_id);
     }
   }
 
-  void forget(SlotId slot) {
-    model_->forget(slot);
-    fake_.drop(*policy_, slot);
-    states_[index_of(slot)] = State::kEmpty;
+  void forget(BlockId block_id) {
+    model_->forget(block_id);
+    fake_.drop(*policy_, block_id);
+    states_[index_of(block_id)] = State::kEmpty;
   }
 
   void reclass(const Step& step) {
     const EvictionClass to{static_cast<std::uint16_t>(kUsedClasses[step.bits % kUsedClasses.size()])};
-    for (const SlotId slot : some(State::kInUse, step)) {
-      fake_.set_class(slot, index_of(to));
+    for (const BlockId block_id : some(State::kInUse, step)) {
+      fake_.set_class(block_id, index_of(to));
     }
-    for (const SlotId slot : some(State::kHeld, step)) {
-      policy_->reclass(slot, fake_.class_entry(slot), to);
+    for (const BlockId block_id : some(State::kHeld, step)) {
+      policy_->reclass(block_id, fake_.class_entry(block_id), to);
     }
   }
 
   void touch(const Step& step) {
-    const std::vector<SlotId> slots = some(State::kInUse, step);
-    policy_->touch(slots);
-    for (const SlotId slot : slots) {
-      model_->touch(slot);
+    const std::vector<BlockId> block_ids = some(State::kInUse, step);
+    policy_->touch(block_ids);
+    for (const BlockId block_id : block_ids) {
+      model_->touch(block_id);
     }
   }
 
-  FakeSlots fake_{kSlots, kClasses};
-  std::array<State, kSlots> states_{};
+  FakeBlocks fake_{kBlocks, kClasses};
+  std::array<State, kBlocks> states_{};
   std::vector<BlockKey> blocks_;
   std::unique_ptr<EvictionPolicy> policy_;
   std::unique_ptr<PolicyModel> model_;

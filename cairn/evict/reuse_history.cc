@@ -9,7 +9,7 @@ namespace cairn {
 
 namespace {
 
-constexpr std::size_t kEntriesPerSlot = 4;
+constexpr std::size_t kEntriesPerBlock = 4;
 constexpr std::size_t kLeastEntries = std::size_t{1} << 14;
 constexpr std::uint32_t kUnitsPerPool = 512;
 
@@ -19,7 +19,7 @@ std::uint32_t print_of(std::uint64_t hash) { return static_cast<std::uint32_t>(h
 }  // namespace
 
 Result<ReuseHistory> ReuseHistory::create(std::uint32_t capacity, const KeySeed& seed) {
-  const std::size_t entries = std::max(kEntriesPerSlot * capacity, kLeastEntries) / kBucket * kBucket;
+  const std::size_t entries = std::max(kEntriesPerBlock * capacity, kLeastEntries) / kBucket * kBucket;
   Result<PageArray<Entry>> made = PageArray<Entry>::create(entries);
   if (!made) {
     return Unexpected(std::move(made).error());

@@ -1,11 +1,11 @@
 // ReuseHistory: when keys were last used, and how often, long after their blocks are gone.
 //
-// Does:     remembers about four keys for each slot of the pool, the latest. A time is kept to within a five-hundredth of
+// Does:     remembers about four keys for each block of the pool, the latest. A time is kept to within a five-hundredth of
 //           the time in which the whole pool is used once.
 // Errs:     16 bits stand for a key within its bucket: one lookup in some thousands finds a stranger. A key may be
 //           forgotten early where its bucket is crowded.
 // Owner:    a policy. Threads: none.
-// Costs:    one cache line a key. 16 bytes a slot, at least 64 KiB, taken once.
+// Costs:    one cache line a key. 16 bytes a block, at least 64 KiB, taken once.
 #pragma once
 
 #include <cstddef>

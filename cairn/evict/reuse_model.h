@@ -1,7 +1,7 @@
 // ReuseModel: what keeping a block is worth, by how often it was used and how long ago.
 //
 // Does:     counts, for blocks of each number of uses, after what time they were used again, if they were. From that a
-//           block's worth is the most hits for the time in a slot that can be had by keeping it, over all times at which
+//           block's worth is the most hits for the time in a block that can be had by keeping it, over all times at which
 //           one could give it up (its Gittins index). Where little has been seen, what all blocks do counts, and before
 //           that, that soon is likelier than late.
 // Owner:    a policy. Threads: none.

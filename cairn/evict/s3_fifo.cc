@@ -13,7 +13,7 @@ constexpr std::uint8_t kUsesToStay = 2;
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> S3FifoPolicy::create(const PolicyView& view) {
-  Result<SlotQueue> queue = SlotQueue::create(view, kSegments);
+  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
@@ -29,7 +29,7 @@ Result<std::unique_ptr<EvictionPolicy>> S3FifoPolicy::create(const PolicyView& v
       new S3FifoPolicy(view, *std::move(queue), *std::move(ghosts), *std::move(uses)));
 }
 
-S3FifoPolicy::S3FifoPolicy(const PolicyView& view, SlotQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses)
+S3FifoPolicy::S3FifoPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses)
     : SegmentedPolicy(view, std::move(queue)),
       small_target_(view.capacity / 10),
       ghosts_(std::move(ghosts)),
@@ -37,28 +37,28 @@ S3FifoPolicy::S3FifoPolicy(const PolicyView& view, SlotQueue queue, GhostLists g
 
 std::size_t S3FifoPolicy::bytes() const { return SegmentedPolicy::bytes() + ghosts_.bytes() + uses_.bytes(); }
 
-void S3FifoPolicy::count_use(SlotId slot) {
-  std::uint8_t& uses = uses_[index_of(slot)];
+void S3FifoPolicy::count_use(BlockId block_id) {
+  std::uint8_t& uses = uses_[index_of(block_id)];
   uses = std::min<std::uint8_t>(kMaxUses, uses + 1);
 }
 
-void S3FifoPolicy::place(SlotId slot) {
-  if (queue().is_known(slot)) {
-    count_use(slot);  // and it keeps its place
+void S3FifoPolicy::place(BlockId block_id) {
+  if (queue().is_known(block_id)) {
+    count_use(block_id);  // and it keeps its place
     return;
   }
-  uses_[index_of(slot)] = 0;
-  queue().place(slot, ghosts_.take(key(slot)) ? kMain : kSmall, queue().next_tick());
+  uses_[index_of(block_id)] = 0;
+  queue().place(block_id, ghosts_.take(key(block_id)) ? kMain : kSmall, queue().next_tick());
 }
 
-SlotId S3FifoPolicy::choose(ClassRange classes, const Veto& veto) {
+BlockId S3FifoPolicy::choose(ClassRange classes, const Veto& veto) {
   while (true) {
-    const SlotId small = queue().front(kSmall, classes, veto);
-    const SlotId main = queue().front(kMain, classes, veto);
+    const BlockId small = queue().front(kSmall, classes, veto);
+    const BlockId main = queue().front(kMain, classes, veto);
     const bool small_first = queue().count(kSmall) > small_target_;
-    const SlotId next = small_first ? lower_class(small, main) : lower_class(main, small);
-    if (next == kNoSlot) {
-      return kNoSlot;
+    const BlockId next = small_first ? lower_class(small, main) : lower_class(main, small);
+    if (next == kNoBlock) {
+      return kNoBlock;
     }
     std::uint8_t& uses = uses_[index_of(next)];
     if (uses == 0 || (next == small && uses < kUsesToStay)) {
@@ -69,9 +69,9 @@ SlotId S3FifoPolicy::choose(ClassRange classes, const Veto& veto) {
   }
 }
 
-void S3FifoPolicy::gave_up(SlotId slot) {
-  if (queue().segment(slot) == kSmall) {
-    ghosts_.push(kGhosts, key(slot));
+void S3FifoPolicy::gave_up(BlockId block_id) {
+  if (queue().segment(block_id) == kSmall) {
+    ghosts_.push(kGhosts, key(block_id));
   }
 }
 

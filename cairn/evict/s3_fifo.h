@@ -17,20 +17,20 @@ class S3FifoPolicy final : public SegmentedPolicy {
   [[nodiscard]] std::size_t bytes() const override;
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(SlotId slot) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
+  void gave_up(BlockId block_id) override;
 
  private:
-  enum : SlotQueue::Segment { kSmall, kMain, kSegments };
+  enum : BlockQueue::Segment { kSmall, kMain, kSegments };
   static constexpr std::uint8_t kMaxUses = 3;
 
-  S3FifoPolicy(const PolicyView& view, SlotQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses);
-  void count_use(SlotId slot);
+  S3FifoPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses);
+  void count_use(BlockId block_id);
 
   const std::uint32_t small_target_;
   GhostLists ghosts_;             // one list: of the small queue
-  PageArray<std::uint8_t> uses_;  // of each slot since it came into its queue, or its last round
+  PageArray<std::uint8_t> uses_;  // of each block since it came into its queue, or its last round
 };
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cairn/evict/eviction_policy.h"
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/fake_blocks_testing.h"
 
 namespace cairn {
 namespace {
@@ -14,31 +14,31 @@ class SegmentedPoliciesTest : public ::testing::Test {
  protected:
   SegmentedPoliciesTest() {
     for (std::uint32_t n = 0; n < fake_.capacity(); ++n) {
-      fake_.put(SlotId{n}, root_key(n + 1));
+      fake_.put(BlockId{n}, root_key(n + 1));
     }
   }
-  static void use_again(EvictionPolicy& policy, std::uint32_t slot) {
-    policy.remove(slots({slot}));
-    policy.insert(slots({slot}));
+  static void use_again(EvictionPolicy& policy, std::uint32_t block_id) {
+    policy.remove(block_ids({block_id}));
+    policy.insert(block_ids({block_id}));
   }
-  // The block goes, and another comes into its slot.
-  void replace(EvictionPolicy& policy, SlotId slot, std::uint64_t hash) {
-    fake_.drop(policy, slot);
-    fake_.put(slot, root_key(hash));
+  // The block goes, and another comes into its block.
+  void replace(EvictionPolicy& policy, BlockId block_id, std::uint64_t hash) {
+    fake_.drop(policy, block_id);
+    fake_.put(block_id, root_key(hash));
   }
 
-  FakeSlots fake_{20};
+  FakeBlocks fake_{20};
 };
 
 TEST_F(SegmentedPoliciesTest, AScanPassesBlocksThatWereUsedAgain) {
   for (const PolicyKind kind : {PolicyKind::kSlru, PolicyKind::kArc, PolicyKind::kS3Fifo, PolicyKind::kLfu}) {
     const std::unique_ptr<EvictionPolicy> policy = fake_.make(kind);
-    policy->insert(slots({0, 1, 2}));
+    policy->insert(block_ids({0, 1, 2}));
     use_again(*policy, 1);
     use_again(*policy, 1);
-    policy->insert(slots({3, 4, 5, 6, 7}));
-    const std::vector<SlotId> victims = evict_all(*policy);
-    EXPECT_EQ(victims.back(), SlotId{1}) << to_string(kind);
+    policy->insert(block_ids({3, 4, 5, 6, 7}));
+    const std::vector<BlockId> victims = evict_all(*policy);
+    EXPECT_EQ(victims.back(), BlockId{1}) << to_string(kind);
     EXPECT_EQ(victims.size(), 8U);
   }
 }
@@ -46,34 +46,34 @@ TEST_F(SegmentedPoliciesTest, AScanPassesBlocksThatWereUsedAgain) {
 TEST_F(SegmentedPoliciesTest, ABlockThatComesBackIsKeptByThoseThatRemember) {
   for (const PolicyKind kind : {PolicyKind::kArc, PolicyKind::kS3Fifo}) {
     const std::unique_ptr<EvictionPolicy> policy = fake_.make(kind);
-    policy->insert(slots({0, 1, 2, 3, 4, 5}));
-    EXPECT_EQ(evict(*policy, 1), slots({0}));
-    replace(*policy, SlotId{0}, 1);
-    policy->insert(slots({0}));
-    EXPECT_EQ(evict_all(*policy).back(), SlotId{0}) << to_string(kind);
+    policy->insert(block_ids({0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(evict(*policy, 1), block_ids({0}));
+    replace(*policy, BlockId{0}, 1);
+    policy->insert(block_ids({0}));
+    EXPECT_EQ(evict_all(*policy).back(), BlockId{0}) << to_string(kind);
   }
 }
 
 TEST_F(SegmentedPoliciesTest, UsesWhileInUseCountForThoseThatCountUses) {
   for (const PolicyKind kind : {PolicyKind::kLfu, PolicyKind::kMultiLru, PolicyKind::kS3Fifo}) {
     const std::unique_ptr<EvictionPolicy> policy = fake_.make(kind);
-    policy->insert(slots({0}));
-    policy->remove(slots({0}));
-    policy->touch(slots({0, 0, 0}));
-    policy->insert(slots({0, 1, 2, 3}));
-    EXPECT_EQ(evict_all(*policy).back(), SlotId{0}) << to_string(kind);
+    policy->insert(block_ids({0}));
+    policy->remove(block_ids({0}));
+    policy->touch(block_ids({0, 0, 0}));
+    policy->insert(block_ids({0, 1, 2, 3}));
+    EXPECT_EQ(evict_all(*policy).back(), BlockId{0}) << to_string(kind);
   }
 }
 
 TEST_F(SegmentedPoliciesTest, UsesFadeUnderLfu) {
   const std::unique_ptr<EvictionPolicy> policy = fake_.make(PolicyKind::kLfu);
-  policy->insert(slots({0}));
+  policy->insert(block_ids({0}));
   use_again(*policy, 0);
   use_again(*policy, 0);
   std::uint64_t hash = 100;
   int rounds = 0;
-  for (SlotId victim = SlotId{1}; victim != SlotId{0} && rounds < 100; ++rounds) {
-    policy->insert(slots({1}));
+  for (BlockId victim = BlockId{1}; victim != BlockId{0} && rounds < 100; ++rounds) {
+    policy->insert(block_ids({1}));
     use_again(*policy, 1);
     victim = policy->evict({0, 1}, {});
     replace(*policy, victim, ++hash);
@@ -82,7 +82,7 @@ TEST_F(SegmentedPoliciesTest, UsesFadeUnderLfu) {
 }
 
 TEST_F(SegmentedPoliciesTest, MoreClassesThanCanBeToldApartAreRefused) {
-  const FakeSlots many(4, 40'000);
+  const FakeBlocks many(4, 40'000);
   EXPECT_FALSE(make_policy(PolicyKind::kArc, many.view()));
   EXPECT_TRUE(make_policy(PolicyKind::kLru, many.view()));
 }

@@ -4,36 +4,39 @@
 
 namespace cairn {
 
-void SegmentedPolicy::insert(std::span<const SlotId> slots) {
+void SegmentedPolicy::insert(std::span<const BlockId> block_ids) {
   std::size_t next = 0;
   for_each_prefetched(
-      slots, [this](SlotId slot) { prefetch(slot); },
-      [&](SlotId slot) {
+      block_ids, [this](BlockId block_id) { prefetch(block_id); },
+      [&](BlockId block_id) {
         ++next;
-        place(slot);
-        queue_.insert(slot, next < slots.size() ? slots[next] : kNoSlot);
+        place(block_id);
+        queue_.insert(block_id, next < block_ids.size() ? block_ids[next] : kNoBlock);
       });
 }
 
-void SegmentedPolicy::remove(std::span<const SlotId> slots) {
+void SegmentedPolicy::remove(std::span<const BlockId> block_ids) {
   for_each_prefetched(
-      slots, [this](SlotId slot) { queue_.prefetch(slot); }, [this](SlotId slot) { queue_.remove(slot); });
+      block_ids, [this](BlockId block_id) { queue_.prefetch(block_id); },
+      [this](BlockId block_id) { queue_.remove(block_id); });
 }
 
-void SegmentedPolicy::touch(std::span<const SlotId> slots) {
-  for_each_prefetched(slots, [this](SlotId slot) { queue_.prefetch(slot); }, [this](SlotId slot) { place(slot); });
+void SegmentedPolicy::touch(std::span<const BlockId> block_ids) {
+  for_each_prefetched(
+      block_ids, [this](BlockId block_id) { queue_.prefetch(block_id); },
+      [this](BlockId block_id) { place(block_id); });
 }
 
-void SegmentedPolicy::forget(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    queue_.forget(slot);
+void SegmentedPolicy::forget(std::span<const BlockId> block_ids) {
+  for (const BlockId block_id : block_ids) {
+    queue_.forget(block_id);
   }
 }
 
-std::size_t SegmentedPolicy::evict(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+std::size_t SegmentedPolicy::evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) {
   for (std::size_t evicted = 0; evicted < out.size(); ++evicted) {
-    const SlotId victim = choose(classes, veto);
-    if (victim == kNoSlot) {
+    const BlockId victim = choose(classes, veto);
+    if (victim == kNoBlock) {
       return evicted;
     }
     queue_.remove(victim);
@@ -43,9 +46,9 @@ std::size_t SegmentedPolicy::evict(ClassRange classes, const Veto& veto, std::sp
   return out.size();
 }
 
-SlotId SegmentedPolicy::lower_class(SlotId preferred, SlotId other) const {
-  if (preferred == kNoSlot || other == kNoSlot) {
-    return preferred == kNoSlot ? other : preferred;
+BlockId SegmentedPolicy::lower_class(BlockId preferred, BlockId other) const {
+  if (preferred == kNoBlock || other == kNoBlock) {
+    return preferred == kNoBlock ? other : preferred;
   }
   return queue_.class_of(other) < queue_.class_of(preferred) ? other : preferred;
 }

@@ -15,32 +15,32 @@ enum : GhostLists::List { kOnce, kAgain, kGhostLists };
 
 Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options) {
   std::unique_ptr<ShadowCache> cache(new ShadowCache(options));
-  Result<PageArray<Record>> records = PageArray<Record>::create(std::max(1U, options.slots));
+  Result<PageArray<Record>> records = PageArray<Record>::create(std::max(1U, options.blocks));
   if (!records) {
     return Unexpected(std::move(records).error());
   }
-  Result<PageArray<Link>> buckets = PageArray<Link>::create(options.slots);
+  Result<PageArray<Link>> buckets = PageArray<Link>::create(options.blocks);
   if (!buckets) {
     return Unexpected(std::move(buckets).error());
   }
   cache->records_ = *std::move(records);
   cache->buckets_ = *std::move(buckets);
-  Result<SlotQueue> queue = SlotQueue::create({.capacity = options.slots,
-                                               .class_count = 1,
-                                               .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
-                                               .classes = Column<EvictionClass>(&cache->only_class_, 0),
-                                               .parents = cache.get(),
-                                               .leaves_first = options.leaves_first,
-                                               .seed = options.seed},
-                                              kUseSegments);
+  Result<BlockQueue> queue = BlockQueue::create({.capacity = options.blocks,
+                                                 .class_count = 1,
+                                                 .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
+                                                 .classes = Column<EvictionClass>(&cache->only_class_, 0),
+                                                 .parents = cache.get(),
+                                                 .leaves_first = options.leaves_first,
+                                                 .seed = options.seed},
+                                                kUseSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
   cache->queue_ = *std::move(queue);
   if (options.expert == Expert::kS3Fifo) {
-    cache->once_target_ = kS3FifoShare * options.slots;
+    cache->once_target_ = kS3FifoShare * options.blocks;
   } else if (options.expert == Expert::kArc) {
-    Result<GhostLists> ghosts = GhostLists::create(options.slots, kGhostLists, options.seed);
+    Result<GhostLists> ghosts = GhostLists::create(options.blocks, kGhostLists, options.seed);
     if (!ghosts) {
       return Unexpected(std::move(ghosts).error());
     }
@@ -50,24 +50,24 @@ Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options)
 }
 
 bool ShadowCache::use(const BlockKey& key, std::uint32_t uses, const ReuseModel& model, std::uint64_t now) {
-  if (slots_ == 0) {
+  if (blocks_ == 0) {
     return false;
   }
-  SlotId slot = find(key);
-  const bool hit = slot != kNoSlot;
+  BlockId block_id = find(key);
+  const bool hit = block_id != kNoBlock;
   if (hit) {
-    queue_->remove(slot);
+    queue_->remove(block_id);
   } else {
     if (ghosts_) {
       heed_return(key);
     }
-    slot = make_room(model, now);
+    block_id = make_room(model, now);
     Link& bucket = buckets_[bucket_of(key)];
-    records_[index_of(slot)] = {.key = key, .chain = bucket};
-    bucket = index_of(slot) + 1;
+    records_[index_of(block_id)] = {.key = key, .chain = bucket};
+    bucket = index_of(block_id) + 1;
   }
-  queue_->place(slot, segment_of_uses(uses), now);
-  queue_->insert(slot, kNoSlot);
+  queue_->place(block_id, segment_of_uses(uses), now);
+  queue_->insert(block_id, kNoBlock);
   return hit;
 }
 
@@ -82,30 +82,30 @@ std::size_t ShadowCache::bucket_of(const BlockKey& key) const {
   return bucket_of(key.position(), value_of(key.sequence_hash()));
 }
 
-SlotId ShadowCache::find_parent(const BlockKey& child) const {
+BlockId ShadowCache::find_parent(const BlockKey& child) const {
   const std::size_t bucket = bucket_of(child.position() - 1, child.parent_fragment());
   for (Link link = buckets_[bucket]; link != 0; link = records_[link - 1].chain) {
     if (records_[link - 1].key.is_parent_of(child)) {
-      return SlotId{link - 1};
+      return BlockId{link - 1};
     }
   }
-  return kNoSlot;
+  return kNoBlock;
 }
 
-SlotId ShadowCache::find(const BlockKey& key) {
+BlockId ShadowCache::find(const BlockKey& key) {
   for (Link link = buckets_[bucket_of(key)]; link != 0; link = records_[link - 1].chain) {
     if (records_[link - 1].key == key) {
-      return SlotId{link - 1};
+      return BlockId{link - 1};
     }
   }
-  return kNoSlot;
+  return kNoBlock;
 }
 
-SlotId ShadowCache::make_room(const ReuseModel& model, std::uint64_t now) {
-  if (used_ < slots_) {
-    return SlotId{used_++};
+BlockId ShadowCache::make_room(const ReuseModel& model, std::uint64_t now) {
+  if (used_ < blocks_) {
+    return BlockId{used_++};
   }
-  const SlotId victim = choose_victim(expert_, {model, now, once_target_}, *queue_, kOnlyClass, {});
+  const BlockId victim = choose_victim(expert_, {model, now, once_target_}, *queue_, kOnlyClass, {});
   const BlockKey& key = records_[index_of(victim)].key;
   const bool once = queue_->segment(victim) == segment_of_uses(1);
   if (ghosts_) {
@@ -130,7 +130,7 @@ void ShadowCache::heed_return(const BlockKey& key) {
     return;
   }
   once_target_ += *returned == kOnce ? std::max(1.0, again / once) : -std::max(1.0, once / again);
-  once_target_ = std::clamp<double>(once_target_, 0, slots_);
+  once_target_ = std::clamp<double>(once_target_, 0, blocks_);
 }
 
 std::size_t ShadowCache::bytes() const {

@@ -3,7 +3,7 @@
 // Does:     is told of every use of a sampled key, counts hits, and evicts by its expert. For kArc it remembers what it
 //           evicted and moves its target by what comes back.
 // Owner:    the adaptive policy. Threads: none.
-// Costs:    O(1). About 40 bytes a slot of its own, 60 for kArc, taken once.
+// Costs:    O(1). About 40 bytes a block of its own, 60 for kArc, taken once.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/block_queue.h"
 #include "cairn/evict/experts.h"
 #include "cairn/evict/ghost_lists.h"
-#include "cairn/evict/slot_queue.h"
 
 namespace cairn {
 
@@ -24,7 +24,7 @@ class ShadowCache final : private ParentFinder {
   // `leaves_first`, where the sample is all of the traffic: in part of it, blocks are without their parents.
   struct Options {
     Expert expert;
-    std::uint32_t slots;
+    std::uint32_t blocks;
     bool leaves_first;
     KeySeed seed = {};
   };
@@ -36,11 +36,11 @@ class ShadowCache final : private ParentFinder {
   // A use, the `uses`th, at the tick `now`; whether it hit.
   bool use(const BlockKey& key, std::uint32_t uses, const ReuseModel& model, std::uint64_t now);
   // Of the cache: how much the expert gives to blocks that were used once.
-  [[nodiscard]] double once_share() const { return slots_ == 0 ? 0 : once_target_ / slots_; }
+  [[nodiscard]] double once_share() const { return blocks_ == 0 ? 0 : once_target_ / blocks_; }
   [[nodiscard]] std::size_t bytes() const;
 
  private:
-  // A slot number plus one; 0 is none.
+  // A block number plus one; 0 is none.
   using Link = std::uint32_t;
   struct Record {
     BlockKey key;
@@ -48,24 +48,24 @@ class ShadowCache final : private ParentFinder {
   };
 
   explicit ShadowCache(const Options& options)
-      : expert_(options.expert), slots_(options.slots), multiplier_(KeySeed::of_process().second) {}
+      : expert_(options.expert), blocks_(options.blocks), multiplier_(KeySeed::of_process().second) {}
 
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override;
+  [[nodiscard]] BlockId find_parent(const BlockKey& child) const override;
   [[nodiscard]] std::size_t bucket_of(std::uint32_t position, std::uint64_t fragment) const;
   [[nodiscard]] std::size_t bucket_of(const BlockKey& key) const;
-  [[nodiscard]] SlotId find(const BlockKey& key);
-  [[nodiscard]] SlotId make_room(const ReuseModel& model, std::uint64_t now);
+  [[nodiscard]] BlockId find(const BlockKey& key);
+  [[nodiscard]] BlockId make_room(const ReuseModel& model, std::uint64_t now);
   void heed_return(const BlockKey& key);
 
   Expert expert_;
-  std::uint32_t slots_;
+  std::uint32_t blocks_;
   std::uint64_t multiplier_;  // of names, for their buckets
   std::uint32_t used_ = 0;
   double once_target_ = 0;
   PageArray<Record> records_;
   PageArray<Link> buckets_;
-  EvictionClass only_class_{};  // of all slots
-  std::optional<SlotQueue> queue_;
+  EvictionClass only_class_{};  // of all blocks
+  std::optional<BlockQueue> queue_;
   std::optional<GhostLists> ghosts_;  // of kArc: those used once, those used again
 };
 

@@ -3,31 +3,31 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> SlruPolicy::create(const PolicyView& view) {
-  Result<SlotQueue> queue = SlotQueue::create(view, kSegments);
+  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
   if (!queue) {
     return Unexpected(std::move(queue).error());
   }
   return std::unique_ptr<EvictionPolicy>(new SlruPolicy(view, *std::move(queue)));
 }
 
-SlruPolicy::SlruPolicy(const PolicyView& view, SlotQueue queue)
+SlruPolicy::SlruPolicy(const PolicyView& view, BlockQueue queue)
     : SegmentedPolicy(view, std::move(queue)),
       class_count_(view.class_count),
       most_protected_(view.capacity - view.capacity / 5) {}
 
-void SlruPolicy::place(SlotId slot) {
-  queue().place(slot, queue().is_known(slot) ? kProtected : kProbation, queue().next_tick());
+void SlruPolicy::place(BlockId block_id) {
+  queue().place(block_id, queue().is_known(block_id) ? kProtected : kProbation, queue().next_tick());
   if (queue().count(kProtected) <= most_protected_) {
     return;
   }
   // Where all protected ones are in use, there are too many for a while.
-  const SlotId demoted = queue().front(kProtected, {0, class_count_}, {});
-  if (demoted != kNoSlot) {
+  const BlockId demoted = queue().front(kProtected, {0, class_count_}, {});
+  if (demoted != kNoBlock) {
     queue().move(demoted, kProbation, queue().next_tick());
   }
 }
 
-SlotId SlruPolicy::choose(ClassRange classes, const Veto& veto) {
+BlockId SlruPolicy::choose(ClassRange classes, const Veto& veto) {
   return lower_class(queue().front(kProbation, classes, veto), queue().front(kProtected, classes, veto));
 }
 

@@ -13,13 +13,13 @@ class SlruPolicy final : public SegmentedPolicy {
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
  protected:
-  void place(SlotId slot) override;
-  [[nodiscard]] SlotId choose(ClassRange classes, const Veto& veto) override;
+  void place(BlockId block_id) override;
+  [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
 
  private:
-  enum : SlotQueue::Segment { kProbation, kProtected, kSegments };
+  enum : BlockQueue::Segment { kProbation, kProtected, kSegments };
 
-  SlruPolicy(const PolicyView& view, SlotQueue queue);
+  SlruPolicy(const PolicyView& view, BlockQueue queue);
 
   const std::uint32_t class_count_;
   const std::uint32_t most_protected_;

@@ -22,9 +22,9 @@ TickQueue::TickQueue(const PolicyView& view, PageArray<Node> nodes)
       lanes_(view.class_count),
       occupied_((view.class_count + 63) / 64) {}
 
-void TickQueue::push(SlotId slot) {
-  CAIRN_DCHECK(!contains(slot), "a slot is queued once");
-  const Link link = index_of(slot) + 1;
+void TickQueue::push(BlockId block_id) {
+  CAIRN_DCHECK(!contains(block_id), "a block is queued once");
+  const Link link = index_of(block_id) + 1;
   const std::uint32_t lane_number = lane_of(link);
   Lane& lane = lanes_[lane_number];
   mark_occupied(lane_number);
@@ -41,31 +41,31 @@ void TickQueue::push(SlotId slot) {
   lane.tail = link;
 }
 
-// Each node is written once: its neighbours are the slots before and after it in the span.
-void TickQueue::push_newest(std::span<const SlotId> slots) {
-  for (std::size_t i = 0; i < slots.size() && i < kLookahead; ++i) {
-    prefetch(slots[i]);
+// Each node is written once: its neighbours are the blocks before and after it in the span.
+void TickQueue::push_newest(std::span<const BlockId> block_ids) {
+  for (std::size_t i = 0; i < block_ids.size() && i < kLookahead; ++i) {
+    prefetch(block_ids[i]);
   }
-  for (std::size_t i = 0; i < slots.size();) {
-    const std::uint32_t lane_number = index_of(classes_[index_of(slots[i])]);
+  for (std::size_t i = 0; i < block_ids.size();) {
+    const std::uint32_t lane_number = index_of(classes_[index_of(block_ids[i])]);
     Lane& lane = lanes_[lane_number];
     Link last = lane.tail;
-    (last != kNoLink ? at(last).next : lane.head) = index_of(slots[i]) + 1;
+    (last != kNoLink ? at(last).next : lane.head) = index_of(block_ids[i]) + 1;
     std::uint64_t tick = now_;
     bool more = true;
     while (more) {
-      if (i + kLookahead < slots.size()) {
-        prefetch(slots[i + kLookahead]);
+      if (i + kLookahead < block_ids.size()) {
+        prefetch(block_ids[i + kLookahead]);
       }
-      CAIRN_DCHECK(!contains(slots[i]), "a slot is queued once");
-      const Link link = index_of(slots[i]) + 1;
+      CAIRN_DCHECK(!contains(block_ids[i]), "a block is queued once");
+      const Link link = index_of(block_ids[i]) + 1;
       ++i;
-      more = i < slots.size() && index_of(classes_[index_of(slots[i])]) == lane_number;
+      more = i < block_ids.size() && index_of(classes_[index_of(block_ids[i])]) == lane_number;
       ++tick;
       at(link) = {.tick_low = static_cast<std::uint32_t>(tick),
                   .tick_high = static_cast<std::uint32_t>(tick >> 32),
                   .prev = last,
-                  .next = more ? index_of(slots[i]) + 1 : kNoLink,
+                  .next = more ? index_of(block_ids[i]) + 1 : kNoLink,
                   .child = kInList};
       last = link;
     }
@@ -73,16 +73,16 @@ void TickQueue::push_newest(std::span<const SlotId> slots) {
     now_ = tick;
     mark_occupied(lane_number);
   }
-  size_ += static_cast<std::uint32_t>(slots.size());
+  size_ += static_cast<std::uint32_t>(block_ids.size());
 }
 
 // What was pushed together is often erased together, in the opposite order: such a stretch is cut out as a whole.
-void TickQueue::erase(std::span<const SlotId> slots) {
-  for (std::size_t i = 0; i < slots.size() && i < kLookahead; ++i) {
-    prefetch(slots[i]);
+void TickQueue::erase(std::span<const BlockId> block_ids) {
+  for (std::size_t i = 0; i < block_ids.size() && i < kLookahead; ++i) {
+    prefetch(block_ids[i]);
   }
-  for (std::size_t i = 0; i < slots.size();) {
-    const Link last = index_of(slots[i]) + 1;
+  for (std::size_t i = 0; i < block_ids.size();) {
+    const Link last = index_of(block_ids[i]) + 1;
     if (at(last).child != kInList) {
       take_out(last);
       ++i;
@@ -92,14 +92,14 @@ void TickQueue::erase(std::span<const SlotId> slots) {
     Link first = last;
     Link before = kNoLink;
     while (true) {
-      if (i + kLookahead < slots.size()) {
-        prefetch(slots[i + kLookahead]);
+      if (i + kLookahead < block_ids.size()) {
+        prefetch(block_ids[i + kLookahead]);
       }
       Node& node = at(first);
       before = node.prev;
       node.prev = node.next = node.child = kNoLink;
       ++i;
-      if (before == kNoLink || i == slots.size() || index_of(slots[i]) + 1 != before) {
+      if (before == kNoLink || i == block_ids.size() || index_of(block_ids[i]) + 1 != before) {
         break;
       }
       first = before;
@@ -131,7 +131,7 @@ void TickQueue::for_each_lane(ClassRange classes, Visit visit) {
   }
 }
 
-std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotId> out) {
+std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<BlockId> out) {
   std::size_t popped = 0;
   for_each_lane(classes, [&](std::uint32_t lane) {
     popped += pop_from(lane, veto, out.subspan(popped));
@@ -140,17 +140,17 @@ std::size_t TickQueue::pop(ClassRange classes, const Veto& veto, std::span<SlotI
   return popped;
 }
 
-SlotId TickQueue::front(ClassRange classes, const Veto& veto) {
-  SlotId found = kNoSlot;
+BlockId TickQueue::front(ClassRange classes, const Veto& veto) {
+  BlockId found = kNoBlock;
   for_each_lane(classes, [&](std::uint32_t lane) {
     const Link first = first_permitted(lanes_[lane], veto);
-    found = first == kNoLink ? kNoSlot : SlotId{first - 1};
+    found = first == kNoLink ? kNoBlock : BlockId{first - 1};
     return first != kNoLink;
   });
   return found;
 }
 
-std::size_t TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto, std::span<SlotId> out) {
+std::size_t TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto, std::span<BlockId> out) {
   Lane& lane = lanes_[lane_number];
   if (!veto && lane.heap == kNoLink) {
     return pop_list(lane_number, out);
@@ -161,17 +161,17 @@ std::size_t TickQueue::pop_from(std::uint32_t lane_number, const Veto& veto, std
       return popped;
     }
     take_out(first);
-    out[popped] = SlotId{first - 1};
+    out[popped] = BlockId{first - 1};
   }
   return out.size();
 }
 
 // The front of a list without a heap beside it, cut off as a whole.
-std::size_t TickQueue::pop_list(std::uint32_t lane_number, std::span<SlotId> out) {
+std::size_t TickQueue::pop_list(std::uint32_t lane_number, std::span<BlockId> out) {
   Lane& lane = lanes_[lane_number];
   std::size_t popped = 0;
   while (popped < out.size() && lane.head != kNoLink) {
-    out[popped++] = SlotId{lane.head - 1};
+    out[popped++] = BlockId{lane.head - 1};
     Node& node = at(lane.head);
     lane.head = node.next;
     node.prev = node.next = node.child = kNoLink;
@@ -189,7 +189,7 @@ TickQueue::Link TickQueue::first_permitted(Lane& lane, const Veto& veto) {
   while (in_list != kNoLink || lane.heap != kNoLink) {
     const bool from_heap = in_list == kNoLink || (lane.heap != kNoLink && tick_at(lane.heap) < tick_at(in_list));
     const Link candidate = from_heap ? lane.heap : in_list;
-    if (!veto || !veto(SlotId{candidate - 1})) {
+    if (!veto || !veto(BlockId{candidate - 1})) {
       found = candidate;
       break;
     }
@@ -209,7 +209,7 @@ TickQueue::Link TickQueue::first_permitted(Lane& lane, const Veto& veto) {
 }
 
 void TickQueue::take_out(Link link) {
-  CAIRN_DCHECK(contains(SlotId{link - 1}), "only a queued slot is taken out");
+  CAIRN_DCHECK(contains(BlockId{link - 1}), "only a queued block is taken out");
   const std::uint32_t lane_number = lane_of(link);
   Lane& lane = lanes_[lane_number];
   Node& node = at(link);

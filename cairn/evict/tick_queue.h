@@ -1,9 +1,9 @@
-// TickQueue: slots in the order of the ticks they were given, one queue for each eviction class.
+// TickQueue: blocks in the order of the ticks they were given, one queue for each eviction class.
 //
 // Does:     what comes with the newest tick, as nearly everything does, is appended to a list; what comes back with an
 //           older one goes into a pairing heap beside it. The next out is the older of the two fronts.
 // Owner:    a policy. Threads: none.
-// Costs:    append, and erase from the list: O(1). Old ticks: O(log n) amortised. 20 bytes a slot, taken once.
+// Costs:    append, and erase from the list: O(1). Old ticks: O(log n) amortised. 20 bytes a block, taken once.
 #pragma once
 
 #include <cstddef>
@@ -24,46 +24,46 @@ class TickQueue {
   // Later than every tick before it.
   [[nodiscard]] std::uint64_t next_tick() { return ++now_; }
 
-  // A tick stays with its slot, in the queue or out of it, until another is set; 0 where none was.
-  [[nodiscard]] std::uint64_t tick(SlotId slot) const { return tick_of(nodes_[index_of(slot)]); }
+  // A tick stays with its block, in the queue or out of it, until another is set; 0 where none was.
+  [[nodiscard]] std::uint64_t tick(BlockId block_id) const { return tick_of(nodes_[index_of(block_id)]); }
   // Requires: not in the queue.
-  void set_tick(SlotId slot, std::uint64_t tick) {
-    CAIRN_DCHECK(!contains(slot), "the tick of a queued slot does not change");
-    Node& node = nodes_[index_of(slot)];
+  void set_tick(BlockId block_id, std::uint64_t tick) {
+    CAIRN_DCHECK(!contains(block_id), "the tick of a queued block does not change");
+    Node& node = nodes_[index_of(block_id)];
     node.tick_low = static_cast<std::uint32_t>(tick);
     node.tick_high = static_cast<std::uint32_t>(tick >> 32);
   }
 
   // Into the queue of its class, at the place of its tick. Requires: not in the queue.
-  void push(SlotId slot);
+  void push(BlockId block_id);
   // Gives each the next tick and puts them in. Requires: none is in the queue.
-  void push_newest(std::span<const SlotId> slots);
+  void push_newest(std::span<const BlockId> block_ids);
   // Requires: in the queue.
-  void erase(SlotId slot) { take_out(index_of(slot) + 1); }
-  void erase(std::span<const SlotId> slots);
-  // Takes slots until `out` is full or nothing is left, and returns how many: each time the first one without a veto of
+  void erase(BlockId block_id) { take_out(index_of(block_id) + 1); }
+  void erase(std::span<const BlockId> block_ids);
+  // Takes blocks until `out` is full or nothing is left, and returns how many: each time the first one without a veto of
   // the lowest class in the range that has one.
-  [[nodiscard]] std::size_t pop(ClassRange classes, const Veto& veto, std::span<SlotId> out);
+  [[nodiscard]] std::size_t pop(ClassRange classes, const Veto& veto, std::span<BlockId> out);
 
-  // The one that pop() would take first, left where it is; kNoSlot where there is none.
-  [[nodiscard]] SlotId front(ClassRange classes, const Veto& veto);
+  // The one that pop() would take first, left where it is; kNoBlock where there is none.
+  [[nodiscard]] BlockId front(ClassRange classes, const Veto& veto);
 
-  // The newest one of a class; kNoSlot where there is none, or it has a veto.
-  [[nodiscard]] SlotId back(std::uint32_t eviction_class, const Veto& veto) const {
+  // The newest one of a class; kNoBlock where there is none, or it has a veto.
+  [[nodiscard]] BlockId back(std::uint32_t eviction_class, const Veto& veto) const {
     const Link last = lanes_[eviction_class].tail;  // older ones alone are in the heap
-    return last == kNoLink || (veto && veto(SlotId{last - 1})) ? kNoSlot : SlotId{last - 1};
+    return last == kNoLink || (veto && veto(BlockId{last - 1})) ? kNoBlock : BlockId{last - 1};
   }
 
-  [[nodiscard]] bool contains(SlotId slot) const {
-    const Node& node = nodes_[index_of(slot)];
+  [[nodiscard]] bool contains(BlockId block_id) const {
+    const Node& node = nodes_[index_of(block_id)];
     return node.child == kInList || node.prev != kNoLink;
   }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + lanes_.size() * sizeof(Lane); }
-  void prefetch(SlotId slot) const { __builtin_prefetch(&nodes_[index_of(slot)], 1); }
+  void prefetch(BlockId block_id) const { __builtin_prefetch(&nodes_[index_of(block_id)], 1); }
 
  private:
-  // A slot number plus one, so that zeroed pages hold nodes that are nowhere.
+  // A block number plus one, so that zeroed pages hold nodes that are nowhere.
   using Link = std::uint32_t;
   static constexpr Link kNoLink = 0;
   static constexpr Link kHeapRoot = 0xFFFFFFFE;  // as `prev`: the top of a heap
@@ -101,8 +101,8 @@ class TickQueue {
 
   template <typename Visit>
   void for_each_lane(ClassRange classes, Visit visit);
-  [[nodiscard]] std::size_t pop_from(std::uint32_t lane, const Veto& veto, std::span<SlotId> out);
-  [[nodiscard]] std::size_t pop_list(std::uint32_t lane, std::span<SlotId> out);
+  [[nodiscard]] std::size_t pop_from(std::uint32_t lane, const Veto& veto, std::span<BlockId> out);
+  [[nodiscard]] std::size_t pop_list(std::uint32_t lane, std::span<BlockId> out);
   [[nodiscard]] Link first_permitted(Lane& lane, const Veto& veto);
   void take_out(Link link);
   void heap_insert(Lane& lane, Link link);

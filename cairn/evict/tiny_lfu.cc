@@ -11,7 +11,7 @@ namespace cairn {
 namespace {
 
 constexpr std::uint32_t kRows = 4;
-constexpr std::uint64_t kUsesPerSlot = 10;
+constexpr std::uint64_t kUsesPerBlock = 10;
 constexpr std::uint64_t kCounterMask = 15;
 
 // One counter of each row: a word, and a place within its quarter for the row.
@@ -64,7 +64,7 @@ Result<TinyLfu> TinyLfu::create(std::uint32_t capacity, const KeySeed& seed) {
 
 TinyLfu::TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door,
                  const KeySeed& seed)
-    : period_(kUsesPerSlot * std::max(capacity, 1U)), seed_(seed), words_(std::move(words)), door_(std::move(door)) {}
+    : period_(kUsesPerBlock * std::max(capacity, 1U)), seed_(seed), words_(std::move(words)), door_(std::move(door)) {}
 
 std::uint32_t TinyLfu::add(const BlockKey& key) {
   if (++uses_ >= period_) {

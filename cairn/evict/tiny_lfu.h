@@ -1,11 +1,11 @@
 // TinyLfu: about how often a key was used of late.
 //
 // Does:     a count-min sketch of 4-bit counters, four for a key in four different words, each in a quarter of its word
-//           of its own, all of which are used; a doorkeeper keeps keys seen once out of it. After ten uses for each slot
+//           of its own, all of which are used; a doorkeeper keeps keys seen once out of it. After ten uses for each block
 //           of the pool all counts are halved and the doorkeeper is emptied.
 // Errs:     too high, where keys collide; too low only by the halving.
 // Owner:    a policy. Threads: none.
-// Costs:    O(1), five cache misses; halving is O(capacity). 12 bytes a slot, taken once.
+// Costs:    O(1), five cache misses; halving is O(capacity). 12 bytes a block, taken once.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cairn/evict/fake_slots.h"
+#include "cairn/evict/fake_blocks_testing.h"
 
 namespace cairn {
 namespace {
@@ -55,7 +55,7 @@ TEST(TinyLfuTest, TellsHotKeysFromColdOnes) {
   }
 }
 
-TEST(TinyLfuTest, HalvesAfterTenUsesASlot) {
+TEST(TinyLfuTest, HalvesAfterTenUsesABlock) {
   TinyLfu sketch = *TinyLfu::create(100);
   for (int i = 0; i < 9; ++i) {
     sketch.add(key(1));
@@ -68,7 +68,7 @@ TEST(TinyLfuTest, HalvesAfterTenUsesASlot) {
   EXPECT_EQ(sketch.estimate(key(1)), 4U);  // eight in the sketch are four, the one at the door is none
 }
 
-TEST(TinyLfuTest, WorksForAPoolOfNoSlots) {
+TEST(TinyLfuTest, WorksForAPoolOfNoBlocks) {
   TinyLfu sketch = *TinyLfu::create(0);
   EXPECT_GT(sketch.add(key(1)), 0U);
 }

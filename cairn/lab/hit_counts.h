@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cairn/evict/admission.h"
-#include "cairn/lab/trace.h"
+#include "cairn/lab/block_trace.h"
 
 namespace cairn::lab {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/lab/block_trace.h"
 #include "cairn/lab/experiment.h"
 #include "cairn/lab/simulate.h"
-#include "cairn/lab/trace.h"
 #include "cairn/trace/workload.h"
 
 namespace cairn::lab {

@@ -14,8 +14,8 @@
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/evict/hint_book.h"
+#include "cairn/lab/block_trace.h"
 #include "cairn/lab/request_hints.h"
-#include "cairn/lab/trace.h"
 #include "cairn/pool/retention_clock.h"
 
 namespace cairn::lab {
@@ -35,14 +35,14 @@ class PolicyCache final : public ParentFinder {
   ~PolicyCache() override = default;
 
   [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(keys_.size()); }
-  [[nodiscard]] bool contains(std::uint32_t block) const { return slot_of_[block] != kNoSlot; }
+  [[nodiscard]] bool contains(std::uint32_t block) const { return block_id_of_[block] != kNoBlock; }
 
   // A request uses the blocks, first to last, and lets go of all at once, the last one first. What is not there comes in;
   // appends what had to go. Requires: at most as many as the cache holds. `hints`: of a cache that is given them.
   void use(std::span<const std::uint32_t> blocks, TimePoint now, const RequestHints* hints,
            std::vector<std::uint32_t>& evicted);
 
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const override;
+  [[nodiscard]] BlockId find_parent(const BlockKey& child) const override;
 
  private:
   PolicyCache(const Trace& trace, std::uint32_t capacity);
@@ -53,17 +53,17 @@ class PolicyCache final : public ParentFinder {
   void note_uses(std::span<const std::uint32_t> blocks, TimePoint now);
 
   const Trace& trace_;
-  std::vector<SlotId> slot_of_;          // by block
-  std::vector<std::uint32_t> block_in_;  // by slot
-  std::vector<BlockKey> keys_;           // by slot
-  std::vector<EvictionClass> classes_;   // by slot
+  std::vector<BlockId> block_id_of_;     // by block
+  std::vector<std::uint32_t> block_in_;  // by block
+  std::vector<BlockKey> keys_;           // by block
+  std::vector<EvictionClass> classes_;   // by block
   std::unique_ptr<EvictionPolicy> policy_;
   std::optional<HintBook> hints_;
   std::optional<RetentionClock> reviews_;
   std::uint32_t never_used_ = 0;
-  std::vector<SlotId> free_;
-  std::vector<SlotId> slots_;
-  std::vector<SlotId> victims_;
+  std::vector<BlockId> free_;
+  std::vector<BlockId> block_ids_;
+  std::vector<BlockId> victims_;
 };
 
 }  // namespace cairn::lab

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/lab/trace.h"
+#include "cairn/lab/block_trace.h"
 
 namespace cairn::lab {
 

@@ -80,7 +80,7 @@ class Tiers {
     if (!filters_.empty()) {
       note_request(blocks);
     }
-    // Those behind a gap are no hits, but the request brings them and they need no second slot.
+    // Those behind a gap are no hits, but the request brings them and they need no second block.
     std::vector<std::uint32_t>& evicted = moving_;
     evicted.clear();
     caches_[0]->use(blocks.first(std::min<std::size_t>(blocks.size(), caches_[0]->capacity())), now, hints, evicted);

@@ -16,9 +16,9 @@
 #include "cairn/base/result.h"
 #include "cairn/evict/admission.h"
 #include "cairn/evict/eviction_policy.h"
+#include "cairn/lab/block_trace.h"
 #include "cairn/lab/hit_counts.h"
 #include "cairn/lab/request_hints.h"
-#include "cairn/lab/trace.h"
 
 namespace cairn::lab {
 

@@ -33,7 +33,7 @@ class TensorReader {
     if (Status good = read_dimensions(); !good) {
       return Unexpected(good.error());
     }
-    if (Status good = split_slots(); !good) {
+    if (Status good = split_flat_tokens(); !good) {
       return Unexpected(good.error());
     }
     const auto count = [&](TensorAxis axis) { return static_cast<std::uint32_t>(axis_of(axes_, axis).count); };
@@ -86,12 +86,12 @@ class TensorReader {
     if (!axis_of(axes_, TensorAxis::kElement).given) {
       return refuse(ErrorCode::kInvalidArgument, "no axis of elements; name the innermost one so");
     }
-    if (axis_of(axes_, TensorAxis::kSlot).given) {
+    if (axis_of(axes_, TensorAxis::kFlatToken).given) {
       if (axis_of(axes_, TensorAxis::kBlock).given || axis_of(axes_, TensorAxis::kToken).given) {
-        return refuse(ErrorCode::kInvalidArgument, "an axis of slots stands for blocks and tokens; name either");
+        return refuse(ErrorCode::kInvalidArgument, "an axis of tokens stands for blocks and tokens; name either");
       }
     } else if (!axis_of(axes_, TensorAxis::kBlock).given) {
-      return refuse(ErrorCode::kInvalidArgument, "no axis of blocks or slots; a layout has blocks");
+      return refuse(ErrorCode::kInvalidArgument, "no axis of blocks or tokens; a layout has blocks");
     }
     return {};
   }
@@ -136,23 +136,23 @@ class TensorReader {
     return {};
   }
 
-  // Slots are blocks of `page_size` tokens.
-  Status split_slots() {
-    const Axis slots = axis_of(axes_, TensorAxis::kSlot);
-    if (!slots.given) {
+  // Tokens are blocks of `page_size` tokens.
+  Status split_flat_tokens() {
+    const Axis tokens = axis_of(axes_, TensorAxis::kFlatToken);
+    if (!tokens.given) {
       return {};
     }
-    if (options_.page_size == 0 || slots.count % options_.page_size != 0) {
-      return refuse(ErrorCode::kInvalidArgument, str_cat(slots.count, " slots are no whole blocks of ",
+    if (options_.page_size == 0 || tokens.count % options_.page_size != 0) {
+      return refuse(ErrorCode::kInvalidArgument, str_cat(tokens.count, " tokens are no whole blocks of ",
                                                          options_.page_size, " tokens; give page_size"));
     }
-    axis_of(axes_, TensorAxis::kToken) = {options_.page_size, slots.step, true};
+    axis_of(axes_, TensorAxis::kToken) = {options_.page_size, tokens.step, true};
     std::uint64_t block_step = 0;
-    if (__builtin_mul_overflow(slots.step, std::uint64_t{options_.page_size}, &block_step)) {
+    if (__builtin_mul_overflow(tokens.step, std::uint64_t{options_.page_size}, &block_step)) {
       return refuse(ErrorCode::kOutOfRange,
-                    str_cat("blocks of ", options_.page_size, " slots of ", slots.step, " bytes go beyond 2^64"));
+                    str_cat("blocks of ", options_.page_size, " tokens of ", tokens.step, " bytes go beyond 2^64"));
     }
-    axis_of(axes_, TensorAxis::kBlock) = {slots.count / options_.page_size, block_step, true};
+    axis_of(axes_, TensorAxis::kBlock) = {tokens.count / options_.page_size, block_step, true};
     return {};
   }
 
@@ -165,7 +165,7 @@ class TensorReader {
 }  // namespace
 
 std::string_view to_string(TensorAxis axis) {
-  constexpr std::string_view kNames[kAxes] = {"block", "layer", "kv", "token", "slot", "head", "element"};
+  constexpr std::string_view kNames[kAxes] = {"block", "layer", "kv", "token", "flat_token", "head", "element"};
   return kNames[static_cast<std::size_t>(axis)];
 }
 

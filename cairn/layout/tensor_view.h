@@ -7,7 +7,7 @@
 //             all layers in one    [blocks, layers, 2, page, heads, size]  kBlock kLayer kKv kToken kHead kElement
 //             TensorRT-LLM pools   [blocks, layers, 2, heads, page, size]  kBlock kLayer kKv kHead kToken kElement
 //             MLA                  [blocks, page, inner]                   kBlock kToken kElement
-//             SGLang               [slots, heads, size], K and V apart     kSlot kHead kElement
+//             SGLang               [tokens, heads, size], K and V apart     kFlatToken kHead kElement
 //             a state              [blocks, ...]                           kBlock kElement kElement ...
 //           A model's tensors are given in the order of its layers. Where K and V are tensors of their own, each is a
 //           layer of its own, K before V: the shape has kv 1 and twice the layers, and its rows have the same numbers
@@ -32,12 +32,12 @@ enum class TensorAxis : std::uint8_t {
   kBlock,
   kLayer,
   kKv,
-  kToken,  // within a block
-  kSlot,   // the tokens of all blocks one after the other, in place of kBlock and kToken
+  kToken,      // within a block
+  kFlatToken,  // the tokens of all blocks one after the other, in place of kBlock and kToken
   kHead,
   kElement,  // of a head; several such axes count as one when they are contiguous together
 };
-// "block", "layer", "kv", "token", "slot", "head", "element"
+// "block", "layer", "kv", "token", "flat_token", "head", "element"
 [[nodiscard]] std::string_view to_string(TensorAxis axis);
 
 struct TensorDimension {
@@ -65,7 +65,7 @@ struct TensorPlaces {
 
 struct TensorOptions {
   std::uint32_t element_bits = 0;
-  std::uint32_t page_size = 0;  // tokens a block, for tensors with kSlot; the others say it by their sizes
+  std::uint32_t page_size = 0;  // tokens a block, for tensors with kFlatToken; the others say it by their sizes
 };
 
 // All tensors of one group of layers.

@@ -86,10 +86,10 @@ TEST(TensorViewTest, MlaHasNeitherHeadsNorValues) {
   EXPECT_EQ(places->layers[0], (LayerPlace{0, 0, 64 * 1152, 0, 1152, 0}));
 }
 
-TEST(TensorViewTest, SglangPoolsHaveSlotsAndKeysApartFromValues) {
+TEST(TensorViewTest, SglangPoolsHaveFlatTokensAndKeysApartFromValues) {
   std::vector<TensorView> pools;
   for (std::uint32_t region = 0; region < 4; ++region) {  // K and V of layer 0, of layer 1
-    pools.push_back(dense({kSlot, kHead, kElement}, {64, 2, 32}, region));
+    pools.push_back(dense({kFlatToken, kHead, kElement}, {64, 2, 32}, region));
   }
   const auto places = places_of(pools, {16, 16});
   ASSERT_TRUE(places);
@@ -144,9 +144,9 @@ TEST(TensorViewTest, RefusesTensorsThatAreNoBlocks) {
   EXPECT_THAT(error_of({dense({kBlock, kToken}, {4, 4})}), HasSubstr("tensor 0: no axis of elements"));
   EXPECT_THAT(error_of({dense({kToken, kElement}, {4, 4})}), HasSubstr("no axis of blocks"));
   EXPECT_THAT(error_of({dense({kBlock, kBlock, kElement}, {4, 4, 4})}), HasSubstr("axis 0 (block) is named twice"));
-  EXPECT_THAT(error_of({dense({kBlock, kSlot, kElement}, {4, 4, 4})}, {16, 4}), HasSubstr("name either"));
-  EXPECT_THAT(error_of({dense({kSlot, kElement}, {30, 4})}, {16, 16}), HasSubstr("30 slots"));
-  EXPECT_THAT(error_of({dense({kSlot, kElement}, {32, 4})}, {16, 0}), HasSubstr("give page_size"));
+  EXPECT_THAT(error_of({dense({kBlock, kFlatToken, kElement}, {4, 4, 4})}, {16, 4}), HasSubstr("name either"));
+  EXPECT_THAT(error_of({dense({kFlatToken, kElement}, {30, 4})}, {16, 16}), HasSubstr("30 tokens"));
+  EXPECT_THAT(error_of({dense({kFlatToken, kElement}, {32, 4})}, {16, 0}), HasSubstr("give page_size"));
   EXPECT_THAT(error_of({dense({kBlock, kElement}, {0, 4})}), HasSubstr("axis 0 (block) has the size 0"));
   EXPECT_THAT(error_of({dense({kBlock, kElement}, {std::uint64_t{1} << 32U, 4})}), HasSubstr("4294967296"));
   EXPECT_THAT(error_of({dense({kBlock, kKv, kElement}, {4, 3, 4})}), HasSubstr("tensor 0: kv is 3"));
@@ -177,7 +177,7 @@ TEST(TensorViewTest, NamesAxes) {
   EXPECT_EQ(to_string(kLayer), "layer");
   EXPECT_EQ(to_string(kKv), "kv");
   EXPECT_EQ(to_string(kToken), "token");
-  EXPECT_EQ(to_string(kSlot), "slot");
+  EXPECT_EQ(to_string(kFlatToken), "flat_token");
   EXPECT_EQ(to_string(kHead), "head");
   EXPECT_EQ(to_string(kElement), "element");
 }

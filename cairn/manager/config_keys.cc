@@ -208,7 +208,7 @@ void add_tier(List& list, const std::string& section, At at) {
   list.section(section);
   list.whole(
       "blocks", "Blocks there is room for; this or size, neither for no such tier",
-      [at](auto& c) -> auto& { return at(c).blocks; }, 0, index_of(kNoSlot) - 1);
+      [at](auto& c) -> auto& { return at(c).blocks; }, 0, index_of(kNoBlock) - 1);
   list.size("size", "The same in bytes", [at](auto& c) -> auto& { return at(c).size; });
   list.choice(
       "policy", "Which block goes first", [at](auto& c) -> auto& { return at(c).policy; },

@@ -52,8 +52,8 @@ void HostSize::give_pages_back(const MutableBlocks& blocks) const {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const LayerPlace& place = layout.layers().front();
   const auto base = reinterpret_cast<std::uintptr_t>(layout.regions()[place.region]->base()) + place.offset;
-  for (const SlotId slot : blocks.slots()) {
-    const std::uint64_t begin = base + index_of(slot) * place.block_step;
+  for (const BlockId block_id : blocks.block_ids()) {
+    const std::uint64_t begin = base + index_of(block_id) * place.block_step;
     const std::uint64_t first = (begin + page - 1) / page * page;
     const std::uint64_t end = (begin + layout.shape().block_bytes()) / page * page;
     if (first < end) {

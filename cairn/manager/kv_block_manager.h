@@ -116,7 +116,7 @@ class KvBlockManager {
   // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay
   // with their holders, unchanged, nobody else finds them, and they are free when the last holder lets go. Blocks that were
   // allocated before can be registered, and are found by nobody. Takes the same time however many blocks there are: their
-  // slots are reclaimed afterwards.
+  // blocks are reclaimed afterwards.
   // reset_all() is one fence over all tiers: loads in flight end without blocks. reset(level) leaves other tiers as they
   // are: what was copied there before, or is on its way there from this one, is found there and may come back from there.
   // An error: no memory, and nothing has changed; or the file could not be written: the reset holds in this process, but

@@ -85,7 +85,7 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
   void save(const Keys& keys) {
     EngineBlocks blocks;
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      blocks.slots.push_back(SlotId{i});
+      blocks.block_ids.push_back(BlockId{i});
       blocks.facts.push_back({.block = {.key = keys[i]}});
       contents_[{MemoryKind::kDevice, i}] = seed_of(keys[i]);
     }
@@ -96,7 +96,7 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
   std::vector<std::uint64_t> load(const Keys& keys) {
     EngineBlocks blocks;
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      blocks.slots.push_back(SlotId{i});
+      blocks.block_ids.push_back(BlockId{i});
       contents_[{MemoryKind::kDevice, i}] = 0;
     }
     std::optional<LoadResult> loaded;
@@ -164,7 +164,7 @@ TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
   const auto blocks_of = [&] {
     EngineBlocks blocks;
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      blocks.slots.push_back(SlotId{i});
+      blocks.block_ids.push_back(BlockId{i});
       blocks.facts.push_back({.block = {.key = keys[i]}});
     }
     return blocks;

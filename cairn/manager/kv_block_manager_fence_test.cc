@@ -258,8 +258,8 @@ TEST_F(KvBlockManagerFenceTest, CallbacksOfLoadsMayResetToo) {
   EXPECT_EQ(manager->fences(), 2U);
 }
 
-// A full tier: the slots are reclaimed in steps of the manager's thread, and what comes meanwhile finds room.
-TEST_F(KvBlockManagerFenceTest, SlotsAreReclaimedAfterwards) {
+// A full tier: the blocks are reclaimed in steps of the manager's thread, and what comes meanwhile finds room.
+TEST_F(KvBlockManagerFenceTest, BlocksAreReclaimedAfterwards) {
   ManagerConfig large = reference_config(path_, 20'000, 0, 0);
   VirtualManager manager(large);
   cache_on_device(*manager, chain(1, 20'000));

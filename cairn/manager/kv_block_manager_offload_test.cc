@@ -69,7 +69,7 @@ void run_request(VirtualManager& manager, const Keys& keys, std::size_t chunk, D
       }
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
-      write_pattern(*manager->layout(CacheLevel::kG1), index_of(room->slots()[i]), seed_of(some[i]));
+      write_pattern(*manager->layout(CacheLevel::kG1), index_of(room->block_ids()[i]), seed_of(some[i]));
     }
     held.push_back(*(*(*std::move(room)).complete({.keys = some})).register_blocks());
     if (step > Duration::zero()) {

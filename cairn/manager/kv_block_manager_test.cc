@@ -123,7 +123,8 @@ TEST_F(KvBlockManagerTest, AFlippedBitOnDiskIsAMissAndAnIncident) {
   (void)manager->reset(CacheLevel::kG2);
   {
     const ImmutableBlocks second = manager->disk()->match_prefix(first_of(keys, 2));
-    const BlockLayout::Address at = manager->layout(CacheLevel::kG3)->address(index_of(second.slots()[1]), 1, 0, 2, 1);
+    const BlockLayout::Address at =
+        manager->layout(CacheLevel::kG3)->address(index_of(second.block_ids()[1]), 1, 0, 2, 1);
     std::fstream file(folder_.in("blocks"), std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(at.offset));
     const char byte = static_cast<char>(file.get() ^ 1);
@@ -310,7 +311,7 @@ TEST_F(KvBlockManagerTest, TheDeviceMayBeTheEnginesMemory) {
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
 }
 
-TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichSlotHoldsWhat) {
+TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichBlockHoldsWhat) {
   ManagerConfig engine = config(0);
   const EngineMemory tensors(engine, 8);
   engine.device.engine_layout = tensors.memory.layout();
@@ -318,7 +319,7 @@ TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichSlotHoldsWhat) {
   VirtualManager manager(engine);
   EXPECT_EQ(manager->device(), nullptr);
   const Keys keys = chain(1, 2);
-  EngineBlocks saved{.slots = {SlotId{5}, SlotId{2}},
+  EngineBlocks saved{.block_ids = {BlockId{5}, BlockId{2}},
                      .facts = {{.block = {.key = keys[0]}}, {.block = {.key = keys[1]}}}};
   write_pattern(*tensors.memory.layout(), 5, seed_of(keys[0]));
   write_pattern(*tensors.memory.layout(), 2, seed_of(keys[1]));
@@ -337,7 +338,7 @@ TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichSlotHoldsWhat) {
 
   std::optional<LoadResult> loaded;
   ASSERT_TRUE(manager
-                  ->load_into({.slots = {SlotId{0}, SlotId{7}}},
+                  ->load_into({.block_ids = {BlockId{0}, BlockId{7}}},
                               {.keys = keys, .done = [&](LoadResult&& result) { loaded.emplace(std::move(result)); }})
                   .has_value());
   manager.settle();
@@ -506,9 +507,9 @@ TEST_F(KvBlockManagerTest, ATruncatedFileIsUsedAsFarAsItGoes) {
     DiskFile file = *DiskFile::inspect(path);
     const DiskRecovery recovery = *file.recover();
     for (const DiskEntry& entry : recovery.entries) {
-      left += index_of(entry.slot) < 2 ? 1 : 0;
+      left += index_of(entry.block_id) < 2 ? 1 : 0;
     }
-    // The middle of the third slot.
+    // The middle of the third block.
     std::filesystem::resize_file(path, file.data_offset() + 2 * file.block_step() + 10);
   }
   ASSERT_GT(left, 0U);
@@ -568,13 +569,13 @@ TEST_F(KvBlockManagerTest, AScrubFindsFlippedBitsThatNobodyReads) {
   manager.advance(seconds(2));
   ASSERT_EQ(manager->disk()->counts().registered, 6U);
   EXPECT_TRUE(incidents.empty());
-  const SlotId slot = manager->disk()->hold(std::vector{keys[3]}).slots()[0];
+  const BlockId block_id = manager->disk()->hold(std::vector{keys[3]}).block_ids()[0];
   {
     const DiskGeometry geometry{.space = scrubbed.space(),
                                 .block_bytes = scrubbed.shape().block_bytes(),
                                 .row_bytes = scrubbed.shape().row_bytes(),
-                                .slots = scrubbed.disk.blocks};
-    const auto at = geometry.places()->data_offset + index_of(slot) * geometry.places()->block_step + 17;
+                                .blocks = scrubbed.disk.blocks};
+    const auto at = geometry.places()->data_offset + index_of(block_id) * geometry.places()->block_step + 17;
     std::fstream file(scrubbed.disk.path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(at));
     const int byte = file.get();

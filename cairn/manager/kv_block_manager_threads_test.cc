@@ -149,7 +149,7 @@ TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
         }
         const Keys rest(keys.begin() + loaded->prefix, keys.end());
         for (std::size_t k = 0; k < rest.size(); ++k) {
-          write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->slots()[k]), seed_of(rest[k]));
+          write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->block_ids()[k]), seed_of(rest[k]));
         }
         auto complete = (*std::move(room)).complete({.keys = rest});
         const ImmutableBlocks registered = *(*std::move(complete)).register_blocks();
@@ -186,7 +186,7 @@ TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
     DiskFile file = *DiskFile::inspect(scrubbed.disk.path);
     const DiskRecovery recovery = *file.recover();
     ASSERT_EQ(recovery.entries.size(), 2U);
-    const std::uint64_t at = file.data_offset() + index_of(recovery.entries[0].slot) * file.block_step();
+    const std::uint64_t at = file.data_offset() + index_of(recovery.entries[0].block_id) * file.block_step();
     std::fstream bytes(scrubbed.disk.path, std::ios::in | std::ios::out | std::ios::binary);
     bytes.seekp(static_cast<std::streamoff>(at + 5));
     bytes << "?!?!?!?!";
@@ -276,7 +276,7 @@ TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
   const auto pattern_of = [](const BlockKey& key, std::uint64_t reset) { return seed_of(key) * 1009 + reset; };
   const auto is_of_late = [&](const ImmutableBlocks& blocks, std::uint32_t i, std::uint64_t before) {
     for (std::uint64_t reset = before == 0 ? 0 : before - 1; reset <= resets; ++reset) {
-      if (!find_stranger(*manager.layout(CacheLevel::kG1), index_of(blocks.slots()[i]),
+      if (!find_stranger(*manager.layout(CacheLevel::kG1), index_of(blocks.block_ids()[i]),
                          pattern_of(blocks.key(i), reset))) {
         return true;
       }
@@ -298,7 +298,7 @@ TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
       }
       const std::uint64_t now = resets;
       for (std::size_t k = 0; k < rest.size(); ++k) {
-        write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->slots()[k]), pattern_of(rest[k], now));
+        write_pattern(*manager.layout(CacheLevel::kG1), index_of(room->block_ids()[k]), pattern_of(rest[k], now));
       }
       (void)*(*(*std::move(room)).complete({.keys = rest})).register_blocks();
     }

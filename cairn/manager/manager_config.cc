@@ -66,8 +66,8 @@ Status check_tier(std::string_view section, const TierConfig& tier, std::uint64_
     return wrong(str_cat(section, ".size is ", print_size(tier.size), ", less than one block of ", block_bytes,
                          " bytes; give more, or make block_size smaller"));
   }
-  if (tier.size / block_bytes >= index_of(kNoSlot)) {
-    return wrong(str_cat(section, ".size is ", print_size(tier.size), ", more than ", index_of(kNoSlot) - 1,
+  if (tier.size / block_bytes >= index_of(kNoBlock)) {
+    return wrong(str_cat(section, ".size is ", print_size(tier.size), ", more than ", index_of(kNoBlock) - 1,
                          " blocks of ", block_bytes, " bytes; give less"));
   }
   if (tier.blocks > std::numeric_limits<std::uint64_t>::max() / block_bytes) {

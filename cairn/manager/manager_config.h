@@ -73,7 +73,7 @@ struct DeviceConfig : TierConfig {
   // The engine's own memory, described: no key, the program that has the engine gives it. Gives blocks, and with them the
   // layout.
   BlockLayoutPtr engine_layout = {};
-  // The engine says which slot holds what; there is no pool of ours (engine_layout is given then). No key either.
+  // The engine says which block holds what; there is no pool of ours (engine_layout is given then). No key either.
   bool managed_by_engine = false;
 };
 

@@ -14,7 +14,7 @@ namespace cairn {
 
 namespace {
 
-constexpr std::uint32_t kReclaimStep = 4096;  // slots: an allocation waits no longer than that takes
+constexpr std::uint32_t kReclaimStep = 4096;  // blocks: an allocation waits no longer than that takes
 
 // Lowers the fences of tiers when it goes: they do not stay up where memory for what comes in between was not to be had.
 class RaisedFences {

@@ -149,7 +149,7 @@ void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub) {
     metrics.counter_function(figure.name, figure.help, {},
                              [&scrub, member = figure.member] { return static_cast<double>(scrub.status().*member); });
   }
-  metrics.gauge_function("cairn_scrub_position", "Slot that the scrub reads next", {},
+  metrics.gauge_function("cairn_scrub_position", "Block that the scrub reads next", {},
                          [&scrub] { return static_cast<double>(scrub.status().position); });
 }
 

@@ -155,7 +155,7 @@ class ManagerState {
   // Both are written with fence_mutex_ held; they order nothing.
   std::atomic<std::uint64_t> weights_generation_;
   std::atomic<std::uint64_t> fences_{0};
-  std::atomic<bool> may_reclaim_{false};  // pools may have slots to reclaim
+  std::atomic<bool> may_reclaim_{false};  // pools may have blocks to reclaim
 
   mutable Mutex incidents_mutex_{LockRank::kHealth};
   std::deque<Incident> incidents_ CAIRN_GUARDED_BY(incidents_mutex_);

@@ -45,7 +45,7 @@ inline std::uint64_t seed_of(const BlockKey& key) { return key.high_word() * 31 
 inline ImmutableBlocks compute(const KvBlockManager& manager, const Keys& keys, const Retention& retention = {}) {
   MutableBlocks blocks = *manager.device()->allocate(static_cast<std::uint32_t>(keys.size()));
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    write_pattern(*manager.layout(CacheLevel::kG1), index_of(blocks.slots()[i]), seed_of(keys[i]));
+    write_pattern(*manager.layout(CacheLevel::kG1), index_of(blocks.block_ids()[i]), seed_of(keys[i]));
   }
   return *(*std::move(blocks).complete({.keys = keys})).register_blocks(retention);
 }
@@ -59,7 +59,7 @@ inline void cache_on_device(const KvBlockManager& manager, const Keys& keys) {
 inline ::testing::AssertionResult hold_their_bytes(const KvBlockManager& manager, const ImmutableBlocks& blocks) {
   for (std::uint32_t i = 0; i < blocks.size(); ++i) {
     const BlockLayoutPtr layout = manager.layout(*blocks.tier());
-    if (const auto row = find_stranger(*layout, index_of(blocks.slots()[i]), seed_of(blocks.key(i)))) {
+    if (const auto row = find_stranger(*layout, index_of(blocks.block_ids()[i]), seed_of(blocks.key(i)))) {
       return ::testing::AssertionFailure() << "block " << i << ", row " << *row << " has other bytes";
     }
   }

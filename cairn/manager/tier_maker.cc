@@ -155,7 +155,7 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
   DiskGeometry geometry{
-      .space = space_, .slots = disk_capacity(), .keeps_secret = has_secret(space_.scheme), .secret = secret_};
+      .space = space_, .blocks = disk_capacity(), .keeps_secret = has_secret(space_.scheme), .secret = secret_};
   if (!parts_.elsewhere) {
     geometry.block_bytes = shape_.block_bytes();
     geometry.row_bytes = shape_.row_bytes();
@@ -165,11 +165,11 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
     return at_key("disk.path", std::move(opened).error());
   }
   DiskFile file = std::move(opened->file);
-  Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.slots);
+  Tier::Options made = options(CacheLevel::kG3, disk, followers, geometry.blocks);
   made.damage = std::move(opened->damage);
   if (parts_.elsewhere) {
     made.file = std::move(file);
-    return pool_tier(std::move(made), "disk", BlockLayout::elsewhere(shape_, geometry.slots, MemoryKind::kFile));
+    return pool_tier(std::move(made), "disk", BlockLayout::elsewhere(shape_, geometry.blocks, MemoryKind::kFile));
   }
   Result<RegionPtr> region = disk_region(file, disk.direct);
   if (!region) {

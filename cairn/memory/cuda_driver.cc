@@ -16,7 +16,7 @@ constexpr int kOldestDriver = 12000;
 
 struct EntryPoint {
   const char* name;  // as the driver's library exports it, with the version of its signature
-  void* slot;        // where the address goes
+  void* target;      // where the address goes
 };
 
 }  // namespace
@@ -72,7 +72,7 @@ Status CudaDriver::load() {
       return fail(ErrorCode::kUnavailable,
                   str_cat("the NVIDIA driver has no ", entry.name, "; install one for CUDA 12 or later"));
     }
-    *static_cast<void**>(entry.slot) = address;
+    *static_cast<void**>(entry.target) = address;
   }
   *reinterpret_cast<void**>(&memcpy_batch_async) = dlsym(library, "cuMemcpyBatchAsync_v2");
   if (Status status = check(init(0), "starting the NVIDIA driver"); !status) {

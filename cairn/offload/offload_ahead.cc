@@ -161,9 +161,9 @@ bool OffloadEdge::Impl::may_find_missed() const {
 }
 
 // Blocks that the edge does not know of: more came at once than it may remember, or the lower tier was out or full, and is
-// so no more. While there is little else to copy the upper pool is searched for them, some slots at a time.
+// so no more. While there is little else to copy the upper pool is searched for them, some blocks at a time.
 bool OffloadEdge::Impl::find_missed(TimePoint now) {
-  constexpr std::uint32_t kMost = 2048;  // slots in one call
+  constexpr std::uint32_t kMost = 2048;  // blocks in one call
   if (!may_find_missed()) {
     return false;
   }

@@ -180,7 +180,7 @@ CopySource OffloadEdge::Impl::engine_source(std::span<const BlockKey> keys) cons
     // Only requests name the engine's blocks: somebody asked for this one, or it would not wait.
     const Asker asker = keys_.at(key).askers.front();
     const EngineBlocks& source = requests_.find(asker.request)->source;
-    blocks.slots.push_back(source.slots[asker.index]);
+    blocks.block_ids.push_back(source.block_ids[asker.index]);
     blocks.facts.push_back(source.facts[asker.index]);
     if (held->empty() || held->back() != source.held) {
       held->push_back(source.held);

@@ -52,7 +52,7 @@ void OffloadEdge::used(std::span<const BlockKey> keys) { impl_->used(keys); }
 Result<OffloadRequestId> OffloadEdge::offload(Request&& request) {
   if (!impl_->has_upper_pool()) {
     return fail(ErrorCode::kInvalidArgument, str_cat("the engine's own ", to_string(impl_->from().level()),
-                                                     " has no pool; say in which slots the blocks are"));
+                                                     " has no pool; say in which blocks the blocks are"));
   }
   return impl_->offload({}, std::move(request));
 }
@@ -66,13 +66,14 @@ Result<OffloadRequestId> OffloadEdge::offload(EngineBlocks&& blocks, Request&& r
   for (const BlockFacts& facts : blocks.facts) {
     keys.push_back(facts.block.key);
   }
-  if (blocks.slots.size() != keys.size() || (!request.keys.empty() && request.keys != keys)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(blocks.slots.size(), " slots and ", keys.size(), " facts for ",
-                                                     request.keys.size(), " keys; give one of each for each block"));
+  if (blocks.block_ids.size() != keys.size() || (!request.keys.empty() && request.keys != keys)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(blocks.block_ids.size(), " blocks and ", keys.size(), " facts for ", request.keys.size(),
+                        " keys; give one of each for each block"));
   }
   const std::uint32_t all = impl_->from().layout()->blocks();
-  if (std::ranges::any_of(blocks.slots, [all](SlotId slot) { return index_of(slot) >= all; })) {
-    return fail(ErrorCode::kOutOfRange, str_cat("a slot beyond the ", all, " blocks of the engine's layout"));
+  if (std::ranges::any_of(blocks.block_ids, [all](BlockId block_id) { return index_of(block_id) >= all; })) {
+    return fail(ErrorCode::kOutOfRange, str_cat("a block beyond the ", all, " blocks of the engine's layout"));
   }
   if (std::ranges::any_of(blocks.facts,
                           [](const BlockFacts& facts) { return facts.priority > Retention::kMaxPriority; })) {

@@ -89,7 +89,7 @@ TEST(OffloadFenceTest, TheEnginesBlocksOfBeforeAreRefused) {
   World world({.has_upper_pool = false, .offload = kOneAtATime});
   const Keys keys = chain(1, 2);
   const auto blocks = [&] {
-    EngineBlocks made{.slots = {SlotId{0}, SlotId{1}}};
+    EngineBlocks made{.block_ids = {BlockId{0}, BlockId{1}}};
     for (const BlockKey& key : keys) {
       made.facts.push_back({.block = {.key = key}});
     }

@@ -267,9 +267,9 @@ TEST(OffloadRequestTest, TheEnginesBlocksAreHeldUntilNothingTouchesThem) {
   const Keys keys = chain(1, 2);
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> still = held;
-  EngineBlocks blocks{.slots = {SlotId{7}, SlotId{3}}, .held = std::move(held)};
+  EngineBlocks blocks{.block_ids = {BlockId{7}, BlockId{3}}, .held = std::move(held)};
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    write_block(world.upper_memory, blocks.slots[i], keys[i]);
+    write_block(world.upper_memory, blocks.block_ids[i], keys[i]);
     blocks.facts.push_back({.block = {.key = keys[i]}, .priority = 77});
   }
   Outcome outcome;
@@ -287,9 +287,10 @@ TEST(OffloadRequestTest, TheEnginesBlocksAreHeldUntilNothingTouchesThem) {
 TEST(OffloadRequestTest, ACancelledRequestLetsGoOfTheEnginesBlocksThatAnotherNames) {
   World world({.has_upper_pool = false, .offload = kOneAtATime});
   const Keys keys = chain(1, 1);
-  const auto at = [&](std::uint32_t slot, std::shared_ptr<void> held) {
-    write_block(world.upper_memory, SlotId{slot}, keys[0]);
-    return EngineBlocks{.slots = {SlotId{slot}}, .facts = {{.block = {.key = keys[0]}}}, .held = std::move(held)};
+  const auto at = [&](std::uint32_t block_id, std::shared_ptr<void> held) {
+    write_block(world.upper_memory, BlockId{block_id}, keys[0]);
+    return EngineBlocks{
+        .block_ids = {BlockId{block_id}}, .facts = {{.block = {.key = keys[0]}}}, .held = std::move(held)};
   };
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> still = held;
@@ -310,15 +311,15 @@ TEST(OffloadRequestTest, ACancelledRequestLetsGoOfTheEnginesBlocksThatAnotherNam
 TEST(OffloadRequestTest, BlocksOfTheEngineHaveOneOfEachForEach) {
   World engine({.has_upper_pool = false, .offload = kOff});
   const Keys keys = chain(1, 1);
-  const EngineBlocks one{.slots = {SlotId{1}}, .facts = {{.block = {.key = keys[0]}}}};
+  const EngineBlocks one{.block_ids = {BlockId{1}}, .facts = {{.block = {.key = keys[0]}}}};
   const auto code = [&](EngineBlocks blocks, OffloadEdge::Request request) {
     const auto id = engine.edge->offload(std::move(blocks), std::move(request));
     return id ? std::optional<ErrorCode>() : id.error().code;
   };
-  EXPECT_EQ(code({.slots = {SlotId{1}}}, {}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code({.block_ids = {BlockId{1}}}, {}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(one, {.keys = chain(2, 1)}), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code({.slots = {SlotId{99}}, .facts = one.facts}, {}), ErrorCode::kOutOfRange);
-  EXPECT_EQ(code({.slots = one.slots, .facts = {{.block = {.key = keys[0]}, .priority = 101}}}, {}),
+  EXPECT_EQ(code({.block_ids = {BlockId{99}}, .facts = one.facts}, {}), ErrorCode::kOutOfRange);
+  EXPECT_EQ(code({.block_ids = one.block_ids, .facts = {{.block = {.key = keys[0]}, .priority = 101}}}, {}),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(one, {.keys = keys}), std::nullopt);
   EXPECT_FALSE(engine.edge->offload({.keys = keys})) << "it has no pool to find them in";

@@ -49,11 +49,11 @@ inline std::vector<std::byte> bytes_of(const BlockKey& key) {
   return bytes;
 }
 
-inline void write_block(const TestLayout& memory, SlotId slot, const BlockKey& key) {
+inline void write_block(const TestLayout& memory, BlockId block_id, const BlockKey& key) {
   const std::vector<std::byte> bytes = bytes_of(key);
   const std::byte* from = bytes.data();
   memory.for_each_row([&](std::uint32_t layer, std::uint32_t k_or_v, std::uint32_t token, std::uint32_t head) {
-    const std::span<std::byte> row = memory.row(index_of(slot), layer, k_or_v, token, head);
+    const std::span<std::byte> row = memory.row(index_of(block_id), layer, k_or_v, token, head);
     std::memcpy(row.data(), from, row.size());
     from += row.size();
   });
@@ -180,7 +180,7 @@ class World {
   ImmutableBlocks fill(const Keys& keys, const Retention& retention = {}) {
     MutableBlocks blocks = *above().allocate(static_cast<std::uint32_t>(keys.size()));
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      write_block(upper_memory, blocks.slots()[i], keys[i]);
+      write_block(upper_memory, blocks.block_ids()[i], keys[i]);
     }
     return *(*std::move(blocks).complete({.keys = keys})).register_blocks(retention);
   }
@@ -190,7 +190,7 @@ class World {
   // In the lower tier, and with the bytes that it must have.
   bool is_whole_below(const BlockKey& key) const {
     const PinnedBlocks held = below().hold({{key}});
-    return held.size() == 1 && lower_memory.gather(index_of(held.slots()[0])) == bytes_of(key);
+    return held.size() == 1 && lower_memory.gather(index_of(held.block_ids()[0])) == bytes_of(key);
   }
   // What was registered below since the last call, in order.
   Keys arrived() {

@@ -69,7 +69,7 @@ void run_threads(OffloadMode mode) {
       Result<MutableBlocks> blocks = upper->pool()->allocate(static_cast<std::uint32_t>(rest.size()));
       ASSERT_TRUE(blocks) << "a few blocks are to be had at any time";
       for (std::size_t j = 0; j < rest.size(); ++j) {
-        write_block(upper_memory, blocks->slots()[j], rest[j]);
+        write_block(upper_memory, blocks->block_ids()[j], rest[j]);
       }
       (void)*(*(*std::move(blocks)).complete({.keys = rest})).register_blocks();
     }
@@ -98,7 +98,7 @@ void run_threads(OffloadMode mode) {
   }
   for (const BlockKey& key : resident_keys(*lower->pool())) {
     const PinnedBlocks held = lower->pool()->hold({{key}});
-    ASSERT_EQ(lower_memory.gather(index_of(held.slots()[0])), bytes_of(key)) << key.to_string();
+    ASSERT_EQ(lower_memory.gather(index_of(held.block_ids()[0])), bytes_of(key)) << key.to_string();
   }
 }
 

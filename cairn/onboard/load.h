@@ -51,7 +51,7 @@ inline constexpr std::uint32_t kGoals = 2;
 struct Load {
   enum class Kind : std::uint8_t {
     kPrefix,    // to the device's pool, without a hole
-    kSlots,     // to slots of the engine, without a hole
+    kBlocks,    // to blocks of the engine, without a hole
     kGiven,     // blocks that the caller holds, to the device's pool
     kPrefetch,  // to the host's pool
   };
@@ -69,9 +69,9 @@ struct Load {
   ImmutableBlocks base = {};                  // what the device had from the first key on; kGiven: the caller's blocks
   std::vector<ImmutableBlocks> arrived = {};  // what came since, so that none of it goes before the result is made
   std::vector<PinnedBlocks> here = {};        // what the destination had further on
-  std::vector<bool> is_there = {};            // kSlots, kPrefetch: by key
-  EngineBlocks slots = {};                    // kSlots
-  std::vector<CacheLevel> found = {};         // kPrefix, kSlots: by key, as far as they were found
+  std::vector<bool> is_there = {};            // kBlocks, kPrefetch: by key
+  EngineBlocks block_ids = {};                // kBlocks
+  std::vector<CacheLevel> found = {};         // kPrefix, kBlocks: by key, as far as they were found
   std::uint32_t planned = 0;                  // keys from the first on that were to be brought
   std::uint32_t hopeful = 0;                  // of those, as far as nothing went wrong yet
 
@@ -98,13 +98,13 @@ struct Load {
       why = kNoMemory;
     }
   }
-  [[nodiscard]] bool is_prefix() const { return kind == Kind::kPrefix || kind == Kind::kSlots; }
+  [[nodiscard]] bool is_prefix() const { return kind == Kind::kPrefix || kind == Kind::kBlocks; }
   [[nodiscard]] std::span<const BlockKey> keys_of(std::uint32_t first, std::uint32_t count) const {
     return std::span(keys).subspan(first, count);
   }
-  // Where its blocks are known when they have arrived; the engine's slots are nobody else's.
+  // Where its blocks are known when they have arrived; the engine's blocks are nobody else's.
   [[nodiscard]] std::optional<Goal> goal() const {
-    if (kind == Kind::kSlots) {
+    if (kind == Kind::kBlocks) {
       return std::nullopt;
     }
     return kind == Kind::kPrefetch ? Goal::kHost : Goal::kDevice;

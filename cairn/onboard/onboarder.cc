@@ -115,7 +115,7 @@ void Onboarder::Impl::plan_and_begin(const LoadPtr& load, const LoadRequest* req
   }
   switch (load->kind) {
     case Load::Kind::kPrefix:
-    case Load::Kind::kSlots:
+    case Load::Kind::kBlocks:
       load->found.assign(first, CacheLevel::kG1);
       for (const Find& find : plan.finds) {
         load->found.insert(load->found.end(), find.blocks, find.from);
@@ -208,14 +208,14 @@ Result<LoadId> Onboarder::Impl::load_into(EngineBlocks&& targets, LoadRequest&& 
   if (parts_.device == nullptr || device_pool() != nullptr) {
     return fail(ErrorCode::kInvalidArgument, "there is no device of the engine's own to load into");
   }
-  if (targets.slots.size() != request.keys.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat(request.keys.size(), " keys for ", targets.slots.size(), " slots; give one slot for each key"));
+  if (targets.block_ids.size() != request.keys.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(request.keys.size(), " keys for ", targets.block_ids.size(),
+                                                     " blocks; give one block for each key"));
   }
-  return take_in(Load::Kind::kSlots, std::move(request.keys), deadline_of(request), &request, std::nullopt,
+  return take_in(Load::Kind::kBlocks, std::move(request.keys), deadline_of(request), &request, std::nullopt,
                  [&](Load& load) {
                    load.done = std::move(request.done);
-                   load.slots = std::move(targets);
+                   load.block_ids = std::move(targets);
                    load.is_there.assign(load.keys.size(), false);
                  });
 }

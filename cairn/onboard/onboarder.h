@@ -42,7 +42,7 @@ struct PrefixLocation {
 };
 
 struct LoadResult {
-  ImmutableBlocks blocks;    // of the device, the longest prefix; empty where the engine's slots were filled
+  ImmutableBlocks blocks;    // of the device, the longest prefix; empty where the engine's blocks were filled
   std::uint32_t prefix = 0;  // blocks of the list, from the first on, that are on the device now
   std::array<std::uint32_t, kCacheLevels> from = {};  // of those, by the tier they were found in
   std::uint32_t not_worth_it = 0;                     // blocks that the cost model left out
@@ -95,7 +95,7 @@ class Onboarder {
 
   // The longest prefix to the device.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
-  // The same into slots of the engine, for a device without a pool: `targets.slots[i]` is for keys[i].
+  // The same into blocks of the engine, for a device without a pool: `targets.blocks[i]` is for keys[i].
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
   // These blocks, that the caller holds in a tier below, to the device: into `targets`, as many, or into blocks that are
   // allocated here. All of them that can be, in order; not only a prefix. No cost model is asked.

@@ -126,10 +126,10 @@ Result<TransferId> Onboarder::Impl::submit(const PiecePtr& piece) {
   TierLink::Done done = [self = shared_from_this(), piece](TierLink::Arrived&& arrived) {
     self->landed(piece, std::move(arrived));
   };
-  if (load.kind == Load::Kind::kSlots && piece->stage == Piece::Stage::kLast) {
-    const std::span<const SlotId> slots = std::span(load.slots.slots).subspan(piece->first, source.size());
+  if (load.kind == Load::Kind::kBlocks && piece->stage == Piece::Stage::kLast) {
+    const std::span<const BlockId> block_ids = std::span(load.block_ids.block_ids).subspan(piece->first, source.size());
     auto copy = link.fill({.source = std::move(source),
-                           .targets = {.slots = {slots.begin(), slots.end()}, .held = load.slots.held},
+                           .targets = {.block_ids = {block_ids.begin(), block_ids.end()}, .held = load.block_ids.held},
                            .deadline = load.copies_by,
                            .done = std::move(done)});
     if (!copy) {
@@ -337,7 +337,7 @@ void Onboarder::Impl::call_in(Load& load) {
 
 void Onboarder::Impl::settle(const LoadPtr& load, Outbox& outbox) {
   --load->open;
-  // Copies behind a hole change nothing any more. Only the engine waits for them: they write to its slots.
+  // Copies behind a hole change nothing any more. Only the engine waits for them: they write to its blocks.
   const bool is_decided = load->kind == Load::Kind::kPrefix && load->open == load->pieces.size() &&
                           std::none_of(load->pieces.begin(), load->pieces.end(),
                                        [&load](const PiecePtr& piece) { return piece->first < load->hopeful; });
@@ -358,7 +358,7 @@ void Onboarder::Impl::finish(const LoadPtr& load, Outbox& outbox) {
   } else if (load->is_late || parts_.clock->now() >= load->deadline) {
     ++totals_.expired;
   }
-  load->ending.front() = {.load = load, .result = std::move(result), .held = std::move(load->slots.held)};
+  load->ending.front() = {.load = load, .result = std::move(result), .held = std::move(load->block_ids.held)};
   outbox.ended.splice(outbox.ended.end(), load->ending);
 }
 
@@ -392,7 +392,7 @@ void Onboarder::Impl::collect(Load& load, LoadResult& result) {
       result.prefix = result.blocks.size();
       break;
     }
-    case Load::Kind::kSlots:
+    case Load::Kind::kBlocks:
       result.prefix = static_cast<std::uint32_t>(std::find(load.is_there.begin(), load.is_there.end(), false) -
                                                  load.is_there.begin());
       break;

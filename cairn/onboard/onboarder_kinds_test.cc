@@ -1,4 +1,4 @@
-// The other ways to bring blocks up: into the engine's slots, given blocks, and ahead of time.
+// The other ways to bring blocks up: into the engine's blocks, given blocks, and ahead of time.
 #include "cairn/onboard/onboarder_testing.h"
 
 namespace cairn {
@@ -19,36 +19,36 @@ using testing::Rig;
 using testing::RigOptions;
 using testing::some_of;
 
-class OnboarderSlotsTest : public ::testing::Test {
+class OnboarderBlocksTest : public ::testing::Test {
  protected:
   std::shared_ptr<Loaded> load_into(Rig& rig, const Keys& keys, std::optional<TimePoint> deadline = {}) {
-    slots_.clear();
+    block_ids_.clear();
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      slots_.push_back(SlotId{60 - i});
+      block_ids_.push_back(BlockId{60 - i});
     }
     auto loaded = std::make_shared<Loaded>();
     held_ = std::make_shared<int>(1);
-    const Result<LoadId> id = rig.onboarder().load_into({.slots = slots_, .held = held_},
+    const Result<LoadId> id = rig.onboarder().load_into({.block_ids = block_ids_, .held = held_},
                                                         {.keys = keys, .deadline = deadline, .done = rig.note(loaded)});
     EXPECT_TRUE(id.has_value());
     return loaded;
   }
   bool are_filled(Rig& rig, const Keys& keys, std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (!rig.device().holds(slots_[i], keys[i])) {
+      if (!rig.device().holds(block_ids_[i], keys[i])) {
         return false;
       }
     }
     return true;
   }
 
-  std::vector<SlotId> slots_;
+  std::vector<BlockId> block_ids_;
   std::shared_ptr<int> held_;
 };
 
-TEST_F(OnboarderSlotsTest, AreFilledFromAllTiers) {
+TEST_F(OnboarderBlocksTest, AreFilledFromAllTiers) {
   for (const bool through_host : {true, false}) {
-    Rig rig({.onboard = {.through_host = through_host}, .engine_slots = true});
+    Rig rig({.onboard = {.through_host = through_host}, .engine_block_ids = true});
     const Keys keys = chain(1, 50);
     (void)rig.host().put(first_of(keys, 4));
     (void)rig.disk().put(some_of(keys, 2, 45));
@@ -65,8 +65,8 @@ TEST_F(OnboarderSlotsTest, AreFilledFromAllTiers) {
   }
 }
 
-TEST_F(OnboarderSlotsTest, AFailedBlockEndsThePrefix) {
-  RigOptions options{.engine_slots = true};
+TEST_F(OnboarderBlocksTest, AFailedBlockEndsThePrefix) {
+  RigOptions options{.engine_block_ids = true};
   options.faults[0] = {{.fault = Fault::kFail, .at = 4}};
   Rig rig(options);
   const Keys keys = chain(1, 10);
@@ -78,8 +78,8 @@ TEST_F(OnboarderSlotsTest, AFailedBlockEndsThePrefix) {
   EXPECT_THAT(loaded->result.why, HasSubstr("injected"));
 }
 
-TEST_F(OnboarderSlotsTest, WrongBytesEndThePrefix) {
-  Rig rig({.engine_slots = true});
+TEST_F(OnboarderBlocksTest, WrongBytesEndThePrefix) {
+  Rig rig({.engine_block_ids = true});
   const Keys keys = chain(1, 10);
   (void)rig.host().put(keys);
   rig.host().corrupt(keys[6]);
@@ -88,8 +88,8 @@ TEST_F(OnboarderSlotsTest, WrongBytesEndThePrefix) {
   EXPECT_EQ(loaded->result.prefix, 6U);
 }
 
-TEST_F(OnboarderSlotsTest, AreTheCopysUntilItHasSettled) {
-  RigOptions options{.engine_slots = true};
+TEST_F(OnboarderBlocksTest, AreTheCopysUntilItHasSettled) {
+  RigOptions options{.engine_block_ids = true};
   options.faults[0] = {{.fault = Fault::kHang, .at = 4}};
   Rig rig(options);
   const Keys keys = chain(1, 10);
@@ -105,8 +105,8 @@ TEST_F(OnboarderSlotsTest, AreTheCopysUntilItHasSettled) {
   rig.expect_drained();
 }
 
-TEST_F(OnboarderSlotsTest, EveryoneGetsHisOwnCopyButTheHostOne) {
-  Rig rig({.engine_slots = true});
+TEST_F(OnboarderBlocksTest, EveryoneGetsHisOwnCopyButTheHostOne) {
+  Rig rig({.engine_block_ids = true});
   const Keys keys = chain(1, 4);
   (void)rig.disk().put(keys);
   const auto first = load_into(rig, keys);
@@ -118,9 +118,9 @@ TEST_F(OnboarderSlotsTest, EveryoneGetsHisOwnCopyButTheHostOne) {
   EXPECT_EQ(rig.copied(Lane::kHostToDevice), 8U);
 }
 
-TEST_F(OnboarderSlotsTest, OneForEachKey) {
-  Rig rig({.engine_slots = true});
-  EXPECT_FALSE(rig.onboarder().load_into({.slots = {SlotId{1}}}, {.keys = chain(1, 2)}).has_value());
+TEST_F(OnboarderBlocksTest, OneForEachKey) {
+  Rig rig({.engine_block_ids = true});
+  EXPECT_FALSE(rig.onboarder().load_into({.block_ids = {BlockId{1}}}, {.keys = chain(1, 2)}).has_value());
   EXPECT_FALSE(rig.onboarder().load({.keys = chain(1, 2)}).has_value());
 }
 
@@ -138,7 +138,7 @@ class OnboardGivenTest : public ::testing::Test {
   bool is_right(Rig& rig, const Keys& keys) {
     bool right = (*result_)->size() == keys.size();
     for (std::uint32_t i = 0; right && i < keys.size(); ++i) {
-      right = (*result_)->key(i) == keys[i] && rig.device().holds((*result_)->slots()[i], keys[i]);
+      right = (*result_)->key(i) == keys[i] && rig.device().holds((*result_)->block_ids()[i], keys[i]);
     }
     return right;
   }
@@ -162,12 +162,12 @@ TEST_F(OnboardGivenTest, IntoGivenOnes) {
     Rig rig;
     result_.reset();
     MutableBlocks targets = *rig.device().pool().allocate(10);
-    const std::vector<SlotId> slots(targets.slots().begin(), targets.slots().end());
+    const std::vector<BlockId> block_ids(targets.block_ids().begin(), targets.block_ids().end());
     onboard(rig, from, (from == CacheLevel::kG2 ? rig.host() : rig.disk()).put(keys_), std::move(targets));
     rig.run();
     ASSERT_TRUE(result_.has_value() && result_->has_value());
     EXPECT_TRUE(is_right(rig, keys_));
-    EXPECT_TRUE(std::ranges::equal((*result_)->slots(), slots));
+    EXPECT_TRUE(std::ranges::equal((*result_)->block_ids(), block_ids));
     EXPECT_EQ(rig.host().pool().count_prefix(keys_), 10U) << "through the host, or from there";
     result_.reset();
     rig.expect_drained();

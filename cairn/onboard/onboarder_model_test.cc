@@ -81,7 +81,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
     (void)rig_.onboarder().onboard(CacheLevel::kG2, std::move(blocks), std::nullopt,
                                    rig_.clock().now() + milliseconds(10), [this](Result<ImmutableBlocks>&& result) {
                                      for (std::uint32_t i = 0; result && i < result->size(); ++i) {
-                                       EXPECT_TRUE(rig_.device().holds(result->slots()[i], result->key(i)));
+                                       EXPECT_TRUE(rig_.device().holds(result->block_ids()[i], result->key(i)));
                                      }
                                    });
   }

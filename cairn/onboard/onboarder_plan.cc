@@ -333,7 +333,7 @@ std::optional<MutableBlocks> Onboarder::Impl::make_room(Load& load, Plan& plan, 
 
 void Onboarder::Impl::begin(const LoadPtr& load, Plan& plan, std::uint32_t first, std::optional<MutableBlocks> targets,
                             Outbox& outbox) {
-  if (load->kind != Load::Kind::kSlots && !load->has_targets) {
+  if (load->kind != Load::Kind::kBlocks && !load->has_targets) {
     targets = std::nullopt;
     if (std::optional<MutableBlocks> room = make_room(*load, plan, outbox)) {
       targets.emplace(*std::move(room));

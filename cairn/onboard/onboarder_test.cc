@@ -288,7 +288,7 @@ TEST(Onboarder, RefusesWhatMakesNoSense) {
   const Result<LoadId> twice = rig.onboarder().load({.keys = joined(keys, keys)});
   ASSERT_FALSE(twice.has_value());
   EXPECT_EQ(twice.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_FALSE(rig.onboarder().load_into({.slots = {SlotId{0}}}, {.keys = first_of(keys, 1)}).has_value());
+  EXPECT_FALSE(rig.onboarder().load_into({.block_ids = {BlockId{0}}}, {.keys = first_of(keys, 1)}).has_value());
   EXPECT_FALSE(Onboarder::make({.device = &rig.host().tier(), .registry = &rig.registry(), .clock = &rig.clock()}, {})
                    .has_value());
   EXPECT_FALSE(Onboarder::make({.host = &rig.host().tier(),

@@ -55,11 +55,11 @@ class MemoryTier {
     MutableBlocks blocks = *pool().allocate(static_cast<std::uint32_t>(keys.size()));
     std::vector<BlockFacts> facts;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const std::uint32_t slot = index_of(blocks.slots()[i]);
+      const std::uint32_t block_id = index_of(blocks.block_ids()[i]);
       const std::vector<std::byte> bytes = bytes_of(keys[i]);
-      write(slot, bytes);
+      write(block_id, bytes);
       const Checksum sum =
-          finish(sum_block(*plan_, PlanSide::kSource, slot), plan_->whole_block_bytes(), tier_->tag_of(keys[i]));
+          finish(sum_block(*plan_, PlanSide::kSource, block_id), plan_->whole_block_bytes(), tier_->tag_of(keys[i]));
       facts.push_back({.block = {.key = keys[i]},
                        .priority = Retention::kDefaultPriority,
                        .note = static_cast<std::uint64_t>(sum)});
@@ -67,13 +67,13 @@ class MemoryTier {
     return *(*std::move(blocks).complete_as(facts)).register_blocks();
   }
   // Whether this place holds the bytes of that key.
-  [[nodiscard]] bool holds(SlotId slot, const BlockKey& key) const {
-    return layout_.gather(index_of(slot)) == bytes_of(key);
+  [[nodiscard]] bool holds(BlockId block_id, const BlockKey& key) const {
+    return layout_.gather(index_of(block_id)) == bytes_of(key);
   }
   // One bit of the block's bytes turns over.
   void corrupt(const BlockKey& key) {
     const PinnedBlocks held = pool().hold({&key, 1});
-    layout_.row(index_of(held.slots()[0]), 1, 1, 1, 0)[3] ^= std::byte{4};
+    layout_.row(index_of(held.block_ids()[0]), 1, 1, 1, 0)[3] ^= std::byte{4};
   }
   // Of all that can be matched here, what has not the bytes of its key.
   [[nodiscard]] Keys wrong_blocks() {
@@ -82,7 +82,7 @@ class MemoryTier {
     Keys wrong;
     for (const ResidentBlock& block : all) {
       const PinnedBlocks held = pool().hold({&block.key, 1});
-      if (held.size() == 1 && !holds(held.slots()[0], block.key)) {
+      if (held.size() == 1 && !holds(held.block_ids()[0], block.key)) {
         wrong.push_back(block.key);
       }
     }
@@ -99,9 +99,9 @@ class MemoryTier {
     }
     return bytes;
   }
-  void write(std::uint32_t slot, std::span<const std::byte> bytes) const {
+  void write(std::uint32_t block_id, std::span<const std::byte> bytes) const {
     layout_.for_each_row([&](std::uint32_t layer, std::uint32_t k_or_v, std::uint32_t token, std::uint32_t head) {
-      const std::span<std::byte> row = layout_.row(slot, layer, k_or_v, token, head);
+      const std::span<std::byte> row = layout_.row(block_id, layer, k_or_v, token, head);
       std::copy_n(bytes.begin(), row.size(), row.begin());
       bytes = bytes.subspan(row.size());
     });
@@ -117,7 +117,7 @@ struct RigOptions {
   OnboardOptions onboard = {};
   std::array<std::vector<FaultRule>, kLanes> faults = {};
   SimulatedExecutor::Options ways = {.latency = std::chrono::milliseconds(1)};
-  bool engine_slots = false;  // the device is the engine's
+  bool engine_block_ids = false;  // the device is the engine's
   bool has_straight = true;
   std::shared_ptr<const LoadCostModel> cost = {};
   std::uint64_t seed = 1;
@@ -134,7 +134,7 @@ struct Loaded {
 class Rig {
  public:
   explicit Rig(const RigOptions& options = {})
-      : device_(CacheLevel::kG1, options.blocks[0], clock_, *registry_, !options.engine_slots),
+      : device_(CacheLevel::kG1, options.blocks[0], clock_, *registry_, !options.engine_block_ids),
         host_(CacheLevel::kG2, options.blocks[1], clock_, *registry_),
         disk_(CacheLevel::kG3, options.blocks[2], clock_, *registry_) {
     connect(Lane::kHostToDevice, host_.tier(), device_.tier(), options);
@@ -227,7 +227,7 @@ class Rig {
   // Blocks of a prefix of the keys, all with the right bytes.
   [[nodiscard]] bool is_right(const LoadResult& result, const Keys& keys) {
     for (std::uint32_t i = 0; i < result.blocks.size(); ++i) {
-      if (result.blocks.key(i) != keys[i] || !device_.holds(result.blocks.slots()[i], keys[i])) {
+      if (result.blocks.key(i) != keys[i] || !device_.holds(result.blocks.block_ids()[i], keys[i])) {
         return false;
       }
     }

@@ -115,7 +115,7 @@ TEST(OnboarderThreads, LoadsOverlapAndBlocksAreEvictedMeanwhile) {
           ASSERT_LE(result.prefix, keys.size());
           for (std::uint32_t k = 0; k < result.blocks.size(); ++k) {
             ASSERT_EQ(result.blocks.key(k), keys[k]);
-            ASSERT_TRUE(device.holds(result.blocks.slots()[k], keys[k]));
+            ASSERT_TRUE(device.holds(result.blocks.block_ids()[k], keys[k]));
           }
         }
       });

@@ -99,18 +99,18 @@ PoolFenceOutcome BlockPool::raise_fence(PoolFence fence) { return table_->raise_
 
 void BlockPool::lower_fence() { table_->lower_fence(); }
 
-bool BlockPool::reclaim(std::uint32_t slots) { return table_->reclaim(slots); }
+bool BlockPool::reclaim(std::uint32_t count) { return table_->reclaim(count); }
 
 Result<void> BlockPool::restore(std::span<const RestoredBlock> blocks) { return table_->restore(blocks); }
 
-std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t slots,
+std::uint32_t BlockPool::list_resident(std::uint32_t first, std::uint32_t count,
                                        std::vector<ResidentBlock>& out) const {
-  return table_->list_resident(first, slots, out);
+  return table_->list_resident(first, count, out);
 }
 
-std::uint32_t BlockPool::list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
-                                    std::vector<SlotFacts>& out) const {
-  return table_->list_slots(first, slots, most, out);
+std::uint32_t BlockPool::list_blocks(std::uint32_t first, std::uint32_t count, std::size_t most,
+                                     std::vector<ListedBlock>& out) const {
+  return table_->list_blocks(first, count, most, out);
 }
 
 PoolCounts BlockPool::counts() const { return table_->counts(); }

@@ -1,12 +1,12 @@
-// BlockPool: a fixed number of block slots in one tier, with prefix reuse. Lookup, allocation, registration, eviction.
+// BlockPool: a fixed number of block blocks in one tier, with prefix reuse. Lookup, allocation, registration, eviction.
 //
-// Does:     decides which slot holds which block; knows nothing of bytes. A slot is free, private to whoever allocated
+// Does:     decides which block holds which block; knows nothing of bytes. A block is free, private to whoever allocated
 //           it, active (registered and referenced), inactive (registered and evictable) or quarantined.
 // Owner:    whoever created it; destroyed after every handle it gave out (checked).
 // Threads:  every call is safe from any thread. One mutex; each call takes it once, however many blocks it is about.
 // Costs:    no call allocates memory once the pool has been in use for a while, except where it returns a vector.
 // Fails:    create() on options that make no sense, by name; allocate() when there is no room.
-// Not promised: which slot a block gets.
+// Not promised: which block a block gets.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ struct BlockPoolOptions {
   std::optional<KeySeed> seed = {};
   std::vector<PoolObserver*> observers = {};  // told in this order; outlive the pool
   // Asked before a block is evicted, under the pool's lock: false keeps it for now. Must not call the pool.
-  std::function<bool(SlotId, const BlockKey&)> may_evict = {};
+  std::function<bool(BlockId, const BlockKey&)> may_evict = {};
   // Blocks that are to be free or ready to go at any time, so that they can be copied elsewhere before they are evicted:
   // see claim_victims(). At most the capacity; 0: the pool keeps none ready. Costs 12 bytes a block. set_low_water()
   // raises it while the pool works.
@@ -143,15 +143,15 @@ struct PoolFenceOutcome {
 
 // A block that a tier still has from before the process started.
 struct RestoredBlock {
-  SlotId slot;
+  BlockId block_id;
   BlockKey key;
   BlockHash tokens_hash{0};
   std::uint64_t note = 0;  // where the pool keeps notes
 };
 
-// A block that can be matched, and the slot that holds it.
-struct SlotFacts {
-  SlotId slot = kNoSlot;
+// A block that can be matched, and the block that holds it.
+struct ListedBlock {
+  BlockId block_id = kNoBlock;
   BlockFacts facts;
 };
 
@@ -186,7 +186,7 @@ class BlockPool final : public ResidentSource {
   // allocates waits for it.
   //
   // The next `count` blocks that the policy would give up, in its order, or as many as there are: taken from it and held.
-  // They can be matched as before. It is no lookup, no use and no eviction, and observers are not told. Free slots and
+  // They can be matched as before. It is no lookup, no use and no eviction, and observers are not told. Free blocks and
   // those that are ready already do not matter; blocks that may_evict refuses are passed over. With tenants, the one
   // furthest beyond its reservation gives, as if what is ready or claimed by this call had left it; those within theirs
   // give last. A pool without low_water has none to give.
@@ -228,7 +228,7 @@ class BlockPool final : public ResidentSource {
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
   // The bytes of these blocks are wrong: from this call on they are not matched, whoever holds them. Unused ones are free
-  // at once. Those in use stay with their holders, slots and keys unchanged, and are free when the last one lets go, never
+  // at once. Those in use stay with their holders, blocks and keys unchanged, and are free when the last one lets go, never
   // evictable again; with duplicates that is so of every copy. The key can be registered anew at once: that is another
   // block. The number of keys found.
   std::uint32_t discard(std::span<const BlockKey> keys);
@@ -240,27 +240,27 @@ class BlockPool final : public ResidentSource {
   // Between raise and lower the pool is empty for everybody: fences of several pools that are all raised before the first
   // is lowered are one fence, which no copy between those pools gets past.
   // Blocks in use stay with their holders, unchanged, and are free when the last one lets go of them. Raising takes the same
-  // time whatever the pool holds: slots of blocks that nobody used are reclaimed by allocate() as far as it needs them, and
+  // time whatever the pool holds: blocks of blocks that nobody used are reclaimed by allocate() as far as it needs them, and
   // by reclaim(). They count as free. The eviction policy begins anew.
   [[nodiscard]] Result<PoolFence> plan_fence() const;
   PoolFenceOutcome raise_fence(PoolFence fence);
   void lower_fence();
-  // Looks at so many slots; whether there are more to look at.
-  bool reclaim(std::uint32_t slots);
+  // Looks at so many blocks; whether there are more to look at.
+  bool reclaim(std::uint32_t count);
 
-  // For a tier that outlives the process: these slots hold these blocks, unused, as if they had been released in this
+  // For a tier that outlives the process: these blocks hold these blocks, unused, as if they had been released in this
   // order, the first to go first (leaf first, where they are of one sequence). They have the pool's retention, are charged
   // to the default tenant, and observers are told of them as of new ones. Fails, and changes nothing, on a pool that was
-  // used before, a slot it does not have, a slot or a key that stands there twice, and more than the tenant may have.
+  // used before, a block it does not have, a block or a key that stands there twice, and more than the tenant may have.
   [[nodiscard]] Result<void> restore(std::span<const RestoredBlock> blocks);
 
-  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+  [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,
                                             std::vector<ResidentBlock>& out) const override;
 
-  // Appends the blocks that can be matched of `slots` slots from `first` on, `most` of them, in the order of their slots.
-  // Takes and touches nothing. The slot after the last one that was looked at; the capacity if there is none.
-  [[nodiscard]] std::uint32_t list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
-                                         std::vector<SlotFacts>& out) const;
+  // Appends the blocks that can be matched of `blocks` blocks from `first` on, `most` of them, in the order of their blocks.
+  // Takes and touches nothing. The block after the last one that was looked at; the capacity if there is none.
+  [[nodiscard]] std::uint32_t list_blocks(std::uint32_t first, std::uint32_t count, std::size_t most,
+                                          std::vector<ListedBlock>& out) const;
 
   [[nodiscard]] PoolCounts counts() const;
   [[nodiscard]] PoolStats stats() const;

@@ -50,10 +50,10 @@ class AllocateTest : public ::testing::TestWithParam<PolicyKind> {
   std::unique_ptr<BlockPool> pool_ = make_pool(4, {.policy = GetParam()});
 };
 
-TEST_P(AllocateTest, GivesDistinctSlotsOfThePool) {
+TEST_P(AllocateTest, GivesDistinctBlocksOfThePool) {
   const MutableBlocks blocks = *pool_->allocate(4);
-  const std::set<SlotId> slots(blocks.slots().begin(), blocks.slots().end());
-  EXPECT_THAT(slots, ElementsAre(SlotId{0}, SlotId{1}, SlotId{2}, SlotId{3}));
+  const std::set<BlockId> block_ids(blocks.block_ids().begin(), blocks.block_ids().end());
+  EXPECT_THAT(block_ids, ElementsAre(BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}));
 }
 
 TEST_P(AllocateTest, NothingIsAlwaysToBeHad) {

@@ -48,7 +48,7 @@ TEST_F(BlockPoolDeathTest, TheValueOfAFailedAllocationAborts) {
 TEST_F(BlockPoolDeathTest, ErasingWhatTheIndexDoesNotHoldAborts) {
   const Keys keys = chain(1, 1);
   KeyIndex index = *KeyIndex::create(1, Column<BlockKey>(keys.data(), sizeof(BlockKey)));
-  EXPECT_DEATH(index.erase(SlotId{0}, index.place_of(keys[0])), "every registered slot is in the key index");
+  EXPECT_DEATH(index.erase(BlockId{0}, index.place_of(keys[0])), "every registered block is in the key index");
 }
 
 TEST_F(BlockPoolDeathTest, APoolDestroyedBeforeWeakBlocksAborts) {
@@ -102,7 +102,7 @@ TEST_F(BlockPoolDeathTest, AnObserverThatCallsItsPoolAbortsInsteadOfHanging) {
 
 TEST_F(BlockPoolDeathTest, AMayEvictThatCallsThePoolAborts) {
   BlockPool* self = nullptr;
-  const auto pool = make_pool(1, {.may_evict = [&self](SlotId, const BlockKey& key) { return self->contains(key); }});
+  const auto pool = make_pool(1, {.may_evict = [&self](BlockId, const BlockKey& key) { return self->contains(key); }});
   self = pool.get();
   cache(*pool, chain(1, 1));
   EXPECT_DEATH((void)pool->allocate(1), "may_evict of a pool called what it was called by");

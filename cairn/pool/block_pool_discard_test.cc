@@ -40,20 +40,20 @@ TEST_F(BlockPoolDiscardTest, BlocksInUseStayWithTheirHoldersAndAreMatchedNoMore)
   const auto pool = make();
   ImmutableBlocks held = store(*pool, keys_);
   (void)observer_.take();
-  const std::vector<SlotId> slots(held.slots().begin(), held.slots().end());
+  const std::vector<BlockId> block_ids(held.block_ids().begin(), held.block_ids().end());
   EXPECT_EQ(pool->discard({&keys_[1], 1}), 1U);
   EXPECT_THAT(observer_.take(), ElementsAre(removed({keys_[1]})));
   EXPECT_EQ(pool->match_prefix(keys_).size(), 1U);
   EXPECT_EQ(pool->hold(keys_).size(), 3U);
   EXPECT_EQ(pool->discard({&keys_[1], 1}), 0U) << "it is not there any more";
   EXPECT_EQ(keys_of(held), keys_);
-  EXPECT_TRUE(std::ranges::equal(held.slots(), slots));
+  EXPECT_TRUE(std::ranges::equal(held.block_ids(), block_ids));
   PoolCounts counts = pool->counts();
   EXPECT_EQ(counts.active, 4U);
   EXPECT_EQ(counts.registered, 3U);
   pool->check_invariants();
   EXPECT_EQ(resident_keys(*pool).size(), 3U);
-  // The other four are had, its slot is not.
+  // The other four are had, its block is not.
   const MutableBlocks others = *pool->allocate(4);
   EXPECT_FALSE(pool->allocate(1).has_value());
 
@@ -70,7 +70,7 @@ TEST_F(BlockPoolDiscardTest, SharesAndPinsKeepADiscardedBlockInItsPlace) {
   ImmutableBlocks held = store(*pool, first_of(keys_, 2));
   EXPECT_EQ(pool->discard(keys_), 2U);
   ImmutableBlocks shared = held.share();
-  EXPECT_TRUE(std::ranges::equal(shared.slots(), held.slots()));
+  EXPECT_TRUE(std::ranges::equal(shared.block_ids(), held.block_ids()));
   EXPECT_EQ(keys_of(shared), first_of(keys_, 2));
   {
     const PinnedBlocks pinned = held.pin();
@@ -116,11 +116,12 @@ TEST_F(BlockPoolDiscardTest, TheSameKeyCanBeRegisteredWhileAnOldCopyIsHeld) {
   ImmutableBlocks wrong = store(*pool, first_of(keys_, 1));
   EXPECT_EQ(pool->discard(keys_), 1U);
   const ImmutableBlocks right = store(*pool, first_of(keys_, 1));
-  EXPECT_NE(right.slots()[0], wrong.slots()[0]);
+  EXPECT_NE(right.block_ids()[0], wrong.block_ids()[0]);
   EXPECT_EQ(pool->stats().deduplicated, 0U);
   EXPECT_EQ(pool->counts().active, 2U);
   EXPECT_EQ(pool->counts().registered, 1U);
-  EXPECT_EQ(wrong.downgrade().upgrade()->slots()[0], right.slots()[0]) << "a name is of the block that has it now";
+  EXPECT_EQ(wrong.downgrade().upgrade()->block_ids()[0], right.block_ids()[0])
+      << "a name is of the block that has it now";
   pool->check_invariants();
   wrong = {};
   EXPECT_TRUE(pool->contains(keys_[0]));

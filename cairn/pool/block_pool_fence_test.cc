@@ -74,7 +74,7 @@ TEST_F(BlockPoolFenceTest, BlocksAllocatedBeforeAreRegisteredForTheirHolderAlone
   // The same key of after the fence is another block.
   const ImmutableBlocks after = store(*pool, first_of(keys_, 2));
   EXPECT_TRUE(after.is_current());
-  EXPECT_EQ(pool->match_prefix(keys_).slots()[0], after.slots()[0]);
+  EXPECT_EQ(pool->match_prefix(keys_).block_ids()[0], after.block_ids()[0]);
   registered = {};
   EXPECT_EQ(pool->count_prefix(keys_), 2U);
   pool->check_invariants();
@@ -96,7 +96,7 @@ TEST_F(BlockPoolFenceTest, WhileItIsUpNothingIsRegisteredForOthers) {
   pool->check_invariants();
 }
 
-TEST_F(BlockPoolFenceTest, SlotsAreReclaimedByThoseWhoNeedThemFirst) {
+TEST_F(BlockPoolFenceTest, BlocksAreReclaimedByThoseWhoNeedThemFirst) {
   const auto pool = make({}, 1000);
   cache(*pool, chain(1, 1000));
   fence(*pool);

@@ -116,7 +116,7 @@ TEST_P(HintTest, WhatReturnsLaterGoesEarlier) {
   for (const Keys& keys : {a_, b_, c_, d_}) {
     cache(*pool, keys);
   }
-  // Around the minute that a slot is supposed to need for a hit before anything was seen.
+  // Around the minute that a block is supposed to need for a hit before anything was seen.
   say(*pool, a_, Kind::kReturns, seconds(20));
   say(*pool, b_, Kind::kReturns, seconds(50));
   say(*pool, c_, Kind::kReturns, seconds(500));

@@ -35,7 +35,7 @@ TEST_P(MatchTest, FindsActiveBlocksAndInactiveOnesAlike) {
   const ImmutableBlocks held = store(*pool_, first_of(keys_, 2));
   cache(*pool_, {keys_[2], keys_[3]});
   EXPECT_EQ(pool_->match_prefix(keys_).size(), 4U);
-  EXPECT_THAT(pool_->match_prefix(first_of(keys_, 2)).slots(), ElementsAreArray(held.slots()));
+  EXPECT_THAT(pool_->match_prefix(first_of(keys_, 2)).block_ids(), ElementsAreArray(held.block_ids()));
 }
 
 TEST_P(MatchTest, ScatteredKeysAreEachForThemselves) {
@@ -45,7 +45,7 @@ TEST_P(MatchTest, ScatteredKeysAreEachForThemselves) {
   const ScatteredMatch match = pool_->match_scattered(asked);
   EXPECT_THAT(keys_of(match.blocks), ElementsAre(keys_[4], keys_[1], keys_[4]));
   EXPECT_THAT(match.position, ElementsAre(std::nullopt, Optional(0), Optional(1), std::nullopt, Optional(2)));
-  EXPECT_EQ(match.blocks.slots()[0], match.blocks.slots()[2]);
+  EXPECT_EQ(match.blocks.block_ids()[0], match.blocks.block_ids()[2]);
   EXPECT_EQ(pool_->counts().active, 2U);
 }
 
@@ -146,21 +146,21 @@ TEST_P(MatchTest, ListsWhatIsResidentPieceByPiece) {
   EXPECT_EQ(blocks.size(), 5U);
 }
 
-TEST_P(MatchTest, ListsSlotsWithTheirBlocksAndTouchesNothing) {
+TEST_P(MatchTest, ListsBlocksWithTheirBlocksAndTouchesNothing) {
   cache(*pool_, keys_);
   const PoolStats before = pool_->stats();
-  std::vector<SlotFacts> found;
+  std::vector<ListedBlock> found;
   std::uint32_t next = 0;
   for (std::uint32_t round = 0; next < pool_->capacity(); ++round) {
     ASSERT_LT(round, 8U);
-    next = pool_->list_slots(next, 4, 2, found);
+    next = pool_->list_blocks(next, 4, 2, found);
   }
   ASSERT_EQ(found.size(), keys_.size());
-  for (const SlotFacts& each : found) {
-    EXPECT_EQ(pool_->hold(std::vector{each.facts.block.key}).slots()[0], each.slot);
+  for (const ListedBlock& each : found) {
+    EXPECT_EQ(pool_->hold(std::vector{each.facts.block.key}).block_ids()[0], each.block_id);
   }
   EXPECT_EQ(pool_->stats().lookups, before.lookups);
-  EXPECT_EQ(pool_->list_slots(1000, 0xFFFFFFFF, 10, found), pool_->capacity());
+  EXPECT_EQ(pool_->list_blocks(1000, 0xFFFFFFFF, 10, found), pool_->capacity());
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, MatchTest, ::testing::ValuesIn(kAllPolicies));

@@ -18,12 +18,12 @@ class CompleteTest : public ::testing::Test {
   // The step fails, says why, gives all three blocks back and leaves the pool as it was.
   void expect_rejected(const BlockNames& names, const char* part) {
     MutableBlocks blocks = *pool_->allocate(3);
-    const std::vector<SlotId> slots(blocks.slots().begin(), blocks.slots().end());
+    const std::vector<BlockId> block_ids(blocks.block_ids().begin(), blocks.block_ids().end());
     const PoolCounts before = pool_->counts();
     auto complete = std::move(blocks).complete(names);
     ASSERT_FALSE(complete);
     expect_error(complete.error().error, ErrorCode::kInvalidArgument, part);
-    EXPECT_THAT(complete.error().blocks.slots(), ElementsAreArray(slots));
+    EXPECT_THAT(complete.error().blocks.block_ids(), ElementsAreArray(block_ids));
     EXPECT_EQ(pool_->counts(), before);
     // They can be named as they should.
     EXPECT_TRUE(std::move(complete.error().blocks).complete({.keys = keys_}));
@@ -89,9 +89,9 @@ class RegisterTest : public ::testing::Test {
 TEST_F(RegisterTest, MakesBlocksKnown) {
   const auto pool = make();
   CompleteBlocks complete = completed(*pool, keys_);
-  const std::vector<SlotId> slots(complete.slots().begin(), complete.slots().end());
+  const std::vector<BlockId> block_ids(complete.block_ids().begin(), complete.block_ids().end());
   const ImmutableBlocks held = *std::move(complete).register_blocks();
-  EXPECT_THAT(held.slots(), ElementsAreArray(slots));
+  EXPECT_THAT(held.block_ids(), ElementsAreArray(block_ids));
   EXPECT_EQ(pool->count_prefix(keys_), 3U);
   EXPECT_EQ(pool->counts(), (PoolCounts{.total = 6, .free = 3, .active = 3, .registered = 3}));
 }
@@ -131,7 +131,7 @@ TEST_F(RegisterTest, ALateCopyIsRejectedAndTheOneThatWasThereHeldInstead) {
   const auto pool = make();
   const ImmutableBlocks first = store(*pool, keys_);
   ImmutableBlocks second = store(*pool, keys_);
-  EXPECT_THAT(second.slots(), ElementsAreArray(first.slots()));
+  EXPECT_THAT(second.block_ids(), ElementsAreArray(first.block_ids()));
   EXPECT_EQ(pool->counts(), (PoolCounts{.total = 6, .free = 3, .active = 3, .registered = 3}));
   EXPECT_EQ(pool->stats().deduplicated, 3U);
   pool->check_invariants();
@@ -149,7 +149,7 @@ TEST_F(RegisterTest, ALateCopyInABatchLeavesTheOthersNew) {
   const auto pool = make();
   const ImmutableBlocks middle = store(*pool, {keys_[1]});
   const ImmutableBlocks all = store(*pool, keys_);
-  EXPECT_EQ(all.slots()[1], middle.slots()[0]);
+  EXPECT_EQ(all.block_ids()[1], middle.block_ids()[0]);
   EXPECT_THAT(keys_of(all), ElementsAreArray(keys_));
   EXPECT_EQ(pool->stats().registered, 3U);
   EXPECT_EQ(pool->counts().registered, 3U);
@@ -164,10 +164,10 @@ class DuplicatesTest : public RegisterTest {
 TEST_F(DuplicatesTest, AreSeveralPhysicalCopiesOfOneLogicalBlock) {
   const ImmutableBlocks first = store(*pool_, key_);
   const ImmutableBlocks second = store(*pool_, key_);
-  EXPECT_NE(first.slots()[0], second.slots()[0]);
+  EXPECT_NE(first.block_ids()[0], second.block_ids()[0]);
   EXPECT_THAT(keys_of(second), ElementsAreArray(key_));
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 6, .free = 4, .active = 2, .registered = 1}));
-  EXPECT_EQ(pool_->match_prefix(key_).slots()[0], first.slots()[0]);
+  EXPECT_EQ(pool_->match_prefix(key_).block_ids()[0], first.block_ids()[0]);
   EXPECT_EQ(pool_->stats().duplicated, 1U);
   EXPECT_THAT(observer_.take(), ElementsAre(registered(key_), matched(key_)));
   EXPECT_THAT(resident_keys(*pool_), ElementsAreArray(key_));
@@ -211,9 +211,9 @@ TEST_F(DuplicatesTest, ArePinnedAndKnownWeaklyLikeOthers) {
   const ImmutableBlocks first = store(*pool_, key_);
   ImmutableBlocks copy = store(*pool_, key_);
   const PinnedBlocks pinned = copy.pin();
-  EXPECT_EQ(pinned.slots()[0], copy.slots()[0]);
+  EXPECT_EQ(pinned.block_ids()[0], copy.block_ids()[0]);
   const WeakBlocks weak = copy.downgrade();
-  EXPECT_EQ(weak.upgrade()->slots()[0], first.slots()[0]);
+  EXPECT_EQ(weak.upgrade()->block_ids()[0], first.block_ids()[0]);
   copy = ImmutableBlocks();
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 6, .free = 4, .active = 2, .registered = 1, .pinned = 1}));
 }

@@ -11,10 +11,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Restored = std::vector<RestoredBlock>;
 
-TEST(BlockPoolRestoreTest, BlocksAreThereUnusedInTheirSlots) {
+TEST(BlockPoolRestoreTest, BlocksAreThereUnusedInTheirBlocks) {
   const auto pool = make_pool(8, {.policy = PolicyKind::kLru});
   const Keys keys = chain(1, 3);
-  const Restored blocks{{SlotId{6}, keys[2]}, {SlotId{1}, keys[1]}, {SlotId{3}, keys[0]}};
+  const Restored blocks{{BlockId{6}, keys[2]}, {BlockId{1}, keys[1]}, {BlockId{3}, keys[0]}};
   ASSERT_TRUE(pool->restore(blocks).has_value());
   pool->check_invariants();
   const PoolCounts counts = pool->counts();
@@ -25,13 +25,13 @@ TEST(BlockPoolRestoreTest, BlocksAreThereUnusedInTheirSlots) {
   EXPECT_EQ(pool->stats().allocated, 0U);
   {
     const ImmutableBlocks found = pool->match_prefix(keys);
-    EXPECT_THAT(found.slots(), ElementsAre(SlotId{3}, SlotId{1}, SlotId{6}));
+    EXPECT_THAT(found.block_ids(), ElementsAre(BlockId{3}, BlockId{1}, BlockId{6}));
   }
-  // Every other slot can be had.
+  // Every other block can be had.
   const MutableBlocks others = *pool->allocate(5);
-  std::vector<SlotId> slots(others.slots().begin(), others.slots().end());
-  std::ranges::sort(slots);
-  EXPECT_THAT(slots, ElementsAre(SlotId{0}, SlotId{2}, SlotId{4}, SlotId{5}, SlotId{7}));
+  std::vector<BlockId> block_ids(others.block_ids().begin(), others.block_ids().end());
+  std::ranges::sort(block_ids);
+  EXPECT_THAT(block_ids, ElementsAre(BlockId{0}, BlockId{2}, BlockId{4}, BlockId{5}, BlockId{7}));
   pool->check_invariants();
 }
 
@@ -43,7 +43,7 @@ TEST_P(RestorePoliciesTest, TheFirstIsTheFirstToGo) {
   Restored blocks;
   for (std::uint32_t i = 0; i < 6; ++i) {
     order.push_back(chain(i, 1)[0]);
-    blocks.push_back({SlotId{5 - i}, order.back()});
+    blocks.push_back({BlockId{5 - i}, order.back()});
   }
   ASSERT_TRUE(pool->restore(blocks).has_value());
   EXPECT_EQ(evicted_for(*pool, 6), order);
@@ -60,7 +60,7 @@ TEST(BlockPoolRestoreTest, ObserversAreToldOfParentsBeforeWhatIsBelowThem) {
   RecordingObserver observer;
   const auto pool = make_pool(8, {.observers = {&observer}});
   const Keys keys = chain(1, 3);
-  const Restored blocks{{SlotId{0}, keys[2]}, {SlotId{1}, keys[1]}, {SlotId{2}, keys[0]}};
+  const Restored blocks{{BlockId{0}, keys[2]}, {BlockId{1}, keys[1]}, {BlockId{2}, keys[0]}};
   ASSERT_TRUE(pool->restore(blocks).has_value());
   EXPECT_THAT(observer.take(), ElementsAre(registered(keys)));
   EXPECT_EQ(observer.blocks()[1].parent, keys[0].sequence_hash());
@@ -84,18 +84,18 @@ TEST(BlockPoolRestoreTest, WhatCannotBeRestoredChangesNothing) {
     EXPECT_THAT(observer.take(), IsEmpty());
     pool->check_invariants();
   };
-  expect_refused({{SlotId{0}, keys[0]}, {SlotId{4}, keys[1]}}, ErrorCode::kOutOfRange, "in slot 4 of a pool of 4");
-  expect_refused({{SlotId{2}, keys[0]}, {SlotId{2}, keys[1]}}, ErrorCode::kInvalidArgument, "slot 2 stands twice");
-  expect_refused({{SlotId{1}, keys[0]}, {SlotId{2}, keys[1]}, {SlotId{3}, keys[0]}}, ErrorCode::kInvalidArgument,
+  expect_refused({{BlockId{0}, keys[0]}, {BlockId{4}, keys[1]}}, ErrorCode::kOutOfRange, "in block 4 of a pool of 4");
+  expect_refused({{BlockId{2}, keys[0]}, {BlockId{2}, keys[1]}}, ErrorCode::kInvalidArgument, "block 2 stands twice");
+  expect_refused({{BlockId{1}, keys[0]}, {BlockId{2}, keys[1]}, {BlockId{3}, keys[0]}}, ErrorCode::kInvalidArgument,
                  "stands twice");
   Restored too_many;
   for (std::uint32_t i = 0; i < 5; ++i) {
-    too_many.push_back({SlotId{i}, chain(i, 1)[0]});
+    too_many.push_back({BlockId{i}, chain(i, 1)[0]});
   }
   expect_refused(too_many, ErrorCode::kInvalidArgument, "5 blocks to restore in a pool of 4");
   ASSERT_TRUE(pool->restore({}).has_value());
-  ASSERT_TRUE(pool->restore(Restored{{SlotId{3}, keys[0]}}).has_value()) << "what was refused is not in the way";
-  expect_error(pool->restore(Restored{{SlotId{1}, keys[1]}}).error(), ErrorCode::kFailedPrecondition, "used before");
+  ASSERT_TRUE(pool->restore(Restored{{BlockId{3}, keys[0]}}).has_value()) << "what was refused is not in the way";
+  expect_error(pool->restore(Restored{{BlockId{1}, keys[1]}}).error(), ErrorCode::kFailedPrecondition, "used before");
   EXPECT_EQ(pool->counts().inactive, 1U);
 }
 
@@ -104,14 +104,14 @@ TEST(BlockPoolRestoreTest, APoolThatWasUsedIsNotRestored) {
   {
     const MutableBlocks used = *pool->allocate(1);
   }
-  expect_error(pool->restore(Restored{{SlotId{0}, chain(1, 1)[0]}}).error(), ErrorCode::kFailedPrecondition,
+  expect_error(pool->restore(Restored{{BlockId{0}, chain(1, 1)[0]}}).error(), ErrorCode::kFailedPrecondition,
                "used before");
 }
 
 TEST(BlockPoolRestoreTest, BlocksAreTheDefaultTenantsWithinItsMeans) {
   const auto pool = make_pool(4, {.tenants = {{.name = "default"}, {.name = "other", .reserved = 2}}});
   const Keys keys = chain(1, 3);
-  const Restored three{{SlotId{0}, keys[2]}, {SlotId{1}, keys[1]}, {SlotId{2}, keys[0]}};
+  const Restored three{{BlockId{0}, keys[2]}, {BlockId{1}, keys[1]}, {BlockId{2}, keys[0]}};
   expect_error(pool->restore(three).error(), ErrorCode::kExhausted, "2 to be had");
   ASSERT_TRUE(pool->restore({three.data(), 2}).has_value());
   EXPECT_EQ(pool->usage(kDefaultTenant)->used, 2U);
@@ -124,7 +124,7 @@ TEST(BlockPoolRestoreTest, BlocksHaveThePoolsRetention) {
   ManualClock clock;
   const auto pool = make_pool(
       4, {.retention = {.time_to_live = std::chrono::milliseconds(5)}, .time_to_live = true, .clock = &clock});
-  ASSERT_TRUE(pool->restore(Restored{{SlotId{2}, chain(1, 1)[0]}}).has_value());
+  ASSERT_TRUE(pool->restore(Restored{{BlockId{2}, chain(1, 1)[0]}}).has_value());
   clock.advance(std::chrono::milliseconds(5));
   EXPECT_EQ(pool->counts().free, 4U);
   pool->check_invariants();
@@ -139,7 +139,7 @@ TEST(BlockPoolRestoreTest, ManyBlocksAreToldInPartsAndAllFound) {
   for (std::uint32_t name = 0; name < kChains; ++name) {
     const Keys keys = chain(name, kLength);
     for (std::uint32_t i = kLength; i-- > 0;) {
-      blocks.push_back({SlotId{name * kLength + i}, keys[i]});
+      blocks.push_back({BlockId{name * kLength + i}, keys[i]});
     }
   }
   ASSERT_TRUE(pool->restore(blocks).has_value());

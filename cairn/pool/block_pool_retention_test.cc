@@ -274,9 +274,9 @@ TEST_F(TimeToLiveTest, WhatIsOverIsNotFoundByARegistrationEither) {
   CompleteBlocks again = completed(*pool, key);
   (void)observer_.take();
   clock_.advance(milliseconds(10));
-  const SlotId slot = again.slots()[0];
+  const BlockId block_id = again.block_ids()[0];
   const ImmutableBlocks held = *std::move(again).register_blocks();
-  EXPECT_EQ(held.slots()[0], slot);
+  EXPECT_EQ(held.block_ids()[0], block_id);
   EXPECT_EQ(pool->stats().deduplicated, 0U);
   EXPECT_THAT(observer_.take(), ElementsAre(removed(key), registered(key)));
 }

@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Lineage, SharedPrefixTest,
 TEST(MayEvictTest, KeepsABlockForNow) {
   Keys kept = chain(1, 1);
   Keys asked;
-  const auto pool = make_pool(3, {.policy = PolicyKind::kLru, .may_evict = [&](SlotId, const BlockKey& key) {
+  const auto pool = make_pool(3, {.policy = PolicyKind::kLru, .may_evict = [&](BlockId, const BlockKey& key) {
                                     asked.push_back(key);
                                     return kept.empty() || key != kept[0];
                                   }});
@@ -193,7 +193,7 @@ TEST(MayEvictTest, KeepsABlockForNow) {
 TEST(MayEvictTest, ThatRefusesMidwayLeavesWhatWasEvictedFree) {
   const Keys keys = chain(1, 3);
   const auto pool = make_pool(
-      3, {.policy = PolicyKind::kLru, .may_evict = [&](SlotId, const BlockKey& key) { return key != keys[0]; }});
+      3, {.policy = PolicyKind::kLru, .may_evict = [&](BlockId, const BlockKey& key) { return key != keys[0]; }});
   cache(*pool, keys);
   Keys evicted;
   EXPECT_FALSE(pool->allocate(3, kDefaultTenant, evicted));
@@ -202,15 +202,15 @@ TEST(MayEvictTest, ThatRefusesMidwayLeavesWhatWasEvictedFree) {
   pool->check_invariants();
 }
 
-TEST(MayEvictTest, IsAskedWithTheSlotThatHoldsTheKey) {
-  SlotId asked{99};
-  const auto pool = make_pool(1, {.may_evict = [&](SlotId slot, const BlockKey&) {
-                                asked = slot;
+TEST(MayEvictTest, IsAskedWithTheBlockThatHoldsTheKey) {
+  BlockId asked{99};
+  const auto pool = make_pool(1, {.may_evict = [&](BlockId block_id, const BlockKey&) {
+                                asked = block_id;
                                 return true;
                               }});
   cache(*pool, chain(1, 1));
   EXPECT_THAT(evicted_for(*pool, 1), ElementsAreArray(chain(1, 1)));
-  EXPECT_EQ(asked, SlotId{0});
+  EXPECT_EQ(asked, BlockId{0});
 }
 
 TEST(MayEvictTest, ARefusalByOneTenantsBlocksLeavesThoseOfTheOthers) {
@@ -218,7 +218,7 @@ TEST(MayEvictTest, ARefusalByOneTenantsBlocksLeavesThoseOfTheOthers) {
   const Keys given = chain(2, 1);
   const auto pool = make_pool(4, {.policy = PolicyKind::kLru,
                                   .tenants = {{.name = "a"}, {.name = "b"}},
-                                  .may_evict = [&](SlotId, const BlockKey& key) { return key == given[0]; }});
+                                  .may_evict = [&](BlockId, const BlockKey& key) { return key == given[0]; }});
   cache(*pool, refused, {}, kA);
   cache(*pool, given, {}, kB);
   EXPECT_THAT(evicted_for(*pool, 1, kB), ElementsAreArray(given));

@@ -1,5 +1,5 @@
-// A small pool used by many threads at once. Each slot has a plain word of memory that whoever holds it as mutable
-// writes and whoever holds it as immutable reads: a slot that is reused while somebody holds it shows as a wrong word,
+// A small pool used by many threads at once. Each block has a plain word of memory that whoever holds it as mutable
+// writes and whoever holds it as immutable reads: a block that is reused while somebody holds it shows as a wrong word,
 // and under TSan as a race.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class PoolThreadsTest : public ::testing::TestWithParam<PolicyKind> {
   // The blocks hold what their keys say.
   void read(const auto& blocks) {
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      if (memory_[index_of(blocks.slots()[i])] != contents_of(blocks.key(i))) {
+      if (memory_[index_of(blocks.block_ids()[i])] != contents_of(blocks.key(i))) {
         wrong_.fetch_add(1, std::memory_order_relaxed);
       }
     }
@@ -48,7 +48,7 @@ class PoolThreadsTest : public ::testing::TestWithParam<PolicyKind> {
       return {};
     }
     for (std::uint32_t i = 0; i < blocks->size(); ++i) {
-      memory_[index_of(blocks->slots()[i])] = contents_of(keys[i]);
+      memory_[index_of(blocks->block_ids()[i])] = contents_of(keys[i]);
     }
     CompleteBlocks complete = *(*std::move(blocks)).complete({.keys = keys});
     ImmutableBlocks held = *std::move(complete).register_blocks();
@@ -189,7 +189,7 @@ TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
     const BorrowedBlocks loan = pool->borrow(chain(random() % 12, 4));
     const std::vector<BlockFacts> facts = loan.facts();
     for (std::uint32_t i = 0; i < loan.size(); ++i) {
-      if (memory_[index_of(loan.slots()[i])] != contents_of(facts[i].block.key)) {
+      if (memory_[index_of(loan.block_ids()[i])] != contents_of(facts[i].block.key)) {
         wrong_.fetch_add(1, std::memory_order_relaxed);
       }
     }

@@ -126,7 +126,7 @@ TEST(BlockPoolVictimsTest, EvictionOfReadyBlocksIsTold) {
   EXPECT_EQ(pool->stats().evicted, 1U);
   EXPECT_FALSE(pool->contains(keys[3]));
   EXPECT_TRUE(pool->contains(keys[2]));
-  EXPECT_THAT(evicted_for(*pool, 1), IsEmpty()) << "a free slot comes before what is ready";
+  EXPECT_THAT(evicted_for(*pool, 1), IsEmpty()) << "a free block comes before what is ready";
   EXPECT_EQ(pool->counts().ready, 1U);
 }
 
@@ -185,7 +185,7 @@ TEST(BlockPoolVictimsTest, MayEvictIsAskedForClaimsAndForReadyBlocks) {
   BlockKey refused = chain(1, 1)[0];
   const auto pool =
       make_pool(3, with_low_water(1, {.policy = PolicyKind::kLru,
-                                      .may_evict = [&](SlotId, const BlockKey& key) { return key != refused; }}));
+                                      .may_evict = [&](BlockId, const BlockKey& key) { return key != refused; }}));
   const Keys keys = joined(joined(chain(1, 1), chain(2, 1)), chain(3, 1));
   for (const BlockKey& key : keys) {
     cache(*pool, {key});
@@ -216,7 +216,7 @@ TEST(BlockPoolVictimsTest, LowWaterIsAtMostTheCapacity) {
   expect_error(pool.error(), ErrorCode::kInvalidArgument, "low_water is 5");
 }
 
-TEST(BlockPoolVictimsTest, ReadyBlocksCostTwelveBytesASlotWhereThereIsLowWater) {
+TEST(BlockPoolVictimsTest, ReadyBlocksCostTwelveBytesABlockWhereThereIsLowWater) {
   const std::size_t without = make_pool(1 << 20)->bytes();
   const std::size_t with = make_pool(1 << 20, with_low_water(1))->bytes();
   EXPECT_GT(with, without);

@@ -15,7 +15,7 @@ bool holds_something(const internal::Run& run) { return run.storage() != nullptr
 // What lies behind the end of a run is another run's.
 BlockKey key_of(const internal::Run& run, std::uint32_t i) {
   CAIRN_CHECK(i < run.size(), "key(i) is asked of a block that the run has");
-  return run.table()->key(run.slots()[i]);
+  return run.table()->key(run.block_ids()[i]);
 }
 
 Error foreign_blocks() {

@@ -64,46 +64,46 @@ struct BlockNames {
 
 namespace internal {
 
-// The slots of a run, in storage that the pool recycles. Knows nothing of rights; the handles below add them.
+// The blocks of a run, in storage that the pool recycles. Knows nothing of rights; the handles below add them.
 class Run {
  public:
   Run() = default;
-  Run(SlotTable* table, SlotId* slots, std::uint32_t size, std::uint32_t capacity)
-      : table_(table), slots_(slots), size_(size), capacity_(capacity) {}
+  Run(SlotTable* table, BlockId* block_ids, std::uint32_t size, std::uint32_t capacity)
+      : table_(table), block_ids_(block_ids), size_(size), capacity_(capacity) {}
   Run(Run&& other) noexcept
       : table_(other.table_),
-        slots_(std::exchange(other.slots_, nullptr)),
+        block_ids_(std::exchange(other.block_ids_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
   Run& operator=(Run&& other) noexcept {
     std::swap(table_, other.table_);
-    std::swap(slots_, other.slots_);
+    std::swap(block_ids_, other.block_ids_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
     return *this;
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() = default;  // the handle around it gives the slots back
+  ~Run() = default;  // the handle around it gives the blocks back
 
   [[nodiscard]] SlotTable* table() const { return table_; }
-  [[nodiscard]] std::span<SlotId> slots() { return {slots_, size_}; }
-  [[nodiscard]] std::span<const SlotId> slots() const { return {slots_, size_}; }
+  [[nodiscard]] std::span<BlockId> block_ids() { return {block_ids_, size_}; }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return {block_ids_, size_}; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  [[nodiscard]] SlotId* storage() const { return slots_; }
+  [[nodiscard]] BlockId* storage() const { return block_ids_; }
   void resize(std::uint32_t size) { size_ = size; }
 
  private:
   SlotTable* table_ = nullptr;
-  SlotId* slots_ = nullptr;
+  BlockId* block_ids_ = nullptr;
   std::uint32_t size_ = 0;
   std::uint32_t capacity_ = 0;
 };
 
 }  // namespace internal
 
-// Slots whose memory a transfer may still touch although nobody wants their contents. They are neither free nor
+// Blocks whose memory a transfer may still touch although nobody wants their contents. They are neither free nor
 // evictable until `release_proven_finished`; dropping the handle without it keeps them out of use for good.
 class [[nodiscard]] QuarantinedBlocks {
  public:
@@ -112,8 +112,8 @@ class [[nodiscard]] QuarantinedBlocks {
   QuarantinedBlocks& operator=(QuarantinedBlocks&&) = delete;
   ~QuarantinedBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
-  // The transfer is known to be over: the slots are free again.
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
+  // The transfer is known to be over: the blocks are free again.
   void release_proven_finished() &&;
 
  private:
@@ -133,7 +133,7 @@ class [[nodiscard]] MutableBlocks {
   MutableBlocks& operator=(MutableBlocks&&) = delete;
   ~MutableBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
 
@@ -170,7 +170,7 @@ class [[nodiscard]] CompleteBlocks {
   CompleteBlocks& operator=(CompleteBlocks&&) = delete;
   ~CompleteBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
@@ -200,7 +200,7 @@ class [[nodiscard]] ImmutableBlocks {
   ImmutableBlocks& operator=(ImmutableBlocks&& other) noexcept;
   ~ImmutableBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
@@ -260,7 +260,7 @@ class [[nodiscard]] PinnedBlocks {
   PinnedBlocks& operator=(PinnedBlocks&&) = delete;
   ~PinnedBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;  // requires: i < size(); else it aborts
   [[nodiscard]] std::vector<BlockFacts> facts() const;
@@ -282,7 +282,7 @@ class [[nodiscard]] BorrowedBlocks {
   BorrowedBlocks& operator=(BorrowedBlocks&&) = delete;
   ~BorrowedBlocks();
 
-  [[nodiscard]] std::span<const SlotId> slots() const { return run_.slots(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const { return run_.block_ids(); }
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] std::vector<BlockFacts> facts() const;
   // Whether the pool still has all of them: none was reset or discarded, and no fence was raised.

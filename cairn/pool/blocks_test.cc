@@ -155,11 +155,11 @@ TEST_F(BlocksTest, ReleaseTailKeepsTheFirstOnes) {
 
 TEST_F(BlocksTest, TakeFrontSplitsARun) {
   MutableBlocks rest = *pool_->allocate(3);
-  const std::vector<SlotId> slots(rest.slots().begin(), rest.slots().end());
+  const std::vector<BlockId> block_ids(rest.block_ids().begin(), rest.block_ids().end());
   {
     const MutableBlocks front = rest.take_front(2);
-    EXPECT_THAT(front.slots(), ElementsAre(slots[0], slots[1]));
-    EXPECT_THAT(rest.slots(), ElementsAre(slots[2]));
+    EXPECT_THAT(front.block_ids(), ElementsAre(block_ids[0], block_ids[1]));
+    EXPECT_THAT(rest.block_ids(), ElementsAre(block_ids[2]));
   }
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 4, .free = 3, .active = 1}));
   EXPECT_TRUE(rest.take_front(0).empty());
@@ -170,11 +170,11 @@ TEST_F(BlocksTest, TakeFrontSplitsARun) {
 
 TEST_F(BlocksTest, AppendJoinsRunsOfOnePool) {
   MutableBlocks blocks = *pool_->allocate(1);
-  const SlotId first = blocks.slots()[0];
+  const BlockId first = blocks.block_ids()[0];
   MutableBlocks more = *pool_->allocate(2);
-  const std::vector<SlotId> slots(more.slots().begin(), more.slots().end());
+  const std::vector<BlockId> block_ids(more.block_ids().begin(), more.block_ids().end());
   ASSERT_TRUE(blocks.append(std::move(more)));
-  EXPECT_THAT(blocks.slots(), ElementsAre(first, slots[0], slots[1]));
+  EXPECT_THAT(blocks.block_ids(), ElementsAre(first, block_ids[0], block_ids[1]));
   ASSERT_TRUE(blocks.append(*pool_->allocate(0)));
 
   ImmutableBlocks held;
@@ -239,11 +239,11 @@ TEST_F(BlocksTest, WeakOnesHoldNothing) {
 TEST_F(BlocksTest, WeakOnesUpgradeWhereTheBlocksAreActiveOrInactive) {
   ImmutableBlocks held = store(*pool_, keys_);
   const WeakBlocks weak = held.downgrade();
-  const std::vector<SlotId> slots(held.slots().begin(), held.slots().end());
-  EXPECT_THAT(weak.upgrade()->slots(), ElementsAreArray(slots));
+  const std::vector<BlockId> block_ids(held.block_ids().begin(), held.block_ids().end());
+  EXPECT_THAT(weak.upgrade()->block_ids(), ElementsAreArray(block_ids));
   held = ImmutableBlocks();
   const std::optional<ImmutableBlocks> upgraded = weak.upgrade();
-  EXPECT_THAT(upgraded->slots(), ElementsAreArray(slots));
+  EXPECT_THAT(upgraded->block_ids(), ElementsAreArray(block_ids));
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 4, .free = 1, .active = 3, .registered = 3}));
 }
 
@@ -276,7 +276,7 @@ TEST_F(BlocksTest, WeakOnesAreAllOrNothingAndAnUpgradeThatFailsTouchesNothing) {
 
 TEST_F(BlocksTest, QuarantinedOnesAreOutOfUseUntilProvenFinished) {
   QuarantinedBlocks blocks = (*pool_->allocate(3)).quarantine();
-  EXPECT_EQ(blocks.slots().size(), 3U);
+  EXPECT_EQ(blocks.block_ids().size(), 3U);
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 4, .free = 1, .quarantined = 3}));
   EXPECT_FALSE(pool_->allocate(2));
   std::move(blocks).release_proven_finished();

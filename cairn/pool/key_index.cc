@@ -6,13 +6,13 @@ namespace cairn {
 
 namespace {
 
-// Twelve places for nine slots: one bucket in ten has more than it can hold.
-constexpr std::uint32_t kSlotsPerBucket = 9;
+// Twelve places for nine blocks: one bucket in ten has more than it can hold.
+constexpr std::uint32_t kBlocksPerBucket = 9;
 
 }  // namespace
 
 Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys, const KeySeed& seed) {
-  Result<PageArray<Bucket>> buckets = PageArray<Bucket>::create(capacity / kSlotsPerBucket + 1);
+  Result<PageArray<Bucket>> buckets = PageArray<Bucket>::create(capacity / kBlocksPerBucket + 1);
   if (!buckets) {
     return Unexpected(std::move(buckets).error());
   }
@@ -44,59 +44,59 @@ void KeyIndex::swap_entries(KeyIndex& other) noexcept {
 }
 
 template <typename Matches>
-SlotId KeyIndex::search(Place place, Matches matches) const {
+BlockId KeyIndex::search(Place place, Matches matches) const {
   std::uint32_t at = place.bucket;
   for (std::size_t probes = 0; probes < bucket_count_; ++probes, at = after(at)) {
     const Bucket& bucket = buckets_[at];
     for (std::uint32_t entries = entries_with(bucket, place.tag); entries != 0; entries &= entries - 1) {
-      const SlotId slot = bucket.slots[std::countr_zero(entries)];
-      if (matches(keys_[index_of(slot)])) {
-        return slot;
+      const BlockId block_id = bucket.block_ids[std::countr_zero(entries)];
+      if (matches(keys_[index_of(block_id)])) {
+        return block_id;
       }
     }
     if (bucket.passed == 0) {
       break;
     }
   }
-  return kNoSlot;
+  return kNoBlock;
 }
 
-SlotId KeyIndex::find(const BlockKey& key, Place place) const {
+BlockId KeyIndex::find(const BlockKey& key, Place place) const {
   return search(place, [&key](const BlockKey& there) { return there == key; });
 }
 
-SlotId KeyIndex::find_parent(const BlockKey& child) const {
+BlockId KeyIndex::find_parent(const BlockKey& child) const {
   if (child.position() == 0) {
-    return kNoSlot;
+    return kNoBlock;
   }
   return search(place(child.position() - 1, child.parent_fragment()),
                 [&child](const BlockKey& there) { return there.is_parent_of(child); });
 }
 
-void KeyIndex::insert(SlotId slot, Place place) {
+void KeyIndex::insert(BlockId block_id, Place place) {
   for (std::uint32_t at = place.bucket;; at = after(at)) {
     Bucket& bucket = buckets_[at];
     if (const std::uint32_t empty = entries_with(bucket, 0); empty != 0) {
       const int entry = std::countr_zero(empty);
       bucket.tags[entry] = place.tag;
-      bucket.slots[entry] = slot;
+      bucket.block_ids[entry] = block_id;
       return;
     }
     ++bucket.passed;
   }
 }
 
-void KeyIndex::erase(SlotId slot, Place place) {
+void KeyIndex::erase(BlockId block_id, Place place) {
   for (std::uint32_t at = place.bucket;; at = after(at)) {
     Bucket& bucket = buckets_[at];
     for (std::uint32_t entries = entries_with(bucket, place.tag); entries != 0; entries &= entries - 1) {
       const int entry = std::countr_zero(entries);
-      if (bucket.slots[entry] == slot) {
+      if (bucket.block_ids[entry] == block_id) {
         bucket.tags[entry] = 0;
         return;
       }
     }
-    CAIRN_CHECK(bucket.passed > 0, "every registered slot is in the key index");
+    CAIRN_CHECK(bucket.passed > 0, "every registered block is in the key index");
     --bucket.passed;
   }
 }

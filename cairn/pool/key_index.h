@@ -1,10 +1,10 @@
-// KeyIndex: from a block key to the slot that holds it.
+// KeyIndex: from a block key to the block that holds it.
 //
-// Does:     a hash table of slot numbers; the keys themselves are read from the slots. One cache line is a bucket of
-//           twelve entries with a byte of hash each, so that a hit costs one line here and one in the slot table. It
+// Does:     a hash table of block numbers; the keys themselves are read from the blocks. One cache line is a bucket of
+//           twelve entries with a byte of hash each, so that a hit costs one line here and one in the block table. It
 //           hashes only what a child's key knows of its parent, so the parent of a block can be looked up as well.
-// Owner:    the slot table. Threads: none of its own.
-// Costs:    7 bytes a slot, taken once. Entries that do not fit their bucket go to the next ones, which count them.
+// Owner:    the block table. Threads: none of its own.
+// Costs:    7 bytes a block, taken once. Entries that do not fit their bucket go to the next ones, which count them.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace cairn {
 
 class KeyIndex {
  public:
-  // For `capacity` slots whose keys are in the column. What is found does not depend on the seed.
+  // For `capacity` blocks whose keys are in the column. What is found does not depend on the seed.
   [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys,
                                                const KeySeed& seed = KeySeed::of_process());
 
@@ -44,19 +44,19 @@ class KeyIndex {
   void prefetch(Place place) const {
     __builtin_prefetch(prefetched_.load(std::memory_order_relaxed) + place.bucket, 1);
   }
-  // The first slot that may hold a key of this place, if any: what to fetch before asking find().
-  [[nodiscard]] SlotId guess(Place place) const {
+  // The first block that may hold a key of this place, if any: what to fetch before asking find().
+  [[nodiscard]] BlockId guess(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
     const std::uint32_t entries = entries_with(bucket, place.tag);
-    return entries == 0 ? kNoSlot : bucket.slots[std::countr_zero(entries)];
+    return entries == 0 ? kNoBlock : bucket.block_ids[std::countr_zero(entries)];
   }
 
-  [[nodiscard]] SlotId find(const BlockKey& key, Place place) const;
-  [[nodiscard]] SlotId find_parent(const BlockKey& child) const;
-  // Requires: the slot's key is not in the index.
-  void insert(SlotId slot, Place place);
-  // Requires: the slot is in the index at this place.
-  void erase(SlotId slot, Place place);
+  [[nodiscard]] BlockId find(const BlockKey& key, Place place) const;
+  [[nodiscard]] BlockId find_parent(const BlockKey& child) const;
+  // Requires: the block's key is not in the index.
+  void insert(BlockId block_id, Place place);
+  // Requires: the block is in the index at this place.
+  void erase(BlockId block_id, Place place);
 
   // An empty index that has the same places for the same keys.
   [[nodiscard]] Result<KeyIndex> make_empty() const { return create(capacity_, keys_, seed_); }
@@ -77,7 +77,7 @@ class KeyIndex {
   struct alignas(64) Bucket {
     std::uint8_t tags[kEntries];  // 0: empty
     std::uint32_t passed;         // entries that would be here or before, had there been room
-    SlotId slots[kEntries];
+    BlockId block_ids[kEntries];
   };
   static_assert(sizeof(Bucket) == 64);
 
@@ -107,7 +107,7 @@ class KeyIndex {
 #endif
   }
   template <typename Matches>
-  [[nodiscard]] SlotId search(Place place, Matches matches) const;
+  [[nodiscard]] BlockId search(Place place, Matches matches) const;
 
   const std::uint32_t capacity_;
   const std::size_t bucket_count_;

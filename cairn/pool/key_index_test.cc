@@ -15,12 +15,12 @@ class KeyIndexTest : public ::testing::Test {
   explicit KeyIndexTest(std::uint32_t capacity = 100)
       : keys_(capacity), index_(*KeyIndex::create(capacity, Column<BlockKey>(keys_.data(), sizeof(BlockKey)))) {}
 
-  void insert(std::uint32_t slot, const BlockKey& key) {
-    keys_[slot] = key;
-    index_.insert(SlotId{slot}, index_.place_of(key));
+  void insert(std::uint32_t block_id, const BlockKey& key) {
+    keys_[block_id] = key;
+    index_.insert(BlockId{block_id}, index_.place_of(key));
   }
-  void erase(std::uint32_t slot) { index_.erase(SlotId{slot}, index_.place_of(keys_[slot])); }
-  [[nodiscard]] SlotId find(const BlockKey& key) const { return index_.find(key, index_.place_of(key)); }
+  void erase(std::uint32_t block_id) { index_.erase(BlockId{block_id}, index_.place_of(keys_[block_id])); }
+  [[nodiscard]] BlockId find(const BlockKey& key) const { return index_.find(key, index_.place_of(key)); }
 
   static BlockKey key(std::uint32_t position, std::uint64_t hash, std::uint64_t parent = 0) {
     return BlockKey::make_checked(position, SequenceHash{hash}, SequenceHash{parent});
@@ -31,26 +31,26 @@ class KeyIndexTest : public ::testing::Test {
 };
 
 TEST_F(KeyIndexTest, FindsWhatWasInsertedUntilItIsErased) {
-  EXPECT_EQ(find(key(0, 1)), kNoSlot);
+  EXPECT_EQ(find(key(0, 1)), kNoBlock);
   insert(5, key(0, 1));
   insert(6, key(0, 2));
-  EXPECT_EQ(find(key(0, 1)), SlotId{5});
-  EXPECT_EQ(find(key(0, 2)), SlotId{6});
+  EXPECT_EQ(find(key(0, 1)), BlockId{5});
+  EXPECT_EQ(find(key(0, 2)), BlockId{6});
   erase(5);
-  EXPECT_EQ(find(key(0, 1)), kNoSlot);
-  EXPECT_EQ(find(key(0, 2)), SlotId{6});
+  EXPECT_EQ(find(key(0, 1)), kNoBlock);
+  EXPECT_EQ(find(key(0, 2)), BlockId{6});
 }
 
 TEST_F(KeyIndexTest, FindsTheDefaultKeyOnlyWhereItIs) {
-  EXPECT_EQ(find(BlockKey()), kNoSlot);
+  EXPECT_EQ(find(BlockKey()), kNoBlock);
   insert(0, BlockKey());
-  EXPECT_EQ(find(BlockKey()), SlotId{0});
+  EXPECT_EQ(find(BlockKey()), BlockId{0});
 }
 
-TEST_F(KeyIndexTest, GuessesNothingOrASlotWithTheSameHash) {
-  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), kNoSlot);
+TEST_F(KeyIndexTest, GuessesNothingOrABlockWithTheSameHash) {
+  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), kNoBlock);
   insert(9, key(0, 7));
-  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), SlotId{9});
+  EXPECT_EQ(index_.guess(index_.place_of(key(0, 7))), BlockId{9});
 }
 
 TEST_F(KeyIndexTest, FindsTheParentOfAKeyAtEveryDepth) {
@@ -59,13 +59,13 @@ TEST_F(KeyIndexTest, FindsTheParentOfAKeyAtEveryDepth) {
     const BlockKey parent = key(position, kHash + position, 99);
     insert(position % 100, parent);
     const BlockKey child = key(position + 1, 5, kHash + position);
-    EXPECT_EQ(index_.find_parent(child), SlotId{position % 100}) << position;
-    EXPECT_EQ(index_.find_parent(key(position + 2, 5, kHash + position)), kNoSlot) << position;
-    EXPECT_EQ(index_.find_parent(key(position + 1, 5, kHash + position + 1)), kNoSlot) << position;
+    EXPECT_EQ(index_.find_parent(child), BlockId{position % 100}) << position;
+    EXPECT_EQ(index_.find_parent(key(position + 2, 5, kHash + position)), kNoBlock) << position;
+    EXPECT_EQ(index_.find_parent(key(position + 1, 5, kHash + position + 1)), kNoBlock) << position;
     erase(position % 100);
-    EXPECT_EQ(index_.find_parent(child), kNoSlot) << position;
+    EXPECT_EQ(index_.find_parent(child), kNoBlock) << position;
   }
-  EXPECT_EQ(index_.find_parent(key(0, 5)), kNoSlot);
+  EXPECT_EQ(index_.find_parent(key(0, 5)), kNoBlock);
 }
 
 // Keys that differ only in bits the hash does not see all want the same bucket: they fill it and the ones after it.
@@ -109,12 +109,12 @@ TEST_F(KeyIndexTest, HoldsManyKeysOfOneHash) {
     erase(i);
   }
   for (std::uint32_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(find(same_hash(i)), i % 2 == 0 ? kNoSlot : SlotId{i});
+    EXPECT_EQ(find(same_hash(i)), i % 2 == 0 ? kNoBlock : BlockId{i});
   }
   for (std::uint32_t i = 1; i < 100; i += 2) {
     erase(i);
   }
-  EXPECT_EQ(index_.guess(index_.place_of(same_hash(0))), kNoSlot);
+  EXPECT_EQ(index_.guess(index_.place_of(same_hash(0))), kNoBlock);
 }
 
 class FullKeyIndexTest : public KeyIndexTest, public ::testing::WithParamInterface<std::uint32_t> {
@@ -126,31 +126,31 @@ TEST_P(FullKeyIndexTest, AgreesWithAMapAtFullLoad) {
   std::mt19937_64 random(GetParam());
   std::map<BlockKey, std::uint32_t> expected;
   const auto any_key = [&] { return key(random() % 3, random() % (GetParam() * 2), random() % 2); };
-  for (std::uint32_t slot = 0; slot < GetParam(); ++slot) {
+  for (std::uint32_t block_id = 0; block_id < GetParam(); ++block_id) {
     BlockKey fresh = any_key();
     while (expected.contains(fresh)) {
       fresh = any_key();
     }
-    insert(slot, fresh);
-    expected[fresh] = slot;
+    insert(block_id, fresh);
+    expected[fresh] = block_id;
   }
   for (int step = 0; step < 3000; ++step) {
-    const auto slot = static_cast<std::uint32_t>(random() % GetParam());
-    expected.erase(keys_[slot]);
-    erase(slot);
-    ASSERT_EQ(find(keys_[slot]), kNoSlot);
+    const auto block_id = static_cast<std::uint32_t>(random() % GetParam());
+    expected.erase(keys_[block_id]);
+    erase(block_id);
+    ASSERT_EQ(find(keys_[block_id]), kNoBlock);
     BlockKey fresh = any_key();
     while (expected.contains(fresh)) {
       fresh = any_key();
     }
-    insert(slot, fresh);
-    expected[fresh] = slot;
+    insert(block_id, fresh);
+    expected[fresh] = block_id;
     const BlockKey asked = any_key();
     const auto found = expected.find(asked);
-    ASSERT_EQ(find(asked), found == expected.end() ? kNoSlot : SlotId{found->second});
+    ASSERT_EQ(find(asked), found == expected.end() ? kNoBlock : BlockId{found->second});
   }
-  for (const auto& [there, slot] : expected) {
-    EXPECT_EQ(find(there), SlotId{slot});
+  for (const auto& [there, block_id] : expected) {
+    EXPECT_EQ(find(there), BlockId{block_id});
   }
 }
 

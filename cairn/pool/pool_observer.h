@@ -63,9 +63,9 @@ class ResidentSource {
 
   [[nodiscard]] virtual CacheLevel tier() const = 0;
   [[nodiscard]] virtual std::uint32_t capacity() const = 0;
-  // Appends the registered blocks among the slots from `first` on, `slots` of them at most, and returns the slot to go
-  // on with; capacity() at the end. One lock a call: a walk of many calls sees each slot at its own moment.
-  [[nodiscard]] virtual std::uint32_t list_resident(std::uint32_t first, std::uint32_t slots,
+  // Appends the registered blocks among the blocks from `first` on, `blocks` of them at most, and returns the block to go
+  // on with; capacity() at the end. One lock a call: a walk of many calls sees each block at its own moment.
+  [[nodiscard]] virtual std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,
                                                     std::vector<ResidentBlock>& out) const = 0;
 };
 

@@ -19,22 +19,22 @@ ReadyQueue::ReadyQueue(PageArray<Node> nodes, std::uint32_t capacity, std::uint3
   }
 }
 
-void ReadyQueue::push(SlotId slot, TenantId tenant) {
-  CAIRN_DCHECK(!contains(slot), "a slot is ready once");
-  unpark(slot);
+void ReadyQueue::push(BlockId block_id, TenantId tenant) {
+  CAIRN_DCHECK(!contains(block_id), "a block is ready once");
+  unpark(block_id);
   const std::uint32_t end = end_of(tenant);
-  Node& node = nodes_[index_of(slot)];
+  Node& node = nodes_[index_of(block_id)];
   node.next = end + 1;
   node.prev = nodes_[end].prev;
-  nodes_[node.prev - 1].next = index_of(slot) + 1;
-  nodes_[end].prev = index_of(slot) + 1;
+  nodes_[node.prev - 1].next = index_of(block_id) + 1;
+  nodes_[end].prev = index_of(block_id) + 1;
   ++sizes_[index_of(tenant)];
   ++size_;
 }
 
-void ReadyQueue::remove(SlotId slot, TenantId tenant) {
-  CAIRN_DCHECK(contains(slot), "only a ready slot is removed");
-  Node& node = nodes_[index_of(slot)];
+void ReadyQueue::remove(BlockId block_id, TenantId tenant) {
+  CAIRN_DCHECK(contains(block_id), "only a ready block is removed");
+  Node& node = nodes_[index_of(block_id)];
   nodes_[node.prev - 1].next = node.next;
   nodes_[node.next - 1].prev = node.prev;
   node.next = kNone;
@@ -42,14 +42,14 @@ void ReadyQueue::remove(SlotId slot, TenantId tenant) {
   --size_;
 }
 
-void ReadyQueue::park(SlotId slot) {
-  nodes_[index_of(slot)].next = kParked;
+void ReadyQueue::park(BlockId block_id) {
+  nodes_[index_of(block_id)].next = kParked;
   ++parked_;
 }
 
-void ReadyQueue::unpark(SlotId slot) {
-  if (is_parked(slot)) {
-    nodes_[index_of(slot)].next = kNone;
+void ReadyQueue::unpark(BlockId block_id) {
+  if (is_parked(block_id)) {
+    nodes_[index_of(block_id)].next = kNone;
     --parked_;
   }
 }

@@ -1,9 +1,9 @@
 // ReadyQueue: the inactive blocks that are ready to go, in the order in which they became so, for each tenant.
 //
-// Does:     remembers slots; also which of them were taken out to be read and are to come back (parked), and how many of
-//           them hang below a slot, so that where leaves go first a block waits for those below it.
-// Owner:    the slot table, whose lock guards every call.
-// Costs:    O(1) a call. 12 bytes a slot, taken once, when the pool is created with it.
+// Does:     remembers blocks; also which of them were taken out to be read and are to come back (parked), and how many of
+//           them hang below a block, so that where leaves go first a block waits for those below it.
+// Owner:    the block table, whose lock guards every call.
+// Costs:    O(1) a call. 12 bytes a block, taken once, when the pool is created with it.
 #pragma once
 
 #include <cstddef>
@@ -23,34 +23,34 @@ class ReadyQueue {
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t size(TenantId tenant) const { return sizes_[index_of(tenant)]; }
-  [[nodiscard]] bool contains(SlotId slot) const {
-    const Link next = nodes_[index_of(slot)].next;
+  [[nodiscard]] bool contains(BlockId block_id) const {
+    const Link next = nodes_[index_of(block_id)].next;
     return next != kNone && next != kParked;
   }
 
   // To the end of its tenant's. Requires: not in it. One that was parked is so no more.
-  void push(SlotId slot, TenantId tenant);
+  void push(BlockId block_id, TenantId tenant);
   // Requires: in it, as this tenant's.
-  void remove(SlotId slot, TenantId tenant);
-  // The first of a tenant's, and the one after it; kNoSlot where there is none.
-  [[nodiscard]] SlotId front(TenantId tenant) const { return slot_of(nodes_[end_of(tenant)].next); }
-  [[nodiscard]] SlotId after(SlotId slot) const { return slot_of(nodes_[index_of(slot)].next); }
+  void remove(BlockId block_id, TenantId tenant);
+  // The first of a tenant's, and the one after it; kNoBlock where there is none.
+  [[nodiscard]] BlockId front(TenantId tenant) const { return block_id_of(nodes_[end_of(tenant)].next); }
+  [[nodiscard]] BlockId after(BlockId block_id) const { return block_id_of(nodes_[index_of(block_id)].next); }
 
-  // The slot is out of the queue for a while only. Requires: not in it.
-  void park(SlotId slot);
-  void unpark(SlotId slot);
-  [[nodiscard]] bool is_parked(SlotId slot) const { return nodes_[index_of(slot)].next == kParked; }
+  // The block is out of the queue for a while only. Requires: not in it.
+  void park(BlockId block_id);
+  void unpark(BlockId block_id);
+  [[nodiscard]] bool is_parked(BlockId block_id) const { return nodes_[index_of(block_id)].next == kParked; }
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 
-  // How many ready blocks hang below the block in the slot, ready or not.
-  [[nodiscard]] std::uint32_t below(SlotId slot) const { return nodes_[index_of(slot)].below; }
-  void add_below(SlotId slot) { ++nodes_[index_of(slot)].below; }
-  void remove_below(SlotId slot) { --nodes_[index_of(slot)].below; }
+  // How many ready blocks hang below the block in the block, ready or not.
+  [[nodiscard]] std::uint32_t below(BlockId block_id) const { return nodes_[index_of(block_id)].below; }
+  void add_below(BlockId block_id) { ++nodes_[index_of(block_id)].below; }
+  void remove_below(BlockId block_id) { --nodes_[index_of(block_id)].below; }
 
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + sizes_.size() * sizeof(sizes_[0]); }
 
  private:
-  // A node's number plus one: the slots', then one end for each tenant's ring.
+  // A node's number plus one: the blocks', then one end for each tenant's ring.
   using Link = std::uint32_t;
   static constexpr Link kNone = 0;
   static constexpr Link kParked = 0xFFFFFFFF;
@@ -65,7 +65,7 @@ class ReadyQueue {
   ReadyQueue(PageArray<Node> nodes, std::uint32_t capacity, std::uint32_t tenants);
 
   [[nodiscard]] std::uint32_t end_of(TenantId tenant) const { return capacity_ + index_of(tenant); }
-  [[nodiscard]] SlotId slot_of(Link link) const { return link > capacity_ ? kNoSlot : SlotId{link - 1}; }
+  [[nodiscard]] BlockId block_id_of(Link link) const { return link > capacity_ ? kNoBlock : BlockId{link - 1}; }
 
   PageArray<Node> nodes_;
   std::uint32_t capacity_;

@@ -25,7 +25,7 @@ Result<RetentionClock> RetentionClock::create(std::uint32_t capacity) {
   if (!entries) {
     return Unexpected(std::move(entries).error());
   }
-  Result<PageArray<SlotId>> heap = PageArray<SlotId>::create(capacity);
+  Result<PageArray<BlockId>> heap = PageArray<BlockId>::create(capacity);
   if (!heap) {
     return Unexpected(std::move(heap).error());
   }
@@ -36,96 +36,96 @@ std::int64_t RetentionClock::Entry::deadline_ns() const {
   return std::min({expires_ns(), priority_over_ns(), review_ns == 0 ? kNever.count() : review_ns});
 }
 
-void RetentionClock::set_time_to_live(SlotId slot, std::optional<Duration> time_to_live) {
-  entries_[index_of(slot)].time_to_live_ms = milliseconds_of(time_to_live);
+void RetentionClock::set_time_to_live(BlockId block_id, std::optional<Duration> time_to_live) {
+  entries_[index_of(block_id)].time_to_live_ms = milliseconds_of(time_to_live);
 }
 
-void RetentionClock::set_priority_duration(SlotId slot, std::optional<Duration> duration) {
-  entries_[index_of(slot)].priority_ms = milliseconds_of(duration);
+void RetentionClock::set_priority_duration(BlockId block_id, std::optional<Duration> duration) {
+  entries_[index_of(block_id)].priority_ms = milliseconds_of(duration);
 }
 
-std::optional<Duration> RetentionClock::priority_duration(SlotId slot) const {
-  const std::uint32_t ms = entries_[index_of(slot)].priority_ms;
+std::optional<Duration> RetentionClock::priority_duration(BlockId block_id) const {
+  const std::uint32_t ms = entries_[index_of(block_id)].priority_ms;
   return ms == 0 ? std::nullopt : std::optional<Duration>(std::chrono::milliseconds(ms));
 }
 
-void RetentionClock::start(SlotId slot, TimePoint now) {
-  entries_[index_of(slot)].released_ns = now.count();
-  queue(slot);
+void RetentionClock::start(BlockId block_id, TimePoint now) {
+  entries_[index_of(block_id)].released_ns = now.count();
+  queue(block_id);
 }
 
-void RetentionClock::review_at(SlotId slot, TimePoint when) {
-  unqueue(slot);
-  entries_[index_of(slot)].review_ns = when == kNever ? 0 : when.count();
-  queue(slot);
+void RetentionClock::review_at(BlockId block_id, TimePoint when) {
+  unqueue(block_id);
+  entries_[index_of(block_id)].review_ns = when == kNever ? 0 : when.count();
+  queue(block_id);
 }
 
-void RetentionClock::stop(SlotId slot) {
-  unqueue(slot);
-  entries_[index_of(slot)].review_ns = 0;
+void RetentionClock::stop(BlockId block_id) {
+  unqueue(block_id);
+  entries_[index_of(block_id)].review_ns = 0;
 }
 
 std::optional<RetentionClock::Due> RetentionClock::pop_due(TimePoint now) {
   if (size_ == 0 || entry_at(0).deadline_ns() > now.count()) {
     return std::nullopt;
   }
-  const SlotId slot = heap_[0];
-  Entry& entry = entries_[index_of(slot)];
+  const BlockId block_id = heap_[0];
+  Entry& entry = entries_[index_of(block_id)];
   if (entry.expires_ns() <= now.count()) {
-    stop(slot);
-    return Due{slot, What::kExpired};
+    stop(block_id);
+    return Due{block_id, What::kExpired};
   }
-  unqueue(slot);
+  unqueue(block_id);
   const bool priority_over = entry.priority_over_ns() <= now.count();
   if (priority_over) {
     entry.priority_ms = 0;
   } else {
     entry.review_ns = 0;
   }
-  queue(slot);
-  return Due{slot, priority_over ? What::kPriorityOver : What::kReview};
+  queue(block_id);
+  return Due{block_id, priority_over ? What::kPriorityOver : What::kReview};
 }
 
 // If it has anything due.
-void RetentionClock::queue(SlotId slot) {
-  if (entries_[index_of(slot)].deadline_ns() != kNever.count()) {
-    put(size_, slot);
+void RetentionClock::queue(BlockId block_id) {
+  if (entries_[index_of(block_id)].deadline_ns() != kNever.count()) {
+    put(size_, block_id);
     sift_up(size_++);
   }
 }
 
-void RetentionClock::unqueue(SlotId slot) {
-  Entry& entry = entries_[index_of(slot)];
+void RetentionClock::unqueue(BlockId block_id) {
+  Entry& entry = entries_[index_of(block_id)];
   if (entry.place == 0) {
     return;
   }
   const std::uint32_t place = std::exchange(entry.place, 0) - 1;
-  const SlotId last = heap_[--size_];
-  if (last != slot) {
+  const BlockId last = heap_[--size_];
+  if (last != block_id) {
     put(place, last);
     sift_up(place);
     sift_down(entries_[index_of(last)].place - 1);
   }
 }
 
-void RetentionClock::put(std::uint32_t place, SlotId slot) {
-  heap_[place] = slot;
-  entries_[index_of(slot)].place = place + 1;
+void RetentionClock::put(std::uint32_t place, BlockId block_id) {
+  heap_[place] = block_id;
+  entries_[index_of(block_id)].place = place + 1;
 }
 
 void RetentionClock::sift_up(std::uint32_t place) {
-  const SlotId slot = heap_[place];
-  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
+  const BlockId block_id = heap_[place];
+  const std::int64_t deadline = entries_[index_of(block_id)].deadline_ns();
   while (place > 0 && entry_at((place - 1) / 2).deadline_ns() > deadline) {
     put(place, heap_[(place - 1) / 2]);
     place = (place - 1) / 2;
   }
-  put(place, slot);
+  put(place, block_id);
 }
 
 void RetentionClock::sift_down(std::uint32_t place) {
-  const SlotId slot = heap_[place];
-  const std::int64_t deadline = entries_[index_of(slot)].deadline_ns();
+  const BlockId block_id = heap_[place];
+  const std::int64_t deadline = entries_[index_of(block_id)].deadline_ns();
   while (2 * place + 1 < size_) {
     std::uint32_t child = 2 * place + 1;
     if (child + 1 < size_ && entry_at(child + 1).deadline_ns() < entry_at(child).deadline_ns()) {
@@ -137,7 +137,7 @@ void RetentionClock::sift_down(std::uint32_t place) {
     put(place, heap_[child]);
     place = child;
   }
-  put(place, slot);
+  put(place, block_id);
 }
 
 }  // namespace cairn

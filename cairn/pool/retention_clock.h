@@ -1,8 +1,8 @@
 // RetentionClock: which unused blocks have something due: their time to live, the time of their priority, or another look
 // at what was hinted of them.
 //
-// Owner:    the slot table, whose lock guards every call.
-// Costs:    O(log n) a slot that has anything due. 36 bytes a slot, taken once, when the pool is created with it.
+// Owner:    the block table, whose lock guards every call.
+// Costs:    O(log n) a block that has anything due. 36 bytes a block, taken once, when the pool is created with it.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,22 @@ class RetentionClock {
 
   [[nodiscard]] static Result<RetentionClock> create(std::uint32_t capacity);
 
-  // How long the slot's block may live unused, and keep its priority unused; none: for ever. Both are rounded up to
+  // How long the block's block may live unused, and keep its priority unused; none: for ever. Both are rounded up to
   // milliseconds. Requires: not started.
-  void set_time_to_live(SlotId slot, std::optional<Duration> time_to_live);
-  void set_priority_duration(SlotId slot, std::optional<Duration> duration);
-  [[nodiscard]] std::optional<Duration> priority_duration(SlotId slot) const;
+  void set_time_to_live(BlockId block_id, std::optional<Duration> time_to_live);
+  void set_priority_duration(BlockId block_id, std::optional<Duration> duration);
+  [[nodiscard]] std::optional<Duration> priority_duration(BlockId block_id) const;
 
   // The block is unused from now on.
-  void start(SlotId slot, TimePoint now);
+  void start(BlockId block_id, TimePoint now);
   // Its hint is to be looked at by then, in place of any other time. Requires: started.
-  void review_at(SlotId slot, TimePoint when);
+  void review_at(BlockId block_id, TimePoint when);
   // It is in use again, or gone.
-  void stop(SlotId slot);
+  void stop(BlockId block_id);
 
   enum class What : std::uint8_t { kExpired, kPriorityOver, kReview };
   struct Due {
-    SlotId slot;
+    BlockId block_id;
     What what;
   };
   // One that is due. Each is told once: an expired block is stopped, one whose priority is over has none to lose.
@@ -62,18 +62,18 @@ class RetentionClock {
     }
   };
 
-  RetentionClock(PageArray<Entry> entries, PageArray<SlotId> heap)
+  RetentionClock(PageArray<Entry> entries, PageArray<BlockId> heap)
       : entries_(std::move(entries)), heap_(std::move(heap)) {}
 
   Entry& entry_at(std::uint32_t place) { return entries_[index_of(heap_[place])]; }
-  void queue(SlotId slot);
-  void unqueue(SlotId slot);
-  void put(std::uint32_t place, SlotId slot);
+  void queue(BlockId block_id);
+  void unqueue(BlockId block_id);
+  void put(std::uint32_t place, BlockId block_id);
   void sift_up(std::uint32_t place);
   void sift_down(std::uint32_t place);
 
   PageArray<Entry> entries_;
-  PageArray<SlotId> heap_;  // a binary heap, the earliest deadline on top
+  PageArray<BlockId> heap_;  // a binary heap, the earliest deadline on top
   std::uint32_t size_ = 0;
 };
 

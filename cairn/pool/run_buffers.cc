@@ -12,8 +12,8 @@ constexpr std::size_t kAlwaysKept = 4096;
 
 std::uint32_t size_number(std::uint32_t capacity) { return static_cast<std::uint32_t>(std::countr_zero(capacity)); }
 
-SlotId* next_of(const SlotId* buffer) {
-  SlotId* next;
+BlockId* next_of(const BlockId* buffer) {
+  BlockId* next;
   std::memcpy(static_cast<void*>(&next), buffer, sizeof(next));
   return next;
 }
@@ -23,9 +23,9 @@ SlotId* next_of(const SlotId* buffer) {
 RunBuffers::RunBuffers(std::uint32_t pool_capacity) : most_kept_(pool_capacity + kAlwaysKept) {}
 
 RunBuffers::~RunBuffers() {
-  for (SlotId* buffer : kept_) {
+  for (BlockId* buffer : kept_) {
     while (buffer != nullptr) {
-      SlotId* next = next_of(buffer);
+      BlockId* next = next_of(buffer);
       delete[] buffer;
       buffer = next;
     }
@@ -34,25 +34,25 @@ RunBuffers::~RunBuffers() {
 
 RunBuffers::Buffer RunBuffers::take(std::uint32_t count) {
   const std::uint32_t capacity = count <= kSmallest ? kSmallest : std::bit_ceil(count);
-  SlotId*& kept = kept_[size_number(capacity)];
+  BlockId*& kept = kept_[size_number(capacity)];
   if (kept == nullptr) {
-    return {new SlotId[capacity], capacity};
+    return {new BlockId[capacity], capacity};
   }
-  SlotId* buffer = kept;
+  BlockId* buffer = kept;
   kept = next_of(buffer);
-  kept_slots_ -= capacity;
+  kept_block_ids_ -= capacity;
   return {buffer, capacity};
 }
 
 void RunBuffers::give_back(Buffer buffer) {
-  if (kept_slots_ + buffer.capacity > most_kept_) {
-    delete[] buffer.slots;
+  if (kept_block_ids_ + buffer.capacity > most_kept_) {
+    delete[] buffer.block_ids;
     return;
   }
-  SlotId*& kept = kept_[size_number(buffer.capacity)];
-  std::memcpy(buffer.slots, static_cast<const void*>(&kept), sizeof(kept));
-  kept = buffer.slots;
-  kept_slots_ += buffer.capacity;
+  BlockId*& kept = kept_[size_number(buffer.capacity)];
+  std::memcpy(buffer.block_ids, static_cast<const void*>(&kept), sizeof(kept));
+  kept = buffer.block_ids;
+  kept_block_ids_ += buffer.capacity;
 }
 
 }  // namespace cairn

@@ -13,7 +13,7 @@ TEST(RunBuffersTest, GivesAtLeastWhatIsAskedFor) {
     const RunBuffers::Buffer buffer = buffers.take(count);
     ASSERT_GE(buffer.capacity, count);
     for (std::uint32_t i = 0; i < buffer.capacity; ++i) {
-      buffer.slots[i] = SlotId{i};  // all of it can be written
+      buffer.block_ids[i] = BlockId{i};  // all of it can be written
     }
     buffers.give_back(buffer);
   }
@@ -23,15 +23,15 @@ TEST(RunBuffersTest, GivesOutAgainWhatCameBack) {
   RunBuffers buffers(100);
   const RunBuffers::Buffer first = buffers.take(10);
   const RunBuffers::Buffer second = buffers.take(10);
-  EXPECT_NE(first.slots, second.slots);
+  EXPECT_NE(first.block_ids, second.block_ids);
   EXPECT_EQ(buffers.bytes(), 0U);
   buffers.give_back(first);
   buffers.give_back(second);
-  EXPECT_EQ(buffers.bytes(), 32 * sizeof(SlotId));
+  EXPECT_EQ(buffers.bytes(), 32 * sizeof(BlockId));
   const RunBuffers::Buffer again = buffers.take(16);
   const RunBuffers::Buffer other = buffers.take(9);
-  EXPECT_EQ(again.slots, second.slots);
-  EXPECT_EQ(other.slots, first.slots);
+  EXPECT_EQ(again.block_ids, second.block_ids);
+  EXPECT_EQ(other.block_ids, first.block_ids);
   EXPECT_EQ(buffers.bytes(), 0U);
   buffers.give_back(again);
   buffers.give_back(other);
@@ -45,7 +45,7 @@ TEST(RunBuffersTest, DoesNotGiveASmallerBufferThanAsked) {
   buffers.give_back(larger);
 }
 
-TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasSlotsAndAFewSmallOnes) {
+TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasBlocksAndAFewSmallOnes) {
   constexpr std::uint32_t kCapacity = 10'000;
   RunBuffers buffers(kCapacity);
   std::vector<RunBuffers::Buffer> taken;
@@ -56,8 +56,8 @@ TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasSlotsAndAFewSmallOnes) {
   for (const RunBuffers::Buffer& buffer : taken) {
     buffers.give_back(buffer);
   }
-  EXPECT_GT(buffers.bytes(), kCapacity * sizeof(SlotId));
-  EXPECT_LE(buffers.bytes(), (kCapacity + 4096) * sizeof(SlotId));
+  EXPECT_GT(buffers.bytes(), kCapacity * sizeof(BlockId));
+  EXPECT_LE(buffers.bytes(), (kCapacity + 4096) * sizeof(BlockId));
 }
 
 }  // namespace

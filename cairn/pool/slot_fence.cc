@@ -10,7 +10,7 @@ namespace cairn {
 
 namespace {
 
-constexpr std::uint32_t kSweepStep = 256;  // slots, while an allocation waits
+constexpr std::uint32_t kSweepStep = 256;  // blocks, while an allocation waits
 
 }  // namespace
 
@@ -68,22 +68,22 @@ void SlotTable::lower_fence() {
   stamp_ = fence_;
 }
 
-bool SlotTable::reclaim(std::uint32_t slots) {
+bool SlotTable::reclaim(std::uint32_t count) {
   const MutexLock lock(mutex_);
-  sweep(slots);
+  sweep(count);
   return swept_ < sweep_end_;
 }
 
-void SlotTable::sweep(std::uint32_t slots) {
-  for (const std::uint32_t end = swept_ + std::min(slots, sweep_end_ - swept_); swept_ < end; ++swept_) {
-    Slot& record = slots_[swept_];
+void SlotTable::sweep(std::uint32_t count) {
+  for (const std::uint32_t end = swept_ + std::min(count, sweep_end_ - swept_); swept_ < end; ++swept_) {
+    Record& record = records_[swept_];
     if (record.state != State::kRegistered || is_current(record)) {
       continue;
     }
     if (record.references > 0) {
       record.state = State::kDiscarded;
     } else {
-      make_free(SlotId{swept_});
+      make_free(BlockId{swept_});
       --unreclaimed_;
     }
   }
@@ -102,9 +102,9 @@ void SlotTable::reclaim_for(std::uint32_t count, TenantId tenant) {
 
 bool SlotTable::is_current(const Run& run) {
   const MutexLock lock(mutex_);
-  const std::span<const SlotId> slots = run.slots();
-  return std::all_of(slots.begin(), slots.end(), [this](SlotId slot) CAIRN_REQUIRES(mutex_) {
-    const Slot& record = at(named_slot(slot));
+  const std::span<const BlockId> block_ids = run.block_ids();
+  return std::all_of(block_ids.begin(), block_ids.end(), [this](BlockId block_id) CAIRN_REQUIRES(mutex_) {
+    const Record& record = at(named_block(block_id));
     return record.state == State::kPrivate ? record.references == fence_
                                            : record.state == State::kRegistered && is_current(record);
   });

@@ -30,7 +30,7 @@ void SlotTable::Located::locate(const SlotTable& table, std::span<const BlockKey
   }
 }
 
-// In a large pool the slots that the index points at are fetched some steps ahead of the comparison of keys.
+// In a large pool the blocks that the index points at are fetched some steps ahead of the comparison of keys.
 template <typename Visit>
 [[gnu::always_inline]] inline void SlotTable::find_each(std::span<const BlockKey> keys, Located& located, Visit visit) {
   constexpr std::size_t kAhead = 16;
@@ -40,10 +40,10 @@ template <typename Visit>
     if (begin > 0) {
       located.locate(*this, group);
     }
-    SlotId guesses[Located::kGroup + kAhead];
+    BlockId guesses[Located::kGroup + kAhead];
     const auto guess = [&](std::size_t i) {
       guesses[i] = index_.guess(located[i]);
-      if (guesses[i] != kNoSlot) {
+      if (guesses[i] != kNoBlock) {
         __builtin_prefetch(&at(guesses[i]), 1);
       }
     };
@@ -56,11 +56,11 @@ template <typename Visit>
       } else if (i + kAhead < group.size()) {
         guess(i + kAhead);
       }
-      SlotId slot = guesses[i];
-      if (slot == kNoSlot || at(slot).key != group[i]) {
-        slot = index_.find(group[i], located[i]);
+      BlockId block_id = guesses[i];
+      if (block_id == kNoBlock || at(block_id).key != group[i]) {
+        block_id = index_.find(group[i], located[i]);
       }
-      if (!visit(begin + i, slot)) {
+      if (!visit(begin + i, block_id)) {
         return;
       }
     }
@@ -73,15 +73,15 @@ SlotTable::Run SlotTable::match_prefix(std::span<const BlockKey> keys) {
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  SlotId* const slots = run.storage();
+  BlockId* const block_ids = run.storage();
   std::size_t count = 0;
   Found found(scratch(keys.size()), keys.size());
-  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
-    if (slot == kNoSlot) {
+  find_each(keys, located, [&](std::size_t /*i*/, BlockId block_id) {
+    if (block_id == kNoBlock) {
       return false;
     }
-    found.add(slot, at(slot).references++ == 0);
-    slots[count++] = slot;
+    found.add(block_id, at(block_id).references++ == 0);
+    block_ids[count++] = block_id;
     return true;
   });
   run.resize(static_cast<std::uint32_t>(count));
@@ -105,14 +105,14 @@ SlotTable::Run SlotTable::match_scattered(std::span<const BlockKey> keys,
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
   Found found(scratch(keys.size()), keys.size());
   matched_keys_.clear();
-  find_each(keys, located, [&](std::size_t i, SlotId slot) CAIRN_REQUIRES(mutex_) {
-    if (slot != kNoSlot) {
-      found.add(slot, at(slot).references++ == 0);
+  find_each(keys, located, [&](std::size_t i, BlockId block_id) CAIRN_REQUIRES(mutex_) {
+    if (block_id != kNoBlock) {
+      found.add(block_id, at(block_id).references++ == 0);
       matched_keys_.push_back(keys[i]);
       if (position != nullptr) {
         (*position)[i] = run.size();
       }
-      run.storage()[run.size()] = slot;
+      run.storage()[run.size()] = block_id;
       run.resize(run.size() + 1);
     }
     return true;
@@ -132,11 +132,11 @@ std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> key
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  find_each(keys, located, [&](std::size_t i, SlotId slot) {
-    if (slot == kNoSlot) {
+  find_each(keys, located, [&](std::size_t i, BlockId block_id) {
+    if (block_id == kNoBlock) {
       return false;
     }
-    run.storage()[i] = slot;
+    run.storage()[i] = block_id;
     run.resize(static_cast<std::uint32_t>(i) + 1);
     return true;
   });
@@ -146,8 +146,8 @@ std::optional<SlotTable::Run> SlotTable::match_all(std::span<const BlockKey> key
     return std::nullopt;
   }
   Found found(scratch(run.size()), run.size());
-  for (const SlotId slot : run.slots()) {
-    found.add(slot, at(slot).references++ == 0);
+  for (const BlockId block_id : run.block_ids()) {
+    found.add(block_id, at(block_id).references++ == 0);
   }
   finish_match(keys, found);
   return run;
@@ -158,9 +158,9 @@ void SlotTable::finish_match(std::span<const BlockKey> keys, const Found& found)
   if (hints_ && !keys.empty()) {
     hints_->observe(static_cast<std::uint32_t>(found.asleep().size()), 0, policy_->size() + ready_count(),
                     clock_.now());
-    for (const std::span<const SlotId> slots : {found.asleep(), found.awake()}) {
-      for (const SlotId slot : slots) {
-        hints_->used(slot, tenant_of(at(slot)), at(slot).key);
+    for (const std::span<const BlockId> block_ids : {found.asleep(), found.awake()}) {
+      for (const BlockId block_id : block_ids) {
+        hints_->used(block_id, tenant_of(at(block_id)), at(block_id).key);
       }
     }
   }
@@ -186,26 +186,26 @@ SlotTable::Run SlotTable::hold(std::span<const BlockKey> keys) {
   expire_due();
   tell_removed();
   Run run = new_run(static_cast<std::uint32_t>(keys.size()));
-  SlotId* const asleep = scratch(2 * keys.size());
-  SlotId* const were_ready = asleep + keys.size();
+  BlockId* const asleep = scratch(2 * keys.size());
+  BlockId* const were_ready = asleep + keys.size();
   std::size_t asleep_count = 0;
   std::size_t were_ready_count = 0;
-  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) CAIRN_REQUIRES(mutex_) {
-    if (slot != kNoSlot) {
-      if (at(slot).references++ == 0) {
-        asleep[asleep_count++] = slot;
-        if (ready_ && ready_->contains(slot)) {
-          were_ready[were_ready_count++] = slot;
+  find_each(keys, located, [&](std::size_t /*i*/, BlockId block_id) CAIRN_REQUIRES(mutex_) {
+    if (block_id != kNoBlock) {
+      if (at(block_id).references++ == 0) {
+        asleep[asleep_count++] = block_id;
+        if (ready_ && ready_->contains(block_id)) {
+          were_ready[were_ready_count++] = block_id;
         }
       }
-      run.storage()[run.size()] = slot;
+      run.storage()[run.size()] = block_id;
       run.resize(run.size() + 1);
     }
     return true;
   });
   activate({asleep, asleep_count});
-  for (const SlotId slot : std::span(were_ready, were_ready_count)) {
-    ready_->park(slot);
+  for (const BlockId block_id : std::span(were_ready, were_ready_count)) {
+    ready_->park(block_id);
   }
   pinned_ += run.size();
   if (run.size() == 0) {
@@ -220,9 +220,9 @@ std::uint32_t SlotTable::count_prefix(std::span<const BlockKey> keys) {
   expire_due();
   tell_removed();
   std::uint32_t count = 0;
-  find_each(keys, located, [&](std::size_t /*i*/, SlotId slot) {
-    count += slot != kNoSlot ? 1 : 0;
-    return slot != kNoSlot;
+  find_each(keys, located, [&](std::size_t /*i*/, BlockId block_id) {
+    count += block_id != kNoBlock ? 1 : 0;
+    return block_id != kNoBlock;
   });
   return count;
 }
@@ -232,13 +232,13 @@ ResetOutcome SlotTable::reset(std::span<const BlockKey> keys) {
   expire_due();
   ResetOutcome outcome;
   for (const BlockKey& key : keys) {
-    const SlotId slot = index_.find(key, index_.place_of(key));
-    if (slot == kNoSlot) {
+    const BlockId block_id = index_.find(key, index_.place_of(key));
+    if (block_id == kNoBlock) {
       ++outcome.not_found;
-    } else if (at(slot).references > 0) {
+    } else if (at(block_id).references > 0) {
       ++outcome.in_use;
     } else {
-      drop_inactive(slot);
+      drop_inactive(block_id);
       ++outcome.reset;
     }
   }
@@ -257,21 +257,21 @@ std::uint32_t SlotTable::reset_inactive() {
   }
   for (std::uint32_t i = 0; ready_count() > 0 && i < tenants_.tenant_count(); ++i) {
     const TenantId tenant{static_cast<std::uint8_t>(i)};
-    for (SlotId slot = ready_->front(tenant); slot != kNoSlot; slot = ready_->front(tenant)) {
-      unready(slot);
-      collected_.push_back(slot);
+    for (BlockId block_id = ready_->front(tenant); block_id != kNoBlock; block_id = ready_->front(tenant)) {
+      unready(block_id);
+      collected_.push_back(block_id);
     }
   }
   const ClassRange all = all_classes();
-  for (SlotId slot = policy_->evict(all, {}); slot != kNoSlot; slot = policy_->evict(all, {})) {
-    collected_.push_back(slot);
+  for (BlockId block_id = policy_->evict(all, {}); block_id != kNoBlock; block_id = policy_->evict(all, {})) {
+    collected_.push_back(block_id);
   }
   const auto count = static_cast<std::uint32_t>(collected_.size());
   borrowed_inactive_ -= count_borrowed(collected_);
-  for (const SlotId slot : collected_) {
-    tenants_.remove_inactive(tenant_of(at(slot)), 1);
-    note_evicted({&slot, 1}, tenant_of(at(slot)));
-    make_free(slot);
+  for (const BlockId block_id : collected_) {
+    tenants_.remove_inactive(tenant_of(at(block_id)), 1);
+    note_evicted({&block_id, 1}, tenant_of(at(block_id)));
+    make_free(block_id);
   }
   unname_collected();
   stats_.reset += count;
@@ -286,34 +286,34 @@ std::uint32_t SlotTable::reset_inactive() {
   return count;
 }
 
-std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t slots, std::vector<ResidentBlock>& out) {
+std::uint32_t SlotTable::list_resident(std::uint32_t first, std::uint32_t count, std::vector<ResidentBlock>& out) {
   const MutexLock lock(mutex_);
   expire_due();
   tell_removed();
   const std::uint32_t end =
-      options_.capacity - std::min(first, options_.capacity) < slots ? options_.capacity : first + slots;
+      options_.capacity - std::min(first, options_.capacity) < count ? options_.capacity : first + count;
   for (std::uint32_t i = first; i < std::min(end, never_used_); ++i) {
-    if (slots_[i].state == State::kRegistered && is_current(slots_[i])) {
-      out.push_back(resident(SlotId{i}));
+    if (records_[i].state == State::kRegistered && is_current(records_[i])) {
+      out.push_back(resident(BlockId{i}));
     }
   }
   return end;
 }
 
-std::uint32_t SlotTable::list_slots(std::uint32_t first, std::uint32_t slots, std::size_t most,
-                                    std::vector<SlotFacts>& out) {
+std::uint32_t SlotTable::list_blocks(std::uint32_t first, std::uint32_t count, std::size_t most,
+                                     std::vector<ListedBlock>& out) {
   const MutexLock lock(mutex_);
   const std::uint32_t end =
-      options_.capacity - std::min(first, options_.capacity) < slots ? options_.capacity : first + slots;
+      options_.capacity - std::min(first, options_.capacity) < count ? options_.capacity : first + count;
   for (std::uint32_t i = first; i < std::min(end, never_used_); ++i) {
-    if (slots_[i].state == State::kRegistered && is_current(slots_[i])) {
+    if (records_[i].state == State::kRegistered && is_current(records_[i])) {
       if (most-- == 0) {
         return i;
       }
-      out.push_back({.slot = SlotId{i}, .facts = facts_of(SlotId{i})});
+      out.push_back({.block_id = BlockId{i}, .facts = facts_of(BlockId{i})});
     }
   }
-  // Nothing was ever in the slots that were never used.
+  // Nothing was ever in the blocks that were never used.
   return end >= never_used_ ? options_.capacity : end;
 }
 
@@ -331,9 +331,9 @@ SlotTable::Run SlotTable::share_pinned(const Run& run) {
 SlotTable::Run SlotTable::share_locked(const Run& run, std::uint32_t count) {
   Run shared = new_run(count);
   for (std::uint32_t i = 0; i < count; ++i) {
-    const SlotId slot = run.slots()[i];
-    ++at(slot).references;
-    shared.storage()[i] = slot;
+    const BlockId block_id = run.block_ids()[i];
+    ++at(block_id).references;
+    shared.storage()[i] = block_id;
   }
   shared.resize(count);
   return shared;
@@ -345,10 +345,10 @@ SlotTable::Run SlotTable::split_front(Run& run, std::uint32_t count) {
   }
   const MutexLock lock(mutex_);
   Run front = new_run(count);
-  const std::span<SlotId> slots = run.slots();
-  std::copy_n(slots.begin(), count, front.storage());
+  const std::span<BlockId> block_ids = run.block_ids();
+  std::copy_n(block_ids.begin(), count, front.storage());
   front.resize(count);
-  std::copy(slots.begin() + count, slots.end(), slots.begin());
+  std::copy(block_ids.begin() + count, block_ids.end(), block_ids.begin());
   run.resize(run.size() - count);
   return front;
 }
@@ -358,11 +358,11 @@ void SlotTable::append(Run& run, Run& other) {
   const std::uint32_t size = run.size();
   if (run.capacity() < size + other.size()) {
     Run larger = new_run(size + other.size());
-    std::copy(run.slots().begin(), run.slots().end(), larger.storage());
+    std::copy(run.block_ids().begin(), run.block_ids().end(), larger.storage());
     end_run(run);
     run = std::move(larger);
   }
-  std::copy(other.slots().begin(), other.slots().end(), run.storage() + size);
+  std::copy(other.block_ids().begin(), other.block_ids().end(), run.storage() + size);
   run.resize(size + other.size());
   end_run(other);
 }
@@ -400,10 +400,10 @@ Result<TenantUsage> SlotTable::usage(TenantId tenant) {
 
 std::size_t SlotTable::bytes() {
   const MutexLock lock(mutex_);
-  return sizeof(*this) + slots_.bytes() + tokens_hashes_.bytes() + notes_.bytes() + index_.bytes() + policy_->bytes() +
-         (ready_ ? ready_->bytes() : 0) + (retention_clock_ ? retention_clock_->bytes() : 0) +
+  return sizeof(*this) + records_.bytes() + tokens_hashes_.bytes() + notes_.bytes() + index_.bytes() +
+         policy_->bytes() + (ready_ ? ready_->bytes() : 0) + (retention_clock_ ? retention_clock_->bytes() : 0) +
          (hints_ ? hints_->bytes() : 0) + buffers_.bytes() +
-         (scratch_.capacity() + collected_.capacity() + ordinary_.capacity()) * sizeof(SlotId) +
+         (scratch_.capacity() + collected_.capacity() + ordinary_.capacity()) * sizeof(BlockId) +
          (removed_keys_.capacity() + matched_keys_.capacity() + sorted_keys_.capacity()) * sizeof(BlockKey) +
          new_blocks_.capacity() * sizeof(ResidentBlock);
 }
@@ -411,11 +411,11 @@ std::size_t SlotTable::bytes() {
 void SlotTable::check_invariants() {
   const MutexLock lock(mutex_);
   std::uint32_t free = options_.capacity - never_used_;
-  for (SlotId slot = first_free_; slot != kNoSlot; slot = at(slot).link) {
-    CAIRN_CHECK(at(slot).state == State::kFree, "I1: the free list holds free slots only");
+  for (BlockId block_id = first_free_; block_id != kNoBlock; block_id = at(block_id).link) {
+    CAIRN_CHECK(at(block_id).state == State::kFree, "I1: the free list holds free blocks only");
     CAIRN_CHECK(++free <= options_.capacity, "I1: the free list has no cycle");
   }
-  CAIRN_CHECK(free == free_, "I1: every free slot is in the free list");
+  CAIRN_CHECK(free == free_, "I1: every free block is in the free list");
   std::uint32_t in_state[kStates] = {};
   std::uint32_t inactive = 0;
   std::uint32_t borrowed = 0;
@@ -426,7 +426,7 @@ void SlotTable::check_invariants() {
   std::vector<std::uint32_t> charged(tenants_.tenant_count());
   std::uint32_t unreclaimed = 0;
   for (std::uint32_t i = 0; i < never_used_; ++i) {
-    const Slot& record = slots_[i];
+    const Record& record = records_[i];
     charged[index_of(tenant_of(record))] += record.state != State::kFree ? 1 : 0;
     borrowed += record.is_borrowed ? 1 : 0;
     set_aside += record.is_set_aside ? 1 : 0;
@@ -435,7 +435,7 @@ void SlotTable::check_invariants() {
                 "I9: what was set aside is borrowed and held");
     if (record.state == State::kRegistered && !is_current(record)) {
       CAIRN_CHECK(i >= swept_ && i < sweep_end_, "I8: the sweep leaves no block of before the fence behind");
-      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != SlotId{i} && !policy_->contains(SlotId{i}),
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != BlockId{i} && !policy_->contains(BlockId{i}),
                   "I8: a block of before the fence is not found, and not evicted");
       unreclaimed += record.references == 0 ? 1 : 0;
       continue;
@@ -444,17 +444,17 @@ void SlotTable::check_invariants() {
     const bool evictable = record.state == State::kRegistered && record.references == 0;
     inactive += evictable ? 1 : 0;
     borrowed_inactive += record.is_borrowed && evictable ? 1 : 0;
-    const bool is_ready = ready_ && ready_->contains(SlotId{i});
-    CAIRN_CHECK(policy_->contains(SlotId{i}) == (evictable && !is_ready) && (evictable || !is_ready),
+    const bool is_ready = ready_ && ready_->contains(BlockId{i});
+    CAIRN_CHECK(policy_->contains(BlockId{i}) == (evictable && !is_ready) && (evictable || !is_ready),
                 "I3: the policy or the ready queue holds exactly the unreferenced blocks");
-    if (is_ready && record.link != kNoSlot) {
+    if (is_ready && record.link != kNoBlock) {
       ++ready_below[index_of(record.link)];
     }
     CAIRN_CHECK(
-        !ready_ || !ready_->is_parked(SlotId{i}) || (record.state == State::kRegistered && record.references > 0),
+        !ready_ || !ready_->is_parked(BlockId{i}) || (record.state == State::kRegistered && record.references > 0),
         "I3: a block that is to be ready again is in use");
     if (record.state == State::kRegistered) {
-      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) == SlotId{i},
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) == BlockId{i},
                   "I2: every registered block is found under its key");
     } else if (record.state == State::kDuplicate) {
       CAIRN_CHECK(record.references > 0, "I4: a duplicate nobody holds is free");
@@ -464,18 +464,18 @@ void SlotTable::check_invariants() {
       ++held_by_duplicates[index_of(record.link)];
     } else if (record.state == State::kDiscarded) {
       CAIRN_CHECK(record.references > 0, "I7: a discarded block nobody holds is free");
-      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != SlotId{i},
+      CAIRN_CHECK(index_.find(record.key, index_.place_of(record.key)) != BlockId{i},
                   "I7: a discarded block is not found");
     }
   }
   for (std::uint32_t i = 0; i < never_used_; ++i) {
-    CAIRN_CHECK(held_by_duplicates[i] == 0 || slots_[i].references >= held_by_duplicates[i],
+    CAIRN_CHECK(held_by_duplicates[i] == 0 || records_[i].references >= held_by_duplicates[i],
                 "I4: each duplicate holds a reference");
-    CAIRN_CHECK(!ready_ || ready_->below(SlotId{i}) == ready_below[i], "I3: ready blocks are known to their parents");
+    CAIRN_CHECK(!ready_ || ready_->below(BlockId{i}) == ready_below[i], "I3: ready blocks are known to their parents");
   }
   CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kRegistered)] == registered_, "I2: registered blocks add up");
   CAIRN_CHECK(unreclaimed == unreclaimed_, "I8: blocks that are to be reclaimed add up");
-  CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined slots add up");
+  CAIRN_CHECK(in_state[static_cast<std::size_t>(State::kQuarantined)] == quarantined_, "I5: quarantined blocks add up");
   CAIRN_CHECK(inactive == policy_->size() + ready_count(), "I3: inactive blocks add up");
   CAIRN_CHECK(borrowed == borrowed_ && borrowed_inactive == borrowed_inactive_ && set_aside == set_aside_,
               "I9: borrowed blocks add up");
@@ -483,11 +483,11 @@ void SlotTable::check_invariants() {
   for (std::uint32_t i = 0; i < charged.size(); ++i) {
     const TenantId tenant{static_cast<std::uint8_t>(i)};
     const std::uint32_t used = tenants_.usage(tenant)->used;
-    CAIRN_CHECK(used == charged[i], "I5: each tenant is charged for its slots");
+    CAIRN_CHECK(used == charged[i], "I5: each tenant is charged for its blocks");
     const std::uint32_t reserved = options_.tenants.empty() ? 0 : options_.tenants[i].reserved;
     unmet += used < reserved ? reserved - used : 0;
   }
-  CAIRN_CHECK(free_ >= unmet, "I6: free slots cover the unused reservations");
+  CAIRN_CHECK(free_ >= unmet, "I6: free blocks cover the unused reservations");
 }
 
 }  // namespace cairn

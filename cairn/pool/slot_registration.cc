@@ -18,25 +18,25 @@ std::uint32_t high_bits_of(SequenceHash parent, const BlockKey& child) {
 
 }  // namespace
 
-SequenceHash SlotTable::parent_of(const Slot& slot) const {
-  const std::uint64_t high = slot.parent_high == kParentUnknown ? 0 : slot.parent_high;
-  return SequenceHash{(high << slot.key.fragment_bits()) | slot.key.parent_fragment()};
+SequenceHash SlotTable::parent_of(const Record& block_id) const {
+  const std::uint64_t high = block_id.parent_high == kParentUnknown ? 0 : block_id.parent_high;
+  return SequenceHash{(high << block_id.key.fragment_bits()) | block_id.key.parent_fragment()};
 }
 
 // For a block of which nothing was said: `parent` holds its parent, where that is there.
-std::uint32_t SlotTable::parent_high(const BlockKey& child, SlotId parent) const {
-  if (parent != kNoSlot) {
+std::uint32_t SlotTable::parent_high(const BlockKey& child, BlockId parent) const {
+  if (parent != kNoBlock) {
     return high_bits_of(at(parent).key.sequence_hash(), child);
   }
   return child.position() == 0 ? 0 : kParentUnknown;
 }
 
-ResidentBlock SlotTable::resident(SlotId slot) const {
-  const Slot& record = at(slot);
-  return {.key = record.key, .parent = parent_of(record), .tokens_hash = tokens_hashes_[index_of(slot)]};
+ResidentBlock SlotTable::resident(BlockId block_id) const {
+  const Record& record = at(block_id);
+  return {.key = record.key, .parent = parent_of(record), .tokens_hash = tokens_hashes_[index_of(block_id)]};
 }
 
-// Takes no lock: the slots are the caller's, nobody else looks at their names before they are registered.
+// Takes no lock: the blocks are the caller's, nobody else looks at their names before they are registered.
 Status SlotTable::complete(Run& run, const BlockNames& names) {
   if (names.keys.size() != run.size()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -57,7 +57,7 @@ Status SlotTable::complete(Run& run, const BlockNames& names) {
   }
   for (std::uint32_t i = 0; i < run.size(); ++i) {
     const BlockKey& key = names.keys[i];
-    Slot& record = at(run.slots()[i]);
+    Record& record = at(run.block_ids()[i]);
     record.key = key;
     if (i > 0 && names.keys[i - 1].is_parent_of(key)) {
       record.parent_high = high_bits_of(names.keys[i - 1].sequence_hash(), key);
@@ -66,11 +66,11 @@ Status SlotTable::complete(Run& run, const BlockNames& names) {
     } else {
       record.parent_high = key.position() == 0 ? 0 : kParentUnknown;
     }
-    tokens_hashes_[index_of(run.slots()[i])] = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
+    tokens_hashes_[index_of(run.block_ids()[i])] = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
   }
   if (notes_.size() != 0) {
-    for (const SlotId slot : run.slots()) {
-      notes_[index_of(slot)] = 0;
+    for (const BlockId block_id : run.block_ids()) {
+      notes_[index_of(block_id)] = 0;
     }
   }
   return {};
@@ -84,15 +84,15 @@ Status SlotTable::complete(Run& run, std::span<const BlockFacts> facts) {
   }
   for (std::uint32_t i = 0; i < run.size(); ++i) {
     const ResidentBlock& block = facts[i].block;
-    const std::uint32_t slot = index_of(run.slots()[i]);
-    Slot& record = slots_[slot];
+    const std::uint32_t block_id = index_of(run.block_ids()[i]);
+    Record& record = records_[block_id];
     record.key = block.key;
     // A pool that did not know all of the parent's hash gave zeros above what the key holds: as good as not known.
     const std::uint32_t high = high_bits_of(block.parent, block.key);
     record.parent_high = block.key.position() == 0 ? 0 : high == 0 ? kParentUnknown : high;
-    tokens_hashes_[slot] = block.tokens_hash;
+    tokens_hashes_[block_id] = block.tokens_hash;
     if (notes_.size() != 0) {
-      notes_[slot] = facts[i].note;
+      notes_[block_id] = facts[i].note;
     }
   }
   return {};
@@ -102,16 +102,16 @@ std::vector<BlockFacts> SlotTable::facts(const Run& run) {
   std::vector<BlockFacts> facts;
   facts.reserve(run.size());
   const MutexLock lock(mutex_);
-  for (const SlotId slot : run.slots()) {
-    facts.push_back(facts_of(slot));
+  for (const BlockId block_id : run.block_ids()) {
+    facts.push_back(facts_of(block_id));
   }
   return facts;
 }
 
-BlockFacts SlotTable::facts_of(SlotId slot) const {
-  return {.block = resident(slot),
-          .priority = priority_of(at(slot)),
-          .note = notes_.size() == 0 ? 0 : notes_[index_of(slot)]};
+BlockFacts SlotTable::facts_of(BlockId block_id) const {
+  return {.block = resident(block_id),
+          .priority = priority_of(at(block_id)),
+          .note = notes_.size() == 0 ? 0 : notes_[index_of(block_id)]};
 }
 
 Status SlotTable::check_retention(const Retention& retention) const {
@@ -138,14 +138,14 @@ Status SlotTable::check_retention(const Retention& retention) const {
 Status SlotTable::check_distinct_keys(const Run& run) {
   bool rising = true;  // as along one sequence, which is the usual case and needs no sorting
   for (std::uint32_t i = 1; rising && i < run.size(); ++i) {
-    rising = at(run.slots()[i - 1]).key.position() < at(run.slots()[i]).key.position();
+    rising = at(run.block_ids()[i - 1]).key.position() < at(run.block_ids()[i]).key.position();
   }
   if (rising) {
     return {};
   }
   sorted_keys_.clear();
-  for (const SlotId slot : run.slots()) {
-    sorted_keys_.push_back(at(slot).key);
+  for (const BlockId block_id : run.block_ids()) {
+    sorted_keys_.push_back(at(block_id).key);
   }
   std::sort(sorted_keys_.begin(), sorted_keys_.end());
   const auto twice = std::adjacent_find(sorted_keys_.begin(), sorted_keys_.end());
@@ -174,18 +174,19 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
   constexpr std::size_t kChunk = 16;
   KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < run.size(); begin += kChunk) {
-    const std::span<SlotId> slots = run.slots().subspan(begin, std::min<std::size_t>(kChunk, run.size() - begin));
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      places[i] = index_.place_of(at(slots[i]).key);
+    const std::span<BlockId> block_ids =
+        run.block_ids().subspan(begin, std::min<std::size_t>(kChunk, run.size() - begin));
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      places[i] = index_.place_of(at(block_ids[i]).key);
       index_.prefetch(places[i]);
     }
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      const bool is_new = register_one(slots[i], places[i], retention);
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      const bool is_new = register_one(block_ids[i], places[i], retention);
       if (!watched_) {
         continue;
       }
       if (is_new) {
-        new_blocks_.push_back(resident(slots[i]));
+        new_blocks_.push_back(resident(block_ids[i]));
       } else if (!new_blocks_.empty()) {
         tell_registered(tokens.empty() ? tokens : tokens.first((begin + i) * options_.block_size));
       }
@@ -197,9 +198,9 @@ Status SlotTable::register_run(Run& run, const Retention& retention, std::span<c
   return {};
 }
 
-// Whether the key is new to the pool. Where a duplicate is rejected, `slot` becomes the one that was there before.
-bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retention& retention) {
-  Slot& record = at(slot);
+// Whether the key is new to the pool. Where a duplicate is rejected, `block` becomes the one that was there before.
+bool SlotTable::register_one(BlockId& block_id, KeyIndex::Place place, const Retention& retention) {
+  Record& record = at(block_id);
   CAIRN_DCHECK(record.state == State::kPrivate, "only a private block is registered");
   if (record.references != fence_) {  // allocated before the fence, or while it was up: its holder alone has it
     record.state = State::kDiscarded;
@@ -207,24 +208,24 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
     ++stats_.discarded;
     return false;
   }
-  const SlotId named = index_.find(record.key, place);
-  if (named == kNoSlot) {
+  const BlockId named = index_.find(record.key, place);
+  if (named == kNoBlock) {
     record.state = State::kRegistered;
     record.references = 1;
     record.mark = static_cast<std::uint8_t>(mark_ | (options_.reset_on_release ? kResetOnRelease : 0));
-    apply_retention(slot, retention);
+    apply_retention(block_id, retention);
     if (hints_) {
       hints_->came(tenant_of(record), record.key);
     }
     if (record.parent_high == kParentUnknown) {
       record.parent_high = parent_high(record.key, index_.find_parent(record.key));
     }
-    index_.insert(slot, place);
+    index_.insert(block_id, place);
     ++registered_;
     ++stats_.registered;
     return true;
   }
-  Slot& there = at(named);
+  Record& there = at(named);
   if (hints_) {
     hints_->used(named, tenant_of(there), there.key);
   }
@@ -235,8 +236,8 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
   }
   raise_priority(named, retention);
   if (options_.duplicates == Duplicates::kReject) {
-    make_free(slot);
-    slot = named;
+    make_free(block_id);
+    block_id = named;
     ++stats_.deduplicated;
   } else {
     record.state = State::kDuplicate;
@@ -248,32 +249,34 @@ bool SlotTable::register_one(SlotId& slot, KeyIndex::Place place, const Retentio
 }
 
 // Whichever is more, and holds longer, of what the block has and what a late copy of it was given.
-void SlotTable::raise_priority(SlotId slot, const Retention& retention) {
-  Slot& record = at(slot);
+void SlotTable::raise_priority(BlockId block_id, const Retention& retention) {
+  Record& record = at(block_id);
   const std::uint32_t has = priority_of(record);
   const bool more = retention.priority > has;
   if (more) {
     record.eviction_class = class_of(tenant_of(record), retention.priority);
   }
   if (retention_clock_ && retention.priority >= has) {
-    const std::optional<Duration> holds = retention_clock_->priority_duration(slot);
+    const std::optional<Duration> holds = retention_clock_->priority_duration(block_id);
     const bool longer = holds && (!retention.priority_duration || *retention.priority_duration > *holds);
     if (more || longer) {
-      retention_clock_->set_priority_duration(slot, retention.priority_duration);
+      retention_clock_->set_priority_duration(block_id, retention.priority_duration);
     }
   }
 }
 
-// The slot under which the block of this one is known: itself, unless it is a duplicate.
-SlotId SlotTable::named_slot(SlotId slot) const { return at(slot).state == State::kDuplicate ? at(slot).link : slot; }
+// The block under which the block of this one is known: itself, unless it is a duplicate.
+BlockId SlotTable::named_block(BlockId block_id) const {
+  return at(block_id).state == State::kDuplicate ? at(block_id).link : block_id;
+}
 
-// Requires: the slot is in use, so that neither the policy nor the retention clock holds it.
-void SlotTable::apply_retention(SlotId slot, const Retention& retention) {
-  Slot& record = at(slot);
+// Requires: the block is in use, so that neither the policy nor the retention clock holds it.
+void SlotTable::apply_retention(BlockId block_id, const Retention& retention) {
+  Record& record = at(block_id);
   record.eviction_class = class_of(tenant_of(record), retention.priority);
   if (retention_clock_) {
-    retention_clock_->set_time_to_live(slot, retention.time_to_live);
-    retention_clock_->set_priority_duration(slot, retention.priority_duration);
+    retention_clock_->set_time_to_live(block_id, retention.time_to_live);
+    retention_clock_->set_priority_duration(block_id, retention.priority_duration);
   }
 }
 
@@ -291,17 +294,17 @@ Result<std::uint32_t> SlotTable::hint(std::span<const BlockKey> keys, const Rete
   const TimePoint now = clock_.now();
   std::uint32_t found = 0;
   for (const BlockKey& key : keys) {
-    const SlotId slot = index_.find(key, index_.place_of(key));
-    if (slot == kNoSlot) {
+    const BlockId block_id = index_.find(key, index_.place_of(key));
+    if (block_id == kNoBlock) {
       continue;
     }
     ++found;
-    if (hint.kind == RetentionHint::Kind::kWillNotReturn && at(slot).references > 1) {
+    if (hint.kind == RetentionHint::Kind::kWillNotReturn && at(block_id).references > 1) {
       continue;  // one session is over, but not the only one
     }
-    hints_->say(slot, hint, now);
-    if (at(slot).references == 0) {
-      set_level(slot, now);
+    hints_->say(block_id, hint, now);
+    if (at(block_id).references == 0) {
+      set_level(block_id, now);
     }
   }
   return found;
@@ -312,16 +315,16 @@ Status SlotTable::set_retention(const Run& run, const Retention& retention) {
     return status;
   }
   const MutexLock lock(mutex_);
-  for (const SlotId slot : run.slots()) {
-    apply_retention(named_slot(slot), retention);
+  for (const BlockId block_id : run.block_ids()) {
+    apply_retention(named_block(block_id), retention);
   }
   return {};
 }
 
 void SlotTable::set_reset_on_release(const Run& run, bool reset) {
   const MutexLock lock(mutex_);
-  for (const SlotId slot : run.slots()) {
-    std::uint8_t& mark = at(named_slot(slot)).mark;
+  for (const BlockId block_id : run.block_ids()) {
+    std::uint8_t& mark = at(named_block(block_id)).mark;
     mark = static_cast<std::uint8_t>(reset ? mark | kResetOnRelease : mark & ~kResetOnRelease);
   }
 }

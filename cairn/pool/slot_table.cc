@@ -15,7 +15,7 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
   if (options.capacity == 0) {
     return fail(ErrorCode::kInvalidArgument, "the pool's capacity is 0; give the number of blocks it holds");
   }
-  if (options.capacity >= index_of(kNoSlot)) {
+  if (options.capacity >= index_of(kNoBlock)) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("a pool of ", options.capacity, " blocks is too large; use several pools"));
   }
@@ -41,20 +41,20 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
                 str_cat(tenants->tenant_count(), " tenants are more than the ", kMostClasses / class_count(options, 1),
                         " that a pool with hints can have; use several pools"));
   }
-  Result<PageArray<Slot>> slots = PageArray<Slot>::create(options.capacity);
-  if (!slots) {
-    return Unexpected(std::move(slots).error());
+  Result<PageArray<Record>> records = PageArray<Record>::create(options.capacity);
+  if (!records) {
+    return Unexpected(std::move(records).error());
   }
   Result<PageArray<BlockHash>> tokens_hashes = PageArray<BlockHash>::create(options.capacity);
   if (!tokens_hashes) {
     return Unexpected(std::move(tokens_hashes).error());
   }
-  Result<KeyIndex> index = KeyIndex::create(options.capacity, Column<BlockKey>(&slots->data()->key, sizeof(Slot)));
+  Result<KeyIndex> index = KeyIndex::create(options.capacity, Column<BlockKey>(&records->data()->key, sizeof(Record)));
   if (!index) {
     return Unexpected(std::move(index).error());
   }
   std::unique_ptr<SlotTable> table(
-      new SlotTable(options, *std::move(slots), *std::move(tokens_hashes), *std::move(index), *std::move(tenants)));
+      new SlotTable(options, *std::move(records), *std::move(tokens_hashes), *std::move(index), *std::move(tenants)));
   if (options.notes) {
     Result<PageArray<std::uint64_t>> notes = PageArray<std::uint64_t>::create(options.capacity);
     if (!notes) {
@@ -80,16 +80,16 @@ Result<std::unique_ptr<SlotTable>> SlotTable::create(const BlockPoolOptions& opt
 Result<internal::BlockOrder> SlotTable::make_order() const {
   const auto tenants = static_cast<std::uint32_t>(std::max<std::size_t>(1, options_.tenants.size()));
   internal::BlockOrder order;
-  Result<std::unique_ptr<EvictionPolicy>> policy =
-      make_policy(options_.policy, PolicyView{
-                                       .capacity = options_.capacity,
-                                       .class_count = class_count(options_, tenants),
-                                       .keys = Column<BlockKey>(&slots_.data()->key, sizeof(Slot)),
-                                       .classes = Column<EvictionClass>(&slots_.data()->eviction_class, sizeof(Slot)),
-                                       .parents = this,
-                                       .leaves_first = options_.leaves_first,
-                                       .seed = seed(),
-                                   });
+  Result<std::unique_ptr<EvictionPolicy>> policy = make_policy(
+      options_.policy, PolicyView{
+                           .capacity = options_.capacity,
+                           .class_count = class_count(options_, tenants),
+                           .keys = Column<BlockKey>(&records_.data()->key, sizeof(Record)),
+                           .classes = Column<EvictionClass>(&records_.data()->eviction_class, sizeof(Record)),
+                           .parents = this,
+                           .leaves_first = options_.leaves_first,
+                           .seed = seed(),
+                       });
   if (!policy) {
     return Unexpected(std::move(policy).error());
   }
@@ -118,13 +118,13 @@ Result<internal::BlockOrder> SlotTable::make_order() const {
   return order;
 }
 
-SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, PageArray<BlockHash> tokens_hashes,
+SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Record> records, PageArray<BlockHash> tokens_hashes,
                      KeyIndex index, TenantLedger tenants)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : steady_clock()),
       watched_(!options.observers.empty()),
       level_bits_(level_bits(options)),
-      slots_(std::move(slots)),
+      records_(std::move(records)),
       tokens_hashes_(std::move(tokens_hashes)),
       index_(std::move(index)),
       tenants_(std::move(tenants)),
@@ -132,13 +132,13 @@ SlotTable::SlotTable(const BlockPoolOptions& options, PageArray<Slot> slots, Pag
       free_(options.capacity),
       low_water_(options.low_water) {
   if (options_.may_evict) {
-    veto_ = [this](SlotId slot) {
+    veto_ = [this](BlockId block_id) {
       const CallbackScope scope(mutex_, "may_evict of a pool");
-      return !options_.may_evict(slot, at(slot).key);
+      return !options_.may_evict(block_id, at(block_id).key);
     };
   }
-  veto_beside_ready_ = [this](SlotId slot)
-                           CAIRN_REQUIRES(mutex_) { return ready_->below(slot) > 0 || (veto_ && veto_(slot)); };
+  veto_beside_ready_ = [this](BlockId block_id)
+                           CAIRN_REQUIRES(mutex_) { return ready_->below(block_id) > 0 || (veto_ && veto_(block_id)); };
 }
 
 SlotTable::~SlotTable() {
@@ -153,8 +153,8 @@ SlotTable::~SlotTable() {
   CAIRN_CHECK(weak_.load(std::memory_order_relaxed) == 0, "every WeakBlocks is gone before its pool is destroyed");
 }
 
-// Room for this many slots until the next call; kept between calls so that nothing is allocated in the long run.
-SlotId* SlotTable::scratch(std::size_t count) {
+// Room for this many blocks until the next call; kept between calls so that nothing is allocated in the long run.
+BlockId* SlotTable::scratch(std::size_t count) {
   if (scratch_.size() < count) {
     scratch_.resize(count);
   }
@@ -173,7 +173,7 @@ SlotTable::Run SlotTable::new_run(std::uint32_t capacity) {
     make_room(capacity);
   }
   const RunBuffers::Buffer buffer = buffers_.take(capacity);
-  return {this, buffer.slots, 0, buffer.capacity};
+  return {this, buffer.block_ids, 0, buffer.capacity};
 }
 
 // Memory for whatever is done with a run of this size, from its making to its release: nothing fails in the middle of a
@@ -208,16 +208,16 @@ void SlotTable::end_run(Run& run) {
   run = Run(this, nullptr, 0, 0);
 }
 
-SlotId SlotTable::take_free() {
+BlockId SlotTable::take_free() {
   --free_;
-  if (first_free_ == kNoSlot) {
-    return SlotId{never_used_++};
+  if (first_free_ == kNoBlock) {
+    return BlockId{never_used_++};
   }
   return std::exchange(first_free_, at(first_free_).link);
 }
 
-void SlotTable::make_free(SlotId slot) {
-  Slot& record = at(slot);
+void SlotTable::make_free(BlockId block_id) {
+  Record& record = at(block_id);
   if (record.is_borrowed) [[unlikely]] {
     record.state = State::kQuarantined;  // until it is given back
     ++quarantined_;
@@ -225,7 +225,7 @@ void SlotTable::make_free(SlotId slot) {
   }
   tenants_.discharge(tenant_of(record), 1);
   record.state = State::kFree;
-  record.link = std::exchange(first_free_, slot);
+  record.link = std::exchange(first_free_, block_id);
   ++free_;
 }
 
@@ -252,8 +252,8 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   Run run = new_run(count);
   const Status gathered = gather(run, count, tenant);
   if (evicted != nullptr) {
-    for (const SlotId slot : collected_) {
-      evicted->push_back(at(slot).key);
+    for (const BlockId block_id : collected_) {
+      evicted->push_back(at(block_id).key);
     }
   }
   stats_.evicted += collected_.size();
@@ -265,8 +265,8 @@ Result<SlotTable::Run> SlotTable::allocate(std::uint32_t count, TenantId tenant,
   call_when_low();
   if (!gathered) {
     ++stats_.allocation_failures;
-    for (const SlotId slot : run.slots()) {
-      make_free(slot);
+    for (const BlockId block_id : run.block_ids()) {
+      make_free(block_id);
     }
     end_run(run);
     return Unexpected(gathered.error());
@@ -282,16 +282,16 @@ void SlotTable::call_when_low() {
   }
 }
 
-// Fills the run with private slots; those that were evicted for it are in collected_, still under their names.
+// Fills the run with private blocks; those that were evicted for it are in collected_, still under their names.
 Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
   TenantLedger::TenantSet barren;  // the policy gives up none of theirs: others' hang below, or may_evict refused
   Status status;
   while (run.size() < count) {
     const TenantLedger::Next next = tenants_.next_source(tenant, free_, barren);
-    std::span<SlotId> taken(run.storage() + run.size(), std::min(next.count, count - run.size()));
+    std::span<BlockId> taken(run.storage() + run.size(), std::min(next.count, count - run.size()));
     if (next.source == TenantLedger::Source::kFree) {
-      for (SlotId& slot : taken) {
-        slot = take_free();
+      for (BlockId& block_id : taken) {
+        block_id = take_free();
       }
     } else if (next.source == TenantLedger::Source::kEvict) {
       taken = taken.first(give_up(next.victim, taken));
@@ -306,25 +306,25 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
       note_evicted(taken, next.victim);
     } else {
       // Nobody who is to give can: what is in their way goes, whosever it is.
-      const SlotId slot = give_up_any();
-      if (slot == kNoSlot) {
+      const BlockId block_id = give_up_any();
+      if (block_id == kNoBlock) {
         status =
             fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but may_evict refused all but ", run.size(),
                                                 ", or they are being copied; retry when there are more"));
         break;
       }
       barren.reset();
-      tenants_.remove_inactive(tenant_of(at(slot)), 1);
-      note_evicted({&slot, 1}, tenant_of(at(slot)));
-      collected_.push_back(slot);
-      make_free(slot);
+      tenants_.remove_inactive(tenant_of(at(block_id)), 1);
+      note_evicted({&block_id, 1}, tenant_of(at(block_id)));
+      collected_.push_back(block_id);
+      make_free(block_id);
       continue;
     }
     tenants_.charge(tenant, static_cast<std::uint32_t>(taken.size()));
     run.resize(run.size() + static_cast<std::uint32_t>(taken.size()));
   }
-  for (const SlotId slot : run.slots()) {
-    Slot& record = at(slot);
+  for (const BlockId block_id : run.block_ids()) {
+    Record& record = at(block_id);
     record.state = State::kPrivate;
     record.references = stamp_;
     record.eviction_class = class_of(tenant, 0);
@@ -332,11 +332,11 @@ Status SlotTable::gather(Run& run, std::uint32_t count, TenantId tenant) {
   return status;
 }
 
-// Before their slots are another tenant's.
-void SlotTable::note_evicted(std::span<const SlotId> slots, TenantId tenant) {
+// Before their blocks are another tenant's.
+void SlotTable::note_evicted(std::span<const BlockId> block_ids, TenantId tenant) {
   if (hints_) {
-    for (const SlotId slot : slots) {
-      hints_->gone(slot, tenant, at(slot).key);
+    for (const BlockId block_id : block_ids) {
+      hints_->gone(block_id, tenant, at(block_id).key);
     }
   }
 }
@@ -345,51 +345,51 @@ void SlotTable::unname_collected() {
   constexpr std::size_t kChunk = 16;
   KeyIndex::Place places[kChunk];
   for (std::size_t begin = 0; begin < collected_.size(); begin += kChunk) {
-    const std::span slots = std::span(collected_).subspan(begin, std::min(kChunk, collected_.size() - begin));
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      places[i] = index_.place_of(at(slots[i]).key);
+    const std::span block_ids = std::span(collected_).subspan(begin, std::min(kChunk, collected_.size() - begin));
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      places[i] = index_.place_of(at(block_ids[i]).key);
       index_.prefetch(places[i]);
     }
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      index_.erase(slots[i], places[i]);
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      index_.erase(block_ids[i], places[i]);
     }
   }
   policy_->forget(collected_);
   registered_ -= static_cast<std::uint32_t>(collected_.size());
-  for (const SlotId slot : collected_) {
+  for (const BlockId block_id : collected_) {
     if (retention_clock_) {
-      retention_clock_->stop(slot);
+      retention_clock_->stop(block_id);
     }
     if (ready_) {
-      leave_ready(slot);
+      leave_ready(block_id);
     }
     if (watched_) {
-      removed_keys_.push_back(at(slot).key);
+      removed_keys_.push_back(at(block_id).key);
     }
   }
   collected_.clear();
 }
 
-// The slot's key can no longer be found. Requires: the policy does not hold it.
-void SlotTable::unname(SlotId slot, KeyIndex::Place place) {
-  note_evicted({&slot, 1}, tenant_of(at(slot)));
-  index_.erase(slot, place);
-  policy_->forget(slot);
+// The block's key can no longer be found. Requires: the policy does not hold it.
+void SlotTable::unname(BlockId block_id, KeyIndex::Place place) {
+  note_evicted({&block_id, 1}, tenant_of(at(block_id)));
+  index_.erase(block_id, place);
+  policy_->forget(block_id);
   if (ready_) {
-    leave_ready(slot);
+    leave_ready(block_id);
   }
   --registered_;
   if (watched_) {
-    removed_keys_.push_back(at(slot).key);
+    removed_keys_.push_back(at(block_id).key);
   }
 }
 
 // Makes an inactive block free.
-void SlotTable::drop_inactive(SlotId slot) {
+void SlotTable::drop_inactive(BlockId block_id) {
   make_room_for_removal();
-  activate({&slot, 1});
-  unname(slot, index_.place_of(at(slot).key));
-  make_free(slot);
+  activate({&block_id, 1});
+  unname(block_id, index_.place_of(at(block_id).key));
+  make_free(block_id);
 }
 
 void SlotTable::expire_due() {
@@ -399,125 +399,125 @@ void SlotTable::expire_due() {
   using What = RetentionClock::What;
   const TimePoint now = clock_.now();
   for (auto due = retention_clock_->pop_due(now); due; due = retention_clock_->pop_due(now)) {
-    Slot& record = at(due->slot);
+    Record& record = at(due->block_id);
     if (due->what == What::kExpired) {
-      drop_inactive(due->slot);
+      drop_inactive(due->block_id);
       ++stats_.expired;
     } else if (due->what == What::kPriorityOver) {
       const HintLevel level = index_of(record.eviction_class) & ((1U << level_bits_) - 1);
-      reclass(due->slot, class_of(tenant_of(record), Retention::kDefaultPriority, level));
+      reclass(due->block_id, class_of(tenant_of(record), Retention::kDefaultPriority, level));
     } else {
-      set_level(due->slot, now);
+      set_level(due->block_id, now);
     }
   }
 }
 
 // Where an inactive block stands by what was hinted of it.
-void SlotTable::set_level(SlotId slot, TimePoint now) {
-  Slot& record = at(slot);
-  const HintBook::Rank rank = hints_->rank(slot, tenant_of(record), now);
+void SlotTable::set_level(BlockId block_id, TimePoint now) {
+  Record& record = at(block_id);
+  const HintBook::Rank rank = hints_->rank(block_id, tenant_of(record), now);
   const EvictionClass ranked = class_of(tenant_of(record), priority_of(record), rank.level);
   if (ranked != record.eviction_class) {
-    reclass(slot, ranked);
+    reclass(block_id, ranked);
   }
-  retention_clock_->review_at(slot, rank.review);
+  retention_clock_->review_at(block_id, rank.review);
 }
 
 // Of an inactive block.
-void SlotTable::reclass(SlotId slot, EvictionClass to) {
-  if (ready_ && ready_->contains(slot)) {
-    at(slot).eviction_class = to;
+void SlotTable::reclass(BlockId block_id, EvictionClass to) {
+  if (ready_ && ready_->contains(block_id)) {
+    at(block_id).eviction_class = to;
   } else {
-    policy_->reclass(slot, at(slot).eviction_class, to);
+    policy_->reclass(block_id, at(block_id).eviction_class, to);
   }
 }
 
 // These were found in use, and are used once more.
-void SlotTable::note_used(std::span<const SlotId> slots) {
-  policy_->touch(slots);
+void SlotTable::note_used(std::span<const BlockId> block_ids) {
+  policy_->touch(block_ids);
   if (ready_ && ready_->parked() > 0) {
-    for (const SlotId slot : slots) {
-      ready_->unpark(slot);
+    for (const BlockId block_id : block_ids) {
+      ready_->unpark(block_id);
     }
   }
 }
 
-void SlotTable::activate(std::span<const SlotId> slots) {
+void SlotTable::activate(std::span<const BlockId> block_ids) {
   if (ready_count() > 0) {
-    take_out(slots);
+    take_out(block_ids);
   } else {
-    policy_->remove(slots);
+    policy_->remove(block_ids);
   }
-  wake(slots);
+  wake(block_ids);
 }
 
-void SlotTable::wake(std::span<const SlotId> slots) {
-  borrowed_inactive_ -= count_borrowed(slots);
+void SlotTable::wake(std::span<const BlockId> block_ids) {
+  borrowed_inactive_ -= count_borrowed(block_ids);
   if (tenants_.tenant_count() == 1) {
-    tenants_.remove_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
+    tenants_.remove_inactive(kDefaultTenant, static_cast<std::uint32_t>(block_ids.size()));
   } else {
-    for (const SlotId slot : slots) {
-      tenants_.remove_inactive(tenant_of(at(slot)), 1);
+    for (const BlockId block_id : block_ids) {
+      tenants_.remove_inactive(tenant_of(at(block_id)), 1);
     }
   }
   if (retention_clock_) {
-    for (const SlotId slot : slots) {
-      retention_clock_->stop(slot);
+    for (const BlockId block_id : block_ids) {
+      retention_clock_->stop(block_id);
     }
   }
 }
 
-void SlotTable::deactivate(std::span<const SlotId> slots) {
+void SlotTable::deactivate(std::span<const BlockId> block_ids) {
   if (ready_ && ready_->parked() > 0) {
-    put_back(slots);
+    put_back(block_ids);
     return;
   }
-  lay_down(slots);
-  policy_->insert(slots);
+  lay_down(block_ids);
+  policy_->insert(block_ids);
 }
 
-void SlotTable::lay_down(std::span<const SlotId> slots) {
-  borrowed_inactive_ += count_borrowed(slots);
+void SlotTable::lay_down(std::span<const BlockId> block_ids) {
+  borrowed_inactive_ += count_borrowed(block_ids);
   if (retention_clock_) {
     const TimePoint now = clock_.now();
-    for (const SlotId slot : slots) {
-      retention_clock_->start(slot, now);
+    for (const BlockId block_id : block_ids) {
+      retention_clock_->start(block_id, now);
       if (hints_) {
-        Slot& record = at(slot);
-        hints_->released(slot, now);
-        const HintBook::Rank rank = hints_->rank(slot, tenant_of(record), now);
+        Record& record = at(block_id);
+        hints_->released(block_id, now);
+        const HintBook::Rank rank = hints_->rank(block_id, tenant_of(record), now);
         record.eviction_class = class_of(tenant_of(record), priority_of(record), rank.level);
-        retention_clock_->review_at(slot, rank.review);
+        retention_clock_->review_at(block_id, rank.review);
       }
     }
   }
   if (tenants_.tenant_count() == 1) {
-    tenants_.add_inactive(kDefaultTenant, static_cast<std::uint32_t>(slots.size()));
+    tenants_.add_inactive(kDefaultTenant, static_cast<std::uint32_t>(block_ids.size()));
   } else {
-    for (const SlotId slot : slots) {
-      tenants_.add_inactive(tenant_of(at(slot)), 1);
+    for (const BlockId block_id : block_ids) {
+      tenants_.add_inactive(tenant_of(at(block_id)), 1);
     }
   }
 }
 
 void SlotTable::release_private(Run& run) {
   const MutexLock lock(mutex_);
-  const std::span<const SlotId> slots = run.slots();
-  for (std::size_t i = slots.size(); i-- > 0;) {
-    make_free(slots[i]);
+  const std::span<const BlockId> block_ids = run.block_ids();
+  for (std::size_t i = block_ids.size(); i-- > 0;) {
+    make_free(block_ids[i]);
   }
   end_run(run);
 }
 
 void SlotTable::release(Run& run) {
   const MutexLock lock(mutex_);
-  release_references(run.slots());
+  release_references(run.block_ids());
   end_run(run);
 }
 
 void SlotTable::release_tail(Run& run, std::uint32_t count) {
   const MutexLock lock(mutex_);
-  release_references(run.slots().subspan(count));
+  release_references(run.block_ids().subspan(count));
   run.resize(count);
   if (count == 0) {
     end_run(run);
@@ -527,52 +527,52 @@ void SlotTable::release_tail(Run& run, std::uint32_t count) {
 void SlotTable::release_pinned(Run& run) {
   const MutexLock lock(mutex_);
   pinned_ -= run.size();
-  release_references(run.slots());
+  release_references(run.block_ids());
   end_run(run);
 }
 
-SlotId SlotTable::let_go(SlotId slot) {
-  if (--at(slot).references > 0) {
-    return kNoSlot;
+BlockId SlotTable::let_go(BlockId block_id) {
+  if (--at(block_id).references > 0) {
+    return kNoBlock;
   }
-  if (at(slot).state == State::kDuplicate) {
-    const SlotId named = at(slot).link;
-    make_free(slot);
+  if (at(block_id).state == State::kDuplicate) {
+    const BlockId named = at(block_id).link;
+    make_free(block_id);
     if (--at(named).references > 0) {
-      return kNoSlot;
+      return kNoBlock;
     }
-    slot = named;
+    block_id = named;
   }
-  if (at(slot).state == State::kDiscarded) {
-    make_free(slot);
-    return kNoSlot;
+  if (at(block_id).state == State::kDiscarded) {
+    make_free(block_id);
+    return kNoBlock;
   }
-  if (at(slot).mark != mark_) {
-    let_go_for_good(slot);
-    return kNoSlot;
+  if (at(block_id).mark != mark_) {
+    let_go_for_good(block_id);
+    return kNoBlock;
   }
-  return slot;
+  return block_id;
 }
 
 // The block is not to be found again: it is reset on release, or was registered before the latest fence.
-void SlotTable::let_go_for_good(SlotId slot) {
-  if (is_current(at(slot))) {
-    unname(slot, index_.place_of(at(slot).key));
+void SlotTable::let_go_for_good(BlockId block_id) {
+  if (is_current(at(block_id))) {
+    unname(block_id, index_.place_of(at(block_id).key));
     ++stats_.reset;
   }
-  make_free(slot);
+  make_free(block_id);
 }
 
 // Leaf first: what stands last in a run goes first, so that it is also evicted first.
-void SlotTable::release_references(std::span<const SlotId> slots) {
+void SlotTable::release_references(std::span<const BlockId> block_ids) {
   constexpr std::size_t kAhead = 16;
-  SlotId* const idle = scratch(slots.size());
+  BlockId* const idle = scratch(block_ids.size());
   std::size_t idle_count = 0;
-  for (std::size_t i = slots.size(); i-- > 0;) {
+  for (std::size_t i = block_ids.size(); i-- > 0;) {
     if (i >= kAhead) {
-      __builtin_prefetch(&at(slots[i - kAhead]), 1);
+      __builtin_prefetch(&at(block_ids[i - kAhead]), 1);
     }
-    if (const SlotId idle_now = let_go(slots[i]); idle_now != kNoSlot) {
+    if (const BlockId idle_now = let_go(block_ids[i]); idle_now != kNoBlock) {
       idle[idle_count++] = idle_now;
     }
   }
@@ -584,8 +584,8 @@ void SlotTable::release_references(std::span<const SlotId> slots) {
 
 void SlotTable::quarantine(const Run& run) {
   const MutexLock lock(mutex_);
-  for (const SlotId slot : run.slots()) {
-    at(slot).state = State::kQuarantined;
+  for (const BlockId block_id : run.block_ids()) {
+    at(block_id).state = State::kQuarantined;
   }
   quarantined_ += run.size();
 }
@@ -593,8 +593,8 @@ void SlotTable::quarantine(const Run& run) {
 void SlotTable::release_quarantined(Run& run) {
   const MutexLock lock(mutex_);
   quarantined_ -= run.size();
-  for (const SlotId slot : run.slots()) {
-    make_free(slot);
+  for (const BlockId block_id : run.block_ids()) {
+    make_free(block_id);
   }
   end_run(run);
 }

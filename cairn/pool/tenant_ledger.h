@@ -1,10 +1,10 @@
-// TenantLedger: who is charged for how many slots of a pool, and where the next one comes from.
+// TenantLedger: who is charged for how many blocks of a pool, and where the next one comes from.
 //
-// Invariant: the free slots are always enough to fill every reservation that is not used yet. What a tenant takes
+// Invariant: the free blocks are always enough to fill every reservation that is not used yet. What a tenant takes
 // beyond
-//            its reservation therefore comes out of free slots nobody has a claim to, or of evictable slots that their
+//            its reservation therefore comes out of free blocks nobody has a claim to, or of evictable blocks that their
 //            owner holds beyond its own reservation.
-// Owner:    the slot table, whose lock guards every call.
+// Owner:    the block table, whose lock guards every call.
 #pragma once
 
 #include <bitset>
@@ -28,22 +28,22 @@ class TenantLedger {
   [[nodiscard]] std::uint32_t tenant_count() const { return static_cast<std::uint32_t>(accounts_.size()); }
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
 
-  // Whether `count` slots can be had for the tenant with `free` ones in the pool; an error that says what is missing.
+  // Whether `count` blocks can be had for the tenant with `free` ones in the pool; an error that says what is missing.
   [[nodiscard]] Status can_take(TenantId tenant, std::uint32_t count, std::uint32_t free) const;
 
   enum class Source : std::uint8_t { kFree, kEvict, kNone };
   struct Next {
     Source source;
-    TenantId victim;      // whose slots to evict
+    TenantId victim;      // whose blocks to evict
     std::uint32_t count;  // how many in a row, at most
   };
   using TenantSet = std::bitset<256>;
-  // Where the tenant's next slots come from, if not from those who are known to have nothing to give. Requires:
+  // Where the tenant's next blocks come from, if not from those who are known to have nothing to give. Requires:
   // can_take() said yes. kNone: all who could be asked have nothing to give.
   [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const;
 
-  // Who is to give where it is not known for whom: the one furthest beyond its reservation, of those with evictable slots
-  // that are not known to have nothing to give. `gone`: evictable slots of each tenant that count as given already.
+  // Who is to give where it is not known for whom: the one furthest beyond its reservation, of those with evictable blocks
+  // that are not known to have nothing to give. `gone`: evictable blocks of each tenant that count as given already.
   [[nodiscard]] std::optional<TenantId> furthest_beyond(std::span<const std::uint32_t> gone,
                                                         const TenantSet& barren) const;
 

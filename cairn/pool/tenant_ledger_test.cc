@@ -36,7 +36,7 @@ TEST(TenantLedgerTest, ChargesAndDischarges) {
   EXPECT_EQ(ledger.usage(kB)->inactive, 1U);
 }
 
-TEST(TenantLedgerTest, FreeSlotsAreKeptForReservations) {
+TEST(TenantLedgerTest, FreeBlocksAreKeptForReservations) {
   TenantLedger ledger = *TenantLedger::create({{.name = "a", .reserved = 4}, {.name = "b"}}, 10);
   EXPECT_TRUE(ledger.can_take(kB, 6, 10));
   const Status status = ledger.can_take(kB, 7, 10);
@@ -57,7 +57,7 @@ TEST(TenantLedgerTest, WhatOthersHoldWithinTheirReservationIsNotToBeHad) {
   EXPECT_TRUE(ledger.can_take(kA, 10, 4));  // its own, and the free ones
 }
 
-TEST(TenantLedgerTest, TheNextSlotIsFreeThenOfTheOneFurthestBeyond) {
+TEST(TenantLedgerTest, TheNextBlockIsFreeThenOfTheOneFurthestBeyond) {
   TenantLedger ledger = *TenantLedger::create({{.name = "a"}, {.name = "b", .reserved = 3}, {.name = "c"}}, 10);
   ledger.charge(kB, 6);
   ledger.add_inactive(kB, 6);
@@ -91,7 +91,7 @@ TEST(TenantLedgerTest, AtItsLimitATenantGivesItsOwn) {
 }
 
 // Whatever happens, can_take() tells the truth about what next_source() can find, and reservations stay covered.
-TEST(TenantLedgerTest, WhatCanBeTakenIsFoundSlotBySlot) {
+TEST(TenantLedgerTest, WhatCanBeTakenIsFoundBlockByBlock) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
     constexpr std::uint32_t kCapacity = 20;

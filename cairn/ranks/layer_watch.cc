@@ -5,9 +5,9 @@
 
 namespace cairn {
 
-void LayerWatch::expect(std::span<const SlotId> blocks) {
+void LayerWatch::expect(std::span<const BlockId> blocks) {
   rows_.clear();
-  for (const SlotId block : blocks) {
+  for (const BlockId block : blocks) {
     rows_.try_emplace(index_of(block), static_cast<std::uint32_t>(rows_.size()));
   }
   came_.assign(rows_.size() * missing_.size(), 0);
@@ -53,11 +53,11 @@ void LayerWatch::fail_all() {
   }
 }
 
-std::vector<SlotId> LayerWatch::lacking(std::uint32_t layer) const {
-  std::vector<SlotId> blocks;
+std::vector<BlockId> LayerWatch::lacking(std::uint32_t layer) const {
+  std::vector<BlockId> blocks;
   for (const auto& [block, row] : rows_) {
     if (came_[row * missing_.size() + layer] == 0) {
-      blocks.push_back(SlotId{block});
+      blocks.push_back(BlockId{block});
     }
   }
   return blocks;

@@ -18,7 +18,7 @@ class LayerWatch {
   explicit LayerWatch(std::uint32_t layers) : missing_(layers, 0), lost_(layers, 0) {}
 
   // In the place of what was expected before.
-  void expect(std::span<const SlotId> blocks);
+  void expect(std::span<const BlockId> blocks);
   [[nodiscard]] bool is_expected(std::uint32_t block) const { return rows_.contains(block); }
   [[nodiscard]] bool is_empty() const { return rows_.empty(); }
 
@@ -34,7 +34,7 @@ class LayerWatch {
   // Of some of what has failed it has not come.
   [[nodiscard]] bool is_lost(std::uint32_t layer) const { return lost_[layer] > 0; }
   // Blocks that it has not come of, failed or not; in no order.
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t layer) const;
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t layer) const;
   [[nodiscard]] std::uint32_t layers() const { return static_cast<std::uint32_t>(missing_.size()); }
 
  private:

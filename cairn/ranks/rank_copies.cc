@@ -69,11 +69,11 @@ Checksum combine(std::span<const Checksum> of_ranks) {
   return Checksum{state == 0 ? 1 : state};
 }
 
-std::uint64_t& RankCopies::epoch_of(std::uint32_t host_slot) {
-  if (host_slot >= host_epochs_.size()) {
-    host_epochs_.resize(std::max<std::size_t>(std::size_t{host_slot} + 1, host_epochs_.size() * 2));
+std::uint64_t& RankCopies::epoch_of(std::uint32_t host_block_id) {
+  if (host_block_id >= host_epochs_.size()) {
+    host_epochs_.resize(std::max<std::size_t>(std::size_t{host_block_id} + 1, host_epochs_.size() * 2));
   }
-  return host_epochs_[host_slot];
+  return host_epochs_[host_block_id];
 }
 
 void RankCopies::object(Copy& copy, std::uint32_t block, BlockState state, const std::string& error) {

@@ -105,12 +105,12 @@ class RankCopies {
   void tell(Copy& copy);
   static bool let_go_if_over(Copy& copy);
   static void cancel(Copies::value_type& each, Needless& needless);
-  [[nodiscard]] std::uint64_t& epoch_of(std::uint32_t host_slot);
+  [[nodiscard]] std::uint64_t& epoch_of(std::uint32_t host_block_id);
 
   Copies copies_;
   std::uint64_t next_id_ = 1;  // never used again, also by another ledger's transfers
   std::uint64_t epoch_ = 1;
-  std::vector<std::uint64_t> host_epochs_;  // by slot; 0: nothing that may be read
+  std::vector<std::uint64_t> host_epochs_;  // by block; 0: nothing that may be read
 };
 
 }  // namespace cairn

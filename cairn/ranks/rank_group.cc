@@ -61,7 +61,7 @@ RankGroup::~RankGroup() { impl_->stop(); }
 
 void RankGroup::open(const ManagerConfig& config) { impl_->open(config); }
 std::unique_ptr<TransferExecutor> RankGroup::make_executor() { return std::make_unique<RankExecutor>(impl_); }
-void RankGroup::not_before(std::span<const SlotId> device_blocks, StepMark mark) {
+void RankGroup::not_before(std::span<const BlockId> device_blocks, StepMark mark) {
   impl_->not_before(device_blocks, mark);
 }
 void RankGroup::tell(const RankNotice& notice) { impl_->tell(notice); }

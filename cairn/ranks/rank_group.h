@@ -78,7 +78,7 @@ class RankGroup {
   // check_deadlines() is what makes the group look at it, heartbeats included.
   [[nodiscard]] std::unique_ptr<TransferExecutor> make_executor();
   // Copies from and to these device blocks wait on each rank until it is so far. Before the copies are asked for.
-  void not_before(std::span<const SlotId> device_blocks, StepMark mark);
+  void not_before(std::span<const BlockId> device_blocks, StepMark mark);
   // To every rank that is there, in order with the copies; one that is not is not told later (see Options::told).
   void tell(const RankNotice& notice);
 

@@ -152,12 +152,12 @@ TEST_F(RankGroupTest, ACopyWithoutItsRanksFailsAtOnce) {
 
 TEST_F(RankGroupTest, CopiesWaitForTheLatestMarkOfTheirDeviceBlocks) {
   make_ready(1);
-  const std::vector<SlotId> first = {SlotId{0}, SlotId{2}};
+  const std::vector<BlockId> first = {BlockId{0}, BlockId{2}};
   group_->not_before(first, StepMark::begun(7));
-  group_->not_before({{SlotId{1}}}, StepMark::computed(7));
-  group_->not_before({{SlotId{2}}}, StepMark::begun(6));  // marks do not go back
+  group_->not_before({{BlockId{1}}}, StepMark::computed(7));
+  group_->not_before({{BlockId{2}}}, StepMark::begun(6));  // marks do not go back
   submit("both", down_, 2);
-  group_->not_before({{SlotId{0}}}, StepMark::begun(9));  // after it was asked for
+  group_->not_before({{BlockId{0}}}, StepMark::begun(9));  // after it was asked for
   EXPECT_EQ(ranks_[0]->next<RankCopy>().not_before, StepMark::computed(7));
   Transfer third = log_.transfer("third", down_, 1);
   third.blocks[0].pair = {2, 0};

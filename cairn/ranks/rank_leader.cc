@@ -54,9 +54,9 @@ void RankLeader::open(const ManagerConfig& config) {
   server_->wake();
 }
 
-void RankLeader::not_before(std::span<const SlotId> device_blocks, StepMark mark) {
+void RankLeader::not_before(std::span<const BlockId> device_blocks, StepMark mark) {
   const MutexLock lock(mutex_);
-  for (const SlotId block : device_blocks) {
+  for (const BlockId block : device_blocks) {
     if (index_of(block) >= marks_.size()) {
       marks_.resize(std::max<std::size_t>(std::size_t{index_of(block)} + 1, marks_.size() * 2));
     }
@@ -68,9 +68,10 @@ StepMark RankLeader::mark_of(const Transfer& transfer) const {
   const std::optional<RankRoute> route = route_of(*transfer.plan);
   StepMark latest;
   for (const TransferBlock& block : transfer.blocks) {
-    for (const auto& [level, slot] : {std::pair{route->from, block.pair.source}, {route->to, block.pair.destination}}) {
-      if (level == CacheLevel::kG1 && slot < marks_.size()) {
-        latest = std::max(latest, marks_[slot]);
+    for (const auto& [level, block_id] :
+         {std::pair{route->from, block.pair.source}, {route->to, block.pair.destination}}) {
+      if (level == CacheLevel::kG1 && block_id < marks_.size()) {
+        latest = std::max(latest, marks_[block_id]);
       }
     }
   }
@@ -214,7 +215,7 @@ bool RankLeader::has_no_copies() const {
 
 // To give up on a rank is safe although it may still copy: the bytes are its own, no process frees them here, and it is
 // thrown out, so that it comes back only when it has waited for what it does. Until then nobody asks it for anything, and
-// no slot that it touches is read.
+// no block that it touches is read.
 void RankLeader::end_executor() {
   const auto wait = [this](Duration longest) {
     const auto until = real_time_in(longest);

@@ -40,7 +40,7 @@ class RankLeader : private RankServer::User {
   void stop();
 
   void open(const ManagerConfig& config);
-  void not_before(std::span<const SlotId> device_blocks, StepMark mark);
+  void not_before(std::span<const BlockId> device_blocks, StepMark mark);
   void tell(const RankNotice& notice);
   [[nodiscard]] Result<RankLink> join(std::uint32_t rank, RankGroup::Deliver deliver);
   [[nodiscard]] std::vector<RankStatus> status() const;

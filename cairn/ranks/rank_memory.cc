@@ -139,7 +139,7 @@ Status RankMemory::add_disk(const ManagerConfig& config, std::uint32_t rank, std
     DiskGeometry geometry{.space = config.space(),
                           .block_bytes = shape.block_bytes(),
                           .row_bytes = shape.row_bytes(),
-                          .slots = config.disk.blocks};
+                          .blocks = config.disk.blocks};
     geometry.space.shard = str_cat("r", rank, "of", ranks);
     // Which weights the bytes are of is what the leader's entries say: new ones at run time change nothing here.
     geometry.space.weights_generation = 0;

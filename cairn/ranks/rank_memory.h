@@ -4,7 +4,7 @@
 // Does:     makes host memory and file as the leader's configuration says (host.blocks, disk.blocks), for the shapes that
 //           the engine's device memory has. Host memory is pinned where that is a GPU's. Block i of a tier is block i of
 //           every group.
-// File:     disk.path + ".r<rank>of<ranks>", and ".g<group>" where there are several groups; slots without entries: what
+// File:     disk.path + ".r<rank>of<ranks>", and ".g<group>" where there are several groups; blocks without entries: what
 //           is in them the leader knows. One that fits is used as it is, whatever disk.opening says, so that a rank that
 //           comes back finds its bytes; one that does not is replaced with `fresh`, if it is ours. A damaged file does not
 //           keep the rank from coming up: it is repaired or replaced (tier/disk_opening.h), and what was lost is found

@@ -187,7 +187,7 @@ void RankWork::wake() {
   news_.notify_all();
 }
 
-void RankWork::expect(std::span<const SlotId> device_blocks) {
+void RankWork::expect(std::span<const BlockId> device_blocks) {
   const MutexLock lock(mutex_);
   watch_.expect(device_blocks);
   if (generation_ == 0 || joined_ != followed_) {
@@ -211,22 +211,22 @@ Status RankWork::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   return {};
 }
 
-std::vector<SlotId> RankWork::lacking(std::uint32_t model_layer) const {
+std::vector<BlockId> RankWork::lacking(std::uint32_t model_layer) const {
   const MutexLock lock(mutex_);
-  return model_layer < watch_.layers() ? watch_.lacking(model_layer) : std::vector<SlotId>();
+  return model_layer < watch_.layers() ? watch_.lacking(model_layer) : std::vector<BlockId>();
 }
 
-void RankWork::pass_over(std::span<const SlotId> device_blocks) {
+void RankWork::pass_over(std::span<const BlockId> device_blocks) {
   const MutexLock lock(mutex_);
-  for (const SlotId block : device_blocks) {
+  for (const BlockId block : device_blocks) {
     watch_.fail(index_of(block));
   }
   news_.notify_all();
 }
 
-bool RankWork::fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline) {
+bool RankWork::fence(std::span<const BlockId> device_blocks, StepMark overwritten_in, TimePoint deadline) {
   std::unordered_set<std::uint32_t> fenced;
-  for (const SlotId block : device_blocks) {
+  for (const BlockId block : device_blocks) {
     fenced.insert(index_of(block));
   }
   // A save that is not over, of what a block held before. Those of another leader have failed, or not begun.

@@ -75,11 +75,11 @@ class RankWork {
   // --- for the engine: see RankWorker ---
   [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
   void reached(StepMark mark, StepEventPtr after) { gate_.reached(mark, std::move(after)); }
-  void expect(std::span<const SlotId> device_blocks) CAIRN_EXCLUDES(mutex_);
+  void expect(std::span<const BlockId> device_blocks) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t model_layer) const CAIRN_EXCLUDES(mutex_);
-  void pass_over(std::span<const SlotId> device_blocks) CAIRN_EXCLUDES(mutex_);
-  [[nodiscard]] bool fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline)
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t model_layer) const CAIRN_EXCLUDES(mutex_);
+  void pass_over(std::span<const BlockId> device_blocks) CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] bool fence(std::span<const BlockId> device_blocks, StepMark overwritten_in, TimePoint deadline)
       CAIRN_EXCLUDES(mutex_);
 
   struct Counts {

@@ -34,10 +34,10 @@ constexpr CacheLevel kDisk = CacheLevel::kG3;
 constexpr LeaderId kLeader{1, 1};
 constexpr LeaderId kNextLeader{2, 2};
 
-std::vector<SlotId> slots(std::initializer_list<std::uint32_t> blocks) {
-  std::vector<SlotId> all;
+std::vector<BlockId> block_ids(std::initializer_list<std::uint32_t> blocks) {
+  std::vector<BlockId> all;
   for (const std::uint32_t block : blocks) {
-    all.push_back(SlotId{block});
+    all.push_back(BlockId{block});
   }
   return all;
 }
@@ -116,7 +116,7 @@ class RankWorkTest : public ::testing::Test {
     EXPECT_EQ(move(kDisk, kHost, {{5, 11}, {0, 12}, {7, 13}}), sums);
     EXPECT_EQ(move(kHost, kDevice, {{11, 10}, {12, 11}, {13, 12}}), sums);
     EXPECT_EQ(move(kDisk, kDevice, {{15, 13}, {6, 14}, {1, 15}}), sums);
-    work_->expect(slots({4, 5, 6, 7, 8, 9}));
+    work_->expect(block_ids({4, 5, 6, 7, 8, 9}));
     EXPECT_EQ(move(kHost, kDevice, {{8, 4}, {3, 5}, {4, 6}}), sums);
     EXPECT_FALSE(work_->wait_for_layer(2, steady_clock().now())) << "of three blocks nothing has come";
     EXPECT_EQ(move(kDisk, kDevice, {{5, 7}, {6, 8}, {7, 9}}), sums);
@@ -219,7 +219,7 @@ TEST_F(RankWorkTest, AFenceWaitsForWhatReads) {
   write_block(*device_, 0, 5);
   const TransferId save = ask(kDevice, kHost, {{0, 0}});
   std::future<bool> fenced =
-      std::async(std::launch::async, [&] { return work_->fence(slots({0}), StepMark::begun(1), in_time()); });
+      std::async(std::launch::async, [&] { return work_->fence(block_ids({0}), StepMark::begun(1), in_time()); });
   EXPECT_EQ(fenced.wait_for(milliseconds(20)), std::future_status::timeout);
   faults_->release();
   EXPECT_TRUE(fenced.get());
@@ -231,10 +231,10 @@ TEST_F(RankWorkTest, AFenceWaitsForALoadThatHasBegun) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
   work_->reached(StepMark::begun(1), nullptr);
   const TransferId load = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(1));
-  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(2), steady_clock().now() + milliseconds(1)));
-  EXPECT_TRUE(work_->fence(slots({1}), StepMark::begun(2), steady_clock().now())) << "it writes to another block";
+  EXPECT_FALSE(work_->fence(block_ids({0}), StepMark::begun(2), steady_clock().now() + milliseconds(1)));
+  EXPECT_TRUE(work_->fence(block_ids({1}), StepMark::begun(2), steady_clock().now())) << "it writes to another block";
   std::future<bool> fenced =
-      std::async(std::launch::async, [&] { return work_->fence(slots({0}), StepMark::begun(2), in_time()); });
+      std::async(std::launch::async, [&] { return work_->fence(block_ids({0}), StepMark::begun(2), in_time()); });
   EXPECT_EQ(fenced.wait_for(milliseconds(20)), std::future_status::timeout);
   faults_->release();
   EXPECT_TRUE(fenced.get());
@@ -258,7 +258,7 @@ TEST_F(RankWorkTest, WhatWasComputedBeforeItsFirstStepIsNotSaved) {
 TEST_F(RankWorkTest, WhatIsNotOverAtAFenceFailsWhateverItReads) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kHang, .at = 2}});
   const TransferId save = ask(kDevice, kHost, {{0, 0}, {1, 1}});
-  EXPECT_FALSE(work_->fence(slots({1}), StepMark::begun(1), steady_clock().now() + milliseconds(1)));
+  EXPECT_FALSE(work_->fence(block_ids({1}), StepMark::begun(1), steady_clock().now() + milliseconds(1)));
   EXPECT_FALSE(answers_.is_done(save)) << "block 0 may still come";
   write_block(*device_, 1, 77);  // the engine goes on
   faults_->release();
@@ -271,7 +271,7 @@ TEST_F(RankWorkTest, WhatIsNotOverAtAFenceFailsWhateverItReads) {
 TEST_F(RankWorkTest, AFencedCopyIsToldAtOnceAndSettledWhenItIsOver) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
   const TransferId save = ask(kDevice, kHost, {{0, 0}});
-  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(1), steady_clock().now()));
+  EXPECT_FALSE(work_->fence(block_ids({0}), StepMark::begun(1), steady_clock().now()));
   EXPECT_THAT(states(save), Each(BlockState::kFailed));
   EXPECT_FALSE(answers_.is_settled(save));
   EXPECT_EQ(work_->counts().copies, 1U);
@@ -283,7 +283,7 @@ TEST_F(RankWorkTest, AFencedCopyIsToldAtOnceAndSettledWhenItIsOver) {
 TEST_F(RankWorkTest, AFenceFailsWhatIsHeld) {
   make(one_group());
   const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(4));
-  EXPECT_FALSE(work_->fence(slots({0}), StepMark::begun(5), steady_clock().now()));
+  EXPECT_FALSE(work_->fence(block_ids({0}), StepMark::begun(5), steady_clock().now()));
   EXPECT_THAT(states(save), Each(BlockState::kFailed));
   work_->reached(StepMark::begun(5), nullptr);
   answers_.wait_settled(save);
@@ -292,7 +292,7 @@ TEST_F(RankWorkTest, AFenceFailsWhatIsHeld) {
 TEST_F(RankWorkTest, WhatIsOlderThanAFenceIsRefused) {
   make(one_group());
   work_->reached(StepMark::begun(1), nullptr);
-  EXPECT_TRUE(work_->fence(slots({0}), StepMark::begun(5), steady_clock().now()));
+  EXPECT_TRUE(work_->fence(block_ids({0}), StepMark::begun(5), steady_clock().now()));
   work_->reached(StepMark::computed(5), nullptr);
   EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(4))),
               ElementsAre(BlockState::kFailed, BlockState::kDone));
@@ -318,7 +318,7 @@ TEST_F(RankWorkTest, CopiesOfALeaderThatTheEngineDoesNotFollowYetAreHeld) {
   work_->begin(7, kNextLeader);
   const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(3));
   work_->reached(StepMark::computed(1001), nullptr);
-  work_->expect(slots({1}));
+  work_->expect(block_ids({1}));
   EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable) << "nobody will bring it";
   move(kHost, kDisk, {{2, 2}});  // touches no device block
   EXPECT_FALSE(answers_.is_done(save));
@@ -339,7 +339,7 @@ TEST_F(RankWorkTest, MarksAndFencesOfALeaderThatTheRankHasNotJoinedAreKept) {
   ASSERT_TRUE(work_->follow(kNextLeader, steady_clock().now()));
   EXPECT_THAT(states(old), Each(BlockState::kFailed)) << "the engine does not follow its leader any more";
   work_->reached(StepMark::computed(0), nullptr);
-  EXPECT_TRUE(work_->fence(slots({1}), StepMark::begun(1), steady_clock().now()));
+  EXPECT_TRUE(work_->fence(block_ids({1}), StepMark::begun(1), steady_clock().now()));
   const TransferId zombie = ask(kDevice, kHost, {{2, 2}}, StepMark::computed(0));
   move(kHost, kDisk, {{2, 2}});
   EXPECT_FALSE(answers_.is_done(zombie)) << "the mark that is reached is another leader's";
@@ -357,8 +357,8 @@ TEST_F(RankWorkTest, ANewLeaderWaitsForWhatTheOldOneHasBegun) {
   EXPECT_FALSE(work_->follow(kNextLeader, steady_clock().now() + milliseconds(1)));
   EXPECT_THAT(states(load), Each(BlockState::kFailed)) << "whatever it brings";
   EXPECT_FALSE(work_->follow(kNextLeader, steady_clock().now())) << "it still writes";
-  EXPECT_FALSE(work_->fence(slots({0}), StepMark(), steady_clock().now()));
-  EXPECT_TRUE(work_->fence(slots({1}), StepMark(), steady_clock().now())) << "not to this block";
+  EXPECT_FALSE(work_->fence(block_ids({0}), StepMark(), steady_clock().now()));
+  EXPECT_TRUE(work_->fence(block_ids({1}), StepMark(), steady_clock().now())) << "not to this block";
   faults_->release();
   EXPECT_TRUE(work_->follow(kNextLeader, in_time()));
 }
@@ -370,7 +370,7 @@ TEST_F(RankWorkTest, CopiesAfterAFailedEventFail) {
   const auto step = std::make_shared<TestStep>();
   work_->reached(StepMark::computed(2), step);
   const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(2));
-  work_->expect(slots({5}));
+  work_->expect(block_ids({5}));
   const TransferId load = ask(kHost, kDevice, {{1, 5}}, StepMark::begun(3));
   work_->reached(StepMark::begun(3), nullptr);
   step->end(StepState::kFailed);
@@ -415,7 +415,7 @@ TEST_F(RankWorkTest, WhatIsTornIsNeverDone) {
   for (std::uint64_t step = 1; step <= 3000; ++step) {
     // The step writes to a block; saves of what it held before are behind a fence.
     const auto block = static_cast<std::uint32_t>(random() % testing::kRankBlocks);
-    static_cast<void>(work_->fence(slots({block}), StepMark::begun(step),
+    static_cast<void>(work_->fence(block_ids({block}), StepMark::begun(step),
                                    steady_clock().now() + std::chrono::microseconds(random() % 100)));
     work_->reached(StepMark::begun(step), nullptr);
     write_block(*device_, block, holds_seed[block] = step);
@@ -444,15 +444,15 @@ TEST_F(RankWorkTest, WhatIsTornIsNeverDone) {
 TEST_F(RankWorkTest, ExpectedLayersThatFailAreTold) {
   // Three layers a block: the second layer of the copy's first block.
   make_faulty(one_group(), {{.fault = Fault::kFail, .at = 3}});
-  work_->expect(slots({0, 1}));
+  work_->expect(block_ids({0, 1}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
   EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
   const Status waited = work_->wait_for_layer(2, in_time());
   ASSERT_FALSE(waited.has_value());
   EXPECT_EQ(waited.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(work_->lacking(2), slots({0})) << "the other block came";
+  EXPECT_EQ(work_->lacking(2), block_ids({0})) << "the other block came";
   EXPECT_TRUE(work_->wait_for_layer(0, in_time()).has_value()) << "of both";
-  work_->expect(slots({0, 1}));
+  work_->expect(block_ids({0, 1}));
   move(kHost, kDevice, {{0, 0}, {1, 1}});
   EXPECT_TRUE(work_->wait_for_layer(2, in_time()).has_value());
 }
@@ -460,15 +460,15 @@ TEST_F(RankWorkTest, ExpectedLayersThatFailAreTold) {
 TEST_F(RankWorkTest, WhatFailsIsNotWaitedForAndTheRestIs) {
   // The first layer of the first block fails; of the other block the second layer hangs.
   make_faulty(one_group(), {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kHang, .at = 3}});
-  work_->expect(slots({0, 1, 2}));
+  work_->expect(block_ids({0, 1, 2}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
-  work_->pass_over(slots({2}));
+  work_->pass_over(block_ids({2}));
   EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(work_->lacking(0), ::testing::UnorderedElementsAre(SlotId{0}, SlotId{2}));
+  EXPECT_THAT(work_->lacking(0), ::testing::UnorderedElementsAre(BlockId{0}, BlockId{2}));
   EXPECT_EQ(work_->wait_for_layer(1, steady_clock().now()).error().code, ErrorCode::kExpired) << "it may still come";
   faults_->release();
   EXPECT_EQ(work_->wait_for_layer(2, in_time()).error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(work_->lacking(2), ::testing::UnorderedElementsAre(SlotId{0}, SlotId{2}));
+  EXPECT_THAT(work_->lacking(2), ::testing::UnorderedElementsAre(BlockId{0}, BlockId{2}));
   EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
 }
 
@@ -476,19 +476,19 @@ TEST_F(RankWorkTest, WaitingForLayersEnds) {
   make(one_group());
   EXPECT_TRUE(work_->wait_for_layer(0, steady_clock().now()).has_value()) << "nothing is expected";
   EXPECT_EQ(work_->wait_for_layer(3, in_time()).error().code, ErrorCode::kOutOfRange);
-  work_->expect(slots({0, 1}));
+  work_->expect(block_ids({0, 1}));
   EXPECT_EQ(work_->wait_for_layer(0, steady_clock().now() + milliseconds(1)).error().code, ErrorCode::kExpired);
   work_->expect({});
   EXPECT_TRUE(work_->wait_for_layer(0, steady_clock().now()).has_value());
   work_->lose();
-  work_->expect(slots({0}));
+  work_->expect(block_ids({0}));
   EXPECT_EQ(work_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(RankWorkTest, FirstLayersComeFirst) {
   // Layer 1 of the one block hangs: layer 0 is there all the same.
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 2}});
-  work_->expect(slots({0}));
+  work_->expect(block_ids({0}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}});
   EXPECT_TRUE(work_->wait_for_layer(0, in_time()).has_value());
   EXPECT_EQ(work_->wait_for_layer(1, steady_clock().now()).error().code, ErrorCode::kExpired);
@@ -566,7 +566,7 @@ TEST_F(RankWorkTest, AFullExecutorIsTriedAgain) {
                ? std::make_unique<HostExecutor>(steady_clock(), HostExecutor::Options{.threads = 1, .limit = 2})
                : std::move(inside);
   });
-  work_->expect(slots({0}));  // by layer: three transfers a copy
+  work_->expect(block_ids({0}));  // by layer: three transfers a copy
   std::vector<TransferId> all;
   for (std::uint32_t i = 0; i < 60; ++i) {
     all.push_back(ask(kHost, kDevice, {{0, i % 2}}));

@@ -304,13 +304,13 @@ Result<std::unique_ptr<RankWorker>> RankWorker::join(RankGroup& leader, Options 
 
 bool RankWorker::follow(const LeaderId& leader, TimePoint deadline) { return impl_->work().follow(leader, deadline); }
 void RankWorker::reached(StepMark mark, StepEventPtr after) { impl_->work().reached(mark, std::move(after)); }
-void RankWorker::expect(std::span<const SlotId> device_blocks) { impl_->work().expect(device_blocks); }
+void RankWorker::expect(std::span<const BlockId> device_blocks) { impl_->work().expect(device_blocks); }
 Status RankWorker::wait_for_layer(std::uint32_t model_layer, TimePoint deadline) {
   return impl_->work().wait_for_layer(model_layer, deadline);
 }
-std::vector<SlotId> RankWorker::lacking(std::uint32_t model_layer) const { return impl_->work().lacking(model_layer); }
-void RankWorker::pass_over(std::span<const SlotId> device_blocks) { impl_->work().pass_over(device_blocks); }
-bool RankWorker::fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline) {
+std::vector<BlockId> RankWorker::lacking(std::uint32_t model_layer) const { return impl_->work().lacking(model_layer); }
+void RankWorker::pass_over(std::span<const BlockId> device_blocks) { impl_->work().pass_over(device_blocks); }
+bool RankWorker::fence(std::span<const BlockId> device_blocks, StepMark overwritten_in, TimePoint deadline) {
   return impl_->work().fence(device_blocks, overwritten_in, deadline);
 }
 RankWorker::State RankWorker::state() const { return impl_->state(); }

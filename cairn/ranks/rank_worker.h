@@ -1,7 +1,7 @@
 // RankWorker: one rank: its part of every block, in the engine's device memory, in host memory and in a file of its own,
 // and the copies between them that the leader asks for.
 //
-// The rank joins the leader, makes host memory and file (config.disk.path + ".r<rank>of<ranks>": slots without entries; the
+// The rank joins the leader, makes host memory and file (config.disk.path + ".r<rank>of<ranks>": blocks without entries; the
 // leader knows what is in them) as the leader's configuration says, carries copies out with this machine's executors and
 // says what became of every block. A block's parts (groups of layers, GPUs) are copied side by side; it is done when all of
 // them are.
@@ -79,18 +79,18 @@ class RankWorker {
   void reached(StepMark mark, StepEventPtr after = {});
 
   // These are wanted layer by layer in the present iteration; replaces what was expected before. Before reached().
-  void expect(std::span<const SlotId> device_blocks);
+  void expect(std::span<const BlockId> device_blocks);
   // Until this layer is there of all that is expected, but for what is known not to come. kExpired, or kUnavailable where
   // some will not come: those that are lacking are not to be used. What is there is not verified yet: that is told with the
   // whole load.
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline);
   // Blocks that are expected and have not got this layer.
-  [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t model_layer) const;
+  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t model_layer) const;
   // These will not come, or too late: no layer of them is waited for any more.
-  void pass_over(std::span<const SlotId> device_blocks);
+  void pass_over(std::span<const BlockId> device_blocks);
 
   // See above; whether every copy was over by itself.
-  [[nodiscard]] bool fence(std::span<const SlotId> device_blocks, StepMark overwritten_in, TimePoint deadline);
+  [[nodiscard]] bool fence(std::span<const BlockId> device_blocks, StepMark overwritten_in, TimePoint deadline);
 
   struct State {
     bool is_connected = false;

@@ -153,7 +153,7 @@ TEST_F(JoinedRanksTest, CopiesWaitForTheSlowestRank) {
   make_group(2);
   open();
   join_all();
-  const SlotId block{0};
+  const BlockId block{0};
   group_->not_before({&block, 1}, StepMark::computed(1));
   submit("save", MemoryKind::kDevice, MemoryKind::kPinned, {{0, 0}});
   workers_[0]->reached(StepMark::computed(1));
@@ -392,7 +392,7 @@ TEST_F(ConnectedRankTest, ALeaderThatDiesAndComesBackIsAnotherOne) {
   std::optional<HandLeader> leader(address_);
   connect_to(*leader);
   worker_->reached(StepMark::begun(1000));
-  EXPECT_TRUE(worker_->fence(std::vector<SlotId>{SlotId{0}}, StepMark::begun(1000), in_time()));
+  EXPECT_TRUE(worker_->fence(std::vector<BlockId>{BlockId{0}}, StepMark::begun(1000), in_time()));
   write_block(device_, 2, 99);
   const RankCopyDone down = leader->copy(1, CacheLevel::kG1, CacheLevel::kG3, {2, 7}, StepMark::begun(1000));
   leader.reset();
@@ -415,7 +415,7 @@ TEST_F(ConnectedRankTest, ALeaderWhoseFirstTalkBrokeIsStillAnotherOne) {
   address_ = leader->address();
   connect_to(*leader);
   worker_->reached(StepMark::begun(1000));
-  EXPECT_TRUE(worker_->fence(std::vector<SlotId>{SlotId{0}}, StepMark::begun(1000), in_time()));
+  EXPECT_TRUE(worker_->fence(std::vector<BlockId>{BlockId{0}}, StepMark::begun(1000), in_time()));
   leader.reset();
   leader.emplace(address_);
   leader->accept();
@@ -442,7 +442,7 @@ TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
   connect_to(leader);
   worker_->reached(StepMark::begun(9));
   worker_->reached(StepMark::begun(10));
-  EXPECT_TRUE(worker_->fence(std::vector<SlotId>{SlotId{0}}, StepMark::begun(10), in_time()));
+  EXPECT_TRUE(worker_->fence(std::vector<BlockId>{BlockId{0}}, StepMark::begun(10), in_time()));
   leader.hang_up();
   come_back(leader, 2);
   EXPECT_EQ(worker_->state().generation, 2U);
@@ -460,7 +460,7 @@ TEST_F(ConnectedRankTest, ComesBackOnlyWhenItsCopiesAreOver) {
   leader.ask(2, CacheLevel::kG1, CacheLevel::kG2, {1, 1}, StepMark::begun(1));
   leader.send(RankPing{.number = 1});
   leader.next<RankPong>();
-  worker_->expect(std::vector<SlotId>{SlotId{3}});
+  worker_->expect(std::vector<BlockId>{BlockId{3}});
   leader.hang_up();
   EXPECT_EQ(worker_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
   EXPECT_FALSE(leader.is_called(milliseconds(100)));

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "cairn/sim/test_manager.h"
+#include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
 namespace {

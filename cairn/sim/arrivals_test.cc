@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cairn/sim/list_source.h"
+#include "cairn/sim/list_source_testing.h"
 
 namespace cairn::sim {
 namespace {

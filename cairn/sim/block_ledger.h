@@ -39,13 +39,13 @@ class BlockLedger {
   struct Eviction {
     BlockKey key;
     SequenceHash hash;  // what it was reported as
-    SlotId slot;        // where it was
+    BlockId block_id;   // where it was
     bool forgotten;     // it was reported gone before
   };
   // A full block by its hash: in use, or announced by the Use that is under way.
   struct Active {
     static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-    std::uint32_t place = kNowhere;  // the slot; of an announced one, what announce() was told
+    std::uint32_t place = kNowhere;  // the block; of an announced one, what announce() was told
     std::uint32_t refs = 0;          // 0: announced
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
@@ -78,52 +78,52 @@ class BlockLedger {
     return active_.insert(value_of(hash), {number, 0});
   }
   void withdraw(SequenceHash hash) { active_.erase(value_of(hash)); }
-  // It is in use, once, in this slot, which is pinned or newly registered.
-  void settle(Active& announced, SlotId slot) {
-    announced = {index_of(slot), 1};
-    ++slots_[index_of(slot)].holders;
+  // It is in use, once, in this block, which is pinned or newly registered.
+  void settle(Active& announced, BlockId block_id) {
+    announced = {index_of(block_id), 1};
+    ++uses_[index_of(block_id)].holders;
     ++refs_;
   }
 
   // Full blocks by key: all that can be matched.
-  [[nodiscard]] SlotId find(const BlockKey& key) const {
+  [[nodiscard]] BlockId find(const BlockKey& key) const {
     const Registered* found = registered_.find(key);
-    return found == nullptr ? kNoSlot : found->slot;
+    return found == nullptr ? kNoBlock : found->block_id;
   }
-  [[nodiscard]] bool in_use(SlotId slot) const { return slots_[index_of(slot)].holders > 0; }
-  [[nodiscard]] SequenceHash reported_hash(SlotId slot) const { return slots_[index_of(slot)].hash; }
+  [[nodiscard]] bool in_use(BlockId block_id) const { return uses_[index_of(block_id)].holders > 0; }
+  [[nodiscard]] SequenceHash reported_hash(BlockId block_id) const { return uses_[index_of(block_id)].hash; }
   // Whether a Removed was reported for a block that is still there.
-  [[nodiscard]] bool forgotten(SlotId slot) const { return slots_[index_of(slot)].forgotten; }
-  void forget(SlotId slot) { slots_[index_of(slot)].forgotten = 1; }
+  [[nodiscard]] bool forgotten(BlockId block_id) const { return uses_[index_of(block_id)].forgotten; }
+  void forget(BlockId block_id) { uses_[index_of(block_id)].forgotten = 1; }
 
-  // Takes blocks that are there and not in use; to be settled next, in the slots that come back, or given back, the last
-  // one first. The slots are good until anything else is called.
-  std::span<const SlotId> pin(std::span<const BlockKey> keys);
+  // Takes blocks that are there and not in use; to be settled next, in the blocks that come back, or given back, the last
+  // one first. The blocks are good until anything else is called.
+  std::span<const BlockId> pin(std::span<const BlockKey> keys);
   void unpin(std::span<const BlockKey> keys);
-  // Slots for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
+  // Blocks for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
   // What time it is, in ms; and how many blocks were evicted so long after they were last in use.
   void set_time(std::uint32_t now_ms) { now_ms_ = now_ms; }
   [[nodiscard]] const EvictionAges& eviction_ages() const { return eviction_ages_; }
-  // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each slot.
-  void add(MutableBlocks slots, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+  // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each block.
+  void add(MutableBlocks block_ids, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
            std::span<Active* const> announced);
 
   // Blocks that are kept though no hash is in use for them: all of these keys, or nothing; and given back.
   [[nodiscard]] std::optional<ImmutableBlocks> pin_aside(std::span<const BlockKey> keys);
   void unpin_aside(ImmutableBlocks blocks);
   // Registers a block that is not there yet, and keeps it in the same way.
-  [[nodiscard]] ImmutableBlocks land(MutableBlocks slot, const BlockKey& key, SequenceHash hash);
+  [[nodiscard]] ImmutableBlocks land(MutableBlocks block_id, const BlockKey& key, SequenceHash hash);
   // Whether blocks are kept so, and whether this one is.
   [[nodiscard]] bool keeps_aside() const { return pins_ > 0; }
-  [[nodiscard]] bool kept_aside(SlotId slot) const { return keeps_aside() && pins_of_[index_of(slot)] > 0; }
+  [[nodiscard]] bool kept_aside(BlockId block_id) const { return keeps_aside() && pins_of_[index_of(block_id)] > 0; }
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
     return partials_.contains(static_cast<std::uint64_t>(partial));
   }
-  void keep(PartialId partial, MutableBlocks slot);
+  void keep(PartialId partial, MutableBlocks block_id);
   [[nodiscard]] MutableBlocks take(PartialId partial);
 
   [[nodiscard]] const BlockPool& pool() const { return *pool_; }
@@ -131,20 +131,20 @@ class BlockLedger {
   // References to full and partial blocks.
   [[nodiscard]] std::size_t refs() const { return refs_; }
 
-  // `reserved`: slots that whoever calls has allocated and not given back.
+  // `reserved`: blocks that whoever calls has allocated and not given back.
   void check_invariants(std::size_t reserved) const;
 
  private:
   struct Registered {
-    SlotId slot = kNoSlot;
-    [[nodiscard]] bool vacant() const { return slot == kNoSlot; }
+    BlockId block_id = kNoBlock;
+    [[nodiscard]] bool vacant() const { return block_id == kNoBlock; }
   };
   struct Partial {
     static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-    std::uint32_t place = kNowhere;  // in partial_slots_
+    std::uint32_t place = kNowhere;  // in partial_block_ids_
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
-  struct Slot {
+  struct BlockUse {
     SequenceHash hash;           // the first it was in use under: what it is reported as
     std::uint32_t holders : 31;  // hashes it is in use under
     std::uint32_t forgotten : 1;
@@ -153,31 +153,31 @@ class BlockLedger {
 
   struct Unreferred {
     SequenceHash hash;
-    SlotId slot;
+    BlockId block_id;
   };
 
-  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<Slot> slots);
+  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> block_ids);
 
   void keep_aside(const ImmutableBlocks& blocks);
 
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
-  PageArray<Slot> slots_;
+  PageArray<BlockUse> uses_;
   FlatTable<std::uint64_t, Active> active_;
   FlatTable<BlockKey, Registered> registered_;
   FlatTable<std::uint64_t, Partial> partials_;
-  std::vector<std::optional<MutableBlocks>> partial_slots_;
+  std::vector<std::optional<MutableBlocks>> partial_block_ids_;
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;
   std::uint32_t now_ms_ = 0;
   EvictionAges eviction_ages_{};
   std::size_t pins_ = 0;
-  std::vector<std::uint32_t> pins_of_;  // by slot; none until something is kept aside
+  std::vector<std::uint32_t> pins_of_;  // by block; none until something is kept aside
   // Used during one call; kept for their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;
   std::vector<Unreferred> unreferred_;
-  std::vector<SlotId> released_;
+  std::vector<BlockId> released_;
 };
 
 }  // namespace cairn::sim::internal

@@ -15,7 +15,7 @@ Result<HeldBlocks> HeldBlocks::create(BlockPool& pool) {
   return HeldBlocks(pool, *std::move(run_of));
 }
 
-std::span<const SlotId> HeldBlocks::hold(ImmutableBlocks run) {
+std::span<const BlockId> HeldBlocks::hold(ImmutableBlocks run) {
   if (run.empty()) {
     return {};
   }
@@ -25,30 +25,30 @@ std::span<const SlotId> HeldBlocks::hold(ImmutableBlocks run) {
   }
   const std::uint32_t number = unused_.back();
   unused_.pop_back();
-  for (const SlotId slot : run.slots()) {
-    run_of_[index_of(slot)] = number;
+  for (const BlockId block_id : run.block_ids()) {
+    run_of_[index_of(block_id)] = number;
   }
   runs_[number] = std::move(run);
-  return runs_[number].slots();
+  return runs_[number].block_ids();
 }
 
-void HeldBlocks::release(std::span<const SlotId> slots) {
-  while (!slots.empty()) {
-    const std::uint32_t number = run_of_[index_of(slots.front())];
-    const std::span<const SlotId> held = runs_[number].slots();
+void HeldBlocks::release(std::span<const BlockId> block_ids) {
+  while (!block_ids.empty()) {
+    const std::uint32_t number = run_of_[index_of(block_ids.front())];
+    const std::span<const BlockId> held = runs_[number].block_ids();
     std::size_t same = 0;
-    while (same < std::min(slots.size(), held.size()) && slots[same] == held[held.size() - 1 - same]) {
+    while (same < std::min(block_ids.size(), held.size()) && block_ids[same] == held[held.size() - 1 - same]) {
       ++same;
     }
     if (same > 0) {
       cut(number, held.size() - same);
     } else {
-      const auto found = std::ranges::find(held, slots.front());
+      const auto found = std::ranges::find(held, block_ids.front());
       CAIRN_CHECK(found != held.end(), "a block that is let go is held");
       release_inside(number, static_cast<std::size_t>(found - held.begin()));
       same = 1;
     }
-    slots = slots.subspan(same);
+    block_ids = block_ids.subspan(same);
   }
 }
 

@@ -27,9 +27,9 @@ class HeldBlocks {
   [[nodiscard]] static Result<HeldBlocks> create(BlockPool& pool);
 
   // Where they are; good until the next call.
-  std::span<const SlotId> hold(ImmutableBlocks run);
+  std::span<const BlockId> hold(ImmutableBlocks run);
   // Lets go of them, the first one first: in this order they become evictable.
-  void release(std::span<const SlotId> slots);
+  void release(std::span<const BlockId> block_ids);
 
  private:
   HeldBlocks(BlockPool& pool, PageArray<std::uint32_t> run_of) : pool_(&pool), run_of_(std::move(run_of)) {}
@@ -40,7 +40,7 @@ class HeldBlocks {
   void cut(std::uint32_t run, std::size_t count);
 
   BlockPool* pool_;
-  PageArray<std::uint32_t> run_of_;  // by slot
+  PageArray<std::uint32_t> run_of_;  // by block
   std::vector<ImmutableBlocks> runs_;
   std::vector<std::uint32_t> unused_;  // places in runs_
 };

@@ -128,11 +128,11 @@ Result<std::size_t> KvManager::process_promote(const Promote& promote) {
     ledger_.refer(*block);
     return std::size_t{1};
   }
-  if (const SlotId slot = ledger_.find(promote.key); slot != kNoSlot) {
-    if (!ledger_.in_use(slot)) {
+  if (const BlockId block_id = ledger_.find(promote.key); block_id != kNoBlock) {
+    if (!ledger_.in_use(block_id)) {
       ledger_.pin({&promote.key, 1});
     }
-    ledger_.settle(*block, slot);
+    ledger_.settle(*block, block_id);
     return std::size_t{1};
   }
   ledger_.add(std::move(own), {&promote.key, 1}, {&promote.hash, 1}, {&block, 1});
@@ -162,8 +162,8 @@ PrefillCost KvManager::get_prefill_cost(const ActiveSequence& sequence) const {
       if (overlap + internal::BlockLedger::kAhead < keys.size()) {
         ledger_.prefetch(keys[overlap + internal::BlockLedger::kAhead]);
       }
-      const SlotId slot = ledger_.find(keys[overlap]);
-      const bool known = slot != kNoSlot && !ledger_.forgotten(slot);
+      const BlockId block_id = ledger_.find(keys[overlap]);
+      const bool known = block_id != kNoBlock && !ledger_.forgotten(block_id);
       if (!known && ledger_.find(sequence.unique_blocks()[overlap].hash()) == nullptr) {
         break;
       }

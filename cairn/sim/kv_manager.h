@@ -13,14 +13,14 @@
 //           |                          |                                  | first hash it had is the one reported    |
 //
 //           With an offload engine there are tiers below (offload_engine.h), and time: what is evicted is copied down,
-//           and its slot is not to be had until the copy is over.
+//           and its block is not to be had until the copy is over.
 //
 //           | a Use that has to evict  | is granted where no copy is      | ends there; waits_for_offload(), even    |
 //           | with tiers below         | needed; else changes nothing but | where no copy is needed and nothing will |
 //           |                          | to start the copies, answers 0:  | happen at next_event_time()              |
 //           |                          | waits_for_offload()              |                                          |
-//           | a swap-in without free   | reserves slots, and waits for    | kBlocked, once the copies are started    |
-//           | slots                    | what is in them to be copied     |                                          |
+//           | a swap-in without free   | reserves blocks, and waits for    | kBlocked, once the copies are started    |
+//           | blocks                    | what is in them to be copied     |                                          |
 //           | and with too few at all  | loads what fits                  | loads nothing                            |
 //           | what was swapped in      | is held until end_swap_in()      | may be evicted at once                   |
 //
@@ -91,12 +91,12 @@ class KvManager {
   // None where there is none.
   [[nodiscard]] const OffloadEngine* offload_engine() const { return gate_ == nullptr ? nullptr : &gate_->engine(); }
 
-  // Moves time, for everybody on the network: copies that are over free their slots, and loads that are over land.
+  // Moves time, for everybody on the network: copies that are over free their blocks, and loads that are over land.
   void advance_to(TimePoint now);
   // When that will next change something for this manager, or the moment at which something did that it has not seen.
   // None where nothing is under way.
   [[nodiscard]] std::optional<TimePoint> next_event_time() const;
-  // Whether the last Use was refused, or cut short, only because slots are being copied: rather than taking blocks from
+  // Whether the last Use was refused, or cut short, only because blocks are being copied: rather than taking blocks from
   // somebody, try again when time has moved.
   [[nodiscard]] bool waits_for_offload() const { return gate_ != nullptr && gate_->blocked(); }
 
@@ -109,7 +109,7 @@ class KvManager {
   // any more. Blocks that are still on their way land all the same. Fails: there is none, or it has been ended.
   [[nodiscard]] Status end_swap_in(LoadId id);
 
-  // Distinct blocks in use, slots that are copied or loaded into included; references to them; and blocks that are kept
+  // Distinct blocks in use, blocks that are copied or loaded into included; references to them; and blocks that are kept
   // though nobody uses them.
   [[nodiscard]] std::size_t num_active_blocks() const { return max_capacity() - ledger_.available(); }
   [[nodiscard]] std::size_t num_active_block_refs() const { return ledger_.refs(); }
@@ -117,7 +117,7 @@ class KvManager {
   // References to one full block; whether a partial one is held; whether a key can be matched, in use or not.
   [[nodiscard]] std::size_t refcount(SequenceHash hash) const;
   [[nodiscard]] bool holds(PartialId partial) const { return ledger_.contains(partial); }
-  [[nodiscard]] bool is_resident(const BlockKey& key) const { return ledger_.find(key) != kNoSlot; }
+  [[nodiscard]] bool is_resident(const BlockKey& key) const { return ledger_.find(key) != kNoBlock; }
   [[nodiscard]] std::size_t max_capacity() const { return options_.max_capacity; }
   [[nodiscard]] std::uint32_t block_size() const { return options_.block_size; }
   [[nodiscard]] Profile profile() const { return options_.profile; }

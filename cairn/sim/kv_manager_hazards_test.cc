@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/test_manager.h"
+#include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
 namespace {
@@ -138,7 +138,7 @@ TEST(KvManagerHazardsTest, AUseWithoutRoomIsKeptInPartByTheSeedProfileOnly) {
     mgr.deref({2, 1});
     mgr.sink.take();
     EXPECT_EQ(mgr.counts(), (Counts{1, 1, 2}));
-    // One hit in use, two inactive ones, and two misses for one free slot.
+    // One hit in use, two inactive ones, and two misses for one free block.
     const std::size_t granted = mgr.use({0, 1, 2, 3, 4});
     if (profile == Profile::kSeed) {
       EXPECT_EQ(granted, 4U);

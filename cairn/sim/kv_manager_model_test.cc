@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/test_manager.h"
+#include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/test_tiers.h"
+#include "cairn/sim/sim_tier_testing.h"
 
 namespace cairn::sim {
 namespace {
@@ -52,7 +52,7 @@ TEST(KvManagerOffloadHazardsTest, AUseThatMustWaitIsKeptInPartByTheSeedProfileOn
 
   EXPECT_EQ(strict.mgr.use({5, 6, 7}), 0U);
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({1})));
-  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{1, 0, 0})) << "nothing but the slot that is read";
+  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{1, 0, 0})) << "nothing but the block that is read";
   for (World* world : {&seed, &strict}) {
     EXPECT_TRUE(world->mgr->waits_for_offload()) << "nobody need be preempted";
     EXPECT_EQ(world->mgr->next_event_time(), milliseconds(1));
@@ -86,7 +86,7 @@ TEST(KvManagerOffloadHazardsTest, WhatIsInG2AlreadyEndsAUseWithNothingToWaitForI
   EXPECT_EQ(seed.mgr.use({2}), 0U);
   EXPECT_EQ(seed.mgr->next_event_time(), std::nullopt) << "whoever sleeps until something happens sleeps for good";
   EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1})));
-  EXPECT_EQ(seed.mgr.use({2}), 1U) << "the slot was free all the time";
+  EXPECT_EQ(seed.mgr.use({2}), 1U) << "the block was free all the time";
 
   EXPECT_EQ(strict.mgr.use({2}), 1U);
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({1}), stored({2})));
@@ -113,7 +113,7 @@ TEST(KvManagerOffloadHazardsTest, AUseMayPushOutWhatItIsAboutToHitInTheSeedProfi
   EXPECT_EQ(seed.mgr.use({5, 1, 2}), 2U) << "1 and 2 are to be computed again, and 3 has to go as well";
 }
 
-TEST(KvManagerOffloadHazardsTest, SlotsOfOneUseComeBackTogetherInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, BlocksOfOneUseComeBackTogetherInTheSeedProfileOnly) {
   const OffloadOptions one_by_one{.batch_blocks = 1};
   const LinkOptions lane{.bytes_per_second = 1'000'000'000, .discipline = LinkDiscipline::kInOrder};
   World seed(Profile::kSeed, 3, 8, one_by_one, lane);
@@ -136,7 +136,7 @@ TEST(KvManagerOffloadHazardsTest, SlotsOfOneUseComeBackTogetherInTheSeedProfileO
   EXPECT_THAT(strict_active, ElementsAre(2, 1, 0));
 }
 
-TEST(KvManagerOffloadHazardsTest, SlotsThatNeedNoCopyAreHeldBesideThoseThatDoInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, BlocksThatNeedNoCopyAreHeldBesideThoseThatDoInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 2, 8);
   World strict(Profile::kStrict, 2, 8);
   for (World* world : {&seed, &strict}) {
@@ -166,7 +166,7 @@ TEST(KvManagerOffloadHazardsTest, ABatchThatDoesNotFitIsLostInTheSeedProfileOnly
   EXPECT_EQ(strict.engine().stats(0), (OffloadTierStats{.copied = 2, .dropped = 1}));
 }
 
-TEST(KvManagerOffloadHazardsTest, ASwapInWithoutFreeSlotsIsPutOffByTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, ASwapInWithoutFreeBlocksIsPutOffByTheSeedProfileOnly) {
   World seed(Profile::kSeed, 2, 8);
   World strict(Profile::kStrict, 2, 8);
   for (World* world : {&seed, &strict}) {
@@ -184,7 +184,7 @@ TEST(KvManagerOffloadHazardsTest, ASwapInWithoutFreeSlotsIsPutOffByTheSeedProfil
   const SwapInStart started = strict.mgr.swap_in({1, 2});
   EXPECT_EQ(started.outcome, Outcome::kScheduled);
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({3, 4})));
-  EXPECT_EQ(strict.mgr.use({9}), 0U) << "the slots are taken";
+  EXPECT_EQ(strict.mgr.use({9}), 0U) << "the blocks are taken";
   strict.mgr.advance_to(begin + milliseconds(2));
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(in_g2(stored({3})), in_g2(stored({4})))) << "down first";
   strict.mgr.advance_to(begin + milliseconds(4));

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/test_tiers.h"
+#include "cairn/sim/sim_tier_testing.h"
 
 namespace cairn::sim {
 namespace {

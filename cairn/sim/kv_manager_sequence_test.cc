@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/test_manager.h"
+#include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
 namespace {

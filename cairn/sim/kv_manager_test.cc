@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "cairn/sim/test_manager.h"
+#include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
 namespace {
@@ -159,7 +159,7 @@ TEST_P(KvManagerTest, test_promote_nonexistent_panics) {
   EXPECT_THAT(result.error().message, HasSubstr("Promote: partial block not found"));
 }
 
-TEST_P(KvManagerTest, PromoteOntoABlockThatIsThereGivesItsSlotBack) {
+TEST_P(KvManagerTest, PromoteOntoABlockThatIsThereGivesItsBlockBack) {
   TestManager mgr(options(3, 16));
   mgr.use({42});
   EXPECT_EQ(*mgr.use_partial(PartialId{1}), 1U);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cairn/sim/kv_manager.h"
-#include "cairn/sim/naive_tiers.h"
-#include "cairn/sim/test_tiers.h"
+#include "cairn/sim/naive_tiers_testing.h"
+#include "cairn/sim/sim_tier_testing.h"
 
 namespace cairn::sim {
 namespace {
@@ -350,7 +350,7 @@ Outcomes run_workers(Profile profile, std::uint64_t seed) {
       worker.advance_to(now);
     }
   }
-  // Everything drains: no copy or load without an end, no slot that is not given back.
+  // Everything drains: no copy or load without an end, no block that is not given back.
   Outcomes outcomes;
   for (int round = 0; round < 2; ++round) {
     for (const std::unique_ptr<Worker>& worker : workers) {

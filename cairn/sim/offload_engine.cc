@@ -82,7 +82,7 @@ void OffloadEngine::offload(std::vector<BlockRecord> blocks, MutableBlocks sourc
     Hold& held = holds_.emplace(hold, Hold{std::move(sources).quarantine(), 0}).first->second;
     held.copies = queue_copies(0, std::move(needed), hold);
   } else {
-    CAIRN_CHECK(needed.size() == sources.size(), "a slot is kept for each block that is copied, and no other");
+    CAIRN_CHECK(needed.size() == sources.size(), "a block is kept for each block that is copied, and no other");
     for (std::size_t first = 0; first < needed.size(); first += options_.batch_blocks) {
       const std::size_t count = std::min<std::size_t>(options_.batch_blocks, needed.size() - first);
       const HoldId hold{next_id_++};
@@ -191,7 +191,7 @@ void OffloadEngine::end_copy(CopyId id) {
 void OffloadEngine::one_wait_less(HoldId id) {
   const auto hold = holds_.find(id);
   if (--hold->second.copies == 0) {
-    std::move(hold->second.slots).release_proven_finished();
+    std::move(hold->second.block_ids).release_proven_finished();
     holds_.erase(hold);
   }
 }
@@ -342,7 +342,7 @@ void OffloadEngine::check_invariants() const {
         blocks += copy.blocks.size();
         begun += copy.room ? 1 : 0;
         room += copy.room ? copy.room->size() : 0;
-        CAIRN_CHECK(!copy.room || copy.room->size() == copy.blocks.size(), "a copy has a slot for each block");
+        CAIRN_CHECK(!copy.room || copy.room->size() == copy.blocks.size(), "a copy has a block for each block");
       }
     }
     CAIRN_CHECK(blocks == tier.tier->expected(), "a tier expects exactly what is on its way there");
@@ -366,7 +366,7 @@ void OffloadEngine::check_waiters() const {
     CAIRN_CHECK(load.waits_for == waits[Waiter(id)], "a load waits for those that will tell it");
   }
   for (const auto& [id, hold] : holds_) {
-    CAIRN_CHECK(hold.copies > 0 && hold.copies == waits[Waiter(id)], "slots are held while copies read them");
+    CAIRN_CHECK(hold.copies > 0 && hold.copies == waits[Waiter(id)], "blocks are held while copies read them");
   }
 }
 

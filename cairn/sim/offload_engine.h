@@ -1,17 +1,17 @@
 // OffloadEngine: the tiers below the G1 of one simulated worker, and what moves between them, in virtual time.
 //
 // Does:     Down: blocks that leave a tier are copied to the next one unless they are there (offload_decision.h), in
-//           batches, over that tier's link. A copy first takes its slots in the tier below, and what it evicts there goes
+//           batches, over that tier's link. A copy first takes its blocks in the tier below, and what it evicts there goes
 //           further down first: the copy waits for that, since it will overwrite it. What leaves the last tier is gone.
-//           The G1 slots that are read are quarantined until the copy is over.
-//           Up: a load takes a run of blocks, each from the nearest tier that has it (load_plan.h), to slots that the
+//           The G1 blocks that are read are quarantined until the copy is over.
+//           Up: a load takes a run of blocks, each from the nearest tier that has it (load_plan.h), to blocks that the
 //           caller reserved: one transfer for each tier that has some, over each link on the way in turn. Tiers keep what
 //           is read from them, and hold it meanwhile.
 //           A block is in a tier, for lookups and events, from the moment its copy is over until it is evicted.
-// Events:   one for each block, of the level of its tier: Removed when a copy takes the slot, Stored when the copy is
+// Events:   one for each block, of the level of its tier: Removed when a copy takes the block, Stored when the copy is
 //           over. Tiers of one level count as one place.
-// Profiles: kSeed releases the G1 slots of one call together, when all that call's copies are over, those included that
-//           needed no copy; gives up a batch that does not fit in the tier below. kStrict releases the slots of each
+// Profiles: kSeed releases the G1 blocks of one call together, when all that call's copies are over, those included that
+//           needed no copy; gives up a batch that does not fit in the tier below. kStrict releases the blocks of each
 //           batch when it is over, and copies what fits.
 // Owner:    a KvManager. The network and the event writer outlive it.
 // Threads:  one. Arrivals come whenever anybody moves the network's time, in the order of time.
@@ -93,7 +93,7 @@ class OffloadEngine final : private LinkUser {
   [[nodiscard]] bool needs_copy(const BlockKey& key) const;
   // So many have left G1 that did not have to be.
   void count_skipped(std::size_t blocks) { tiers_[0].stats.skipped += blocks; }
-  // These blocks have left G1, and these are the slots they had there: nobody gets them until they have been read.
+  // These blocks have left G1, and these are the blocks they had there: nobody gets them until they have been read.
   void offload(std::vector<BlockRecord> blocks, MutableBlocks sources);
 
   // What the tiers have of these keys, from the first on.
@@ -147,9 +147,9 @@ class OffloadEngine final : private LinkUser {
     std::optional<MutableBlocks> room{};  // once its turn has come
     std::uint32_t waits_for = 0;          // copies further down, of what it will overwrite
   };
-  // G1 slots that copies read.
+  // G1 blocks that copies read.
   struct Hold {
-    QuarantinedBlocks slots;
+    QuarantinedBlocks block_ids;
     std::uint32_t copies;
   };
   // The blocks of a load that come from one tier.

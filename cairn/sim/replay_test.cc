@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/sim/list_source.h"
+#include "cairn/sim/list_source_testing.h"
 #include "cairn/sim/prefix_index.h"
 
 namespace cairn::sim {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "cairn/sim/list_source.h"
+#include "cairn/sim/list_source_testing.h"
 #include "cairn/sim/replay.h"
 
 namespace cairn::sim {

@@ -18,29 +18,29 @@ Result<std::unique_ptr<SimTier>> SimTier::create(const BlockPoolOptions& options
 
 MutableBlocks SimTier::make_room(std::size_t count, std::vector<BlockRecord>& evicted) {
   evicted_keys_.clear();
-  Result<MutableBlocks> slots = pool_->allocate(static_cast<std::uint32_t>(count), kDefaultTenant, evicted_keys_);
-  CAIRN_CHECK(slots.has_value(), "there is room in the tier");
+  Result<MutableBlocks> block_ids = pool_->allocate(static_cast<std::uint32_t>(count), kDefaultTenant, evicted_keys_);
+  CAIRN_CHECK(block_ids.has_value(), "there is room in the tier");
   for (const BlockKey& key : evicted_keys_) {
-    const SlotId slot = resident_.erase(key).slot;
-    CAIRN_CHECK(slot != kNoSlot, "the tier knows what its pool has");
-    evicted.push_back(std::exchange(records_[index_of(slot)], {}));
+    const BlockId block_id = resident_.erase(key).block_id;
+    CAIRN_CHECK(block_id != kNoBlock, "the tier knows what its pool has");
+    evicted.push_back(std::exchange(records_[index_of(block_id)], {}));
   }
-  return *std::move(slots);
+  return *std::move(block_ids);
 }
 
-void SimTier::store(MutableBlocks slots, std::span<const BlockRecord> blocks) {
+void SimTier::store(MutableBlocks block_ids, std::span<const BlockRecord> blocks) {
   for (const BlockRecord& block : blocks) {
     CAIRN_CHECK(expected_.erase(block.key).is, "what is stored was expected");
     // One by one: in this order they become evictable, so that what left the tier above first goes first here.
-    MutableBlocks slot = slots.take_front(1);
-    resident_.insert(block.key, {slot.slots()[0]});
-    records_[index_of(slot.slots()[0])] = block;
-    auto complete = std::move(slot).complete({.keys = {&block.key, 1}});
-    CAIRN_CHECK(complete.has_value(), "there is a key for each slot");
+    MutableBlocks block_id = block_ids.take_front(1);
+    resident_.insert(block.key, {block_id.block_ids()[0]});
+    records_[index_of(block_id.block_ids()[0])] = block;
+    auto complete = std::move(block_id).complete({.keys = {&block.key, 1}});
+    CAIRN_CHECK(complete.has_value(), "there is a key for each block");
     auto registered = std::move(*complete).register_blocks();
     CAIRN_CHECK(registered.has_value(), "no block is stored twice");
   }
-  CAIRN_CHECK(slots.empty(), "there is a block for each slot");
+  CAIRN_CHECK(block_ids.empty(), "there is a block for each block");
 }
 
 ImmutableBlocks SimTier::pin(std::span<const BlockKey> keys) {

@@ -42,15 +42,15 @@ class SimTier {
   void give_up(const BlockKey& key) { expected_.erase(key); }
   [[nodiscard]] std::size_t expected() const { return expected_.size(); }
 
-  // Slots to copy into; appends what had to go for them, in the order of eviction. Requires: there is room.
+  // Blocks to copy into; appends what had to go for them, in the order of eviction. Requires: there is room.
   [[nodiscard]] MutableBlocks make_room(std::size_t count, std::vector<BlockRecord>& evicted);
-  // The copies into these slots are over: a block that was expected for each.
-  void store(MutableBlocks slots, std::span<const BlockRecord> blocks);
+  // The copies into these blocks are over: a block that was expected for each.
+  void store(MutableBlocks block_ids, std::span<const BlockRecord> blocks);
   // Holds blocks that are there while they are read. Requires: all of them are.
   [[nodiscard]] ImmutableBlocks pin(std::span<const BlockKey> keys);
   // Of a block that is there.
   [[nodiscard]] const BlockRecord& record(const BlockKey& key) const {
-    return records_[index_of(resident_.find(key)->slot)];
+    return records_[index_of(resident_.find(key)->block_id)];
   }
 
   // Walks everything and aborts on the first invariant that does not hold. For tests.
@@ -58,8 +58,8 @@ class SimTier {
 
  private:
   struct Resident {
-    SlotId slot = kNoSlot;
-    [[nodiscard]] bool vacant() const { return slot == kNoSlot; }
+    BlockId block_id = kNoBlock;
+    [[nodiscard]] bool vacant() const { return block_id == kNoBlock; }
   };
   struct Expected {
     bool is = false;
@@ -69,7 +69,7 @@ class SimTier {
   explicit SimTier(std::unique_ptr<BlockPool> pool) : pool_(std::move(pool)), records_(pool_->capacity()) {}
 
   std::unique_ptr<BlockPool> pool_;
-  std::vector<BlockRecord> records_;  // by slot
+  std::vector<BlockRecord> records_;  // by block
   internal::FlatTable<BlockKey, Resident> resident_;
   internal::FlatTable<BlockKey, Expected> expected_;
   std::vector<BlockKey> evicted_keys_;  // during one call; kept for its memory

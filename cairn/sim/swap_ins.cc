@@ -47,7 +47,7 @@ SwapInStart SwapIns::start(const Use& wanted) {
     return started;
   }
   ledger_->evictions().clear();
-  SwapIn swap_in{.slots = ledger_->allocate(count),
+  SwapIn swap_in{.block_ids = ledger_->allocate(count),
                  .blocks = records_of(wanted, started.cached, count),
                  .held = *std::move(prefix)};
   reserved_ += count;
@@ -63,8 +63,8 @@ SwapInStart SwapIns::start(const Use& wanted) {
 std::size_t SwapIns::count_cached(const Use& wanted, std::size_t full) const {
   std::size_t cached = 0;
   while (cached < full) {
-    const SlotId slot = ledger_->find(wanted.keys[cached]);
-    const bool known = slot != kNoSlot && !ledger_->forgotten(slot);
+    const BlockId block_id = ledger_->find(wanted.keys[cached]);
+    const bool known = block_id != kNoBlock && !ledger_->forgotten(block_id);
     if (!known && ledger_->find(wanted.blocks[cached].hash()) == nullptr) {
       break;
     }
@@ -86,7 +86,7 @@ std::vector<BlockRecord> SwapIns::records_of(const Use& wanted, std::size_t firs
   return records;
 }
 
-// Starts the copies of what has to go for this many slots; false where there is nothing that could go.
+// Starts the copies of what has to go for this many blocks; false where there is nothing that could go.
 bool SwapIns::make_room_as_the_seed(std::size_t count) {
   const std::size_t victims = std::min<std::size_t>(count, ledger_->pool().counts().inactive);
   if (victims == 0) {
@@ -94,9 +94,9 @@ bool SwapIns::make_room_as_the_seed(std::size_t count) {
   }
   ledger_->evictions().clear();
   const std::optional<MutableBlocks> free = ledger_->allocate(ledger_->pool().counts().free);
-  MutableBlocks slots = *ledger_->allocate(victims);
+  MutableBlocks block_ids = *ledger_->allocate(victims);
   gate_->publish_evictions();
-  gate_->offload_evictions(std::move(slots));
+  gate_->offload_evictions(std::move(block_ids));
   return true;
 }
 
@@ -116,18 +116,18 @@ void SwapIns::land_finished() {
 }
 
 void SwapIns::land(SwapIn& swap_in) {
-  MutableBlocks slots = *std::move(swap_in.slots);
-  swap_in.slots.reset();
-  reserved_ -= slots.size();
+  MutableBlocks block_ids = *std::move(swap_in.block_ids);
+  swap_in.block_ids.reset();
+  reserved_ -= block_ids.size();
   std::size_t first = 0;  // of those that are not published
   for (std::size_t i = 0; i < swap_in.blocks.size(); ++i) {
     const BlockRecord& block = swap_in.blocks[i];
-    MutableBlocks slot = slots.take_front(1);
+    MutableBlocks block_id = block_ids.take_front(1);
     if (i > first && block.parent != swap_in.blocks[i - 1].hash) {
       publish({&swap_in.blocks[first], i - first});
       first = i;
     }
-    if (ledger_->find(block.hash) != nullptr || ledger_->find(block.key) != kNoSlot) {
+    if (ledger_->find(block.hash) != nullptr || ledger_->find(block.key) != kNoBlock) {
       publish({&swap_in.blocks[first], i - first});
       first = i + 1;
       if (profile_ == Profile::kStrict) {
@@ -136,7 +136,7 @@ void SwapIns::land(SwapIn& swap_in) {
       }
       continue;
     }
-    ImmutableBlocks landed = ledger_->land(std::move(slot), block.key, block.hash);
+    ImmutableBlocks landed = ledger_->land(std::move(block_id), block.key, block.hash);
     gate_->remember(block);
     if (profile_ == Profile::kSeed) {
       ledger_->unpin_aside(std::move(landed));
@@ -170,7 +170,7 @@ bool SwapIns::end(LoadId id) {
   if (found == swap_ins_.end() || !found->second.wanted) {
     return false;
   }
-  if (found->second.slots) {
+  if (found->second.block_ids) {
     found->second.wanted = false;
     return true;
   }

@@ -1,9 +1,9 @@
-// SwapIns: the way into G1: loads from the tiers below into slots that are reserved for them. Internal.
+// SwapIns: the way into G1: loads from the tiers below into blocks that are reserved for them. Internal.
 //
 // Does:     the blocks of a sequence that G1 has are held meanwhile, so that what is loaded behind them is of use. When a
 //           load is over its blocks are registered and published, a Stored for each run between blocks that came to G1
 //           by another way in the meantime. kStrict goes on holding all of them until end(); kSeed lets go at once.
-//           Where slots have to be copied down first, kStrict reserves them and the load waits; kSeed only starts the
+//           Where blocks have to be copied down first, kStrict reserves them and the load waits; kSeed only starts the
 //           copies, and the caller tries again.
 // Owner:    a KvManager with an offload engine; gone before the gate and the ledger.
 // Threads:  one.
@@ -32,7 +32,7 @@ struct SwapInStart {
   enum class Outcome : std::uint8_t {
     kNothing,    // there is nothing to load, or no room to load it
     kScheduled,  // the blocks are on their way
-    kBlocked,    // slots have to be copied down first; try again when time has moved (kSeed only)
+    kBlocked,    // blocks have to be copied down first; try again when time has moved (kSeed only)
   };
   Outcome outcome = Outcome::kNothing;
   LoadId id{};             // kScheduled
@@ -59,12 +59,12 @@ class SwapIns {
   // Nobody waits for it any more: what it holds is let go as soon as it may be. False where there is none.
   [[nodiscard]] bool end(LoadId id);
 
-  // Slots that are being loaded into.
+  // Blocks that are being loaded into.
   [[nodiscard]] std::size_t reserved() const { return reserved_; }
 
  private:
   struct SwapIn {
-    std::optional<MutableBlocks> slots{};  // until it has landed
+    std::optional<MutableBlocks> block_ids{};  // until it has landed
     std::vector<BlockRecord> blocks{};
     ImmutableBlocks held{};  // what G1 had, and what has landed
     bool wanted = true;

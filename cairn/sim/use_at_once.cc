@@ -41,7 +41,7 @@ Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& 
     return Unexpected(wrong_key(hash, key));
   }
   const BlockLedger::Active* active = ledger.find(hash);
-  if (active != nullptr && ledger.find(key) != SlotId{active->place}) {
+  if (active != nullptr && ledger.find(key) != BlockId{active->place}) {
     return Unexpected(two_keys(hash));
   }
   return {};
@@ -106,10 +106,10 @@ Result<UseAtOnce::Kind> UseAtOnce::plan_full(const Use& use, BlockLedger& ledger
   }
   const auto [block, is_new] = ledger.announce(hash, static_cast<std::uint32_t>(number));
   if (!is_new) {  // in use, or it will be when its turn comes
-    const bool same_key = block->refs == 0 ? use.keys[block->place] == key : ledger.find(key) == SlotId{block->place};
+    const bool same_key = block->refs == 0 ? use.keys[block->place] == key : ledger.find(key) == BlockId{block->place};
     return same_key ? Result<Kind>(Kind::kActive) : Unexpected(two_keys(hash));
   }
-  const bool there = ledger.find(key) != kNoSlot;
+  const bool there = ledger.find(key) != kNoBlock;
   (there ? hit_keys_ : new_keys_).push_back(key);
   (there ? hit_hashes_ : new_hashes_).push_back(hash);
   (there ? hits_ : new_blocks_).push_back(block);
@@ -136,21 +136,21 @@ std::size_t UseAtOnce::evictable_hits(const BlockLedger& ledger) const {
 
 bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
   ledger.evictions().clear();
-  const std::span<const SlotId> pinned = ledger.pin(hit_keys_);
-  hit_slots_.assign(pinned.begin(), pinned.end());
+  const std::span<const BlockId> pinned = ledger.pin(hit_keys_);
+  hit_block_ids_.assign(pinned.begin(), pinned.end());
   const std::size_t count = new_keys_.size() + new_partials_.size();
-  std::optional<MutableBlocks> slots = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
-  if (!slots) {
+  std::optional<MutableBlocks> block_ids = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
+  if (!block_ids) {
     ledger.unpin(hit_keys_);
     return false;
   }
-  for (std::size_t i = 0; i < hit_slots_.size(); ++i) {
-    ledger.settle(*hits_[i], hit_slots_[i]);
+  for (std::size_t i = 0; i < hit_block_ids_.size(); ++i) {
+    ledger.settle(*hits_[i], hit_block_ids_[i]);
   }
   for (const PartialId partial : new_partials_) {
-    ledger.keep(partial, slots->take_front(1));
+    ledger.keep(partial, block_ids->take_front(1));
   }
-  ledger.add(*std::move(slots), new_keys_, new_hashes_, new_blocks_);
+  ledger.add(*std::move(block_ids), new_keys_, new_hashes_, new_blocks_);
   for (std::size_t number = 0; gate != nullptr && number < kinds_.size(); ++number) {
     if (kinds_[number] == Kind::kAbsent) {
       BlockRecord record = record_of(use, number, use.keys[number].sequence_hash());

@@ -41,7 +41,7 @@ class UseAtOnce {
   // The plan, and what the events say; kept for their memory.
   std::vector<Kind> kinds_;  // of each full block
   std::vector<BlockKey> hit_keys_;
-  std::vector<SlotId> hit_slots_;
+  std::vector<BlockId> hit_block_ids_;
   std::vector<SequenceHash> hit_hashes_;
   std::vector<BlockLedger::Active*> hits_;
   std::vector<BlockKey> new_keys_;

@@ -75,21 +75,21 @@ class UseInOrder::Walk {
     }
   }
 
-  // With tiers below only slots that are free are to be had at once.
+  // With tiers below only blocks that are free are to be had at once.
   [[nodiscard]] std::size_t at_hand() const {
     return gate_ == nullptr ? ledger_.available() : ledger_.pool().counts().free;
   }
 
-  // For the first block that was not granted, and for all after it that will take slots.
+  // For the first block that was not granted, and for all after it that will take blocks.
   [[nodiscard]] MutableBlocks evict_for_the_rest() {
-    MutableBlocks slots = *ledger_.allocate(1);
+    MutableBlocks block_ids = *ledger_.allocate(1);
     std::size_t full = 0;
     std::size_t more = 0;
     for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
       const UniqueBlock& block = use_.blocks[i];
       bool absent = false;
       if (block.is_full()) {
-        absent = ledger_.find(block.hash()) == nullptr && ledger_.find(use_.keys[full]) == kNoSlot;
+        absent = ledger_.find(block.hash()) == nullptr && ledger_.find(use_.keys[full]) == kNoBlock;
         ++full;
       } else {
         absent = !ledger_.contains(block.id());
@@ -97,8 +97,8 @@ class UseInOrder::Walk {
       more += i > granted_ && absent ? 1 : 0;
     }
     MutableBlocks rest = *ledger_.allocate(std::min(more, ledger_.available()));
-    CAIRN_CHECK(slots.append(std::move(rest)).has_value(), "they are of one pool");
-    return slots;
+    CAIRN_CHECK(block_ids.append(std::move(rest)).has_value(), "they are of one pool");
+    return block_ids;
   }
 
   bool take_partial(PartialId partial) {
@@ -153,11 +153,11 @@ class UseInOrder::Walk {
   }
 
   [[nodiscard]] Kind kind_of(std::size_t number) const {
-    const SlotId slot = ledger_.find(use_.keys[number]);
-    if (slot == kNoSlot) {
+    const BlockId block_id = ledger_.find(use_.keys[number]);
+    if (block_id == kNoBlock) {
       return Kind::kAbsent;
     }
-    return ledger_.in_use(slot) ? Kind::kActiveUnderAnotherHash : Kind::kInactive;
+    return ledger_.in_use(block_id) ? Kind::kActiveUnderAnotherHash : Kind::kInactive;
   }
 
   // Along rising positions no key comes twice.
@@ -180,9 +180,9 @@ class UseInOrder::Walk {
 
   bool pin_pending() {
     const std::span<const BlockKey> keys = use_.keys.subspan(pending_first_, memory_.pending_.size());
-    const std::span<const SlotId> slots = ledger_.pin(keys);
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      ledger_.settle(*memory_.announced_[i], slots[i]);
+    const std::span<const BlockId> block_ids = ledger_.pin(keys);
+    for (std::size_t i = 0; i < block_ids.size(); ++i) {
+      ledger_.settle(*memory_.announced_[i], block_ids[i]);
       granted(memory_.pending_[i]);
     }
     return true;
@@ -250,7 +250,7 @@ class UseInOrder::Walk {
          .blocks = memory_.stored_,
          .token_ids = use_.token_ids ? std::optional<std::span<const Token>>(memory_.stored_tokens_) : std::nullopt});
     for (const BlockLedger::Eviction& evicted : ledger_.evictions()) {
-      if (const SlotId back = evicted_may_be_back_ ? ledger_.find(evicted.key) : kNoSlot; back != kNoSlot) {
+      if (const BlockId back = evicted_may_be_back_ ? ledger_.find(evicted.key) : kNoBlock; back != kNoBlock) {
         memory_.removed_.push_back(ledger_.reported_hash(back));
         ledger_.forget(back);
       } else if (!evicted.forgotten) {

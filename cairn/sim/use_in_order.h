@@ -1,9 +1,9 @@
 // UseInOrder: serves a Use as the manager of Profile::kSeed does: block after block, as far as there is room. Internal.
 //
-// Does:     what comes out is as if each block were looked up, or given a slot, before the next one is looked at.
+// Does:     what comes out is as if each block were looked up, or given a block, before the next one is looked at.
 //           Neighbours of a kind go to the pool in one step where that comes to the same. With tiers below, the first
 //           block for which another would have to go ends the Use: that one is evicted, and as many more as the rest of
-//           the Use would take, and their slots are not to be had until they have been copied.
+//           the Use would take, and their blocks are not to be had until they have been copied.
 #pragma once
 
 #include <cstddef>

@@ -21,24 +21,24 @@ class Checker {
   Checker(const DiskFile& file, std::span<const DiskEntry> entries)
       : file_(file), entries_(entries), space_(file.geometry().space.id()), verdicts_(entries.size()) {}
 
-  // In the order of their places: slots that follow each other, up to so many bytes, are one read.
+  // In the order of their places: blocks that follow each other, up to so many bytes, are one read.
   [[nodiscard]] Status run(const DiskProgress& progress) {
-    std::vector<std::size_t> by_slot(entries_.size());
-    std::iota(by_slot.begin(), by_slot.end(), std::size_t{0});
-    std::sort(by_slot.begin(), by_slot.end(),
-              [this](std::size_t a, std::size_t b) { return entries_[a].slot < entries_[b].slot; });
+    std::vector<std::size_t> by_block_id(entries_.size());
+    std::iota(by_block_id.begin(), by_block_id.end(), std::size_t{0});
+    std::sort(by_block_id.begin(), by_block_id.end(),
+              [this](std::size_t a, std::size_t b) { return entries_[a].block_id < entries_[b].block_id; });
     const std::uint64_t most = std::max<std::uint64_t>(1, kReadBytes / file_.block_step());
     bytes_.resize(std::min<std::uint64_t>(most, entries_.size()) * file_.block_step());
-    for (std::size_t first = 0; first < by_slot.size();) {
+    for (std::size_t first = 0; first < by_block_id.size();) {
       std::size_t count = 1;
-      while (count < most && first + count < by_slot.size() &&
-             index_of(slot(by_slot[first + count])) == index_of(slot(by_slot[first])) + count) {
+      while (count < most && first + count < by_block_id.size() &&
+             index_of(block_id(by_block_id[first + count])) == index_of(block_id(by_block_id[first])) + count) {
         ++count;
       }
-      judge(std::span(by_slot).subspan(first, count));
+      judge(std::span(by_block_id).subspan(first, count));
       first += count;
-      if (progress && !progress(first, by_slot.size())) {
-        return fail(ErrorCode::kCancelled, str_cat("stopped after ", first, " of ", by_slot.size(), " blocks"));
+      if (progress && !progress(first, by_block_id.size())) {
+        return fail(ErrorCode::kCancelled, str_cat("stopped after ", first, " of ", by_block_id.size(), " blocks"));
       }
     }
     return {};
@@ -55,11 +55,12 @@ class Checker {
   }
 
  private:
-  [[nodiscard]] SlotId slot(std::size_t entry) const { return entries_[entry].slot; }
+  [[nodiscard]] BlockId block_id(std::size_t entry) const { return entries_[entry].block_id; }
 
   void judge(std::span<const std::size_t> run) {
     const std::uint64_t step = file_.block_step();
-    const bool is_read = file_.read_blocks(slot(run.front()), std::span(bytes_).first(run.size() * step)).has_value();
+    const bool is_read =
+        file_.read_blocks(block_id(run.front()), std::span(bytes_).first(run.size() * step)).has_value();
     if (!is_read && run.size() > 1) {
       // One of them: which one?
       for (std::size_t i = 0; i < run.size(); ++i) {

@@ -25,10 +25,10 @@ class DiskCheckTest : public DiskFileOfBlocks {
     DiskFile file = *DiskFile::inspect(path_);
     return *check_blocks(file, file.recover()->entries, progress);
   }
-  static std::vector<std::uint32_t> slots(const std::vector<DiskEntry>& entries) {
+  static std::vector<std::uint32_t> block_ids(const std::vector<DiskEntry>& entries) {
     std::vector<std::uint32_t> all;
     for (const DiskEntry& entry : entries) {
-      all.push_back(index_of(entry.slot));
+      all.push_back(index_of(entry.block_id));
     }
     return all;
   }
@@ -57,7 +57,7 @@ TEST_F(DiskCheckTest, FindsTheBlocksThatAreNotWhatTheirEntriesSay) {
     const DiskGeometry small = geometry(20, row_bytes);
     std::filesystem::remove(path_);
     write(small, {{7, 1}, {3, 2}, {4, 3}, {5, 4}, {19, 5}, {0, 6}});
-    EXPECT_THAT(slots(check().right), ElementsAre(7, 3, 4, 5, 19, 0)) << "in the order in which they were put";
+    EXPECT_THAT(block_ids(check().right), ElementsAre(7, 3, 4, 5, 19, 0)) << "in the order in which they were put";
     damage_block(small, 4);
     damage_block(small, 19);
     damage_block(small, 12);  // holds nothing
@@ -67,10 +67,10 @@ TEST_F(DiskCheckTest, FindsTheBlocksThatAreNotWhatTheirEntriesSay) {
       told.push_back(done);
       return all == 6;
     });
-    EXPECT_THAT(slots(found.right), ElementsAre(7, 3, 5, 0));
-    EXPECT_THAT(slots(found.wrong), ElementsAre(4, 19));
+    EXPECT_THAT(block_ids(found.right), ElementsAre(7, 3, 5, 0));
+    EXPECT_THAT(block_ids(found.wrong), ElementsAre(4, 19));
     EXPECT_TRUE(found.unreadable.empty());
-    EXPECT_THAT(told, ElementsAre(1, 4, 5, 6)) << "slots 3 to 5 in one read";
+    EXPECT_THAT(told, ElementsAre(1, 4, 5, 6)) << "blocks 3 to 5 in one read";
     EXPECT_EQ(bytes_of_file(), before) << "looking changes nothing";
   }
 }
@@ -79,9 +79,9 @@ TEST_F(DiskCheckTest, BlocksThatChangedPlacesAreWrong) {
   const DiskGeometry small = geometry(4);
   write(small, {{0, 1}, {1, 2}, {2, 3}});
   DiskFile file = *DiskFile::open(path_, small);
-  ASSERT_TRUE(file.write_blocks(SlotId{0}, block(small, 2)));
-  ASSERT_TRUE(file.write_blocks(SlotId{1}, block(small, 1)));
-  EXPECT_THAT(slots(check_blocks(file, file.recover()->entries)->wrong), ElementsAre(0, 1));
+  ASSERT_TRUE(file.write_blocks(BlockId{0}, block(small, 2)));
+  ASSERT_TRUE(file.write_blocks(BlockId{1}, block(small, 1)));
+  EXPECT_THAT(block_ids(check_blocks(file, file.recover()->entries)->wrong), ElementsAre(0, 1));
 }
 
 TEST_F(DiskCheckTest, WhatCannotBeReadIsAFinding) {
@@ -90,8 +90,8 @@ TEST_F(DiskCheckTest, WhatCannotBeReadIsAFinding) {
   const std::vector<DiskEntry> entries = file.recover()->entries;
   std::filesystem::resize_file(path_, file.data_offset() + 7 * file.block_step());
   const DiskCheck found = *check_blocks(file, entries);
-  EXPECT_THAT(slots(found.right), ElementsAre(5, 6)) << "though one read was tried for all three";
-  EXPECT_THAT(slots(found.unreadable), ElementsAre(7));
+  EXPECT_THAT(block_ids(found.right), ElementsAre(5, 6)) << "though one read was tried for all three";
+  EXPECT_THAT(block_ids(found.unreadable), ElementsAre(7));
 }
 
 TEST_F(DiskCheckTest, ReadsLargeFilesInPieces) {
@@ -104,7 +104,7 @@ TEST_F(DiskCheckTest, ReadsLargeFilesInPieces) {
     return true;
   });
   EXPECT_THAT(told, ElementsAre(1, 2, 3));
-  EXPECT_THAT(slots(found.wrong), ElementsAre(1));
+  EXPECT_THAT(block_ids(found.wrong), ElementsAre(1));
 }
 
 TEST_F(DiskCheckTest, StopsWhenTold) {

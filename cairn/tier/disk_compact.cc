@@ -42,16 +42,16 @@ void sync_folder_of(const std::string& path) {
   }
 }
 
-// The newest `slots` blocks that are right, oldest first. Where all have room nothing is read: copying finds out.
-Result<std::vector<DiskEntry>> choose(const DiskFile& from, const std::vector<DiskEntry>& entries, std::uint32_t slots,
+// The newest `blocks` blocks that are right, oldest first. Where all have room nothing is read: copying finds out.
+Result<std::vector<DiskEntry>> choose(const DiskFile& from, const std::vector<DiskEntry>& entries, std::uint32_t blocks,
                                       const DiskProgress& progress, Compaction& done) {
-  if (entries.size() <= slots) {
+  if (entries.size() <= blocks) {
     return entries;
   }
   std::vector<DiskEntry> chosen;  // newest first
   std::size_t left = entries.size();
-  while (chosen.size() < slots && left > 0) {
-    const std::size_t count = std::min<std::size_t>(left, slots - chosen.size());
+  while (chosen.size() < blocks && left > 0) {
+    const std::size_t count = std::min<std::size_t>(left, blocks - chosen.size());
     left -= count;
     const Result<DiskCheck> check = check_blocks(from, std::span(entries).subspan(left, count), progress);
     if (!check) {
@@ -74,12 +74,12 @@ Status copy_blocks(const DiskFile& from, const std::vector<DiskEntry>& entries, 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     DiskEntry entry = entries[i];
     // The bytes that are written are those that were judged, not others read a second time.
-    if (!from.read_blocks(entry.slot, block) ||
+    if (!from.read_blocks(entry.block_id, block) ||
         checksum_of(from.geometry(), space, entry.key, block) != entry.checksum) {
       ++done.wrong;
     } else {
-      entry.slot = SlotId{static_cast<std::uint32_t>(copied.size())};
-      if (Status status = to.write_blocks(entry.slot, block); !status) {
+      entry.block_id = BlockId{static_cast<std::uint32_t>(copied.size())};
+      if (Status status = to.write_blocks(entry.block_id, block); !status) {
         return status;
       }
       copied.push_back(entry);
@@ -123,7 +123,8 @@ class Unfinished {
 
 }  // namespace
 
-Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t> slots, const DiskProgress& progress) {
+Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t> blocks,
+                           const DiskProgress& progress) {
   // A link stays one: what it leads to is replaced.
   std::error_code none;
   const std::filesystem::path real = std::filesystem::canonical(given, none);
@@ -143,9 +144,9 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
     return Unexpected(Error(recovery.error()));
   }
   DiskGeometry geometry = from->geometry();
-  geometry.slots = slots.value_or(geometry.slots);
-  Compaction done{.old_bytes = from->file_bytes(), .slots = geometry.slots};
-  const Result<std::vector<DiskEntry>> entries = choose(*from, recovery->entries, geometry.slots, progress, done);
+  geometry.blocks = blocks.value_or(geometry.blocks);
+  Compaction done{.old_bytes = from->file_bytes(), .blocks = geometry.blocks};
+  const Result<std::vector<DiskEntry>> entries = choose(*from, recovery->entries, geometry.blocks, progress, done);
   const Result<std::string> name = entries ? take_name(path) : Result<std::string>(Unexpected(Error(entries.error())));
   if (!name) {
     return Unexpected(Error(name.error()));

@@ -1,7 +1,7 @@
 // compact(): a disk tier's file, written anew with only the blocks that are right.
 //
-// Does:     writes PATH.compact beside it: the blocks whose bytes have their checksums, oldest first, from slot 0 on;
-//           then the new file takes the place of the old one. With fewer slots than blocks the newest stay.
+// Does:     writes PATH.compact beside it: the blocks whose bytes have their checksums, oldest first, from block 0 on;
+//           then the new file takes the place of the old one. With fewer blocks than blocks the newest stay.
 // Promises: whenever it stops, PATH is a whole file, the old one or the new one. A call that returns or throws leaves
 //           nothing beside it; what a process that was killed left there, the next call removes.
 // Needs:    room for the whole new file while the old one is still there.
@@ -24,12 +24,12 @@ struct Compaction {
   std::uint64_t wrong = 0;     // blocks that were other bytes, or could not be read
   std::uint64_t old_bytes = 0;
   std::uint64_t new_bytes = 0;
-  std::uint32_t slots = 0;
+  std::uint32_t blocks = 0;
 };
 
-// `slots`: of the new file; none: as many as before. The progress counts the blocks that are copied;
+// `blocks`: of the new file; none: as many as before. The progress counts the blocks that are copied;
 // where some have to be left out, those first that are looked at.
-[[nodiscard]] Result<Compaction> compact(const std::string& path, std::optional<std::uint32_t> slots,
+[[nodiscard]] Result<Compaction> compact(const std::string& path, std::optional<std::uint32_t> blocks,
                                          const DiskProgress& progress = {});
 
 }  // namespace cairn

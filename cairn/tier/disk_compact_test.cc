@@ -24,7 +24,7 @@ using ::testing::Pair;
 
 class DiskCompactTest : public DiskFileOfBlocks {
  protected:
-  // Slot and number of each block, oldest first; every one of them right.
+  // Block and number of each block, oldest first; every one of them right.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, std::uint64_t>> blocks() const {
     DiskFile file = *DiskFile::inspect(path_);
     const DiskRecovery recovery = *file.recover();
@@ -34,7 +34,7 @@ class DiskCompactTest : public DiskFileOfBlocks {
     std::vector<std::pair<std::uint32_t, std::uint64_t>> all;
     for (const DiskEntry& entry : recovery.entries) {
       EXPECT_EQ(entry.tokens_hash, BlockHash{9});
-      all.emplace_back(index_of(entry.slot), value_of(entry.key.sequence_hash()) - 1000);
+      all.emplace_back(index_of(entry.block_id), value_of(entry.key.sequence_hash()) - 1000);
     }
     return all;
   }
@@ -57,7 +57,7 @@ TEST_F(DiskCompactTest, KeepsWhatIsRightOldestFirst) {
   EXPECT_EQ(done.kept, 4U);
   EXPECT_EQ(done.wrong, 1U);
   EXPECT_EQ(done.left_out, 0U);
-  EXPECT_EQ(done.slots, 20U);
+  EXPECT_EQ(done.blocks, 20U);
   EXPECT_EQ(done.new_bytes, done.old_bytes);
   EXPECT_THAT(blocks(), ElementsAre(Pair(0, 1), Pair(1, 5), Pair(2, 6), Pair(3, 2)));
   EXPECT_THAT(folder(), ElementsAre("blocks"));
@@ -120,8 +120,9 @@ TEST_F(DiskCompactTest, WithoutRoomTheOldFileStays) {
 TEST_F(DiskCompactTest, StopsWhenToldAndLeavesNothingBehind) {
   write(geometry(4), {{1, 1}, {0, 2}, {2, 3}});
   const std::string before = bytes_of_file();
-  for (const std::optional<std::uint32_t> slots : {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(2)}) {
-    const Result<Compaction> done = compact(path_, slots, [](std::uint64_t count, std::uint64_t) { return count < 2; });
+  for (const std::optional<std::uint32_t> blocks : {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(2)}) {
+    const Result<Compaction> done =
+        compact(path_, blocks, [](std::uint64_t count, std::uint64_t) { return count < 2; });
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
     EXPECT_EQ(bytes_of_file(), before);

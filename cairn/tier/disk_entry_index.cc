@@ -12,12 +12,12 @@ constexpr std::uint32_t kEnd = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
 
-DiskEntryIndex::DiskEntryIndex(std::uint32_t slots, std::uint64_t seed)
+DiskEntryIndex::DiskEntryIndex(std::uint32_t blocks, std::uint64_t seed)
     : seed_(seed),
-      states_(slots, State::kEmpty),
-      keys_(slots),
-      next_(slots, kEnd),
-      heads_(std::bit_ceil(std::max<std::size_t>(slots, 2)), kEnd) {
+      states_(blocks, State::kEmpty),
+      keys_(blocks),
+      next_(blocks, kEnd),
+      heads_(std::bit_ceil(std::max<std::size_t>(blocks, 2)), kEnd) {
   shift_ = 64 - std::countr_zero(heads_.size());
 }
 
@@ -29,9 +29,9 @@ std::size_t DiskEntryIndex::place(const BlockKey& key) const {
   return (mixed * 0x9E3779B97F4A7C15U) >> shift_;
 }
 
-void DiskEntryIndex::set(SlotId slot, const BlockKey& key) {
-  clear(slot);
-  const std::uint32_t index = index_of(slot);
+void DiskEntryIndex::set(BlockId block_id, const BlockKey& key) {
+  clear(block_id);
+  const std::uint32_t index = index_of(block_id);
   std::uint32_t& first = head(key);
   keys_[index] = key;
   next_[index] = first;
@@ -39,13 +39,13 @@ void DiskEntryIndex::set(SlotId slot, const BlockKey& key) {
   states_[index] = State::kNamed;
 }
 
-void DiskEntryIndex::set_unnamed(SlotId slot) {
-  clear(slot);
-  states_[index_of(slot)] = State::kUnnamed;
+void DiskEntryIndex::set_unnamed(BlockId block_id) {
+  clear(block_id);
+  states_[index_of(block_id)] = State::kUnnamed;
 }
 
-void DiskEntryIndex::clear(SlotId slot) {
-  const std::uint32_t index = index_of(slot);
+void DiskEntryIndex::clear(BlockId block_id) {
+  const std::uint32_t index = index_of(block_id);
   if (states_[index] == State::kNamed) {
     std::uint32_t* at = &head(keys_[index]);
     while (*at != index) {
@@ -56,10 +56,10 @@ void DiskEntryIndex::clear(SlotId slot) {
   states_[index] = State::kEmpty;
 }
 
-void DiskEntryIndex::slots_of(const BlockKey& key, std::vector<SlotId>& out) const {
-  for (std::uint32_t slot = heads_[place(key)]; slot != kEnd; slot = next_[slot]) {
-    if (keys_[slot] == key) {
-      out.push_back(SlotId{slot});
+void DiskEntryIndex::block_ids_of(const BlockKey& key, std::vector<BlockId>& out) const {
+  for (std::uint32_t block_id = heads_[place(key)]; block_id != kEnd; block_id = next_[block_id]) {
+    if (keys_[block_id] == key) {
+      out.push_back(BlockId{block_id});
     }
   }
 }

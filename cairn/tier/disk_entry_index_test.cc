@@ -16,53 +16,53 @@ using ::testing::UnorderedElementsAre;
 
 BlockKey key(std::uint64_t number) { return BlockKey::make_checked(0, SequenceHash{number}, SequenceHash{0}); }
 
-std::vector<SlotId> slots_of(const DiskEntryIndex& index, const BlockKey& key) {
-  std::vector<SlotId> slots;
-  index.slots_of(key, slots);
-  return slots;
+std::vector<BlockId> block_ids_of(const DiskEntryIndex& index, const BlockKey& key) {
+  std::vector<BlockId> block_ids;
+  index.block_ids_of(key, block_ids);
+  return block_ids;
 }
 
-TEST(DiskEntryIndexTest, FindsEverySlotOfAKey) {
+TEST(DiskEntryIndexTest, FindsEveryBlockOfAKey) {
   DiskEntryIndex index(8, 1);
-  index.set(SlotId{3}, key(7));
-  index.set(SlotId{5}, key(7));
-  index.set(SlotId{4}, key(8));
-  index.set_unnamed(SlotId{6});
-  EXPECT_THAT(slots_of(index, key(7)), UnorderedElementsAre(SlotId{3}, SlotId{5}));
-  EXPECT_TRUE(index.has(SlotId{6}));
-  EXPECT_FALSE(index.has(SlotId{7}));
-  index.set(SlotId{3}, key(8));  // written again
-  index.clear(SlotId{4});
-  EXPECT_THAT(slots_of(index, key(7)), ElementsAre(SlotId{5}));
-  EXPECT_THAT(slots_of(index, key(8)), ElementsAre(SlotId{3}));
-  EXPECT_THAT(slots_of(index, key(9)), IsEmpty());
+  index.set(BlockId{3}, key(7));
+  index.set(BlockId{5}, key(7));
+  index.set(BlockId{4}, key(8));
+  index.set_unnamed(BlockId{6});
+  EXPECT_THAT(block_ids_of(index, key(7)), UnorderedElementsAre(BlockId{3}, BlockId{5}));
+  EXPECT_TRUE(index.has(BlockId{6}));
+  EXPECT_FALSE(index.has(BlockId{7}));
+  index.set(BlockId{3}, key(8));  // written again
+  index.clear(BlockId{4});
+  EXPECT_THAT(block_ids_of(index, key(7)), ElementsAre(BlockId{5}));
+  EXPECT_THAT(block_ids_of(index, key(8)), ElementsAre(BlockId{3}));
+  EXPECT_THAT(block_ids_of(index, key(9)), IsEmpty());
 }
 
 TEST(DiskEntryIndexTest, AgreesWithAMapThroughRandomChanges) {
-  constexpr std::uint32_t kSlots = 50;
+  constexpr std::uint32_t kBlocks = 50;
   std::mt19937 random(3);
-  DiskEntryIndex index(kSlots, 99);
+  DiskEntryIndex index(kBlocks, 99);
   std::map<std::uint32_t, std::uint64_t> model;
   for (int step = 0; step < 20'000; ++step) {
-    const auto slot = static_cast<std::uint32_t>(random() % kSlots);
+    const auto block_id = static_cast<std::uint32_t>(random() % kBlocks);
     const std::uint64_t number = random() % 20;
     switch (random() % 3) {
       case 0:
-        index.clear(SlotId{slot});
-        model.erase(slot);
+        index.clear(BlockId{block_id});
+        model.erase(block_id);
         break;
       case 1:
-        index.set(SlotId{slot}, key(number));
-        model[slot] = number;
+        index.set(BlockId{block_id}, key(number));
+        model[block_id] = number;
         break;
       default: {
-        std::vector<SlotId> expected;
+        std::vector<BlockId> expected;
         for (const auto& [at, held] : model) {
           if (held == number) {
-            expected.push_back(SlotId{at});
+            expected.push_back(BlockId{at});
           }
         }
-        EXPECT_THAT(slots_of(index, key(number)), ::testing::UnorderedElementsAreArray(expected));
+        EXPECT_THAT(block_ids_of(index, key(number)), ::testing::UnorderedElementsAreArray(expected));
       }
     }
   }

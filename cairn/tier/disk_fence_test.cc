@@ -16,10 +16,10 @@ using ::testing::IsEmpty;
 
 class DiskFenceTest : public DiskFileOfBlocks {
  protected:
-  static constexpr std::uint32_t kSlots = 100;
+  static constexpr std::uint32_t kBlocks = 100;
 
-  static DiskEntry entry(std::uint32_t slot, std::uint64_t number) {
-    return {.slot = SlotId{slot}, .key = key(number), .checksum = Checksum{number * 3}};
+  static DiskEntry entry(std::uint32_t block_id, std::uint64_t number) {
+    return {.block_id = BlockId{block_id}, .key = key(number), .checksum = Checksum{number * 3}};
   }
   static std::vector<BlockKey> keys(const DiskRecovery& recovery) {
     std::vector<BlockKey> keys;
@@ -46,7 +46,7 @@ class DiskFenceTest : public DiskFileOfBlocks {
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
 
-  const DiskGeometry geometry_ = geometry(kSlots);
+  const DiskGeometry geometry_ = geometry(kBlocks);
 };
 
 TEST_F(DiskFenceTest, NothingOfBeforeIsRecovered) {

@@ -48,7 +48,7 @@ std::string differences(const DiskGeometry& has, const DiskGeometry& wanted) {
   compare("key scheme", to_string(has.space.scheme), to_string(wanted.space.scheme));
   compare("bytes a block", has.block_bytes, wanted.block_bytes);
   compare("bytes a row", has.row_bytes, wanted.row_bytes);
-  compare("slots", has.slots, wanted.slots);
+  compare("blocks", has.blocks, wanted.blocks);
   return all;
 }
 
@@ -76,13 +76,13 @@ std::vector<bool> last_of_each_key(std::span<const DiskEntry> entries) {
 }  // namespace
 
 Status DiskGeometry::validate() const {
-  if (block_bytes > kMostBlockBytes || slots == 0 || space.block_size == 0) {
+  if (block_bytes > kMostBlockBytes || blocks == 0 || space.block_size == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a disk tier of ", slots, " blocks of ", block_bytes, " bytes and ", space.block_size,
+                str_cat("a disk tier of ", blocks, " blocks of ", block_bytes, " bytes and ", space.block_size,
                         " tokens; it takes at least 1 of each"));
   }
   if (!places()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("a disk tier of ", slots, " blocks of ", block_bytes,
+    return fail(ErrorCode::kInvalidArgument, str_cat("a disk tier of ", blocks, " blocks of ", block_bytes,
                                                      " bytes is more than a file can have; give it fewer blocks"));
   }
   if (!has_blocks()) {
@@ -97,16 +97,16 @@ Status DiskGeometry::validate() const {
 }
 
 std::optional<DiskPlaces> DiskGeometry::places() const {
-  if (block_bytes > kMostBlockBytes || slots >= index_of(kNoSlot)) {
+  if (block_bytes > kMostBlockBytes || blocks >= index_of(kNoBlock)) {
     return std::nullopt;
   }
-  // Neither of these can overflow: fewer than 2^32 slots, and at most 2^40 bytes of a block.
+  // Neither of these can overflow: fewer than 2^32 blocks, and at most 2^40 bytes of a block.
   DiskPlaces places{
-      .data_offset = round_up(disk::kEntriesOffset + std::uint64_t{slots} * disk::kEntryBytes, kDataAlignment),
+      .data_offset = round_up(disk::kEntriesOffset + std::uint64_t{blocks} * disk::kEntryBytes, kDataAlignment),
       .block_step = round_up(block_bytes, DiskFile::kAlignment)};
-  std::uint64_t blocks = 0;
-  if (__builtin_mul_overflow(places.block_step, std::uint64_t{slots}, &blocks) ||
-      __builtin_add_overflow(places.data_offset, blocks, &places.file_bytes) ||
+  std::uint64_t blocks_bytes = 0;
+  if (__builtin_mul_overflow(places.block_step, std::uint64_t{blocks}, &blocks_bytes) ||
+      __builtin_add_overflow(places.data_offset, blocks_bytes, &places.file_bytes) ||
       places.file_bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     return std::nullopt;
   }
@@ -362,22 +362,22 @@ Result<DiskRecovery> DiskFile::recover() {
   recovery.clean = was_clean_;
   const NamespaceId space = geometry_.space.id();
   std::vector<std::byte> bytes(kEntriesAtOnce * disk::kEntryBytes);
-  for (std::uint64_t first = 0; first < geometry_.slots; first += kEntriesAtOnce) {
-    const std::size_t count = std::min<std::uint64_t>(kEntriesAtOnce, geometry_.slots - first);
+  for (std::uint64_t first = 0; first < geometry_.blocks; first += kEntriesAtOnce) {
+    const std::size_t count = std::min<std::uint64_t>(kEntriesAtOnce, geometry_.blocks - first);
     const std::span<std::byte> part = std::span(bytes).first(count * disk::kEntryBytes);
     read_entries(part, disk::kEntriesOffset + first * disk::kEntryBytes);
     for (std::size_t i = 0; i < count; ++i) {
       const std::span<const std::byte, disk::kEntryBytes> entry(part.subspan(i * disk::kEntryBytes, disk::kEntryBytes));
       const Result<std::optional<DiskEntry>> decoded = disk::decode_entry(
-          entry, {.slot = SlotId{static_cast<std::uint32_t>(first + i)}, .space = space, .fence = fence_});
+          entry, {.block_id = BlockId{static_cast<std::uint32_t>(first + i)}, .space = space, .fence = fence_});
       if (!decoded) {
         ++recovery.damaged;
-        recovery.passed_over.push_back(SlotId{static_cast<std::uint32_t>(first + i)});
+        recovery.passed_over.push_back(BlockId{static_cast<std::uint32_t>(first + i)});
       } else if (decoded->has_value()) {
         const std::uint64_t end = places_.data_offset + (first + i) * places_.block_step + geometry_.block_bytes;
         if (geometry_.has_blocks() && end > found_bytes_) {
           ++recovery.cut_off;
-          recovery.passed_over.push_back((*decoded)->slot);
+          recovery.passed_over.push_back((*decoded)->block_id);
         } else {
           recovery.entries.push_back(**decoded);
         }
@@ -394,7 +394,7 @@ Result<DiskRecovery> DiskFile::recover() {
     if (is_last[i]) {
       entries[kept++] = entries[i];
     } else {
-      recovery.passed_over.push_back(entries[i].slot);
+      recovery.passed_over.push_back(entries[i].block_id);
     }
   }
   recovery.superseded = static_cast<std::uint32_t>(entries.size() - kept);
@@ -404,11 +404,12 @@ Result<DiskRecovery> DiskFile::recover() {
 
 // Neighbours in one write: a call for each entry costs more than what it writes.
 template <typename Encode>
-Status DiskFile::write_entries(std::span<const SlotId> slots, Encode encode) const {
+Status DiskFile::write_entries(std::span<const BlockId> block_ids, Encode encode) const {
   std::vector<std::byte> run;
-  for (std::size_t first = 0; first < slots.size();) {
+  for (std::size_t first = 0; first < block_ids.size();) {
     std::size_t end = first + 1;
-    while (end < slots.size() && end - first < kEntriesAtOnce && index_of(slots[end]) == index_of(slots[end - 1]) + 1) {
+    while (end < block_ids.size() && end - first < kEntriesAtOnce &&
+           index_of(block_ids[end]) == index_of(block_ids[end - 1]) + 1) {
       ++end;
     }
     run.resize((end - first) * disk::kEntryBytes);
@@ -416,7 +417,7 @@ Status DiskFile::write_entries(std::span<const SlotId> slots, Encode encode) con
       const disk::EntryBytes bytes = encode(i);
       std::memcpy(run.data() + (i - first) * disk::kEntryBytes, bytes.data(), bytes.size());
     }
-    const std::uint64_t offset = disk::kEntriesOffset + std::uint64_t{index_of(slots[first])} * disk::kEntryBytes;
+    const std::uint64_t offset = disk::kEntriesOffset + std::uint64_t{index_of(block_ids[first])} * disk::kEntryBytes;
     if (Status status = write_at(run, offset); !status) {
       return status;
     }
@@ -431,17 +432,17 @@ Status DiskFile::put(std::span<const DiskEntry> entries) {
   for (DiskEntry& entry : sorted) {
     entry.order = next_order_++;
   }
-  std::ranges::stable_sort(sorted, {}, &DiskEntry::slot);
-  std::vector<SlotId> slots;
-  slots.reserve(sorted.size());
+  std::ranges::stable_sort(sorted, {}, &DiskEntry::block_id);
+  std::vector<BlockId> block_ids;
+  block_ids.reserve(sorted.size());
   for (const DiskEntry& entry : sorted) {
-    slots.push_back(entry.slot);
+    block_ids.push_back(entry.block_id);
   }
-  return write_entries(slots, [&](std::size_t i) { return disk::encode(sorted[i], space); });
+  return write_entries(block_ids, [&](std::size_t i) { return disk::encode(sorted[i], space); });
 }
 
-Status DiskFile::erase(std::span<const SlotId> slots) {
-  std::vector<SlotId> sorted(slots.begin(), slots.end());
+Status DiskFile::erase(std::span<const BlockId> block_ids) {
+  std::vector<BlockId> sorted(block_ids.begin(), block_ids.end());
   std::ranges::sort(sorted);
   return write_entries(sorted, [](std::size_t) { return disk::EntryBytes{}; });
 }
@@ -454,15 +455,15 @@ Status DiskFile::fence(std::optional<std::uint64_t> weights_generation) {
   return write_superblock(false, Flush::kEach);
 }
 
-Status DiskFile::read_blocks(SlotId first, std::span<std::byte> bytes) const {
+Status DiskFile::read_blocks(BlockId first, std::span<std::byte> bytes) const {
   return read_at(bytes, offset_of(first, bytes.size()));
 }
 
-Status DiskFile::write_blocks(SlotId first, std::span<const std::byte> bytes) const {
+Status DiskFile::write_blocks(BlockId first, std::span<const std::byte> bytes) const {
   return write_at(bytes, offset_of(first, bytes.size()));
 }
 
-std::uint64_t DiskFile::offset_of(SlotId first, std::uint64_t bytes) const {
+std::uint64_t DiskFile::offset_of(BlockId first, std::uint64_t bytes) const {
   const std::uint64_t offset = places_.data_offset + index_of(first) * places_.block_step;
   CAIRN_CHECK(offset + bytes <= file_bytes(), "blocks within the file");
   return offset;

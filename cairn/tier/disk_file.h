@@ -1,10 +1,10 @@
-// DiskFile: the file of a disk tier: what it is a cache of, which block each slot holds, and the blocks themselves.
+// DiskFile: the file of a disk tier: what it is a cache of, which block each block holds, and the blocks themselves.
 //
 // Does:     outlives the process. Two copies of a superblock say which model, namespace and layout the blocks are of and
-//           where the parts of the file are; an entry for each slot says which key's block it holds and the checksum
-//           that its bytes must have. The blocks are written and read by others (transfer/), at data_offset() + slot x
+//           where the parts of the file are; an entry for each block says which key's block it holds and the checksum
+//           that its bytes must have. The blocks are written and read by others (transfer/), at data_offset() + block x
 //           block_step().
-// Promises: a slot is named only while its bytes are those of the block: put() comes after its bytes were written, and
+// Promises: a block is named only while its bytes are those of the block: put() comes after its bytes were written, and
 //           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
 //           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
 // Fences:   fence() makes all entries void at once, in one write to each superblock that is on the disk before it returns:
@@ -52,7 +52,7 @@ struct DiskGeometry {
   Namespace space;                // whose blocks
   std::uint64_t block_bytes = 0;  // of one block; 0: the file has entries only, the blocks are in other files
   std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
-  std::uint32_t slots = 0;
+  std::uint32_t blocks = 0;
   // Whether the file keeps the secret that its keys are made with, so that they are the same after a restart.
   bool keeps_secret = false;
   // Given: a new file keeps this secret, and another file is opened only if it has this one. Otherwise a new file gets a
@@ -67,7 +67,7 @@ struct DiskGeometry {
 };
 
 struct DiskEntry {
-  SlotId slot = kNoSlot;
+  BlockId block_id = kNoBlock;
   BlockKey key;
   Checksum checksum = {};
   BlockHash tokens_hash{0};  // for those who follow events
@@ -83,12 +83,12 @@ enum class OnDamage : std::uint8_t {
 };
 
 struct DiskRecovery {
-  std::vector<DiskEntry> entries;        // oldest first; no key and no slot twice
-  std::uint32_t damaged = 0;             // entries that did not add up
-  std::uint32_t cut_off = 0;             // entries whose blocks lie beyond the length that the file was found with
-  std::uint32_t superseded = 0;          // older entries of a key that stands there twice
-  std::vector<SlotId> passed_over = {};  // the slots of those: their entries are still there
-  bool clean = false;                    // the last one closed it
+  std::vector<DiskEntry> entries;         // oldest first; no key and no block twice
+  std::uint32_t damaged = 0;              // entries that did not add up
+  std::uint32_t cut_off = 0;              // entries whose blocks lie beyond the length that the file was found with
+  std::uint32_t superseded = 0;           // older entries of a key that stands there twice
+  std::vector<BlockId> passed_over = {};  // the blocks of those: their entries are still there
+  bool clean = false;                     // the last one closed it
 };
 
 class DiskFile {
@@ -96,7 +96,7 @@ class DiskFile {
   static constexpr std::uint32_t kFormat = 2;
   static constexpr std::uint64_t kAlignment = 4096;  // of every block, for direct I/O
 
-  // Makes the file, with room for all slots, and opens it; fails if there is one. Written as PATH.new until it is whole;
+  // Makes the file, with room for all blocks, and opens it; fails if there is one. Written as PATH.new until it is whole;
   // see disk_lock.h for what is done with a PATH.new that is there.
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
   // Fails if it is not just such a file, and says in what it differs: kFailedPrecondition if it is the cache of something
@@ -115,22 +115,22 @@ class DiskFile {
 
   [[nodiscard]] Result<DiskRecovery> recover();
 
-  // These slots now hold these blocks. `order` is given by the file.
+  // These blocks now hold these blocks. `order` is given by the file.
   [[nodiscard]] Status put(std::span<const DiskEntry> entries);
-  // These slots hold nothing any more.
-  [[nodiscard]] Status erase(std::span<const SlotId> slots);
-  // No slot holds anything any more; takes the same time however many did. The file is of this generation of the weights
+  // These blocks hold nothing any more.
+  [[nodiscard]] Status erase(std::span<const BlockId> block_ids);
+  // No block holds anything any more; takes the same time however many did. The file is of this generation of the weights
   // from now on, if one is given. Requires: what the file held when it was opened is recovered. When it fails, the fence holds in this process but may not survive it.
   [[nodiscard]] Status fence(std::optional<std::uint64_t> weights_generation);
   // What was written before is on the disk.
   [[nodiscard]] Status sync() const;
 
-  // The areas of slots that follow each other, from `first` on, each of block_step() bytes; the last one may be read in
+  // The areas of blocks that follow each other, from `first` on, each of block_step() bytes; the last one may be read in
   // part. For those who look at all of a file: they go through the page cache.
-  // Requires: a file with blocks; as many bytes as the slots from there on have, at most.
-  [[nodiscard]] Status read_blocks(SlotId first, std::span<std::byte> bytes) const;
+  // Requires: a file with blocks; as many bytes as the blocks from there on have, at most.
+  [[nodiscard]] Status read_blocks(BlockId first, std::span<std::byte> bytes) const;
   // The same area, written; before put() names it.
-  [[nodiscard]] Status write_blocks(SlotId first, std::span<const std::byte> bytes) const;
+  [[nodiscard]] Status write_blocks(BlockId first, std::span<const std::byte> bytes) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const DiskGeometry& geometry() const { return geometry_; }
@@ -146,7 +146,7 @@ class DiskFile {
 
  private:
   DiskFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
-  [[nodiscard]] std::uint64_t offset_of(SlotId first, std::uint64_t bytes) const;
+  [[nodiscard]] std::uint64_t offset_of(BlockId first, std::uint64_t bytes) const;
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status check_secret(const DiskGeometry& wanted) const;
   enum class Flush : std::uint8_t { kNone, kEach };
@@ -156,9 +156,9 @@ class DiskFile {
   [[nodiscard]] Status restore_length() const;
   [[nodiscard]] Status take_room() const;
   void read_entries(std::span<std::byte> bytes, std::uint64_t offset) const;
-  // The entries of these slots, in ascending order: `encode(i)` gives the bytes of the i-th.
+  // The entries of these blocks, in ascending order: `encode(i)` gives the bytes of the i-th.
   template <typename Encode>
-  [[nodiscard]] Status write_entries(std::span<const SlotId> slots, Encode encode) const;
+  [[nodiscard]] Status write_entries(std::span<const BlockId> block_ids, Encode encode) const;
   [[nodiscard]] Status write_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
   // The same, and the bytes are on the disk. What else was written to the file is not waited for.
   [[nodiscard]] Status write_through_at(std::span<const std::byte> bytes, std::uint64_t offset) const;

@@ -34,19 +34,19 @@ class DiskFileTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  static DiskGeometry geometry(std::uint32_t slots = 100) {
+  static DiskGeometry geometry(std::uint32_t blocks = 100) {
     return {
         .space = {.tenant = "t", .model = "m", .layout = "contiguous-nhd", .element_type = "bf16", .block_size = 16},
         .block_bytes = 5000,
         .row_bytes = 100,
-        .slots = slots};
+        .blocks = blocks};
   }
   static BlockKey key(std::uint64_t number) {
     return BlockKey::make_checked(static_cast<std::uint32_t>(number % 1000), SequenceHash{number * 77},
                                   SequenceHash{1});
   }
-  static DiskEntry entry(std::uint32_t slot, std::uint64_t number) {
-    return {.slot = SlotId{slot},
+  static DiskEntry entry(std::uint32_t block_id, std::uint64_t number) {
+    return {.block_id = BlockId{block_id},
             .key = key(number),
             .checksum = Checksum{number * 3},
             .tokens_hash = BlockHash{number * 5}};
@@ -124,7 +124,7 @@ TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
     DiskFile file = *DiskFile::create(path_, geometry());
     ASSERT_TRUE(file.recover()->entries.empty());
     ASSERT_TRUE(file.put(std::vector{entry(7, 1), entry(3, 2), entry(99, 3)}));
-    ASSERT_TRUE(file.erase(std::vector{SlotId{3}}));
+    ASSERT_TRUE(file.erase(std::vector{BlockId{3}}));
     ASSERT_TRUE(file.put(std::vector{entry(7, 4)}));
     ASSERT_TRUE(file.sync());
   }
@@ -133,10 +133,10 @@ TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
   EXPECT_TRUE(recovery.clean);
   EXPECT_EQ(recovery.damaged, 0U);
   ASSERT_EQ(recovery.entries.size(), 2U);
-  EXPECT_EQ(recovery.entries[0].slot, SlotId{99});
+  EXPECT_EQ(recovery.entries[0].block_id, BlockId{99});
   EXPECT_EQ(recovery.entries[0].key, key(3));
   EXPECT_EQ(recovery.entries[0].checksum, Checksum{9});
-  EXPECT_EQ(recovery.entries[1].slot, SlotId{7});
+  EXPECT_EQ(recovery.entries[1].block_id, BlockId{7});
   EXPECT_EQ(recovery.entries[1].key, key(4));
   EXPECT_LT(recovery.entries[0].order, recovery.entries[1].order);
   // What is put now is later than all that.
@@ -144,35 +144,36 @@ TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
   EXPECT_EQ(file.recover()->entries.back().key, key(9));
 }
 
-// Neighbours are written together, whatever order they are given in: each has to come to its own slot.
-TEST_F(DiskFileTest, PutsAndErasesRunsOfSlotsInAnyOrder) {
-  constexpr std::uint32_t kSlots = 40'000;  // more than are written at once
+// Neighbours are written together, whatever order they are given in: each has to come to its own block.
+TEST_F(DiskFileTest, PutsAndErasesRunsOfBlocksInAnyOrder) {
+  constexpr std::uint32_t kBlocks = 40'000;  // more than are written at once
   {
-    DiskFile file = *DiskFile::create(path_, geometry(kSlots));
+    DiskFile file = *DiskFile::create(path_, geometry(kBlocks));
     std::vector<DiskEntry> entries;
-    for (std::uint32_t slot = kSlots; slot-- > 0;) {
-      if (slot % 1000 != 500) {  // gaps
-        entries.push_back(entry(slot, slot + 1));
+    for (std::uint32_t block_id = kBlocks; block_id-- > 0;) {
+      if (block_id % 1000 != 500) {  // gaps
+        entries.push_back(entry(block_id, block_id + 1));
       }
     }
     ASSERT_TRUE(file.put(entries));
-    std::vector<SlotId> erased;
-    for (const std::uint32_t slot : {39'999U, 10U, 12U, 11U, 20U, 39'998U}) {
-      erased.push_back(SlotId{slot});
+    std::vector<BlockId> erased;
+    for (const std::uint32_t block_id : {39'999U, 10U, 12U, 11U, 20U, 39'998U}) {
+      erased.push_back(BlockId{block_id});
     }
     ASSERT_TRUE(file.erase(erased));
   }
-  DiskFile file = *DiskFile::open(path_, geometry(kSlots));
+  DiskFile file = *DiskFile::open(path_, geometry(kBlocks));
   const DiskRecovery recovery = *file.recover();
   EXPECT_EQ(recovery.damaged, 0U);
-  ASSERT_EQ(recovery.entries.size(), kSlots - 40 - 6);
-  std::uint32_t last = kSlots;
+  ASSERT_EQ(recovery.entries.size(), kBlocks - 40 - 6);
+  std::uint32_t last = kBlocks;
   for (const DiskEntry& found : recovery.entries) {
-    const std::uint32_t slot = index_of(found.slot);
-    EXPECT_LT(slot, last);  // oldest first: as they were given
-    EXPECT_EQ(found.key, key(slot + 1));
-    EXPECT_TRUE(slot % 1000 != 500 && slot != 20 && (slot < 10 || slot > 12) && slot < 39'998) << slot;
-    last = slot;
+    const std::uint32_t block_id = index_of(found.block_id);
+    EXPECT_LT(block_id, last);  // oldest first: as they were given
+    EXPECT_EQ(found.key, key(block_id + 1));
+    EXPECT_TRUE(block_id % 1000 != 500 && block_id != 20 && (block_id < 10 || block_id > 12) && block_id < 39'998)
+        << block_id;
+    last = block_id;
   }
 }
 
@@ -181,9 +182,9 @@ TEST_F(DiskFileTest, KeepsTheLaterOfTwoEntriesOfAKey) {
   ASSERT_TRUE(file.put(std::vector{entry(1, 5), entry(2, 6), entry(3, 5)}));
   const DiskRecovery recovery = *file.recover();
   EXPECT_EQ(recovery.superseded, 1U);
-  EXPECT_EQ(recovery.passed_over, std::vector{SlotId{1}});
+  EXPECT_EQ(recovery.passed_over, std::vector{BlockId{1}});
   ASSERT_EQ(recovery.entries.size(), 2U);
-  EXPECT_EQ(recovery.entries[1].slot, SlotId{3});
+  EXPECT_EQ(recovery.entries[1].block_id, BlockId{3});
 }
 
 TEST_F(DiskFileTest, SurvivesTheProcessThatWroteIt) {
@@ -300,8 +301,8 @@ TEST_F(DiskFileTest, RefusesMoreBytesThanAFileCanHave) {
   wraps.row_bytes = 1024;
   EXPECT_FALSE(wraps.places());
   EXPECT_FALSE(disk::encode(disk::Superblock{.geometry = wraps}));
-  DiskGeometry no_slot = geometry(0xFFFF'FFFF);
-  EXPECT_FALSE(no_slot.validate()) << "that number means no slot";
+  DiskGeometry no_block_id = geometry(0xFFFF'FFFF);
+  EXPECT_FALSE(no_block_id.validate()) << "that number means no block";
   DiskGeometry largest = geometry(0xFFFF'FFFE);
   EXPECT_TRUE(largest.validate());
   EXPECT_EQ(largest.places()->file_bytes, largest.places()->data_offset + 0xFFFF'FFFEULL * 8192);
@@ -323,7 +324,7 @@ TEST_F(DiskFileTest, ACraftedSuperblockIsDamageAndNothingElse) {
     }
   };
   constexpr std::uint64_t kBlock = std::uint64_t{1} << 39;
-  put(16, 1U << 25, 4);                     // slots
+  put(16, 1U << 25, 4);                     // blocks
   put(28, 1U << 20, 4);                     // bytes a row
   put(32, kBlock, 8);                       // bytes a block
   put(40, (2ULL << 30) + (2ULL << 20), 8);  // where the blocks begin: after 2^25 entries
@@ -342,11 +343,11 @@ TEST_F(DiskFileTest, ACraftedSuperblockIsDamageAndNothingElse) {
 TEST_F(DiskFileTest, ReadsAndWritesTheAreasOfBlocks) {
   DiskFile file = *DiskFile::create(path_, geometry());
   std::vector<std::byte> written(3 * file.block_step(), std::byte{7});
-  ASSERT_TRUE(file.write_blocks(SlotId{97}, written));
+  ASSERT_TRUE(file.write_blocks(BlockId{97}, written));
   std::vector<std::byte> read(2 * file.block_step());
-  ASSERT_TRUE(file.read_blocks(SlotId{96}, read));
+  ASSERT_TRUE(file.read_blocks(BlockId{96}, read));
   EXPECT_EQ(std::count(read.begin(), read.end(), std::byte{7}), static_cast<std::ptrdiff_t>(file.block_step()));
-  EXPECT_DEATH(static_cast<void>(file.read_blocks(SlotId{99}, read)), "within the file");
+  EXPECT_DEATH(static_cast<void>(file.read_blocks(BlockId{99}, read)), "within the file");
 }
 
 TEST_F(DiskFileTest, RefusesWhatItIsNotACacheOfByName) {
@@ -409,8 +410,8 @@ TEST_F(DiskFileTest, OneCopyOfTheSuperblockIsEnough) {
 TEST_F(DiskFileTest, SkipsAndCountsDamagedEntries) {
   DiskFile file = *DiskFile::create(path_, geometry());
   std::vector<DiskEntry> entries;
-  for (std::uint32_t slot = 0; slot < 100; ++slot) {
-    entries.push_back(entry(slot, slot));
+  for (std::uint32_t block_id = 0; block_id < 100; ++block_id) {
+    entries.push_back(entry(block_id, block_id));
   }
   ASSERT_TRUE(file.put(entries));
   std::mt19937 random(1);
@@ -419,8 +420,8 @@ TEST_F(DiskFileTest, SkipsAndCountsDamagedEntries) {
   std::ifstream in(path_, std::ios::binary);
   in.seekg(disk::kEntriesOffset);
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  for (std::uint32_t slot = 0; slot < 50; ++slot) {
-    const std::size_t at = slot * disk::kEntryBytes + random() % disk::kEntryBytes;
+  for (std::uint32_t block_id = 0; block_id < 50; ++block_id) {
+    const std::size_t at = block_id * disk::kEntryBytes + random() % disk::kEntryBytes;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << (random() % 8)));
   }
   std::copy_n(bytes.begin() + 70 * 64, 64, bytes.begin() + 60 * 64);
@@ -430,7 +431,7 @@ TEST_F(DiskFileTest, SkipsAndCountsDamagedEntries) {
   EXPECT_EQ(recovery.damaged, 51U);
   EXPECT_EQ(recovery.entries.size(), 48U);
   for (const DiskEntry& found : recovery.entries) {
-    EXPECT_EQ(found.key, key(index_of(found.slot)));
+    EXPECT_EQ(found.key, key(index_of(found.block_id)));
   }
 }
 
@@ -439,14 +440,14 @@ TEST_F(DiskFileTest, AgreesWithAMapThroughRandomChangesAndReopenings) {
   std::map<std::uint32_t, DiskEntry> model;
   DiskFile file = *DiskFile::create(path_, geometry(40));
   for (int step = 0; step < 3000; ++step) {
-    const auto slot = static_cast<std::uint32_t>(random() % 40);
+    const auto block_id = static_cast<std::uint32_t>(random() % 40);
     if (random() % 3 == 0) {
-      ASSERT_TRUE(file.erase(std::vector{SlotId{slot}}));
-      model.erase(slot);
+      ASSERT_TRUE(file.erase(std::vector{BlockId{block_id}}));
+      model.erase(block_id);
     } else {
-      const DiskEntry put = entry(slot, 1000 + static_cast<std::uint64_t>(step));
+      const DiskEntry put = entry(block_id, 1000 + static_cast<std::uint64_t>(step));
       ASSERT_TRUE(file.put(std::vector{put}));
-      model[slot] = put;
+      model[block_id] = put;
     }
     if (step % 100 == 0) {
       {
@@ -456,7 +457,7 @@ TEST_F(DiskFileTest, AgreesWithAMapThroughRandomChangesAndReopenings) {
       const DiskRecovery recovery = *file.recover();
       ASSERT_EQ(recovery.entries.size(), model.size());
       for (const DiskEntry& found : recovery.entries) {
-        EXPECT_EQ(found.key, model.at(index_of(found.slot)).key);
+        EXPECT_EQ(found.key, model.at(index_of(found.block_id)).key);
       }
     }
   }

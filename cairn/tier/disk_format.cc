@@ -117,7 +117,7 @@ Result<SuperblockBytes> encode(const Superblock& superblock) {
   out.raw(std::as_bytes(std::span(kMagic, sizeof(kMagic) - 1)));
   out.number(DiskFile::kFormat);
   out.number(static_cast<std::uint32_t>(superblock.clean));
-  out.number(geometry.slots);
+  out.number(geometry.blocks);
   out.number(space.block_size);
   out.number(static_cast<std::uint32_t>(space.scheme));
   out.number(static_cast<std::uint32_t>(geometry.row_bytes));
@@ -157,7 +157,7 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   superblock.clean = in.number<std::uint32_t>() != 0;
   DiskGeometry& geometry = superblock.geometry;
   Namespace& space = geometry.space;
-  geometry.slots = in.number<std::uint32_t>();
+  geometry.blocks = in.number<std::uint32_t>();
   space.block_size = in.number<std::uint32_t>();
   space.scheme = static_cast<KeyScheme>(in.number<std::uint32_t>());
   geometry.row_bytes = in.number<std::uint32_t>();
@@ -202,7 +202,7 @@ EntryBytes encode(const DiskEntry& entry, NamespaceId space) {
   EntryBytes bytes{};
   Writer out(bytes);
   out.raw(std::as_bytes(std::span(kEntryMagic, sizeof(kEntryMagic) - 1)));
-  out.number(index_of(entry.slot));
+  out.number(index_of(entry.block_id));
   out.raw(entry.key.to_bytes());
   out.number(static_cast<std::uint64_t>(entry.checksum));
   out.number(entry.order);
@@ -221,17 +221,17 @@ Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryB
     return fail(ErrorCode::kCorrupt, "a damaged entry");
   }
   DiskEntry entry;
-  entry.slot = SlotId{in.number<std::uint32_t>()};
+  entry.block_id = BlockId{in.number<std::uint32_t>()};
   const Result<BlockKey> key = BlockKey::from_bytes(in.raw(16));
   entry.checksum = Checksum{in.number<std::uint64_t>()};
   if (entry.checksum == kNoChecksum) {
     return fail(ErrorCode::kCorrupt, "an entry without a checksum");
   }
   entry.order = in.number<std::uint64_t>();
-  if (entry.slot == place.slot && entry.order < place.fence) {
+  if (entry.block_id == place.block_id && entry.order < place.fence) {
     return std::optional<DiskEntry>();  // of any namespace: a fence may begin another one
   }
-  if (entry.slot != place.slot || !key || in.number<std::uint64_t>() != value_of(place.space)) {
+  if (entry.block_id != place.block_id || !key || in.number<std::uint64_t>() != value_of(place.space)) {
     return fail(ErrorCode::kCorrupt, "an entry that belongs elsewhere");
   }
   entry.tokens_hash = BlockHash{in.number<std::uint64_t>()};

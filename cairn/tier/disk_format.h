@@ -2,16 +2,16 @@
 //
 //   0        superblock        4096 bytes
 //   4096     its second copy   4096 bytes
-//   8192     entries           64 bytes a slot
+//   8192     entries           64 bytes a block
 //   then, at a multiple of 2 MiB: the blocks, each at a multiple of 4096
 //
-// Superblock: "CAIRNDSK"; format, clean, slots, tokens a block, key scheme, bytes a row (4 bytes each); bytes a block,
+// Superblock: "CAIRNDSK"; format, clean, blocks, tokens a block, key scheme, bytes a row (4 bytes each); bytes a block,
 // offset of the blocks, step from block to block, namespace, weights generation (8 bytes each); 1 if there is a key
 // secret, else 0 (4 bytes), the secret or zeros (32 bytes); fence (8 bytes); tenant, model, layout, element type, shard,
 // each with 2 bytes of length in front; zeros; in the last 8 bytes the checksum of all before.
 // Of two whole superblocks the one with the higher fence counts.
-// Entry: "CENT", slot (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
-// (8 each); the checksum of all before (8). A slot that holds nothing has zeros, or an entry whose order is below the fence.
+// Entry: "CENT", block (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
+// (8 each); the checksum of all before (8). A block that holds nothing has zeros, or an entry whose order is below the fence.
 //
 // Fails: decoding anything that encoding could not have written, kCorrupt. Pure.
 #pragma once
@@ -46,17 +46,17 @@ using EntryBytes = std::array<std::byte, kEntryBytes>;
 
 // Whether the bytes begin as superblocks of any format do, damaged or not.
 [[nodiscard]] bool begins_as_superblock(std::span<const std::byte> bytes);
-// Whether the bytes are an entry that is whole, of whatever slot and namespace.
+// Whether the bytes are an entry that is whole, of whatever block and namespace.
 [[nodiscard]] bool is_entry(std::span<const std::byte, kEntryBytes> bytes);
 
 [[nodiscard]] EntryBytes encode(const DiskEntry& entry, NamespaceId space);
 // What an entry must belong to.
 struct EntryPlace {
-  SlotId slot = kNoSlot;
+  BlockId block_id = kNoBlock;
   NamespaceId space{};
   std::uint64_t fence = 0;
 };
-// std::nullopt if the slot holds nothing. Fails also for an entry of another slot or namespace, and for one without a
+// std::nullopt if the block holds nothing. Fails also for an entry of another block or namespace, and for one without a
 // checksum: its block could not be verified.
 [[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes,
                                                             const EntryPlace& place);

@@ -28,7 +28,7 @@ Result<BlockLayoutPtr> disk_layout(const DiskFile& file, const KvShape& shape, R
     layers.push_back(place);
     place.offset += place.kv_step * shape.kv;
   }
-  return BlockLayout::from_places(shape, file.geometry().slots, std::move(layers), {std::move(region)});
+  return BlockLayout::from_places(shape, file.geometry().blocks, std::move(layers), {std::move(region)});
 }
 
 }  // namespace cairn

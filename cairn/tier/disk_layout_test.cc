@@ -24,7 +24,7 @@ class DiskLayoutTest : public ::testing::Test {
         {.space = {.tenant = "t", .model = "m", .layout = "contiguous-nhd", .element_type = "bf16", .block_size = 4},
          .block_bytes = kShape.block_bytes(),
          .row_bytes = kShape.row_bytes(),
-         .slots = 5});
+         .blocks = 5});
   }
   const std::string path_ = ::testing::TempDir() + "disk_layout_test." + std::to_string(getpid()) + ".cairn";
 };

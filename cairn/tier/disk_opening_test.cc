@@ -28,10 +28,10 @@ class DiskOpeningTest : public DiskFileOfBlocks {
       return "refused: " + disk.error().message;
     }
     EXPECT_EQ(std::filesystem::file_size(path_), disk->file.file_bytes());
-    slots_.clear();
+    block_ids_.clear();
     DiskRecovery recovery = *disk->file.recover();
     for (const DiskEntry& entry : recovery.entries) {
-      slots_.push_back(index_of(entry.slot));
+      block_ids_.push_back(index_of(entry.block_id));
     }
     recovery_ = recovery;
     return disk->damage;
@@ -43,17 +43,17 @@ class DiskOpeningTest : public DiskFileOfBlocks {
   [[nodiscard]] std::string damaged() const { return path_ + ".damaged"; }
 
   const DiskGeometry small_ = geometry(20);
-  std::vector<std::uint32_t> slots_;
+  std::vector<std::uint32_t> block_ids_;
   DiskRecovery recovery_;
 };
 
 TEST_F(DiskOpeningTest, AWholeFileIsUsedAndOneThatIsNotThereIsMade) {
   EXPECT_EQ(opened(), "");
-  EXPECT_THAT(slots_, UnorderedElementsAre(0, 3, 4, 19));
+  EXPECT_THAT(block_ids_, UnorderedElementsAre(0, 3, 4, 19));
   std::filesystem::remove(path_);
   EXPECT_THAT(opened(DiskOpening::kExisting), AllOf(HasSubstr("refused: "), HasSubstr("No such file")));
   EXPECT_EQ(opened(), "");
-  EXPECT_TRUE(slots_.empty());
+  EXPECT_TRUE(block_ids_.empty());
 }
 
 TEST_F(DiskOpeningTest, WhatIsLeftOfAFileThatWasCutOffIsUsed) {
@@ -65,9 +65,9 @@ TEST_F(DiskOpeningTest, WhatIsLeftOfAFileThatWasCutOffIsUsed) {
     EXPECT_THAT(opened(), AllOf(HasSubstr(path_ + " was cut off"), HasSubstr("what it holds of its blocks is used")));
     EXPECT_EQ(recovery_.cut_off, end == small_.block_bytes ? 1U : 2U);
     if (end == small_.block_bytes) {
-      EXPECT_THAT(slots_, UnorderedElementsAre(0, 3, 4));
+      EXPECT_THAT(block_ids_, UnorderedElementsAre(0, 3, 4));
     } else {
-      EXPECT_THAT(slots_, UnorderedElementsAre(0, 3));
+      EXPECT_THAT(block_ids_, UnorderedElementsAre(0, 3));
     }
     std::filesystem::remove(path_);
     SetUp();
@@ -84,7 +84,7 @@ TEST_F(DiskOpeningTest, WhatIsLeftOfAFileThatWasCutOffIsUsed) {
 TEST_F(DiskOpeningTest, AFileThatIsTooLongIsCut) {
   std::filesystem::resize_file(path_, std::filesystem::file_size(path_) + 12'345);
   EXPECT_THAT(opened(), HasSubstr("is too long"));
-  EXPECT_THAT(slots_, UnorderedElementsAre(0, 3, 4, 19));
+  EXPECT_THAT(block_ids_, UnorderedElementsAre(0, 3, 4, 19));
 }
 
 TEST_F(DiskOpeningTest, AFileThatCannotBeReadIsRenamedAndOneIsKept) {
@@ -92,7 +92,7 @@ TEST_F(DiskOpeningTest, AFileThatCannotBeReadIsRenamedAndOneIsKept) {
   overwrite(std::string(8192, '#'));
   EXPECT_THAT(opened(DiskOpening::kExisting), HasSubstr("refused: "));
   EXPECT_THAT(opened(), HasSubstr("it was renamed to " + damaged() + ", and the tier starts empty"));
-  EXPECT_TRUE(slots_.empty());
+  EXPECT_TRUE(block_ids_.empty());
   EXPECT_EQ(std::filesystem::file_size(damaged()), first.size());
   // The next one is not kept, and does not take the place of the first.
   overwrite(std::string(8192, '!'));
@@ -158,7 +158,7 @@ TEST_F(DiskOpeningTest, AFileInUseIsNotReplaced) {
 TEST_F(DiskOpeningTest, FreshReplacesDamagedFilesToo) {
   overwrite(std::string(8192, '#'));
   EXPECT_EQ(opened(DiskOpening::kFresh), "");
-  EXPECT_TRUE(slots_.empty());
+  EXPECT_TRUE(block_ids_.empty());
   EXPECT_FALSE(std::filesystem::exists(damaged()));
 }
 

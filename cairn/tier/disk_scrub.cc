@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMostReadBytes = std::uint64_t{4} << 20;  // more at once would be felt by others
 constexpr std::uint32_t kMostReadBlocks = 64;
-constexpr std::uint32_t kSlotsAtOnce = 4096;  // looked at under the pool's lock
+constexpr std::uint32_t kBlocksAtOnce = 4096;  // looked at under the pool's lock
 // While the tier is out, or its executor full.
 constexpr Duration kRetry = std::chrono::seconds(1);
 
@@ -27,7 +27,7 @@ Duration time_for(std::uint64_t bytes, std::uint64_t bytes_per_second) {
 
 // Blocks that are read together, from before the submission until nothing touches the buffer any more.
 struct DiskScrub::Read {
-  std::vector<SlotId> slots = {};
+  std::vector<BlockId> block_ids = {};
   std::vector<BlockFacts> facts = {};       // one for each
   std::optional<PinnedBlocks> pinned = {};  // of a second read
   std::uint32_t position = 0;               // where the walk was before a first read
@@ -110,10 +110,10 @@ bool DiskScrub::pump() {
 bool DiskScrub::read_next(std::uint32_t position, TimePoint now) {
   const auto read = std::make_shared<Read>();
   read->position = position;
-  std::vector<SlotFacts> found;
-  const std::uint32_t end = disk_.pool()->list_slots(position, kSlotsAtOnce, batch_, found);
-  for (SlotFacts& each : found) {
-    read->slots.push_back(each.slot);
+  std::vector<ListedBlock> found;
+  const std::uint32_t end = disk_.pool()->list_blocks(position, kBlocksAtOnce, batch_, found);
+  for (ListedBlock& each : found) {
+    read->block_ids.push_back(each.block_id);
     read->facts.push_back(each.facts);
   }
   read->ends_pass = end == disk_.pool()->capacity();
@@ -132,9 +132,9 @@ bool DiskScrub::read_next(std::uint32_t position, TimePoint now) {
 bool DiskScrub::read_again(const std::vector<BlockKey>& suspects, TimePoint now) {
   const auto read = std::make_shared<Read>();
   read->pinned.emplace(disk_.pool()->hold(suspects));
-  read->slots.assign(read->pinned->slots().begin(), read->pinned->slots().end());
+  read->block_ids.assign(read->pinned->block_ids().begin(), read->pinned->block_ids().end());
   read->facts = read->pinned->facts();
-  if (!read->slots.empty()) {
+  if (!read->block_ids.empty()) {
     submit(read, now);
   }
   return true;
@@ -142,16 +142,17 @@ bool DiskScrub::read_again(const std::vector<BlockKey>& suspects, TimePoint now)
 
 void DiskScrub::submit(const std::shared_ptr<Read>& read, TimePoint now) {
   Transfer transfer{.plan = plan_, .verify = Verify::kMake, .deadline = now + options_.deadline};
-  transfer.blocks.reserve(read->slots.size());
-  for (std::uint32_t i = 0; i < read->slots.size(); ++i) {
-    transfer.blocks.push_back({.pair = {index_of(read->slots[i]), i}, .tag = disk_.tag_of(read->facts[i].block.key)});
+  transfer.blocks.reserve(read->block_ids.size());
+  for (std::uint32_t i = 0; i < read->block_ids.size(); ++i) {
+    transfer.blocks.push_back(
+        {.pair = {index_of(read->block_ids[i]), i}, .tag = disk_.tag_of(read->facts[i].block.key)});
   }
   transfer.done = [this, read](TransferOutcome&& outcome) { landed(*read, outcome); };
   transfer.settled = [this, read] { settled(*read); };
   {
     const MutexLock lock(mutex_);
     is_reading_ = true;
-    next_read_ = now + time_for(read->slots.size() * disk_.block_bytes(), options_.bytes_per_second);
+    next_read_ = now + time_for(read->block_ids.size() * disk_.block_bytes(), options_.bytes_per_second);
   }
   if (const Result<TransferId> id = executor_.submit(std::move(transfer)); !id) {
     // The executor is full: the walk goes back, and what is suspect stays so.

@@ -1,8 +1,8 @@
 // DiskScrub: reads the blocks of a disk tier again and again, slowly, and drops those whose bytes are wrong, before anybody
 // asks for them.
 //
-// It walks the slots in order and reads so many bytes a second. A read is no use of a block: it pins nothing and changes
-// nothing in the order of eviction. Its slot may therefore be given to another block meanwhile, so a block that seems to be
+// It walks the blocks in order and reads so many bytes a second. A read is no use of a block: it pins nothing and changes
+// nothing in the order of eviction. Its block may therefore be given to another block meanwhile, so a block that seems to be
 // wrong is pinned and read once more; if it is wrong again, the tier drops it. A block that cannot be read is counted and
 // kept: the disk may be at fault and come back. While reading the tier is out, the scrub waits.
 // Thread safety: any; pump() by one thread at a time.
@@ -33,7 +33,7 @@ struct ScrubStatus {
   std::uint64_t damaged = 0;     // that were wrong, and are dropped
   std::uint64_t unreadable = 0;  // that could not be read
   std::uint64_t passes = 0;      // over the whole tier
-  std::uint32_t position = 0;    // the next slot of the present pass
+  std::uint32_t position = 0;    // the next block of the present pass
 };
 
 class DiskScrub {

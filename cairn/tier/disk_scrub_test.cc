@@ -78,8 +78,8 @@ class DiskScrubTest : public testing::ThreeTiers {
 TEST_F(DiskScrubTest, DropsDamagedBlocksThatNobodyReads) {
   blocks_per_second_ = 1000;
   start_with_blocks();
-  testing::damage(*disk_, slot_of(*disk_, keys_[2]));
-  testing::damage(*disk_, slot_of(*disk_, keys_[7]));
+  testing::damage(*disk_, block_id_of(*disk_, keys_[2]));
+  testing::damage(*disk_, block_id_of(*disk_, keys_[7]));
   make_scrub(100);
   scrub_for(seconds(1));
   EXPECT_THAT(dropped_, UnorderedElementsAreArray({keys_[2], keys_[7]}));
@@ -138,21 +138,21 @@ TEST_F(DiskScrubTest, AReadIsNoUse) {
   EXPECT_THAT(Keys(order.begin(), order.begin() + 5), UnorderedElementsAreArray(Keys(keys_.begin() + 3, keys_.end())));
 }
 
-TEST_F(DiskScrubTest, ASlotThatIsGivenToAnotherBlockMeanwhileIsNotDropped) {
+TEST_F(DiskScrubTest, ABlockThatIsGivenToAnotherBlockMeanwhileIsNotDropped) {
   blocks_per_second_ = 1;  // a read takes seconds
   start_with_blocks();
   make_scrub(8);
   ASSERT_TRUE(scrub_->pump());
   EXPECT_FALSE(scrub_->pump()) << "one read at a time";
   EXPECT_FALSE(scrub_->next_time());
-  // Before it gets there the blocks go, and others come into their slots.
+  // Before it gets there the blocks go, and others come into their blocks.
   fence(*disk_);
   const Keys others = chain(2, 8);
-  std::vector<SlotId> slots;
+  std::vector<BlockId> block_ids;
   Result<MutableBlocks> room = disk_->pool()->allocate(kTierBlocks);
   ASSERT_TRUE(room);
   for (std::uint32_t i = 0; i < kTierBlocks; ++i) {
-    testing::write_block(*disk_->layout(), room->slots()[i], testing::bytes_of(others[i % 8]));
+    testing::write_block(*disk_->layout(), room->block_ids()[i], testing::bytes_of(others[i % 8]));
   }
   scrub_for(seconds(20));
   EXPECT_EQ(scrub_->status().damaged, 0U);
@@ -189,7 +189,7 @@ TEST_F(DiskScrubTest, GarbageTakesTheTierOut) {
   blocks_per_second_ = 1000;
   start_with_blocks();
   for (const BlockKey& key : keys_) {
-    testing::damage(*disk_, slot_of(*disk_, key));
+    testing::damage(*disk_, block_id_of(*disk_, key));
   }
   make_scrub(1);  // one block a read
   scrub_for(seconds(10));

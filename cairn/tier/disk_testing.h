@@ -20,7 +20,7 @@ namespace cairn {
 class DiskFileOfBlocks : public ::testing::Test {
  protected:
   // Rows that are no whole words, unless told otherwise.
-  static DiskGeometry geometry(std::uint32_t slots, std::uint64_t row_bytes = 100) {
+  static DiskGeometry geometry(std::uint32_t blocks, std::uint64_t row_bytes = 100) {
     return {.space = {.tenant = "t",
                       .model = "m",
                       .weights_generation = 3,
@@ -30,7 +30,7 @@ class DiskFileOfBlocks : public ::testing::Test {
                       .block_size = 16},
             .block_bytes = row_bytes * 50,
             .row_bytes = row_bytes,
-            .slots = slots};
+            .blocks = blocks};
   }
   // A sequence of four blocks after the other.
   static BlockKey key(std::uint64_t number) {
@@ -46,18 +46,18 @@ class DiskFileOfBlocks : public ::testing::Test {
     }
     return bytes;
   }
-  // The blocks of these numbers, in these slots, in this order.
+  // The blocks of these numbers, in these blocks, in this order.
   struct Placed {
-    std::uint32_t slot;
+    std::uint32_t block_id;
     std::uint64_t number;
   };
   void write(const DiskGeometry& geometry, const std::vector<Placed>& blocks) const {
     DiskFile file = *DiskFile::create(path_, geometry);
     for (const Placed& placed : blocks) {
       const std::vector<std::byte> bytes = block(geometry, placed.number);
-      ASSERT_TRUE(file.write_blocks(SlotId{placed.slot}, bytes));
+      ASSERT_TRUE(file.write_blocks(BlockId{placed.block_id}, bytes));
       const Checksum checksum = checksum_of(geometry, geometry.space.id(), key(placed.number), bytes);
-      ASSERT_TRUE(file.put(std::vector<DiskEntry>{{.slot = SlotId{placed.slot},
+      ASSERT_TRUE(file.put(std::vector<DiskEntry>{{.block_id = BlockId{placed.block_id},
                                                    .key = key(placed.number),
                                                    .checksum = checksum,
                                                    .tokens_hash = BlockHash{9}}}));
@@ -70,10 +70,12 @@ class DiskFileOfBlocks : public ::testing::Test {
     file.seekp(static_cast<std::streamoff>(offset));
     file.put(static_cast<char>(byte ^ 0x10));
   }
-  void damage_block(const DiskGeometry& geometry, std::uint32_t slot) const {
-    flip_byte(data_offset() + slot * step_of(geometry) + geometry.block_bytes / 2);
+  void damage_block(const DiskGeometry& geometry, std::uint32_t block_id) const {
+    flip_byte(data_offset() + block_id * step_of(geometry) + geometry.block_bytes / 2);
   }
-  void damage_entry(std::uint32_t slot) const { flip_byte(disk::kEntriesOffset + slot * disk::kEntryBytes + 20); }
+  void damage_entry(std::uint32_t block_id) const {
+    flip_byte(disk::kEntriesOffset + block_id * disk::kEntryBytes + 20);
+  }
   [[nodiscard]] std::string bytes_of_file() const {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

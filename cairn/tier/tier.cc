@@ -49,10 +49,10 @@ Result<std::unique_ptr<Tier>> Tier::make(Options&& options) {
   CAIRN_CHECK(options.layout != nullptr && options.clock != nullptr, "a tier has a layout and a clock");
   const std::uint32_t blocks = options.layout->blocks();
   std::optional<BlockPoolOptions> pool_options = std::move(options.pool);
-  if (options.file && (!pool_options || options.file->geometry().slots != blocks)) {
+  if (options.file && (!pool_options || options.file->geometry().blocks != blocks)) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("the file ", options.file->path(), " has ", options.file->geometry().slots,
-                        " slots for a layout of ", blocks, " blocks; a tier with a file has a pool of its size"));
+                str_cat("the file ", options.file->path(), " has ", options.file->geometry().blocks,
+                        " blocks for a layout of ", blocks, " blocks; a tier with a file has a pool of its size"));
   }
   std::unique_ptr<Tier> tier(new Tier(std::move(options)));
   if (!pool_options) {
@@ -92,8 +92,8 @@ Status Tier::recover() {
     entries_ = DiskEntryIndex(pool_->capacity(), std::random_device()() * 0x1'0000'0001ULL);
     blocks.reserve(recovery->entries.size());
     for (const DiskEntry& entry : recovery->entries) {
-      entries_.set(entry.slot, entry.key);
-      blocks.push_back({.slot = entry.slot,
+      entries_.set(entry.block_id, entry.key);
+      blocks.push_back({.block_id = entry.block_id,
                         .key = entry.key,
                         .tokens_hash = entry.tokens_hash,
                         .note = static_cast<std::uint64_t>(entry.checksum)});
@@ -101,8 +101,8 @@ Status Tier::recover() {
     // Entries that were passed over would come back when those that stand for them are erased.
     erased = file_->erase(recovery->passed_over);
     if (!erased) {
-      for (const SlotId slot : recovery->passed_over) {
-        entries_.set_unnamed(slot);  // tried again before the slot is written
+      for (const BlockId block_id : recovery->passed_over) {
+        entries_.set_unnamed(block_id);  // tried again before the block is written
       }
     }
   }
@@ -129,38 +129,38 @@ void Tier::verified(std::uint64_t right, std::uint64_t wrong, const std::string&
   tell(TierUse::kReading, reading_.verified(right, wrong, reason, clock_.now()), reason);
 }
 
-Status Tier::before_writing(std::span<const SlotId> slots) {
+Status Tier::before_writing(std::span<const BlockId> block_ids) {
   if (!has_file_) {
     return {};
   }
   const MutexLock lock(file_mutex_);
-  std::vector<SlotId> named;
-  for (const SlotId slot : slots) {
-    if (entries_.has(slot)) {
-      named.push_back(slot);
+  std::vector<BlockId> named;
+  for (const BlockId block_id : block_ids) {
+    if (entries_.has(block_id)) {
+      named.push_back(block_id);
     }
   }
   return erase(named);
 }
 
-Status Tier::erase(std::span<const SlotId> slots) {
-  Status status = file_->erase(slots);
+Status Tier::erase(std::span<const BlockId> block_ids) {
+  Status status = file_->erase(block_ids);
   if (status) {
-    for (const SlotId slot : slots) {
-      entries_.clear(slot);
+    for (const BlockId block_id : block_ids) {
+      entries_.clear(block_id);
     }
   }
   return status;
 }
 
-Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts, std::uint64_t fence) {
+Status Tier::after_writing(std::span<const BlockId> block_ids, std::span<const BlockFacts> facts, std::uint64_t fence) {
   if (!has_file_) {
     return {};
   }
   std::vector<DiskEntry> entries;
-  entries.reserve(slots.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    entries.push_back({.slot = slots[i],
+  entries.reserve(block_ids.size());
+  for (std::size_t i = 0; i < block_ids.size(); ++i) {
+    entries.push_back({.block_id = block_ids[i],
                        .key = facts[i].block.key,
                        .checksum = Checksum{facts[i].note},
                        .tokens_hash = facts[i].block.tokens_hash});
@@ -169,9 +169,9 @@ Status Tier::after_writing(std::span<const SlotId> slots, std::span<const BlockF
   if (fence != fence_number_) {
     return fail(ErrorCode::kCancelled, str_cat(to_string(level_), " was reset while the copy was in flight"));
   }
-  // Even where it fails: some may have been written, and are to be erased before the slots are written again.
+  // Even where it fails: some may have been written, and are to be erased before the blocks are written again.
   for (const DiskEntry& entry : entries) {
-    entries_.set(entry.slot, entry.key);
+    entries_.set(entry.block_id, entry.key);
   }
   return file_->put(entries);
 }
@@ -184,11 +184,11 @@ void Tier::erase_entries_of(std::span<const BlockKey> keys) {
   Status status;
   {
     const MutexLock lock(file_mutex_);
-    std::vector<SlotId> slots;
+    std::vector<BlockId> block_ids;
     for (const BlockKey& key : keys) {
-      entries_.slots_of(key, slots);
+      entries_.block_ids_of(key, block_ids);
     }
-    status = erase(slots);
+    status = erase(block_ids);
   }
   if (!status) {
     failed(TierUse::kWriting, status.error().message);
@@ -226,7 +226,7 @@ PoolFenceOutcome Tier::raise_fence(std::optional<PoolFence> fence) {
   return fence ? pool_->raise_fence(*std::move(fence)) : PoolFenceOutcome();
 }
 
-// Slots keep their entries, which are void, until they are written again.
+// Blocks keep their entries, which are void, until they are written again.
 Status Tier::settle_fence(const std::optional<NewWeights>& weights) {
   if (weights) {
     space_ = weights->space;

@@ -1,9 +1,9 @@
 // Tier: a pool with a layout in memory or in a file: the one place where a block's name meets its bytes.
 //
-// Does:     knows which slot of the pool is which place of the layout (they have the same numbers), the checksum of every
-//           block that was copied into it (the note of its slot), and whether it can be read and written at present. A
+// Does:     knows which block of the pool is which place of the layout (they have the same numbers), the checksum of every
+//           block that was copied into it (the note of its block), and whether it can be read and written at present. A
 //           tier with a file begins with the blocks that the file holds.
-// Engine:   where the engine says which slot holds what, a tier has a layout and no pool.
+// Engine:   where the engine says which block holds what, a tier has a layout and no pool.
 // Owner:    the manager; outlives links, handles and whoever moves blocks.
 // Threads:  any.
 // Fails:    make(): a layout that has not the pool's blocks; a file that cannot be read.
@@ -89,11 +89,11 @@ class Tier {
   void not_tried(TierUse use) { health(use).not_tried(); }
   [[nodiscard]] TierHealth::Report report(TierUse use) const { return health(use).report(); }
 
-  // Around a copy into slots that are the caller's. A file forgets what the slots held before they are overwritten, and
-  // learns what they hold when they are whole; memory has nothing to do. `fence`: fence_number() before the slots were seen
+  // Around a copy into blocks that are the caller's. A file forgets what the blocks held before they are overwritten, and
+  // learns what they hold when they are whole; memory has nothing to do. `fence`: fence_number() before the blocks were seen
   // to be current. kCancelled if the tier was fenced since: the file learns nothing.
-  [[nodiscard]] Status before_writing(std::span<const SlotId> slots);
-  [[nodiscard]] Status after_writing(std::span<const SlotId> slots, std::span<const BlockFacts> facts,
+  [[nodiscard]] Status before_writing(std::span<const BlockId> block_ids);
+  [[nodiscard]] Status after_writing(std::span<const BlockId> block_ids, std::span<const BlockFacts> facts,
                                      std::uint64_t fence);
   // Grows with every fence, while it is up.
   [[nodiscard]] std::uint64_t fence_number() const { return fence_number_; }
@@ -141,7 +141,7 @@ class Tier {
  private:
   explicit Tier(Options&& options);
   [[nodiscard]] Status recover();
-  [[nodiscard]] Status erase(std::span<const SlotId> slots) CAIRN_REQUIRES(file_mutex_);
+  [[nodiscard]] Status erase(std::span<const BlockId> block_ids) CAIRN_REQUIRES(file_mutex_);
   [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
   [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }
   void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
@@ -163,7 +163,7 @@ class Tier {
   std::atomic<std::uint64_t> fence_number_{0};
   mutable Mutex file_mutex_{LockRank::kDiskFile};
   std::optional<DiskFile> file_ CAIRN_GUARDED_BY(file_mutex_);
-  // A slot keeps its entry until it is written again: its block may have left the pool long before.
+  // A block keeps its entry until it is written again: its block may have left the pool long before.
   DiskEntryIndex entries_ CAIRN_GUARDED_BY(file_mutex_);
   std::unique_ptr<BlockPool> pool_;
 };

@@ -168,7 +168,7 @@ TEST_F(TierFenceTest, TargetsAndSourcesOfBeforeAreRefused) {
   EXPECT_THAT(stale.error().error.message, HasSubstr("a reset came first"));
 }
 
-TEST_F(TierFenceTest, TheEnginesSlotsAreNotFilledFromFencedBlocks) {
+TEST_F(TierFenceTest, TheEnginesBlocksAreNotFilledFromFencedBlocks) {
   start();
   Tier::Options options = testing::memory_options(CacheLevel::kG1, Arrangement::kLayersBlockHnd, kTierBlocks, clock_);
   options.pool.reset();
@@ -182,7 +182,7 @@ TEST_F(TierFenceTest, TheEnginesSlotsAreNotFilledFromFencedBlocks) {
   fence(*engine);
   Copied copied;
   const auto refused = up->fill({.source = std::move(source),
-                                 .targets = {.slots = {SlotId{0}, SlotId{1}, SlotId{2}, SlotId{3}}},
+                                 .targets = {.block_ids = {BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}},
                                  .done = told(copied)});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kCancelled);
@@ -196,7 +196,7 @@ TEST_F(TierFenceTest, WrongBytesOfBeforeDropNothingOfAfter) {
     const ImmutableBlocks computed = compute(*device_, keys_);
   }
   copy(*to_host_, keys_);
-  testing::damage(*host_, slot_of(*host_, keys_[1]));
+  testing::damage(*host_, block_id_of(*host_, keys_[1]));
   Copied copied;
   ASSERT_TRUE(bring(*to_disk_, keys_, copied));
   fence(*host_);

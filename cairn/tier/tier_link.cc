@@ -42,8 +42,8 @@ bool all_done(std::span<const BlockState> states) {
 
 // What the engine says of its blocks has to be such that they can be registered when they have arrived.
 Status check_facts(const CopySource& source) {
-  if (source.slots().size() != source.size()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(source.slots().size(), " slots to copy from and facts of ",
+  if (source.block_ids().size() != source.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(source.block_ids().size(), " blocks to copy from and facts of ",
                                                      source.size(), " blocks; give one for each"));
   }
   std::vector<BlockKey> keys;
@@ -64,14 +64,14 @@ Status check_facts(const CopySource& source) {
 
 }  // namespace
 
-std::span<const SlotId> CopySource::slots() const {
+std::span<const BlockId> CopySource::block_ids() const {
   if (const auto* pinned = std::get_if<PinnedBlocks>(&blocks_)) {
-    return pinned->slots();
+    return pinned->block_ids();
   }
   if (const auto* borrowed = std::get_if<std::shared_ptr<const BorrowedBlocks>>(&blocks_)) {
-    return (*borrowed)->slots();
+    return (*borrowed)->block_ids();
   }
-  return std::get<EngineBlocks>(blocks_).slots;
+  return std::get<EngineBlocks>(blocks_).block_ids;
 }
 
 bool CopySource::is_current() const {
@@ -191,15 +191,15 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
     return refuse(status.error());
   }
   try {
-    // The slots' old names go before their bytes do.
-    if (const Status status = to_.before_writing(job.targets.slots()); !status) {
+    // The blocks' old names go before their bytes do.
+    if (const Status status = to_.before_writing(job.targets.block_ids()); !status) {
       report({}, {}, status);
       return refuse(status.error());
     }
     const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
     flight->targets.emplace(std::move(job.targets));
     flight->fence = fence;
-    Result<TransferId> id = submit(flight, flight->targets->slots(), job.deadline);
+    Result<TransferId> id = submit(flight, flight->targets->block_ids(), job.deadline);
     if (!id) {
       return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
                                                                      .targets = *std::move(flight->targets),
@@ -215,10 +215,10 @@ Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
 
 Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
   const auto refuse = [&job](Error error) { return Unexpected(Rejected<Fill>{std::move(error), std::move(job)}); };
-  if (job.source.size() != job.targets.slots.size() || job.source.slots().size() != job.source.size()) {
-    return refuse(
-        {ErrorCode::kInvalidArgument, str_cat("facts of ", job.source.size(), " blocks for ", job.source.slots().size(),
-                                              " slots to ", job.targets.slots.size(), " targets; give one for each")});
+  if (job.source.size() != job.targets.block_ids.size() || job.source.block_ids().size() != job.source.size()) {
+    return refuse({ErrorCode::kInvalidArgument,
+                   str_cat("facts of ", job.source.size(), " blocks for ", job.source.block_ids().size(), " blocks to ",
+                           job.targets.block_ids.size(), " targets; give one for each")});
   }
   if (!job.source.is_current()) {
     return refuse({ErrorCode::kCancelled,
@@ -230,7 +230,7 @@ Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
   try {
     const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
     flight->engine_targets.emplace(std::move(job.targets));
-    Result<TransferId> id = submit(flight, flight->engine_targets->slots, job.deadline);
+    Result<TransferId> id = submit(flight, flight->engine_targets->block_ids, job.deadline);
     if (!id) {
       return Unexpected(Rejected<Fill>{std::move(id).error(), Fill{.source = *std::move(flight->source),
                                                                    .targets = *std::move(flight->engine_targets),
@@ -244,19 +244,19 @@ Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
   }
 }
 
-Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const SlotId> targets, TimePoint deadline) {
+Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const BlockId> targets, TimePoint deadline) {
   // The sum of what was copied is compared in landed(): of some blocks it is known, of others it is made here.
   Transfer transfer{.plan = plan_, .verify = Verify::kMake, .deadline = deadline};
   const std::uint64_t blocks = targets.size();
   transfer.blocks.reserve(blocks);
   for (std::size_t i = 0; i < blocks; ++i) {
-    transfer.blocks.push_back({.pair = {index_of(flight->source->slots()[i]), index_of(targets[i])},
+    transfer.blocks.push_back({.pair = {index_of(flight->source->block_ids()[i]), index_of(targets[i])},
                                .tag = from_.tag_of(flight->source->facts()[i].block.key)});
   }
   transfer.done = [this, flight](TransferOutcome&& outcome) { landed(*flight, std::move(outcome)); };
   transfer.settled = [this, flight] {
     if (flight->late) {
-      meter_.quarantined(-static_cast<std::int64_t>(flight->late->slots().size()));
+      meter_.quarantined(-static_cast<std::int64_t>(flight->late->block_ids().size()));
       std::move(*flight->late).release_proven_finished();
       flight->late.reset();
     }
@@ -374,7 +374,7 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
       arrived.error = why;
     }
   };
-  if (Status status = to_.after_writing(whole->slots(), whole_facts, flight.fence); !status) {
+  if (Status status = to_.after_writing(whole->block_ids(), whole_facts, flight.fence); !status) {
     const bool is_fenced = status.error().code == ErrorCode::kCancelled;
     turn_down(is_fenced ? BlockState::kCancelled : BlockState::kFailed, status.error().message);
     return is_fenced ? Status() : status;

@@ -38,10 +38,10 @@ namespace cairn {
 
 // Blocks that the engine holds in a tier without a pool: it keeps them as they are until the copy has settled.
 struct EngineBlocks {
-  std::vector<SlotId> slots = {};
+  std::vector<BlockId> block_ids = {};
   std::vector<BlockFacts> facts = {};  // one for each; as far as they are known
-  std::shared_ptr<void> held = {};     // let go of when nothing touches the slots any more
-  // KvBlockManager::fences() when what the slots hold was begun. A save of blocks from before a fence is refused.
+  std::shared_ptr<void> held = {};     // let go of when nothing touches the blocks any more
+  // KvBlockManager::fences() when what the blocks hold was begun. A save of blocks from before a fence is refused.
   // std::nullopt: they are of now.
   std::optional<std::uint64_t> fence = {};
 };
@@ -57,7 +57,7 @@ class CopySource {
       : facts_(blocks->facts()), blocks_(std::move(blocks)) {}
 
   [[nodiscard]] std::size_t size() const { return facts_.size(); }
-  [[nodiscard]] std::span<const SlotId> slots() const;
+  [[nodiscard]] std::span<const BlockId> block_ids() const;
   [[nodiscard]] std::span<const BlockFacts> facts() const { return facts_; }
   // Whether their pool still has them; always true of the engine's own.
   [[nodiscard]] bool is_current() const;
@@ -95,7 +95,7 @@ class TierLink {
     TimePoint deadline = TimePoint::max();
     Done done = {};
   };
-  // The same into slots of the engine: nothing is registered.
+  // The same into blocks of the engine: nothing is registered.
   [[nodiscard]] Result<TransferId, Rejected<Fill>> fill(Fill job);
 
   void cancel(TransferId copy) { executor_.cancel(copy); }
@@ -121,7 +121,8 @@ class TierLink {
 
   [[nodiscard]] Status may_copy();
   void report(std::span<const BlockState> states, const std::string& error, const Status& written);
-  [[nodiscard]] Result<TransferId> submit(const FlightPtr& flight, std::span<const SlotId> targets, TimePoint deadline);
+  [[nodiscard]] Result<TransferId> submit(const FlightPtr& flight, std::span<const BlockId> targets,
+                                          TimePoint deadline);
   void landed(Flight& flight, TransferOutcome&& outcome);
   [[nodiscard]] std::vector<BlockFacts> compare(const Flight& flight, TransferOutcome& outcome);
   [[nodiscard]] Status sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived);

@@ -420,7 +420,7 @@ TEST_F(TierLinkFaultsTest, ADiskThatReturnsGarbageIsTakenOutAndComesBack) {
   copy(*to_disk_, joined(keys_, more));
   fence(*host_);
   const auto read_garbage = [&](const BlockKey& key) {
-    testing::damage(*disk_, slot_of(*disk_, key));
+    testing::damage(*disk_, block_id_of(*disk_, key));
     Copied up;
     ASSERT_TRUE(bring(*from_disk_, {key}, up));
     run_for(seconds(2));
@@ -492,7 +492,7 @@ TEST_F(TierLinkFaultsTest, EntriesThatCannotBeWrittenRegisterNothingAndTakeTheFi
   EXPECT_EQ(disk_->recovered().blocks, 4U);
 }
 
-TEST_F(TierLinkFaultsTest, SlotsWhoseEntriesCannotBeErasedAreNotWritten) {
+TEST_F(TierLinkFaultsTest, BlocksWhoseEntriesCannotBeErasedAreNotWritten) {
   start();
   const Keys many = chain(2, kTierBlocks);
   {

@@ -91,7 +91,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
     const PinnedBlocks blocks = tier.pool()->hold(some_keys());
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
       if (blocks.facts()[i].note != 0) {  // of others nobody could tell
-        testing::damage(tier, blocks.slots()[i]);
+        testing::damage(tier, blocks.block_ids()[i]);
       }
     }
   }
@@ -157,16 +157,16 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
       const auto reader = link(*tier, *engine);
       for (const BlockKey& key : testing::resident_keys(*tier->pool())) {
         PinnedBlocks block = tier->pool()->hold(std::vector{key});
-        const bool sound = testing::holds(*tier, block.slots()[0], key);
+        const bool sound = testing::holds(*tier, block.block_ids()[0], key);
         testing::Copied read;
-        if (!reader->fill({.source = std::move(block), .targets = {.slots = {SlotId{0}}}, .done = told(read)})) {
+        if (!reader->fill({.source = std::move(block), .targets = {.block_ids = {BlockId{0}}}, .done = told(read)})) {
           continue;  // the tier is out
         }
         run_for(seconds(1));
         EXPECT_THAT(read.states(), ::testing::ElementsAre(sound ? BlockState::kDone : BlockState::kMismatch))
             << key.to_string() << " of " << to_string(tier->level());
         EXPECT_EQ(tier->pool()->contains(key), sound);
-        EXPECT_TRUE(!sound || testing::holds(*engine, SlotId{0}, key));
+        EXPECT_TRUE(!sound || testing::holds(*engine, BlockId{0}, key));
         ++(sound ? sound_ : unsound_);
       }
       faults_->check_deadlines();

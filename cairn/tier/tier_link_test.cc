@@ -44,8 +44,8 @@ class TierLinkTest : public testing::ThreeTiers {
   static EngineBlocks engine_blocks(const Tier& tier, const Keys& keys, std::shared_ptr<void> held) {
     EngineBlocks blocks{.facts = fresh_facts(keys), .held = std::move(held)};
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      blocks.slots.push_back(SlotId{2 * i + 1});
-      testing::write_block(*tier.layout(), blocks.slots.back(), bytes_of(keys[i]));
+      blocks.block_ids.push_back(BlockId{2 * i + 1});
+      testing::write_block(*tier.layout(), blocks.block_ids.back(), bytes_of(keys[i]));
     }
     return blocks;
   }
@@ -127,7 +127,7 @@ TEST_F(TierLinkTest, BlocksWithAndWithoutAChecksumGoTogether) {
   EXPECT_EQ(after[1].note, before[1].note);
   EXPECT_NE(after[2].note, 0U);
   // From now on it is known of all.
-  damage(*disk_, slot_of(*disk_, keys_[2]));
+  damage(*disk_, block_id_of(*disk_, keys_[2]));
   fence(*host_);
   Copied up;
   ASSERT_TRUE(bring(*from_disk_, keys_, up));
@@ -141,7 +141,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInMemoryAreDroppedAndGoNoFurther) {
     const ImmutableBlocks computed = compute(*device_, keys_);
   }
   copy(*to_host_, keys_);
-  damage(*host_, slot_of(*host_, keys_[1]));
+  damage(*host_, block_id_of(*host_, keys_[1]));
   {
     Copied down;
     ASSERT_TRUE(bring(*to_disk_, keys_, down));
@@ -167,8 +167,8 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInTheFileAreNotThereAfterARestartEithe
   }
   copy(*to_disk_, keys_);
   fence(*host_);
-  damage(*disk_, slot_of(*disk_, keys_[0]));
-  damage(*disk_, slot_of(*disk_, keys_[3]));
+  damage(*disk_, block_id_of(*disk_, keys_[0]));
+  damage(*disk_, block_id_of(*disk_, keys_[3]));
   {
     Copied up;
     ASSERT_TRUE(bring(*from_disk_, keys_, up));
@@ -190,7 +190,7 @@ TEST_F(TierLinkTest, AFileOfAnotherBlockUnderTheKeyIsAMismatch) {
   }
   copy(*to_disk_, keys_);
   fence(*host_);
-  testing::write_block(*disk_->layout(), slot_of(*disk_, keys_[0]), bytes_of(keys_[1]));
+  testing::write_block(*disk_->layout(), block_id_of(*disk_, keys_[0]), bytes_of(keys_[1]));
   Copied up;
   ASSERT_TRUE(bring(*from_disk_, first_of(keys_, 2), up));
   run_for(seconds(3));
@@ -223,13 +223,13 @@ TEST_F(TierLinkTest, ABlockThatIsThereAlreadyIsTheOneThatIsHeld) {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }
   copy(*to_disk_, first_of(keys_, 2));
-  const SlotId slot = slot_of(*disk_, keys_[0]);
+  const BlockId block_id = block_id_of(*disk_, keys_[0]);
   {
     Copied down;
     ASSERT_TRUE(bring(*to_disk_, keys_, down));
     run_for(seconds(5));
     EXPECT_THAT(down.states(), Each(kDone));
-    EXPECT_EQ(down.arrived->blocks.slots()[0], slot);
+    EXPECT_EQ(down.arrived->blocks.block_ids()[0], block_id);
   }
   expect_at_rest(*disk_, 4);
   disk_->reset(keys_);
@@ -275,7 +275,7 @@ TEST_F(TierLinkTest, TheEnginesBlocksComeDownAndAreHeldUntilNothingReadsThem) {
   expect_at_rest(*host_, 2);
 }
 
-TEST_F(TierLinkTest, FillsTheEnginesSlotsAndHoldsThemUntilNothingWritesThem) {
+TEST_F(TierLinkTest, FillsTheEnginesBlocksAndHoldsThemUntilNothingWritesThem) {
   start({{.fault = Fault::kHang, .at = 4}});
   const auto engine = make_engine_tier();
   auto up = link(*host_, *engine);
@@ -285,18 +285,18 @@ TEST_F(TierLinkTest, FillsTheEnginesSlotsAndHoldsThemUntilNothingWritesThem) {
   Copied copied;
   ASSERT_TRUE(bring(*to_host_, first_of(keys_, 3), copied));
   run_for(seconds(4));
-  damage(*host_, slot_of(*host_, keys_[1]));
+  damage(*host_, block_id_of(*host_, keys_[1]));
   auto held = std::make_shared<int>();
   Copied filled;
-  const std::vector<SlotId> slots = {SlotId{7}, SlotId{2}, SlotId{9}};
+  const std::vector<BlockId> block_ids = {BlockId{7}, BlockId{2}, BlockId{9}};
   ASSERT_TRUE(up->fill({.source = host_->pool()->hold(first_of(keys_, 3)),
-                        .targets = {.slots = slots, .held = held},
+                        .targets = {.block_ids = block_ids, .held = held},
                         .deadline = clock_.now() + seconds(5),
                         .done = told(filled)}));
   run_for(seconds(5));
   EXPECT_THAT(filled.states(), ElementsAre(BlockState::kExpired, kMismatch, kDone));
   EXPECT_TRUE(filled.arrived->blocks.empty());
-  EXPECT_TRUE(testing::holds(*engine, SlotId{9}, keys_[2]));
+  EXPECT_TRUE(testing::holds(*engine, BlockId{9}, keys_[2]));
   EXPECT_EQ(held.use_count(), 2);
   EXPECT_EQ(host_->pool()->counts().pinned, 3U);
   EXPECT_FALSE(host_->pool()->contains(keys_[1]));
@@ -304,7 +304,7 @@ TEST_F(TierLinkTest, FillsTheEnginesSlotsAndHoldsThemUntilNothingWritesThem) {
   run_for(seconds(2));
   EXPECT_EQ(held.use_count(), 1);
   EXPECT_EQ(host_->pool()->counts().pinned, 0U);
-  EXPECT_TRUE(testing::holds(*engine, SlotId{7}, keys_[0])) << "late, and still what it should be";
+  EXPECT_TRUE(testing::holds(*engine, BlockId{7}, keys_[0])) << "late, and still what it should be";
 }
 
 TEST_F(TierLinkTest, AFullExecutorGivesTheJobBackIntact) {
@@ -320,7 +320,7 @@ TEST_F(TierLinkTest, AFullExecutorGivesTheJobBackIntact) {
   EXPECT_EQ(refused.error().error.code, ErrorCode::kExhausted);
   TierLink::Bring job = std::move(refused).error().blocks;
   EXPECT_EQ(job.source.size(), 3U);
-  EXPECT_EQ(job.source.slots().size(), 3U);
+  EXPECT_EQ(job.source.block_ids().size(), 3U);
   EXPECT_EQ(job.targets.size(), 3U);
   EXPECT_EQ(job.deadline, seconds(100));
   EXPECT_EQ(to_disk_->meter().totals().copies, 1U);
@@ -351,18 +351,18 @@ TEST_F(TierLinkTest, RefusesWhatDoesNotFitTogetherAndGivesItBack) {
   };
   expect_refused(engine_blocks(*engine, keys_, {}), 3, "4 blocks for 3 targets");
   EngineBlocks few = engine_blocks(*engine, keys_, {});
-  few.slots.pop_back();
-  expect_refused(few, 4, "3 slots to copy from and facts of 4 blocks");
+  few.block_ids.pop_back();
+  expect_refused(few, 4, "3 blocks to copy from and facts of 4 blocks");
   expect_refused(engine_blocks(*engine, {keys_[0], keys_[1], keys_[0]}, {}), 3, "stands there twice");
   EngineBlocks dear = engine_blocks(*engine, keys_, {});
   dear.facts[2].priority = 101;
   expect_refused(dear, 4, "has priority 101; the highest is 100");
   EngineBlocks beyond = engine_blocks(*engine, keys_, {});
-  beyond.slots[1] = SlotId{kTierBlocks};
+  beyond.block_ids[1] = BlockId{kTierBlocks};
   expect_refused(beyond, 4, "");
-  const auto filled = up->fill({.source = host_->pool()->hold(keys_), .targets = {.slots = {SlotId{1}}}});
+  const auto filled = up->fill({.source = host_->pool()->hold(keys_), .targets = {.block_ids = {BlockId{1}}}});
   ASSERT_FALSE(filled);
-  expect_error(filled.error().error, ErrorCode::kInvalidArgument, "facts of 4 blocks for 4 slots to 1 targets");
+  expect_error(filled.error().error, ErrorCode::kInvalidArgument, "facts of 4 blocks for 4 blocks to 1 targets");
   EXPECT_EQ(filled.error().blocks.source.size(), 4U);
   EXPECT_EQ(down->meter().totals().copies, 0U);
 }

@@ -66,7 +66,7 @@ class TierLinkThreadsTest : public ::testing::Test {
     ASSERT_EQ(arrived.error, "");
     ASSERT_EQ(arrived.blocks.size(), kBlocks);
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
-      EXPECT_TRUE(testing::holds(*host_, arrived.blocks.slots()[i], keys[i]));
+      EXPECT_TRUE(testing::holds(*host_, arrived.blocks.block_ids()[i], keys[i]));
     }
   }
   // In no time, or taken back at once: whatever became of it, it comes to an end.

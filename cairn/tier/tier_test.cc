@@ -30,11 +30,11 @@ using ::testing::UnorderedElementsAreArray;
 
 class TierTest : public ::testing::Test {
  protected:
-  static constexpr std::uint32_t kSlots = 8;
+  static constexpr std::uint32_t kBlocks = 8;
 
   void open() {
     tier_.reset();
-    tier_ = make_tier(disk_options(path_, kSlots, clock_));
+    tier_ = make_tier(disk_options(path_, kBlocks, clock_));
   }
   // As a link does it.
   ImmutableBlocks put_and_hold(const Keys& keys) {
@@ -44,8 +44,8 @@ class TierTest : public ::testing::Test {
     for (BlockFacts& each : facts) {
       each.note = each.block.key.low_word() | 1;
     }
-    EXPECT_TRUE(tier_->before_writing(blocks->slots()));
-    EXPECT_TRUE(tier_->after_writing(blocks->slots(), facts, tier_->fence_number()));
+    EXPECT_TRUE(tier_->before_writing(blocks->block_ids()));
+    EXPECT_TRUE(tier_->after_writing(blocks->block_ids(), facts, tier_->fence_number()));
     return *(*(*std::move(blocks)).complete_as(facts)).register_blocks();
   }
   void put(const Keys& keys) { const ImmutableBlocks dropped = put_and_hold(keys); }
@@ -82,11 +82,11 @@ TEST_F(TierTest, AnEnginesOwnTierHasALayoutAndNoPool) {
 }
 
 TEST_F(TierTest, RefusesAFileOfAnotherSizeThanItsLayout) {
-  Tier::Options options = disk_options(path_, kSlots, clock_);
-  options.layout = testing::TestLayout::make({kTierShape, Arrangement::kContiguousNhd, kSlots + 1, 1}).layout();
+  Tier::Options options = disk_options(path_, kBlocks, clock_);
+  options.layout = testing::TestLayout::make({kTierShape, Arrangement::kContiguousNhd, kBlocks + 1, 1}).layout();
   const Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(options));
   ASSERT_FALSE(tier);
-  testing::expect_error(tier.error(), ErrorCode::kInvalidArgument, "8 slots for a layout of 9 blocks");
+  testing::expect_error(tier.error(), ErrorCode::kInvalidArgument, "8 blocks for a layout of 9 blocks");
 }
 
 TEST_F(TierTest, ATagIsOfTheKeyAndTheNamespace) {
@@ -124,16 +124,16 @@ TEST_F(TierTest, WhatWasWrittenFirstGoesFirstAfterARestartAndChildrenBeforeTheir
   put(keys_);
   put(other);
   open();
-  EXPECT_EQ(testing::evicted_for(*tier_->pool(), kSlots), joined(testing::reversed(keys_), testing::reversed(other)));
+  EXPECT_EQ(testing::evicted_for(*tier_->pool(), kBlocks), joined(testing::reversed(keys_), testing::reversed(other)));
 }
 
-TEST_F(TierTest, ASlotThatIsWrittenAgainIsForgottenBefore) {
+TEST_F(TierTest, ABlockThatIsWrittenAgainIsForgottenBefore) {
   open();
   put(joined(keys_, chain(2, 4)));
   {
     Result<MutableBlocks> blocks = tier_->pool()->allocate(2);
     ASSERT_TRUE(blocks);
-    ASSERT_TRUE(tier_->before_writing(blocks->slots()));
+    ASSERT_TRUE(tier_->before_writing(blocks->block_ids()));
     // Here the process ends.
   }
   open();
@@ -199,15 +199,15 @@ TEST_F(TierTest, ABlockThatWasWrittenTwiceDoesNotComeBackAfterItIsDropped) {
 
 TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
   {
-    Tier::Options options = disk_options(path_, kSlots, clock_);
-    const auto entry = [&](std::uint32_t slot) {
-      return DiskEntry{.slot = SlotId{slot}, .key = keys_[0], .checksum = Checksum{7}};
+    Tier::Options options = disk_options(path_, kBlocks, clock_);
+    const auto entry = [&](std::uint32_t block_id) {
+      return DiskEntry{.block_id = BlockId{block_id}, .key = keys_[0], .checksum = Checksum{7}};
     };
     ASSERT_TRUE(options.file->put(std::vector{entry(5), entry(2)}));
   }
   open();
   EXPECT_EQ(tier_->recovered().superseded, 1U);
-  EXPECT_THAT(tier_->pool()->hold(keys_).slots(), ElementsAre(SlotId{2}));
+  EXPECT_THAT(tier_->pool()->hold(keys_).block_ids(), ElementsAre(BlockId{2}));
   tier_->drop(first_of(keys_, 1));
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
@@ -216,23 +216,24 @@ TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
 // No block is served unverified: an entry that says that no checksum was made is as good as none.
 TEST_F(TierTest, AnEntryWithoutAChecksumIsDamaged) {
   {
-    Tier::Options options = disk_options(path_, kSlots, clock_);
-    ASSERT_TRUE(options.file->put(std::vector{DiskEntry{.slot = SlotId{1}, .key = keys_[0]},
-                                              DiskEntry{.slot = SlotId{2}, .key = keys_[1], .checksum = Checksum{7}}}));
+    Tier::Options options = disk_options(path_, kBlocks, clock_);
+    ASSERT_TRUE(
+        options.file->put(std::vector{DiskEntry{.block_id = BlockId{1}, .key = keys_[0]},
+                                      DiskEntry{.block_id = BlockId{2}, .key = keys_[1], .checksum = Checksum{7}}}));
   }
   open();
   EXPECT_EQ(tier_->recovered().damaged, 1U);
   EXPECT_THAT(there(), ElementsAre(keys_[1]));
 }
 
-TEST_F(TierTest, DamagedEntriesAreCountedAndTheirSlotsUsedAgain) {
+TEST_F(TierTest, DamagedEntriesAreCountedAndTheirBlocksUsedAgain) {
   open();
   put(keys_);
-  const SlotId slot = tier_->pool()->hold(std::vector{keys_[2]}).slots()[0];
+  const BlockId block_id = tier_->pool()->hold(std::vector{keys_[2]}).block_ids()[0];
   tier_.reset();
   const int file = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-  ASSERT_EQ(pwrite(file, "?", 1, static_cast<off_t>(disk::kEntriesOffset + index_of(slot) * disk::kEntryBytes + 20)),
-            1);
+  ASSERT_EQ(
+      pwrite(file, "?", 1, static_cast<off_t>(disk::kEntriesOffset + index_of(block_id) * disk::kEntryBytes + 20)), 1);
   close(file);
   open();
   EXPECT_EQ(tier_->recovered().damaged, 1U);

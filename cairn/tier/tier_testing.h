@@ -49,13 +49,13 @@ inline std::vector<std::byte> bytes_of(const BlockKey& key) {
 
 // Calls visit(region, offset) for the rows of a block in the order of their numbers.
 template <typename Visit>
-void for_each_row(const BlockLayout& layout, SlotId slot, Visit visit) {
+void for_each_row(const BlockLayout& layout, BlockId block_id, Visit visit) {
   const KvShape& shape = layout.shape();
   for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
     for (std::uint32_t k_or_v = 0; k_or_v < shape.kv; ++k_or_v) {
       for (std::uint32_t token = 0; token < shape.page_size; ++token) {
         for (std::uint32_t head = 0; head < shape.heads; ++head) {
-          const BlockLayout::Address at = layout.address(index_of(slot), layer, k_or_v, token, head);
+          const BlockLayout::Address at = layout.address(index_of(block_id), layer, k_or_v, token, head);
           visit(*layout.regions()[at.region], at.offset);
         }
       }
@@ -63,11 +63,11 @@ void for_each_row(const BlockLayout& layout, SlotId slot, Visit visit) {
   }
 }
 
-inline std::vector<std::byte> read_block(const BlockLayout& layout, SlotId slot) {
+inline std::vector<std::byte> read_block(const BlockLayout& layout, BlockId block_id) {
   std::vector<std::byte> bytes(layout.shape().block_bytes());
   std::byte* to = bytes.data();
   const std::uint64_t row_bytes = layout.shape().row_bytes();
-  for_each_row(layout, slot, [&](const Region& region, std::uint64_t offset) {
+  for_each_row(layout, block_id, [&](const Region& region, std::uint64_t offset) {
     if (region.is_host()) {
       std::memcpy(to, region.base() + offset, row_bytes);
     } else {
@@ -78,10 +78,10 @@ inline std::vector<std::byte> read_block(const BlockLayout& layout, SlotId slot)
   return bytes;
 }
 
-inline void write_block(const BlockLayout& layout, SlotId slot, std::span<const std::byte> bytes) {
+inline void write_block(const BlockLayout& layout, BlockId block_id, std::span<const std::byte> bytes) {
   const std::byte* from = bytes.data();
   const std::uint64_t row_bytes = layout.shape().row_bytes();
-  for_each_row(layout, slot, [&](const Region& region, std::uint64_t offset) {
+  for_each_row(layout, block_id, [&](const Region& region, std::uint64_t offset) {
     if (region.is_host()) {
       std::memcpy(region.base() + offset, from, row_bytes);
     } else {
@@ -91,15 +91,15 @@ inline void write_block(const BlockLayout& layout, SlotId slot, std::span<const 
   });
 }
 
-inline bool holds(const Tier& tier, SlotId slot, const BlockKey& key) {
-  return read_block(*tier.layout(), slot) == bytes_of(key);
+inline bool holds(const Tier& tier, BlockId block_id, const BlockKey& key) {
+  return read_block(*tier.layout(), block_id) == bytes_of(key);
 }
 
 // A bit of the block, behind everybody's back.
-inline void damage(const Tier& tier, SlotId slot) {
-  std::vector<std::byte> bytes = read_block(*tier.layout(), slot);
+inline void damage(const Tier& tier, BlockId block_id) {
+  std::vector<std::byte> bytes = read_block(*tier.layout(), block_id);
   bytes[bytes.size() / 3] ^= std::byte{4};
-  write_block(*tier.layout(), slot, bytes);
+  write_block(*tier.layout(), block_id, bytes);
 }
 
 inline Tier::Options memory_options(CacheLevel level, Arrangement arrangement, std::uint32_t blocks,
@@ -125,11 +125,11 @@ class TestFolder {
 };
 
 // Makes the file where there is none.
-inline Tier::Options disk_options(const std::string& path, std::uint32_t slots, const Clock& clock) {
+inline Tier::Options disk_options(const std::string& path, std::uint32_t blocks, const Clock& clock) {
   const DiskGeometry geometry{.space = tier_space(),
                               .block_bytes = kTierShape.block_bytes(),
                               .row_bytes = kTierShape.row_bytes(),
-                              .slots = slots};
+                              .blocks = blocks};
   Result<DiskFile> file =
       std::filesystem::exists(path) ? DiskFile::open(path, geometry) : DiskFile::create(path, geometry);
   CAIRN_CHECK(file.has_value(), file.has_value() ? "" : file.error().message);
@@ -175,7 +175,7 @@ inline ImmutableBlocks compute(Tier& tier, const Keys& keys, std::uint32_t prior
   Result<MutableBlocks> blocks = tier.pool()->allocate(static_cast<std::uint32_t>(keys.size()));
   CAIRN_CHECK(blocks.has_value(), "there is room");
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    write_block(*tier.layout(), blocks->slots()[i], bytes_of(keys[i]));
+    write_block(*tier.layout(), blocks->block_ids()[i], bytes_of(keys[i]));
   }
   return *(*(*std::move(blocks)).complete_as(fresh_facts(keys, priority)))
               .register_blocks(Retention{.priority = priority});
@@ -304,10 +304,12 @@ class ThreeTiers : public TierWorld {
     const PinnedBlocks held = tier.pool()->hold(keys);
     ASSERT_EQ(held.size(), keys.size());
     for (std::uint32_t i = 0; i < held.size(); ++i) {
-      EXPECT_TRUE(holds(tier, held.slots()[i], held.key(i))) << "block " << i << " of " << to_string(tier.level());
+      EXPECT_TRUE(holds(tier, held.block_ids()[i], held.key(i))) << "block " << i << " of " << to_string(tier.level());
     }
   }
-  static SlotId slot_of(Tier& tier, const BlockKey& key) { return tier.pool()->hold(std::vector{key}).slots()[0]; }
+  static BlockId block_id_of(Tier& tier, const BlockKey& key) {
+    return tier.pool()->hold(std::vector{key}).block_ids()[0];
+  }
   // Nobody holds anything, and nothing is put aside.
   static void expect_at_rest(const Tier& tier, std::uint32_t registered) {
     EXPECT_EQ(

@@ -43,8 +43,8 @@ Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const
 
 Status CudaLane::allocate() {
   const CudaTuning& tuning = options_.tuning;
-  const std::uint64_t slot_bytes = tuning.piece_bytes + kSumsBytes + kArrivalsBytes;
-  Result<RegionPtr> device = device_region({.size = slot_bytes * tuning.pieces, .device = options_.device});
+  const std::uint64_t buffer_bytes = tuning.piece_bytes + kSumsBytes + kArrivalsBytes;
+  Result<RegionPtr> device = device_region({.size = buffer_bytes * tuning.pieces, .device = options_.device});
   if (!device) {
     return Unexpected(std::move(device).error());
   }
@@ -64,21 +64,21 @@ Status CudaLane::allocate() {
   const auto base = reinterpret_cast<cuda::Pointer>(device_memory_->base());
   // The pieces first, each on its alignment; the counts behind them start at zero and return to it.
   const cuda::Pointer counts = base + tuning.piece_bytes * tuning.pieces;
-  slots_.resize(tuning.pieces);
-  for (std::size_t i = 0; i < slots_.size() && code == cuda::kSuccess; ++i) {
+  buffers_.resize(tuning.pieces);
+  for (std::size_t i = 0; i < buffers_.size() && code == cuda::kSuccess; ++i) {
     const cuda::Pointer own = counts + i * (kSumsBytes + kArrivalsBytes);
-    slots_[i].staging = base + i * tuning.piece_bytes;
-    slots_[i].sums = reinterpret_cast<BlockSums*>(own);
-    slots_[i].arrivals = reinterpret_cast<std::uint32_t*>(own + kSumsBytes);
-    slots_[i].sums_out = reinterpret_cast<BlockSums*>(host_memory_->base()) + i * kMaxBlocks;
-    code = driver_.event_create(&slots_[i].staged, cuda::kEventDisableTiming);
+    buffers_[i].staging = base + i * tuning.piece_bytes;
+    buffers_[i].sums = reinterpret_cast<BlockSums*>(own);
+    buffers_[i].arrivals = reinterpret_cast<std::uint32_t*>(own + kSumsBytes);
+    buffers_[i].sums_out = reinterpret_cast<BlockSums*>(host_memory_->base()) + i * kMaxBlocks;
+    code = driver_.event_create(&buffers_[i].staged, cuda::kEventDisableTiming);
     code = code != cuda::kSuccess
                ? code
-               : driver_.event_create(&slots_[i].over, cuda::kEventDisableTiming | cuda::kEventBlockingSync);
+               : driver_.event_create(&buffers_[i].over, cuda::kEventDisableTiming | cuda::kEventBlockingSync);
   }
   code = code != cuda::kSuccess
              ? code
-             : driver_.memset_d8_async(counts, 0, (kSumsBytes + kArrivalsBytes) * slots_.size(), kernel_stream_);
+             : driver_.memset_d8_async(counts, 0, (kSumsBytes + kArrivalsBytes) * buffers_.size(), kernel_stream_);
   code = code != cuda::kSuccess ? code : driver_.stream_synchronize(kernel_stream_);
   return driver_.check(code, str_cat("preparing copies on GPU ", options_.device));
 }
@@ -92,8 +92,8 @@ CudaLane::~CudaLane() {
   if (!context) {
     return;
   }
-  for (const Slot& slot : slots_) {
-    for (const cuda::Event event : {slot.staged, slot.over}) {
+  for (const StagingBuffer& buffer : buffers_) {
+    for (const cuda::Event event : {buffer.staged, buffer.over}) {
       if (event != nullptr) {
         static_cast<void>(driver_.event_destroy(event));
       }
@@ -110,8 +110,8 @@ void CudaLane::run() {
   const Result<GpuContext> context = GpuContext::enter(options_.device);
   CAIRN_CHECK(context.has_value(), "a context that was entered before can be entered again");
   while (true) {
-    // Keep every slot busy, across transfers; then wait for the oldest piece.
-    while (under_way_.size() < slots_.size()) {
+    // Keep every buffer busy, across transfers; then wait for the oldest piece.
+    while (under_way_.size() < buffers_.size()) {
       if (current_.transfer == nullptr) {
         std::shared_ptr<ActiveTransfer> next = under_way_.empty() ? ledger_.take() : ledger_.try_take();
         if (next == nullptr) {
@@ -147,7 +147,7 @@ void CudaLane::cut_piece() {
   const auto count = static_cast<std::uint32_t>(transfer.blocks.size());
   const Way way = way_of(transfer, current_.plan->made);
   const std::uint32_t most = blocks_a_piece(count - current_.next, current_.plan->made);
-  Piece piece{current_.transfer, current_.plan, {}, next_slot_};
+  Piece piece{current_.transfer, current_.plan, {}, next_buffer_};
   while (current_.next < count && piece.blocks.size() < most) {
     if (current_.transfer->begin(current_.next)) {
       piece.blocks.push_back(current_.next);
@@ -169,7 +169,7 @@ void CudaLane::cut_piece() {
     }
     return;
   }
-  next_slot_ = (next_slot_ + 1) % slots_.size();
+  next_buffer_ = (next_buffer_ + 1) % buffers_.size();
   under_way_.push_back(std::move(piece));
 }
 
@@ -196,7 +196,7 @@ std::uint32_t CudaLane::blocks_a_piece(std::uint64_t rest, const GpuPlan& plan) 
 }
 
 Status CudaLane::enqueue(const Piece& piece, Way way) {
-  const Slot& slot = slots_[piece.slot];
+  const StagingBuffer& buffer = buffers_[piece.buffer];
   const GpuPlan& plan = piece.plan->made;
   Status status;
   cuda::Stream last = kernel_stream_;
@@ -214,10 +214,10 @@ Status CudaLane::enqueue(const Piece& piece, Way way) {
       last = gather ? copy_stream_ : kernel_stream_;
       status = gather ? launch(piece, plan.staged, piece.plan->staged_boxes, true) : move_staged(piece);
       if (status) {
-        status = driver_.check(driver_.event_record(slot.staged, first), "marking a staged piece");
+        status = driver_.check(driver_.event_record(buffer.staged, first), "marking a staged piece");
       }
       if (status) {
-        status = driver_.check(driver_.stream_wait_event(last, slot.staged, 0), "ordering a staged piece");
+        status = driver_.check(driver_.stream_wait_event(last, buffer.staged, 0), "ordering a staged piece");
       }
       if (status) {
         status = gather ? move_staged(piece) : launch(piece, plan.staged, piece.plan->staged_boxes, true);
@@ -228,23 +228,23 @@ Status CudaLane::enqueue(const Piece& piece, Way way) {
   if (!status) {
     return status;
   }
-  return driver_.check(driver_.event_record(slot.over, last), "marking the end of a piece");
+  return driver_.check(driver_.event_record(buffer.over, last), "marking the end of a piece");
 }
 
 Status CudaLane::launch(const Piece& piece, const BoxTable& table, cuda::Pointer boxes, bool staged) {
-  const Slot& slot = slots_[piece.slot];
+  const StagingBuffer& buffer = buffers_[piece.buffer];
   const Transfer& transfer = piece.transfer->transfer();
   Launch arguments;
   arguments.shape = table.shape;
   arguments.boxes = reinterpret_cast<const Box*>(boxes);
   const bool gather = options_.direction == Direction::kFromDevice;
   if (staged) {
-    (gather ? arguments.destination_base : arguments.source_base) = slot.staging;
+    (gather ? arguments.destination_base : arguments.source_base) = buffer.staging;
   }
   if (transfer.verify != Verify::kOff) {
-    arguments.sums = slot.sums;
-    arguments.sums_out = slot.sums_out;
-    arguments.arrivals = slot.arrivals;
+    arguments.sums = buffer.sums;
+    arguments.sums_out = buffer.sums_out;
+    arguments.arrivals = buffer.arrivals;
   }
   arguments.blocks = static_cast<std::uint32_t>(piece.blocks.size());
   for (std::uint32_t i = 0; i < arguments.blocks; ++i) {
@@ -271,7 +271,7 @@ Status CudaLane::move_staged(const Piece& piece) {
     const BlockPair& pair = piece.transfer->transfer().blocks[piece.blocks[i]].pair;
     const cuda::Pointer host =
         plan.host_address + std::uint64_t{gather ? pair.destination : pair.source} * plan.host_block_step;
-    const cuda::Pointer staging = slots_[piece.slot].staging + i * plan.block_bytes;
+    const cuda::Pointer staging = buffers_[piece.buffer].staging + i * plan.block_bytes;
     std::vector<cuda::Pointer>& hosts = gather ? to_ : from_;
     if (!bytes_.empty() && hosts.back() + bytes_.back() == host) {
       bytes_.back() += plan.block_bytes;
@@ -324,11 +324,11 @@ Status CudaLane::copy_all() {
 void CudaLane::retire_oldest() {
   const Piece piece = std::move(under_way_.front());
   under_way_.pop_front();
-  const Status status = wait_for(slots_[piece.slot].over);
+  const Status status = wait_for(buffers_[piece.buffer].over);
   const bool summed = piece.transfer->transfer().verify != Verify::kOff;
   for (std::size_t i = 0; i < piece.blocks.size(); ++i) {
     if (status) {
-      piece.transfer->finish(piece.blocks[i], summed ? slots_[piece.slot].sums_out[i] : BlockSums());
+      piece.transfer->finish(piece.blocks[i], summed ? buffers_[piece.buffer].sums_out[i] : BlockSums());
     } else {
       piece.transfer->fail(piece.blocks[i], status.error().message);
     }

@@ -54,7 +54,7 @@ class CudaLane {
 
  private:
   // Where one piece is on its way, and what belongs to its place.
-  struct Slot {
+  struct StagingBuffer {
     cuda::Pointer staging = 0;
     BlockSums* sums = nullptr;      // on the GPU
     BlockSums* sums_out = nullptr;  // of the host, pinned
@@ -73,7 +73,7 @@ class CudaLane {
     std::shared_ptr<ActiveTransfer> transfer;
     std::shared_ptr<const PlanOnGpu> plan;
     std::vector<std::uint32_t> blocks;  // that have begun
-    std::size_t slot = 0;
+    std::size_t buffer = 0;
   };
   struct Current {  // the transfer that pieces are cut from
     std::shared_ptr<ActiveTransfer> transfer;
@@ -106,8 +106,8 @@ class CudaLane {
   RegionPtr host_memory_;
   cuda::Stream kernel_stream_ = nullptr;
   cuda::Stream copy_stream_ = nullptr;
-  std::vector<Slot> slots_;
-  std::size_t next_slot_ = 0;
+  std::vector<StagingBuffer> buffers_;
+  std::size_t next_buffer_ = 0;
   std::uint64_t last_piece_bytes_ = 0;  // 0: nothing is under way
   std::deque<Piece> under_way_;
   Current current_;

@@ -34,18 +34,18 @@ std::string advice(int error) {
 
 }  // namespace
 
-FileTransfers::Slot& FileTransfers::take_slot(std::uint32_t& number) {
-  CAIRN_CHECK(has_room(), "a request without a slot");
-  number = free_slots_.back();
-  free_slots_.pop_back();
-  return slots_[number];
+FileTransfers::Request& FileTransfers::take_request(std::uint32_t& number) {
+  CAIRN_CHECK(has_room(), "more requests than the back end takes");
+  number = free_requests_.back();
+  free_requests_.pop_back();
+  return requests_[number];
 }
 
 void FileTransfers::release(std::uint32_t number) {
-  std::byte* const buffer = slots_[number].buffer;
-  slots_[number] = Slot();
-  slots_[number].buffer = buffer;
-  free_slots_.push_back(number);
+  std::byte* const buffer = requests_[number].buffer;
+  requests_[number] = Request();
+  requests_[number].buffer = buffer;
+  free_requests_.push_back(number);
 }
 
 void FileTransfers::start(Piece&& piece) {
@@ -56,47 +56,47 @@ void FileTransfers::start(Piece&& piece) {
     return;
   }
   std::uint32_t number = 0;
-  Slot& slot = take_slot(number);
-  slot.job = std::move(piece.job);
-  slot.copy = piece.copy;
-  slot.file = *file;
-  const std::byte* const memory = slot.host_memory();
-  slot.through_buffer = file->direct && reinterpret_cast<std::uintptr_t>(memory) % region->alignment() != 0;
-  if (slot.through_buffer) {
-    if (slot.buffer == nullptr) {
+  Request& request = take_request(number);
+  request.job = std::move(piece.job);
+  request.copy = piece.copy;
+  request.file = *file;
+  const std::byte* const memory = request.host_memory();
+  request.through_buffer = file->direct && reinterpret_cast<std::uintptr_t>(memory) % region->alignment() != 0;
+  if (request.through_buffer) {
+    if (request.buffer == nullptr) {
       void* const mapped = mmap(nullptr, copy_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (mapped == MAP_FAILED) {
-        end_parts(slot.job, slot.copy,
-                  &slot.job->errors.emplace_back(
+        end_parts(request.job, request.copy,
+                  &request.job->errors.emplace_back(
                       str_cat("no ", copy_bytes_, " bytes of memory for an aligned buffer; align the host's blocks")));
         release(number);
         return;
       }
-      slot.buffer = static_cast<std::byte*>(mapped);
-      backend_.add_memory(slot.buffer, copy_bytes_);
+      request.buffer = static_cast<std::byte*>(mapped);
+      backend_.add_memory(request.buffer, copy_bytes_);
     }
-    if (slot.job->writes) {
-      std::memcpy(slot.buffer, memory, slot.copy.bytes);
+    if (request.job->writes) {
+      std::memcpy(request.buffer, memory, request.copy.bytes);
     }
   }
-  request(number);
+  start_request(number);
 }
 
-std::byte* FileTransfers::Slot::host_memory() const {
+std::byte* FileTransfers::Request::host_memory() const {
   return job->host_region(copy)->base() + (job->writes ? copy.source_offset : copy.destination_offset);
 }
 
-std::uint64_t FileTransfers::Slot::file_offset() const {
+std::uint64_t FileTransfers::Request::file_offset() const {
   return job->writes ? copy.destination_offset : copy.source_offset;
 }
 
-void FileTransfers::request(std::uint32_t number) {
-  const Slot& slot = slots_[number];
-  backend_.queue({.operation = slot.job->writes ? IoOperation::kWrite : IoOperation::kRead,
-                  .file = slot.file.number,
-                  .offset = slot.file_offset() + slot.over,
-                  .memory = (slot.through_buffer ? slot.buffer : slot.host_memory()) + slot.over,
-                  .bytes = static_cast<std::uint32_t>(slot.copy.bytes - slot.over),
+void FileTransfers::start_request(std::uint32_t number) {
+  const Request& request = requests_[number];
+  backend_.queue({.operation = request.job->writes ? IoOperation::kWrite : IoOperation::kRead,
+                  .file = request.file.number,
+                  .offset = request.file_offset() + request.over,
+                  .memory = (request.through_buffer ? request.buffer : request.host_memory()) + request.over,
+                  .bytes = static_cast<std::uint32_t>(request.copy.bytes - request.over),
                   .token = number});
 }
 
@@ -104,106 +104,106 @@ void FileTransfers::queue_sync(const RegionPtr& region, std::function<void(const
   // By the region's own descriptor, which was there before all writes: it learns of every error in writing back, those
   // of the buffered descriptor included.
   std::uint32_t number = 0;
-  Slot& slot = take_slot(number);
-  slot.synced = region;
-  slot.done = std::move(done);
+  Request& request = take_request(number);
+  request.synced = region;
+  request.done = std::move(done);
   backend_.queue({.operation = IoOperation::kSync, .file = files_.own_file(region), .token = number});
 }
 
 void FileTransfers::handle(const IoResult& result) {
   const auto number = static_cast<std::uint32_t>(result.token);
-  Slot& slot = slots_[number];
-  if (slot.synced == nullptr) {
+  Request& request = requests_[number];
+  if (request.synced == nullptr) {
     handle_copy(number, result.result);
     return;
   }
   if (result.result == -EINTR || result.result == -EAGAIN) {
-    if (++slot.tries < kMostTries) {
-      backend_.queue({.operation = IoOperation::kSync, .file = files_.own_file(slot.synced), .token = number});
+    if (++request.tries < kMostTries) {
+      backend_.queue({.operation = IoOperation::kSync, .file = files_.own_file(request.synced), .token = number});
       return;
     }
   }
   Status status;
   if (result.result < 0) {
-    status = fail(ErrorCode::kIo, str_cat("flushing ", file_name(slot.synced->file()), ": ",
+    status = fail(ErrorCode::kIo, str_cat("flushing ", file_name(request.synced->file()), ": ",
                                           std::generic_category().message(-result.result)));
   }
-  slot.done(status);
+  request.done(status);
   release(number);
 }
 
 void FileTransfers::handle_copy(std::uint32_t number, std::int32_t result) {
-  Slot& slot = slots_[number];
-  const std::uint64_t left = slot.copy.bytes - slot.over;
-  const bool writes = slot.job->writes;
+  Request& request = requests_[number];
+  const std::uint64_t left = request.copy.bytes - request.over;
+  const bool writes = request.job->writes;
   if (result > 0) {
     CAIRN_CHECK(static_cast<std::uint64_t>(result) <= left, "the kernel moved more bytes than it was asked to");
     std::uint64_t moved = static_cast<std::uint64_t>(result);
-    if (moved < left && slot.file.direct) {
-      moved -= moved % slot.job->file_region(slot.copy)->alignment();  // what follows must be aligned as well
+    if (moved < left && request.file.direct) {
+      moved -= moved % request.job->file_region(request.copy)->alignment();  // what follows must be aligned as well
     }
-    slot.over += moved;
-    if (slot.over == slot.copy.bytes) {
+    request.over += moved;
+    if (request.over == request.copy.bytes) {
       end_copy(number);
       return;
     }
     if (moved > 0) {
-      slot.tries = 0;
-      request(number);
+      request.tries = 0;
+      start_request(number);
       return;
     }
   }
   if (result >= 0 && !writes) {
-    fail_copy(number,
-              str_cat("reading ", left, " bytes at ", slot.file_offset() + slot.over, " of ",
-                      file_name(slot.job->file_region(slot.copy)->file()), ": the file ends before; it was truncated"));
+    fail_copy(number, str_cat("reading ", left, " bytes at ", request.file_offset() + request.over, " of ",
+                              file_name(request.job->file_region(request.copy)->file()),
+                              ": the file ends before; it was truncated"));
     return;
   }
   const bool again = result >= 0 || result == -EINTR || result == -EAGAIN;
-  if ((again && ++slot.tries < kMostTries) || give_up_direct(slot, result)) {
-    request(number);
+  if ((again && ++request.tries < kMostTries) || give_up_direct(request, result)) {
+    start_request(number);
     return;
   }
   fail_copy(number,
-            str_cat(writes ? "writing " : "reading ", left, " bytes at ", slot.file_offset() + slot.over, " of ",
-                    file_name(slot.job->file_region(slot.copy)->file()), ": ",
+            str_cat(writes ? "writing " : "reading ", left, " bytes at ", request.file_offset() + request.over, " of ",
+                    file_name(request.job->file_region(request.copy)->file()), ": ",
                     result == 0 ? "nothing is written" : std::generic_category().message(-result), advice(-result)));
 }
 
-bool FileTransfers::give_up_direct(Slot& slot, std::int32_t result) {
-  if (!slot.file.direct || (result != -EINVAL && result != -EOPNOTSUPP)) {
+bool FileTransfers::give_up_direct(Request& request, std::int32_t result) {
+  if (!request.file.direct || (result != -EINVAL && result != -EOPNOTSUPP)) {
     return false;
   }
-  const RegionPtr& region = slot.job->file_region(slot.copy);
+  const RegionPtr& region = request.job->file_region(request.copy);
   files_.use_buffered(region,
                       str_cat("the file system refuses direct I/O: ", std::generic_category().message(-result)));
-  const Result<OpenFiles::Handle> file = files_.file(region, slot.job->access);
+  const Result<OpenFiles::Handle> file = files_.file(region, request.job->access);
   if (!file) {
     return false;
   }
-  slot.file = *file;
+  request.file = *file;
   news_ = true;
   return true;
 }
 
 void FileTransfers::end_copy(std::uint32_t number) {
-  Slot& slot = slots_[number];
-  if (slot.through_buffer && !slot.job->writes) {
-    std::memcpy(slot.host_memory(), slot.buffer, slot.copy.bytes);
+  Request& request = requests_[number];
+  if (request.through_buffer && !request.job->writes) {
+    std::memcpy(request.host_memory(), request.buffer, request.copy.bytes);
   }
-  end_parts(slot.job, slot.copy, nullptr);
+  end_parts(request.job, request.copy, nullptr);
   release(number);
 }
 
 void FileTransfers::fail_copy(std::uint32_t number, const std::string& error) {
-  Slot& slot = slots_[number];
-  if (slot.through_buffer && !slot.job->writes) {
-    std::memcpy(slot.host_memory(), slot.buffer, slot.over);
+  Request& request = requests_[number];
+  if (request.through_buffer && !request.job->writes) {
+    std::memcpy(request.host_memory(), request.buffer, request.over);
   }
-  if (slot.copy.pairs > 1) {
-    split(slot.job, slot.copy, slot.over);
+  if (request.copy.pairs > 1) {
+    split(request.job, request.copy, request.over);
   } else {
-    end_parts(slot.job, slot.copy, &slot.job->errors.emplace_back(error));
+    end_parts(request.job, request.copy, &request.job->errors.emplace_back(error));
   }
   release(number);
 }

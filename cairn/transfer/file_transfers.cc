@@ -70,24 +70,24 @@ void FileTransfers::Job::end_block(std::uint32_t block) {
 }
 
 FileTransfers::FileTransfers(IoBackend& backend, WorkThreads& workers, std::uint64_t copy_bytes)
-    : backend_(backend), workers_(workers), copy_bytes_(copy_bytes), files_(backend), slots_(backend.depth()) {
+    : backend_(backend), workers_(workers), copy_bytes_(copy_bytes), files_(backend), requests_(backend.depth()) {
   for (std::uint32_t i = backend.depth(); i > 0; --i) {
-    free_slots_.push_back(i - 1);
+    free_requests_.push_back(i - 1);
   }
 }
 
 FileTransfers::~FileTransfers() {
   CAIRN_CHECK(idle(), "the kernel still has requests of a file executor that ends");
-  for (const Slot& slot : slots_) {
-    if (slot.buffer != nullptr) {
-      backend_.remove_memory(slot.buffer);
-      munmap(slot.buffer, copy_bytes_);
+  for (const Request& request : requests_) {
+    if (request.buffer != nullptr) {
+      backend_.remove_memory(request.buffer);
+      munmap(request.buffer, copy_bytes_);
     }
   }
 }
 
 bool FileTransfers::idle() const {
-  return pieces_.empty() && reads_.empty() && writes_.empty() && free_slots_.size() == slots_.size();
+  return pieces_.empty() && reads_.empty() && writes_.empty() && free_requests_.size() == requests_.size();
 }
 
 std::string FileTransfers::describe() const { return str_cat(backend_.describe(), "; ", files_.describe()); }

@@ -35,7 +35,7 @@ class FileTransfers {
   void add(std::shared_ptr<ActiveTransfer> transfer);
   // Queues requests while there are any to make and the backend has room.
   void queue_requests();
-  [[nodiscard]] bool has_room() const { return !free_slots_.empty(); }
+  [[nodiscard]] bool has_room() const { return !free_requests_.empty(); }
   // Requires: has_room().
   void queue_sync(const RegionPtr& region, std::function<void(const Status&)> done);
   void handle(const IoResult& result);
@@ -77,13 +77,13 @@ class FileTransfers {
     Copy copy;
   };
   // What one request is about.
-  struct Slot {
-    JobPtr job;  // none: a sync, or a free slot
+  struct Request {
+    JobPtr job;  // none: a sync, or a free request
     Copy copy;
     OpenFiles::Handle file;
     std::uint64_t over = 0;       // bytes of the copy that are read or written
     std::uint32_t tries = 0;      // that brought nothing
-    std::byte* buffer = nullptr;  // the slot's own, aligned; made when it is first needed
+    std::byte* buffer = nullptr;  // the request's own, aligned; made when it is first needed
     bool through_buffer = false;
     RegionPtr synced;  // of a sync, like `done`
     std::function<void(const Status&)> done;
@@ -99,17 +99,17 @@ class FileTransfers {
   void sum_what_is_written(const JobPtr& job, std::uint32_t first, std::uint32_t count);
   void check_what_was_read(const JobPtr& job, std::uint32_t first, std::uint32_t count);
   void start(Piece&& piece);
-  void request(std::uint32_t number);
+  void start_request(std::uint32_t number);
   void handle_copy(std::uint32_t number, std::int32_t result);
   // The kernel refused a direct request. Whether it is worth doing once more, buffered.
-  [[nodiscard]] bool give_up_direct(Slot& slot, std::int32_t result);
+  [[nodiscard]] bool give_up_direct(Request& request, std::int32_t result);
   void end_copy(std::uint32_t number);
   void fail_copy(std::uint32_t number, const std::string& error);
   // What is left of a copy of several blocks is done again, for each block by itself.
   void split(const JobPtr& job, const Copy& copy, std::uint64_t over);
   // One part of each of the copy's blocks is over; an error is theirs all.
   void end_parts(const JobPtr& job, const Copy& copy, const std::string* error);
-  [[nodiscard]] Slot& take_slot(std::uint32_t& number);
+  [[nodiscard]] Request& take_request(std::uint32_t& number);
   void release(std::uint32_t number);
 
   IoBackend& backend_;
@@ -121,8 +121,8 @@ class FileTransfers {
   std::deque<JobPtr> writes_;
   bool writes_turn_ = false;
   bool news_ = false;
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_slots_;
+  std::vector<Request> requests_;
+  std::vector<std::uint32_t> free_requests_;
   std::vector<BlockPair> pairs_;  // scratch
   std::vector<Copy> copies_;      // scratch
 };

@@ -23,9 +23,9 @@ static const char kConfig[] =
     "mode = \"write-through\"\n";
 
 /* The row of a block, as bytes: K of the first token and head in the first layer. */
-static char* row(cairn_manager* manager, uint32_t slot) {
+static char* row(cairn_manager* manager, uint32_t block_id) {
   void* address = NULL;
-  must(cairn_manager_address(manager, CAIRN_G1, slot, 0, 0, 0, 0, &address, &failure), "address");
+  must(cairn_manager_address(manager, CAIRN_G1, block_id, 0, 0, 0, 0, &address, &failure), "address");
   return address;
 }
 
@@ -60,10 +60,10 @@ int main(void) {
   /* Compute: fill blocks and register them. */
   cairn_blocks* blocks = NULL;
   must(cairn_manager_allocate(manager, CAIRN_G1, kBlocks, &blocks, &failure), "allocate");
-  uint32_t slots[kBlocks];
-  cairn_blocks_slots(blocks, slots);
+  uint32_t block_ids[kBlocks];
+  cairn_blocks_ids(blocks, block_ids);
   for (uint32_t i = 0; i < kBlocks; ++i) {
-    memset(row(manager, slots[i]), (int)(i + 1), 8 * sizeof(float));
+    memset(row(manager, block_ids[i]), (int)(i + 1), 8 * sizeof(float));
   }
   must(cairn_blocks_register(blocks, keys, kBlocks, &failure), "register");
   cairn_blocks_release(blocks);
@@ -81,9 +81,9 @@ int main(void) {
   /* And back. */
   must(cairn_manager_load(manager, keys, kBlocks, 5000, &blocks, &failure), "load");
   check(cairn_blocks_count(blocks) == kBlocks, "all of it is loaded");
-  cairn_blocks_slots(blocks, slots);
+  cairn_blocks_ids(blocks, block_ids);
   for (uint32_t i = 0; i < kBlocks; ++i) {
-    check(row(manager, slots[i])[5] == (char)(i + 1), "a block has the bytes that were registered");
+    check(row(manager, block_ids[i])[5] == (char)(i + 1), "a block has the bytes that were registered");
   }
   cairn_blocks_release(blocks);
   show_events(events);

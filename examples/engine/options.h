@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cairn/base/result.h"
-#include "examples/engine/engine.h"
+#include "examples/engine/example_engine.h"
 
 namespace cairn::engine {
 

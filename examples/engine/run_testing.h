@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "examples/engine/engine.h"
+#include "examples/engine/example_engine.h"
 
 namespace cairn::engine {
 

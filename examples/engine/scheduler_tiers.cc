@@ -9,11 +9,11 @@
 namespace cairn::engine {
 namespace {
 
-std::vector<SlotId> slot_ids(std::span<const DeviceBlock> blocks) {
-  std::vector<SlotId> ids;
+std::vector<BlockId> block_ids(std::span<const DeviceBlock> blocks) {
+  std::vector<BlockId> ids;
   ids.reserve(blocks.size());
   for (const DeviceBlock block : blocks) {
-    ids.push_back(SlotId{block});
+    ids.push_back(BlockId{block});
   }
   return ids;
 }
@@ -63,7 +63,7 @@ bool SchedulerTiers::allocated(Request& request, std::size_t local_tokens, std::
   if (!is_told(request)) {
     return loaded_tokens == 0;
   }
-  const SlotStatus taken = connector_->allocated(*request.handle, slot_ids(request.blocks),
+  const SlotStatus taken = connector_->allocated(*request.handle, block_ids(request.blocks),
                                                  known_part(request, local_tokens), loaded_tokens);
   if (!taken) {
     refuse(request, taken.error().to_error());
@@ -92,10 +92,10 @@ Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& me
     return {};
   }
   std::vector<SchedulerConnector::Scheduled> scheduled;
-  std::vector<std::vector<SlotId>> new_blocks(scheduled_.size());
+  std::vector<std::vector<BlockId>> new_blocks(scheduled_.size());
   for (std::size_t i = 0; i < scheduled_.size(); ++i) {
     Request& request = *scheduled_[i];
-    new_blocks[i] = slot_ids(std::span(request.blocks).subspan(request.told_blocks));
+    new_blocks[i] = block_ids(std::span(request.blocks).subspan(request.told_blocks));
     scheduled.push_back({.request = *request.handle,
                          .computed_tokens = request.computed,
                          .new_tokens = std::span(request.tokens).subspan(request.told_tokens),

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "cairn/base/result.h"
+#include "examples/engine/engine_workload.h"
 #include "examples/engine/ranks.h"
 #include "examples/engine/scheduler.h"
-#include "examples/engine/workload.h"
 
 namespace cairn::engine {
 

@@ -12,7 +12,7 @@ import sys
 PAGE, DEVICE_BLOCKS, LAYERS, HEADS, SIZE, PROMPT = 4, 32, 2, 2, 8, 18
 IMAGE = range(9, 14)  # tokens of the prompt that stand for an image
 LATER = 1
-AXES = {"block": 0, "layer": 1, "kv": 2, "token": 3, "slot": 4, "head": 5, "element": 6}
+AXES = {"block": 0, "layer": 1, "kv": 2, "token": 3, "block_id": 4, "head": 5, "element": 6}
 CONFIG = b"""
 block_size = 4
 [model]

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "tests/capi/c_engine.h"
+#include "tests/capi/c_engine_testing.h"
 
 namespace cairn_c_test {
 namespace {

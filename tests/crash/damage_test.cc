@@ -21,7 +21,7 @@
 #include "cairn/tier/disk_file.h"
 #include "cairn/tier/disk_format.h"
 #include "tests/crash/crash_testing.h"
-#include "tests/crash/stress_process.h"
+#include "tests/crash/stress_process_testing.h"
 
 namespace cairn::crash {
 namespace {
@@ -35,7 +35,7 @@ class Damaged {
     step_ = file.block_step();
     const Result<DiskRecovery> recovery = file.recover();
     for (const DiskEntry& entry : recovery->entries) {
-      named_.push_back(index_of(entry.slot));
+      named_.push_back(index_of(entry.block_id));
     }
     std::ifstream in(path, std::ios::binary);
     bytes_.resize(std::filesystem::file_size(path));
@@ -61,18 +61,18 @@ class Damaged {
     std::uint64_t size;
   };
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
-  std::uint32_t some_slot() { return named_[below(named_.size())]; }
+  std::uint32_t some_block_id() { return named_[below(named_.size())]; }
   // A superblock, an entry, or a block that is named.
   Area some_area(Part part) {
     switch (part) {
       case Part::kSuperblocks:
         return {below(2) * disk::kSuperblockBytes, disk::kSuperblockBytes};
       case Part::kEntries:
-        return {disk::kEntriesOffset + some_slot() * disk::kEntryBytes, disk::kEntryBytes};
+        return {disk::kEntriesOffset + some_block_id() * disk::kEntryBytes, disk::kEntryBytes};
       case Part::kBlocks:
         break;
     }
-    return {data_offset_ + some_slot() * step_, step_};
+    return {data_offset_ + some_block_id() * step_, step_};
   }
   Part some_part() { return below(5) == 0 ? Part::kSuperblocks : below(2) == 0 ? Part::kEntries : Part::kBlocks; }
   static std::string text(const Area& area) { return str_cat(area.size, " bytes at ", area.offset); }

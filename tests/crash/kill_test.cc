@@ -14,7 +14,7 @@
 #include "cairn/tier/disk_check.h"
 #include "cairn/tier/disk_file.h"
 #include "tests/crash/crash_testing.h"
-#include "tests/crash/stress_process.h"
+#include "tests/crash/stress_process_testing.h"
 
 namespace cairn::crash {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/crash/stress_process.h"
+#include "tests/crash/stress_process_testing.h"
 
 #include <fcntl.h>
 #include <poll.h>

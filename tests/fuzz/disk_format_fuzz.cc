@@ -62,9 +62,9 @@ void check_places(const cairn::DiskGeometry& geometry) {
   __extension__ using Wide = unsigned __int128;
   const std::optional<cairn::DiskPlaces> places = geometry.places();
   CAIRN_CHECK(places.has_value(), "what decodes has places");
-  const Wide end = Wide{places->data_offset} + Wide{places->block_step} * geometry.slots;
+  const Wide end = Wide{places->data_offset} + Wide{places->block_step} * geometry.blocks;
   CAIRN_CHECK(end == places->file_bytes && end <= (Wide{1} << 63) - 1, "the places of a file are those of a file");
-  CAIRN_CHECK(places->data_offset >= cairn::disk::kEntriesOffset + Wide{geometry.slots} * cairn::disk::kEntryBytes &&
+  CAIRN_CHECK(places->data_offset >= cairn::disk::kEntriesOffset + Wide{geometry.blocks} * cairn::disk::kEntryBytes &&
                   places->block_step >= geometry.block_bytes,
               "no part lies over another");
 }
@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_places(superblock->geometry);
     }
   }
-  (void)disk::decode_entry(padded<disk::kEntryBytes>(bytes), {.slot = SlotId{0}});
+  (void)disk::decode_entry(padded<disk::kEntryBytes>(bytes), {.block_id = BlockId{0}});
 
   Input input(bytes);
   disk::Superblock superblock;
@@ -95,14 +95,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   space.block_size = input.number<std::uint32_t>();
   superblock.geometry.row_bytes = input.number<std::uint32_t>();
   superblock.geometry.block_bytes = superblock.geometry.row_bytes * input.number<std::uint32_t>();
-  superblock.geometry.slots = input.number<std::uint32_t>();
+  superblock.geometry.blocks = input.number<std::uint32_t>();
   superblock.clean = input.number<std::uint8_t>() % 2 == 1;
   if (const auto encoded = disk::encode(superblock)) {
     // It may be refused for what it says, never read as something else.
     if (const auto decoded = disk::decode_superblock(*encoded)) {
       check_places(decoded->geometry);
       CAIRN_CHECK(decoded->geometry.space.id() == space.id() && decoded->clean == superblock.clean &&
-                      decoded->geometry.slots == superblock.geometry.slots,
+                      decoded->geometry.blocks == superblock.geometry.blocks,
                   "a superblock comes back");
     }
     disk::SuperblockBytes flipped = *encoded;
@@ -110,8 +110,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CAIRN_CHECK(!disk::decode_superblock(flipped).has_value(), "a flipped bit is seen");
   }
 
-  const SlotId slot{input.number<std::uint32_t>()};
-  const DiskEntry entry{.slot = slot,
+  const BlockId block_id{input.number<std::uint32_t>()};
+  const DiskEntry entry{.block_id = block_id,
                         .key = BlockKey::make_checked(input.number<std::uint32_t>() % (BlockKey::kMaxPosition + 1),
                                                       SequenceHash{input.number<std::uint64_t>()},
                                                       SequenceHash{input.number<std::uint64_t>()}),
@@ -119,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                         .tokens_hash = BlockHash{input.number<std::uint64_t>()},
                         .order = input.number<std::uint64_t>()};
   disk::EntryBytes encoded = disk::encode(entry, space.id());
-  const disk::EntryPlace place{.slot = slot, .space = space.id()};
+  const disk::EntryPlace place{.block_id = block_id, .space = space.id()};
   const auto decoded = disk::decode_entry(encoded, place);
   CAIRN_CHECK(decoded.has_value() == (entry.checksum != kNoChecksum), "an entry without a checksum is none");
   CAIRN_CHECK(!decoded.has_value() || *decoded == entry, "an entry comes back");

@@ -6,7 +6,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/connector/operation_notice.h"
-#include "tests/fuzz/sealed_input.h"
+#include "tests/fuzz/sealed_input_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cairn;

@@ -75,7 +75,9 @@ class Player {
       options.tenants.push_back(quota);
     }
     if (input_.below(4) == 0) {
-      options.may_evict = [this](SlotId, const BlockKey& key) { return value_of(key.sequence_hash()) % 4 != refused_; };
+      options.may_evict = [this](BlockId, const BlockKey& key) {
+        return value_of(key.sequence_hash()) % 4 != refused_;
+      };
     }
     options.low_water = input_.below(2) == 0 ? input_.below(options.capacity + 1) : 0;
     options.clock = &clock_;

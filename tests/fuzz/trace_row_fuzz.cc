@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cairn/base/check.h"
-#include "cairn/lab/trace.h"
+#include "cairn/lab/block_trace.h"
 #include "cairn/trace/trace_row.h"
 
 namespace {

@@ -98,7 +98,7 @@ TEST_F(GpuRankTest, BytesGoThroughAllTiersWholeAndLayerByLayer) {
   const std::vector<Checksum> sums = move(CacheLevel::kG2, CacheLevel::kG1, {{0, 3}, {1, 5}});
   EXPECT_EQ(move(CacheLevel::kG1, CacheLevel::kG3, {{3, 0}, {5, 9}}), sums);
   EXPECT_EQ(move(CacheLevel::kG3, CacheLevel::kG1, {{0, 1}, {9, 2}}), sums);
-  const std::vector<SlotId> expected = {SlotId{7}, SlotId{8}, SlotId{9}, SlotId{10}};
+  const std::vector<BlockId> expected = {BlockId{7}, BlockId{8}, BlockId{9}, BlockId{10}};
   work_->expect(expected);
   EXPECT_EQ(move(CacheLevel::kG3, CacheLevel::kG1, {{0, 7}, {9, 8}}), sums);
   EXPECT_EQ(move(CacheLevel::kG2, CacheLevel::kG1, {{0, 9}, {1, 10}}), sums);

@@ -1,4 +1,4 @@
-// Ranks that are killed and stopped at random moments: nothing hangs, no wrong block is loaded, no slot and no block is
+// Ranks that are killed and stopped at random moments: nothing hangs, no wrong block is loaded, no block and no block is
 // lost, and the leader goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "cairn/memory/memory_testing.h"
 #include "tests/ranks/rank_kill_testing.h"
-#include "tests/ranks/tiny_engine.h"
+#include "tests/ranks/tiny_engine_testing.h"
 
 namespace cairn::testing {
 namespace {

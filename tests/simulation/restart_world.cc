@@ -211,15 +211,15 @@ class RestartWorld::Impl {
       world_.marks_.push_back({mark, std::static_pointer_cast<TestStep>(after)});
       world_.work_->reached(mark, std::move(after));
     }
-    void expect(std::span<const SlotId> blocks) override { world_.work_->expect(blocks); }
+    void expect(std::span<const BlockId> blocks) override { world_.work_->expect(blocks); }
     Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
       return world_.work_->wait_for_layer(layer, deadline);
     }
-    [[nodiscard]] std::vector<SlotId> lacking(std::uint32_t layer) const override {
+    [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t layer) const override {
       return world_.work_->lacking(layer);
     }
-    void pass_over(std::span<const SlotId> blocks) override { world_.work_->pass_over(blocks); }
-    bool fence(std::span<const SlotId> blocks, StepMark overwritten_in, TimePoint deadline) override {
+    void pass_over(std::span<const BlockId> blocks) override { world_.work_->pass_over(blocks); }
+    bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
       return world_.work_->fence(blocks, overwritten_in, deadline);
     }
     [[nodiscard]] RankWorker::State state() const override {
@@ -411,7 +411,7 @@ class RestartWorld::Impl {
       for (const auto& [open, operation] : s.open) {
         if (!operation.is_load && operation.block == block) {
           metadata.fences.push_back(
-              {{.slot = operation.block, .number = static_cast<std::uint32_t>(open)}, {SlotId{block}}});
+              {{.slot = operation.block, .number = static_cast<std::uint32_t>(open)}, {BlockId{block}}});
         }
       }
       if (chance(0.2) && metadata.fences.empty() && is_led()) {
@@ -436,7 +436,7 @@ class RestartWorld::Impl {
     s.last_number += 2;  // loads have odd numbers
     operation.number = s.last_number + (operation.is_load ? 1 : 0);
     const OperationId id{.slot = operation.block, .number = static_cast<std::uint32_t>(operation.number)};
-    const std::vector<SlotId> blocks = {SlotId{operation.block}};
+    const std::vector<BlockId> blocks = {BlockId{operation.block}};
     if (operation.is_load) {
       operation.stamp = (s.serial << 32U) + operation.number;
       metadata.loads.push_back({id, RequestId(operation.number), false, blocks});

@@ -275,7 +275,8 @@ void World::compute(const std::vector<BlockKey>& keys, std::uint32_t from) {
   std::vector<std::uint32_t> versions;
   for (std::size_t i = 0; i < names.size(); ++i) {
     versions.push_back(fences_ * kVersions + below(kVersions));
-    write_pattern(*manager_->layout(CacheLevel::kG1), index_of(blocks->slots()[i]), pattern_of(names[i], versions[i]));
+    write_pattern(*manager_->layout(CacheLevel::kG1), index_of(blocks->block_ids()[i]),
+                  pattern_of(names[i], versions[i]));
   }
   const std::optional<SequenceHash> parent = from > 0 ? std::optional(keys[from - 1].sequence_hash()) : std::nullopt;
   auto complete = (*std::move(blocks)).complete({.keys = names, .parent = parent});
@@ -580,7 +581,7 @@ void World::check_pool(CacheLevel level) {
   const BlockLayout& layout = *manager_->layout(level);
   const PinnedBlocks held = pool->hold(keys);
   for (std::uint32_t i = 0; i < held.size(); ++i) {
-    if (!is_known(layout, held.slots()[i], held.key(i))) {
+    if (!is_known(layout, held.block_ids()[i], held.key(i))) {
       wrong(str_cat(to_string(level), " holds other bytes than were registered under ", held.key(i).to_string()));
     }
   }
@@ -599,17 +600,17 @@ std::vector<BlockKey> World::resident(CacheLevel level) const {
 
 void World::check_blocks(const ImmutableBlocks& blocks, const char* where) {
   for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-    if (!is_known(*manager_->layout(CacheLevel::kG1), blocks.slots()[i], blocks.key(i))) {
+    if (!is_known(*manager_->layout(CacheLevel::kG1), blocks.block_ids()[i], blocks.key(i))) {
       wrong(str_cat(where, " gave other bytes than were registered under ", blocks.key(i).to_string()));
     }
   }
 }
 
-bool World::is_known(const BlockLayout& layout, SlotId slot, const BlockKey& key) const {
+bool World::is_known(const BlockLayout& layout, BlockId block_id, const BlockKey& key) const {
   const auto versions = versions_.find(key);
   return versions != versions_.end() &&
          std::any_of(versions->second.begin(), versions->second.end(), [&](std::uint32_t version) {
-           return !find_stranger(layout, index_of(slot), pattern_of(key, version));
+           return !find_stranger(layout, index_of(block_id), pattern_of(key, version));
          });
 }
 

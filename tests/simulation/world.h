@@ -103,7 +103,7 @@ class World {
   void check_pool(CacheLevel level);
   [[nodiscard]] std::vector<BlockKey> resident(CacheLevel level) const;
   void check_blocks(const ImmutableBlocks& blocks, const char* where);
-  [[nodiscard]] bool is_known(const BlockLayout& layout, SlotId slot, const BlockKey& key) const;
+  [[nodiscard]] bool is_known(const BlockLayout& layout, BlockId block_id, const BlockKey& key) const;
 
   const WorldOptions options_;
   std::mt19937_64 random_;

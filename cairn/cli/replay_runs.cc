@@ -1,0 +1,268 @@
+#include "cairn/cli/replay_runs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <ostream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/cli/event_file.h"
+#include "cairn/cli/replay_compare.h"
+#include "cairn/cli/replay_page.h"
+#include "cairn/cli/replay_report.h"
+#include "cairn/cli/text.h"
+#include "cairn/cli/trace_source.h"
+#include "cairn/page/page.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr Duration kBetweenProgress = std::chrono::milliseconds(100);
+
+// "3 s", "2 min 5 s"
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+  return whole < 60 ? str_cat(whole, " s") : str_cat(whole / 60, " min ", whole % 60, " s");
+}
+
+// How far all runs together are. Any thread tells; the one that made it shows, now and then.
+class ProgressLine {
+ public:
+  ProgressLine(const ReplaySurroundings& around, std::size_t runs)
+      : around_(around), begin_(around.clock.now()), shown_(begin_), finished_(runs), expected_(runs) {}
+
+  void update(std::size_t run, std::uint64_t finished, double expected) {
+    finished_[run].store(finished, std::memory_order_relaxed);
+    expected_[run].store(expected, std::memory_order_relaxed);
+    const TimePoint now = around_.clock.now();
+    if (!around_.log_is_a_terminal || std::this_thread::get_id() != owner_ || now - shown_ < kBetweenProgress) {
+      return;
+    }
+    shown_ = now;
+    std::uint64_t done = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+      done += finished_[i].load(std::memory_order_relaxed);
+      all += std::max(expected, expected_[i].load(std::memory_order_relaxed));
+    }
+    const double rate = static_cast<double>(done) / seconds();
+    const double left = rate == 0 ? 0 : std::max(0.0, all - static_cast<double>(done)) / rate;
+    around_.log << str_cat("\r\033[K", with_commas(done), " of about ", with_commas(static_cast<std::uint64_t>(all)),
+                           " requests, ", with_commas(static_cast<std::uint64_t>(rate)), " a second, ",
+                           duration_text(left), " left")
+                << std::flush;
+  }
+
+  void finish(std::uint64_t requests) {
+    if (around_.log_is_a_terminal) {
+      around_.log << "\r\033[Kreplayed " << with_commas(requests) << " requests in "
+                  << static_cast<double>(static_cast<std::uint64_t>(seconds() * 100)) / 100 << " s\n";
+    }
+  }
+
+ private:
+  [[nodiscard]] double seconds() const {
+    return std::max(1e-3, static_cast<double>((around_.clock.now() - begin_).count()) / 1e9);
+  }
+
+  const ReplaySurroundings& around_;
+  const TimePoint begin_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  TimePoint shown_;
+  // Relaxed: numbers for people, each written by one thread.
+  std::vector<std::atomic<std::uint64_t>> finished_;
+  std::vector<std::atomic<double>> expected_;
+};
+
+// One run and what it found.
+struct Job {
+  ReplayRun run;
+  sim::ReplayOptions options;
+  TraceProblems problems = {};
+  Status status = {};
+};
+
+void run_job(const ReplayCommand& command, const ReplaySurroundings& around, ProgressLine& progress, std::size_t number,
+             Job& job) {
+  Result<TraceSource> source =
+      TraceSource::open(command.trace, command.strict ? TraceSource::BadRows::kStop : TraceSource::BadRows::kLeaveOut);
+  if (!source) {
+    job.status = Unexpected(source.error());
+    return;
+  }
+  job.options.progress = [&](const sim::ReplayProgress& at) {
+    progress.update(number, at.finished, source->expected_rows());
+    return source->status().has_value() && !around.stop.load(std::memory_order_relaxed);
+  };
+  Result<sim::Report> report = sim::run_replay(job.options, *source);
+  job.problems = {source->bad_rows(), source->bad_row_names()};
+  if (!report) {
+    job.status = Unexpected(report.error());
+  } else if (!source->status()) {
+    job.status = source->status();
+  } else {
+    job.run.report = *std::move(report);
+  }
+}
+
+// Each job by itself; the order in which they are taken up changes nothing.
+void run_jobs(const ReplayCommand& command, const ReplaySurroundings& around, ProgressLine& progress,
+              std::vector<Job>& jobs) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next.fetch_add(1); i < jobs.size(); i = next.fetch_add(1)) {
+      run_job(command, around, progress, i, jobs[i]);
+    }
+  };
+  const std::size_t cores = command.threads > 0 ? command.threads : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < std::min(cores, jobs.size()); ++i) {
+    helpers.emplace_back(work);
+  }
+  work();
+}
+
+Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
+  if (!command.compare.empty() && !command.events.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--events is of one run; leave it out, or --compare");
+  }
+  ReplaySettings settings = command.settings;
+  for (const std::string& edge : command.bandwidths) {
+    if (Status set = set_bandwidth(edge, settings); !set) {
+      return Unexpected(set.error());
+    }
+  }
+  std::vector<NamedSettings> all{{.name = "", .settings = settings}};
+  if (!command.variants.empty()) {
+    all = command.variants;
+  } else if (!command.compare.empty()) {
+    Result<std::vector<NamedSettings>> varied = vary(settings, command.compare);
+    if (!varied) {
+      return Unexpected(varied.error());
+    }
+    all = *std::move(varied);
+  }
+  std::vector<Job> jobs;
+  for (NamedSettings& one : all) {
+    Result<sim::ReplayOptions> options = to_options(one.settings);
+    if (!options) {
+      return Unexpected(options.error());
+    }
+    jobs.push_back({.run = {.name = std::move(one.name), .settings = one.settings}, .options = *std::move(options)});
+  }
+  return jobs;
+}
+
+void write_problems(std::ostream& log, const std::string& trace, const TraceProblems& problems) {
+  if (problems.bad_rows == 0) {
+    return;
+  }
+  log << trace << ": left out " << with_commas(problems.bad_rows) << (problems.bad_rows == 1 ? " bad row" : " bad rows")
+      << "\n";
+  for (const std::string& name : problems.names) {
+    log << "  " << name << "\n";
+  }
+}
+
+Status write_json(const ReplayCommand& command, const std::string& text, std::ostream& out, std::ofstream& file) {
+  if (command.json == "-") {
+    out << text;
+  } else if (!command.json.empty()) {
+    file << text;
+    if (!file.flush()) {
+      return fail(ErrorCode::kExhausted, str_cat("--json: ", command.json, " could not be written to its end"));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplaySurroundings& around) {
+  Result<std::vector<Job>> jobs = jobs_of(command);
+  if (!jobs) {
+    return Unexpected(jobs.error());
+  }
+  // What cannot be read or written is better known before the work than after it.
+  if (!std::filesystem::exists(command.trace)) {
+    return fail(ErrorCode::kNotFound, str_cat("there is no trace ", command.trace, "; make one with cairn trace"));
+  }
+  std::ofstream json;
+  if (!command.json.empty() && command.json != "-") {
+    json.open(command.json);
+    if (!json) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("--json: cannot write ", command.json));
+    }
+  }
+  std::ofstream html;
+  if (!command.html.empty()) {
+    html.open(command.html);
+    if (!html) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("--html: cannot write ", command.html));
+    }
+  }
+  std::unique_ptr<EventFile> events;
+  if (!command.events.empty()) {
+    Result<std::unique_ptr<EventFile>> file = EventFile::open(command.events);
+    if (!file) {
+      return Unexpected(file.error());
+    }
+    events = *std::move(file);
+    jobs->front().options.events = events.get();
+  }
+
+  ProgressLine progress(around, jobs->size());
+  run_jobs(command, around, progress, *jobs);
+  std::vector<ReplayRun> runs;
+  std::uint64_t requests = 0;
+  for (Job& job : *jobs) {
+    if (!job.status) {
+      return Unexpected(job.status.error());
+    }
+    requests += job.run.report.counts.completed;
+    runs.push_back(std::move(job.run));
+  }
+  progress.finish(requests);
+  if (Status closed = events ? events->close() : Status(); !closed) {
+    return Unexpected(closed.error());
+  }
+  const TraceProblems& problems = jobs->front().problems;
+  write_problems(around.log, command.trace, problems);
+
+  std::vector<Comparison> comparisons;
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    comparisons.push_back({.base = runs[0].name,
+                           .other = runs[i].name,
+                           .requests = answered_by_both(runs[0].report, runs[i].report),
+                           .differences = compare_runs(runs[0].report, runs[i].report)});
+  }
+  if (command.json != "-") {
+    if (runs.size() == 1) {
+      write_report(around.out, command.trace, runs[0]);
+    } else {
+      write_comparison(around.out, command.trace, runs, comparisons);
+    }
+  }
+  if (!command.json.empty()) {
+    const std::string text = runs.size() == 1 ? to_json(command.trace, runs[0], problems)
+                                              : to_json(command.trace, runs, comparisons, problems);
+    if (Status written = write_json(command, text, around.out, json); !written) {
+      return Unexpected(written.error());
+    }
+  }
+  if (!command.html.empty() &&
+      !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {
+    return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written to its end"));
+  }
+  if (command.conclude && command.json != "-") {
+    command.conclude(runs);
+  }
+  const bool complete = std::ranges::all_of(runs, [](const ReplayRun& run) { return run.report.complete; });
+  return complete ? ReplayEnd::kComplete : ReplayEnd::kStopped;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,637 @@
+// Every function of the C interface, with an allocator that fails at its first, second, third... allocation until the call
+// needs no more: nothing is thrown, the code says that memory was short, the handle works as before, and nothing leaks.
+//
+// A function without a test here fails the program at its end (EveryFunctionIsTested).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cairn/cairn.h>
+
+#include "tests/capi/c_engine_testing.h"
+#include "tests/capi/failing_allocator_testing.h"
+
+namespace cairn_c_test {
+namespace {
+
+constexpr std::size_t kMostAllocations = 100'000;  // of one call; beyond it something goes round in circles
+constexpr FailingAllocator::Mode kModes[] = {FailingAllocator::Mode::kOnce, FailingAllocator::Mode::kFromThenOn};
+
+std::set<std::string>& tested() {
+  static std::set<std::string> names;
+  return names;
+}
+
+// The last code that was none of the two; noted without memory, and told after the call.
+struct Wrong {
+  int32_t code = CAIRN_OK;
+  const char* message = "";
+};
+Wrong wrong;
+
+// Calls until the call needs no allocation that fails. `call` answers whether it did what it is for. If it did although an
+// allocation failed, `again` undoes it, so that it can be called once more. `after` does so whatever became of it.
+void starve(const char* function, FailingAllocator::Mode mode, const std::function<bool()>& call,
+            const std::function<void()>& again = {}, const std::function<void()>& after = {}) {
+  tested().insert(function);
+  wrong = {};
+  for (std::size_t n = 0; n < kMostAllocations; ++n) {
+    bool is_done = false;
+    bool has_failed = false;
+    {
+      const FailingAllocator failing(n, mode);
+      is_done = call();
+      has_failed = FailingAllocator::has_failed();
+    }
+    ASSERT_EQ(wrong.code, CAIRN_OK) << function << " without allocation " << n << ": " << wrong.message;
+    if (!has_failed) {
+      EXPECT_TRUE(is_done) << function << " with all the memory it wants, after " << n << " calls without";
+      return;
+    }
+    if (is_done && again) {
+      again();
+    }
+    if (after) {
+      after();
+    }
+  }
+  ADD_FAILURE() << function << " never ends";
+}
+
+// A call may be short of memory, and fail for nothing else.
+bool done(int32_t code, const cairn_error& error) {
+  if (code != CAIRN_OK && code != CAIRN_EXHAUSTED) {
+    wrong = {code, error.message};
+  }
+  return code == CAIRN_OK;
+}
+
+class AllocationTest : public ::testing::TestWithParam<FailingAllocator::Mode> {
+ protected:
+  cairn_error error_ = sized<cairn_error>();
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, AllocationTest, ::testing::ValuesIn(kModes));
+
+TEST_P(AllocationTest, Names) {
+  starve("cairn_api_version", GetParam(), [] { return cairn_api_version() == CAIRN_API_VERSION; });
+  starve("cairn_version", GetParam(), [] { return std::strlen(cairn_version()) > 0; });
+  starve("cairn_code_name", GetParam(), [] { return std::strcmp(cairn_code_name(CAIRN_OK), "ok") == 0; });
+}
+
+TEST_P(AllocationTest, AManagerIsMadeAndDestroyed) {
+  auto options = sized<cairn_manager_options>();
+  options.config = kConfig;
+  cairn_manager* manager = nullptr;
+  starve(
+      "cairn_manager_create", GetParam(),
+      [&] { return done(cairn_manager_create(&options, &manager, &error_), error_); },
+      [&] { cairn_manager_destroy(manager); });
+  starve(
+      "cairn_manager_destroy", GetParam(),
+      [&] {
+        cairn_manager_destroy(manager);
+        return true;
+      },
+      [&] { manager = make_manager(); });
+}
+
+class ManagerAllocationTest : public AllocationTest {
+ protected:
+  ManagerAllocationTest() : manager_(make_manager()) {}
+  ~ManagerAllocationTest() override { cairn_manager_destroy(manager_); }
+
+  cairn_blocks* allocate(std::uint32_t count) {
+    cairn_blocks* blocks = nullptr;
+    EXPECT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, count, &blocks, &error_), CAIRN_OK) << error_.message;
+    return blocks;
+  }
+  void cache(const std::vector<cairn_key>& keys) {
+    cairn_blocks* const blocks = allocate(static_cast<std::uint32_t>(keys.size()));
+    EXPECT_EQ(cairn_blocks_register(blocks, keys.data(), keys.size(), &error_), CAIRN_OK) << error_.message;
+    cairn_blocks_release(blocks);
+    EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+  }
+
+  cairn_manager* manager_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, ManagerAllocationTest, ::testing::ValuesIn(kModes));
+
+TEST_P(ManagerAllocationTest, Keys) {
+  const std::vector<std::uint32_t> tokens(64, 7);
+  auto run = sized<cairn_mm_run>();
+  run.offset = 4;
+  run.length = 9;
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens.data();
+  prompt.token_count = tokens.size();
+  prompt.salt = "a tenant with a long name";
+  prompt.lora_name = "and an adapter with a long name";
+  prompt.mm_runs = &run;
+  prompt.mm_run_count = 1;
+  std::vector<cairn_key> keys(16);
+  std::size_t count = 0;
+  starve("cairn_manager_hash_prompt", GetParam(),
+         [&] { return done(cairn_manager_hash_prompt(manager_, &prompt, keys.data(), &count, &error_), error_); });
+  EXPECT_EQ(count, 16U);
+}
+
+TEST_P(ManagerAllocationTest, Blocks) {
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
+  starve("cairn_manager_block_size", GetParam(), [&] { return cairn_manager_block_size(manager_) == 4; });
+  cairn_blocks* blocks = nullptr;
+  const auto release = [&] { cairn_blocks_release(blocks); };
+  starve(
+      "cairn_manager_allocate", GetParam(),
+      [&] { return done(cairn_manager_allocate(manager_, CAIRN_G1, 3, &blocks, &error_), error_); }, release);
+  starve("cairn_blocks_count", GetParam(), [&] { return cairn_blocks_count(blocks) == 3; });
+  std::uint32_t block_ids[3];
+  starve("cairn_blocks_ids", GetParam(), [&] {
+    cairn_blocks_ids(blocks, block_ids);
+    return true;
+  });
+  void* address = nullptr;
+  starve("cairn_manager_address", GetParam(), [&] {
+    return done(cairn_manager_address(manager_, CAIRN_G1, block_ids[0], 0, 0, 0, 0, &address, &error_), error_);
+  });
+  starve(
+      "cairn_blocks_register", GetParam(),
+      [&] { return done(cairn_blocks_register(blocks, keys.data(), keys.size(), &error_), error_); },
+      [&] {
+        cairn_blocks_release(blocks);
+        blocks = allocate(3);
+      });
+  starve("cairn_blocks_release", GetParam(), [&] {
+    cairn_blocks_release(blocks);
+    blocks = nullptr;
+    return true;
+  });
+  EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+  std::size_t found = 0;
+  std::uint8_t levels[3];
+  starve("cairn_manager_locate", GetParam(), [&] {
+    return done(cairn_manager_locate(manager_, keys.data(), keys.size(), levels, &found, &error_), error_);
+  });
+  EXPECT_EQ(found, 3U) << "nothing was lost";
+  starve(
+      "cairn_manager_match", GetParam(),
+      [&] { return done(cairn_manager_match(manager_, CAIRN_G1, keys.data(), 3, &blocks, &error_), error_); }, release);
+  EXPECT_EQ(cairn_blocks_count(blocks), 3U);
+  release();
+  const auto forget = [&] { EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK); };
+  // A block that there was no memory to note for copying is not below: it is cached anew.
+  forget();
+  cache(keys);
+  forget();
+  // Short of memory it fails, or brings a shorter prefix. Either way it ends and the manager comes to rest. What it brought
+  // is forgotten, so that the next one has as much to do.
+  starve(
+      "cairn_manager_load", GetParam(),
+      [&] {
+        blocks = nullptr;
+        return done(cairn_manager_load(manager_, keys.data(), 3, 10'000, &blocks, &error_), error_);
+      },
+      {},
+      [&] {
+        release();
+        EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+        forget();
+      });
+  EXPECT_EQ(cairn_blocks_count(blocks), 3U);
+  release();
+}
+
+// By way of host memory: two copies for each piece, the second begun by the end of the first.
+TEST_P(ManagerAllocationTest, ALoadFromDisk) {
+  const std::string path = ::testing::TempDir() + "cairn_allocation_test_" + std::to_string(::getpid());
+  const std::string config =
+      std::string(kConfig) + "[disk]\npath = \"" + path + "\"\nblocks = 32\n[offload.disk]\nmode = \"write-through\"\n";
+  auto options = sized<cairn_manager_options>();
+  options.config = config.c_str();
+  cairn_manager_destroy(std::exchange(manager_, nullptr));
+  ASSERT_EQ(cairn_manager_create(&options, &manager_, &error_), CAIRN_OK) << error_.message;
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 6);
+  cache(keys);
+  const auto forget = [&] {
+    EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK) << error_.message;
+    EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G2, nullptr, &error_), CAIRN_OK) << error_.message;
+  };
+  forget();
+  cairn_blocks* blocks = nullptr;
+  starve(
+      "cairn_manager_load", GetParam(),
+      [&] {
+        blocks = nullptr;
+        return done(cairn_manager_load(manager_, keys.data(), keys.size(), 10'000, &blocks, &error_), error_);
+      },
+      {},
+      [&] {
+        cairn_blocks_release(blocks);
+        EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+        forget();
+      });
+  EXPECT_EQ(cairn_blocks_count(blocks), 6U);
+  cairn_blocks_release(blocks);
+  cairn_manager_destroy(std::exchange(manager_, nullptr));
+  (void)std::remove(path.c_str());
+}
+
+TEST_P(ManagerAllocationTest, Control) {
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
+  cache(keys);
+  starve("cairn_manager_reset", GetParam(),
+         [&] { return done(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), error_); });
+  auto report = sized<cairn_reset_report>();
+  starve("cairn_manager_reset_all", GetParam(),
+         [&] { return done(cairn_manager_reset_all(manager_, &report, &error_), error_); });
+  std::uint64_t generation = 100;
+  // One that was short of memory may have had its effect already: the next one gives a higher generation.
+  starve("cairn_manager_invalidate", GetParam(),
+         [&] { return done(cairn_manager_invalidate(manager_, ++generation, &report, &error_), error_); });
+  starve("cairn_manager_drain", GetParam(),
+         [&] { return done(cairn_manager_drain(manager_, 10'000, &error_), error_); });
+  for (const std::uint32_t paused : {1U, 0U}) {
+    starve("cairn_manager_pause", GetParam(),
+           [&] { return done(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, paused, &error_), error_); });
+  }
+  starve("cairn_manager_resize_host", GetParam(),
+         [&] { return done(cairn_manager_resize_host(manager_, 12, &error_), error_); });
+  std::string text(1 << 16, '\0');
+  std::size_t needed = 9;
+  const auto is_whole = [&] { return needed > 1 && needed <= text.size(); };
+  starve("cairn_manager_status", GetParam(), [&] {
+    (void)cairn_manager_status(manager_, text.data(), text.size(), &needed);
+    return is_whole();
+  });
+  EXPECT_EQ(text[0], '{');
+  starve("cairn_manager_metrics", GetParam(), [&] {
+    (void)cairn_manager_metrics(manager_, text.data(), text.size(), &needed);
+    return is_whole();
+  });
+}
+
+TEST_P(ManagerAllocationTest, EventsHaveNoGap) {
+  cairn_events* events = nullptr;
+  starve(
+      "cairn_events_create", GetParam(), [&] { return done(cairn_events_create(manager_, &events, &error_), error_); },
+      [&] { cairn_events_destroy(events); });
+  std::string text(1 << 16, '\0');
+  std::size_t needed = 0;
+  std::string all;
+  const auto next = [&] {
+    starve(
+        "cairn_events_next", GetParam(),
+        [&] { return done(cairn_events_next(events, 64, text.data(), text.size(), &needed, &error_), error_); },
+        [&] { all.append(text.data(), needed - 1); });
+    all.append(text.data(), needed - 1);
+  };
+  next();  // the snapshot
+  all.clear();
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
+  cache(keys);
+  next();
+  std::size_t stored = 0;
+  for (std::size_t at = all.find("\"stored\""); at != std::string::npos; at = all.find("\"stored\"", at + 1)) {
+    ++stored;
+  }
+  EXPECT_GE(stored, 2U) << "on the device and in host memory, though the reader was short of memory: " << all;
+  starve("cairn_events_destroy", GetParam(), [&] {
+    cairn_events_destroy(events);
+    events = nullptr;
+    return true;
+  });
+}
+
+TEST_P(AllocationTest, ASchedulerAndAWorkerAreMadeAndDestroyed) {
+  const cairn_scheduler_options options = Engine::options();
+  cairn_scheduler* scheduler = nullptr;
+  starve(
+      "cairn_scheduler_create", GetParam(),
+      [&] { return done(cairn_scheduler_create(&options, &scheduler, &error_), error_); },
+      [&] { cairn_scheduler_destroy(scheduler); });
+  Engine engine(scheduler);
+  const auto leave = [&] { cairn_worker_destroy(std::exchange(engine.worker, nullptr)); };
+  leave();
+  starve("cairn_worker_create", GetParam(), [&] { return done(engine.create_worker(), engine.error); }, leave);
+  EXPECT_EQ(cairn_scheduler_wait_for_ranks(engine.scheduler, 10'000, &error_), CAIRN_OK) << error_.message;
+  engine.save({1, 2, 3});
+  // They have no way to say that there is no memory: they end all the same.
+  starve(
+      "cairn_worker_destroy", GetParam(),
+      [&] {
+        leave();
+        return true;
+      },
+      [&] { ASSERT_EQ(engine.create_worker(), CAIRN_OK) << engine.error.message; });
+  starve(
+      "cairn_scheduler_destroy", GetParam(),
+      [&] {
+        cairn_scheduler_destroy(std::exchange(engine.scheduler, nullptr));
+        return true;
+      },
+      [&] { engine.scheduler = Engine::make_scheduler(); });
+}
+
+// The same after work: a worker that has saved, and a scheduler with a request that is not finished.
+TEST_P(AllocationTest, AnEngineIsDestroyedAfterWork) {
+  bool has_failed = true;
+  for (std::size_t n = 0; has_failed; ++n) {
+    Engine engine;
+    engine.save({1, 2, 3});
+    cairn_request request = 0;
+    ASSERT_EQ(engine.add(engine.next_id(), &request), CAIRN_OK) << engine.error.message;
+    const FailingAllocator failing(n, GetParam());
+    cairn_worker_destroy(std::exchange(engine.worker, nullptr));
+    cairn_scheduler_destroy(std::exchange(engine.scheduler, nullptr));
+    has_failed = FailingAllocator::has_failed();
+  }
+}
+
+TEST_P(AllocationTest, Requests) {
+  Engine engine;
+  engine.save({1, 2, 3});
+  starve("cairn_scheduler_manager", GetParam(), [&] { return cairn_scheduler_manager(engine.scheduler) != nullptr; });
+  char address[64];
+  std::size_t needed = 9;
+  starve("cairn_scheduler_address", GetParam(), [&] {
+    (void)cairn_scheduler_address(engine.scheduler, address, sizeof address, &needed);
+    return needed == 1;
+  });
+  starve("cairn_scheduler_wait_for_ranks", GetParam(),
+         [&] { return done(cairn_scheduler_wait_for_ranks(engine.scheduler, 10'000, &engine.error), engine.error); });
+  cairn_request request = 0;
+  const std::string id = engine.next_id();
+  starve(
+      "cairn_scheduler_add", GetParam(), [&] { return done(engine.add(id, &request), engine.error); },
+      [&] { engine.finish(request); });
+  starve("cairn_scheduler_find", GetParam(),
+         [&] { return cairn_scheduler_find(engine.scheduler, id.c_str()) == request; });
+  std::size_t tokens = 0;
+  std::int32_t when = 0;
+  starve("cairn_scheduler_match", GetParam(), [&] {
+    return done(cairn_scheduler_match(engine.scheduler, request, 0, &tokens, &when, &engine.error), engine.error);
+  });
+  EXPECT_EQ(tokens, 8U) << "it is found, however often memory was short";
+  engine.finish(request);
+
+  const std::vector<std::uint32_t> prompt_tokens(10, 7);
+  auto run = sized<cairn_mm_run>();
+  run.length = 3;
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = prompt_tokens.data();
+  prompt.token_count = prompt_tokens.size();
+  prompt.mm_runs = &run;
+  prompt.mm_run_count = 1;
+  const std::string other = engine.next_id();
+  starve(
+      "cairn_scheduler_add_prompt", GetParam(),
+      [&] {
+        return done(cairn_scheduler_add_prompt(engine.scheduler, other.c_str(), &prompt, &request, &engine.error),
+                    engine.error);
+      },
+      [&] { engine.finish(request); });
+  engine.finish(request);
+}
+
+TEST_P(AllocationTest, Iterations) {
+  Engine engine;
+  engine.save({1, 2, 3});
+  const std::vector<std::uint32_t> blocks = {4, 5, 6};
+  cairn_request request = 0;
+  std::string id = engine.next_id();
+  const auto begin = [&] {
+    ASSERT_EQ(engine.add(id, &request), CAIRN_OK) << engine.error.message;
+    std::size_t tokens = 0;
+    std::int32_t when = 0;
+    ASSERT_EQ(cairn_scheduler_match(engine.scheduler, request, 0, &tokens, &when, &engine.error), CAIRN_OK);
+    ASSERT_EQ(tokens, 8U);
+  };
+  const auto allocated = [&] {
+    return cairn_scheduler_allocated(engine.scheduler, request, blocks.data(), 3, 0, 8, &engine.error);
+  };
+  begin();
+  starve(
+      "cairn_scheduler_allocated", GetParam(), [&] { return done(allocated(), engine.error); },
+      [&] {
+        engine.finish(request);
+        begin();
+      });
+  // The load goes out with the first iteration that is built, however many attempts that takes.
+  const auto bind = [&] {
+    return cairn_worker_bind(engine.worker, engine.metadata, engine.metadata_size, &engine.error);
+  };
+  const auto start = [&] { return cairn_worker_start_load(engine.worker, nullptr, &engine.error); };
+  // Binds what was built, and makes a new iteration to go on with.
+  const auto next_iteration = [&] {
+    ASSERT_EQ(bind(), CAIRN_OK) << engine.error.message;
+    ASSERT_EQ(start(), CAIRN_OK) << engine.error.message;
+    ++engine.iterations;
+  };
+  engine.iterations += 1000;  // of this test's own
+  starve(
+      "cairn_scheduler_build", GetParam(), [&] { return done(engine.build(nullptr, engine.iterations), engine.error); },
+      next_iteration);
+  starve("cairn_scheduler_has_work", GetParam(), [&] { return cairn_scheduler_has_work(engine.scheduler) == 1; });
+  const auto build_next = [&] {
+    next_iteration();
+    ASSERT_EQ(engine.build(nullptr, engine.iterations), CAIRN_OK) << engine.error.message;
+  };
+  starve("cairn_worker_bind", GetParam(), [&] { return done(bind(), engine.error); }, build_next);
+  const auto bind_next = [&] {
+    build_next();
+    ASSERT_EQ(bind(), CAIRN_OK) << engine.error.message;
+  };
+  starve("cairn_worker_start_load", GetParam(), [&] { return done(start(), engine.error); }, bind_next);
+  const auto start_next = [&] {
+    bind_next();
+    ASSERT_EQ(start(), CAIRN_OK) << engine.error.message;
+  };
+  starve("cairn_worker_wait_for_layer", GetParam(),
+         [&] { return done(cairn_worker_wait_for_layer(engine.worker, 0, &engine.error), engine.error); });
+  starve(
+      "cairn_worker_save_layer", GetParam(),
+      [&] { return done(cairn_worker_save_layer(engine.worker, 0, nullptr, &engine.error), engine.error); },
+      start_next);
+  starve(
+      "cairn_worker_save_step", GetParam(),
+      [&] { return done(cairn_worker_save_step(engine.worker, nullptr, &engine.error), engine.error); }, start_next);
+  auto state = sized<cairn_worker_state>();
+  starve("cairn_worker_get_state", GetParam(),
+         [&] { return done(cairn_worker_get_state(engine.worker, &state), engine.error) && state.is_connected == 1; });
+  auto report = sized<cairn_report>();
+  std::size_t reported = 0;
+  const auto take_report = [&] {
+    return done(cairn_worker_take_report(engine.worker, &report, &engine.error), engine.error);
+  };
+  while (reported == 0 && !HasFailure()) {
+    starve("cairn_worker_take_report", GetParam(), take_report, [&] { reported += report.loaded_count; });
+    reported += report.loaded_count;
+  }
+  EXPECT_EQ(reported, 1U) << "the load is reported once";
+
+  auto results = sized<cairn_results>();
+  std::vector<cairn_request> loaded;
+  const auto keep = [&] {
+    for (std::size_t i = 0; i < results.loaded_count; ++i) {
+      loaded.push_back(CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->request);
+    }
+  };
+  while (loaded.empty()) {
+    starve(
+        "cairn_scheduler_take_results", GetParam(),
+        [&] { return done(cairn_scheduler_take_results(engine.scheduler, &results, &engine.error), engine.error); },
+        keep);
+    keep();
+  }
+  EXPECT_EQ(loaded, std::vector<cairn_request>{request}) << "the load is told once";
+
+  // A request whose iteration could not be built for want of memory goes on without a cache; the others are as they were.
+  auto scheduled = sized<cairn_scheduled>();
+  scheduled.request = request;
+  scheduled.computed_tokens = 8;
+  starve(
+      "cairn_scheduler_build", GetParam(),
+      [&] { return done(engine.build(&scheduled, engine.iterations + 1), engine.error); },
+      [&] { ++engine.iterations; });
+  ++engine.iterations;
+  auto refusals = sized<cairn_refusals>();
+  scheduled.request = 12345;
+  ASSERT_EQ(engine.build(&scheduled, ++engine.iterations), CAIRN_OK);
+  starve("cairn_scheduler_get_refusals", GetParam(), [&] {
+    return done(cairn_scheduler_get_refusals(engine.scheduler, &refusals, &engine.error), engine.error) &&
+           refusals.refused_count == 1;
+  });
+  const cairn_refused* refused = nullptr;
+  starve("cairn_scheduler_refused", GetParam(),
+         [&] { return cairn_scheduler_refused(engine.scheduler, &refused) == 1; });
+  std::uint32_t held = 9;
+  starve(
+      "cairn_scheduler_finish", GetParam(),
+      [&] {
+        return done(cairn_scheduler_finish(engine.scheduler, request, CAIRN_NOT_SAID, &held, &engine.error),
+                    engine.error);
+      },
+      [&] {
+        if (held != 0) {
+          engine.wait_for_release();
+        }
+        ASSERT_EQ(engine.add(id, &request), CAIRN_OK) << engine.error.message;
+      });
+  if (held != 0) {
+    engine.wait_for_release();
+  }
+  EXPECT_EQ(cairn_scheduler_find(engine.scheduler, id.c_str()), 0U);
+  auto reset = sized<cairn_reset_report>();
+  starve("cairn_scheduler_reset", GetParam(),
+         [&] { return done(cairn_scheduler_reset(engine.scheduler, &reset, &engine.error), engine.error); });
+  std::uint64_t generation = 100;
+  starve("cairn_scheduler_invalidate", GetParam(), [&] {
+    return done(cairn_scheduler_invalidate(engine.scheduler, ++generation, &reset, &engine.error), engine.error);
+  });
+  // And all of it still works.
+  engine.save({7, 8, 9}, 100);
+  request = 0;
+  ASSERT_EQ(engine.add(engine.next_id(), &request, 100), CAIRN_OK);
+  std::size_t tokens = 0;
+  std::int32_t when = 0;
+  ASSERT_EQ(cairn_scheduler_match(engine.scheduler, request, 0, &tokens, &when, &engine.error), CAIRN_OK);
+  EXPECT_EQ(tokens, 8U);
+  engine.finish(request);
+}
+
+// Saves that were offered when memory was short are made later, not lost and not held forever.
+TEST_P(AllocationTest, SavesOutliveAnIterationThatCouldNotBeBuilt) {
+  Engine engine;
+  for (std::uint32_t turn = 0; turn < 2; ++turn) {
+    const std::uint32_t first = 200 + 100 * turn;
+    cairn_request request = 0;
+    ASSERT_EQ(engine.add(engine.next_id(), &request, first), CAIRN_OK);
+    const std::uint32_t blocks[] = {1, 2, 3};
+    ASSERT_EQ(cairn_scheduler_allocated(engine.scheduler, request, blocks, 3, 0, 0, &engine.error), CAIRN_OK);
+    auto scheduled = sized<cairn_scheduled>();
+    scheduled.request = request;
+    engine.step(&scheduled);
+    std::uint32_t held = 0;
+    ASSERT_EQ(cairn_scheduler_finish(engine.scheduler, request, 10, &held, &engine.error), CAIRN_OK);
+    ASSERT_EQ(held, 1U);
+    starve(
+        "cairn_scheduler_build", GetParam(),
+        [&] { return done(engine.build(nullptr, engine.iterations + 1), engine.error); }, [&] { ++engine.iterations; });
+    ++engine.iterations;
+    EXPECT_EQ(cairn_worker_bind(engine.worker, engine.metadata, engine.metadata_size, &engine.error), CAIRN_OK);
+    EXPECT_EQ(cairn_worker_start_load(engine.worker, nullptr, &engine.error), CAIRN_OK);
+    EXPECT_EQ(cairn_worker_save_step(engine.worker, nullptr, &engine.error), CAIRN_OK);
+    engine.wait_for_release();
+    ASSERT_EQ(engine.add(engine.next_id(), &request, first), CAIRN_OK);
+    std::size_t tokens = 0;
+    std::int32_t when = 0;
+    ASSERT_EQ(cairn_scheduler_match(engine.scheduler, request, 0, &tokens, &when, &engine.error), CAIRN_OK);
+    EXPECT_EQ(tokens, 8U);
+    engine.finish(request);
+  }
+}
+
+// What is made and destroyed leaves nothing behind, also where its making failed half-way.
+TEST(AllocationLeakTest, NothingIsLeftBehind) {
+  const auto all = [] {
+    auto options = sized<cairn_manager_options>();
+    options.config = kConfig;
+    const cairn_scheduler_options scheduler_options = Engine::options();
+    for (const FailingAllocator::Mode mode : kModes) {
+      for (const std::size_t n : {1U, 10U, 30U, 60U, 90U, 150U, 250U, 400U, 700U}) {
+        cairn_manager* manager = nullptr;
+        cairn_scheduler* scheduler = nullptr;
+        {
+          const FailingAllocator failing(n, mode);
+          (void)cairn_manager_create(&options, &manager, nullptr);
+        }
+        cairn_manager_destroy(manager);
+        {
+          const FailingAllocator failing(n, mode);
+          (void)cairn_scheduler_create(&scheduler_options, &scheduler, nullptr);
+        }
+        cairn_scheduler_destroy(scheduler);
+      }
+    }
+    Engine engine;
+    engine.save({1, 2, 3});
+  };
+  all();  // whatever is made once for the process
+  const long before = live_allocations();
+  all();
+  EXPECT_EQ(live_allocations(), before);
+}
+
+// Looks at what the tests did, after the last one; not where a filter left some out.
+class EveryFunctionIsTested final : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    if (GTEST_FLAG_GET(filter) != "*") {
+      return;
+    }
+    std::ifstream file(CAIRN_EXPORTED_SYMBOLS);
+    std::size_t exported = 0;
+    for (std::string name; file >> name; ++exported) {
+      EXPECT_TRUE(tested().contains(name)) << name << " has no test with a failing allocator: add it here";
+    }
+    EXPECT_GT(exported, 0U) << CAIRN_EXPORTED_SYMBOLS;
+  }
+};
+
+const auto* const kAfterAll = ::testing::AddGlobalTestEnvironment(new EveryFunctionIsTested);
+
+}  // namespace
+}  // namespace cairn_c_test
