@@ -21,7 +21,7 @@ SYSTEM_HEADERS = (
     "*intrin.h cpuid.h"
 ).split()
 # Known to users by another path than its own; what is written for them includes it as they do.
-INSTALLED_HEADER = ("<", "cairn/cairn.h")
+INSTALLED_HEADER = ("<", "cairn/cairn_c.h")
 ENVIRONMENT_READERS = {"manager", "cli"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

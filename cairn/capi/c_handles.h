@@ -1,4 +1,4 @@
-// What the opaque handles of the C interface are, and how one is made of a configuration. Internal.
+// The structs behind the opaque handles of the C interface. Internal.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cairn/capi/c_lifetime.h"
-#include "cairn/capi/cairn.h"
+#include "cairn/capi/cairn_c.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/events/event_subscriber.h"
@@ -29,10 +29,10 @@ struct cairn_blocks {
 };
 
 struct cairn_events {
-  const cairn::KvBlockManager* manager;  // to be touched during a use of `lifetime` alone
+  const cairn::KvBlockManager* manager;  // accessed only while a Lifetime::Use of `lifetime` is good
   const std::shared_ptr<cairn::capi::Lifetime> lifetime;
   cairn::EventSubscriber subscriber;
-  std::string lines;  // read and not yet taken
+  std::string lines;  // read from the log, not yet returned to the caller
 };
 
 struct cairn_scheduler {
@@ -63,7 +63,7 @@ struct cairn_worker {
 
 namespace cairn::capi {
 
-// From a text or a file, with the environment over it or not.
+// The configuration in `text` or `file` (one of them may be given), overridden by the environment if `use_environment`.
 [[nodiscard]] Result<ManagerConfig> read_config(const char* text, const char* file, bool use_environment);
 
 }  // namespace cairn::capi

@@ -1,7 +1,7 @@
-// Lifetime: whether what a handle refers to is still there, for handles that can outlive it. Internal.
+// Lifetime: lets a handle find out whether the object it refers to still exists. Internal.
 //
-// Thread safety: all calls from any thread. end() waits for the uses that have begun; later ones fail.
-// Ownership: shared by the handle that ends it and those that refer to it.
+// Thread safety: all calls from any thread. end() waits for uses that have begun; later uses are not good.
+// Ownership: shared by the object, which calls end(), and the handles that refer to it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace cairn::capi {
 
 class Lifetime {
  public:
-  // While it lives, and is_good(), what the lifetime is of stays.
+  // If is_good(), the object exists until this Use is destroyed.
   class Use {
    public:
     explicit Use(Lifetime& of) : of_(of), is_good_((of.state_.fetch_add(1) & kEnded) == 0) {}
@@ -38,7 +38,7 @@ class Lifetime {
 
  private:
   static constexpr std::uint32_t kEnded = std::uint32_t{1} << 31;
-  // How many uses there are. Sequentially consistent: a use either sees kEnded or is waited for.
+  // The number of uses. Sequentially consistent: a use either sees kEnded, or end() waits for it.
   std::atomic<std::uint32_t> state_{0};
 };
 

@@ -5,12 +5,12 @@
 #include "cairn/events/event_json.h"
 #include "cairn/events/snapshot.h"
 
-using namespace cairn;        // NOLINT(google-build-using-namespace): the functions stand outside of it
+using namespace cairn;        // NOLINT(google-build-using-namespace): the C functions are outside of the namespace
 using namespace cairn::capi;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-// What leads a follower from any state to that of the snapshot, as events of its number.
+// Appends the events that bring a subscriber from any state to that of the snapshot; all have the snapshot's sequence number.
 void append_snapshot(const Snapshot& snapshot, std::string& lines) {
   for (const TierSnapshot& tier : snapshot.tiers) {
     const auto append = [&](EventData data) {
@@ -29,7 +29,7 @@ void append_snapshot(const Snapshot& snapshot, std::string& lines) {
   }
 }
 
-// Reads what comes next into `lines`, whole or not at all: an event that is lost for want of memory would be a gap.
+// Reads the next events into `events.lines`. If memory runs out, `events` is unchanged: no event is lost.
 Status read_more(cairn_events& events, std::size_t max_blocks) {
   EventSubscriber subscriber = events.subscriber;
   std::string lines;
@@ -41,14 +41,9 @@ Status read_more(cairn_events& events, std::size_t max_blocks) {
         pools.push_back(pool);
       }
     }
-    const Result<Snapshot> snapshot = take_snapshot(*events.manager->events(), pools);
-    if (!snapshot) {
-      return Unexpected(Error(snapshot.error()));
-    }
-    append_snapshot(*snapshot, lines);
-    if (Status resumed = subscriber.resume_at(snapshot->sequence + 1); !resumed) {
-      return resumed;
-    }
+    CAIRN_TRY_ASSIGN(const Snapshot snapshot, take_snapshot(*events.manager->events(), pools));
+    append_snapshot(snapshot, lines);
+    CAIRN_TRY(subscriber.resume_at(snapshot.sequence + 1));
   } else {
     for (const Event& event : std::get<std::vector<Event>>(batch)) {
       append_json_line(event, lines);
@@ -62,13 +57,13 @@ Status read_more(cairn_events& events, std::size_t max_blocks) {
 }  // namespace
 
 int32_t cairn_events_create(const cairn_manager* manager, cairn_events** events, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
+  return guarded(error, [&]() -> Status {
     if (manager->manager.events() == nullptr) {
-      return report(error, CAIRN_FAILED_PRECONDITION, "the event log is off; set event_log above 0");
+      return fail(ErrorCode::kFailedPrecondition, "the manager has no event log; set event_log above 0");
     }
     *events = new cairn_events{
         &manager->manager, manager->lifetime, EventSubscriber::joining(*manager->manager.events()), {}};
-    return CAIRN_OK;
+    return {};
   });
 }
 
@@ -76,21 +71,18 @@ void cairn_events_destroy(cairn_events* events) { delete events; }
 
 int32_t cairn_events_next(cairn_events* events, size_t max_blocks, char* buffer, size_t capacity, size_t* needed,
                           cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
+  return guarded(error, [&]() -> Status {
     const Lifetime::Use use(*events->lifetime);
     if (!use.is_good()) {
-      return report(
-          error, CAIRN_UNAVAILABLE,
-          "the manager of these events was destroyed; destroy the events, and create others of a new manager");
+      return fail(ErrorCode::kUnavailable,
+                  "the manager of these events was destroyed; destroy them and subscribe to another manager");
     }
     if (events->lines.empty()) {
-      if (const Status status = read_more(*events, max_blocks); !status) {
-        return report(error, status.error());
-      }
+      CAIRN_TRY(read_more(*events, max_blocks));
     }
     if (write_text(events->lines, buffer, capacity, needed) == events->lines.size()) {
       events->lines.clear();
     }
-    return CAIRN_OK;
+    return {};
   });
 }

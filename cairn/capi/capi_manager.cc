@@ -15,48 +15,57 @@ namespace {
 
 Result<CacheLevel> level_of(uint32_t level) {
   if (level > CAIRN_G3) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no level ", level));
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("unknown level ", level, " (expected CAIRN_G1, CAIRN_G2 or CAIRN_G3)"));
   }
   return static_cast<CacheLevel>(level);
 }
 
+Unexpected<Error> no_tier(CacheLevel level) {
+  return fail(ErrorCode::kNotFound, str_cat("the manager has no tier ", to_string(level), "; configure its size"));
+}
+
 Result<BlockPool*> pool_of(const cairn_manager* manager, uint32_t level) {
-  const Result<CacheLevel> read = level_of(level);
-  if (!read) {
-    return Unexpected(read.error());
-  }
-  BlockPool* const pool = manager->manager.pool(*read);
+  CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+  BlockPool* const pool = manager->manager.pool(read);
   if (pool == nullptr) {
-    return fail(ErrorCode::kNotFound, str_cat("there is no pool of ", to_string(*read), " here"));
+    return no_tier(read);
   }
   return pool;
 }
 
-// None of the blocks is NULL.
+// NULL if there are no blocks.
 cairn_blocks* handle_of(ImmutableBlocks blocks) {
   return blocks.empty() ? nullptr : new cairn_blocks{std::move(blocks)};
+}
+
+Status check_index(std::string_view name, uint32_t index, uint32_t count) {
+  return index < count ? Status()
+                       : fail(ErrorCode::kOutOfRange,
+                              str_cat(name, " ", index, " is out of range; the tier has ", count, ", counted from 0"));
 }
 
 }  // namespace
 
 Result<ManagerConfig> read_config(const char* text, const char* file, bool use_environment) {
   if (text != nullptr && file != nullptr) {
-    return fail(ErrorCode::kInvalidArgument, "both config and config_file are given; give one");
+    return fail(ErrorCode::kInvalidArgument, "both config and config_file are given; give one of them");
   }
-  Result<ManagerConfig> config = text != nullptr   ? ManagerConfig::from_toml(text, "config")
-                                 : file != nullptr ? ManagerConfig::from_file(file)
-                                                   : Result<ManagerConfig>(ManagerConfig());
-  if (config && use_environment) {
-    if (Status status = config->apply(ManagerConfig::environment_of_process()); !status) {
-      return Unexpected(Error(status.error()));
-    }
+  ManagerConfig config;
+  if (text != nullptr) {
+    CAIRN_TRY_ASSIGN(config, ManagerConfig::from_toml(text, "config"));
+  } else if (file != nullptr) {
+    CAIRN_TRY_ASSIGN(config, ManagerConfig::from_file(file));
+  }
+  if (use_environment) {
+    CAIRN_TRY(config.apply(ManagerConfig::environment_of_process()));
   }
   return config;
 }
 
 }  // namespace cairn::capi
 
-using namespace cairn;        // NOLINT(google-build-using-namespace): the functions stand outside of it
+using namespace cairn;        // NOLINT(google-build-using-namespace): the C functions are outside of the namespace
 using namespace cairn::capi;  // NOLINT(google-build-using-namespace)
 
 uint32_t cairn_api_version(void) { return CAIRN_API_VERSION; }
@@ -66,26 +75,21 @@ const char* cairn_code_name(int32_t code) {
   if (code == CAIRN_OK) {
     return "ok";
   }
-  // The names are literals: they end with a 0.
+  // to_string() returns literals, which end with a 0.
   return code < CAIRN_OK || code > CAIRN_CANCELLED ? "unknown" : to_string(static_cast<ErrorCode>(code - 1)).data();
 }
 
 int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager** manager, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<cairn_manager_options> given = read_struct(options, "options");
-    if (!given || manager == nullptr) {
-      return given ? report(error, CAIRN_INVALID_ARGUMENT, "manager is NULL") : report(error, given.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_manager_options given, read_struct(options, "options"));
+    if (manager == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, "manager is NULL; pass the address of a cairn_manager*");
     }
-    const Result<ManagerConfig> config = read_config(given->config, given->config_file, given->use_environment != 0);
-    if (!config) {
-      return report(error, config.error());
-    }
-    Result<KvBlockManager> made = KvBlockManager::make(*config);
-    if (!made) {
-      return report(error, made.error());
-    }
-    *manager = new cairn_manager(*std::move(made));
-    return CAIRN_OK;
+    CAIRN_TRY_ASSIGN(const ManagerConfig config,
+                     read_config(given.config, given.config_file, given.use_environment != 0));
+    CAIRN_TRY_ASSIGN(KvBlockManager made, KvBlockManager::make(config));
+    *manager = new cairn_manager(std::move(made));
+    return {};
   });
 }
 
@@ -94,125 +98,102 @@ void cairn_manager_destroy(cairn_manager* manager) { delete manager; }
 uint32_t cairn_manager_block_size(const cairn_manager* manager) { return manager->manager.block_size(); }
 
 int32_t cairn_manager_hash_prompt(const cairn_manager* manager, const cairn_prompt* prompt, cairn_key* keys,
-                                  size_t* count, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<Prompt> given = read_prompt(prompt);
-    if (!given) {
-      return report(error, given.error());
+                                  size_t capacity, size_t* count, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(Prompt given, read_prompt(prompt));
+    if (count == nullptr || (keys == nullptr && capacity != 0)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  count == nullptr ? "count is NULL" : str_cat("keys is NULL, but capacity is ", capacity));
     }
     const uint32_t block_size = manager->manager.block_size();
-    if (count == nullptr || (keys == nullptr && given->tokens.size() >= block_size)) {
-      return report(error, CAIRN_INVALID_ARGUMENT, count == nullptr ? "count is NULL" : "keys is NULL");
+    const std::size_t blocks = given.tokens.size() / block_size;
+    *count = blocks;
+    if (blocks > capacity) {
+      return fail(ErrorCode::kOutOfRange, str_cat("the prompt has ", blocks, " full blocks, but keys has room for ",
+                                                  capacity, "; pass a larger array"));
     }
-    std::ranges::sort(given->mm_runs, {}, &MmRun::offset);
-    std::vector<BlockKey> made(given->tokens.size() / block_size);
-    const Result<std::size_t> hashed = hash_blocks(
-        given->tokens, block_size, manager->manager.hasher().with(given->salt), std::nullopt, made, {}, given->mm_runs);
-    if (!hashed) {
-      return report(error, hashed.error());
-    }
-    for (std::size_t i = 0; i < *hashed; ++i) {
-      keys[i] = {made[i].high_word(), made[i].low_word()};
-    }
-    *count = *hashed;
-    return CAIRN_OK;
+    std::ranges::sort(given.mm_runs, {}, &MmRun::offset);
+    std::vector<BlockKey> made(blocks);
+    CAIRN_TRY(hash_blocks(given.tokens, block_size, manager->manager.hasher().with(given.salt), std::nullopt, made, {},
+                          given.mm_runs));
+    std::ranges::transform(made, keys, [](const BlockKey& key) { return cairn_key{key.high_word(), key.low_word()}; });
+    return {};
   });
 }
 
 int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys, size_t count, uint8_t* levels,
                              size_t* found, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<std::vector<BlockKey>> read = read_keys(keys, count);
-    if (!read) {
-      return report(error, read.error());
-    }
-    const PrefixLocation location = manager->manager.locate(*read);
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    const PrefixLocation location = manager->manager.locate(read);
     for (std::size_t i = 0; levels != nullptr && i < location.levels.size(); ++i) {
       levels[i] = static_cast<uint8_t>(location.levels[i]);
     }
     if (found != nullptr) {
       *found = location.levels.size();
     }
-    return CAIRN_OK;
+    return {};
   });
 }
 
 int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t count, cairn_blocks** blocks,
                                cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<BlockPool*> pool = pool_of(manager, level);
-    if (!pool) {
-      return report(error, pool.error());
-    }
-    Result<MutableBlocks> allocated = (*pool)->allocate(count);
-    if (!allocated) {
-      return report(error, allocated.error());
-    }
-    *blocks = new cairn_blocks{*std::move(allocated)};
-    return CAIRN_OK;
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(BlockPool* const pool, pool_of(manager, level));
+    CAIRN_TRY_ASSIGN(MutableBlocks allocated, pool->allocate(count));
+    *blocks = new cairn_blocks{std::move(allocated)};
+    return {};
   });
 }
 
 int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
+  return guarded(error, [&]() -> Status {
     auto* const filled = std::get_if<MutableBlocks>(&blocks->blocks);
-    const Result<std::vector<BlockKey>> read = read_keys(keys, count);
-    if (filled == nullptr || !read) {
-      return filled == nullptr ? report(error, CAIRN_FAILED_PRECONDITION, "the blocks are registered already")
-                               : report(error, read.error());
+    if (filled == nullptr) {
+      return fail(ErrorCode::kFailedPrecondition, "the blocks are already registered");
     }
-    Result<CompleteBlocks, Rejected<MutableBlocks>> complete = std::move(*filled).complete({.keys = *read});
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    Result<CompleteBlocks, Rejected<MutableBlocks>> complete = std::move(*filled).complete({.keys = read});
     if (!complete) {
-      const int32_t code = report(error, complete.error().error);
-      blocks->blocks.emplace<MutableBlocks>(std::move(complete).error().blocks);
-      return code;
+      blocks->blocks.emplace<MutableBlocks>(std::move(complete.error().blocks));
+      return Unexpected(std::move(complete.error().error));
     }
     try {
       auto registered = (*std::move(complete)).register_blocks(Retention{});
       if (!registered) {
-        const int32_t code = report(error, registered.error().error);
-        blocks->blocks.emplace<MutableBlocks>(std::move(registered).error().blocks.reset());
-        return code;
+        blocks->blocks.emplace<MutableBlocks>(std::move(registered.error().blocks).reset());
+        return Unexpected(std::move(registered.error().error));
       }
       blocks->blocks.emplace<ImmutableBlocks>(*std::move(registered));
     } catch (...) {
-      blocks->blocks.emplace<MutableBlocks>((*std::move(complete)).reset());  // as they were
+      blocks->blocks.emplace<MutableBlocks>((*std::move(complete)).reset());  // the caller still has them
       throw;
     }
-    return CAIRN_OK;
+    return {};
   });
 }
 
 int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                             cairn_blocks** blocks, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<BlockPool*> pool = pool_of(manager, level);
-    const Result<std::vector<BlockKey>> read = read_keys(keys, count);
-    if (!pool || !read) {
-      return report(error, !pool ? pool.error() : read.error());
-    }
-    *blocks = handle_of((*pool)->match_prefix(*read));
-    return CAIRN_OK;
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(BlockPool* const pool, pool_of(manager, level));
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    *blocks = handle_of(pool->match_prefix(read));
+    return {};
   });
 }
 
 int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t count, uint64_t deadline_ms,
                            cairn_blocks** blocks, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<std::vector<BlockKey>> read = read_keys(keys, count);
-    if (!read) {
-      return report(error, read.error());
-    }
-    LoadRequest request{.keys = *std::move(read)};
+  return guarded(error, [&]() -> Status {
+    LoadRequest request;
+    CAIRN_TRY_ASSIGN(request.keys, read_keys(keys, count));
     if (deadline_ms != 0) {
       request.deadline = deadline_after(steady_clock().now(), limited_ms(deadline_ms));
     }
-    Result<LoadResult> loaded = manager->manager.load_and_wait(std::move(request));
-    if (!loaded) {
-      return report(error, loaded.error());
-    }
-    *blocks = handle_of(std::move(loaded->blocks));
-    return CAIRN_OK;
+    CAIRN_TRY_ASSIGN(LoadResult loaded, manager->manager.load_and_wait(std::move(request)));
+    *blocks = handle_of(std::move(loaded.blocks));
+    return {};
   });
 }
 
@@ -226,51 +207,52 @@ std::span<const BlockId> block_ids_of(const cairn_blocks* blocks) {
 
 size_t cairn_blocks_count(const cairn_blocks* blocks) { return blocks == nullptr ? 0 : block_ids_of(blocks).size(); }
 
-void cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids) {
-  for (const BlockId block_id : block_ids_of(blocks)) {
+size_t cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids, size_t capacity) {
+  if (blocks == nullptr) {
+    return 0;
+  }
+  const std::span<const BlockId> all = block_ids_of(blocks);
+  for (const BlockId block_id : all.first(std::min(all.size(), capacity))) {
     *block_ids++ = index_of(block_id);
   }
+  return all.size();
 }
 
 void cairn_blocks_release(cairn_blocks* blocks) { delete blocks; }
 
 int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t block_id, uint32_t layer,
                               uint32_t k_or_v, uint32_t token, uint32_t head, void** address, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<CacheLevel> read = level_of(level);
-    const BlockLayoutPtr layout = read ? manager->manager.layout(*read) : nullptr;
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+    const BlockLayoutPtr layout = manager->manager.layout(read);
     if (layout == nullptr) {
-      return report(error, CAIRN_NOT_FOUND, "there is no such tier");
+      return no_tier(read);
     }
     const KvShape& shape = layout->shape();
-    if (block_id >= layout->blocks() || layer >= shape.layers || k_or_v >= shape.kv || token >= shape.page_size ||
-        head >= shape.heads) {
-      return report(error, CAIRN_OUT_OF_RANGE, "the tier has no such block, layer, K or V, token or head");
-    }
+    CAIRN_TRY(check_index("block_id", block_id, layout->blocks()));
+    CAIRN_TRY(check_index("layer", layer, shape.layers));
+    CAIRN_TRY(check_index("k_or_v", k_or_v, shape.kv));
+    CAIRN_TRY(check_index("token", token, shape.page_size));
+    CAIRN_TRY(check_index("head", head, shape.heads));
     const BlockLayout::Address at = layout->address(block_id, layer, k_or_v, token, head);
     std::byte* const base = layout->regions()[at.region]->base();
     if (base == nullptr) {
-      return report(error, CAIRN_FAILED_PRECONDITION, "blocks of this tier are in a file or in other processes");
+      return fail(ErrorCode::kFailedPrecondition,
+                  str_cat("blocks of ", to_string(read), " have no address: they are in a file or in other processes"));
     }
     *address = base + at.offset;
-    return CAIRN_OK;
+    return {};
   });
 }
 
 int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<CacheLevel> read = level_of(level);
-    if (!read) {
-      return report(error, read.error());
-    }
-    const Result<ResetReport> done = manager->manager.reset(*read);
-    if (!done) {
-      return report(error, done.error());
-    }
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+    CAIRN_TRY_ASSIGN(const ResetReport done, manager->manager.reset(read));
     if (count != nullptr) {
-      *count = done->reset;
+      *count = done.reset;
     }
-    return CAIRN_OK;
+    return {};
   });
 }
 
@@ -283,24 +265,20 @@ int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_genera
   return reset_and_report(report, error, [&] { return manager->manager.invalidate(weights_generation); });
 }
 
-int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error) {
-  return guarded(error, [&] { return outcome(manager->manager.drain(limited_ms(longest_ms)), error); });
+int32_t cairn_manager_drain(cairn_manager* manager, uint64_t timeout_ms, cairn_error* error) {
+  return guarded(error, [&] { return manager->manager.drain(limited_ms(timeout_ms)); });
 }
 
 int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<CacheLevel> above = level_of(from);
-    const Result<CacheLevel> below = level_of(to);
-    if (!above || !below) {
-      return report(error, !above ? above.error() : below.error());
-    }
-    return outcome(paused != 0 ? manager->manager.pause(*above, *below) : manager->manager.resume(*above, *below),
-                   error);
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const CacheLevel above, level_of(from));
+    CAIRN_TRY_ASSIGN(const CacheLevel below, level_of(to));
+    return paused != 0 ? manager->manager.pause(above, below) : manager->manager.resume(above, below);
   });
 }
 
 int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn_error* error) {
-  return guarded(error, [&] { return outcome(manager->manager.resize_host(blocks), error); });
+  return guarded(error, [&] { return manager->manager.resize_host(blocks); });
 }
 
 size_t cairn_manager_status(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed) {

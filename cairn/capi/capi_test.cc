@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include <cairn/cairn.h>
+#include <cairn/cairn_c.h>
 
 namespace {
 
@@ -58,7 +58,7 @@ class CapiTest : public ::testing::Test {
     prompt.tokens = tokens.data();
     prompt.token_count = tokens.size();
     prompt.salt = "";
-    EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, nullptr), CAIRN_OK);
+    EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, nullptr), CAIRN_OK);
     EXPECT_EQ(count, blocks);
     return made;
   }
@@ -277,7 +277,7 @@ std::vector<cairn_key> keys_with_image(const cairn_manager* manager, std::uint64
   prompt.mm_run_count = image == 0 ? 0 : 1;
   std::vector<cairn_key> made(3);
   std::size_t count = 0;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), &count, nullptr), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), made.size(), &count, nullptr), CAIRN_OK);
   EXPECT_EQ(count, 3U);
   return made;
 }
@@ -301,6 +301,33 @@ TEST_F(CapiTest, TwoImagesBehindTheSamePlaceholdersHaveOtherKeys) {
   EXPECT_EQ(found, 3U);
 }
 
+TEST_F(CapiTest, CallersArraysAreNotOverrun) {
+  const std::vector<std::uint32_t> tokens(11, 1);  // two full blocks
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens.data();
+  prompt.token_count = tokens.size();
+  std::vector<cairn_key> made(2, cairn_key{7, 7});
+  std::size_t count = 0;
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, nullptr, 0, &count, &error_), CAIRN_OUT_OF_RANGE);
+  EXPECT_EQ(count, 2U) << "the capacity that is needed";
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), 1, &count, &error_), CAIRN_OUT_OF_RANGE);
+  EXPECT_THAT(error_.message, HasSubstr("2 full blocks, but keys has room for 1"));
+  EXPECT_EQ(made[0].high, 7U) << "nothing is written";
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, nullptr, 2, &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), 2, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), 2, &count, &error_), CAIRN_OK);
+
+  cairn_blocks* blocks = nullptr;
+  ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 3, &blocks, &error_), CAIRN_OK) << error_.message;
+  std::vector<std::uint32_t> block_ids(3, 77);
+  EXPECT_EQ(cairn_blocks_ids(blocks, block_ids.data(), 2), 3U);
+  EXPECT_NE(block_ids[1], 77U);
+  EXPECT_EQ(block_ids[2], 77U) << "beyond the capacity";
+  EXPECT_EQ(cairn_blocks_ids(blocks, nullptr, 0), 3U);
+  EXPECT_EQ(cairn_blocks_ids(nullptr, block_ids.data(), 3), 0U);
+  cairn_blocks_release(blocks);
+}
+
 TEST_F(CapiTest, RunsOfAPromptAreChecked) {
   const std::vector<std::uint32_t> tokens(8, 1);
   auto run = sized<cairn_mm_run>();
@@ -314,15 +341,19 @@ TEST_F(CapiTest, RunsOfAPromptAreChecked) {
   prompt.mm_run_count = 2;
   std::vector<cairn_key> made(2);
   std::size_t count = 0;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, &error_),
+            CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("multimodal run 1"));
   runs[0].offset = UINT64_MAX;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, &error_),
+            CAIRN_INVALID_ARGUMENT);
   runs[0] = cairn_mm_run{};
-  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, &error_),
+            CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("CAIRN_INIT"));
   prompt.mm_runs = nullptr;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), &count, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, &error_),
+            CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiTest, EventsOfADestroyedManagerSaySo) {
@@ -387,7 +418,7 @@ TEST(CapiKeysTest, SchemeSaltAndSecretSelectTheKeys) {
     prompt.token_count = tokens.size();
     prompt.salt = salt;
     prompt.lora_name = lora;
-    const std::int32_t code = cairn_manager_hash_prompt(manager, &prompt, &key, &count, &error);
+    const std::int32_t code = cairn_manager_hash_prompt(manager, &prompt, &key, 1, &count, &error);
     cairn_manager_destroy(manager);
     return std::pair(code, std::pair(key.high, key.low));
   };

@@ -54,14 +54,14 @@ int main(void) {
   cairn_prompt prompt = CAIRN_INIT(cairn_prompt);
   prompt.tokens = tokens;
   prompt.token_count = kTokens;
-  must(cairn_manager_hash_prompt(manager, &prompt, keys, &count, &failure), "hash");
+  must(cairn_manager_hash_prompt(manager, &prompt, keys, kBlocks, &count, &failure), "hash");
   check(count == kBlocks, "sixteen tokens are four blocks");
 
   /* Compute: fill blocks and register them. */
   cairn_blocks* blocks = NULL;
   must(cairn_manager_allocate(manager, CAIRN_G1, kBlocks, &blocks, &failure), "allocate");
   uint32_t block_ids[kBlocks];
-  cairn_blocks_ids(blocks, block_ids);
+  (void)cairn_blocks_ids(blocks, block_ids, kBlocks);
   for (uint32_t i = 0; i < kBlocks; ++i) {
     memset(row(manager, block_ids[i]), (int)(i + 1), 8 * sizeof(float));
   }
@@ -81,7 +81,7 @@ int main(void) {
   /* And back. */
   must(cairn_manager_load(manager, keys, kBlocks, 5000, &blocks, &failure), "load");
   check(cairn_blocks_count(blocks) == kBlocks, "all of it is loaded");
-  cairn_blocks_ids(blocks, block_ids);
+  (void)cairn_blocks_ids(blocks, block_ids, kBlocks);
   for (uint32_t i = 0; i < kBlocks; ++i) {
     check(row(manager, block_ids[i])[5] == (char)(i + 1), "a block has the bytes that were registered");
   }

@@ -2,7 +2,7 @@
 #ifndef EXAMPLES_C_MUST_H_
 #define EXAMPLES_C_MUST_H_
 
-#include <cairn/cairn.h>
+#include <cairn/cairn_c.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <cairn/cairn.h>
+#include <cairn/cairn_c.h>
 
 namespace cairn_c_test {
 
@@ -46,7 +46,7 @@ inline std::vector<cairn_key> keys_of(const cairn_manager* manager, std::uint32_
   prompt.token_count = tokens.size();
   std::vector<cairn_key> made(blocks);
   std::size_t count = 0;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), &count, nullptr), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), made.size(), &count, nullptr), CAIRN_OK);
   return made;
 }
 

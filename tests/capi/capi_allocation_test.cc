@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include <cairn/cairn.h>
+#include <cairn/cairn_c.h>
 
 #include "tests/capi/c_engine_testing.h"
 #include "tests/capi/failing_allocator_testing.h"
@@ -144,8 +144,9 @@ TEST_P(ManagerAllocationTest, Keys) {
   prompt.mm_run_count = 1;
   std::vector<cairn_key> keys(16);
   std::size_t count = 0;
-  starve("cairn_manager_hash_prompt", GetParam(),
-         [&] { return done(cairn_manager_hash_prompt(manager_, &prompt, keys.data(), &count, &error_), error_); });
+  starve("cairn_manager_hash_prompt", GetParam(), [&] {
+    return done(cairn_manager_hash_prompt(manager_, &prompt, keys.data(), keys.size(), &count, &error_), error_);
+  });
   EXPECT_EQ(count, 16U);
 }
 
@@ -159,10 +160,7 @@ TEST_P(ManagerAllocationTest, Blocks) {
       [&] { return done(cairn_manager_allocate(manager_, CAIRN_G1, 3, &blocks, &error_), error_); }, release);
   starve("cairn_blocks_count", GetParam(), [&] { return cairn_blocks_count(blocks) == 3; });
   std::uint32_t block_ids[3];
-  starve("cairn_blocks_ids", GetParam(), [&] {
-    cairn_blocks_ids(blocks, block_ids);
-    return true;
-  });
+  starve("cairn_blocks_ids", GetParam(), [&] { return cairn_blocks_ids(blocks, block_ids, 3) == 3; });
   void* address = nullptr;
   starve("cairn_manager_address", GetParam(), [&] {
     return done(cairn_manager_address(manager_, CAIRN_G1, block_ids[0], 0, 0, 0, 0, &address, &error_), error_);

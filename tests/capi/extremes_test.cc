@@ -71,7 +71,7 @@ TEST(ExtremeNumbersTest, IndicesAndCountsAreRefused) {
   EXPECT_EQ(cairn_manager_address(manager, CAIRN_G1, kMost, 0, 0, 0, 0, &address, &error), CAIRN_OUT_OF_RANGE);
   EXPECT_EQ(cairn_manager_address(manager, CAIRN_G1, 0, kMost, kMost, kMost, kMost, &address, &error),
             CAIRN_OUT_OF_RANGE);
-  EXPECT_EQ(cairn_manager_address(manager, kMost, 0, 0, 0, 0, 0, &address, &error), CAIRN_NOT_FOUND);
+  EXPECT_EQ(cairn_manager_address(manager, kMost, 0, 0, 0, 0, 0, &address, &error), CAIRN_INVALID_ARGUMENT);
   cairn_blocks* blocks = nullptr;
   EXPECT_EQ(cairn_manager_allocate(manager, CAIRN_G1, kMost, &blocks, &error), CAIRN_EXHAUSTED);
   EXPECT_EQ(cairn_manager_allocate(manager, kMost, 1, &blocks, &error), CAIRN_INVALID_ARGUMENT);

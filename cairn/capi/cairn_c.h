@@ -1,25 +1,39 @@
-/* Cairn's C interface: manager, connector, events and metrics, for every language that can call C.
+/* Cairn's C interface: the manager, the connector, events and metrics, for every language that can call C.
  *
- * Handles     are opaque. What a *_create() gives is the caller's until the *_destroy() of the same name; NULL may be
- *             destroyed. A handle that another one gives (cairn_scheduler_manager) is borrowed and dies with it.
- * Structs     begin with struct_size: set it to sizeof the struct (CAIRN_INIT does). Later versions add members at the end;
- *             members that the caller's struct_size does not reach have their defaults, which are what zeros mean.
- * Errors      are codes; a cairn_error that was passed in says more. Nothing is thrown. What failed has changed nothing, and
- *             memory that is not to be had is CAIRN_EXHAUSTED: the call can be made again. (cairn_scheduler_build says what
- *             that means for its requests.) Functions without a code say what they give then.
- * Texts       that are given out are copied into the caller's buffer, with a 0 at the end, cut off where it is too small;
- *             *needed is the bytes that all of it takes, 0 if there is no memory to make it. Texts that are passed in are UTF-8 that ends with a 0 and are copied.
- * Arrays      that are passed in are read during the call only; elements that begin with struct_size are as far apart as that
- *             of the first one says. Arrays that are given out stay until the next call that gives out the same kind on the
- *             same handle. Structs in them may grow: the bytes from one to the next are in the member *_stride, and
- *             CAIRN_AT() finds an element. Where a stride is below sizeof the struct, the library is older than this header
- *             and does not have the last members.
- * Threads     are said at each function: [any] from any thread at any time; [one] one thread at a time for the handle.
- * Versions    CAIRN_API_VERSION is what this header says, cairn_api_version() what the library has. A library serves
- *             every header of its own version and of those before it.
+ *   cairn_error error = CAIRN_INIT(cairn_error);
+ *   cairn_manager_options options = CAIRN_INIT(cairn_manager_options);
+ *   options.config_file = "cairn.toml";
+ *   cairn_manager* manager = NULL;
+ *   if (cairn_manager_create(&options, &manager, &error) != CAIRN_OK) {
+ *     fprintf(stderr, "%s\n", error.message);
+ *   }
+ *
+ * Return values  A function that returns int32_t returns a cairn_code: CAIRN_OK (0), or what went wrong. `error` may be NULL;
+ *                if it is not, a failed call writes the code and a message to it. A call that fails has no effect, unless
+ *                its comment says otherwise, and never throws. If memory runs out, it returns CAIRN_EXHAUSTED and can be
+ *                called again. Functions that return something else say what they return if they fail.
+ * Handles        (cairn_manager*, cairn_blocks*, ...) are opaque. The caller destroys what a *_create() made with the
+ *                *_destroy() of the same name; destroying NULL does nothing. Every other function requires a valid handle:
+ *                it does not check for NULL. A handle that belongs to another one (cairn_scheduler_manager) is borrowed: the
+ *                caller does not destroy it, and it ends with its owner.
+ * Structs        begin with struct_size, which the caller sets to sizeof the struct; CAIRN_INIT does. Zero in any other
+ *                member means its default. Later versions add members at the end; a library gives members beyond the
+ *                caller's struct_size their defaults.
+ * Input          Strings are UTF-8 and end with a 0. Strings and arrays are read during the call only. Elements of an array of
+ *                structs are as far apart as struct_size of the first element says.
+ * Output text    goes to the caller's `buffer` of `capacity` bytes and always ends with a 0. If it does not fit, it is cut
+ *                off. The function returns how many bytes it wrote, not counting the 0. *needed (unless `needed` is NULL) is
+ *                set to the capacity that the whole text needs, including the 0, or to 0 if memory ran out. To ask for the
+ *                size first, pass NULL and 0.
+ * Output arrays  that the caller provides come with a capacity. Arrays that the library provides stay valid until the next
+ *                call of the same function on the same handle. Their elements may grow in later versions: the struct that
+ *                holds the array has the distance of two elements in *_stride, and CAIRN_AT() finds an element.
+ * Threads        [any]: may be called from any thread at any time. [one]: one thread at a time for each handle.
+ * Versions       CAIRN_API_VERSION is the version of this header, cairn_api_version() that of the library. A library works with
+ *                programs compiled against its own or any earlier version of this header.
  */
-#ifndef CAIRN_CAIRN_H_
-#define CAIRN_CAIRN_H_
+#ifndef CAIRN_CAIRN_C_H_
+#define CAIRN_CAIRN_C_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,164 +51,183 @@ extern "C" {
 #define CAIRN_API_VERSION 1
 /* cairn_scheduler_options options = CAIRN_INIT(cairn_scheduler_options); */
 #define CAIRN_INIT(type) {.struct_size = sizeof(type)}
-/* Element i of an array that was given out: CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->tokens */
+/* Element i of an array that the library provides: CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->tokens */
 #define CAIRN_AT(type, first, stride, i) ((const type*)(const void*)((const char*)(first) + (size_t)(i) * (stride)))
 
 CAIRN_API uint32_t cairn_api_version(void); /* [any] */
-CAIRN_API const char* cairn_version(void);  /* [any] "0.1.0"; never freed */
+CAIRN_API const char* cairn_version(void);  /* [any] "0.1.0"; the caller does not free it */
 
 /* ------------------------------------------------------------------ errors */
 
 typedef enum cairn_code {
   CAIRN_OK = 0,
   CAIRN_INVALID_ARGUMENT = 1,    /* the input is wrong: fix the call */
-  CAIRN_FAILED_PRECONDITION = 2, /* the input is fine, the object is not in a state for it */
+  CAIRN_FAILED_PRECONDITION = 2, /* the input is fine, but the object is not in a state for this call */
   CAIRN_NOT_FOUND = 3,
   CAIRN_ALREADY_EXISTS = 4,
-  CAIRN_EXHAUSTED = 5, /* a capacity is used up: try again after something is released */
-  CAIRN_OUT_OF_RANGE = 6,
-  CAIRN_CORRUPT = 7,     /* bytes from outside do not add up */
-  CAIRN_UNAVAILABLE = 8, /* a device, a peer or a system facility is not there */
-  CAIRN_IO = 9,
-  CAIRN_EXPIRED = 10,
+  CAIRN_EXHAUSTED = 5,    /* a capacity is used up: try again after something is released */
+  CAIRN_OUT_OF_RANGE = 6, /* an index or a capacity is too large or too small */
+  CAIRN_CORRUPT = 7,      /* bytes from a file or another process are damaged */
+  CAIRN_UNAVAILABLE = 8,  /* a device, a peer or a system facility is missing */
+  CAIRN_IO = 9,           /* reading or writing a file or a socket failed */
+  CAIRN_EXPIRED = 10,     /* the deadline passed */
   CAIRN_CANCELLED = 11
 } cairn_code;
 
 typedef struct cairn_error {
   size_t struct_size;
-  int32_t code;       /* cairn_code */
-  char message[1024]; /* what happened, to what, and what to do; ends with a 0 */
+  int32_t code;       /* a cairn_code */
+  char message[1024]; /* what failed, on what, why, and what to do; ends with a 0 */
 } cairn_error;
 
-CAIRN_API const char* cairn_code_name(int32_t code); /* [any] "invalid_argument"; "unknown" for others; never freed */
+/* [any] "invalid_argument"; "unknown" if `code` is not a cairn_code. The caller does not free it. */
+CAIRN_API const char* cairn_code_name(int32_t code);
 
 /* -------------------------------------------------------------------- keys */
 
-/* The name of a block: all tokens up to its end. */
+/* Names the tokens of a block and all tokens before it. */
 typedef struct cairn_key {
   uint64_t high;
   uint64_t low;
 } cairn_key;
 
-/* The placeholder tokens of one multimodal item (an image, a clip). Their ids mean nothing: the keys of their blocks are made of
- * the item's hash and the place inside the item. */
+/* The placeholder tokens of one multimodal item (an image, a clip). Keys ignore the ids of these tokens; they are made from
+ * the hash of the item and the position inside it. */
 typedef struct cairn_mm_run {
   size_t struct_size;
-  uint64_t item_hash;   /* of the item's content: the same item, the same hash */
-  uint64_t offset;      /* of the run's first token, from the start of the request */
-  uint32_t length;      /* tokens */
-  uint32_t item_offset; /* placeholders of the same item before this run; 0 unless the item was cut in two */
+  uint64_t item_hash;   /* hash of the item's content, made by the caller */
+  uint64_t offset;      /* index of the run's first token in the request */
+  uint32_t length;      /* number of tokens */
+  uint32_t item_offset; /* placeholder tokens of the same item before this run; 0 unless the item was split */
 } cairn_mm_run;
 
-/* Tokens, and what else their keys are made of. */
+/* The tokens of a request, and everything else that goes into their keys. */
 typedef struct cairn_prompt {
   size_t struct_size;
   const uint32_t* tokens;
   size_t token_count;
-  const char* salt; /* of a tenant or a conversation: requests with different salts share nothing; NULL or "": none */
-  const char* lora_name;       /* of an adapter, which separates requests too; NULL or "": none */
-  const cairn_mm_run* mm_runs; /* in any order; they do not overlap */
+  const char* salt;            /* requests with different salts share no blocks; NULL or "" for none */
+  const char* lora_name;       /* requests with different adapters share no blocks; NULL or "" for none */
+  const cairn_mm_run* mm_runs; /* in any order; runs must not overlap */
   size_t mm_run_count;
 } cairn_prompt;
 
 /* ----------------------------------------------------------------- manager */
 
-/* Device, host, disk. Functions take them as numbers, as all of their like: one that is none is an error, not a surprise. */
+/* The tiers: device memory, host memory, disk. A `level` argument that is none of these returns CAIRN_INVALID_ARGUMENT. */
 typedef enum cairn_level { CAIRN_G1 = 0, CAIRN_G2 = 1, CAIRN_G3 = 2 } cairn_level;
 
 typedef struct cairn_manager cairn_manager;
-typedef struct cairn_blocks cairn_blocks; /* a run of blocks of one tier: being filled, or registered and in use */
+typedef struct cairn_blocks
+    cairn_blocks; /* a run of blocks of one tier that the caller holds: they cannot be evicted */
 
 typedef struct cairn_manager_options {
   size_t struct_size;
-  const char* config;       /* TOML text; NULL: defaults */
-  const char* config_file;  /* or a file; one of the two at most */
-  uint32_t use_environment; /* 1: CAIRN_* variables go over it */
+  const char* config;       /* configuration as TOML text, */
+  const char* config_file;  /* or the path of a TOML file; not both. If both are NULL, the defaults apply */
+  uint32_t use_environment; /* 1: environment variables CAIRN_* override the configuration */
 } cairn_manager_options;
 
-/* [any] */
+/* [any] If the configuration has mistakes, `error` lists all of them (as many as fit). */
 CAIRN_API int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager** manager,
                                        cairn_error* error);
-/* [one] All blocks are released before. Stops in order: waits for what is under way as long as the configuration says. */
+/* [one] Release all blocks first. Waits for copies in flight for at most the time that `shutdown` in the configuration
+ * allows. */
 CAIRN_API void cairn_manager_destroy(cairn_manager* manager);
 
-CAIRN_API uint32_t cairn_manager_block_size(const cairn_manager* manager); /* [any] tokens */
+CAIRN_API uint32_t cairn_manager_block_size(const cairn_manager* manager); /* [any] tokens in a block */
 
-/* [any] The keys of the full blocks of the prompt, as model.scheme of this manager makes them; another manager makes others,
- * unless both have the same model.secret, tenant and model. `keys` has room for token_count / block size; *count: how many.
- * CAIRN_FAILED_PRECONDITION: keys of the scheme are not made from tokens (vllm, sglang, router). */
+/* [any] Computes the keys of the full blocks of a prompt and writes them to `keys`, which has room for `capacity` keys.
+ * *count is set to the number of full blocks, token_count / block size. If that is more than `capacity`, nothing is written to
+ * `keys` and the call returns CAIRN_OUT_OF_RANGE; to ask for the number, pass NULL and 0.
+ * Keys depend on model.scheme, model.secret, the tenant and the model: managers that differ in one of them make different keys.
+ * Returns CAIRN_FAILED_PRECONDITION if model.scheme is vllm, sglang or router, whose keys the engine makes. */
 CAIRN_API int32_t cairn_manager_hash_prompt(const cairn_manager* manager, const cairn_prompt* prompt, cairn_key* keys,
-                                            size_t* count, cairn_error* error);
+                                            size_t capacity, size_t* count, cairn_error* error);
 
-/* [any] How many keys from the first on are cached, and in `levels` (NULL, or room for `count`) where. Takes nothing. */
+/* [any] Looks up the longest cached prefix without holding it. *found (unless NULL) is set to the number of keys, from the
+ * first on, that are cached in any tier. levels[i] (unless `levels` is NULL; it has room for `count`) is set to the fastest
+ * tier that has key i, for i < *found. */
 CAIRN_API int32_t cairn_manager_locate(const cairn_manager* manager, const cairn_key* keys, size_t count,
                                        uint8_t* levels, size_t* found, cairn_error* error);
-/* [any] Blocks of a tier to be filled. CAIRN_EXHAUSTED: all are in use. */
+/* [any] Allocates `count` blocks of a tier for the caller to fill, evicting inactive blocks if needed. Returns CAIRN_EXHAUSTED
+ * if too many blocks of the tier are in use, CAIRN_NOT_FOUND if there is no such tier. */
 CAIRN_API int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t count, cairn_blocks** blocks,
                                          cairn_error* error);
-/* [one, for the blocks] They hold what the keys name, one key for each. From now on others find them. */
+/* [one for the blocks] Registers allocated blocks that the caller has filled, under one key each. From now on lookups find
+ * them. The caller still holds them. */
 CAIRN_API int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count, cairn_error* error);
-/* [any] The longest prefix that the tier has, in use until it is released. *blocks is NULL where there is none. */
+/* [any] Looks up the longest prefix that one tier has, and holds it. *blocks is set to NULL if the first key is not there. */
 CAIRN_API int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                                       cairn_blocks** blocks, cairn_error* error);
-/* [any, but no callback of Cairn] The longest prefix over all tiers, on the device; waits until it is there, deadline_ms at
- * most (0: as the configuration says). *blocks is NULL where there is none. If memory runs out, the call fails with
- * CAIRN_EXHAUSTED or gives a shorter prefix. */
+/* [any, but not from a callback of Cairn] Loads the longest prefix that any tier has into the device tier, waits for it, and
+ * holds it. The deadline is deadline_ms milliseconds from now, or onboard.deadline of the configuration if deadline_ms is 0;
+ * what has arrived by then is returned. *blocks is set to NULL if that is nothing. If memory runs out, the call returns
+ * CAIRN_EXHAUSTED or a shorter prefix. */
 CAIRN_API int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t count, uint64_t deadline_ms,
                                      cairn_blocks** blocks, cairn_error* error);
-CAIRN_API size_t cairn_blocks_count(const cairn_blocks* blocks); /* [one, for the blocks] of NULL: 0 */
-/* [one, for the blocks] Their numbers in the tier, as many as there are. */
-CAIRN_API void cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids);
-/* [one, for the blocks] Nobody uses them any more: registered ones stay cached, others are free. NULL: nothing. */
+CAIRN_API size_t cairn_blocks_count(const cairn_blocks* blocks); /* [one for the blocks] 0 if `blocks` is NULL */
+/* [one for the blocks] Writes the block ids (indices of the blocks in their tier) to `block_ids`, `capacity` at most. Returns
+ * the number of blocks, which is more than was written if it exceeds `capacity`. 0 if `blocks` is NULL. */
+CAIRN_API size_t cairn_blocks_ids(const cairn_blocks* blocks, uint32_t* block_ids, size_t capacity);
+/* [one for the blocks] The caller no longer uses the blocks: registered blocks stay cached until they are evicted, others are
+ * free. Releasing NULL does nothing. */
 CAIRN_API void cairn_blocks_release(cairn_blocks* blocks);
-/* [any] Where the row of a block lies. Memory of a GPU has an address there. CAIRN_FAILED_PRECONDITION: a file. */
+/* [any] Finds the address of the elements of one head of one token in a block. k_or_v is 0 for keys and 1 for values; layer,
+ * token and head count from 0. For a tier in GPU memory it is an address in that memory. Returns CAIRN_OUT_OF_RANGE if an
+ * index is too large, CAIRN_FAILED_PRECONDITION if the tier has no addresses: it is a file, or other processes hold it. */
 CAIRN_API int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t block_id, uint32_t layer,
                                         uint32_t k_or_v, uint32_t token, uint32_t head, void** address,
                                         cairn_error* error);
 
-/* What a reset did. */
+/* What a reset dropped. */
 typedef struct cairn_reset_report {
   size_t struct_size;
-  uint32_t reset;  /* blocks that nobody used */
-  uint32_t in_use; /* blocks that stay with their holders, and that nobody else finds */
-  uint64_t copies; /* blocks in flight into the tiers: they are not stored there */
-  uint32_t loads;  /* loads in flight that end without blocks */
+  uint32_t reset;  /* inactive blocks that were dropped */
+  uint32_t in_use; /* blocks in use: their holders keep them, lookups no longer find them */
+  uint64_t copies; /* blocks in flight to another tier: they will not be stored there */
+  uint32_t loads;  /* loads in flight: they end without blocks */
 } cairn_reset_report;
 
-/* [any] A fence over one tier: what was stored in it is not found there again, here, after a restart or after a loss of
- * power. Blocks in use stay with their holders. *count (or NULL): how many blocks were dropped. CAIRN_IO: the reset holds in
- * this process, but the file could not be written, and blocks may be found after a restart. */
+/* [any] Drops everything stored in one tier: it is not found there again, neither in this process nor after a restart or a
+ * loss of power. Holders of blocks keep them. *count (unless NULL) is set to the number of inactive blocks that were dropped.
+ * CAIRN_IO means that the reset took effect in this process but could not be written to the file: after a restart, blocks
+ * from before may be found. */
 CAIRN_API int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error);
-/* [any] The same as one fence over all tiers and all copies in flight. `report`: NULL, or filled. */
+/* [any] Resets all tiers at once, and everything in flight between them. `report` is NULL, or is filled. */
 CAIRN_API int32_t cairn_manager_reset_all(cairn_manager* manager, cairn_reset_report* report, cairn_error* error);
-/* [any] The same when the weights of the model have changed: what is stored from now on is of this generation, which has to
- * be higher than the present one (CAIRN_INVALID_ARGUMENT). The configuration of the next start has it too. */
+/* [any] Resets all tiers because the weights of the model have changed. weights_generation must be higher than the current
+ * one; set model.weights_generation to the same number in the configuration of the next start. */
 CAIRN_API int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_generation,
                                            cairn_reset_report* report, cairn_error* error);
-/* [any] Waits until nothing is under way. CAIRN_EXPIRED: it still is. */
-CAIRN_API int32_t cairn_manager_drain(cairn_manager* manager, uint64_t longest_ms, cairn_error* error);
+/* [any] Waits until no copy is in flight or pending. Returns CAIRN_EXPIRED if that takes more than timeout_ms. */
+CAIRN_API int32_t cairn_manager_drain(cairn_manager* manager, uint64_t timeout_ms, cairn_error* error);
+/* [any] Stops (paused = 1) or continues (paused = 0) offloading on the link between two tiers. */
 CAIRN_API int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused,
-                                      cairn_error* error); /* [any] one edge */
-CAIRN_API int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn_error* error); /* [any] */
+                                      cairn_error* error);
+/* [any] Changes the number of blocks of the host tier, up to host.max_size of the configuration. */
+CAIRN_API int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn_error* error);
 
-/* [any] What an operator sees, as JSON. */
+/* [any] The state of the manager as JSON: tiers, links, loads, incidents (docs/manager.md lists the members). As for every text,
+ * the return value is the number of bytes written. */
 CAIRN_API size_t cairn_manager_status(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed);
-/* [any] For Prometheus, text format 0.0.4. */
+/* [any] Counters and gauges in the text format of Prometheus, version 0.0.4. */
 CAIRN_API size_t cairn_manager_metrics(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed);
 
 /* ------------------------------------------------------------------ events */
 
-/* Follows what is cached where, without gaps: begins with a snapshot, goes on with every change, and begins anew with a
- * snapshot where it fell too far behind. A snapshot is events too, all of one number: for each tier that it is cleared, what
- * is stored in it, and whether it is suspended or resumed. */
+/* A subscription to what is cached where, without gaps. It begins with a snapshot and continues with every change; if the
+ * subscriber falls too far behind, it gets a new snapshot. A snapshot is told as events that share one sequence number: for
+ * each tier "cleared", then what is stored in it, then whether it is suspended or resumed. */
 typedef struct cairn_events cairn_events;
 
-/* [any] CAIRN_FAILED_PRECONDITION: its event log is off. Once the manager is destroyed, cairn_events_next() fails with
- * CAIRN_UNAVAILABLE; the events are destroyed as always. */
+/* [any] Returns CAIRN_FAILED_PRECONDITION if event_log is 0 in the configuration. The subscription may outlive the manager:
+ * cairn_events_next() then returns CAIRN_UNAVAILABLE. */
 CAIRN_API int32_t cairn_events_create(const cairn_manager* manager, cairn_events** events, cairn_error* error);
 CAIRN_API void cairn_events_destroy(cairn_events* events); /* [one] */
-/* [one] What happened since the last call, as lines of JSON, one an event, at most about max_blocks blocks of them. An empty
- * text: nothing. A text that does not fit stays: call again with *needed bytes. */
+/* [one] The events since the last call as lines of JSON, one line an event, with about max_blocks blocks at most. The text is
+ * empty (*needed is 1) if nothing has happened. If *needed is more than `capacity`, the text is kept: call again with a larger
+ * buffer. */
 CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, char* buffer, size_t capacity,
                                     size_t* needed, cairn_error* error);
 
@@ -441,4 +474,4 @@ CAIRN_API int32_t cairn_worker_get_state(const cairn_worker* worker, cairn_worke
 }
 #endif
 
-#endif /* CAIRN_CAIRN_H_ */
+#endif /* CAIRN_CAIRN_C_H_ */
