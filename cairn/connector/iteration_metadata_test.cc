@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cairn/base/byte_stream.h"
-#include "cairn/tokens/hash_bytes.h"
+#include "cairn/hash/hash_bytes.h"
 
 namespace cairn {
 namespace {

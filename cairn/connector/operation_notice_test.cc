@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cairn/base/byte_stream.h"
-#include "cairn/tokens/hash_bytes.h"
+#include "cairn/hash/hash_bytes.h"
 
 namespace cairn {
 namespace {

@@ -17,7 +17,7 @@
 #include "cairn/base/result.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/slot_operation.h"
-#include "cairn/tokens/hash_bytes.h"
+#include "cairn/hash/hash_bytes.h"
 
 namespace cairn::internal {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "cairn/evict/key_hash.h"
+#include "cairn/hash/key_seed.h"
 
 namespace cairn {
 

@@ -25,8 +25,8 @@
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
 #include "cairn/evict/write_budget.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 

@@ -24,8 +24,8 @@
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 

@@ -5,7 +5,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/evict/key_hash.h"
+#include "cairn/hash/key_seed.h"
 
 namespace cairn {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "cairn/evict/key_hash.h"
+#include "cairn/hash/key_seed.h"
 
 namespace cairn {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cairn/evict/key_hash.h"
+#include "cairn/hash/key_seed.h"
 
 namespace cairn {
 

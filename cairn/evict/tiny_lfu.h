@@ -13,8 +13,8 @@
 
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 

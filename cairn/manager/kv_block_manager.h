@@ -26,6 +26,7 @@
 #include "cairn/base/metrics.h"
 #include "cairn/base/result.h"
 #include "cairn/events/event_log.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
 #include "cairn/manager/reset_channel.h"
@@ -33,7 +34,6 @@
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/key_seed.h"
 #include "cairn/transfer/executor.h"
 
 namespace cairn {

@@ -23,10 +23,10 @@
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/evict/retention_hint.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 

@@ -8,7 +8,7 @@
 #include "cairn/base/byte_stream.h"
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/tokens/hash_bytes.h"
+#include "cairn/hash/hash_bytes.h"
 
 namespace cairn {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "cairn/base/byte_stream.h"
+#include "cairn/hash/hash_bytes.h"
 #include "cairn/ranks/rank_message_testing.h"
-#include "cairn/tokens/hash_bytes.h"
 
 namespace cairn {
 namespace {

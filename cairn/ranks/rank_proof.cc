@@ -7,7 +7,7 @@
 
 #include "cairn/base/byte_stream.h"
 #include "cairn/base/check.h"
-#include "cairn/tokens/hmac.h"
+#include "cairn/hash/hmac.h"
 
 namespace cairn {
 namespace {

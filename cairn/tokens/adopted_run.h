@@ -7,9 +7,9 @@
 #include <span>
 
 #include "cairn/base/result.h"
+#include "cairn/hash/sha256_digest.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/sha256_digest.h"
 
 namespace cairn::internal {
 

@@ -22,8 +22,8 @@
 #include <string_view>
 
 #include "cairn/base/result.h"
+#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/hashes.h"
-#include "cairn/tokens/key_seed.h"
 
 namespace cairn {
 

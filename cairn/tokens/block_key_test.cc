@@ -5,6 +5,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <vector>
 
 namespace cairn {
@@ -183,6 +185,21 @@ TEST(BlockKeyTest, SortsByPositionThenHash) {
   std::sort(keys.begin(), keys.end());
   EXPECT_EQ(keys, (std::vector<BlockKey>{key_at(0, 99, 0), key_at(1, 1, 9), key_at(1, 2, 3), key_at(1, 2, 9),
                                          key_at(256, 1, 1), key_at(65536, 1, 1)}));
+}
+
+// Keys whose words XOR to the same number, which all had one std::hash before it was seeded.
+TEST(BlockKeyTest, KeysThatWereMadeToCollideDoNot) {
+  constexpr std::size_t kKeys = 10'000;
+  std::set<std::size_t> hashes;
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    // Position 1, mode 0: high = 1 << 54 | hash >> 10, low = hash << 54 | fragment.
+    const std::uint64_t hash = i << 10;  // none of it in the low word
+    const std::uint64_t fragment = i;    // undoes in the low word what the hash does in the high one
+    const BlockKey key = BlockKey::make_checked(1, SequenceHash{hash}, SequenceHash{fragment});
+    ASSERT_EQ(key.high_word() ^ key.low_word(), std::uint64_t{1} << 54);
+    hashes.insert(std::hash<BlockKey>()(key));
+  }
+  EXPECT_EQ(hashes.size(), kKeys);
 }
 
 }  // namespace

@@ -11,9 +11,7 @@
 #include "cairn/tokens/keyed_keys.h"
 #include "cairn/tokens/mm_frames.h"
 // Static-linking-only: seeded hashing with a secret that is derived once for a batch, not once for a block.
-#define XXH_STATIC_LINKING_ONLY
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cairn/hash/xxh3.h"
 
 namespace cairn {
 namespace {

@@ -1,7 +1,6 @@
 #include "cairn/tokens/hashes.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cairn/hash/xxh3.h"
 
 #include <bit>
 

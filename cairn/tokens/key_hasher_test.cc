@@ -10,8 +10,8 @@
 #include <numeric>
 #include <vector>
 
+#include "cairn/hash/cmac.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/cmac.h"
 #include "cairn/tokens/keyed_keys.h"
 #include "cairn/tokens/token_sequence.h"
 

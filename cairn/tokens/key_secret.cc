@@ -1,7 +1,6 @@
 #include "cairn/tokens/key_secret.h"
 
 #include <fcntl.h>
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,18 +8,18 @@
 #include <cstring>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/tokens/random_bytes.h"
-#include "cairn/tokens/sha256_digest.h"
+#include "cairn/hash/secret_bytes.h"
+#include "cairn/hash/sha256_digest.h"
 
 namespace cairn {
 
-KeySecret::~KeySecret() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+KeySecret::~KeySecret() { internal::erase_secret(bytes_); }
 
 KeySecret KeySecret::random() {
   Bytes bytes;
   internal::fill_random(bytes);
   const KeySecret secret(bytes);
-  OPENSSL_cleanse(bytes.data(), bytes.size());
+  internal::erase_secret(bytes);
   return secret;
 }
 
@@ -55,7 +54,7 @@ Result<KeySecret> KeySecret::from_file(const std::string& path) {
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   Result<KeySecret> secret = from_hex(static_cast<std::size_t>(size) < buffer.size() ? text : std::string_view());
-  OPENSSL_cleanse(buffer.data(), buffer.size());
+  internal::erase_secret(std::as_writable_bytes(std::span(buffer)));
   if (!secret) {
     return fail(ErrorCode::kInvalidArgument, str_cat("the key secret file ", path,
                                                      " does not hold 64 hexadecimal digits and nothing else; make one "
@@ -65,7 +64,7 @@ Result<KeySecret> KeySecret::from_file(const std::string& path) {
 }
 
 bool operator==(const KeySecret& one, const KeySecret& other) {
-  return CRYPTO_memcmp(one.bytes_.data(), other.bytes_.data(), KeySecret::kBytes) == 0;
+  return internal::same_secret(one.bytes_, other.bytes_);
 }
 
 }  // namespace cairn

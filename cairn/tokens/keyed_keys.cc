@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cairn/base/byte_stream.h"
-#include "cairn/tokens/hmac.h"
+#include "cairn/hash/hmac.h"
 
 namespace cairn::internal {
 

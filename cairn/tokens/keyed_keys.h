@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "cairn/hash/cmac.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/cmac.h"
 #include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
 

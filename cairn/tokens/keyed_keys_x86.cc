@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cairn/tokens/aes_ni.h"
+#include "cairn/hash/aes_ni.h"
 #include "cairn/tokens/keyed_keys.h"
 
 namespace cairn::internal {

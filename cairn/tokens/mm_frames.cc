@@ -4,8 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cairn/hash/xxh3.h"
 
 namespace cairn::internal {
 namespace {

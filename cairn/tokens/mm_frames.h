@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "cairn/tokens/cmac.h"
+#include "cairn/hash/cmac.h"
 #include "cairn/tokens/hashes.h"
 
 namespace cairn::internal {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include "cairn/base/str_cat.h"
+#include "cairn/hash/sha256.h"
 #include "cairn/tokens/bytes.h"
-#include "cairn/tokens/sha256.h"
 
 namespace cairn {
 namespace {

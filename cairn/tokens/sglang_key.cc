@@ -2,10 +2,10 @@
 
 #include <bit>
 
+#include "cairn/hash/sha256.h"
 #include "cairn/tokens/adopted_run.h"
 #include "cairn/tokens/block_run.h"
 #include "cairn/tokens/bytes.h"
-#include "cairn/tokens/sha256.h"
 
 namespace cairn {
 namespace {

@@ -14,10 +14,10 @@
 #include <string_view>
 
 #include "cairn/base/result.h"
+#include "cairn/hash/sha256_digest.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/sha256_digest.h"
 
 namespace cairn {
 

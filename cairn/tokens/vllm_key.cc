@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/hash/sha256.h"
 #include "cairn/tokens/adopted_run.h"
 #include "cairn/tokens/block_run.h"
 #include "cairn/tokens/bytes.h"
 #include "cairn/tokens/cbor_writer.h"
-#include "cairn/tokens/sha256.h"
 
 namespace cairn {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cairn/base/check.h"
+#include "cairn/hash/hash_bytes.h"
 #include "cairn/ranks/rank_message.h"
-#include "cairn/tokens/hash_bytes.h"
 
 namespace {
 

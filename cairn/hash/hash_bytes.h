@@ -1,7 +1,5 @@
-// hash_bytes: XXH3-64 of any bytes, to seal what goes over wires against damage.
-//
-// Threads:  pure.
-// Trust:    not cryptographic: it keeps out no one who means harm. That is hmac.h's work.
+// hash_bytes: XXH3-64 of any bytes. Detects accidental damage of messages and records; it is not cryptographic, so it
+// does not protect against an attacker (hmac.h does).
 #pragma once
 
 #include <cstddef>

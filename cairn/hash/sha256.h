@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "cairn/tokens/sha256_digest.h"
+#include "cairn/hash/sha256_digest.h"
 
 struct evp_md_ctx_st;
 struct evp_md_st;

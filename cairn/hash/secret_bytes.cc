@@ -1,5 +1,6 @@
-#include "cairn/tokens/random_bytes.h"
+#include "cairn/hash/secret_bytes.h"
 
+#include <openssl/crypto.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -18,5 +19,11 @@ void fill_random(std::span<std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
 }
+
+bool same_secret(std::span<const std::byte> one, std::span<const std::byte> other) {
+  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
+
+void erase_secret(std::span<std::byte> bytes) { OPENSSL_cleanse(bytes.data(), bytes.size()); }
 
 }  // namespace cairn::internal

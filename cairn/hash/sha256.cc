@@ -1,4 +1,4 @@
-#include "cairn/tokens/sha256.h"
+#include "cairn/hash/sha256.h"
 
 #include <openssl/evp.h>
 

@@ -1,7 +1,6 @@
-#include "cairn/tokens/hash_bytes.h"
+#include "cairn/hash/hash_bytes.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cairn/hash/xxh3.h"
 
 namespace cairn {
 

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "cairn/tokens/cmac.h"
+#include "cairn/hash/cmac.h"
 
 #define CAIRN_AES_NI [[gnu::target("aes,sse4.1")]]
 #define CAIRN_AES_NI_INLINE [[gnu::target("aes,sse4.1"), gnu::always_inline]] inline

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cairn/tokens/aes_ni.h"
+#include "cairn/hash/aes_ni.h"
 
 namespace cairn::internal {
 namespace {

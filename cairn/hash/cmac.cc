@@ -1,6 +1,5 @@
-#include "cairn/tokens/cmac.h"
+#include "cairn/hash/cmac.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "cairn/base/check.h"
+#include "cairn/hash/secret_bytes.h"
 
 namespace cairn::internal {
 namespace {
@@ -22,7 +22,7 @@ class OpenSslAes {
   }
   OpenSslAes(const OpenSslAes&) = delete;
   OpenSslAes& operator=(const OpenSslAes&) = delete;
-  ~OpenSslAes() { OPENSSL_cleanse(&key_, sizeof(key_)); }
+  ~OpenSslAes() { erase_secret(key_.bytes); }
 
   void encrypt(const AesBlock& key, std::span<AesBlock> blocks) {
     if (!has_key_ || key_ != key) {
@@ -144,9 +144,9 @@ CmacKey::CmacKey(std::span<const std::byte, kBytes> key, const CmacKernel& kerne
 }
 
 CmacKey::~CmacKey() {
-  OPENSSL_cleanse(rounds_.data(), sizeof(rounds_));
-  OPENSSL_cleanse(&whole_, sizeof(whole_));
-  OPENSSL_cleanse(&part_, sizeof(part_));
+  erase_secret(std::as_writable_bytes(std::span(rounds_)));
+  erase_secret(whole_.bytes);
+  erase_secret(part_.bytes);
 }
 
 AesBlock CmacKey::mac(std::span<const std::byte> message) const {

@@ -1,15 +1,15 @@
-#include "cairn/tokens/key_seed.h"
+#include "cairn/hash/key_seed.h"
 
 #include <array>
 #include <cstddef>
 #include <cstring>
 
-#include "cairn/tokens/random_bytes.h"
+#include "cairn/hash/secret_bytes.h"
 
 namespace cairn {
 namespace {
 
-// splitmix64: the next of a sequence of well-mixed numbers.
+// SplitMix64.
 std::uint64_t next(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9E3779B97F4A7C15U);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;

@@ -1,4 +1,4 @@
-#include "cairn/tokens/cmac.h"
+#include "cairn/hash/cmac.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cairn/tokens/hmac.h"
+#include "cairn/hash/hmac.h"
 
 #include <gtest/gtest.h>
 
@@ -37,6 +37,10 @@ TEST(HmacTest, AKeyOfOneBlockIsTakenAsItIs) {
   EXPECT_NE(hmac_of(std::string(64, 'k'), "x"), hmac_of(std::string(63, 'k'), "x"));
   EXPECT_NE(hmac_of(std::string(64, 'k'), "x"), hmac_of(std::string(65, 'k'), "x"));
   EXPECT_EQ(hmac_of("k", "x"), hmac_of(std::string("k\0", 2), "x")) << "keys are filled up with zeros";
+}
+
+TEST(HmacTest, KeyAndMessageMayBeEmpty) {
+  EXPECT_EQ(hmac_sha256({}, {}).to_hex(), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
 // The first test case of RFC 5869; its output is cut to 32 bytes.

@@ -1,4 +1,4 @@
-#include "cairn/tokens/sha256_digest.h"
+#include "cairn/hash/sha256_digest.h"
 
 #include <cstdint>
 

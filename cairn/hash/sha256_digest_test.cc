@@ -1,8 +1,8 @@
-#include "cairn/tokens/sha256_digest.h"
+#include "cairn/hash/sha256_digest.h"
 
 #include <gtest/gtest.h>
 
-#include "cairn/tokens/sha256.h"
+#include "cairn/hash/sha256.h"
 
 namespace cairn {
 namespace {
