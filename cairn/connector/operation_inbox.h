@@ -37,9 +37,7 @@ struct Operation {
   bool is_fenced = false;           // the scheduler's thread alone
   std::atomic<bool> is_over{false};
   std::optional<std::size_t> place = {};  // in the inbox's list of those under way; the inbox's own
-  // The manager's names for it; the runner's thread alone.
-  std::optional<LoadId> load = {};
-  std::optional<OffloadRequestId> save = {};
+  std::optional<LoadId> load = {};        // the manager's name for a load; the runner's thread alone
 };
 using OperationPtr = std::shared_ptr<Operation>;
 

@@ -1,6 +1,5 @@
 #include "cairn/connector/operation_runner.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cairn/base/own_thread.h"
@@ -25,10 +24,9 @@ std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
 
 }  // namespace
 
-OperationRunner::OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
+OperationRunner::OperationRunner(const KvBlockManager& manager, std::shared_ptr<OperationInbox> inbox,
                                  std::shared_ptr<SaveCounts> counts, std::optional<CacheLevel> save_to)
     : manager_(manager),
-      ranks_(ranks),
       inbox_(std::move(inbox)),
       counts_(std::move(counts)),
       save_to_(save_to),
@@ -86,13 +84,8 @@ void OperationRunner::serve() {
 }
 
 void OperationRunner::carry_out(Batch& batch) {
-  cancel_fenced();
   for (Save& save : batch.saves) {
     begin(save, batch.saves_after, batch.save_deadline);
-  }
-  fenced_ = std::move(batch.fenced);
-  if (touches_fenced(batch)) {
-    cancel_fenced();
   }
   for (const OperationPtr& load : batch.cancelled) {
     if (load->load) {
@@ -105,21 +98,19 @@ void OperationRunner::carry_out(Batch& batch) {
 }
 
 void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
-  Operation& operation = *save.operation;
+  const Operation& operation = *save.operation;
   const auto hold = std::make_shared<OperationHold>(inbox_, save.operation);
-  ranks_.not_before(operation.slots, mark);
   const std::size_t blocks = save.keys.size();
   counts_->asked(blocks);
-  EngineBlocks source{.block_ids = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence};
+  EngineBlocks source{
+      .block_ids = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence, .not_before = mark};
   Result<OffloadRequestId> begun = manager_.offload(
       *save_to_, std::move(source),
       {.keys = std::move(save.keys),
        .priority = kPriority,
        .deadline = deadline,
        .done = [hold, counts = counts_](OffloadEdge::RequestOutcome&& outcome) { counts->over(outcome); }});
-  if (begun) {
-    operation.save = *begun;
-  } else {
+  if (!begun) {
     counts_->turned_away(begun.error(), blocks);
   }
 }
@@ -127,41 +118,15 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
 void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
   Operation& operation = *load.operation;
   const auto hold = std::make_shared<OperationHold>(inbox_, load.operation);
-  ranks_.not_before(operation.slots, mark);
   // What is worth loading was weighed when it was matched.
   Result<LoadId> begun = manager_.load_into(
-      {.block_ids = operation.slots, .held = hold},
+      {.block_ids = operation.slots, .held = hold, .not_before = mark},
       {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadResult&& result) {
          hold->arrived(result.prefix);
        }});
   if (begun) {
     operation.load = *begun;
   }
-}
-
-void OperationRunner::cancel_fenced() {
-  for (const OperationPtr& save : fenced_) {
-    if (save->save && !save->is_over) {
-      manager_.cancel(*save_to_, *save->save);
-    }
-  }
-  fenced_.clear();
-}
-
-// Whether a load of the batch writes to blocks that a fenced save may read.
-bool OperationRunner::touches_fenced(const Batch& batch) const {
-  if (fenced_.empty() || batch.loads.empty()) {
-    return false;
-  }
-  std::vector<BlockId> blocks;
-  for (const OperationPtr& save : fenced_) {
-    blocks.insert(blocks.end(), save->slots.begin(), save->slots.end());
-  }
-  std::ranges::sort(blocks);
-  return std::ranges::any_of(batch.loads, [&blocks](const Load& load) {
-    return std::ranges::any_of(load.operation->slots,
-                               [&blocks](BlockId block) { return std::ranges::binary_search(blocks, block); });
-  });
 }
 
 }  // namespace cairn

@@ -2,11 +2,8 @@
 // longer than a scheduler has.
 //
 // Does:     what one iteration gave out, in the order of iterations: saves, then cancels, then loads, each kind in the order
-//           it was given in. Tells the ranks first how far their engine has to be.
-// Fenced:   a save whose blocks the engine uses again may go on until a copy that was asked for later could touch the same
-//           blocks; what of it waits still is then cancelled. Copies carry the latest mark of their blocks: one that began
-//           after that would read the new content by its old name.
-// Owner:    SchedulerConnector; manager and ranks outlive it. Threads: run() the scheduler's.
+//           it was given in. Each carries the step that the engine has to reach before it begins.
+// Owner:    SchedulerConnector; the manager outlives it. Threads: run() the scheduler's.
 // Fails:    never: what the manager refuses is over at once (operation_inbox.h), and counted (save_counts.h).
 // Ends:     the destructor drops what the thread has not begun.
 #pragma once
@@ -24,10 +21,9 @@
 #include "cairn/connector/operation_inbox.h"
 #include "cairn/connector/save_counts.h"
 #include "cairn/manager/kv_block_manager.h"
-#include "cairn/ranks/rank_group.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 
@@ -54,14 +50,13 @@ class OperationRunner {
     TimePoint save_deadline{};
     TimePoint load_deadline{};
     std::vector<Save> saves = {};
-    std::vector<OperationPtr> fenced = {};     // saves; of this batch or before it
     std::vector<OperationPtr> cancelled = {};  // loads; of batches before it
     std::vector<Load> loads = {};
-    [[nodiscard]] bool empty() const { return saves.empty() && fenced.empty() && cancelled.empty() && loads.empty(); }
+    [[nodiscard]] bool empty() const { return saves.empty() && cancelled.empty() && loads.empty(); }
   };
 
   // `save_to`: the tier that saves go to; none: there are no saves.
-  OperationRunner(const KvBlockManager& manager, RankGroup& ranks, std::shared_ptr<OperationInbox> inbox,
+  OperationRunner(const KvBlockManager& manager, std::shared_ptr<OperationInbox> inbox,
                   std::shared_ptr<SaveCounts> counts, std::optional<CacheLevel> save_to);
   OperationRunner(const OperationRunner&) = delete;
   OperationRunner& operator=(const OperationRunner&) = delete;
@@ -76,16 +71,12 @@ class OperationRunner {
   void carry_out(Batch& batch);
   void begin(Save& save, StepMark mark, TimePoint deadline);
   void begin(Load& load, StepMark mark, TimePoint deadline);
-  void cancel_fenced();
-  [[nodiscard]] bool touches_fenced(const Batch& batch) const;
 
   const KvBlockManager& manager_;
-  RankGroup& ranks_;
   const std::shared_ptr<OperationInbox> inbox_;
   const std::shared_ptr<SaveCounts> counts_;
   const std::optional<CacheLevel> save_to_;
-  std::vector<OperationPtr> fenced_;  // that may wait still; the thread's own
-  std::vector<OperationPtr> given_;   // of one batch; the scheduler's thread alone, its memory is used again
+  std::vector<OperationPtr> given_;  // of one batch; the scheduler's thread alone, its memory is used again
 
   Mutex mutex_{LockRank::kInbox};
   std::condition_variable_any called_;

@@ -461,25 +461,22 @@ void SchedulerConnector::Impl::give_out(RequestEntry& entry, const FenceOperatio
     if (save == entry.operations.end() || (*save)->is_over || (*save)->is_fenced) {
       continue;
     }
-    make_room(batch_.fenced, batch_.fenced.size() + 1);
     metadata_.fences.push_back({.save = id, .blocks = (*save)->slots});
-    batch_.fenced.push_back(*save);
     (*save)->is_fenced = true;
   }
 }
 
 void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
-  if (batch_.empty()) {
-    return;  // and so is the metadata
+  if (!batch_.empty()) {
+    const TimePoint now = clock_.now();
+    batch_.iteration = number;
+    batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
+    batch_.loads_after = StepMark::begun(number);
+    batch_.save_deadline = deadline_after(now, save_deadline_);
+    batch_.load_deadline = deadline_after(now, load_deadline_);
+    runner_->run(std::move(batch_));
+    batch_ = {};
   }
-  const TimePoint now = clock_.now();
-  batch_.iteration = number;
-  batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
-  batch_.loads_after = StepMark::begun(number);
-  batch_.save_deadline = deadline_after(now, save_deadline_);
-  batch_.load_deadline = deadline_after(now, load_deadline_);
-  runner_->run(std::move(batch_));
-  batch_ = {};
   metadata_.loads.clear();
   metadata_.saves.clear();
   metadata_.fences.clear();

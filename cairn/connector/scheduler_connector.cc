@@ -123,7 +123,7 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       manager_(std::move(manager)),
       save_counts_(std::make_shared<SaveCounts>()) {
   metadata_.leader = ranks_->id();
-  runner_.emplace(*manager_, *ranks_, inbox_, save_counts_, save_to_);
+  runner_.emplace(*manager_, inbox_, save_counts_, save_to_);
 }
 
 // Nothing new is begun, what is under way ends with the manager, and what could not be proven over (a rank that is gone)

@@ -208,7 +208,7 @@ class NumberRank {
       const bool is_fenced = copy.from == CacheLevel::kG1 && copy.not_before < fences_[pair.source];
       const double luck = std::uniform_real_distribution<double>()(random_);
       if (is_fenced || luck < share_failed_) {
-        states.push_back(BlockState::kFailed);
+        states.push_back(is_fenced ? BlockState::kCancelled : BlockState::kFailed);
         sums.emplace_back();
         continue;
       }

@@ -127,12 +127,8 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs,
               StepMark not_before) {
     ASSERT_TRUE(group_->wait_for_ranks(kPatience));
-    std::vector<BlockId> device;
-    for (const BlockPair& pair : pairs) {
-      device.push_back(BlockId{from == MemoryKind::kDevice ? pair.source : pair.destination});
-    }
-    group_->not_before(device, not_before);
     Transfer transfer = log_.transfer(name, rank_plan(from, to), 0, steady_clock().now() + kPatience);
+    transfer.not_before = not_before;
     for (const BlockPair& pair : pairs) {
       transfer.blocks.push_back({.pair = pair, .tag = {.high = 1, .low = transfer.blocks.size()}});
     }

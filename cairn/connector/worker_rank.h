@@ -13,8 +13,8 @@
 #include "cairn/base/result.h"
 #include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_worker.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/step_event.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

@@ -23,14 +23,25 @@ class FarExecutor final : public TransferExecutor {
   ~FarExecutor() override { ledger_.close(); }
 
   [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override {
-    Result<TransferId> id = ledger_.accept(std::move(transfer));
-    return id;
+    if (transfer.plan->source().kind() == MemoryKind::kDevice ||
+        transfer.plan->destination().kind() == MemoryKind::kDevice) {
+      device_copies_.push_back({.not_before = transfer.not_before, .blocks = transfer.blocks.size()});
+    }
+    return ledger_.accept(std::move(transfer));
   }
   void cancel(TransferId transfer) override { ledger_.cancel(transfer); }
   void check_deadlines() override { ledger_.check_deadlines(); }
   [[nodiscard]] bool can_move(const CopyPlan&) const override { return true; }
   [[nodiscard]] ExecutorLoad load() const override { return ledger_.load(); }
   [[nodiscard]] std::string describe() const override { return "far"; }
+
+  struct DeviceCopy {
+    StepMark not_before;
+    std::size_t blocks = 0;
+    friend bool operator==(const DeviceCopy&, const DeviceCopy&) = default;
+  };
+  // Copies from and to device blocks, in the order of their submission, since the last call.
+  [[nodiscard]] std::vector<DeviceCopy> take_device_copies() { return std::exchange(device_copies_, {}); }
 
   bool run() {
     while (const std::shared_ptr<ActiveTransfer> active = ledger_.try_take()) {
@@ -51,6 +62,7 @@ class FarExecutor final : public TransferExecutor {
  private:
   Contents& contents_;
   TransferLedger ledger_;
+  std::vector<DeviceCopy> device_copies_;
 };
 
 class KvBlockManagerElsewhereTest : public ::testing::Test {
@@ -82,19 +94,23 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
     while (manager_->pump() || executor_->run()) {
     }
   }
-  void save(const Keys& keys) {
-    EngineBlocks blocks;
+  // Of device blocks from `first` on.
+  void begin_save(const Keys& keys, std::uint32_t first = 0, StepMark not_before = {}) {
+    EngineBlocks blocks{.not_before = not_before};
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      blocks.block_ids.push_back(BlockId{i});
+      blocks.block_ids.push_back(BlockId{first + i});
       blocks.facts.push_back({.block = {.key = keys[i]}});
-      contents_[{MemoryKind::kDevice, i}] = seed_of(keys[i]);
+      contents_[{MemoryKind::kDevice, first + i}] = seed_of(keys[i]);
     }
     ASSERT_TRUE(manager_->offload(CacheLevel::kG2, std::move(blocks), {.keys = keys}).has_value());
+  }
+  void save(const Keys& keys) {
+    begin_save(keys);
     settle();
   }
   // How many of them come back, and what they hold then.
-  std::vector<std::uint64_t> load(const Keys& keys) {
-    EngineBlocks blocks;
+  std::vector<std::uint64_t> load(const Keys& keys, StepMark not_before = {}) {
+    EngineBlocks blocks{.not_before = not_before};
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
       blocks.block_ids.push_back(BlockId{i});
       contents_[{MemoryKind::kDevice, i}] = 0;
@@ -133,6 +149,20 @@ TEST_F(KvBlockManagerElsewhereTest, WhatIsSavedComesBackFromHostAndDisk) {
   save(chain(2, 4));  // the host has room for four blocks
   EXPECT_EQ(manager_->locate(keys).blocks(), 4U);
   EXPECT_EQ(load(keys), seeds(keys));
+}
+
+TEST_F(KvBlockManagerElsewhereTest, CopiesOfTheEnginesBlocksCarryTheirStep) {
+  const Keys first = chain(1, 2);
+  const Keys second = chain(2, 2);
+  begin_save(first, 0, StepMark::computed(3));
+  begin_save(second, 2, StepMark::computed(4));
+  settle();
+  using Copy = FarExecutor::DeviceCopy;
+  EXPECT_THAT(executor_->take_device_copies(),
+              ::testing::UnorderedElementsAre(Copy{StepMark::computed(3), 2}, Copy{StepMark::computed(4), 2}))
+      << "no copy joins blocks of two steps";
+  EXPECT_EQ(load(first, StepMark::begun(9)), seeds(first));
+  EXPECT_THAT(executor_->take_device_copies(), ::testing::ElementsAre(Copy{StepMark::begun(9), 2}));
 }
 
 TEST_F(KvBlockManagerElsewhereTest, TheFileHasItsEntriesOnlyAndOutlivesTheManager) {

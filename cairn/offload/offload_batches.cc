@@ -43,6 +43,9 @@ bool OffloadEdge::Impl::begin_waiting(TimePoint now) {
   if (keys.empty()) {
     return queue_.size() < waiting;  // if not, the copies that are to end first wake the edge
   }
+  if (upper_ == nullptr) {
+    keep_one_step(keys);
+  }
   std::optional<MutableBlocks> targets = allocate_below(static_cast<std::uint32_t>(keys.size()));
   if (!targets && batches_ > 0) {
     return false;  // there may be room when those have landed
@@ -173,13 +176,27 @@ std::shared_ptr<CopyLoan> OffloadEdge::Impl::borrow(std::vector<BlockKey>& keys)
   return loan;
 }
 
+// Only requests name the engine's blocks: somebody asked for this one, or it would not wait.
+const EngineBlocks& OffloadEdge::Impl::engine_blocks_of(Asker asker) const {
+  return requests_.find(asker.request)->source;
+}
+
+// Keeps the keys that wait for the same step of the engine as the first one; the others stay in the queue. A copy has one
+// mark: with a later one than its own a block would be read when it may hold something else.
+void OffloadEdge::Impl::keep_one_step(std::vector<BlockKey>& keys) const {
+  const auto mark_of = [this](const BlockKey& key)
+                           CAIRN_REQUIRES(mutex_) { return engine_blocks_of(keys_.at(key).askers.front()).not_before; };
+  const StepMark mark = mark_of(keys.front());
+  std::erase_if(keys, [&](const BlockKey& key) CAIRN_REQUIRES(mutex_) { return mark_of(key) != mark; });
+}
+
 CopySource OffloadEdge::Impl::engine_source(std::span<const BlockKey> keys) const {
   EngineBlocks blocks;
   const auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
   for (const BlockKey& key : keys) {
-    // Only requests name the engine's blocks: somebody asked for this one, or it would not wait.
     const Asker asker = keys_.at(key).askers.front();
-    const EngineBlocks& source = requests_.find(asker.request)->source;
+    const EngineBlocks& source = engine_blocks_of(asker);
+    blocks.not_before = source.not_before;  // the same of all: see keep_one_step()
     blocks.block_ids.push_back(source.block_ids[asker.index]);
     blocks.facts.push_back(source.facts[asker.index]);
     if (held->empty() || held->back() != source.held) {

@@ -110,6 +110,8 @@ class OffloadEdge::Impl {
   [[nodiscard]] Lendable may_lend() const CAIRN_REQUIRES(mutex_);
   // Keys that have no block any more leave the list.
   [[nodiscard]] std::shared_ptr<CopyLoan> borrow(std::vector<BlockKey>& keys) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] const EngineBlocks& engine_blocks_of(Asker asker) const CAIRN_REQUIRES(mutex_);
+  void keep_one_step(std::vector<BlockKey>& keys) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] CopySource engine_source(std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::optional<MutableBlocks> allocate_below(std::uint32_t count);
   [[nodiscard]] Status bring(CopySource source, MutableBlocks targets, Batch batch, TimePoint now)

@@ -129,7 +129,9 @@ Result<TransferId> Onboarder::Impl::submit(const PiecePtr& piece) {
   if (load.kind == Load::Kind::kBlocks && piece->stage == Piece::Stage::kLast) {
     const std::span<const BlockId> block_ids = std::span(load.block_ids.block_ids).subspan(piece->first, source.size());
     auto copy = link.fill({.source = std::move(source),
-                           .targets = {.block_ids = {block_ids.begin(), block_ids.end()}, .held = load.block_ids.held},
+                           .targets = {.block_ids = {block_ids.begin(), block_ids.end()},
+                                       .held = load.block_ids.held,
+                                       .not_before = load.block_ids.not_before},
                            .deadline = load.copies_by,
                            .done = std::move(done)});
     if (!copy) {

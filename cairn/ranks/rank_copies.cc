@@ -105,8 +105,8 @@ void RankCopies::choose_blocks(Copy& copy) {
   }
 }
 
-std::optional<RankCopy> RankCopies::begin(std::shared_ptr<ActiveTransfer> transfer, StepMark not_before,
-                                          std::span<const RankPresence> ranks, TimePoint now) {
+std::optional<RankCopy> RankCopies::begin(std::shared_ptr<ActiveTransfer> transfer, std::span<const RankPresence> ranks,
+                                          TimePoint now) {
   const Transfer& asked = transfer->transfer();
   const auto blocks = static_cast<std::uint32_t>(asked.blocks.size());
   if (transfer->begin_run(0, blocks) != blocks) {
@@ -134,7 +134,7 @@ std::optional<RankCopy> RankCopies::begin(std::shared_ptr<ActiveTransfer> transf
   message.id = id;
   message.from = copy.route.from;
   message.to = copy.route.to;
-  message.not_before = not_before;
+  message.not_before = asked.not_before;
   message.time_left = asked.deadline == TimePoint::max() ? Duration::max() : asked.deadline - now;
   message.pairs.reserve(copy.sent.size());
   message.tags.reserve(copy.sent.size());

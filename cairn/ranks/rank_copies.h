@@ -50,7 +50,7 @@ struct RankRoute {
 class RankCopies {
  public:
   // What every rank is to get; none: it is over, or nobody has to do anything.
-  [[nodiscard]] std::optional<RankCopy> begin(std::shared_ptr<ActiveTransfer> transfer, StepMark not_before,
+  [[nodiscard]] std::optional<RankCopy> begin(std::shared_ptr<ActiveTransfer> transfer,
                                               std::span<const RankPresence> ranks, TimePoint now);
 
   // Copies that the other ranks need not begin any more. Errors are the rank's, which cannot be trusted any more: answers

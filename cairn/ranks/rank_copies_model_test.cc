@@ -87,7 +87,7 @@ class RankCopiesModel {
       return;
     }
     entries_[name] = {};
-    std::optional<RankCopy> copy = copies_.begin(ledger_.try_take(), {}, presence_, clock_.now());
+    std::optional<RankCopy> copy = copies_.begin(ledger_.try_take(), presence_, clock_.now());
     const bool all = std::all_of(presence_.begin(), presence_.end(), [](const auto& each) { return each.is_there; });
     ASSERT_EQ(copy.has_value(), all);
     if (copy) {

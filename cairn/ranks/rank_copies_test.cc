@@ -30,10 +30,11 @@ class RankCopiesTest : public ::testing::Test {
                                 Verify verify = Verify::kMake) {
     Transfer transfer = log_.transfer(name, plan, blocks, deadline);
     transfer.verify = verify;
+    transfer.not_before = StepMark::begun(3);
     const Result<TransferId> id = ledger_.accept(std::move(transfer));
     EXPECT_TRUE(id.has_value());
     last_ = *id;
-    return copies_.begin(ledger_.try_take(), StepMark::begun(3), ranks, clock_.now());
+    return copies_.begin(ledger_.try_take(), ranks, clock_.now());
   }
   void finish(const RankCopy& copy, std::size_t ranks, std::uint32_t generation = 1) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -136,7 +137,7 @@ TEST_F(RankCopiesTest, ChecksumsAreComparedOrLeftOut) {
   const Checksum one{1};
   transfer.blocks[0].expected = combine({&one, 1});
   ASSERT_TRUE(ledger_.accept(std::move(transfer)).has_value());
-  std::optional<RankCopy> copy = copies_.begin(ledger_.try_take(), {}, there(1), clock_.now());
+  std::optional<RankCopy> copy = copies_.begin(ledger_.try_take(), there(1), clock_.now());
   finish(*copy, 1);
   EXPECT_THAT(log_.states("a"), ElementsAre(BlockState::kDone, BlockState::kMismatch));
   copy = begin("b", 1, there(1), down_, TimePoint::max(), Verify::kOff);
@@ -295,7 +296,7 @@ TEST_F(RankCopiesTest, WhatWasCancelledBeforeItBeganIsNotSent) {
   ASSERT_TRUE(ledger_.accept(log_.transfer("a", down_, 1)).has_value());
   std::shared_ptr<ActiveTransfer> active = ledger_.try_take();
   ledger_.cancel(active->id());
-  EXPECT_FALSE(copies_.begin(std::move(active), {}, there(1), clock_.now()).has_value());
+  EXPECT_FALSE(copies_.begin(std::move(active), there(1), clock_.now()).has_value());
   run();
   EXPECT_TRUE(log_.is_settled("a"));
 }

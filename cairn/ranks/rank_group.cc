@@ -61,9 +61,6 @@ RankGroup::~RankGroup() { impl_->stop(); }
 
 void RankGroup::open(const ManagerConfig& config) { impl_->open(config); }
 std::unique_ptr<TransferExecutor> RankGroup::make_executor() { return std::make_unique<RankExecutor>(impl_); }
-void RankGroup::not_before(std::span<const BlockId> device_blocks, StepMark mark) {
-  impl_->not_before(device_blocks, mark);
-}
 void RankGroup::tell(const RankNotice& notice) { impl_->tell(notice); }
 
 Result<std::unique_ptr<RankGroup::LocalPort>> RankGroup::join(std::uint32_t rank, Deliver deliver) {

@@ -31,7 +31,6 @@
 #include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_address.h"
 #include "cairn/ranks/rank_message.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/executor.h"
 
 namespace cairn {
@@ -77,8 +76,6 @@ class RankGroup {
   // memory: device is G1, pinned is G2, file is G3. One at a time. On a clock that is moved by hand, its
   // check_deadlines() is what makes the group look at it, heartbeats included.
   [[nodiscard]] std::unique_ptr<TransferExecutor> make_executor();
-  // Copies from and to these device blocks wait on each rank until it is so far. Before the copies are asked for.
-  void not_before(std::span<const BlockId> device_blocks, StepMark mark);
   // To every rank that is there, in order with the copies; one that is not is not told later (see Options::told).
   void tell(const RankNotice& notice);
 

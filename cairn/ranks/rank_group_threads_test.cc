@@ -150,18 +150,15 @@ TEST_F(RankGroupTest, ACopyWithoutItsRanksFailsAtOnce) {
   log_.wait_settled("a");
 }
 
-TEST_F(RankGroupTest, CopiesWaitForTheLatestMarkOfTheirDeviceBlocks) {
+TEST_F(RankGroupTest, ACopyCarriesTheMarkOfItsTransfer) {
   make_ready(1);
-  const std::vector<BlockId> first = {BlockId{0}, BlockId{2}};
-  group_->not_before(first, StepMark::begun(7));
-  group_->not_before({{BlockId{1}}}, StepMark::computed(7));
-  group_->not_before({{BlockId{2}}}, StepMark::begun(6));  // marks do not go back
-  submit("both", down_, 2);
-  group_->not_before({{BlockId{0}}}, StepMark::begun(9));  // after it was asked for
+  Transfer save = log_.transfer("save", down_, 2);
+  save.not_before = StepMark::computed(7);
+  ASSERT_TRUE(executor_->submit(std::move(save)).has_value());
   EXPECT_EQ(ranks_[0]->next<RankCopy>().not_before, StepMark::computed(7));
-  Transfer third = log_.transfer("third", down_, 1);
-  third.blocks[0].pair = {2, 0};
-  ASSERT_TRUE(executor_->submit(std::move(third)).has_value());
+  Transfer earlier = log_.transfer("earlier", down_, 2);  // of the same blocks
+  earlier.not_before = StepMark::begun(7);
+  ASSERT_TRUE(executor_->submit(std::move(earlier)).has_value());
   EXPECT_EQ(ranks_[0]->next<RankCopy>().not_before, StepMark::begun(7));
   submit("no device", rank_plan(MemoryKind::kFile, MemoryKind::kPinned), 2);
   EXPECT_EQ(ranks_[0]->next<RankCopy>().not_before, StepMark());

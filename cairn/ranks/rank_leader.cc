@@ -54,30 +54,6 @@ void RankLeader::open(const ManagerConfig& config) {
   server_->wake();
 }
 
-void RankLeader::not_before(std::span<const BlockId> device_blocks, StepMark mark) {
-  const MutexLock lock(mutex_);
-  for (const BlockId block : device_blocks) {
-    if (index_of(block) >= marks_.size()) {
-      marks_.resize(std::max<std::size_t>(std::size_t{index_of(block)} + 1, marks_.size() * 2));
-    }
-    marks_[index_of(block)] = std::max(marks_[index_of(block)], mark);
-  }
-}
-
-StepMark RankLeader::mark_of(const Transfer& transfer) const {
-  const std::optional<RankRoute> route = route_of(*transfer.plan);
-  StepMark latest;
-  for (const TransferBlock& block : transfer.blocks) {
-    for (const auto& [level, block_id] :
-         {std::pair{route->from, block.pair.source}, {route->to, block.pair.destination}}) {
-      if (level == CacheLevel::kG1 && block_id < marks_.size()) {
-        latest = std::max(latest, marks_[block_id]);
-      }
-    }
-  }
-  return latest;
-}
-
 void RankLeader::tell(const RankNotice& notice) {
   {
     const MutexLock lock(mutex_);
@@ -178,16 +154,15 @@ Result<TransferId> RankLeader::submit(TransferLedger& ledger, Transfer&& transfe
   Result<TransferId> id = fail(ErrorCode::kInvalidArgument, "");
   {
     const MutexLock lock(mutex_);
-    const StepMark mark = transfer.plan != nullptr ? mark_of(transfer) : StepMark();
-    auto& asked =
-        std::get<AskedCopy>(asked_.emplace_back(AskedCopy{}));  // before: what is accepted has to be asked for
+    // First: what the ledger accepts has to be in the queue.
+    auto& asked = std::get<AskedCopy>(asked_.emplace_back(AskedCopy{}));
     try {
       id = ledger.accept(std::move(transfer));
     } catch (...) {
       asked_.pop_back();
       throw;
     }
-    asked = {.transfer = id ? ledger.try_take() : nullptr, .not_before = mark};
+    asked.transfer = id ? ledger.try_take() : nullptr;
     if (asked.transfer == nullptr) {
       asked_.pop_back();
     }

@@ -40,7 +40,6 @@ class RankLeader : private RankServer::User {
   void stop();
 
   void open(const ManagerConfig& config);
-  void not_before(std::span<const BlockId> device_blocks, StepMark mark);
   void tell(const RankNotice& notice);
   [[nodiscard]] Result<RankLink> join(std::uint32_t rank, RankGroup::Deliver deliver);
   [[nodiscard]] std::vector<RankStatus> status() const;
@@ -66,7 +65,6 @@ class RankLeader : private RankServer::User {
  private:
   struct AskedCopy {
     std::shared_ptr<ActiveTransfer> transfer;
-    StepMark not_before;
   };
   struct AskedCancel {
     TransferId transfer{};
@@ -116,7 +114,6 @@ class RankLeader : private RankServer::User {
   void take_event(const RankForget& event) CAIRN_REQUIRES(mutex_);
   void send_to_all(RankMessage message) CAIRN_REQUIRES(mutex_);
   void cancel_on_ranks(const RankCopies::Needless& needless) CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] StepMark mark_of(const Transfer& transfer) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool has_no_copies() const CAIRN_REQUIRES(mutex_);
   void carry_out(const Outgoing& due) CAIRN_EXCLUDES(mutex_);
   void carry_out(const RankHangUp& due) { server_->hang_up(due.link); }
@@ -128,7 +125,6 @@ class RankLeader : private RankServer::User {
   mutable std::condition_variable_any changed_;  // somebody is ready or gone, a copy is over, a delivery is
   RankMembers members_ CAIRN_GUARDED_BY(mutex_);
   RankCopies copies_ CAIRN_GUARDED_BY(mutex_);
-  std::vector<StepMark> marks_ CAIRN_GUARDED_BY(mutex_);  // by device block
   std::deque<Asked> asked_ CAIRN_GUARDED_BY(mutex_);
   std::list<Heard> heard_ CAIRN_GUARDED_BY(mutex_);
   Due due_ CAIRN_GUARDED_BY(mutex_);

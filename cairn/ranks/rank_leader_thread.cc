@@ -130,8 +130,7 @@ void RankLeader::take_asked() {
 }
 
 void RankLeader::do_asked(AskedCopy& asked) {
-  std::optional<RankCopy> copy =
-      copies_.begin(std::move(asked.transfer), asked.not_before, members_.presence(), options_.clock->now());
+  std::optional<RankCopy> copy = copies_.begin(std::move(asked.transfer), members_.presence(), options_.clock->now());
   if (copy) {
     send_to_all(*std::move(copy));
   }

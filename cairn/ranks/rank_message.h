@@ -25,10 +25,10 @@
 #include "cairn/base/result.h"
 #include "cairn/hash/sha256_digest.h"
 #include "cairn/ranks/leader_id.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/checksum.h"
 #include "cairn/transfer/copy_plan.h"
 #include "cairn/transfer/executor.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

@@ -40,8 +40,8 @@
 #include "cairn/ranks/rank_message.h"
 #include "cairn/ranks/rank_routes.h"
 #include "cairn/ranks/step_gate.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/step_event.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

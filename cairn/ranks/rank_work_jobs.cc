@@ -65,7 +65,9 @@ void RankWork::refuse_fenced(Job& job) {
   for (std::size_t i = 0; i < job.states.size(); ++i) {
     const std::uint32_t block = job.device_block(i);
     if (block < fences_.size() && job.copy.not_before < fences_[block]) {
-      spoil(job, i, BlockState::kFailed, str_cat("device block ", block, " was given to another before it was copied"));
+      // Cancelled, not failed: nothing is wrong with the device.
+      spoil(job, i, BlockState::kCancelled,
+            str_cat("device block ", block, " was given to another before it was copied"));
     }
   }
 }

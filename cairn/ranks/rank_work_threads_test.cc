@@ -295,8 +295,8 @@ TEST_F(RankWorkTest, WhatIsOlderThanAFenceIsRefused) {
   EXPECT_TRUE(work_->fence(block_ids({0}), StepMark::begun(5), steady_clock().now()));
   work_->reached(StepMark::computed(5), nullptr);
   EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(4))),
-              ElementsAre(BlockState::kFailed, BlockState::kDone));
-  EXPECT_THAT(states(ask(kHost, kDevice, {{0, 0}}, StepMark::begun(4))), Each(BlockState::kFailed));
+              ElementsAre(BlockState::kCancelled, BlockState::kDone));
+  EXPECT_THAT(states(ask(kHost, kDevice, {{0, 0}}, StepMark::begun(4))), Each(BlockState::kCancelled));
   EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, StepMark::computed(5))), Each(BlockState::kDone));
   // Another leader's marks begin anew.
   work_->lose();
@@ -347,7 +347,7 @@ TEST_F(RankWorkTest, MarksAndFencesOfALeaderThatTheRankHasNotJoinedAreKept) {
   ASSERT_TRUE(work_->wait_until_quiet(in_time()));
   work_->begin(7, kNextLeader);
   EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}, {1, 1}}, StepMark::computed(0))),
-              ElementsAre(BlockState::kDone, BlockState::kFailed));
+              ElementsAre(BlockState::kDone, BlockState::kCancelled));
   EXPECT_FALSE(answers_.is_done(zombie));
 }
 

@@ -40,8 +40,8 @@
 #include "cairn/ranks/leader_id.h"
 #include "cairn/ranks/rank_address.h"
 #include "cairn/ranks/rank_group.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/step_event.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

@@ -96,8 +96,10 @@ class JoinedRanksTest : public ::testing::Test {
     log_.wait_settled(name);
     return outcome;
   }
-  void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs) {
+  void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs,
+              StepMark not_before = {}) {
     Transfer transfer = log_.transfer(name, rank_plan(from, to), 0, in_time());
+    transfer.not_before = not_before;
     for (const BlockPair& pair : pairs) {
       transfer.blocks.push_back({.pair = pair, .tag = {.high = transfer.blocks.size(), .low = 1}});
     }
@@ -153,9 +155,7 @@ TEST_F(JoinedRanksTest, CopiesWaitForTheSlowestRank) {
   make_group(2);
   open();
   join_all();
-  const BlockId block{0};
-  group_->not_before({&block, 1}, StepMark::computed(1));
-  submit("save", MemoryKind::kDevice, MemoryKind::kPinned, {{0, 0}});
+  submit("save", MemoryKind::kDevice, MemoryKind::kPinned, {{0, 0}}, StepMark::computed(1));
   workers_[0]->reached(StepMark::computed(1));
   static_cast<void>(move(MemoryKind::kPinned, MemoryKind::kFile, {{1, 1}}));
   EXPECT_FALSE(log_.is_done("save"));
@@ -447,7 +447,7 @@ TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
   come_back(leader, 2);
   EXPECT_EQ(worker_->state().generation, 2U);
   EXPECT_THAT(leader.copy(1, CacheLevel::kG1, CacheLevel::kG2, {0, 0}, StepMark::computed(9)).states,
-              Each(BlockState::kFailed));
+              Each(BlockState::kCancelled));
   EXPECT_THAT(leader.copy(2, CacheLevel::kG1, CacheLevel::kG2, {1, 1}, StepMark::computed(9)).states,
               Each(BlockState::kDone));
 }

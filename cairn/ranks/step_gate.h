@@ -16,8 +16,8 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/mutex.h"
-#include "cairn/ranks/step_mark.h"
 #include "cairn/transfer/step_event.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

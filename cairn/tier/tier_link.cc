@@ -74,6 +74,11 @@ std::span<const BlockId> CopySource::block_ids() const {
   return std::get<EngineBlocks>(blocks_).block_ids;
 }
 
+StepMark CopySource::not_before() const {
+  const auto* engine = std::get_if<EngineBlocks>(&blocks_);
+  return engine != nullptr ? engine->not_before : StepMark();
+}
+
 bool CopySource::is_current() const {
   if (const auto* pinned = std::get_if<PinnedBlocks>(&blocks_)) {
     return pinned->is_current();
@@ -246,7 +251,11 @@ Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
 
 Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const BlockId> targets, TimePoint deadline) {
   // The sum of what was copied is compared in landed(): of some blocks it is known, of others it is made here.
-  Transfer transfer{.plan = plan_, .verify = Verify::kMake, .deadline = deadline};
+  Transfer transfer{
+      .plan = plan_,
+      .verify = Verify::kMake,
+      .deadline = deadline,
+      .not_before = flight->engine_targets ? flight->engine_targets->not_before : flight->source->not_before()};
   const std::uint64_t blocks = targets.size();
   transfer.blocks.reserve(blocks);
   for (std::size_t i = 0; i < blocks; ++i) {

@@ -44,6 +44,8 @@ struct EngineBlocks {
   // KvBlockManager::fences() when what the blocks hold was begun. A save of blocks from before a fence is refused.
   // std::nullopt: they are of now.
   std::optional<std::uint64_t> fence = {};
+  // Copies from and to the blocks do not begin before the engine has reached this step.
+  StepMark not_before = {};
 };
 
 // What a copy reads.
@@ -59,6 +61,8 @@ class CopySource {
   [[nodiscard]] std::size_t size() const { return facts_.size(); }
   [[nodiscard]] std::span<const BlockId> block_ids() const;
   [[nodiscard]] std::span<const BlockFacts> facts() const { return facts_; }
+  // Of the engine's blocks; the earliest mark if the blocks are of a pool.
+  [[nodiscard]] StepMark not_before() const;
   // Whether their pool still has them; always true of the engine's own.
   [[nodiscard]] bool is_current() const;
 

@@ -26,6 +26,7 @@
 #include "cairn/base/result.h"
 #include "cairn/transfer/checksum.h"
 #include "cairn/transfer/copy_plan.h"
+#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 
@@ -65,6 +66,9 @@ struct Transfer {
   std::vector<TransferBlock> blocks = {};
   Verify verify = Verify::kMake;
   TimePoint deadline = TimePoint::max();
+  // The engine's step that must be reached before the copy touches device blocks. Only the executor of a leader looks at it:
+  // each rank holds its part of the copy back.
+  StepMark not_before = {};
   std::function<void(TransferOutcome&&)> done = {};
   std::function<void()> settled = {};  // may be left out
 };

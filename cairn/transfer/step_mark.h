@@ -1,9 +1,8 @@
-// StepMark: how far a rank is with the engine's iterations: iteration n has begun there, or is computed.
+// StepMark: a point in the engine's work: iteration n has begun, or is computed.
 //
-// Does:     orders copies and the engine's steps: a copy that touches device blocks names the mark before which it must
-//           not. What is loaded in iteration n waits for begun(n): the blocks were another's before. What is saved in
-//           iteration n was computed by earlier ones, and waits for computed(n - 1).
-// Threads:  a plain value.
+// Orders copies and the engine's steps. A copy that touches device blocks carries the mark before which it must not begin:
+// a load for iteration n waits for begun(n), because its blocks held something else before; a save that is given out in
+// iteration n reads what earlier iterations computed, and waits for computed(n - 1).
 #pragma once
 
 #include <compare>
@@ -13,12 +12,12 @@ namespace cairn {
 
 class StepMark {
  public:
-  // Before every other: a copy that touches no device block.
+  // Earlier than every other mark: the copy waits for no step.
   constexpr StepMark() = default;
   [[nodiscard]] static constexpr StepMark begun(std::uint64_t iteration) { return StepMark(2 * iteration + 1); }
   [[nodiscard]] static constexpr StepMark computed(std::uint64_t iteration) { return StepMark(2 * iteration + 2); }
 
-  // As it stands on wires.
+  // As it is encoded in messages.
   [[nodiscard]] constexpr std::uint64_t value() const { return value_; }
   [[nodiscard]] static constexpr StepMark from_value(std::uint64_t value) { return StepMark(value); }
 
