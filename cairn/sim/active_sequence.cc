@@ -16,42 +16,37 @@ Status check_block_size(std::uint32_t block_size) {
     return {};
   }
   return fail(ErrorCode::kInvalidArgument,
-              str_cat("a block size of ", block_size, " is too small; give at least 2 tokens a block"));
+              str_cat("block size ", block_size, " is too small; give at least 2 tokens per block"));
 }
 
 }  // namespace
 
 Result<ActiveSequence> ActiveSequence::create(std::span<const Token> prompt, const SequenceOptions& options,
                                               IdentitySource& identities) {
-  if (Status checked = check_block_size(options.block_size); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check_block_size(options.block_size));
   ActiveSequence sequence(options, identities);
-  if (Status named = sequence.name_blocks(prompt); !named) {
-    return Unexpected(named.error());
-  }
+  CAIRN_TRY(sequence.make_keys(prompt));
   sequence.begin(prompt.size());
-  const std::span<const Token> kept = options.emit_token_ids ? prompt : prompt.last(sequence.unnamed_);
+  const std::span<const Token> kept = options.emit_token_ids ? prompt : prompt.last(sequence.unkeyed_);
   sequence.tokens_.assign(kept.begin(), kept.end());
   return sequence;
 }
 
-Result<ActiveSequence> ActiveSequence::create_named(Prompt prompt, const SequenceOptions& options,
-                                                    IdentitySource& identities) {
-  if (Status checked = check_block_size(options.block_size); !checked) {
-    return Unexpected(checked.error());
-  }
+Result<ActiveSequence> ActiveSequence::create_hashed(Prompt prompt, const SequenceOptions& options,
+                                                     IdentitySource& identities) {
+  CAIRN_TRY(check_block_size(options.block_size));
   if (options.emit_token_ids || prompt.keys.size() != prompt.size / options.block_size) {
     return fail(ErrorCode::kInvalidArgument,
-                options.emit_token_ids ? "a named prompt has no tokens for events; give the tokens themselves"
-                                       : "the prompt was named at another block size; name it at the sequence's");
+                options.emit_token_ids
+                    ? "emit_token_ids: a prompt made of keys has no tokens; give the tokens themselves"
+                    : "the keys of the prompt were made at another block size; make them again");
   }
   ActiveSequence sequence(options, identities);
   sequence.keys_ = std::move(prompt.keys);
   sequence.block_hashes_ = std::move(prompt.block_hashes);
   sequence.tokens_ = std::move(prompt.tail);
   if (!options.enable_prefix_caching) {
-    sequence.draw_names(0);
+    sequence.draw_keys(0);
   }
   sequence.begin(prompt.size);
   return sequence;
@@ -59,39 +54,39 @@ Result<ActiveSequence> ActiveSequence::create_named(Prompt prompt, const Sequenc
 
 void ActiveSequence::begin(std::size_t prompt_tokens) {
   size_ = num_input_tokens_ = prompt_tokens;
-  unnamed_ = prompt_tokens - keys_.size() * options_.block_size;
+  unkeyed_ = prompt_tokens - keys_.size() * options_.block_size;
   unique_blocks_.reserve(keys_.size() + 1);
   for (const BlockKey& key : keys_) {
     unique_blocks_.push_back(UniqueBlock::full(key.sequence_hash()));
   }
-  if (unnamed_ > 0) {
+  if (unkeyed_ > 0) {
     unique_blocks_.push_back(UniqueBlock::partial(identities_->next_partial()));
   }
 }
 
-void ActiveSequence::draw_names(std::size_t first_block) {
+void ActiveSequence::draw_keys(std::size_t first_block) {
   for (std::size_t i = first_block; i < keys_.size(); ++i) {
     keys_[i] =
         BlockKey::make_checked(static_cast<std::uint32_t>(i), SequenceHash{identities_->random()}, SequenceHash{0});
   }
 }
 
-Status ActiveSequence::name_blocks(std::span<const Token> tokens) {
-  const std::size_t named = keys_.size();
+Status ActiveSequence::make_keys(std::span<const Token> tokens) {
+  const std::size_t keyed = keys_.size();
   const std::size_t added = tokens.size() / options_.block_size;
-  if (named + added > std::size_t{BlockKey::kMaxPosition} + 1) {
-    return fail(ErrorCode::kOutOfRange, str_cat("a sequence of ", named + added, " blocks is too long; there are ",
+  if (keyed + added > std::size_t{BlockKey::kMaxPosition} + 1) {
+    return fail(ErrorCode::kOutOfRange, str_cat("a sequence of ", keyed + added, " blocks is too long; keys have ",
                                                 std::size_t{BlockKey::kMaxPosition} + 1, " positions"));
   }
-  const std::optional<BlockKey> parent = named == 0 ? std::nullopt : std::optional(keys_.back());
-  keys_.resize(named + added);
-  block_hashes_.resize(named + added);
+  const std::optional<BlockKey> parent = keyed == 0 ? std::nullopt : std::optional(keys_.back());
+  keys_.resize(keyed + added);
+  block_hashes_.resize(keyed + added);
   const Result<std::size_t> hashed =
-      hash_blocks(tokens, options_.block_size, KeyHasher::dynamo(), parent, std::span(keys_).subspan(named),
-                  std::span(block_hashes_).subspan(named));
+      hash_blocks(tokens, options_.block_size, KeyHasher::dynamo(), parent, std::span(keys_).subspan(keyed),
+                  std::span(block_hashes_).subspan(keyed));
   CAIRN_CHECK(hashed.has_value(), "block size and positions were checked");
   if (!options_.enable_prefix_caching) {
-    draw_names(named);
+    draw_keys(keyed);
   }
   return Status();
 }
@@ -114,7 +109,7 @@ std::optional<Use> ActiveSequence::prepare_allocation(std::size_t cumulative_tok
   if (end <= begin) {
     return std::nullopt;
   }
-  // Only the last block can be one that is being filled.
+  // Only the last block can be partial.
   const std::size_t full_begin = std::min(begin, keys_.size());
   const std::size_t full = std::min(end, keys_.size()) - full_begin;
   return Use{.blocks = std::span(unique_blocks_).subspan(begin, end - begin),
@@ -131,11 +126,11 @@ std::optional<Use> ActiveSequence::allocate_blocks_for_chunk(std::size_t cumulat
 }
 
 Result<TokenMoves> ActiveSequence::push(Token token) {
-  if (unnamed_ == 0 || unnamed_ == options_.block_size) {
+  if (unkeyed_ == 0 || unkeyed_ == options_.block_size) {
     return begin_block(token);
   }
   tokens_.push_back(token);
-  ++unnamed_;
+  ++unkeyed_;
   ++size_;
   ++generated_tokens_;
   return TokenMoves{};
@@ -143,14 +138,12 @@ Result<TokenMoves> ActiveSequence::push(Token token) {
 
 Result<TokenMoves> ActiveSequence::begin_block(Token token) {
   TokenMoves moves;
-  if (unnamed_ != 0) {
-    if (Status named = name_blocks(std::span(tokens_).last(unnamed_)); !named) {
-      return Unexpected(named.error());
-    }
+  if (unkeyed_ != 0) {
+    CAIRN_TRY(make_keys(std::span(tokens_).last(unkeyed_)));
     moves.promote = promote_last();
   }
   tokens_.push_back(token);
-  unnamed_ = 1;
+  unkeyed_ = 1;
   ++size_;
   ++generated_tokens_;
   unique_blocks_.push_back(UniqueBlock::partial(identities_->next_partial()));
@@ -178,7 +171,7 @@ Promote ActiveSequence::promote_last() {
 Result<TokenMoves> ActiveSequence::generate() {
   if (generated_tokens_ >= options_.max_output_tokens) {
     return fail(ErrorCode::kFailedPrecondition,
-                str_cat("all ", options_.max_output_tokens, " tokens were generated; free the sequence"));
+                str_cat("all ", options_.max_output_tokens, " tokens have been generated; release the sequence"));
   }
   Result<TokenMoves> moves = push(static_cast<Token>(identities_->random()));
   if (moves && generated_tokens_ == options_.max_output_tokens) {
@@ -188,30 +181,30 @@ Result<TokenMoves> ActiveSequence::generate() {
 }
 
 std::uint64_t ActiveSequence::quiet_tokens() const {
-  if (unnamed_ == 0 || generated_tokens_ >= options_.max_output_tokens) {
+  if (unkeyed_ == 0 || generated_tokens_ >= options_.max_output_tokens) {
     return 0;
   }
-  return std::min<std::uint64_t>(options_.block_size - unnamed_, options_.max_output_tokens - generated_tokens_ - 1);
+  return std::min<std::uint64_t>(options_.block_size - unkeyed_, options_.max_output_tokens - generated_tokens_ - 1);
 }
 
 void ActiveSequence::generate_quietly(std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     tokens_.push_back(static_cast<Token>(identities_->random()));
   }
-  unnamed_ += count;
+  unkeyed_ += count;
   size_ += count;
   generated_tokens_ += count;
 }
 
 Status ActiveSequence::pop() {
-  if (generated_tokens_ == 0 || unnamed_ == 0) {
-    return fail(ErrorCode::kFailedPrecondition, "there is no generated token to take back; pop undoes one push");
+  if (generated_tokens_ == 0 || unkeyed_ == 0) {
+    return fail(ErrorCode::kFailedPrecondition, "pop: there is no generated token; one pop undoes one push");
   }
   tokens_.pop_back();
-  --unnamed_;
+  --unkeyed_;
   --size_;
   --generated_tokens_;
-  if (unnamed_ == 0) {
+  if (unkeyed_ == 0) {
     unique_blocks_.pop_back();
   }
   return Status();

@@ -21,7 +21,7 @@ class ActiveSequenceTest : public ::testing::Test {
   IdentitySource identities_{1};
 };
 
-TEST_F(ActiveSequenceTest, HasABlockForEachFullOneAndOneForTheRest) {
+TEST_F(ActiveSequenceTest, HasAFullBlockForEachBlockSizeAndAPartialOneForTheRest) {
   const ActiveSequence with_rest = make(35, {.block_size = 16});
   EXPECT_EQ(with_rest.unique_blocks().size(), 3U);
   EXPECT_TRUE(with_rest.unique_blocks()[2].is_partial());
@@ -33,13 +33,13 @@ TEST_F(ActiveSequenceTest, HasABlockForEachFullOneAndOneForTheRest) {
   EXPECT_TRUE(make(0, {.block_size = 16}).unique_blocks().empty());
 }
 
-TEST_F(ActiveSequenceTest, RefusesBlocksOfLessThanTwoTokens) {
+TEST_F(ActiveSequenceTest, RejectsABlockSizeBelowTwo) {
   EXPECT_FALSE(ActiveSequence::create({}, {.block_size = 1}, identities_));
   EXPECT_FALSE(ActiveSequence::create({}, {.block_size = 0}, identities_));
 }
 
-// Equal histories have equal blocks, but what is being filled is everyone's own. A block is named one token late.
-TEST_F(ActiveSequenceTest, NamesABlockWhenTheNextOneBegins) {
+// Sequences with equal tokens share full blocks, but not partial ones. A block gets its key one token late.
+TEST_F(ActiveSequenceTest, ABlockGetsItsKeyWhenTheNextOneBegins) {
   ActiveSequence first = make(15, {.block_size = 16});
   const std::optional<Use> created = first.take_creation_signal();
   ASSERT_TRUE(created);
@@ -86,7 +86,7 @@ TEST_F(ActiveSequenceTest, AFullPromptOnlyBeginsABlock) {
   EXPECT_FALSE(moves.use->parent);
 }
 
-TEST_F(ActiveSequenceTest, TheLastTokenLetsGoOfEverythingLeafFirst) {
+TEST_F(ActiveSequenceTest, TheLastTokenReleasesAllBlocksLeafFirst) {
   ActiveSequence sequence = make(14, {.block_size = 16, .max_output_tokens = 3});
   EXPECT_TRUE(sequence.generate()->empty());
   EXPECT_TRUE(sequence.generate()->empty());
@@ -102,7 +102,7 @@ TEST_F(ActiveSequenceTest, TheLastTokenLetsGoOfEverythingLeafFirst) {
   EXPECT_EQ(sequence.generated_tokens(), 3U);
 }
 
-TEST_F(ActiveSequenceTest, GenerationEndsWithTwoBlocksLetGo) {
+TEST_F(ActiveSequenceTest, GenerationEndsWithTwoBlocksReleased) {
   ActiveSequence sequence = make(14, {.block_size = 16, .max_output_tokens = 5});
   std::vector<bool> asks;
   for (int i = 0; i < 5; ++i) {
@@ -111,7 +111,7 @@ TEST_F(ActiveSequenceTest, GenerationEndsWithTwoBlocksLetGo) {
   EXPECT_THAT(asks, ElementsAre(false, false, true, false, true));
 }
 
-TEST_F(ActiveSequenceTest, PreparesSlicesUntilTheyAreCommitted) {
+TEST_F(ActiveSequenceTest, PreparesChunksUntilTheyAreCommitted) {
   ActiveSequence sequence = make(10, {.block_size = 4});
   const auto blocks_and_keys = [&](std::size_t tokens) {
     const std::optional<Use> use = sequence.prepare_allocation(tokens);
@@ -131,7 +131,7 @@ TEST_F(ActiveSequenceTest, PreparesSlicesUntilTheyAreCommitted) {
   EXPECT_FALSE(sequence.prepare_allocation(10)->token_ids);
 }
 
-TEST_F(ActiveSequenceTest, PopTakesBackOnePushButNotTheName) {
+TEST_F(ActiveSequenceTest, PopUndoesOnePushButKeepsTheKey) {
   ActiveSequence sequence = make(4, {.block_size = 4});
   EXPECT_FALSE(sequence.pop());
   ASSERT_TRUE(sequence.push(4)->use);
@@ -152,7 +152,7 @@ TEST_F(ActiveSequenceTest, PopTakesBackOnePushButNotTheName) {
   EXPECT_EQ(sequence.generated_tokens(), 5U);
 }
 
-TEST_F(ActiveSequenceTest, APreemptionKeepsTokensAndNames) {
+TEST_F(ActiveSequenceTest, APreemptionKeepsTokensAndKeys) {
   ActiveSequence sequence = make(6, {.block_size = 4, .enable_prefix_caching = false});
   static_cast<void>(sequence.take_creation_signal());
   for (Token token = 6; token < 9; ++token) {
@@ -167,7 +167,7 @@ TEST_F(ActiveSequenceTest, APreemptionKeepsTokensAndNames) {
   EXPECT_TRUE(std::ranges::equal(sequence.take_creation_signal()->blocks, before));
 }
 
-TEST_F(ActiveSequenceTest, WithoutPrefixCachingNamesAreRandomAndHashesAreNot) {
+TEST_F(ActiveSequenceTest, WithoutPrefixCachingKeysAreRandomAndTokensHashesAreNot) {
   const SequenceOptions uncached{.block_size = 4, .enable_prefix_caching = false};
   const ActiveSequence first = make(8, uncached);
   const ActiveSequence second = make(8, uncached);
@@ -182,7 +182,7 @@ TEST_F(ActiveSequenceTest, WithoutPrefixCachingNamesAreRandomAndHashesAreNot) {
   EXPECT_TRUE(std::ranges::equal(first.keys(), repeated.keys()));
 }
 
-TEST_F(ActiveSequenceTest, MovesCarryTokensWhereTheyAreWanted) {
+TEST_F(ActiveSequenceTest, MovesCarryTokensIfEmitTokenIdsIsSet) {
   ActiveSequence sequence = make(5, {.block_size = 2, .emit_token_ids = true});
   EXPECT_THAT(*sequence.prepare_allocation(5)->token_ids, ElementsAre(0, 1, 2, 3));
   sequence.commit_allocation(2);

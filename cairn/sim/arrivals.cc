@@ -65,12 +65,12 @@ void Arrivals::add_turn(Session& session, Place place) {
   }
   session.is_busy = true;
   if (concurrency_ > 0) {
-    ++places_taken_;
+    ++in_flight_;
   }
   schedule(place, session.answered + turn.after);
 }
 
-// Not after anything else.
+// Begins a request that follows no other one.
 void Arrivals::begin(Place place) {
   if (concurrency_ > 0) {
     ready_.push_back(place);
@@ -84,7 +84,7 @@ void Arrivals::schedule(Place place, TimePoint time) {
 }
 
 std::optional<TimePoint> Arrivals::next_time() const {
-  if (!ready_.empty() && places_taken_ < concurrency_) {
+  if (!ready_.empty() && in_flight_ < concurrency_) {
     return now_;
   }
   return due_.empty() ? std::nullopt : std::optional(due_.top().time);
@@ -98,10 +98,10 @@ bool Arrivals::take(TimePoint now, ReplayRequest& request) {
     place = due_.top().place;
     arrival = due_.top().time;
     due_.pop();
-  } else if (!ready_.empty() && places_taken_ < concurrency_) {
+  } else if (!ready_.empty() && in_flight_ < concurrency_) {
     place = ready_.front();
     ready_.pop_front();
-    ++places_taken_;
+    ++in_flight_;
   } else {
     return false;
   }
@@ -126,8 +126,8 @@ void Arrivals::completed(std::uint64_t number, TimePoint at) {
     session->answered = at;
   }
   if (concurrency_ > 0) {
-    CAIRN_CHECK(places_taken_ > 0, "what is completed was in flight");
-    --places_taken_;
+    CAIRN_CHECK(in_flight_ > 0, "a request that is completed was in flight");
+    --in_flight_;
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Takes all that have come: their lines.
+// Takes all requests that have arrived; returns their lines.
 std::vector<std::uint64_t> lines(Arrivals& arrivals, TimePoint now) {
   std::vector<std::uint64_t> taken;
   ReplayRequest request;
@@ -21,7 +21,7 @@ std::vector<std::uint64_t> lines(Arrivals& arrivals, TimePoint now) {
 
 using Lines = std::vector<std::uint64_t>;
 
-TEST(ArrivalsTest, TheFirstComesAtZeroAndOthersInOrderOfTime) {
+TEST(ArrivalsTest, TheFirstArrivesAtZeroAndOthersInOrderOfTime) {
   ListSource source({{.line = 1, .arrival = milliseconds(500)},
                      {.line = 2, .arrival = milliseconds(700)},
                      {.line = 3, .arrival = milliseconds(600)},
@@ -35,7 +35,7 @@ TEST(ArrivalsTest, TheFirstComesAtZeroAndOthersInOrderOfTime) {
   EXPECT_EQ(arrivals.next_time(), std::nullopt);
 }
 
-TEST(ArrivalsTest, ATurnComesAfterTheAnswerAndItsDelay) {
+TEST(ArrivalsTest, ATurnArrivesAfterTheAnswerAndItsDelay) {
   ListSource source({{.line = 1, .arrival = milliseconds(0), .session = 7},
                      {.line = 2, .arrival = milliseconds(50), .session = 7, .delay = milliseconds(10)},
                      {.line = 3, .arrival = milliseconds(80), .session = 7}});
@@ -47,13 +47,13 @@ TEST(ArrivalsTest, ATurnComesAfterTheAnswerAndItsDelay) {
   EXPECT_EQ(arrivals.next_time(), milliseconds(210));
   EXPECT_EQ(lines(arrivals, milliseconds(210)), Lines({2}));
   arrivals.completed(7, milliseconds(300));
-  EXPECT_EQ(arrivals.next_time(), milliseconds(330)) << "as long after as their arrivals say";
+  EXPECT_EQ(arrivals.next_time(), milliseconds(330)) << "the difference of the arrivals";
   EXPECT_EQ(lines(arrivals, milliseconds(330)), Lines({3}));
   arrivals.completed(7, milliseconds(400));
   EXPECT_EQ(arrivals.next_time(), std::nullopt);
 }
 
-TEST(ArrivalsTest, AFirstTurnWithADelayKeepsItForTheCallerToSee) {
+TEST(ArrivalsTest, AFirstTurnKeepsItsDelaySoThatTheCallerCanRefuseIt) {
   ListSource source({{.line = 1, .session = 7, .delay = milliseconds(10)}});
   Arrivals arrivals(source, 0);
   ReplayRequest request;
@@ -61,7 +61,7 @@ TEST(ArrivalsTest, AFirstTurnWithADelayKeepsItForTheCallerToSee) {
   EXPECT_TRUE(request.delay.has_value());
 }
 
-TEST(ArrivalsTest, AConcurrencyIgnoresTimesAndSessionsKeepTheirPlace) {
+TEST(ArrivalsTest, AConcurrencyIgnoresTimesAndCountsSessionsBetweenTurns) {
   ListSource source({{.line = 1, .arrival = milliseconds(0), .session = 7},
                      {.line = 2, .arrival = milliseconds(9'000)},
                      {.line = 3, .arrival = milliseconds(9'000), .session = 7, .delay = milliseconds(5)},
@@ -70,7 +70,7 @@ TEST(ArrivalsTest, AConcurrencyIgnoresTimesAndSessionsKeepTheirPlace) {
   EXPECT_EQ(lines(arrivals, TimePoint(0)), Lines({1, 2}));
   EXPECT_EQ(arrivals.next_time(), std::nullopt);
   arrivals.completed(7, milliseconds(10));
-  EXPECT_EQ(arrivals.next_time(), milliseconds(15)) << "the session has its place while it waits";
+  EXPECT_EQ(arrivals.next_time(), milliseconds(15)) << "the session counts as in flight between its turns";
   EXPECT_EQ(lines(arrivals, milliseconds(10)), Lines());
   EXPECT_EQ(lines(arrivals, milliseconds(15)), Lines({3}));
   arrivals.completed(0, milliseconds(20));

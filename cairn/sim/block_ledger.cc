@@ -9,63 +9,54 @@ namespace cairn::sim::internal {
 
 Result<BlockLedger> BlockLedger::create(const BlockPoolOptions& options) {
   BlockPoolOptions repeatable = options;
-  repeatable.seed = KeySeed{};  // a simulation gives the same result each time
-  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(repeatable);
-  if (!pool) {
-    return Unexpected(std::move(pool).error());
-  }
-  Result<HeldBlocks> held = HeldBlocks::create(**pool);
-  if (!held) {
-    return Unexpected(std::move(held).error());
-  }
-  Result<PageArray<BlockUse>> block_ids = PageArray<BlockUse>::create(options.capacity);
-  if (!block_ids) {
-    return Unexpected(std::move(block_ids).error());
-  }
-  return BlockLedger(*std::move(pool), *std::move(held), *std::move(block_ids));
+  repeatable.seed = KeySeed{};  // so that every run gives the same result
+  CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create(repeatable));
+  CAIRN_TRY_ASSIGN(HeldBlocks held, HeldBlocks::create(*pool));
+  CAIRN_TRY_ASSIGN(PageArray<BlockUse> uses, PageArray<BlockUse>::create(options.capacity));
+  return BlockLedger(std::move(pool), std::move(held), std::move(uses));
 }
 
-BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> block_ids)
-    : pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(block_ids)) {}
+BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses)
+    : pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(uses)) {}
 
-bool BlockLedger::unrefer(SequenceHash hash) {
+bool BlockLedger::drop_reference(SequenceHash hash) {
   return active_.erase_if(value_of(hash), [this, hash](Active& block) {
     --refs_;
     if (--block.refs > 0) {
       return false;
     }
-    unreferred_.push_back({hash, BlockId{block.place}});
+    dropped_.push_back({hash, BlockId{block.place}});
     return true;
   });
 }
 
-void BlockLedger::undo_unrefer(SequenceHash hash) {
+void BlockLedger::undo_drop_reference(SequenceHash hash) {
   ++refs_;
   if (Active* block = active_.find(value_of(hash)); block != nullptr) {
     ++block->refs;
     return;
   }
-  CAIRN_CHECK(!unreferred_.empty() && unreferred_.back().hash == hash, "steps are undone in reverse");
-  active_.insert(value_of(hash), {index_of(unreferred_.back().block_id), 1});
-  unreferred_.pop_back();
+  CAIRN_CHECK(!dropped_.empty() && dropped_.back().hash == hash, "drops are undone in reverse order");
+  active_.insert(value_of(hash), {index_of(dropped_.back().block_id), 1});
+  dropped_.pop_back();
 }
 
-void BlockLedger::let_go() {
+void BlockLedger::release_dropped() {
   released_.clear();
-  for (const Unreferred& block : unreferred_) {
-    BlockUse& block_id = uses_[index_of(block.block_id)];
-    if (--block_id.holders == 0) {
-      block_id.idle_since = now_ms_;
+  for (const Dropped& block : dropped_) {
+    BlockUse& use = uses_[index_of(block.block_id)];
+    if (--use.holders == 0) {
+      use.idle_since = now_ms_;
       released_.push_back(block.block_id);
     }
   }
-  unreferred_.clear();
+  dropped_.clear();
   held_.release(released_);
 }
 
 std::span<const BlockId> BlockLedger::pin(std::span<const BlockKey> keys) {
   ImmutableBlocks pinned = pool_->match_prefix(keys);
-  CAIRN_CHECK(pinned.size() == keys.size(), "the ledger knows what the pool has");
+  CAIRN_CHECK(pinned.size() == keys.size(), "the ledger knows every block of the pool");
   return held_.hold(std::move(pinned));
 }
 
@@ -77,16 +68,16 @@ void BlockLedger::unpin(std::span<const BlockKey> keys) {
   held_.release(released_);
 }
 
-std::optional<ImmutableBlocks> BlockLedger::pin_aside(std::span<const BlockKey> keys) {
+std::optional<ImmutableBlocks> BlockLedger::pin_for_load(std::span<const BlockKey> keys) {
   ImmutableBlocks pinned = pool_->match_prefix(keys);
   if (pinned.size() < keys.size()) {
     return std::nullopt;
   }
-  keep_aside(pinned);
+  count_load_pins(pinned);
   return pinned;
 }
 
-void BlockLedger::keep_aside(const ImmutableBlocks& blocks) {
+void BlockLedger::count_load_pins(const ImmutableBlocks& blocks) {
   pins_of_.resize(pool_->capacity());
   for (const BlockId block_id : blocks.block_ids()) {
     ++pins_of_[index_of(block_id)];
@@ -94,21 +85,21 @@ void BlockLedger::keep_aside(const ImmutableBlocks& blocks) {
   pins_ += blocks.size();
 }
 
-void BlockLedger::unpin_aside(ImmutableBlocks blocks) {
+void BlockLedger::unpin_for_load(ImmutableBlocks blocks) {
   for (const BlockId block_id : blocks.block_ids()) {
     --pins_of_[index_of(block_id)];
   }
   pins_ -= blocks.size();
 }
 
-ImmutableBlocks BlockLedger::land(MutableBlocks block_id, const BlockKey& key, SequenceHash hash) {
-  auto complete = std::move(block_id).complete({.keys = {&key, 1}});
+ImmutableBlocks BlockLedger::land(MutableBlocks block, const BlockKey& key, SequenceHash hash) {
+  auto complete = std::move(block).complete({.keys = {&key, 1}});
   CAIRN_CHECK(complete.has_value(), "there is a key for the block");
   auto registered = std::move(*complete).register_blocks();
-  CAIRN_CHECK(registered.has_value(), "what lands is not there yet");
+  CAIRN_CHECK(registered.has_value(), "a loaded block is not in the pool yet");
   registered_.insert(key, {registered->block_ids()[0]});
   uses_[index_of(registered->block_ids()[0])] = {.hash = hash, .holders = 0, .forgotten = 0, .idle_since = now_ms_};
-  keep_aside(*registered);
+  count_load_pins(*registered);
   return *std::move(registered);
 }
 
@@ -117,23 +108,23 @@ std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
     return std::nullopt;
   }
   evicted_keys_.clear();
-  Result<MutableBlocks> block_ids = pool_->allocate(static_cast<std::uint32_t>(count), kDefaultTenant, evicted_keys_);
-  CAIRN_CHECK(block_ids.has_value(), "what is available can be allocated");
+  Result<MutableBlocks> blocks = pool_->allocate(static_cast<std::uint32_t>(count), kDefaultTenant, evicted_keys_);
+  CAIRN_CHECK(blocks.has_value(), "available blocks can be allocated");
   for (std::size_t i = 0; i < evicted_keys_.size(); ++i) {
     if (i + kAhead < evicted_keys_.size()) {
       prefetch(evicted_keys_[i + kAhead]);
     }
     const BlockId block_id = registered_.erase(evicted_keys_[i]).block_id;
-    CAIRN_CHECK(block_id != kNoBlock, "the ledger knows what the pool has");
+    CAIRN_CHECK(block_id != kNoBlock, "the ledger knows every block of the pool");
     evictions_.push_back({evicted_keys_[i], reported_hash(block_id), block_id, forgotten(block_id)});
     ++eviction_ages_[static_cast<std::size_t>(std::bit_width(now_ms_ - uses_[index_of(block_id)].idle_since))];
   }
-  return *std::move(block_ids);
+  return *std::move(blocks);
 }
 
-void BlockLedger::add(MutableBlocks block_ids, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+void BlockLedger::add(MutableBlocks blocks, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
                       std::span<Active* const> announced) {
-  auto complete = std::move(block_ids).complete({.keys = keys});
+  auto complete = std::move(blocks).complete({.keys = keys});
   CAIRN_CHECK(complete.has_value(), "there is a key for each block");
   auto registered = std::move(*complete).register_blocks();
   CAIRN_CHECK(registered.has_value(), "new blocks have different keys");
@@ -146,47 +137,49 @@ void BlockLedger::add(MutableBlocks block_ids, std::span<const BlockKey> keys, s
   held_.hold(*std::move(registered));
 }
 
-void BlockLedger::keep(PartialId partial, MutableBlocks block_id) {
+void BlockLedger::keep(PartialId partial, MutableBlocks block) {
   if (unused_places_.empty()) {
-    unused_places_.push_back(static_cast<std::uint32_t>(partial_block_ids_.size()));
-    partial_block_ids_.emplace_back();
+    unused_places_.push_back(static_cast<std::uint32_t>(partial_blocks_.size()));
+    partial_blocks_.emplace_back();
   }
   partials_.insert(static_cast<std::uint64_t>(partial), {unused_places_.back()});
-  partial_block_ids_[unused_places_.back()].emplace(std::move(block_id));
+  partial_blocks_[unused_places_.back()].emplace(std::move(block));
   unused_places_.pop_back();
   ++refs_;
 }
 
 MutableBlocks BlockLedger::take(PartialId partial) {
   const std::uint32_t place = partials_.find(static_cast<std::uint64_t>(partial))->place;
-  MutableBlocks block_id = *std::move(partial_block_ids_[place]);
-  partial_block_ids_[place].reset();
+  MutableBlocks block = *std::move(partial_blocks_[place]);
+  partial_blocks_[place].reset();
   unused_places_.push_back(place);
   partials_.erase(static_cast<std::uint64_t>(partial));
   --refs_;
-  return block_id;
+  return block;
 }
 
 void BlockLedger::check_invariants(std::size_t reserved) const {
   pool_->check_invariants();
   const PoolCounts counts = pool_->counts();
-  CAIRN_CHECK(counts.registered == registered_.size(), "the ledger knows exactly what the pool has");
+  CAIRN_CHECK(counts.registered == registered_.size(), "the ledger knows exactly the blocks of the pool");
   std::vector<ResidentBlock> resident;
-  CAIRN_CHECK(pool_->list_resident(0, pool_->capacity(), resident) == pool_->capacity(), "one walk sees all");
+  CAIRN_CHECK(pool_->list_resident(0, pool_->capacity(), resident) == pool_->capacity(),
+              "one walk lists all resident blocks");
   std::size_t in_use_blocks = 0;
   std::size_t holders = 0;
   std::size_t pins = 0;
   for (const ResidentBlock& block : resident) {
     const BlockId block_id = find(block.key);
-    CAIRN_CHECK(block_id != kNoBlock, "the ledger knows what the pool has");
-    in_use_blocks += in_use(block_id) || kept_aside(block_id) ? 1 : 0;
+    CAIRN_CHECK(block_id != kNoBlock, "the ledger knows every block of the pool");
+    in_use_blocks += in_use(block_id) || pinned_for_load(block_id) ? 1 : 0;
     holders += uses_[index_of(block_id)].holders;
-    pins += kept_aside(block_id) ? pins_of_[index_of(block_id)] : 0;
+    pins += pinned_for_load(block_id) ? pins_of_[index_of(block_id)] : 0;
   }
-  CAIRN_CHECK(pins == pins_, "what is kept aside is there");
-  CAIRN_CHECK(holders == active_.size(), "every hash in use is of a block that the pool has");
-  CAIRN_CHECK(in_use_blocks + partials_.size() + reserved == counts.active, "what is in use is active in the pool");
-  CAIRN_CHECK(refs_ >= active_.size() + partials_.size(), "what is in use has a reference");
+  CAIRN_CHECK(pins == pins_, "blocks that are pinned for loads are in the pool");
+  CAIRN_CHECK(holders == active_.size(), "every hash in use belongs to a block of the pool");
+  CAIRN_CHECK(in_use_blocks + partials_.size() + reserved == counts.active,
+              "the blocks in use are the active blocks of the pool");
+  CAIRN_CHECK(refs_ >= active_.size() + partials_.size(), "every block in use has a reference");
 }
 
 }  // namespace cairn::sim::internal

@@ -1,10 +1,10 @@
-// BlockLedger: which blocks a simulated KvManager has, where, and how many references there are to each. Internal.
+// BlockLedger: which blocks a simulated KvManager has, where they are, and how many references each one has. Internal.
 //
-// Does:     full blocks by their hash while they are in use, and by their key as long as the pool has them; partial
-//           blocks by their number. It knows nothing of events and of what is granted; the two ways to serve a Use
-//           (use_in_order.h, use_at_once.h) stand on it.
-// Owner:    a KvManager. It owns the pool, and nobody else acts on that, so that its tables know all that the pool has.
-// Threads:  one.
+// Finds full blocks by hash while they are in use, and by key as long as the pool has them; partial blocks by their id.
+// It knows nothing of events. The two ways to serve a Use (use_in_order.h, use_at_once.h) are built on it.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by a KvManager. It owns the pool and is the only user of it, so its tables are complete.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace cairn::sim {
 
-// Counts by age: at i, those of at least 2^(i-1) and less than 2^i ms; at 0, those of less than one.
+// Counts by age: entry i counts ages from 2^(i-1) to less than 2^i ms, entry 0 those below 1 ms.
 using EvictionAges = std::array<std::uint64_t, 33>;
 
 }  // namespace cairn::sim
@@ -35,95 +35,99 @@ namespace cairn::sim::internal {
 
 class BlockLedger {
  public:
-  // Evicted by the move that is under way.
+  // A block that the current move evicted.
   struct Eviction {
     BlockKey key;
-    SequenceHash hash;  // what it was reported as
-    BlockId block_id;   // where it was
-    bool forgotten;     // it was reported gone before
+    SequenceHash hash;  // the hash in its events
+    BlockId block_id;
+    bool forgotten;  // its Removed was reported before
   };
-  // A full block by its hash: in use, or announced by the Use that is under way.
+  // A full block by its hash: in use, or announced by the current Use.
   struct Active {
     static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-    std::uint32_t place = kNowhere;  // the block; of an announced one, what announce() was told
-    std::uint32_t refs = 0;          // 0: announced
+    std::uint32_t place = kNowhere;  // the block id; the `number` of announce() while it is only announced
+    std::uint32_t refs = 0;          // 0: only announced
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
 
   [[nodiscard]] static Result<BlockLedger> create(const BlockPoolOptions& options);
 
-  // A block that will be asked about soon is this many steps away: its cells are fetched meanwhile.
+  // How many blocks ahead callers prefetch table cells.
   static constexpr std::size_t kAhead = 12;
   void prefetch(SequenceHash hash) const { active_.prefetch(value_of(hash)); }
   void prefetch(const BlockKey& key) const { registered_.prefetch(key); }
 
-  // Full blocks by hash. A pointer is good until the next call that changes anything.
+  // Full blocks by hash. The pointer is valid until the next call that is not const.
   [[nodiscard]] const Active* find(SequenceHash hash) const { return active_.find(value_of(hash)); }
-  // The block is in use: one reference more.
-  void refer(SequenceHash hash) { refer(*active_.find(value_of(hash))); }
-  void refer(Active& block) {
+  // Adds a reference to a block in use.
+  void add_reference(SequenceHash hash) { add_reference(*active_.find(value_of(hash))); }
+  void add_reference(Active& block) {
     ++block.refs;
     ++refs_;
   }
-  // One reference less; false where there is none. Then either take that back, the last one first, or let go: in the
-  // order in which they lost their last references, blocks are no longer in use.
-  [[nodiscard]] bool unrefer(SequenceHash hash);
-  void undo_unrefer(SequenceHash hash);
-  void let_go();
+  // Drops a reference; false if there is none. After a series of drops either undo each one, the last one first, or
+  // call release_dropped(), which releases the blocks that lost their last reference, in that order.
+  [[nodiscard]] bool drop_reference(SequenceHash hash);
+  void undo_drop_reference(SequenceHash hash);
+  void release_dropped();
 
-  // The hash is about to be in use; or the block that is, and false. What is announced answers to find() until it is
-  // settled or withdrawn. The pointer is good until a withdraw(), for as many as were reserved.
+  // Adds an entry for a hash that will be in use, and true; or returns the entry that exists, and false. find() returns
+  // an announced entry until it is settled or withdrawn. The pointer is valid until a withdraw(), for as many entries
+  // as were reserved.
   void reserve(std::size_t announcements) { active_.reserve(announcements); }
   std::pair<Active*, bool> announce(SequenceHash hash, std::uint32_t number) {
     return active_.insert(value_of(hash), {number, 0});
   }
   void withdraw(SequenceHash hash) { active_.erase(value_of(hash)); }
-  // It is in use, once, in this block, which is pinned or newly registered.
+  // The announced hash is in use now: one reference, to this block, which was just pinned or registered.
   void settle(Active& announced, BlockId block_id) {
     announced = {index_of(block_id), 1};
     ++uses_[index_of(block_id)].holders;
     ++refs_;
   }
 
-  // Full blocks by key: all that can be matched.
+  // Full blocks by key, in use or not.
   [[nodiscard]] BlockId find(const BlockKey& key) const {
     const Registered* found = registered_.find(key);
     return found == nullptr ? kNoBlock : found->block_id;
   }
   [[nodiscard]] bool in_use(BlockId block_id) const { return uses_[index_of(block_id)].holders > 0; }
   [[nodiscard]] SequenceHash reported_hash(BlockId block_id) const { return uses_[index_of(block_id)].hash; }
-  // Whether a Removed was reported for a block that is still there.
+  // Whether a Removed was reported though the block is still there.
   [[nodiscard]] bool forgotten(BlockId block_id) const { return uses_[index_of(block_id)].forgotten; }
   void forget(BlockId block_id) { uses_[index_of(block_id)].forgotten = 1; }
 
-  // Takes blocks that are there and not in use; to be settled next, in the blocks that come back, or given back, the last
-  // one first. The blocks are good until anything else is called.
+  // Takes blocks that are in the pool and not in use. Settle them next, in the blocks that are returned, or unpin them.
+  // The span is valid until the next call.
   std::span<const BlockId> pin(std::span<const BlockKey> keys);
   void unpin(std::span<const BlockKey> keys);
-  // Blocks for `count` blocks, or nothing where there are too few. What had to go is added to evictions().
+  // `count` blocks, or std::nullopt if fewer are available. Appends the blocks that were evicted for them to
+  // evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
-  // What time it is, in ms; and how many blocks were evicted so long after they were last in use.
+  // Sets the time, in ms. eviction_ages() counts evicted blocks by the time since they were last in use.
   void set_time(std::uint32_t now_ms) { now_ms_ = now_ms; }
   [[nodiscard]] const EvictionAges& eviction_ages() const { return eviction_ages_; }
-  // Registers and settles blocks that are not there yet: a key, a hash and its announcement for each block.
-  void add(MutableBlocks block_ids, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
+  // Registers and settles new blocks; each has a key, a hash and the entry that announce() returned.
+  void add(MutableBlocks blocks, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
            std::span<Active* const> announced);
 
-  // Blocks that are kept though no hash is in use for them: all of these keys, or nothing; and given back.
-  [[nodiscard]] std::optional<ImmutableBlocks> pin_aside(std::span<const BlockKey> keys);
-  void unpin_aside(ImmutableBlocks blocks);
-  // Registers a block that is not there yet, and keeps it in the same way.
-  [[nodiscard]] ImmutableBlocks land(MutableBlocks block_id, const BlockKey& key, SequenceHash hash);
-  // Whether blocks are kept so, and whether this one is.
-  [[nodiscard]] bool keeps_aside() const { return pins_ > 0; }
-  [[nodiscard]] bool kept_aside(BlockId block_id) const { return keeps_aside() && pins_of_[index_of(block_id)] > 0; }
+  // Pins blocks for a load, without a hash that is in use: all of these keys, or std::nullopt if one is not in the
+  // pool.
+  [[nodiscard]] std::optional<ImmutableBlocks> pin_for_load(std::span<const BlockKey> keys);
+  void unpin_for_load(ImmutableBlocks blocks);
+  // Registers a block that was loaded, which must not be in the pool yet, and pins it for the load.
+  [[nodiscard]] ImmutableBlocks land(MutableBlocks block, const BlockKey& key, SequenceHash hash);
+  [[nodiscard]] bool has_load_pins() const { return pins_ > 0; }
+  [[nodiscard]] bool pinned_for_load(BlockId block_id) const {
+    return has_load_pins() && pins_of_[index_of(block_id)] > 0;
+  }
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
     return partials_.contains(static_cast<std::uint64_t>(partial));
   }
-  void keep(PartialId partial, MutableBlocks block_id);
+  void keep(PartialId partial, MutableBlocks block);
   [[nodiscard]] MutableBlocks take(PartialId partial);
 
   [[nodiscard]] const BlockPool& pool() const { return *pool_; }
@@ -131,7 +135,8 @@ class BlockLedger {
   // References to full and partial blocks.
   [[nodiscard]] std::size_t refs() const { return refs_; }
 
-  // `reserved`: blocks that whoever calls has allocated and not given back.
+  // Aborts on the first invariant that does not hold. `reserved`: blocks that the caller has allocated and not
+  // returned.
   void check_invariants(std::size_t reserved) const;
 
  private:
@@ -141,42 +146,41 @@ class BlockLedger {
   };
   struct Partial {
     static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-    std::uint32_t place = kNowhere;  // in partial_block_ids_
+    std::uint32_t place = kNowhere;  // index in partial_blocks_
     [[nodiscard]] bool vacant() const { return place == kNowhere; }
   };
   struct BlockUse {
-    SequenceHash hash;           // the first it was in use under: what it is reported as
-    std::uint32_t holders : 31;  // hashes it is in use under
+    SequenceHash hash;           // the first hash it was in use under; events report this one
+    std::uint32_t holders : 31;  // number of hashes it is in use under
     std::uint32_t forgotten : 1;
     std::uint32_t idle_since;  // ms
   };
-
-  struct Unreferred {
+  struct Dropped {
     SequenceHash hash;
     BlockId block_id;
   };
 
-  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> block_ids);
+  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses);
 
-  void keep_aside(const ImmutableBlocks& blocks);
+  void count_load_pins(const ImmutableBlocks& blocks);
 
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
-  PageArray<BlockUse> uses_;
+  PageArray<BlockUse> uses_;  // by block id
   FlatTable<std::uint64_t, Active> active_;
   FlatTable<BlockKey, Registered> registered_;
   FlatTable<std::uint64_t, Partial> partials_;
-  std::vector<std::optional<MutableBlocks>> partial_block_ids_;
+  std::vector<std::optional<MutableBlocks>> partial_blocks_;
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;
   std::uint32_t now_ms_ = 0;
   EvictionAges eviction_ages_{};
   std::size_t pins_ = 0;
-  std::vector<std::uint32_t> pins_of_;  // by block; none until something is kept aside
-  // Used during one call; kept for their memory.
+  std::vector<std::uint32_t> pins_of_;  // by block id; empty until the first block is pinned for a load
+  // Contents are valid during one call; members only to reuse their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;
-  std::vector<Unreferred> unreferred_;
+  std::vector<Dropped> dropped_;
   std::vector<BlockId> released_;
 };
 

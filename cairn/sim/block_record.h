@@ -1,4 +1,4 @@
-// BlockRecord: what goes along with a full block when it moves between tiers: all that the events of a tier say of it.
+// BlockRecord: what a full block takes along when it moves between tiers: everything that events say about it.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@ namespace cairn::sim {
 
 struct BlockRecord {
   BlockKey key{};
-  SequenceHash hash{};  // what it is reported as
+  SequenceHash hash{};  // the hash in its events
   std::optional<SequenceHash> parent{};
   BlockHash tokens_hash{};
-  std::vector<Token> token_ids{};  // none: not known
+  std::vector<Token> token_ids{};  // empty if unknown
 };
 
-// Of a full block of a Use, by its number among the full ones; without its parent, on which the profiles differ.
+// The record of a full block of a Use; `number` is its index among the full blocks. The parent is left empty, because
+// the profiles differ there.
 [[nodiscard]] inline BlockRecord record_of(const Use& use, std::size_t number, SequenceHash hash) {
   BlockRecord record{.key = use.keys[number], .hash = hash};
   if (!use.tokens_hashes.empty()) {

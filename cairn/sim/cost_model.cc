@@ -17,7 +17,7 @@ std::string_view trimmed(std::string_view text) {
                                          : text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-// Cuts off and returns what stands before the next comma.
+// Removes and returns the text before the next comma.
 std::string_view next_field(std::string_view& rest) {
   const std::size_t comma = std::min(rest.find(','), rest.size());
   const std::string_view field = trimmed(rest.substr(0, comma));
@@ -41,12 +41,12 @@ Status CostModel::add_line(std::string_view line, CostModel& model) {
   const std::optional<double> ms = number_in(next_field(rest));
   if ((kind != "prefill" && kind != "decode") || !tokens || !ms || !rest.empty()) {
     return fail(ErrorCode::kCorrupt,
-                str_cat("'", line.substr(0, 60), "' is no point; write prefill,TOKENS,MS or decode,TOKENS,MS"));
+                str_cat("'", line.substr(0, 60), "' is not a point; write prefill,TOKENS,MS or decode,TOKENS,MS"));
   }
   std::vector<Point>& points = kind == "prefill" ? model.prefill_points_ : model.decode_points_;
   const auto place = std::ranges::lower_bound(points, *tokens, {}, &Point::tokens);
   if (place != points.end() && place->tokens == *tokens) {
-    return fail(ErrorCode::kCorrupt, str_cat(kind, " was given before for as many tokens; keep one of the two lines"));
+    return fail(ErrorCode::kCorrupt, str_cat("two ", kind, " points have the same tokens; keep one of them"));
   }
   points.insert(place, {*tokens, *ms});
   return {};
@@ -74,15 +74,15 @@ Result<CostModel> CostModel::parse(std::string_view csv) {
   }
   if (model.prefill_points_.size() < 2 || model.decode_points_.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("there are ", model.prefill_points_.size(), " points of prefill and ",
-                        model.decode_points_.size(), " of decode; give two of each at least"));
+                str_cat("the costs have ", model.prefill_points_.size(), " prefill points and ",
+                        model.decode_points_.size(), " decode points; give at least two of each"));
   }
   return model;
 }
 
 Result<CostModel> CostModel::with_speedup(double factor) const {
   if (!std::isfinite(factor) || factor <= 0) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("a speedup of ", factor, " makes no sense; give one above 0"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("speedup ", factor, " is not above 0; give a positive number"));
   }
   CostModel model = *this;
   model.speedup_ = factor;

@@ -18,7 +18,7 @@ TEST(CostModelTest, ThePolynomialIsTheOneThatWasFitted) {
   EXPECT_EQ(model.decode({100, 100, 16}), Duration(34'010'000));
 }
 
-TEST(CostModelTest, SpeedDividesBoth) {
+TEST(CostModelTest, SpeedupDividesPrefillAndDecode) {
   const CostModel fast = *CostModel::polynomial().with_speedup(2);
   EXPECT_EQ(fast.decode({0, 100, 16}), Duration(2'870'000));
   EXPECT_EQ(fast.prefill(64), Duration(8'737'442)) << "half of 17'474'885, to the even side";
@@ -37,20 +37,20 @@ TEST(CostModelTest, MeasuredPointsAreJoinedByLines) {
       "decode,1000,10\n");
   EXPECT_EQ(model.prefill(100), Duration(11'000'000));
   EXPECT_EQ(model.prefill(550), Duration(15'500'000));
-  EXPECT_EQ(model.prefill(2000), Duration(30'000'000)) << "the last line goes on";
+  EXPECT_EQ(model.prefill(2000), Duration(30'000'000)) << "the last line continues";
   EXPECT_EQ(model.prefill(0), Duration(0));
   EXPECT_EQ(model.decode({10, 1000, 16}), Duration(5'800'000));
 }
 
-TEST(CostModelTest, SaysWhatIsWrongWithAFile) {
+TEST(CostModelTest, NamesTheBadLineAndTheReason) {
   const auto message = [](const char* csv) { return CostModel::parse(csv).error().message; };
-  EXPECT_THAT(message(""), HasSubstr("0 points of prefill"));
-  EXPECT_THAT(message("prefill,1,2\nprefil,2,3\n"), HasSubstr("line 2: 'prefil,2,3' is no point"));
+  EXPECT_THAT(message(""), HasSubstr("0 prefill points"));
+  EXPECT_THAT(message("prefill,1,2\nprefil,2,3\n"), HasSubstr("line 2: 'prefil,2,3' is not a point"));
   EXPECT_THAT(message("prefill,1\n"), HasSubstr("line 1"));
   EXPECT_THAT(message("prefill,1,2,3\n"), HasSubstr("line 1"));
   EXPECT_THAT(message("prefill,-1,2\n"), HasSubstr("line 1"));
-  EXPECT_THAT(message("prefill,1,2\nprefill,1,3\n"), HasSubstr("line 2: prefill was given before"));
-  EXPECT_THAT(message("prefill,1,2\nprefill,2,3\ndecode,1,1\n"), HasSubstr("1 of decode"));
+  EXPECT_THAT(message("prefill,1,2\nprefill,1,3\n"), HasSubstr("line 2: two prefill points have the same tokens"));
+  EXPECT_THAT(message("prefill,1,2\nprefill,2,3\ndecode,1,1\n"), HasSubstr("1 decode points"));
 }
 
 }  // namespace

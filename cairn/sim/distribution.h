@@ -1,8 +1,7 @@
-// Distribution: what a set of measured values looks like: exact, whatever its size.
+// Distribution: mean, extremes and percentiles of measured values; exact, however many there are.
 //
-// Does:     the value at rank round((n - 1) p / 100) of the sorted ones is percentile p, and the median p50; the
-//           standard deviation is that of the population. No values: all of it is 0.
-// Threads:  a plain value.
+// Percentile p is the value at rank round((n - 1) p / 100) of the sorted values; the median is p50. The standard
+// deviation is that of the population. Without values everything is 0.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct Distribution {
   double std = 0;
 
   [[nodiscard]] static Distribution of(std::vector<double> values);
-  // Values with how often each occurs.
+  // Each value comes with the number of its occurrences.
   [[nodiscard]] static Distribution of_counted(std::vector<std::pair<double, std::uint64_t>> values);
 };
 

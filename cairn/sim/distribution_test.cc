@@ -7,9 +7,9 @@
 namespace cairn::sim {
 namespace {
 
-TEST(DistributionTest, OfNothingIsZero) { EXPECT_EQ(Distribution::of({}).max, 0); }
+TEST(DistributionTest, WithoutValuesAllIsZero) { EXPECT_EQ(Distribution::of({}).max, 0); }
 
-TEST(DistributionTest, PercentilesAreValuesAtRanks) {
+TEST(DistributionTest, PercentilesAreValuesAtRoundedRanks) {
   const Distribution d = Distribution::of({4, 1, 3, 2});
   EXPECT_EQ(d.count, 4U);
   EXPECT_EQ(d.mean, 2.5);
@@ -21,7 +21,7 @@ TEST(DistributionTest, PercentilesAreValuesAtRanks) {
   EXPECT_DOUBLE_EQ(d.std * d.std, 1.25);
 }
 
-TEST(DistributionTest, CountedValuesAreAsIfWrittenOut) {
+TEST(DistributionTest, CountedValuesEqualRepeatedValues) {
   const Distribution counted = Distribution::of_counted({{5, 3}, {1, 2}, {9, 5}});
   const Distribution written = Distribution::of({1, 1, 5, 5, 5, 9, 9, 9, 9, 9});
   EXPECT_EQ(counted.count, written.count);
@@ -31,7 +31,7 @@ TEST(DistributionTest, CountedValuesAreAsIfWrittenOut) {
   EXPECT_DOUBLE_EQ(counted.std, written.std);
 }
 
-TEST(TimeSeriesTest, SpansBecomeWiderAndLoseNothing) {
+TEST(TimeSeriesTest, IntervalsAreMergedWithoutLoss) {
   TimeSeries series;
   for (std::int64_t second = 0; second < 1'000; ++second) {
     ++series.at(std::chrono::seconds(second)).first_tokens;

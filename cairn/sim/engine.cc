@@ -11,22 +11,17 @@ namespace cairn::sim {
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std::uint64_t seed, Recorder& recorder,
                                                KvEventSink* sink, const EngineTiers* tiers) {
   if (options.max_num_seqs == 0 || options.max_num_batched_tokens == 0) {
-    return fail(ErrorCode::kInvalidArgument, "an engine runs at least 1 request and 1 token in a pass");
+    return fail(ErrorCode::kInvalidArgument, "max_num_seqs or max_num_batched_tokens is 0; give at least 1 of each");
   }
-  Result<std::unique_ptr<KvManager>> manager = KvManager::create({.max_capacity = options.blocks,
-                                                                  .block_size = options.block_size,
-                                                                  .eviction = options.eviction,
-                                                                  .profile = options.profile,
-                                                                  .sink = sink});
-  if (!manager) {
-    return Unexpected(std::move(manager).error());
-  }
+  CAIRN_TRY_ASSIGN(std::unique_ptr<KvManager> manager, KvManager::create({.max_capacity = options.blocks,
+                                                                          .block_size = options.block_size,
+                                                                          .eviction = options.eviction,
+                                                                          .profile = options.profile,
+                                                                          .sink = sink}));
   if (tiers != nullptr) {
-    if (Status attached = (*manager)->attach_offload_engine(tiers->offload, *tiers->network); !attached) {
-      return Unexpected(attached.error());
-    }
+    CAIRN_TRY(manager->attach_offload_engine(tiers->offload, *tiers->network));
   }
-  return std::unique_ptr<Engine>(new Engine(options, seed, recorder, *std::move(manager)));
+  return std::unique_ptr<Engine>(new Engine(options, seed, recorder, std::move(manager)));
 }
 
 Engine::Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager)
@@ -41,7 +36,7 @@ Status Engine::check_fits(const EngineOptions& options, std::uint64_t input_toke
   const std::uint64_t blocks = (tokens + options.block_size - 1) / options.block_size;
   if (blocks > options.blocks) {
     return fail(ErrorCode::kExhausted, str_cat(tokens, " tokens take ", blocks, " blocks of ", options.block_size,
-                                               ", and a worker has ", options.blocks, "; give more blocks"));
+                                               ", and a worker has ", options.blocks, "; give workers more blocks"));
   }
   if (!options.chunked_prefill && input_tokens > options.max_num_batched_tokens) {
     return fail(ErrorCode::kExhausted,
@@ -52,12 +47,12 @@ Status Engine::check_fits(const EngineOptions& options, std::uint64_t input_toke
 }
 
 void Engine::submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival) {
-  Result<ActiveSequence> sequence = ActiveSequence::create_named(std::move(prompt),
-                                                                 {.block_size = options_.block_size,
-                                                                  .max_output_tokens = output_tokens,
-                                                                  .enable_prefix_caching = options_.prefix_caching},
-                                                                 identities_);
-  CAIRN_CHECK(sequence.has_value(), "the prompt was named at this block size");
+  Result<ActiveSequence> sequence = ActiveSequence::create_hashed(std::move(prompt),
+                                                                  {.block_size = options_.block_size,
+                                                                   .max_output_tokens = output_tokens,
+                                                                   .enable_prefix_caching = options_.prefix_caching},
+                                                                  identities_);
+  CAIRN_CHECK(sequence.has_value(), "the prompt was hashed at this block size");
   if (unused_requests_.empty()) {
     unused_requests_.push_back(static_cast<RequestId>(requests_.size()));
     requests_.emplace_back();
@@ -90,16 +85,16 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   figures.tokens = any_ready ? decode(now + prefill + decoding) : 0;
   figures.end = end_of_pass(now, prefill + (figures.tokens > 0 ? decoding : Duration(0)));
   figures.waiting = waiting_.size() + loading_.size();
-  note_tiers(figures);
+  record_tiers(figures);
   recorder_.pass(figures);
-  note_fruit(figures.tokens);
+  check_livelock(figures.tokens);
   return figures.end;
 }
 
-void Engine::note_fruit(std::uint64_t tokens) {
-  fruitless_ = tokens > 0 ? 0 : fruitless_ + pass_.preempted;
-  if (fruitless_ > kMostFruitless && !is_tamed_) {
-    is_tamed_ = true;
+void Engine::check_livelock(std::uint64_t tokens) {
+  fruitless_preemptions_ = tokens > 0 ? 0 : fruitless_preemptions_ + pass_.preempted;
+  if (fruitless_preemptions_ > kMaxFruitlessPreemptions && !livelocked_) {
+    livelocked_ = true;
     waiting_may_preempt_ = false;
     recorder_.livelock();
   }
@@ -117,38 +112,33 @@ void Engine::take_landed(TimePoint now) {
   const std::vector<LoadId> landed = manager_->take_landed_swap_ins();
   for (auto id = landed.rbegin(); id != landed.rend(); ++id) {
     const auto found = loading_.find(*id);
-    CAIRN_CHECK(found != loading_.end(), "somebody waits for a load");
+    CAIRN_CHECK(found != loading_.end(), "a request waits for each load");
     request(found->second).loaded = *id;
     waiting_.push_front(found->second);
     loading_.erase(found);
   }
 }
 
-Engine::Load Engine::start_load(RequestId id) {
+SwapInStart::Outcome Engine::start_load(RequestId id) {
   Request& it = request(id);
-  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching || is_tamed_) {
-    return Load::kNothing;
+  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching || livelocked_) {
+    return SwapInStart::Outcome::kNothing;
   }
   const std::optional<Use> use = it.sequence.prepare_allocation(it.sequence.size());
   if (!use) {
-    return Load::kNothing;
+    return SwapInStart::Outcome::kNothing;
   }
   const Result<SwapInStart> start = manager_->start_swap_in(*use);
-  CAIRN_CHECK(start.has_value(), "a sequence asks for what fits together");
+  CAIRN_CHECK(start.has_value(), "the moves of a sequence are consistent");
   moved_ = true;
-  switch (start->outcome) {
-    case SwapInStart::Outcome::kNothing:
-      return Load::kNothing;
-    case SwapInStart::Outcome::kBlocked:
-      return Load::kBlocked;
-    case SwapInStart::Outcome::kScheduled:
-      break;
+  if (start->outcome != SwapInStart::Outcome::kScheduled) {
+    return start->outcome;
   }
   for (TierIndex tier = 0; tier < manager_->offload_engine()->tier_count(); ++tier) {
     recorder_.loaded(tier, start->plan.blocks_from(tier) * options_.block_size);
   }
   loading_.emplace(start->id, id);
-  return Load::kBegun;
+  return start->outcome;
 }
 
 void Engine::end_load(Request& it) {
@@ -165,7 +155,7 @@ TimePoint Engine::end_of_pass(TimePoint now, Duration taken) const {
   return std::max(now, manager_->next_event_time().value_or(now));
 }
 
-void Engine::note_tiers(PassFigures& figures) const {
+void Engine::record_tiers(PassFigures& figures) const {
   if (const OffloadEngine* const below = manager_->offload_engine(); below != nullptr) {
     for (TierIndex tier = 0; tier < below->tier_count() && tier < figures.below.size(); ++tier) {
       figures.below[tier] = below->tier(tier).counts().registered;
@@ -207,7 +197,7 @@ TimePoint Engine::run_quiet_passes(TimePoint now, std::uint64_t count) {
                       .blocks_resident = blocks_resident_,
                       .waiting = waiting_.size() + loading_.size(),
                       .tokens = running_.size() * count};
-  note_tiers(figures);
+  record_tiers(figures);
   recorder_.pass(figures);
   return last_stamp_;
 }
@@ -251,29 +241,29 @@ void Engine::admit_waiting() {
   pass_.admitting = true;
   while (pass_.preempted == 0 && may_admit()) {
     switch (start_load(waiting_.front())) {
-      case Load::kNothing:
+      case SwapInStart::Outcome::kNothing:
         break;
-      case Load::kBegun:
+      case SwapInStart::Outcome::kScheduled:
         waiting_.pop_front();
         continue;
-      case Load::kBlocked:
+      case SwapInStart::Outcome::kBlocked:
         return;
     }
     Row row{.request = waiting_.front()};
     if (schedule(row) != Outcome::kScheduled) {
       return;
     }
-    // Whom it preempted stands before it now.
+    // A request that it preempted is before it in the queue now.
     waiting_.erase(std::ranges::find(waiting_, row.request));
     running_.push_back(row);
-    note_admission(row);
+    record_admission(row);
     if (row.used == 0 && pass_.budget == 0) {
       return;
     }
   }
 }
 
-void Engine::note_admission(const Row& row) {
+void Engine::record_admission(const Row& row) {
   RequestFigures& figures = request(row.request).figures;
   if (!figures.admitted) {
     figures.admitted = pass_.begin;
@@ -288,7 +278,7 @@ std::uint64_t Engine::cached_tokens(const Request& request) const {
     return 0;
   }
   const std::uint64_t cached = manager_->get_prefill_cost(request.sequence).cached_tokens;
-  // Without its last token computed there is nothing to generate from.
+  // The last token is always computed: the next one is generated from it.
   return options_.profile == Profile::kStrict && cached == request.sequence.size() ? cached - 1 : cached;
 }
 
@@ -332,10 +322,10 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
   Request& it = request(id);
   while (target > it.sequence.num_allocated_tokens()) {
     const std::optional<Use> use = it.sequence.prepare_allocation(target);
-    const std::size_t wanted = use ? use->blocks.size() : 0;
+    const std::size_t needed = use ? use->blocks.size() : 0;
     const std::size_t granted = use ? process(*use) : 0;
     end_load(it);
-    if (granted == wanted) {
+    if (granted == needed) {
       it.sequence.commit_allocation(target);
       break;
     }
@@ -404,18 +394,18 @@ bool Engine::generate(std::size_t index, TimePoint stamp) {
       return false;
     }
     const Yielded yielded = make_room_for(id);
-    CAIRN_CHECK(yielded != Yielded::kNobody || !loading_.empty(), "a request that runs can preempt itself");
+    CAIRN_CHECK(yielded != Yielded::kNobody || !loading_.empty(), "a running request can preempt itself");
     if (yielded != Yielded::kOther) {
       return false;
     }
   }
-  note_token(it, stamp);
+  record_token(it, stamp);
   if (it.sequence.generated_tokens() == it.sequence.max_output_tokens()) {
     finish(running_[index]);
     return true;
   }
   it.sequence.commit_allocation(it.sequence.size());
-  // When the second token came is asked for, so that one is not only counted.
+  // The time of the second token is reported, so that token is not only counted.
   const bool may_be_quiet = it.sequence.generated_tokens() > 1;
   running_[index].quiet = it.quiet = may_be_quiet ? static_cast<std::uint32_t>(it.sequence.quiet_tokens()) : 0;
   return true;
@@ -438,7 +428,7 @@ bool Engine::try_generate(Request& it) {
   return true;
 }
 
-void Engine::note_token(Request& it, TimePoint stamp) {
+void Engine::record_token(Request& it, TimePoint stamp) {
   RequestFigures& figures = it.figures;
   if (it.sequence.generated_tokens() == 1) {
     figures.first_token = stamp;
@@ -473,7 +463,7 @@ Engine::Yielded Engine::make_room_for(RequestId id) {
     preempt_last();
     return itself ? Yielded::kItself : Yielded::kOther;
   }
-  // Nobody who runs will ever give back what these were granted, or had loaded.
+  // No running request is left to preempt, so take the blocks that a waiting one was granted or has loaded.
   for (auto holder = waiting_.rbegin(); holder != waiting_.rend(); ++holder) {
     Request& other = request(*holder);
     if (*holder == id || (other.sequence.num_allocated_tokens() == 0 && !other.loaded)) {
@@ -486,7 +476,8 @@ Engine::Yielded Engine::make_room_for(RequestId id) {
     }
     return Yielded::kOther;
   }
-  // What is being loaded can be had when it has landed. To preempt itself would have both take turns for ever.
+  // Blocks that are being loaded can be evicted once they have landed. If this request preempted itself instead, it and
+  // the loading one would preempt each other forever.
   if (!runs_alone || !loading_.empty()) {
     return Yielded::kNobody;
   }
@@ -534,7 +525,7 @@ void Engine::settle(Row& row) {
 std::size_t Engine::process(const MoveBlock& move) {
   moved_ = true;
   const Result<std::size_t> granted = manager_->process(move);
-  CAIRN_CHECK(granted.has_value(), "a sequence asks for what fits together, and lets go of what it has");
+  CAIRN_CHECK(granted.has_value(), "the moves of a sequence are consistent, and it releases only blocks that it has");
   return *granted;
 }
 

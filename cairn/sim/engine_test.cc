@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// One engine with blocks of 4 tokens, where prefill takes 1 ms a token and a step of decode 10 ms.
+// One engine with blocks of 4 tokens; prefill takes 1 ms per token, a decode step 10 ms.
 class EngineTest : public ::testing::Test {
  protected:
   static EngineOptions small(std::uint32_t blocks, Profile profile = Profile::kStrict) {
@@ -22,9 +22,9 @@ class EngineTest : public ::testing::Test {
   void make(const EngineOptions& options) { engine_ = *Engine::create(options, 1, recorder_, nullptr); }
   void submit(std::uint64_t number, Token token, std::uint32_t input, std::uint64_t output) {
     const TokenRun run{token, input};
-    engine_->submit({.number = number}, *Prompt::named({&run, 1}, 4), output, now_);
+    engine_->submit({.number = number}, *Prompt::hashed({&run, 1}, 4), output, now_);
   }
-  // Milliseconds that the pass takes.
+  // Runs a pass; returns its milliseconds.
   std::int64_t pass() {
     const TimePoint end = engine_->run_pass(now_, now_);
     const std::int64_t ms = (end - now_) / std::chrono::milliseconds(1);
@@ -46,7 +46,7 @@ class EngineTest : public ::testing::Test {
   TimePoint now_{0};
 };
 
-TEST_F(EngineTest, APromptIsComputedAndItsFirstTokenComesInTheSamePass) {
+TEST_F(EngineTest, APromptGeneratesItsFirstTokenInThePassThatCompletesIt) {
   make(small(16));
   submit(0, 1, 10, 3);
   EXPECT_EQ(pass(), 10 + 10);
@@ -106,19 +106,19 @@ TEST_F(EngineTest, NoMoreThanMaxNumSeqsRun) {
   EXPECT_EQ(pass(), 4 + 10);
 }
 
-TEST_F(EngineTest, WhatIsCachedIsNotComputed) {
+TEST_F(EngineTest, CachedTokensAreNotComputed) {
   make(small(16));
   submit(0, 1, 10, 1);
   run_to_the_end();
   submit(1, 1, 10, 1);
-  EXPECT_EQ(pass(), 2 + 10) << "two full blocks of it are there";
+  EXPECT_EQ(pass(), 2 + 10) << "two full blocks are cached";
   const Report now = report();
   EXPECT_EQ(now.requests[1].reused_tokens, 8U);
   EXPECT_EQ(now.counts.saved_tokens, 8U);
   EXPECT_DOUBLE_EQ(now.reused_ratio(), 0.4);
 }
 
-TEST_F(EngineTest, APromptThatIsCachedToItsEndCostsOneTokenOrNothing) {
+TEST_F(EngineTest, ACompletelyCachedPromptCostsOneTokenOrNothing) {
   for (const Profile profile : {Profile::kStrict, Profile::kSeed}) {
     make(small(16, profile));
     submit(0, 1, 8, 1);
@@ -138,7 +138,7 @@ TEST_F(EngineTest, TheSeedCountsPrefillInWholeMeans) {
   }
 }
 
-TEST_F(EngineTest, WithoutPrefixCachingNothingIsUsedAgain) {
+TEST_F(EngineTest, WithoutPrefixCachingNothingIsReused) {
   EngineOptions options = small(16);
   options.prefix_caching = false;
   make(options);
@@ -148,12 +148,12 @@ TEST_F(EngineTest, WithoutPrefixCachingNothingIsUsedAgain) {
   EXPECT_EQ(pass(), 8 + 10);
 }
 
-TEST_F(EngineTest, WhoCameLastIsPreemptedAndKeepsItsTokens) {
+TEST_F(EngineTest, TheLastAdmittedRequestIsPreemptedAndKeepsItsTokens) {
   make(small(4));
   submit(0, 1, 8, 6);  // 2 blocks, and 2 more as it generates
   submit(1, 2, 7, 6);  // 2 blocks, and 2 more
   EXPECT_EQ(pass(), 15 + 10);
-  EXPECT_EQ(report().counts.preemptions, 1U) << "the first token of the first took the place of the second's blocks";
+  EXPECT_EQ(report().counts.preemptions, 1U) << "the first token of the first request preempted the second request";
   run_to_the_end();
   const Report now = report();
   EXPECT_EQ(now.counts.completed, 2U);
@@ -161,7 +161,7 @@ TEST_F(EngineTest, WhoCameLastIsPreemptedAndKeepsItsTokens) {
   EXPECT_LT(now.requests[0].last_token, now.requests[1].last_token);
 }
 
-TEST_F(EngineTest, WhoWaitsPreemptsInTheSeedAndWaitsInStrict) {
+TEST_F(EngineTest, AWaitingRequestPreemptsInSeedAndWaitsInStrict) {
   for (const Profile profile : {Profile::kStrict, Profile::kSeed}) {
     recorder_ = Recorder();
     make(small(4, profile));
@@ -175,7 +175,7 @@ TEST_F(EngineTest, WhoWaitsPreemptsInTheSeedAndWaitsInStrict) {
   }
 }
 
-TEST_F(EngineTest, RequestsThatPreemptEachOtherForEverAreSeenAndStopped) {
+TEST_F(EngineTest, ALivelockIsReportedAndEnds) {
   make(small(6, Profile::kSeed));
   submit(0, 1, 20, 2);
   submit(1, 2, 20, 2);
@@ -194,14 +194,14 @@ TEST_F(EngineTest, ALongPromptInSmallPiecesIsNoLivelock) {
   EXPECT_EQ(report().counts.livelocks, 0U);
 }
 
-TEST_F(EngineTest, ManyPassesAtOnceAreTheSame) {
+TEST_F(EngineTest, ManyPassesInOneCallGiveTheSameResult) {
   EngineOptions options = small(64);
   Recorder one_by_one;
   const auto run = [&](Recorder& recorder, bool together) {
     const std::unique_ptr<Engine> engine = *Engine::create(options, 1, recorder, nullptr);
     for (std::uint64_t i = 0; i < 6; ++i) {
       const TokenRun tokens{static_cast<Token>(i), static_cast<std::uint32_t>(5 + 3 * i)};
-      engine->submit({.number = i}, *Prompt::named({&tokens, 1}, 4), 3 + 11 * i, TimePoint(0));
+      engine->submit({.number = i}, *Prompt::hashed({&tokens, 1}, 4), 3 + 11 * i, TimePoint(0));
     }
     TimePoint now(0);
     while (engine->has_requests()) {
@@ -236,7 +236,7 @@ TEST_F(EngineTest, ABudgetBelowTheNumberOfRequestsLetsSomeWait) {
   EXPECT_EQ(now.latencies.itl_ms.count, 40U);
 }
 
-TEST_F(EngineTest, SaysWhatCanNeverFit) {
+TEST_F(EngineTest, CheckFitsNamesWhatCanNeverFit) {
   const EngineOptions options = small(4);
   EXPECT_TRUE(Engine::check_fits(options, 10, 6));
   EXPECT_THAT(Engine::check_fits(options, 10, 7).error().message,

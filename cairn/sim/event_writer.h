@@ -1,4 +1,4 @@
-// EventWriter: numbers the events of a simulated KvManager and of the tiers below it, and hands them to its sink.
+// EventWriter: numbers the events of a simulated KvManager and of the tiers below it, and passes them to the sink.
 // Internal.
 #pragma once
 
@@ -15,16 +15,16 @@ class EventWriter {
  public:
   explicit EventWriter(KvEventSink* sink) : sink_(sink) {}
 
-  // Without a sink nobody needs to collect what an event would say.
-  [[nodiscard]] bool wanted() const { return sink_ != nullptr; }
-  // Nothing is told of no blocks.
+  // If false, callers need not collect the contents of events.
+  [[nodiscard]] bool has_sink() const { return sink_ != nullptr; }
+  // An event without blocks is not sent.
   void stored(const KvStored& event, CacheLevel tier = CacheLevel::kG1) {
-    if (wanted() && !event.blocks.empty()) {
+    if (has_sink() && !event.blocks.empty()) {
       sink_->on_stored(next_event_id_++, tier, event);
     }
   }
   void removed(std::span<const SequenceHash> hashes, CacheLevel tier = CacheLevel::kG1) {
-    if (wanted() && !hashes.empty()) {
+    if (has_sink() && !hashes.empty()) {
       sink_->on_removed(next_event_id_++, tier, {hashes});
     }
   }

@@ -8,11 +8,8 @@
 namespace cairn::sim::internal {
 
 Result<HeldBlocks> HeldBlocks::create(BlockPool& pool) {
-  Result<PageArray<std::uint32_t>> run_of = PageArray<std::uint32_t>::create(pool.capacity());
-  if (!run_of) {
-    return Unexpected(std::move(run_of).error());
-  }
-  return HeldBlocks(pool, *std::move(run_of));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint32_t> run_of, PageArray<std::uint32_t>::create(pool.capacity()));
+  return HeldBlocks(pool, std::move(run_of));
 }
 
 std::span<const BlockId> HeldBlocks::hold(ImmutableBlocks run) {
@@ -44,7 +41,7 @@ void HeldBlocks::release(std::span<const BlockId> block_ids) {
       cut(number, held.size() - same);
     } else {
       const auto found = std::ranges::find(held, block_ids.front());
-      CAIRN_CHECK(found != held.end(), "a block that is let go is held");
+      CAIRN_CHECK(found != held.end(), "a block that is released is held");
       release_inside(number, static_cast<std::size_t>(found - held.begin()));
       same = 1;
     }
@@ -53,7 +50,7 @@ void HeldBlocks::release(std::span<const BlockId> block_ids) {
 }
 
 void HeldBlocks::release_inside(std::uint32_t number, std::size_t place) {
-  // Taken once more before the run lets go of them, they stay in use throughout.
+  // The blocks get a second reference before the run releases theirs, so they stay in use throughout.
   for (auto i = static_cast<std::uint32_t>(place + 1); i < runs_[number].size(); ++i) {
     const BlockKey key = runs_[number].key(i);
     ImmutableBlocks one = pool_->match_prefix({&key, 1});

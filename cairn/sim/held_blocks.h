@@ -1,10 +1,10 @@
-// HeldBlocks: one reference to each of any number of blocks of a pool, let go in any order. Internal.
+// HeldBlocks: one reference to each of any number of blocks of a pool, released in any order. Internal.
 //
-// Does:     keeps the runs in which the blocks were taken, and releases their ends in one step when blocks go in the
-//           reverse of the order in which they came, as sequences let go of them. Another order takes a run apart.
-// Owner:    a KvManager; goes before its pool.
-// Threads:  one.
-// Requires: a block is held once. Of release(): the blocks are held.
+// Keeps the runs in which the blocks were taken. Blocks that are released in the reverse order, as sequences do, leave
+// their run in one step; any other order splits the run.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by a KvManager; must be destroyed before the pool.
 #pragma once
 
 #include <cstddef>
@@ -23,26 +23,26 @@ namespace cairn::sim::internal {
 
 class HeldBlocks {
  public:
-  // Fails: the system has no memory for as many as the pool has.
+  // Fails if there is no memory for a table of the pool's blocks.
   [[nodiscard]] static Result<HeldBlocks> create(BlockPool& pool);
 
-  // Where they are; good until the next call.
+  // Returns the block ids of the run, valid until the next call. Requires: none of its blocks is held.
   std::span<const BlockId> hold(ImmutableBlocks run);
-  // Lets go of them, the first one first: in this order they become evictable.
+  // Releases the blocks, the first one first; they become evictable in this order. Requires: all of them are held.
   void release(std::span<const BlockId> block_ids);
 
  private:
   HeldBlocks(BlockPool& pool, PageArray<std::uint32_t> run_of) : pool_(&pool), run_of_(std::move(run_of)) {}
 
-  // Gives each block of the run after the one at `place` a run of its own, and lets go of that one.
+  // Releases the block at `place` and gives each block after it a run of its own.
   void release_inside(std::uint32_t run, std::size_t place);
-  // Lets go of all but the first `count` blocks of a run, the last one first.
+  // Releases all but the first `count` blocks of a run, the last one first.
   void cut(std::uint32_t run, std::size_t count);
 
   BlockPool* pool_;
-  PageArray<std::uint32_t> run_of_;  // by block
+  PageArray<std::uint32_t> run_of_;  // by block id
   std::vector<ImmutableBlocks> runs_;
-  std::vector<std::uint32_t> unused_;  // places in runs_
+  std::vector<std::uint32_t> unused_;  // indices in runs_
 };
 
 }  // namespace cairn::sim::internal

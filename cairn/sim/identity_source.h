@@ -1,8 +1,9 @@
-// IdentitySource: the numbers that make one sequence different from another.
+// IdentitySource: the ids and random numbers that make one sequence different from another.
 //
-// Does:     numbers partial blocks without repeating one; draws random numbers from a seed, the same ones each run.
-// Owner:    whoever runs the simulation; outlives the sequences that draw from it.
-// Threads:  one.
+// Numbers partial blocks without repeating a number, and draws random numbers from a seed: the same ones in every run.
+//
+// Thread safety: not thread-safe.
+// Ownership:  must outlive the sequences that draw from it.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// KvEventSink: who is told what a simulated KvManager stored and removed.
+// KvEventSink: receives the Stored and Removed events of a simulated KvManager.
 //
-// Does:     the calls come in the order of the events; the numbers of one manager's events are 0, 1, 2 and so on.
-// Owner:    outlives the manager.
-// Threads:  called by whoever calls the manager.
-// Obliges:  never calls the manager; keeps no span it is given.
+// Events come in order; those of one manager are numbered 0, 1, 2 and so on. An implementation must not call the
+// manager and must not keep a span that it is given.
+//
+// Thread safety: called on the thread that calls the manager.
+// Ownership:  must outlive the manager.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace cairn::sim {
 
 struct KvStoredBlock {
   SequenceHash hash{};
-  BlockHash tokens_hash{};  // 0 where whoever named the block gave none
+  BlockHash tokens_hash{};  // 0 if the Use or Promote had none
 
   friend bool operator==(const KvStoredBlock&, const KvStoredBlock&) = default;
 };

@@ -10,14 +10,12 @@ namespace cairn::sim {
 Result<std::unique_ptr<KvManager>> KvManager::create(const KvManagerOptions& options) {
   if (options.block_size < 2) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a block size of ", options.block_size, " is too small; give at least 2 tokens a block"));
+                str_cat("block size ", options.block_size, " is too small; give at least 2 tokens per block"));
   }
-  Result<internal::BlockLedger> ledger = internal::BlockLedger::create(
-      {.capacity = options.max_capacity, .block_size = options.block_size, .policy = options.eviction});
-  if (!ledger) {
-    return Unexpected(std::move(ledger).error());
-  }
-  return std::unique_ptr<KvManager>(new KvManager(options, *std::move(ledger)));
+  CAIRN_TRY_ASSIGN(internal::BlockLedger ledger, internal::BlockLedger::create({.capacity = options.max_capacity,
+                                                                                .block_size = options.block_size,
+                                                                                .policy = options.eviction}));
+  return std::unique_ptr<KvManager>(new KvManager(options, std::move(ledger)));
 }
 
 KvManager::KvManager(const KvManagerOptions& options, internal::BlockLedger ledger)
@@ -47,7 +45,7 @@ Status KvManager::check(const Use& use) const {
   if (use.token_ids && use.token_ids->size() != full * options_.block_size) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("Use: ", use.token_ids->size(), " token ids for ", full, " full blocks of ",
-                        options_.block_size, "; give those of each block, or none"));
+                        options_.block_size, "; give all tokens of these blocks, or none"));
   }
   if (use.parent && use.parent->is_partial()) {
     return fail(ErrorCode::kInvalidArgument, "Use: the parent is a partial block; give a full one");
@@ -56,9 +54,7 @@ Status KvManager::check(const Use& use) const {
 }
 
 Result<std::size_t> KvManager::process_use(const Use& use) {
-  if (Status checked = check(use); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check(use));
   if (gate_ != nullptr) {
     gate_->unblock();
   }
@@ -81,24 +77,24 @@ Result<std::size_t> KvManager::process_deref(const Deref& deref) {
     }
     for (std::size_t done = i; done-- > 0;) {
       if (block(done).is_full()) {
-        ledger_.undo_unrefer(block(done).hash());
+        ledger_.undo_drop_reference(block(done).hash());
       }
     }
     return fail(ErrorCode::kFailedPrecondition,
                 str_cat("Deref: the ", block(i).is_full() ? "full" : "partial", " block ", i, " of ", count,
-                        " is not in use; let go of what was granted, once"));
+                        " is not in use; release each granted block once"));
   }
   for (const PartialId partial : partials_) {
     static_cast<void>(ledger_.take(partial));
   }
-  ledger_.let_go();
+  ledger_.release_dropped();
   return std::size_t{1};
 }
 
-// Takes one reference away; false where there is none. Partial blocks are only noted.
+// Drops one reference; false if there is none. Partial blocks are only collected in partials_.
 bool KvManager::deref_one(const UniqueBlock& block) {
   if (block.is_full()) {
-    return ledger_.unrefer(block.hash());
+    return ledger_.drop_reference(block.hash());
   }
   if (!ledger_.contains(block.id()) || std::ranges::find(partials_, block.id()) != partials_.end()) {
     return false;
@@ -113,19 +109,18 @@ Status KvManager::check(const Promote& promote) const {
   }
   if (promote.token_ids && promote.token_ids->size() != options_.block_size) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("Promote: ", promote.token_ids->size(), " token ids for a block of ", options_.block_size));
+                str_cat("Promote: ", promote.token_ids->size(), " token ids for a block of ", options_.block_size,
+                        "; give all tokens of the block, or none"));
   }
-  return options_.profile == Profile::kSeed ? Status() : internal::check_name(ledger_, promote.hash, promote.key);
+  return options_.profile == Profile::kSeed ? Status() : internal::check_hash(ledger_, promote.hash, promote.key);
 }
 
 Result<std::size_t> KvManager::process_promote(const Promote& promote) {
-  if (Status checked = check(promote); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check(promote));
   MutableBlocks own = ledger_.take(promote.partial);
   const auto [block, is_new] = ledger_.announce(promote.hash, 0);
   if (!is_new) {
-    ledger_.refer(*block);
+    ledger_.add_reference(*block);
     return std::size_t{1};
   }
   if (const BlockId block_id = ledger_.find(promote.key); block_id != kNoBlock) {
@@ -174,6 +169,74 @@ PrefillCost KvManager::get_prefill_cost(const ActiveSequence& sequence) const {
   return {.new_blocks = sequence.unique_blocks().size() - overlap,
           .new_tokens = sequence.num_input_tokens() - cached,
           .cached_tokens = cached};
+}
+
+Status KvManager::attach_offload_engine(const OffloadOptions& options, LinkNetwork& network) {
+  if (gate_ != nullptr) {
+    return fail(ErrorCode::kAlreadyExists, "the manager has an offload engine already; create another manager");
+  }
+  if (ledger_.pool().counts().registered > 0) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat("the manager already has ", ledger_.pool().counts().registered,
+                                                        " blocks; attach the offload engine before the first move"));
+  }
+  CAIRN_TRY_ASSIGN(std::unique_ptr<OffloadEngine> engine,
+                   OffloadEngine::create(options, {.profile = options_.profile,
+                                                   .block_size = options_.block_size,
+                                                   .max_capacity = options_.max_capacity,
+                                                   .network = &network,
+                                                   .events = &events_}));
+  gate_ = std::make_unique<internal::TierGate>(std::move(engine), ledger_, events_);
+  swap_ins_ = std::make_unique<internal::SwapIns>(options_.profile, *gate_, ledger_, events_);
+  return {};
+}
+
+void KvManager::advance_to(TimePoint now) {
+  if (gate_ != nullptr) {
+    gate_->engine().advance_to(now);
+    swap_ins_->land_finished();
+  }
+}
+
+std::optional<TimePoint> KvManager::next_event_time() const {
+  return gate_ == nullptr ? std::nullopt : gate_->engine().next_event_time();
+}
+
+Result<SwapInStart> KvManager::start_swap_in(const Use& use) {
+  CAIRN_TRY(check(use));
+  CAIRN_TRY(check_hashes(use));
+  return gate_ == nullptr ? SwapInStart{} : swap_ins_->start(use);
+}
+
+Status KvManager::check_hashes(const Use& use) const {
+  if (options_.profile == Profile::kSeed) {
+    return {};
+  }
+  std::size_t number = 0;
+  for (const UniqueBlock& block : use.blocks) {
+    if (block.is_full()) {
+      CAIRN_TRY(internal::check_hash(ledger_, block.hash(), use.keys[number++]));
+    }
+  }
+  return {};
+}
+
+std::vector<LoadId> KvManager::take_landed_swap_ins() {
+  return gate_ == nullptr ? std::vector<LoadId>{} : swap_ins_->take_landed();
+}
+
+Status KvManager::end_swap_in(LoadId id) {
+  if (gate_ == nullptr || !swap_ins_->end(id)) {
+    return fail(ErrorCode::kNotFound,
+                str_cat("unknown swap-in ", static_cast<std::uint64_t>(id), "; end each scheduled swap-in once"));
+  }
+  return {};
+}
+
+void KvManager::check_invariants() const {
+  ledger_.check_invariants(gate_ == nullptr ? 0 : swap_ins_->reserved());
+  if (gate_ != nullptr) {
+    gate_->engine().check_invariants();
+  }
 }
 
 }  // namespace cairn::sim

@@ -1,35 +1,37 @@
-// KvManager: the simulated KV cache of one engine: a real pool and eviction policy, without bytes. It does what active
-// sequences ask (move_block.h) and tells a sink what was stored and removed.
+// KvManager: the simulated KV cache of one engine: a real pool and eviction policy, without bytes. It makes the moves
+// of active sequences (move_block.h) and tells a sink what was stored and removed.
 //
-// Does:     two profiles. kStrict is sound; kSeed answers exactly as the manager that this one is modelled on.
+// kStrict is sound; kSeed answers exactly as the manager that this one is modelled on:
 //
-//           |                          | kStrict                          | kSeed                                    |
-//           | a Use without room       | changes nothing, answers 0       | keeps what it got, answers how many      |
-//           | hits of a Use            | are pinned before any eviction   | may be evicted for misses before them    |
-//           | events of a Use          | Removed, then Stored             | Stored, then Removed                     |
-//           | a Stored                 | one for each run with one parent | one, with the last hit for a parent      |
-//           | evicted, back in one Use | cannot happen                    | reported gone though it is there         |
-//           | the hash of a full block | is the one in its key            | any; the key finds the block, and the    |
-//           |                          |                                  | first hash it had is the one reported    |
+// |                            | kStrict                            | kSeed                                         |
+// | a Use without room         | changes nothing, returns 0         | keeps the blocks it got, returns their number |
+// | hits of a Use              | are pinned before any eviction     | may be evicted for misses before them         |
+// | events of a Use            | Removed, then Stored               | Stored, then Removed                          |
+// | a Stored                   | one for each run with one parent   | one; its parent is the last hit               |
+// | evicted and back in a Use  | cannot happen                      | reported as removed though it is there        |
+// | the hash of a full block   | is the one in its key              | any; the key finds the block, events report   |
+// |                            |                                    | the first hash it had                         |
 //
-//           With an offload engine there are tiers below (offload_engine.h), and time: what is evicted is copied down,
-//           and its block is not to be had until the copy is over.
+// An offload engine adds tiers below (offload_engine.h), and time: evicted blocks are copied down, and the blocks they
+// leave cannot be allocated until the copy has ended.
 //
-//           | a Use that has to evict  | is granted where no copy is      | ends there; waits_for_offload(), even    |
-//           | with tiers below         | needed; else changes nothing but | where no copy is needed and nothing will |
-//           |                          | to start the copies, answers 0:  | happen at next_event_time()              |
-//           |                          | waits_for_offload()              |                                          |
-//           | a swap-in without free   | reserves blocks, and waits for    | kBlocked, once the copies are started    |
-//           | blocks                    | what is in them to be copied     |                                          |
-//           | and with too few at all  | loads what fits                  | loads nothing                            |
-//           | what was swapped in      | is held until end_swap_in()      | may be evicted at once                   |
+// |                            | kStrict                            | kSeed                                         |
+// | a Use that has to evict    | is granted if no copy is needed;   | ends there, and waits_for_offload() is true,  |
+// |                            | else starts the copies, returns 0, | even if no copy is needed and                 |
+// |                            | and waits_for_offload() is true    | next_event_time() will change nothing         |
+// | a swap-in without free     | reserves blocks and waits until    | starts the copies and returns kBlocked        |
+// | blocks                     | their contents are copied          |                                               |
+// | a swap-in larger than the  | loads the part that fits           | loads nothing                                 |
+// | available blocks           |                                    |                                               |
+// | swapped-in blocks          | are held until end_swap_in()       | may be evicted at once                        |
 //
-// Owner:    owns the pool and the tiers; the sink and the network outlive it.
-// Threads:  one.
-// Costs:    some tens of nanoseconds a block; no allocation in the long run; without a sink no event is made.
-// Fails:    create(): as the pool does, and for a block size below 2. process(), start_swap_in(): a move whose parts do
-//           not fit together, or that lets go of what is not held. attach_offload_engine(): as the engine does; when one
-//           is attached, and when there are blocks already. Nothing changes then.
+// Thread safety: not thread-safe.
+// Ownership:  owns the pool and the tiers; the sink and the network must outlive it.
+// Errors:     create() fails as BlockPool::create() does, and for a block size below 2. process() and start_swap_in()
+//             fail for an inconsistent move and for a Deref of blocks that are not in use. attach_offload_engine()
+//             fails as OffloadEngine::create() does, on a second call, and after the first block. A call that fails has
+//             no effect.
+// Complexity: tens of nanoseconds per block; no allocations in the steady state; without a sink no event is made.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +60,7 @@ namespace cairn::sim {
 
 struct KvManagerOptions {
   std::uint32_t max_capacity = 0;  // blocks
-  std::uint32_t block_size = 0;    // tokens a block
+  std::uint32_t block_size = 0;    // tokens per block
   PolicyKind eviction = PolicyKind::kLineageTick;
   Profile profile = Profile::kStrict;
   KvEventSink* sink = nullptr;
@@ -79,42 +81,42 @@ class KvManager {
   KvManager& operator=(const KvManager&) = delete;
   ~KvManager() = default;
 
-  // How many blocks of a Use were granted, always the first ones; 1 for a Deref and a Promote.
+  // Returns how many blocks of a Use were granted, always the first ones; 1 for a Deref and a Promote.
   [[nodiscard]] Result<std::size_t> process(const MoveBlock& move);
 
-  // What a sequence that holds nothing would have to compute of its prompt.
+  // What a sequence without blocks would have to compute of its prompt.
   [[nodiscard]] PrefillCost get_prefill_cost(const ActiveSequence& sequence) const;
 
-  // Tiers below, from now on.
+  // Adds tiers below.
   [[nodiscard]] Status attach_offload_engine(const OffloadOptions& options, LinkNetwork& network);
   [[nodiscard]] bool has_offload_engine() const { return gate_ != nullptr; }
-  // None where there is none.
+  // Null if none is attached.
   [[nodiscard]] const OffloadEngine* offload_engine() const { return gate_ == nullptr ? nullptr : &gate_->engine(); }
 
-  // Moves time, for everybody on the network: copies that are over free their blocks, and loads that are over land.
+  // Advances the time of the whole network. Copies that have ended release their blocks; loads that have ended land.
   void advance_to(TimePoint now);
-  // When that will next change something for this manager, or the moment at which something did that it has not seen.
-  // None where nothing is under way.
+  // When the next copy or load of this manager makes progress; a time in the past if one has and advance_to() was not
+  // called since. std::nullopt if nothing is in flight.
   [[nodiscard]] std::optional<TimePoint> next_event_time() const;
-  // Whether the last Use was refused, or cut short, only because blocks are being copied: rather than taking blocks from
-  // somebody, try again when time has moved.
+  // Whether the last Use was refused or cut short only because blocks are being copied down. Try again when time has
+  // advanced, instead of preempting a request.
   [[nodiscard]] bool waits_for_offload() const { return gate_ != nullptr && gate_->blocked(); }
 
-  // Loads what the tiers below have of the full blocks that a Use begins with, behind those that are here. The Use is
-  // one that is to come: to be tried when the load has landed.
-  [[nodiscard]] Result<SwapInStart> start_swap_in(const Use& wanted);
-  // Those that have landed, in that order; each one once.
+  // Loads the leading full blocks of a Use from the tiers below, from the first one that G1 does not have to the first
+  // one that no tier has. Process the Use when the load has landed.
+  [[nodiscard]] Result<SwapInStart> start_swap_in(const Use& use);
+  // The swap-ins that have landed since the last call, in that order.
   [[nodiscard]] std::vector<LoadId> take_landed_swap_ins();
-  // Lets go of what a swap-in holds: after the first Use of it was tried, whatever came of that, or when nobody wants it
-  // any more. Blocks that are still on their way land all the same. Fails: there is none, or it has been ended.
+  // Releases the blocks that a swap-in holds. Call it after the first Use, whether that was granted or not, or when the
+  // load is no longer needed; blocks that are still in flight land all the same. Fails if the id is unknown or was
+  // ended.
   [[nodiscard]] Status end_swap_in(LoadId id);
 
-  // Distinct blocks in use, blocks that are copied or loaded into included; references to them; and blocks that are kept
-  // though nobody uses them.
+  // Blocks in use, including those that are copied from or loaded into; references to blocks in use; inactive blocks.
   [[nodiscard]] std::size_t num_active_blocks() const { return max_capacity() - ledger_.available(); }
   [[nodiscard]] std::size_t num_active_block_refs() const { return ledger_.refs(); }
   [[nodiscard]] std::size_t num_inactive_blocks() const { return ledger_.pool().counts().inactive; }
-  // References to one full block; whether a partial one is held; whether a key can be matched, in use or not.
+  // References to a full block; whether a partial block is held; whether a key is in G1, in use or not.
   [[nodiscard]] std::size_t refcount(SequenceHash hash) const;
   [[nodiscard]] bool holds(PartialId partial) const { return ledger_.contains(partial); }
   [[nodiscard]] bool is_resident(const BlockKey& key) const { return ledger_.find(key) != kNoBlock; }
@@ -122,19 +124,19 @@ class KvManager {
   [[nodiscard]] std::uint32_t block_size() const { return options_.block_size; }
   [[nodiscard]] Profile profile() const { return options_.profile; }
 
-  // What time it is from now on: it counts for nothing but the ages. To 49 days; then it begins again.
+  // Sets the time for eviction_ages(), which is its only use. Wraps around after 49 days.
   void set_time(TimePoint now) { ledger_.set_time(static_cast<std::uint32_t>(now / std::chrono::milliseconds(1))); }
-  // Blocks that were evicted, by the time since they were last in use.
+  // Evicted blocks, counted by the time since they were last in use.
   [[nodiscard]] const EvictionAges& eviction_ages() const { return ledger_.eviction_ages(); }
 
-  // Walks everything and aborts on the first invariant that does not hold. For tests.
+  // Aborts on the first invariant that does not hold. For tests.
   void check_invariants() const;
 
  private:
   KvManager(const KvManagerOptions& options, internal::BlockLedger ledger);
 
   [[nodiscard]] Status check(const Use& use) const;
-  [[nodiscard]] Status check_names(const Use& use) const;
+  [[nodiscard]] Status check_hashes(const Use& use) const;
   [[nodiscard]] Status check(const Promote& promote) const;
   [[nodiscard]] Result<std::size_t> process_use(const Use& use);
   [[nodiscard]] Result<std::size_t> process_deref(const Deref& deref);
@@ -146,8 +148,8 @@ class KvManager {
   internal::EventWriter events_;
   internal::UseInOrder use_in_order_;
   internal::UseAtOnce use_at_once_;
-  std::vector<PartialId> partials_;  // that a Deref lets go; kept for its memory
-  // With an offload engine.
+  std::vector<PartialId> partials_;  // partial blocks of the current Deref; a member only to reuse its memory
+  // Null without an offload engine.
   std::unique_ptr<internal::TierGate> gate_;
   std::unique_ptr<internal::SwapIns> swap_ins_;
 };

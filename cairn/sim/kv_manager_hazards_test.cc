@@ -1,5 +1,4 @@
-// Where the original goes wrong, or can: what the seed profile answers because the original does, and what the strict
-// one answers instead.
+// Cases in which the original is wrong: the seed profile answers as the original does, the strict profile correctly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,18 +30,18 @@ void evict_and_reregister(TestManager& mgr) {
   EXPECT_EQ(mgr.use({0, 1, 2}), 3U);
 }
 
-TEST(KvManagerHazardsTest, SeedReportsGoneWhatItEvictedAndRegisteredAgain) {
+TEST(KvManagerHazardsTest, SeedReportsRemovedForABlockThatItRegisteredAgain) {
   TestManager mgr(options(Profile::kSeed, 3));
   evict_and_reregister(mgr);
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({0, 1, 2}), removed({1, 2, 13})));
   EXPECT_EQ(mgr.counts(), (Counts{3, 3, 0}));  // 1 and 2 are there all the same
-  // And when they go, nobody is told.
+  // No Removed is sent when they are evicted.
   mgr.deref({0, 1, 2});
   EXPECT_EQ(mgr.use({20, 21, 22}), 3U);
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({20, 21, 22}), removed({0})));
 }
 
-TEST(KvManagerHazardsTest, StrictPinsWhatIsThereAndLosesNothing) {
+TEST(KvManagerHazardsTest, StrictPinsHitsAndLosesNothing) {
   TestManager mgr(options(Profile::kStrict, 3));
   evict_and_reregister(mgr);
   EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({13}), stored({0})));
@@ -52,7 +51,7 @@ TEST(KvManagerHazardsTest, StrictPinsWhatIsThereAndLosesNothing) {
   EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({0, 1, 2}), stored({20}), stored({21}), stored({22})));
 }
 
-TEST(KvManagerHazardsTest, SeedForgetsTheBlockInThePrefillCostToo) {
+TEST(KvManagerHazardsTest, SeedDoesNotCountSuchABlockInThePrefillCost) {
   IdentitySource identities;
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     TestManager mgr(options(profile, 2));
@@ -63,16 +62,16 @@ TEST(KvManagerHazardsTest, SeedForgetsTheBlockInThePrefillCostToo) {
     };
     EXPECT_EQ(use(0, 2), 2U);
     ASSERT_TRUE(mgr.process(Deref{.blocks = sequence.unique_blocks()}));
-    EXPECT_EQ(mgr.use({7}), 1U);  // the first block goes
+    EXPECT_EQ(mgr.use({7}), 1U);  // evicts the first block
     mgr.deref({7});
-    EXPECT_EQ(use(0, 2), 2U);  // the second one goes for it, and comes back
+    EXPECT_EQ(use(0, 2), 2U);  // evicts the second block, which comes back
     ASSERT_TRUE(mgr.process(Deref{.blocks = sequence.unique_blocks()}));
     EXPECT_EQ(mgr->num_inactive_blocks(), 2U);
     EXPECT_EQ(mgr->get_prefill_cost(sequence).cached_tokens, profile == Profile::kSeed ? 16U : 32U);
   }
 }
 
-TEST(KvManagerHazardsTest, HitsMayFallToTheMissesBeforeThem) {
+TEST(KvManagerHazardsTest, HitsMayBeEvictedForMissesBeforeThem) {
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     TestManager mgr(options(profile, 2));
     mgr.use({1, 2});
@@ -118,7 +117,7 @@ TEST(KvManagerHazardsTest, AHitAfterAMissBecomesTheParentOfAllInTheSeedProfileOn
   }
 }
 
-// Blocks that do not follow each other: the seed says one parent for all, the strict profile only what it knows.
+// Blocks that do not follow each other: seed reports one parent for all, strict only parents that it knows.
 TEST(KvManagerHazardsTest, StrictStoredRunsAreChains) {
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     TestManager mgr(options(profile, 8), &chain);
@@ -163,7 +162,7 @@ TEST(KvManagerHazardsTest, SeedStopsAtTheFirstBlockWithoutRoom) {
 }
 
 // A refused Use leaves the order of eviction as it was.
-TEST(KvManagerHazardsTest, StrictRefusalsTouchNothing) {
+TEST(KvManagerHazardsTest, ARefusedUseHasNoEffectInStrict) {
   TestManager mgr(options(Profile::kStrict, 3));
   mgr.use({1, 2, 3});
   mgr.deref({1, 2, 3});
@@ -197,7 +196,7 @@ TEST(KvManagerHazardsTest, OneHashForTwoKeysIsAHitInTheSeedProfileAndAnErrorInTh
   ASSERT_TRUE(strict.use_full(1, plh(1)));
   EXPECT_FALSE(strict.use_full(1, other));
   EXPECT_EQ(strict.counts(), (Counts{1, 1, 0}));
-  // Also within one Use, which then takes nothing.
+  // Also within one Use, which then gets no blocks.
   const UniqueBlock blocks[] = {UniqueBlock::full(SequenceHash{2}), UniqueBlock::full(SequenceHash{2})};
   const BlockKey keys[] = {plh(2), *BlockKey::make(1, SequenceHash{2}, SequenceHash{2})};
   EXPECT_FALSE(strict.process(Use{.blocks = blocks, .keys = keys}));
@@ -206,22 +205,22 @@ TEST(KvManagerHazardsTest, OneHashForTwoKeysIsAHitInTheSeedProfileAndAnErrorInTh
   EXPECT_EQ(seed.refcount(2), 2U);
 }
 
-TEST(KvManagerHazardsTest, ABlockThatComesTwiceInOneUseIsReferencedTwice) {
+TEST(KvManagerHazardsTest, ABlockThatOccursTwiceInAUseGetsTwoReferences) {
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     TestManager mgr(options(profile, 2));
     EXPECT_EQ(mgr.use({1, 1, 2, 1}), 4U);
     EXPECT_EQ(mgr.counts(), (Counts{2, 4, 0}));
     mgr.deref({1, 2, 1, 1});
     EXPECT_EQ(mgr.counts(), (Counts{0, 0, 2}));
-    // What was let go last is evicted last.
+    // The block that was released last is evicted last.
     mgr.sink.take();
     EXPECT_EQ(mgr.use({3}), 1U);
     EXPECT_THAT(mgr.sink.take(), ::testing::Contains(removed({2})));
   }
 }
 
-// What the original's own tests do not tell apart.
-TEST(KvManagerHazardsTest, LineageAndLruDifferWhereRootsAreLetGoFirst) {
+// The original's tests do not distinguish these policies.
+TEST(KvManagerHazardsTest, LineageAndLruDifferIfRootsAreReleasedFirst) {
   const auto key_of = [](std::uint64_t id) { return id < 10 ? chain(id) : plh(id); };
   for (const PolicyKind policy : {PolicyKind::kLineageTick, PolicyKind::kLru}) {
     TestManager mgr(options(Profile::kSeed, 5, policy), key_of);

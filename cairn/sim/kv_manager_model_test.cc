@@ -1,4 +1,4 @@
-// Random moves against a naive manager that does one block at a time, and against what a follower of the events knows.
+// Random moves, compared with a naive manager that handles one block at a time, and with what the events say.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -18,10 +18,10 @@ namespace {
 
 struct NamedBlock {
   UniqueBlock block;
-  BlockKey key;  // of a full one
+  BlockKey key;  // of a full block
 };
 
-// The seed profile with LRU, as literally as can be.
+// The seed profile with LRU, as simple as possible.
 class NaiveManager {
  public:
   explicit NaiveManager(std::size_t capacity) : capacity_(capacity) {}
@@ -94,7 +94,7 @@ class NaiveManager {
     return true;
   }
 
-  // Each block once for each reference.
+  // Each block as often as it has references.
   [[nodiscard]] std::vector<UniqueBlock> held() const {
     std::vector<UniqueBlock> blocks;
     for (const auto& [hash, handles] : active) {
@@ -161,7 +161,7 @@ class NaiveManager {
   }
 };
 
-// A chain of ten blocks, or now and then a key that has nothing to do with its hash, or a partial block.
+// A block of a chain of ten; sometimes one whose key does not match its hash, or a partial block.
 NamedBlock block_from(std::uint32_t number, bool any_name) {
   if (number % 16 == 0) {
     return {UniqueBlock::partial(PartialId{number / 16 % 3}), {}};
@@ -179,7 +179,7 @@ rc::Gen<std::vector<Numbers>> moves() {
                                  rc::gen::scale(0.3, rc::gen::container<Numbers>(rc::gen::inRange(0U, 100'000U)))));
 }
 
-// Blocks from a few numbers: single ones, and runs of the chain.
+// Single blocks and runs of the chain.
 std::vector<NamedBlock> blocks_from(const Numbers& numbers, bool any_name) {
   std::vector<NamedBlock> blocks;
   for (const std::uint32_t number : numbers) {
@@ -191,7 +191,7 @@ std::vector<NamedBlock> blocks_from(const Numbers& numbers, bool any_name) {
   return blocks;
 }
 
-// Now and then any blocks; mostly some of those that are held, as often as they are.
+// Mostly blocks that are held, at most as often as they are; sometimes any blocks.
 std::vector<NamedBlock> blocks_to_release(const Numbers& numbers, std::vector<UniqueBlock> held) {
   if (numbers[0] % 8 == 0) {
     return blocks_from(numbers, false);
@@ -221,7 +221,7 @@ Parts parts_of(const std::vector<NamedBlock>& named) {
   return parts;
 }
 
-RC_GTEST_PROP(KvManagerModelTest, SeedDoesWhatOneBlockAtATimeDoes, ()) {
+RC_GTEST_PROP(KvManagerModelTest, SeedEqualsTheNaiveManager, ()) {
   const std::uint32_t capacity = *rc::gen::inRange(1U, 9U);
   TestManager mgr({.max_capacity = capacity, .block_size = 2, .eviction = PolicyKind::kLru, .profile = Profile::kSeed});
   NaiveManager model(capacity);
@@ -248,7 +248,7 @@ RC_GTEST_PROP(KvManagerModelTest, SeedDoesWhatOneBlockAtATimeDoes, ()) {
   }
 }
 
-// Who follows the events of the strict profile knows at each moment what is there, and each Stored is a chain.
+// The events of the strict profile say at each moment which blocks are there, and each Stored is a chain.
 RC_GTEST_PROP(KvManagerModelTest, StrictEventsAddUp, ()) {
   const std::uint32_t capacity = *rc::gen::inRange(1U, 12U);
   const auto policy = *rc::gen::elementOf(std::vector<PolicyKind>(std::begin(kAllPolicies), std::end(kAllPolicies)));

@@ -1,5 +1,4 @@
-// Where the manager that this one is modelled on goes wrong with a tier below it, and what kStrict does instead. Both
-// answers side by side.
+// Cases in which the original is wrong with a tier below: what kSeed answers, and what kStrict answers instead.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +24,7 @@ struct World {
     EXPECT_TRUE(mgr->attach_offload_engine(with_tier, network));
   }
   [[nodiscard]] const OffloadEngine& engine() { return *mgr->offload_engine(); }
-  // These are in G2 and nowhere else, and all of G1 is free.
+  // Puts these blocks into G2 only; all of G1 is free.
   void put_into_g2(const std::vector<std::uint64_t>& ids) {
     ASSERT_EQ(mgr.use(ids), ids.size());
     mgr.deref(ids);
@@ -37,7 +36,7 @@ struct World {
   TestManager mgr;
 };
 
-// Each eviction cuts a Use short: a scheduler takes that for want of capacity, and preempts somebody.
+// In kSeed each eviction cuts a Use short. A scheduler takes that for a lack of blocks and preempts a request.
 TEST(KvManagerOffloadHazardsTest, AUseThatMustWaitIsKeptInPartByTheSeedProfileOnly) {
   World seed(Profile::kSeed, 3, 8);
   World strict(Profile::kStrict, 3, 8);
@@ -52,9 +51,9 @@ TEST(KvManagerOffloadHazardsTest, AUseThatMustWaitIsKeptInPartByTheSeedProfileOn
 
   EXPECT_EQ(strict.mgr.use({5, 6, 7}), 0U);
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({1})));
-  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{1, 0, 0})) << "nothing but the block that is read";
+  EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{1, 0, 0})) << "only the block that is read";
   for (World* world : {&seed, &strict}) {
-    EXPECT_TRUE(world->mgr->waits_for_offload()) << "nobody need be preempted";
+    EXPECT_TRUE(world->mgr->waits_for_offload()) << "no request needs to be preempted";
     EXPECT_EQ(world->mgr->next_event_time(), milliseconds(1));
     ASSERT_TRUE(world->mgr.advance());
   }
@@ -62,7 +61,7 @@ TEST(KvManagerOffloadHazardsTest, AUseThatMustWaitIsKeptInPartByTheSeedProfileOn
   EXPECT_FALSE(strict.mgr->waits_for_offload());
 }
 
-TEST(KvManagerOffloadHazardsTest, WantOfCapacityIsNotTakenForWaiting) {
+TEST(KvManagerOffloadHazardsTest, ALackOfBlocksIsNotReportedAsWaiting) {
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     World world(profile, 2, 8);
     ASSERT_EQ(world.mgr.use({1, 2}), 2U);
@@ -72,8 +71,8 @@ TEST(KvManagerOffloadHazardsTest, WantOfCapacityIsNotTakenForWaiting) {
   }
 }
 
-// A block that G2 has needs no copy: there is nothing to wait for, and the seed waits.
-TEST(KvManagerOffloadHazardsTest, WhatIsInG2AlreadyEndsAUseWithNothingToWaitForInTheSeedProfileOnly) {
+// A block that G2 has needs no copy, so there is nothing to wait for; kSeed waits all the same.
+TEST(KvManagerOffloadHazardsTest, AVictimThatG2HasCutsAUseShortInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 1, 8);
   World strict(Profile::kStrict, 1, 8);
   for (World* world : {&seed, &strict}) {
@@ -84,7 +83,7 @@ TEST(KvManagerOffloadHazardsTest, WhatIsInG2AlreadyEndsAUseWithNothingToWaitForI
     world->mgr.sink.take();
   }
   EXPECT_EQ(seed.mgr.use({2}), 0U);
-  EXPECT_EQ(seed.mgr->next_event_time(), std::nullopt) << "whoever sleeps until something happens sleeps for good";
+  EXPECT_EQ(seed.mgr->next_event_time(), std::nullopt) << "a caller that waits for the next event waits forever";
   EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1})));
   EXPECT_EQ(seed.mgr.use({2}), 1U) << "the block was free all the time";
 
@@ -93,8 +92,8 @@ TEST(KvManagerOffloadHazardsTest, WhatIsInG2AlreadyEndsAUseWithNothingToWaitForI
   EXPECT_EQ(strict.engine().stats(0).copied, 1U) << "it was not copied again";
 }
 
-// The seed evicts for the whole rest of the Use at once, its own hits first of all.
-TEST(KvManagerOffloadHazardsTest, AUseMayPushOutWhatItIsAboutToHitInTheSeedProfileOnly) {
+// kSeed evicts for the whole rest of the Use at once, its own hits first.
+TEST(KvManagerOffloadHazardsTest, AUseMayEvictItsOwnHitsInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 3, 8);
   World strict(Profile::kStrict, 3, 8);
   for (World* world : {&seed, &strict}) {
@@ -110,10 +109,10 @@ TEST(KvManagerOffloadHazardsTest, AUseMayPushOutWhatItIsAboutToHitInTheSeedProfi
   ASSERT_TRUE(seed.mgr.advance());
   ASSERT_TRUE(strict.mgr.advance());
   EXPECT_EQ(strict.mgr.use({5, 1, 2}), 3U);
-  EXPECT_EQ(seed.mgr.use({5, 1, 2}), 2U) << "1 and 2 are to be computed again, and 3 has to go as well";
+  EXPECT_EQ(seed.mgr.use({5, 1, 2}), 2U) << "1 and 2 are computed again, and 3 is evicted as well";
 }
 
-TEST(KvManagerOffloadHazardsTest, BlocksOfOneUseComeBackTogetherInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, BlocksOfOneUseAreReleasedTogetherInTheSeedProfileOnly) {
   const OffloadOptions one_by_one{.batch_blocks = 1};
   const LinkOptions lane{.bytes_per_second = 1'000'000'000, .discipline = LinkDiscipline::kInOrder};
   World seed(Profile::kSeed, 3, 8, one_by_one, lane);
@@ -136,7 +135,7 @@ TEST(KvManagerOffloadHazardsTest, BlocksOfOneUseComeBackTogetherInTheSeedProfile
   EXPECT_THAT(strict_active, ElementsAre(2, 1, 0));
 }
 
-TEST(KvManagerOffloadHazardsTest, BlocksThatNeedNoCopyAreHeldBesideThoseThatDoInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, BlocksThatNeedNoCopyAreQuarantinedInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 2, 8);
   World strict(Profile::kStrict, 2, 8);
   for (World* world : {&seed, &strict}) {
@@ -150,7 +149,7 @@ TEST(KvManagerOffloadHazardsTest, BlocksThatNeedNoCopyAreHeldBesideThoseThatDoIn
   }
   EXPECT_EQ(seed.mgr->num_active_blocks(), 2U);
   EXPECT_EQ(strict.mgr->num_active_blocks(), 1U);
-  EXPECT_EQ(strict.mgr.use({3}), 1U) << "somebody who needs less can go on";
+  EXPECT_EQ(strict.mgr.use({3}), 1U) << "a smaller Use is granted";
 }
 
 TEST(KvManagerOffloadHazardsTest, ABatchThatDoesNotFitIsLostInTheSeedProfileOnly) {
@@ -178,21 +177,22 @@ TEST(KvManagerOffloadHazardsTest, ASwapInWithoutFreeBlocksIsPutOffByTheSeedProfi
   EXPECT_EQ(seed.mgr.swap_in({1, 2}).outcome, Outcome::kBlocked);
   EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({3, 4})));
   ASSERT_TRUE(seed.mgr.advance());
-  EXPECT_EQ(seed.mgr.swap_in({1, 2}).outcome, Outcome::kScheduled) << "unless somebody was faster";
+  EXPECT_EQ(seed.mgr.swap_in({1, 2}).outcome, Outcome::kScheduled) << "unless another Use took the blocks";
 
   const TimePoint begin = strict.engine().now();
   const SwapInStart started = strict.mgr.swap_in({1, 2});
   EXPECT_EQ(started.outcome, Outcome::kScheduled);
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(removed({3, 4})));
-  EXPECT_EQ(strict.mgr.use({9}), 0U) << "the blocks are taken";
+  EXPECT_EQ(strict.mgr.use({9}), 0U) << "the blocks are reserved";
   strict.mgr.advance_to(begin + milliseconds(2));
-  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(in_g2(stored({3})), in_g2(stored({4})))) << "down first";
+  EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(in_g2(stored({3})), in_g2(stored({4}))))
+      << "the copies down come first";
   strict.mgr.advance_to(begin + milliseconds(4));
   EXPECT_THAT(strict.mgr.sink.take(), ElementsAre(stored({1}), stored({2})));
   EXPECT_THAT(strict.mgr->take_landed_swap_ins(), ElementsAre(started.id));
 }
 
-TEST(KvManagerOffloadHazardsTest, ASwapInForWhichThereIsNotEnoughRoomLoadsNothingInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, ASwapInThatDoesNotFitLoadsNothingInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 3, 8);
   World strict(Profile::kStrict, 3, 8);
   for (World* world : {&seed, &strict}) {
@@ -205,7 +205,7 @@ TEST(KvManagerOffloadHazardsTest, ASwapInForWhichThereIsNotEnoughRoomLoadsNothin
   EXPECT_EQ(started.plan.blocks(), 2U);
 }
 
-TEST(KvManagerOffloadHazardsTest, WhatWasSwappedInMayBeGoneBeforeItIsUsedInTheSeedProfileOnly) {
+TEST(KvManagerOffloadHazardsTest, SwappedInBlocksMayBeEvictedBeforeTheirUseInTheSeedProfileOnly) {
   World seed(Profile::kSeed, 2, 8);
   World strict(Profile::kStrict, 2, 8);
   SwapInStart started;
@@ -219,12 +219,12 @@ TEST(KvManagerOffloadHazardsTest, WhatWasSwappedInMayBeGoneBeforeItIsUsedInTheSe
   EXPECT_THAT(seed.mgr.sink.take(), ElementsAre(removed({1})));
   EXPECT_THAT(strict.mgr.sink.take(), IsEmpty());
   EXPECT_FALSE(strict.mgr->waits_for_offload());
-  EXPECT_EQ(strict.mgr.use({1, 2}), 2U) << "held for whoever asked for it";
+  EXPECT_EQ(strict.mgr.use({1, 2}), 2U) << "held until end_swap_in()";
   ASSERT_TRUE(strict.mgr->end_swap_in(started.id));
   EXPECT_EQ(strict.mgr.counts(), (TestManager::Counts{2, 2, 0}));
 }
 
-// The original loses events of a lower tier beyond a burst of 1,024. There is no such channel here.
+// The original loses events of a lower tier after a burst of 1,024.
 TEST(KvManagerOffloadHazardsTest, ABurstOfEventsIsNotLost) {
   for (const Profile profile : {Profile::kSeed, Profile::kStrict}) {
     World world(profile, 3000, 3000);

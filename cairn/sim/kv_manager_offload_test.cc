@@ -1,5 +1,4 @@
-// What the original's own tests say of the tier below G1, under their names, in both profiles; and what tests of its
-// scheduler say of swapping in.
+// The original's tests of the tier below G1, under their names, in both profiles; and its scheduler's tests of swap-in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +54,7 @@ TEST_P(KvManagerOffloadTest, g2_completion_publishes_host_pinned_stored_event) {
 
   EXPECT_EQ(mgr.use_with_hash(2, 202, {5, 6, 7, 8}), 0U);
   EXPECT_TRUE(mgr->waits_for_offload());
-  EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({1}))) << "G2 has nothing before the copy is over";
+  EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({1}))) << "G2 has no block before the copy has ended";
 
   EXPECT_EQ(mgr->next_event_time(), milliseconds(1));
   ASSERT_TRUE(mgr.advance());
@@ -89,7 +88,7 @@ TEST_P(KvManagerOffloadTest, reoffloaded_swapped_in_block_keeps_token_ids_for_g2
   push_out(mgr, 2);
   EXPECT_FALSE(mgr->is_resident(plh(1)));
 
-  // 1 comes back with its tokens, which the sequence that wants it knows.
+  // 1 is loaded; its tokens come from the Use of the sequence.
   const UniqueBlock block = UniqueBlock::full(SequenceHash{1});
   const BlockKey key = plh(1);
   const BlockHash hash{101};
@@ -123,7 +122,7 @@ TEST_P(KvManagerOffloadTest, g1_eviction_offload_holds_source_slot_until_complet
   mgr.deref({1});
   EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 1}));
   EXPECT_EQ(mgr.use({2}), 0U);
-  EXPECT_EQ(mgr->num_active_blocks(), 1U) << "a slot that is read counts against G1";
+  EXPECT_EQ(mgr->num_active_blocks(), 1U) << "a block that is read counts as active in G1";
   mgr.advance_to(microseconds(999));
   EXPECT_EQ(mgr->num_active_blocks(), 1U);
   EXPECT_EQ(mgr.use({2}), 0U);
@@ -141,7 +140,7 @@ TEST_P(KvManagerOffloadTest, try_batch_swap_in_returns_no_hits_without_engine) {
   EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty());
 }
 
-// Blocks 10 to 19 are those of one sequence, in order.
+// Blocks 10 to 19 are one sequence, in order.
 BlockKey chain(std::uint64_t id) {
   return id < 10 || id > 19 ? plh(id) : *BlockKey::make(id - 10, SequenceHash{id}, SequenceHash{id == 10 ? 0 : id - 1});
 }
@@ -163,7 +162,7 @@ TEST_P(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_par
   ASSERT_EQ(started.outcome, Outcome::kScheduled);
   EXPECT_EQ(started.cached, 2U);
   EXPECT_EQ(started.plan.blocks(), 2U);
-  EXPECT_EQ(mgr->num_active_blocks(), 4U) << "reserved slots, and what stands before them, are in use meanwhile";
+  EXPECT_EQ(mgr->num_active_blocks(), 4U) << "the reserved blocks and the prefix before them are in use meanwhile";
   EXPECT_THAT(mgr.sink.take(), IsEmpty());
   const TimePoint begin = mgr->offload_engine()->now();
   ASSERT_TRUE(mgr.advance());
@@ -171,10 +170,10 @@ TEST_P(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_par
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({12, 13}, 11)));
   EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(started.id));
   ASSERT_TRUE(mgr->end_swap_in(started.id));
-  EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 4})) << "what was swapped in is inactive";
+  EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 4})) << "swapped-in blocks are inactive";
 }
 
-TEST_P(SwapInTest, NothingIsThereBeforeTheLoadIsOver) {
+TEST_P(SwapInTest, NoBlockIsThereBeforeTheLoadHasEnded) {
   TestManager mgr(options(4), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11}), 2U);
@@ -192,16 +191,16 @@ TEST_P(SwapInTest, NothingIsThereBeforeTheLoadIsOver) {
   mgr.advance_to(begin + milliseconds(2));
   EXPECT_TRUE(mgr->is_resident(chain(10)));
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({10, 11})));
-  EXPECT_TRUE(mgr->offload_engine()->tier(0).contains(chain(10))) << "G2 keeps what was read from it";
+  EXPECT_TRUE(mgr->offload_engine()->tier(0).contains(chain(10))) << "G2 keeps blocks that are read from it";
   EXPECT_EQ(mgr->offload_engine()->stats(0).loaded, 2U);
   ASSERT_TRUE(mgr->end_swap_in(started.id));
-  EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty()) << "it was ended before anybody asked";
+  EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty()) << "it was ended before take_landed_swap_ins()";
   const Status twice = mgr->end_swap_in(started.id);
   ASSERT_FALSE(twice);
-  EXPECT_THAT(twice.error().message, HasSubstr("there is no swap-in"));
+  EXPECT_THAT(twice.error().message, HasSubstr("unknown swap-in"));
 }
 
-TEST_P(SwapInTest, BlocksThatCameAnotherWaySplitTheEvents) {
+TEST_P(SwapInTest, BlocksThatWereComputedMeanwhileSplitTheEvents) {
   TestManager mgr(options(8), &chain);
   attach_test_offload_engine(mgr, network, 16);
   ASSERT_EQ(mgr.use({10, 11, 12, 13}), 4U);
@@ -209,16 +208,16 @@ TEST_P(SwapInTest, BlocksThatCameAnotherWaySplitTheEvents) {
   push_out(mgr, 8);
   const SwapInStart started = mgr.swap_in({10, 11, 12, 13});
   ASSERT_EQ(started.plan.blocks(), 4U);
-  ASSERT_EQ(mgr.use({11}, 10), 1U);  // somebody computes the second block meanwhile
+  ASSERT_EQ(mgr.use({11}, 10), 1U);  // another request computes the second block meanwhile
   mgr.sink.take();
   ASSERT_TRUE(mgr.advance());
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({10}), stored({12, 13}, 11)));
   ASSERT_TRUE(mgr->end_swap_in(started.id));
   EXPECT_EQ(mgr.refcount(11), 1U);
-  EXPECT_EQ(mgr.counts(), (TestManager::Counts{1, 1, 3})) << "the slot for the second block is free again";
+  EXPECT_EQ(mgr.counts(), (TestManager::Counts{1, 1, 3})) << "the block reserved for the second one is free again";
 }
 
-TEST_P(SwapInTest, ASwapInThatNobodyWantsAnyMoreKeepsItsSlotsUntilItIsOver) {
+TEST_P(SwapInTest, ASwapInThatIsEndedInFlightKeepsItsBlocksUntilItHasLanded) {
   TestManager mgr(options(4), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11, 12}), 3U);
@@ -227,10 +226,10 @@ TEST_P(SwapInTest, ASwapInThatNobodyWantsAnyMoreKeepsItsSlotsUntilItIsOver) {
   const SwapInStart started = mgr.swap_in({10, 11, 12});
   ASSERT_EQ(started.outcome, Outcome::kScheduled);
   ASSERT_TRUE(mgr->end_swap_in(started.id));
-  EXPECT_EQ(mgr->num_active_blocks(), 3U) << "bytes are still coming";
+  EXPECT_EQ(mgr->num_active_blocks(), 3U) << "the load is still in flight";
   ASSERT_TRUE(mgr.advance());
   EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty());
-  EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 3})) << "they came; whoever wants them finds them";
+  EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 3})) << "the blocks have landed and can be found";
 }
 
 TEST_P(SwapInTest, LoadsShareTheLinkAndLandInTheOrderInWhichTheyEnd) {
@@ -247,14 +246,14 @@ TEST_P(SwapInTest, LoadsShareTheLinkAndLandInTheOrderInWhichTheyEnd) {
   EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(one.id, three.id));
 }
 
-TEST_P(SwapInTest, RefusesAUseWhosePartsDoNotFit) {
+TEST_P(SwapInTest, RejectsAnInconsistentUse) {
   TestManager mgr(options(8));
   attach_test_offload_engine(mgr, network, 8);
   const UniqueBlock block = UniqueBlock::full(SequenceHash{1});
   EXPECT_THAT(mgr->start_swap_in(Use{.blocks = {&block, 1}, .keys = {}}).error().message, HasSubstr("0 keys for 1"));
   const BlockKey other = plh(2);
   const Result<SwapInStart> named = mgr->start_swap_in(Use{.blocks = {&block, 1}, .keys = {&other, 1}});
-  EXPECT_EQ(named.has_value(), GetParam() == Profile::kSeed) << "there a hash need not be the one in the key";
+  EXPECT_EQ(named.has_value(), GetParam() == Profile::kSeed) << "kSeed accepts any hash";
 }
 
 TEST_P(KvManagerOffloadTest, AnEngineIsAttachedOnceAndBeforeTheFirstBlock) {
@@ -262,14 +261,13 @@ TEST_P(KvManagerOffloadTest, AnEngineIsAttachedOnceAndBeforeTheFirstBlock) {
   const OffloadOptions one{.tiers = {test_tier(network, CacheLevel::kG2, 4)}};
   EXPECT_THAT(mgr->attach_offload_engine({}, network).error().message, HasSubstr("without tiers"));
   ASSERT_EQ(mgr.use({1}), 1U);
-  EXPECT_THAT(mgr->attach_offload_engine(one, network).error().message,
-              HasSubstr("has 1 blocks that nothing is known"));
+  EXPECT_THAT(mgr->attach_offload_engine(one, network).error().message, HasSubstr("already has 1 blocks"));
   TestManager other(options(4));
   ASSERT_TRUE(other->attach_offload_engine(one, network));
   EXPECT_THAT(other->attach_offload_engine(one, network).error().message, HasSubstr("has an offload engine"));
 }
 
-TEST_P(KvManagerOffloadTest, GoesAwayInTheMiddleOfEverything) {
+TEST_P(KvManagerOffloadTest, CanBeDestroyedWithTransfersInFlight) {
   const LinkId shared = *network.add_link({.bytes_per_second = 1'000'000'000});
   const OffloadOptions tiers{.block_bytes = kBlockBytes, .tiers = {{.capacity = 4, .down = shared, .up = shared}}};
   TestManager stays(options(2));
@@ -284,7 +282,7 @@ TEST_P(KvManagerOffloadTest, GoesAwayInTheMiddleOfEverything) {
     goes.deref({2});
     ASSERT_EQ(goes.swap_in({1}).outcome, Outcome::kScheduled);
     ASSERT_EQ(goes.use({3}), 0U);
-    ASSERT_GT(network.under_way(), 0U);
+    ASSERT_GT(network.in_flight(), 0U);
     ASSERT_EQ(stays.use({1, 2}), 2U);
     stays.deref({2, 1});
     ASSERT_EQ(stays.use({3}), 0U);

@@ -1,4 +1,4 @@
-// The simulated manager under real sequences: the original's tests of that, under their names, in both profiles.
+// The simulated manager with real sequences: the original's tests, under their names, in both profiles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST_P(KvManagerSequenceTest, test_random_plh_stable_across_preempt_retry) {
   EXPECT_EQ(mgr.sink.events().size(), 1U);
 }
 
-TEST_P(KvManagerSequenceTest, EventsCarryTheTokensOfWhatIsNew) {
+TEST_P(KvManagerSequenceTest, EventsCarryTheTokensOfNewBlocks) {
   TestManager mgr(options(8, 2));
   IdentitySource identities;
   const SequenceOptions with_tokens{.block_size = 2, .emit_token_ids = true};
@@ -106,7 +106,7 @@ TEST_P(KvManagerSequenceTest, test_prefill_cost_no_overlap) {
   EXPECT_EQ(cost.new_tokens, 35U);
 }
 
-TEST_P(KvManagerSequenceTest, PrefillCostCountsTheLeadingBlocksThatAreThere) {
+TEST_P(KvManagerSequenceTest, PrefillCostCountsLeadingHits) {
   TestManager mgr(options(3, 16));
   IdentitySource identities;
   ActiveSequence seq = *ActiveSequence::create(tokens_up_to(48), {.block_size = 16}, identities);

@@ -1,4 +1,4 @@
-// What the original's own tests say of it, under their names, in both profiles wherever both must answer the same.
+// The original's own tests, under their names; in both profiles if both must answer the same.
 #include "cairn/sim/kv_manager.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST_P(KvManagerTest, use_rejects_short_token_ids_before_mutating_state) {
   EXPECT_THAT(mgr.sink.events(), IsEmpty());
 }
 
-TEST_P(KvManagerTest, UseRejectsWhatDoesNotFitTogether) {
+TEST_P(KvManagerTest, RejectsAnInconsistentUse) {
   TestManager mgr(options(10, 4));
   const UniqueBlock full = UniqueBlock::full(SequenceHash{1});
   const UniqueBlock partial = UniqueBlock::partial(PartialId{1});
@@ -94,7 +94,7 @@ TEST_P(KvManagerTest, test_deref_returns_to_inactive) {
   EXPECT_EQ(mgr->num_inactive_blocks(), 1U);
 }
 
-// One key under two hashes: only the seed profile takes it.
+// One key under two hashes: only the seed profile accepts it.
 TEST_P(KvManagerTest, test_inactive_reuse_via_match_blocks) {
   TestManager mgr(options(10, 16));
   if (GetParam() == Profile::kStrict) {
@@ -124,7 +124,7 @@ TEST_P(KvManagerTest, test_eviction_frees_inactive_for_new_allocation) {
   EXPECT_EQ(mgr->num_active_blocks(), 4U);
 }
 
-// The original has two others beside its default; here it holds for all there are.
+// The original tests two policies besides its default; this test covers all of ours.
 TEST_P(KvManagerTest, test_eviction_backend_lru_and_multi_lru) {
   for (const PolicyKind policy : kAllPolicies) {
     TestManager mgr(options(4, 16, policy));
@@ -159,7 +159,7 @@ TEST_P(KvManagerTest, test_promote_nonexistent_panics) {
   EXPECT_THAT(result.error().message, HasSubstr("Promote: partial block not found"));
 }
 
-TEST_P(KvManagerTest, PromoteOntoABlockThatIsThereGivesItsBlockBack) {
+TEST_P(KvManagerTest, PromoteToAKeyThatIsThereReleasesThePartialBlock) {
   TestManager mgr(options(3, 16));
   mgr.use({42});
   EXPECT_EQ(*mgr.use_partial(PartialId{1}), 1U);
@@ -184,7 +184,7 @@ TEST_P(KvManagerTest, test_deref_partial_returns_to_reset) {
   EXPECT_EQ(mgr->num_active_block_refs(), 0U);
 }
 
-TEST_P(KvManagerTest, DerefOfWhatIsNotHeldChangesNothing) {
+TEST_P(KvManagerTest, DerefOfABlockThatIsNotHeldHasNoEffect) {
   TestManager mgr(options(10, 16));
   mgr.use({1, 2});
   mgr.use({1});
@@ -299,7 +299,7 @@ TEST_P(KvManagerTest, test_eviction_emits_exact_removed_event) {
   EXPECT_THAT(mgr.sink.events(), ::testing::UnorderedElementsAre(stored({12}), removed({10})));
 }
 
-TEST_P(KvManagerTest, RefusesOptionsThatMakeNoSense) {
+TEST_P(KvManagerTest, RejectsBadOptions) {
   EXPECT_FALSE(KvManager::create(options(0, 16)));
   EXPECT_FALSE(KvManager::create(options(10, 1)));
 }

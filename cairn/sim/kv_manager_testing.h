@@ -1,4 +1,4 @@
-// What the tests of sim/ share: a sink that remembers, and short ways to say moves.
+// Helpers of the tests of sim/: a sink that records events, and short forms of moves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct SeenEvent {
   std::vector<Token> token_ids = {};
   std::uint64_t event_id = 0;
 
-  // Not by number, nor by what tests without tokens do not say.
+  // Compares neither the event id nor fields that tests without tokens leave empty.
   friend bool operator==(const SeenEvent& a, const SeenEvent& b) {
     return a.is_stored == b.is_stored && a.tier == b.tier && a.parent == b.parent && a.blocks == b.blocks;
   }
@@ -42,7 +42,7 @@ inline SeenEvent stored(std::vector<std::uint64_t> blocks, std::optional<std::ui
 }
 inline SeenEvent removed(std::vector<std::uint64_t> blocks) { return {.blocks = std::move(blocks)}; }
 
-// The same in a tier below.
+// The same for a tier below.
 inline SeenEvent in(CacheLevel tier, SeenEvent event) {
   event.tier = tier;
   return event;
@@ -82,7 +82,7 @@ class CapturingSink final : public KvEventSink {
 // A key in position 0.
 inline BlockKey plh(std::uint64_t hash) { return *BlockKey::root(SequenceHash{hash}); }
 
-// A manager with its sink. Blocks are their numbers; `key_of` says what their keys are.
+// A manager with its sink. Blocks are given as numbers; `key_of` makes their keys.
 class TestManager {
  public:
   using KeyOf = BlockKey (*)(std::uint64_t);
@@ -93,7 +93,7 @@ class TestManager {
     manager_ = *KvManager::create(with_sink);
   }
 
-  // One Use of all of them.
+  // Processes one Use of these blocks.
   Result<std::size_t> try_use(const std::vector<std::uint64_t>& ids,
                               std::optional<std::uint64_t> parent = std::nullopt) {
     std::vector<UniqueBlock> blocks;
@@ -126,7 +126,7 @@ class TestManager {
     const BlockHash hash{tokens_hash};
     return *process(Use{.blocks = {&block, 1}, .keys = {&key, 1}, .tokens_hashes = {&hash, 1}, .token_ids = tokens});
   }
-  // Loads what the tiers below have of these.
+  // Starts to load these blocks from the tiers below.
   SwapInStart swap_in(const std::vector<std::uint64_t>& ids, std::optional<std::uint64_t> parent = std::nullopt) {
     std::vector<UniqueBlock> blocks;
     std::vector<BlockKey> keys;
@@ -142,7 +142,7 @@ class TestManager {
     manager_->check_invariants();
     return started;
   }
-  // To when something happens next; false where nothing is under way.
+  // Advances to the next event; false if nothing is in flight.
   bool advance() {
     const std::optional<TimePoint> next = manager_->next_event_time();
     if (next) {
@@ -172,7 +172,7 @@ class TestManager {
     return result;
   }
 
-  // What people can see of the state.
+  // The visible state.
   struct Counts {
     std::size_t active;
     std::size_t refs;

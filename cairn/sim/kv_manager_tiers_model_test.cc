@@ -1,5 +1,5 @@
-// Random traffic through tiers: against a naive manager with one tier below, step by step; and with many tiers, links of
-// all kinds and several workers, against what must hold always.
+// Random traffic through tiers: one tier below, step by step against a naive manager; many tiers, links of all kinds
+// and several workers, against invariants.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ Ids draw(std::mt19937_64& random, std::uint64_t limit, std::size_t count) {
   return ids;
 }
 
-// The real one and the naive one, doing the same.
+// The real and the naive manager, making the same moves.
 class Pair {
  public:
   explicit Pair(const NaiveTiers::Options& options)
@@ -134,10 +134,10 @@ class Pair {
   TestManager real_;
   Ids held_;  // one for each reference
   std::set<PartialId> partials_;
-  std::vector<std::pair<LoadId, std::size_t>> swap_ins_;  // that have not been ended
+  std::vector<std::pair<LoadId, std::size_t>> swap_ins_;  // not ended
 };
 
-TEST_P(KvManagerTiersModelTest, DoesWhatTheNaiveOneDoes) {
+TEST_P(KvManagerTiersModelTest, EqualsTheNaiveManager) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -186,7 +186,7 @@ TEST_P(KvManagerTiersModelTest, DoesWhatTheNaiveOneDoes) {
   }
 }
 
-// A worker with several tiers, and somebody who believes every event.
+// A worker with several tiers, and a follower that knows only its events.
 class Worker {
  public:
   Worker(const KvManagerOptions& options, const OffloadOptions& offload, LinkNetwork& network)
@@ -233,7 +233,7 @@ class Worker {
           swap_ins_.push_back(started.id);
           for (std::size_t i = 0; i < started.plan.blocks(); ++i) {
             const TierIndex tier = started.plan.source[i];
-            EXPECT_TRUE(known_[tier + 1].contains(ids[started.cached + i])) << "it was announced before";
+            EXPECT_TRUE(known_[tier + 1].contains(ids[started.cached + i])) << "its Stored came before";
           }
         }
         break;
@@ -252,7 +252,7 @@ class Worker {
     check();
   }
 
-  // What is announced is what is there, in every tier, always.
+  // The events say which blocks are in each tier, at every moment.
   void check() {
     follow();
     manager_->check_invariants();
@@ -284,7 +284,8 @@ class Worker {
     for (SeenEvent& event : manager_.sink.take()) {
       std::set<std::uint64_t>& tier = known_[index_of(event.tier)];
       for (const std::uint64_t id : event.blocks) {
-        EXPECT_TRUE(event.is_stored ? tier.insert(id).second : tier.erase(id) == 1) << "told once, in order";
+        EXPECT_TRUE(event.is_stored ? tier.insert(id).second : tier.erase(id) == 1)
+            << "each block is reported once, in order";
       }
       EXPECT_EQ(event.event_id, log_.size());
       log_.push_back(std::move(event));
@@ -305,7 +306,7 @@ struct Outcomes {
   TimePoint end{};
 };
 
-// Two workers with up to three tiers each, of which the lowest shares its links with the other worker's.
+// Two workers with up to three tiers each; the lowest tiers share their links.
 Outcomes run_workers(Profile profile, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   LinkNetwork network;
@@ -350,7 +351,7 @@ Outcomes run_workers(Profile profile, std::uint64_t seed) {
       worker.advance_to(now);
     }
   }
-  // Everything drains: no copy or load without an end, no block that is not given back.
+  // All copies and loads end, and all blocks are returned.
   Outcomes outcomes;
   for (int round = 0; round < 2; ++round) {
     for (const std::unique_ptr<Worker>& worker : workers) {
@@ -375,12 +376,12 @@ Outcomes run_workers(Profile profile, std::uint64_t seed) {
     }
     outcomes.logs.push_back(worker->log());
   }
-  EXPECT_EQ(network.under_way(), 0U);
+  EXPECT_EQ(network.in_flight(), 0U);
   for (const LinkId link : links) {
     outcomes.links.push_back(network.stats(link));
     moved -= network.stats(link).bytes;
   }
-  EXPECT_EQ(moved, 0U) << "every byte of a copy or a load went over each of its links, and no other";
+  EXPECT_EQ(moved, 0U) << "every byte of a copy or load crosses each of its links, and no other";
   outcomes.end = network.now();
   return outcomes;
 }
@@ -395,7 +396,7 @@ TEST_P(KvManagerTiersModelTest, AnyTiersAnyLinksAnyWorkers) {
   }
 }
 
-TEST_P(KvManagerTiersModelTest, TheSameAgainIsTheSame) {
+TEST_P(KvManagerTiersModelTest, TheSameSeedGivesTheSameRun) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const Outcomes first = run_workers(GetParam(), seed);
     const Outcomes second = run_workers(GetParam(), seed);

@@ -15,20 +15,21 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-// Time in 2^-20 ns; work in 10^-9 bytes, of which a link sends bytes_per_second in a nanosecond.
+// Times are counted in ticks of 2^-20 ns, work in units of 10^-9 bytes: a link sends bytes_per_second units a
+// nanosecond.
 constexpr int kTickBits = 20;
 constexpr Wide kTick = Wide{1} << kTickBits;
 constexpr Wide kSlack = kTick >> 10;
 constexpr std::int64_t kNanobytes = 1'000'000'000;
 
 Wide ticks_of(TimePoint time) { return Wide{time.count()} * kTick; }
-// The first whole nanosecond that is not earlier, but for the slack.
+// The first whole nanosecond that is at most kSlack earlier.
 TimePoint round_up(Wide ticks) {
   return TimePoint(static_cast<TimePoint::rep>((ticks - kSlack + kTick - 1) >> kTickBits));
 }
 Wide divide_up(Wide dividend, Wide divisor) { return (dividend + divisor - 1) / divisor; }
 
-// What both disciplines do once a transfer is sent: it travels.
+// What both disciplines share: a transfer that was sent arrives after the latency.
 class SendingLink : public Link {
  public:
   [[nodiscard]] std::optional<Arrival> next_arrival() const final {
@@ -37,10 +38,10 @@ class SendingLink : public Link {
 
   Arrival take_arrival() final {
     const std::optional<Arrival> next = next_arrival();
-    CAIRN_CHECK(next.has_value(), "there is something to arrive");
+    CAIRN_CHECK(next.has_value(), "a transfer is in flight");
     send_until(ticks_of(next->at - options_.latency));
     CAIRN_CHECK(!travelling_.empty() && travelling_.front().transfer.id == next->transfer.id,
-                "what was foretold is what arrives");
+                "the predicted transfer arrives");
     travelling_.pop_front();
     ++stats_.transfers;
     stats_.bytes += next->transfer.bytes;
@@ -75,7 +76,7 @@ class SendingLink : public Link {
  protected:
   using Link::Link;
 
-  // Sends until then, and hands on what was sent.
+  // Advances time; calls travel() for each transfer that was sent until then.
   virtual void send_until(Wide ticks) = 0;
   virtual void queue(const Transfer& transfer) = 0;
   [[nodiscard]] virtual std::optional<Arrival> next_sent() const = 0;
@@ -84,7 +85,7 @@ class SendingLink : public Link {
 
   [[nodiscard]] Wide rate() const { return static_cast<Wide>(options_.bytes_per_second); }
   [[nodiscard]] TimePoint arrival_of(Wide sent) const { return round_up(sent) + options_.latency; }
-  // Sent at this time.
+  // The transfer was sent completely at this time.
   void travel(Wide sent, const Transfer& transfer) {
     const Arrival arrival{arrival_of(sent), transfer};
     const auto earlier = [](const Arrival& a, const Arrival& b) {
@@ -98,7 +99,7 @@ class SendingLink : public Link {
   }
 
  private:
-  std::deque<Arrival> travelling_;  // the next one first
+  std::deque<Arrival> travelling_;  // in order of arrival
   Wide busy_ = 0;
 };
 
@@ -108,7 +109,7 @@ class SharedLink final : public SendingLink {
 
  private:
   struct Sending {
-    Wide end;  // what each transfer will have been sent of, counted from the beginning of time, when this one is over
+    Wide end;  // value of served_ at which this transfer has been sent
     Transfer transfer;
   };
 
@@ -149,7 +150,7 @@ class SharedLink final : public SendingLink {
     Wide now = end_of_first();
     Wide served = std::max(served_, sending_.back().end);
     Arrival next{arrival_of(now), sending_.back().transfer};
-    // What ends later in the same nanosecond arrives with it, and before it where it began before.
+    // Transfers that end later in the same nanosecond arrive together with this one, in the order in which they began.
     for (std::size_t left = sending_.size() - 1; left > 0; --left) {
       const Sending& other = sending_[left - 1];
       now += time_for(other.end - served, left);
@@ -184,14 +185,14 @@ class SharedLink final : public SendingLink {
     }
   }
 
-  // How long it takes until each of so many has been sent this much more. Rounding may have sent a little too much.
+  // How long it takes to send `work` of each of `transfers` transfers. `work` may be slightly negative by rounding.
   [[nodiscard]] Wide time_for(Wide work, std::size_t transfers) const {
     return work <= 0 ? 0 : divide_up(work * Wide{static_cast<std::int64_t>(transfers)} * kTick, rate());
   }
   [[nodiscard]] Wide end_of_first() const { return now_ + time_for(sending_.back().end - served_, sending_.size()); }
 
-  std::vector<Sending> sending_;  // the first to end last
-  Wide served_ = 0;
+  std::vector<Sending> sending_;  // in reverse order of their ends
+  Wide served_ = 0;               // work sent of each transfer in flight, accumulated over time
   Wide now_ = 0;
 };
 
@@ -252,19 +253,19 @@ class InOrderLink final : public SendingLink {
 }  // namespace
 
 std::uint64_t from_gigabytes_per_second(double gigabytes) {
-  // A link that is slower than can be said is not one without a limit.
+  // A tiny rate is rounded up to 1, because 0 would mean no limit.
   return gigabytes > 0 ? std::max<std::uint64_t>(static_cast<std::uint64_t>(std::llround(gigabytes * 1e9)), 1) : 0;
 }
 
 Result<std::unique_ptr<Link>> Link::create(const LinkOptions& options) {
   if (options.bytes_per_second > kMaxBytesPerSecond) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a link of ", options.bytes_per_second, " bytes a second is too fast; give at most ",
+                str_cat("a link of ", options.bytes_per_second, " bytes per second is too fast; give at most ",
                         kMaxBytesPerSecond, ", or 0 for no limit"));
   }
   if (options.latency < Duration(0)) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("the latency of a link is ", options.latency.count(), " ns; give 0 or more"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("the latency of a link is ", options.latency.count(),
+                                                     " ns, which is negative; give 0 or more"));
   }
   if (options.discipline == LinkDiscipline::kShared) {
     return std::unique_ptr<Link>(std::make_unique<SharedLink>(options));

@@ -1,18 +1,19 @@
-// Link: a wire between two tiers, in virtual time: bytes go in, and come out later. One direction.
+// Link: carries transfers between two tiers in one direction, in virtual time.
 //
-// Does:     how transfers that are under way at once share the rate is its discipline:
-//             kShared   all of them progress, each at the rate divided by their number (processor sharing)
-//             kInOrder  one after the other, in the order in which they began (a FIFO lane)
-//           The last byte arrives a latency after the link has sent it. The latency keeps no other transfer waiting: it
-//           is how long the wire is, not how wide. A rate of 0 is no limit: everything is sent at once.
-// Time:     nanoseconds. Inside, ends are kept to a millionth of one, so that the shares of many transfers add up to
-//           the rate; an arrival is the first whole nanosecond at which the transfer is over (give or take 1/1024 ns,
-//           which is above what rounding can add up to and below what anybody can see).
-// Order:    transfers that end together arrive in the order in which they began.
-// Owner:    a LinkNetwork, which moves time for all links that it has.
-// Threads:  one.
-// Costs:    start(): linear in the transfers under way, a few instructions each; the rest is constant for each arrival.
-// Fails:    create(): a rate or a latency beyond what the arithmetic holds, by name.
+// The discipline says how transfers in flight share the rate:
+//   kShared   all make progress, each at the rate divided by their number (processor sharing)
+//   kInOrder  one after the other, in the order in which they began (FIFO)
+// The last byte arrives `latency` after it was sent. The latency does not occupy the link. A rate of 0 means no limit:
+// all bytes are sent at once.
+//
+// Times are in nanoseconds. Ends are computed to 2^-20 ns, so that the shares of many transfers add up to the rate, and
+// reported as the first whole nanosecond at which the transfer has ended. (A tolerance of 1/1024 ns absorbs rounding
+// errors.) Transfers that end in the same nanosecond arrive in the order in which they began.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by a LinkNetwork, which advances time for all its links.
+// Errors:     create() fails if the rate is too large or the latency negative.
+// Complexity: start() is linear in the transfers in flight, a few instructions each; an arrival takes constant time.
 #pragma once
 
 #include <cstdint>
@@ -29,41 +30,41 @@ enum class LinkDiscipline : std::uint8_t { kShared, kInOrder };
 struct LinkOptions {
   std::uint64_t bytes_per_second = 0;  // 0: no limit
   LinkDiscipline discipline = LinkDiscipline::kShared;
-  Duration latency{0};  // from the moment a byte is sent to its arrival
+  Duration latency{0};  // from sending a byte to its arrival
 };
 
-// 1 GB is 10^9 bytes. Nothing, or less, is no limit.
+// 1 GB is 10^9 bytes. 0 or less returns 0: no limit.
 [[nodiscard]] std::uint64_t from_gigabytes_per_second(double gigabytes);
 
-// Rises with each transfer of a network.
+// Increases with each transfer of a network.
 enum class TransferId : std::uint64_t {};
 
-// Who is to be told.
+// Starts transfers and is told of their arrival.
 class LinkUser {
  public:
   virtual ~LinkUser() = default;
-  // The last byte is there. May start transfers; must not move time.
+  // The last byte has arrived. May start transfers; must not advance time.
   virtual void on_arrived(TransferId transfer) = 0;
 };
 
-// Since the link was made.
+// Totals since the link was created.
 struct LinkStats {
-  std::uint64_t transfers = 0;  // that have arrived
-  std::uint64_t bytes = 0;      // of those
-  Duration busy{0};             // time in which it was sending, up to the last time it was looked at
+  std::uint64_t transfers = 0;  // arrived
+  std::uint64_t bytes = 0;      // of the arrived transfers
+  Duration busy{0};             // time spent sending, up to the last start or arrival
 
   friend bool operator==(const LinkStats&, const LinkStats&) = default;
 };
 
 class Link {
  public:
-  // More in one transfer than anybody has; what the arithmetic holds.
+  // Limits of the arithmetic.
   static constexpr std::uint64_t kMaxTransferBytes = std::uint64_t{1} << 50;
   static constexpr std::uint64_t kMaxBytesPerSecond = std::uint64_t{1} << 50;
 
   struct Transfer {
     TransferId id{};
-    LinkUser* user = nullptr;  // none: nobody waits for it any more
+    LinkUser* user = nullptr;  // null: the user has left
     std::uint64_t bytes = 0;
 
     void forget(const LinkUser& gone) { user = user == &gone ? nullptr : user; }
@@ -78,15 +79,15 @@ class Link {
   Link& operator=(const Link&) = delete;
   virtual ~Link() = default;
 
-  // Requires: bytes <= kMaxTransferBytes; ids rise; no time earlier than one it was told before, and none later than
+  // Requires: bytes <= kMaxTransferBytes; ids increase; `now` is not before the time of an earlier call and not after
   // next_arrival().
   virtual void start(TimePoint now, const Transfer& transfer) = 0;
-  // What arrives next if nothing else begins; takes it away. Time is then that of the arrival.
+  // The next arrival, if no other transfer begins before. take_arrival() removes it and advances time to it.
   [[nodiscard]] virtual std::optional<Arrival> next_arrival() const = 0;
   virtual Arrival take_arrival() = 0;
-  // When the next transfer of this user arrives, if nothing else begins.
+  // When the next transfer of this user arrives, if no other transfer begins before.
   [[nodiscard]] virtual std::optional<TimePoint> next_arrival_of(const LinkUser& user) const = 0;
-  // The user will have gone: its transfers go on, for nobody.
+  // The user's transfers continue, but nobody is told of their arrival.
   virtual void forget(const LinkUser& user) = 0;
 
   [[nodiscard]] const LinkStats& stats() const { return stats_; }

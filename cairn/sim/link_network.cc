@@ -8,20 +8,17 @@
 namespace cairn::sim {
 
 Result<LinkId> LinkNetwork::add_link(const LinkOptions& options) {
-  Result<std::unique_ptr<Link>> link = Link::create(options);
-  if (!link) {
-    return Unexpected(std::move(link).error());
-  }
-  links_.push_back({.link = *std::move(link)});
+  CAIRN_TRY_ASSIGN(std::unique_ptr<Link> link, Link::create(options));
+  links_.push_back({.link = std::move(link)});
   return LinkId{static_cast<std::uint32_t>(links_.size() - 1)};
 }
 
 TransferId LinkNetwork::start(LinkId link, std::uint64_t bytes, LinkUser& user) {
-  CAIRN_CHECK(has(link), "the link is one of this network");
-  CAIRN_CHECK(bytes <= Link::kMaxTransferBytes, "a transfer is of a size that links can count");
+  CAIRN_CHECK(has(link), "the link belongs to this network");
+  CAIRN_CHECK(bytes <= Link::kMaxTransferBytes, "the transfer is within Link::kMaxTransferBytes");
   const TransferId id{started_++};
   links_[static_cast<std::size_t>(link)].link->start(now_, {.id = id, .user = &user, .bytes = bytes});
-  ++under_way_;
+  ++in_flight_;
   changed(static_cast<std::uint32_t>(link));
   return id;
 }
@@ -37,7 +34,7 @@ void LinkNetwork::advance_to(TimePoint now) {
     const std::uint32_t link = next_.top().link;
     const Link::Arrival arrival = links_[link].link->take_arrival();
     now_ = std::max(now_, arrival.at);
-    --under_way_;
+    --in_flight_;
     changed(link);
     if (arrival.transfer.user != nullptr) {
       arrival.transfer.user->on_arrived(arrival.transfer.id);

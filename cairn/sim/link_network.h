@@ -1,12 +1,13 @@
-// LinkNetwork: the links of a simulation and one time for all of them, so that several workers can share a link.
+// LinkNetwork: the links of a simulation and one clock for all of them, so that several workers can share a link.
 //
-// Does:     tells each user of its arrivals, in the order of time over all links and users; among arrivals at one
-//           nanosecond, in the order in which the transfers began. What a user starts when it is told begins at that
-//           moment, though time is being moved further: advancing one user's time advances everybody's.
-// Owner:    whoever runs the simulation; outlives its users. Workers that share no link need not share a network.
-// Threads:  one.
-// Costs:    logarithmic in the links for each arrival.
-// Fails:    add_link(): as Link::create().
+// Users are told of arrivals in order of time over all links and users; in the same nanosecond, in the order in which
+// the transfers began. A transfer that a user starts from on_arrived() begins at that moment, even if time is being
+// advanced further. Advancing time for one user advances it for all.
+//
+// Thread safety: not thread-safe.
+// Ownership:  must outlive its users. Workers that share no link need not share a network.
+// Errors:     add_link() fails as Link::create() does.
+// Complexity: logarithmic in the number of links for each arrival.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +36,16 @@ class LinkNetwork {
   [[nodiscard]] Result<LinkId> add_link(const LinkOptions& options);
   [[nodiscard]] bool has(LinkId link) const { return static_cast<std::size_t>(link) < links_.size(); }
 
-  // Begins a transfer now. Requires: has(link); bytes <= Link::kMaxTransferBytes; the user leaves before it goes.
+  // Begins a transfer now. Requires: has(link); bytes <= Link::kMaxTransferBytes; the user calls leave() before it is
+  // destroyed.
   TransferId start(LinkId link, std::uint64_t bytes, LinkUser& user);
-  // The user is told of nothing any more. Its transfers take their share of the links to their end.
+  // Stops telling the user of arrivals. Its transfers take their share of the links until they end.
   void leave(const LinkUser& user);
 
   [[nodiscard]] TimePoint now() const { return now_; }
-  // Moves time, and tells of all that arrives until then, that moment included. An earlier time changes nothing.
+  // Advances time and tells users of all arrivals until `now`, inclusive. An earlier time is ignored.
   void advance_to(TimePoint now);
-  // When somebody's next transfer arrives; or, on one link, this user's. Exact, if nothing else begins before.
+  // When the next transfer arrives: of all, or of one user on one link. Exact if no other transfer begins before.
   [[nodiscard]] std::optional<TimePoint> next_arrival() const;
   [[nodiscard]] std::optional<TimePoint> next_arrival_of(LinkId link, const LinkUser& user) const;
 
@@ -51,20 +53,20 @@ class LinkNetwork {
     return links_[static_cast<std::size_t>(link)].link->stats();
   }
   // Transfers that have begun and not arrived.
-  [[nodiscard]] std::size_t under_way() const { return under_way_; }
+  [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
 
  private:
   struct Entry {
     std::unique_ptr<Link> link;
-    std::uint64_t version = 0;  // rises with everything that can change its next arrival
+    std::uint64_t version = 0;  // increases with each change of its next arrival
   };
-  // What arrives next on a link; stale once the link has another version.
+  // The next arrival on a link; stale if the link has another version.
   struct Next {
     TimePoint at;
     TransferId transfer;
     std::uint32_t link;
     std::uint64_t version;
-    friend bool operator<(const Next& a, const Next& b) {  // the first one on top of the queue
+    friend bool operator<(const Next& a, const Next& b) {  // so that the earliest is on top of the queue
       return std::tie(a.at, a.transfer) > std::tie(b.at, b.transfer);
     }
   };
@@ -74,7 +76,7 @@ class LinkNetwork {
   std::vector<Entry> links_;
   std::priority_queue<Next> next_;  // its top is never stale
   std::uint64_t started_ = 0;
-  std::size_t under_way_ = 0;
+  std::size_t in_flight_ = 0;
   TimePoint now_{0};
 };
 

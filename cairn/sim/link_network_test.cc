@@ -17,20 +17,20 @@ using ::testing::ElementsAre;
 constexpr std::uint64_t kMegabyte = 1'000'000;
 constexpr LinkOptions kOneGigabyte{.bytes_per_second = 1'000'000'000};
 
-struct Told {
+struct Arrival {
   int user;
   std::uint64_t transfer;
   TimePoint at;
-  friend bool operator==(const Told&, const Told&) = default;
+  friend bool operator==(const Arrival&, const Arrival&) = default;
 };
 
-// Writes down what it is told, and may start more.
+// Records arrivals, and may start further transfers.
 class TestUser final : public LinkUser {
  public:
-  TestUser(LinkNetwork& network, int number, std::vector<Told>& told)
-      : network_(&network), number_(number), told_(&told) {}
+  TestUser(LinkNetwork& network, int number, std::vector<Arrival>& arrivals)
+      : network_(&network), number_(number), arrivals_(&arrivals) {}
   void on_arrived(TransferId transfer) override {
-    told_->push_back({number_, static_cast<std::uint64_t>(transfer), network_->now()});
+    arrivals_->push_back({number_, static_cast<std::uint64_t>(transfer), network_->now()});
     if (then) {
       then();
     }
@@ -41,15 +41,15 @@ class TestUser final : public LinkUser {
  private:
   LinkNetwork* network_;
   int number_;
-  std::vector<Told>* told_;
+  std::vector<Arrival>* arrivals_;
 };
 
 class LinkNetworkTest : public ::testing::Test {
  protected:
   LinkNetwork network;
-  std::vector<Told> told;
-  TestUser a{network, 0, told};
-  TestUser b{network, 1, told};
+  std::vector<Arrival> arrivals;
+  TestUser a{network, 0, arrivals};
+  TestUser b{network, 1, arrivals};
 };
 
 TEST_F(LinkNetworkTest, TwoWorkersShareALink) {
@@ -60,15 +60,15 @@ TEST_F(LinkNetworkTest, TwoWorkersShareALink) {
   network.start(link, kMegabyte, b);
   EXPECT_EQ(network.next_arrival_of(link, a), microseconds(1500));
   EXPECT_EQ(network.next_arrival_of(link, b), milliseconds(2));
-  EXPECT_EQ(network.under_way(), 2U);
+  EXPECT_EQ(network.in_flight(), 2U);
   network.advance_to(milliseconds(2));
-  EXPECT_THAT(told, ElementsAre(Told{0, 0, microseconds(1500)}, Told{1, 1, milliseconds(2)}));
-  EXPECT_EQ(network.under_way(), 0U);
+  EXPECT_THAT(arrivals, ElementsAre(Arrival{0, 0, microseconds(1500)}, Arrival{1, 1, milliseconds(2)}));
+  EXPECT_EQ(network.in_flight(), 0U);
   EXPECT_EQ(network.next_arrival(), std::nullopt);
   EXPECT_EQ(network.stats(link).bytes, 2 * kMegabyte);
 }
 
-TEST_F(LinkNetworkTest, WhatIsStartedOnArrivalBeginsAtThatMoment) {
+TEST_F(LinkNetworkTest, ATransferStartedOnArrivalBeginsAtThatMoment) {
   const LinkId first = *network.add_link(kOneGigabyte);
   const LinkId second = *network.add_link(kOneGigabyte);
   a.then = [&] {
@@ -78,19 +78,21 @@ TEST_F(LinkNetworkTest, WhatIsStartedOnArrivalBeginsAtThatMoment) {
   network.start(first, kMegabyte, a);
   network.start(second, 3 * kMegabyte, b);
   network.advance_to(milliseconds(100));  // far beyond both hops
-  // The second hop shares its link from 1 ms on: 2 MB of b's are left then.
-  EXPECT_THAT(told, ElementsAre(Told{0, 0, milliseconds(1)}, Told{0, 2, milliseconds(3)}, Told{1, 1, milliseconds(4)}));
+  // The second hop shares its link from 1 ms on; then 2 MB of b's transfer are left.
+  EXPECT_THAT(arrivals, ElementsAre(Arrival{0, 0, milliseconds(1)}, Arrival{0, 2, milliseconds(3)},
+                                    Arrival{1, 1, milliseconds(4)}));
   EXPECT_EQ(network.now(), milliseconds(100));
 }
 
-TEST_F(LinkNetworkTest, WhatArrivesTogetherArrivesInTheOrderOfItsBeginning) {
+TEST_F(LinkNetworkTest, SimultaneousArrivalsComeInTheOrderOfTheirStarts) {
   const LinkId first = *network.add_link(kOneGigabyte);
   const LinkId second = *network.add_link({.bytes_per_second = 1'000'000'000, .discipline = LinkDiscipline::kInOrder});
   network.start(second, kMegabyte, b);
   network.start(first, kMegabyte, a);
   network.start(*network.add_link({.latency = milliseconds(1)}), kMegabyte, b);
   network.advance_to(milliseconds(1));
-  EXPECT_THAT(told, ElementsAre(Told{1, 0, milliseconds(1)}, Told{0, 1, milliseconds(1)}, Told{1, 2, milliseconds(1)}));
+  EXPECT_THAT(arrivals, ElementsAre(Arrival{1, 0, milliseconds(1)}, Arrival{0, 1, milliseconds(1)},
+                                    Arrival{1, 2, milliseconds(1)}));
 }
 
 TEST_F(LinkNetworkTest, TimeDoesNotGoBack) {
@@ -102,19 +104,19 @@ TEST_F(LinkNetworkTest, TimeDoesNotGoBack) {
   EXPECT_EQ(network.next_arrival(), milliseconds(6));
 }
 
-TEST_F(LinkNetworkTest, WhoLeavesIsToldNothingAndItsBytesStillTakeTheirShare) {
+TEST_F(LinkNetworkTest, AUserThatLeftIsNotToldAndItsBytesStillTakeTheirShare) {
   const LinkId link = *network.add_link(kOneGigabyte);
   network.start(link, kMegabyte, a);
   network.start(link, kMegabyte, b);
   network.leave(a);
   network.advance_to(milliseconds(10));
-  EXPECT_THAT(told, ElementsAre(Told{1, 1, milliseconds(2)}));
+  EXPECT_THAT(arrivals, ElementsAre(Arrival{1, 1, milliseconds(2)}));
   EXPECT_EQ(network.stats(link).bytes, 2 * kMegabyte);
 }
 
-TEST_F(LinkNetworkTest, HowFarTimeIsMovedAtOnceMakesNoDifference) {
+TEST_F(LinkNetworkTest, TheSizeOfTimeStepsMakesNoDifference) {
   const auto run = [](std::uint64_t steps) {
-    std::vector<Told> seen;
+    std::vector<Arrival> seen;
     LinkNetwork many;
     TestUser user(many, 0, seen);
     std::mt19937_64 random(42);
@@ -138,10 +140,10 @@ TEST_F(LinkNetworkTest, HowFarTimeIsMovedAtOnceMakesNoDifference) {
     for (std::uint64_t i = 1; i <= steps; ++i) {
       many.advance_to(TimePoint(static_cast<TimePoint::rep>(100'000'000'000 / steps * i)));
     }
-    EXPECT_EQ(many.under_way(), 0U);
+    EXPECT_EQ(many.in_flight(), 0U);
     return seen;
   };
-  const std::vector<Told> at_once = run(1);
+  const std::vector<Arrival> at_once = run(1);
   EXPECT_EQ(at_once.size(), 510U);
   EXPECT_EQ(run(1000), at_once);
   EXPECT_EQ(run(100'000), at_once);

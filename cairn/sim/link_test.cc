@@ -1,4 +1,4 @@
-// A link alone: the figures of the original, a model that computes the shares the long way, and what must hold always.
+// A single link: the figures of the original, comparison with a simple model of processor sharing, and invariants.
 #include "cairn/sim/link.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ struct Started {
   TimePoint at;
   std::uint64_t bytes;
 };
-// Transfer, arrival.
+// Transfer id and arrival.
 using Arrivals = std::vector<std::pair<std::uint64_t, TimePoint>>;
 
 std::unique_ptr<Link> make(double gigabytes_per_second, LinkDiscipline discipline = LinkDiscipline::kShared,
@@ -34,7 +34,7 @@ std::unique_ptr<Link> make(double gigabytes_per_second, LinkDiscipline disciplin
                         .latency = latency});
 }
 
-// Starts all of them, which are in the order of time, and waits for the last.
+// Starts the transfers, which are in order of time, and waits for the last one.
 Arrivals run(Link& link, const std::vector<Started>& transfers) {
   Arrivals arrivals;
   const auto take_until = [&](TimePoint until) {
@@ -53,7 +53,7 @@ Arrivals run(Link& link, const std::vector<Started>& transfers) {
   return arrivals;
 }
 
-TEST(LinkTest, SharesItsRateAmongThoseUnderWay) {
+TEST(LinkTest, SharesItsRateAmongTransfersInFlight) {
   EXPECT_THAT(run(*make(1), {{TimePoint(0), kMegabyte}}), ElementsAre(std::pair(0U, milliseconds(1))));
   EXPECT_THAT(run(*make(1), {{TimePoint(0), kMegabyte}, {TimePoint(0), kMegabyte}}),
               ElementsAre(std::pair(0U, milliseconds(2)), std::pair(1U, milliseconds(2))));
@@ -65,15 +65,15 @@ TEST(LinkTest, SharesItsRateAmongThoseUnderWay) {
   }
 }
 
-TEST(LinkTest, ASmallTransferOvertakesALargeOneWhereTheyShare) {
+TEST(LinkTest, ASmallTransferOvertakesALargeOneOnASharedLink) {
   const std::vector<Started> transfers{{TimePoint(0), 3 * kMegabyte}, {milliseconds(1), kMegabyte}};
   EXPECT_THAT(run(*make(1), transfers), ElementsAre(std::pair(1U, milliseconds(3)), std::pair(0U, milliseconds(4))));
   EXPECT_THAT(run(*make(1, LinkDiscipline::kInOrder), transfers),
               ElementsAre(std::pair(0U, milliseconds(3)), std::pair(1U, milliseconds(4))));
 }
 
-TEST(LinkTest, ThoseThatEndInOneNanosecondArriveInTheOrderInWhichTheyBegan) {
-  // Of 3 bytes a nanosecond: the second is sent at 1998.33 ns, the first at 1998.67.
+TEST(LinkTest, EndsInOneNanosecondArriveInTheOrderOfTheirStarts) {
+  // At 3 bytes a nanosecond the second is sent at 1998.33 ns, the first at 1998.67.
   EXPECT_THAT(run(*make(3), {{TimePoint(0), 3000}, {TimePoint(1), 2996}}),
               ElementsAre(std::pair(0U, nanoseconds(1999)), std::pair(1U, nanoseconds(1999))));
 }
@@ -87,16 +87,16 @@ TEST(LinkTest, WithoutALimitEverythingArrivesAtOnce) {
   }
 }
 
-TEST(LinkTest, InOrderTheLaneIsFreeWhenTheLastOneIsSent) {
+TEST(LinkTest, InOrderTheNextBeginsWhenTheLastIsSent) {
   EXPECT_THAT(
       run(*make(2, LinkDiscipline::kInOrder),
           {{TimePoint(0), kMegabyte}, {TimePoint(0), kMegabyte}, {milliseconds(5), kMegabyte}}),
       ElementsAre(std::pair(0U, microseconds(500)), std::pair(1U, milliseconds(1)), std::pair(2U, microseconds(5500))));
 }
 
-TEST(LinkTest, LatencyDelaysWithoutTakingRoom) {
+TEST(LinkTest, LatencyDelaysWithoutOccupyingTheLink) {
   for (const LinkDiscipline discipline : {LinkDiscipline::kShared, LinkDiscipline::kInOrder}) {
-    // The second is sent while the first one travels.
+    // The second is sent during the latency of the first.
     EXPECT_THAT(run(*make(1, discipline, milliseconds(10)), {{TimePoint(0), kMegabyte}, {milliseconds(1), kMegabyte}}),
                 ElementsAre(std::pair(0U, milliseconds(11)), std::pair(1U, milliseconds(12))));
     EXPECT_THAT(run(*make(0, discipline, milliseconds(10)), {{TimePoint(0), 1}, {TimePoint(3), 1}}),
@@ -104,7 +104,7 @@ TEST(LinkTest, LatencyDelaysWithoutTakingRoom) {
   }
 }
 
-TEST(LinkTest, ForetellsTheArrivalOfEachUser) {
+TEST(LinkTest, PredictsTheNextArrivalOfEachUser) {
   class Nobody final : public LinkUser {
     void on_arrived(TransferId /*transfer*/) override {}
   };
@@ -129,7 +129,7 @@ TEST(LinkTest, ForetellsTheArrivalOfEachUser) {
   }
 }
 
-TEST(LinkTest, RefusesWhatItCannotCount) {
+TEST(LinkTest, RejectsBadOptions) {
   EXPECT_THAT(Link::create({.bytes_per_second = Link::kMaxBytesPerSecond + 1}).error().message,
               HasSubstr("too fast; give at most 1125899906842624"));
   EXPECT_THAT(Link::create({.latency = Duration(-1)}).error().message, HasSubstr("latency of a link is -1 ns"));
@@ -139,7 +139,7 @@ TEST(LinkTest, RefusesWhatItCannotCount) {
   EXPECT_EQ(from_gigabytes_per_second(1e-12), 1U);
 }
 
-TEST(LinkTest, HoldsTheLargestNumbersItTakes) {
+TEST(LinkTest, HandlesTheLargestNumbersItAccepts) {
   for (const LinkDiscipline discipline : {LinkDiscipline::kShared, LinkDiscipline::kInOrder}) {
     const std::unique_ptr<Link> slow = *Link::create({.bytes_per_second = 1 << 20, .discipline = discipline});
     const std::vector<Started> transfers(4, {TimePoint(0), Link::kMaxTransferBytes});
@@ -150,7 +150,7 @@ TEST(LinkTest, HoldsTheLargestNumbersItTakes) {
   }
 }
 
-// Processor sharing the long way: from change to change, every transfer gets its share.
+// A simple model of processor sharing: from change to change, every transfer gets its share.
 std::vector<long double> shared_by_hand(long double bytes_per_ns, const std::vector<Started>& transfers) {
   std::vector<long double> left(transfers.size(), 0);
   std::vector<long double> ends(transfers.size(), -1);
@@ -184,7 +184,7 @@ std::vector<long double> shared_by_hand(long double bytes_per_ns, const std::vec
   return ends;
 }
 
-TEST(LinkTest, SharesAsTheLongWayDoes) {
+TEST(LinkTest, EqualsTheSimpleModel) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -204,12 +204,12 @@ TEST(LinkTest, SharesAsTheLongWayDoes) {
     ASSERT_EQ(arrivals.size(), transfers.size());
     for (const auto& [id, arrival] : arrivals) {
       const auto exact = by_hand[id];
-      // Never before it is over, nor a nanosecond later than that; the long way is itself off by some of its digits.
+      // Never before its end, and less than a nanosecond later; the model itself has rounding errors.
       const long double doubt = 0.002L + exact * 1e-12L;
       ASSERT_GE(static_cast<long double>(arrival.count()), exact - doubt) << id;
       ASSERT_LT(static_cast<long double>(arrival.count()), exact + 1 + doubt) << id;
     }
-    // Nothing is lost or made, and while there is something to send the whole rate is used.
+    // All bytes arrive, and the whole rate is used while there are transfers.
     EXPECT_EQ(link->stats().bytes, bytes);
     EXPECT_EQ(link->stats().transfers, transfers.size());
     const auto sent = static_cast<long double>(link->stats().busy.count()) * static_cast<long double>(rate) / 1e9L;
@@ -217,7 +217,7 @@ TEST(LinkTest, SharesAsTheLongWayDoes) {
   }
 }
 
-TEST(LinkTest, InOrderIsTheSumOfWhatIsAhead) {
+TEST(LinkTest, InOrderTakesTheSumOfTheTransfersAhead) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// A source of requests that are known beforehand. For tests.
+// A RequestSource that yields the requests of a vector. For tests.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What comes up from lower tiers for a sequence, and from where. Pure: facts in, a plan out.
+// Plans which blocks of a sequence are loaded from the tiers below, and from which tier. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace cairn::sim {
 
-// The tiers below G1, the nearest one 0.
+// A tier below G1; 0 is the nearest.
 using TierIndex = std::uint32_t;
 
 struct LoadPlan {
-  std::vector<TierIndex> source;  // of each block, from the first on
+  std::vector<TierIndex> source;  // of each block, from the first one on
 
   [[nodiscard]] std::size_t blocks() const { return source.size(); }
   [[nodiscard]] std::size_t blocks_from(TierIndex tier) const {
@@ -23,12 +23,12 @@ struct LoadPlan {
   }
 };
 
-// Blocks from the first on, each from the nearest tier that has it, up to the first that none has: what stands behind a
-// hole is of no use. `nearest(i)` is that tier for block i, if any.
+// Loads each of `count` blocks from the nearest tier that has it, up to the first block that no tier has: later blocks
+// are of no use without it. `nearest(i)` returns the nearest tier that has block i, if any.
 template <typename Nearest>
-[[nodiscard]] LoadPlan plan_load(std::size_t wanted, const Nearest& nearest) {
+[[nodiscard]] LoadPlan plan_load(std::size_t count, const Nearest& nearest) {
   LoadPlan plan;
-  for (std::size_t i = 0; i < wanted; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const std::optional<TierIndex> tier = nearest(i);
     if (!tier) {
       break;
@@ -38,8 +38,7 @@ template <typename Nearest>
   return plan;
 }
 
-// How many of the planned blocks are loaded where there is room for `room`: as many as fit, where the original loads all
-// or nothing.
+// How many of the planned blocks are loaded if there is room for `room`: as many as fit; with kSeed all or none.
 [[nodiscard]] constexpr std::size_t blocks_to_load(Profile profile, std::size_t planned, std::size_t room) {
   if (profile == Profile::kSeed && planned > room) {
     return 0;

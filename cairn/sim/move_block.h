@@ -1,11 +1,11 @@
 // MoveBlock: what a sequence asks of the manager that holds its blocks.
 //
-// Does:     Use      take a reference to each of these blocks, in this order, making those that are not there
-//           Deref    let go of one reference to each of these blocks, in order
-//           Promote  a block that was being filled is full: from now on it has a name
-//           Fields that go with full blocks have one entry for each full block, in the order of the blocks.
-// Owner:    they look at what a sequence owns, and are good until it changes.
-// Threads:  plain values.
+//   Use      take a reference to each of these blocks, in this order; allocate those that are not there
+//   Deref    release one reference to each of these blocks, in order
+//   Promote  a partial block is full and has a key from now on
+// Fields about full blocks have one entry for each full block, in the order of the blocks.
+//
+// Ownership:  the spans refer to memory of a sequence and are valid until the sequence changes.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace cairn::sim {
 
-// A block that is still being filled; a number that no other such block has.
+// Identifies a partial block: one that is still being filled.
 enum class PartialId : std::uint64_t {};
 
-// A block as a sequence knows it: full, and then named by the hash of all tokens up to its end; or still being filled.
+// A block as a sequence knows it: full, with the hash of all tokens up to its end; or partial, with an id.
 class UniqueBlock {
  public:
   [[nodiscard]] static constexpr UniqueBlock full(SequenceHash hash) { return {value_of(hash), false}; }
@@ -45,15 +45,15 @@ class UniqueBlock {
 
 struct Use {
   std::span<const UniqueBlock> blocks;
-  std::span<const BlockKey> keys;                     // of the full ones
-  std::span<const BlockHash> tokens_hashes = {};      // of the full ones, or none at all
-  std::optional<std::span<const Token>> token_ids{};  // all tokens of the full ones, for the events
-  std::optional<UniqueBlock> parent{};                // the block before the first; it is full
+  std::span<const BlockKey> keys;                     // of the full blocks
+  std::span<const BlockHash> tokens_hashes = {};      // of the full blocks, or empty
+  std::optional<std::span<const Token>> token_ids{};  // all tokens of the full blocks, for events
+  std::optional<UniqueBlock> parent{};                // the full block before the first one
 };
 
 struct Deref {
   std::span<const UniqueBlock> blocks;
-  bool last_first = false;  // in which order they are let go
+  bool last_first = false;  // release them in reverse order
 };
 
 struct Promote {

@@ -1,5 +1,5 @@
-// A KvManager with one tier below, as literally as can be: LRU in both, links in order, a block a millisecond. For the
-// tests that compare the real one with it.
+// A KvManager with one tier below, as simple as possible: LRU in both tiers, links in order, a millisecond per block.
+// Tests compare the real one with it.
 #pragma once
 
 #include <algorithm>
@@ -90,11 +90,11 @@ class NaiveTiers {
     const std::size_t load = next_number_++;
     loads_[load] = {.blocks = found, .parents = parents, .held = prefix};
     loads_[load].waits = 1 + queue(needed(gone), {.load = load});
-    begin_waiting();
-    one_wait_less(load);
+    begin_pending();
+    count_down(load);
     return Start::kScheduled;
   }
-  // Of the number that was counted up at each one that was scheduled.
+  // Ends the load that last_scheduled() numbered.
   void end(std::size_t scheduled) {
     const auto found = loads_.find(scheduled);
     if (!found->second.landed) {
@@ -116,7 +116,7 @@ class NaiveTiers {
         finished_.push_back(moved.number);
       } else {
         end_copy(moved.number);
-        begin_waiting();
+        begin_pending();
       }
     }
     clock_ = std::max(clock_, now);
@@ -310,13 +310,13 @@ class NaiveTiers {
     }
   }
 
-  // Those that have to be copied.
+  // The blocks that have to be copied.
   [[nodiscard]] Ids to_be_copied(const Ids& gone) const {
     Ids ids;
     std::ranges::copy_if(gone, std::back_inserter(ids), [&](Id id) { return !in_g2(id) && !expected_.contains(id); });
     return ids;
   }
-  // They are expected from now on.
+  // G2 expects these blocks from now on.
   Ids needed(const Ids& gone) {
     const Ids ids = to_be_copied(gone);
     expected_.insert(ids.begin(), ids.end());
@@ -340,7 +340,7 @@ class NaiveTiers {
         holds_[hold] = {part.size(), queue(part, {.hold = hold})};
       }
     }
-    begin_waiting();
+    begin_pending();
   }
   std::size_t queue(const Ids& ids, const Waiter& waiter) {
     std::size_t copies = 0;
@@ -356,8 +356,8 @@ class NaiveTiers {
     }
     return copies;
   }
-  void begin_waiting() {
-    while (!waiting_.empty() && under_way_ < options_.max_copies) {
+  void begin_pending() {
+    while (!waiting_.empty() && in_flight_ < options_.max_copies) {
       const std::size_t number = waiting_.front();
       waiting_.pop_front();
       begin(number);
@@ -372,7 +372,7 @@ class NaiveTiers {
       expected_.erase(copy.blocks[i]);
     }
     copy.blocks.resize(fits);
-    ++under_way_;
+    ++in_flight_;
     if (fits == 0) {
       end_copy(number);
       return;
@@ -398,14 +398,14 @@ class NaiveTiers {
       events.push_back(in(CacheLevel::kG2, stored({id}, copy.parents[i])));
     }
     coming_ -= copy.blocks.size();
-    --under_way_;
+    --in_flight_;
     if (copy.waiter.load) {
-      one_wait_less(*copy.waiter.load);
+      count_down(*copy.waiter.load);
     } else if (Hold& hold = holds_[*copy.waiter.hold]; --hold.copies == 0) {
       quarantined -= hold.blocks;
     }
   }
-  void one_wait_less(std::size_t load) {
+  void count_down(std::size_t load) {
     if (--loads_[load].waits == 0) {
       up_free_ = std::max(up_free_, clock_) + loads_[load].blocks.size();
       moving_[{up_free_, next_transfer_++}] = {.is_load = true, .number = load};
@@ -466,16 +466,16 @@ class NaiveTiers {
   std::set<PartialId> partials_;
   std::map<Id, std::size_t> pins_;
   std::map<Id, std::optional<Id>> parent_in_g1_;
-  std::map<Id, std::optional<Id>> parent_in_g2_;  // of what is there
-  std::map<Id, std::size_t> read_;                // blocks of G2 that loads hold
+  std::map<Id, std::optional<Id>> parent_in_g2_;  // of the blocks in G2
+  std::map<Id, std::size_t> read_;                // blocks of G2 that loads pin
   std::set<Id> expected_;
   std::size_t coming_ = 0;  // blocks of G2 that are being written
   std::map<std::size_t, Copy> copies_;
   std::map<std::size_t, Hold> holds_;
   std::map<std::size_t, Load> loads_;
   std::deque<std::size_t> waiting_;
-  std::size_t under_way_ = 0;
-  std::map<std::pair<std::uint64_t, std::size_t>, Moved> moving_;  // by end, then beginning
+  std::size_t in_flight_ = 0;
+  std::map<std::pair<std::uint64_t, std::size_t>, Moved> moving_;  // by end, then start
   std::vector<std::size_t> finished_;
   std::uint64_t clock_ = 0;
   std::uint64_t down_free_ = 0;

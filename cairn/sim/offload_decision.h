@@ -1,4 +1,4 @@
-// What goes down a tier, and how much of it. Pure: facts in, a decision out.
+// Decides which evicted blocks are copied to the tier below, and how many. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace cairn::sim {
 
-// What the tier below knows of a block.
+// Whether the tier below has a block.
 struct PresenceBelow {
   bool resident = false;
-  bool expected = false;  // a copy of it is on its way there
+  bool expected = false;  // a copy is pending or in flight
 };
 
 enum class OffloadVerdict : std::uint8_t { kCopy, kResident, kExpected };
 
-// A block that leaves a tier is copied to the next one unless it is there, or will be.
+// An evicted block is copied to the next tier unless that tier has it or is receiving it.
 [[nodiscard]] constexpr OffloadVerdict decide_offload(const PresenceBelow& below) {
   if (below.resident) {
     return OffloadVerdict::kResident;
@@ -25,8 +25,8 @@ enum class OffloadVerdict : std::uint8_t { kCopy, kResident, kExpected };
   return below.expected ? OffloadVerdict::kExpected : OffloadVerdict::kCopy;
 }
 
-// How many of the first blocks of a batch go into a tier that has room for `room`: as many as fit, where the original
-// gives up the whole batch.
+// How many blocks of a batch are copied into a tier that has room for `room`: as many as fit, the first ones; with
+// kSeed all or none.
 [[nodiscard]] constexpr std::size_t blocks_to_copy(Profile profile, std::size_t batch, std::size_t room) {
   if (profile == Profile::kSeed && batch > room) {
     return 0;

@@ -1,4 +1,4 @@
-// The decisions about what moves down and up, alone.
+// The pure decisions about copies down and loads up.
 #include "cairn/sim/offload_decision.h"
 
 #include <gmock/gmock.h>
@@ -15,13 +15,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(OffloadDecisionTest, CopiesWhatIsNeitherThereNorOnItsWay) {
+TEST(OffloadDecisionTest, CopiesBlocksThatAreNeitherResidentNorExpected) {
   EXPECT_EQ(decide_offload({}), OffloadVerdict::kCopy);
   EXPECT_EQ(decide_offload({.resident = true}), OffloadVerdict::kResident);
   EXPECT_EQ(decide_offload({.expected = true}), OffloadVerdict::kExpected);
 }
 
-TEST(OffloadDecisionTest, ABatchThatDoesNotFitIsCutOrGivenUp) {
+TEST(OffloadDecisionTest, ABatchThatDoesNotFitIsCutOrDropped) {
   EXPECT_EQ(blocks_to_copy(Profile::kStrict, 5, 8), 5U);
   EXPECT_EQ(blocks_to_copy(Profile::kStrict, 5, 3), 3U);
   EXPECT_EQ(blocks_to_copy(Profile::kSeed, 5, 5), 5U);

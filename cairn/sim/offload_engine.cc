@@ -9,30 +9,29 @@
 namespace cairn::sim {
 namespace {
 
-Status check(const OffloadOptions& options, const OffloadEngine::Surroundings& around) {
+Status check(const OffloadOptions& options, const OffloadEngine::Environment& environment) {
   if (options.tiers.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "an offload engine without tiers; give at least one");
+    return fail(ErrorCode::kInvalidArgument, "an offload engine without tiers moves nothing; give at least one tier");
   }
   if (options.batch_blocks == 0 || options.max_copies == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("copies of ", options.batch_blocks, " blocks, ", options.max_copies,
-                        " at once, move nothing; give at least 1 of each"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("batch_blocks ", options.batch_blocks, " and max_copies ",
+                                                     options.max_copies, " move nothing; give at least 1 of each"));
   }
-  const std::uint64_t most = std::max(around.max_capacity, options.batch_blocks);
+  const std::uint64_t most = std::max(environment.max_capacity, options.batch_blocks);
   if (options.block_bytes > Link::kMaxTransferBytes / most) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("blocks of ", options.block_bytes, " bytes, ", most, " in one transfer, are more than ",
-                        Link::kMaxTransferBytes, " bytes; give smaller ones, or fewer"));
+                str_cat(most, " blocks of ", options.block_bytes, " bytes in one transfer exceed ",
+                        Link::kMaxTransferBytes, " bytes; give smaller or fewer blocks"));
   }
   CacheLevel above = CacheLevel::kG2;
   for (const OffloadTierOptions& tier : options.tiers) {
     if (tier.level < above) {
       return fail(ErrorCode::kInvalidArgument,
-                  str_cat("a tier of level ", to_string(tier.level), " cannot stand below one of ", to_string(above),
-                          "; give G2 and lower, the nearest first"));
+                  str_cat("a tier of level ", to_string(tier.level), " cannot be below one of level ", to_string(above),
+                          "; give tiers from G2 down, the nearest first"));
     }
     above = tier.level;
-    if (!around.network->has(tier.down) || !around.network->has(tier.up)) {
+    if (!environment.network->has(tier.down) || !environment.network->has(tier.up)) {
       return fail(ErrorCode::kNotFound, str_cat("a link of the tier of level ", to_string(tier.level),
                                                 " is not in the network; add it there first"));
     }
@@ -43,26 +42,21 @@ Status check(const OffloadOptions& options, const OffloadEngine::Surroundings& a
 }  // namespace
 
 Result<std::unique_ptr<OffloadEngine>> OffloadEngine::create(const OffloadOptions& options,
-                                                             const Surroundings& surroundings) {
-  if (Status checked = check(options, surroundings); !checked) {
-    return Unexpected(checked.error());
-  }
-  std::unique_ptr<OffloadEngine> engine(new OffloadEngine(options, surroundings));
+                                                             const Environment& environment) {
+  CAIRN_TRY(check(options, environment));
+  std::unique_ptr<OffloadEngine> engine(new OffloadEngine(options, environment));
   for (const OffloadTierOptions& tier : options.tiers) {
-    Result<std::unique_ptr<SimTier>> made = SimTier::create({.capacity = tier.capacity,
-                                                             .block_size = surroundings.block_size,
-                                                             .tier = tier.level,
-                                                             .policy = tier.eviction});
-    if (!made) {
-      return Unexpected(std::move(made).error());
-    }
-    engine->tiers_.push_back({.tier = *std::move(made), .down = tier.down, .up = tier.up});
+    CAIRN_TRY_ASSIGN(std::unique_ptr<SimTier> created, SimTier::create({.capacity = tier.capacity,
+                                                                        .block_size = environment.block_size,
+                                                                        .tier = tier.level,
+                                                                        .policy = tier.eviction}));
+    engine->tiers_.push_back({.tier = std::move(created), .down = tier.down, .up = tier.up});
   }
   return engine;
 }
 
-OffloadEngine::OffloadEngine(const OffloadOptions& options, const Surroundings& surroundings)
-    : options_(options), profile_(surroundings.profile), network_(surroundings.network), events_(surroundings.events) {}
+OffloadEngine::OffloadEngine(const OffloadOptions& options, const Environment& environment)
+    : options_(options), profile_(environment.profile), network_(environment.network), events_(environment.events) {}
 
 OffloadEngine::~OffloadEngine() { network_->leave(*this); }
 
@@ -82,7 +76,7 @@ void OffloadEngine::offload(std::vector<BlockRecord> blocks, MutableBlocks sourc
     Hold& held = holds_.emplace(hold, Hold{std::move(sources).quarantine(), 0}).first->second;
     held.copies = queue_copies(0, std::move(needed), hold);
   } else {
-    CAIRN_CHECK(needed.size() == sources.size(), "a block is kept for each block that is copied, and no other");
+    CAIRN_CHECK(needed.size() == sources.size(), "there is one source for each block that is copied");
     for (std::size_t first = 0; first < needed.size(); first += options_.batch_blocks) {
       const std::size_t count = std::min<std::size_t>(options_.batch_blocks, needed.size() - first);
       const HoldId hold{next_id_++};
@@ -91,12 +85,12 @@ void OffloadEngine::offload(std::vector<BlockRecord> blocks, MutableBlocks sourc
       queue_copy(0, {begin, begin + static_cast<std::ptrdiff_t>(count)}, hold);
     }
   }
-  begin_waiting(0);
+  begin_pending(0);
 }
 
 void OffloadEngine::offload_for(LoadId load, std::vector<BlockRecord> blocks) {
   loads_.at(load).waits_for += queue_copies(0, take_needed(0, std::move(blocks)), load);
-  begin_waiting(0);
+  begin_pending(0);
 }
 
 std::vector<BlockRecord> OffloadEngine::take_needed(TierIndex tier, std::vector<BlockRecord> blocks) {
@@ -125,14 +119,14 @@ std::uint32_t OffloadEngine::queue_copies(TierIndex tier, std::vector<BlockRecor
 void OffloadEngine::queue_copy(TierIndex tier, std::vector<BlockRecord> batch, const Waiter& waiter) {
   const CopyId id{next_id_++};
   copies_.emplace(id, Copy{.tier = tier, .blocks = std::move(batch), .waiter = waiter});
-  tiers_[tier].waiting.push_back(id);
+  tiers_[tier].pending.push_back(id);
 }
 
-void OffloadEngine::begin_waiting(TierIndex tier) {
-  std::deque<CopyId>& waiting = tiers_[tier].waiting;
-  while (!waiting.empty() && tiers_[tier].under_way < options_.max_copies) {
-    const CopyId next = waiting.front();
-    waiting.pop_front();
+void OffloadEngine::begin_pending(TierIndex tier) {
+  std::deque<CopyId>& pending = tiers_[tier].pending;
+  while (!pending.empty() && tiers_[tier].in_flight < options_.max_copies) {
+    const CopyId next = pending.front();
+    pending.pop_front();
     begin_copy(next);
   }
 }
@@ -142,11 +136,11 @@ void OffloadEngine::begin_copy(CopyId id) {
   Tier& into = tiers_[copy.tier];
   const std::size_t fitting = blocks_to_copy(profile_, copy.blocks.size(), into.tier->counts().available());
   for (std::size_t i = fitting; i < copy.blocks.size(); ++i) {
-    into.tier->give_up(copy.blocks[i].key);
+    into.tier->stop_expecting(copy.blocks[i].key);
     ++into.stats.dropped;
   }
   copy.blocks.resize(fitting);
-  ++into.under_way;
+  ++into.in_flight;
   if (fitting == 0) {
     end_copy(id);
     return;
@@ -157,16 +151,16 @@ void OffloadEngine::begin_copy(CopyId id) {
   for (const BlockRecord& block : evicted) {
     publish_removed(copy.tier, block);
   }
-  // Held back while it is not known for how many others it waits.
+  // One extra wait, so that the transfer does not start before all copies that it waits for are queued.
   copy.waits_for = 1;
   if (const TierIndex below = copy.tier + 1; below < tiers_.size()) {
     copy.waits_for += queue_copies(below, take_needed(below, std::move(evicted)), id);
-    begin_waiting(below);
+    begin_pending(below);
   }
-  one_wait_less(id);
+  count_down(id);
 }
 
-void OffloadEngine::one_wait_less(CopyId id) {
+void OffloadEngine::count_down(CopyId id) {
   Copy& copy = copies_.at(id);
   if (--copy.waits_for == 0) {
     start_transfer(tiers_[copy.tier].down, copy.blocks.size(), id);
@@ -184,14 +178,14 @@ void OffloadEngine::end_copy(CopyId id) {
       publish_stored(copy.tier, block);
     }
   }
-  --into.under_way;
-  std::visit([this](auto waiter) { one_wait_less(waiter); }, copy.waiter);
+  --into.in_flight;
+  std::visit([this](auto waiter) { count_down(waiter); }, copy.waiter);
 }
 
-void OffloadEngine::one_wait_less(HoldId id) {
+void OffloadEngine::count_down(HoldId id) {
   const auto hold = holds_.find(id);
   if (--hold->second.copies == 0) {
-    std::move(hold->second.block_ids).release_proven_finished();
+    std::move(hold->second.blocks).release_proven_finished();
     holds_.erase(hold);
   }
 }
@@ -220,72 +214,72 @@ LoadId OffloadEngine::open_load(std::span<const BlockKey> keys, const LoadPlan& 
       }
     }
     if (!of_tier.empty()) {
-      load.legs.push_back({.from = tier, .at = tier, .blocks = tiers_[tier].tier->pin(of_tier)});
+      load.parts.push_back({.from = tier, .at = tier, .blocks = tiers_[tier].tier->pin(of_tier)});
     }
   }
-  load.legs_left = static_cast<std::uint32_t>(load.legs.size());
+  load.parts_left = static_cast<std::uint32_t>(load.parts.size());
   const LoadId id{next_id_++};
   loads_.emplace(id, std::move(load));
   return id;
 }
 
 void OffloadEngine::begin_load(LoadId load) {
-  CAIRN_CHECK(!loads_.at(load).legs.empty(), "a load has something to load");
-  one_wait_less(load);
+  CAIRN_CHECK(!loads_.at(load).parts.empty(), "a load has blocks to load");
+  count_down(load);
 }
 
 void OffloadEngine::close_load(LoadId load) { loads_.erase(load); }
 
-void OffloadEngine::one_wait_less(LoadId id) {
+void OffloadEngine::count_down(LoadId id) {
   Load& load = loads_.at(id);
   if (--load.waits_for == 0) {
-    for (std::size_t leg = 0; leg < load.legs.size(); ++leg) {
-      move_leg(id, leg);
+    for (std::size_t part = 0; part < load.parts.size(); ++part) {
+      start_part({id, part});
     }
   }
 }
 
-void OffloadEngine::move_leg(LoadId id, std::size_t leg) {
-  const Leg& moving = loads_.at(id).legs[leg];
-  start_transfer(tiers_[moving.at].up, moving.blocks.size(), MovingLeg{id, leg});
+void OffloadEngine::start_part(const LoadPart& part) {
+  const Part& starting = loads_.at(part.load).parts[part.part];
+  start_transfer(tiers_[starting.at].up, starting.blocks.size(), part);
 }
 
-void OffloadEngine::leg_arrived(const MovingLeg& moved) {
-  const auto found = loads_.find(moved.load);
+void OffloadEngine::part_arrived(const LoadPart& arrived) {
+  const auto found = loads_.find(arrived.load);
   Load& load = found->second;
-  if (Leg& leg = load.legs[moved.leg]; leg.at > 0) {
-    --leg.at;
-    move_leg(moved.load, moved.leg);
+  if (Part& part = load.parts[arrived.part]; part.at > 0) {
+    --part.at;
+    start_part(arrived);
     return;
   }
-  if (--load.legs_left > 0) {
+  if (--load.parts_left > 0) {
     return;
   }
-  for (const Leg& leg : load.legs) {
-    tiers_[leg.from].stats.loaded += leg.blocks.size();
+  for (const Part& part : load.parts) {
+    tiers_[part.from].stats.loaded += part.blocks.size();
   }
   loads_.erase(found);
-  finished_.push_back(moved.load);
+  finished_.push_back(arrived.load);
 }
 
 // Time.
 
-void OffloadEngine::start_transfer(LinkId link, std::size_t blocks, const Moving& moving) {
+void OffloadEngine::start_transfer(LinkId link, std::size_t blocks, const Cargo& cargo) {
   const TransferId transfer = network_->start(link, blocks * options_.block_bytes, *this);
-  moving_.emplace(static_cast<std::uint64_t>(transfer), moving);
+  in_flight_.emplace(static_cast<std::uint64_t>(transfer), cargo);
 }
 
 void OffloadEngine::on_arrived(TransferId transfer) {
-  const Moving moved = moving_.extract(static_cast<std::uint64_t>(transfer)).mapped();
+  const Cargo cargo = in_flight_.extract(static_cast<std::uint64_t>(transfer)).mapped();
   unseen_since_ = unseen_since_.value_or(now());
-  if (const MovingLeg* leg = std::get_if<MovingLeg>(&moved)) {
-    leg_arrived(*leg);
+  if (const LoadPart* part = std::get_if<LoadPart>(&cargo)) {
+    part_arrived(*part);
     return;
   }
-  const CopyId copy = *std::get_if<CopyId>(&moved);
+  const CopyId copy = *std::get_if<CopyId>(&cargo);
   const TierIndex tier = copies_.at(copy).tier;
   end_copy(copy);
-  begin_waiting(tier);
+  begin_pending(tier);
 }
 
 void OffloadEngine::advance_to(TimePoint now) {
@@ -313,7 +307,7 @@ bool OffloadEngine::elsewhere_on_level(TierIndex tier, const BlockKey& key) cons
 }
 
 void OffloadEngine::publish_stored(TierIndex tier, const BlockRecord& block) {
-  if (!events_->wanted() || elsewhere_on_level(tier, block.key)) {
+  if (!events_->has_sink() || elsewhere_on_level(tier, block.key)) {
     return;
   }
   const KvStoredBlock stored{block.hash, block.tokens_hash};
@@ -325,7 +319,7 @@ void OffloadEngine::publish_stored(TierIndex tier, const BlockRecord& block) {
 }
 
 void OffloadEngine::publish_removed(TierIndex tier, const BlockRecord& block) {
-  if (events_->wanted() && !elsewhere_on_level(tier, block.key)) {
+  if (events_->has_sink() && !elsewhere_on_level(tier, block.key)) {
     events_->removed({&block.hash, 1}, tiers_[tier].tier->level());
   }
 }
@@ -342,16 +336,18 @@ void OffloadEngine::check_invariants() const {
         blocks += copy.blocks.size();
         begun += copy.room ? 1 : 0;
         room += copy.room ? copy.room->size() : 0;
-        CAIRN_CHECK(!copy.room || copy.room->size() == copy.blocks.size(), "a copy has a block for each block");
+        CAIRN_CHECK(!copy.room || copy.room->size() == copy.blocks.size(), "a copy has room for exactly its blocks");
       }
     }
-    CAIRN_CHECK(blocks == tier.tier->expected(), "a tier expects exactly what is on its way there");
-    CAIRN_CHECK(begun == tier.under_way && begun <= options_.max_copies, "copies that have begun are counted");
-    CAIRN_CHECK(tier.waiting.empty() || begun == options_.max_copies, "a copy waits only for its turn");
-    CAIRN_CHECK(tier.tier->counts().active >= room, "the room of copies is nobody's");
+    CAIRN_CHECK(blocks == tier.tier->expected(), "a tier expects exactly the blocks that are being copied into it");
+    CAIRN_CHECK(begun == tier.in_flight && begun <= options_.max_copies, "the copies in flight are counted");
+    CAIRN_CHECK(tier.pending.empty() || begun == options_.max_copies,
+                "a copy is pending only while max_copies are in flight");
+    CAIRN_CHECK(tier.tier->counts().active >= room, "the blocks that copies write are active");
   }
   check_waiters();
-  CAIRN_CHECK((copies_.empty() && loads_.empty()) == moving_.empty(), "whoever waits, waits for something that moves");
+  CAIRN_CHECK((copies_.empty() && loads_.empty()) == in_flight_.empty(),
+              "a copy or load that waits, waits for a transfer in flight");
 }
 
 void OffloadEngine::check_waiters() const {
@@ -360,10 +356,10 @@ void OffloadEngine::check_waiters() const {
     ++waits[copy.waiter];
   }
   for (const auto& [id, copy] : copies_) {
-    CAIRN_CHECK(copy.waits_for == waits[Waiter(id)], "a copy waits for those that will tell it");
+    CAIRN_CHECK(copy.waits_for == waits[Waiter(id)], "a copy waits for exactly the copies that count it down");
   }
   for (const auto& [id, load] : loads_) {
-    CAIRN_CHECK(load.waits_for == waits[Waiter(id)], "a load waits for those that will tell it");
+    CAIRN_CHECK(load.waits_for == waits[Waiter(id)], "a load waits for exactly the copies that count it down");
   }
   for (const auto& [id, hold] : holds_) {
     CAIRN_CHECK(hold.copies > 0 && hold.copies == waits[Waiter(id)], "blocks are held while copies read them");

@@ -1,4 +1,4 @@
-// Several tiers, several workers, and what is told of them; through the manager that owns an engine.
+// Several tiers and workers, and their events, through the manager that owns an engine.
 #include "cairn/sim/offload_engine.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class OffloadEngineTest : public ::testing::TestWithParam<Profile> {
         manager->attach_offload_engine({.block_bytes = kBlockBytes, .tiers = std::move(tiers)}, network);
     ASSERT_TRUE(attached) << attached.error().message;
   }
-  // Puts a block into G1, and lets go of it.
+  // Puts a block into G1 and releases it.
   static void pass(TestManager& manager, std::uint64_t id) {
     while (manager.use({id}) == 0) {
       ASSERT_TRUE(manager.advance());
@@ -49,7 +49,7 @@ class OffloadEngineTest : public ::testing::TestWithParam<Profile> {
 INSTANTIATE_TEST_SUITE_P(Profiles, OffloadEngineTest, ::testing::Values(Profile::kSeed, Profile::kStrict),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-TEST_P(OffloadEngineTest, WhatACopyEvictsGoesFurtherDownFirst) {
+TEST_P(OffloadEngineTest, BlocksThatACopyEvictsAreCopiedFurtherDownFirst) {
   TestManager mgr(options(1));
   attach(mgr, {test_tier(network, CacheLevel::kG2, 1), test_tier(network, CacheLevel::kG3, 1)});
   pass(mgr, 1);
@@ -61,14 +61,14 @@ TEST_P(OffloadEngineTest, WhatACopyEvictsGoesFurtherDownFirst) {
   EXPECT_EQ(mgr->offload_engine()->copies(), 2U);
   EXPECT_EQ(mgr->next_event_time(), begin + milliseconds(1));
   ASSERT_TRUE(mgr.advance());
-  EXPECT_THAT(mgr.sink.take(), ElementsAre(in_g3(stored({1})))) << "only now may 2 overwrite it";
+  EXPECT_THAT(mgr.sink.take(), ElementsAre(in_g3(stored({1})))) << "2 may overwrite the block only now";
   EXPECT_EQ(mgr.use({3}), 0U);
   EXPECT_EQ(mgr->next_event_time(), begin + milliseconds(2));
   ASSERT_TRUE(mgr.advance());
   EXPECT_THAT(mgr.sink.take(), ElementsAre(in_g2(stored({2}))));
   EXPECT_EQ(mgr.use({3}), 1U);
 
-  // And what the last tier evicts is gone.
+  // Blocks evicted from the last tier are lost.
   mgr.deref({3});
   pass(mgr, 4);
   mgr.sink.take();
@@ -76,7 +76,7 @@ TEST_P(OffloadEngineTest, WhatACopyEvictsGoesFurtherDownFirst) {
   EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({4}), in_g2(removed({3})), in_g3(removed({2}))));
 }
 
-TEST_P(OffloadEngineTest, ALoadPassesEveryLinkOnItsWay) {
+TEST_P(OffloadEngineTest, ALoadCrossesEveryLinkUpToG1) {
   TestManager mgr(options(2));
   attach(mgr, {test_tier(network, CacheLevel::kG2, 1), test_tier(network, CacheLevel::kG3, 4)});
   pass(mgr, 1);
@@ -88,7 +88,7 @@ TEST_P(OffloadEngineTest, ALoadPassesEveryLinkOnItsWay) {
   const SwapInStart started = mgr.swap_in({1, 2, 9});
   ASSERT_EQ(started.outcome, Outcome::kScheduled);
   EXPECT_THAT(started.plan.source, ElementsAre(1, 0));
-  // 2 arrives after 1 ms, 1 is in the middle then, and alone on the second link.
+  // 2 arrives after 1 ms. At that time 1 is in G2, and then alone on the second link.
   mgr.advance_to(begin + microseconds(1999));
   EXPECT_THAT(mgr.sink.take(), IsEmpty());
   mgr.advance_to(begin + milliseconds(2));
@@ -98,10 +98,11 @@ TEST_P(OffloadEngineTest, ALoadPassesEveryLinkOnItsWay) {
   EXPECT_EQ(mgr->offload_engine()->stats(1).loaded, 1U);
   EXPECT_TRUE(mgr->is_resident(plh(1)));
   EXPECT_TRUE(mgr->is_resident(plh(2)));
-  EXPECT_FALSE(mgr->offload_engine()->tier(0).contains(plh(1))) << "passing through is not staying";
+  EXPECT_FALSE(mgr->offload_engine()->tier(0).contains(plh(1)))
+      << "a load does not store blocks in the tiers that it passes";
 }
 
-TEST_P(OffloadEngineTest, TiersOfOneLevelAreOnePlaceForThoseWhoAreTold) {
+TEST_P(OffloadEngineTest, TiersOfOneLevelAreOnePlaceInEvents) {
   TestManager mgr(options(1));
   attach(mgr, {test_tier(network, CacheLevel::kG4, 1), test_tier(network, CacheLevel::kG4, 4)});
   const auto on_g4 = [&] {
@@ -118,12 +119,11 @@ TEST_P(OffloadEngineTest, TiersOfOneLevelAreOnePlaceForThoseWhoAreTold) {
   pass(mgr, 2);
   EXPECT_THAT(on_g4(), ElementsAre(stored({1})));
   pass(mgr, 3);
-  EXPECT_THAT(on_g4(), ElementsAre(removed({1}), stored({1}), stored({2}))) << "on its way from one to the other it is "
-                                                                               "in neither";
+  EXPECT_THAT(on_g4(), ElementsAre(removed({1}), stored({1}), stored({2}))) << "between two tiers it is in neither";
   pass(mgr, 1);
   EXPECT_THAT(on_g4(), ElementsAre(removed({2}), stored({2}), stored({3})));
   pass(mgr, 4);
-  EXPECT_THAT(on_g4(), ElementsAre(removed({3}), stored({3}))) << "1 was on the level already, in the lower tier";
+  EXPECT_THAT(on_g4(), ElementsAre(removed({3}), stored({3}))) << "1 was already in the lower tier of the level";
   EXPECT_TRUE(mgr->offload_engine()->tier(0).contains(plh(1)));
   EXPECT_TRUE(mgr->offload_engine()->tier(1).contains(plh(1)));
   pass(mgr, 5);
@@ -131,7 +131,7 @@ TEST_P(OffloadEngineTest, TiersOfOneLevelAreOnePlaceForThoseWhoAreTold) {
   EXPECT_EQ(mgr->offload_engine()->stats(1).skipped, 1U);
 }
 
-TEST_P(OffloadEngineTest, CopiesBeyondTheLimitWaitForTheirTurn) {
+TEST_P(OffloadEngineTest, CopiesBeyondTheLimitQueue) {
   TestManager mgr(options(4));
   ASSERT_TRUE(mgr->attach_offload_engine({.block_bytes = kBlockBytes,
                                           .batch_blocks = 1,
@@ -143,8 +143,8 @@ TEST_P(OffloadEngineTest, CopiesBeyondTheLimitWaitForTheirTurn) {
   }
   ASSERT_EQ(mgr.use({5, 6, 7, 8}), 0U);
   EXPECT_EQ(mgr->offload_engine()->copies(), 4U);
-  EXPECT_EQ(network.under_way(), 2U);
-  EXPECT_EQ(mgr->offload_engine()->tier(0).counts().active, 2U) << "room is taken when the turn comes";
+  EXPECT_EQ(network.in_flight(), 2U);
+  EXPECT_EQ(mgr->offload_engine()->tier(0).counts().active, 2U) << "a copy allocates blocks when it begins";
   mgr.sink.take();
   mgr.advance_to(milliseconds(2));  // two share the link
   EXPECT_THAT(mgr.sink.take(), ElementsAre(in_g2(stored({1})), in_g2(stored({2}))));
@@ -153,16 +153,16 @@ TEST_P(OffloadEngineTest, CopiesBeyondTheLimitWaitForTheirTurn) {
   EXPECT_EQ(mgr.use({5, 6, 7, 8}), 4U);
 }
 
-TEST_P(OffloadEngineTest, ABlockOnItsWayIsNotCopiedTwice) {
+TEST_P(OffloadEngineTest, ABlockInFlightIsNotCopiedTwice) {
   TestManager mgr(options(2));
   attach(mgr, {test_tier(network, CacheLevel::kG2, 8)});
   ASSERT_EQ(mgr.use({1}), 1U);
   mgr.deref({1});
-  ASSERT_EQ(mgr.use({8}), 1U);  // stays
-  ASSERT_EQ(mgr.use({2}), 0U);  // 1 is on its way down
-  EXPECT_EQ(mgr.swap_in({1}).outcome, Outcome::kNothing) << "what has not arrived is not there";
+  ASSERT_EQ(mgr.use({8}), 1U);  // stays in use
+  ASSERT_EQ(mgr.use({2}), 0U);  // 1 is being copied down
+  EXPECT_EQ(mgr.swap_in({1}).outcome, Outcome::kNothing) << "a block in flight is not in G2";
   mgr.deref({8});
-  ASSERT_EQ(mgr.use({1}), 0U);  // 8 has to go for it
+  ASSERT_EQ(mgr.use({1}), 0U);  // 8 has to be evicted for it
   finish_everything(mgr);
   ASSERT_EQ(mgr.use({1}), 1U);
   EXPECT_EQ(mgr->offload_engine()->stats(0).copied, 2U);
@@ -205,10 +205,10 @@ TEST_P(OffloadEngineTest, TwoWorkersShareALink) {
   EXPECT_EQ(b->next_event_time(), milliseconds(2));
   b.sink.take();
 
-  // a moves time for both. What arrived for b is done and published; b sees it when it looks.
+  // a advances time for both. b's transfers have ended and are published; b notices at its next advance_to().
   a.advance_to(milliseconds(3));
   EXPECT_EQ(a.use({2}), 1U);
-  EXPECT_EQ(b->next_event_time(), milliseconds(2)) << "b has not seen it, and must not sleep over it";
+  EXPECT_EQ(b->next_event_time(), milliseconds(2)) << "b has not advanced since, and must not miss it";
   EXPECT_THAT(b.sink.take(), ElementsAre(in_g2(stored({1}))));
   b.advance_to(milliseconds(3));
   EXPECT_EQ(b->next_event_time(), std::nullopt);
@@ -217,7 +217,7 @@ TEST_P(OffloadEngineTest, TwoWorkersShareALink) {
   EXPECT_EQ(network.stats(up).bytes, 0U);
 }
 
-TEST_P(OffloadEngineTest, ALoadThatAnotherWorkersTimeFinishedLandsWhenItsOwnLooks) {
+TEST_P(OffloadEngineTest, ALoadThatEndedInAnotherWorkersAdvanceLandsAtTheOwnAdvance) {
   const LinkId up = *network.add_link(kOneGigabyte);
   OffloadTierOptions tier{.level = CacheLevel::kG2, .capacity = 4, .down = *network.add_link(kOneGigabyte), .up = up};
   TestManager a(options(2));
@@ -237,7 +237,7 @@ TEST_P(OffloadEngineTest, ALoadThatAnotherWorkersTimeFinishedLandsWhenItsOwnLook
   EXPECT_THAT(b->take_landed_swap_ins(), ElementsAre(started.id));
 }
 
-TEST_P(OffloadEngineTest, RefusesOptionsThatMakeNoSense) {
+TEST_P(OffloadEngineTest, RejectsBadOptions) {
   const auto message = [&](const OffloadOptions& offload) {
     TestManager mgr(options(4));
     return mgr->attach_offload_engine(offload, network).error().message;
@@ -252,8 +252,8 @@ TEST_P(OffloadEngineTest, RefusesOptionsThatMakeNoSense) {
   OffloadTierOptions empty = good;
   empty.capacity = 0;
   EXPECT_THAT(message({.tiers = {}}), HasSubstr("without tiers"));
-  EXPECT_THAT(message({.tiers = {good, above}}), HasSubstr("G2 cannot stand below one of G3"));
-  EXPECT_THAT(message({.tiers = {device}}), HasSubstr("G1 cannot stand below"));
+  EXPECT_THAT(message({.tiers = {good, above}}), HasSubstr("G2 cannot be below one of level G3"));
+  EXPECT_THAT(message({.tiers = {device}}), HasSubstr("G1 cannot be below"));
   EXPECT_THAT(message({.tiers = {unlinked}}), HasSubstr("not in the network"));
   EXPECT_THAT(message({.tiers = {empty}}), HasSubstr("capacity"));
   EXPECT_THAT(message({.batch_blocks = 0, .tiers = {good}}), HasSubstr("move nothing"));

@@ -50,7 +50,7 @@ void PrefixIndex::remove(std::uint32_t worker, std::uint64_t hash) {
   const std::uint32_t node = *link;
   unused_.push_back(node);
   if (holders->first == node && nodes_[node].next == kNone) {
-    holders_.erase(hash);  // while its value still says that it is there
+    holders_.erase(hash);  // before the value changes: it must not be vacant yet
   } else {
     *link = nodes_[node].next;
   }

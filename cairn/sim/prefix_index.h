@@ -1,9 +1,11 @@
-// PrefixIndex: which workers say that they have which blocks, as a router knows it: from their events alone.
+// PrefixIndex: which workers have which blocks, as a router knows it: from their events alone.
 //
-// Does:     what a worker stored and has not removed since is taken to be there. An event that says again what is known
-//           changes nothing.
-// Threads:  one.
-// Costs:    an event of a block: in proportion to the workers that have it; a question: to those of all blocks asked.
+// A block that a worker stored and has not removed since is taken to be there. An event that repeats what is known is
+// ignored.
+//
+// Thread safety: not thread-safe.
+// Complexity: an event takes time in proportion to the workers that have the block; depths() to the workers of all
+//             keys.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +25,13 @@ class PrefixIndex {
   void stored(std::uint32_t worker, const KvStored& event);
   void removed(std::uint32_t worker, const KvRemoved& event);
 
-  // Of each worker, how many of the first of these blocks it has without a gap. Good until the next call.
+  // For each worker, how many of these blocks it has from the first one on, without a gap. Valid until the next call.
   [[nodiscard]] std::span<const std::uint32_t> depths(std::span<const BlockKey> keys);
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   struct Holders {
-    std::uint32_t first = kNone;  // in nodes_
+    std::uint32_t first = kNone;  // index in nodes_
     [[nodiscard]] bool vacant() const { return first == kNone; }
   };
   struct Node {

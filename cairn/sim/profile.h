@@ -1,4 +1,4 @@
-// Profile: whether the simulation is sound, or answers exactly as the system that it is modelled on.
+// Profile: whether the simulation is sound (kStrict), or answers exactly as the system that it is modelled on (kSeed).
 #pragma once
 
 #include <cstdint>

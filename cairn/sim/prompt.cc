@@ -8,15 +8,15 @@ namespace cairn::sim {
 namespace {
 
 // Appends blocks to a prompt.
-class Namer {
+class Appender {
  public:
-  Namer(Prompt& prompt, std::uint32_t block_size) : prompt_(prompt), block_size_(block_size) {
+  Appender(Prompt& prompt, std::uint32_t block_size) : prompt_(prompt), block_size_(block_size) {
     prompt_.tail.reserve(block_size);
   }
 
   void add(const TokenRun& run) {
     std::uint32_t left = run.count - fill_tail(run.token, run.count);
-    if (left >= block_size_) {  // the tail is empty: it would have taken them
+    if (left >= block_size_) {  // then fill_tail() has completed the tail, which is empty
       prompt_.tail.assign(block_size_, run.token);
       const BlockHash hash = hash_block(prompt_.tail, kNoSalt);
       prompt_.tail.clear();
@@ -28,7 +28,7 @@ class Namer {
   }
 
  private:
-  // Completes a block that was begun; how many tokens that took.
+  // Appends to a partial block; returns how many tokens it took.
   std::uint32_t fill_tail(Token token, std::uint32_t count) {
     if (prompt_.tail.empty()) {
       return 0;
@@ -57,10 +57,10 @@ class Namer {
 
 }  // namespace
 
-Result<Prompt> Prompt::named(std::span<const TokenRun> runs, std::uint32_t block_size) {
+Result<Prompt> Prompt::hashed(std::span<const TokenRun> runs, std::uint32_t block_size) {
   if (block_size < 2) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a block size of ", block_size, " is too small; give at least 2 tokens a block"));
+                str_cat("block size ", block_size, " is too small; give at least 2 tokens per block"));
   }
   Prompt prompt;
   for (const TokenRun& run : runs) {
@@ -71,14 +71,14 @@ Result<Prompt> Prompt::named(std::span<const TokenRun> runs, std::uint32_t block
     return fail(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   }
   if (blocks > std::size_t{BlockKey::kMaxPosition} + 1) {
-    return fail(ErrorCode::kOutOfRange, str_cat("a prompt of ", blocks, " blocks is too long; there are ",
+    return fail(ErrorCode::kOutOfRange, str_cat("a prompt of ", blocks, " blocks is too long; keys have ",
                                                 std::size_t{BlockKey::kMaxPosition} + 1, " positions"));
   }
   prompt.keys.reserve(blocks);
   prompt.block_hashes.reserve(blocks);
-  Namer namer(prompt, block_size);
+  Appender appender(prompt, block_size);
   for (const TokenRun& run : runs) {
-    namer.add(run);
+    appender.add(run);
   }
   return prompt;
 }

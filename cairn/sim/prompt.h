@@ -1,9 +1,10 @@
-// Prompt: the tokens of a prompt as a sequence needs them: the names of its full blocks, and the tokens after the last.
+// Prompt: the tokens of a prompt as a sequence needs them: the keys of its full blocks, and the tokens after the last
+// one.
 //
-// Does:     named() names the blocks of runs of equal tokens without writing the tokens down: the blocks inside a run
-//           have one hash, made once. The names are those that the tokens themselves would have.
-// Threads:  a plain value.
-// Fails:    named(): a block size below 2, no tokens, more blocks than keys have positions.
+// hashed() makes the keys from runs of equal tokens without writing the tokens down: the blocks inside a run have the
+// same hash, which is computed once. The keys are the same as those of the written tokens.
+//
+// Errors:     hashed() fails for a block size below 2, an empty prompt, and more blocks than keys have positions.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace cairn::sim {
 
-// The same token, so many times.
+// The same token, `count` times.
 struct TokenRun {
   Token token = 0;
   std::uint32_t count = 0;
@@ -26,10 +27,10 @@ struct TokenRun {
 struct Prompt {
   std::vector<BlockKey> keys = {};
   std::vector<BlockHash> block_hashes = {};
-  std::vector<Token> tail = {};  // fewer than fill a block
+  std::vector<Token> tail = {};  // fewer than a block
   std::size_t size = 0;          // tokens
 
-  [[nodiscard]] static Result<Prompt> named(std::span<const TokenRun> runs, std::uint32_t block_size);
+  [[nodiscard]] static Result<Prompt> hashed(std::span<const TokenRun> runs, std::uint32_t block_size);
 };
 
 }  // namespace cairn::sim

@@ -9,7 +9,7 @@ namespace {
 
 double ms(Duration duration) { return static_cast<double>(duration.count()) / 1e6; }
 
-// Three bars for each doubling or so: 1, 1.3, 1.6, 2, 2.5, ... (ten to a decade).
+// Ten bars per decade: 1, 1.3, 1.6, 2, 2.5, ...
 std::vector<Bar> histogram_of(const std::vector<double>& values) {
   std::vector<Bar> bars;
   if (values.empty()) {

@@ -1,9 +1,10 @@
-// Recorder: collects what the engines of a replay do, and makes the report of it.
+// Recorder: collects what the engines of a replay do, and makes the report.
 //
-// Does:     keeps a few numbers for each finished request, and how often each gap between tokens occurred: memory in
-//           proportion to requests and to different gaps, not to tokens.
-// Owner:    outlives the engines that record in it.
-// Threads:  one.
+// Keeps a few numbers for each finished request, and how often each gap between tokens occurred: memory grows with
+// requests and distinct gaps, not with tokens.
+//
+// Thread safety: not thread-safe.
+// Ownership:  must outlive the engines that record in it.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,16 @@
 
 namespace cairn::sim {
 
-// One pass of one engine, or several that are alike.
+// One pass of one engine, or several equal ones.
 struct PassFigures {
   TimePoint begin{0};
   TimePoint end{0};
   std::uint64_t passes = 1;
-  std::uint64_t blocks_in_use = 0;    // before tokens came out
-  std::uint64_t blocks_resident = 0;  // with those that nobody uses
+  std::uint64_t blocks_in_use = 0;    // before tokens were generated
+  std::uint64_t blocks_resident = 0;  // in use or inactive
   std::uint64_t waiting = 0;          // requests
   std::uint64_t prompt_tokens = 0;    // computed
-  std::uint64_t tokens = 0;           // that came out
+  std::uint64_t tokens = 0;           // generated
   PerTier<std::uint64_t> below = {};  // blocks in the tiers below
 };
 
@@ -37,23 +38,23 @@ class Recorder {
     ++counts_.admissions;
     counts_.saved_tokens += cached_tokens;
   }
-  // Tokens of a prompt that begin to be loaded from a tier below.
+  // A load of that many prompt tokens from a tier below has begun.
   void loaded(std::size_t tier, std::uint64_t tokens) { loaded_tokens_[tier] += tokens; }
   void preemption() { ++counts_.preemptions; }
   void livelock() { ++counts_.livelocks; }
   void first_token(const RequestFigures& request);
-  // So many tokens that came this long after the one before, each of its own request.
+  // `count` requests each generated a token `gap` after the one before.
   void gap(Duration gap, std::uint64_t count) {
     gaps_.insert(static_cast<std::uint64_t>(gap.count()), {0, true}).first->count += count;
   }
-  // Requests are numbered by their arrival, from 0.
+  // Requests are numbered in order of arrival, from 0.
   void finished(std::uint64_t number, const RequestFigures& request);
   void arrived() { ++counts_.arrived; }
   void refused() { ++counts_.refused; }
 
   [[nodiscard]] std::uint64_t num_finished() const { return counts_.completed; }
 
-  // What is known so far. What the cache says of itself (evictions, events) is for the caller to add.
+  // The report so far. The caller adds the figures of the cache (evictions, events).
   [[nodiscard]] Report report() const;
 
  private:
@@ -66,7 +67,7 @@ class Recorder {
   [[nodiscard]] Latencies latencies() const;
 
   ReplayCounts counts_;
-  std::vector<RequestFigures> requests_;  // by number; not all are finished
+  std::vector<RequestFigures> requests_;  // by number; those not finished have no output tokens
   internal::FlatTable<std::uint64_t, GapCount> gaps_;
   TimeSeries series_;
   PerTier<std::uint64_t> loaded_tokens_{};

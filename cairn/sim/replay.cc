@@ -14,17 +14,17 @@
 namespace cairn::sim {
 namespace {
 
-// Passes between two questions whether to go on.
-constexpr std::uint64_t kPassesBetweenQuestions = 256;
-// Refused requests that a report names.
-constexpr std::size_t kNamedRefusals = 10;
-// Requests that a worker may have before anyone looks whether it has too many.
+// Passes between two calls of ReplayOptions::progress.
+constexpr std::uint64_t kPassesBetweenProgress = 256;
+// Refused requests that a report lists.
+constexpr std::size_t kListedRefusals = 10;
+// A worker with up to this many requests is never skipped.
 constexpr std::uint64_t kFreeLoad = 16;
 
-// What one worker says: counted, and passed on to whoever listens.
-class Tap final : public KvEventSink {
+// Counts the events of one worker and passes them on.
+class WorkerEvents final : public KvEventSink {
  public:
-  Tap(std::uint32_t worker, const TimePoint& now, PrefixIndex* index, ReplayEventSink* listener)
+  WorkerEvents(std::uint32_t worker, const TimePoint& now, PrefixIndex* index, ReplayEventSink* listener)
       : worker_(worker), now_(now), index_(index), listener_(listener) {}
 
   void on_stored(std::uint64_t event_id, CacheLevel tier, const KvStored& stored) override {
@@ -70,18 +70,14 @@ class Run {
 
   Status build() {
     for (std::uint32_t i = 0; i < options_.workers; ++i) {
-      taps_.push_back(std::make_unique<Tap>(i, now_, options_.placement == Placement::kPrefix ? &index_ : nullptr,
-                                            options_.events));
-      if (Status linked = add_links(i); !linked) {
-        return linked;
-      }
+      worker_events_.push_back(std::make_unique<WorkerEvents>(
+          i, now_, options_.placement == Placement::kPrefix ? &index_ : nullptr, options_.events));
+      CAIRN_TRY(add_links(i));
       const EngineTiers below{.offload = offload_options(i), .network = &network_};
-      Result<std::unique_ptr<Engine>> engine =
-          Engine::create(options_.engine, i, recorder_, taps_.back().get(), options_.tiers.empty() ? nullptr : &below);
-      if (!engine) {
-        return Unexpected(engine.error());
-      }
-      workers_.push_back({.engine = *std::move(engine)});
+      CAIRN_TRY_ASSIGN(std::unique_ptr<Engine> engine,
+                       Engine::create(options_.engine, i, recorder_, worker_events_.back().get(),
+                                      options_.tiers.empty() ? nullptr : &below));
+      workers_.push_back({.engine = std::move(engine)});
     }
     return {};
   }
@@ -103,7 +99,7 @@ class Run {
   }
 
  private:
-  struct Wires {
+  struct LinkPair {
     LinkId down{};
     LinkId up{};
   };
@@ -120,25 +116,22 @@ class Run {
     }
   };
 
-  // The wires of one worker, tier by tier; shared ones are made for the first.
+  // The links of one worker, tier by tier. Shared links are created for the first worker.
   Status add_links(std::uint32_t worker) {
-    std::vector<Wires> own;
+    std::vector<LinkPair> own;
     for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
       const ReplayTier& below = options_.tiers[tier];
       if (below.shared_by_all && worker > 0) {
-        own.push_back(wires_[0][tier]);
+        own.push_back(links_[0][tier]);
         continue;
       }
-      const LinkOptions wire{.bytes_per_second = from_gigabytes_per_second(below.gigabytes_per_s),
+      const LinkOptions link{.bytes_per_second = from_gigabytes_per_second(below.gigabytes_per_s),
                              .latency = below.latency};
-      const Result<LinkId> down = network_.add_link(wire);
-      const Result<LinkId> up = network_.add_link(wire);
-      if (!down || !up) {
-        return Unexpected(down ? up.error() : down.error());
-      }
-      own.push_back({*down, *up});
+      CAIRN_TRY_ASSIGN(const LinkId down, network_.add_link(link));
+      CAIRN_TRY_ASSIGN(const LinkId up, network_.add_link(link));
+      own.push_back({down, up});
     }
-    wires_.push_back(std::move(own));
+    links_.push_back(std::move(own));
     return {};
   }
 
@@ -148,8 +141,8 @@ class Run {
       offload.tiers.push_back({.level = options_.tiers[tier].level,
                                .capacity = options_.tiers[tier].blocks,
                                .eviction = options_.engine.eviction,
-                               .down = wires_[worker][tier].down,
-                               .up = wires_[worker][tier].up});
+                               .down = links_[worker][tier].down,
+                               .up = links_[worker][tier].up});
     }
     return offload;
   }
@@ -192,24 +185,22 @@ class Run {
 
   Result<Prompt> check_request() const {
     if (request_.delay) {
-      return fail(ErrorCode::kInvalidArgument, "the first turn of a session has a delay, and nothing to follow");
+      return fail(ErrorCode::kInvalidArgument, "the first turn of a session has a delay; remove the delay");
     }
     if (request_.output_tokens == 0) {
-      return fail(ErrorCode::kInvalidArgument, "no tokens are to be generated; ask for one at least");
+      return fail(ErrorCode::kInvalidArgument, "no tokens are to be generated; ask for at least one");
     }
     std::uint64_t input = 0;
     for (const TokenRun& run : request_.prompt) {
       input += run.count;
     }
-    if (Status fits = Engine::check_fits(options_.engine, input, request_.output_tokens); !fits) {
-      return Unexpected(fits.error());
-    }
-    return Prompt::named(request_.prompt, options_.engine.block_size);
+    CAIRN_TRY(Engine::check_fits(options_.engine, input, request_.output_tokens));
+    return Prompt::hashed(request_.prompt, options_.engine.block_size);
   }
 
   void refuse(const Error& why) {
     recorder_.refused();
-    if (refusals_.size() < kNamedRefusals) {
+    if (refusals_.size() < kListedRefusals) {
       refusals_.push_back(str_cat("line ", request_.line, ": ", why.message));
     }
     arrivals_.completed(request_.session, now_);
@@ -240,7 +231,7 @@ class Run {
     }
   }
 
-  // Until when nothing can come but what is known now. Where requests follow others, an answer may bring the next one.
+  // The time before which no request can arrive. If requests follow the answers to others, that is now.
   TimePoint horizon() const {
     if (!arrivals_.is_open_loop()) {
       return now_;
@@ -257,7 +248,7 @@ class Run {
       if (!worker.is_busy && worker.engine->has_requests()) {
         worker.is_busy = true;
         passes_.push({worker.engine->run_pass(now_, until), number});
-        if (++passes_begun_ % kPassesBetweenQuestions == 0 && options_.progress) {
+        if (++passes_begun_ % kPassesBetweenProgress == 0 && options_.progress) {
           go_on_ = go_on_ && options_.progress({now_, arrived_, recorder_.num_finished()});
         }
       }
@@ -270,8 +261,8 @@ class Run {
     report.complete = go_on_;
     report.refusals = refusals_;
     report.cache.capacity = options_.engine.blocks;
-    for (const std::unique_ptr<Tap>& tap : taps_) {
-      tap->add_to(report.cache);
+    for (const std::unique_ptr<WorkerEvents>& events : worker_events_) {
+      events->add_to(report.cache);
     }
     add_evictions(report);
     add_tiers(report);
@@ -292,8 +283,8 @@ class Run {
         if (worker > 0 && options_.tiers[tier].shared_by_all) {
           continue;
         }
-        const LinkStats& down = network_.stats(wires_[worker][tier].down);
-        const LinkStats& up = network_.stats(wires_[worker][tier].up);
+        const LinkStats& down = network_.stats(links_[worker][tier].down);
+        const LinkStats& up = network_.stats(links_[worker][tier].up);
         counts.bytes_down += down.bytes;
         counts.bytes_up += up.bytes;
         counts.seconds_down += std::chrono::duration<double>(down.busy).count();
@@ -324,9 +315,9 @@ class Run {
   Arrivals arrivals_;
   PrefixIndex index_;
   TimePoint now_{0};
-  LinkNetwork network_;                    // outlives the workers
-  std::vector<std::vector<Wires>> wires_;  // by worker and tier
-  std::vector<std::unique_ptr<Tap>> taps_;
+  LinkNetwork network_;                       // outlives the workers
+  std::vector<std::vector<LinkPair>> links_;  // by worker and tier
+  std::vector<std::unique_ptr<WorkerEvents>> worker_events_;
   std::vector<Worker> workers_;
   std::priority_queue<PassEnd, std::vector<PassEnd>, std::greater<>> passes_;
   std::vector<std::uint32_t> touched_;  // workers that may be able to begin a pass
@@ -354,21 +345,19 @@ std::optional<Placement> parse_placement(std::string_view name) {
 
 Result<Report> run_replay(const ReplayOptions& options, RequestSource& source) {
   if (options.workers == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a replay takes one worker at least");
+    return fail(ErrorCode::kInvalidArgument, "a replay needs at least one worker");
   }
   if (options.tiers.size() > kMostTiersBelow) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat(options.tiers.size(), " tiers below; there are ", kMostTiersBelow, " at most: G2, G3 and G4"));
+    return fail(ErrorCode::kInvalidArgument, str_cat(options.tiers.size(), " tiers below the workers; give at most ",
+                                                     kMostTiersBelow, ": G2, G3 and G4"));
   }
   if (!options.tiers.empty() && options.engine.profile == Profile::kSeed) {
-    return fail(ErrorCode::kInvalidArgument,
-                "tiers below take the strict profile: as the original counts, two loads can take each other's blocks "
-                "for ever");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "tiers require the strict profile: under the seed profile requests can evict each other's loads forever");
   }
   Run run(options, source);
-  if (Status built = run.build(); !built) {
-    return Unexpected(built.error());
-  }
+  CAIRN_TRY(run.build());
   return run.run();
 }
 

@@ -1,17 +1,19 @@
-// run_replay(): sends the requests of a source through simulated workers, on one virtual clock, and reports.
+// run_replay(): sends the requests of a source through simulated workers on one virtual clock, and reports.
 //
-// Does:     at each moment, until nothing changes: passes that end now hand back what they finished, in worker order;
-//           requests that have come are placed; idle workers with requests begin a pass, in worker order. Then time
-//           jumps to the next pass end or arrival.
-//           Round robin counts requests in the order in which they come. kPrefix gives a request to the worker that has
-//           the longest beginning of its prompt, as far as the events of the workers tell; among equals to the one with
-//           the fewest requests, then the first. A worker with more than kMostLoad times as many requests as the
-//           average one is passed over, so that one beginning that all share does not send everything to one worker.
-//           Placement knows what is in the workers' own caches; what is in the tiers below does not count.
-//           A request that can never fit, or that has nothing to wait for, is refused, counted and named.
-// Threads:  runs on the caller's. The same options and source give the same report, bit for bit.
-// Fails:    options that no engine can be made of; tiers in the seed profile, in which the original's requests can drive
-//           each other's loads out for ever.
+// At each point in time, until nothing changes: passes that end return their finished requests, in worker order;
+// requests that have arrived are placed; idle workers with requests begin a pass, in worker order. Then time jumps to
+// the next end of a pass or arrival.
+//
+// Round robin places requests in order of arrival. kPrefix gives a request to the worker that has the longest prefix of
+// its prompt according to the workers' events; among equals to the one with the fewest requests, then to the first. It
+// skips a worker with more than kMostLoad times the average number of requests, so that one shared prefix does not send
+// everything to one worker. It knows the workers' own caches, not the tiers below.
+//
+// A request that can never fit, or that is the first turn of a session and has a delay, is refused, counted and listed.
+//
+// Thread safety: runs on the calling thread. The same options and source give the same report, bit for bit.
+// Errors:     fails for options that no engine accepts, and for tiers with the seed profile, under which requests can
+//             evict each other's loads forever.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +38,7 @@ enum class Placement : std::uint8_t { kRoundRobin, kPrefix };
 [[nodiscard]] std::string_view to_string(Placement placement);
 [[nodiscard]] std::optional<Placement> parse_placement(std::string_view name);
 
-// Is told every event of every worker, in the order in which they happen.
+// Receives every event of every worker, in order.
 class ReplayEventSink {
  public:
   virtual ~ReplayEventSink() = default;
@@ -52,24 +54,24 @@ struct ReplayProgress {
   std::uint64_t finished = 0;
 };
 
-// A tier below each worker's cache, and the wires from the tier above.
+// A tier below each worker's cache, and its links to the tier above.
 struct ReplayTier {
   CacheLevel level = CacheLevel::kG2;
-  std::uint32_t blocks = 0;    // of one worker
+  std::uint32_t blocks = 0;    // per worker
   double gigabytes_per_s = 0;  // in each direction; 0: no limit
-  Duration latency{0};         // of the first byte
-  bool shared_by_all = false;  // the wires: else each worker has its own
+  Duration latency{0};         // of each transfer
+  bool shared_by_all = false;  // all workers share one pair of links; if false, each has its own
 };
 
 struct ReplayOptions {
   EngineOptions engine = {};
   std::uint32_t workers = 1;
-  std::vector<ReplayTier> tiers = {};  // the nearest first; kMostTiersBelow of them at most
-  std::uint64_t block_bytes = 0;       // that wires carry for a block
+  std::vector<ReplayTier> tiers = {};  // the nearest first; at most kMostTiersBelow
+  std::uint64_t block_bytes = 0;       // that links carry for a block
   Placement placement = Placement::kRoundRobin;
-  std::uint32_t concurrency = 0;      // requests in flight; 0: they come when the source says
+  std::uint32_t concurrency = 0;      // requests in flight; 0: they arrive at the times of the source
   ReplayEventSink* events = nullptr;  // outlives the run
-  // Called now and then; false stops the run, which reports what there is. Empty: nobody asks.
+  // Called from time to time; may be empty. If it returns false, the run stops and reports what it has so far.
   std::function<bool(const ReplayProgress&)> progress = {};
 };
 

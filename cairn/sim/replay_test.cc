@@ -31,7 +31,7 @@ Report replay(const ReplayOptions& options, std::vector<ReplayRequest> requests)
   return *run_replay(options, source);
 }
 
-// Which worker stored something, in order.
+// The workers that stored blocks, in order.
 class Listener final : public ReplayEventSink {
  public:
   void on_stored(std::uint32_t worker, TimePoint at, std::uint64_t /*id*/, CacheLevel /*tier*/,
@@ -50,7 +50,7 @@ class Listener final : public ReplayEventSink {
   std::uint64_t removed = 0;
 };
 
-TEST(ReplayTest, RoundRobinGoesFromWorkerToWorkerAndEventsSayWhen) {
+TEST(ReplayTest, RoundRobinPlacesInTurnAndEventsHaveTimes) {
   ReplayOptions options = small(3);
   Listener listener;
   options.events = &listener;
@@ -58,7 +58,7 @@ TEST(ReplayTest, RoundRobinGoesFromWorkerToWorkerAndEventsSayWhen) {
                                          request(4, 4, 8, 1, milliseconds(5))});
   EXPECT_THAT(listener.workers, ElementsAre(0, 1, 2, 0));
   EXPECT_THAT(listener.times, ElementsAre(milliseconds(0), milliseconds(0), milliseconds(1), milliseconds(18)))
-      << "the fourth waits until its worker's pass is over";
+      << "the fourth waits until its worker's pass has ended";
   EXPECT_EQ(report.cache.stored_blocks, 8U);
   EXPECT_EQ(report.cache.events, 4U);
   EXPECT_EQ(report.counts.completed, 4U);
@@ -75,11 +75,12 @@ TEST(ReplayTest, PlacementByPrefixFollowsTheEvents) {
   const Report report =
       replay(options, {request(1, 1, 8, 1), request(2, 2, 8, 1), request(3, 2, 12, 1, milliseconds(100)),
                        request(4, 1, 16, 1, milliseconds(200)), request(5, 9, 8, 1, milliseconds(300))});
-  EXPECT_THAT(listener.workers, ElementsAre(0, 1, 1, 0, 0)) << "without a prefix to the one with the fewest requests";
+  EXPECT_THAT(listener.workers, ElementsAre(0, 1, 1, 0, 0))
+      << "without a prefix, the worker with the fewest requests gets it";
   EXPECT_EQ(report.counts.reused_tokens, 16U);
 }
 
-TEST(ReplayTest, PlacementByPrefixDoesNotDrownOneWorker) {
+TEST(ReplayTest, PlacementByPrefixDoesNotOverloadOneWorker) {
   ReplayOptions options = small(4);
   options.engine.blocks = 256;
   options.placement = Placement::kPrefix;
@@ -93,7 +94,7 @@ TEST(ReplayTest, PlacementByPrefixDoesNotDrownOneWorker) {
   EXPECT_THAT(listener.workers, ::testing::Contains(3U));
 }
 
-TEST(ReplayTest, WhatCannotBeServedIsRefusedByNameAndCounted) {
+TEST(ReplayTest, RequestsThatCannotBeServedAreRefusedCountedAndListed) {
   ReplayRequest delayed = request(3, 1, 8, 1);
   delayed.session = 5;
   delayed.delay = milliseconds(1);
@@ -103,7 +104,7 @@ TEST(ReplayTest, WhatCannotBeServedIsRefusedByNameAndCounted) {
       replay(small(1), {request(1, 1, 8, 1), request(2, 1, 60, 5), delayed, after, request(5, 1, 8, 0)});
   EXPECT_EQ(report.counts.arrived, 5U);
   EXPECT_EQ(report.counts.refused, 3U);
-  EXPECT_EQ(report.counts.completed, 2U) << "the session goes on";
+  EXPECT_EQ(report.counts.completed, 2U) << "the session continues";
   ASSERT_EQ(report.refusals.size(), 3U);
   EXPECT_THAT(report.refusals[0], HasSubstr("line 2: 65 tokens take 17 blocks of 4, and a worker has 16"));
   EXPECT_THAT(report.refusals[1], HasSubstr("line 3: the first turn of a session has a delay"));
@@ -117,12 +118,12 @@ TEST(ReplayTest, SessionsWaitForAnswers) {
   second.session = 9;
   second.delay = milliseconds(7);
   const Report report = replay(small(1), {first, second});
-  // 8 tokens and three steps; the delay; 4 tokens and a step.
+  // 8 tokens and three steps, the delay, 4 tokens and a step.
   EXPECT_DOUBLE_EQ(report.duration_ms, 38 + 7 + 14);
   EXPECT_DOUBLE_EQ(report.latencies.ttft_ms.min, 14);
 }
 
-TEST(ReplayTest, ConcurrencyKeepsSoManyInFlight) {
+TEST(ReplayTest, ConcurrencyLimitsRequestsInFlight) {
   ReplayOptions options = small(1);
   options.concurrency = 2;
   std::vector<ReplayRequest> requests;
@@ -162,7 +163,7 @@ TEST(ReplayTest, ReportsOverTimeAddUp) {
   EXPECT_EQ(evicted, report.cache.removed_blocks);
 }
 
-TEST(ReplayTest, StopsWhenTold) {
+TEST(ReplayTest, StopsIfProgressReturnsFalse) {
   ReplayOptions options = small(1);
   std::uint64_t asked = 0;
   options.progress = [&](const ReplayProgress& at) {
@@ -180,7 +181,7 @@ TEST(ReplayTest, StopsWhenTold) {
   EXPECT_LT(report.counts.completed, 5'000U);
 }
 
-TEST(ReplayTest, TakesAtLeastOneWorkerAndOptionsThatMakeSense) {
+TEST(ReplayTest, RejectsBadOptions) {
   ListSource source({});
   EXPECT_FALSE(run_replay(small(0), source));
   ReplayOptions options = small(1);
@@ -194,7 +195,7 @@ TEST(ReplayTest, TakesAtLeastOneWorkerAndOptionsThatMakeSense) {
 TEST(PrefixIndexTest, CountsBlocksWithoutAGap) {
   PrefixIndex index(3);
   const TokenRun run{1, 40};
-  const Prompt prompt = *Prompt::named({&run, 1}, 4);
+  const Prompt prompt = *Prompt::hashed({&run, 1}, 4);
   const auto stored = [&](std::uint32_t worker, std::initializer_list<std::size_t> blocks) {
     for (const std::size_t block : blocks) {
       const KvStoredBlock one{prompt.keys[block].sequence_hash(), prompt.block_hashes[block]};

@@ -1,5 +1,5 @@
-// Replays with tiers below the engines: what was evicted comes back from there, it takes its time, and all requests are
-// answered whatever the sizes.
+// Replays with tiers below the engines: evicted blocks are loaded from there, loads take their time, and all requests
+// are answered whatever the sizes are.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -35,12 +35,12 @@ Report replay(const ReplayOptions& options, std::vector<ReplayRequest> requests)
   return *std::move(report);
 }
 
-// A prompt of ten blocks, another that drives it out, and the first again.
+// A prompt of ten blocks, another one that evicts it, and the first one again.
 std::vector<ReplayRequest> there_and_back() {
   return {request(1, 40, 1, TimePoint(0)), request(2, 44, 1, seconds(1)), request(1, 40, 1, seconds(2))};
 }
 
-TEST(ReplayTiersTest, WhatWasEvictedComesBackFromBelowInTheTimeItTakes) {
+TEST(ReplayTiersTest, EvictedBlocksAreLoadedFromBelowInTheTimeThatTakes) {
   const Report without = replay(small(1), there_and_back());
   EXPECT_LT(without.requests[2].reused_tokens, 40U);
 
@@ -48,7 +48,7 @@ TEST(ReplayTiersTest, WhatWasEvictedComesBackFromBelowInTheTimeItTakes) {
   options.tiers = {{.level = CacheLevel::kG2, .blocks = 64, .gigabytes_per_s = 1}};  // a block a millisecond
   const Report report = replay(options, there_and_back());
   EXPECT_EQ(report.counts.completed, 3U);
-  // But for the last token, which has to be computed.
+  // All but the last token, which is always computed.
   EXPECT_EQ(report.requests[2].reused_tokens, 39U);
   ASSERT_EQ(report.tiers.size(), 1U);
   EXPECT_EQ(report.loaded_tokens[0], report.tiers[0].loaded * 4);
@@ -65,7 +65,7 @@ TEST(ReplayTiersTest, WhatWasEvictedComesBackFromBelowInTheTimeItTakes) {
   EXPECT_GT(slower.requests[2].first_token, report.requests[2].first_token);
 }
 
-TEST(ReplayTiersTest, WhatLeavesTheNearestTierIsFoundInTheNext) {
+TEST(ReplayTiersTest, BlocksEvictedFromTheNearestTierAreFoundInTheNext) {
   ReplayOptions options = small(1);
   options.tiers = {{.level = CacheLevel::kG2, .blocks = 8, .gigabytes_per_s = 1},
                    {.level = CacheLevel::kG3, .blocks = 64, .gigabytes_per_s = 1}};
@@ -80,14 +80,14 @@ TEST(ReplayTiersTest, WhatLeavesTheNearestTierIsFoundInTheNext) {
   EXPECT_EQ(report.requests[4].reused_tokens, 39U);
 }
 
-TEST(ReplayTiersTest, RefusesMoreTiersThanThereAre) {
+TEST(ReplayTiersTest, RejectsMoreThanThreeTiers) {
   ReplayOptions options = small(1);
   options.tiers.resize(4, {.blocks = 8});
   ListSource source({});
   EXPECT_FALSE(run_replay(options, source));
 }
 
-TEST(ReplayTiersTest, RefusesTheSeedProfileWhichCanGoOnForEver) {
+TEST(ReplayTiersTest, RejectsTheSeedProfile) {
   ReplayOptions options = small(1);
   options.tiers = {{.blocks = 8}};
   options.engine.profile = Profile::kSeed;
@@ -95,8 +95,8 @@ TEST(ReplayTiersTest, RefusesTheSeedProfileWhichCanGoOnForEver) {
   EXPECT_FALSE(run_replay(options, source));
 }
 
-// Any sizes, any traffic, wires of their own or shared: everything is answered, and the same again.
-TEST(ReplayTiersTest, EverythingIsAnsweredWhateverTheSizes) {
+// Any sizes and traffic, links shared or not: all requests are answered, and a second run gives the same report.
+TEST(ReplayTiersTest, AllRequestsAreAnsweredWhateverTheSizes) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     std::mt19937_64 random(seed);
     const auto up_to = [&](std::uint64_t most) { return static_cast<std::uint32_t>(1 + random() % most); };

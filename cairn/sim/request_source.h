@@ -1,7 +1,7 @@
-// RequestSource: where a replay gets its requests from, one after the other, so that there may be any number of them.
+// RequestSource: yields the requests of a replay one by one, so that there may be any number of them.
 //
-// Owner:    outlives the replay that pulls from it.
-// Threads:  called by the thread that runs the replay.
+// Thread safety: called on the thread that runs the replay.
+// Ownership:  must outlive the replay.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace cairn::sim {
 
 struct ReplayRequest {
-  std::uint64_t line = 0;  // where it stands in its source: how messages name it
-  TimePoint arrival{0};    // of the first one, any; of the others, relative to that
+  std::uint64_t line = 0;  // line in the source, for messages
+  TimePoint arrival{0};    // counts relative to that of the first request
   std::vector<TokenRun> prompt = {};
   std::uint64_t output_tokens = 0;
-  // Requests with one number other than 0 follow each other: a turn comes `delay` after the one before it was answered,
-  // or as long after as their arrivals say.
+  // Requests with the same number other than 0 are turns of one session. A turn arrives `delay` after the turn before
+  // was answered; without a delay, the difference of their arrivals counts.
   std::uint64_t session = 0;
   std::optional<Duration> delay = {};
 };
@@ -27,7 +27,7 @@ struct ReplayRequest {
 class RequestSource {
  public:
   virtual ~RequestSource() = default;
-  // Writes the next one over `request`, whose memory may be used again; false at the end, and from then on.
+  // Overwrites `request` with the next one and may reuse its memory. Returns false at the end, and from then on.
   [[nodiscard]] virtual bool next(ReplayRequest& request) = 0;
 };
 

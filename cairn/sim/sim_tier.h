@@ -1,11 +1,11 @@
-// SimTier: one simulated tier below G1: a real pool and eviction policy, and what is known of each block in it.
+// SimTier: one simulated tier below G1: a real pool and eviction policy, and a record of each block in it.
 //
-// Does:     blocks are stored when their copies have ended, and are evictable at once; whoever reads them pins them.
-//           A key is expected from the moment its copy is decided until it is stored or given up, so that no block is
-//           copied twice.
-// Owner:    an OffloadEngine.
-// Threads:  one.
-// Fails:    create(): as the pool does.
+// A block is stored when its copy has ended, and can be evicted at once unless a reader pins it. A key is expected from
+// the decision to copy it until it is stored or the copy is dropped, so that no block is copied twice.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by an OffloadEngine.
+// Errors:     create() fails as BlockPool::create() does.
 #pragma once
 
 #include <cstddef>
@@ -37,23 +37,24 @@ class SimTier {
   [[nodiscard]] PresenceBelow presence(const BlockKey& key) const {
     return {.resident = contains(key), .expected = expected_.contains(key)};
   }
-  // A copy of the block is on its way; or will not come.
+  // A copy of the block will be stored; or will not, after all.
   void expect(const BlockKey& key) { expected_.insert(key, {true}); }
-  void give_up(const BlockKey& key) { expected_.erase(key); }
+  void stop_expecting(const BlockKey& key) { expected_.erase(key); }
   [[nodiscard]] std::size_t expected() const { return expected_.size(); }
 
-  // Blocks to copy into; appends what had to go for them, in the order of eviction. Requires: there is room.
+  // Allocates blocks to copy into; appends the blocks evicted for them, in order. Requires: `count` blocks are
+  // available.
   [[nodiscard]] MutableBlocks make_room(std::size_t count, std::vector<BlockRecord>& evicted);
-  // The copies into these blocks are over: a block that was expected for each.
-  void store(MutableBlocks block_ids, std::span<const BlockRecord> blocks);
-  // Holds blocks that are there while they are read. Requires: all of them are.
+  // Registers blocks whose copies have ended. Requires: all of them are expected; `room` has one block for each.
+  void store(MutableBlocks room, std::span<const BlockRecord> blocks);
+  // Pins blocks while they are read. Requires: the tier has all of them.
   [[nodiscard]] ImmutableBlocks pin(std::span<const BlockKey> keys);
-  // Of a block that is there.
+  // Requires: contains(key).
   [[nodiscard]] const BlockRecord& record(const BlockKey& key) const {
     return records_[index_of(resident_.find(key)->block_id)];
   }
 
-  // Walks everything and aborts on the first invariant that does not hold. For tests.
+  // Aborts on the first invariant that does not hold. For tests.
   void check_invariants() const;
 
  private:
@@ -69,10 +70,10 @@ class SimTier {
   explicit SimTier(std::unique_ptr<BlockPool> pool) : pool_(std::move(pool)), records_(pool_->capacity()) {}
 
   std::unique_ptr<BlockPool> pool_;
-  std::vector<BlockRecord> records_;  // by block
+  std::vector<BlockRecord> records_;  // by block id
   internal::FlatTable<BlockKey, Resident> resident_;
   internal::FlatTable<BlockKey, Expected> expected_;
-  std::vector<BlockKey> evicted_keys_;  // during one call; kept for its memory
+  std::vector<BlockKey> evicted_keys_;  // contents valid during one call; a member only to reuse its memory
 };
 
 }  // namespace cairn::sim

@@ -21,7 +21,7 @@ BlockRecord block(std::uint64_t id) {
   return {.key = plh(id), .hash = SequenceHash{id}, .parent = SequenceHash{id - 1}, .tokens_hash = BlockHash{100 + id}};
 }
 
-// Copies blocks in; what had to go.
+// Copies blocks into the tier; returns the evicted ones.
 std::vector<std::uint64_t> put(SimTier& into, const std::vector<std::uint64_t>& ids) {
   std::vector<BlockRecord> blocks;
   for (const std::uint64_t id : ids) {
@@ -39,18 +39,18 @@ std::vector<std::uint64_t> put(SimTier& into, const std::vector<std::uint64_t>& 
   return gone;
 }
 
-TEST(SimTierTest, ExpectsABlockUntilItIsStoredOrGivenUp) {
+TEST(SimTierTest, ExpectsABlockUntilItIsStoredOrDropped) {
   const std::unique_ptr<SimTier> g3 = tier(4);
   EXPECT_EQ(g3->level(), CacheLevel::kG3);
   g3->expect(plh(1));
   g3->expect(plh(2));
   EXPECT_TRUE(g3->presence(plh(1)).expected);
   EXPECT_FALSE(g3->contains(plh(1)));
-  g3->give_up(plh(2));
+  g3->stop_expecting(plh(2));
   EXPECT_FALSE(g3->presence(plh(2)).expected);
   std::vector<BlockRecord> evicted;
   MutableBlocks room = g3->make_room(1, evicted);
-  EXPECT_FALSE(g3->contains(plh(1))) << "not before the copy is over";
+  EXPECT_FALSE(g3->contains(plh(1))) << "not before the copy has ended";
   const BlockRecord one = block(1);
   g3->store(std::move(room), {&one, 1});
   EXPECT_TRUE(g3->presence(plh(1)).resident);
@@ -61,7 +61,7 @@ TEST(SimTierTest, ExpectsABlockUntilItIsStoredOrGivenUp) {
   g3->check_invariants();
 }
 
-TEST(SimTierTest, WhatCameFirstGoesFirstUnlessItWasReadOrIsHeld) {
+TEST(SimTierTest, EvictsInOrderOfStoringUnlessABlockWasReadOrIsPinned) {
   const std::unique_ptr<SimTier> g3 = tier(4);
   EXPECT_THAT(put(*g3, {1, 2, 3, 4}), IsEmpty());
   {
@@ -76,7 +76,7 @@ TEST(SimTierTest, WhatCameFirstGoesFirstUnlessItWasReadOrIsHeld) {
   EXPECT_THAT(put(*g3, {7, 8, 9, 10}), ::testing::ElementsAre(5, 6, 4, 3));
 }
 
-TEST(SimTierTest, RefusesWhatItsPoolRefuses) {
+TEST(SimTierTest, RejectsWhatItsPoolRejects) {
   EXPECT_THAT(SimTier::create({.capacity = 0, .block_size = 4}).error().message, HasSubstr("capacity"));
 }
 

@@ -1,4 +1,4 @@
-// What the tests of the tiers below a KvManager share: links, and managers that have some.
+// Helpers for tests of the tiers below a KvManager: links, and managers with tiers.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ inline void finish_everything(TestManager& manager) {
   }
 }
 
-// Asks for this many blocks at once, waits until what had to go for them has been copied, and lets go: all that is
-// inactive is in the tiers below then, as far as the number reaches, and the blocks are free.
+// Uses this many blocks at once, waits until the evicted blocks have been copied down, and releases them. Afterwards up
+// to `count` inactive blocks are in the tiers below only, and the blocks are free.
 inline void push_out(TestManager& manager, std::uint64_t count) {
   std::vector<UniqueBlock> partials;
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -1,12 +1,12 @@
-// SwapIns: the way into G1: loads from the tiers below into blocks that are reserved for them. Internal.
+// SwapIns: loads blocks from the tiers below into G1 blocks that are reserved for them. Internal.
 //
-// Does:     the blocks of a sequence that G1 has are held meanwhile, so that what is loaded behind them is of use. When a
-//           load is over its blocks are registered and published, a Stored for each run between blocks that came to G1
-//           by another way in the meantime. kStrict goes on holding all of them until end(); kSeed lets go at once.
-//           Where blocks have to be copied down first, kStrict reserves them and the load waits; kSeed only starts the
-//           copies, and the caller tries again.
-// Owner:    a KvManager with an offload engine; gone before the gate and the ledger.
-// Threads:  one.
+// The blocks of the sequence that G1 has are held meanwhile, because the loaded blocks are of no use without them. When
+// a load has ended, its blocks are registered and published: one Stored for each run between blocks that came to G1 in
+// the meantime. kStrict holds all of them until end(); kSeed releases them at once. If blocks have to be copied down
+// first, kStrict reserves them and the load waits; kSeed only starts the copies, and the caller tries again.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by a KvManager with an offload engine; must be destroyed before the gate and the ledger.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ namespace cairn::sim {
 
 struct SwapInStart {
   enum class Outcome : std::uint8_t {
-    kNothing,    // there is nothing to load, or no room to load it
-    kScheduled,  // the blocks are on their way
-    kBlocked,    // blocks have to be copied down first; try again when time has moved (kSeed only)
+    kNothing,    // there is nothing to load, or no room
+    kScheduled,  // the load is pending or in flight
+    kBlocked,    // blocks have to be copied down first; try again when time has advanced (kSeed only)
   };
   Outcome outcome = Outcome::kNothing;
   LoadId id{};             // kScheduled
-  std::size_t cached = 0;  // blocks that G1 has, from the first on
-  LoadPlan plan = {};      // kScheduled: the blocks behind those, and where each comes from
+  std::size_t cached = 0;  // leading blocks that G1 has
+  LoadPlan plan = {};      // kScheduled: the sources of the blocks after those
 };
 
 namespace internal {
@@ -50,28 +50,28 @@ class SwapIns {
   SwapIns& operator=(const SwapIns&) = delete;
   ~SwapIns();
 
-  // For the full blocks that a Use begins with. Requires: its parts fit together.
-  [[nodiscard]] SwapInStart start(const Use& wanted);
-  // Registers what has been loaded.
+  // Loads the leading full blocks of a Use. Requires: KvManager checked the Use.
+  [[nodiscard]] SwapInStart start(const Use& use);
+  // Registers the blocks of loads that have ended.
   void land_finished();
-  // Those that have landed, in that order; each one once.
+  // The loads that have landed since the last call, in that order.
   [[nodiscard]] std::vector<LoadId> take_landed() { return std::exchange(landed_, {}); }
-  // Nobody waits for it any more: what it holds is let go as soon as it may be. False where there is none.
+  // Releases the blocks that a load holds, now or as soon as it has landed. False if the id is unknown or was ended.
   [[nodiscard]] bool end(LoadId id);
 
-  // Blocks that are being loaded into.
+  // Blocks that loads write into.
   [[nodiscard]] std::size_t reserved() const { return reserved_; }
 
  private:
   struct SwapIn {
-    std::optional<MutableBlocks> block_ids{};  // until it has landed
+    std::optional<MutableBlocks> room{};  // until it has landed
     std::vector<BlockRecord> blocks{};
-    ImmutableBlocks held{};  // what G1 had, and what has landed
-    bool wanted = true;
+    ImmutableBlocks held{};  // leading blocks that G1 had, then those that have landed
+    bool ended = false;      // by end(), while in flight
   };
 
-  [[nodiscard]] std::size_t count_cached(const Use& wanted, std::size_t full) const;
-  [[nodiscard]] std::vector<BlockRecord> records_of(const Use& wanted, std::size_t first, std::size_t count) const;
+  [[nodiscard]] std::size_t count_cached(const Use& use, std::size_t full) const;
+  [[nodiscard]] std::vector<BlockRecord> records_of(const Use& use, std::size_t first, std::size_t count) const;
   [[nodiscard]] bool make_room_as_the_seed(std::size_t count);
   void land(SwapIn& swap_in);
   void publish(std::span<const BlockRecord> run);

@@ -1,10 +1,10 @@
-// TierGate: the way out of G1: what a simulated KvManager does with blocks it evicts when there are tiers below.
-// Internal.
+// TierGate: hands blocks that a simulated KvManager evicts from G1 to the tiers below. Internal.
 //
-// Does:     keeps what is known of each block in G1, and hands it to the offload engine with the block's block when the
-//           block is evicted. A block whose block has to be copied is not to be had until the copy is over.
-// Owner:    a KvManager with an offload engine; gone before the ledger.
-// Threads:  one.
+// Keeps a record of each block in G1 and passes it to the offload engine when the block is evicted. A G1 block whose
+// contents have to be copied cannot be allocated until the copy has ended.
+//
+// Thread safety: not thread-safe.
+// Ownership:  owned by a KvManager with an offload engine; must be destroyed before the ledger.
 #pragma once
 
 #include <cstddef>
@@ -29,25 +29,25 @@ class TierGate {
   [[nodiscard]] OffloadEngine& engine() { return *engine_; }
   [[nodiscard]] const OffloadEngine& engine() const { return *engine_; }
 
-  // A block has come to G1.
+  // Keeps the record of a block that was registered in G1.
   void remember(BlockRecord record) {
     const BlockId block_id = ledger_->find(record.key);
     records_[index_of(block_id)] = std::move(record);
   }
 
-  // Blocks for `count` blocks, or nothing where some of them have to be read first: those are on their way then, the
-  // others are free, and what was evicted has been published. Requires: as many are available.
+  // `count` blocks; or std::nullopt if blocks evicted for them have to be copied first. Then the copies have been
+  // started, the other blocks are free, and the evictions have been published. Requires: `count` blocks are available.
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
-  // Publishes that the evictions of the ledger left G1.
+  // Publishes a Removed for the evictions of the ledger.
   void publish_evictions();
-  // The evictions of the ledger, and the blocks they had; to be published before.
-  void offload_evictions(MutableBlocks block_ids);
-  // The records of the evictions of the ledger, but for those that the events forgot.
+  // Copies the evictions of the ledger; `sources` are the G1 blocks with their contents. Publish them first.
+  void offload_evictions(MutableBlocks sources);
+  // The records of the evictions of the ledger, without those whose Removed was reported before.
   [[nodiscard]] std::vector<BlockRecord> take_evicted_records();
 
-  // Whether a Use that was refused for want of this many blocks will find them without anybody letting go.
+  // Whether this many blocks will become available when copies end, without any request releasing blocks.
   [[nodiscard]] bool will_have(std::size_t missing) const { return missing <= ledger_->pool().counts().quarantined; }
-  // Whether the last Use was refused only because copies come first.
+  // Whether the last Use was refused only because blocks have to be copied first.
   [[nodiscard]] bool blocked() const { return blocked_; }
   void block() { blocked_ = true; }
   void unblock() { blocked_ = false; }
@@ -56,8 +56,8 @@ class TierGate {
   std::unique_ptr<OffloadEngine> engine_;
   BlockLedger* ledger_;
   EventWriter* events_;
-  std::vector<BlockRecord> records_;   // by block
-  std::vector<SequenceHash> removed_;  // kept for its memory
+  std::vector<BlockRecord> records_;   // by block id
+  std::vector<SequenceHash> removed_;  // a member only to reuse its memory
   bool blocked_ = false;
 };
 

@@ -1,7 +1,8 @@
-// TimeSeries: what happened when, in a bounded number of equal spans of virtual time, however long the run is.
+// TimeSeries: figures over virtual time, in a bounded number of equal intervals, however long the run is.
 //
-// Does:     begins with spans of one second; where they would become too many, two become one, and so on.
-// Threads:  one.
+// Begins with intervals of one second. If there would be too many, pairs of intervals are merged.
+//
+// Thread safety: not thread-safe.
 #pragma once
 
 #include <array>
@@ -14,19 +15,19 @@
 
 namespace cairn::sim {
 
-// G2, G3 and G4: what can be below a worker's cache, the nearest first.
+// The tiers that can be below a worker's cache, the nearest first: G2, G3 and G4.
 inline constexpr std::size_t kMostTiersBelow = 3;
 template <typename T>
 using PerTier = std::array<T, kMostTiersBelow>;
 
 struct TimeSpan {
-  // Of the requests whose first token came in it.
+  // Requests that got their first token in the interval.
   std::uint64_t first_tokens = 0;
   std::uint64_t input_tokens = 0;
   std::uint64_t reused_tokens = 0;
   Duration ttft_sum{0};
   Duration ttft_max{0};
-  // Of the passes that began in it; the sums are over nanoseconds.
+  // Passes that began in the interval; the doubles are sums over nanoseconds.
   Duration busy{0};
   double blocks_in_use = 0;
   double blocks_resident = 0;
@@ -42,7 +43,7 @@ class TimeSeries {
  public:
   static constexpr std::size_t kMaxSpans = 240;
 
-  // The span that a moment is in; good until the next call. Requires: a moment at or after 0.
+  // The interval that contains a moment; valid until the next call. Requires: moment >= 0.
   [[nodiscard]] TimeSpan& at(TimePoint moment) {
     const auto index = static_cast<std::size_t>(moment / width_);
     return index < spans_.size() ? spans_[index] : extend(moment);

@@ -9,7 +9,7 @@
 
 namespace cairn::sim::internal {
 
-// A key at a later position that names no parent was drawn at random: the Use is all there is to know.
+// A key at a later position without a parent fragment was drawn at random; then only the Use knows the parent.
 std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   const BlockKey& key = use.keys[number];
   if (key.position() == 0 || (number == 0 && !use.parent)) {
@@ -36,7 +36,7 @@ Error two_keys(SequenceHash hash) {
 
 }  // namespace
 
-Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key) {
+Status check_hash(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key) {
   if (hash != key.sequence_hash()) {
     return Unexpected(wrong_key(hash, key));
   }
@@ -50,9 +50,9 @@ Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& 
 Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate) {
   if (Status planned = plan(use, ledger); !planned) {
     withdraw_plan(ledger);
-    return Unexpected(planned.error());
+    return Unexpected(std::move(planned).error());
   }
-  // What is pinned cannot be evicted.
+  // Pinned blocks cannot be evicted.
   const std::size_t needed = new_keys_.size() + new_partials_.size() + evictable_hits(ledger);
   if (needed > ledger.available()) {
     if (gate != nullptr && gate->will_have(needed - ledger.available())) {
@@ -86,11 +86,8 @@ Status UseAtOnce::plan(const Use& use, BlockLedger& ledger) {
       ledger.prefetch(use.keys[ahead].sequence_hash());
     }
     if (block.is_full()) {
-      const Result<Kind> kind = plan_full(use, ledger, block.hash(), kinds_.size());
-      if (!kind) {
-        return Unexpected(kind.error());
-      }
-      kinds_.push_back(*kind);
+      CAIRN_TRY_ASSIGN(const Kind kind, plan_full(use, ledger, block.hash(), kinds_.size()));
+      kinds_.push_back(kind);
     } else if (!ledger.contains(block.id()) && std::ranges::find(new_partials_, block.id()) == new_partials_.end()) {
       new_partials_.push_back(block.id());
     }
@@ -105,7 +102,7 @@ Result<UseAtOnce::Kind> UseAtOnce::plan_full(const Use& use, BlockLedger& ledger
     return Unexpected(wrong_key(hash, key));
   }
   const auto [block, is_new] = ledger.announce(hash, static_cast<std::uint32_t>(number));
-  if (!is_new) {  // in use, or it will be when its turn comes
+  if (!is_new) {  // in use, or an earlier block of this Use has the same hash
     const bool same_key = block->refs == 0 ? use.keys[block->place] == key : ledger.find(key) == BlockId{block->place};
     return same_key ? Result<Kind>(Kind::kActive) : Unexpected(two_keys(hash));
   }
@@ -127,9 +124,9 @@ void UseAtOnce::withdraw_plan(BlockLedger& ledger) const {
 
 std::size_t UseAtOnce::evictable_hits(const BlockLedger& ledger) const {
   std::size_t hits = hit_keys_.size();
-  if (ledger.keeps_aside()) {
-    hits -= static_cast<std::size_t>(
-        std::ranges::count_if(hit_keys_, [&](const BlockKey& key) { return ledger.kept_aside(ledger.find(key)); }));
+  if (ledger.has_load_pins()) {
+    hits -= static_cast<std::size_t>(std::ranges::count_if(
+        hit_keys_, [&](const BlockKey& key) { return ledger.pinned_for_load(ledger.find(key)); }));
   }
   return hits;
 }
@@ -139,8 +136,8 @@ bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
   const std::span<const BlockId> pinned = ledger.pin(hit_keys_);
   hit_block_ids_.assign(pinned.begin(), pinned.end());
   const std::size_t count = new_keys_.size() + new_partials_.size();
-  std::optional<MutableBlocks> block_ids = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
-  if (!block_ids) {
+  std::optional<MutableBlocks> blocks = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
+  if (!blocks) {
     ledger.unpin(hit_keys_);
     return false;
   }
@@ -148,9 +145,9 @@ bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
     ledger.settle(*hits_[i], hit_block_ids_[i]);
   }
   for (const PartialId partial : new_partials_) {
-    ledger.keep(partial, block_ids->take_front(1));
+    ledger.keep(partial, blocks->take_front(1));
   }
-  ledger.add(*std::move(block_ids), new_keys_, new_hashes_, new_blocks_);
+  ledger.add(*std::move(blocks), new_keys_, new_hashes_, new_blocks_);
   for (std::size_t number = 0; gate != nullptr && number < kinds_.size(); ++number) {
     if (kinds_[number] == Kind::kAbsent) {
       BlockRecord record = record_of(use, number, use.keys[number].sequence_hash());
@@ -161,14 +158,14 @@ bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
   std::size_t number = 0;
   for (const UniqueBlock& block : use.blocks) {
     if (block.is_full() && kinds_[number++] == Kind::kActive) {
-      ledger.refer(block.hash());
+      ledger.add_reference(block.hash());
     }
   }
   return true;
 }
 
 void UseAtOnce::publish(const Use& use, BlockLedger& ledger, EventWriter& events) {
-  if (!events.wanted()) {
+  if (!events.has_sink()) {
     return;
   }
   removed_.clear();

@@ -1,9 +1,11 @@
-// UseAtOnce: serves a Use as the manager of Profile::kStrict does: all of it or, without room, nothing. Internal.
+// UseAtOnce: serves a Use as Profile::kStrict does: completely or, without room, not at all. Internal.
 //
-// Does:     finds what is there, pins it, evicts for the rest, registers that. Removed comes before Stored; a Stored is
-//           a run of new blocks of which each is the parent of the next. With tiers below, where some of what has to go
-//           must be copied first: nothing is granted, the copies are under way, and what was there is as if just used.
-// Fails:    a hash that is not the one in its block's key, or that is in use for a block with another key.
+// Finds the blocks that are there, pins them, evicts for the others, and registers those. Removed comes before Stored;
+// a Stored is a run of new blocks each of which is the parent of the next. With tiers below, if evicted blocks have to
+// be copied first, nothing is granted, the copies are started, and the blocks that are there count as just used.
+//
+// Errors:     run() fails for a hash that is not the one in its block's key, or that is in use for a block with another
+//             key.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +24,7 @@ class TierGate;
 
 class UseAtOnce {
  public:
-  // All of the blocks, or 0. Requires: the parts of the Use fit together.
-  // The gate: none without tiers below.
+  // Returns the number of blocks, or 0. `gate` is null without tiers below. Requires: KvManager checked the Use.
   [[nodiscard]] Result<std::size_t> run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate);
 
  private:
@@ -32,13 +33,13 @@ class UseAtOnce {
   [[nodiscard]] Status plan(const Use& use, BlockLedger& ledger);
   [[nodiscard]] Result<Kind> plan_full(const Use& use, BlockLedger& ledger, SequenceHash hash, std::size_t number);
   void withdraw_plan(BlockLedger& ledger) const;
-  // What is there and must not be evicted, but could be.
+  // Hits that count as available, but must not be evicted.
   [[nodiscard]] std::size_t evictable_hits(const BlockLedger& ledger) const;
-  // False where copies come first.
+  // False if evicted blocks have to be copied first.
   [[nodiscard]] bool commit(const Use& use, BlockLedger& ledger, TierGate* gate);
   void publish(const Use& use, BlockLedger& ledger, EventWriter& events);
 
-  // The plan, and what the events say; kept for their memory.
+  // The plan and the contents of events; members only to reuse their memory.
   std::vector<Kind> kinds_;  // of each full block
   std::vector<BlockKey> hit_keys_;
   std::vector<BlockId> hit_block_ids_;
@@ -52,10 +53,10 @@ class UseAtOnce {
   std::vector<SequenceHash> removed_;
 };
 
-// The block before a full one, by its number, where the Use says so and the key does not contradict it.
+// The parent of the full block with this number, if the Use has it and the key does not contradict it.
 [[nodiscard]] std::optional<SequenceHash> parent_of(const Use& use, std::size_t number);
 
-// Fails unless the hash is the one in the key, and, where it is in use, for this key.
-[[nodiscard]] Status check_name(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key);
+// Fails unless the hash is the one in the key, and not in use for another key.
+[[nodiscard]] Status check_hash(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key);
 
 }  // namespace cairn::sim::internal

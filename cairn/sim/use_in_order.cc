@@ -9,7 +9,7 @@
 
 namespace cairn::sim::internal {
 
-// One Use. Full blocks are known by their number among the full blocks.
+// One Use. `number` is the index of a full block among the full blocks.
 class UseInOrder::Walk {
  public:
   Walk(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate, UseInOrder& memory)
@@ -75,14 +75,14 @@ class UseInOrder::Walk {
     }
   }
 
-  // With tiers below only blocks that are free are to be had at once.
+  // Blocks that can be allocated at once: with tiers below, only free ones.
   [[nodiscard]] std::size_t at_hand() const {
     return gate_ == nullptr ? ledger_.available() : ledger_.pool().counts().free;
   }
 
-  // For the first block that was not granted, and for all after it that will take blocks.
+  // Evicts for the first block that was not granted, and for all absent ones after it.
   [[nodiscard]] MutableBlocks evict_for_the_rest() {
-    MutableBlocks block_ids = *ledger_.allocate(1);
+    MutableBlocks evicted = *ledger_.allocate(1);
     std::size_t full = 0;
     std::size_t more = 0;
     for (std::size_t i = 0; i < use_.blocks.size(); ++i) {
@@ -97,8 +97,8 @@ class UseInOrder::Walk {
       more += i > granted_ && absent ? 1 : 0;
     }
     MutableBlocks rest = *ledger_.allocate(std::min(more, ledger_.available()));
-    CAIRN_CHECK(block_ids.append(std::move(rest)).has_value(), "they are of one pool");
-    return block_ids;
+    CAIRN_CHECK(evicted.append(std::move(rest)).has_value(), "the blocks are of one pool");
+    return evicted;
   }
 
   bool take_partial(PartialId partial) {
@@ -118,10 +118,10 @@ class UseInOrder::Walk {
   bool take_full(SequenceHash hash, std::size_t number) {
     const auto [block, is_new] = ledger_.announce(hash, static_cast<std::uint32_t>(number));
     if (!is_new) {
-      if (!flush()) {  // it may itself be pending
+      if (!flush()) {  // the block itself may be pending
         return false;
       }
-      ledger_.refer(*block);
+      ledger_.add_reference(*block);
       granted(hash);
       return true;
     }
@@ -131,7 +131,7 @@ class UseInOrder::Walk {
         ledger_.withdraw(hash);
         return false;
       }
-      kind = kind_of(number);  // it may have been evicted, or come into use
+      kind = kind_of(number);  // flush() may have evicted it or taken it into use
     }
     if (kind == Kind::kActiveUnderAnotherHash) {
       ledger_.settle(*block, ledger_.find(use_.keys[number]));
@@ -142,7 +142,7 @@ class UseInOrder::Walk {
       pending_kind_ = kind;
       pending_first_ = number;
       room_ = kind == Kind::kAbsent ? at_hand() : use_.keys.size();
-    } else if (memory_.pending_.size() == room_) {  // those before it take all there is
+    } else if (memory_.pending_.size() == room_) {  // the pending blocks take all the room
       ledger_.withdraw(hash);
       static_cast<void>(flush());
       return false;
@@ -160,13 +160,13 @@ class UseInOrder::Walk {
     return ledger_.in_use(block_id) ? Kind::kActiveUnderAnotherHash : Kind::kInactive;
   }
 
-  // Along rising positions no key comes twice.
+  // Blocks with increasing positions have distinct keys.
   [[nodiscard]] bool may_join_pending(Kind kind, std::size_t number) const {
     return memory_.pending_.empty() ||
            (kind == pending_kind_ && use_.keys[number - 1].position() < use_.keys[number].position());
   }
 
-  // Takes what is pending, as far as there is room; whether there was.
+  // Takes the pending blocks as far as there is room; false if there was not room for all.
   bool flush() {
     const std::size_t count = memory_.pending_.size();
     if (count == 0) {
@@ -200,7 +200,7 @@ class UseInOrder::Walk {
     return count == hashes.size();
   }
 
-  // The first of those that are pending.
+  // Adds the first `count` pending blocks.
   void add(std::size_t count) {
     const std::span<const SequenceHash> hashes = std::span(memory_.pending_).first(count);
     evicted_may_be_back_ = evicted_may_be_back_ || !ledger_.evictions().empty();
@@ -211,7 +211,7 @@ class UseInOrder::Walk {
         remember(hashes[i], pending_first_ + i);
       }
     }
-    if (events_.wanted()) {
+    if (events_.has_sink()) {
       for (std::size_t i = 0; i < count; ++i) {
         collect_stored(hashes[i], pending_first_ + i);
       }
@@ -238,7 +238,7 @@ class UseInOrder::Walk {
     }
   }
 
-  // A block that was there.
+  // Counts a block that was there.
   void granted(SequenceHash hash) {
     parent_ = hash;
     ++granted_;
@@ -265,13 +265,13 @@ class UseInOrder::Walk {
   EventWriter& events_;
   TierGate* gate_;
   UseInOrder& memory_;
-  std::optional<SequenceHash> parent_;  // the last block that was there, or the one before the first
+  std::optional<SequenceHash> parent_;  // the last hit, or the parent of the Use
   std::size_t granted_ = 0;
-  bool evicted_may_be_back_ = false;  // blocks were added after others had been evicted
-  // Full blocks that stand next to each other, announced, all inactive or all absent; their hashes are pending_.
+  bool evicted_may_be_back_ = false;  // blocks were added after the first eviction
+  // The pending blocks: consecutive announced full blocks, all inactive or all absent; their hashes are in pending_.
   Kind pending_kind_ = Kind::kAbsent;
   std::size_t pending_first_ = 0;
-  std::size_t room_ = 0;  // how many there may be
+  std::size_t room_ = 0;  // the most blocks that may be pending
 };
 
 std::size_t UseInOrder::run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate) {

@@ -1,9 +1,9 @@
-// UseInOrder: serves a Use as the manager of Profile::kSeed does: block after block, as far as there is room. Internal.
+// UseInOrder: serves a Use as Profile::kSeed does: block by block, as far as there is room. Internal.
 //
-// Does:     what comes out is as if each block were looked up, or given a block, before the next one is looked at.
-//           Neighbours of a kind go to the pool in one step where that comes to the same. With tiers below, the first
-//           block for which another would have to go ends the Use: that one is evicted, and as many more as the rest of
-//           the Use would take, and their blocks are not to be had until they have been copied.
+// The result is as if each block were looked up or allocated before the next one is looked at. Consecutive blocks of
+// one kind go to the pool in one step if that makes no difference. With tiers below, the Use ends at the first block
+// for which another one has to be evicted: that one is evicted, and as many more as the rest of the Use needs, and
+// their places cannot be allocated until they have been copied.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class TierGate;
 
 class UseInOrder {
  public:
-  // How many blocks were granted. Requires: the parts of the Use fit together. The gate: none without tiers below.
+  // Returns how many blocks were granted. `gate` is null without tiers below. Requires: KvManager checked the Use.
   [[nodiscard]] std::size_t run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate);
 
  private:
   enum class Kind : std::uint8_t { kActiveUnderAnotherHash, kInactive, kAbsent };
   class Walk;
 
-  // Kept for their memory.
+  // Contents are valid during one run(); members only to reuse their memory.
   std::vector<SequenceHash> pending_;
   std::vector<BlockLedger::Active*> announced_;
   std::vector<KvStoredBlock> stored_;
