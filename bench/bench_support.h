@@ -1,6 +1,6 @@
-// What the programs that time rounds of their own share: clocks, medians, and an end with a message.
+// Helpers of the benchmarks that do not use a benchmark library: clocks, medians, and stop(), which ends the program.
 //
-// Fails: by ending the program: there is nothing to report then.
+// Errors: every failure ends the program, because there is nothing to report.
 #pragma once
 
 #include <algorithm>
@@ -40,14 +40,14 @@ inline void must(const Status& status) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Of the calling thread.
+// Processor time of the calling thread.
 [[nodiscard]] inline double cpu_seconds_now() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// 0 where there are none.
+// 0 if there are no values.
 [[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) {
     return 0;

@@ -1,11 +1,11 @@
-// What an engine's scheduler and workers spend on Cairn, held against what they may.
+// The time that an engine's scheduler and workers spend in Cairn, beside its limit.
 //
-//   load     a request of 100,000 tokens, 6,250 blocks of 16, all of them in host memory: match, allocated and the metadata
-//   step     256 requests that decode, each another token of its block, with nothing to load or save
-//   filled   the same where 16 of them fill a block, which is given out to be saved
+//   load     a request of 100,000 tokens, 6,250 blocks of 16, all in host memory: match, allocated and the metadata
+//   step     256 requests that decode one token each, with nothing to load or save
+//   filled   the same, but 16 of them fill a block, which has to be saved
 //
-// Each is the median of many; prints numbers with the bar beside them, and asserts nothing. The scheduler's own time counts:
-// what is handed over to another thread is not its.
+// Prints medians with the limit beside them, and asserts nothing. Only the scheduler thread's time counts, not the work
+// that it hands to other threads.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -41,7 +41,7 @@ T must(SlotResult<T> result) {
   }
 }
 
-// A rank that says at once that all is done.
+// A rank that answers at once that everything is done.
 class QuickRank {
  public:
   explicit QuickRank(RankGroup& group) {
@@ -138,7 +138,7 @@ double thread_microseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-// By the clock on the wall, and of this thread alone: the two differ where other threads have the processors.
+// Wall-clock time and processor time of this thread; they differ if other threads use the processors.
 struct Sample {
   double wall = 0;
   double thread = 0;
@@ -161,7 +161,7 @@ double quantile(const std::vector<Sample>& samples, double Sample::* which, doub
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-// `bar` is of the thread's time; 0: there is none.
+// `bar` is the limit for the thread's time; 0: no limit.
 void print(const char* name, const std::vector<Sample>& samples, double bar) {
   const double median = quantile(samples, &Sample::thread, 0.5);
   std::printf("%-34s thread %8.2f us, p99 %8.2f us   wall %8.2f us", name, median,
@@ -194,7 +194,7 @@ void bench_load() {
     std::size_t tokens = 0;
     match.push_back(time([&] { tokens = must(engine->match(request, 0)).tokens; }));
     if (tokens != prompt.size() - 1) {
-      std::fprintf(stderr, "connector_bench: only %zu tokens are there\n", tokens);
+      std::fprintf(stderr, "connector_bench: match found only %zu tokens\n", tokens);
       std::exit(1);
     }
     metadata.push_back(time([&] {
@@ -210,7 +210,7 @@ void bench_load() {
   print("load: 100,000 tokens, both", both, 400);
 }
 
-// `fills`: how many of the requests come to the end of a block in each measured step.
+// `fills`: how many of the requests fill a block in each measured step.
 void bench_steps(const char* name, std::size_t fills, double bar) {
   Engine engine;
   std::vector<RequestHandle> requests;

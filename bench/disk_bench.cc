@@ -1,9 +1,10 @@
-// Blocks to a file and back, in GB/s, beside what fio reaches with io_uring in the same minutes: same file, same sizes,
-// same number of requests in flight. Rounds are interleaved and the medians printed, because disks are shared.
+// Copies blocks to a file and back, in GB/s, beside what fio reaches with io_uring on the same file, with the same
+// sizes and the same number of requests in flight. Rounds of both alternate and medians are printed, because disks are
+// shared.
 //
 //   disk_bench [--dir DIR] [--mib 512] [--depth 8] [--rounds 5] [--method uring|threads] [--json FILE]
 //
-// The file is removed at the end. Without fio the limit is not known, and left out.
+// The file is removed at the end. Without fio there is no limit to compare with.
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,7 +57,7 @@ struct Figures {
   std::vector<double> verified;
 };
 
-// Blocks like those of a model with 8 heads of 128 in 16 bits, 16 tokens a block, in as many layers as it takes.
+// Blocks of a model with 8 heads of 128 in 16 bits and 16 tokens per block, with as many layers as the size needs.
 BlockLayout::Options shape_of(std::uint64_t block_bytes, std::uint64_t bytes) {
   BlockLayout::Options options;
   options.shape = {.layers = static_cast<std::uint32_t>(block_bytes >> 16U),
@@ -102,8 +103,7 @@ class Bench {
     if (what.random) {
       std::shuffle(order.begin(), order.end(), std::mt19937(7));
     }
-    // Warm: memory is registered when it is first used, which a cache does once and a pass of this bench would do
-    // every time.
+    // Warm up: memory is registered at its first use, which happens once in a cache but in every pass here.
     pass(*executor, transfer, order, std::min<std::size_t>(order.size(), 4 * arguments_.depth));
     warm_all(*executor, transfer, order);
     const double seconds = pass(*executor, transfer, order, order.size());
@@ -112,7 +112,7 @@ class Bench {
   }
 
  private:
-  // Touches one block of each 64 MiB, so that all of the memory is known to the kernel.
+  // Copies one block of each 64 MiB, so that all memory is registered.
   static void warm_all(FileExecutor& executor, const Transfer& transfer, std::vector<std::uint32_t> order) {
     std::sort(order.begin(), order.end());
     const std::uint64_t step = std::max<std::uint64_t>(1, (std::uint64_t{64} << 20) / transfer.plan->bytes_per_block());
@@ -131,11 +131,11 @@ class Bench {
     for (std::size_t i = 0; i < count; ++i) {
       transfer.blocks.push_back({.pair = {order[i], order[i]}, .tag = {order[i], 1}});
     }
-    std::promise<TransferOutcome> told;
-    transfer.done = [&told](TransferOutcome&& outcome) { told.set_value(std::move(outcome)); };
+    std::promise<TransferOutcome> done;
+    transfer.done = [&done](TransferOutcome&& outcome) { done.set_value(std::move(outcome)); };
     const double start = seconds_now();
     must(executor.submit(std::move(transfer)));
-    const TransferOutcome outcome = told.get_future().get();
+    const TransferOutcome outcome = done.get_future().get();
     const double took = seconds_now() - start;
     if (!outcome.all_done()) {
       stop(outcome.error);
@@ -172,7 +172,7 @@ void measure(const Arguments& arguments) {
       }
     }
   }
-  // Every byte is written once before anything is measured: blocks that were set aside and never written cost more.
+  // Write every byte once before measuring: the first write to an allocated part of a file costs more.
   disk.run(cases.front(), Verify::kOff);
   std::printf("%-28s %10s %10s %7s %10s %7s\n", "GB/s", "fio", "plain", "", "verified", "");
   std::string rows;

@@ -27,7 +27,7 @@ std::optional<double> run_fio(const FioRun& run) {
   if (pclose(pipe) != 0) {
     return std::nullopt;
   }
-  // Version 3 of the format: the kibibytes moved and the milliseconds it took, of reads and of writes.
+  // Version 3 of the format: kibibytes and, three fields later, milliseconds; for reads and for writes.
   const int moved_field = run.writes ? 46 : 5;
   std::vector<std::string> fields;
   for (std::size_t from = 0; from < report.size();) {

@@ -1,4 +1,4 @@
-// What fio reaches on a file: the limit that copies to disks are held against.
+// Measures what fio reaches on a file: the limit for copies to disks.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 namespace cairn::bench {
 
 struct FioRun {
-  std::string path;         // made where it is not there
-  std::uint64_t bytes = 0;  // all of them, once
+  std::string path;         // created if it does not exist
+  std::uint64_t bytes = 0;  // each is read or written once
   std::uint64_t block_bytes = 0;
-  std::uint32_t depth = 0;  // blocks under way
+  std::uint32_t depth = 0;  // blocks in flight
   bool random = false;
   bool writes = false;
 };
 
-// GB/s with io_uring, direct, buffers and file registered. None where there is no fio, or it failed.
+// GB/s with io_uring, direct I/O, registered buffers and files. std::nullopt if fio is not installed or fails.
 [[nodiscard]] std::optional<double> run_fio(const FioRun& run);
 
 }  // namespace cairn::bench

@@ -1,9 +1,9 @@
-// gpu_bench: copies between a GPU and pinned host memory, as CudaExecutor makes them, beside what the wire can do.
+// gpu_bench: copies between a GPU and pinned host memory by CudaExecutor, beside the limit of the bus.
 //
 //   gpu_bench [--device N] [--json FILE] [--brief] [--calibrate] [--tuning 'NAME=NUMBER ...']
 //
-// Every figure is the median of at least five runs, by the host's clock from submit to completion and by the GPU's clock
-// over the same span. Everything is verified unless the line says otherwise. GB are 1e9 bytes.
+// Every figure is the median of seven runs: by the host's clock from submit to completion, and by the GPU's clock over
+// the same time. Everything is verified unless the line says otherwise. 1 GB is 1e9 bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -47,17 +47,17 @@ struct Timing {
   double device = 0;  // seconds
 };
 
-// Spans of time by the GPU's own clock.
+// Measures time by the GPU's own clock.
 class DeviceClock {
  public:
   explicit DeviceClock(const CudaDriver& driver) : driver_(driver) {
-    CAIRN_CHECK(driver.stream_create(&stream_, cuda::kStreamNonBlocking) == cuda::kSuccess, "a stream is made");
+    CAIRN_CHECK(driver.stream_create(&stream_, cuda::kStreamNonBlocking) == cuda::kSuccess, "a stream can be created");
     for (cuda::Event& event : events_) {
-      CAIRN_CHECK(driver.event_create(&event, cuda::kEventDefault) == cuda::kSuccess, "an event is made");
+      CAIRN_CHECK(driver.event_create(&event, cuda::kEventDefault) == cuda::kSuccess, "an event can be created");
     }
   }
   void mark(int which) {
-    CAIRN_CHECK(driver_.event_record(events_[which], stream_) == cuda::kSuccess, "it is recorded");
+    CAIRN_CHECK(driver_.event_record(events_[which], stream_) == cuda::kSuccess, "an event can be recorded");
   }
   double seconds() {
     float milliseconds = 0;
@@ -160,7 +160,7 @@ TransferOutcome wait(std::future<TransferOutcome> future) {
   return outcome;
 }
 
-// The same blocks on their way back, with the checksums that were made on the way out.
+// The same blocks in the other direction, with the checksums that the first transfer made.
 std::vector<TransferBlock> reversed(std::vector<TransferBlock> blocks, const TransferOutcome& outcome) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     std::swap(blocks[i].pair.source, blocks[i].pair.destination);
@@ -234,7 +234,7 @@ Limits measure_limits(const CudaDriver& driver, DeviceClock& clock, const Side& 
   return limits;
 }
 
-// One copy call of the driver for each fragment, all in one batch: what engines do today.
+// One copy per fragment, all in one batched driver call, as engines do today.
 void measure_peers(const CudaDriver& driver, DeviceClock& clock, const Side& side, std::uint64_t fragment,
                    const Limits& limits, Report& report) {
   if (driver.memcpy_batch_async == nullptr) {
@@ -293,7 +293,7 @@ void measure_fragments(TransferExecutor& executor, DeviceClock& clock, const Sid
              measure(clock, [&] { wait(submit(executor, plans.out, out, Verify::kMake)); }), limits.from_device);
   report.add(size + "host to GPU, verified", bytes,
              measure(clock, [&] { wait(submit(executor, plans.in, in, Verify::kCheck)); }), limits.to_device);
-  // The other way with other blocks, so that neither writes what the other reads.
+  // The opposite direction uses other blocks, so that neither transfer writes what the other reads.
   std::vector<TransferBlock> other = scattered(kBlocks, kBlocks, fragment);
   other.erase(other.begin(), other.begin() + count);
   other.resize(count);
@@ -310,7 +310,7 @@ void measure_fragments(TransferExecutor& executor, DeviceClock& clock, const Sid
              measure(clock, [&] { wait(submit(executor, plans.out, out, Verify::kOff)); }), limits.from_device);
 }
 
-// Blocks that are fragments themselves, scattered on both sides: the host has no dense block to stage for.
+// Each block is one fragment, scattered on both sides: on the host there is no dense block to stage for.
 void measure_small_blocks(TransferExecutor& executor, DeviceClock& clock, const Side& side, std::uint64_t bytes_each,
                           const Limits& limits, Report& report) {
   KvShape shape{.layers = 1, .kv = 1, .page_size = 1, .heads = 8, .head_size = 128, .element_bits = 16};
@@ -385,7 +385,7 @@ int main(int argc, char** argv) {
   std::printf("%s\n", executor->describe().c_str());
   const Side side{must(device_region({.size = kBlocks * kBlockBytes, .device = device})),
                   must(pinned_region({.size = kBlocks * kBlockBytes, .device = device, .required = true}))};
-  // Something to copy: whatever the host's memory is filled with.
+  // Fill the host's memory with random bytes.
   std::mt19937_64 random(1);
   for (std::uint64_t at = 0; at < side.host->size(); at += 8) {
     const std::uint64_t word = random();

@@ -1,4 +1,4 @@
-// What it costs to name blocks: a long prompt, block by block, chained into keys by the batch calls.
+// The time to make the keys of a long prompt with the batch functions.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -28,8 +28,8 @@ std::vector<Token> prompt() {
   return tokens;
 }
 
-// Runs `work`, which names `blocks` blocks, as often as the framework asks for. Counts processor time: the work never
-// waits, and on a shared machine the wall clock would count the others' work too.
+// Runs `work`, which makes the keys of `blocks` blocks, as often as the framework asks for. Counts processor time: the
+// work never waits, and on a shared machine wall-clock time would include the work of others.
 template <typename Work>
 void measure(benchmark::State& state, std::size_t blocks, Work work) {
   const std::clock_t start = std::clock();
@@ -57,7 +57,7 @@ void hash_dynamo(benchmark::State& state, std::uint32_t block_size) {
   hash_with(state, KeyHasher::dynamo(), block_size);
 }
 
-// As tokens of an answer come: the last one of a block names it.
+// One block at a time, as the tokens of an answer are generated.
 void hash_one(benchmark::State& state, std::uint32_t block_size) {
   const KeyHasher hasher = KeyHasher::make(Namespace{});
   const std::vector<Token> tokens = prompt();

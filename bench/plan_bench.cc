@@ -1,4 +1,4 @@
-// What it takes to plan: copies of a batch from a plan, and the plan itself.
+// The time to make a copy plan, and to expand it into the copies of a batch.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 constexpr KvShape kLlama8b{32, 2, 16, 8, 128, 16};
 constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
-// Addresses of which nobody touches a byte.
+// A layout at made-up addresses, which are never accessed.
 BlockLayoutPtr layout(const BlockLayout::Options& options) {
   static std::uint64_t next = std::uint64_t{1} << 40U;
   std::vector<RegionPtr> regions;
@@ -62,7 +62,7 @@ void expand(benchmark::State& state, const Case& run) {
   std::vector<Copy> copies;
   for (auto _ : state) {
     if (!plan->check(pairs)) {
-      state.SkipWithError("the pairs are not those of the plan");
+      state.SkipWithError("the block pairs do not fit the plan");
       return;
     }
     plan->expand(pairs, run.max_bytes, copies);

@@ -1,15 +1,15 @@
-// The hot paths of a block pool, in nanoseconds a block. Names: WORKLOAD/POLICY/CHAIN/POOL[/threads:N]
+// The hot paths of a block pool, in nanoseconds per block. Names: WORKLOAD/POLICY/CHAIN/POOL[/threads:N]
 //
-//   active    match a chain of CHAIN blocks that somebody holds, and release it
-//   inactive  match a chain that nobody holds, and release it
+//   active    match a chain of CHAIN blocks that is in use, and release it
+//   inactive  match a chain that is not in use, and release it
 //   churn     allocate CHAIN blocks by evicting, complete, register and release them, in a full pool
 //   fill      the same in an empty pool, until it is full
-//   restore   give an empty pool of the default policy POOL blocks that were there before
-//   bytes     metadata of a pool of POOL blocks, everything included, with the registry of keys
-//   read      a dependent random read of one cache line over the memory of a pool of POOL blocks: what one miss costs
+//   restore   restore POOL blocks into an empty pool with the default policy
+//   bytes     metadata of a pool of POOL blocks and of its registry
+//   read      dependent random reads of cache lines in as much memory as a pool of POOL blocks has: the cost of a miss
 //
-// POOL is the number of blocks in the pool. Where it equals CHAIN there is just one chain, which all threads share;
-// else each step takes a chain at random, and threads mostly meet different ones.
+// POOL is the number of blocks in the pool. If it equals CHAIN, there is one chain, which all threads share; otherwise
+// each step takes a random chain, so that threads mostly use different ones.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,11 +33,11 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 16;
 
-// Stops the whole program: a benchmark of a pool that fails measures nothing.
+// Ends the program: a benchmark of a pool that fails measures nothing.
 template <typename T, typename E>
 T must(Result<T, E> result) {
   if (!result) {
-    std::fputs("pool_bench: an operation failed that cannot fail here\n", stderr);
+    std::fputs("pool_bench: a pool operation failed\n", stderr);
     std::exit(1);
   }
   return *std::move(result);
@@ -92,7 +92,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// Measures the loop of one thread. With several, the figure is the time in which all of them together do one block.
+// Measures the loop of one thread. With several threads, the figure is the time in which all together handle one block.
 class Stopwatch {
  public:
   explicit Stopwatch(benchmark::State& state) : state_(state) {}
@@ -121,14 +121,14 @@ struct Setting {
   }
 };
 
-// A pool full of chains. One at a time exists, for all the runs of one benchmark and all its threads.
+// A pool full of chains, shared by all runs and threads of one benchmark. Only one exists at a time.
 class FullPool {
  public:
   FullPool(const Setting& setting, bool held, std::uint32_t chains_for_each_resident)
       : pool_(new_pool(setting.policy, setting.blocks)),
         resident_(setting.blocks / setting.chain),
         chains_(resident_ * chains_for_each_resident, setting.chain, 1) {
-    // Stored in random order, as chains come in over time.
+    // In random order, as chains are stored in practice.
     std::vector<std::uint32_t> order(resident_);
     std::iota(order.begin(), order.end(), 0U);
     std::shuffle(order.begin(), order.end(), std::mt19937_64(2));
@@ -140,7 +140,7 @@ class FullPool {
     }
   }
 
-  // Builds the one for this setting, unless it is the one there is.
+  // The pool for this setting; replaces the pool of another setting.
   static FullPool& get(const Setting& setting, bool held, std::uint32_t chains_for_each_resident = 1) {
     static std::string name;
     static std::unique_ptr<FullPool> current;
@@ -155,7 +155,7 @@ class FullPool {
   [[nodiscard]] BlockPool& pool() { return *pool_; }
   [[nodiscard]] const Chains& chains() const { return chains_; }
   [[nodiscard]] std::uint32_t resident() const { return resident_; }
-  // The chains in turn; those that are resident are the first.
+  // The chains in turn, starting with the first one that is not resident.
   std::span<const BlockKey> next_chain() { return chains_[next_++ % chains_.count()]; }
 
  private:
@@ -163,7 +163,7 @@ class FullPool {
   const std::uint32_t resident_;
   const Chains chains_;
   std::uint32_t next_ = resident_;
-  std::vector<ImmutableBlocks> holders_;  // goes before the pool does
+  std::vector<ImmutableBlocks> holders_;  // destroyed before the pool
 };
 
 void match_and_release(benchmark::State& state, const Setting& setting) {
@@ -174,7 +174,7 @@ void match_and_release(benchmark::State& state, const Setting& setting) {
   Random random(17 + static_cast<std::uint64_t>(state.thread_index()));
   std::uint64_t blocks = 0;
   Stopwatch stopwatch(state);
-  for (auto _ : state) {  // all threads meet here before the first round
+  for (auto _ : state) {  // all threads wait for each other here before the first iteration
     if (blocks == 0) {
       stopwatch.start();
     }
@@ -257,7 +257,7 @@ void dependent_read(benchmark::State& state, std::uint32_t blocks) {
   stopwatch.report("ns_per_read", state.iterations());
 }
 
-// A tier that outlived the process: all of its blocks at once, in blocks in no order.
+// As for a tier that outlived the process: all blocks in one call, with block ids in random order.
 void restore(benchmark::State& state, std::uint32_t blocks) {
   constexpr std::uint32_t kLength = 500;
   const Chains chains(blocks / kLength, kLength, 1);

@@ -1,9 +1,9 @@
-// How fast replays run: requests and generated tokens a second of machine time, for one thread.
+// The speed of replays: requests and generated tokens per second of real time, on one thread.
 //
-//     replay_bench --benchmark_filter=Generated    traffic from the generator: a million requests on 1,000 workers last
+//     replay_bench --benchmark_filter=Generated    generated traffic; up to a million requests on 1,000 workers
 //     CAIRN_TRACE=FILE replay_bench --benchmark_filter=Trace
 //
-// Requests are generated as they are asked for, so that memory does not grow with their number.
+// Requests are generated one by one, so that memory does not grow with their number.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// Chat on many workers: each session's prompt grows by turns, a tenth of a second between two requests of any.
+// Chat on many workers: the prompt of each session grows with every turn; a worker gets 2.5 requests per second.
 class ChatSource final : public sim::RequestSource {
  public:
   ChatSource(std::uint64_t requests, std::uint64_t workers) : requests_(requests), sessions_(workers * kPerWorker) {}

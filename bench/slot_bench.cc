@@ -1,10 +1,11 @@
-// Request slots, in requests a second on one thread. A request is made with a prompt of 256 tokens in blocks of 16, matched,
-// prefilled in one iteration, decoded for 16, its saves told as over, finished and removed. 256 of them run side by side, each
-// at another step; a round of the benchmark is one iteration of them all.
+// Request slots, in requests per second on one thread. A request has a prompt of 256 tokens in blocks of 16. It is
+// created, matched, prefilled in one iteration, decoded for 16, its saves are reported as done, and it is finished and
+// removed. 256 requests run side by side, at different steps; one iteration of the benchmark is one iteration of all of
+// them.
 //
-//   miss    tiers have nothing of the prompt
-//   hit     tiers have 8 of its 16 blocks, which are loaded first
-//   resumed as miss, and preempted after 8 tokens: the rest of it is matched, loaded and computed again
+//   miss     the tiers have no block of the prompt
+//   hit      the tiers have 8 of its 16 blocks, which are loaded first
+//   resumed  as miss, but preempted after 8 tokens, then matched, loaded and computed again
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -28,7 +29,7 @@ constexpr std::size_t kPromptTokens = 256;
 constexpr std::uint32_t kDecodeSteps = 16;
 constexpr std::size_t kBatch = 256;  // requests that run side by side
 
-// Stops the whole program: a benchmark of slots that fail measures nothing.
+// Ends the program: a benchmark of slots that fail measures nothing.
 template <typename T>
 T must(SlotResult<T> result) {
   if (!result) {
@@ -40,7 +41,7 @@ T must(SlotResult<T> result) {
   }
 }
 
-// An engine that always runs kBatch requests, each at another step; tiers that do at once what they are asked.
+// An engine that always runs kBatch requests, at different steps, with tiers that complete every operation at once.
 class Engine {
  public:
   Engine(SlotManager& slots, std::size_t found, bool preempts)
@@ -57,7 +58,7 @@ class Engine {
     }
   }
 
-  // A step of each request; those at their end make room for new ones. Returns how many ended.
+  // One step of each request; finished ones are replaced by new ones. Returns how many have finished.
   std::uint64_t run() {
     const std::uint64_t before = request_;
     ++iteration_;
@@ -71,7 +72,7 @@ class Engine {
     }
     return request_ - before;
   }
-  // Loaded and saved.
+  // Blocks loaded and saved.
   [[nodiscard]] std::uint64_t moved_blocks() const { return moved_; }
 
  private:

@@ -1,5 +1,5 @@
-// How fast blocks move within host memory, beside what the machine can do: memcpy of the same fragments by as many
-// threads, in the same rounds. Also what adding up costs, and submitting.
+// Copies of blocks within host memory, beside the limit of the machine: memcpy of the same fragments by as many
+// threads, in the same rounds. Also the cost of checksums and of submit().
 //
 //   transfer_bench [--mib SIZE] [--threads N] [--rounds N] [--json FILE]
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ using bench::median;
 using bench::seconds_now;
 
 struct Settings {
-  std::uint64_t mib = 512;  // each side: several times the last cache where that is to be had
+  std::uint64_t mib = 512;  // on each side: several times the size of the last-level cache
   std::uint32_t threads = std::max(1U, std::thread::hardware_concurrency());
   std::uint32_t rounds = 7;
   std::string json;
@@ -47,7 +47,7 @@ struct Figure {
   std::string unit;
   double value = 0;
   std::string limit_name;
-  double limit = 0;  // 0: there is none
+  double limit = 0;  // 0: none
 };
 
 RegionPtr mapped_region(std::uint64_t size) {
@@ -74,7 +74,7 @@ BlockLayoutPtr mapped_layout(const BlockLayout::Options& options) {
   return *BlockLayout::make(options, std::move(regions));
 }
 
-// A model of 32 layers whose fragments (the keys, or the values, of one layer of a block) have so many bytes.
+// A model of 32 layers whose fragments (the keys, or the values, of one layer of a block) have this many bytes.
 KvShape shape_of(std::uint64_t fragment_bytes) {
   return {.layers = 32,
           .kv = 2,
@@ -95,7 +95,7 @@ std::vector<BlockPair> shuffled(std::uint32_t blocks) {
   return pairs;
 }
 
-// Bytes a second of memcpy of these copies, by threads that share them evenly.
+// Bytes per second of memcpy of these copies, divided evenly among threads.
 double memcpy_speed(const CopyPlan& plan, std::span<const Copy> copies, std::uint64_t bytes, std::uint32_t threads) {
   std::vector<std::thread> workers;
   const double start = seconds_now();
@@ -159,7 +159,7 @@ class Bench {
       const double by_memcpy = memcpy_speed(*plan, list, bytes, settings_.threads);
       const Run with_sums = executor_speed(executor, plan, pairs, Verify::kMake);
       const Run without = executor_speed(executor, plan, pairs, Verify::kOff);
-      if (round > 0) {  // the first one warms up
+      if (round > 0) {  // the first round warms up
         limit.push_back(by_memcpy / 1e9);
         verified.push_back(with_sums.bytes_per_second / 1e9);
         plain.push_back(without.bytes_per_second / 1e9);
@@ -172,7 +172,8 @@ class Bench {
     add({str_cat(name, ", submit of ", blocks, " blocks"), "us", median(submit), "", 0});
   }
 
-  // By processor time: the work never waits, and on a shared machine the wall clock would count the others' work too.
+  // Counts processor time: the work never waits, and on a shared machine wall-clock time would include the work of
+  // others.
   void sums(std::uint64_t bytes, int repeats, const std::string& name) {
     const RegionPtr region = mapped_region(bytes);
     std::memset(region->base(), 0x21, bytes);
@@ -222,7 +223,7 @@ class Bench {
     out << "\n  ]\n}\n";
     out.close();
     if (!out) {
-      std::cerr << "cannot write " << settings_.json << "; is the folder there and writable?\n";
+      std::cerr << "cannot write " << settings_.json << "; check that the folder exists and is writable\n";
       return 1;
     }
     return 0;
@@ -242,7 +243,7 @@ class Bench {
 
   const Settings settings_;
   std::vector<Figure> figures_;
-  volatile std::uint64_t kept_ = 0;  // or the compiler drops what nobody reads
+  volatile std::uint64_t kept_ = 0;  // so that the compiler does not drop the work
 };
 
 int run(const Settings& settings) {
@@ -250,7 +251,7 @@ int run(const Settings& settings) {
   std::printf("%u threads, %s, %llu MiB a side, medians of %u\n", settings.threads,
               std::string(best_row_kernel().name).c_str(), static_cast<unsigned long long>(settings.mib),
               settings.rounds);
-  bench.sums(512 << 10, 2000, "checksum, from the second cache");
+  bench.sums(512 << 10, 2000, "checksum, from the L2 cache");
   bench.sums(settings.mib << 20, 1, "checksum, from memory");
   for (const std::uint64_t kib : {4, 16, 64, 256, 2048}) {
     bench.copies(kib << 10, Arrangement::kLayersKvNhd, Arrangement::kContiguousNhd, str_cat(kib, " KiB fragments"));
@@ -286,7 +287,7 @@ bool parse(int count, char** arguments, Settings& settings) {
 int main(int count, char** arguments) {
   cairn::Settings settings;
   if (!cairn::parse(count, arguments, settings)) {
-    std::cerr << "transfer_bench [--mib SIZE] [--threads N] [--rounds N] [--json FILE]: numbers above 0\n";
+    std::cerr << "transfer_bench [--mib SIZE] [--threads N] [--rounds N] [--json FILE]; numbers must be above 0\n";
     return 2;
   }
   return cairn::run(settings);

@@ -1,4 +1,5 @@
-// What the worker's side of the connector costs an engine's step: with nothing to do, and with copies under way.
+// The time that the worker side of the connector adds to an engine's step: with nothing to do, and with saves in
+// flight.
 //
 // ConnectorStep is a whole connector with its rank, joined to a leader of the same process. In the others the rank
 // takes marks and does nothing else, so that what is under way can be set at will.

@@ -1,4 +1,4 @@
-// Allocation while everything churns and victims are copied ahead of need, beside a manager that has nothing below.
+// Allocation in a full pool whose victims are offloaded ahead of need, beside a manager without tiers below.
 #include "bench/manager_bench/parts.h"
 #include "cairn/base/str_cat.h"
 
@@ -8,14 +8,14 @@ namespace {
 
 constexpr std::uint32_t kBlocks = 65'536;
 constexpr std::uint32_t kRun = 16;
-constexpr std::uint32_t kSteps = 4096;  // in turns
+constexpr std::uint32_t kSteps = 4096;  // per round
 
 struct Latencies {
   Samples step;      // allocate, complete, register, release: microseconds
-  Samples allocate;  // of those, the first
+  Samples allocate;  // only the allocate of that
 };
 
-// Steps of new sequences, so that the pool is full of what has to go.
+// Stores new sequences, so that every allocation evicts.
 void churn(BlockPool& pool, std::uint64_t& name, Latencies* latencies) {
   std::vector<Keys> chains;
   for (std::uint32_t i = 0; i < kSteps; ++i) {

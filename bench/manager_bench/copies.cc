@@ -22,7 +22,7 @@ std::string beside_copy(const Settings& settings) {
 
 std::string name_of_device(const Settings& settings) { return settings.gpu ? "GPU" : "device in system memory"; }
 
-// Fills the blocks of a pool in memory of this process with what is known of them, and names them.
+// Fills blocks of a tier in memory with a known pattern, and registers them.
 void compute(const KvBlockManager& manager, CacheLevel level, const Keys& keys) {
   MutableBlocks blocks = must(manager.pool(level)->allocate(static_cast<std::uint32_t>(keys.size())));
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -30,7 +30,7 @@ void compute(const KvBlockManager& manager, CacheLevel level, const Keys& keys) 
   }
   auto complete = std::move(blocks).complete({.keys = keys});
   if (!complete || !(*std::move(complete)).register_blocks()) {
-    stop("blocks could not be registered");
+    stop("cannot register blocks");
   }
 }
 
@@ -39,7 +39,7 @@ void check(const KvBlockManager& manager, CacheLevel level, const Keys& keys) {
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
     if (i >= blocks.size() ||
         find_stranger(*manager.layout(level), index_of(blocks.block_ids()[i]), keys[i].low_word()).has_value()) {
-      stop(str_cat("block ", i, " did not come back as it was"));
+      stop(str_cat("block ", i, " has other bytes than were stored"));
     }
   }
 }
@@ -63,7 +63,7 @@ void measure_offload(const Settings& settings, Report& report) {
     const double bare = bare_copy(*executor, manager.layout(CacheLevel::kG1), manager.layout(CacheLevel::kG2), blocks);
     const double ours = offload_all(manager, CacheLevel::kG2, keys);
     clear(manager, CacheLevel::kG2);
-    if (round > 0) {  // the first one warms up
+    if (round > 0) {  // the first round warms up
       row.limit.add(gb(blocks) / bare);
       row.ours.add(gb(blocks) / ours);
     }
@@ -80,7 +80,7 @@ void measure_disk(const Settings& settings, Report& report) {
   config.disk.blocks = blocks;
   config.disk.path = file.path();
   config.offload_to_disk.queue = blocks;
-  // The executor has so many copies of 1 MiB under way; fio gets half as many blocks of 2 MiB, the same bytes.
+  // The executor has `in_flight` copies of 1 MiB in flight; fio gets half as many of 2 MiB: the same bytes.
   FioRun fio{.path = other.path(),
              .bytes = blocks * kBlockBytes,
              .block_bytes = kBlockBytes,
@@ -103,10 +103,10 @@ void measure_disk(const Settings& settings, Report& report) {
     const std::uint32_t arrived = must(manager.prefetch(keys).get());
     const double read = seconds_now() - start;
     if (arrived != blocks) {
-      stop(str_cat(arrived, " of ", blocks, " blocks came back from the disk"));
+      stop(str_cat(arrived, " of ", blocks, " blocks were loaded from the disk"));
     }
     if (round == 0) {
-      continue;  // the first one makes the file's blocks and warms up
+      continue;  // the first round allocates the file's blocks and warms up
     }
     down.ours.add(gb(blocks) / wrote);
     up.ours.add(gb(blocks) / read);

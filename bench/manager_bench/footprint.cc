@@ -1,4 +1,4 @@
-// A restart on a large disk tier, and the memory that blocks cost besides their bytes.
+// The time to restart with a large disk tier, and the metadata memory per block.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kChain = 128;
 
-// A file with an entry in every block. Its blocks hold nothing: a restart does not read them.
+// Writes a file with an entry for every block. The blocks stay empty: a restart does not read them.
 void write_entries(const ManagerConfig& config) {
   DiskFile file =
       must(DiskFile::create(config.disk.path, {.space = config.space(),
@@ -25,18 +25,18 @@ void write_entries(const ManagerConfig& config) {
                                                .row_bytes = static_cast<std::uint32_t>(config.shape().row_bytes()),
                                                .block_ids = config.disk.blocks}));
   std::vector<DiskEntry> entries;
-  for (std::uint32_t block_id = 0; block_id < config.disk.blocks; block_id += kChain) {
+  for (std::uint32_t first = 0; first < config.disk.blocks; first += kChain) {
     entries.clear();
-    const Keys keys = chain(20'000'000 + block_id, std::min(kChain, config.disk.blocks - block_id));
+    const Keys keys = chain(20'000'000 + first, std::min(kChain, config.disk.blocks - first));
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      entries.push_back({.block_id = BlockId{block_id + i}, .key = keys[i], .checksum = Checksum{block_id + i + 1}});
+      entries.push_back({.block_id = BlockId{first + i}, .key = keys[i], .checksum = Checksum{first + i + 1}});
     }
     must(file.put(entries));
   }
   must(file.sync());
 }
 
-// The next reader gets it from the disk.
+// Drops the file from the page cache, so that the next read comes from the disk.
 void forget_pages(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file == -1 || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0) {
@@ -45,7 +45,7 @@ void forget_pages(const std::string& path) {
   ::close(file);
 }
 
-// Unlike the wall clock it does not count what others do on the same processors.
+// Processor time: unlike wall-clock time it does not include the work of other processes.
 double process_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -60,7 +60,7 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Of the memory that blocks lie in, the part that is there.
+// The part of the block memory that is resident.
 std::uint64_t resident_block_bytes(const KvBlockManager& manager) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   std::uint64_t bytes = 0;
@@ -68,7 +68,7 @@ std::uint64_t resident_block_bytes(const KvBlockManager& manager) {
     for (const RegionPtr& region : manager.layout(level)->regions()) {
       std::vector<unsigned char> pages((region->size() + page - 1) / page);
       if (mincore(region->base(), region->size(), pages.data()) != 0) {
-        stop("cannot see which pages are in memory");
+        stop("mincore failed: cannot tell which pages are resident");
       }
       bytes += page * static_cast<std::uint64_t>(
                           std::count_if(pages.begin(), pages.end(), [](unsigned char in) { return (in & 1U) != 0; }));
@@ -92,7 +92,7 @@ void measure_restart(const Settings& settings, Report& report) {
   config.disk.blocks = settings.restart_blocks;
   config.disk.path = file.path();
   config.disk.opening = DiskOpening::kExisting;
-  config.event_log = ManagerConfig().event_log;  // followers are told of what is found
+  config.event_log = ManagerConfig().event_log;  // events of the restored blocks are part of a restart
   write_entries(config);
   Samples cold;
   Samples warm;

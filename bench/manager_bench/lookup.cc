@@ -1,4 +1,4 @@
-// Presence over three tiers: locate(), beside the same question to one pool.
+// locate() over three tiers, beside count_prefix() of one pool.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -14,7 +14,7 @@ constexpr std::uint32_t kChain = 128;
 constexpr std::uint32_t kCalls = 500;
 constexpr CacheLevel kLevels[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
 
-// Chains whose keys change the tier every `run` keys.
+// Chains whose keys are in another tier every `run` keys.
 class Spread {
  public:
   Spread(std::uint64_t name, std::uint32_t count, std::uint32_t run) : run_(run) {
@@ -47,7 +47,7 @@ std::vector<Keys> store_chains(BlockPool& pool, std::uint64_t name, std::uint32_
   return chains;
 }
 
-// Nanoseconds a call over chains taken at random; each call has to find all of its chain.
+// Nanoseconds per call, over random chains; each call must find its whole chain.
 double time_calls(const std::vector<Keys>& chains, std::mt19937& random,
                   const std::function<std::uint32_t(const Keys&)>& look) {
   std::vector<const Keys*> picked;
@@ -55,15 +55,15 @@ double time_calls(const std::vector<Keys>& chains, std::mt19937& random,
     picked.push_back(&chains[random() % chains.size()]);
   }
   std::uint64_t found = 0;
-  // By processor time: a lookup never waits, and on a shared machine the wall clock would count the others' work too, the
-  // more the longer a call takes.
+  // Counts processor time: a lookup never waits, and on a shared machine wall-clock time would include the work of
+  // others.
   const double start = cpu_seconds_now();
   for (const Keys* keys : picked) {
     found += look(*keys);
   }
   const double took = cpu_seconds_now() - start;
   if (found != std::uint64_t{kCalls} * kChain) {
-    stop("a lookup missed blocks that are there");
+    stop("a lookup missed resident blocks");
   }
   return took * 1e9 / kCalls;
 }
@@ -80,7 +80,7 @@ void measure_lookup(const Settings& settings, Report& report) {
   config.disk.blocks = settings.blocks;
   config.disk.path = file.path();
   const KvBlockManager manager = must(KvBlockManager::make(config));
-  // A third of each tier for chains of its own, a third for each of the two ways to spread.
+  // One third of each tier holds chains of its own, one third the chains of each spread.
   const std::uint32_t own = settings.blocks / 3 / kChain;
   const std::vector<Keys> on_device = store_chains(*manager.device(), 1'000'000, own);
   static_cast<void>(store_chains(*manager.host(), 2'000'000, own));
@@ -109,7 +109,7 @@ void measure_lookup(const Settings& settings, Report& report) {
   const auto row = [&](const char* name, const Samples& ours) {
     report.add(at_most(3, {.name = name, .unit = "ns", .ours = ours, .beside = "count_prefix()", .limit = counted}));
   };
-  report.say(str_cat("lookup of ", kChain, " keys, ", settings.blocks, " blocks a tier, a call"));
+  report.say(str_cat("lookup of ", kChain, " keys, ", settings.blocks, " blocks per tier, per call"));
   row("  locate(), all in the third tier", third);
   row("  locate(), 43 in each tier", three);
   row("  locate(), another tier every 8 keys", sixteen);

@@ -14,21 +14,21 @@ namespace cairn::bench {
 namespace {
 
 constexpr const char* kHelp =
-    R"(manager_bench: what the block manager reaches, beside what bounds it, measured in the same run.
+    R"(manager_bench: the speed of the block manager, beside the limits of the machine, measured in the same run.
 
-  --file PATH      file of the disk tier, on the disk to be measured (manager_bench.cache); made, and removed at the end
-  --gpu            the device tier is on a GPU; otherwise in memory of this process
+  --file PATH      file of the disk tier, on the disk to measure (manager_bench.cache); removed at the end
+  --gpu            the device tier is on a GPU; otherwise in host memory
   --device N       which GPU (0)
-  --mib N          MiB that move in a round (1024)
-  --rounds N       rounds, each of all sides in turns (9)
-  --blocks N       blocks a tier, for lookups and memory (100000)
+  --mib N          MiB copied per round (1024)
+  --rounds N       rounds; each measures Cairn and the limit (9)
+  --blocks N       blocks per tier, for lookups and memory (100000)
   --restart N      blocks on disk, for restarts (1000000)
   --quick          256 MiB, 3 rounds, 100000 blocks for restarts
-  --part NAME      only this one; may be given several times: offload disk onboard lookup churn restart memory
-  --json FILE      the same for programs
+  --part NAME      measure only this part; repeatable: offload disk onboard lookup churn restart memory
+  --json FILE      write the figures as JSON
   --help
 
-Figures are medians, with the range that eight of ten runs lie in. Disks are held against fio, where there is one.
+Figures are medians, with the 10th and 90th percentile. Disks are compared with fio if it is installed.
 )";
 
 struct Part {
@@ -51,8 +51,7 @@ template <typename Number>
 void parse_number(std::string_view name, std::string_view value, Number least, Number& into) {
   const auto parsed = std::from_chars(value.data(), value.data() + value.size(), into);
   if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || into < least) {
-    misused(std::string(name) + " is " + std::string(value) + ", and has to be a number of at least " +
-            std::to_string(least));
+    misused(std::string(name) + " " + std::string(value) + " is not a number of at least " + std::to_string(least));
   }
 }
 
@@ -76,7 +75,7 @@ Arguments parse(int count, char** values) {
       continue;
     }
     if (i + 1 == count) {
-      misused(std::string(name) + " is not known, or needs a value");
+      misused(std::string(name) + " is unknown or needs a value");
     }
     const std::string_view value = values[++i];
     if (name == "--file") {
@@ -96,12 +95,12 @@ Arguments parse(int count, char** values) {
     } else if (name == "--restart") {
       parse_number<std::uint32_t>(name, value, 1000, settings.restart_blocks);
     } else {
-      misused(std::string(name) + " is not known");
+      misused(std::string(name) + " is unknown");
     }
   }
   for (const std::string_view part : arguments.parts) {
     if (std::ranges::find(kParts, part, &Part::name) == std::end(kParts)) {
-      misused("there is no part " + std::string(part));
+      misused("unknown part " + std::string(part));
     }
   }
   return arguments;

@@ -72,11 +72,11 @@ double bare_copy(TransferExecutor& executor, const BlockLayoutPtr& from, const B
   for (std::uint32_t i = 0; i < count; ++i) {
     transfer.blocks.push_back({.pair = {i, i}, .tag = {i, 1}});
   }
-  std::promise<std::string> told;
-  transfer.done = [&told](TransferOutcome&& outcome) { told.set_value(outcome.error); };
+  std::promise<std::string> done;
+  transfer.done = [&done](TransferOutcome&& outcome) { done.set_value(outcome.error); };
   const double start = seconds_now();
   must(executor.submit(std::move(transfer)));
-  const std::string error = told.get_future().get();
+  const std::string error = done.get_future().get();
   const double took = seconds_now() - start;
   if (!error.empty()) {
     stop(error);
@@ -85,11 +85,11 @@ double bare_copy(TransferExecutor& executor, const BlockLayoutPtr& from, const B
 }
 
 double offload_all(const KvBlockManager& manager, CacheLevel into, const Keys& keys) {
-  std::promise<std::string> told;
+  std::promise<std::string> done;
   const double start = seconds_now();
   must(manager.offload(
-      into, {.keys = keys, .done = [&told](OffloadEdge::RequestOutcome&& outcome) { told.set_value(outcome.error); }}));
-  const std::string error = told.get_future().get();
+      into, {.keys = keys, .done = [&done](OffloadEdge::RequestOutcome&& outcome) { done.set_value(outcome.error); }}));
+  const std::string error = done.get_future().get();
   const double took = seconds_now() - start;
   if (!error.empty()) {
     stop(error);
@@ -110,7 +110,7 @@ void clear(const KvBlockManager& manager, CacheLevel level) {
 
 ScratchFile::ScratchFile(std::string path) : path_(std::move(path)) {
   if (::access(path_.c_str(), F_OK) == 0) {
-    stop(path_ + " exists, and would be overwritten; remove it, or name another with --file");
+    stop(path_ + " exists and would be overwritten; remove it, or give another path with --file");
   }
 }
 

@@ -1,7 +1,7 @@
-// The parts of manager_bench. Each measures one promise of KvBlockManager and adds its rows to the report; the limit is
-// measured in the same part, in turns with what is held against it, because machines are shared.
+// The parts of manager_bench. Each measures one property of KvBlockManager and adds its rows to the report. The limit
+// is measured in the same part, in alternating rounds, because machines are shared.
 //
-// Fails: by ending the program with a message: there is nothing to report then.
+// Errors: every failure ends the program with a message, because there is nothing to report.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 namespace cairn::bench {
 
 struct Settings {
-  std::string file = "manager_bench.cache";  // of the disk tier; others are beside it. All are removed
-  std::uint64_t mib = 1024;                  // that move in a round
+  std::string file = "manager_bench.cache";  // of the disk tier; fio uses a file beside it. Both are removed
+  std::uint64_t mib = 1024;                  // copied per round
   std::uint32_t rounds = 9;
-  std::uint32_t blocks = 100'000;  // a tier, for lookups and memory
+  std::uint32_t blocks = 100'000;  // per tier, for lookups and memory
   std::uint32_t restart_blocks = 1'000'000;
   bool gpu = false;
   int device = 0;
@@ -34,35 +34,36 @@ void measure_churn(const Settings& settings, Report& report);
 void measure_restart(const Settings& settings, Report& report);
 void measure_memory(const Settings& settings, Report& report);
 
-// --- what they share ---
+// --- helpers ---
 
 using Keys = std::vector<BlockKey>;
 
-// The keys of a sequence of `count` blocks. Another name: another sequence.
+// The keys of a sequence of `count` blocks; each name makes another sequence.
 [[nodiscard]] Keys chain(std::uint64_t name, std::uint32_t count);
 
-// Blocks of 2 MiB: 32 layers, 8 heads of 128 in 16 bits, 16 tokens. Events off: they are not what is measured.
+// Blocks of 2 MiB: 32 layers, 8 heads of 128 in 16 bits, 16 tokens. Without an event log.
 [[nodiscard]] ManagerConfig large_blocks();
-// Blocks of 256 bytes: what a manager does besides copying.
+// Blocks of 256 bytes, for measuring everything but the copies.
 [[nodiscard]] ManagerConfig small_blocks();
-// A device tier of so many blocks, laid out as engines do, layer by layer; on the GPU where the settings say so.
+// Adds a device tier with an engine's layout, layer by layer; on the GPU if the settings say so.
 void add_device(ManagerConfig& config, const Settings& settings, std::uint32_t blocks);
 
-// Makes blocks known in a pool, whatever their bytes are, and lets go of them.
+// Registers blocks in a pool without writing their bytes, and releases them.
 void cache(BlockPool& pool, const Keys& keys);
 
-// The executor for copies between a device tier and a host tier, of the kind that a manager has.
+// An executor for copies between device and host, of the kind that a manager uses.
 [[nodiscard]] std::unique_ptr<TransferExecutor> bare_executor(const Settings& settings);
-// Seconds of one verified transfer of blocks 0 to `count` of both layouts.
+// Seconds of one verified transfer of the first `count` blocks of both layouts.
 [[nodiscard]] double bare_copy(TransferExecutor& executor, const BlockLayoutPtr& from, const BlockLayoutPtr& to,
                                std::uint32_t count);
-// Seconds until the blocks of these keys are in the tier below, asked for at once.
+// Seconds until the blocks of these keys, offloaded in one call, are in the tier below.
 [[nodiscard]] double offload_all(const KvBlockManager& manager, CacheLevel into, const Keys& keys);
 
-// Empties a tier. What has just ended may hold its blocks for a moment longer, and would be found in the next round.
+// Empties a tier and waits until no block is in use: a transfer that has just ended may hold its blocks a moment
+// longer.
 void clear(const KvBlockManager& manager, CacheLevel level);
 
-// A file that is made while this is there, and removed with it. Stops where there is one already: it may be somebody's.
+// The path of a file that is removed at the end. Ends the program if the file exists already.
 class ScratchFile {
  public:
   explicit ScratchFile(std::string path);
