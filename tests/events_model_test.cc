@@ -1,5 +1,5 @@
-// Whoever applies a snapshot and then the events equals the pools, always: random work on real pools, followed by
-// subscribers that join late, lag behind a tiny log and resume.
+// A subscriber that applies a snapshot and then the events always knows exactly what the pools hold: random work on
+// real pools, with subscribers that join late, lag behind a tiny log, and resume.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -29,9 +29,9 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kSequences = 8;
-constexpr std::uint32_t kLength = 6;  // blocks a sequence
+constexpr std::uint32_t kLength = 6;  // blocks per sequence
 
-// Sequences in pairs that share their first two blocks.
+// Pairs of sequences share their first two blocks.
 SequenceHash hash_at(std::uint32_t sequence, std::uint32_t position) {
   const std::uint64_t branch = position < 2 ? sequence / 2 : 100 + sequence;
   return SequenceHash{(branch << 56) | (branch << 8) | position};
@@ -54,7 +54,7 @@ struct Setup {
   std::uint32_t log_tokens = 0;
 };
 
-// The pools, what is held of them, and the work that can be done on them; any numbers are good ones.
+// The pools, the handles that are held, and the operations on them, which accept any numbers.
 class World {
  public:
   explicit World(const Setup& setup)
@@ -78,7 +78,7 @@ class World {
 
   BlockPool& pool(std::uint32_t i) const { return *owned_[i % owned_.size()]; }
 
-  // A run of one sequence, or every second block of it, registered and held.
+  // Registers and holds a run of one sequence, or every second block of it.
   void store(std::uint32_t i, std::uint32_t sequence, std::uint32_t first, std::uint32_t count, bool scattered) {
     std::vector<BlockKey> keys;
     std::vector<BlockHash> hashes;
@@ -131,7 +131,7 @@ class World {
     pool(i).reset(keys_of(sequence, first, count));
   }
 
-  // Remembered here as well, so that the log is not its own witness.
+  // Also recorded here, so that the log is not checked against itself.
   void set_suspended(std::uint32_t i, bool suspended) {
     const CacheLevel tier = pool(i).tier();
     suspended_[index_of(tier)] = suspended;
@@ -151,7 +151,7 @@ class World {
     return keys;
   }
 
-  // What is there now; what is due to expire does so here, with its events.
+  // The resident blocks. Blocks that are due expire in this call, with their events.
   [[nodiscard]] std::vector<std::vector<ResidentBlock>> residents() const {
     std::vector<std::vector<ResidentBlock>> all;
     for (const ResidentSource* p : pools) {
@@ -175,12 +175,12 @@ class World {
   std::bitset<kCacheLevels> suspended_;
 };
 
-// A consumer: a cursor and a view.
+// A consumer of events: a subscriber and a view.
 class Follower {
  public:
   explicit Follower(const World& world) : world_(&world), subscriber_(EventSubscriber::joining(*world.log)) {}
 
-  // Takes one batch; a snapshot where that is needed. False if there was nothing new.
+  // Applies one batch, or a snapshot if one is needed. False if there was nothing new.
   bool step(std::size_t max_blocks) {
     const EventBatch batch = subscriber_.poll(max_blocks);
     if (const auto* events = std::get_if<std::vector<Event>>(&batch)) {
@@ -195,12 +195,12 @@ class Follower {
       EXPECT_TRUE(view_.apply(*snapshot));
       EXPECT_TRUE(subscriber_.resume_at(snapshot->sequence + 1));
     } else {
-      EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);  // others work on; the next step tries again
+      EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);  // the pools kept changing; the next step tries again
     }
     return true;
   }
 
-  // A new connection of the same consumer, which says what it has seen.
+  // Resumes after the last event that this consumer has seen.
   void reconnect() {
     if (!subscriber_.needs_snapshot()) {
       subscriber_ = *EventSubscriber::resuming(*world_->log, view_.sequence() + 1);
@@ -220,9 +220,9 @@ class Follower {
       for (std::uint32_t sequence = 0; sequence < kSequences; ++sequence) {
         for (std::uint32_t position = 0; position < kLength; ++position) {
           const BlockKey key = key_at(sequence, position);
-          const bool can_be_had = !world_->is_suspended(tier) && world_->pool(i).contains(key);
-          ASSERT_EQ(view_.contains(tier, key), can_be_had);
-          ASSERT_EQ(view_.tiers_holding(key)[i], can_be_had);
+          const bool available = !world_->is_suspended(tier) && world_->pool(i).contains(key);
+          ASSERT_EQ(view_.contains(tier, key), available);
+          ASSERT_EQ(view_.tiers_holding(key)[i], available);
         }
       }
     }
@@ -234,7 +234,7 @@ class Follower {
   ResidencyView view_;
 };
 
-// One step of work: what, and the numbers it needs.
+// One step of work: the operation and its numbers.
 using Step = std::array<std::uint32_t, 5>;
 
 void work(World& world, const Step& step) {
@@ -315,7 +315,7 @@ RC_GTEST_PROP(EventsModelTest, EveryFollowerEqualsThePools, ()) {
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 
-// The same with real threads: one works on the pools, others follow meanwhile.
+// The same with threads: one works on the pools while others follow.
 void follow_while_working(std::uint32_t log_blocks) {
   World world({.policy = PolicyKind::kLineageTick,
                .duplicates = Duplicates::kAllow,
@@ -355,8 +355,8 @@ void follow_while_working(std::uint32_t log_blocks) {
 TEST(EventsModelThreadsTest, LargeLog) { follow_while_working(10'000); }
 TEST(EventsModelThreadsTest, TinyLog) { follow_while_working(16); }
 
-// A pool of many pieces of a walk, with snapshots taken one after the other while it evicts: an inexact one would have
-// the view refuse an event that follows.
+// Snapshots of a pool that is too large for one step of the walk, while it evicts. If a snapshot were inexact, the view
+// would reject a later event.
 TEST(EventsModelThreadsTest, SnapshotsOfALargePoolWhileItEvicts) {
   constexpr std::uint32_t kChain = 64;
   World world({.policy = PolicyKind::kLru, .pools = 2, .capacity = 40'000, .log_blocks = 64 * 1024});
@@ -390,7 +390,7 @@ TEST(EventsModelThreadsTest, SnapshotsOfALargePoolWhileItEvicts) {
   follower.catch_up_and_check();
 }
 
-TEST(EventsModelTest, TwoPoolsOfOneTierAreRefused) {
+TEST(EventsModelTest, TwoPoolsOfOneTierAreRejected) {
   const auto log = *EventLog::create({.blocks = 8});
   const auto a = *BlockPool::create({.capacity = 2, .block_size = kBlockSize});
   const auto b = *BlockPool::create({.capacity = 2, .block_size = kBlockSize});

@@ -1,4 +1,4 @@
-// What the model test plays with: keys that share prefixes, and an observer that mirrors what it is told.
+// Helpers of the pool model test: keys that share prefixes, and an observer that mirrors the events.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace cairn::model {
 
-// Keys of sequences that share prefixes and branch: three trunks, each with branches off every second block.
+// Keys of sequences that share prefixes: three trunks, each with a branch at every second block.
 class Universe {
  public:
   Universe() {
@@ -32,7 +32,7 @@ class Universe {
   }
 
   [[nodiscard]] const std::vector<BlockKey>& keys() const { return keys_; }
-  // `count` keys (or as many as there are) along a path, from the first on or from further down.
+  // Up to `count` keys along a path, from index `first` on.
   [[nodiscard]] std::vector<BlockKey> along(std::size_t path, std::size_t first, std::size_t count) const {
     const std::vector<BlockKey>& whole = paths_[path % paths_.size()];
     first = std::min(first, whole.size() - 1);
@@ -59,40 +59,40 @@ inline const Universe& universe() {
   return universe;
 }
 
-// What observers were told, as single facts.
-class Told final : public PoolObserver {
+// Records the events of a pool, one block each.
+class RecordingObserver final : public PoolObserver {
  public:
   void on_registered(CacheLevel /*tier*/, std::span<const ResidentBlock> blocks,
                      std::span<const Token> /*tokens*/) override {
     for (const ResidentBlock& block : blocks) {
       events_.push_back({Event::Kind::kStored, block});
-      truthful_ &= mirror_.emplace(block.key, block).second;
+      consistent_ &= mirror_.emplace(block.key, block).second;
     }
   }
   void on_removed(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
     for (const BlockKey& key : keys) {
       events_.push_back({Event::Kind::kRemoved, {.key = key}});
-      truthful_ &= mirror_.erase(key) == 1;
+      consistent_ &= mirror_.erase(key) == 1;
     }
   }
   void on_cleared(CacheLevel /*tier*/) override {
     events_.push_back({Event::Kind::kCleared});
-    truthful_ &= !mirror_.empty();
+    consistent_ &= !mirror_.empty();
     mirror_.clear();
   }
   void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
     for (const BlockKey& key : keys) {
-      truthful_ &= mirror_.contains(key);
+      consistent_ &= mirror_.contains(key);
     }
   }
 
   [[nodiscard]] std::vector<Event> take_events() { return std::exchange(events_, {}); }
   [[nodiscard]] const std::map<BlockKey, ResidentBlock>& mirror() const { return mirror_; }
-  // Nothing was stored that was there, and nothing removed or matched that was not.
-  [[nodiscard]] bool truthful() const { return truthful_; }
+  // False if a block was stored twice, or removed or matched without being stored.
+  [[nodiscard]] bool consistent() const { return consistent_; }
 
  private:
-  bool truthful_ = true;
+  bool consistent_ = true;
   std::vector<Event> events_;
   std::map<BlockKey, ResidentBlock> mirror_;
 };

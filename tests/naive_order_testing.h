@@ -1,4 +1,4 @@
-// NaiveOrder: the order in which each eviction policy gives blocks up, done with maps and searched from end to end.
+// NaiveOrder: the order in which each policy evicts blocks, as simple as possible: maps, and linear searches.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class NaiveOrder {
  public:
   explicit NaiveOrder(PolicyKind kind) : kind_(kind) {}
 
-  // `parent`: the key's parent, where a block of the pool has it.
+  // `parent`: the key's parent, if it is in the pool.
   void insert(const BlockKey& key, const std::optional<BlockKey>& parent) {
     Node& node = nodes_[key];
     node.evictable = true;
@@ -28,7 +28,7 @@ class NaiveOrder {
     }
     for (auto& [other, below] : nodes_) {
       if (below.linked && !below.parent && key.is_parent_of(other)) {
-        below.parent = key;  // it waited for this one
+        below.parent = key;  // its parent was missing until now
       }
     }
     if (!node.linked) {
@@ -47,7 +47,7 @@ class NaiveOrder {
     }
   }
 
-  // The key is gone from the pool.
+  // The key has left the pool.
   void forget(const BlockKey& key) {
     for (auto& [other, below] : nodes_) {
       if (below.parent == key) {
@@ -60,8 +60,8 @@ class NaiveOrder {
     }
   }
 
-  // Whether evictable blocks hang below this one.
-  [[nodiscard]] bool holds_below(const BlockKey& key) const { return is_lineage() && !is_childless(key); }
+  // Whether evictable blocks are below this one in the tree.
+  [[nodiscard]] bool has_descendants(const BlockKey& key) const { return is_lineage() && !is_childless(key); }
   [[nodiscard]] bool is_lineage() const {
     return kind_ == PolicyKind::kLineageTick || kind_ == PolicyKind::kLineageFifo;
   }
@@ -84,8 +84,8 @@ class NaiveOrder {
   struct Node {
     bool evictable = false;
     std::uint64_t tick = 0;
-    bool linked = false;             // lineage: it has its place in the tree,
-    std::optional<BlockKey> parent;  // below this one, or waiting for its parent, or as a root
+    bool linked = false;             // lineage: the block is in the tree
+    std::optional<BlockKey> parent;  // in the tree; empty for a root and while the parent is missing
   };
 
   [[nodiscard]] bool is_childless(const BlockKey& key) const {
@@ -97,7 +97,7 @@ class NaiveOrder {
     return true;
   }
 
-  // Takes a block that is not evictable out of the tree, and all above it that stand there for nothing.
+  // Removes a block that is not evictable from the tree, and all its ancestors that are not needed any more.
   void prune(const BlockKey& key) {
     Node& node = nodes_.at(key);
     if (!node.linked) {
@@ -112,7 +112,7 @@ class NaiveOrder {
     if (!nodes_.at(*parent).evictable) {
       prune(*parent);
     } else if (kind_ == PolicyKind::kLineageFifo) {
-      nodes_.at(*parent).tick = ++now_;  // a leaf since now
+      nodes_.at(*parent).tick = ++now_;  // it has just become a leaf
     }
   }
 

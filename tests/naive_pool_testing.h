@@ -1,6 +1,6 @@
-// NaivePool: what a BlockPool ought to do, with maps and vectors: obviously right, and slow.
+// NaivePool: a model of BlockPool with maps and vectors: obviously right, and slow.
 //
-// A handle of the pool is here a list: of owners (for blocks that have no name yet) or of block numbers.
+// A handle is modelled as a list: of owners, for blocks without a key, or of block numbers.
 #pragma once
 
 #include <algorithm>
@@ -24,17 +24,17 @@ using Numbers = std::vector<BlockNumber>;
 struct Event {
   enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
   Kind kind;
-  ResidentBlock block = {};  // removed: its key alone
+  ResidentBlock block = {};  // removed: only its key
   friend bool operator==(const Event&, const Event&) = default;
 };
 
-// What a batch of blocks is registered as.
+// The keys under which a batch of blocks is registered.
 struct Names {
   std::vector<BlockKey> keys;
-  std::vector<BlockHash> tokens_hashes;  // none: zeros
+  std::vector<BlockHash> tokens_hashes;  // empty: zeros
   std::optional<SequenceHash> parent;
 
-  // What they say of the parent of one of them.
+  // The parent of block i, if these keys say it.
   [[nodiscard]] std::optional<SequenceHash> parent_of(std::size_t i) const {
     if (i > 0 && keys[i - 1].is_parent_of(keys[i])) {
       return keys[i - 1].sequence_hash();
@@ -55,11 +55,11 @@ class NaivePool {
     }
   }
 
-  // What has lain unused for too long goes. Any order of those whose time ended together is right, so it is the one
-  // that the pool told.
-  void expire(std::span<const Event> told) {
+  // Removes blocks whose time to live has ended. Blocks with the same deadline may expire in any order; the model takes
+  // the order of the pool's events.
+  void expire(std::span<const Event> events) {
     std::vector<std::pair<TimePoint, BlockKey>> due;
-    for (const auto& [key, number] : named_) {
+    for (const auto& [key, number] : by_key_) {
       Block& block = blocks_.at(number);
       if (block.references == 0 && block.priority_duration &&
           block.released + *block.priority_duration <= clock_.now()) {
@@ -70,18 +70,18 @@ class NaivePool {
         due.emplace_back(*block.deadline, key);
       }
     }
-    const auto place_told = [told](const BlockKey& key) {
-      return std::ranges::find(told, key, [](const Event& event) { return event.block.key; }) - told.begin();
+    const auto event_of = [events](const BlockKey& key) {
+      return std::ranges::find(events, key, [](const Event& event) { return event.block.key; }) - events.begin();
     };
     std::ranges::sort(due, [&](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first < b.first : place_told(a.second) < place_told(b.second);
+      return a.first != b.first ? a.first < b.first : event_of(a.second) < event_of(b.second);
     });
     for (const auto& [deadline, key] : due) {
       drop_inactive(key);
     }
   }
 
-  // All or nothing; the keys that had to go.
+  // All or nothing; returns the evicted keys.
   [[nodiscard]] std::optional<std::vector<BlockKey>> allocate(std::uint32_t count, TenantId tenant) {
     NaivePool rehearsal = *this;
     return rehearsal.take_one_by_one(count, tenant) ? take_one_by_one(count, tenant) : std::nullopt;
@@ -89,7 +89,7 @@ class NaivePool {
 
   void release_private(const Owners& owners) {
     for (const TenantId owner : owners) {
-      give_back(owner);
+      return_free(owner);
     }
   }
 
@@ -97,12 +97,12 @@ class NaivePool {
     Numbers registered;
     for (std::size_t i = 0; i < names.keys.size(); ++i) {
       const BlockKey& key = names.keys[i];
-      if (const auto there = named_.find(key); there != named_.end()) {
+      if (const auto there = by_key_.find(key); there != by_key_.end()) {
         Block& block = blocks_.at(there->second);
         take(there->second);
         raise(block, retention);
         if (options_.duplicates == Duplicates::kReject) {
-          give_back(owners[i]);
+          return_free(owners[i]);
           registered.push_back(there->second);
         } else {
           blocks_[++last_number_] = {.key = key, .tenant = owners[i], .duplicate_of = there->second};
@@ -116,10 +116,10 @@ class NaivePool {
                                  .priority_duration = retention.priority_duration,
                                  .time_to_live = retention.time_to_live,
                                  .reset_on_release = options_.reset_on_release};
-      named_[key] = last_number_;
+      by_key_[key] = last_number_;
       registered.push_back(last_number_);
       const BlockHash tokens_hash = names.tokens_hashes.empty() ? BlockHash{0} : names.tokens_hashes[i];
-      // Said, or found in the pool, or what the key itself holds of it.
+      // Given by the caller, or found in the pool, or the fragment in the key.
       const std::optional<BlockKey> found = parent_in_pool(key);
       const SequenceHash parent =
           names.parent_of(i).value_or(found ? found->sequence_hash() : SequenceHash{key.parent_fragment()});
@@ -135,7 +135,7 @@ class NaivePool {
       if (!contains(key)) {
         break;
       }
-      found.push_back(named_.at(key));
+      found.push_back(by_key_.at(key));
     }
     return taken(found);
   }
@@ -144,7 +144,7 @@ class NaivePool {
     Numbers found;
     for (const BlockKey& key : keys) {
       if (contains(key)) {
-        found.push_back(named_.at(key));
+        found.push_back(by_key_.at(key));
       }
     }
     return taken(found);
@@ -162,14 +162,15 @@ class NaivePool {
     return numbers;
   }
 
-  // Leaf first. What becomes evictable does so once the rest has gone, as the policy is told of all of it at once.
+  // Releases leaf first. Blocks enter the policy after all of them are released, because the pool inserts them in one
+  // step.
   void release(const Numbers& numbers) {
     std::vector<BlockKey> evictable;
     for (std::size_t i = numbers.size(); i-- > 0;) {
       drop(numbers[i], evictable);
     }
     for (const BlockKey& key : evictable) {
-      if (lay_down(key).parked) {
+      if (mark_released(key).ready_on_release) {
         make_ready(key);
       } else {
         order_.insert(key, parent_in_pool(key));
@@ -177,7 +178,7 @@ class NaivePool {
     }
   }
 
-  // In the order of the run: they stand in line to go, and are in no policy.
+  // Releases in the order of the run, into the ready queue instead of the policy.
   void release_as_victims(const Numbers& numbers) {
     if (options_.low_water == 0) {
       release(numbers);
@@ -188,7 +189,7 @@ class NaivePool {
       drop(number, evictable);
     }
     for (const BlockKey& key : evictable) {
-      lay_down(key);
+      mark_released(key);
       make_ready(key);
     }
   }
@@ -201,7 +202,7 @@ class NaivePool {
       if (!victim) {
         break;
       }
-      claimed.push_back(named_.at(*victim));
+      claimed.push_back(by_key_.at(*victim));
       ++gone[blocks_.at(claimed.back()).tenant];
       take(claimed.back());
     }
@@ -218,11 +219,11 @@ class NaivePool {
     Numbers found;
     for (const BlockKey& key : keys) {
       if (contains(key)) {
-        found.push_back(named_.at(key));
+        found.push_back(by_key_.at(key));
         Block& block = blocks_.at(found.back());
-        const bool stays_parked = block.parked || std::ranges::count(ready_, key, &Ready::key) > 0;
+        const bool stays_ready = block.ready_on_release || std::ranges::count(ready_, key, &Ready::key) > 0;
         take(found.back());
-        block.parked = stays_parked;
+        block.ready_on_release = stays_ready;
       }
     }
     pinned_ += static_cast<std::uint32_t>(found.size());
@@ -236,11 +237,11 @@ class NaivePool {
         continue;
       }
       ++found;
-      const BlockNumber number = named_.at(key);
+      const BlockNumber number = by_key_.at(key);
       if (blocks_.at(number).references == 0) {
         drop_inactive(key);
       } else {
-        lose_name(key);
+        remove_key(key);
         blocks_.at(number).discarded = true;
       }
     }
@@ -260,7 +261,7 @@ class NaivePool {
     for (const BlockKey& key : keys) {
       if (!contains(key)) {
         ++outcome.not_found;
-      } else if (blocks_.at(named_.at(key)).references > 0) {
+      } else if (blocks_.at(by_key_.at(key)).references > 0) {
         ++outcome.in_use;
       } else {
         drop_inactive(key);
@@ -284,7 +285,7 @@ class NaivePool {
       drop_inactive(*key);
       ++count;
     }
-    if (count > 0 && named_.empty()) {
+    if (count > 0 && by_key_.empty()) {
       events_.resize(events_before);
       events_.push_back({Event::Kind::kCleared});
     }
@@ -305,7 +306,7 @@ class NaivePool {
     }
   }
 
-  [[nodiscard]] bool contains(const BlockKey& key) const { return named_.contains(key); }
+  [[nodiscard]] bool contains(const BlockKey& key) const { return by_key_.contains(key); }
   [[nodiscard]] const std::map<BlockKey, ResidentBlock>& residents() const { return residents_; }
   [[nodiscard]] BlockKey key_of(BlockNumber number) const { return blocks_.at(number).key; }
   [[nodiscard]] std::vector<Event> take_events() { return std::exchange(events_, {}); }
@@ -318,7 +319,7 @@ class NaivePool {
             .inactive = inactive,
             .active = options_.capacity - free_ - inactive - quarantined_,
             .quarantined = quarantined_,
-            .registered = static_cast<std::uint32_t>(named_.size()),
+            .registered = static_cast<std::uint32_t>(by_key_.size()),
             .pinned = pinned_,
             .ready = static_cast<std::uint32_t>(ready_.size())};
   }
@@ -342,17 +343,17 @@ class NaivePool {
     bool reset_on_release = false;
     std::optional<BlockNumber> duplicate_of = {};
     bool discarded = false;
-    bool parked = false;  // ready again when nobody reads it any more
+    bool ready_on_release = false;  // goes to the ready queue when it is released
   };
   struct Ready {
     BlockKey key;
-    std::optional<BlockNumber> parent;  // which waits for it; where leaves go first
+    std::optional<BlockNumber> parent;  // cannot be evicted before this block, with leaves first
   };
 
   static bool leaves_first_lru(const BlockPoolOptions& options) {
     return options.leaves_first && options.policy == PolicyKind::kLru;
   }
-  // A late copy may raise the priority or make it last, and never takes from either.
+  // A duplicate may raise the priority or its duration, and never lowers either.
   static void raise(Block& block, const Retention& retention) {
     const bool lasts_longer = block.priority_duration &&
                               (!retention.priority_duration || *retention.priority_duration > *block.priority_duration);
@@ -376,20 +377,20 @@ class NaivePool {
     return all;
   }
   [[nodiscard]] std::uint32_t class_of(const BlockKey& key) const {
-    const Block& block = blocks_.at(named_.at(key));
+    const Block& block = blocks_.at(by_key_.at(key));
     return index_of(block.tenant) * 1000 + block.priority;
   }
   [[nodiscard]] bool may_grow(TenantId tenant) const {
     return !quota(tenant).limit || used(tenant) < *quota(tenant).limit;
   }
 
-  // A block that is free and not kept for somebody else.
+  // Whether a block is free and not reserved for another tenant.
   [[nodiscard]] bool may_take_free(TenantId tenant) const {
-    std::uint32_t kept_for_others = 0;
+    std::uint32_t reserved_for_others = 0;
     for (const TenantId other : all_tenants()) {
-      kept_for_others += other == tenant ? 0 : unmet(other);
+      reserved_for_others += other == tenant ? 0 : unmet(other);
     }
-    return may_grow(tenant) && free_ > kept_for_others;
+    return may_grow(tenant) && free_ > reserved_for_others;
   }
 
   [[nodiscard]] std::optional<std::vector<BlockKey>> take_one_by_one(std::uint32_t count, TenantId tenant) {
@@ -409,8 +410,8 @@ class NaivePool {
     return evicted;
   }
 
-  // At its limit a tenant gives up a block of its own. Below it, the one furthest beyond its reservation gives; itself,
-  // where nobody else is further, though within its reservation too.
+  // A tenant at its limit loses a block of its own. Otherwise the tenant that is furthest beyond its reservation loses
+  // one; the tenant itself if none is further, even within its reservation.
   [[nodiscard]] std::optional<BlockKey> victim_for(TenantId tenant) {
     std::vector<TenantId> givers;
     if (inactive(tenant) > 0) {
@@ -425,7 +426,7 @@ class NaivePool {
       return std::nullopt;
     }
     std::ranges::stable_sort(givers, std::ranges::greater{}, [this](TenantId giver) { return beyond(giver); });
-    // Where leaves go first, all the evictable blocks of a tenant may have blocks of others below them.
+    // With leaves first, all evictable blocks of a tenant may have blocks of other tenants below them.
     for (const TenantId giver : givers) {
       std::optional<BlockKey> victim = take_ready(giver);
       if (victim || (victim = first_of({giver}))) {
@@ -443,7 +444,7 @@ class NaivePool {
   [[nodiscard]] std::optional<BlockKey> first_of(const std::vector<TenantId>& tenants) const {
     return order_.victim([this](const BlockKey& key) { return class_of(key); },
                          [&](const BlockKey& key) {
-                           const BlockNumber number = named_.at(key);
+                           const BlockNumber number = by_key_.at(key);
                            return std::ranges::count(tenants, blocks_.at(number).tenant) > 0 &&
                                   !waits_for_ready(number);
                          });
@@ -451,17 +452,17 @@ class NaivePool {
 
   [[nodiscard]] std::optional<BlockKey> first_ready(TenantId tenant) const {
     for (const Ready& ready : ready_) {
-      if (blocks_.at(named_.at(ready.key)).tenant == tenant) {
+      if (blocks_.at(by_key_.at(ready.key)).tenant == tenant) {
         return ready.key;
       }
     }
     return std::nullopt;
   }
 
-  // The tenant's first ready block, which is still in line. Those before it that have to wait are in the policy again.
+  // The tenant's first ready block that can be evicted; it stays in the queue. Those before it return to the policy.
   [[nodiscard]] std::optional<BlockKey> take_ready(TenantId tenant) {
     for (std::optional<BlockKey> key = first_ready(tenant); key; key = first_ready(tenant)) {
-      if (!waits_for_ready(named_.at(*key)) && !order_.holds_below(*key)) {
+      if (!waits_for_ready(by_key_.at(*key)) && !order_.has_descendants(*key)) {
         return key;
       }
       unready(*key);
@@ -470,12 +471,12 @@ class NaivePool {
     return std::nullopt;
   }
 
-  // The one furthest beyond its reservation gives, as if what is ready or gone had left it.
+  // From the tenant that is furthest beyond its reservation, not counting its ready and claimed blocks.
   [[nodiscard]] std::optional<BlockKey> next_claim(std::map<TenantId, std::uint32_t>& gone) const {
     const auto of = [this](const std::vector<TenantId>& tenants) {
       return order_.victim(
           [this](const BlockKey& key) { return class_of(key); },
-          [&](const BlockKey& key) { return std::ranges::count(tenants, blocks_.at(named_.at(key)).tenant) > 0; });
+          [&](const BlockKey& key) { return std::ranges::count(tenants, blocks_.at(by_key_.at(key)).tenant) > 0; });
     };
     std::vector<TenantId> givers = all_tenants();
     const auto left = [&](TenantId tenant) {
@@ -493,7 +494,7 @@ class NaivePool {
 
   [[nodiscard]] std::uint32_t ready_of(TenantId tenant) const {
     return static_cast<std::uint32_t>(std::ranges::count_if(
-        ready_, [&](const Ready& ready) { return blocks_.at(named_.at(ready.key)).tenant == tenant; }));
+        ready_, [&](const Ready& ready) { return blocks_.at(by_key_.at(ready.key)).tenant == tenant; }));
   }
   [[nodiscard]] std::uint32_t in_policy() const {
     return counts().inactive - static_cast<std::uint32_t>(ready_.size());
@@ -506,8 +507,8 @@ class NaivePool {
     return block.duplicate_of ? blocks_.at(*block.duplicate_of) : block;
   }
 
-  Block& lay_down(const BlockKey& key) {
-    Block& block = blocks_.at(named_.at(key));
+  Block& mark_released(const BlockKey& key) {
+    Block& block = blocks_.at(by_key_.at(key));
     block.released = clock_.now();
     if (block.time_to_live) {
       block.deadline = clock_.now() + *block.time_to_live;
@@ -516,18 +517,18 @@ class NaivePool {
   }
 
   void make_ready(const BlockKey& key) {
-    blocks_.at(named_.at(key)).parked = false;
+    blocks_.at(by_key_.at(key)).ready_on_release = false;
     const std::optional<BlockKey> parent = order_.is_lineage() ? parent_in_pool(key) : std::nullopt;
-    ready_.push_back({key, parent ? std::optional(named_.at(*parent)) : std::nullopt});
+    ready_.push_back({key, parent ? std::optional(by_key_.at(*parent)) : std::nullopt});
   }
 
-  // Whether it was.
+  // Removes a key from the ready queue; false if it was not there.
   bool unready(const BlockKey& key) {
     return std::erase_if(ready_, [&](const Ready& ready) { return ready.key == key; }) > 0;
   }
 
   [[nodiscard]] std::optional<BlockKey> parent_in_pool(const BlockKey& child) const {
-    for (const auto& [key, number] : named_) {
+    for (const auto& [key, number] : by_key_) {
       if (key.is_parent_of(child)) {
         return key;
       }
@@ -535,7 +536,7 @@ class NaivePool {
     return std::nullopt;
   }
 
-  void give_back(TenantId owner) {
+  void return_free(TenantId owner) {
     ++free_;
     --used_[owner];
   }
@@ -548,7 +549,7 @@ class NaivePool {
       }
       block.deadline.reset();
     }
-    block.parked = false;
+    block.ready_on_release = false;
   }
 
   void drop(BlockNumber number, std::vector<BlockKey>& evictable) {
@@ -558,14 +559,14 @@ class NaivePool {
     }
     if (block.duplicate_of) {
       const BlockNumber original = *block.duplicate_of;
-      give_back(block.tenant);
+      return_free(block.tenant);
       blocks_.erase(number);
       drop(original, evictable);
     } else if (block.discarded) {
-      give_back(block.tenant);
+      return_free(block.tenant);
       blocks_.erase(number);
     } else if (block.reset_on_release) {
-      unname(block.key);
+      remove_block(block.key);
     } else {
       evictable.push_back(block.key);
     }
@@ -575,24 +576,24 @@ class NaivePool {
     if (!unready(key)) {
       order_.remove(key);
     }
-    unname(key);
+    remove_block(key);
   }
 
-  void unname(BlockKey key) {
-    const BlockNumber number = named_.at(key);
-    lose_name(key);
-    give_back(blocks_.at(number).tenant);
+  void remove_block(BlockKey key) {
+    const BlockNumber number = by_key_.at(key);
+    remove_key(key);
+    return_free(blocks_.at(number).tenant);
     blocks_.erase(number);
   }
 
-  void lose_name(BlockKey key) {
+  void remove_key(BlockKey key) {
     order_.forget(key);
     for (Ready& ready : ready_) {
-      if (ready.parent == named_.at(key)) {
+      if (ready.parent == by_key_.at(key)) {
         ready.parent.reset();
       }
     }
-    named_.erase(key);
+    by_key_.erase(key);
     residents_.erase(key);
     events_.push_back({Event::Kind::kRemoved, {.key = key}});
   }
@@ -603,8 +604,8 @@ class NaivePool {
   std::uint32_t quarantined_ = 0;
   std::uint32_t pinned_ = 0;
   std::map<TenantId, std::uint32_t> used_;
-  std::map<BlockNumber, Block> blocks_;  // registered ones and duplicates
-  std::map<BlockKey, BlockNumber> named_;
+  std::map<BlockNumber, Block> blocks_;  // registered blocks and duplicates
+  std::map<BlockKey, BlockNumber> by_key_;
   std::map<BlockKey, ResidentBlock> residents_;
   NaiveOrder order_;
   std::vector<Ready> ready_;

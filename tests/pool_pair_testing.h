@@ -1,4 +1,4 @@
-// PoolPair: operations done to a BlockPool and to the naive model of it.
+// PoolPair: does the same operations to a BlockPool and to the naive model of it, and compares the two.
 #pragma once
 
 #include <rapidcheck.h>
@@ -8,24 +8,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <list>
+#include <memory>
 #include <optional>
+#include <ostream>
 #include <utility>
 #include <vector>
 
 #include "cairn/pool/block_pool.h"
-#include "tests/pool_pair_base_testing.h"
+#include "tests/model_world_testing.h"
+#include "tests/naive_pool_testing.h"
 
 namespace cairn::model {
 
-class PoolPair : public PairBase {
+// One operation; the meaning of the numbers depends on the kind.
+struct Operation {
+  std::uint8_t kind = 0;
+  std::uint8_t a = 0;
+  std::uint8_t b = 0;
+  std::uint8_t c = 0;
+  std::uint8_t milliseconds = 0;  // time before the operation, in eighths of a millisecond, rounded down
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Operation& op) {
+  return out << '{' << int{op.kind} << ", " << int{op.a} << ", " << int{op.b} << ", " << int{op.c} << ", "
+             << int{op.milliseconds} << '}';
+}
+
+class PoolPair {
  public:
-  using PairBase::PairBase;
   static constexpr std::uint8_t kKinds = 36;
+
+  explicit PoolPair(BlockPoolOptions options) : options_(with(std::move(options))), model_(options_, clock_) {
+    Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(options_);
+    RC_ASSERT(pool.has_value());
+    pool_ = *std::move(pool);
+  }
 
   void run(const Operation& op) {
     clock_.advance(std::chrono::milliseconds(op.milliseconds / 8));
     (this->*kOperations[op.kind % kKinds])(op);
-    // Few handles at a time, so that most blocks can be evicted and the next operations find something to do.
+    // Keep few handles, so that most blocks can be evicted.
     if (held_.size() > 2) {
       release({});
     }
@@ -40,7 +63,148 @@ class PoolPair : public PairBase {
     }
   }
 
+  // Checks that pool and model agree on everything visible.
+  void check() {
+    expect_same_events();
+    const PoolCounts counts = pool_->counts();
+    expire();
+    expect_same_events();
+    RC_ASSERT(observer_.consistent());
+    RC_ASSERT(counts == model_.counts());
+    RC_ASSERT(pool_->wanted_victims() == model_.wanted_victims());
+    RC_ASSERT(counts.free + counts.inactive + counts.active + counts.quarantined == counts.total);
+    for (const BlockKey& key : universe().keys()) {
+      RC_ASSERT(pool_->contains(key) == model_.contains(key));
+    }
+    RC_ASSERT(observer_.mirror() == model_.residents());
+    for (std::uint8_t i = 0; i < std::max<std::size_t>(options_.tenants.size(), 1); ++i) {
+      const Result<TenantUsage> usage = pool_->usage(TenantId{i});
+      RC_ASSERT(usage->used == model_.used(TenantId{i}));
+      RC_ASSERT(usage->inactive == model_.inactive(TenantId{i}));
+    }
+    pool_->check_invariants();
+  }
+
  private:
+  struct Writing {
+    MutableBlocks blocks;
+    Owners owners;
+  };
+  struct Named {
+    CompleteBlocks blocks;
+    Owners owners;
+    Names names;
+  };
+  struct Held {
+    ImmutableBlocks blocks;
+    Numbers numbers;
+  };
+  struct Pinned {
+    PinnedBlocks blocks;
+    Numbers numbers;
+  };
+  struct Quarantined {
+    QuarantinedBlocks blocks;
+    Owners owners;
+  };
+
+  BlockPoolOptions with(BlockPoolOptions options) {
+    options.observers = {&observer_};
+    options.clock = &clock_;
+    options.when_low = [this] { ++low_calls_; };
+    return options;
+  }
+
+  template <typename T>
+  static auto pick(std::list<T>& list, std::uint8_t which) {
+    auto at = list.begin();
+    std::advance(at, which % list.size());
+    return at;
+  }
+
+  [[nodiscard]] TenantId tenant(std::uint8_t which) const {
+    return TenantId{static_cast<std::uint8_t>(which % std::max<std::size_t>(options_.tenants.size(), 1))};
+  }
+  [[nodiscard]] Retention retention(std::uint8_t which) const {
+    Retention retention;
+    retention.priority = which % 3 == 0 ? Retention::kDefaultPriority : which % 5 * 25;
+    if (options_.time_to_live && which % 4 != 0) {
+      retention.time_to_live = std::chrono::milliseconds(1 + which % 40);
+    }
+    if (options_.time_to_live && which % 3 == 1) {
+      retention.priority_duration = std::chrono::milliseconds(1 + which % 25);
+    }
+    return retention;
+  }
+
+  // Expires blocks in the model, as most calls of the pool do first.
+  void expire() {
+    const std::vector<Event> events = observer_.take_events();
+    model_.expire(events);
+    observed_.insert(observed_.end(), events.begin(), events.end());
+  }
+  void expect_same_events() {
+    std::ranges::move(observer_.take_events(), std::back_inserter(observed_));
+    RC_ASSERT(std::exchange(observed_, {}) == model_.take_events());
+  }
+
+  std::optional<Writing> allocated(std::uint32_t count, TenantId owner) {
+    std::vector<BlockKey> evicted;
+    Result<MutableBlocks> blocks = pool_->allocate(count, owner, evicted);
+    expire();
+    const std::optional<std::vector<BlockKey>> expected = model_.allocate(count, owner);
+    RC_ASSERT(std::exchange(low_calls_, 0U) == (model_.is_low() ? 1U : 0U));
+    RC_ASSERT(blocks.has_value() == expected.has_value());
+    if (!blocks) {
+      RC_ASSERT(blocks.error().code == ErrorCode::kExhausted);
+      RC_ASSERT(evicted.empty());
+      return std::nullopt;
+    }
+    RC_ASSERT(blocks->size() == count);
+    RC_ASSERT(evicted == *expected);
+    return Writing{*std::move(blocks), Owners(count, owner)};
+  }
+
+  // Keys for `count` blocks, along one path and then along others.
+  static std::optional<Names> names_for(std::size_t count, const Operation& op) {
+    Names names;
+    names.keys = universe().along(op.b, op.c % 4 == 0 ? op.c % 12 : 0, count);
+    for (std::uint8_t more = 1; names.keys.size() < count && more < 12; ++more) {
+      for (const BlockKey& key : universe().along(op.b + more, more, count - names.keys.size())) {
+        if (std::ranges::count(names.keys, key) == 0) {
+          names.keys.push_back(key);
+        }
+      }
+    }
+    if (names.keys.size() != count) {
+      return std::nullopt;
+    }
+    if (op.c % 8 == 0 && count > 0 && names.keys.front().position() > 0) {
+      names.parent = universe().along(op.b, names.keys.front().position() - 1, 1)[0].sequence_hash();
+    }
+    if (op.c % 2 == 0) {
+      for (const BlockKey& key : names.keys) {
+        names.tokens_hashes.push_back(BlockHash{value_of(key.sequence_hash()) / 3});
+      }
+    }
+    return names;
+  }
+
+  static Named completed(Writing writing, Names names) {
+    auto complete = std::move(writing.blocks)
+                        .complete({.keys = names.keys, .tokens_hashes = names.tokens_hashes, .parent = names.parent});
+    RC_ASSERT(complete.has_value());
+    return {*std::move(complete), std::move(writing.owners), std::move(names)};
+  }
+
+  void hold(ImmutableBlocks blocks, Numbers numbers) {
+    RC_ASSERT(blocks.size() == numbers.size());
+    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+      RC_ASSERT(blocks.key(i) == model_.key_of(numbers[i]));
+    }
+    held_.push_back({std::move(blocks), std::move(numbers)});
+  }
+
   void allocate(const Operation& op) {
     if (std::optional<Writing> writing = allocated(op.a % (options_.capacity / 2 + 2), tenant(op.b))) {
       writing_.push_back(*std::move(writing));
@@ -74,7 +238,7 @@ class PoolPair : public PairBase {
     }
   }
 
-  // Everything up to registration at once, so that full pools have contents.
+  // Everything up to registration in one step, so that full pools have contents.
   void store(const Operation& op) {
     std::optional<Names> names = names_for(1 + op.a % std::min(options_.capacity, 9U), op);
     if (std::optional<Writing> writing = allocated(static_cast<std::uint32_t>(names->keys.size()), tenant(op.a))) {
@@ -177,7 +341,7 @@ class PoolPair : public PairBase {
     hold(std::move(blocks), model_.claim_victims(op.a % 12));
   }
 
-  // What was claimed, or anything else.
+  // Releases the blocks that were claimed last, or others.
   void release_as_victims(const Operation& op) {
     if (!held_.empty()) {
       const auto at = op.b % 2 == 0 ? std::prev(held_.end()) : pick(held_, op.a);
@@ -187,7 +351,7 @@ class PoolPair : public PairBase {
     }
   }
 
-  // The two together, as most of the time.
+  // Claims and releases victims in one step, as the offloader usually does.
   void ready_victims(const Operation& op) {
     claim_victims(op);
     release_as_victims({});
@@ -230,7 +394,7 @@ class PoolPair : public PairBase {
       writing_.erase(at);
     } else if (!quarantined_.empty()) {
       const auto at = pick(quarantined_, op.a);
-      if (op.b != 1) {  // else they are given up, and out of use for good
+      if (op.b != 1) {  // otherwise they stay quarantined
         std::move(at->blocks).release_proven_finished();
         model_.release_quarantined(at->owners);
       }
@@ -308,7 +472,7 @@ class PoolPair : public PairBase {
   }
 
   using Method = void (PoolPair::*)(const Operation&);
-  // As often as they stand here.
+  // An operation is as frequent as it is listed here.
   static constexpr Method kOperations[] = {
       &PoolPair::allocate,
       &PoolPair::allocate,
@@ -349,6 +513,20 @@ class PoolPair : public PairBase {
   };
 
   static_assert(std::size(kOperations) == kKinds);
+
+  ManualClock clock_;
+  RecordingObserver observer_;
+  std::uint32_t low_calls_ = 0;
+  BlockPoolOptions options_;
+  NaivePool model_;
+  std::unique_ptr<BlockPool> pool_;
+  std::vector<Event> observed_;
+  std::list<Writing> writing_;
+  std::list<Named> named_;
+  std::list<Held> held_;
+  std::list<WeakBlocks> weak_;
+  std::list<Pinned> pinned_;
+  std::list<Quarantined> quarantined_;
 };
 
 }  // namespace cairn::model

@@ -1,5 +1,5 @@
-// Replays whose reports were recorded: by the system that the simulator is modelled on, where its traces are at hand; and
-// one of our own, of a generated trace, so that no change of a figure goes unnoticed.
+// Replays whose reports were recorded: by the system that the simulator is modelled on, where its traces are at hand;
+// and one of our own, of a generated trace, so that no change of a figure goes unnoticed.
 #include <gtest/gtest.h>
 
 #include <atomic>

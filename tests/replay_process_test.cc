@@ -1,4 +1,4 @@
-// The command as a process: what only a process can show.
+// `cairn` as a process: signals, and progress on a terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -24,7 +24,7 @@ std::string text_of(const std::string& path) {
 }
 
 class ReplayProcessTest : public ::testing::TestWithParam<int> {};
-// Ctrl-C, and what a service manager sends: commands end in order, and clean up.
+// Ctrl-C, and the signals that service managers send: the command prints its report and cleans up.
 INSTANTIATE_TEST_SUITE_P(Signals, ReplayProcessTest, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
 TEST_P(ReplayProcessTest, ASignalPrintsTheReportSoFar) {
@@ -60,7 +60,7 @@ TEST_P(ReplayProcessTest, ASignalPrintsTheReportSoFar) {
     }
     std::this_thread::yield();
   }
-  ASSERT_TRUE(WIFEXITED(status)) << "the handler was there";
+  ASSERT_TRUE(WIFEXITED(status)) << "the command handled the signal";
   EXPECT_EQ(WEXITSTATUS(status), 130);
   const std::string report = text_of(out);
   EXPECT_NE(report.find("stopped before the end"), std::string::npos) << report;
@@ -72,7 +72,7 @@ TEST_P(ReplayProcessTest, ASignalPrintsTheReportSoFar) {
   }
 }
 
-// Runs it to its end, with its standard error in the file or terminal of this name; its exit status.
+// Runs the command to its end, with standard error in this file or terminal; returns its wait status.
 int status_of(std::vector<std::string> words, const std::string& log) {
   posix_spawn_file_actions_t actions;
   EXPECT_EQ(posix_spawn_file_actions_init(&actions), 0);
@@ -114,7 +114,7 @@ TEST(ProgressProcessTest, ProgressIsWrittenToATerminalAndToNothingElse) {
     GTEST_SKIP() << "no terminals here";
   }
   const std::string name = ptsname(terminal);
-  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // what was written stays after the command is over
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // keeps the output readable after the command has ended
   EXPECT_EQ(status_of(hitrate, name), 0);
   std::string shown(4096, '\0');
   const ssize_t count = read(terminal, shown.data(), shown.size());

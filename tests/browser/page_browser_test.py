@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Opens the pages that `cairn` writes in a real browser and looks at them: page_browser_test.py CAIRN
+"""Opens the pages that `cairn` writes in a real browser and checks them: page_browser_test.py CAIRN
 
-A script that is added to a copy of each page (probe.js) moves the pointer, presses keys, clicks, measures what was
-drawn and leaves what it saw in the document, which the browser prints. Nothing may be wrong in the console, and nothing
-may be loaded. Without a browser the exit status is 77.
+probe.js, added to a copy of each page, moves the pointer, presses keys, clicks, measures the drawing and leaves its
+findings in the document, which the browser prints. The console must stay empty, and nothing may be loaded. Without a
+browser the exit status is 77.
 """
 
 import html
@@ -20,7 +20,7 @@ from pathlib import Path
 CAIRN = None
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 PROBE = Path(__file__).with_name("probe.js").read_text(encoding="utf-8")
-# The name of a trace stands on its page, and may be anything that a file can be called.
+# The name of the trace is shown on the page; it may contain any character of a file name.
 EVIL = "a<b id='evil'>&\"trace\".jsonl"
 TIME_LIMIT = 60
 
@@ -54,7 +54,7 @@ def luminance(colour):
 
 
 def contrast(a, b):
-    """As the accessibility guidelines of the web count it: 4.5 for text, 3 for drawings."""
+    """Contrast ratio as in the WCAG, which requires 4.5 for text and 3 for graphics."""
     low, high = sorted((luminance(a), luminance(b)))
     return (high + 0.05) / (low + 0.05)
 
@@ -84,13 +84,13 @@ class Pages(unittest.TestCase):
         return visit.saw
 
     def check(self, saw, titles):
-        """What is true of every page."""
+        """Checks what every page must have."""
         self.assertEqual([chart["title"] for chart in saw["charts"]], titles)
         self.assertEqual([chart["title"] for chart in saw["charts"] if "empty" in chart], [])
-        self.assertEqual(saw["live"], str(len(titles)), "the page's own script did not come to its end")
+        self.assertEqual(saw["live"], str(len(titles)), "the page's own script did not finish")
         self.assertEqual(saw["resources"], [], "something was loaded")
-        self.assertEqual(saw["markup"], 0, "a file's name became markup")
-        self.assertLessEqual(saw["needed"], saw["width"], "the page must be scrolled sideways")
+        self.assertEqual(saw["markup"], 0, "the file name became markup")
+        self.assertLessEqual(saw["needed"], saw["width"], "the page is wider than the window")
         self.assertGreater(saw["figures"], 0)
         self.assertGreater(saw["tables"], 0)
         for text in ("ink", "soft"):
@@ -122,7 +122,7 @@ class Pages(unittest.TestCase):
         self.assertTrue(chart["pointed"]["shown"])
         self.assertTrue(chart["pointed"]["inside"])
         self.assertGreater(chart["cursor"], 0)
-        self.assertFalse(chart["left"], "the values stayed when the pointer had left")
+        self.assertFalse(chart["left"], "the values are still shown after the pointer has left")
         for tip in (chart["pointed"], chart["home"], chart["right"]):
             self.assertTrue(tip["head"])
             for line in tip["lines"]:
@@ -162,7 +162,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(chart["columns"][1:], ["blocks=1200", "blocks=2000", "blocks=8000"])
             self.assertEqual(len({series["colour"] for series in chart["series"]}), 3)
 
-    def test_what_is_wrong_with_a_page_is_seen(self):
+    def test_errors_of_a_page_are_detected(self):
         page = self.make("hitrate", self.trace, "--policy", "lru", "--capacity", "10%,20%")
         visit = Visit(page, self.folder.name,
                       more="<script>missing()</script><img src='https://example.invalid/x.png'>")

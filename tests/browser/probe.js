@@ -1,5 +1,5 @@
 "use strict";
-// Runs at the end of a page, in the browser, and leaves what it saw in #probe for page_browser_test.py to judge.
+// Runs at the end of a page in the browser, and leaves its findings in #probe for page_browser_test.py.
 (() => {
   const round = (number) => Math.round(number * 10) / 10;
   const box = (element) => {

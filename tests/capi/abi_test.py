@@ -1,7 +1,7 @@
-"""The C library shows cairn_* and nothing else, just what its header declares: abi_test.py LIBRARY HEADER
+"""Checks that the C library exports exactly the functions that its header declares: abi_test.py LIBRARY HEADER
 
-Prints what differs and exits with 1 when anything does. exported_symbols.txt beside this file is what programs in the field
-may have linked: a symbol may be added there, and none may go while CAIRN_API_VERSION's promise holds.
+Prints the differences and exits with 1 if there are any. exported_symbols.txt beside this file lists the symbols that
+programs may be linked against: symbols may be added, and none may be removed without a new CAIRN_API_VERSION.
 """
 
 import re
@@ -24,12 +24,12 @@ def main():
     library, header = sys.argv[1:3]
     promised = set((Path(__file__).parent / "exported_symbols.txt").read_text(encoding="utf-8").split())
     shown, named = exported(library), declared(header)
-    wrong = [f"{library} shows {name}, which is not cairn_*" for name in sorted(shown) if not name.startswith("cairn_")]
-    wrong += [f"{name} is declared and not in the library" for name in sorted(named - shown)]
-    wrong += [f"{name} is in the library and not declared" for name in sorted(shown - named)]
-    wrong += [f"{name} is gone; programs were linked against it" for name in sorted(promised - shown)]
+    wrong = [f"{library} exports {name}, not cairn_*" for name in sorted(shown) if not name.startswith("cairn_")]
+    wrong += [f"{name} is declared but not exported" for name in sorted(named - shown)]
+    wrong += [f"{name} is exported but not declared" for name in sorted(shown - named)]
+    wrong += [f"{name} is no longer exported; programs use it" for name in sorted(promised - shown)]
     wrong += [f"{name} is new; add it to exported_symbols.txt" for name in sorted(named - promised)]
-    print("\n".join(wrong) if wrong else f"{len(shown)} symbols, all of them declared")
+    print("\n".join(wrong) if wrong else f"{len(shown)} exported symbols, all declared")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,5 @@
-// What the tests of the C interface share: a small manager, and an engine of one scheduler and one worker in this process.
+// Helpers of the tests of the C interface: a small manager, and an engine of one scheduler and one worker in this
+// process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,7 +65,7 @@ class Engine {
  public:
   static constexpr std::uint32_t kBlocks = 16;
 
-  // `longest_ms`: of all that the worker waits for; 0: the defaults.
+  // `longest_ms`: the limit for every wait of the worker; 0: the defaults.
   explicit Engine(cairn_scheduler* given = make_scheduler(), std::uint64_t longest_ms = 0)
       : scheduler(given), limit_ms(longest_ms) {
     EXPECT_EQ(create_worker(), CAIRN_OK) << error.message;
@@ -131,7 +132,7 @@ class Engine {
     }
     return cairn_scheduler_add(scheduler, id.c_str(), tokens, 10, nullptr, nullptr, request, &error);
   }
-  // Of one request at most.
+  // Builds an iteration of at most one request.
   int32_t build(const cairn_scheduled* scheduled, std::uint64_t number) {
     auto iteration = sized<cairn_iteration>();
     iteration.number = number;
@@ -139,7 +140,7 @@ class Engine {
     iteration.scheduled_count = scheduled == nullptr ? 0 : 1;
     return cairn_scheduler_build(scheduler, &iteration, &metadata, &metadata_size, &error);
   }
-  // A whole iteration.
+  // Runs a whole iteration.
   void step(const cairn_scheduled* scheduled = nullptr) {
     EXPECT_EQ(build(scheduled, ++iterations), CAIRN_OK) << error.message;
     const cairn_refused* refused = nullptr;
@@ -150,7 +151,7 @@ class Engine {
     auto report = sized<cairn_report>();
     EXPECT_EQ(cairn_worker_take_report(worker, &report, &error), CAIRN_OK) << error.message;
   }
-  // Until the request is released.
+  // Runs iterations until a request is released.
   void wait_for_release() {
     for (std::size_t released = 0; released == 0;) {
       step();
@@ -159,7 +160,7 @@ class Engine {
       released = results.released_count;
     }
   }
-  // A request that computes its prompt in these blocks, and is saved.
+  // Runs a request that computes its prompt in these blocks, and waits until they are saved.
   void save(const std::vector<std::uint32_t>& blocks, std::uint32_t first = 1) {
     cairn_request request = 0;
     ASSERT_EQ(add(next_id(), &request, first), CAIRN_OK) << error.message;

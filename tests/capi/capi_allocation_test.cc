@@ -1,5 +1,5 @@
-// Every function of the C interface, with an allocator that fails at its first, second, third... allocation until the call
-// needs no more: nothing is thrown, the code says that memory was short, the handle works as before, and nothing leaks.
+// Calls every function of the C interface with an allocator that fails at its first, second, third... allocation, until
+// the call succeeds: nothing is thrown, the code is CAIRN_EXHAUSTED, the handle still works, and nothing leaks.
 //
 // A function without a test here fails the program at its end (EveryFunctionIsTested).
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@
 namespace cairn_c_test {
 namespace {
 
-constexpr std::size_t kMostAllocations = 100'000;  // of one call; beyond it something goes round in circles
+constexpr std::size_t kMostAllocations = 100'000;  // of one call; more would mean an endless loop
 constexpr FailingAllocator::Mode kModes[] = {FailingAllocator::Mode::kOnce, FailingAllocator::Mode::kFromThenOn};
 
 std::set<std::string>& tested() {
@@ -34,15 +34,16 @@ std::set<std::string>& tested() {
   return names;
 }
 
-// The last code that was none of the two; noted without memory, and told after the call.
+// The last unexpected code; recorded without allocating, and reported after the call.
 struct Wrong {
   int32_t code = CAIRN_OK;
   const char* message = "";
 };
 Wrong wrong;
 
-// Calls until the call needs no allocation that fails. `call` answers whether it did what it is for. If it did although an
-// allocation failed, `again` undoes it, so that it can be called once more. `after` does so whatever became of it.
+// Repeats `call` with a later failing allocation each time, until none fails. `call` returns whether it succeeded. If
+// it succeeded although an allocation failed, `again` undoes it before the next call; `after` runs after every call
+// that had a failure.
 void starve(const char* function, FailingAllocator::Mode mode, const std::function<bool()>& call,
             const std::function<void()>& again = {}, const std::function<void()>& after = {}) {
   tested().insert(function);
@@ -57,7 +58,7 @@ void starve(const char* function, FailingAllocator::Mode mode, const std::functi
     }
     ASSERT_EQ(wrong.code, CAIRN_OK) << function << " without allocation " << n << ": " << wrong.message;
     if (!has_failed) {
-      EXPECT_TRUE(is_done) << function << " with all the memory it wants, after " << n << " calls without";
+      EXPECT_TRUE(is_done) << function << " fails with enough memory, after " << n << " failed calls";
       return;
     }
     if (is_done && again) {
@@ -70,7 +71,7 @@ void starve(const char* function, FailingAllocator::Mode mode, const std::functi
   ADD_FAILURE() << function << " never ends";
 }
 
-// A call may be short of memory, and fail for nothing else.
+// A call may fail only because memory ran out.
 bool done(int32_t code, const cairn_error& error) {
   if (code != CAIRN_OK && code != CAIRN_EXHAUSTED) {
     wrong = {code, error.message};
@@ -194,8 +195,8 @@ TEST_P(ManagerAllocationTest, Blocks) {
   forget();
   cache(keys);
   forget();
-  // Short of memory it fails, or brings a shorter prefix. Either way it ends and the manager comes to rest. What it brought
-  // is forgotten, so that the next one has as much to do.
+  // Short of memory it fails, or brings a shorter prefix. Either way it ends and the manager comes to rest. What it
+  // brought is forgotten, so that the next one has as much to do.
   starve(
       "cairn_manager_load", GetParam(),
       [&] {
@@ -496,7 +497,8 @@ TEST_P(AllocationTest, Iterations) {
   }
   EXPECT_EQ(loaded, std::vector<cairn_request>{request}) << "the load is told once";
 
-  // A request whose iteration could not be built for want of memory goes on without a cache; the others are as they were.
+  // A request whose iteration could not be built for want of memory goes on without a cache; the others are as they
+  // were.
   auto scheduled = sized<cairn_scheduled>();
   scheduled.request = request;
   scheduled.computed_tokens = 8;

@@ -1,4 +1,4 @@
-// Callers of the C interface that pass the largest numbers there are: durations last forever, indices and counts are refused.
+// The largest possible numbers at the C interface: such durations never end, such indices and counts are errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class ExtremesTest : public ::testing::TestWithParam<std::uint64_t> {
 
 INSTANTIATE_TEST_SUITE_P(Milliseconds, ExtremesTest, ::testing::ValuesIn(kExtremes));
 
-TEST_P(ExtremesTest, ALoadWithALongDeadlineBringsItsBlocks) {
+TEST_P(ExtremesTest, ALoadWithALongDeadlineLoadsItsBlocks) {
   cairn_manager* const manager = make_manager();
   const std::vector<cairn_key> keys = keys_of(manager, 1, 3);
   cairn_blocks* blocks = nullptr;
@@ -59,11 +59,11 @@ TEST_P(ExtremesTest, AnEngineWithLongLimitsLoadsAndSaves) {
   while (results.loaded_count == 0) {
     ASSERT_EQ(cairn_scheduler_take_results(scheduler, &results, &error_), CAIRN_OK);
   }
-  EXPECT_EQ(results.loaded[0].tokens, 8U) << "the load had time enough";
+  EXPECT_EQ(results.loaded[0].tokens, 8U) << "the load did not time out";
   engine.finish(request);
 }
 
-TEST(ExtremeNumbersTest, IndicesAndCountsAreRefused) {
+TEST(ExtremeNumbersTest, LargeIndicesAndCountsAreErrors) {
   cairn_manager* const manager = make_manager();
   auto error = sized<cairn_error>();
   constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();

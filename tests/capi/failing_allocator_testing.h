@@ -1,10 +1,10 @@
-// An allocator that fails where it is told to: operator new of the whole program, the library included.
+// An allocator that fails on request. It replaces operator new of the whole program, including the library.
 #pragma once
 
 #include <cstddef>
 
-// While it lives, an allocation of this thread fails: the n-th one alone, or that one and all after it. Other threads are not
-// concerned.
+// While it lives, allocations of this thread fail: only the n-th one, or that one and all later ones. Other threads are
+// not affected.
 class FailingAllocator {
  public:
   enum class Mode { kOnce, kFromThenOn };
@@ -17,5 +17,5 @@ class FailingAllocator {
   [[nodiscard]] static bool has_failed();
 };
 
-// Of all threads, made and not freed.
+// Allocations of all threads that have not been freed.
 [[nodiscard]] long live_allocations();

@@ -1,4 +1,4 @@
-// Like GoogleTest's main, with settings of our own: scripts/crash.sh runs more kills than a test run does.
+// GoogleTest's main with our own settings, so that scripts/crash.sh can run more kills than a test run does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleMock(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     if (!cairn::crash::take(argv[i])) {
-      std::fprintf(stderr, "%s is no setting; give --kills=N, --damages=N or --seed=S\n", argv[i]);
+      std::fprintf(stderr, "unknown argument %s; give --kills=N, --damages=N or --seed=S\n", argv[i]);
       return 2;
     }
   }

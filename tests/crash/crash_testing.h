@@ -1,4 +1,4 @@
-// What the command line of crash_test says: --kills=N, --damages=N, --seed=S.
+// The command-line settings of crash_test: --kills=N, --damages=N, --seed=S.
 #pragma once
 
 #include <cstdint>

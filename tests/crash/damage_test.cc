@@ -1,4 +1,4 @@
-// However a file is damaged, nothing wrong is served from it, and it keeps nobody from starting: what is damaged is not
+// However the file of a disk tier is damaged, the process starts and serves no wrong block: damaged blocks are not
 // found, and a file that cannot be read at all is replaced by an empty one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -35,13 +35,13 @@ class Damaged {
     step_ = file.block_step();
     const Result<DiskRecovery> recovery = file.recover();
     for (const DiskEntry& entry : recovery->entries) {
-      named_.push_back(index_of(entry.block_id));
+      used_.push_back(index_of(entry.block_id));
     }
     std::ifstream in(path, std::ios::binary);
     bytes_.resize(std::filesystem::file_size(path));
     in.read(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
   }
-  // Says what was done.
+  // Damages the bytes; returns a description.
   std::string damage() {
     using Way = std::string (Damaged::*)();
     constexpr Way kWays[] = {&Damaged::flip_bits, &Damaged::zero, &Damaged::noise,     &Damaged::tear,
@@ -50,7 +50,7 @@ class Damaged {
   }
   void write_to(const std::string& path) const {
     std::ofstream(path, std::ios::binary) << bytes_;
-    // A file that others may read is refused for its secret, not for its damage.
+    // Without this the file would be rejected because others may read its secret, not because of the damage.
     std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   }
 
@@ -61,8 +61,8 @@ class Damaged {
     std::uint64_t size;
   };
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
-  std::uint32_t some_block_id() { return named_[below(named_.size())]; }
-  // A superblock, an entry, or a block that is named.
+  std::uint32_t some_block_id() { return used_[below(used_.size())]; }
+  // A superblock, or an entry or block that is in use.
   Area some_area(Part part) {
     switch (part) {
       case Part::kSuperblocks:
@@ -87,24 +87,24 @@ class Damaged {
     }
     return what;
   }
-  // Part of an area, as a sector that was lost.
-  Area some_piece() {
+  // A part of an area, as if a sector was lost.
+  Area some_range() {
     const Area area = some_area(some_part());
     const std::uint64_t begin = below(area.size);
     return {area.offset + begin, 1 + below(area.size - begin)};
   }
   std::string zero() {
-    const Area piece = some_piece();
-    std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(piece.offset), piece.size, '\0');
-    return "zeroed " + text(piece);
+    const Area range = some_range();
+    std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(range.offset), range.size, '\0');
+    return "zeroed " + text(range);
   }
   std::string noise() {
-    const Area piece = some_piece();
-    std::generate_n(bytes_.begin() + static_cast<std::ptrdiff_t>(piece.offset), piece.size,
+    const Area range = some_range();
+    std::generate_n(bytes_.begin() + static_cast<std::ptrdiff_t>(range.offset), range.size,
                     [this] { return static_cast<char>(random_()); });
-    return "noise in " + text(piece);
+    return "noise in " + text(range);
   }
-  // The first sectors of one block before the last ones of another: a write that stopped halfway.
+  // The first sectors of one block followed by the last ones of another: a write that stopped halfway.
   std::string tear() {
     const Area one = some_area(Part::kBlocks);
     const Area other = some_area(Part::kBlocks);
@@ -142,12 +142,12 @@ class Damaged {
   std::mt19937_64 random_;
   std::uint64_t data_offset_ = 0;
   std::uint64_t step_ = 0;
-  std::vector<std::uint32_t> named_;
+  std::vector<std::uint32_t> used_;
   std::string bytes_;
 };
 
-// What the checksums of the file say is right; none of a file whose superblocks are both damaged. Of a file that was cut
-// off, what it still has.
+// The number of blocks whose checksums are right; 0 if both superblocks are damaged. For a truncated file, of those
+// that are left.
 std::uint64_t right_blocks(const std::string& path, std::uint64_t whole_bytes) {
   const std::string copy = path + ".copy";
   std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
@@ -156,7 +156,7 @@ std::uint64_t right_blocks(const std::string& path, std::uint64_t whole_bytes) {
   return file ? check_blocks(*file, file->recover()->entries)->right.size() : 0;
 }
 
-TEST(DamageTest, NothingWrongIsServedFromDamagedFiles) {
+TEST(DamageTest, NoWrongBlockIsServedFromADamagedFile) {
   const TestFolder folder;
   const std::string log = folder.in("log");
   const std::string original = folder.in("original");
@@ -185,7 +185,7 @@ TEST(DamageTest, NothingWrongIsServedFromDamagedFiles) {
     }
     file.write_to(path);
     const std::uint64_t right = right_blocks(path, whole_bytes);
-    // With some traffic after: what was passed over must not come back either.
+    // Run some traffic afterwards: damaged blocks must not come back later either.
     const Resumed resumed = resume({.path = path,
                                     .seconds = 0.05,
                                     .seed = filling.seed,
@@ -194,12 +194,11 @@ TEST(DamageTest, NothingWrongIsServedFromDamagedFiles) {
                                     .steady = true},
                                    log);
     EXPECT_EQ(resumed.wrong, "") << what;
-    // However it is damaged, it does not keep the process from starting.
     EXPECT_TRUE(resumed.exited_with(0)) << what << "\n" << resumed.to_string();
     EXPECT_EQ(resumed.verified, right) << what << "\n" << resumed.to_string();
     refused_blocks += resumed.refused;
     started_empty += resumed.report.find("the tier starts empty") != std::string::npos ? 1 : 0;
-    // And what it left is a file in which all is right again.
+    // The file that it leaves has no damage.
     const Resumed again = resume({.path = path, .write_through = true, .steady = true}, log);
     EXPECT_TRUE(again.exited_with(0)) << what << "\n" << again.to_string();
     EXPECT_EQ(again.refused, 0U) << what << "\n" << again.to_string();

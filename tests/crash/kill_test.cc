@@ -1,4 +1,4 @@
-// Whatever moment a process with a disk tier is killed at, everything that its file names afterwards is whole.
+// Whenever a process with a disk tier is killed, every block that its file lists afterwards is intact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// How long a process takes that starts, does what `run` says without traffic, and ends: machines differ.
+// Measures how long a process with this run takes to start and end, because machines differ.
 microseconds time_of(const StressRun& run, const std::string& log) {
   const TimePoint began = steady_clock().now();
   Process process(command_of(run), log);
@@ -29,7 +29,7 @@ microseconds time_of(const StressRun& run, const std::string& log) {
   return std::chrono::duration_cast<microseconds>(steady_clock().now() - began);
 }
 
-TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
+TEST(KillTest, EveryBlockThatIsListedAfterAKillIsIntact) {
   const TestFolder folder;
   const std::string path = folder.in("blocks");
   std::mt19937_64 random(crash_settings.seed);
@@ -43,9 +43,9 @@ TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
   std::uint64_t total = 0;
   for (std::uint32_t cycle = 0; cycle < crash_settings.kills; ++cycle) {
     if (cycle % 25 == 24) {
-      std::filesystem::remove(path);  // to be killed while it makes one
+      std::filesystem::remove(path);  // so that the process is killed while it creates the file
     }
-    // Anywhere from its start on; one in four before there is traffic.
+    // At any moment after its start; one in four before there is traffic.
     const microseconds starting = std::filesystem::exists(path) ? opening : creating;
     const microseconds longest = starting + (cycle % 4 == 0 ? microseconds(0) : kTraffic);
     const microseconds moment(random() % static_cast<std::uint64_t>(longest.count()));
@@ -59,14 +59,15 @@ TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
         str_cat("seed ", crash_settings.seed, ", cycle ", cycle, ", killed after ", moment.count(), " us");
     {
       Process process(command_of(run), folder.in("log"));
-      ASSERT_TRUE(process.kill_after(moment)) << which << ": it ended before: " << process.log() << process.report();
+      ASSERT_TRUE(process.kill_after(moment))
+          << which << ": the process ended first: " << process.log() << process.report();
     }
     ++killed;
     if (!std::filesystem::exists(path)) {
-      continue;  // killed before there was one
+      continue;  // killed before it created the file
     }
-    // Twice: by the checksums of the file alone, then by a manager, which compares every byte with what was written.
-    std::uint64_t named = 0;
+    // Checked twice: by the checksums in the file, then by a manager that compares every byte with what was written.
+    std::uint64_t listed = 0;
     {
       Result<DiskFile> file = DiskFile::inspect(path);
       ASSERT_TRUE(file) << which << ": " << file.error().message;
@@ -74,7 +75,7 @@ TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
       EXPECT_EQ(recovery.damaged, 0U) << which;
       const DiskCheck check = *check_blocks(*file, recovery.entries);
       EXPECT_EQ(check.right.size(), recovery.entries.size()) << which;
-      named = recovery.entries.size();
+      listed = recovery.entries.size();
       not_closed += recovery.clean ? 0 : 1;
     }
     StressRun same = run;
@@ -85,17 +86,17 @@ TEST(KillTest, EverythingThatIsNamedAfterAKillIsWhole) {
     ASSERT_TRUE(resumed.exited_with(0)) << which << ": " << resumed.to_string();
     EXPECT_EQ(resumed.wrong, "") << which;
     EXPECT_EQ(resumed.refused, 0U) << which << ": " << resumed.to_string();
-    EXPECT_EQ(resumed.verified, named) << which << ": " << resumed.to_string();
-    with_blocks += named > 0 ? 1 : 0;
-    most = std::max(most, named);
-    total += named;
+    EXPECT_EQ(resumed.verified, listed) << which << ": " << resumed.to_string();
+    with_blocks += listed > 0 ? 1 : 0;
+    most = std::max(most, listed);
+    total += listed;
     if (HasFailure()) {
       break;
     }
   }
   std::printf("%u kills, %u in use, %u with blocks afterwards, at most %llu blocks\n", killed, not_closed, with_blocks,
               static_cast<unsigned long long>(most));
-  // It could pass on files that are empty: those have to be few.
+  // The test would pass on empty files, so most must have blocks.
   EXPECT_GT(with_blocks, crash_settings.kills / 5) << "seed " << crash_settings.seed;
   EXPECT_GT(not_closed, crash_settings.kills / 4) << "seed " << crash_settings.seed;
   EXPECT_GT(total, crash_settings.kills) << "seed " << crash_settings.seed;

@@ -1,7 +1,7 @@
-// reset_process PATH GENERATION WHAT: a process with a disk tier that stores blocks, resets while copies are in flight, and
-// kills itself as soon as the reset has returned. WHAT: "reset", "invalidate" (to GENERATION + 1), or "none", which kills
-// itself without a reset. "reset-late" and "invalidate-late": what was in flight has time to land first.
-// Says before it dies how many blocks it stored and how many were in flight.
+// reset_process PATH GENERATION WHAT: a process with a disk tier that stores blocks, resets while copies are in flight,
+// and kills itself as soon as the reset has returned. WHAT is "reset", "invalidate" (to GENERATION + 1), or "none",
+// which kills itself without a reset. With "reset-late" and "invalidate-late" the copies in flight may end first.
+// Prints how many blocks were on the disk and how many were in flight before it kills itself.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using namespace cairn;  // NOLINT(google-build-using-namespace): a program
 
 constexpr std::uint32_t kBlocks = 4096;
 
-[[noreturn]] void give_up(const std::string& why) {
+[[noreturn]] void stop(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
   std::_Exit(2);
 }
@@ -60,16 +60,16 @@ bool is_copying(const KvBlockManager& manager) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    give_up("reset_process PATH GENERATION WHAT");
+    stop("reset_process PATH GENERATION WHAT");
   }
   const std::uint64_t generation = std::strtoull(argv[2], nullptr, 10);
   const std::string what = argv[3];
   Result<KvBlockManager> made = KvBlockManager::make(config_of(argv[1], generation));
   if (!made) {
-    give_up(made.error().message);
+    stop(made.error().message);
   }
   const KvBlockManager manager = *std::move(made);
-  // Until some are on the disk, and the copies of others are in flight: on a busy machine there may be none for a while.
+  // Until blocks are on the disk and copies of others are in flight, which may take a while on a busy machine.
   std::uint64_t name = generation << 32;
   do {
     store(manager, name++);
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     report = manager.invalidate(generation + 1);
   }
   if (!report) {
-    give_up(report.error().message);
+    stop(report.error().message);
   }
   if (what.ends_with("-late")) {
     (void)manager.drain(std::chrono::seconds(10));

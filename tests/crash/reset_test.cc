@@ -1,4 +1,4 @@
-// A process that is killed right after a reset, with copies in flight: the next one finds nothing.
+// A process is killed right after a reset with copies in flight; the next process finds no blocks.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -41,7 +41,7 @@ std::size_t entries_in(const std::string& path) {
   return recovery.entries.size();
 }
 
-TEST(ResetKillTest, NothingOfBeforeTheResetIsFoundAfterAKill) {
+TEST(ResetKillTest, NoBlockFromBeforeTheResetIsFoundAfterAKill) {
   const TestFolder folder;
   const std::string path = folder.in("blocks");
   const std::string log = folder.in("log");
@@ -63,7 +63,7 @@ TEST(ResetKillTest, NothingOfBeforeTheResetIsFoundAfterAKill) {
     }
   }
   std::printf("%u kills, %llu blocks in flight at their resets\n", cycles, static_cast<unsigned long long>(in_flight));
-  EXPECT_GT(in_flight, 0U) << "copies have to be in flight when the reset comes";
+  EXPECT_GT(in_flight, 0U) << "no copies were in flight at the resets; the test shows nothing";
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace cairn::crash {
 
 Process::Process(const std::vector<std::string>& words, const std::string& log) : log_(log) {
   int ends[2];
-  CAIRN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "a pipe");
+  CAIRN_CHECK(pipe2(ends, O_CLOEXEC) == 0, "a pipe can be created");
   pipe_ = ends[0];
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -32,7 +32,8 @@ Process::Process(const std::vector<std::string>& words, const std::string& log) 
     arguments.push_back(word.data());
   }
   arguments.push_back(nullptr);
-  CAIRN_CHECK(posix_spawn(&child_, words[0].c_str(), &actions, nullptr, arguments.data(), nullptr) == 0, "a process");
+  CAIRN_CHECK(posix_spawn(&child_, words[0].c_str(), &actions, nullptr, arguments.data(), nullptr) == 0,
+              "the process can be started");
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
 }
@@ -46,7 +47,7 @@ Process::~Process() {
 }
 
 bool Process::kill_after(std::chrono::microseconds time) {
-  // Nothing comes down the pipe before the report, or its end.
+  // The pipe becomes readable when the report is written or the process ends.
   pollfd ready{.fd = pipe_, .events = POLLIN, .revents = 0};
   const timespec limit{.tv_sec = time.count() / 1'000'000, .tv_nsec = time.count() % 1'000'000 * 1000};
   while (ppoll(&ready, 1, &limit, nullptr) == -1 && errno == EINTR) {

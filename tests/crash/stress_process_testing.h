@@ -1,4 +1,4 @@
-// `cairn stress` as a process with a disk tier in a file, for the tests that kill it and those that damage the file.
+// Runs `cairn stress` as a process with a disk tier, for the tests that kill it or damage its file.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,8 @@
 
 namespace cairn::crash {
 
-// A process that was started: its report is read from a pipe, its log goes into a file.
-// Owner:    whoever started it; if it is still running at the end it is killed.
+// A child process. Its report (standard output) is read from a pipe, its log (standard error) goes to a file. The
+// destructor kills the process if it is still running.
 class Process {
  public:
   Process(const std::vector<std::string>& words, const std::string& log);
@@ -19,9 +19,9 @@ class Process {
   Process& operator=(const Process&) = delete;
   ~Process();
 
-  // Lets it run for so long, or until it writes its report, and kills it. Whether the kill was what ended it.
+  // Kills the process after this time, or as soon as it writes its report. False if it ended by itself.
   bool kill_after(std::chrono::microseconds time);
-  // How it ended by itself, as waitpid() says; its report is whole then.
+  // Waits for its end; returns the status of waitpid(). The report is complete then.
   int wait();
 
   [[nodiscard]] const std::string& report() const { return report_; }
@@ -34,7 +34,7 @@ class Process {
   std::string report_;
 };
 
-// How the processes of one file differ: everything else about them is the same, or they could not share the file.
+// The options in which the runs on one file may differ.
 struct StressRun {
   std::string path = {};  // of the disk tier
   double seconds = 0;
@@ -45,13 +45,13 @@ struct StressRun {
   bool steady = false;
 };
 
-// 32 blocks of device, 64 of host, 256 of disk.
+// The device tier has 32 blocks, the host tier 64.
 inline constexpr std::uint32_t kDiskBlocks = 256;
 [[nodiscard]] std::vector<std::string> command_of(const StressRun& run);
 
-// What `cairn stress --resume` made of a file.
+// The outcome of `cairn stress --resume` on a file.
 struct Resumed {
-  int status = 0;  // as waitpid() says
+  int status = 0;  // of waitpid()
   std::uint64_t verified = 0;
   std::uint64_t refused = 0;
   std::string wrong = {};
@@ -59,7 +59,7 @@ struct Resumed {
   std::string log = {};
 
   [[nodiscard]] bool exited_with(int code) const;
-  // For messages: how it ended and what it said.
+  // For messages: exit status, report and log.
   [[nodiscard]] std::string to_string() const;
 };
 [[nodiscard]] Resumed resume(StressRun run, const std::string& log);

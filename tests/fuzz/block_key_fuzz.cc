@@ -1,4 +1,4 @@
-// Bytes and text from outside, fed to every decoder of keys: what decodes must encode back to the same.
+// Feeds bytes and text to every decoder of keys: a key that decodes must encode to the same bytes or text.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Configuration files from outside: whatever the bytes, a configuration that reads back as it was written, or an error
-// with the file and a line.
+// Configuration files: any bytes give either a configuration that reads back as it was written, or an error with file
+// and line.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config->model.secret.clear();
   const std::string written = config->to_toml();
   const cairn::Result<cairn::ManagerConfig> again = cairn::ManagerConfig::from_toml(written, "again.toml");
-  CAIRN_CHECK(again.has_value(), "what is written can be read");
-  CAIRN_CHECK(again->to_toml() == written, "what is read back is the same");
+  CAIRN_CHECK(again.has_value(), "a written configuration can be read");
+  CAIRN_CHECK(again->to_toml() == written, "a configuration reads back as it was written");
   const cairn::Status valid = config->validate();
   CAIRN_CHECK(valid || !valid.error().message.empty(), "an error says what is wrong");
   return 0;

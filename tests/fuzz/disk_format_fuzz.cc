@@ -1,5 +1,5 @@
-// The superblock and entries of a disk tier's file: bytes from outside decode to nothing or to what was encoded; whatever
-// can be encoded comes back.
+// The superblock and entries of a disk tier's file: bytes that decode encode to the same bytes, and values that can be
+// encoded decode to the same values.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Takes values off the front of the input; zeros when it is used up.
+// Reads values from the front of the input; zeros after its end.
 class Input {
  public:
   explicit Input(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -47,7 +47,7 @@ std::array<std::byte, kBytes> padded(std::span<const std::byte> bytes) {
   return out;
 }
 
-// With the checksum that its end must have: a fuzzer finds none, an attacker computes it.
+// Adds the checksum that the decoder expects: a fuzzer cannot guess it, but an attacker can compute it.
 cairn::disk::SuperblockBytes sealed(cairn::disk::SuperblockBytes bytes) {
   const std::span<const std::byte> content = std::span<const std::byte>(bytes).first(bytes.size() - 8);
   const auto seal = static_cast<std::uint64_t>(cairn::finish(cairn::sum_words(content, 0), content.size(), {}));
@@ -57,16 +57,16 @@ cairn::disk::SuperblockBytes sealed(cairn::disk::SuperblockBytes bytes) {
   return bytes;
 }
 
-// No sum of what a superblock says may overflow: the last block ends at the end of a file that can be.
+// No offset that follows from a superblock may overflow: the last block must end within a possible file.
 void check_places(const cairn::DiskGeometry& geometry) {
   __extension__ using Wide = unsigned __int128;
   const std::optional<cairn::DiskPlaces> places = geometry.places();
-  CAIRN_CHECK(places.has_value(), "what decodes has places");
+  CAIRN_CHECK(places.has_value(), "a superblock that decodes has valid offsets");
   const Wide end = Wide{places->data_offset} + Wide{places->block_step} * geometry.blocks;
-  CAIRN_CHECK(end == places->file_bytes && end <= (Wide{1} << 63) - 1, "the places of a file are those of a file");
+  CAIRN_CHECK(end == places->file_bytes && end <= (Wide{1} << 63) - 1, "the last block ends at the end of the file");
   CAIRN_CHECK(places->data_offset >= cairn::disk::kEntriesOffset + Wide{geometry.blocks} * cairn::disk::kEntryBytes &&
                   places->block_step >= geometry.block_bytes,
-              "no part lies over another");
+              "the parts of a file do not overlap");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const disk::SuperblockBytes& crafted : {as_given, sealed(as_given)}) {
     if (const auto superblock = disk::decode_superblock(crafted)) {
       const auto again = disk::encode(*superblock);
-      CAIRN_CHECK(again.has_value() && *again == crafted, "what decodes encodes back");
+      CAIRN_CHECK(again.has_value() && *again == crafted, "a superblock that decodes encodes to the same bytes");
       check_places(superblock->geometry);
     }
   }
@@ -98,16 +98,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   superblock.geometry.blocks = input.number<std::uint32_t>();
   superblock.clean = input.number<std::uint8_t>() % 2 == 1;
   if (const auto encoded = disk::encode(superblock)) {
-    // It may be refused for what it says, never read as something else.
+    // The decoder may reject it, but must not read other values.
     if (const auto decoded = disk::decode_superblock(*encoded)) {
       check_places(decoded->geometry);
       CAIRN_CHECK(decoded->geometry.space.id() == space.id() && decoded->clean == superblock.clean &&
                       decoded->geometry.blocks == superblock.geometry.blocks,
-                  "a superblock comes back");
+                  "a superblock decodes to the same values");
     }
     disk::SuperblockBytes flipped = *encoded;
     flipped[input.number<std::uint16_t>() % flipped.size()] ^= std::byte{1};
-    CAIRN_CHECK(!disk::decode_superblock(flipped).has_value(), "a flipped bit is seen");
+    CAIRN_CHECK(!disk::decode_superblock(flipped).has_value(), "a flipped bit is detected");
   }
 
   const BlockId block_id{input.number<std::uint32_t>()};
@@ -121,9 +121,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   disk::EntryBytes encoded = disk::encode(entry, space.id());
   const disk::EntryPlace place{.block_id = block_id, .space = space.id()};
   const auto decoded = disk::decode_entry(encoded, place);
-  CAIRN_CHECK(decoded.has_value() == (entry.checksum != kNoChecksum), "an entry without a checksum is none");
-  CAIRN_CHECK(!decoded.has_value() || *decoded == entry, "an entry comes back");
+  CAIRN_CHECK(decoded.has_value() == (entry.checksum != kNoChecksum), "an entry without a checksum does not decode");
+  CAIRN_CHECK(!decoded.has_value() || *decoded == entry, "an entry decodes to the same values");
   encoded[input.number<std::uint16_t>() % encoded.size()] ^= std::byte{128};
-  CAIRN_CHECK(!disk::decode_entry(encoded, place).has_value(), "a flipped bit is seen");
+  CAIRN_CHECK(!disk::decode_entry(encoded, place).has_value(), "a flipped bit is detected");
   return 0;
 }

@@ -1,5 +1,4 @@
-// What the scheduler's side tells workers of an iteration: bytes from outside are refused or decode to what encodes back to
-// them.
+// The metadata of an iteration: bytes that decode encode to the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto decoded = IterationMetadata::decode(bytes)) {
     std::vector<std::byte> again;
     decoded->encode(again);
-    CAIRN_CHECK(again == bytes, "what decodes encodes back");
+    CAIRN_CHECK(again == bytes, "metadata that decodes encodes to the same bytes");
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Scripts from outside, fed to `cairn ops` in both profiles: whatever the bytes, an answer to each line up to the first
-// that is malformed, and nothing else.
+// Feeds any bytes to `cairn ops` in both profiles: it answers each line up to the first malformed one, and names that
+// line.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>

@@ -1,7 +1,7 @@
-// Bytes as operations on a small block pool: whatever they say, its invariants hold after each one.
+// Reads bytes as operations on a small block pool, whose invariants must hold after each one.
 //
-// The keys come from a space so small that different parents look the same to their children and many keys share a
-// hash, which sequences of tokens do not do by themselves.
+// The keys come from so small a space that different parents have the same fragment and many keys have the same hash,
+// which does not happen with real tokens.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ class Input {
  public:
   explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
   [[nodiscard]] bool done() const { return bytes_.empty(); }
-  // 0 where there is nothing left.
+  // 0 at the end of the input.
   std::uint32_t below(std::uint32_t end) {
     if (bytes_.empty()) {
       return 0;
@@ -37,14 +37,14 @@ class Input {
   std::span<const std::uint8_t> bytes_;
 };
 
-// A mirror of what is resident, as a follower of events would have it.
+// Counts resident blocks from the events.
 class Follower final : public PoolObserver {
  public:
   void on_registered(CacheLevel, std::span<const ResidentBlock> blocks, std::span<const Token>) override {
     resident_ += static_cast<std::uint32_t>(blocks.size());
   }
   void on_removed(CacheLevel, std::span<const BlockKey> keys) override {
-    CAIRN_CHECK(keys.size() <= resident_, "no more is removed than was registered");
+    CAIRN_CHECK(keys.size() <= resident_, "no more blocks are removed than were registered");
     resident_ -= static_cast<std::uint32_t>(keys.size());
   }
   void on_cleared(CacheLevel) override { resident_ = 0; }
@@ -93,7 +93,7 @@ class Player {
       pool_->check_invariants();
       const PoolCounts counts = pool_->counts();
       CAIRN_CHECK(counts.free + counts.inactive + counts.active + counts.quarantined == counts.total, "counts add up");
-      CAIRN_CHECK(counts.registered == follower_.resident(), "events tell what is resident");
+      CAIRN_CHECK(counts.registered == follower_.resident(), "the events agree with the pool");
     }
   }
 

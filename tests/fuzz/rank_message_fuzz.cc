@@ -1,5 +1,5 @@
-// What leader and ranks say to each other: bytes from outside are refused or decode to what encodes back to them, in one
-// piece and in many.
+// Messages between leader and ranks: bytes that decode encode to the same bytes, whether they arrive in one piece or
+// many.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ using namespace cairn;
 constexpr std::size_t kHeader = 16;
 constexpr std::size_t kFrame = kHeader + 8;
 
-// All messages of the stream as they encode; `piece` bytes are fed at a time.
+// Decodes the stream, feeding `piece` bytes at a time, and encodes its messages again.
 std::vector<std::byte> read_all(std::span<const std::byte> bytes, std::size_t piece) {
   RankDecoder decoder;
   std::vector<std::byte> again;
@@ -38,7 +38,7 @@ std::vector<std::byte> read_all(std::span<const std::byte> bytes, std::size_t pi
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::byte> bytes(size);
   if (size > 0) std::memcpy(bytes.data(), data, size);
-  // A fuzzer finds no hash: the first frame is given the one that fits, and the length.
+  // A fuzzer cannot guess a hash: write the right length and hash into the first frame.
   if (size >= kFrame) {
     const auto payload = static_cast<std::uint32_t>(size - kFrame);
     std::memcpy(bytes.data() + 12, &payload, sizeof(payload));
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::vector<std::byte> whole = read_all(bytes, std::max<std::size_t>(size, 1));
   CAIRN_CHECK(whole.size() <= size && std::equal(whole.begin(), whole.end(), bytes.begin()),
-              "what decodes encodes back");
-  CAIRN_CHECK(read_all(bytes, 1) == whole, "byte by byte is as whole");
+              "messages that decode encode to the same bytes");
+  CAIRN_CHECK(read_all(bytes, 1) == whole, "the result does not depend on how the bytes arrive");
   return 0;
 }

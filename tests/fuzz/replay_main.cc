@@ -1,5 +1,5 @@
-// Runs a fuzz target without a fuzzer: over every file of the folder given, then over inputs made from a fixed seed, so
-// that targets are compiled and tried in each test run. Finding new inputs is scripts/fuzz.sh's work.
+// Runs a fuzz target without a fuzzer: on every file of the given folder, then on inputs generated from a fixed seed,
+// so that every test run compiles and runs the targets. scripts/fuzz.sh searches for new inputs.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
 
-  // A known input with some bytes changed and some cut off gets further than noise does.
+  // A known input with some bytes changed or cut off gets further into a decoder than random bytes.
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same inputs each time
   for (int made = 0; made < kMadeInputs; ++made) {
     std::vector<std::uint8_t> input = inputs[random() % inputs.size()];

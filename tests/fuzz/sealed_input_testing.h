@@ -1,4 +1,4 @@
-// What the fuzzers of the connector's messages begin with.
+// Helper of the fuzzers of the connector's messages.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// The bytes of a fuzzer as a message whose hash fits, because a fuzzer finds none: their end becomes it. Fewer bytes than
-// a hash has are left as they are.
+// Replaces the end of the input by the right hash, because a fuzzer cannot guess it. An input that is shorter than a
+// hash is returned as it is.
 inline std::vector<std::byte> sealed_input(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> given = std::as_bytes(std::span(data, size));
   std::vector<std::byte> bytes(given.begin(), given.end());

@@ -1,5 +1,4 @@
-// Rows of traces from outside: whatever the bytes, a row that makes sense or an error that says where it does not, and
-// what was parsed before leaves no trace.
+// Rows of traces: any bytes give either a valid row or an error, and earlier rows have no influence.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,15 +27,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     cairn::trace::TraceRow fresh;
     const cairn::Status status = cairn::trace::parse_trace_row(line, fresh);
     const cairn::Status again = cairn::trace::parse_trace_row(line, reused);
-    CAIRN_CHECK(status.has_value() == again.has_value(), "a row is good or bad whatever came before it");
+    CAIRN_CHECK(status.has_value() == again.has_value(), "earlier rows do not decide whether a row is valid");
     if (!status) {
       CAIRN_CHECK(!status.error().message.empty() && status.error().message == again.error().message,
                   "an error says what is wrong");
       continue;
     }
-    CAIRN_CHECK(same(fresh, reused), "a row is the same whatever came before it");
-    CAIRN_CHECK(!fresh.hash_ids.empty() && std::isfinite(fresh.timestamp_ms), "a good row can be used");
-    CAIRN_CHECK(!fresh.delay_ms || (std::isfinite(*fresh.delay_ms) && *fresh.delay_ms >= 0), "a delay is one");
+    CAIRN_CHECK(same(fresh, reused), "earlier rows do not change a row");
+    CAIRN_CHECK(!fresh.hash_ids.empty() && std::isfinite(fresh.timestamp_ms),
+                "a valid row has ids and a finite timestamp");
+    CAIRN_CHECK(!fresh.delay_ms || (std::isfinite(*fresh.delay_ms) && *fresh.delay_ms >= 0),
+                "a delay is finite and not negative");
     if (trace.add(fresh)) {
       const cairn::lab::Trace::Request& request = trace.requests().back();
       CAIRN_CHECK(request.blocks == fresh.hash_ids.size() && request.tokens <= std::uint64_t{16} * request.blocks,

@@ -1,5 +1,5 @@
-// What every executor passes, on a GPU: out of it, into it, within it, and through a bounce into memory and files that it
-// does not reach by itself. Without a GPU there are no cases.
+// The conformance suite of executors on a GPU: copies from it, to it and within it, and through a bounce buffer to
+// memory and files that it cannot reach. Without a GPU there are no cases.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 namespace cairn::testing {
 namespace {
 
-// Memory that the driver copies to and from: the GPU's, and the host's that it knows.
+// Memory that the driver can copy: the GPU's, and pinned memory of the host.
 class DriverStore final : public BlockStore {
  public:
   DriverStore(MemoryKind kind, const BlockLayout::Options& options) : driver_(**CudaDriver::get()) {
@@ -69,7 +69,7 @@ std::unique_ptr<TransferExecutor> cuda_executor(const Clock& clock, std::size_t 
   return *CudaExecutor::create({.queue_limit = limit, .tuning = tuning, .clock = &clock});
 }
 
-// A GPU, the host's threads, and a bounce between them, as one executor: pageable memory to and from the GPU.
+// CudaExecutor, HostExecutor and the bounce buffer between them as one executor, for pageable memory.
 class PageableExecutor final : public TransferExecutor {
  public:
   PageableExecutor(const Clock& clock, std::size_t limit)
@@ -90,7 +90,7 @@ class PageableExecutor final : public TransferExecutor {
   static constexpr std::uint64_t kRing = 8 * kBlock;
   std::unique_ptr<TransferExecutor> gpu_;
   std::unique_ptr<HostExecutor> host_;
-  std::unique_ptr<BounceExecutor> bounce_;  // goes first: it uses the others
+  std::unique_ptr<BounceExecutor> bounce_;  // destroyed first: it uses the others
 };
 
 std::vector<ExecutorCase> gpu_cases() {

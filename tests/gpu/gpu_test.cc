@@ -1,4 +1,4 @@
-// CudaExecutor on a real GPU: contents, checksums, guards, faults. Skipped where there is none.
+// CudaExecutor on a real GPU: contents, checksums, guards, faults. Skipped without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ class GpuTest : public ::testing::Test {
   std::optional<GpuContext> context_;
 };
 
-// A layout in memory of one kind, which the host can look into.
+// A layout in one kind of memory, whose bytes the host can read.
 class Memory {
  public:
   Memory(MemoryKind kind, const BlockLayout::Options& options) {
@@ -108,7 +108,7 @@ TransferOutcome run(TransferExecutor& executor, const CopyPlanPtr& plan, std::ve
   return promise.get_future().get();
 }
 
-// The rows of some blocks of `from` carried into a copy of `to`: what must be there after a transfer, guards included.
+// The bytes that `to` must have after a transfer of these blocks from `from`, including the guards.
 std::vector<std::vector<std::byte>> expected_after(const BlockLayout& from,
                                                    const std::vector<std::vector<std::byte>>& in, const BlockLayout& to,
                                                    std::vector<std::vector<std::byte>> out,
@@ -179,7 +179,7 @@ std::vector<CudaTuning> tunings() {
   return {staged, direct, engines, CudaTuning()};
 }
 
-TEST_F(GpuTest, MovesRandomPlansWholeAndAddsUpTheSameAsTheCpu) {
+TEST_F(GpuTest, CopiesRandomPlansWithTheChecksumsOfTheCpu) {
   std::mt19937_64 random(11);
   for (const CudaTuning& tuning : tunings()) {
     const std::unique_ptr<CudaExecutor> executor = *CudaExecutor::create({.tuning = tuning});
@@ -216,7 +216,7 @@ TEST_F(GpuTest, MovesRandomPlansWholeAndAddsUpTheSameAsTheCpu) {
         ASSERT_EQ(made.blocks[i].checksum, checksum_of(*from.layout(), source, blocks[i].pair.source, blocks[i].tag));
         blocks[i].expected = made.blocks[i].checksum;
       }
-      // The same again, checked; one with another tag, one with another checksum.
+      // Again, with checks; one block has a wrong tag, one a wrong checksum.
       blocks[3].tag.low ^= 1;
       blocks[7].expected = Checksum{static_cast<std::uint64_t>(blocks[7].expected) ^ 4};
       const TransferOutcome checked = run(*executor, plan, blocks, Verify::kCheck);
@@ -227,7 +227,7 @@ TEST_F(GpuTest, MovesRandomPlansWholeAndAddsUpTheSameAsTheCpu) {
   }
 }
 
-TEST_F(GpuTest, FindsOneFlippedBitOnTheWayBack) {
+TEST_F(GpuTest, DetectsAFlippedBitOnTheWayBack) {
   const KvShape shape{.layers = 4, .kv = 2, .page_size = 16, .heads = 8, .head_size = 128, .element_bits = 16};
   const Memory device(MemoryKind::kDevice, {.shape = shape, .arrangement = Arrangement::kLayersKvNhd, .blocks = 8});
   const Memory host(MemoryKind::kPinned, {.shape = shape, .blocks = 8});
@@ -287,7 +287,7 @@ TEST_F(GpuTest, ManyTransfersBothWaysAtOnce) {
   EXPECT_EQ(device.read(*driver_), expected_after(*host.layout(), host_before, *device.layout(), device_before, upper));
 }
 
-TEST_F(GpuTest, BlocksComeBackFromAFile) {
+TEST_F(GpuTest, BlocksAreLoadedFromAFile) {
   const KvShape shape{.layers = 8, .kv = 2, .page_size = 16, .heads = 8, .head_size = 64, .element_bits = 16};
   constexpr std::uint32_t kBlocks = 48;
   const Memory device(MemoryKind::kDevice,
@@ -323,7 +323,7 @@ TEST_F(GpuTest, BlocksComeBackFromAFile) {
   EXPECT_EQ(device.read(*driver_), before);
 }
 
-TEST_F(GpuTest, RefusesWhatItCannotReach) {
+TEST_F(GpuTest, RejectsMemoryThatItCannotReach) {
   const KvShape shape{.layers = 1, .kv = 1, .page_size = 4, .heads = 1, .head_size = 16, .element_bits = 16};
   const Memory one(MemoryKind::kPinned, {.shape = shape, .blocks = 2});
   const Memory other(MemoryKind::kPinned, {.shape = shape, .blocks = 2});

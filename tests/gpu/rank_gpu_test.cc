@@ -1,5 +1,5 @@
-// A rank whose device memory is a real GPU's: pinned memory, file, layer by layer, gates by CUDA events. Skipped where
-// there is none.
+// A rank with the memory of a real GPU: copies through pinned memory and a file, layer by layer, that wait for CUDA
+// events. Skipped without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class GpuRankTest : public ::testing::Test {
     context_.emplace(*GpuContext::enter(0));
     make();
   }
-  // A tensor a layer, K and V apart in it, as engines have them.
+  // One tensor per layer, with K and V separate, as in engines.
   void make() {
     ManagerConfig config = testing::rank_config(folder_.in("disk"));
     config.device.blocks = kBlocks;
@@ -91,7 +91,7 @@ class GpuRankTest : public ::testing::Test {
   std::optional<RankWork> work_;  // ends first
 };
 
-TEST_F(GpuRankTest, BytesGoThroughAllTiersWholeAndLayerByLayer) {
+TEST_F(GpuRankTest, BlocksPassThroughAllTiersIntactAndLayerByLayer) {
   EXPECT_EQ(host_->kind(), MemoryKind::kPinned);
   write_pattern(*host_, 0, 11);
   write_pattern(*host_, 1, 12);
@@ -139,7 +139,7 @@ TEST_F(GpuRankTest, CopiesWaitForACudaEvent) {
   driver_->stream_destroy(stream);
 }
 
-TEST(CudaStepEventTest, NoEventIsRefused) {
+TEST(CudaStepEventTest, ANullEventIsRejected) {
   EXPECT_EQ(cuda_step_event(nullptr, 0).error().code, ErrorCode::kInvalidArgument);
 }
 

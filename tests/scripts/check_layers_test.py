@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every violation that scripts/check_layers.py looks for is found in a small tree that has it, and only there."""
+"""scripts/check_layers.py finds each kind of violation in a small tree, and nothing in a clean one."""
 
 import subprocess
 import sys
@@ -65,7 +65,7 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(len(lines), len(expected), lines)
         for line, start in zip(lines, expected):
             self.assertTrue(line.startswith(start), f"{line!r} does not start with {start!r}")
-            self.assertIn("; ", line, "it says what to do")
+            self.assertIn("; ", line, "the message does not say what to do")
 
     def test_clean_tree_passes(self):
         self.assertEqual(self.run_on({}), [])

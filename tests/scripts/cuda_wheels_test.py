@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = re.compile(r"^([a-z0-9-]+)==([0-9]+(?:\.[0-9]+)+)((?: --hash=sha256:[0-9a-f]{64})+)$")
 
-# Stands in for python3: writes down what it was asked, and leaves what pip would leave.
+# A fake python3 that records its arguments and creates the folder that pip would create.
 PYTHON = """#!/bin/bash
 printf '%s\\n' "$@" >asked
 mkdir -p build/cuda.part

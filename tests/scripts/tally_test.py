@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/tally.py counts cases where a program reports them, and programs where it does not."""
+"""scripts/tally.py counts test cases if a program reports them, and programs otherwise."""
 
 import sys
 import tempfile
