@@ -51,16 +51,15 @@ Result<ManagerConfig> read_config(const char* text, const char* file, bool use_e
   if (text != nullptr && file != nullptr) {
     return fail(ErrorCode::kInvalidArgument, "both config and config_file are given; give one of them");
   }
-  ManagerConfig config;
+  ConfigSources sources;
   if (text != nullptr) {
-    CAIRN_TRY_ASSIGN(config, ManagerConfig::from_toml(text, "config"));
-  } else if (file != nullptr) {
-    CAIRN_TRY_ASSIGN(config, ManagerConfig::from_file(file));
+    sources.toml = text;
   }
+  sources.file = read_text(file);
   if (use_environment) {
-    CAIRN_TRY(config.apply(ManagerConfig::environment_of_process()));
+    sources.environment = ManagerConfig::environment_of_process();
   }
-  return config;
+  return cairn::read_config(sources);
 }
 
 }  // namespace cairn::capi

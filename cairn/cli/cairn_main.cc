@@ -17,7 +17,7 @@ namespace cairn::cli {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 }  // namespace
 
@@ -47,7 +47,13 @@ int run(int argc, char** argv) {
   CLI::App app{"Cairn, a KV-cache block manager for LLM inference", "cairn"};
   app.set_version_flag("--version", CAIRN_VERSION);
   app.require_subcommand(1);
-  app.footer("Each command has a --help of its own with examples.");
+  app.footer(
+      "Start here:\n"
+      "  cairn demo                              prefix reuse in a small pool, in a second\n"
+      "  cairn config > cairn.toml               a configuration file with every key explained\n"
+      "  cairn stress                            real tiers on this machine, every byte verified\n"
+      "  cairn replay                            what tiers would bring to simulated engines\n\n"
+      "Every command has --help with examples, and --json for programs.");
   const std::string words = command_line(argc, argv);
   Chosen chosen;
   add_demo(app, chosen);
@@ -72,7 +78,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return cairn::cli::run(argc, argv);
-  } catch (const std::exception& error) {  // of the command-line library or the system: out of memory, say
+  } catch (const std::exception& error) {  // thrown by the command-line library, or std::bad_alloc
     std::fprintf(stderr, "cairn: %s\n", error.what());
     return 1;
   }

@@ -1,4 +1,5 @@
-// The commands of `cairn`, each with its options in a file of its own (NAME_command.cc), and what they share.
+// The commands of `cairn`, and what they share. The options and the --help of a command are in NAME_command.cc. Every command
+// has --json and examples in its --help.
 #pragma once
 
 #include <atomic>
@@ -13,10 +14,10 @@ class App;
 
 namespace cairn::cli {
 
-// Runs the command that was given, and is its exit status.
+// Runs the chosen command and returns the exit status of the program.
 using Chosen = std::function<int()>;
 
-// Each adds a command to the app; when it is the one that was given, parsing sets `chosen`. `words`: the command line.
+// Each adds one command to the app. If the command line has that command, parsing sets `chosen`. `words` is the command line.
 void add_config(CLI::App& app, Chosen& chosen);
 void add_demo(CLI::App& app, Chosen& chosen);
 void add_disk(CLI::App& app, Chosen& chosen);
@@ -26,11 +27,12 @@ void add_replay(CLI::App& app, const std::string& words, Chosen& chosen);
 void add_stress(CLI::App& app, Chosen& chosen);
 void add_trace(CLI::App& app, Chosen& chosen);
 
-// Prints what went wrong, and makes the exit status of it.
+// Prints the error, if any, to standard error. Returns 0 or `failure`, for use as exit status.
 [[nodiscard]] int finish(const std::string& command, const Status& status, int failure = 1);
-// Whether standard error is a terminal: progress is written only to one, never to a pipe or a file.
+// Whether standard error is a terminal. Progress is shown only there, not in pipes and files.
 [[nodiscard]] bool log_is_a_terminal();
-// Set from now on by Ctrl-C, SIGTERM and SIGHUP, so that a command can clean up. The second signal ends the program.
+// Catches Ctrl-C, SIGTERM and SIGHUP from now on: the first one sets the returned flag, so that a command can clean up; the
+// second one ends the program.
 [[nodiscard]] const std::atomic<bool>& stop_on_interrupt();
 
 }  // namespace cairn::cli

@@ -6,7 +6,6 @@
 #include <ostream>
 #include <string_view>
 
-#include "cairn/base/str_cat.h"
 #include "cairn/manager/config_keys.h"
 
 namespace cairn::cli {
@@ -33,43 +32,17 @@ Json to_json(const ManagerConfig& config) {
 
 }  // namespace
 
-Result<ManagerConfig> read_config(const ConfigOptions& options, const ManagerConfig& defaults) {
-  Result<ManagerConfig> config =
-      options.file.empty() ? Result<ManagerConfig>(defaults) : ManagerConfig::from_file(options.file);
-  if (!config) {
-    return config;
-  }
-  if (const Status applied = config->apply(options.environment); !applied) {
-    return Unexpected(applied.error());
-  }
-  for (const std::string_view setting : options.settings) {
-    const std::size_t equals = setting.find('=');
-    if (equals == std::string_view::npos) {
-      return fail(ErrorCode::kInvalidArgument,
-                  str_cat("--set ", setting, " has no value; write it as in --set host.size=8GiB"));
-    }
-    if (const Status set = config->set(setting.substr(0, equals), setting.substr(equals + 1)); !set) {
-      return fail(set.error().code, str_cat("--set ", setting.substr(0, equals), ": ", set.error().message));
-    }
-  }
-  return config;
-}
-
 Status run_config(const ConfigOptions& options, std::ostream& out) {
-  const Result<ManagerConfig> config = read_config(options);
-  if (!config) {
-    return Unexpected(config.error());
-  }
-  const bool is_given = !options.file.empty() || !is_default(*config);
-  if (const Status valid = config->validate(); is_given && !valid) {
-    return valid;
+  CAIRN_TRY_ASSIGN(const ManagerConfig config, read_config(options.sources));
+  if (!options.sources.file.empty() || !is_default(config)) {
+    CAIRN_TRY(config.validate());
   }
   if (options.json) {
-    out << to_json(*config).dump(2) << "\n";
+    out << to_json(config).dump(2) << "\n";
   } else {
-    out << config->to_toml();
+    out << config.to_toml();
   }
-  return out.flush() ? Status() : fail(ErrorCode::kExhausted, "the configuration could not be written to its end");
+  return out.flush() ? Status() : fail(ErrorCode::kIo, "cannot write the configuration to standard output");
 }
 
 }  // namespace cairn::cli

@@ -39,9 +39,10 @@ class ConfigCommandTest : public ::testing::Test {
 };
 
 TEST_F(ConfigCommandTest, TheLaterGoesOverTheEarlier) {
-  const std::string text = output_of({.file = file_,
-                                      .environment = {{"CAIRN_BLOCK_SIZE", "64"}, {"CAIRN_HOST_SIZE", "2GiB"}},
-                                      .settings = {"host.size=3GiB", "disk.path=a=b", "disk.blocks=9"}});
+  const std::string text =
+      output_of({.sources = {.file = file_,
+                             .environment = {{"CAIRN_BLOCK_SIZE", "64"}, {"CAIRN_HOST_SIZE", "2GiB"}},
+                             .settings = {"host.size=3GiB", "disk.path=a=b", "disk.blocks=9"}}});
   const Result<ManagerConfig> config = ManagerConfig::from_toml(text, "output");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->model.layers, 2U);
@@ -51,11 +52,11 @@ TEST_F(ConfigCommandTest, TheLaterGoesOverTheEarlier) {
 }
 
 TEST_F(ConfigCommandTest, WritesTheDefaultsToBeginWith) {
-  EXPECT_EQ(output_of({.environment = {{"PATH", "/bin"}}}), ManagerConfig().to_toml());
+  EXPECT_EQ(output_of({.sources = {.environment = {{"PATH", "/bin"}}}}), ManagerConfig().to_toml());
 }
 
 TEST_F(ConfigCommandTest, WritesJson) {
-  const auto json = nlohmann::json::parse(output_of({.file = file_, .json = true}));
+  const auto json = nlohmann::json::parse(output_of({.sources = {.file = file_}, .json = true}));
   EXPECT_EQ(json["block_size"], 32);
   EXPECT_EQ(json["host"]["size"], "1GiB");
   EXPECT_EQ(json["host"]["leaves_first"], true);
@@ -64,13 +65,28 @@ TEST_F(ConfigCommandTest, WritesJson) {
 }
 
 TEST_F(ConfigCommandTest, SaysWhatIsWrong) {
-  EXPECT_THAT(error_of({.file = file_ + ".not"}), HasSubstr("cannot be opened"));
-  EXPECT_THAT(error_of({.file = file_, .environment = {{"CAIRN_HOST_SISE", "1"}}}), HasSubstr("CAIRN_HOST_SIZE?"));
-  EXPECT_THAT(error_of({.file = file_, .settings = {"host.size"}}), HasSubstr("--set host.size has no value"));
-  EXPECT_THAT(error_of({.file = file_, .settings = {"hosts.size=1"}}),
-              HasSubstr("--set hosts.size: hosts.size is no key; did you mean host.size?"));
-  EXPECT_THAT(error_of({.file = file_, .settings = {"host.blocks=1"}}), HasSubstr("host.blocks and host.size"));
-  EXPECT_THAT(error_of({.settings = {"block_size=32"}}), HasSubstr("there is no tier"));
+  EXPECT_THAT(error_of({.sources = {.file = file_ + ".not"}}), HasSubstr("cannot open"));
+  EXPECT_THAT(error_of({.sources = {.file = file_, .environment = {{"CAIRN_HOST_SISE", "1"}}}}),
+              HasSubstr("CAIRN_HOST_SIZE?"));
+  EXPECT_THAT(error_of({.sources = {.file = file_, .settings = {"host.size"}}}),
+              HasSubstr("--set host.size has no value"));
+  EXPECT_THAT(error_of({.sources = {.file = file_, .settings = {"hosts.size=1"}}}),
+              HasSubstr("--set hosts.size: unknown key hosts.size; did you mean host.size?"));
+  EXPECT_THAT(error_of({.sources = {.file = file_, .settings = {"host.blocks=1"}}}),
+              HasSubstr("host.blocks and host.size"));
+  EXPECT_THAT(error_of({.sources = {.settings = {"block_size=32"}}}), HasSubstr("there is no tier"));
+}
+
+TEST_F(ConfigCommandTest, ListsAllMistakesAtOnce) {
+  const std::string all = error_of({.sources = {.file = file_,
+                                                .environment = {{"CAIRN_BLOCK_SIZE", "none"}},
+                                                .settings = {"host.policy=mru", "disk.size=900PB"}}});
+  EXPECT_THAT(all, HasSubstr("3 mistakes"));
+  EXPECT_THAT(all, HasSubstr("CAIRN_BLOCK_SIZE"));
+  EXPECT_THAT(all, HasSubstr("host.policy is 'mru'"));
+  EXPECT_THAT(all, HasSubstr("disk.path is empty"));
+  EXPECT_THAT(error_of({.sources = {.file = file_, .settings = {"host.size=900PB"}}}),
+              HasSubstr("host.size is 900PB, more than"));
 }
 
 }  // namespace

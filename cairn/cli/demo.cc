@@ -32,7 +32,7 @@ struct Totals {
   std::uint64_t removed = 0;
 };
 
-// People who talk, a turn at a time, each behind one of a few system prompts.
+// The chats, each with one of a few system prompts and a number of turns.
 class Chats {
  public:
   static Result<Chats> create(const DemoOptions& options) {
@@ -42,17 +42,14 @@ class Chats {
       prompts.push_back(chats.say(300, 700));
     }
     for (std::uint32_t i = 0; i < options.chats; ++i) {
-      Result<TokenBlockSequence> chat =
-          TokenBlockSequence::create(prompts[i % prompts.size()], options.block_size, KeyHasher::dynamo());
-      if (!chat) {
-        return Unexpected(std::move(chat).error());
-      }
-      chats.all_.push_back({*std::move(chat), options.turns});
+      CAIRN_TRY_ASSIGN(TokenBlockSequence chat, TokenBlockSequence::create(prompts[i % prompts.size()],
+                                                                           options.block_size, KeyHasher::dynamo()));
+      chats.all_.push_back({std::move(chat), options.turns});
     }
     return chats;
   }
 
-  // One that has a turn left and no request in flight; none when all are done or busy.
+  // A random chat that has a turn left and no request in flight; nullptr if there is none.
   TokenBlockSequence* next() {
     std::vector<Chat*> ready;
     for (Chat& chat : all_) {
@@ -121,13 +118,9 @@ class Demo {
       if (chat == nullptr) {
         continue;
       }
-      if (Status status = serve(*chat); !status) {
-        return status;
-      }
+      CAIRN_TRY(serve(*chat));
       if (totals_.requests % every == 0 || totals_.requests == all) {
-        if (Status status = follow(); !status) {
-          return status;
-        }
+        CAIRN_TRY(follow());
         report_row();
       }
     }
@@ -140,26 +133,18 @@ class Demo {
     ImmutableBlocks blocks;
   };
 
-  // One turn: what the user says is appended and looked up, what is missing is computed, then the answer is generated.
+  // One turn: appends what the user says, looks it up, computes the missing blocks, and generates the answer.
   Status serve(TokenBlockSequence& chat) {
-    if (const auto extended = chat.extend(chats_.say(20, 200)); !extended) {
-      return Unexpected(extended.error());
-    }
-    // The last token is always computed: an engine needs its output to go on.
+    CAIRN_TRY(chat.extend(chats_.say(20, 200)));
+    // The last token is always computed, because the engine needs its output.
     const std::size_t prompt_blocks = (chat.size() - 1) / chat.block_size();
     ImmutableBlocks blocks = pool_->match_prefix(chat.keys().first(prompt_blocks));
     ++totals_.requests;
     totals_.prompt_blocks += prompt_blocks;
     totals_.hit_blocks += blocks.size();
-    if (Status status = compute(chat, blocks); !status) {
-      return status;
-    }
-    if (const auto extended = chat.extend(chats_.say(40, 250)); !extended) {
-      return Unexpected(extended.error());
-    }
-    if (Status status = compute(chat, blocks); !status) {
-      return status;
-    }
+    CAIRN_TRY(compute(chat, blocks));
+    CAIRN_TRY(chat.extend(chats_.say(40, 250)));
+    CAIRN_TRY(compute(chat, blocks));
     in_flight_.push_back({&chat, std::move(blocks)});
     return {};
   }
@@ -170,8 +155,8 @@ class Demo {
     const auto missing = static_cast<std::uint32_t>(chat.block_count() - held);
     Result<MutableBlocks> fresh = allocate(missing);
     if (!fresh) {
-      return fail(ErrorCode::kExhausted, str_cat("one chat alone is too long for the pool (", fresh.error().message,
-                                                 "); give it more with --blocks"));
+      return fail(ErrorCode::kExhausted, str_cat("one chat does not fit in the pool (", fresh.error().message,
+                                                 "); give it more blocks with --blocks"));
     }
     auto complete = std::move(*fresh).complete(chat, {held, chat.block_count()});
     if (!complete) {
@@ -187,7 +172,7 @@ class Demo {
     return {};
   }
 
-  // Waits, as an engine would, until requests that are ahead of this one have given up their blocks.
+  // If the pool is full, finishes older requests until there are enough blocks, as an engine would.
   Result<MutableBlocks> allocate(std::uint32_t count) {
     while (true) {
       Result<MutableBlocks> fresh = pool_->allocate(count);
@@ -203,21 +188,19 @@ class Demo {
     in_flight_.pop_front();
   }
 
-  // Applies the events since the last time, as a router would.
+  // Applies the events since the last call to the view, as a router would.
   Status follow() {
     while (true) {
       const EventBatch batch = follower_.poll();
       const auto* events = std::get_if<std::vector<Event>>(&batch);
       if (events == nullptr) {
-        return fail(ErrorCode::kFailedPrecondition, "the follower of the events fell behind; this is a bug");
+        return fail(ErrorCode::kFailedPrecondition, "the event subscriber lagged; this is a bug in cairn demo");
       }
       if (events->empty()) {
         return {};
       }
       for (const Event& event : *events) {
-        if (Status status = view_.apply(event); !status) {
-          return status;
-        }
+        CAIRN_TRY(view_.apply(event));
         ++totals_.events;
         totals_.stored += std::holds_alternative<Stored>(event.data) ? 1 : 0;
         totals_.removed += std::holds_alternative<Removed>(event.data) ? 1 : 0;
@@ -266,14 +249,13 @@ class Demo {
   }
 
   Status end_report() {
-    if (Status status = follow(); !status) {
-      return status;
-    }
+    CAIRN_TRY(follow());
     std::vector<ResidentBlock> resident;
     static_cast<void>(pool_->list_resident(0, pool_->capacity(), resident));
     std::ranges::sort(resident, {}, &ResidentBlock::key);
     if (view_.sorted_blocks(pool_->tier()) != resident) {
-      return fail(ErrorCode::kFailedPrecondition, "the events do not add up to what the pool holds; this is a bug");
+      return fail(ErrorCode::kFailedPrecondition,
+                  "the events do not add up to the contents of the pool; this is a bug in Cairn");
     }
     if (options_.json) {
       out_ << "],\"hit_ratio\":" << hit_percent() / 100 << ",\"events\":{\"stored\":" << totals_.stored
@@ -297,7 +279,7 @@ class Demo {
   std::unique_ptr<BlockPool> pool_;
   EventSubscriber follower_;
   ResidencyView view_;
-  std::deque<Request> in_flight_;  // goes before the pool does
+  std::deque<Request> in_flight_;  // destroyed before the pool
   Totals totals_;
   bool first_row_ = true;
 };
@@ -306,24 +288,15 @@ class Demo {
 
 Status run_demo(const DemoOptions& options, std::ostream& out) {
   if (options.chats == 0 || options.turns == 0 || options.system_prompts == 0 || options.in_flight == 0) {
-    return fail(ErrorCode::kInvalidArgument, "chats, turns, system prompts and requests in flight are at least 1 each");
+    return fail(ErrorCode::kInvalidArgument, "--chats, --turns, --system-prompts and --in-flight must be at least 1");
   }
-  Result<Chats> chats = Chats::create(options);
-  if (!chats) {
-    return Unexpected(std::move(chats).error());
-  }
-  Result<std::unique_ptr<EventLog>> log = EventLog::create({});
-  if (!log) {
-    return Unexpected(std::move(log).error());
-  }
-  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create({.capacity = options.blocks,
-                                                               .block_size = options.block_size,
-                                                               .policy = options.policy,
-                                                               .observers = {log->get()}});
-  if (!pool) {
-    return Unexpected(std::move(pool).error());
-  }
-  return Demo(options, out, *std::move(chats), *std::move(log), *std::move(pool)).run();
+  CAIRN_TRY_ASSIGN(Chats chats, Chats::create(options));
+  CAIRN_TRY_ASSIGN(std::unique_ptr<EventLog> log, EventLog::create({}));
+  CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create({.capacity = options.blocks,
+                                                                       .block_size = options.block_size,
+                                                                       .policy = options.policy,
+                                                                       .observers = {log.get()}}));
+  return Demo(options, out, std::move(chats), std::move(log), std::move(pool)).run();
 }
 
 }  // namespace cairn::cli

@@ -34,15 +34,9 @@ struct Looked {
 };
 
 Result<Looked> look_at(const std::string& path) {
-  Result<DiskFile> file = DiskFile::inspect(path);
-  if (!file) {
-    return Unexpected(std::move(file).error());
-  }
-  Result<DiskRecovery> recovery = file->recover();
-  if (!recovery) {
-    return Unexpected(std::move(recovery).error());
-  }
-  return Looked{*std::move(file), *std::move(recovery)};
+  CAIRN_TRY_ASSIGN(DiskFile file, DiskFile::inspect(path));
+  CAIRN_TRY_ASSIGN(DiskRecovery recovery, file.recover());
+  return Looked{std::move(file), std::move(recovery)};
 }
 
 std::string hex(std::uint64_t number) {
@@ -67,7 +61,7 @@ Json to_json(const std::vector<DiskEntry>& entries) {
   return all;
 }
 
-// How many blocks stand how deep in their sequences: position 0, 1, 2 to 3, 4 to 7 and so on.
+// Numbers of blocks by position in their sequence: 0, 1, 2 to 3, 4 to 7 and so on.
 std::vector<std::uint64_t> depths_of(const std::vector<DiskEntry>& entries) {
   std::vector<std::uint64_t> depths;
   for (const DiskEntry& entry : entries) {
@@ -132,7 +126,7 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   std::ostringstream used;
   used << with_commas(recovery.entries.size()) << " (" << std::fixed << std::setprecision(1) << share << " %)";
   out << options.path << ": a disk tier, format " << DiskFile::kFormat << ", "
-      << (recovery.clean ? "closed in order" : "not closed in order: its process was stopped") << "\n\n";
+      << (recovery.clean ? "closed cleanly" : "not closed cleanly: its process was killed or crashed") << "\n\n";
   line("model", text(space.model));
   line("tenant", text(space.tenant));
   line("weights generation", space.weights_generation);
@@ -169,7 +163,7 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   }
 }
 
-// A line a second of how far it is, on a terminal.
+// Shows progress every second, on a terminal.
 class Progress {
  public:
   explicit Progress(const DiskStreams& streams) : streams_(streams), shown_(streams.clock.now()) {}
@@ -201,7 +195,7 @@ void list(const char* what, const std::vector<DiskEntry>& entries, std::ostream&
 
 Result<DiskEnd> written(DiskEnd end, std::ostream& out) {
   if (!out.flush()) {
-    return fail(ErrorCode::kIo, "the output could not be written to its end");
+    return fail(ErrorCode::kIo, "cannot write the output");
   }
   return end;
 }
@@ -209,44 +203,35 @@ Result<DiskEnd> written(DiskEnd end, std::ostream& out) {
 }  // namespace
 
 Result<DiskEnd> inspect_disk(const DiskOptions& options, const DiskStreams& streams) {
-  const Result<Looked> looked = look_at(options.path);
-  if (!looked) {
-    return Unexpected(Error(looked.error()));
-  }
+  CAIRN_TRY_ASSIGN(const Looked looked, look_at(options.path));
   if (options.json) {
-    streams.out << inspection_as_json(*looked, options).dump(2) << "\n";
+    streams.out << inspection_as_json(looked, options).dump(2) << "\n";
   } else {
-    write_inspection(*looked, options, streams.out);
+    write_inspection(looked, options, streams.out);
   }
-  return written(looked->recovery.damaged == 0 ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
+  return written(looked.recovery.damaged == 0 ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
 }
 
 Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& streams) {
-  const Result<Looked> looked = look_at(options.path);
-  if (!looked) {
-    return Unexpected(Error(looked.error()));
-  }
-  const DiskRecovery& recovery = looked->recovery;
+  CAIRN_TRY_ASSIGN(const Looked looked, look_at(options.path));
+  const DiskRecovery& recovery = looked.recovery;
   Progress progress(streams);
-  const Result<DiskCheck> check = check_blocks(looked->file, recovery.entries, std::ref(progress));
-  if (!check) {
-    return Unexpected(Error(check.error()));
-  }
-  const bool is_good = recovery.damaged == 0 && check->right.size() == recovery.entries.size();
+  CAIRN_TRY_ASSIGN(const DiskCheck check, check_blocks(looked.file, recovery.entries, std::ref(progress)));
+  const bool is_good = recovery.damaged == 0 && check.right.size() == recovery.entries.size();
   if (options.json) {
     streams.out << Json{{"path", options.path},
                         {"blocks", recovery.entries.size()},
-                        {"right", check->right.size()},
-                        {"wrong", to_json(check->wrong)},
-                        {"unreadable", to_json(check->unreadable)},
+                        {"right", check.right.size()},
+                        {"wrong", to_json(check.wrong)},
+                        {"unreadable", to_json(check.unreadable)},
                         {"damaged", recovery.damaged}}
                        .dump(2)
                 << "\n";
   } else {
-    streams.out << options.path << ": " << with_commas(check->right.size()) << " of "
+    streams.out << options.path << ": " << with_commas(check.right.size()) << " of "
                 << with_commas(recovery.entries.size()) << " blocks are right\n";
-    list("wrong", check->wrong, streams.out);
-    list("unreadable", check->unreadable, streams.out);
+    list("wrong", check.wrong, streams.out);
+    list("unreadable", check.unreadable, streams.out);
     if (recovery.damaged > 0) {
       streams.out << "  damaged: " << with_commas(recovery.damaged) << " entries; which blocks they named is lost\n";
     }
@@ -259,21 +244,18 @@ Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& strea
 
 Result<DiskEnd> compact_disk(const DiskOptions& options, const DiskStreams& streams) {
   Progress progress(streams);
-  const Result<Compaction> done = compact(options.path, options.blocks, std::ref(progress));
-  if (!done) {
-    return Unexpected(Error(done.error()));
-  }
+  CAIRN_TRY_ASSIGN(const Compaction done, compact(options.path, options.blocks, std::ref(progress)));
   if (options.json) {
-    streams.out << Json{{"path", options.path},        {"kept", done->kept},     {"left_out", done->left_out},
-                        {"wrong", done->wrong},        {"blocks", done->blocks}, {"old_bytes", done->old_bytes},
-                        {"new_bytes", done->new_bytes}}
+    streams.out << Json{{"path", options.path},       {"kept", done.kept},     {"left_out", done.left_out},
+                        {"wrong", done.wrong},        {"blocks", done.blocks}, {"old_bytes", done.old_bytes},
+                        {"new_bytes", done.new_bytes}}
                        .dump(2)
                 << "\n";
   } else {
-    streams.out << options.path << ": " << with_commas(done->kept) << " blocks kept, " << with_commas(done->wrong)
-                << " were wrong, " << with_commas(done->left_out) << " older ones had no room; "
-                << with_commas(done->blocks) << " blocks, " << with_commas(done->new_bytes) << " bytes (were "
-                << with_commas(done->old_bytes) << ")\n";
+    streams.out << options.path << ": " << with_commas(done.kept) << " blocks kept, " << with_commas(done.wrong)
+                << " were wrong, " << with_commas(done.left_out) << " older ones had no room; "
+                << with_commas(done.blocks) << " blocks, " << with_commas(done.new_bytes) << " bytes (were "
+                << with_commas(done.old_bytes) << ")\n";
   }
   return written(DiskEnd::kGood, streams.out);
 }

@@ -1,8 +1,7 @@
-// `cairn disk`: what is in the file of a disk tier, whether its blocks are right, and a new one of those that are.
+// `cairn disk`: inspects, verifies and compacts the file of a disk tier. Needs no configuration.
 //
-// Reads:    only the file: no model and no configuration. A file that a process has in use is refused.
-// Ends:     kWrong where something in the file is wrong. Fails where nothing can be said or done: it is not a disk tier's
-//           file, is in use, cannot be read, or there is no room for a new one.
+// Errors: the file is not of a disk tier, is in use by a process, or cannot be read; no space for a new file. Damage in the file
+// is not an error: the functions report it and return DiskEnd::kWrong.
 #pragma once
 
 #include <atomic>
@@ -19,21 +18,21 @@ namespace cairn::cli {
 struct DiskOptions {
   std::string path = {};
   bool json = false;
-  bool keys = false;                         // inspect: lists the entries
-  std::optional<std::uint32_t> blocks = {};  // compact: room of the new file; none: that of the old one
+  bool keys = false;                         // inspect: list the entries
+  std::optional<std::uint32_t> blocks = {};  // compact: blocks of the new file; default: those of the old one
 };
 
 struct DiskStreams {
   std::ostream& out;
   std::ostream& log;
-  const std::atomic<bool>& stop;  // set by Ctrl-C: kCancelled, and the file is as it was
+  const std::atomic<bool>& stop;  // set by Ctrl-C: returns kCancelled and leaves the file as it was
   const Clock& clock = steady_clock();
-  bool log_is_a_terminal = false;  // only there: a line a second while it takes longer
+  bool log_is_a_terminal = false;  // shows progress every second
 };
 
 enum class DiskEnd : std::uint8_t { kGood, kWrong };
 
-// From the superblock and the entries alone, without reading blocks.
+// Reads the superblock and the entries, but no blocks.
 [[nodiscard]] Result<DiskEnd> inspect_disk(const DiskOptions& options, const DiskStreams& streams);
 // Reads every block.
 [[nodiscard]] Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& streams);

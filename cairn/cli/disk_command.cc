@@ -17,8 +17,8 @@ using Work = Result<DiskEnd> (*)(const DiskOptions&, const DiskStreams&);
 CLI::App* add_work(CLI::App& disk, const std::string& name, const std::string& what,
                    const std::shared_ptr<DiskOptions>& options, Work work, Chosen& chosen) {
   CLI::App* command = disk.add_subcommand(name, what);
-  command->add_option("file", options->path, "The file of a disk tier: disk.path of a configuration")->required();
-  command->add_flag("--json", options->json, "Writes one JSON object");
+  command->add_option("file", options->path, "File of a disk tier (disk.path of the configuration)")->required();
+  command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([=, &chosen] {
     chosen = [=] {
       const Result<DiskEnd> end = work(
@@ -38,40 +38,47 @@ CLI::App* add_work(CLI::App& disk, const std::string& name, const std::string& w
 
 void add_disk(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<DiskOptions>();
-  CLI::App* disk = app.add_subcommand("disk", "Looks at the file of a disk tier, verifies its blocks, or compacts it");
+  CLI::App* disk = app.add_subcommand("disk", "Inspects, verifies or compacts the file of a disk tier");
   disk->require_subcommand(1);
   disk->footer(
-      "The file must not be in use. Exit status 0: all is well; 1: something in the file is wrong; 2: it cannot be\n"
-      "looked at, or not be written anew.\n\n"
+      "No manager may have the file open. Exits with status 0 if the file is good, 1 if a part of it is damaged, 2 if "
+      "it\n"
+      "cannot be read or written.\n\n"
       "Examples:\n"
-      "  cairn disk inspect /nvme/blocks                      whose blocks it has, and how many\n"
-      "  cairn disk inspect /nvme/blocks --keys               every one of them\n"
-      "  cairn disk verify /nvme/blocks                       reads them all and checks their checksums\n"
-      "  cairn disk compact /nvme/blocks                      writes it anew, without those that are wrong\n"
-      "  cairn disk compact /nvme/blocks --blocks 100000      for so many blocks; if they are fewer, the newest");
-  CLI::App* inspect = add_work(*disk, "inspect", "Shows whose blocks a file has, how many, and what is damaged",
+      "  cairn disk inspect /nvme/blocks                      its model, number of blocks and damage\n"
+      "  cairn disk inspect /nvme/blocks --keys               and the key of every block\n"
+      "  cairn disk verify /nvme/blocks                       reads every block and checks its checksum\n"
+      "  cairn disk compact /nvme/blocks                      writes a new file without the damaged blocks\n"
+      "  cairn disk compact /nvme/blocks --blocks 100000      changes the number of blocks, keeping the newest");
+  CLI::App* inspect = add_work(*disk, "inspect", "Shows the model, the number of blocks and the damage of a file",
                                options, &inspect_disk, chosen);
-  inspect->add_flag("--keys", options->keys, "Lists the blocks, oldest first");
+  inspect->add_flag("--keys", options->keys, "List all blocks, oldest first");
   inspect->footer(
-      "Reads no block: see `cairn disk verify`. Exit status 1 where entries are damaged.\n\n"
+      "Reads the index of the file, not the blocks; `cairn disk verify` reads them too. Exits with status 1 if "
+      "entries\n"
+      "are damaged.\n\n"
       "Examples:\n"
       "  cairn disk inspect /nvme/blocks\n"
       "  cairn disk inspect /nvme/blocks --keys --json");
   CLI::App* verify =
-      add_work(*disk, "verify", "Reads every block and holds it to its checksum", options, &verify_disk, chosen);
+      add_work(*disk, "verify", "Reads every block and checks its checksum", options, &verify_disk, chosen);
   verify->footer(
-      "Changes nothing. Exit status 1 where a block is wrong or cannot be read, or entries are damaged. None of them\n"
-      "would be served: a manager finds out when it reads them, this finds out at once.\n\n"
+      "Does not change the file. Exits with status 1 if a block or an entry is damaged or cannot be read. A manager "
+      "never\n"
+      "serves such a block: it checks every block that it reads. This command checks all of them at once.\n\n"
       "Example:\n"
       "  cairn disk verify /nvme/blocks --json");
-  CLI::App* compact = add_work(*disk, "compact", "Writes the file anew with only the blocks that are right", options,
-                               &compact_disk, chosen);
-  compact->add_option("--blocks", options->blocks, "Room of the new file; the default is that of the old one")
+  CLI::App* compact =
+      add_work(*disk, "compact", "Writes a new file with the undamaged blocks, and replaces the old one", options,
+               &compact_disk, chosen);
+  compact->add_option("--blocks", options->blocks, "Number of blocks of the new file; default: that of the old file")
       ->check(CLI::Range(1U, 0xFFFF'FFFEU));
   compact->footer(
-      "Needs room for the new file beside the old one (blocks x bytes of a block), which it then replaces at once: a\n"
-      "crash leaves one or the other. Where there are more blocks than room the newest stay. A manager opens the file\n"
-      "when its configuration says the same number (disk.blocks or disk.size).\n\n"
+      "Needs space for the new file next to the old one. The new file replaces the old one in one step: after a crash\n"
+      "there is one or the other. If the new file has room for fewer blocks, the newest are kept. Use --blocks when "
+      "you\n"
+      "change disk.blocks or disk.size in the configuration: a manager opens the file only if the number is the "
+      "same.\n\n"
       "Examples:\n"
       "  cairn disk compact /nvme/blocks\n"
       "  cairn disk compact /nvme/blocks --blocks 100000");

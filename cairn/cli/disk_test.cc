@@ -55,7 +55,7 @@ class DiskCommandTest : public DiskFileOfBlocks {
 TEST_F(DiskCommandTest, InspectSaysWhoseBlocksTheyAre) {
   const std::string text = output_of(&inspect_disk, {.path = path_}, DiskEnd::kGood);
   EXPECT_THAT(text,
-              AllOf(HasSubstr(path_ + ": a disk tier, format 2, closed in order"), HasSubstr("model               m\n"),
+              AllOf(HasSubstr(path_ + ": a disk tier, format 2, closed cleanly"), HasSubstr("model               m\n"),
                     HasSubstr("tenant              t\n"), HasSubstr("weights generation  3\n"),
                     HasSubstr("layout              contiguous-nhd\n"), HasSubstr("element type        bf16\n")));
   EXPECT_THAT(text, AllOf(HasSubstr("shard               tp0/2\n"), HasSubstr("key scheme          native\n"),
@@ -97,7 +97,7 @@ TEST_F(DiskCommandTest, InspectTellsOfDamageAndOfAnEndOutOfOrder) {
     const DiskFile open = *DiskFile::open(path_, small_);
     std::filesystem::copy_file(path_, copy);
   }
-  EXPECT_THAT(output_of(&inspect_disk, {.path = copy}, DiskEnd::kWrong), HasSubstr("not closed in order"));
+  EXPECT_THAT(output_of(&inspect_disk, {.path = copy}, DiskEnd::kWrong), HasSubstr("not closed cleanly"));
 }
 
 TEST_F(DiskCommandTest, AFileWithoutBlocksIsAllRight) {

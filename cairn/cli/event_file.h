@@ -5,8 +5,8 @@
 //         {"block_hash":11,"tokens_hash":12}]}}}
 //     {"worker":0,"time_ms":13,"event_id":8,"tier":"G1","data":{"removed":{"block_hashes":[11]}}}
 //
-// Threads:  one.
-// Fails:    open(): a file that cannot be written. close(): what was not written to its end.
+// Thread safety: one thread.
+// Errors: open() if the file cannot be created, close() if not all events could be written.
 #pragma once
 
 #include <cstdint>

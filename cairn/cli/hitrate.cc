@@ -83,7 +83,7 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
   out << "\n]}\n";
 }
 
-// One table a measure: policies down, capacities across.
+// Writes the table of one measure, with a row for each policy and a column for each capacity.
 void write_table(std::ostream& out, std::string_view title, std::span<const lab::Row> rows, std::size_t columns,
                  const std::function<double(const lab::HitCounts&)>& measure) {
   out << "\n" << title << "\n" << std::left << std::setw(14) << "policy" << std::right;
@@ -104,7 +104,7 @@ void write_table(std::ostream& out, std::string_view title, std::span<const lab:
   out << "\n" << std::defaultfloat;
 }
 
-// One line of a terminal, written over and over; nothing anywhere else.
+// Shows progress in one line of a terminal; does nothing elsewhere.
 void show(const HitrateStreams& streams, const std::string& text) {
   if (streams.log_is_a_terminal) {
     streams.log << "\r\033[K" << text << std::flush;
@@ -127,32 +127,20 @@ Result<lab::Trace> load(const std::string& path, std::uint32_t block_size, const
 
 Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams) {
   std::ostream& out = streams.out;
-  Result<std::vector<lab::Contender>> contenders = lab::parse_contenders(options.policies);
-  if (!contenders) {
-    return Unexpected(std::move(contenders).error());
-  }
+  CAIRN_TRY_ASSIGN(std::vector<lab::Contender> contenders, lab::parse_contenders(options.policies));
   std::vector<lab::Capacity> capacities;
   for (const std::string& text : options.capacities) {
-    Result<lab::Capacity> capacity = lab::parse_capacity(text);
-    if (!capacity) {
-      return Unexpected(std::move(capacity).error());
-    }
-    capacities.push_back(*std::move(capacity));
+    CAIRN_TRY_ASSIGN(lab::Capacity capacity, lab::parse_capacity(text));
+    capacities.push_back(std::move(capacity));
   }
   lab::Conditions conditions{.hints = options.hints, .leaves_first = options.leaves_first};
   for (const std::string& text : options.tiers) {
-    Result<lab::Capacity> capacity = lab::parse_capacity(text);
-    if (!capacity) {
-      return Unexpected(std::move(capacity).error());
-    }
-    conditions.tiers.push_back(*std::move(capacity));
+    CAIRN_TRY_ASSIGN(lab::Capacity capacity, lab::parse_capacity(text));
+    conditions.tiers.push_back(std::move(capacity));
   }
-  const Result<lab::Admit> admit = lab::parse_admit(options.admit);
-  if (!admit) {
-    return Unexpected(admit.error());
-  }
-  conditions.admit = *admit;
-  if (options.traces.empty() || contenders->empty() || capacities.empty()) {
+  CAIRN_TRY_ASSIGN(const lab::Admit admit, lab::parse_admit(options.admit));
+  conditions.admit = admit;
+  if (options.traces.empty() || contenders.empty() || capacities.empty()) {
     return fail(ErrorCode::kInvalidArgument, "nothing to measure; give a trace, a policy and a capacity");
   }
   const bool only_json = options.json == "-";
@@ -173,20 +161,17 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
   std::vector<MeasuredTrace> measured;
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
-    const Result<lab::Trace> trace = load(path, options.block_size, streams);
-    if (!trace) {
-      return Unexpected(trace.error());
-    }
+    CAIRN_TRY_ASSIGN(const lab::Trace trace, load(path, options.block_size, streams));
     Result<std::vector<lab::Row>> rows = lab::measure(
-        *trace, *contenders, capacities, conditions,
+        trace, contenders, capacities, conditions,
         [&](std::size_t done, std::size_t count) { show(streams, str_cat(path, ": ", done, " of ", count, " runs")); });
     show(streams, "");
     if (!rows) {
       return Unexpected(std::move(rows).error());
     }
     if (!only_json) {
-      out << path << ": " << with_commas(trace->requests().size()) << " requests, "
-          << with_commas(trace->reference_count()) << " blocks asked for, " << with_commas(trace->unique_blocks())
+      out << path << ": " << with_commas(trace.requests().size()) << " requests, "
+          << with_commas(trace.reference_count()) << " blocks asked for, " << with_commas(trace.unique_blocks())
           << " of them distinct\n";
       write_table(out, "share of the blocks that were hit, with all blocks before them", *rows, capacities.size(),
                   &lab::HitCounts::block_ratio);
@@ -206,9 +191,9 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
       out << "\n";
     }
     measured.push_back({.name = path,
-                        .requests = trace->requests().size(),
-                        .blocks = trace->reference_count(),
-                        .distinct = trace->unique_blocks(),
+                        .requests = trace.requests().size(),
+                        .blocks = trace.reference_count(),
+                        .distinct = trace.unique_blocks(),
                         .rows = *rows});
     std::ranges::move(*rows, std::back_inserter(all));
   }

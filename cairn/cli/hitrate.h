@@ -1,4 +1,4 @@
-// `cairn hitrate`: how much of a trace caches of several sizes would have served under each policy.
+// `cairn hitrate`: the hit rate of each policy on a trace, for caches of several sizes.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ struct HitrateOptions {
   std::vector<std::string> traces;
   std::vector<std::string> policies = {"all"};
   std::vector<std::string> capacities = {"1%", "2%", "5%", "10%", "20%"};
-  std::vector<std::string> tiers = {};  // capacities of those below the first
-  std::string admit = "likely";         // what they are given: lab::parse_admit
+  std::vector<std::string> tiers = {};  // capacities of the lower tiers
+  std::string admit = "likely";         // which blocks lower tiers admit: lab::parse_admit
   bool hints = false;
   bool leaves_first = false;
-  std::uint32_t block_size = lab::kTraceBlockSize;  // tokens that an id of a trace stands for
-  std::string json = {};                            // a file for the rows; "-" is `out`, in place of the table
-  std::string html = {};                            // a file for a page with the curves
-  std::string command = {};                         // how the page says that it was made
+  std::uint32_t block_size = lab::kTraceBlockSize;  // tokens per id of a trace
+  std::string json = {};                            // file for the rows; "-" for `out`, instead of the table
+  std::string html = {};                            // file for a page with the curves
+  std::string command = {};                         // the command line, shown on the page
 };
 
 struct HitrateStreams {
   std::ostream& out;               // tables
-  std::ostream& log;               // what was wrong with rows of a trace, and progress
-  bool log_is_a_terminal = false;  // progress is shown only on one
+  std::ostream& log;               // invalid rows of a trace, and progress
+  bool log_is_a_terminal = false;  // progress is shown only on a terminal
 };
 
-// Fails on options that make no sense, files that cannot be read or written.
+// Fails if an option is invalid, or a file cannot be read or written.
 [[nodiscard]] Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams);
 
 }  // namespace cairn::cli

@@ -14,41 +14,42 @@ namespace cairn::cli {
 void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
   const auto options = std::make_shared<HitrateOptions>();
   CLI::App* command = app.add_subcommand(
-      "hitrate", "Runs traces through caches of several sizes and shows what each eviction policy would have hit");
-  command->add_option("traces", options->traces, "Files in Mooncake's JSONL, compressed with gzip or not")
+      "hitrate", "Computes the hit rate of each eviction policy on a trace, for caches of several sizes");
+  command->add_option("traces", options->traces, "Trace files in Mooncake's JSONL format, optionally gzipped")
       ->required()
       ->type_name("TRACE");
-  command->add_option("--policy", options->policies, "all, or some of: " + policy_names() + ", opt, infinite")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  command->add_option("--capacity", options->capacities, "Blocks, or shares of the distinct blocks of a trace")
+  command->add_option("--policy", options->policies, "all, or a list of: " + policy_names() + ", opt, infinite")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
   command
-      ->add_option("--tiers", options->tiers,
-                   "Capacities of the tiers below: what one evicts goes to the next, where it is looked for")
+      ->add_option("--capacity", options->capacities,
+                   "Cache sizes, in blocks (4096) or as a share of the trace's distinct blocks (5%)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command->add_option("--tiers", options->tiers, "Sizes of lower tiers; a block that one tier evicts moves to the next")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option(
           "--admit", options->admit,
-          "What lower tiers take: all; likely: what is likely to be read again there; twice: of that, what was "
-          "used twice")
+          "Blocks that lower tiers admit: all; likely: those likely to be read again there; twice: of these, those "
+          "used at least twice")
       ->capture_default_str();
-  command->add_flag("--hints", options->hints,
-                    "Policies are told what an engine could know: system prompts, when a session returns, its end");
-  command->add_flag("--leaves-first", options->leaves_first, "No block goes before those below it");
-  command->add_option("--block-size", options->block_size, "Tokens that one id of the trace stands for")
-      ->capture_default_str();
-  command->add_option("--json", options->json, "Writes the rows to this file; - is standard output");
-  command->add_option("--html", options->html, "Writes a page with the curves to this file")->type_name("FILE");
+  command->add_flag(
+      "--hints", options->hints,
+      "Give policies the hints that an engine could give: system prompts, when a session returns, when it ends");
+  command->add_flag("--leaves-first", options->leaves_first,
+                    "Evict a block only after all blocks that continue its prefix");
+  command->add_option("--block-size", options->block_size, "Tokens per block of the trace")->capture_default_str();
+  command->add_option("--json", options->json, "Write the rows as JSON to this file; - for standard output");
+  command->add_option("--html", options->html, "Write a page with the curves to this file")->type_name("FILE");
   command->footer(
       "Examples:\n"
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
-      "  cairn hitrate chat.jsonl --policy lru,adaptive --hints    with what an engine could have said\n"
+      "  cairn hitrate chat.jsonl --policy lru,adaptive --hints    with the hints an engine could give\n"
       "  cairn hitrate chat.jsonl --capacity 2% --tiers 20%        a small tier above a large one\n"
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
       "  cairn hitrate chat.jsonl --html curves.html               for people to look at");

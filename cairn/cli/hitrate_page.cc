@@ -15,7 +15,7 @@ namespace {
 
 using Measure = double (lab::HitCounts::*)() const;
 
-// More policies than this, and the eye needs to be told which ones to follow.
+// With more policies than this, the important ones are drawn bolder.
 constexpr std::size_t kFewPolicies = 4;
 // Beyond this factor the small capacities would crowd at one end of a linear axis.
 constexpr double kLogFrom = 5;
@@ -29,7 +29,7 @@ struct Curve {
   [[nodiscard]] bool is_bound() const { return policy == "opt" || policy == "infinite"; }
 };
 
-// Those that people look for first come first, the bounds last.
+// The order of the curves: the most interesting policies first, the bounds last.
 int rank_of(std::string_view policy) {
   return policy == "adaptive" ? 0 : policy == "lru" ? 1 : policy == "opt" ? 3 : policy == "infinite" ? 4 : 2;
 }
@@ -55,7 +55,7 @@ const Curve* find(const std::vector<Curve>& curves, std::string_view policy) {
   return found == curves.end() ? nullptr : &*found;
 }
 
-// The policy that hits most at a capacity; bounds do not compete. None: there are only bounds.
+// The policy with the most hits at a capacity, bounds excepted; nullptr if there are only bounds.
 const Curve* best_at(const std::vector<Curve>& curves, std::size_t capacity) {
   const Curve* best = nullptr;
   for (const Curve& curve : curves) {
@@ -131,7 +131,7 @@ class TraceSection {
   }
 
  private:
-  // What each capacity brings, with the best policy for it.
+  // The hit ratio of the best policy for each capacity.
   [[nodiscard]] std::vector<page::Figure> figures() const {
     std::vector<page::Figure> figures;
     const std::vector<lab::Row>& rows = curves_.front().rows;

@@ -1,4 +1,4 @@
-// The page of `cairn hitrate`: for each trace the curves of hit ratio over capacity, of every policy and both bounds.
+// The page of `cairn hitrate`: for each trace, hit ratio over capacity for every policy and both bounds.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace cairn::cli {
 struct MeasuredTrace {
   std::string name;
   std::uint64_t requests = 0;
-  std::uint64_t blocks = 0;    // asked for
-  std::uint64_t distinct = 0;  // of those
+  std::uint64_t blocks = 0;    // requested
+  std::uint64_t distinct = 0;  // distinct ones among them
   std::vector<lab::Row> rows = {};
 };
 

@@ -30,22 +30,22 @@ constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::uint64_t>::max();
 
 Result<std::uint64_t> to_number(const Json& value, std::string_view name, std::uint64_t most) {
   if (!value.is_number_unsigned()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("'", name, "' is not a whole number from 0 on"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("member '", name, "' is not a whole number of 0 or more"));
   }
   const auto number = value.get<std::uint64_t>();
   if (number > most) {
-    return fail(ErrorCode::kOutOfRange, str_cat("'", name, "' is ", number, "; the most is ", most));
+    return fail(ErrorCode::kOutOfRange, str_cat("member '", name, "' is ", number, "; the maximum is ", most));
   }
   return number;
 }
 
-// One operation: the fields of a line.
+// One line of a script.
 class Operation {
  public:
   static Result<Operation> parse(std::string_view line) {
     Json fields = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!fields.is_object()) {
-      return fail(ErrorCode::kInvalidArgument, "this is no JSON object");
+      return fail(ErrorCode::kInvalidArgument, "not a JSON object");
     }
     return Operation(std::move(fields));
   }
@@ -54,14 +54,14 @@ class Operation {
   [[nodiscard]] Result<std::string> text(const char* name) const {
     const auto found = fields_.find(name);
     if (found == fields_.end() || !found->is_string()) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no text '", name, "'"));
+      return fail(ErrorCode::kInvalidArgument, str_cat("member '", name, "' is missing or not a string"));
     }
     return found->get<std::string>();
   }
   [[nodiscard]] Result<std::uint64_t> number(const char* name, std::uint64_t most = kAnyNumber) const {
     const auto found = fields_.find(name);
     if (found == fields_.end()) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no number '", name, "'"));
+      return fail(ErrorCode::kInvalidArgument, str_cat("member '", name, "' is missing"));
     }
     return to_number(*found, name, most);
   }
@@ -69,16 +69,13 @@ class Operation {
   [[nodiscard]] Result<std::vector<Number>> numbers(const char* name) const {
     const auto found = fields_.find(name);
     if (found == fields_.end() || !found->is_array()) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no list '", name, "'"));
+      return fail(ErrorCode::kInvalidArgument, str_cat("member '", name, "' is missing or not an array"));
     }
     std::vector<Number> numbers;
     numbers.reserve(found->size());
     for (const Json& value : *found) {
-      const Result<std::uint64_t> number = to_number(value, name, std::numeric_limits<Number>::max());
-      if (!number) {
-        return Unexpected(number.error());
-      }
-      numbers.push_back(static_cast<Number>(*number));
+      CAIRN_TRY_ASSIGN(const std::uint64_t number, to_number(value, name, std::numeric_limits<Number>::max()));
+      numbers.push_back(static_cast<Number>(number));
     }
     return numbers;
   }
@@ -89,7 +86,7 @@ class Operation {
   Json fields_;
 };
 
-// Writes the events of a line as JSON.
+// Collects the events of one line as JSON.
 class EventText final : public sim::KvEventSink {
  public:
   void on_stored(std::uint64_t /*event_id*/, CacheLevel /*tier*/, const sim::KvStored& stored) override {
@@ -120,45 +117,41 @@ class EventText final : public sim::KvEventSink {
   std::string text_;
 };
 
-// The state of a script. An operation's answer is its result as JSON.
+// The state of a script. run() returns the result of an operation as JSON.
 class Script {
  public:
   explicit Script(const OpsOptions& options) : options_(options) {}
 
   Result<std::string> run(const Operation& operation) {
-    const Result<std::string> name = operation.text("op");
-    if (!name) {
-      return Unexpected(name.error());
-    }
-    if (*name == "config") {
+    CAIRN_TRY_ASSIGN(const std::string name, operation.text("op"));
+    if (name == "config") {
       return config(operation);
     }
     if (manager_ == nullptr) {
-      return fail(ErrorCode::kFailedPrecondition, "the first operation is not 'config'");
+      return fail(ErrorCode::kFailedPrecondition, "the first operation must be 'config'");
     }
-    if (*name == "new") {
+    if (name == "new") {
       return make(operation);
     }
     using Handler = Result<std::string> (Script::*)(const Operation&, Entry&);
     static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
         {"alloc", &Script::alloc}, {"push", &Script::push},   {"preempt", &Script::preempt}, {"free", &Script::free},
         {"use", &Script::use},     {"deref", &Script::deref}, {"cost", &Script::cost}};
-    const auto* const handler = std::ranges::find(kHandlers, *name, &std::pair<std::string_view, Handler>::first);
+    const auto* const handler = std::ranges::find(kHandlers, name, &std::pair<std::string_view, Handler>::first);
     if (handler == std::end(kHandlers)) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no operation '", *name, "'"));
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("unknown operation '", name,
+                          "' (expected config, new, alloc, push, preempt, free, use, deref or cost)"));
     }
-    const Result<std::string> sequence = operation.text("seq");
-    if (!sequence) {
-      return Unexpected(sequence.error());
-    }
-    const auto entry = sequences_.find(*sequence);
+    CAIRN_TRY_ASSIGN(const std::string sequence, operation.text("seq"));
+    const auto entry = sequences_.find(sequence);
     if (entry == sequences_.end()) {
-      return fail(ErrorCode::kNotFound, str_cat("there is no sequence '", *sequence, "'"));
+      return fail(ErrorCode::kNotFound, str_cat("unknown sequence '", sequence, "'"));
     }
     return (this->*handler->second)(operation, entry->second);
   }
 
-  // The whole line of an answer.
+  // The answer to a line.
   [[nodiscard]] std::string answer(std::size_t line, const std::string& result) {
     return str_cat("{\"active\":", manager_->num_active_blocks(), ",\"events\":[", events_.take(),
                    "],\"inactive\":", manager_->num_inactive_blocks(), ",\"line\":", line,
@@ -169,40 +162,28 @@ class Script {
   struct Entry {
     std::string name;
     sim::ActiveSequence sequence;
-    std::unordered_map<std::uint64_t, std::uint64_t> used;  // by `use`: how often, by index of the block
+    std::unordered_map<std::uint64_t, std::uint64_t> used;  // by block index: how often `use` took it
   };
 
   Result<std::string> config(const Operation& operation) {
     if (manager_ != nullptr) {
-      return fail(ErrorCode::kAlreadyExists, "there was a 'config' before");
+      return fail(ErrorCode::kAlreadyExists, "'config' was given before");
     }
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    const Result<std::uint64_t> capacity = operation.number("capacity", kMost);
-    if (!capacity) {
-      return Unexpected(capacity.error());
-    }
-    const Result<std::uint64_t> block_size = operation.number("block_size", kMost);
-    if (!block_size) {
-      return Unexpected(block_size.error());
-    }
-    const Result<std::string> eviction = operation.text("eviction");
-    if (!eviction) {
-      return Unexpected(eviction.error());
-    }
-    const std::optional<PolicyKind> policy = parse_policy(*eviction);
+    CAIRN_TRY_ASSIGN(const std::uint64_t capacity, operation.number("capacity", kMost));
+    CAIRN_TRY_ASSIGN(const std::uint64_t block_size, operation.number("block_size", kMost));
+    CAIRN_TRY_ASSIGN(const std::string eviction, operation.text("eviction"));
+    const std::optional<PolicyKind> policy = parse_policy(eviction);
     if (!policy) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no eviction policy '", *eviction, "'"));
+      return fail(ErrorCode::kInvalidArgument, str_cat("unknown eviction policy '", eviction, "'"));
     }
-    Result<std::unique_ptr<sim::KvManager>> manager =
-        sim::KvManager::create({.max_capacity = static_cast<std::uint32_t>(*capacity),
-                                .block_size = static_cast<std::uint32_t>(*block_size),
-                                .eviction = *policy,
-                                .profile = options_.profile,
-                                .sink = &events_});
-    if (!manager) {
-      return Unexpected(std::move(manager).error());
-    }
-    manager_ = *std::move(manager);
+    CAIRN_TRY_ASSIGN(std::unique_ptr<sim::KvManager> manager,
+                     sim::KvManager::create({.max_capacity = static_cast<std::uint32_t>(capacity),
+                                             .block_size = static_cast<std::uint32_t>(block_size),
+                                             .eviction = *policy,
+                                             .profile = options_.profile,
+                                             .sink = &events_}));
+    manager_ = std::move(manager);
     return std::string("null");
   }
 
@@ -212,26 +193,17 @@ class Script {
       return name;
     }
     if (sequences_.contains(*name)) {
-      return fail(ErrorCode::kAlreadyExists, str_cat("there is a sequence '", *name, "' already"));
+      return fail(ErrorCode::kAlreadyExists, str_cat("sequence '", *name, "' exists already"));
     }
-    const Result<std::vector<Token>> tokens = operation.numbers<Token>("tokens");
-    if (!tokens) {
-      return Unexpected(tokens.error());
-    }
+    CAIRN_TRY_ASSIGN(const std::vector<Token> tokens, operation.numbers<Token>("tokens"));
     sim::SequenceOptions options{.block_size = manager_->block_size()};
     if (operation.has("max_output")) {
-      const Result<std::uint64_t> most = operation.number("max_output");
-      if (!most) {
-        return Unexpected(most.error());
-      }
-      options.max_output_tokens = *most;
+      CAIRN_TRY_ASSIGN(const std::uint64_t most, operation.number("max_output"));
+      options.max_output_tokens = most;
     }
-    Result<sim::ActiveSequence> sequence = sim::ActiveSequence::create(*tokens, options, identities_);
-    if (!sequence) {
-      return Unexpected(std::move(sequence).error());
-    }
-    const std::size_t blocks = sequence->unique_blocks().size();
-    sequences_.emplace(*name, Entry{*name, *std::move(sequence), {}});
+    CAIRN_TRY_ASSIGN(sim::ActiveSequence sequence, sim::ActiveSequence::create(tokens, options, identities_));
+    const std::size_t blocks = sequence.unique_blocks().size();
+    sequences_.emplace(*name, Entry{*name, std::move(sequence), {}});
     return str_cat("{\"blocks\":", blocks, "}");
   }
 
@@ -241,50 +213,33 @@ class Script {
 
   Result<std::string> alloc(const Operation& operation, Entry& entry) {
     sim::ActiveSequence& sequence = entry.sequence;
-    const Result<std::uint64_t> tokens = operation.number("tokens");
-    if (!tokens) {
-      return Unexpected(tokens.error());
-    }
-    const std::size_t target = std::min<std::size_t>(*tokens, sequence.size());
+    CAIRN_TRY_ASSIGN(const std::uint64_t tokens, operation.number("tokens"));
+    const std::size_t target = std::min<std::size_t>(tokens, sequence.size());
     const std::optional<sim::Use> use = sequence.prepare_allocation(target);
     if (!use) {
       sequence.commit_allocation(std::max(target, sequence.num_allocated_tokens()));
       return granted(0, 0);
     }
     const std::size_t wanted = use->blocks.size();
-    const Result<std::size_t> got = manager_->process(*use);
-    if (!got) {
-      return Unexpected(got.error());
-    }
-    sequence.commit_allocation(*got == wanted ? target
-                                              : (sequence.num_allocated_blocks() + *got) * manager_->block_size());
-    return granted(wanted, *got);
+    CAIRN_TRY_ASSIGN(const std::size_t got, manager_->process(*use));
+    sequence.commit_allocation(got == wanted ? target
+                                             : (sequence.num_allocated_blocks() + got) * manager_->block_size());
+    return granted(wanted, got);
   }
 
   Result<std::string> push(const Operation& operation, Entry& entry) {
     sim::ActiveSequence& sequence = entry.sequence;
-    const Result<std::uint64_t> token = operation.number("token", std::numeric_limits<Token>::max());
-    if (!token) {
-      return Unexpected(token.error());
-    }
+    CAIRN_TRY_ASSIGN(const std::uint64_t token, operation.number("token", std::numeric_limits<Token>::max()));
     if (sequence.num_allocated_tokens() != sequence.size()) {
       return std::string("{\"push\":\"skipped\"}");
     }
-    const Result<sim::TokenMoves> moves = sequence.push(static_cast<Token>(*token));
-    if (!moves) {
-      return Unexpected(moves.error());
+    CAIRN_TRY_ASSIGN(const sim::TokenMoves moves, sequence.push(static_cast<Token>(token)));
+    if (moves.promote) {
+      CAIRN_TRY(manager_->process(*moves.promote));
     }
-    if (moves->promote) {
-      if (const Result<std::size_t> promoted = manager_->process(*moves->promote); !promoted) {
-        return Unexpected(promoted.error());
-      }
-    }
-    if (moves->use) {
-      const Result<std::size_t> got = manager_->process(*moves->use);
-      if (!got) {
-        return Unexpected(got.error());
-      }
-      if (*got == 0) {
+    if (moves.use) {
+      CAIRN_TRY_ASSIGN(const std::size_t got, manager_->process(*moves.use));
+      if (got == 0) {
         const Status undone = sequence.pop();
         return undone ? Result<std::string>("{\"push\":\"full\"}") : Unexpected(undone.error());
       }
@@ -299,49 +254,38 @@ class Script {
   }
 
   Result<std::string> free(const Operation& /*operation*/, Entry& entry) {
-    if (const Result<std::size_t> released = manager_->process(entry.sequence.free_signal()); !released) {
-      return Unexpected(released.error());
-    }
+    CAIRN_TRY(manager_->process(entry.sequence.free_signal()));
     sequences_.erase(std::string(entry.name));
     return std::string("null");
   }
 
   Result<std::string> use(const Operation& operation, Entry& entry) {
-    Result<std::vector<std::uint64_t>> wanted = operation.numbers<std::uint64_t>("blocks");
-    if (!wanted) {
-      return Unexpected(wanted.error());
-    }
+    CAIRN_TRY_ASSIGN(std::vector<std::uint64_t> wanted, operation.numbers<std::uint64_t>("blocks"));
     const sim::ActiveSequence& sequence = entry.sequence;
-    std::erase_if(*wanted, [&](std::uint64_t block) { return block >= sequence.keys().size(); });
-    if (wanted->empty()) {
+    std::erase_if(wanted, [&](std::uint64_t block) { return block >= sequence.keys().size(); });
+    if (wanted.empty()) {
       return granted(0, 0);
     }
     std::vector<sim::UniqueBlock> blocks;
     std::vector<BlockKey> keys;
     std::vector<BlockHash> hashes;
-    for (const std::uint64_t block : *wanted) {
+    for (const std::uint64_t block : wanted) {
       blocks.push_back(sequence.unique_blocks()[block]);
       keys.push_back(sequence.keys()[block]);
       hashes.push_back(sequence.block_hashes()[block]);
     }
-    const Result<std::size_t> got =
-        manager_->process(sim::Use{.blocks = blocks, .keys = keys, .tokens_hashes = hashes});
-    if (!got) {
-      return Unexpected(got.error());
+    CAIRN_TRY_ASSIGN(const std::size_t got,
+                     manager_->process(sim::Use{.blocks = blocks, .keys = keys, .tokens_hashes = hashes}));
+    for (std::size_t i = 0; i < got; ++i) {
+      ++entry.used[wanted[i]];
     }
-    for (std::size_t i = 0; i < *got; ++i) {
-      ++entry.used[(*wanted)[i]];
-    }
-    return granted(wanted->size(), *got);
+    return granted(wanted.size(), got);
   }
 
   Result<std::string> deref(const Operation& operation, Entry& entry) {
-    const Result<std::vector<std::uint64_t>> blocks = operation.numbers<std::uint64_t>("blocks");
-    if (!blocks) {
-      return Unexpected(blocks.error());
-    }
+    CAIRN_TRY_ASSIGN(const std::vector<std::uint64_t> blocks, operation.numbers<std::uint64_t>("blocks"));
     std::size_t released = 0;
-    for (const std::uint64_t block : *blocks) {
+    for (const std::uint64_t block : blocks) {
       const auto held = entry.used.find(block);
       if (held == entry.used.end()) {
         continue;

@@ -1,14 +1,16 @@
-// `cairn ops`: a script of operations on a simulated KvManager, one JSON object a line in, one answer a line out.
+// `cairn ops`: runs a script of operations on a simulated KvManager. Each line of the script is a JSON object; each answer is a
+// line with the result, the events it published, and the counts after it.
 //
-// Does:     config {capacity, block_size, eviction}   the first line; eviction is the name of a policy
-//           new {seq, tokens, max_output}             a sequence; max_output may be left out
-//           alloc {seq, tokens}                       allocates its first tokens, as far as there is room
-//           push {seq, token}                         appends a token, and undoes that where there is no room
-//           preempt {seq}, free {seq}                 lets go of its blocks; keeps it, or forgets it
-//           use {seq, blocks}, deref {seq, blocks}    takes and releases its full blocks by index, one by one
-//           cost {seq}                                what its prompt would cost
-//           An answer has the result of the line, the events it published, and the counts after it.
-// Fails:    at the first line that is no operation, with its number: everything before it is answered, it is not.
+//   config {capacity, block_size, eviction}   must come first; eviction is the name of a policy
+//   new {seq, tokens, max_output}             creates a sequence; max_output is optional
+//   alloc {seq, tokens}                       allocates blocks for its first `tokens` tokens, as far as there is room
+//   push {seq, token}                         appends a token; undone if there is no room
+//   preempt {seq}                             releases its blocks
+//   free {seq}                                releases its blocks and removes the sequence
+//   use {seq, blocks}, deref {seq, blocks}    takes and releases full blocks by index, one by one
+//   cost {seq}                                what its prefill would cost
+//
+// Errors: an invalid line; the message names the line. All lines before it have been answered.
 #pragma once
 
 #include <iosfwd>

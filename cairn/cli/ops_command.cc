@@ -1,7 +1,9 @@
 // The options of `cairn ops`.
 #include <CLI/CLI.hpp>
-#include <fstream>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -17,7 +19,7 @@ namespace {
 int run_ops_of(const std::string& file, const std::string& profile) {
   const std::optional<sim::Profile> kind = sim::parse_profile(profile);
   if (!kind) {
-    std::cerr << "cairn ops: there is no profile '" << profile << "'; choose seed or strict\n";
+    std::cerr << "cairn ops: unknown profile '" << profile << "' (expected seed or strict)\n";
     return 2;
   }
   if (file == "-") {
@@ -26,7 +28,7 @@ int run_ops_of(const std::string& file, const std::string& profile) {
   }
   std::ifstream script(file);
   if (!script) {
-    std::cerr << "cairn ops: cannot read " << file << "\n";
+    std::cerr << "cairn ops: cannot open " << file << ": " << std::strerror(errno) << "\n";
     return 1;
   }
   return finish("ops", run_ops({.profile = *kind}, script, std::cout), 2);
@@ -38,12 +40,16 @@ void add_ops(CLI::App& app, Chosen& chosen) {
   const auto file = std::make_shared<std::string>("-");
   const auto profile = std::make_shared<std::string>(sim::to_string(OpsOptions().profile));
   CLI::App* command = app.add_subcommand(
-      "ops", "Runs a script of operations on a simulated KvManager: one JSON object a line in, one answer a line out");
-  command->add_option("FILE", *file, "The script; - is standard input")->capture_default_str();
-  command->add_option("--profile", *profile, "seed: as the original answers; strict: sound")->capture_default_str();
+      "ops", "Runs a script of JSON operations on a simulated KvManager, and prints one JSON answer per line");
+  command->add_option("FILE", *file, "The script; - for standard input")->capture_default_str();
+  command
+      ->add_option("--profile", *profile,
+                   "seed: answers as the original simulator did, with its flaws; strict: corrected")
+      ->capture_default_str();
+  command->add_flag("--json")->description("Accepted for uniformity: the output is JSON anyway");
   command->footer(
-      "Operations: config, new, alloc, push, preempt, free, use, deref, cost. A line that is none stops the script\n"
-      "with its number and exit status 2.\n\n"
+      "Operations: config, new, alloc, push, preempt, free, use, deref, cost. An invalid line ends the script with an\n"
+      "error that names the line, and exit status 2.\n\n"
       "Example:\n"
       "  cairn ops <<'END'\n"
       "  {\"op\":\"config\",\"capacity\":8,\"block_size\":4,\"eviction\":\"lineage\"}\n"

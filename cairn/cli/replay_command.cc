@@ -36,55 +36,61 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   ReplaySettings& settings = replay.settings;
   command
       .add_option("trace", replay.trace,
-                  "A file in Mooncake's JSONL, compressed with gzip or not; without one, "
+                  "Trace file in Mooncake's JSONL format, optionally gzipped; without one, "
                   "agents that call tools, with and without tiers below the GPUs")
       ->type_name("TRACE");
-  command.add_option("--workers", settings.workers, "Engines, each with a cache of its own")->capture_default_str();
-  command.add_option("--block-size", settings.block_size, "Tokens in a block")->capture_default_str();
-  command.add_option("--blocks", settings.blocks, "Blocks of each worker")->capture_default_str();
-  command.add_option("--host-blocks", settings.host_blocks, "Blocks in host memory below each worker")
+  command.add_option("--workers", settings.workers, "Number of engines, each with its own cache")
       ->capture_default_str();
-  command.add_option("--disk-blocks", settings.disk_blocks, "Blocks on disk below that")->capture_default_str();
+  command.add_option("--block-size", settings.block_size, "Tokens in a block")->capture_default_str();
+  command.add_option("--blocks", settings.blocks, "Device blocks of each worker")->capture_default_str();
+  command.add_option("--host-blocks", settings.host_blocks, "Host blocks of each worker; 0 for no host tier")
+      ->capture_default_str();
+  command.add_option("--disk-blocks", settings.disk_blocks, "Disk blocks of each worker; 0 for no disk tier")
+      ->capture_default_str();
   command
       .add_option("--bandwidth", replay.bandwidths,
-                  "GB a second from the tier above, in each direction; host=50 and disk=3.5 unless given")
-      ->type_name("EDGE=GBPS");
-  command.add_option("--kv-bytes", settings.kv_bytes, "Bytes of keys and values a token")->capture_default_str();
-  command.add_option("--policy", settings.policy, "Which block goes first: " + policy_names())->capture_default_str();
-  command.add_option("--placement", settings.placement, "round-robin; prefix: to whom has most of the prompt")
+                  "GB per second between a tier and the one above, each direction; default host=50, disk=3.5")
+      ->type_name("TIER=GBPS");
+  command.add_option("--kv-bytes", settings.kv_bytes, "KV bytes per token")->capture_default_str();
+  command.add_option("--policy", settings.policy, "Eviction policy: " + policy_names())->capture_default_str();
+  command
+      .add_option("--placement", settings.placement,
+                  "Which worker gets a request: round-robin, or prefix (the one that has most of the prompt)")
       ->capture_default_str();
-  command.add_option("--profile", settings.profile, "strict: sound; seed: as the original counts")
+  command.add_option("--profile", settings.profile, "strict: corrected; seed: counts as the original simulator did")
       ->capture_default_str();
-  command.add_option("--speedup", settings.speedup, "The engines compute that many times as fast")
+  command.add_option("--speedup", settings.speedup, "Factor by which the engines compute faster")
       ->capture_default_str();
   command.add_option("--concurrency", settings.concurrency,
-                     "Requests in flight, whatever the trace says of their times");
-  command.add_option("--max-seqs", settings.max_seqs, "Requests that a worker runs at the same time")
+                     "Keep this many requests in flight, ignoring the times in the trace");
+  command.add_option("--max-seqs", settings.max_seqs, "Most requests that a worker runs at the same time")
       ->capture_default_str();
-  command.add_option("--batch-tokens", settings.batch_tokens, "Tokens that a worker computes in one pass")
+  command.add_option("--batch-tokens", settings.batch_tokens, "Most tokens that a worker computes in one pass")
       ->capture_default_str();
-  command.add_flag("!--no-chunked-prefill", settings.chunked_prefill, "A prompt is computed in one pass, or waits");
-  command.add_flag("!--no-prefix-caching", settings.prefix_caching, "Nothing is used again");
+  command.add_flag("!--no-chunked-prefill", settings.chunked_prefill, "Compute every prompt in one pass");
+  command.add_flag("!--no-prefix-caching", settings.prefix_caching, "Reuse no blocks");
   command
       .add_option("--costs", settings.costs,
-                  "How long the engine computes: lines prefill,TOKENS,MS and decode,TOKENS,MS")
+                  "Compute times of the engine: lines prefill,TOKENS,MS and decode,TOKENS,MS")
       ->type_name("FILE.csv");
-  command.add_option("--compare", replay.compare, "Runs one setting with several values side by side")
+  command.add_option("--compare", replay.compare, "Run one option with several values, side by side")
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--json", replay.json, "Writes the report to this file; - is standard output")->type_name("FILE");
-  command.add_option("--html", replay.html, "Writes a page with plots to this file")->type_name("FILE");
-  command.add_option("--events", replay.events, "Writes what was stored and removed, a line of JSON each")
+  command.add_option("--json", replay.json, "Write the report as JSON to this file; - for standard output")
       ->type_name("FILE");
-  command.add_flag("--strict", replay.strict, "A bad row of the trace is an error");
+  command.add_option("--html", replay.html, "Write a page with plots to this file")->type_name("FILE");
+  command
+      .add_option("--events", replay.events, "Write every stored and removed block to this file, one line of JSON each")
+      ->type_name("FILE");
+  command.add_flag("--strict", replay.strict, "Fail on an invalid row of the trace instead of skipping it");
   command.footer(
       "Ctrl-C prints the report so far.\n\n"
       "Examples:\n"
       "  cairn trace --kind chat > chat.jsonl\n"
-      "  cairn replay chat.jsonl --workers 8                                what eight workers make of it\n"
+      "  cairn replay chat.jsonl --workers 8                                eight workers\n"
       "  cairn replay chat.jsonl --workers 8 --compare placement=round-robin,prefix\n"
-      "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory is worth it\n"
+      "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory pays off\n"
       "  cairn replay chat.jsonl --compare host-blocks=0,65536              what a tier in host memory brings\n"
-      "  cairn replay chat.jsonl --html replay.html                         with plots, for people to look at\n"
+      "  cairn replay chat.jsonl --html replay.html                         with plots\n"
       "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
 }
 
@@ -93,7 +99,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
 void add_replay(CLI::App& app, const std::string& words, Chosen& chosen) {
   const auto replay = std::make_shared<ReplayCommand>();
   CLI::App* command =
-      app.add_subcommand("replay", "Sends a trace through simulated engines and reports hit ratio, latencies and more");
+      app.add_subcommand("replay", "Replays a trace on simulated engines, and reports hit rate, latencies and more");
   add_replay_options(*command, *replay);
   command->callback([=, &chosen] {
     chosen = [=] {

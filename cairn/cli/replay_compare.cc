@@ -10,7 +10,7 @@ namespace {
 using sim::RequestFigures;
 
 constexpr std::size_t kGroups = 20;
-constexpr double kT95 = 2.093;  // of the t distribution with 19 degrees of freedom, both sides
+constexpr double kT95 = 2.093;  // two-sided, of the t distribution with 19 degrees of freedom
 constexpr double kLeastShare = 0.01;
 
 struct Pair {
@@ -20,7 +20,7 @@ struct Pair {
 
 double ms(Duration duration) { return static_cast<double>(duration.count()) / 1e6; }
 
-// A sum over requests, divided by another.
+// The sum of `value` over all requests, divided by the sum of `weight`.
 struct Measure {
   std::string_view name;
   std::string_view unit;
@@ -60,7 +60,7 @@ Means means_of(std::span<const Pair> pairs, const Measure& measure) {
   return {base_weight == 0 ? 0 : sums.base / base_weight, other_weight == 0 ? 0 : sums.other / other_weight};
 }
 
-// Whether the groups agree that there is a difference.
+// Whether the difference is statistically significant.
 bool groups_agree(std::span<const Pair> pairs, const Measure& measure) {
   double sum = 0;
   double squares = 0;

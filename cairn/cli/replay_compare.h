@@ -1,9 +1,9 @@
-// Which differences between two runs of the same requests matter.
+// compare_runs(): finds the significant differences between two runs of the same requests.
 //
-// Does:     looks at the requests that both answered, in 20 groups of neighbours. A mean differs if the differences of
-//           the groups agree on it (their mean is beyond the 95 % interval of a t distribution); a difference matters
-//           if it also is 1 % or more. Everything else may be chance, or too small for anyone to care.
-// Threads:  pure.
+// The requests that both runs answered are split into 20 groups of neighbours. A difference of means matters if it is outside
+// the 95 % interval of a t distribution over the groups, and is 1 % or more.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace cairn::cli {
 
-// One measure in two runs, over the requests that both answered.
+// One measure of two runs, over the requests that both answered.
 struct Difference {
   std::string_view measure;  // "mean TTFT"
-  std::string_view unit;     // "ms", or nothing
+  std::string_view unit;     // "ms", or empty
   double base = 0;
   double other = 0;
   bool matters = false;
@@ -28,7 +28,7 @@ struct Difference {
   [[nodiscard]] double relative() const;
 };
 
-// A run against the first one.
+// A run compared with the first one.
 struct Comparison {
   std::string base;
   std::string other;

@@ -1,4 +1,4 @@
-// What replay_report.h writes for programs.
+// The JSON of replay_report.h.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -164,7 +164,7 @@ Json run_of(const std::string& trace, const ReplayRun& run, const TraceProblems&
           {"eviction_age_histogram", bars_of(run.report.eviction_histogram)}};
 }
 
-// Names in a trace may be anything; what is no UTF-8 is replaced.
+// Invalid UTF-8 in names from the trace is replaced.
 std::string text_of(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 }  // namespace

@@ -21,7 +21,7 @@ using Look = page::Series::Look;
 using Runs = std::span<const ReplayRun>;
 using ValueAt = std::function<std::optional<double>(const SeriesPoint&)>;
 
-// Beyond this factor between what is usual and what is rare, a linear axis would show only the rare.
+// If the rare values are larger than the usual ones by this factor, the axis is logarithmic.
 constexpr double kLogFrom = 20;
 
 double share(double part, double whole) { return whole == 0 ? 0 : part / whole; }
@@ -49,7 +49,7 @@ page::Axis time_axis(Runs runs) {
   return {.label = "Virtual time", .unit = Unit::kSeconds, .from = 0, .to = end};
 }
 
-// One line a run; a run alone is named by what is drawn.
+// One series for each run. A single run is named after the measure.
 page::Chart time_chart(Runs runs, const std::string& measure, const ValueAt& value, Look look = Look::kLine) {
   page::Chart chart{.title = measure + " over time", .x = time_axis(runs), .y = {.label = measure}};
   for (const ReplayRun& run : runs) {
@@ -94,7 +94,7 @@ page::Chart ttft_chart(Runs runs) {
   return chart;
 }
 
-// Bars whose edges are in proportion, as shares of all. The first one has everything below its end.
+// A histogram in shares, with bars whose edges grow by a constant factor. The first bar has everything below its end.
 page::Chart distribution_chart(Runs runs, page::Chart chart, std::vector<sim::Bar> Report::* bars) {
   chart.x.scale = page::Axis::Scale::kLog;
   for (const ReplayRun& run : runs) {
@@ -104,7 +104,7 @@ page::Chart distribution_chart(Runs runs, page::Chart chart, std::vector<sim::Ba
     for (const sim::Bar& bar : all) {
       total += static_cast<double>(bar.count);
     }
-    // Bars before the first that counts anything would only take room.
+    // Leave out empty bars at the beginning.
     const auto first = std::ranges::find_if(all, [](const sim::Bar& bar) { return bar.count > 0; });
     if (first != all.end()) {
       const double ratio = all.size() > 1 ? all[1].below / all[0].below : 2;
@@ -146,7 +146,7 @@ page::Chart eviction_chart(Runs runs) {
                             &Report::eviction_histogram);
 }
 
-// Of one worker's blocks: comparable where capacities are not.
+// As a share of a worker's blocks, so that runs with different capacities can be compared.
 page::Chart use_chart(Runs runs) {
   page::Chart chart{.title = "Use of the cache",
                     .note = "Share of a worker's blocks that requests held, on average while it computed.",
@@ -199,7 +199,7 @@ page::Chart tokens_chart(Runs runs) {
   return chart;
 }
 
-// " · G2 12.0 %, G3 3.1 %", where there are tiers below.
+// " · G2 12.0 %, G3 3.1 %"; empty if there are no lower tiers.
 std::string hits_below(const Report& report) {
   std::string text;
   for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
@@ -223,7 +223,7 @@ std::vector<page::Figure> figures_of(const Report& report) {
       {"Peak use",
        share_text(share(static_cast<double>(report.cache.peak_in_use), static_cast<double>(report.cache.capacity))),
        "of a worker's blocks"}};
-  if (latencies.itl_ms.count > 0) {  // none where every request has one token
+  if (latencies.itl_ms.count > 0) {  // 0 if every request has one token
     figures.insert(
         figures.begin() + 2,
         {{"Between tokens", ms_text(latencies.itl_ms.median), "median · p99 " + ms_text(latencies.itl_ms.p99)},
@@ -255,7 +255,7 @@ page::Table latency_table(const sim::Latencies& latencies) {
   return table;
 }
 
-// One measure of all runs, with the best of them marked.
+// One row of the table: a measure of all runs, with the best one marked.
 struct Measure {
   const char* name;
   Unit unit;
@@ -299,11 +299,11 @@ page::Table runs_table(Runs runs) {
       values.push_back(measure.value(run.report));
     }
     const auto [least, most] = std::ranges::minmax(values);
-    if (least == 0 && most == 0) {  // nothing was preempted, no request has two tokens
+    if (least == 0 && most == 0) {  // no preemptions, or no request with two tokens
       continue;
     }
     const std::string best = page::format(measure.better == Better::kMore ? most : least, measure.unit);
-    // What reads the same is the same to the reader.
+    // Values that print the same count as equal.
     const bool differ =
         measure.better != Better::kNeither && page::format(least, measure.unit) != page::format(most, measure.unit);
     std::vector<page::Cell>& row = table.rows.emplace_back();
@@ -317,7 +317,7 @@ page::Table runs_table(Runs runs) {
   return table;
 }
 
-// What compare_runs() found of one measure.
+// One difference that compare_runs() found.
 std::string difference_value(const Difference& difference, double value) {
   return difference.unit == "ms" ? ms_text(value) : share_text(value);
 }
@@ -331,7 +331,7 @@ page::Table difference_table(const Comparison& comparison) {
       continue;
     }
     const double relative = difference.relative();
-    // Of the measures that are compared, more is better only of hits.
+    // Higher is better only for the hit ratio.
     const bool better = difference.unit == "ms" ? relative < 0 : relative > 0;
     using CellLook = page::Cell::Look;
     const CellLook look = !difference.matters ? CellLook::kPlain : better ? CellLook::kBest : CellLook::kWorse;

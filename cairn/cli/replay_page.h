@@ -1,5 +1,4 @@
-// The page of `cairn replay`: hit ratio, latencies and use of the cache over time, of one run or of several side by
-// side.
+// The page of `cairn replay`: hit ratio, latencies and use of the cache over time, of one or several runs.
 #pragma once
 
 #include <span>
@@ -11,7 +10,7 @@
 
 namespace cairn::cli {
 
-// `comparisons` are those of the second run and the ones after it with the first. Requires: at least one run.
+// `comparisons` compares each run after the first with the first. Requires: at least one run.
 [[nodiscard]] page::Page replay_page(const std::string& trace, std::span<const ReplayRun> runs,
                                      std::span<const Comparison> comparisons, const std::string& command);
 

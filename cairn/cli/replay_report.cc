@@ -14,7 +14,7 @@ namespace {
 using sim::Distribution;
 using sim::Report;
 
-// About four digits that say something: "0.0817", "12.35", "1,234".
+// About four significant digits: "0.0817", "12.35", "1,234".
 std::string number_text(double value) {
   const double size = std::abs(value);
   if (size >= 1000) {
@@ -93,7 +93,7 @@ double peak_share(const Report& report) {
 
 std::string gigabytes(std::uint64_t bytes) { return str_cat(number_text(static_cast<double>(bytes) / 1e9), " GB"); }
 
-// Where the tokens came from that were not computed: "G1 0.0817, G2 0.1204".
+// Shares of the reused tokens by tier: "G1 0.0817, G2 0.1204".
 std::string hits_by_tier(const Report& report) {
   double below = 0;
   std::string rest;
@@ -127,7 +127,7 @@ void write_refusals(std::ostream& out, const Report& report) {
   }
 }
 
-// One figure of a comparison: a row with a column for each run.
+// A row of the comparison, with a column for each run.
 struct Figure {
   const char* title;
   std::string (*text)(const Report&);
@@ -164,7 +164,7 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
   const sim::ReplayCounts& counts = report.counts;
   write_settings(out, trace, run.settings);
   if (!report.complete) {
-    out << "stopped before the end; this is what was answered until then\n\n";
+    out << "stopped before the end; the figures are of the requests answered until then\n\n";
   }
   line(out, "requests",
        str_cat(with_commas(counts.completed), " answered of ", with_commas(counts.arrived), " that came, ",

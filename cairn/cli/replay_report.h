@@ -1,4 +1,4 @@
-// How `cairn replay` shows what it found: to people, and to programs.
+// The report of `cairn replay`, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace cairn::cli {
 
 // One run with its settings.
 struct ReplayRun {
-  std::string name = {};  // among those that are compared: "blocks=4096"
+  std::string name = {};  // "blocks=4096"; tells runs that are compared apart
   ReplaySettings settings = {};
   sim::Report report = {};
 };
 
-// What was wrong with the rows of a trace.
+// The invalid rows of a trace.
 struct TraceProblems {
   std::uint64_t bad_rows = 0;
-  std::vector<std::string> names = {};  // the first ones
+  std::vector<std::string> names = {};  // messages for the first ones
 };
 
 void write_report(std::ostream& out, const std::string& trace, const ReplayRun& run);
-// One column a run, and which differences matter.
+// One column for each run, and the differences that matter.
 void write_comparison(std::ostream& out, const std::string& trace, std::span<const ReplayRun> runs,
                       std::span<const Comparison> comparisons);
 

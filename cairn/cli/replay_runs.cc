@@ -29,7 +29,7 @@ std::string duration_text(double seconds) {
   return whole < 60 ? str_cat(whole, " s") : str_cat(whole / 60, " min ", whole % 60, " s");
 }
 
-// How far all runs together are. Any thread tells; the one that made it shows, now and then.
+// The progress of all runs together. Any thread reports; the thread that made it shows it.
 class ProgressLine {
  public:
   ProgressLine(const ReplaySurroundings& around, std::size_t runs)
@@ -73,12 +73,12 @@ class ProgressLine {
   const TimePoint begin_;
   const std::thread::id owner_ = std::this_thread::get_id();
   TimePoint shown_;
-  // Relaxed: numbers for people, each written by one thread.
+  // Relaxed: only shown to the user, and each written by one thread.
   std::vector<std::atomic<std::uint64_t>> finished_;
   std::vector<std::atomic<double>> expected_;
 };
 
-// One run and what it found.
+// One run and its outcome.
 struct Job {
   ReplayRun run;
   sim::ReplayOptions options;
@@ -109,7 +109,7 @@ void run_job(const ReplayCommand& command, const ReplaySurroundings& around, Pro
   }
 }
 
-// Each job by itself; the order in which they are taken up changes nothing.
+// Runs all jobs on several threads. Jobs are independent: their order does not matter.
 void run_jobs(const ReplayCommand& command, const ReplaySurroundings& around, ProgressLine& progress,
               std::vector<Job>& jobs) {
   std::atomic<std::size_t> next{0};
@@ -132,27 +132,19 @@ Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
   }
   ReplaySettings settings = command.settings;
   for (const std::string& edge : command.bandwidths) {
-    if (Status set = set_bandwidth(edge, settings); !set) {
-      return Unexpected(set.error());
-    }
+    CAIRN_TRY(set_bandwidth(edge, settings));
   }
   std::vector<NamedSettings> all{{.name = "", .settings = settings}};
   if (!command.variants.empty()) {
     all = command.variants;
   } else if (!command.compare.empty()) {
-    Result<std::vector<NamedSettings>> varied = vary(settings, command.compare);
-    if (!varied) {
-      return Unexpected(varied.error());
-    }
-    all = *std::move(varied);
+    CAIRN_TRY_ASSIGN(std::vector<NamedSettings> varied, vary(settings, command.compare));
+    all = std::move(varied);
   }
   std::vector<Job> jobs;
   for (NamedSettings& one : all) {
-    Result<sim::ReplayOptions> options = to_options(one.settings);
-    if (!options) {
-      return Unexpected(options.error());
-    }
-    jobs.push_back({.run = {.name = std::move(one.name), .settings = one.settings}, .options = *std::move(options)});
+    CAIRN_TRY_ASSIGN(sim::ReplayOptions options, to_options(one.settings));
+    jobs.push_back({.run = {.name = std::move(one.name), .settings = one.settings}, .options = std::move(options)});
   }
   return jobs;
 }
@@ -183,13 +175,10 @@ Status write_json(const ReplayCommand& command, const std::string& text, std::os
 }  // namespace
 
 Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplaySurroundings& around) {
-  Result<std::vector<Job>> jobs = jobs_of(command);
-  if (!jobs) {
-    return Unexpected(jobs.error());
-  }
-  // What cannot be read or written is better known before the work than after it.
+  CAIRN_TRY_ASSIGN(std::vector<Job> jobs, jobs_of(command));
+  // Open all files first, so that a mistake shows before the work and not after it.
   if (!std::filesystem::exists(command.trace)) {
-    return fail(ErrorCode::kNotFound, str_cat("there is no trace ", command.trace, "; make one with cairn trace"));
+    return fail(ErrorCode::kNotFound, str_cat("no such trace: ", command.trace, "; cairn trace generates one"));
   }
   std::ofstream json;
   if (!command.json.empty() && command.json != "-") {
@@ -207,19 +196,16 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
   }
   std::unique_ptr<EventFile> events;
   if (!command.events.empty()) {
-    Result<std::unique_ptr<EventFile>> file = EventFile::open(command.events);
-    if (!file) {
-      return Unexpected(file.error());
-    }
-    events = *std::move(file);
-    jobs->front().options.events = events.get();
+    CAIRN_TRY_ASSIGN(std::unique_ptr<EventFile> file, EventFile::open(command.events));
+    events = std::move(file);
+    jobs.front().options.events = events.get();
   }
 
-  ProgressLine progress(around, jobs->size());
-  run_jobs(command, around, progress, *jobs);
+  ProgressLine progress(around, jobs.size());
+  run_jobs(command, around, progress, jobs);
   std::vector<ReplayRun> runs;
   std::uint64_t requests = 0;
-  for (Job& job : *jobs) {
+  for (Job& job : jobs) {
     if (!job.status) {
       return Unexpected(job.status.error());
     }
@@ -227,10 +213,8 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
     runs.push_back(std::move(job.run));
   }
   progress.finish(requests);
-  if (Status closed = events ? events->close() : Status(); !closed) {
-    return Unexpected(closed.error());
-  }
-  const TraceProblems& problems = jobs->front().problems;
+  CAIRN_TRY(events ? events->close() : Status());
+  const TraceProblems& problems = jobs.front().problems;
   write_problems(around.log, command.trace, problems);
 
   std::vector<Comparison> comparisons;
@@ -250,9 +234,7 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
   if (!command.json.empty()) {
     const std::string text = runs.size() == 1 ? to_json(command.trace, runs[0], problems)
                                               : to_json(command.trace, runs, comparisons, problems);
-    if (Status written = write_json(command, text, around.out, json); !written) {
-      return Unexpected(written.error());
-    }
+    CAIRN_TRY(write_json(command, text, around.out, json));
   }
   if (!command.html.empty() &&
       !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {

@@ -1,9 +1,9 @@
-// `cairn replay`: what simulated workers would make of a trace.
+// `cairn replay`: replays a trace on simulated workers.
 //
-// Does:     streams the trace through one replay, or through several side by side, on as many threads as there are
-//           cores. The report goes to `out` and depends on nothing but options and trace; progress, what was wrong with
-//           rows, and how long it took go to `log`.
-// Fails:    options that make no sense, files that cannot be read or written; a bad row where rows are to be good.
+// Runs one replay, or several side by side on as many threads as there are cores. The report goes to `out` and depends only on
+// the options and the trace; progress, invalid rows and the time it took go to `log`.
+//
+// Errors: invalid options, files that cannot be read or written, and with `strict` an invalid row.
 #pragma once
 
 #include <atomic>
@@ -24,25 +24,25 @@ namespace cairn::cli {
 struct ReplayCommand {
   std::string trace = {};
   ReplaySettings settings = {};
-  std::string compare = {};                  // "KEY=V1,V2,..."
-  std::vector<std::string> bandwidths = {};  // "EDGE=GBPS"
-  std::vector<NamedSettings> variants = {};  // run side by side, in place of `compare`
-  std::string json = {};                     // a file; "-" is `out`, in place of the report for people
-  std::string html = {};                     // a file
-  std::string words = {};                    // the command as it was given, for the page
-  std::string events = {};                   // a file
-  bool strict = false;                       // a bad row is an error
-  std::function<void(std::span<const ReplayRun>)> conclude = {};  // has the last word, where the report is for people
-  std::uint32_t threads = 0;                                      // for runs side by side; 0: one a core
+  std::string compare = {};                                       // "KEY=V1,V2,..."
+  std::vector<std::string> bandwidths = {};                       // "TIER=GBPS"
+  std::vector<NamedSettings> variants = {};                       // run side by side, instead of `compare`
+  std::string json = {};                                          // file; "-" for `out`, instead of the text report
+  std::string html = {};                                          // file
+  std::string words = {};                                         // the command line, shown on the page
+  std::string events = {};                                        // file
+  bool strict = false;                                            // an invalid row is an error
+  std::function<void(std::span<const ReplayRun>)> conclude = {};  // called after the text report
+  std::uint32_t threads = 0;                                      // for several runs; 0 for one per core
 };
 
-// What a command is given from outside.
+// Where a command writes to, and what it depends on.
 struct ReplaySurroundings {
   std::ostream& out;
   std::ostream& log;
   const Clock& clock;
-  const std::atomic<bool>& stop;   // set by another thread or a signal: report what there is
-  bool log_is_a_terminal = false;  // progress is shown only on one
+  const std::atomic<bool>& stop;   // set by another thread or a signal: stop and report
+  bool log_is_a_terminal = false;  // progress is shown only on a terminal
 };
 
 enum class ReplayEnd : std::uint8_t { kComplete, kStopped };

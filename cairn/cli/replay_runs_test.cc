@@ -149,18 +149,19 @@ TEST_F(ReplayCommandTest, ComparesAndSaysWhatMatters) {
 
 TEST_F(ReplayCommandTest, SaysWhatIsWrongWithTheOptions) {
   const std::string trace = write_file("replay.jsonl", chat(10));
-  EXPECT_THAT(error_of({.trace = "/no/such/trace"}), HasSubstr("there is no trace /no/such/trace"));
-  EXPECT_THAT(error_of({.trace = trace, .settings = {.workers = 0}}), HasSubstr("--workers is 0; give 1 or more"));
+  EXPECT_THAT(error_of({.trace = "/no/such/trace"}), HasSubstr("no such trace: /no/such/trace"));
+  EXPECT_THAT(error_of({.trace = trace, .settings = {.workers = 0}}), HasSubstr("--workers is 0; give at least 1"));
   EXPECT_THAT(error_of({.trace = trace, .settings = {.block_size = 1}}), HasSubstr("--block-size is 1"));
-  EXPECT_THAT(error_of({.trace = trace, .settings = {.policy = "best"}}), HasSubstr("choose one of"));
+  EXPECT_THAT(error_of({.trace = trace, .settings = {.policy = "best"}}),
+              HasSubstr("unknown policy 'best' (expected fifo, lru"));
   EXPECT_THAT(error_of({.trace = trace, .settings = {.placement = "best"}}), HasSubstr("round-robin or prefix"));
   EXPECT_THAT(error_of({.trace = trace, .settings = {.profile = "best"}}), HasSubstr("seed or strict"));
   EXPECT_THAT(error_of({.trace = trace, .settings = {.speedup = 0}}), HasSubstr("above 0"));
-  EXPECT_THAT(error_of({.trace = trace, .settings = {.costs = "/no/such/file"}}), HasSubstr("cannot read"));
+  EXPECT_THAT(error_of({.trace = trace, .settings = {.costs = "/no/such/file"}}), HasSubstr("cannot open"));
   EXPECT_THAT(error_of({.trace = trace, .compare = "blocks"}), HasSubstr("KEY=V1,V2"));
   EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1024"}), HasSubstr("two or more"));
-  EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,x"}), HasSubstr("'x' is no value of blocks"));
-  EXPECT_THAT(error_of({.trace = trace, .compare = "size=1,2"}), HasSubstr("choose one of workers, block-size"));
+  EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,x"}), HasSubstr("invalid value 'x' for blocks"));
+  EXPECT_THAT(error_of({.trace = trace, .compare = "size=1,2"}), HasSubstr("(expected workers, block-size"));
   EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,2", .events = "e"}), HasSubstr("--events is of one run"));
   EXPECT_THAT(error_of({.trace = trace, .json = "/no/such/folder/x"}), HasSubstr("cannot write"));
   EXPECT_THAT(error_of({.trace = trace, .events = "/no/such/folder/x"}), HasSubstr("cannot write"));

@@ -33,7 +33,7 @@ Result<sim::CostModel> read_costs(const std::string& path) {
   }
   std::ifstream file(path);
   if (!file) {
-    return fail(ErrorCode::kNotFound, str_cat("--costs: cannot read ", path));
+    return fail(ErrorCode::kNotFound, str_cat("--costs: cannot open ", path));
   }
   const std::string csv{std::istreambuf_iterator<char>(file), {}};
   Result<sim::CostModel> costs = sim::CostModel::parse(csv);
@@ -48,33 +48,31 @@ Status check(const ReplaySettings& settings) {
     if (value >= least) {
       return {};
     }
-    return fail(ErrorCode::kInvalidArgument, str_cat("--", option, " is ", value, "; give ", least, " or more"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("--", option, " is ", value, "; give at least ", least));
   };
   for (const auto& [option, value, least] : {std::tuple{"workers", settings.workers, 1U},
                                              {"blocks", settings.blocks, 1U},
                                              {"block-size", settings.block_size, 2U},
                                              {"max-seqs", settings.max_seqs, 1U},
                                              {"batch-tokens", settings.batch_tokens, 1U}}) {
-    if (Status checked = at_least(option, value, least); !checked) {
-      return checked;
-    }
+    CAIRN_TRY(at_least(option, value, least));
   }
   return {};
 }
 
 }  // namespace
 
-Status set_bandwidth(std::string_view edge, ReplaySettings& settings) {
-  const std::size_t equals = edge.find('=');
-  const std::string_view name = edge.substr(0, equals);
-  const std::string_view rate = equals == std::string_view::npos ? std::string_view() : edge.substr(equals + 1);
+Status set_bandwidth(std::string_view tier, ReplaySettings& settings) {
+  const std::size_t equals = tier.find('=');
+  const std::string_view name = tier.substr(0, equals);
+  const std::string_view rate = equals == std::string_view::npos ? std::string_view() : tier.substr(equals + 1);
   if (name == "host" || name == "disk") {
     if (read_bandwidth(rate, name == "host" ? settings.host_gbps : settings.disk_gbps)) {
       return {};
     }
   }
   return fail(ErrorCode::kInvalidArgument,
-              str_cat("--bandwidth ", edge, ": write host=GBPS or disk=GBPS, as in host=50 or disk=3.5"));
+              str_cat("--bandwidth ", tier, ": write host=GBPS or disk=GBPS, as in host=50 or disk=3.5"));
 }
 
 Status set_by_name(std::string_view key, std::string_view value, ReplaySettings& settings) {
@@ -111,20 +109,19 @@ Status set_by_name(std::string_view key, std::string_view value, ReplaySettings&
     if (setting.name != key) {
       names += str_cat(names.empty() ? "" : ", ", setting.name);
     } else if (!setting.set()) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("'", value, "' is no value of ", key));
+      return fail(ErrorCode::kInvalidArgument, str_cat("invalid value '", value, "' for ", key));
     } else {
       return {};
     }
   }
-  return fail(ErrorCode::kInvalidArgument,
-              str_cat("there is no setting '", key, "' to compare; choose one of ", names));
+  return fail(ErrorCode::kInvalidArgument, str_cat("unknown option '", key, "' (expected ", names, ")"));
 }
 
 Result<std::vector<NamedSettings>> vary(const ReplaySettings& settings, std::string_view compare) {
   const std::size_t equals = compare.find('=');
   if (equals == std::string_view::npos || equals == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("'", compare, "' cannot be compared; write --compare KEY=V1,V2, as in blocks=4096,16384"));
+                str_cat("--compare ", compare, ": expected KEY=V1,V2,..., such as blocks=4096,16384"));
   }
   const std::string_view key = compare.substr(0, equals);
   std::string_view rest = compare.substr(equals + 1);
@@ -149,32 +146,24 @@ Result<std::vector<NamedSettings>> vary(const ReplaySettings& settings, std::str
 }
 
 Result<sim::ReplayOptions> to_options(const ReplaySettings& settings) {
-  if (Status checked = check(settings); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check(settings));
   const std::optional<PolicyKind> policy = parse_policy(settings.policy);
   if (!policy) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("there is no policy '", settings.policy, "'; choose one of ", policy_names()));
+                str_cat("unknown policy '", settings.policy, "' (expected ", policy_names(), ")"));
   }
   const std::optional<sim::Profile> profile = sim::parse_profile(settings.profile);
   if (!profile) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("there is no profile '", settings.profile, "'; choose seed or strict"));
+                str_cat("unknown profile '", settings.profile, "' (expected seed or strict)"));
   }
   const std::optional<sim::Placement> placement = sim::parse_placement(settings.placement);
   if (!placement) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("there is no placement '", settings.placement, "'; choose round-robin or prefix"));
+                str_cat("unknown placement '", settings.placement, "' (expected round-robin or prefix)"));
   }
-  Result<sim::CostModel> costs = read_costs(settings.costs);
-  if (!costs) {
-    return Unexpected(costs.error());
-  }
-  Result<sim::CostModel> scaled = costs->with_speedup(settings.speedup);
-  if (!scaled) {
-    return Unexpected(scaled.error());
-  }
+  CAIRN_TRY_ASSIGN(sim::CostModel costs, read_costs(settings.costs));
+  CAIRN_TRY_ASSIGN(sim::CostModel scaled, costs.with_speedup(settings.speedup));
   std::vector<sim::ReplayTier> tiers;
   if (settings.host_blocks > 0) {
     tiers.push_back({.level = CacheLevel::kG2, .blocks = settings.host_blocks, .gigabytes_per_s = settings.host_gbps});
@@ -190,7 +179,7 @@ Result<sim::ReplayOptions> to_options(const ReplaySettings& settings) {
                                        .max_num_batched_tokens = settings.batch_tokens,
                                        .chunked_prefill = settings.chunked_prefill,
                                        .prefix_caching = settings.prefix_caching,
-                                       .costs = *std::move(scaled)},
+                                       .costs = std::move(scaled)},
                             .workers = settings.workers,
                             .tiers = std::move(tiers),
                             .block_bytes = settings.kv_bytes * settings.block_size,

@@ -50,7 +50,8 @@ Status prepare_showcase(ReplayCommand& command, std::ostream& out) {
   command.trace = folder / "agents.jsonl";
   std::ofstream file(command.trace);
   if (Status written = run_trace({.kind = "agents", .workload = {.requests = kRequests}}, file); !written) {
-    return fail(ErrorCode::kIo, str_cat("cannot write the trace ", command.trace, "; set TMPDIR to a folder that can"));
+    return fail(ErrorCode::kIo,
+                str_cat("cannot write the trace ", command.trace, "; set TMPDIR to a folder that can be written"));
   }
   ReplaySettings settings = command.settings;
   settings.workers = 4;

@@ -1,5 +1,5 @@
-// `cairn replay` without a trace: agents that call tools, made by the trace generator, through engines with and without
-// tiers below them. A few seconds; the main job of ./run.
+// `cairn replay` without a trace: compares engines with and without lower tiers, on a generated trace of agents that call tools.
+// Takes a few seconds; ./run does it.
 #pragma once
 
 #include "cairn/base/result.h"
@@ -7,8 +7,8 @@
 
 namespace cairn::cli {
 
-// Fills in what the command leaves open: the trace, which it writes to a folder for temporary files, the settings that
-// are compared, the page, and the sentence at the end. Fails where the folder cannot be written.
+// Fills in the command: the trace, which it writes to a temporary folder, the settings to compare, the page, and the sentence at
+// the end. Fails if the folder cannot be written.
 [[nodiscard]] Status prepare_showcase(ReplayCommand& command, std::ostream& out);
 
 }  // namespace cairn::cli

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::duration;
 
-// The faults of a run: each of its executors has one of these around it.
+// Injects faults into all executors of a run.
 class Faults {
  public:
   Faults(double share, std::uint64_t seed) : share_(share), seed_(seed) {}
@@ -37,7 +37,7 @@ class Faults {
     executors_.push_back(made.get());
     return made;
   }
-  // What hangs goes on, however late it is by now.
+  // Lets copies that hang continue.
   void release() {
     for (FaultExecutor* executor : executors_) {
       executor->release();
@@ -47,10 +47,10 @@ class Faults {
  private:
   const double share_;
   std::uint64_t seed_;
-  std::vector<FaultExecutor*> executors_;  // the manager's
+  std::vector<FaultExecutor*> executors_;  // owned by the manager
 };
 
-// Waits for so long, or until it is over.
+// A wait that another thread can end.
 class Pause {
  public:
   void end() {
@@ -58,7 +58,7 @@ class Pause {
     ended_ = true;
     over_.notify_all();
   }
-  // Whether it is.
+  // Whether end() was called.
   bool wait_for(duration<double> time) {
     const MutexLock lock(mutex_);
     return over_.wait_for(mutex_, time, [this]() CAIRN_REQUIRES(mutex_) { return ended_; });
@@ -70,7 +70,7 @@ class Pause {
   bool ended_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 
-// In use or quarantined, but for what a resize withholds.
+// Blocks in use or quarantined, except those that a resize withholds.
 std::uint64_t blocks_in_use(const KvBlockManager& manager) {
   std::uint64_t blocks = 0;
   for (const TierStatus& tier : manager.status().tiers) {
@@ -129,10 +129,10 @@ ManagerConfig stress_config() {
 
 Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& streams) {
   if (!options.config.device.is_there()) {
-    return fail(ErrorCode::kInvalidArgument, "stress fills blocks of a device: give device.blocks or device.size");
+    return fail(ErrorCode::kInvalidArgument, "stress needs a device tier; give device.blocks or device.size");
   }
   if (options.resume && !options.config.disk.is_there()) {
-    return fail(ErrorCode::kInvalidArgument, "--resume verifies a disk tier: give disk.path");
+    return fail(ErrorCode::kInvalidArgument, "--resume needs a disk tier; give disk.path and disk.blocks or disk.size");
   }
   std::unique_ptr<Faults> faults;
   ManagerParts parts;
@@ -142,38 +142,29 @@ Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& 
       return faults->around(std::move(executor));
     };
   }
-  Result<KvBlockManager> manager = KvBlockManager::make(options.config, parts);
-  if (!manager) {
-    return Unexpected(std::move(manager).error());
-  }
-  Result<std::unique_ptr<StressContents>> contents = StressContents::make(manager->layout(CacheLevel::kG1));
-  if (!contents) {
-    return Unexpected(std::move(contents).error());
-  }
-  StressTraffic traffic(*manager, options, **contents);
+  CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(options.config, parts));
+  CAIRN_TRY_ASSIGN(std::unique_ptr<StressContents> contents, StressContents::make(manager.layout(CacheLevel::kG1)));
+  StressTraffic traffic(manager, options, *contents);
   StressReport report{.options = options, .recovered = {}};
   if (options.resume) {
-    Result<StressTraffic::DiskCheck> check = traffic.verify_disk();
-    if (!check) {
-      return Unexpected(std::move(check).error());
-    }
-    report.recovered = *check;
-    streams.log << "verified " << with_commas(check->blocks) << " blocks of the disk tier, "
-                << with_commas(check->refused) << " of them were damaged and not served" << std::endl;
+    CAIRN_TRY_ASSIGN(StressTraffic::DiskCheck check, traffic.verify_disk());
+    report.recovered = check;
+    streams.log << "verified " << with_commas(check.blocks) << " blocks of the disk tier, "
+                << with_commas(check.refused) << " of them damaged and not served" << std::endl;
   }
   const TimePoint began = steady_clock().now();
   if (options.seconds > 0 && traffic.first_wrong().empty()) {
-    run_traffic(options, streams, *manager, traffic, faults.get(), report);
+    run_traffic(options, streams, manager, traffic, faults.get(), report);
   }
   report.seconds = duration<double>(steady_clock().now() - began).count();
   if (faults != nullptr) {
     faults->release();
   }
-  report.drained = manager->drain(std::chrono::seconds(30)).has_value();
-  report.leaked = blocks_in_use(*manager);
+  report.drained = manager.drain(std::chrono::seconds(30)).has_value();
+  report.leaked = blocks_in_use(manager);
   report.resident_bytes = resident_bytes();
   report.wrong = traffic.first_wrong();
-  write_stress_report(report, *manager, traffic.counts(), streams.out);
+  write_stress_report(report, manager, traffic.counts(), streams.out);
   if (!report.wrong.empty()) {
     return StressEnd::kWrongBytes;
   }

@@ -26,24 +26,17 @@ std::string wrong(const BlockLayout& layout, const BlockKey& key, std::uint64_t 
 Result<std::unique_ptr<StressContents>> StressContents::make(BlockLayoutPtr layout) {
   std::unique_ptr<StressContents> contents(new StressContents(std::move(layout)));
   if (contents->layout_->kind() == MemoryKind::kDevice) {
-    if (const Status status = contents->make_staging(); !status) {
-      return Unexpected(Error(status.error()));
-    }
+    CAIRN_TRY(contents->make_staging());
   }
   return contents;
 }
 
 Status StressContents::make_staging() {
   const BlockLayout::Options options{.shape = layout_->shape(), .blocks = kStagingBlocks, .alignment = 256};
-  const Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
-  if (!sizes) {
-    return Unexpected(Error(sizes.error()));
-  }
-  Result<RegionPtr> region = pinned_region({.size = sizes->front(), .device = layout_->device(), .required = true});
-  if (!region) {
-    return Unexpected(std::move(region).error());
-  }
-  Result<BlockLayoutPtr> staging = BlockLayout::make(options, {*std::move(region)});
+  CAIRN_TRY_ASSIGN(const std::vector<std::uint64_t> sizes, BlockLayout::region_sizes(options));
+  CAIRN_TRY_ASSIGN(RegionPtr region,
+                   pinned_region({.size = sizes.front(), .device = layout_->device(), .required = true}));
+  Result<BlockLayoutPtr> staging = BlockLayout::make(options, {std::move(region)});
   Result<std::unique_ptr<CudaExecutor>> executor = CudaExecutor::create({.device = layout_->device()});
   if (!staging || !executor) {
     return Unexpected(staging ? std::move(executor).error() : std::move(staging).error());
@@ -88,9 +81,7 @@ Status StressContents::write(std::span<const BlockId> block_ids, std::span<const
       write_pattern(*staging_, place, seed_of(keys[i]));
       blocks.push_back({.pair = {place, index_of(block_ids[i])}});
     }
-    if (Status status = copy(in_, std::move(blocks)); !status) {
-      return status;
-    }
+    CAIRN_TRY(copy(in_, std::move(blocks)));
   }
   return {};
 }
@@ -111,9 +102,7 @@ Result<std::optional<std::string>> StressContents::find_wrong(const ImmutableBlo
     for (std::uint32_t i = first; i < end; ++i) {
       copies.push_back({.pair = {index_of(blocks.block_ids()[i]), i - first}});
     }
-    if (const Status status = copy(out_, std::move(copies)); !status) {
-      return Unexpected(Error(status.error()));
-    }
+    CAIRN_TRY(copy(out_, std::move(copies)));
     for (std::uint32_t i = first; i < end; ++i) {
       if (const auto row = find_stranger(*staging_, i - first, seed_of(blocks.key(i)))) {
         return std::optional(wrong(*layout_, blocks.key(i), *row));

@@ -1,8 +1,7 @@
-// StressContents: what blocks of a device hold when `cairn stress` fills them, and whether they still do.
+// StressContents: fills the device blocks of `cairn stress`, and verifies them. The bytes of a block are computed from its key
+// (layout/block_pattern.h). Blocks of a GPU are copied through pinned memory.
 //
-// Does:     the bytes of a block follow from its key (layout/block_pattern.h). A GPU's blocks are written and read through
-//           a few places of pinned memory.
-// Owner:    the run; the layouts are held. Threads: any; the GPU's places are taken in turn.
+// Thread safety: any thread; with a GPU, one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ class StressContents {
   [[nodiscard]] static Result<std::unique_ptr<StressContents>> make(BlockLayoutPtr layout);
 
   [[nodiscard]] Status write(std::span<const BlockId> block_ids, std::span<const BlockKey> keys);
-  // The first block whose bytes are not its key's: which, where, for people. None: all are right.
+  // Describes the first block with wrong bytes; std::nullopt if all are right.
   [[nodiscard]] Result<std::optional<std::string>> find_wrong(const ImmutableBlocks& blocks);
 
  private:
@@ -35,7 +34,7 @@ class StressContents {
   [[nodiscard]] Status copy(const CopyPlanPtr& plan, std::vector<TransferBlock> blocks);
 
   const BlockLayoutPtr layout_;
-  // Of a GPU only.
+  // Only with a GPU.
   BlockLayoutPtr staging_;
   CopyPlanPtr in_;
   CopyPlanPtr out_;

@@ -1,4 +1,4 @@
-// What `cairn stress` says of itself: a line a second, and a report at the end.
+// The progress and the report of `cairn stress`.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace cairn::cli {
 
-// What changed since the last line.
+// Prints what changed since the last line.
 class StressProgress {
  public:
   StressProgress(const KvBlockManager& manager, const StressTraffic& traffic) : manager_(manager), traffic_(traffic) {}
@@ -31,17 +31,17 @@ struct StressReport {
   const StressOptions& options;
   StressTraffic::DiskCheck recovered;
   double seconds = 0;
-  bool drained = true;                     // everything that was under way ended
-  std::uint64_t leaked = 0;                // blocks that are in use or quarantined all the same
-  std::uint64_t resident_bytes_early = 0;  // of the process, after a tenth of the time
-  std::uint64_t resident_bytes = 0;        // and at the end
-  std::string wrong = {};                  // the first wrong byte
+  bool drained = true;                     // all copies ended
+  std::uint64_t leaked = 0;                // blocks still in use or quarantined
+  std::uint64_t resident_bytes_early = 0;  // memory of the process, after a tenth of the time
+  std::uint64_t resident_bytes = 0;        // the same at the end
+  std::string wrong = {};                  // the first wrong block; empty if there is none
 };
 
-// Memory of this process that is there at present.
+// Resident memory of this process.
 [[nodiscard]] std::uint64_t resident_bytes();
 
-// As a table, or as one JSON object where the options say so.
+// Writes a table, or one JSON object if the options say so.
 void write_stress_report(const StressReport& report, const KvBlockManager& manager, const StressCounts& counts,
                          std::ostream& out);
 

@@ -12,13 +12,13 @@ namespace cairn::cli {
 
 namespace {
 
-// Handles that a thread keeps for a while, as running requests do.
+// Runs of blocks that a thread holds for a while, as running requests do.
 constexpr std::size_t kHeld = 3;
-// Beginnings that sequences share.
+// Prefixes that sequences share.
 constexpr std::uint32_t kPrompts = 8;
 constexpr std::uint32_t kPromptBlocks = 3;
 
-// A disk that was taken out is waited for, a minute in all.
+// A suspended disk tier is waited for, one minute in all.
 constexpr std::chrono::milliseconds kBetweenTries(10);
 constexpr int kMostTries = 6000;
 
@@ -34,7 +34,7 @@ std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace
 
-// A sequence begins with one of a few prompts and goes on in a way of its own. The first ones are asked for most.
+// A sequence begins with one of a few shared prefixes. Sequences of low number are requested most.
 std::vector<BlockKey> StressTraffic::some_keys(Worker& worker) const {
   const std::uint32_t sequence = std::min(worker.below(options_.sequences), worker.below(options_.sequences));
   const std::uint32_t length = 1 + worker.below(options_.longest);
@@ -100,7 +100,7 @@ void StressTraffic::request(Worker& worker) {
   }
 }
 
-// What an engine does with the blocks that are not in any tier: fills new ones and registers them.
+// Fills and registers the blocks that are in no tier, as an engine would compute them.
 void StressTraffic::compute(Worker& worker, const std::vector<BlockKey>& keys, std::uint32_t from) {
   const auto count = static_cast<std::uint32_t>(keys.size()) - from;
   if (count == 0) {
@@ -125,7 +125,7 @@ void StressTraffic::compute(Worker& worker, const std::vector<BlockKey>& keys, s
   worker.held.push_back(*std::move(registered));
 }
 
-// Blocks of a lower tier, held there and asked for by their handles; or from disk to memory ahead of need.
+// Onboards blocks that are held in a lower tier, or prefetches blocks from disk.
 void StressTraffic::bring_up(Worker& worker) {
   const std::vector<BlockKey> keys = some_keys(worker);
   if (worker.below(2) == 0) {
@@ -203,7 +203,7 @@ Result<StressTraffic::DiskCheck> StressTraffic::verify_disk() {
     std::vector<BlockKey> keys;
     std::transform(resident.begin(), resident.end(), std::back_inserter(keys),
                    [](const ResidentBlock& block) { return block.key; });
-    // A disk with many damaged blocks is taken out, and tried again: each time it has fewer of them.
+    // A disk tier with many damaged blocks is suspended and tried again; each time it has fewer of them.
     for (int tries = 0;; ++tries) {
       ImmutableBlocks there = disk.scan(keys);
       if (there.empty()) {

@@ -1,6 +1,6 @@
-// StressTraffic: what the threads of `cairn stress` do to a manager.
+// StressTraffic: the requests that the threads of `cairn stress` send to a manager.
 //
-// Owner:    the run. Threads: run() by any number of them; the counts may be read meanwhile.
+// Thread safety: any number of threads call run(); counts() may be read meanwhile.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@ namespace cairn::cli {
 struct StressCounts {
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::uint64_t> asked{0};       // blocks
-  std::atomic<std::uint64_t> verified{0};    // blocks that were read and found right
+  std::atomic<std::uint64_t> verified{0};    // blocks read whose bytes were right
   std::atomic<std::uint64_t> registered{0};  // blocks
-  std::atomic<std::uint64_t> refused{0};     // allocations and loads for want of room
+  std::atomic<std::uint64_t> refused{0};     // allocations and loads refused because there was no room
   std::atomic<std::uint64_t> cancelled{0};   // loads
   std::atomic<std::uint64_t> resets{0};
 };
@@ -31,25 +31,24 @@ class StressTraffic {
   StressTraffic(KvBlockManager manager, const StressOptions& options, StressContents& contents)
       : manager_(std::move(manager)), options_(options), contents_(contents) {}
 
-  // Until stop() is called or a wrong byte is found.
+  // Returns after stop(), or when a wrong byte is found.
   void run(std::uint32_t thread);
   void stop() { stopping_ = true; }
   [[nodiscard]] bool is_stopping() const { return stopping_; }
 
-  // Reads every block of the disk tier up and verifies it; how many there were, and how many turned out to be damaged
-  // and were not served.
+  // Loads every block of the disk tier and verifies it.
   struct DiskCheck {
-    std::uint64_t blocks = 0;
-    std::uint64_t refused = 0;
+    std::uint64_t blocks = 0;   // loaded
+    std::uint64_t refused = 0;  // damaged, and therefore not served
   };
   [[nodiscard]] Result<DiskCheck> verify_disk();
 
   [[nodiscard]] const StressCounts& counts() const { return counts_; }
-  // What was wrong first; empty if nothing was.
+  // Describes the first wrong block; empty if there is none.
   [[nodiscard]] std::string first_wrong() const;
 
  private:
-  // What one thread has in hand.
+  // The state of one thread.
   struct Worker {
     std::mt19937_64 random;
     std::vector<ImmutableBlocks> held = {};

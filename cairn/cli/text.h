@@ -1,4 +1,4 @@
-// How numbers, names and commands look in output that people read.
+// Formats numbers, names and command lines for output.
 #pragma once
 
 #include <array>
@@ -20,14 +20,14 @@ namespace cairn::cli {
   return digits;
 }
 
-// So many digits after the point: "0.0817"
+// With this many digits after the point: "0.0817"
 [[nodiscard]] inline std::string fixed(double number, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, number);
   return text.data();
 }
 
-// All of them, for help and messages: "fifo, lru, ..."
+// "fifo, lru, ...", for help and messages.
 [[nodiscard]] inline std::string policy_names() {
   std::string names;
   for (const PolicyKind kind : kAllPolicies) {
@@ -36,7 +36,7 @@ namespace cairn::cli {
   return names;
 }
 
-// A command that a shell would read as these arguments; what its path is does not matter to the reader.
+// The command line, quoted for a shell. The path of the program is replaced by "cairn".
 [[nodiscard]] inline std::string command_line(int count, const char* const* arguments) {
   std::string line = "cairn";
   for (int i = 1; i < count; ++i) {

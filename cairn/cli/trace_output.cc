@@ -20,12 +20,12 @@ Status run_trace(const TraceOptions& options, std::ostream& out) {
   const std::optional<trace::WorkloadKind> kind = trace::parse_workload(options.kind);
   if (!kind) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("there is no kind '", options.kind, "'; choose one of ", workload_names()));
+                str_cat("unknown kind '", options.kind, "' (expected ", workload_names(), ")"));
   }
   trace::WorkloadOptions workload = options.workload;
   workload.kind = *kind;
   if (workload.requests == 0 || workload.block_size == 0 || workload.loop_blocks == 0) {
-    return fail(ErrorCode::kInvalidArgument, "requests, tokens a block and blocks of a loop are at least 1 each");
+    return fail(ErrorCode::kInvalidArgument, "--requests, --block-size and --loop-blocks must be at least 1");
   }
   trace::generate(workload, [&out](const trace::TraceRow& row) {
     out << "{\"timestamp\": " << static_cast<std::uint64_t>(row.timestamp_ms)
@@ -40,7 +40,7 @@ Status run_trace(const TraceOptions& options, std::ostream& out) {
     out << "]}\n";
   });
   if (!out.flush()) {
-    return fail(ErrorCode::kExhausted, "the trace could not be written to its end");
+    return fail(ErrorCode::kExhausted, "cannot write the trace");
   }
   return {};
 }

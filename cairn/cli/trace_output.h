@@ -1,4 +1,4 @@
-// `cairn trace`: writes traffic of a known kind as a trace, for `cairn hitrate` and others.
+// `cairn trace`: generates traces for `cairn hitrate` and `cairn replay`.
 #pragma once
 
 #include <iosfwd>
@@ -11,13 +11,13 @@ namespace cairn::cli {
 
 struct TraceOptions {
   std::string kind = "chat";
-  trace::WorkloadOptions workload = {};  // but for its kind
+  trace::WorkloadOptions workload = {};  // its kind is ignored
 };
 
-// Writes one line a request to `out`. Fails on options that make no sense, and where `out` takes no more.
+// Writes one line for each request to `out`.
 [[nodiscard]] Status run_trace(const TraceOptions& options, std::ostream& out);
 
-// All kinds, for messages: "chat, agents, ..."
+// "chat, agents, ...", for help and messages.
 [[nodiscard]] std::string workload_names();
 
 }  // namespace cairn::cli

@@ -17,9 +17,9 @@ constexpr std::size_t kNamedRows = 10;
 
 Duration from_ms(double ms) { return Duration(static_cast<Duration::rep>(std::llround(ms * 1e6))); }
 
-// Sessions go by a number; 0 is none.
+// Turns the name of a session into a number; 0 for no session.
 std::uint64_t session_number(std::string_view name) {
-  std::uint64_t hash = 0xCBF29CE484222325U;  // FNV-1a: the same everywhere
+  std::uint64_t hash = 0xCBF29CE484222325U;  // FNV-1a, which is the same on every machine
   for (const char c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
   }
@@ -43,13 +43,10 @@ void write_prompt(const trace::TraceRow& row, std::vector<sim::TokenRun>& prompt
 }  // namespace
 
 Result<TraceSource> TraceSource::open(const std::string& path, BadRows bad_rows) {
-  Result<trace::TraceFile> file = trace::TraceFile::open(path);
-  if (!file) {
-    return Unexpected(std::move(file).error());
-  }
+  CAIRN_TRY_ASSIGN(trace::TraceFile file, trace::TraceFile::open(path));
   std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);  // a pipe has none
-  return TraceSource(*std::move(file), bad_rows, error ? 0 : bytes);
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);  // fails for a pipe
+  return TraceSource(std::move(file), bad_rows, error ? 0 : bytes);
 }
 
 bool TraceSource::next(sim::ReplayRequest& request) {
@@ -79,7 +76,7 @@ bool TraceSource::next(sim::ReplayRequest& request) {
   return false;
 }
 
-// Whether to go on.
+// Whether to continue.
 bool TraceSource::note_bad_row() {
   ++bad_rows_;
   if (bad_row_names_.size() < kNamedRows) {
@@ -87,7 +84,7 @@ bool TraceSource::note_bad_row() {
   }
   if (on_bad_row_ == BadRows::kStop) {
     status_ = fail(ErrorCode::kCorrupt,
-                   str_cat(file_.path(), ", ", file_.error(), "; mend the row, or leave out --strict to pass over it"));
+                   str_cat(file_.path(), ", ", file_.error(), "; fix the row, or remove --strict to skip it"));
     return false;
   }
   return true;

@@ -1,10 +1,10 @@
-// TraceSource: the rows of a trace file as requests of a replay.
+// TraceSource: reads the rows of a trace file as requests of a replay.
 //
-// Does:     each hash id is one token, 512 times, the last one as often as input_length leaves; a row without
-//           input_length is whole blocks, one that claims more tokens than its ids have is cut to them. An answer has
-//           at least one token. Rows with one session_id follow each other. Bad rows are counted and left out.
-// Owner:    owns the open file.
-// Threads:  one.
+// Each hash id becomes 512 equal tokens; the last one has as many as input_length leaves. If input_length is missing, all
+// blocks are full; if it is too large, it is ignored. An answer has at least one token. Requests of a session_id run one after
+// the other. Invalid rows are counted and left out.
+//
+// Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ class TraceSource final : public sim::RequestSource {
  public:
   static constexpr std::uint32_t kTokensPerId = 512;
 
-  enum class BadRows : std::uint8_t { kLeaveOut, kStop };  // at the first one
+  enum class BadRows : std::uint8_t { kLeaveOut, kStop };  // kStop: at the first invalid row
 
-  // Fails: the file cannot be opened.
+  // Fails if the file cannot be opened.
   [[nodiscard]] static Result<TraceSource> open(const std::string& path, BadRows bad_rows);
 
   [[nodiscard]] bool next(sim::ReplayRequest& request) override;
 
-  // Why the source ended before the file did; good otherwise.
+  // The error that ended the source before the end of the file, if any.
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] std::uint64_t bad_rows() const { return bad_rows_; }
-  // The first few: "line 12: no hash_ids, or none in them"
+  // Messages for the first few: "line 12: no hash_ids, or none in them"
   [[nodiscard]] const std::vector<std::string>& bad_row_names() const { return bad_row_names_; }
   [[nodiscard]] std::uint64_t rows_read() const { return rows_read_; }
-  // How many rows there will be, as far as the part of the file that was read tells.
+  // An estimate of the number of rows, from the part of the file that was read.
   [[nodiscard]] double expected_rows() const;
 
  private:

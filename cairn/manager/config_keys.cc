@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// The names that values of an enumeration have in configurations.
+// An enumerator and its name in a configuration.
 template <typename T>
 using Name = std::pair<T, std::string_view>;
 
@@ -59,7 +59,7 @@ std::string either(const Range& range, Name name) {
   return words;
 }
 
-// Where a key's value is: the same for a configuration that may be changed and for one that may not.
+// The type of a key's value. `At` returns a reference to it in a ManagerConfig, const or not.
 template <typename At>
 using ValueAt = std::remove_reference_t<std::invoke_result_t<At, ManagerConfig&>>;
 
@@ -69,7 +69,7 @@ class List {
 
   ConfigKey& last() { return keys_.back(); }
 
-  // The keys that follow are of this section.
+  // The keys that are added next belong to this section.
   void section(std::string name) { section_ = std::move(name); }
 
   template <typename At>
@@ -89,12 +89,12 @@ class List {
 
   template <typename At>
   void size(std::string_view name, std::string_view help, At at) {
-    add(name, help, "bytes, such as 64GiB, 20 GB or 4096", at, parse_size, print_size);
+    add(name, help, str_cat("a size such as 64GiB (in ", kSizeUnits, ")"), at, parse_size, print_size);
   }
 
   template <typename At>
   void duration(std::string_view name, std::string_view help, At at) {
-    add(name, help, "a time, such as 250ms, 5s or 1m", at, parse_duration, print_duration);
+    add(name, help, str_cat("a time such as 250ms (in ", kTimeUnits, ")"), at, parse_duration, print_duration);
   }
 
   template <typename At>
@@ -136,7 +136,7 @@ class List {
     keys_.back().is_text = true;
   }
 
-  // The rest, which says itself what it takes.
+  // A key with its own functions to parse and print a value.
   template <typename At, typename Parse, typename Print>
   void add(std::string_view name, std::string_view help, std::string values, At at, Parse parse, Print print) {
     ConfigKey& key = add(name, help, std::move(values));
@@ -151,7 +151,7 @@ class List {
     key.print = [at, print](const ManagerConfig& config) { return print(at(config)); };
   }
 
-  // And what has to be given its functions.
+  // A key whose parse() and print() the caller sets.
   ConfigKey& add(std::string_view name, std::string_view help, std::string values) {
     ConfigKey& key = keys_.emplace_back();
     key.name = section_.empty() ? std::string(name) : str_cat(section_, ".", name);
@@ -167,19 +167,19 @@ class List {
 
 void add_model(List& list) {
   list.section("model");
-  list.text("name", "Whose blocks these are; with the rest of [model] it separates them from those of others",
+  list.text("name", "Name of the model; models that differ in any key of [model] share no blocks",
             [](auto& c) -> auto& { return c.model.name; });
-  list.text("tenant", "Who they are kept for, where several must not see each other's",
-            [](auto& c) -> auto& { return c.model.tenant; });
-  list.whole("weights_generation", "Grows whenever the weights change under the same name",
+  list.text("tenant", "Name of the tenant; tenants share no blocks", [](auto& c) -> auto& { return c.model.tenant; });
+  list.whole("weights_generation", "Increase it whenever the weights change under the same name",
              [](auto& c) -> auto& { return c.model.weights_generation; });
-  list.text("shard", "Which part of the model the bytes are of, such as tp0/2; empty for all of it",
+  list.text("shard", "Part of the model that the blocks hold, such as tp0/2; empty for the whole model",
             [](auto& c) -> auto& { return c.model.shard; });
   list.choice(
-      "scheme", "How keys are made: native is keyed; dynamo and router can be forged; vllm and sglang take digests",
+      "scheme",
+      "How keys are made: native uses the secret; dynamo and router keys can be forged; vllm and sglang take digests",
       [](auto& c) -> auto& { return c.model.scheme; }, names_of<KeyScheme>(kAllSchemes));
   list.add(
-      "secret", "What keys are made with; empty: what the disk tier's file has, or a random one",
+      "secret", "Secret that keys are made with; empty for the one in the disk tier's file, or a random one",
       "64 hexadecimal digits", [](auto& c) -> auto& { return c.model.secret; },
       [](std::string_view text) {
         return text.empty() || KeySecret::from_hex(text) ? std::optional(std::string(text)) : std::nullopt;
@@ -187,57 +187,58 @@ void add_model(List& list) {
       [](const std::string& value) { return value; });
   list.last().is_text = true;
   list.last().is_secret = true;
-  list.text("secret_file", "The same in a file that holds nothing else",
+  list.text("secret_file", "File that holds the secret and nothing else",
             [](auto& c) -> auto& { return c.model.secret_file; });
-  list.whole("layers", "Layers that keep keys and values", [](auto& c) -> auto& { return c.model.layers; });
+  list.whole("layers", "Layers that have a KV cache", [](auto& c) -> auto& { return c.model.layers; });
   list.whole(
-      "kv", "2 for keys and values, 1 for what is kept in one piece (MLA)", [](auto& c) -> auto& { return c.model.kv; },
+      "kv", "2 for keys and values, 1 if they are stored together (MLA)", [](auto& c) -> auto& { return c.model.kv; },
       1, 2);
-  list.whole("heads", "Heads of keys and values, of this shard", [](auto& c) -> auto& { return c.model.heads; });
-  list.whole("head_size", "Elements of a head", [](auto& c) -> auto& { return c.model.head_size; });
+  list.whole("heads", "KV heads in this shard", [](auto& c) -> auto& { return c.model.heads; });
+  list.whole("head_size", "Elements in a head", [](auto& c) -> auto& { return c.model.head_size; });
   list.add(
-      "element_type", "What an element is", either(kElementTypes, [](const ElementType& t) { return t.name; }),
+      "element_type", "Type of an element", either(kElementTypes, [](const ElementType& t) { return t.name; }),
       [](auto& c) -> auto& { return c.model.element_type; },
       [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
       [](const std::string& value) { return value; });
 }
 
-// What every tier has.
+// The keys that every tier has.
 template <typename At>
 void add_tier(List& list, const std::string& section, At at) {
   list.section(section);
   list.whole(
-      "blocks", "Blocks there is room for; this or size, neither for no such tier",
+      "blocks", "Capacity in blocks; give this or size, or neither for no such tier",
       [at](auto& c) -> auto& { return at(c).blocks; }, 0, index_of(kNoBlock) - 1);
-  list.size("size", "The same in bytes", [at](auto& c) -> auto& { return at(c).size; });
+  list.size("size", "Capacity in bytes", [at](auto& c) -> auto& { return at(c).size; });
   list.choice(
-      "policy", "Which block goes first", [at](auto& c) -> auto& { return at(c).policy; },
+      "policy", "Which block is evicted first", [at](auto& c) -> auto& { return at(c).policy; },
       names_of<PolicyKind>(kAllPolicies));
-  list.flag("leaves_first", "No block goes before those that follow it",
+  list.flag("leaves_first", "Evict a block only after all blocks that continue its prefix",
             [at](auto& c) -> auto& { return at(c).leaves_first; });
 }
 
 void add_tiers(List& list) {
   add_tier(list, "device", [](auto& c) -> auto& { return c.device; });
   list.choice(
-      "memory", "Of a GPU, or of this process in its place, on machines without one",
+      "memory", "Memory of a GPU, or system memory in its place on machines without one",
       [](auto& c) -> auto& { return c.device.memory; }, kMemories);
-  list.whole("gpu", "Which GPU, as CUDA counts them", [](auto& c) -> auto& { return c.device.gpu; });
+  list.whole("gpu", "CUDA device number", [](auto& c) -> auto& { return c.device.gpu; });
   list.choice(
-      "layout", "How blocks lie in memory that is Cairn's own", [](auto& c) -> auto& { return c.device.layout; },
+      "layout", "Layout of blocks in memory that Cairn allocates", [](auto& c) -> auto& { return c.device.layout; },
       names_of<Arrangement>(kAllArrangements));
   list.choice(
-      "duplicates", "Whether one block may be there several times",
+      "duplicates", "Whether several blocks may be registered under one key",
       [](auto& c) -> auto& { return c.device.duplicates; }, kDuplicates);
 
   add_tier(list, "host", [](auto& c) -> auto& { return c.host; });
-  list.size("max_size", "What it may be resized to; 0: what it begins with",
+  list.size("max_size", "Largest size that the tier can be resized to; 0 for its initial size",
             [](auto& c) -> auto& { return c.host.max_size; });
   list.choice(
-      "pinning", "Whether memory that GPUs copy from directly has to be had",
+      "pinning",
+      "Whether memory is pinned, so that GPUs copy from it directly; preferred falls back to pageable memory",
       [](auto& c) -> auto& { return c.host.pinning; }, kPinnings);
-  list.choice("huge_pages", "The pages it is made of", [](auto& c) -> auto& { return c.host.huge_pages; }, kPages);
-  ConfigKey& node = list.add("numa_node", "Where it is taken from", "any, or the number of a node");
+  list.choice("huge_pages", "Page size", [](auto& c) -> auto& { return c.host.huge_pages; }, kPages);
+  ConfigKey& node = list.add("numa_node", "NUMA node that memory is allocated on", "any, or the number of a node");
   node.parse = [](ManagerConfig& config, std::string_view text) {
     const std::optional<std::uint64_t> number = parse_whole(text, 0, std::numeric_limits<int>::max());
     if (number) {
@@ -252,14 +253,18 @@ void add_tiers(List& list) {
   };
 
   add_tier(list, "disk", [](auto& c) -> auto& { return c.disk; });
-  list.text("path", "The file, which outlives the process", [](auto& c) -> auto& { return c.disk.path; });
+  list.text("path", "File of the tier; its blocks are reused after a restart",
+            [](auto& c) -> auto& { return c.disk.path; });
   list.choice(
-      "opening", "What to do with a file that is there, or is not: serve it or make one, insist on one, replace it",
+      "opening", "reuse: open the file or create it; existing: fail if there is no file; fresh: replace the file",
       [](auto& c) -> auto& { return c.disk.opening; }, kOpenings);
-  list.flag("direct", "Past the page cache of the system", [](auto& c) -> auto& { return c.disk.direct; });
-  list.choice("io", "How it is read and written", [](auto& c) -> auto& { return c.disk.io; }, kMethods);
-  list.whole("in_flight", "Reads and writes at once", [](auto& c) -> auto& { return c.disk.in_flight; }, 1);
-  list.size("scrub_rate", "Bytes a second that are read to find damaged blocks before they are needed; 0: none",
+  list.flag("direct", "Direct I/O, bypassing the page cache", [](auto& c) -> auto& { return c.disk.direct; });
+  list.choice(
+      "io", "How the file is read and written; best is io_uring if the system has it",
+      [](auto& c) -> auto& { return c.disk.io; }, kMethods);
+  list.whole("in_flight", "Most reads and writes in flight", [](auto& c) -> auto& { return c.disk.in_flight; }, 1);
+  list.size("scrub_rate",
+            "Bytes per second that are read to find damaged blocks before they are needed; 0 to turn it off",
             [](auto& c) -> auto& { return c.disk.scrub_rate; });
 }
 
@@ -268,62 +273,66 @@ void add_offload(List& list, const std::string& section, At at) {
   list.section(section);
   list.choice(
       "mode",
-      "When blocks are copied down: into free room and before they have to go, as they are registered, when asked for",
+      "When blocks are copied down. ahead: into free space, and before they are evicted; write-through: when they are "
+      "registered; off: only on request",
       [at](auto& c) -> auto& { return at(c).mode; }, names_of<OffloadMode>(kAllOffloadModes));
   list.share(
-      "low_water", "Share of the upper tier that is kept free or ready to go, more if allocations are large; for ahead",
+      "low_water",
+      "For ahead: share of the upper tier that is kept free or already copied; grows with large allocations",
       [at](auto& c) -> auto& { return at(c).low_water; }, 0.5);
-  list.whole("batch", "Blocks that are copied together", [at](auto& c) -> auto& { return at(c).batch; }, 1);
-  list.whole("in_flight", "Batches at once", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);
+  list.whole("batch", "Most blocks in one transfer", [at](auto& c) -> auto& { return at(c).batch; }, 1);
+  list.whole("in_flight", "Most transfers in flight", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);
   list.whole(
-      "queue", "Blocks that may wait; beyond it the least valuable are not copied",
+      "queue", "Most blocks pending; beyond that the least valuable ones are not copied",
       [at](auto& c) -> auto& { return at(c).queue; }, 1);
-  list.duration("deadline", "Of a copy", [at](auto& c) -> auto& { return at(c).deadline; });
+  list.duration("deadline", "Deadline of a transfer", [at](auto& c) -> auto& { return at(c).deadline; });
   list.whole(
-      "least_uses", "Uses that make a block worth copying", [at](auto& c) -> auto& { return at(c).least_uses; }, 0,
-      ReuseHistory::kMaxUses);
-  list.whole("least_blocks", "Blocks of a sequence that make it worth copying",
+      "least_uses", "Copy only blocks that were used at least this often",
+      [at](auto& c) -> auto& { return at(c).least_uses; }, 0, ReuseHistory::kMaxUses);
+  list.whole("least_blocks", "Copy only sequences of at least this many blocks",
              [at](auto& c) -> auto& { return at(c).least_blocks; });
   list.whole(
-      "least_priority", "Priority that makes a block worth copying",
+      "least_priority", "Copy only blocks of at least this priority",
       [at](auto& c) -> auto& { return at(c).least_priority; }, 0, Retention::kMaxPriority);
   list.share(
-      "least_chance", "Chance of being read again, while it lasts below, that makes a block worth copying",
+      "least_chance",
+      "Copy only blocks with at least this chance of being read again before the lower tier evicts them",
       [at](auto& c) -> auto& { return at(c).least_chance; }, 0.99);
-  list.size("bytes_per_day", "Bytes that may be written a day; 0: any number",
+  list.size("bytes_per_day", "Most bytes written per day; 0 for no limit",
             [at](auto& c) -> auto& { return at(c).bytes_per_day; });
 }
 
 void add_the_rest(List& list) {
   list.section("onboard");
-  list.flag("through_host", "Blocks from disk are left in host memory on their way",
+  list.flag("through_host", "Blocks loaded from disk are also kept in host memory",
             [](auto& c) -> auto& { return c.onboard.through_host; });
-  list.duration("deadline", "Of a load that names none", [](auto& c) -> auto& { return c.onboard.deadline; });
+  list.duration("deadline", "Deadline of a load that does not set one",
+                [](auto& c) -> auto& { return c.onboard.deadline; });
   list.whole(
-      "loads", "Loads under way at once; further ones are refused", [](auto& c) -> auto& { return c.onboard.loads; },
-      1);
-  list.flag("weigh", "Loading is weighed against computing again; needs prefill_tokens_per_second",
+      "loads", "Most loads in flight; further loads are refused", [](auto& c) -> auto& { return c.onboard.loads; }, 1);
+  list.flag("weigh", "Load only what loads faster than the engine would compute it; needs prefill_tokens_per_second",
             [](auto& c) -> auto& { return c.onboard.weigh; });
   list.add(
-      "prefill_tokens_per_second", "What the engine computes; 0: not known, everything is loaded",
+      "prefill_tokens_per_second", "Speed of the engine's prefill; 0 if unknown, then everything is loaded",
       "a number, at least 0", [](auto& c) -> auto& { return c.onboard.prefill_tokens_per_second; },
       [](std::string_view text) { return parse_real(text, 0, std::numeric_limits<double>::max()); }, print_real);
 
   list.section("health");
   list.whole(
-      "failures", "Failures in a row that take a tier out", [](auto& c) -> auto& { return c.health.failures; }, 1);
-  list.duration("first_wait", "Until it is tried again; doubles with each failed trial",
+      "failures", "Consecutive failures after which a tier is suspended",
+      [](auto& c) -> auto& { return c.health.failures; }, 1);
+  list.duration("first_wait", "Time until a suspended tier is tried again; doubles with each failed trial",
                 [](auto& c) -> auto& { return c.health.first_wait; });
-  list.duration("longest_wait", "What it doubles up to", [](auto& c) -> auto& { return c.health.longest_wait; });
+  list.duration("longest_wait", "Upper limit of that time", [](auto& c) -> auto& { return c.health.longest_wait; });
 }
 
 std::vector<ConfigKey> make_keys() {
   List list;
-  list.whole("worker_id", "What this process is called in events", [](auto& c) -> auto& { return c.worker_id; });
-  list.whole("block_size", "Tokens of a block", [](auto& c) -> auto& { return c.block_size; }, 1);
-  list.whole("event_log", "Events that followers may lag behind; 0: no events",
+  list.whole("worker_id", "Id of this process in events", [](auto& c) -> auto& { return c.worker_id; });
+  list.whole("block_size", "Tokens in a block", [](auto& c) -> auto& { return c.block_size; }, 1);
+  list.whole("event_log", "Events kept for subscribers that lag; 0 for no events",
              [](auto& c) -> auto& { return c.event_log; });
-  list.duration("shutdown", "What a stop waits for copies that are under way",
+  list.duration("shutdown", "How long a shutdown waits for copies in flight",
                 [](auto& c) -> auto& { return c.shutdown; });
   add_model(list);
   add_tiers(list);
@@ -356,7 +365,7 @@ bool ConfigKey::is_bare(std::string_view value) const {
   if (is_text) {
     return false;
   }
-  // TOML's integers are signed.
+  // TOML integers are signed.
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   const bool is_number = value.find_first_not_of("0123456789") == std::string_view::npos
                              ? parse_whole(value, 0, kMost).has_value()
@@ -378,14 +387,14 @@ const ConfigKey* find_key(std::string_view name) {
 Status set_key(ManagerConfig& config, const ConfigKey& key, std::string_view value) {
   if (!key.parse(config, value)) {
     return fail(ErrorCode::kInvalidArgument,
-                key.is_secret ? str_cat(key.name, " is a text of ", value.size(), " characters; give ", key.values)
-                              : str_cat(key.name, " is '", value, "'; give ", key.values));
+                key.is_secret ? str_cat(key.name, " is a text of ", value.size(), " characters; expected ", key.values)
+                              : str_cat(key.name, " is '", value, "'; expected ", key.values));
   }
   return {};
 }
 
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongest = 64;  // no key is nearly as long, and the work grows with it
+  constexpr std::size_t kLongest = 64;  // longer than any key; limits the work
   const std::string* nearest = nullptr;
   std::size_t distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
@@ -395,7 +404,7 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
       nearest = &candidate;
     }
   }
-  return nearest == nullptr ? "; `cairn config` shows what there is" : str_cat("; did you mean ", *nearest, "?");
+  return nearest == nullptr ? "; run `cairn config` to list all keys" : str_cat("; did you mean ", *nearest, "?");
 }
 
 Unexpected<Error> unknown_key(std::string_view name) {
@@ -403,7 +412,7 @@ Unexpected<Error> unknown_key(std::string_view name) {
   for (const ConfigKey& key : config_keys()) {
     names.push_back(key.name);
   }
-  return fail(ErrorCode::kInvalidArgument, str_cat(name, " is no key", suggestion(name, names)));
+  return fail(ErrorCode::kInvalidArgument, str_cat("unknown key ", name, suggestion(name, names)));
 }
 
 std::optional<std::uint32_t> element_bits(std::string_view element_type) {

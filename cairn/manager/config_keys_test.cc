@@ -65,7 +65,7 @@ TEST(ConfigKeysTest, ValuesThatAKeyDoesNotTakeChangeNothing) {
     const Status status = set_key(config, key, "no\nvalue");
     ASSERT_FALSE(status) << key.name;
     EXPECT_THAT(status.error().message, HasSubstr(str_cat(key.name, key.is_secret ? " is a text of 8" : " is '")));
-    EXPECT_THAT(status.error().message, HasSubstr(str_cat("give ", key.values)));
+    EXPECT_THAT(status.error().message, HasSubstr(str_cat("expected ", key.values)));
     EXPECT_EQ(values_of(config), values_of(ManagerConfig()));
   }
 }
@@ -75,10 +75,10 @@ TEST(ConfigKeysTest, ASecretIsNotShown) {
   const std::string digits(64, '7');
   ASSERT_TRUE(config.set("model.secret", digits));
   EXPECT_THAT(config.to_toml(), ::testing::Not(HasSubstr(digits)));
-  EXPECT_THAT(config.to_toml(), HasSubstr("# secret is set and not shown\n"));
+  EXPECT_THAT(config.to_toml(), HasSubstr("# secret is set, but not shown\n"));
   const Status mistyped = config.set("model.secret", digits + "7");
   ASSERT_FALSE(mistyped);
-  EXPECT_EQ(mistyped.error().message, "model.secret is a text of 65 characters; give 64 hexadecimal digits");
+  EXPECT_EQ(mistyped.error().message, "model.secret is a text of 65 characters; expected 64 hexadecimal digits");
 }
 
 TEST(ConfigKeysTest, NumbersAndFlagsStandInFilesWithoutQuotes) {
@@ -92,10 +92,10 @@ TEST(ConfigKeysTest, NumbersAndFlagsStandInFilesWithoutQuotes) {
 }
 
 TEST(ConfigKeysTest, SuggestsWhatIsNear) {
-  EXPECT_EQ(unknown_key("host.sise").error().message, "host.sise is no key; did you mean host.size?");
-  EXPECT_EQ(unknown_key("blocksize").error().message, "blocksize is no key; did you mean block_size?");
+  EXPECT_EQ(unknown_key("host.sise").error().message, "unknown key host.sise; did you mean host.size?");
+  EXPECT_EQ(unknown_key("blocksize").error().message, "unknown key blocksize; did you mean block_size?");
   EXPECT_EQ(unknown_key("entirely_else").error().message,
-            "entirely_else is no key; `cairn config` shows what there is");
+            "unknown key entirely_else; run `cairn config` to list all keys");
   EXPECT_THAT(unknown_key(std::string(10'000, 'x')).error().message, HasSubstr("`cairn config`"));
 }
 

@@ -1,4 +1,4 @@
-// ManagerConfig as a file of TOML. The only source that knows the library, which is slow to compile.
+// ManagerConfig as a TOML file. The only source that includes toml++, which is slow to compile.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/config_keys.h"
+#include "cairn/manager/config_mistakes.h"
 #include "cairn/manager/config_values.h"
 #include "cairn/manager/manager_config.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// The library asserts what a bad file breaks ("[!]"), or has compilers assume it, and reports it as an error further on.
-// Without NDEBUG it assumes nothing.
+// A bad file ("[!]") fails assertions of toml++, which with NDEBUG become assumptions of the compiler. Both are turned off:
+// toml++ reports the same mistakes as errors later.
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
 #include <toml++/toml.h>
@@ -24,15 +25,15 @@
 namespace cairn {
 namespace {
 
-// Rewrites the letters of a file that toml++ mishandles. Up to 3.4 it calls letters such as U+00E9 unreachable when it
-// asks whether they are white space, which it asks of any character outside strings and comments, and after a line break
-// that a string escapes. So comments lose their letters, and those of "..." strings become \UXXXXXXXX. TOML allows letters
-// beyond ASCII nowhere else but in '...' strings, which are never asked about. Lines keep their numbers.
+// Rewrites a TOML text to ASCII, because toml++ up to 3.4 mishandles other characters (U+00E9 is one) when it tests for white
+// space: outside strings and comments, and after an escaped line break in a string. Comments lose these characters, and in "..."
+// strings they become \UXXXXXXXX. TOML allows them nowhere else except in '...' strings, where toml++ does not test for white
+// space. Line numbers stay the same.
 class AsciiText {
  public:
   explicit AsciiText(std::string_view text) : rest_(text) {}
 
-  // kInvalidArgument if a letter stands where TOML allows none; line() is where.
+  // kInvalidArgument if there is a character where TOML allows only ASCII; line() is its line.
   Result<std::string> rewrite() {
     if (rest_.starts_with("\xEF\xBB\xBF")) {
       rest_.remove_prefix(3);
@@ -46,7 +47,7 @@ class AsciiText {
         string(rest_.substr(0, 1));
       } else if (is_letter(rest_.front())) {
         return fail(ErrorCode::kInvalidArgument,
-                    "a character outside ASCII stands outside strings and comments; put the text in double quotes");
+                    "only strings and comments may have characters beyond ASCII; put the text in double quotes");
       } else {
         keep(1);
       }
@@ -75,7 +76,7 @@ class AsciiText {
     }
   }
 
-  // Up to the quotes that end it, or for a string of one line to its end: the library says what is wrong there.
+  // Copies a string, up to the quotes that end it or, if they are missing, to the end of the line: toml++ reports that.
   void string(std::string_view quotes) {
     keep(quotes.size());
     const bool has_escapes = quotes.front() == '"';
@@ -94,7 +95,7 @@ class AsciiText {
     }
   }
 
-  // One UTF-8 character. Bytes that are not UTF-8 stay as they are: the library refuses them.
+  // Escapes one UTF-8 character. Bytes that are not UTF-8 stay as they are: toml++ rejects them.
   void escape() {
     const auto byte = [this](std::size_t i) { return static_cast<unsigned char>(rest_[i]); };
     const std::size_t size = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : byte(0) >= 0xC2 ? 2 : 1;
@@ -119,10 +120,10 @@ class AsciiText {
   std::uint32_t line_ = 1;
 };
 
-// One `key = value` of a file, or what stands in the place of one.
+// One `key = value` of a file, or an unknown section.
 struct Entry {
   std::uint32_t line = 0;
-  std::string name;  // with its sections
+  std::string name;  // with its section: "host.size"
   const toml::node* value = nullptr;
 };
 
@@ -131,10 +132,10 @@ bool is_section(std::string_view name) {
                              [name](const ConfigKey& key) { return key.name.starts_with(str_cat(name, ".")); });
 }
 
-// Sections that are none stand for all that is in them.
+// Lists the `key = value` pairs of a table. A section that does not exist becomes one entry, whatever is in it.
 void collect(const toml::table& table, const std::string& section, std::vector<Entry>& entries) {
   for (const auto& [key, value] : table) {
-    // A dot within a name was in quotes: it is no way into a section.
+    // In "host.size" = 1 the dot is part of the name, not a way into a section.
     const bool quoted = key.str().find('.') != std::string_view::npos;
     const std::string short_name = quoted ? str_cat("\"", key.str(), "\"") : std::string(key.str());
     std::string name = section.empty() ? short_name : str_cat(section, ".", short_name);
@@ -155,10 +156,14 @@ Status take(const Entry& entry, ManagerConfig& config) {
   if (key == nullptr && entry.value->is_table()) {
     std::vector<std::string> sections;
     for (const ConfigKey& known : config_keys()) {
-      sections.emplace_back(known.section());
+      sections.push_back(str_cat("[", known.section(), "]"));
     }
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("[", entry.name, "] is no section", suggestion(entry.name, sections)));
+                str_cat("unknown section [", entry.name, "]", suggestion(str_cat("[", entry.name, "]"), sections)));
+  }
+  if (key == nullptr && is_section(entry.name)) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(entry.name, " is a section, not a key; write its keys below [", entry.name, "]"));
   }
   if (key == nullptr) {
     return unknown_key(entry.name);
@@ -175,7 +180,8 @@ Status take(const Entry& entry, ManagerConfig& config) {
   if (const auto* flag = entry.value->as_boolean()) {
     return set_key(config, *key, flag->get() ? "true" : "false");
   }
-  return fail(ErrorCode::kInvalidArgument, str_cat(key->name, " is ", kind_of(*entry.value), "; give ", key->values));
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat(key->name, " is ", kind_of(*entry.value), "; expected ", key->values));
 }
 
 std::string quoted(std::string_view text) {
@@ -191,47 +197,50 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-Result<ManagerConfig> ManagerConfig::from_toml(std::string_view text, std::string_view file_name) {
-  const auto at_line = [file_name](std::uint32_t line, ErrorCode code, std::string_view message) {
-    return fail(code, str_cat(file_name, ":", line, ": ", message));
+bool read_toml(std::string_view text, std::string_view file_name, ManagerConfig& config, ConfigMistakes& mistakes) {
+  const auto add = [&](std::uint32_t line, std::string_view key, const Error& error) {
+    mistakes.add(key, {error.code, str_cat(file_name, ":", line, ": ", error.message)});
   };
   AsciiText letters(text);
   const Result<std::string> ascii = letters.rewrite();
   if (!ascii) {
-    return at_line(letters.line(), ascii.error().code, ascii.error().message);
+    add(letters.line(), {}, ascii.error());
+    return false;
   }
   const toml::parse_result parsed = toml::parse(*ascii);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return at_line(error.source().begin.line, ErrorCode::kInvalidArgument, error.description());
+    add(error.source().begin.line, {}, {ErrorCode::kInvalidArgument, std::string(error.description())});
+    return false;
   }
   std::vector<Entry> entries;
   collect(parsed.table(), {}, entries);
-  // The library sorts by name; who reads the errors goes from top to bottom.
+  // toml++ sorts keys by name; mistakes are listed in the order of the file.
   std::ranges::stable_sort(entries, {}, &Entry::line);
-  ManagerConfig config;
   for (const Entry& entry : entries) {
     if (const Status taken = take(entry, config); !taken) {
-      return at_line(entry.line, taken.error().code, taken.error().message);
+      add(entry.line, entry.name, taken.error());
     }
   }
-  return config;
+  return true;
 }
 
-Result<ManagerConfig> ManagerConfig::from_file(const std::string& path) {
+bool read_toml_file(const std::string& path, ManagerConfig& config, ConfigMistakes& mistakes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return fail(ErrorCode::kNotFound, str_cat("the configuration ", path, " cannot be opened: ", std::strerror(errno)));
+    mistakes.add({}, {ErrorCode::kNotFound, str_cat("cannot open configuration ", path, ": ", std::strerror(errno))});
+    return false;
   }
   std::string text;
-  // read() catches what a folder makes the stream throw.
+  // read() catches the exception that the stream throws if `path` is a folder.
   for (char piece[4096]; file.read(piece, sizeof(piece)) || file.gcount() > 0;) {
     text.append(piece, static_cast<std::size_t>(file.gcount()));
   }
   if (file.bad()) {
-    return fail(ErrorCode::kIo, str_cat("the configuration ", path, " cannot be read to its end"));
+    mistakes.add({}, {ErrorCode::kIo, str_cat("cannot read configuration ", path, "; is it a folder?")});
+    return false;
   }
-  return from_toml(text, path);
+  return read_toml(text, path, config, mistakes);
 }
 
 std::string ManagerConfig::to_toml() const {
@@ -245,7 +254,7 @@ std::string ManagerConfig::to_toml() const {
     const std::string value = key.print(*this);
     out += str_cat("# ", key.help, " (", key.values, ")\n");
     if (key.is_secret && !value.empty()) {
-      out += str_cat("# ", key.short_name(), " is set and not shown\n");
+      out += str_cat("# ", key.short_name(), " is set, but not shown\n");
       continue;
     }
     out += str_cat(key.short_name(), " = ", key.is_bare(value) ? value : quoted(value), "\n");

@@ -19,7 +19,7 @@ struct Unit {
   std::uint64_t value;
 };
 
-// The larger of two that fit is found first.
+// Largest first: print_in() takes the first one that fits.
 constexpr Unit kBinaryUnits[] = {
     {"PiB", 1ULL << 50U}, {"TiB", 1ULL << 40U}, {"GiB", 1ULL << 30U}, {"MiB", 1ULL << 20U}, {"KiB", 1ULL << 10U}};
 constexpr Unit kDecimalUnits[] = {{"PB", 1'000'000'000'000'000},
@@ -29,17 +29,17 @@ constexpr Unit kDecimalUnits[] = {{"PB", 1'000'000'000'000'000},
                                   {"KB", 1'000},
                                   {"B", 1},
                                   {"", 1}};
-constexpr Unit kTimeUnits[] = {{"h", 3'600'000'000'000}, {"m", 60'000'000'000}, {"s", 1'000'000'000},
-                               {"ms", 1'000'000},        {"us", 1'000},         {"ns", 1}};
+constexpr Unit kTimes[] = {{"h", 3'600'000'000'000}, {"m", 60'000'000'000}, {"s", 1'000'000'000},
+                           {"ms", 1'000'000},        {"us", 1'000},         {"ns", 1}};
 
-// In place of std::tolower(), which asks the locale.
+// std::tolower() depends on the locale.
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_but_for_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
-// "20 GB" in 20 and "GB".
+// Splits "20 GB" into 20 and "GB".
 std::optional<std::pair<std::uint64_t, std::string_view>> split_unit(std::string_view text) {
   std::uint64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -116,14 +116,19 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
-std::string print_size(std::uint64_t bytes) { return print_in(bytes, kBinaryUnits); }
+std::string print_size(std::uint64_t bytes) {
+  constexpr std::uint64_t kMB = 1'000'000;
+  const std::string binary = print_in(bytes, kBinaryUnits);
+  const std::string decimal = bytes % kMB == 0 ? print_in(bytes, kDecimalUnits) : binary;
+  return decimal.size() < binary.size() ? decimal : binary;
+}
 
 std::optional<Duration> parse_duration(std::string_view text) {
   const auto parts = split_unit(text);
   if (!parts || parts->first == 0) {
     return std::nullopt;
   }
-  for (const Unit& unit : kTimeUnits) {
+  for (const Unit& unit : kTimes) {
     if (parts->second == unit.name) {
       const auto most = static_cast<std::uint64_t>(std::numeric_limits<Duration::rep>::max());
       const std::optional<std::uint64_t> nanoseconds = times(parts->first, unit.value, most);
@@ -135,7 +140,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
 
 std::string print_duration(Duration duration) {
   return duration <= Duration::zero() ? str_cat(duration.count(), "ns")
-                                      : print_in(static_cast<std::uint64_t>(duration.count()), kTimeUnits);
+                                      : print_in(static_cast<std::uint64_t>(duration.count()), kTimes);
 }
 
 std::optional<bool> parse_flag(std::string_view text) {
@@ -166,7 +171,7 @@ bool is_plain_text(std::string_view text) {
       }
       point = point << 6U | (byte(i + k) & 0x3fU);
     }
-    // Longer than it has to be, half of a pair, beyond Unicode; the second block of control characters.
+    // Overlong encodings, surrogates, code points beyond Unicode, and the control characters U+0080 to U+009F.
     constexpr std::uint32_t kLeast[] = {0, 0, 0xa0, 0x800, 0x10000};
     if (length == 0 || point < kLeast[length] || (point >= 0xd800 && point <= 0xdfff) || point > 0x10ffff) {
       return false;
@@ -177,7 +182,7 @@ bool is_plain_text(std::string_view text) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // from the beginnings of `a` so far to each beginning of `b`
+  std::vector<std::size_t> row(b.size() + 1);  // distance of a[0..i) to b[0..j), for each j
   for (std::size_t j = 0; j <= b.size(); ++j) {
     row[j] = j;
   }

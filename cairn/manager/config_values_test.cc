@@ -29,6 +29,8 @@ TEST(ConfigValuesTest, SizesReadBackAsTheyWere) {
   EXPECT_EQ(print_size(64 * kGiB), "64GiB");
   EXPECT_EQ(print_size(kGiB + 1024), "1048577KiB");
   EXPECT_EQ(print_size(1000), "1000");
+  EXPECT_EQ(print_size(900'000'000'000'000'000), "900PB");
+  EXPECT_EQ(print_size(20'000'000'000), "20GB");
   EXPECT_EQ(print_size(0), "0");
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, kGiB, kGiB - 1, 3 * kGiB / 2, kMost}) {
     EXPECT_EQ(parse_size(print_size(size)), size);

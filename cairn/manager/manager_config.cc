@@ -3,125 +3,208 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <span>
 
 #include "cairn/base/ids.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/config_keys.h"
+#include "cairn/manager/config_mistakes.h"
 #include "cairn/manager/config_values.h"
 
 namespace cairn {
 namespace {
 
 constexpr std::string_view kPrefix = "CAIRN_";
-// Read by the scripts that build and test.
+// Variables with our prefix that the build and test scripts read.
 constexpr std::string_view kOthersVariables[] = {"CAIRN_JOBS"};
 
-Unexpected<Error> wrong(std::string message) { return fail(ErrorCode::kInvalidArgument, std::move(message)); }
-
-// Filled in by hand, a struct may hold what its keys would refuse.
-Status check_each_key(const ManagerConfig& config) {
+// A program that fills in a ManagerConfig can give a key a value that set_key() would refuse.
+void check_each_key(const ManagerConfig& config, ConfigMistakes& mistakes) {
   ManagerConfig copy = config;
   for (const ConfigKey& key : config_keys()) {
-    if (Status taken = set_key(copy, key, key.print(config)); !taken) {
-      return taken;
+    if (const Status taken = set_key(copy, key, key.print(config)); !taken) {
+      mistakes.add(key.name, taken.error());
     }
   }
-  return {};
 }
 
-Status check_model(const ManagerConfig& config) {
+// The bytes of a block, or std::nullopt if [model] does not say.
+std::optional<std::uint64_t> check_model(const ManagerConfig& config, ConfigMistakes& mistakes) {
   const ModelConfig& model = config.model;
   if (model.name.empty()) {
-    return wrong("model.name is empty; give the model's name: it separates its blocks from those of others");
+    mistakes.add({"model.name"}, "model.name is empty; give the model's name, which is part of every key");
   }
   const struct {
     std::string_view key;
     std::uint32_t value;
   } numbers[] = {{"model.layers", model.layers}, {"model.heads", model.heads}, {"model.head_size", model.head_size}};
+  bool has_shape = true;
   for (const auto& number : numbers) {
     if (number.value == 0) {
-      return wrong(str_cat(number.key, " is 0; give the model's, so that it is known how large a block is"));
+      mistakes.add({std::string(number.key)},
+                   str_cat(number.key, " is 0; give the model's number, from which the size of a block is computed"));
+      has_shape = false;
     }
   }
   if (!model.secret.empty() && !model.secret_file.empty()) {
-    return wrong("model.secret and model.secret_file are both given; give one of them");
+    mistakes.add({"model.secret", "model.secret_file"},
+                 "model.secret and model.secret_file are both given; give one of them");
   }
   if ((!model.secret.empty() || !model.secret_file.empty()) && !has_secret(model.scheme)) {
-    return wrong(str_cat(model.secret.empty() ? "model.secret_file" : "model.secret", " is given, but model.scheme is ",
-                         to_string(model.scheme), ", which has no secret; leave it out, or use scheme native"));
+    mistakes.add({"model.scheme"},
+                 str_cat(model.secret.empty() ? "model.secret_file" : "model.secret", " is given, but model.scheme is ",
+                         to_string(model.scheme), ", which has no secret; remove it, or use scheme native"));
   }
-  if (Status fits = config.shape().validate(); !fits) {
-    return fail(fits.error().code, str_cat("[model] with block_size ", config.block_size, ": ", fits.error().message));
+  const bool is_known = std::ranges::none_of(
+      std::initializer_list<std::string_view>{"model.layers", "model.kv", "model.heads", "model.head_size",
+                                              "model.element_type", "block_size"},
+      [&](std::string_view key) { return mistakes.is_wrong(key); });
+  if (!has_shape || !is_known) {
+    return std::nullopt;
   }
-  return {};
+  if (const Status fits = config.shape().validate(); !fits) {
+    mistakes.add("model", {fits.error().code,
+                           str_cat("[model] with block_size ", config.block_size, ": ", fits.error().message)});
+    return std::nullopt;
+  }
+  return config.shape().block_bytes();
 }
 
-Status check_tier(std::string_view section, const TierConfig& tier, std::uint64_t block_bytes) {
-  if (tier.blocks != 0 && tier.size != 0) {
-    return wrong(str_cat(section, ".blocks and ", section, ".size are both given; give one of them"));
-  }
+void check_tier(const std::string& section, const TierConfig& tier, std::uint64_t block_bytes,
+                ConfigMistakes& mistakes) {
+  const std::string size = section + ".size";
+  const std::string blocks = section + ".blocks";
   if (tier.size != 0 && tier.size < block_bytes) {
-    return wrong(str_cat(section, ".size is ", print_size(tier.size), ", less than one block of ", block_bytes,
-                         " bytes; give more, or make block_size smaller"));
+    mistakes.add({size}, str_cat(size, " is ", print_size(tier.size), ", less than one block of ", block_bytes,
+                                 " bytes; give more, or make block_size smaller"));
   }
   if (tier.size / block_bytes >= index_of(kNoBlock)) {
-    return wrong(str_cat(section, ".size is ", print_size(tier.size), ", more than ", index_of(kNoBlock) - 1,
-                         " blocks of ", block_bytes, " bytes; give less"));
+    mistakes.add({size}, str_cat(size, " is ", print_size(tier.size), ", more than ", index_of(kNoBlock) - 1,
+                                 " blocks of ", block_bytes, " bytes; give less"));
   }
   if (tier.blocks > std::numeric_limits<std::uint64_t>::max() / block_bytes) {
-    return wrong(str_cat(section, ".blocks is ", tier.blocks, "; so many blocks of ", block_bytes,
-                         " bytes are more than can be addressed"));
+    mistakes.add({blocks}, str_cat(blocks, " is ", tier.blocks, "; so many blocks of ", block_bytes,
+                                   " bytes are more than can be addressed; give fewer"));
   }
-  return {};
 }
 
-Status check_device(const ManagerConfig& config) {
+void check_device(const ManagerConfig& config, ConfigMistakes& mistakes) {
   const DeviceConfig& device = config.device;
   if (device.engine_layout == nullptr) {
-    return device.managed_by_engine
-               ? wrong("device.managed_by_engine is set, but there is no engine_layout; describe the engine's memory")
-               : Status();
+    if (device.managed_by_engine) {
+      mistakes.add(std::vector<std::string>(),
+                   "device.managed_by_engine is set, but there is no engine_layout; describe the engine's memory");
+    }
+    return;
   }
   if (device.size != 0 || (device.blocks != 0 && device.blocks != device.engine_layout->blocks())) {
-    return wrong(str_cat("device.", device.size != 0 ? "size" : "blocks", " is given, but the engine's memory has ",
-                         device.engine_layout->blocks(), " blocks; leave it out"));
+    const std::string key = device.size != 0 ? "device.size" : "device.blocks";
+    mistakes.add({key}, str_cat(key, " is given, but the engine's memory has ", device.engine_layout->blocks(),
+                                " blocks; remove it"));
   }
   if (device.engine_layout->shape() != config.shape()) {
-    return wrong(str_cat("the engine's memory has blocks of ", device.engine_layout->shape().block_bytes(),
+    mistakes.add(std::vector<std::string>(),
+                 str_cat("the engine's memory has blocks of ", device.engine_layout->shape().block_bytes(),
                          " bytes in another shape than [model] and block_size say (", config.shape().block_bytes(),
                          " bytes); make them agree"));
   }
-  return {};
 }
 
-Status check_host(const HostConfig& host, std::uint64_t block_bytes) {
+void check_host(const HostConfig& host, std::uint64_t block_bytes, ConfigMistakes& mistakes) {
   if (host.max_size == 0) {
-    return {};
+    return;
   }
   if (!host.is_there()) {
-    return wrong("host.max_size is given, but neither host.size nor host.blocks; give what it begins with");
+    mistakes.add({"host.size", "host.blocks"},
+                 "host.max_size is given, but neither host.size nor host.blocks; give the initial size as well");
+    return;
   }
-  const std::uint64_t begins_with = host.size != 0 ? host.size : host.blocks * block_bytes;
-  if (host.max_size < begins_with) {
-    return wrong(str_cat("host.max_size is ", print_size(host.max_size), ", less than the ", print_size(begins_with),
-                         " of host.", host.size != 0 ? "size" : "blocks", "; give at least as much, or leave it out"));
+  const std::uint64_t initial = host.size != 0 ? host.size : host.blocks * block_bytes;
+  if (host.max_size < initial) {
+    const std::string key = host.size != 0 ? "host.size" : "host.blocks";
+    mistakes.add({key}, str_cat("host.max_size is ", print_size(host.max_size), ", less than the ", print_size(initial),
+                                " of ", key, "; give at least as much, or remove it"));
   }
-  return {};
 }
 
-Status check_disk(const DiskConfig& disk) {
+void check_disk(const DiskConfig& disk, ConfigMistakes& mistakes) {
   if (disk.is_there() && disk.path.empty()) {
-    return wrong("disk.path is empty; give the file of the disk tier");
+    mistakes.add({"disk.path"}, "disk.path is empty; give the file of the disk tier");
   }
   if (!disk.is_there() && !disk.path.empty()) {
-    return wrong("disk.path is given, but neither disk.size nor disk.blocks; give one, or leave the path out");
+    mistakes.add({"disk.size", "disk.blocks"},
+                 "disk.path is given, but neither disk.size nor disk.blocks; give one of them, or remove the path");
   }
   if (!disk.is_there() && disk.scrub_rate != 0) {
-    return wrong("disk.scrub_rate is given, but there is no disk tier; give disk.size and disk.path, or leave it out");
+    mistakes.add({"disk.size", "disk.blocks"},
+                 "disk.scrub_rate is given, but there is no disk tier; give disk.size and disk.path, or remove it");
   }
-  return {};
+}
+
+// The checks that involve several keys.
+void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
+  const std::optional<std::uint64_t> block_bytes = check_model(config, mistakes);
+  const struct {
+    std::string section;
+    const TierConfig& tier;
+  } tiers[] = {{"device", config.device}, {"host", config.host}, {"disk", config.disk}};
+  for (const auto& [section, tier] : tiers) {
+    if (tier.blocks != 0 && tier.size != 0) {
+      mistakes.add({section + ".blocks", section + ".size"},
+                   str_cat(section, ".blocks and ", section, ".size are both given; give one of them"));
+    }
+    if (block_bytes) {
+      check_tier(section, tier, *block_bytes, mistakes);
+    }
+  }
+  if (block_bytes) {
+    check_device(config, mistakes);
+    check_host(config.host, *block_bytes, mistakes);
+  }
+  check_disk(config.disk, mistakes);
+  if (config.health.longest_wait < config.health.first_wait) {
+    mistakes.add({"health.longest_wait", "health.first_wait"},
+                 str_cat("health.longest_wait is ", print_duration(config.health.longest_wait),
+                         ", less than health.first_wait with ", print_duration(config.health.first_wait),
+                         "; give at least as much"));
+  }
+}
+
+void read_environment(const ManagerConfig::Environment& environment, ManagerConfig& config, ConfigMistakes& mistakes) {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : config_keys()) {
+    known.push_back(key.variable());
+  }
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with(kPrefix) || std::ranges::find(kOthersVariables, name) != std::end(kOthersVariables)) {
+      continue;
+    }
+    const auto found = std::ranges::find(known, name);
+    if (found == known.end()) {
+      mistakes.add(
+          name, {ErrorCode::kInvalidArgument, str_cat("unknown environment variable ", name, suggestion(name, known))});
+      continue;
+    }
+    const ConfigKey& key = config_keys()[static_cast<std::size_t>(found - known.begin())];
+    if (const Status taken = set_key(config, key, value); !taken) {
+      mistakes.add(key.name, {taken.error().code, str_cat("environment variable ", name, ": ", taken.error().message)});
+    }
+  }
+}
+
+void read_setting(std::string_view setting, ManagerConfig& config, ConfigMistakes& mistakes) {
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string_view::npos) {
+    mistakes.add(setting, {ErrorCode::kInvalidArgument,
+                           str_cat("--set ", setting, " has no value; write it as in --set host.size=8GiB")});
+    return;
+  }
+  const std::string_view key = setting.substr(0, equals);
+  if (const Status set = config.set(key, setting.substr(equals + 1)); !set) {
+    mistakes.add(key, {set.error().code, str_cat("--set ", key, ": ", set.error().message)});
+  }
 }
 
 }  // namespace
@@ -138,25 +221,27 @@ ManagerConfig::Environment ManagerConfig::environment_of_process() {
   return environment;
 }
 
+Result<ManagerConfig> ManagerConfig::from_toml(std::string_view text, std::string_view file_name) {
+  ManagerConfig config;
+  ConfigMistakes mistakes;
+  read_toml(text, file_name, config, mistakes);
+  CAIRN_TRY(mistakes.status());
+  return config;
+}
+
+Result<ManagerConfig> ManagerConfig::from_file(const std::string& path) {
+  ManagerConfig config;
+  ConfigMistakes mistakes;
+  read_toml_file(path, config, mistakes);
+  CAIRN_TRY(mistakes.status());
+  return config;
+}
+
 Status ManagerConfig::apply(const Environment& environment) {
   ManagerConfig changed = *this;
-  std::vector<std::string> known;
-  for (const ConfigKey& key : config_keys()) {
-    known.push_back(key.variable());
-  }
-  for (const auto& [name, value] : environment) {
-    if (!name.starts_with(kPrefix) || std::ranges::find(kOthersVariables, name) != std::end(kOthersVariables)) {
-      continue;
-    }
-    const auto found = std::ranges::find(known, name);
-    if (found == known.end()) {
-      return wrong(str_cat("the variable ", name, " is no setting", suggestion(name, known)));
-    }
-    const ConfigKey& key = config_keys()[static_cast<std::size_t>(found - known.begin())];
-    if (Status taken = set_key(changed, key, value); !taken) {
-      return wrong(str_cat("the variable ", name, ": ", taken.error().message));
-    }
-  }
+  ConfigMistakes mistakes;
+  read_environment(environment, changed, mistakes);
+  CAIRN_TRY(mistakes.status());
   *this = std::move(changed);
   return {};
 }
@@ -167,36 +252,40 @@ Status ManagerConfig::set(std::string_view key, std::string_view value) {
 }
 
 Status ManagerConfig::validate() const {
-  if (Status taken = check_each_key(*this); !taken) {
-    return taken;
-  }
+  ConfigMistakes mistakes;
+  check_each_key(*this, mistakes);
   if (!device.is_there() && device.engine_layout == nullptr && !device.managed_by_engine && !host.is_there() &&
       !disk.is_there()) {
-    return wrong("there is no tier; give device, host or disk a size or blocks");
+    mistakes.add({"device.size", "device.blocks", "host.size", "host.blocks", "disk.size", "disk.blocks"},
+                 "there is no tier; give device, host or disk a size or blocks");
   }
-  if (Status fits = check_model(*this); !fits) {
-    return fits;
+  check_together(*this, mistakes);
+  return mistakes.status();
+}
+
+Result<ManagerConfig> read_config(const ConfigSources& sources) {
+  ManagerConfig config = sources.defaults;
+  ConfigMistakes mistakes;
+  bool is_readable = true;
+  if (sources.toml) {
+    config = ManagerConfig();
+    is_readable = read_toml(*sources.toml, sources.toml_name, config, mistakes);
+  } else if (!sources.file.empty()) {
+    config = ManagerConfig();
+    is_readable = read_toml_file(sources.file, config, mistakes);
   }
-  const std::uint64_t block_bytes = shape().block_bytes();
-  const struct {
-    std::string_view section;
-    const TierConfig& tier;
-  } tiers[] = {{"device", device}, {"host", host}, {"disk", disk}};
-  for (const auto& [section, tier] : tiers) {
-    if (Status fits = check_tier(section, tier, block_bytes); !fits) {
-      return fits;
-    }
+  read_environment(sources.environment, config, mistakes);
+  for (const std::string_view setting : sources.settings) {
+    read_setting(setting, config, mistakes);
   }
-  for (Status fits : {check_device(*this), check_host(host, block_bytes), check_disk(disk)}) {
-    if (!fits) {
-      return fits;
-    }
+  if (mistakes.empty()) {
+    return config;
   }
-  if (health.longest_wait < health.first_wait) {
-    return wrong(str_cat("health.longest_wait is ", print_duration(health.longest_wait),
-                         ", less than health.first_wait with ", print_duration(health.first_wait)));
+  if (is_readable) {
+    check_together(config, mistakes);
   }
-  return {};
+  CAIRN_TRY(mistakes.status());
+  return config;
 }
 
 KvShape ManagerConfig::shape() const {
@@ -222,7 +311,7 @@ Result<std::optional<KeySecret>> ManagerConfig::key_secret() const {
 }
 
 Namespace ManagerConfig::space() const {
-  // The numbers of the shape too: two models of one name whose blocks are of the same size are still two.
+  // The numbers of the shape are part of it: models of the same name whose blocks have the same size can differ in them.
   return {.tenant = model.tenant,
           .model = model.name,
           .weights_generation = model.weights_generation,

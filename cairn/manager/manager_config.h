@@ -1,11 +1,12 @@
-// ManagerConfig: what a KvBlockManager is made of: the model's shape, the tiers and how blocks move between them.
+// ManagerConfig: the configuration of a KvBlockManager: the model's shape, the tiers, and how blocks move between them.
 //
-// Does:     one struct with defaults that work; filled in by hand, from a TOML file, from the environment, or all three,
-//           the later over the earlier. Keys are the same everywhere: `host.size` in errors, `[host] size` in the file,
-//           CAIRN_HOST_SIZE in the environment.
-// Threads:  plain values.
-// Fails:    a key that is not known, a value that does not parse or is out of its range, keys that contradict each other:
-//           every error names the key, what it was and what it may be.
+// A struct with defaults. A program sets its members, reads a TOML file, the environment or a command line, or all of them;
+// later sources override earlier ones. Keys have the same names everywhere: `host.size` in errors, `size` under `[host]` in the
+// file, CAIRN_HOST_SIZE in the environment. docs/configuration.md lists them.
+//
+// Errors: kInvalidArgument for unknown keys, values that do not parse or are out of range, and keys that contradict each
+// other. The message names the key, the value and what is expected; if there are several mistakes, it lists all of them, one a
+// line.
 #pragma once
 
 #include <cstdint>
@@ -32,28 +33,28 @@
 
 namespace cairn {
 
-// [model]: whose blocks, and what is in one.
+// [model]: the model that the blocks belong to, and the shape of a block.
 struct ModelConfig {
-  std::string name = "model";  // part of the namespace, as is all that follows
+  std::string name = "model";  // all members except the secret are part of the namespace
   std::string tenant = {};
   std::uint64_t weights_generation = 0;
-  std::string shard = {};  // "tp0/2"; empty for all of it
+  std::string shard = {};  // "tp0/2"; empty if the blocks hold the whole model
   KeyScheme scheme = KeyScheme::kNative;
-  // What keys are made with, as 64 hexadecimal digits, or a file that holds them; not both. Neither: what the disk tier's
-  // file has, or a random one. Never printed, and not part of the namespace.
+  // The secret that keys are made with, as 64 hexadecimal digits, or a file that holds them; not both. If neither is given,
+  // the secret in the disk tier's file is used, or a random one. Never printed, and not part of the namespace.
   std::string secret = {};
   std::string secret_file = {};
   std::uint32_t layers = 0;
-  std::uint32_t kv = 2;  // 1 for what is kept in one piece
+  std::uint32_t kv = 2;  // 2 for keys and values, 1 if they are stored together (MLA)
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
-  std::string element_type = "bf16";  // gives the bits: f32, bf16, f16, fp8_e4m3, fp8_e5m2, int8, int4 and so on
+  std::string element_type = "bf16";  // f32, bf16, f16, fp8_e4m3, fp8_e5m2, int8, uint8, int4, nvfp4 or fp4
 };
 
-// Of every tier.
+// What every tier has.
 struct TierConfig {
-  std::uint32_t blocks = 0;  // one of the two is given; 0 and 0: there is no such tier
-  std::uint64_t size = 0;    // bytes, "64GiB"
+  std::uint32_t blocks = 0;  // give blocks or size; if both are 0, there is no such tier
+  std::uint64_t size = 0;    // bytes
   PolicyKind policy = PolicyKind::kAdaptive;
   bool leaves_first = true;
   [[nodiscard]] bool is_there() const { return blocks != 0 || size != 0; }
@@ -61,7 +62,7 @@ struct TierConfig {
 
 enum class DeviceMemory : std::uint8_t {
   kGpu,
-  kSystem,  // pages of this process in the place of a GPU: machines without one
+  kSystem,  // memory of this process takes the place of a GPU's, on machines without one
 };
 
 // [device], G1
@@ -70,10 +71,10 @@ struct DeviceConfig : TierConfig {
   int gpu = 0;
   Arrangement layout = Arrangement::kContiguousNhd;
   Duplicates duplicates = Duplicates::kReject;
-  // The engine's own memory, described: no key, the program that has the engine gives it. Gives blocks, and with them the
+  // Describes memory that the engine owns. Set by the engine's program; there is no key for it. Replaces blocks, size and
   // layout.
   BlockLayoutPtr engine_layout = {};
-  // The engine says which block holds what; there is no pool of ours (engine_layout is given then). No key either.
+  // The engine decides which block holds what, and Cairn has no pool for the device; needs engine_layout. There is no key.
   bool managed_by_engine = false;
 };
 
@@ -81,7 +82,7 @@ enum class Pinning : std::uint8_t { kPreferred, kRequired, kOff };
 
 // [host], G2
 struct HostConfig : TierConfig {
-  std::uint64_t max_size = 0;  // that it may be resized to; 0: what it begins with
+  std::uint64_t max_size = 0;  // the largest size for resize_host(); 0 for the initial size
   Pinning pinning = Pinning::kPreferred;
   HugePages huge_pages = HugePages::kTransparent;
   std::optional<int> numa_node = {};
@@ -94,43 +95,56 @@ struct DiskConfig : TierConfig {
   bool direct = true;
   IoMethod io = IoMethod::kBest;
   std::uint32_t in_flight = 16;
-  std::uint64_t scrub_rate = 0;  // bytes a second that are read to find damaged blocks; 0: none (tier/disk_scrub.h)
+  std::uint64_t scrub_rate = 0;  // bytes per second that are read to find damaged blocks; 0 to turn that off
 };
 
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
   std::uint32_t block_size = 16;    // tokens
-  std::uint32_t event_log = 65536;  // events that followers may lag behind; 0: no events
+  std::uint32_t event_log = 65536;  // events that are kept for subscribers that lag; 0 for no events
   ModelConfig model;
   DeviceConfig device;
   HostConfig host;
   DiskConfig disk;
   OffloadOptions offload_to_host;  // [offload.host]: from the device
-  OffloadOptions offload_to_disk;  // [offload.disk]: from the host, or from the device where there is no host
+  OffloadOptions offload_to_disk;  // [offload.disk]: from the host, or from the device if there is no host tier
   OnboardOptions onboard;          // [onboard]
-  TierHealth::Options health;      // [health]: when a tier is taken out, and tried again
-  Duration shutdown = std::chrono::seconds(5);  // that a stop waits for what is under way
+  TierHealth::Options health;      // [health]: when a failing tier is suspended, and tried again
+  Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
+  // `file_name` is for messages.
   [[nodiscard]] static Result<ManagerConfig> from_toml(std::string_view text, std::string_view file_name);
   [[nodiscard]] static Result<ManagerConfig> from_file(const std::string& path);
-  // Over what is there already. A variable that begins with CAIRN_ and is neither a key of ours nor one that another part
-  // of Cairn reads is an error.
   using Environment = std::vector<std::pair<std::string, std::string>>;
   [[nodiscard]] static Environment environment_of_process();
+  // Sets the keys that the environment has variables for. An unknown variable that begins with CAIRN_ is an error. A call
+  // that fails changes nothing.
   [[nodiscard]] Status apply(const Environment& environment);
-  // One key as in errors, for command lines: "host.size=8GiB".
+  // set("host.size", "8GiB")
   [[nodiscard]] Status set(std::string_view key, std::string_view value);
 
-  // All of it together; fills in nothing.
+  // Checks every value, and that the values fit together.
   [[nodiscard]] Status validate() const;
   [[nodiscard]] KvShape shape() const;
-  // What separates these blocks from others: everything of [model] and the block size.
+  // [model] and the block size: blocks of different namespaces never match.
   [[nodiscard]] Namespace space() const;
-  // What model.secret or model.secret_file says; std::nullopt if neither is given.
+  // The secret in model.secret or model.secret_file; std::nullopt if neither is given.
   [[nodiscard]] Result<std::optional<KeySecret>> key_secret() const;
-  // The whole as a TOML file that from_toml() reads back, each key with its comment: what `cairn config` shows. Secrets
-  // are left out.
+  // A TOML file with every key and a comment that explains it, without secrets; from_toml() reads it back.
   [[nodiscard]] std::string to_toml() const;
 };
+
+// Where read_config() reads a configuration from. Later members override earlier ones.
+struct ConfigSources {
+  ManagerConfig defaults = {};           // used if neither `toml` nor `file` is given
+  std::optional<std::string> toml = {};  // TOML text
+  std::string toml_name = "config";      // what messages call `toml`
+  std::string file = {};                 // the path of a TOML file, instead of `toml`; empty for none
+  ManagerConfig::Environment environment = {};
+  std::vector<std::string> settings = {};  // as on a command line: "host.size=8GiB"
+};
+// Reads all sources. The caller still has to call validate(), directly or by making a manager. If a source has a mistake, the
+// error lists the mistakes of all sources, and values that do not fit together.
+[[nodiscard]] Result<ManagerConfig> read_config(const ConfigSources& sources);
 
 }  // namespace cairn

@@ -15,7 +15,10 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string problem(const std::function<void(ManagerConfig&)>& change) {
   ManagerConfig config = usable_config();
@@ -59,8 +62,9 @@ TEST(ManagerConfigTest, SetsByTheNameOfAKey) {
   EXPECT_EQ(config.device.layout, Arrangement::kLayersKvHnd);
   EXPECT_TRUE(config.set("model.scheme", "vllm"));
   EXPECT_EQ(config.model.scheme, KeyScheme::kVllm);
-  EXPECT_EQ(config.set("host.sise", "1").error().message, "host.sise is no key; did you mean host.size?");
-  EXPECT_THAT(config.set("device.policy", "mru").error().message, HasSubstr("device.policy is 'mru'; give fifo, lru"));
+  EXPECT_EQ(config.set("host.sise", "1").error().message, "unknown key host.sise; did you mean host.size?");
+  EXPECT_THAT(config.set("device.policy", "mru").error().message,
+              HasSubstr("device.policy is 'mru'; expected fifo, lru"));
 }
 
 TEST(ManagerConfigTest, TheEnvironmentGoesOverWhatIsThere) {
@@ -81,9 +85,12 @@ TEST(ManagerConfigTest, TheEnvironmentGoesOverWhatIsThere) {
 TEST(ManagerConfigTest, AVariableThatIsWrongIsAnErrorAndChangesNothing) {
   ManagerConfig config;
   EXPECT_EQ(config.apply({{"CAIRN_BLOCK_SIZE", "32"}, {"CAIRN_HOST_SISE", "1"}}).error().message,
-            "the variable CAIRN_HOST_SISE is no setting; did you mean CAIRN_HOST_SIZE?");
-  EXPECT_EQ(config.apply({{"CAIRN_BLOCK_SIZE", "32"}, {"CAIRN_HOST_SIZE", "lots"}}).error().message,
-            "the variable CAIRN_HOST_SIZE: host.size is 'lots'; give bytes, such as 64GiB, 20 GB or 4096");
+            "unknown environment variable CAIRN_HOST_SISE; did you mean CAIRN_HOST_SIZE?");
+  EXPECT_THAT(config.apply({{"CAIRN_BLOCK_SIZE", "32"}, {"CAIRN_HOST_SIZE", "lots"}}).error().message,
+              StartsWith("environment variable CAIRN_HOST_SIZE: host.size is 'lots'; expected a size such as 64GiB"));
+  EXPECT_THAT(
+      config.apply({{"CAIRN_HOST_SIZE", "lots"}, {"CAIRN_BLOCK_SIZE", "0"}}).error().message,
+      AllOf(StartsWith("2 mistakes in the configuration:\n"), HasSubstr("lots"), HasSubstr("block_size is '0'")));
   EXPECT_EQ(config.block_size, ManagerConfig().block_size);
 }
 
@@ -130,6 +137,45 @@ TEST(ManagerConfigTest, SaysWhichKeysContradictEachOther) {
               HasSubstr("health.longest_wait is 1m, less than health.first_wait with 2m"));
 }
 
+TEST(ManagerConfigTest, ListsAllMistakesAtOnce) {
+  EXPECT_EQ(problem([](ManagerConfig& c) {
+              c.model.layers = 0;
+              c.model.heads = 0;
+              c.disk.blocks = 3;
+              c.disk.size = 900'000'000'000'000'000;
+            }),
+            "4 mistakes in the configuration:\n"
+            "  model.layers is 0; give the model's number, from which the size of a block is computed\n"
+            "  model.heads is 0; give the model's number, from which the size of a block is computed\n"
+            "  disk.blocks and disk.size are both given; give one of them\n"
+            "  disk.path is empty; give the file of the disk tier");
+  EXPECT_THAT(problem([](ManagerConfig& c) { c.device.size = 900'000'000'000'000'000; }),
+              StartsWith("device.size is 900PB, more than"))
+      << "as the user wrote it";
+}
+
+TEST(ManagerConfigTest, ReadsAllSourcesAndListsTheMistakesOfAll) {
+  const auto read = [](ConfigSources sources) {
+    const Result<ManagerConfig> config = read_config(sources);
+    return config ? "none" : config.error().message;
+  };
+  const std::string model = "[model]\nlayers = 2\nheads = 2\nhead_size = 64\n";
+  EXPECT_EQ(read({.toml = model + "[host]\nsize = \"1GiB\"\n"}), "none");
+  EXPECT_EQ(read({.toml = model}), "none") << "contradictions are validate()'s, if there is nothing else";
+  const std::string all = read({.toml = model + "[host]\nsize = \"1 gig\"\n[disk]\nblocks = 1\n",
+                                .environment = {{"CAIRN_BLOCK_SISE", "1"}},
+                                .settings = {"device.blocks=-1", "x"}});
+  EXPECT_THAT(all,
+              AllOf(StartsWith("5 mistakes in the configuration:\n"), HasSubstr("\n  config:6: host.size is '1 gig'"),
+                    HasSubstr("\n  unknown environment variable CAIRN_BLOCK_SISE; did you mean CAIRN_BLOCK_SIZE?"),
+                    HasSubstr("\n  --set device.blocks: device.blocks is '-1'"), HasSubstr("\n  --set x has no value"),
+                    HasSubstr("\n  disk.path is empty")));
+  EXPECT_THAT(read({.toml = "[host]\nmax_size = \"1GiB\"\nsize = \"lots\"\n" + model}), Not(HasSubstr("host.max_size")))
+      << "what host.size should have been is not known";
+  EXPECT_THAT(read({.toml = "[host\n"}), StartsWith("config:1: ")) << "nothing is known of the rest";
+  EXPECT_EQ(read_config({.file = "/nowhere/cairn.toml"}).error().code, ErrorCode::kNotFound);
+}
+
 TEST(ManagerConfigTest, TiersNeedTheModelsNumbers) {
   EXPECT_THAT(problem([](ManagerConfig& c) { c.model.layers = 0; }), HasSubstr("model.layers is 0"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.model.heads = 0; }), HasSubstr("model.heads is 0"));
@@ -160,7 +206,7 @@ TEST(ManagerConfigTest, HoldsEachValueToItsRange) {
   EXPECT_THAT(problem([](ManagerConfig& c) { c.device.gpu = -1; }), HasSubstr("device.gpu is '-1'"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.host.numa_node = -1; }), HasSubstr("host.numa_node is '-1'"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.offload_to_host.low_water = 0.6; }),
-              HasSubstr("offload.host.low_water is '0.6'; give a share from 0 to 0.5"));
+              HasSubstr("offload.host.low_water is '0.6'; expected a share from 0 to 0.5"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.offload_to_disk.low_water = std::nan(""); }),
               HasSubstr("offload.disk.low_water is"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.offload_to_host.batch = 0; }), HasSubstr("offload.host.batch is '0'"));
