@@ -1,10 +1,11 @@
 # cairn_component(NAME HEADERS ... SOURCES ... [USES ...] [LIBRARIES ...] [PUBLIC_LIBRARIES ...] [INCLUDES ...] [ALONE ...]
 #                 [TESTS ...] [THREAD_TESTS ...] [TEST_LIBRARIES ...] [TEST_DEFINITIONS ...])
 #
-# Adds one folder of cairn/ to the library. HEADERS are public: they are installed by their paths. USES: the folders that it
-# includes. LIBRARIES, INCLUDES: third-party libraries and include folders. ALONE: sources that are never compiled in a
-# batch. TESTS become the program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also runs under
-# TSan. Both link only this folder and what it uses, so a change rebuilds no more than depends on it.
+# Adds one folder of cairn/ to the library. HEADERS are the public ones, which are installed; scripts/check_layers.py checks
+# that they include only public headers, and that the header of a component (cairn/core.h and so on) leads to them. USES: the
+# folders that it includes. LIBRARIES, INCLUDES: third-party libraries and include folders. ALONE: sources that are never
+# compiled in a batch. TESTS become the program NAME_test; THREAD_TESTS, those that run threads, NAME_threads_test, which also
+# runs under TSan. Both link only this folder and what it uses, so that a change rebuilds little.
 function(cairn_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
     "HEADERS;SOURCES;USES;LIBRARIES;PUBLIC_LIBRARIES;INCLUDES;ALONE;TESTS;THREAD_TESTS;TEST_LIBRARIES;TEST_DEFINITIONS")

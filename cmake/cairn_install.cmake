@@ -1,4 +1,4 @@
-# `cmake --install`: the library, its public headers by their paths, the command, and packages for CMake and pkg-config.
+# `cmake --install`: the library, its public headers, the command, and packages for CMake and pkg-config.
 # The installed tree can be moved: nothing in it names its prefix.
 include(CMakePackageConfigHelpers)
 

@@ -191,6 +191,41 @@ class Checker:
                 self.report(path, 1, f"cairn/{path.name}/ is no folder of the table in docs/architecture.md",
                             "add a row that says what it holds and may include, or move the files")
 
+    # The public headers.
+
+    def check_public_headers(self):
+        """HEADERS of cairn_component() are what the headers right under cairn/ lead to: all of it, and nothing else."""
+        public = {}  # path from the root -> the CMakeLists.txt that names it
+        for cmake in sorted((self.root / "cairn").glob("*/CMakeLists.txt")):
+            for names in re.findall(r"\bHEADERS((?:\s+[\w./]+\.h)+)", cmake.read_text(encoding="utf-8")):
+                public.update((f"cairn/{cmake.parent.name}/{name}", cmake) for name in names.split())
+        entries = [path.relative_to(self.root).as_posix() for path in sorted((self.root / "cairn").glob("*.h"))]
+        reached = set(entries)
+        pending = [*entries, *public]
+        seen = set()
+        while pending:
+            header = pending.pop()
+            path = self.root / header
+            if header in seen or not path.is_file():
+                continue
+            seen.add(header)
+            text = without(path.read_text(encoding="utf-8", errors="replace"), "comments")
+            for number, line in enumerate(text.splitlines(), 1):
+                match = INCLUDE.match(line)
+                if not match or not match.group(2).startswith("cairn/") or match.group(1) == "<":
+                    continue
+                included = match.group(2)
+                reached.add(included)
+                if included not in public and included not in entries:
+                    self.report(path, number, f"a public header includes {included}, which is not public",
+                                "declare what it needs of it, or name it in HEADERS of its cairn_component()")
+        for header, cmake in sorted(public.items()):
+            if not (self.root / header).is_file():
+                self.report(cmake, 1, f"HEADERS names {header}, which does not exist", "name headers that exist")
+            elif header not in reached:
+                self.report(cmake, 1, f"{header} is public, but no public header includes it",
+                            "include it in the header of its component (cairn/core.h and so on), or take it out of HEADERS")
+
     # The documents' links.
 
     def check_links(self):
@@ -229,6 +264,7 @@ class Checker:
         self.read_libraries()
         self.check_folders()
         self.check_sources()
+        self.check_public_headers()
         self.check_links()
         return self.violations
 

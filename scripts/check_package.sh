@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs build/release to a scratch prefix, moves it, and builds and runs tests/consumer against it: by find_package
-# and by pkg-config, and a program in C; and compiles every installed header. Not done again until something that it reads changes.
+# Installs build/release to a scratch prefix, moves it, and builds and runs tests/consumer against it, by find_package and by
+# pkg-config, and a program in C. Then compiles every installed header alone. Skipped if nothing changed since it last passed.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
@@ -26,7 +26,7 @@ expect() {
 
 cmake --install build/release --prefix "$scratch/staged" || fail "installing failed"
 mv "$scratch/staged" "$scratch/prefix"
-# What would only work on this machine.
+# Absolute paths would only work on this machine.
 if grep -rIl -e "$scratch/staged" -e "$PWD" "$scratch/prefix"; then
   fail "the files above name the folder they were built or installed in"
 fi
@@ -44,15 +44,16 @@ for static in '' --static; do
   expect "$scratch/by_pkg_config" "pkg-config $static"
 done
 
-# The C library, from C. It is found where it was moved to by whoever runs the program.
+# The C library, from C. The program finds it through LD_LIBRARY_PATH.
 # shellcheck disable=SC2046 # flags are words
 cc -std=c11 -I . examples/c/manager.c -o "$scratch/in_c" $(pkg-config --cflags --libs cairn_c) ||
   fail "examples/c/manager.c does not build by pkg-config cairn_c"
 LD_LIBRARY_PATH=$(dirname "$(find "$scratch/prefix" -name libcairn_c.so)") "$scratch/in_c" >/dev/null ||
   fail "examples/c/manager.c does not run against the installed library"
 
-# A public header that includes one that is not installed compiles in the repository, and nowhere else.
+# In the repository a public header can include a private one by mistake; here it cannot.
 (cd "$scratch/prefix/include" && find cairn -name '*.h' | sort | sed 's/.*/#include "&"/') >"$scratch/all.cc"
+echo "$(wc -l <"$scratch/all.cc") public headers"
 # shellcheck disable=SC2046
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only "$scratch/all.cc" $(pkg-config --cflags cairn) ||
   fail "the installed headers do not compile by themselves: name the missing one in HEADERS of its cairn_component()"

@@ -40,6 +40,7 @@
 #include "cairn/base/result.h"
 #include "cairn/sim/active_sequence.h"
 #include "cairn/sim/cost_model.h"
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/identity_source.h"
 #include "cairn/sim/kv_manager.h"
 #include "cairn/sim/link_network.h"
@@ -47,18 +48,6 @@
 #include "cairn/sim/recorder.h"
 
 namespace cairn::sim {
-
-struct EngineOptions {
-  std::uint32_t blocks = 16'384;
-  std::uint32_t block_size = 64;
-  PolicyKind eviction = PolicyKind::kLineageTick;
-  Profile profile = Profile::kStrict;
-  std::uint32_t max_num_seqs = 256;              // requests that run at the same time
-  std::uint32_t max_num_batched_tokens = 8'192;  // in one pass
-  bool chunked_prefill = true;                   // if false, a prompt waits until it fits into one pass
-  bool prefix_caching = true;
-  CostModel costs = CostModel::polynomial();
-};
 
 // The tiers below an engine's cache, and the network of their links.
 struct EngineTiers {

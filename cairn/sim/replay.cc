@@ -8,6 +8,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/sim/arrivals.h"
+#include "cairn/sim/engine.h"
 #include "cairn/sim/prefix_index.h"
 #include "cairn/sim/recorder.h"
 

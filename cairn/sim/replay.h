@@ -25,7 +25,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
-#include "cairn/sim/engine.h"
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/kv_event_sink.h"
 #include "cairn/sim/report.h"
 #include "cairn/sim/request_source.h"

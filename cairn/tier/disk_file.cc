@@ -235,6 +235,14 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
   if (Status status = file.read_superblock(file.was_clean_); !status) {
     return Unexpected(Error(status.error()));
   }
+  DiskGeometry resized = file.geometry_;
+  resized.blocks = geometry.blocks;
+  if (file.geometry_.blocks != geometry.blocks && differences(resized, geometry).empty()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path, " has ", file.geometry_.blocks, " blocks, but the configuration asks for ",
+                        geometry.blocks, "; to change the file, run `cairn disk compact --blocks ", geometry.blocks,
+                        " ", path, "`, or set disk.blocks to ", file.geometry_.blocks));
+  }
   if (const std::string other = differences(file.geometry_, geometry); !other.empty()) {
     return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
                                                         "; give this one another file, or remove it"));

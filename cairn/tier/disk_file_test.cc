@@ -364,6 +364,11 @@ TEST_F(DiskFileTest, RefusesWhatItIsNotACacheOfByName) {
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("model 'm', not 'another'"), HasSubstr("weights generation '0', not '2'"),
                     HasSubstr("bytes a block '5000', not '6000'"), HasSubstr("bytes a row '100', not '50'")));
+  DiskGeometry smaller = geometry();
+  smaller.blocks = 7;
+  EXPECT_THAT(DiskFile::open(path_, smaller).error().message,
+              AllOf(HasSubstr(path_ + " has 100 blocks, but the configuration asks for 7"),
+                    HasSubstr("run `cairn disk compact --blocks 7 " + path_ + "`")));
   EXPECT_EQ(DiskFile::inspect(path_)->geometry().space.model, "m");
   EXPECT_TRUE(DiskFile::open(path_, geometry())) << "refusing it changed nothing";
 }

@@ -41,6 +41,8 @@ CLEAN = {
     "cairn/events/log.h": '#include "cairn/pool/observer.h"\n',
     "cairn/manager/config.cc": 'auto x = getenv("X");\n',
     "cairn/cli/main.cc": "",
+    "cairn/core.h": '#include "cairn/pool/observer.h"\n#include <vector>\n',
+    "cairn/pool/CMakeLists.txt": "cairn_component(pool\n  HEADERS observer.h\n  SOURCES pool.cc)\n",
     "tests/model_test.cc": '#include "cairn/events/log.h"\n#include "cairn/pool/pool.h"\n',
     "build/release/junk.cc": '#include "nothing.h"\n',
 }
@@ -114,6 +116,17 @@ class CheckLayers(unittest.TestCase):
 
     def test_two_files_with_one_name(self):
         self.assert_finds("cairn/tokens/pool.h", "", "cairn/tokens/pool.h:1: cairn/pool/pool.h has the same name")
+
+    def test_public_header_that_includes_a_private_one(self):
+        self.assert_finds("cairn/pool/observer.h", '#include "cairn/base/result.h"\n',
+                          "cairn/pool/observer.h:1: a public header includes cairn/base/result.h, which is not public")
+        self.assert_finds("cairn/core.h", '#include "cairn/pool/observer.h"\n#include "cairn/pool/pool.h"\n',
+                          "cairn/core.h:2: a public header includes cairn/pool/pool.h")
+
+    def test_public_header_that_no_component_has(self):
+        self.assert_finds("cairn/core.h", "", "cairn/pool/CMakeLists.txt:1: cairn/pool/observer.h is public, but")
+        self.assert_finds("cairn/pool/CMakeLists.txt", "cairn_component(pool\n  HEADERS observer.h gone.h\n  USES base)\n",
+                          "cairn/pool/CMakeLists.txt:1: HEADERS names cairn/pool/gone.h, which does not exist")
 
     def test_row_of_a_folder_that_is_not_there(self):
         self.assert_finds("docs/architecture.md", ARCHITECTURE + "| `server/` | nothing yet | all above |\n",

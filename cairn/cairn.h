@@ -1,0 +1,11 @@
+// Everything that an inference engine needs to embed Cairn. It leaves out cairn/sim.h; for C there is cairn/cairn_c.h.
+//
+// The public headers are these four and the ones that they include, directly or not. All others may change at any time and are
+// not installed.
+#pragma once
+
+// IWYU pragma: begin_exports
+#include "cairn/connector.h"
+#include "cairn/core.h"
+#include "cairn/manager.h"
+// IWYU pragma: end_exports

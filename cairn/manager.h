@@ -1,0 +1,10 @@
+// Public headers of the component "manager": KvBlockManager, which keeps blocks in device memory, host memory and on disk.
+#pragma once
+
+// IWYU pragma: begin_exports
+#include "cairn/core.h"
+#include "cairn/manager/kv_block_manager.h"
+#include "cairn/manager/manager_config.h"
+#include "cairn/manager/manager_status.h"
+#include "cairn/memory/external_region.h"
+// IWYU pragma: end_exports
