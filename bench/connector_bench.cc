@@ -44,7 +44,7 @@ T must(SlotResult<T> result) {
 // A rank that answers at once that everything is done.
 class QuickRank {
  public:
-  explicit QuickRank(RankGroup& group) {
+  explicit QuickRank(Leader& group) {
     auto port =
         group.join(0, [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
     const std::lock_guard lock(mutex_);
@@ -68,8 +68,8 @@ class QuickRank {
       port_->send(generation, RankReady{.block_bytes = 64});
     } else if (const auto* ping = std::get_if<RankPing>(&message)) {
       port_->send(generation, RankPong{ping->number});
-    } else if (const auto* copy = std::get_if<RankCopy>(&message)) {
-      RankCopyDone done{.id = copy->id};
+    } else if (const auto* copy = std::get_if<RankTransfer>(&message)) {
+      RankTransferOutcome done{.id = copy->id};
       done.states.assign(copy->pairs.size(), BlockState::kDone);
       done.checksums.assign(copy->pairs.size(), Checksum{1});
       port_->send(generation, done);
@@ -79,7 +79,7 @@ class QuickRank {
 
   std::mutex mutex_;
   std::vector<std::pair<std::uint32_t, RankMessage>> early_;
-  std::unique_ptr<RankGroup::LocalPort> port_;
+  std::unique_ptr<Leader::Port> port_;
 };
 
 class Engine {

@@ -16,10 +16,10 @@
 #include "cairn/connector/operation_notice.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/connector/worker_operations.h"
-#include "cairn/connector/worker_rank.h"
 #include "cairn/connector/worker_steps.h"
+#include "cairn/leader/leader.h"
 #include "cairn/manager/manager_config.h"
-#include "cairn/ranks/rank_group.h"
+#include "cairn/rank/rank.h"
 
 namespace cairn {
 namespace {
@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint32_t kLayers = 80;
 constexpr std::uint32_t kBlocks = 1U << 16U;
 
-class IdleRank final : public WorkerRank {
+class IdleRank final : public Rank {
  public:
   [[nodiscard]] bool follow(const LeaderId& /*leader*/, TimePoint /*deadline*/) override { return true; }
   void reached(StepMark mark, StepEventPtr after) override {
@@ -41,7 +41,7 @@ class IdleRank final : public WorkerRank {
   [[nodiscard]] bool fence(std::span<const BlockId> /*blocks*/, StepMark /*mark*/, TimePoint /*deadline*/) override {
     return true;
   }
-  [[nodiscard]] RankWorker::State state() const override { return {.is_connected = true, .generation = 1}; }
+  [[nodiscard]] Rank::State state() const override { return {.is_connected = true, .generation = 1}; }
 
  private:
   StepMark last_;
@@ -85,7 +85,7 @@ class Engine {
     config.device.blocks = kDeviceBlocks;
     config.device.memory = DeviceMemory::kSystem;
     config.host.blocks = kDeviceBlocks;
-    leader_ = *RankGroup::make({.ranks = 1});
+    leader_ = *Leader::make({.ranks = 1});
     leader_->open(config);
     const std::vector<std::uint64_t> sizes = {2, kDeviceBlocks, 16, 1, 8};
     const std::uint64_t layer_bytes = 2 * kDeviceBlocks * 16 * 8 * sizeof(std::uint16_t);
@@ -109,7 +109,7 @@ class Engine {
 
  private:
   std::vector<std::byte> memory_;
-  std::unique_ptr<RankGroup> leader_;
+  std::unique_ptr<Leader> leader_;
   std::unique_ptr<WorkerConnector> worker_;
 };
 

@@ -240,7 +240,7 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
 
 int32_t cairn_worker_get_state(const cairn_worker* worker, cairn_worker_state* state) {
   return guarded(nullptr, [&] {
-    const RankWorker::State now = worker->connector->state();
+    const Rank::State now = worker->connector->state();
     cairn_worker_state out{};
     out.is_connected = now.is_connected ? 1 : 0;
     out.generation = now.generation;

@@ -20,7 +20,7 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_operation.h"
-#include "cairn/ranks/leader_id.h"
+#include "cairn/wire/leader_id.h"
 
 namespace cairn {
 

@@ -1,4 +1,4 @@
-// OperationNotice: what became of loads and saves, from the leader to the worker sides of all ranks (RankNotice).
+// OperationNotice: what became of loads and saves, from the leader to the worker sides of all ranks (RankBroadcast).
 //
 // Does:     says it for all ranks together: a block arrived when it did on every rank. So every worker reports the same.
 // Missed:   a rank hears nothing while it is not ready. When one is, all are told what is still under way of the iterations

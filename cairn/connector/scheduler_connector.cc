@@ -60,9 +60,9 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
     return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; at least one has to be possible");
   }
   // Ranks are told what is over, and the inbox is told of ranks that are ready: none is before the group is opened.
-  const auto group = std::make_shared<RankGroup*>(nullptr);
+  const auto group = std::make_shared<Leader*>(nullptr);
   const auto inbox = std::make_shared<OperationInbox>(
-      [group](const OperationNotice& notice) { (*group)->tell(RankNotice{notice.encode()}); });
+      [group](const OperationNotice& notice) { (*group)->broadcast(RankBroadcast{notice.encode()}); });
   const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
   options.ranks.told = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
                         told = std::move(options.ranks.told)](const RankChange& change) mutable {
@@ -76,7 +76,7 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
       told(change);
     }
   };
-  Result<std::unique_ptr<RankGroup>> ranks = RankGroup::make(std::move(options.ranks));
+  Result<std::unique_ptr<Leader>> ranks = Leader::make(std::move(options.ranks));
   if (!ranks) {
     return Unexpected(std::move(ranks).error());
   }
@@ -103,7 +103,7 @@ SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::
 SchedulerConnector::~SchedulerConnector() = default;
 
 SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
-                               std::unique_ptr<RankGroup> ranks, std::shared_ptr<OperationInbox> inbox,
+                               std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox,
                                std::shared_ptr<std::atomic<bool>> rank_came_back)
     : load_mode_(options.load),
       loading_blocks_limit_(options.loading_blocks),
@@ -411,6 +411,6 @@ Result<ResetReport> SchedulerConnector::invalidate(std::uint64_t weights_generat
   return impl_->manager().invalidate(weights_generation);
 }
 const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
-RankGroup& SchedulerConnector::ranks() const { return impl_->ranks(); }
+Leader& SchedulerConnector::ranks() const { return impl_->ranks(); }
 
 }  // namespace cairn

@@ -13,7 +13,7 @@
 // Errors:   of one request are that request's: it goes on without a cache and `refused` says why. Nothing of a bad call
 //           changes anything.
 // Owner:    the engine's scheduler. Threads: one at a time, the scheduler's; nothing waits for a copy.
-// Fails:    make(): as KvBlockManager and RankGroup say.
+// Fails:    make(): as KvBlockManager and Leader say.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_error.h"
 #include "cairn/connector/slot_state.h"
+#include "cairn/leader/leader.h"
 #include "cairn/manager/kv_block_manager.h"
-#include "cairn/ranks/rank_group.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
@@ -50,7 +50,7 @@ class SchedulerConnector {
     // has. The engine manages the device.
     ManagerConfig manager;
     ManagerParts parts = {};  // clock, incidents; `elsewhere` is set here
-    RankGroup::Options ranks = {};
+    Leader::Options ranks = {};
     LoadMode load = LoadMode::kAsync;
     std::uint32_t loading_blocks = 16384;  // at once
     std::uint32_t least_blocks = 1;        // that a load is worth its while
@@ -161,7 +161,7 @@ class SchedulerConnector {
   Result<ResetReport> invalidate(std::uint64_t weights_generation);
 
   [[nodiscard]] const KvBlockManager& manager() const;  // status, metrics, events, control
-  [[nodiscard]] RankGroup& ranks() const;
+  [[nodiscard]] Leader& ranks() const;
 
  private:
   class Impl;

@@ -24,7 +24,7 @@ namespace cairn {
 
 class SchedulerConnector::Impl {
  public:
-  Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<RankGroup> ranks,
+  Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
        std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
   ~Impl();
 
@@ -42,7 +42,7 @@ class SchedulerConnector::Impl {
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
   [[nodiscard]] const KvBlockManager& manager() const { return *manager_; }
-  [[nodiscard]] RankGroup& ranks() const { return *ranks_; }
+  [[nodiscard]] Leader& ranks() const { return *ranks_; }
 
  private:
   using Kind = SlotState::Kind;
@@ -149,7 +149,7 @@ class SchedulerConnector::Impl {
   const std::shared_ptr<std::atomic<bool>> rank_came_back_;
 
   // From here on in the order of their needs; what comes later ends earlier.
-  std::unique_ptr<RankGroup> ranks_;
+  std::unique_ptr<Leader> ranks_;
   std::shared_ptr<OperationInbox> inbox_;
   std::optional<KvBlockManager> manager_;
   std::shared_ptr<SaveCounts> save_counts_;

@@ -34,7 +34,7 @@ inline constexpr std::chrono::seconds kConnectorPatience{20};
 // One rank: holds copies until the engine is so far, then makes them in any order, or fails them.
 class NumberRank {
  public:
-  NumberRank(RankGroup& group, std::uint32_t rank, std::uint64_t seed = 0) : random_(seed + rank) {
+  NumberRank(Leader& group, std::uint32_t rank, std::uint64_t seed = 0) : random_(seed + rank) {
     thread_ = std::thread([this] { serve(); });
     join(group, rank);
   }
@@ -50,7 +50,7 @@ class NumberRank {
     thread_.join();
   }
 
-  void join(RankGroup& group, std::uint32_t rank) {
+  void join(Leader& group, std::uint32_t rank) {
     auto port = group.join(rank, [this](std::uint32_t generation, const RankMessage& message) {
       const std::lock_guard lock(mutex_);
       messages_.emplace_back(generation, message);
@@ -63,7 +63,7 @@ class NumberRank {
   }
   // As if its process were dead: what it had in host memory is gone, and it does nothing any more.
   void leave() {
-    std::unique_ptr<RankGroup::LocalPort> port;
+    std::unique_ptr<Leader::Port> port;
     {
       const std::lock_guard lock(mutex_);
       port = std::move(port_);
@@ -179,7 +179,7 @@ class NumberRank {
       }
     } else if (const auto* ping = std::get_if<RankPing>(&message)) {
       port_->send(generation, RankPong{ping->number});
-    } else if (const auto* notice = std::get_if<RankNotice>(&message)) {
+    } else if (const auto* notice = std::get_if<RankBroadcast>(&message)) {
       const Result<OperationNotice> told = OperationNotice::decode(notice->bytes);
       ASSERT_TRUE(told.has_value());
       for (const OperationNotice::Load& load : told->loads) {
@@ -189,7 +189,7 @@ class NumberRank {
       if (worker_ != nullptr) {
         worker_->told(leader_, notice->bytes);
       }
-    } else if (const auto* copy = std::get_if<RankCopy>(&message)) {
+    } else if (const auto* copy = std::get_if<RankTransfer>(&message)) {
       copies_.emplace_back(generation, *copy);
     } else if (const auto* cancel = std::get_if<RankCancel>(&message)) {
       const auto found = std::ranges::find_if(copies_, [&](const auto& c) { return c.second.id == cancel->id; });
@@ -223,23 +223,23 @@ class NumberRank {
     }
     answer(generation, copy, std::move(states), std::move(sums));
   }
-  void answer(std::uint32_t generation, const RankCopy& copy, std::vector<BlockState> states,
+  void answer(std::uint32_t generation, const RankTransfer& copy, std::vector<BlockState> states,
               std::vector<Checksum> sums) {
     sums.resize(states.size());
     const bool all_done = std::ranges::all_of(states, [](BlockState state) { return state == BlockState::kDone; });
-    port_->send(generation, RankCopyDone{.id = copy.id,
-                                         .states = std::move(states),
-                                         .checksums = std::move(sums),
-                                         .error = all_done ? "" : "it was to fail"});
+    port_->send(generation, RankTransferOutcome{.id = copy.id,
+                                                .states = std::move(states),
+                                                .checksums = std::move(sums),
+                                                .error = all_done ? "" : "it was to fail"});
     port_->send(generation, RankSettled{copy.id});
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
-  std::unique_ptr<RankGroup::LocalPort> port_;
+  std::unique_ptr<Leader::Port> port_;
   std::deque<std::pair<std::uint32_t, RankMessage>> messages_;
-  std::deque<std::pair<std::uint32_t, RankCopy>> copies_;
+  std::deque<std::pair<std::uint32_t, RankTransfer>> copies_;
   std::array<std::map<std::uint32_t, std::uint64_t>, kCacheLevels> numbers_;
   std::map<std::uint32_t, StepMark> fences_;
   StepMark reached_;

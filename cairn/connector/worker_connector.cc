@@ -6,50 +6,27 @@
 #include "cairn/base/deadline.h"
 #include "cairn/connector/kv_groups.h"
 #include "cairn/connector/worker_operations.h"
-#include "cairn/connector/worker_rank.h"
 #include "cairn/connector/worker_steps.h"
+#include "cairn/rank/rank.h"
 
 namespace cairn {
 namespace {
 
-class JoinedRank final : public WorkerRank {
- public:
-  explicit JoinedRank(std::unique_ptr<RankWorker> worker) : worker_(std::move(worker)) {}
-
-  [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline) override {
-    return worker_->follow(leader, deadline);
-  }
-  void reached(StepMark mark, StepEventPtr after) override { worker_->reached(mark, std::move(after)); }
-  void expect(std::span<const BlockId> blocks) override { worker_->expect(blocks); }
-  [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
-    return worker_->wait_for_layer(layer, deadline);
-  }
-  [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t layer) const override { return worker_->lacking(layer); }
-  void pass_over(std::span<const BlockId> blocks) override { worker_->pass_over(blocks); }
-  [[nodiscard]] bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
-    return worker_->fence(blocks, overwritten_in, deadline);
-  }
-  [[nodiscard]] RankWorker::State state() const override { return worker_->state(); }
-
- private:
-  const std::unique_ptr<RankWorker> worker_;
-};
-
-Result<std::unique_ptr<RankWorker>> join_leader(const WorkerConnector::Options& options, RankWorker::Options rank) {
-  return options.group != nullptr ? RankWorker::join(*options.group, std::move(rank))
-                                  : RankWorker::connect(*options.leader, std::move(rank));
+Result<std::unique_ptr<Rank>> join_leader(const WorkerConnector::Options& options, Rank::Options rank) {
+  return options.group != nullptr ? Rank::join(*options.group, std::move(rank))
+                                  : Rank::connect(*options.leader, std::move(rank));
 }
 
 }  // namespace
 
 class WorkerConnector::Impl {
  public:
-  Impl(std::vector<std::string> layers, std::unique_ptr<WorkerOperations> operations,
-       std::unique_ptr<RankWorker> worker, const WorkerSteps::Options& options)
+  Impl(std::vector<std::string> layers, std::unique_ptr<WorkerOperations> operations, std::unique_ptr<Rank> rank,
+       const WorkerSteps::Options& options)
       : layers_(std::move(layers)),
         operations_(std::move(operations)),
-        rank_(std::move(worker)),
-        steps_(rank_, *operations_, options) {
+        rank_(std::move(rank)),
+        steps_(*rank_, *operations_, options) {
     for (std::uint32_t i = 0; i < layers_.size(); ++i) {
       by_name_.emplace_back(layers_[i], i);
     }
@@ -61,14 +38,14 @@ class WorkerConnector::Impl {
     return found != by_name_.end() && found->first == name ? std::optional(found->second) : std::nullopt;
   }
   [[nodiscard]] WorkerSteps& steps() { return steps_; }
-  [[nodiscard]] const WorkerRank& rank() const { return rank_; }
+  [[nodiscard]] const Rank& rank() const { return *rank_; }
 
  private:
   const std::vector<std::string> layers_;
   std::vector<std::pair<std::string_view, std::uint32_t>> by_name_;
   // Told by the rank's thread: outlives it.
   const std::unique_ptr<WorkerOperations> operations_;
-  JoinedRank rank_;
+  const std::unique_ptr<Rank> rank_;
   WorkerSteps steps_;
 };
 
@@ -92,14 +69,14 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
   const auto told = [to = operations.get()](const LeaderId& leader, std::span<const std::byte> notice) {
     to->told(leader, notice);
   };
-  Result<std::unique_ptr<RankWorker>> worker = join_leader(options, {.rank = options.rank,
-                                                                     .ranks = options.ranks,
-                                                                     .device = *std::move(device),
-                                                                     .secret = std::move(options.secret),
-                                                                     .clock = options.clock,
-                                                                     .around = std::move(options.around),
-                                                                     .notice = told,
-                                                                     .first_connection = options.first_connection});
+  Result<std::unique_ptr<Rank>> worker = join_leader(options, {.rank = options.rank,
+                                                               .ranks = options.ranks,
+                                                               .device = *std::move(device),
+                                                               .secret = std::move(options.secret),
+                                                               .clock = options.clock,
+                                                               .around = std::move(options.around),
+                                                               .on_broadcast = told,
+                                                               .first_connection = options.first_connection});
   if (!worker) {
     return Unexpected(worker.error());
   }
@@ -119,6 +96,6 @@ Status WorkerConnector::save_layer(std::uint32_t layer, StepEventPtr after) {
 }
 Status WorkerConnector::save_step(StepEventPtr after) { return impl_->steps().save_step(std::move(after)); }
 WorkerReport WorkerConnector::take_report() { return impl_->steps().take_report(); }
-RankWorker::State WorkerConnector::state() const { return impl_->rank().state(); }
+Rank::State WorkerConnector::state() const { return impl_->rank().state(); }
 
 }  // namespace cairn

@@ -35,7 +35,7 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/layout/tensor_view.h"
 #include "cairn/memory/region.h"
-#include "cairn/ranks/rank_worker.h"
+#include "cairn/rank/rank.h"
 #include "cairn/transfer/step_event.h"
 
 namespace cairn {
@@ -78,7 +78,7 @@ class WorkerConnector {
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
     std::optional<RankAddress> leader = {};  // one of the two
-    RankGroup* group = nullptr;              // of this process
+    LocalLeader* group = nullptr;            // a Leader of this process
     std::string secret = {};
     const Clock* clock = &steady_clock();
     Duration fence_limit = std::chrono::milliseconds(200);  // that bind() waits for saves at most
@@ -118,7 +118,7 @@ class WorkerConnector {
   // heard of them later changes nothing. May also be called between steps.
   [[nodiscard]] WorkerReport take_report();
 
-  [[nodiscard]] RankWorker::State state() const;
+  [[nodiscard]] Rank::State state() const;
 
  private:
   class Impl;

@@ -11,8 +11,8 @@
 #include "cairn/connector/operation_notice.h"
 #include "cairn/connector/worker_testing.h"
 #include "cairn/layout/block_pattern.h"
+#include "cairn/leader/leader_testing.h"
 #include "cairn/memory/memory_testing.h"
-#include "cairn/ranks/rank_group_testing.h"
 #include "cairn/transfer/fault_executor.h"
 
 namespace cairn {
@@ -86,7 +86,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   ~WorkerConnectorThreadsTest() override { ranks_.clear(); }
 
   void lead(TensorKind kind, std::uint32_t ranks = 1, std::optional<RankAddress> address = {}) {
-    group_ = *RankGroup::make({.ranks = ranks, .address = std::move(address), .transfers = 64});
+    group_ = *Leader::make({.ranks = ranks, .address = std::move(address), .transfers = 64});
     executor_ = group_->make_executor();
     group_->open(config_of(kind, ranks));
     options_.ranks = ranks;
@@ -142,7 +142,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   }
   void tell(const OperationNotice& notice) {
     ASSERT_TRUE(group_->wait_for_ranks(kPatience));  // who is not there is not told
-    group_->tell({.bytes = notice.encode()});
+    group_->broadcast({.bytes = notice.encode()});
   }
   // Of the copy that was asked for last: blocks that came, from the first on.
   void tell_load(OperationId id) {
@@ -185,7 +185,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   BlockState saved_as_ = BlockState::kDone;
   TransferLog log_;
   LeaderId leader_;
-  std::unique_ptr<RankGroup> group_;
+  std::unique_ptr<Leader> group_;
   std::unique_ptr<TransferExecutor> executor_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

@@ -32,7 +32,7 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_operation.h"
 #include "cairn/connector/worker_connector.h"
-#include "cairn/ranks/leader_id.h"
+#include "cairn/wire/leader_id.h"
 
 namespace cairn {
 

@@ -54,11 +54,11 @@ StepEventPtr join(std::vector<StepEventPtr>& events) {
 
 }  // namespace
 
-WorkerSteps::WorkerSteps(WorkerRank& rank, WorkerOperations& operations, const Options& options)
+WorkerSteps::WorkerSteps(Rank& rank, WorkerOperations& operations, const Options& options)
     : rank_(rank), operations_(operations), options_(options), saved_in_(options.layers, 0) {}
 
 std::uint32_t WorkerSteps::connection() {
-  const RankWorker::State state = rank_.state();
+  const Rank::State state = rank_.state();
   if (!state.is_connected || state.leader != leader_) {
     return 0;
   }
@@ -139,7 +139,7 @@ bool WorkerSteps::is_outdated(const LeaderId& leader) const {
   }
   const bool is_replaced = std::ranges::find(replaced_, leader) != replaced_.end();
   const bool is_earlier = leader.started < leader_->started;
-  const RankWorker::State rank = rank_.state();
+  const Rank::State rank = rank_.state();
   const bool is_joined_since = rank.is_connected && rank.leader == leader && leader != passed_over_;
   return is_joined_since ? is_replaced && is_earlier : is_replaced || is_earlier;
 }
@@ -345,7 +345,7 @@ WorkerReport WorkerSteps::take_report() {
 }
 
 void WorkerSteps::give_up_unanswered() {
-  const RankWorker::State rank = rank_.state();
+  const Rank::State rank = rank_.state();
   if (!rank.is_connected && rank.copies > 0) {
     return;  // it ends them before anything else; until then they touch blocks
   }

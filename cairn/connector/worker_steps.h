@@ -22,7 +22,7 @@
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/connector/worker_operations.h"
-#include "cairn/connector/worker_rank.h"
+#include "cairn/rank/rank.h"
 #include "cairn/transfer/step_event.h"
 
 namespace cairn {
@@ -38,7 +38,7 @@ class WorkerSteps {
     Duration answer_limit{};
   };
   // Both outlive it.
-  WorkerSteps(WorkerRank& rank, WorkerOperations& operations, const Options& options);
+  WorkerSteps(Rank& rank, WorkerOperations& operations, const Options& options);
 
   [[nodiscard]] Status bind(std::span<const std::byte> metadata);
   [[nodiscard]] Status start_load(StepEventPtr after);
@@ -75,7 +75,7 @@ class WorkerSteps {
   [[nodiscard]] std::uint32_t connection();
   [[nodiscard]] std::uint64_t next_iteration() const { return iteration_ ? *iteration_ + 1 : 0; }
 
-  WorkerRank& rank_;
+  Rank& rank_;
   WorkerOperations& operations_;
   const Options options_;
 

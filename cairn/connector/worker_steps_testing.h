@@ -10,11 +10,11 @@
 
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_notice.h"
-#include "cairn/connector/worker_rank.h"
+#include "cairn/rank/rank.h"
 
 namespace cairn::testing {
 
-class ScriptedRank final : public WorkerRank {
+class ScriptedRank final : public Rank {
  public:
   struct Mark {
     StepMark mark;
@@ -47,7 +47,7 @@ class ScriptedRank final : public WorkerRank {
     return is_free;
   }
   // Also asked while the steps wait: what the hook does happens meanwhile.
-  [[nodiscard]] RankWorker::State state() const override {
+  [[nodiscard]] Rank::State state() const override {
     ++asked;
     if (on_state) {
       on_state();
@@ -66,7 +66,7 @@ class ScriptedRank final : public WorkerRank {
   std::vector<BlockId> lacks;  // what lacking() answers
   std::vector<BlockId> passed_over;
   bool is_free = true;  // what fence() answers
-  RankWorker::State now = {.is_connected = true, .generation = 1};
+  Rank::State now = {.is_connected = true, .generation = 1};
   mutable int asked = 0;
 };
 

@@ -66,7 +66,7 @@ ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model
   return manager;
 }
 
-Result<std::unique_ptr<Ranks>> start_ranks(const EngineConfig& config, const RankConfig& ranks, RankGroup* leader) {
+Result<std::unique_ptr<Ranks>> start_ranks(const EngineConfig& config, const RankConfig& ranks, LocalLeader* leader) {
   if (config.processes) {
     auto started = ProcessRanks::start(config.program, ranks);
     if (!started) {

@@ -4,7 +4,7 @@
 
 namespace cairn::engine {
 
-Result<std::unique_ptr<LocalRanks>> LocalRanks::make(const RankConfig& config, RankGroup* leader) {
+Result<std::unique_ptr<LocalRanks>> LocalRanks::make(const RankConfig& config, LocalLeader* leader) {
   auto made = std::make_unique<LocalRanks>();
   for (std::uint32_t i = 0; i < config.ranks; ++i) {
     auto rank = Rank::make(config, i, leader);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "examples/engine/rank.h"
+#include "examples/engine/engine_rank.h"
 #include "examples/engine/step.h"
 
 namespace cairn::engine {
@@ -24,7 +24,8 @@ class Ranks {
 class LocalRanks final : public Ranks {
  public:
   // `leader`: of Cairn, in this process too; none: without Cairn. Outlives the ranks.
-  [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> make(const RankConfig& config, RankGroup* leader = nullptr);
+  [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> make(const RankConfig& config,
+                                                                LocalLeader* leader = nullptr);
 
   [[nodiscard]] Result<StepOutput> run(const StepInput& input) override;
   [[nodiscard]] Status stop() override { return {}; }

@@ -6,7 +6,7 @@
 
 #include "cairn/base/result.h"
 #include "examples/engine/channel.h"
-#include "examples/engine/rank.h"
+#include "examples/engine/engine_rank.h"
 #include "examples/engine/step.h"
 
 namespace cairn::engine {

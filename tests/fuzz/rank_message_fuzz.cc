@@ -9,7 +9,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/hash/hash_bytes.h"
-#include "cairn/ranks/rank_message.h"
+#include "cairn/wire/rank_message.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 
 #include "cairn/memory/cuda_driver.h"
 #include "cairn/memory/device_region.h"
-#include "cairn/ranks/rank_work.h"
-#include "cairn/ranks/rank_work_testing.h"
+#include "cairn/rank/rank_testing.h"
+#include "cairn/rank/rank_transfers.h"
 #include "cairn/transfer/cuda_step_event.h"
 
 namespace cairn {
@@ -62,21 +62,21 @@ class GpuRankTest : public ::testing::Test {
     work_->begin(1, LeaderId{1, 1});
   }
   TransferId ask(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs, StepMark not_before = {}) {
-    RankCopy copy{.id = TransferId{++last_id_},
-                  .from = from,
-                  .to = to,
-                  .not_before = not_before,
-                  .time_left = testing::kRankPatience,
-                  .pairs = pairs,
-                  .tags = {}};
+    RankTransfer copy{.id = TransferId{++last_id_},
+                      .from = from,
+                      .to = to,
+                      .not_before = not_before,
+                      .time_left = testing::kRankPatience,
+                      .pairs = pairs,
+                      .tags = {}};
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       copy.tags.push_back({.high = i, .low = 1});
     }
-    work_->copy(copy);
+    work_->submit(copy);
     return copy.id;
   }
   std::vector<Checksum> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
-    const RankCopyDone done = answers_.done(ask(from, to, pairs));
+    const RankTransferOutcome done = answers_.done(ask(from, to, pairs));
     EXPECT_THAT(done.states, Each(BlockState::kDone)) << done.error;
     return done.checksums;
   }
@@ -88,7 +88,7 @@ class GpuRankTest : public ::testing::Test {
   BlockLayoutPtr host_;
   RankAnswers answers_;
   std::uint64_t last_id_ = 0;
-  std::optional<RankWork> work_;  // ends first
+  std::optional<RankTransfers> work_;  // ends first
 };
 
 TEST_F(GpuRankTest, BlocksPassThroughAllTiersIntactAndLayerByLayer) {

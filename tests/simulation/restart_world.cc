@@ -20,12 +20,12 @@
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_notice.h"
 #include "cairn/connector/worker_operations.h"
-#include "cairn/connector/worker_rank.h"
 #include "cairn/connector/worker_steps.h"
 #include "cairn/memory/system_region.h"
-#include "cairn/ranks/rank_memory.h"
-#include "cairn/ranks/rank_routes.h"
-#include "cairn/ranks/rank_work.h"
+#include "cairn/rank/rank.h"
+#include "cairn/rank/rank_memory.h"
+#include "cairn/rank/rank_routes.h"
+#include "cairn/rank/rank_transfers.h"
 #include "cairn/transfer/step_event_testing.h"
 
 namespace cairn::testing {
@@ -34,7 +34,7 @@ namespace {
 constexpr std::uint32_t kBlocks = 6;
 constexpr KvShape kShape{.layers = 1, .kv = 2, .page_size = 4, .heads = 1, .head_size = 8, .element_bits = 16};
 constexpr std::uint32_t kCalmIterations = 6;
-// Far beyond what RankWork's thread takes to begin a copy; reached only by a defect.
+// Far beyond what RankTransfers' thread takes to begin a copy; reached only by a defect.
 constexpr std::chrono::seconds kPatience{20};
 
 // What a block holds: which write it was. 0: nothing that anybody computed.
@@ -189,17 +189,17 @@ class RestartWorld::Impl {
   };
   // What goes from a leader to the rank, on one connection.
   struct OnLine {
-    std::optional<RankCopy> copy = {};
+    std::optional<RankTransfer> copy = {};
     std::vector<std::byte> notice = {};
   };
   struct Mark {
     StepMark mark;
     std::shared_ptr<TestStep> event;
   };
-  // The worker's rank: the real RankWork, and a line that is open or not.
-  class Rank final : public WorkerRank {
+  // The worker's rank: the real RankTransfers, and a connection that is open or not.
+  class WorldRank final : public Rank {
    public:
-    explicit Rank(Impl& world) : world_(world) {}
+    explicit WorldRank(Impl& world) : world_(world) {}
     bool follow(const LeaderId& leader, TimePoint deadline) override {
       if (world_.followed_ != leader) {
         world_.followed_ = leader;
@@ -222,7 +222,7 @@ class RestartWorld::Impl {
     bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
       return world_.work_->fence(blocks, overwritten_in, deadline);
     }
-    [[nodiscard]] RankWorker::State state() const override {
+    [[nodiscard]] Rank::State state() const override {
       return {.is_connected = world_.is_connected_,
               .leader = world_.joined_,
               .generation = world_.joined_generation_,
@@ -279,7 +279,7 @@ class RestartWorld::Impl {
     auto routes = RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, 0, 1), clock_, around);
     work_.emplace(1, clock_, [this](std::uint32_t generation, const RankMessage& message) {
       const std::lock_guard lock(told_.mutex);
-      if (const auto* done = std::get_if<RankCopyDone>(&message)) {
+      if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
         told_.begun.insert({joined_serial_, static_cast<std::uint64_t>(done->id)});
       }
       told_.answers.emplace_back(generation, message);
@@ -448,13 +448,13 @@ class RestartWorld::Impl {
       return;  // there is no rank to ask
     }
     s.open.emplace(operation.number, operation);
-    line_.push_back({.copy = RankCopy{.id = TransferId{operation.number},
-                                      .from = operation.is_load ? CacheLevel::kG2 : CacheLevel::kG1,
-                                      .to = operation.is_load ? CacheLevel::kG1 : CacheLevel::kG2,
-                                      .not_before = not_before,
-                                      .time_left = Duration::max(),
-                                      .pairs = {{operation.block, operation.block}},
-                                      .tags = {{.high = s.serial, .low = operation.number}}}});
+    line_.push_back({.copy = RankTransfer{.id = TransferId{operation.number},
+                                          .from = operation.is_load ? CacheLevel::kG2 : CacheLevel::kG1,
+                                          .to = operation.is_load ? CacheLevel::kG1 : CacheLevel::kG2,
+                                          .not_before = not_before,
+                                          .time_left = Duration::max(),
+                                          .pairs = {{operation.block, operation.block}},
+                                          .tags = {{.high = s.serial, .low = operation.number}}}});
   }
 
   // The engine's worker gets its next metadata. Old schedulers' may come after a new one's.
@@ -525,7 +525,7 @@ class RestartWorld::Impl {
     line_.pop_front();
     if (next.copy) {
       jobs_.push_back(*next.copy);
-      work_->copy(*next.copy);
+      work_->submit(*next.copy);
     } else {
       operations_->told(joined_, next.notice);
     }
@@ -547,7 +547,7 @@ class RestartWorld::Impl {
       if (!is_led() || generation != scheduler_.generation) {
         continue;  // nobody listens
       }
-      if (const auto* done = std::get_if<RankCopyDone>(&message)) {
+      if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
         take_answer(*done);
       } else if (const auto* settled = std::get_if<RankSettled>(&message)) {
         end_load(static_cast<std::uint64_t>(settled->id));
@@ -555,7 +555,7 @@ class RestartWorld::Impl {
     }
   }
 
-  void take_answer(const RankCopyDone& done) {
+  void take_answer(const RankTransferOutcome& done) {
     const auto number = static_cast<std::uint64_t>(done.id);
     const auto found = scheduler_.open.find(number);
     if (found == scheduler_.open.end()) {
@@ -600,8 +600,8 @@ class RestartWorld::Impl {
     }
   }
 
-  // Whether RankWork has to have begun or answered the copy by now.
-  [[nodiscard]] bool is_due(const RankCopy& copy) const {
+  // Whether RankTransfers has to have begun or answered the copy by now.
+  [[nodiscard]] bool is_due(const RankTransfer& copy) const {
     if (followed_ != joined_) {
       return false;
     }
@@ -619,9 +619,9 @@ class RestartWorld::Impl {
     return copy.not_before <= now;
   }
 
-  // RankWork's thread begins what is due: nothing else happens until it has.
+  // RankTransfers' thread begins what is due: nothing else happens until it has.
   void settle() {
-    for (const RankCopy& copy : jobs_) {
+    for (const RankTransfer& copy : jobs_) {
       if (!is_due(copy)) {
         continue;
       }
@@ -633,7 +633,7 @@ class RestartWorld::Impl {
         return;
       }
     }
-    std::erase_if(jobs_, [this](const RankCopy& copy) { return is_due(copy); });
+    std::erase_if(jobs_, [this](const RankTransfer& copy) { return is_due(copy); });
   }
 
   // A last scheduler starts, and from here on nobody dies.
@@ -700,13 +700,13 @@ class RestartWorld::Impl {
   std::uint64_t joined_serial_ = 0;  // under Told's lock where other threads are
   std::uint32_t joined_generation_ = 0;
   std::optional<LeaderId> followed_;
-  std::deque<Mark> marks_;     // of the leader that is followed
-  std::deque<RankCopy> jobs_;  // given to the rank, and not known to have begun
+  std::deque<Mark> marks_;         // of the leader that is followed
+  std::deque<RankTransfer> jobs_;  // given to the rank, and not known to have begun
   std::deque<DeviceStep> device_queue_;
   CrankedExecutor* executor_ = nullptr;
   std::optional<WorkerOperations> operations_;
-  std::optional<RankWork> work_;
-  std::optional<Rank> rank_;
+  std::optional<RankTransfers> work_;
+  std::optional<WorldRank> rank_;
   std::optional<WorkerSteps> steps_;
 };
 

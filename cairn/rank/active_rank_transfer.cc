@@ -1,0 +1,102 @@
+#include "cairn/rank/active_rank_transfer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/wire/combined_checksum.h"
+
+namespace cairn {
+
+ActiveRankTransfer::ActiveRankTransfer(RankTransfer message, const LeaderId& leader, std::uint32_t generation,
+                                       TimePoint deadline)
+    : message_(std::move(message)),
+      leader_(leader),
+      generation_(generation),
+      deadline_(deadline),
+      states_(message_.pairs.size(), BlockState::kDone) {}
+
+bool ActiveRankTransfer::fail(std::size_t block, BlockState state, const std::string& error) {
+  if (!is_well(block)) {
+    return false;
+  }
+  states_[block] = state;
+  if (error_.empty()) {
+    error_ = error;
+  }
+  return true;
+}
+
+void ActiveRankTransfer::use_whole(std::span<const GroupRoute> routes) {
+  whole_ = routes;
+  routes_ = routes;
+  sums_.resize(states_.size() * routes.size());
+}
+
+void ActiveRankTransfer::use_layers(std::span<const GroupRoute> routes) {
+  routes_ = routes;
+  is_by_layer_ = true;
+}
+
+ActiveRankTransfer::Part ActiveRankTransfer::next_part() const {
+  Part part{.route = next_route_};
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    if (is_well(i)) {
+      part.blocks.push_back(i);
+    }
+  }
+  return part;
+}
+
+Transfer ActiveRankTransfer::transfer_of(const Part& part) const {
+  Transfer transfer{.plan = routes_[part.route].plan, .verify = Verify::kMake, .deadline = deadline_};
+  transfer.blocks.reserve(part.blocks.size());
+  for (const std::uint32_t block : part.blocks) {
+    transfer.blocks.push_back({.pair = message_.pairs[block], .tag = message_.tags[block]});
+  }
+  return transfer;
+}
+
+void ActiveRankTransfer::begun(TransferId transfer) {
+  in_flight_.push_back({.route = next_route_, .transfer = transfer});
+  ++unsettled_;
+  ++next_route_;
+}
+
+void ActiveRankTransfer::cancel_parts() const {
+  for (const PartInFlight& part : in_flight_) {
+    routes_[part.route].executor->cancel(part.transfer);
+  }
+}
+
+void ActiveRankTransfer::ended(const Part& part, const TransferOutcome& outcome) {
+  std::erase_if(in_flight_, [&](const PartInFlight& each) { return each.route == part.route; });
+  for (std::size_t i = 0; i < part.blocks.size(); ++i) {
+    if (outcome.blocks[i].state == BlockState::kDone) {
+      sums_[part.blocks[i] * whole_.size() + routes_[part.route].group] += outcome.blocks[i].sums;
+    }
+  }
+}
+
+bool ActiveRankTransfer::has_outcome() const {
+  return (!has_parts_left() && in_flight_.empty()) || std::ranges::find(states_, BlockState::kDone) == states_.end();
+}
+
+RankTransferOutcome ActiveRankTransfer::report() {
+  is_reported_ = true;
+  RankTransferOutcome outcome{.id = id(), .states = states_, .checksums = {}, .error = std::move(error_)};
+  outcome.checksums.resize(states_.size());
+  std::vector<Checksum> of_groups(whole_.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!is_well(i)) {
+      continue;
+    }
+    for (std::size_t group = 0; group < whole_.size(); ++group) {
+      of_groups[group] =
+          finish(sums_[i * whole_.size() + group], whole_[group].plan->whole_block_bytes(), message_.tags[i]);
+    }
+    outcome.checksums[i] = of_groups.size() == 1 ? of_groups.front() : combine(of_groups);
+  }
+  return outcome;
+}
+
+}  // namespace cairn

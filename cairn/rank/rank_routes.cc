@@ -1,0 +1,76 @@
+#include "cairn/rank/rank_routes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace cairn {
+
+RankRoutes::OfDevice::OfDevice(const ManagerConfig& of_all, int device, const Clock& clock, const Around& around)
+    : config(of_all), executors(config, parts) {
+  config.device.gpu = std::max(device, 0);
+  parts.clock = &clock;
+  parts.around = around;
+}
+
+Result<std::unique_ptr<RankRoutes>> RankRoutes::make(const ManagerConfig& config, const LayerGroups& groups,
+                                                     RankMemory memory, const Clock& clock, const Around& around) {
+  std::unique_ptr<RankRoutes> routes(new RankRoutes(std::move(memory)));
+  for (const BlockLayoutPtr& layout : routes->memory_.layouts(CacheLevel::kG1)) {
+    routes->devices_.try_emplace(layout->device(), config, layout->device(), clock, around);
+  }
+  // As the links of a manager.
+  constexpr std::pair<CacheLevel, CacheLevel> kLinks[] = {
+      {CacheLevel::kG1, CacheLevel::kG2}, {CacheLevel::kG2, CacheLevel::kG1}, {CacheLevel::kG2, CacheLevel::kG3},
+      {CacheLevel::kG3, CacheLevel::kG2}, {CacheLevel::kG3, CacheLevel::kG1}, {CacheLevel::kG1, CacheLevel::kG3}};
+  for (const auto& [from, to] : kLinks) {
+    if (routes->memory_.layouts(from).empty() || routes->memory_.layouts(to).empty()) {
+      continue;
+    }
+    CAIRN_TRY(routes->add_routes(from, to, groups));
+  }
+  return routes;
+}
+
+RankRoutes::~RankRoutes() {
+  devices_.clear();
+  memory_.sync();
+}
+
+Status RankRoutes::add_routes(CacheLevel from, CacheLevel to, const LayerGroups& groups) {
+  const std::span<const BlockLayoutPtr> sources = memory_.layouts(from);
+  const std::span<const BlockLayoutPtr> destinations = memory_.layouts(to);
+  TierRoutes& routes = routes_[index_of(from)][index_of(to)];
+  routes.whole.resize(sources.size());
+  // The largest blocks first: a staging ring is made for the first block size that it sees, and takes smaller blocks too.
+  std::vector<std::uint32_t> order(sources.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::uint32_t group) { return sources[group]->shape().block_bytes(); });
+  for (const std::uint32_t group : order) {
+    OfDevice& device = devices_.at(memory_.layouts(CacheLevel::kG1)[group]->device());
+    CAIRN_TRY_ASSIGN(TransferExecutor* const executor,
+                     device.executors.for_copy(*sources[group], *destinations[group]));
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[group], destinations[group]));
+    routes.whole[group] = {.group = group, .plan = std::move(plan), .executor = executor};
+  }
+  if (to != CacheLevel::kG1) {
+    return {};
+  }
+  for (std::uint32_t layer = 0; layer < groups.model_layers(); ++layer) {
+    const LayerGroups::Spot& spot = groups.spot(layer);
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[spot.group], destinations[spot.group],
+                                                      {.first_layer = spot.first_layer, .layers = spot.layers}));
+    routes.by_layer.push_back(
+        {.group = spot.group, .plan = std::move(plan), .executor = routes.whole[spot.group].executor});
+  }
+  return {};
+}
+
+void RankRoutes::check_deadlines() {
+  for (auto& [device, of_device] : devices_) {
+    of_device.executors.check_deadlines();
+  }
+}
+
+}  // namespace cairn
