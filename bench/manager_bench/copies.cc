@@ -118,7 +118,7 @@ void measure_disk(const Settings& settings, Report& report) {
   check(manager, CacheLevel::kG2, keys);
   report.add(at_least(0.85, std::move(down)));
   report.add(at_least(0.85, std::move(up)));
-  for (const EdgeStatus& edge : manager.status().edges) {
+  for (const LinkStatus& edge : manager.status().links) {
     report.say(str_cat("  ", to_string(edge.from), " to ", to_string(edge.to), ": ", edge.executor));
   }
 }

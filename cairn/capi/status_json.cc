@@ -94,6 +94,7 @@ void write(JsonWriter& json, const TierStatus& tier) {
   json.begin('{');
   json.field("level", std::string_view(to_string(tier.level)));
   json.field("place", std::string_view(tier.place));
+  json.field("path", std::string_view(tier.path));
   json.field("block_bytes", tier.block_bytes);
   json.field("blocks", tier.counts.total);
   json.field("free", tier.counts.free);
@@ -107,34 +108,34 @@ void write(JsonWriter& json, const TierStatus& tier) {
   json.end('}');
 }
 
-void write(JsonWriter& json, const EdgeStatus& edge) {
+void write(JsonWriter& json, const LinkStatus& link) {
   json.begin('{');
-  json.field("from", std::string_view(to_string(edge.from)));
-  json.field("to", std::string_view(to_string(edge.to)));
-  json.field("is_paused", edge.is_paused);
-  json.field("done", edge.totals.blocks);
-  json.field("failed", edge.totals.failed);
-  json.field("mismatched", edge.totals.mismatched);
-  json.field("expired", edge.totals.expired);
-  json.field("cancelled", edge.totals.cancelled);
-  json.field("bytes", edge.totals.bytes);
-  json.field("bytes_per_second", edge.bytes_per_second);
-  json.field("executor", std::string_view(edge.executor));
+  json.field("from", std::string_view(to_string(link.from)));
+  json.field("to", std::string_view(to_string(link.to)));
+  json.field("is_paused", link.is_paused);
+  json.field("done", link.totals.blocks);
+  json.field("failed", link.totals.failed);
+  json.field("mismatched", link.totals.mismatched);
+  json.field("expired", link.totals.expired);
+  json.field("cancelled", link.totals.cancelled);
+  json.field("bytes", link.totals.bytes);
+  json.field("bytes_per_second", link.bytes_per_second);
+  json.field("executor", std::string_view(link.executor));
   json.end('}');
 }
 
-void write(JsonWriter& json, const OffloadEdgeStatus& edge) {
+void write(JsonWriter& json, const OffloaderStatus& offloader) {
   json.begin('{');
-  json.field("from", std::string_view(to_string(edge.from)));
-  json.field("to", std::string_view(to_string(edge.to)));
-  json.field("offered", edge.offload.offered);
-  json.field("copied", edge.offload.copied);
-  json.field("waiting", edge.offload.waiting);
-  json.field("under_way", edge.offload.under_way);
+  json.field("from", std::string_view(to_string(offloader.from)));
+  json.field("to", std::string_view(to_string(offloader.to)));
+  json.field("offered", offloader.offload.offered);
+  json.field("copied", offloader.offload.copied);
+  json.field("waiting", offloader.offload.waiting);
+  json.field("under_way", offloader.offload.under_way);
   json.name("refused");
   json.begin('{');
   for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
-    json.field(to_string(static_cast<OffloadRefusal>(i)), edge.offload.refused[i]);
+    json.field(to_string(static_cast<OffloadRefusal>(i)), offloader.offload.refused[i]);
   }
   json.end('}');
   json.end('}');
@@ -197,7 +198,7 @@ std::string status_as_json(const ManagerStatus& status) {
   json.field("worker_id", status.worker_id);
   json.field("uptime_seconds", std::chrono::duration<double>(status.uptime).count());
   write_all(json, "tiers", status.tiers);
-  write_all(json, "edges", status.edges);
+  write_all(json, "links", status.links);
   write_all(json, "offload", status.offload);
   write(json, status.onboard);
   if (status.scrub) {

@@ -51,7 +51,7 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
                              {"evicted", tier.stats.evicted},
                              {"hits", status.onboard.hits[index_of(tier.level)]}});
   }
-  for (const EdgeStatus& edge : status.edges) {
+  for (const LinkStatus& edge : status.links) {
     json["edges"].push_back({{"edge", edge_name(edge.from, edge.to)},
                              {"blocks", edge.totals.blocks},
                              {"bytes", edge.totals.bytes},
@@ -100,7 +100,7 @@ std::string StressProgress::line(double seconds) {
     out << ' ' << to_string(tier.level) << ' ' << std::setw(5)
         << fixed(share(status.onboard.hits[index_of(tier.level)], found), 1) << " %";
   }
-  for (const EdgeStatus& edge : status.edges) {
+  for (const LinkStatus& edge : status.links) {
     std::uint64_t& last = last_bytes_[{edge.from, edge.to}];
     out << "  " << edge_name(edge.from, edge.to) << ' '
         << fixed(static_cast<double>(edge.totals.bytes - last) / passed / 1e9, 2);
@@ -134,7 +134,7 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
         << ", " << tier.place << "\n";
   }
   out << "\nedge          blocks          GB   GB/s busy      failed  wrong      late\n";
-  for (const EdgeStatus& edge : status.edges) {
+  for (const LinkStatus& edge : status.links) {
     const double busy = std::chrono::duration<double>(edge.totals.busy).count();
     const double gigabytes = static_cast<double>(edge.totals.bytes) / 1e9;
     out << std::left << std::setw(6) << edge_name(edge.from, edge.to) << std::right << std::setw(14)

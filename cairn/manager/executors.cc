@@ -25,11 +25,8 @@ Result<TransferExecutor*> Executors::in_place(std::unique_ptr<TransferExecutor>&
     place = parts_.executor(kind);
   }
   if (place == nullptr) {
-    auto made = make();
-    if (!made) {
-      return Unexpected(std::move(made).error());
-    }
-    place = parts_.around ? parts_.around(kind, *std::move(made)) : *std::move(made);
+    CAIRN_TRY_ASSIGN(std::unique_ptr<TransferExecutor> made, make());
+    place = parts_.around ? parts_.around(kind, std::move(made)) : std::move(made);
   }
   return place.get();
 }
@@ -57,22 +54,13 @@ Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& p
   if (place != nullptr) {
     return place.get();
   }
-  Result<TransferExecutor*> one = gpu();
-  if (!one) {
-    return one;
-  }
+  CAIRN_TRY_ASSIGN(TransferExecutor* const one, gpu());
   const std::uint64_t pages = (block_bytes + 4095) / 4096 * 4096;
-  Result<RegionPtr> ring = pinned_region(
-      {.size = std::max(kRingBytes, kLeastRingBlocks * pages), .device = config_.device.gpu, .required = true});
-  if (!ring) {
-    return Unexpected(std::move(ring).error());
-  }
-  Result<std::unique_ptr<BounceExecutor>> made =
-      BounceExecutor::make(*parts_.clock, **one, other, {.ring = *std::move(ring), .block_bytes = block_bytes});
-  if (!made) {
-    return Unexpected(std::move(made).error());
-  }
-  place = *std::move(made);
+  CAIRN_TRY_ASSIGN(RegionPtr ring, pinned_region({.size = std::max(kRingBytes, kLeastRingBlocks * pages),
+                                                  .device = config_.device.gpu,
+                                                  .required = true}));
+  CAIRN_TRY_ASSIGN(
+      place, BounceExecutor::make(*parts_.clock, *one, other, {.ring = std::move(ring), .block_bytes = block_bytes}));
   return place.get();
 }
 
@@ -90,12 +78,12 @@ Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const Blo
     return with_file ? file() : host();
   }
   if (with_file) {
-    Result<TransferExecutor*> other = file();
-    return other ? bounce(gpu_and_file_, **other, from.shape().block_bytes()) : std::move(other);
+    CAIRN_TRY_ASSIGN(TransferExecutor* const other, file());
+    return bounce(gpu_and_file_, *other, from.shape().block_bytes());
   }
   if (a == MemoryKind::kSystem || b == MemoryKind::kSystem) {
-    Result<TransferExecutor*> other = host();
-    return other ? bounce(gpu_and_system_, **other, from.shape().block_bytes()) : std::move(other);
+    CAIRN_TRY_ASSIGN(TransferExecutor* const other, host());
+    return bounce(gpu_and_system_, *other, from.shape().block_bytes());
   }
   return gpu();
 }

@@ -1,10 +1,9 @@
-// Executors: what carries the copies of a manager out: one for host memory, one for files, one for the GPU, and what
-// joins the GPU to files.
+// Executors: the executors of a manager: one for host memory, one for files, one for the GPU, and those that join the GPU to
+// files and to memory that is not pinned. Each is made when the first link needs it; links of one kind share it.
 //
-// Does:     makes an executor when the first link needs it; links of one kind share it.
-// Owner:    the manager. Destroyed before the links that use it, which ends their copies.
-// Threads:  for_copy() by whoever builds the manager; the executors themselves as they say.
-// Fails:    for_copy(): no GPU, no memory for staging.
+// Thread safety: for_copy() only while the manager is made.
+// Ownership:     the manager destroys it before the links that use it, which ends their copies.
+// Errors:        for_copy(): no GPU, or no memory for staging.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +21,19 @@ class Executors {
  public:
   Executors(const ManagerConfig& config, const ManagerParts& parts) : config_(config), parts_(parts) {}
 
-  // The one that moves blocks from one layout to the other.
+  // The executor that moves blocks from one layout to the other.
   [[nodiscard]] Result<TransferExecutor*> for_copy(const BlockLayout& from, const BlockLayout& to);
-  // Where the clock does not move by itself.
+  // Only needed with a virtual clock.
   void check_deadlines();
 
  private:
   [[nodiscard]] Result<TransferExecutor*> host();
   [[nodiscard]] Result<TransferExecutor*> file();
   [[nodiscard]] Result<TransferExecutor*> gpu();
-  // Through a ring of pinned memory, by two others.
+  // Joins two executors by a ring of pinned memory.
   [[nodiscard]] Result<TransferExecutor*> bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,
                                                  std::uint64_t block_bytes);
-  // What is in the place. An empty one is filled first: as the manager's parts say, or else by `make`.
+  // Returns the executor in `place`. If there is none, makes it as the manager's parts say, or else by `make`.
   template <typename Make>
   [[nodiscard]] Result<TransferExecutor*> in_place(std::unique_ptr<TransferExecutor>& place, ExecutorKind kind,
                                                    Make make);
@@ -45,7 +44,7 @@ class Executors {
   std::unique_ptr<TransferExecutor> file_;
   std::unique_ptr<TransferExecutor> gpu_;
   std::unique_ptr<TransferExecutor> elsewhere_;
-  // They use the others, and end before them.
+  // These use the others, and are destroyed before them.
   std::unique_ptr<TransferExecutor> gpu_and_file_;
   std::unique_ptr<TransferExecutor> gpu_and_system_;
 };

@@ -29,7 +29,7 @@ bool HostSize::advance() {
   if (most == 0) {
     return false;
   }
-  // Somebody may have taken them since they were counted: then the next time.
+  // Others may have taken them since they were counted; then the next call tries again.
   Result<MutableBlocks> taken = host_.pool()->allocate(most);
   if (!taken) {
     return false;
@@ -43,7 +43,7 @@ bool HostSize::advance() {
   return true;
 }
 
-// Pages that lie wholly within a block. Where the system does not take them they stay, and are used again after a growth.
+// Only pages that lie wholly within a block. If the system does not take them, they are used again when the tier grows.
 void HostSize::give_pages_back(const MutableBlocks& blocks) const {
   const BlockLayout& layout = *host_.layout();
   if (!pages_may_go_) {

@@ -1,9 +1,11 @@
-// HostSize: how many blocks of the host tier may be used, changed while it is in use.
+// HostSize: how many blocks of the host tier may be used, changed while the tier is in use.
 //
-// Does:     holds the blocks in excess itself, so that nobody else gets them, and gives their pages back to the system where
-//           nobody else holds on to the pages: a GPU's driver or io_uring would go on with the old ones. Shrinking takes what is free or evictable at once and the rest as it is let go of.
-// Owner:    the manager; the tier outlives it.
-// Threads:  any; calls do not overlap (the manager's lock).
+// It holds the blocks in excess itself, so that nobody else gets them, and gives their pages back to the system unless a GPU's
+// driver or io_uring has registered them: those would go on with the old pages. Shrinking takes blocks that are free or
+// evictable at once, and the others as they are released.
+//
+// Thread safety: under the manager's lock.
+// Ownership:     the manager; the tier outlives it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,7 @@ class HostSize {
 
   // Requires: 1 to the tier's capacity.
   void set(std::uint32_t blocks);
-  // Withholds what has become free since; whether it did.
+  // Withholds blocks that have been released since. Returns whether there were any.
   bool advance();
   [[nodiscard]] std::uint32_t withheld() const { return withheld_ ? withheld_->size() : 0; }
   [[nodiscard]] std::uint32_t to_withhold() const { return excess_ - withheld(); }
@@ -30,7 +32,7 @@ class HostSize {
 
   Tier& host_;
   const bool pages_may_go_;
-  std::uint32_t excess_ = 0;  // blocks that are not to be used
+  std::uint32_t excess_ = 0;  // blocks that may not be used
   std::optional<MutableBlocks> withheld_;
 };
 

@@ -1,25 +1,30 @@
 #include "cairn/manager/kv_block_manager.h"
 
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "cairn/base/deadline.h"
+#include "cairn/base/end_within.h"
+#include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/manager/manager_state.h"
+#include "cairn/manager/incident_log.h"
+#include "cairn/manager/manager_fence.h"
+#include "cairn/manager/manager_thread.h"
+#include "cairn/manager/manager_tiers.h"
 
 namespace cairn {
 
 namespace {
 
-Error no_tier(CacheLevel level, const char* key) {
-  return {ErrorCode::kNotFound, str_cat("there is no ", to_string(level), " tier; configure ", key)};
-}
-
-const char* key_of(CacheLevel level) {
+Error no_tier(CacheLevel level) {
   constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "a remote tier"};
-  return kKeys[index_of(level)];
+  return {ErrorCode::kNotFound, str_cat("there is no ", to_string(level), " tier; configure ", kKeys[index_of(level)])};
 }
 
-// A future that holds its value already.
+// A future that has its value already.
 template <typename T>
 std::future<T> ready(T value) {
   std::promise<T> promise;
@@ -29,42 +34,152 @@ std::future<T> ready(T value) {
 
 }  // namespace
 
-Result<KvBlockManager> KvBlockManager::make(const ManagerConfig& config, const ManagerParts& parts) {
-  Result<std::shared_ptr<ManagerState>> state = ManagerState::make(config, parts);
-  if (!state) {
-    return Unexpected(std::move(state).error());
+// What the copies of a manager share. Members are destroyed from the last to the first.
+class KvBlockManager::State {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<State>> make(const ManagerConfig& config, const ManagerParts& parts);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
+
+  const ManagerConfig config;
+  const ManagerParts parts;
+  const TimePoint started;
+  Metrics metrics;
+  Histogram& load_seconds;
+  const std::shared_ptr<IncidentLog> incidents;  // shared with end(), which may outlive this
+  const std::shared_ptr<ResetChannel> resets = std::make_shared<ResetChannel>();
+  ManagerThread thread;
+  std::unique_ptr<ManagerTiers> tiers;
+  std::optional<ManagerFence> fence;
+
+ private:
+  State(const ManagerConfig& given_config, const ManagerParts& given_parts)
+      : config(given_config),
+        parts(given_parts),
+        started(given_parts.clock->now()),
+        load_seconds(metrics.histogram("cairn_load_seconds", "From the request of a load to its result")),
+        incidents(std::make_shared<IncidentLog>(*given_parts.clock, given_parts.on_incident)),
+        thread(*given_parts.clock) {}
+
+  // Called by the last copy of the manager. If copies or files do not come back, the state is left to a thread of its own,
+  // with all memory that they may still touch, and no callback runs any more. In a callback, whose thread the stop would wait
+  // for, another thread stops the state and nobody waits.
+  static void end(State* state) noexcept;
+  static void end_and_wait(State* state);
+};
+
+Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const ManagerConfig& config,
+                                                                           const ManagerParts& parts) {
+  CAIRN_TRY(config.validate());
+  const std::shared_ptr<State> state(new State(config, parts), &State::end);
+  CAIRN_TRY_ASSIGN(state->tiers, ManagerTiers::make(state->config, state->parts, *state->incidents,
+                                                    [thread = &state->thread] { thread->wake(); }));
+  state->fence.emplace(state->config, *state->tiers, *state->resets);
+  state->tiers->add_metrics(state->metrics);
+  state->metrics.counter_function(
+      "cairn_incidents_total", "What an operator should know of", {},
+      [incidents = state->incidents.get()] { return static_cast<double>(incidents->count()); });
+  if (parts.own_thread) {
+    state->thread.start(*state->tiers);
   }
-  return KvBlockManager(*std::move(state));
+  return state;
+}
+
+KvBlockManager::State::~State() {
+  if (tiers == nullptr) {
+    return;
+  }
+  tiers->end();
+  const auto is_drained = [this] {
+    try {
+      return thread.drain(*tiers, config.shutdown).has_value();
+    } catch (const std::bad_alloc&) {
+      return false;  // as if the time were over
+    }
+  };
+  if (!is_drained() && parts.own_thread) {
+    tiers->end_now();
+  }
+  thread.stop();
+}
+
+void KvBlockManager::State::end_and_wait(State* state) {
+  std::unique_ptr<State> owned(state);
+  if (!state->parts.own_thread || state->parts.clock != &steady_clock()) {
+    return;  // in virtual time nothing hangs by itself, and the clock may not outlive this call
+  }
+  const Duration limit = end_limit(state->config.shutdown);
+  const bool has_disk = state->config.disk.is_there();
+  const std::shared_ptr<IncidentLog> incidents = state->incidents;
+  Incident incident{
+      .kind = Incident::Kind::kStopGivenUp,
+      .level = has_disk ? CacheLevel::kG3 : CacheLevel::kG2,
+      .text = str_cat("the stop of the manager was given up after ",
+                      std::chrono::duration_cast<std::chrono::milliseconds>(limit).count(),
+                      " ms: I/O has not returned; its memory", has_disk ? " and " + state->config.disk.path : "",
+                      " stay in use until it does, or until the process ends")};
+  if (!end_within(std::move(owned), limit)) {
+    std::fprintf(stderr, "cairn: %s\n", incident.text.c_str());
+    incidents->close(std::move(incident));
+  }
+}
+
+void KvBlockManager::State::end(State* state) noexcept {
+  if (is_own_thread()) {
+    try {
+      std::thread([state] { delete state; }).detach();
+    } catch (const std::exception& none) {
+      std::fprintf(
+          stderr,
+          "cairn: the last copy of a manager was destroyed in a callback, and no thread can be started to stop "
+          "the manager (%s); it is not stopped, and its memory stays in use\n",
+          none.what());
+    }
+    return;
+  }
+  try {
+    end_and_wait(state);
+  } catch (const std::bad_alloc&) {
+    // The state was destroyed on the way out, however long that took.
+  }
+}
+
+Result<KvBlockManager> KvBlockManager::make(const ManagerConfig& config, const ManagerParts& parts) {
+  CAIRN_TRY_ASSIGN(std::shared_ptr<State> state, State::make(config, parts));
+  return KvBlockManager(std::move(state));
 }
 
 BlockPool* KvBlockManager::pool(CacheLevel level) const {
-  Tier* const tier = state_->tier(level);
+  Tier* const tier = state_->tiers->tier(level);
   return tier != nullptr ? tier->pool() : nullptr;
 }
 
 BlockLayoutPtr KvBlockManager::layout(CacheLevel level) const {
-  const Tier* const tier = state_->tier(level);
+  const Tier* const tier = state_->tiers->tier(level);
   return tier != nullptr ? tier->layout() : nullptr;
 }
 
-std::uint64_t KvBlockManager::worker_id() const { return state_->config().worker_id; }
-std::uint32_t KvBlockManager::block_size() const { return state_->config().block_size; }
-const ManagerConfig& KvBlockManager::config() const { return state_->config(); }
-const KeyHasher& KvBlockManager::hasher() const { return state_->hasher(); }
+std::uint64_t KvBlockManager::worker_id() const { return state_->config.worker_id; }
+std::uint32_t KvBlockManager::block_size() const { return state_->config.block_size; }
+const ManagerConfig& KvBlockManager::config() const { return state_->config; }
+const KeyHasher& KvBlockManager::hasher() const { return state_->tiers->hasher(); }
 
-PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const { return state_->onboarder().locate(keys); }
+// --- up ---
+
+PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const {
+  return state_->tiers->onboarder().locate(keys);
+}
 
 std::uint32_t KvBlockManager::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
-  return state_->onboarder().worth_loading(found, first_block);
+  return state_->tiers->onboarder().worth_loading(found, first_block);
 }
 
 namespace {
 
 // The same request, whose time is measured.
-LoadRequest measured(ManagerState& state, LoadRequest&& request) {
-  const Clock& clock = *state.parts().clock;
-  request.done = [&clock, &seconds = state.load_seconds(), began = clock.now(),
-                  done = std::move(request.done)](LoadResult&& result) {
+LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& request) {
+  request.done = [&clock, &seconds, began = clock.now(), done = std::move(request.done)](LoadResult&& result) {
     seconds.record(clock.now() - began);
     if (done) {
       done(std::move(result));
@@ -76,28 +191,27 @@ LoadRequest measured(ManagerState& state, LoadRequest&& request) {
 }  // namespace
 
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
-  const std::shared_ptr<ManagerState> state = kept();
-  return state->onboarder().load(measured(*state, std::move(request)));
+  const std::shared_ptr<State> state = kept();
+  return state->tiers->onboarder().load(measured(*state->parts.clock, state->load_seconds, std::move(request)));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
-  const std::shared_ptr<ManagerState> state = kept();
-  return state->onboarder().load_into(std::move(targets), measured(*state, std::move(request)));
+  const std::shared_ptr<State> state = kept();
+  return state->tiers->onboarder().load_into(std::move(targets),
+                                             measured(*state->parts.clock, state->load_seconds, std::move(request)));
 }
 
-void KvBlockManager::cancel(LoadId load) const { kept()->onboarder().cancel(load); }
+void KvBlockManager::cancel(LoadId load) const { kept()->tiers->onboarder().cancel(load); }
 
 Result<LoadResult> KvBlockManager::load_and_wait(LoadRequest&& request) const {
   const auto result = std::make_shared<std::promise<LoadResult>>();
   std::future<LoadResult> future = result->get_future();
   request.done = [result](LoadResult&& loaded) { result->set_value(std::move(loaded)); };
-  const std::shared_ptr<ManagerState> state = kept();
-  if (Result<LoadId> id = load(std::move(request)); !id) {
-    return Unexpected(std::move(id).error());
-  }
-  while (!state->parts().own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    if (!state->pump()) {
-      return fail(ErrorCode::kUnavailable, "the load is under way and nothing more can be done before the clock moves");
+  const std::shared_ptr<State> state = kept();
+  CAIRN_TRY(load(std::move(request)));
+  while (!state->parts.own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    if (!state->tiers->pump()) {
+      return fail(ErrorCode::kUnavailable, "the load is in flight and nothing more can be done before the clock moves");
     }
   }
   return future.get();
@@ -111,10 +225,10 @@ std::future<Result<ImmutableBlocks>> KvBlockManager::onboard_blocks(ImmutableBlo
   }
   const auto result = std::make_shared<std::promise<Result<ImmutableBlocks>>>();
   std::future<Result<ImmutableBlocks>> future = result->get_future();
-  const TimePoint deadline = deadline_after(state_->parts().clock->now(), config().onboard.deadline);
-  Result<LoadId> id =
-      state_->onboarder().onboard(*from, std::move(blocks), std::move(targets), deadline,
-                                  [result](Result<ImmutableBlocks>&& loaded) { result->set_value(std::move(loaded)); });
+  const TimePoint deadline = deadline_after(state_->parts.clock->now(), config().onboard.deadline);
+  Result<LoadId> id = state_->tiers->onboarder().onboard(
+      *from, std::move(blocks), std::move(targets), deadline,
+      [result](Result<ImmutableBlocks>&& loaded) { result->set_value(std::move(loaded)); });
   if (!id) {
     return ready<Result<ImmutableBlocks>>(Unexpected(std::move(id).error()));
   }
@@ -124,67 +238,83 @@ std::future<Result<ImmutableBlocks>> KvBlockManager::onboard_blocks(ImmutableBlo
 std::future<Result<std::uint32_t>> KvBlockManager::prefetch(std::vector<BlockKey> keys) const {
   const auto result = std::make_shared<std::promise<Result<std::uint32_t>>>();
   std::future<Result<std::uint32_t>> future = result->get_future();
-  const TimePoint deadline = deadline_after(state_->parts().clock->now(), config().onboard.deadline);
-  Result<LoadId> id = state_->onboarder().prefetch(std::move(keys), deadline,
-                                                   [result](std::uint32_t arrived) { result->set_value(arrived); });
+  const TimePoint deadline = deadline_after(state_->parts.clock->now(), config().onboard.deadline);
+  Result<LoadId> id = state_->tiers->onboarder().prefetch(
+      std::move(keys), deadline, [result](std::uint32_t arrived) { result->set_value(arrived); });
   if (!id) {
     return ready<Result<std::uint32_t>>(Unexpected(std::move(id).error()));
   }
   return future;
 }
 
+// --- down ---
+
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadEdge::Request&& request) const {
-  const std::shared_ptr<ManagerState> state = kept();
-  OffloadEdge* const edge = state->edge_into(into);
-  if (edge == nullptr) {
-    return Unexpected(no_tier(into, key_of(into)));
+  const std::shared_ptr<State> state = kept();
+  OffloadEdge* const offloader = state->tiers->offloader_into(into);
+  if (offloader == nullptr) {
+    return Unexpected(no_tier(into));
   }
-  return edge->offload(std::move(request));
+  return offloader->offload(std::move(request));
 }
 
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadEdge::Request&& request) const {
-  const std::shared_ptr<ManagerState> state = kept();
-  OffloadEdge* const edge = state->edge_into(into);
-  if (edge == nullptr) {
-    return Unexpected(no_tier(into, key_of(into)));
+  const std::shared_ptr<State> state = kept();
+  OffloadEdge* const offloader = state->tiers->offloader_into(into);
+  if (offloader == nullptr) {
+    return Unexpected(no_tier(into));
   }
-  return edge->offload(std::move(blocks), std::move(request));
+  return offloader->offload(std::move(blocks), std::move(request));
 }
 
 void KvBlockManager::cancel(CacheLevel into, OffloadRequestId request) const {
-  const std::shared_ptr<ManagerState> state = kept();
-  if (OffloadEdge* const edge = state->edge_into(into)) {
-    edge->cancel(request);
+  const std::shared_ptr<State> state = kept();
+  if (OffloadEdge* const offloader = state->tiers->offloader_into(into)) {
+    offloader->cancel(request);
   }
 }
 
-Result<ResetReport> KvBlockManager::reset(CacheLevel level) const { return state_->reset(level); }
-Result<ResetReport> KvBlockManager::reset_all() const { return state_->reset_all(std::nullopt); }
+// --- control ---
+
+Result<ResetReport> KvBlockManager::reset(CacheLevel level) const { return state_->fence->reset(level); }
+Result<ResetReport> KvBlockManager::reset_all() const { return state_->fence->reset_all(std::nullopt); }
 Result<ResetReport> KvBlockManager::invalidate(std::uint64_t weights_generation) const {
-  return state_->reset_all(weights_generation);
+  return state_->fence->reset_all(weights_generation);
 }
-std::uint64_t KvBlockManager::weights_generation() const { return state_->weights_generation(); }
-std::uint64_t KvBlockManager::fences() const { return state_->fences(); }
+std::uint64_t KvBlockManager::weights_generation() const { return state_->fence->weights_generation(); }
+std::uint64_t KvBlockManager::fences() const { return state_->fence->count(); }
 
 ResetOutcome KvBlockManager::reset(CacheLevel level, std::span<const BlockKey> keys) const {
-  Tier* const tier = state_->tier(level);
+  Tier* const tier = state_->tiers->tier(level);
   if (tier == nullptr || tier->pool() == nullptr) {
     return {.not_found = static_cast<std::uint32_t>(keys.size())};
   }
   return tier->reset(keys);
 }
 
-ResetReceiver KvBlockManager::resets() const { return state_->resets().subscribe(); }
+ResetReceiver KvBlockManager::resets() const { return state_->resets->subscribe(); }
 
-Status KvBlockManager::pause(CacheLevel from, CacheLevel to) const { return state_->pause(from, to, true); }
-Status KvBlockManager::resume(CacheLevel from, CacheLevel to) const { return state_->pause(from, to, false); }
-Status KvBlockManager::resize_host(std::uint32_t blocks) const { return state_->resize_host(blocks); }
-ManagerStatus KvBlockManager::status() const { return state_->status(); }
-EventLog* KvBlockManager::events() const { return state_->events(); }
-const Metrics& KvBlockManager::metrics() const { return state_->metrics(); }
-Status KvBlockManager::drain(Duration longest) const { return kept()->drain(longest); }
-bool KvBlockManager::pump() const { return kept()->pump(); }
-std::optional<TimePoint> KvBlockManager::next_time() const { return state_->next_time(); }
+Status KvBlockManager::pause(CacheLevel from, CacheLevel to) const { return state_->tiers->pause(from, to, true); }
+Status KvBlockManager::resume(CacheLevel from, CacheLevel to) const { return state_->tiers->pause(from, to, false); }
+Status KvBlockManager::resize_host(std::uint32_t blocks) const { return state_->tiers->resize_host(blocks); }
+
+ManagerStatus KvBlockManager::status() const {
+  ManagerStatus status{.worker_id = worker_id(), .uptime = state_->parts.clock->now() - state_->started};
+  state_->tiers->add_to(status);
+  state_->incidents->add_to(status);
+  return status;
+}
+
+EventLog* KvBlockManager::events() const { return state_->tiers->events(); }
+const Metrics& KvBlockManager::metrics() const { return state_->metrics; }
+
+Status KvBlockManager::drain(Duration longest) const {
+  const std::shared_ptr<State> state = kept();
+  return state->thread.drain(*state->tiers, longest);
+}
+
+bool KvBlockManager::pump() const { return kept()->tiers->pump(); }
+std::optional<TimePoint> KvBlockManager::next_time() const { return state_->tiers->next_time(); }
 
 }  // namespace cairn

@@ -106,6 +106,8 @@ TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
   VirtualManager again(config());
   EXPECT_EQ(again->status().tiers[2].recovered.blocks, 5U);
   EXPECT_TRUE(again->status().tiers[2].recovered.clean);
+  EXPECT_EQ(again->status().tiers[2].path, again->config().disk.path);
+  EXPECT_EQ(again->status().tiers[1].path, "");
   const std::optional<LoadResult> loaded = load_now(again, {.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 5U);
@@ -397,11 +399,11 @@ TEST_F(KvBlockManagerTest, ShowsItselfInMetrics) {
   (void)load_now(manager, {.keys = chain(1, 3)});
   const std::string text = manager->metrics().to_prometheus();
   for (const char* line :
-       {"cairn_blocks_registered{tier=\"G2\"} 2\n", "cairn_copied_blocks_total{edge=\"G1-G2\"} 2\n",
-        "cairn_verification_failures_total{edge=\"G3-G2\"} 0\n", "cairn_load_hits_total{tier=\"G1\"} 2\n",
+       {"cairn_blocks_registered{tier=\"G2\"} 2\n", "cairn_copied_blocks_total{link=\"G1-G2\"} 2\n",
+        "cairn_verification_failures_total{link=\"G3-G2\"} 0\n", "cairn_load_hits_total{tier=\"G1\"} 2\n",
         "cairn_load_misses_total 1\n", "cairn_offload_refused_total{into=\"G2\",reason=\"already_below\"}",
         "cairn_tier_up{tier=\"G3\",use=\"reading\"} 1\n", "cairn_load_seconds_count 1\n",
-        "cairn_copy_seconds_count{edge=\"G1-G2\"}"}) {
+        "cairn_copy_seconds_count{link=\"G1-G2\"}"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

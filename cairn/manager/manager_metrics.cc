@@ -49,14 +49,14 @@ constexpr Figure<LinkTotals, std::uint64_t> kTotals[] = {
     {"cairn_verification_failures_total", "Blocks whose bytes were not those they were stored with",
      &LinkTotals::mismatched},
     {"cairn_copy_expired_total", "Blocks that did not arrive by their deadline", &LinkTotals::expired},
-    {"cairn_copy_cancelled_total", "Blocks whose copy was taken back", &LinkTotals::cancelled},
+    {"cairn_copy_cancelled_total", "Blocks whose copy was cancelled", &LinkTotals::cancelled},
 };
 
-constexpr Figure<LinkTotals, std::uint64_t> kUnderWay[] = {
-    {"cairn_copy_blocks_under_way", "Blocks being copied", &LinkTotals::blocks_under_way},
-    {"cairn_copy_bytes_under_way", "Bytes being copied", &LinkTotals::bytes_under_way},
-    {"cairn_copies_unsettled", "Copies that may still touch memory, under way or late", &LinkTotals::unsettled},
-    {"cairn_copy_blocks_quarantined", "Blocks of an edge that a late copy may still touch", &LinkTotals::quarantined},
+constexpr Figure<LinkTotals, std::uint64_t> kInFlight[] = {
+    {"cairn_copy_blocks_in_flight", "Blocks being copied", &LinkTotals::blocks_under_way},
+    {"cairn_copy_bytes_in_flight", "Bytes being copied", &LinkTotals::bytes_under_way},
+    {"cairn_copies_unsettled", "Copies that may still touch memory, in flight or late", &LinkTotals::unsettled},
+    {"cairn_copy_blocks_quarantined", "Blocks that a late copy over a link may still touch", &LinkTotals::quarantined},
 };
 
 std::string with_dashes(std::string_view words) {
@@ -102,38 +102,38 @@ void add_tier_metrics(Metrics& metrics, const Tier& tier) {
 }
 
 void add_link_metrics(Metrics& metrics, TierLink& link) {
-  const MetricLabels labels{{"edge", str_cat(to_string(link.from().level()), "-", to_string(link.to().level()))}};
+  const MetricLabels labels{{"link", str_cat(to_string(link.from().level()), "-", to_string(link.to().level()))}};
   const LinkMeter& meter = link.meter();
   for (const auto& figure : kTotals) {
     metrics.counter_function(figure.name, figure.help, labels,
                              [&meter, member = figure.member] { return static_cast<double>(meter.totals().*member); });
   }
-  for (const auto& figure : kUnderWay) {
+  for (const auto& figure : kInFlight) {
     metrics.gauge_function(figure.name, figure.help, labels,
                            [&meter, member = figure.member] { return static_cast<double>(meter.totals().*member); });
   }
-  metrics.counter_function("cairn_copy_busy_seconds_total", "Time during which an edge was copying", labels,
+  metrics.counter_function("cairn_copy_busy_seconds_total", "Time during which a link was copying", labels,
                            [&meter] { return std::chrono::duration<double>(meter.totals().busy).count(); });
-  metrics.gauge_function("cairn_copy_bytes_per_second", "Speed of an edge of late, while it was busy", labels,
+  metrics.gauge_function("cairn_copy_bytes_per_second", "Recent speed of a link while it was copying", labels,
                          [&meter] { return meter.bytes_per_second(); });
   link.meter().record_into(metrics.histogram("cairn_copy_seconds", "From the submission of a copy to its end", labels));
 }
 
-void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge) {
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& offloader) {
   const MetricLabels labels{{"into", to_string(into)}};
   metrics.counter_function("cairn_offload_offered_total", "Blocks that could have been copied down", labels,
-                           [&edge] { return static_cast<double>(edge.status().offered); });
+                           [&offloader] { return static_cast<double>(offloader.status().offered); });
   metrics.counter_function("cairn_offload_copied_total", "Blocks copied down", labels,
-                           [&edge] { return static_cast<double>(edge.status().copied); });
+                           [&offloader] { return static_cast<double>(offloader.status().copied); });
   metrics.gauge_function("cairn_offload_waiting", "Blocks that wait to be copied down", labels,
-                         [&edge] { return static_cast<double>(edge.status().waiting); });
-  metrics.gauge_function("cairn_offload_under_way", "Blocks on their way down", labels,
-                         [&edge] { return static_cast<double>(edge.status().under_way); });
+                         [&offloader] { return static_cast<double>(offloader.status().waiting); });
+  metrics.gauge_function("cairn_offload_in_flight", "Blocks being copied down", labels,
+                         [&offloader] { return static_cast<double>(offloader.status().under_way); });
   for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
     const auto refusal = static_cast<OffloadRefusal>(i);
     metrics.counter_function("cairn_offload_refused_total", "Blocks that were not copied down, by reason",
                              {{"into", to_string(into)}, {"reason", with_dashes(to_string(refusal))}},
-                             [&edge, i] { return static_cast<double>(edge.status().refused[i]); });
+                             [&offloader, i] { return static_cast<double>(offloader.status().refused[i]); });
   }
 }
 
@@ -162,15 +162,15 @@ void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& regi
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
     metrics.counter_function(
-        "cairn_load_hits_total", "Blocks asked for and found, by the tier that had them", {{"tier", to_string(level)}},
+        "cairn_load_hits_total", "Blocks looked up and found, by the tier that had them", {{"tier", to_string(level)}},
         [&onboarder, level] { return static_cast<double>(onboarder.status().hits[index_of(level)]); });
   }
   constexpr Figure<OnboardStatus, std::uint64_t> kCounters[] = {
-      {"cairn_load_misses_total", "Blocks asked for and found nowhere", &OnboardStatus::misses},
+      {"cairn_load_misses_total", "Blocks looked up and not found in any tier", &OnboardStatus::misses},
       {"cairn_loads_total", "Loads finished", &OnboardStatus::finished},
-      {"cairn_loads_refused_total", "Loads refused: too many were under way", &OnboardStatus::refused},
-      {"cairn_load_joined_total", "Blocks that another load was bringing already", &OnboardStatus::joined},
-      {"cairn_load_not_worth_it_total", "Blocks that are sooner computed than loaded", &OnboardStatus::not_worth_it},
+      {"cairn_loads_refused_total", "Loads refused because too many were in flight", &OnboardStatus::refused},
+      {"cairn_load_joined_total", "Blocks that another load was already copying", &OnboardStatus::joined},
+      {"cairn_load_not_worth_it_total", "Blocks that are faster to compute than to load", &OnboardStatus::not_worth_it},
       {"cairn_loads_expired_total", "Loads that ended by their deadline", &OnboardStatus::expired},
   };
   for (const auto& figure : kCounters) {
@@ -178,7 +178,7 @@ void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {
       return static_cast<double>(onboarder.status().*member);
     });
   }
-  metrics.gauge_function("cairn_loads_under_way", "Loads under way", {},
+  metrics.gauge_function("cairn_loads_in_flight", "Loads in flight", {},
                          [&onboarder] { return static_cast<double>(onboarder.status().loads); });
 }
 

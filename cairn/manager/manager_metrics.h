@@ -1,6 +1,6 @@
-// What a manager's parts show of themselves, as metrics: all of it is read when the metrics are.
+// Metrics of a manager's parts. The values are read when the metrics are.
 //
-// Owner:    the metrics hold references to the parts: they are not read after the parts are gone.
+// Ownership: the metrics refer to the parts, and may not be read after the parts are destroyed.
 #pragma once
 
 #include "cairn/base/ids.h"
@@ -16,9 +16,9 @@ namespace cairn {
 
 void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
-void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& edge);
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& offloader);
 void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub);
-// Of a tier from which an edge leads down.
+// Of a tier from which blocks move down.
 void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry);
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder);
 

@@ -46,7 +46,7 @@ TierStatus tier_status(const Tier& tier) {
   return status;
 }
 
-EdgeStatus edge_status(const TierLink& link) {
+LinkStatus link_status(const TierLink& link) {
   return {.from = link.from().level(),
           .to = link.to().level(),
           .is_paused = link.is_paused(),

@@ -1,4 +1,4 @@
-// ManagerStatus: what an operator sees of a manager at a moment. Plain values; no two of them are of one instant.
+// ManagerStatus: what an operator sees of a manager. The values are read one after the other, not at one instant.
 #pragma once
 
 #include <cstdint>
@@ -33,34 +33,35 @@ struct Incident {
   TimePoint when{};
   Kind kind = Kind::kTierOut;
   CacheLevel level = CacheLevel::kG1;
-  std::string text = {};  // what happened, to what
+  std::string text = {};  // what happened, and to what
 };
 [[nodiscard]] std::string_view to_string(Incident::Kind kind);
 
 struct TierStatus {
   CacheLevel level = CacheLevel::kG1;
-  std::string place = {};  // for people: "pinned memory", "file /nvme/cache"
+  std::string place = {};  // for people: "pinned memory", "file, direct"
+  std::string path = {};   // of the disk tier's file; empty for other tiers
   std::uint64_t block_bytes = 0;
-  PoolCounts counts = {};  // all 0 where the engine manages the tier
+  PoolCounts counts = {};  // all 0 if the engine manages the tier
   PoolStats stats = {};
   std::uint32_t withheld = 0;     // blocks that a resize has taken out of use
-  std::uint32_t to_withhold = 0;  // and those that are still in use
+  std::uint32_t to_withhold = 0;  // blocks that it will take once they are released
   TierHealth::Report reading = {};
   TierHealth::Report writing = {};
-  Tier::Recovered recovered = {};  // of a disk
+  Tier::Recovered recovered = {};  // of the disk tier
   std::size_t metadata_bytes = 0;
 };
 
-struct EdgeStatus {
+struct LinkStatus {
   CacheLevel from = CacheLevel::kG1;
   CacheLevel to = CacheLevel::kG2;
   bool is_paused = false;
   LinkTotals totals = {};
-  double bytes_per_second = 0;  // of late
-  std::string executor = {};    // how it works here
+  double bytes_per_second = 0;  // recently
+  std::string executor = {};    // how it copies, for people
 };
 
-struct OffloadEdgeStatus {
+struct OffloaderStatus {
   CacheLevel from = CacheLevel::kG1;
   CacheLevel to = CacheLevel::kG2;
   OffloadStatus offload = {};
@@ -70,16 +71,16 @@ struct ManagerStatus {
   std::uint64_t worker_id = 0;
   Duration uptime = Duration::zero();
   std::vector<TierStatus> tiers = {};
-  std::vector<EdgeStatus> edges = {};
-  std::vector<OffloadEdgeStatus> offload = {};
+  std::vector<LinkStatus> links = {};
+  std::vector<OffloaderStatus> offload = {};
   OnboardStatus onboard = {};
   std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
-  std::vector<Incident> incidents = {};   // the last ones, oldest first
+  std::vector<Incident> incidents = {};   // the latest, oldest first
   std::uint64_t incident_count = 0;
 };
 
-// Of one tier, but for what a resize withholds; of one edge.
+// Without `path` and what a resize withholds.
 [[nodiscard]] TierStatus tier_status(const Tier& tier);
-[[nodiscard]] EdgeStatus edge_status(const TierLink& link);
+[[nodiscard]] LinkStatus link_status(const TierLink& link);
 
 }  // namespace cairn

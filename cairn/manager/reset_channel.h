@@ -1,9 +1,10 @@
-// ResetChannel: tells whoever follows it which tiers of a manager were reset.
+// ResetChannel: tells its receivers which tiers of a manager were reset.
 //
-// Does:     every receiver sees every reset that comes after it was made, oldest first; the last kKept of them are kept
-//           for those who are late, and a receiver knows how many it missed.
-// Owner:    shared by the manager and its receivers; either may go first.
-// Threads:  any; a receiver belongs to one thread at a time.
+// A receiver sees every reset that comes after it was made, oldest first. The last kKept resets are kept for slow receivers;
+// a receiver knows how many it missed.
+//
+// Thread safety: any thread may call; a receiver belongs to one thread at a time.
+// Ownership:     shared by the manager and its receivers; either may be destroyed first.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +36,9 @@ class ResetChannel : public std::enable_shared_from_this<ResetChannel> {
 
 class ResetReceiver {
  public:
-  // The next one; none: nothing new.
+  // std::nullopt if there is no further reset.
   [[nodiscard]] std::optional<CacheLevel> try_next();
-  // How many it came too late for.
+  // How many resets were dropped before this receiver read them.
   [[nodiscard]] std::uint64_t missed() const { return missed_; }
 
  private:

@@ -47,7 +47,7 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
   options.pool->seed = parts_.seed;
   options.pool->observers = followers.observers;
   if (followers.low_water > 0) {
-    // At least one block; never so many that claiming twice as much would be all of it.
+    // At least one block, at most a quarter: twice as many may be claimed.
     options.pool->low_water = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(followers.low_water * blocks), 1,
                                                         std::max<std::uint32_t>(1, blocks / 4));
     options.pool->when_low = followers.when_low;
@@ -84,19 +84,13 @@ Result<BlockLayoutPtr> TierMaker::device_layout() const {
   }
   const std::uint32_t blocks = device_capacity();
   const BlockLayout::Options options{.shape = shape_, .arrangement = device.layout, .blocks = blocks, .alignment = 16};
-  Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
-  if (!sizes) {
-    return Unexpected(std::move(sizes).error());
-  }
+  CAIRN_TRY_ASSIGN(const std::vector<std::uint64_t> sizes, BlockLayout::region_sizes(options));
   std::vector<RegionPtr> regions;
-  for (const std::uint64_t size : *sizes) {
-    Result<RegionPtr> region = device.memory == DeviceMemory::kGpu
-                                   ? device_region({.size = size, .device = device.gpu})
-                                   : system_region({.size = size, .progress = parts_.progress});
-    if (!region) {
-      return Unexpected(std::move(region).error());
-    }
-    regions.push_back(*std::move(region));
+  for (const std::uint64_t size : sizes) {
+    CAIRN_TRY_ASSIGN(RegionPtr region, device.memory == DeviceMemory::kGpu
+                                           ? device_region({.size = size, .device = device.gpu})
+                                           : system_region({.size = size, .progress = parts_.progress}));
+    regions.push_back(std::move(region));
   }
   return BlockLayout::make(options, std::move(regions));
 }
@@ -108,7 +102,7 @@ Result<std::unique_ptr<Tier>> TierMaker::device(const Followers& followers) cons
   }
   if ((*layout)->shape() != shape_) {
     return at_key("device", {ErrorCode::kInvalidArgument,
-                             "the engine's layout has another shape than [model] says; both describe one block"});
+                             "the engine's layout has another shape than [model] says; give both the same shape"});
   }
   Tier::Options made = options(CacheLevel::kG1, config_.device, followers, (*layout)->blocks());
   made.layout = *std::move(layout);

@@ -1,8 +1,7 @@
 // TierMaker: makes the tiers of a manager from its configuration: memory, layouts, files, pools.
 //
-// Owner:    used while a manager is made; what it makes belongs to the manager.
-// Threads:  one.
-// Fails:    memory or a file that is not to be had: names the tier's key and what the system said.
+// Thread safety: one thread, while a manager is made.
+// Errors:        memory or a file that cannot be had: names the tier's key and what the system said.
 #pragma once
 
 #include <cstdint>
@@ -21,32 +20,32 @@ namespace cairn {
 
 class TierMaker {
  public:
-  // `secret`: of keys, as configured.
+  // `secret`: of the keys, as configured.
   TierMaker(const ManagerConfig& config, const ManagerParts& parts, const std::optional<KeySecret>& secret)
       : config_(config), parts_(parts), shape_(config.shape()), space_(config.space()), secret_(secret) {}
 
-  // What a tier is followed and woken by; they outlive it.
+  // Callbacks and observers of a tier; they outlive it.
   struct Followers {
     std::vector<PoolObserver*> observers = {};
-    std::function<void()> when_low = {};  // asked for only where blocks leave the tier ahead of need
+    std::function<void()> when_low = {};  // only used if blocks leave the tier ahead of need
     std::function<void(const TierChange&)> told = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};
     double low_water = 0;  // share of its blocks
   };
-  // Each where the configuration has it.
+  // Requires: the configuration has the tier.
   [[nodiscard]] Result<std::unique_ptr<Tier>> device(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> host(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> disk(const Followers& followers) const;
-  // Of all tiers together.
+  // Capacity of all tiers together.
   [[nodiscard]] std::uint32_t blocks() const;
-  // How many blocks of the host tier are used to begin with; it has room for those of host.max_size.
+  // How many blocks of the host tier may be used at first; the tier has room for host.max_size.
   [[nodiscard]] std::uint32_t host_blocks() const;
 
  private:
   [[nodiscard]] Tier::Options options(CacheLevel level, const TierConfig& tier, const Followers& followers,
                                       std::uint32_t blocks) const;
   [[nodiscard]] Result<BlockLayoutPtr> device_layout() const;
-  // What each tier has room for.
+  // In blocks.
   [[nodiscard]] std::uint32_t device_capacity() const;
   [[nodiscard]] std::uint32_t host_capacity() const;
   [[nodiscard]] std::uint32_t disk_capacity() const;

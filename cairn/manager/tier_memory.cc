@@ -18,7 +18,7 @@ Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool h
   if (host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)) {
     return system_region({.size = size,
                           .huge_pages = host.huge_pages,
-                          .prefault = host.max_size == 0,  // what a later growth may want is not touched before
+                          .prefault = host.max_size == 0,  // memory for a later growth is not touched before
                           .numa_node = host.numa_node.value_or(kNoNumaNode),
                           .progress = progress});
   }

@@ -1,8 +1,7 @@
-// The memory of host and disk tiers as a configuration wants it: for those who make tiers, and for ranks that hold a part of
-// each block.
+// Memory of host and disk tiers as a configuration asks for it, for managers and for ranks, which hold a part of each block.
 //
-// Threads:  any.
-// Fails:    what the system does not give; says what.
+// Thread safety: any thread may call.
+// Errors:        memory that the system does not give; says which.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +13,13 @@
 
 namespace cairn {
 
-// An error with the key of the configuration that it is about before it.
+// The error, with the key of the configuration that it is about in front.
 [[nodiscard]] Unexpected<Error> at_key(const char* key, const Error& error);
 
-// Of every block of a host tier: whole pages where blocks go to a disk.
+// Of the blocks of a host tier: whole pages if there is a disk tier.
 [[nodiscard]] std::uint64_t host_alignment(bool has_disk);
 
-// Pinned where the configuration asks for it, or prefers it and there is a GPU; `gpu`: the one it is for.
+// Pinned if the configuration requires it, or prefers it and there is a GPU; `gpu`: the GPU that copies from it.
 [[nodiscard]] Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,
                                             const MemoryProgress& progress = {});
 

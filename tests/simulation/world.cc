@@ -195,7 +195,7 @@ void World::close() {
   if (const std::optional<ScrubStatus> scrub = manager_->status().scrub) {
     counts_.scrubbed += scrub->damaged;
   }
-  for (const EdgeStatus& edge : manager_->status().edges) {
+  for (const LinkStatus& edge : manager_->status().links) {
     counts_.mismatches += edge.totals.mismatched;
     counts_.expired += edge.totals.expired;
     counts_.copied_down += index_of(edge.from) < index_of(edge.to) ? edge.totals.blocks : 0;

@@ -1,0 +1,391 @@
+#include "cairn/manager/manager_tiers.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "cairn/base/str_cat.h"
+#include "cairn/manager/manager_metrics.h"
+#include "cairn/manager/tier_maker.h"
+
+namespace cairn {
+
+namespace {
+
+constexpr CacheLevel kDevice = CacheLevel::kG1;
+constexpr CacheLevel kHost = CacheLevel::kG2;
+constexpr CacheLevel kDisk = CacheLevel::kG3;
+
+// Nobody reports when blocks that a resize wants are released: how often pump() looks.
+constexpr Duration kResizeStep = std::chrono::milliseconds(20);
+constexpr std::uint32_t kReclaimStep = 4096;  // blocks: an allocation waits no longer than these take
+
+}  // namespace
+
+ManagerTiers::ManagerTiers(const ManagerConfig& config, const ManagerParts& parts, IncidentLog& incidents,
+                           std::function<void()> wake)
+    : config_(config),
+      parts_(parts),
+      clock_(*parts.clock),
+      incidents_(incidents),
+      wake_(std::move(wake)),
+      executors_(std::make_unique<Executors>(config_, parts_)) {}
+
+Result<std::unique_ptr<ManagerTiers>> ManagerTiers::make(const ManagerConfig& config, const ManagerParts& parts,
+                                                         IncidentLog& incidents, std::function<void()> wake) {
+  std::unique_ptr<ManagerTiers> tiers(new ManagerTiers(config, parts, incidents, std::move(wake)));
+  CAIRN_TRY(tiers->make_tiers());
+  CAIRN_TRY(tiers->make_links());
+  CAIRN_TRY(tiers->make_movers());
+  CAIRN_TRY(tiers->make_scrub());
+  tiers->report_recovery();
+  return tiers;
+}
+
+ManagerTiers::~ManagerTiers() {
+  executors_.reset();  // ends the copies in flight; their callbacks find everything they use
+  for (PoolListener& listener : listeners_) {
+    listener.attach(nullptr);
+  }
+  if (Tier* const disk = tier(kDisk)) {
+    // Blocks that cannot be flushed are found by their checksums at the next start.
+    try {
+      (void)disk->sync();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  const MutexLock lock(host_mutex_);
+  host_size_.reset();
+}
+
+// --- making ---
+
+Status ManagerTiers::make_tiers() {
+  CAIRN_TRY_ASSIGN(const std::optional<KeySecret> secret, config_.key_secret());
+  const TierMaker maker(config_, parts_, secret);
+  const bool has[] = {config_.device.is_there() || config_.device.engine_layout != nullptr, config_.host.is_there(),
+                      config_.disk.is_there()};
+  CAIRN_TRY_ASSIGN(registry_, BlockRegistry::create(maker.blocks()));
+  if (config_.event_log != 0) {
+    CAIRN_TRY_ASSIGN(events_, EventLog::create({.blocks = config_.event_log}));
+  }
+  for (const CacheLevel level : kManagedTiers) {
+    if (!has[index_of(level)]) {
+      continue;
+    }
+    TierMaker::Followers followers;
+    followers.when_low = wake_;
+    followers.told = [this](const TierChange& change) {
+      if (events_ != nullptr && change.use == TierUse::kReading) {
+        change.is_up ? events_->resume(change.level) : events_->suspend(change.level);
+      }
+      incidents_.add(change.is_up ? Incident::Kind::kTierBack : Incident::Kind::kTierOut, change.level,
+                     change.is_up ? str_cat(to_string(change.use), " works again")
+                                  : str_cat(to_string(change.use), ": ", change.reason));
+    };
+    followers.dropped = [this](CacheLevel where, std::span<const BlockKey> keys) {
+      for (const BlockKey& key : keys) {
+        incidents_.add(Incident::Kind::kWrongBytes, where,
+                       str_cat("block ", key.to_string(), " has other bytes than were stored; it was dropped"));
+      }
+    };
+    followers.observers = {registry_.get(), &listeners_[index_of(level)]};
+    if (events_ != nullptr) {
+      followers.observers.push_back(events_.get());
+    }
+    const bool to_host = level == kDevice && has[index_of(kHost)];
+    const bool to_disk = level != kDisk && !to_host && has[index_of(kDisk)];
+    const OffloadOptions& offload = to_host ? config_.offload_to_host : config_.offload_to_disk;
+    if ((to_host || to_disk) && offload.mode == OffloadMode::kAhead) {
+      followers.low_water = offload.low_water;
+    }
+    CAIRN_TRY_ASSIGN(tiers_[index_of(level)], level == kDevice ? maker.device(followers)
+                                              : level == kHost ? maker.host(followers)
+                                                               : maker.disk(followers));
+  }
+  const Tier* const disk = tier(kDisk);
+  hasher_ = KeyHasher::make(config_.space(), disk != nullptr ? disk->key_secret() : secret);
+  if (Tier* host = tier(kHost)) {
+    const MutexLock lock(host_mutex_);
+    host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)] && !parts_.elsewhere);
+  }
+  return {};
+}
+
+Status ManagerTiers::make_link(CacheLevel from, CacheLevel to) {
+  Tier* const source = tier(from);
+  Tier* const destination = tier(to);
+  if (source == nullptr || destination == nullptr) {
+    return {};
+  }
+  CAIRN_TRY_ASSIGN(TransferExecutor* const executor, executors_->for_copy(*source->layout(), *destination->layout()));
+  CAIRN_TRY_ASSIGN(links_[index_of(from)][index_of(to)], TierLink::make(*source, *destination, *executor, clock_));
+  return {};
+}
+
+Status ManagerTiers::make_links() {
+  constexpr std::pair<CacheLevel, CacheLevel> kLinks[] = {
+      {kDevice, kHost}, {kHost, kDevice}, {kHost, kDisk}, {kDisk, kHost}, {kDisk, kDevice}};
+  for (const auto& [from, to] : kLinks) {
+    CAIRN_TRY(make_link(from, to));
+  }
+  // Blocks go from the device straight to the disk only if there is no host tier.
+  return tier(kHost) == nullptr ? make_link(kDevice, kDisk) : Status();
+}
+
+CacheLevel ManagerTiers::above(CacheLevel level) const {
+  return level == kDisk && tier(kHost) != nullptr ? kHost : kDevice;
+}
+
+Status ManagerTiers::make_offloader(CacheLevel from, CacheLevel to, const OffloadOptions& options) {
+  TierLink* const down = link(from, to);
+  if (down == nullptr) {
+    return {};
+  }
+  std::unique_ptr<OffloadEdge>& offloader = offloaders_[index_of(to)];
+  CAIRN_TRY_ASSIGN(offloader, OffloadEdge::make(*down, *registry_, options, clock_, wake_));
+  listeners_[index_of(from)].attach(offloader.get());
+  return {};
+}
+
+Status ManagerTiers::make_movers() {
+  CAIRN_TRY(make_offloader(kDevice, kHost, config_.offload_to_host));
+  CAIRN_TRY(make_offloader(above(kDisk), kDisk, config_.offload_to_disk));
+  const Onboarder::Parts parts{.device = tier(kDevice),
+                               .host = tier(kHost),
+                               .disk = tier(kDisk),
+                               .host_to_device = link(kHost, kDevice),
+                               .disk_to_device = link(kDisk, kDevice),
+                               .disk_to_host = link(kDisk, kHost),
+                               .registry = registry_.get(),
+                               .cost = parts_.cost,
+                               .block_size = config_.block_size,
+                               .clock = &clock_,
+                               .wake = wake_};
+  CAIRN_TRY_ASSIGN(onboarder_, Onboarder::make(parts, config_.onboard));
+  return {};
+}
+
+Status ManagerTiers::make_scrub() {
+  Tier* const disk = tier(kDisk);
+  if (disk == nullptr || config_.disk.scrub_rate == 0) {
+    return {};
+  }
+  if (parts_.elsewhere) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "disk.scrub_rate is given, but the blocks of this disk tier are in the files of its ranks, which a leader "
+        "cannot scrub; leave it out");
+  }
+  Result<BlockLayoutPtr> buffer = DiskScrub::make_buffer(*disk, config_.disk.scrub_rate);
+  if (!buffer) {
+    return fail(buffer.error().code, str_cat("disk.scrub_rate: ", buffer.error().message));
+  }
+  CAIRN_TRY_ASSIGN(TransferExecutor* const executor, executors_->for_copy(*disk->layout(), **buffer));
+  CAIRN_TRY_ASSIGN(scrub_, DiskScrub::make(*disk, *std::move(buffer), *executor, clock_,
+                                           {.bytes_per_second = config_.disk.scrub_rate}, wake_));
+  return {};
+}
+
+void ManagerTiers::report_recovery() {
+  const Tier* const disk = tier(kDisk);
+  if (disk == nullptr) {
+    return;
+  }
+  const Tier::Recovered& found = disk->recovered();
+  if (!found.damage.empty()) {
+    incidents_.add(
+        Incident::Kind::kDamagedFile, kDisk,
+        str_cat(found.damage, found.cut_off == 0 ? "" : str_cat("; ", found.cut_off, " blocks were cut off")));
+  }
+  if (!found.clean) {
+    incidents_.add(Incident::Kind::kStartedUnclean, kDisk,
+                   str_cat(config_.disk.path, " was not closed in order; ", found.blocks, " blocks were found in it"));
+  }
+  if (found.damaged > 0) {
+    incidents_.add(Incident::Kind::kDamagedEntries, kDisk,
+                   str_cat(found.damaged, " entries of ", config_.disk.path, " were damaged; their blocks are lost"));
+  }
+}
+
+// --- control ---
+
+Status ManagerTiers::pause(CacheLevel from, CacheLevel to, bool paused) {
+  TierLink* const found = link(from, to);
+  if (found == nullptr) {
+    return fail(ErrorCode::kNotFound, str_cat("there is no link from ", to_string(from), " to ", to_string(to)));
+  }
+  found->pause(paused);
+  if (OffloadEdge* const offloader = offloader_into(to); offloader != nullptr && index_of(from) < index_of(to)) {
+    paused ? offloader->pause() : offloader->resume();
+  }
+  wake_();
+  return {};
+}
+
+Status ManagerTiers::resize_host(std::uint32_t blocks) {
+  const Tier* const host = tier(kHost);
+  if (host == nullptr) {
+    return fail(ErrorCode::kNotFound, "there is no host tier to resize; configure host.size");
+  }
+  const std::uint32_t most = host->pool()->capacity();
+  if (blocks == 0 || blocks > most) {
+    return fail(ErrorCode::kOutOfRange, str_cat("a host tier of ", blocks, " blocks: it can have 1 to ", most,
+                                                "; host.max_size sets the most when the manager is made"));
+  }
+  {
+    const MutexLock lock(host_mutex_);
+    host_size_->set(blocks);
+  }
+  wake_();
+  return {};
+}
+
+// --- moving ---
+
+bool ManagerTiers::pump() {
+  bool any = false;
+  if (!parts_.own_thread) {
+    executors_->check_deadlines();
+  }
+  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+    any |= offloader != nullptr && offloader->pump();
+  }
+  any |= onboarder_->pump();
+  any |= scrub_ != nullptr && scrub_->pump();
+  any |= may_reclaim_ && reclaim();
+  const MutexLock lock(host_mutex_);
+  return (host_size_ && host_size_->advance()) || any;
+}
+
+// Returns whether there is more to reclaim.
+bool ManagerTiers::reclaim() {
+  may_reclaim_ = false;  // first: a fence that comes meanwhile sets it again
+  bool more = false;
+  for (const CacheLevel level : kManagedTiers) {
+    Tier* const each = tier(level);
+    more |= each != nullptr && each->pool() != nullptr && each->pool()->reclaim(kReclaimStep);
+  }
+  if (more) {
+    may_reclaim_ = true;
+  }
+  return more;
+}
+
+std::optional<TimePoint> ManagerTiers::next_time() {
+  std::optional<TimePoint> next = onboarder_->next_time();
+  const auto sooner = [&next](std::optional<TimePoint> time) {
+    if (time && (!next || *time < *next)) {
+      next = time;
+    }
+  };
+  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+    if (offloader != nullptr) {
+      sooner(offloader->next_time());
+    }
+  }
+  if (scrub_ != nullptr) {
+    sooner(scrub_->next_time());
+  }
+  const MutexLock lock(host_mutex_);
+  if (host_size_ && host_size_->to_withhold() > 0) {
+    sooner(clock_.now() + kResizeStep);
+  }
+  return next;
+}
+
+bool ManagerTiers::is_idle() const {
+  return onboarder_->is_idle() && std::ranges::all_of(offloaders_, [](const auto& offloader) {
+           return offloader == nullptr || offloader->is_idle();
+         });
+}
+
+std::optional<std::uint64_t> ManagerTiers::settled_copies() const {
+  std::uint64_t copies = 0;
+  for (const auto& from : links_) {
+    for (const std::unique_ptr<TierLink>& each : from) {
+      const LinkTotals totals = each != nullptr ? each->meter().totals() : LinkTotals();
+      if (totals.unsettled != 0) {
+        return std::nullopt;
+      }
+      copies += totals.copies;
+    }
+  }
+  return copies;
+}
+
+void ManagerTiers::end() {
+  if (scrub_ != nullptr) {
+    scrub_->end();
+  }
+  onboarder_->end();
+  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+    if (offloader != nullptr) {
+      offloader->end();
+    }
+  }
+}
+
+void ManagerTiers::end_now() {
+  onboarder_->end_now();
+  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+    if (offloader != nullptr) {
+      offloader->end_now();
+    }
+  }
+}
+
+// --- for operators ---
+
+void ManagerTiers::add_metrics(Metrics& metrics) {
+  for (const CacheLevel level : kManagedTiers) {
+    if (tier(level) != nullptr) {
+      add_tier_metrics(metrics, *tier(level));
+    }
+    if (offloader_into(level) != nullptr) {
+      add_offload_metrics(metrics, level, *offloader_into(level));
+      if (tier(above(level))->pool() != nullptr) {
+        add_loss_metrics(metrics, above(level), *registry_);
+      }
+    }
+    for (const CacheLevel to : kManagedTiers) {
+      if (link(level, to) != nullptr) {
+        add_link_metrics(metrics, *link(level, to));
+      }
+    }
+  }
+  add_onboard_metrics(metrics, *onboarder_);
+  if (scrub_ != nullptr) {
+    add_scrub_metrics(metrics, *scrub_);
+  }
+}
+
+void ManagerTiers::add_to(ManagerStatus& status) const {
+  for (const CacheLevel level : kManagedTiers) {
+    if (const Tier* const each = tier(level)) {
+      TierStatus& added = status.tiers.emplace_back(tier_status(*each));
+      if (level == kDisk) {
+        added.path = config_.disk.path;
+      }
+      const MutexLock lock(host_mutex_);
+      if (level == kHost && host_size_) {
+        added.withheld = host_size_->withheld();
+        added.to_withhold = host_size_->to_withhold();
+      }
+    }
+    if (const OffloadEdge* const offloader = offloader_into(level)) {
+      status.offload.push_back({.from = above(level), .to = level, .offload = offloader->status()});
+    }
+    for (const CacheLevel to : kManagedTiers) {
+      if (const TierLink* const each = link(level, to)) {
+        status.links.push_back(link_status(*each));
+      }
+    }
+  }
+  status.onboard = onboarder_->status();
+  if (scrub_ != nullptr) {
+    status.scrub = scrub_->status();
+  }
+}
+
+}  // namespace cairn
