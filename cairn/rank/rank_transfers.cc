@@ -26,7 +26,7 @@ RankTransfers::RankTransfers(std::uint32_t model_layers, const Clock& clock, Sen
     : clock_(clock),
       send_(std::move(send)),
       watch_(model_layers),
-      thread_(start_own_thread("cairn-rank-work", [this] { wait_for_steps(); })) {}
+      thread_(start_own_thread("cairn-rank-step", [this] { wait_for_steps(); })) {}
 
 RankTransfers::~RankTransfers() {
   lose();

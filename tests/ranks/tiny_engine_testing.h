@@ -1,7 +1,7 @@
 // TinyEngine: the scheduler of an engine with no model: requests of a few prompts come, are matched, loaded or "computed",
 // and finish; a block's bytes follow from its key. It loses ranks and goes on.
 //
-// Owner:    the test. Threads: one.
+// Thread safety: one thread.
 #pragma once
 
 #include <cstdint>

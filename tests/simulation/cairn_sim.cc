@@ -38,19 +38,21 @@ int run_restarts(std::uint64_t first, std::uint64_t seeds, std::uint32_t steps, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs simulated managers in virtual time, everything drawn from a seed; exit status 1 on a broken one"};
+  CLI::App app{
+      "Runs simulated managers in virtual time, with everything drawn from a seed. Exits with 1 if a seed fails."};
   std::uint64_t first = 1;
   std::uint64_t seeds = 1000;
   std::uint32_t steps = 120;
   bool verbose = false;
   app.add_option("--first", first, "The first seed")->capture_default_str();
-  app.add_option("--seeds", seeds, "How many")->capture_default_str();
-  app.add_option("--steps", steps, "Of each")->capture_default_str();
+  app.add_option("--seeds", seeds, "Number of seeds")->capture_default_str();
+  app.add_option("--steps", steps, "Steps of each seed")->capture_default_str();
   std::string scenario = "manager";
-  app.add_option("--scenario", scenario, "manager: tiers with faults; restarts: schedulers and ranks that die")
+  app.add_option("--scenario", scenario,
+                 "manager: tiers with faults; restarts: schedulers and ranks that die and start again")
       ->check(CLI::IsMember({"manager", "restarts"}))
       ->capture_default_str();
-  app.add_flag("--verbose", verbose, "Shows every step");
+  app.add_flag("--verbose", verbose, "Print every step");
   CLI11_PARSE(app, argc, argv);
   if (scenario == "restarts") {
     return run_restarts(first, seeds, steps, verbose);

@@ -34,10 +34,10 @@ namespace {
 constexpr std::uint32_t kBlocks = 6;
 constexpr KvShape kShape{.layers = 1, .kv = 2, .page_size = 4, .heads = 1, .head_size = 8, .element_bits = 16};
 constexpr std::uint32_t kCalmIterations = 6;
-// Far beyond what RankTransfers' thread takes to begin a copy; reached only by a defect.
+// Far longer than the thread of RankTransfers takes to begin a copy; reached only by a defect.
 constexpr std::chrono::seconds kPatience{20};
 
-// What a block holds: which write it was. 0: nothing that anybody computed.
+// The content of a block: the number of the write; 0 before the first.
 using Stamp = std::uint64_t;
 
 // Every look at it takes a millisecond, so that waits end.
@@ -52,7 +52,7 @@ class TickingClock final : public Clock {
 // Names a copy in all worlds of a seed: the scheduler's number and the operation's.
 using CopyName = std::pair<std::uint64_t, std::uint64_t>;
 
-// What the executor and the rank's answers have told, from whichever thread.
+// What the executor and the rank have reported, on any thread.
 struct Told {
   std::mutex mutex;
   std::condition_variable changed;
@@ -61,7 +61,7 @@ struct Told {
   std::deque<std::pair<std::uint32_t, RankMessage>> answers;  // with their generation
 };
 
-// Copies one block at a time, when told to: a save reads the device at that moment, a load writes to it.
+// Copies one block at a time, on demand: a save reads the device at that moment, a load writes to it.
 class CrankedExecutor final : public TransferExecutor {
  public:
   CrankedExecutor(Told& told, std::vector<Stamp>& device) : told_(told), device_(device) {}
@@ -97,7 +97,7 @@ class CrankedExecutor final : public TransferExecutor {
       transfer = std::move(pending_[which]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(which));
       const TransferBlock& block = transfer.blocks.front();
-      // The way is told by the tag: loads have odd numbers.
+      // The tag tells the direction: loads have odd numbers.
       if (block.tag.low % 2 == 0) {
         told_.read[{block.tag.high, block.tag.low}] = device_[block.pair.source];
       } else {
@@ -205,28 +205,28 @@ class RestartWorld::Impl {
         world_.followed_ = leader;
         world_.marks_.clear();
       }
-      return world_.work_->follow(leader, deadline);
+      return world_.transfers_->follow(leader, deadline);
     }
     void reached(StepMark mark, StepEventPtr after) override {
       world_.marks_.push_back({mark, std::static_pointer_cast<TestStep>(after)});
-      world_.work_->reached(mark, std::move(after));
+      world_.transfers_->reached(mark, std::move(after));
     }
-    void expect(std::span<const BlockId> blocks) override { world_.work_->expect(blocks); }
+    void expect(std::span<const BlockId> blocks) override { world_.transfers_->expect(blocks); }
     Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
-      return world_.work_->wait_for_layer(layer, deadline);
+      return world_.transfers_->wait_for_layer(layer, deadline);
     }
     [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t layer) const override {
-      return world_.work_->lacking(layer);
+      return world_.transfers_->lacking(layer);
     }
-    void pass_over(std::span<const BlockId> blocks) override { world_.work_->pass_over(blocks); }
+    void pass_over(std::span<const BlockId> blocks) override { world_.transfers_->pass_over(blocks); }
     bool fence(std::span<const BlockId> blocks, StepMark overwritten_in, TimePoint deadline) override {
-      return world_.work_->fence(blocks, overwritten_in, deadline);
+      return world_.transfers_->fence(blocks, overwritten_in, deadline);
     }
     [[nodiscard]] Rank::State state() const override {
       return {.is_connected = world_.is_connected_,
               .leader = world_.joined_,
               .generation = world_.joined_generation_,
-              .copies = world_.work_->counts().copies};
+              .copies = world_.transfers_->counts().copies};
     }
 
    private:
@@ -257,7 +257,7 @@ class RestartWorld::Impl {
   void start_rank() {
     steps_.reset();
     rank_.reset();
-    work_.reset();
+    transfers_.reset();
     operations_.emplace(clock_);
     while (!device_queue_.empty()) {
       device_queue_.pop_front();
@@ -266,7 +266,7 @@ class RestartWorld::Impl {
     followed_.reset();
     marks_.clear();
     told_.answers.clear();
-    jobs_.clear();
+    sent_.clear();
     is_connected_ = false;
     joined_ = {};
     const LayoutGroups device = make_device();
@@ -277,7 +277,7 @@ class RestartWorld::Impl {
       return made;
     };
     auto routes = RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, 0, 1), clock_, around);
-    work_.emplace(1, clock_, [this](std::uint32_t generation, const RankMessage& message) {
+    transfers_.emplace(1, clock_, [this](std::uint32_t generation, const RankMessage& message) {
       const std::lock_guard lock(told_.mutex);
       if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
         told_.begun.insert({joined_serial_, static_cast<std::uint64_t>(done->id)});
@@ -285,7 +285,7 @@ class RestartWorld::Impl {
       told_.answers.emplace_back(generation, message);
       told_.changed.notify_all();
     });
-    work_->use(*std::move(routes));
+    transfers_->use(*std::move(routes));
     rank_.emplace(*this);
     steps_.emplace(*rank_, *operations_,
                    WorkerSteps::Options{.layers = 1,
@@ -341,7 +341,7 @@ class RestartWorld::Impl {
     start_rank();
   }
 
-  // Whatever the rank had in hand has failed. What loads may write to is known when it is back.
+  // All transfers of the rank have failed. Which blocks loads may write to is known when it is back.
   void forget_rank() {
     for (const auto& [number, operation] : scheduler_.open) {
       counts_.failed += operation.is_load ? 0 : 1;
@@ -351,7 +351,7 @@ class RestartWorld::Impl {
   }
 
   void join() {
-    if (!work_->is_quiet()) {
+    if (!transfers_->is_quiet()) {
       return;
     }
     ++scheduler_.generation;
@@ -371,15 +371,15 @@ class RestartWorld::Impl {
     if (!followed_) {
       followed_ = joined_;
     }
-    work_->begin(joined_generation_, joined_);
+    transfers_->begin(joined_generation_, joined_);
     say(str_cat("the rank joins scheduler ", scheduler_.serial, ", generation ", joined_generation_));
   }
 
   void hang_up() {
     say("the line breaks");
-    work_->lose();
+    transfers_->lose();
     is_connected_ = false;
-    jobs_.clear();
+    sent_.clear();
     if (joined_serial_ == scheduler_.serial) {
       forget_rank();
     }
@@ -524,8 +524,8 @@ class RestartWorld::Impl {
     const OnLine next = std::move(line_.front());
     line_.pop_front();
     if (next.copy) {
-      jobs_.push_back(*next.copy);
-      work_->submit(*next.copy);
+      sent_.push_back(*next.copy);
+      transfers_->submit(*next.copy);
     } else {
       operations_->told(joined_, next.notice);
     }
@@ -619,9 +619,9 @@ class RestartWorld::Impl {
     return copy.not_before <= now;
   }
 
-  // RankTransfers' thread begins what is due: nothing else happens until it has.
+  // Waits until the thread of RankTransfers has begun what is due.
   void settle() {
-    for (const RankTransfer& copy : jobs_) {
+    for (const RankTransfer& copy : sent_) {
       if (!is_due(copy)) {
         continue;
       }
@@ -633,7 +633,7 @@ class RestartWorld::Impl {
         return;
       }
     }
-    std::erase_if(jobs_, [this](const RankTransfer& copy) { return is_due(copy); });
+    std::erase_if(sent_, [this](const RankTransfer& copy) { return is_due(copy); });
   }
 
   // A last scheduler starts, and from here on nobody dies.
@@ -645,7 +645,7 @@ class RestartWorld::Impl {
       hang_up();
     }
     for (std::uint32_t i = 0; i < kCalmIterations && failure_.empty(); ++i) {
-      // Everything that is under way ends.
+      // Everything in flight ends.
       for (int turn = 0; turn < 400 && failure_.empty(); ++turn) {
         if (!is_connected_) {
           join();
@@ -658,7 +658,7 @@ class RestartWorld::Impl {
         if (i == 0 && !channel_.empty()) {
           take_metadata();
         }
-        if (is_connected_ && channel_.empty() && line_.empty() && device_queue_.empty() && work_->is_quiet()) {
+        if (is_connected_ && channel_.empty() && line_.empty() && device_queue_.empty() && transfers_->is_quiet()) {
           break;
         }
       }
@@ -701,11 +701,11 @@ class RestartWorld::Impl {
   std::uint32_t joined_generation_ = 0;
   std::optional<LeaderId> followed_;
   std::deque<Mark> marks_;         // of the leader that is followed
-  std::deque<RankTransfer> jobs_;  // given to the rank, and not known to have begun
+  std::deque<RankTransfer> sent_;  // to the rank, and not known to have begun
   std::deque<DeviceStep> device_queue_;
   CrankedExecutor* executor_ = nullptr;
   std::optional<WorkerOperations> operations_;
-  std::optional<RankTransfers> work_;
+  std::optional<RankTransfers> transfers_;
   std::optional<WorldRank> rank_;
   std::optional<WorkerSteps> steps_;
 };

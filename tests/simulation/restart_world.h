@@ -2,10 +2,10 @@
 // counters that begin anew.
 //
 // Everything is drawn from a seed. The rank's copies (RankTransfers) and the worker's steps (WorkerSteps) are the real ones; the
-// scheduler, the line between leader and rank, the engine's own channel, the device and the executor are models that do one
+// scheduler, the connection between leader and rank, the engine's own channel, the device and the executor are models that do one
 // thing at a time: metadata of an old scheduler comes late, a new scheduler is heard of by the engine or by the rank first,
 // joins break, device events fail. Checked:
-//   - a save that is told as done has read what its scheduler's step computed, never what was there before or after it;
+//   - a save that is reported as done has read what its scheduler's step computed, never what was there before or after;
 //   - metadata of a scheduler that was replaced is refused, and every other metadata is accepted;
 //   - once nobody dies any more, every save of the last scheduler is done.
 //
@@ -26,7 +26,7 @@ struct RestartOptions {
   std::ostream* log = nullptr;  // every step, for people
 };
 
-// What was seen over a run, so that a test can say that something was.
+// What happened in a run, so that a test can check that it happened at all.
 struct RestartCounts {
   std::uint64_t schedulers = 0;  // started again
   std::uint64_t ranks = 0;       // started again

@@ -1,8 +1,9 @@
-// SwitchExecutor: a simulated device whose faults can be switched off, and are others for writing it than for reading it.
+// SwitchExecutor: a simulated device whose faults can be switched off, with separate faults for writing and for reading.
 //
-// Does:     has three lanes, each a simulated executor: without faults, and with those of copies into files or out of them
-//           (into memory, where there is no file). Each keeps the promises of an executor for its own transfers.
-// Threads:  one.
+// It has three simulated executors: one without faults, one with the faults of copies into files, one with those of copies
+// into memory. Each keeps the promises of an executor for its own transfers.
+//
+// Thread safety: one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,17 +1,18 @@
-// World: one manager in virtual time, everything around it drawn from a seed, and a model that knows every byte that was
+// World: one manager in virtual time, with everything around it drawn from a seed, and a model that knows every byte that was
 // ever written under a key.
 //
-// Does:     takes steps: requests, registrations, cancels, resets, pauses, resizes, restarts, time that passes, devices
-//           that fail, stall, lie and hang, files that are damaged between two managers, processes that are killed. Resets
-//           of everything and new weights come between any two steps of a copy, also when it has landed and is not
-//           registered yet. After each step the invariants are checked:
-//             - no block on the device or in a result has bytes other than some that were registered under its key;
-//             - every load has ended by its deadline, with a prefix that has no hole;
-//             - nothing that was stored, allocated or loaded before a reset of everything is found or served after it, in
-//               this process or the next;
-//             - pools' counts add up.
-//           At the end faults stop, and everything drains: nothing waits, nothing is in use or quarantined.
-// Fails:    with a message; the seed and the number of steps say how to see it again.
+// Each step is a request, a registration, a cancel, a reset, a pause, a resize, a restart, time that passes, a device that
+// fails, stalls, lies or hangs, a file that is damaged between two managers, or a process that is killed. Resets of everything
+// and new weights come between any two steps of a copy, also when it has landed and is not registered yet. Checked after each
+// step:
+//   - a block on the device or in a result has bytes that were registered under its key;
+//   - every load has ended by its deadline, with a prefix that has no hole;
+//   - nothing that was stored, allocated or loaded before a reset of everything is found or served after it, in this process
+//     or the next;
+//   - the counts of the pools add up.
+// At the end faults stop and everything drains: nothing waits, nothing is in use or quarantined.
+//
+// Errors: run() returns a message; the seed and the number of steps reproduce it.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct WorldOptions {
   std::ostream* log = nullptr;  // every step, for people
 };
 
-// What was seen over a run, so that a test can say that something was.
+// What happened in a run, so that a test can check that it happened at all.
 struct WorldCounts {
   std::uint64_t loads = 0;
   std::uint64_t blocks_served = 0;
