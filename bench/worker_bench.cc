@@ -1,8 +1,8 @@
 // The time that the worker side of the connector adds to an engine's step: with nothing to do, and with saves in
 // flight.
 //
-// ConnectorStep is a whole connector with its rank, joined to a leader of the same process. In the others the rank
-// takes marks and does nothing else, so that what is under way can be set at will.
+// ConnectorStep runs a whole connector whose rank has joined a leader of the same process. The other benchmarks use a
+// rank that only takes marks, so that they control what is in flight.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -61,7 +61,7 @@ struct Worker {
                      .answer_limit = std::chrono::seconds(120)}};
 };
 
-// A whole step as vLLM makes it: a wait before each layer, and one call at the end.
+// A whole step as in vLLM: a wait before each layer, and one call at the end.
 template <typename Steps>
 void run_step(Steps& steps, const std::vector<std::byte>& metadata) {
   benchmark::DoNotOptimize(steps.bind(metadata));
@@ -113,7 +113,7 @@ class Engine {
   std::unique_ptr<WorkerConnector> worker_;
 };
 
-// 2 us are allowed.
+// The limit is 2 us.
 void ConnectorStep(benchmark::State& state) {
   Engine engine;
   IterationMetadata metadata{.leader = engine.leader()};
@@ -157,8 +157,8 @@ void StepThatSavesLayers(benchmark::State& state) {
 }
 BENCHMARK(StepThatSavesLayers);
 
-// Nothing new in the step, while as many saves of earlier steps are under way.
-void StepWithSavesUnderWay(benchmark::State& state) {
+// A step without new work while saves of earlier steps are in flight.
+void StepWithSavesInFlight(benchmark::State& state) {
   Worker worker;
   IterationMetadata metadata;
   std::vector<std::byte> bytes;
@@ -174,9 +174,9 @@ void StepWithSavesUnderWay(benchmark::State& state) {
     run_step(worker.steps, bytes);
   }
 }
-BENCHMARK(StepWithSavesUnderWay)->Arg(256);
+BENCHMARK(StepWithSavesInFlight)->Arg(256);
 
-// A save of a request bound in each step, over by the next.
+// Each step binds one save, which is done before the next step.
 void StepWithASave(benchmark::State& state) {
   Worker worker;
   IterationMetadata metadata;

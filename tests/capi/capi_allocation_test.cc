@@ -191,12 +191,12 @@ TEST_P(ManagerAllocationTest, Blocks) {
   EXPECT_EQ(cairn_blocks_count(blocks), 3U);
   release();
   const auto forget = [&] { EXPECT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK); };
-  // A block that there was no memory to note for copying is not below: it is cached anew.
+  // A block that was not offloaded because memory ran out is not in the tier below: cache it again.
   forget();
   cache(keys);
   forget();
-  // Short of memory it fails, or brings a shorter prefix. Either way it ends and the manager comes to rest. What it
-  // brought is forgotten, so that the next one has as much to do.
+  // Without memory a load fails or loads a shorter prefix. It must end in either case, and leave nothing in flight. The
+  // loaded blocks are dropped, so that the next call has as much to do.
   starve(
       "cairn_manager_load", GetParam(),
       [&] {
@@ -213,7 +213,7 @@ TEST_P(ManagerAllocationTest, Blocks) {
   release();
 }
 
-// By way of host memory: two copies for each piece, the second begun by the end of the first.
+// Through host memory: two copies for each block; the end of the first begins the second.
 TEST_P(ManagerAllocationTest, ALoadFromDisk) {
   const std::string path = ::testing::TempDir() + "cairn_allocation_test_" + std::to_string(::getpid());
   const std::string config =
@@ -257,7 +257,7 @@ TEST_P(ManagerAllocationTest, Control) {
   starve("cairn_manager_reset_all", GetParam(),
          [&] { return done(cairn_manager_reset_all(manager_, &report, &error_), error_); });
   std::uint64_t generation = 100;
-  // One that was short of memory may have had its effect already: the next one gives a higher generation.
+  // A call that ran out of memory may have had its effect already, so the next call uses a higher generation.
   starve("cairn_manager_invalidate", GetParam(),
          [&] { return done(cairn_manager_invalidate(manager_, ++generation, &report, &error_), error_); });
   starve("cairn_manager_drain", GetParam(),
@@ -327,7 +327,7 @@ TEST_P(AllocationTest, ASchedulerAndAWorkerAreMadeAndDestroyed) {
   starve("cairn_worker_create", GetParam(), [&] { return done(engine.create_worker(), engine.error); }, leave);
   EXPECT_EQ(cairn_scheduler_wait_for_ranks(engine.scheduler, 10'000, &error_), CAIRN_OK) << error_.message;
   engine.save({1, 2, 3});
-  // They have no way to say that there is no memory: they end all the same.
+  // These functions cannot report an error; they must succeed without memory.
   starve(
       "cairn_worker_destroy", GetParam(),
       [&] {
@@ -344,7 +344,7 @@ TEST_P(AllocationTest, ASchedulerAndAWorkerAreMadeAndDestroyed) {
       [&] { engine.scheduler = Engine::make_scheduler(); });
 }
 
-// The same after work: a worker that has saved, and a scheduler with a request that is not finished.
+// The same after some work: the worker has saved, and the scheduler has an unfinished request.
 TEST_P(AllocationTest, AnEngineIsDestroyedAfterWork) {
   bool has_failed = true;
   for (std::size_t n = 0; has_failed; ++n) {
@@ -428,18 +428,18 @@ TEST_P(AllocationTest, Iterations) {
         engine.finish(request);
         begin();
       });
-  // The load goes out with the first iteration that is built, however many attempts that takes.
+  // The load is part of the first iteration that can be built, however many attempts that takes.
   const auto bind = [&] {
     return cairn_worker_bind(engine.worker, engine.metadata, engine.metadata_size, &engine.error);
   };
   const auto start = [&] { return cairn_worker_start_load(engine.worker, nullptr, &engine.error); };
-  // Binds what was built, and makes a new iteration to go on with.
+  // Binds the built metadata, and builds the next iteration.
   const auto next_iteration = [&] {
     ASSERT_EQ(bind(), CAIRN_OK) << engine.error.message;
     ASSERT_EQ(start(), CAIRN_OK) << engine.error.message;
     ++engine.iterations;
   };
-  engine.iterations += 1000;  // of this test's own
+  engine.iterations += 1000;  // away from the numbers used above
   starve(
       "cairn_scheduler_build", GetParam(), [&] { return done(engine.build(nullptr, engine.iterations), engine.error); },
       next_iteration);
@@ -495,10 +495,9 @@ TEST_P(AllocationTest, Iterations) {
         keep);
     keep();
   }
-  EXPECT_EQ(loaded, std::vector<cairn_request>{request}) << "the load is told once";
+  EXPECT_EQ(loaded, std::vector<cairn_request>{request}) << "the load is reported once";
 
-  // A request whose iteration could not be built for want of memory goes on without a cache; the others are as they
-  // were.
+  // A request that could not be built because memory ran out continues without a cache; the others are not affected.
   auto scheduled = sized<cairn_scheduled>();
   scheduled.request = request;
   scheduled.computed_tokens = 8;
@@ -541,7 +540,7 @@ TEST_P(AllocationTest, Iterations) {
   starve("cairn_scheduler_invalidate", GetParam(), [&] {
     return done(cairn_scheduler_invalidate(engine.scheduler, ++generation, &reset, &engine.error), engine.error);
   });
-  // And all of it still works.
+  // Everything still works.
   engine.save({7, 8, 9}, 100);
   request = 0;
   ASSERT_EQ(engine.add(engine.next_id(), &request, 100), CAIRN_OK);
@@ -552,7 +551,7 @@ TEST_P(AllocationTest, Iterations) {
   engine.finish(request);
 }
 
-// Saves that were offered when memory was short are made later, not lost and not held forever.
+// Saves that could not be built because memory ran out are made later: neither lost nor held forever.
 TEST_P(AllocationTest, SavesOutliveAnIterationThatCouldNotBeBuilt) {
   Engine engine;
   for (std::uint32_t turn = 0; turn < 2; ++turn) {
@@ -584,7 +583,7 @@ TEST_P(AllocationTest, SavesOutliveAnIterationThatCouldNotBeBuilt) {
   }
 }
 
-// What is made and destroyed leaves nothing behind, also where its making failed half-way.
+// Objects that are created and destroyed leak nothing, even if their creation failed halfway.
 TEST(AllocationLeakTest, NothingIsLeftBehind) {
   const auto all = [] {
     auto options = sized<cairn_manager_options>();
@@ -609,13 +608,13 @@ TEST(AllocationLeakTest, NothingIsLeftBehind) {
     Engine engine;
     engine.save({1, 2, 3});
   };
-  all();  // whatever is made once for the process
+  all();  // creates what exists once per process
   const long before = live_allocations();
   all();
   EXPECT_EQ(live_allocations(), before);
 }
 
-// Looks at what the tests did, after the last one; not where a filter left some out.
+// Runs after all tests and checks that they covered every function; skipped if a filter left tests out.
 class EveryFunctionIsTested final : public ::testing::Environment {
  public:
   void TearDown() override {
