@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cairn/cli/ops.h"
+#include "tests/test_data_testing.h"
 
 namespace cairn {
 namespace {
@@ -69,11 +70,13 @@ TEST(GoldenTest, EveryRecordedScriptOfTheRepository) {
   }
 }
 
-TEST(GoldenTest, EveryRecordedScriptBesideTheRepository) {
-  const std::vector<std::filesystem::path> scripts = scripts_in(CAIRN_MORE_GOLDENS);
-  if (scripts.empty()) {
-    GTEST_SKIP() << "no recorded scripts in " << CAIRN_MORE_GOLDENS;
+TEST(GoldenTest, EveryRecordedScriptOfTheTestData) {
+  const auto folder = test_data("golden");
+  if (!folder) {
+    GTEST_SKIP() << kNoTestData;
   }
+  const std::vector<std::filesystem::path> scripts = scripts_in(*folder);
+  ASSERT_FALSE(scripts.empty()) << *folder;
   for (const std::filesystem::path& script : scripts) {
     expect_recorded_answers(script);
   }

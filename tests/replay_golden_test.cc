@@ -1,5 +1,5 @@
-// Replays whose reports were recorded: by the system that the simulator is modelled on, where its traces are at hand;
-// and one of our own, of a generated trace, so that no change of a figure goes unnoticed.
+// Replays whose reports were recorded: of public traces, by the system that the simulator is modelled on; and of generated
+// traces, by Cairn itself, so that no change of a figure goes unnoticed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/cli/replay_runs.h"
 #include "cairn/cli/trace_output.h"
+#include "tests/test_data_testing.h"
 
 namespace cairn {
 namespace {
@@ -54,36 +55,37 @@ void expect_agreement(const Json& recorded, const Json& ours, double share) {
   }
 }
 
+std::vector<std::filesystem::path> reports_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> reports;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("replay-")) {
+      reports.push_back(entry.path());
+    }
+  }
+  EXPECT_FALSE(reports.empty()) << folder;
+  return reports;
+}
+
 TEST(ReplayGoldenTest, RecordedReportsAgree) {
-  std::vector<std::filesystem::path> goldens;
-  if (std::filesystem::is_directory(CAIRN_MORE_GOLDENS)) {
-    for (const auto& entry : std::filesystem::directory_iterator(CAIRN_MORE_GOLDENS)) {
-      if (entry.path().filename().string().starts_with("replay-")) {
-        goldens.push_back(entry.path());
-      }
-    }
+  const auto folder = test_data("golden");
+  if (!folder) {
+    GTEST_SKIP() << kNoTestData;
   }
-  std::size_t replayed = 0;
-  for (const std::filesystem::path& golden : goldens) {
-    const Json recorded = read_json(golden);
-    const std::string trace = std::string(CAIRN_TRACES) + "/" + recorded["config"]["trace"].get<std::string>();
+  for (const std::filesystem::path& report : reports_in(*folder)) {
+    SCOPED_TRACE(report.string());
+    const Json recorded = read_json(report);
     // Under sanitizers only what takes seconds.
-    const bool too_slow = CAIRN_SANITIZED && recorded["report"]["num_requests"] > 4'000;
-    if (std::filesystem::exists(trace) && !too_slow) {
-      SCOPED_TRACE(golden.string());
-      expect_agreement(recorded["report"], replay(trace, recorded["config"])["report"], 1e-8);
-      ++replayed;
+    if (!CAIRN_SANITIZED || recorded["report"]["num_requests"] <= 4'000) {
+      const auto trace = test_data("traces/" + recorded["config"]["trace"].get<std::string>());
+      expect_agreement(recorded["report"], replay(trace->string(), recorded["config"])["report"], 1e-8);
     }
-  }
-  if (replayed == 0) {
-    GTEST_SKIP() << "no recorded replays in " << CAIRN_MORE_GOLDENS << " with their traces in " << CAIRN_TRACES;
   }
 }
 
 TEST(ReplayGoldenTest, OurOwnReportsStayAsTheyAre) {
-  for (const char* name : {"replay-agents-seed.json", "replay-agents-strict.json"}) {
-    SCOPED_TRACE(name);
-    const Json recorded = read_json(std::filesystem::path(CAIRN_GOLDENS) / name);
+  for (const std::filesystem::path& report : reports_in(CAIRN_GOLDENS)) {
+    SCOPED_TRACE(report.string());
+    const Json recorded = read_json(report);
     cli::TraceOptions options;
     options.kind = recorded["config"]["kind"];
     options.workload.requests = recorded["config"]["requests"];

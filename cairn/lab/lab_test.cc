@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,60 +134,6 @@ TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
   EXPECT_EQ((*rows)[1].capacity, "100%");
   EXPECT_EQ((*rows)[1].blocks, 3U);
   EXPECT_EQ((*rows)[2].counts, *simulate(trace, {.policy = PolicyKind::kLru, .capacity = 2}));
-}
-
-// What others measured on public traces.
-class ReferenceTest : public ::testing::Test {
- protected:
-  static void expect(const std::string& file, const std::string& policy,
-                     const std::vector<std::pair<const char*, double>>& ratios, double tolerance) {
-    const std::string path = std::string(CAIRN_TRACES) + "/" + file;
-    if (!std::filesystem::exists(path)) {
-      GTEST_SKIP() << "there is no " << path;
-    }
-    const Result<Trace> trace = Trace::load(path, kTraceBlockSize);
-    ASSERT_TRUE(trace);
-    EXPECT_EQ(trace->bad_rows(), 0U);
-    for (const auto& [capacity, ratio] : ratios) {
-      const auto rows = measure(*trace, *parse_contenders({policy}), {*parse_capacity(capacity)});
-      ASSERT_TRUE(rows);
-      EXPECT_NEAR(rows->front().counts.block_ratio(), ratio, tolerance) << policy << " " << capacity;
-    }
-  }
-};
-
-TEST_F(ReferenceTest, ConversationLru) {
-  expect("conversation_trace.jsonl", "lru",
-         {{"1%", .0525}, {"2%", .0793}, {"5%", .1958}, {"10%", .2789}, {"20%", .3453}}, .002);
-}
-TEST_F(ReferenceTest, ConversationOpt) {
-  expect("conversation_trace.jsonl", "opt", {{"1%", .246}, {"2%", .314}, {"5%", .366}, {"10%", .366}, {"20%", .366}},
-         .005);
-}
-TEST_F(ReferenceTest, SyntheticLru) {
-  expect("synthetic_trace.jsonl", "lru", {{"2%", .078}, {"5%", .157}, {"10%", .262}, {"20%", .393}}, .002);
-}
-TEST_F(ReferenceTest, SyntheticOpt) {
-  expect("synthetic_trace.jsonl", "opt", {{"2%", .261}, {"5%", .396}, {"10%", .506}, {"20%", .608}}, .005);
-}
-
-// No policy of another system is better on these.
-TEST_F(ReferenceTest, AdaptiveReachesItsBars) {
-  const auto at_least = [](const std::string& file, const std::vector<std::pair<const char*, double>>& bars) {
-    const std::string path = std::string(CAIRN_TRACES) + "/" + file;
-    if (!std::filesystem::exists(path)) {
-      GTEST_SKIP() << "there is no " << path;
-    }
-    const Result<Trace> trace = Trace::load(path, kTraceBlockSize);
-    ASSERT_TRUE(trace);
-    for (const auto& [capacity, bar] : bars) {
-      const auto rows = measure(*trace, *parse_contenders({"adaptive", "lru"}), {*parse_capacity(capacity)});
-      EXPECT_GE((*rows)[0].counts.block_ratio(), bar) << file << " " << capacity;
-      EXPECT_GE((*rows)[0].counts.block_ratio(), 0.99 * (*rows)[1].counts.block_ratio()) << file << " " << capacity;
-    }
-  };
-  at_least("conversation_trace.jsonl", {{"1%", .080}, {"2%", .115}, {"5%", .208}, {"10%", .286}, {"20%", .343}});
-  at_least("synthetic_trace.jsonl", {{"2%", .081}, {"5%", .162}, {"10%", .264}, {"20%", .403}});
 }
 
 // On traffic of every kind it keeps up with the policies it chooses among.
