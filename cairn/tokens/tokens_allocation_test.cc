@@ -27,6 +27,8 @@ std::atomic<std::size_t> allocations{0};
   }
   return memory;
 }
+// Without it the sanitizer's own form allocates what the next function frees.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return ::operator new(size); }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
