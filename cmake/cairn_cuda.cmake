@@ -1,4 +1,4 @@
-# The kernels, where there is a CUDA compiler: nvcc of the machine, or the one that ./run and ./test fetch into build/cuda.
+# The kernels, where there is a CUDA compiler: nvcc of the machine, or the one that ./test fetches into build/cuda.
 # Nothing of CUDA is linked; without a compiler the library has no kernels, and says so when a GPU is asked for.
 find_program(CAIRN_NVCC nvcc
   HINTS ENV CUDA_HOME PATH_SUFFIXES bin

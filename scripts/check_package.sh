@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
-cairn_need "${CAIRN_PACKAGES[@]}" && cairn_configure release && cairn_build release all || exit 1
+cairn_need build test && cairn_configure release && cairn_build release all || exit 1
 
 stamp=build/.passed/package
 if [ -f "$stamp" ] && [ -z "$(find build/release/cairn/libcairn.a CMakeLists.txt cairn cmake tests/consumer examples/c \
@@ -39,7 +39,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name cairn.pc)")
 export PKG_CONFIG_PATH
 # shellcheck disable=SC2046 # flags are words
 for static in '' --static; do
-  g++ -std=c++20 tests/consumer/consumer_main.cc -o "$scratch/by_pkg_config" $(pkg-config $static --cflags --libs cairn) ||
+  "$CXX" -std=c++20 tests/consumer/consumer_main.cc -o "$scratch/by_pkg_config" $(pkg-config $static --cflags --libs cairn) ||
     fail "the consumer does not build by pkg-config $static"
   expect "$scratch/by_pkg_config" "pkg-config $static"
 done
@@ -55,7 +55,7 @@ LD_LIBRARY_PATH=$(dirname "$(find "$scratch/prefix" -name libcairn_c.so)") "$scr
 (cd "$scratch/prefix/include" && find cairn -name '*.h' | sort | sed 's/.*/#include "&"/') >"$scratch/all.cc"
 echo "$(wc -l <"$scratch/all.cc") public headers"
 # shellcheck disable=SC2046
-g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only "$scratch/all.cc" $(pkg-config --cflags cairn) ||
+"$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only "$scratch/all.cc" $(pkg-config --cflags cairn) ||
   fail "the installed headers do not compile by themselves: name the missing one in HEADERS of its cairn_component()"
 
 if [ -x build/release/bin/cairn ]; then

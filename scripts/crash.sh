@@ -17,6 +17,6 @@ if [[ ! ${1:-} =~ ^[0-9]+$ || ! ${2:-0} =~ ^[0-9]+$ || $# -gt 2 ]]; then
 fi
 kills=$1 seed=${2:-$((RANDOM * 32768 + RANDOM))}
 
-cairn_need "${CAIRN_PACKAGES[@]}" && cairn_configure release && cairn_build release crash_test || exit 1
+cairn_need build test && cairn_configure release && cairn_build release crash_test || exit 1
 echo "seed $seed"
 exec build/release/bin/crash_test --gtest_brief=1 --kills="$kills" --damages=$((kills < 1000 ? kills : 1000)) --seed="$seed"

@@ -17,7 +17,7 @@ for word; do
   esac
 done
 
-cairn_need "${CAIRN_PACKAGES[@]}" clang-19 libclang-rt-19-dev && cairn_configure fuzz || exit 1
+cairn_need build fuzz && cairn_configure fuzz || exit 1
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(grep . build/fuzz/fuzzers.txt)
 if [ ${#targets[@]} = 0 ]; then
   echo "there is no fuzz target: add tests/fuzz/X_fuzz.cc"

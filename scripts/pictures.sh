@@ -3,8 +3,8 @@
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-cairn_need "${CAIRN_PACKAGES[@]}" "${CAIRN_TEST_PACKAGES[@]}" pngquant
-cairn_configure release
+cairn_need build pages pictures
+cairn_configure command
 cairn_build release cairn_cli
 cairn=$PWD/build/release/bin/cairn images=$PWD/docs/images
 scratch=$(mktemp -d)

@@ -1,23 +1,29 @@
 # Sourced by ./run, ./test and the scripts beside it; the working directory is the root of the repository.
 #
-#   cairn_need PACKAGE...       installs the Debian packages that are missing; the whole list is docs/dependencies.md's
-#   cairn_fetch_nvcc            fetches the CUDA compiler into build/cuda, when the machine has none
-#   cairn_configure PRESET      makes build/PRESET, when there is none or the presets changed
+#   cairn_need KIND...          installs the packages of these kinds of scripts/packages.txt that are missing. A kind that ends
+#                               in `?` is optional: packages that the system does not have are listed and left out, unless
+#                               CAIRN_REQUIRE_ALL is set. On a system without apt, names the missing packages.
+#   cairn_fetch_nvcc            fetches the CUDA compiler into build/cuda if the machine has none
+#   cairn_configure PRESET      configures the preset's tree if there is none or the presets changed
 #   cairn_build PRESET TARGET...
-#   cairn_quietly LOG COMMAND   runs it with its output in LOG, whose last line is shown while it runs on a terminal
+#   cairn_quietly LOG COMMAND   runs a command with its output in LOG; a terminal shows the last line of LOG meanwhile
 #
-# Each says what went wrong, with the log of the command that failed, and returns non-zero.
+# Each prints what went wrong, with the log of the command that failed, and returns non-zero.
 
-# Everything that configuring and building the presets takes. ./run takes the same list as ./test: both use one build
-# tree, which is configured with its tests.
-CAIRN_PACKAGES=(g++ cmake ninja-build pkgconf python3 libssl-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  zlib1g-dev liburing-dev libtomlplusplus-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  clang-format-19 python3-pip)
-# What compiles the GPU kernels: exact wheels with their hashes.
-CAIRN_CUDA_WHEELS=scripts/cuda-wheels.txt
-# What only running ./test takes.
-CAIRN_TEST_PACKAGES=(chromium-headless-shell)
 CAIRN_JOBS=${CAIRN_JOBS:-$(nproc)}
+CAIRN_OS_RELEASE=${CAIRN_OS_RELEASE:-/etc/os-release}
+
+# Exports CXX: the caller's, or g++, or the newest g++ if g++ itself is too old.
+cairn_choose_compiler() {
+  local name
+  [ -z "${CXX:-}" ] || return 0
+  for name in g++ g++-14 g++-13 g++-12; do
+    if command -v $name >/dev/null && [ "$($name -dumpversion | cut -d . -f 1)" -ge 12 ]; then
+      export CXX=$name
+      return 0
+    fi
+  done
+}
 
 cairn_quietly() {
   local log=$1 watcher='' status
@@ -49,61 +55,155 @@ cairn_watch() {
   done
 }
 
+# cairn_rows KIND...: the rows of scripts/packages.txt of these kinds.
+cairn_rows() {
+  local row
+  while read -r -a row; do
+    [[ " $* " == *" ${row[0]:-#} "* ]] && echo "${row[*]}"
+  done <"${BASH_SOURCE[0]%/*}/packages.txt"
+}
+
+# cairn_debian_packages KIND...: the names of their packages on this release of Debian or Ubuntu.
+cairn_debian_packages() {
+  local system name
+  system=$(source "$CAIRN_OS_RELEASE" && echo "${UBUNTU_CODENAME:-${VERSION_CODENAME:-}}")
+  while read -r _ _ name _; do
+    case $system:$name in
+      # Ubuntu 22.04: g++ 11 is too old, CMake too (cairn_fetch_cmake), toml++ is missing (third_party/), and mold 1.0 fails.
+      jammy:g++) echo g++-12 ;;
+      jammy:cmake) echo python3-pip ;;
+      jammy:libtomlplusplus-dev | jammy:mold) ;;
+      *) echo "$name" ;;
+    esac
+  done < <(cairn_rows "$@")
+}
+
+# Reads names of packages and prints those that are not installed.
+cairn_not_installed() {
+  local names
+  mapfile -t names < <(sort -u)
+  [ ${#names[@]} = 0 ] || comm -23 <(printf '%s\n' "${names[@]}") \
+    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${names[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort -u)
+}
+
 cairn_need() {
-  local missing command=() words
-  if ! command -v dpkg-query >/dev/null; then
-    for words in g++ cmake ninja python3; do
-      command -v "$words" >/dev/null && continue
-      echo "$words is missing, and this is not a Debian system. Install what these Debian packages hold: $*" >&2
-      return 1
-    done
-    return 0
+  local kind required=() optional=() status
+  for kind; do
+    if [[ $kind == *'?' && -z ${CAIRN_REQUIRE_ALL:-} ]]; then optional+=("${kind%'?'}"); else required+=("${kind%'?'}"); fi
+  done
+  if command -v dpkg-query >/dev/null; then
+    cairn_install
+  else
+    cairn_name_missing
   fi
-  missing=$(comm -23 <(printf '%s\n' "$@" | sort) \
-    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' | sort))
-  [ -n "$missing" ] || return 0
-  # shellcheck disable=SC2206 # package names are words
-  missing=($missing)
+  status=$?
+  cairn_choose_compiler
+  [ $status = 0 ] && cairn_fetch_cmake
+}
+
+# Of the kinds in `required` and `optional`, by apt.
+cairn_install() {
+  local missing wanted command=() name unavailable=build/.unavailable
+  mapfile -t missing < <(cairn_debian_packages "${required[@]}" | cairn_not_installed)
+  # What an earlier run found that the system does not have is not looked for again.
+  mapfile -t wanted < <(cairn_debian_packages "${optional[@]}" | cairn_not_installed |
+    grep -vxF -f <(cat $unavailable 2>/dev/null))
+  [ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ] || return 0
 
   if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
       command=(sudo)
+    elif [ ${#missing[@]} = 0 ]; then
+      echo "Not installed, because that takes root or sudo: ${wanted[*]}" >&2
+      return 0
     else
       echo "Packages are missing, and installing them takes root or sudo. Run as root, then try again:" >&2
-      echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+      echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]} ${wanted[*]}" >&2
       return 1
     fi
   fi
-  echo "Installing ${missing[*]}" >&2
   command+=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
-  cairn_quietly build/setup.log "${command[@]}" update &&
-    cairn_quietly build/setup.log "${command[@]}" install -y --no-install-recommends "${missing[@]}" && return 0
+  if ! cairn_quietly build/setup.log "${command[@]}" update; then
+    cat build/setup.log >&2
+    echo "apt-get update failed; its output is above and in build/setup.log" >&2
+    return 1
+  fi
+  for name in "${wanted[@]}"; do
+    if apt-cache policy "$name" | grep -q '^ *Candidate: [^(]'; then missing+=("$name"); else echo "$name" >>$unavailable; fi
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "Installing ${missing[*]}" >&2
+  cairn_quietly build/setup.log "${command[@]}" install -y --no-install-recommends "${missing[@]}" && return 0
   cat build/setup.log >&2
-  echo "apt-get failed; its output is above and in build/setup.log" >&2
+  echo "apt-get install failed; its output is above and in build/setup.log" >&2
   return 1
 }
 
-# Without it the library has no kernels and everything else works: no reason to stop.
+# Of the kinds in `required`, on a system without apt: what the compiler and the shell do not find.
+cairn_name_missing() {
+  local found_by fedora arch missing=() of_fedora=() of_arch=() compiler
+  compiler=$(cairn_choose_compiler && echo "${CXX:-}")
+  while read -r _ found_by _ fedora arch; do
+    case $found_by in
+      *.*) "${compiler:-g++}" -E -x c++ - <<<"#include <$found_by>" ;;
+      g++) command -v "${compiler:-none}" ;;
+      *) command -v "$found_by" ;;
+    esac >/dev/null 2>&1 && continue
+    missing+=("$found_by") of_fedora+=("$fedora") of_arch+=("$arch")
+  done < <(cairn_rows "${required[@]}")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "Missing: ${missing[*]}. Install them, then try again:" >&2
+  case " $(source "$CAIRN_OS_RELEASE" 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}") " in
+    *' fedora '* | *' rhel '*) echo "  sudo dnf install ${of_fedora[*]}" ;;
+    *' arch '*) echo "  sudo pacman -S --needed ${of_arch[*]}" ;;
+    *) printf '  named in Fedora: %s\n  named in Arch:   %s\n' "${of_fedora[*]}" "${of_arch[*]}" ;;
+  esac >&2
+  return 1
+}
+
+# cairn_pip FOLDER LIST: installs the wheels of LIST, and nothing else, into FOLDER.
+cairn_pip() {
+  rm -rf "$1.part"
+  cairn_quietly build/setup.log python3 -m pip install --no-deps --require-hashes --only-binary :all: \
+    --target "$1.part" --requirement "$2" && mv "$1.part" "$1"
+}
+
+# If the system's CMake is too old for the presets, puts a newer one into PATH.
+cairn_fetch_cmake() {
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n '1s/^cmake version //p')
+  printf '%s\n' 3.25 "$version" | sort -C -V && return 0
+  if [ ! -d build/cmake ] && ! cairn_pip build/cmake scripts/cmake-wheel.txt; then
+    cat build/setup.log >&2
+    echo "CMake 3.25 or later is needed, and pip could not install it; its output is above and in build/setup.log" >&2
+    return 1
+  fi
+  export PATH=$PWD/build/cmake/cmake/data/bin:$PATH
+}
+
+# Without nvcc the library has no GPU kernels and everything else works, so a failure is only reported.
 cairn_fetch_nvcc() {
   [ ! -d build/cuda ] && ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ] || return 0
-  rm -rf build/cuda.part
-  if cairn_quietly build/setup.log python3 -m pip install --no-deps --require-hashes --only-binary :all: \
-    --target build/cuda.part --requirement "$CAIRN_CUDA_WHEELS"; then
-    mv build/cuda.part build/cuda
-  else
+  cairn_pip build/cuda scripts/cuda-wheels.txt ||
     echo "The CUDA compiler could not be fetched (build/setup.log): building without GPU kernels." >&2
-  fi
 }
 
 cairn_configure() {
-  local tree=build/$1
-  if [ -f "$tree/build.ninja" ] && [ ! "$tree/build.ninja" -ot CMakePresets.json ]; then
+  local preset=$1 tree=build/$1 known=1 compiler=()
+  # `command` and `release` are one tree. Once it has tests, it keeps them.
+  case $preset:$(sed -n 's/^CAIRN_TESTS:BOOL=//p' build/release/CMakeCache.txt 2>/dev/null) in
+    command:ON) preset=release tree=build/release ;;
+    command:*) tree=build/release ;;
+    release:OFF) known=0 ;;
+  esac
+  if [ $known = 1 ] && [ -f "$tree/build.ninja" ] && [ ! "$tree/build.ninja" -ot CMakePresets.json ]; then
     cairn_quietly "$tree/configure.log" ninja -C "$tree" build.ninja && return 0
   else
-    cairn_quietly "$tree/configure.log" cmake --preset "$1" && touch "$tree/build.ninja" && return 0
+    [ "$preset" = fuzz ] || compiler=(-D "CMAKE_CXX_COMPILER=${CXX:-g++}")
+    cairn_quietly "$tree/configure.log" cmake --preset "$preset" "${compiler[@]}" && touch "$tree/build.ninja" && return 0
   fi
   cat "$tree/configure.log" >&2
-  echo "configuring the preset $1 failed; the output is above and in $tree/configure.log" >&2
+  echo "configuring the preset $preset failed; the output is above and in $tree/configure.log" >&2
   return 1
 }
 

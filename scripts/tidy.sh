@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
-cairn_need "${CAIRN_PACKAGES[@]}" clang-tidy-19 || exit 1
+cairn_need build test tidy || exit 1
 # A tree that is never built, of files one by one: clang cannot read what g++ precompiled.
 tree=build/tidy
 export tree

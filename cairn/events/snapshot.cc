@@ -25,7 +25,7 @@ namespace {
 
 // The last attempts take a pool whole: no event of its own can then come in between.
 constexpr std::uint32_t kWholePool = std::numeric_limits<std::uint32_t>::max();
-constexpr std::array<std::uint32_t, 4> kBlocksPerLock = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
+constexpr std::array<std::uint32_t, 4> kBlocksPerTry = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
 constexpr std::size_t kBlocksPerRead = 4096;
 
 // What the events of the walk's time say of one tier.
@@ -174,13 +174,13 @@ Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSour
     }
     seen.set(index_of(pool->tier()));
   }
-  for (const std::uint32_t blocks_per_lock : kBlocksPerLock) {
+  for (const std::uint32_t blocks_per_lock : kBlocksPerTry) {
     if (std::optional<Snapshot> snapshot = Walk(log).run(pools, blocks_per_lock)) {
       return *std::move(snapshot);
     }
   }
   return fail(ErrorCode::kExhausted,
-              str_cat("no snapshot: in ", kBlocksPerLock.size(),
+              str_cat("no snapshot: in ", kBlocksPerTry.size(),
                       " attempts the event log dropped events faster than the pools could be walked; make it larger"));
 }
 

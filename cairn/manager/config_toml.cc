@@ -184,7 +184,7 @@ Status take(const Entry& entry, ManagerConfig& config) {
               str_cat(key->name, " is ", kind_of(*entry.value), "; expected ", key->values));
 }
 
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -257,7 +257,7 @@ std::string ManagerConfig::to_toml() const {
       out += str_cat("# ", key.short_name(), " is set, but not shown\n");
       continue;
     }
-    out += str_cat(key.short_name(), " = ", key.is_bare(value) ? value : quoted(value), "\n");
+    out += str_cat(key.short_name(), " = ", key.is_bare(value) ? value : toml_string(value), "\n");
   }
   return out;
 }

@@ -9,8 +9,11 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/transfer/io_uring_backend.h"
 #include "cairn/transfer/thread_backend.h"
+
+#if CAIRN_IO_URING
+#include "cairn/transfer/io_uring_backend.h"
+#endif
 
 namespace cairn {
 
@@ -77,8 +80,13 @@ Status try_out(IoBackend& backend) {
   return status;
 }
 
-Result<std::unique_ptr<IoBackend>> make_uring(std::uint32_t depth) {
+Result<std::unique_ptr<IoBackend>> make_uring([[maybe_unused]] std::uint32_t depth) {
+#if CAIRN_IO_URING
   Result<std::unique_ptr<IoUringBackend>> made = IoUringBackend::make(depth);
+#else
+  Result<std::unique_ptr<IoBackend>> made =
+      fail(ErrorCode::kUnavailable, "built without io_uring, because liburing was older than 2.3");
+#endif
   if (!made) {
     return Unexpected(Error(made.error()));
   }
