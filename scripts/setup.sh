@@ -1,7 +1,7 @@
 # Sourced by ./run, ./test and the scripts beside it; the working directory is the root of the repository.
 #
 #   cairn_need KIND...          installs the packages of these kinds of scripts/packages.txt that are missing. A kind that ends
-#                               in `?` is optional: packages that the system does not have are listed and left out, unless
+#                               in `?` is optional: packages that the system does not have are left out, unless
 #                               CAIRN_REQUIRE_ALL is set. On a system without apt, names the missing packages.
 #   cairn_fetch_nvcc            fetches the CUDA compiler into build/cuda if the machine has none
 #   cairn_configure PRESET      configures the preset's tree if there is none or the presets changed
@@ -69,7 +69,7 @@ cairn_debian_packages() {
   system=$(source "$CAIRN_OS_RELEASE" && echo "${UBUNTU_CODENAME:-${VERSION_CODENAME:-}}")
   while read -r _ _ name _; do
     case $system:$name in
-      # Ubuntu 22.04: g++ 11 is too old, CMake too (cairn_fetch_cmake), toml++ is missing (third_party/), and mold 1.0 fails.
+      # Ubuntu 22.04: g++ 11, CMake 3.22 (cairn_fetch_cmake) and mold 1.0 are too old, toml++ is missing (third_party/).
       jammy:g++) echo g++-12 ;;
       jammy:cmake) echo python3-pip ;;
       jammy:libtomlplusplus-dev | jammy:mold) ;;
