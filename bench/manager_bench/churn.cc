@@ -75,7 +75,7 @@ void measure_churn(const Settings& settings, Report& report) {
   row("  all of it, p99", 0.99, with_tier.step, without.step, true);
   row("  allocate() alone, p50", 0.5, with_tier.allocate, without.allocate, false);
   row("  allocate() alone, p99", 0.99, with_tier.allocate, without.allocate, false);
-  const OffloadStatus& offload = tiered.status().offload.front().offload;
+  const OffloadStatus offload = tiered.status().offload.front();
   report.say(str_cat("  ", offload.copied, " blocks were copied of ", tiered.device()->stats().evicted, " evicted"));
 }
 

@@ -118,8 +118,8 @@ void measure_disk(const Settings& settings, Report& report) {
   check(manager, CacheLevel::kG2, keys);
   report.add(at_least(0.85, std::move(down)));
   report.add(at_least(0.85, std::move(up)));
-  for (const LinkStatus& edge : manager.status().links) {
-    report.say(str_cat("  ", to_string(edge.from), " to ", to_string(edge.to), ": ", edge.executor));
+  for (const LinkStatus& link : manager.status().links) {
+    report.say(str_cat("  ", to_string(link.from), " to ", to_string(link.to), ": ", link.executor));
   }
 }
 
@@ -139,7 +139,7 @@ void measure_onboard(const Settings& settings, Report& report) {
         bare_copy(*executor, manager.layout(CacheLevel::kG2), manager.layout(CacheLevel::kG1), kOnboarded);
     const double start = seconds_now();
     {
-      const LoadResult loaded = must(manager.load_and_wait({.keys = keys}));
+      const LoadOutcome loaded = must(manager.load_and_wait({.keys = keys}));
       const double ours = seconds_now() - start;
       if (loaded.prefix != kOnboarded) {
         stop(str_cat(loaded.prefix, " of ", kOnboarded, " blocks were loaded: ", loaded.why));

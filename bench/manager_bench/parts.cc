@@ -87,8 +87,8 @@ double bare_copy(TransferExecutor& executor, const BlockLayoutPtr& from, const B
 double offload_all(const KvBlockManager& manager, CacheLevel into, const Keys& keys) {
   std::promise<std::string> done;
   const double start = seconds_now();
-  must(manager.offload(
-      into, {.keys = keys, .done = [&done](OffloadEdge::RequestOutcome&& outcome) { done.set_value(outcome.error); }}));
+  must(manager.offload(into,
+                       {.keys = keys, .done = [&done](OffloadOutcome&& outcome) { done.set_value(outcome.error); }}));
   const std::string error = done.get_future().get();
   const double took = seconds_now() - start;
   if (!error.empty()) {

@@ -21,12 +21,12 @@ namespace cairn {
 enum class LockRank : std::uint8_t {
   kManager = 5,        // what a KvBlockManager changes while it works: tiers' sizes, requests
   kBlockManager = 10,  // sequence tables of pool/block_manager.h
-  kOffload = 14,       // the queue of one edge; kOnboard and it are never held together
+  kOffload = 14,       // the queue of one offloader; kOnboard and it are never held together
   kOnboard = 16,       // loads under way
   kAllocator = 20,     // pool/block_allocator.h
   kPool = 30,          // the block table of one pool
   kRegistry = 40,      // keys across tiers; told under a pool's lock
-  kInbox = 45,         // what an edge or a connector was told, also under a pool's lock
+  kInbox = 45,         // what an offloader or a connector was told, also under a pool's lock
   kWake = 48,          // that a manager has something to do
   kEventLog = 50,      // told under a pool's lock
   kDiskFile = 55,      // entries of a disk tier's file

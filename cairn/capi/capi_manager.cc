@@ -190,7 +190,7 @@ int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t
     if (deadline_ms != 0) {
       request.deadline = deadline_after(steady_clock().now(), limited_ms(deadline_ms));
     }
-    CAIRN_TRY_ASSIGN(LoadResult loaded, manager->manager.load_and_wait(std::move(request)));
+    CAIRN_TRY_ASSIGN(LoadOutcome loaded, manager->manager.load_and_wait(std::move(request)));
     *blocks = handle_of(std::move(loaded.blocks));
     return {};
   });

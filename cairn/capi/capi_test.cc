@@ -252,7 +252,7 @@ TEST_F(CapiTest, AnEventLogThatIsOffCannotBeFollowed) {
   cairn_manager_destroy(quiet);
 }
 
-TEST_F(CapiTest, ControlsEdgesAndSizes) {
+TEST_F(CapiTest, ControlsLinksAndSizes) {
   EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, 1, &error_), CAIRN_OK);
   EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, 0, &error_), CAIRN_OK);
   EXPECT_EQ(cairn_manager_pause(manager_, CAIRN_G2, CAIRN_G3, 1, &error_), CAIRN_NOT_FOUND);

@@ -124,18 +124,18 @@ void write(JsonWriter& json, const LinkStatus& link) {
   json.end('}');
 }
 
-void write(JsonWriter& json, const OffloaderStatus& offloader) {
+void write(JsonWriter& json, const OffloadStatus& offload) {
   json.begin('{');
-  json.field("from", std::string_view(to_string(offloader.from)));
-  json.field("to", std::string_view(to_string(offloader.to)));
-  json.field("offered", offloader.offload.offered);
-  json.field("copied", offloader.offload.copied);
-  json.field("waiting", offloader.offload.waiting);
-  json.field("under_way", offloader.offload.under_way);
+  json.field("from", std::string_view(to_string(offload.from)));
+  json.field("to", std::string_view(to_string(offload.to)));
+  json.field("offered", offload.offered);
+  json.field("copied", offload.copied);
+  json.field("pending", offload.pending);
+  json.field("in_flight", offload.in_flight);
   json.name("refused");
   json.begin('{');
   for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
-    json.field(to_string(static_cast<OffloadRefusal>(i)), offloader.offload.refused[i]);
+    json.field(to_string(static_cast<OffloadRefusal>(i)), offload.refused[i]);
   }
   json.end('}');
   json.end('}');

@@ -131,8 +131,8 @@ Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
     return fail(ErrorCode::kInvalidArgument, "--events is of one run; leave it out, or --compare");
   }
   ReplaySettings settings = command.settings;
-  for (const std::string& edge : command.bandwidths) {
-    CAIRN_TRY(set_bandwidth(edge, settings));
+  for (const std::string& link : command.bandwidths) {
+    CAIRN_TRY(set_bandwidth(link, settings));
   }
   std::vector<NamedSettings> all{{.name = "", .settings = settings}};
   if (!command.variants.empty()) {

@@ -16,7 +16,7 @@ namespace cairn::cli {
 
 namespace {
 
-std::string edge_name(CacheLevel from, CacheLevel to) { return str_cat(to_string(from), "-", to_string(to)); }
+std::string link_name(CacheLevel from, CacheLevel to) { return str_cat(to_string(from), "-", to_string(to)); }
 
 double share(std::uint64_t part, std::uint64_t all) {
   return all == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(all);
@@ -39,7 +39,7 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
                       {"recovered", {{"verified", report.recovered.blocks}, {"refused", report.recovered.refused}}},
                       {"wrong", report.wrong},
                       {"tiers", nlohmann::json::array()},
-                      {"edges", nlohmann::json::array()},
+                      {"links", nlohmann::json::array()},
                       {"incidents", nlohmann::json::array()}};
   for (const TierStatus& tier : status.tiers) {
     json["tiers"].push_back({{"tier", to_string(tier.level)},
@@ -51,16 +51,16 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
                              {"evicted", tier.stats.evicted},
                              {"hits", status.onboard.hits[index_of(tier.level)]}});
   }
-  for (const LinkStatus& edge : status.links) {
-    json["edges"].push_back({{"edge", edge_name(edge.from, edge.to)},
-                             {"blocks", edge.totals.blocks},
-                             {"bytes", edge.totals.bytes},
-                             {"busy_seconds", std::chrono::duration<double>(edge.totals.busy).count()},
-                             {"failed", edge.totals.failed},
-                             {"mismatched", edge.totals.mismatched},
-                             {"expired", edge.totals.expired},
-                             {"cancelled", edge.totals.cancelled},
-                             {"executor", edge.executor}});
+  for (const LinkStatus& link : status.links) {
+    json["links"].push_back({{"link", link_name(link.from, link.to)},
+                             {"blocks", link.totals.blocks},
+                             {"bytes", link.totals.bytes},
+                             {"busy_seconds", std::chrono::duration<double>(link.totals.busy).count()},
+                             {"failed", link.totals.failed},
+                             {"mismatched", link.totals.mismatched},
+                             {"expired", link.totals.expired},
+                             {"cancelled", link.totals.cancelled},
+                             {"executor", link.executor}});
   }
   for (const Incident& incident : status.incidents) {
     json["incidents"].push_back(
@@ -100,11 +100,11 @@ std::string StressProgress::line(double seconds) {
     out << ' ' << to_string(tier.level) << ' ' << std::setw(5)
         << fixed(share(status.onboard.hits[index_of(tier.level)], found), 1) << " %";
   }
-  for (const LinkStatus& edge : status.links) {
-    std::uint64_t& last = last_bytes_[{edge.from, edge.to}];
-    out << "  " << edge_name(edge.from, edge.to) << ' '
-        << fixed(static_cast<double>(edge.totals.bytes - last) / passed / 1e9, 2);
-    last = edge.totals.bytes;
+  for (const LinkStatus& link : status.links) {
+    std::uint64_t& last = last_bytes_[{link.from, link.to}];
+    out << "  " << link_name(link.from, link.to) << ' '
+        << fixed(static_cast<double>(link.totals.bytes - last) / passed / 1e9, 2);
+    last = link.totals.bytes;
   }
   out << " GB/s  incidents " << status.incident_count;
   last_seconds_ = seconds;
@@ -133,14 +133,14 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
                                : "out: " + tier.reading.reason)
         << ", " << tier.place << "\n";
   }
-  out << "\nedge          blocks          GB   GB/s busy      failed  wrong      late\n";
-  for (const LinkStatus& edge : status.links) {
-    const double busy = std::chrono::duration<double>(edge.totals.busy).count();
-    const double gigabytes = static_cast<double>(edge.totals.bytes) / 1e9;
-    out << std::left << std::setw(6) << edge_name(edge.from, edge.to) << std::right << std::setw(14)
-        << with_commas(edge.totals.blocks) << std::setw(12) << fixed(gigabytes, 2) << std::setw(12)
-        << fixed(busy > 0 ? gigabytes / busy : 0, 2) << std::setw(12) << with_commas(edge.totals.failed) << std::setw(7)
-        << with_commas(edge.totals.mismatched) << std::setw(10) << with_commas(edge.totals.expired) << "\n";
+  out << "\nlink          blocks          GB   GB/s busy      failed  wrong      late\n";
+  for (const LinkStatus& link : status.links) {
+    const double busy = std::chrono::duration<double>(link.totals.busy).count();
+    const double gigabytes = static_cast<double>(link.totals.bytes) / 1e9;
+    out << std::left << std::setw(6) << link_name(link.from, link.to) << std::right << std::setw(14)
+        << with_commas(link.totals.blocks) << std::setw(12) << fixed(gigabytes, 2) << std::setw(12)
+        << fixed(busy > 0 ? gigabytes / busy : 0, 2) << std::setw(12) << with_commas(link.totals.failed) << std::setw(7)
+        << with_commas(link.totals.mismatched) << std::setw(10) << with_commas(link.totals.expired) << "\n";
   }
   for (const Incident& incident : status.incidents) {
     out << "\n" << to_string(incident.kind) << ", " << to_string(incident.level) << ": " << incident.text;

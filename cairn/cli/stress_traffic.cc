@@ -61,9 +61,9 @@ void StressTraffic::run(std::uint32_t thread) {
   }
 }
 
-std::optional<LoadResult> StressTraffic::load(Worker& worker, const std::vector<BlockKey>& keys) {
-  const auto promise = std::make_shared<std::promise<LoadResult>>();
-  LoadRequest request{.keys = keys, .done = [promise](LoadResult&& result) { promise->set_value(std::move(result)); }};
+std::optional<LoadOutcome> StressTraffic::load(Worker& worker, const std::vector<BlockKey>& keys) {
+  const auto promise = std::make_shared<std::promise<LoadOutcome>>();
+  LoadRequest request{.keys = keys, .done = [promise](LoadOutcome&& result) { promise->set_value(std::move(result)); }};
   const std::uint32_t whim = options_.steady ? 100 : worker.below(100);
   if (whim < 3) {
     request.deadline = steady_clock().now() + std::chrono::microseconds(200);
@@ -84,7 +84,7 @@ void StressTraffic::request(Worker& worker) {
   const std::vector<BlockKey> keys = some_keys(worker);
   ++counts_.requests;
   counts_.asked += keys.size();
-  std::optional<LoadResult> loaded = load(worker, keys);
+  std::optional<LoadOutcome> loaded = load(worker, keys);
   std::uint32_t prefix = 0;
   if (loaded) {
     verify(loaded->blocks);

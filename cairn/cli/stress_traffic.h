@@ -57,7 +57,7 @@ class StressTraffic {
 
   [[nodiscard]] std::vector<BlockKey> some_keys(Worker& worker) const;
   void request(Worker& worker);
-  [[nodiscard]] std::optional<LoadResult> load(Worker& worker, const std::vector<BlockKey>& keys);
+  [[nodiscard]] std::optional<LoadOutcome> load(Worker& worker, const std::vector<BlockKey>& keys);
   void compute(Worker& worker, const std::vector<BlockKey>& keys, std::uint32_t from);
   void disturb(Worker& worker);
   void bring_up(Worker& worker);

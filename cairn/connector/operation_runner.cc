@@ -104,12 +104,12 @@ void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
   counts_->asked(blocks);
   EngineBlocks source{
       .block_ids = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence, .not_before = mark};
-  Result<OffloadRequestId> begun = manager_.offload(
-      *save_to_, std::move(source),
-      {.keys = std::move(save.keys),
-       .priority = kPriority,
-       .deadline = deadline,
-       .done = [hold, counts = counts_](OffloadEdge::RequestOutcome&& outcome) { counts->over(outcome); }});
+  Result<OffloadRequestId> begun =
+      manager_.offload(*save_to_, std::move(source),
+                       {.keys = std::move(save.keys),
+                        .priority = kPriority,
+                        .deadline = deadline,
+                        .done = [hold, counts = counts_](OffloadOutcome&& outcome) { counts->over(outcome); }});
   if (!begun) {
     counts_->turned_away(begun.error(), blocks);
   }
@@ -121,7 +121,7 @@ void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
   // What is worth loading was weighed when it was matched.
   Result<LoadId> begun = manager_.load_into(
       {.block_ids = operation.slots, .held = hold, .not_before = mark},
-      {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadResult&& result) {
+      {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadOutcome&& result) {
          hold->arrived(result.prefix);
        }});
   if (begun) {

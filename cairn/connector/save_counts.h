@@ -24,7 +24,7 @@ class SaveCounts {
      : error.code == ErrorCode::kFailedPrecondition ? paused_
                                                     : lost_) += blocks;
   }
-  void over(const OffloadEdge::RequestOutcome& outcome) {
+  void over(const OffloadOutcome& outcome) {
     const auto saved = static_cast<std::uint64_t>(std::ranges::count(outcome.is_below, true));
     saved_ += saved;
     lost_ += outcome.is_below.size() - saved;

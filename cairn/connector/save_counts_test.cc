@@ -9,7 +9,7 @@ TEST(SaveCountsTest, WhatWasAskedIsSavedOrRefusedForAReason) {
   SaveCounts counts;
   counts.asked(15);
   counts.turned_away({ErrorCode::kExhausted, "the queue is full"}, 5);
-  counts.turned_away({ErrorCode::kFailedPrecondition, "the edge is paused"}, 3);
+  counts.turned_away({ErrorCode::kFailedPrecondition, "the link is paused"}, 3);
   counts.turned_away({ErrorCode::kNotFound, "there is no such tier"}, 2);
   counts.over({.is_below = {true, false, false, true, false}, .error = "the queue is full"});
   const SchedulerConnector::SaveStatus status = counts.status();

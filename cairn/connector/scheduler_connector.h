@@ -148,8 +148,8 @@ class SchedulerConnector {
     std::uint64_t asked = 0;
     std::uint64_t saved = 0;   // in a tier when the save was over
     std::uint64_t shed = 0;    // refused: the manager's queue was full of more valuable ones
-    std::uint64_t paused = 0;  // refused: the edge was paused, or had ended
-    std::uint64_t lost = 0;    // taken, and not saved: the edge's own figures say why
+    std::uint64_t paused = 0;  // refused: the link was paused, or its offloader had ended
+    std::uint64_t lost = 0;    // taken, and not saved: the offloader's own figures say why
   };
   [[nodiscard]] SaveStatus saves() const;
 

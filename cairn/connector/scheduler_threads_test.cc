@@ -250,7 +250,7 @@ TEST(SchedulerConnectorTest, SavesThatAreRefusedAreCountedByReason) {
   world.save_prompt("d", kPrompt, 0, 1300);
   EXPECT_EQ(world->saves().lost, 6);
   EXPECT_EQ(world->saves().asked, 18);
-  // The edge's figures are of the same blocks, by their reasons: whatever is copied from an engine's device is a save.
+  // The offloader's figures are of the same blocks, by their reasons: whatever is copied from an engine's device is a save.
   const std::string text = world->manager().metrics().to_prometheus();
   for (const char* line : {"cairn_offload_offered_total{into=\"G2\"} 18", "cairn_offload_copied_total{into=\"G2\"} 8",
                            "cairn_offload_refused_total{into=\"G2\",reason=\"tier_out\"} 4",

@@ -179,7 +179,7 @@ namespace {
 
 // The same request, whose time is measured.
 LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& request) {
-  request.done = [&clock, &seconds, began = clock.now(), done = std::move(request.done)](LoadResult&& result) {
+  request.done = [&clock, &seconds, began = clock.now(), done = std::move(request.done)](LoadOutcome&& result) {
     seconds.record(clock.now() - began);
     if (done) {
       done(std::move(result));
@@ -203,10 +203,10 @@ Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& r
 
 void KvBlockManager::cancel(LoadId load) const { kept()->tiers->onboarder().cancel(load); }
 
-Result<LoadResult> KvBlockManager::load_and_wait(LoadRequest&& request) const {
-  const auto result = std::make_shared<std::promise<LoadResult>>();
-  std::future<LoadResult> future = result->get_future();
-  request.done = [result](LoadResult&& loaded) { result->set_value(std::move(loaded)); };
+Result<LoadOutcome> KvBlockManager::load_and_wait(LoadRequest&& request) const {
+  const auto result = std::make_shared<std::promise<LoadOutcome>>();
+  std::future<LoadOutcome> future = result->get_future();
+  request.done = [result](LoadOutcome&& loaded) { result->set_value(std::move(loaded)); };
   const std::shared_ptr<State> state = kept();
   CAIRN_TRY(load(std::move(request)));
   while (!state->parts.own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -249,9 +249,9 @@ std::future<Result<std::uint32_t>> KvBlockManager::prefetch(std::vector<BlockKey
 
 // --- down ---
 
-Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadEdge::Request&& request) const {
+Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
-  OffloadEdge* const offloader = state->tiers->offloader_into(into);
+  Offloader* const offloader = state->tiers->offloader_into(into);
   if (offloader == nullptr) {
     return Unexpected(no_tier(into));
   }
@@ -259,9 +259,9 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadEdge::R
 }
 
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&& blocks,
-                                                 OffloadEdge::Request&& request) const {
+                                                 OffloadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
-  OffloadEdge* const offloader = state->tiers->offloader_into(into);
+  Offloader* const offloader = state->tiers->offloader_into(into);
   if (offloader == nullptr) {
     return Unexpected(no_tier(into));
   }
@@ -270,7 +270,7 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&&
 
 void KvBlockManager::cancel(CacheLevel into, OffloadRequestId request) const {
   const std::shared_ptr<State> state = kept();
-  if (OffloadEdge* const offloader = state->tiers->offloader_into(into)) {
+  if (Offloader* const offloader = state->tiers->offloader_into(into)) {
     offloader->cancel(request);
   }
 }

@@ -33,7 +33,7 @@
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
 #include "cairn/manager/reset_channel.h"
-#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tokens/key_hasher.h"
@@ -98,7 +98,7 @@ class KvBlockManager {
   void cancel(LoadId load) const;
   // Loads and waits. Not from a callback. With own_thread off it pumps; returns kUnavailable if the load cannot go on before
   // the clock moves.
-  [[nodiscard]] Result<LoadResult> load_and_wait(LoadRequest&& request) const;
+  [[nodiscard]] Result<LoadOutcome> load_and_wait(LoadRequest&& request) const;
   // Copies blocks that the caller holds in a lower tier to the device: into `targets`, as many, or into new blocks.
   [[nodiscard]] std::future<Result<ImmutableBlocks>> onboard_blocks(
       ImmutableBlocks blocks, std::optional<MutableBlocks> targets = std::nullopt) const;
@@ -107,9 +107,9 @@ class KvBlockManager {
 
   // --- down ---
   // Copies blocks of the tier above `into` now, whatever the mode of the link.
-  [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, OffloadEdge::Request&& request) const;
+  [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, OffloadRequest&& request) const;
   [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, EngineBlocks&& blocks,
-                                                 OffloadEdge::Request&& request) const;
+                                                 OffloadRequest&& request) const;
   void cancel(CacheLevel into, OffloadRequestId request) const;
 
   // --- control, all while traffic goes on ---

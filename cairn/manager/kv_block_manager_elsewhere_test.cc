@@ -115,9 +115,9 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
       blocks.block_ids.push_back(BlockId{i});
       contents_[{MemoryKind::kDevice, i}] = 0;
     }
-    std::optional<LoadResult> loaded;
+    std::optional<LoadOutcome> loaded;
     LoadRequest request{.keys = keys};
-    request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+    request.done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); };
     EXPECT_TRUE(manager_->load_into(std::move(blocks), std::move(request)).has_value());
     settle();
     std::vector<std::uint64_t> held;
@@ -200,9 +200,9 @@ TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
     return blocks;
   };
   for (const bool has_begun : {false, true}) {
-    std::optional<OffloadEdge::RequestOutcome> saved;
-    OffloadEdge::Request request{.keys = keys};
-    request.done = [&saved](OffloadEdge::RequestOutcome&& outcome) { saved.emplace(std::move(outcome)); };
+    std::optional<OffloadOutcome> saved;
+    OffloadRequest request{.keys = keys};
+    request.done = [&saved](OffloadOutcome&& outcome) { saved.emplace(std::move(outcome)); };
     ASSERT_TRUE(manager_->offload(CacheLevel::kG2, blocks_of(), std::move(request)));
     if (has_begun) {
       (void)manager_->pump();
@@ -226,9 +226,9 @@ TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
   settle();
   EXPECT_EQ(manager_->locate(keys).blocks(), 4U);
 
-  std::optional<LoadResult> loaded;
+  std::optional<LoadOutcome> loaded;
   LoadRequest request{.keys = keys};
-  request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+  request.done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); };
   ASSERT_TRUE(manager_->load_into(blocks_of(), std::move(request)));
   EXPECT_EQ(manager_->invalidate(5)->loads, 1U);
   settle();

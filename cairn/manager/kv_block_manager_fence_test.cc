@@ -67,9 +67,9 @@ TEST_F(KvBlockManagerFenceTest, NothingOfBeforeIsFoundWheneverTheResetComes) {
           (void)manager->reset(CacheLevel::kG1);
           (void)manager->reset(CacheLevel::kG2);
         }
-        std::optional<LoadResult> loaded;
+        std::optional<LoadOutcome> loaded;
         LoadRequest request{.keys = keys};
-        request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+        request.done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); };
         const bool loads_too = when > milliseconds(20);
         if (loads_too) {
           ASSERT_TRUE(manager->load(std::move(request)));
@@ -247,7 +247,7 @@ TEST_F(KvBlockManagerFenceTest, CallbacksOfLoadsMayResetToo) {
   (void)manager->reset(CacheLevel::kG2);
   bool was_reset = false;
   LoadRequest request{.keys = keys};
-  request.done = [&](LoadResult&& result) {
+  request.done = [&](LoadOutcome&& result) {
     EXPECT_EQ(result.prefix, 0U);
     was_reset = manager->reset_all().has_value();
   };

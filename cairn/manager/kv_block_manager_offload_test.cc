@@ -91,9 +91,9 @@ std::uint64_t loadable(const VirtualManager& manager, const std::vector<Keys>& r
 }
 
 void expect_loads(VirtualManager& manager, const Keys& keys) {
-  std::optional<LoadResult> loaded;
+  std::optional<LoadOutcome> loaded;
   ASSERT_TRUE(
-      manager->load({.keys = keys, .done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); }}));
+      manager->load({.keys = keys, .done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); }}));
   for (int i = 0; i < 1'000 && !loaded; ++i) {
     manager.advance(milliseconds(1));
   }
@@ -221,7 +221,7 @@ TEST(DefaultOffloadTest, ThroughTheHostTierToTheDisk) {
   ASSERT_NO_FATAL_FAILURE(expect_loads(manager, requests[3]));
 }
 
-TEST(DefaultOffloadTest, AnEdgeThatWasPausedCatchesUp) {
+TEST(DefaultOffloadTest, AnOffloaderThatWasPausedCatchesUp) {
   VirtualManager manager(default_offload(), link_of(100'000));
   ASSERT_TRUE(manager->pause(CacheLevel::kG1, CacheLevel::kG2));
   std::vector<Keys> requests;

@@ -54,9 +54,9 @@ class KvBlockManagerTest : public ::testing::Test {
 };
 
 // A load, and what it gives once the manager has settled.
-std::optional<LoadResult> load_now(VirtualManager& manager, LoadRequest request) {
-  std::optional<LoadResult> loaded;
-  request.done = [&loaded](LoadResult&& result) { loaded.emplace(std::move(result)); };
+std::optional<LoadOutcome> load_now(VirtualManager& manager, LoadRequest request) {
+  std::optional<LoadOutcome> loaded;
+  request.done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); };
   EXPECT_TRUE(manager->load(std::move(request)).has_value());
   manager.settle();
   return loaded;
@@ -76,7 +76,7 @@ TEST_F(KvBlockManagerTest, ARegisteredBlockIsOnHostAndDiskWithItsBytes) {
   const ImmutableBlocks disk = manager->disk()->match_prefix(keys);
   ASSERT_EQ(disk.size(), 1U);
   // The file's bytes are seen where they are read: on the device, after everything above was reset.
-  EXPECT_EQ(manager->status().offload[1].offload.copied, 1U);
+  EXPECT_EQ(manager->status().offload[1].copied, 1U);
 }
 
 TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
@@ -88,7 +88,7 @@ TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
   EXPECT_EQ(manager->reset(CacheLevel::kG2)->reset, 4U);
   EXPECT_THAT(manager->locate(keys).levels,
               ElementsAre(CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3, CacheLevel::kG3));
-  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 4U);
   EXPECT_EQ(loaded->from[index_of(CacheLevel::kG3)], 4U);
@@ -108,7 +108,7 @@ TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
   EXPECT_TRUE(again->status().tiers[2].recovered.clean);
   EXPECT_EQ(again->status().tiers[2].path, again->config().disk.path);
   EXPECT_EQ(again->status().tiers[1].path, "");
-  const std::optional<LoadResult> loaded = load_now(again, {.keys = keys});
+  const std::optional<LoadOutcome> loaded = load_now(again, {.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 5U);
   EXPECT_TRUE(hold_their_bytes(*again, loaded->blocks));
@@ -133,7 +133,7 @@ TEST_F(KvBlockManagerTest, AFlippedBitOnDiskIsAMissAndAnIncident) {
     file.seekp(static_cast<std::streamoff>(at.offset));
     file.put(byte);
   }
-  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 1U);
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
@@ -222,7 +222,7 @@ TEST_F(KvBlockManagerTest, WhatWasResetOnDiskDoesNotComeBackAfterARestart) {
   EXPECT_EQ(again->disk()->count_prefix(chain(2, 3)), 3U);
 }
 
-TEST_F(KvBlockManagerTest, PausedEdgesDoNotMove) {
+TEST_F(KvBlockManagerTest, PausedLinksDoNotMove) {
   VirtualManager manager(config());
   ASSERT_TRUE(manager->pause(CacheLevel::kG1, CacheLevel::kG2).has_value());
   cache_on_device(*manager, chain(1, 2));
@@ -267,7 +267,7 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
     cache_on_device(*manager, keys);
     manager.settle();
     (void)manager->reset(CacheLevel::kG1);
-    const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+    const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
     ASSERT_TRUE(loaded.has_value());
     EXPECT_EQ(loaded->prefix, 2U);
     EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
@@ -307,7 +307,7 @@ TEST_F(KvBlockManagerTest, TheDeviceMayBeTheEnginesMemory) {
   cache_on_device(*manager, keys);
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
-  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 3U);
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
@@ -328,20 +328,20 @@ TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichBlockHoldsWhat) {
   const auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> is_held = held;
   saved.held = held;
-  std::optional<OffloadEdge::RequestOutcome> outcome;
+  std::optional<OffloadOutcome> outcome;
   ASSERT_TRUE(manager
                   ->offload(CacheLevel::kG2, std::move(saved),
-                            {.keys = keys, .done = [&](OffloadEdge::RequestOutcome&& result) { outcome = result; }})
+                            {.keys = keys, .done = [&](OffloadOutcome&& result) { outcome = result; }})
                   .has_value());
   manager.settle();
   ASSERT_TRUE(outcome.has_value());
   EXPECT_THAT(outcome->is_below, ElementsAre(true, true));
   EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(keys)));
 
-  std::optional<LoadResult> loaded;
+  std::optional<LoadOutcome> loaded;
   ASSERT_TRUE(manager
                   ->load_into({.block_ids = {BlockId{0}, BlockId{7}}},
-                              {.keys = keys, .done = [&](LoadResult&& result) { loaded.emplace(std::move(result)); }})
+                              {.keys = keys, .done = [&](LoadOutcome&& result) { loaded.emplace(std::move(result)); }})
                   .has_value());
   manager.settle();
   ASSERT_TRUE(loaded.has_value());
@@ -535,7 +535,7 @@ TEST_F(KvBlockManagerTest, ATruncatedFileIsUsedAsFarAsItGoes) {
   EXPECT_EQ(manager->disk()->counts().registered, 6U) << "it is a tier as any other";
   ASSERT_TRUE(manager->reset(CacheLevel::kG1));
   ASSERT_TRUE(manager->reset(CacheLevel::kG2));
-  const std::optional<LoadResult> loaded = load_now(manager, {.keys = keys});
+  const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
   ASSERT_TRUE(loaded && loaded->blocks.size() == 6U);
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
 }
@@ -628,7 +628,7 @@ TEST_F(KvBlockManagerTest, DurationsBeyondTheClockLastForever) {
       ASSERT_TRUE(manager
                       ->load({.keys = keys,
                               .deadline = deadline,
-                              .done = [&prefix](LoadResult&& result) { prefix = result.prefix; }})
+                              .done = [&prefix](LoadOutcome&& result) { prefix = result.prefix; }})
                       .has_value());
       manager.advance(seconds(1));
       EXPECT_EQ(prefix, 3U);
@@ -637,7 +637,7 @@ TEST_F(KvBlockManagerTest, DurationsBeyondTheClockLastForever) {
     ASSERT_TRUE(manager
                     ->load({.keys = chain(1, 3),
                             .deadline = TimePoint::min(),
-                            .done = [&late](LoadResult&& result) { late = result.prefix; }})
+                            .done = [&late](LoadOutcome&& result) { late = result.prefix; }})
                     .has_value());
     manager.advance(seconds(1));
     EXPECT_TRUE(late.has_value()) << "a deadline that has passed ends the load";

@@ -39,7 +39,7 @@ TEST_P(KvBlockManagerThreadsTest, ARegisteredBlockIsOnHostAndDisk) {
   EXPECT_EQ(manager.disk()->match_prefix(keys).size(), 3U);
   (void)manager.reset(CacheLevel::kG1);
   (void)manager.reset(CacheLevel::kG2);
-  const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+  const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 3U);
   EXPECT_TRUE(hold_their_bytes(manager, loaded->blocks));
@@ -75,7 +75,7 @@ TEST_P(KvBlockManagerThreadsTest, TheLastCopyStopsItAndEveryLoadEnds) {
     first.reset();
     EXPECT_EQ(second.worker_id(), 1337U);
     for (int i = 0; i < 16; ++i) {
-      begun += second.load({.keys = chain(1, 32), .done = [&ended](LoadResult&&) { ++ended; }}) ? 1 : 0;
+      begun += second.load({.keys = chain(1, 32), .done = [&ended](LoadOutcome&&) { ++ended; }}) ? 1 : 0;
     }
   }
   EXPECT_EQ(ended, begun);
@@ -111,7 +111,7 @@ TEST_P(KvBlockManagerThreadsTest, TheLastCopyMayGoInACallback) {
         .keys = chain(1, 8),
         .weigh = false,
         .done = [last = std::make_shared<std::optional<KvBlockManager>>(*ours),
-                 ours_is_gone = dropped.get_future().share(), &loaded, in_the_call](LoadResult&& result) {
+                 ours_is_gone = dropped.get_future().share(), &loaded, in_the_call](LoadOutcome&& result) {
           ours_is_gone.wait();
           const std::uint32_t prefix = result.prefix;
           result.blocks = {};
@@ -138,7 +138,7 @@ TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
     threads.emplace_back([&, thread] {
       for (std::uint64_t i = 0; i < 60; ++i) {
         const Keys keys = chain((thread * 7 + i * 5) % 23, 6);
-        const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+        const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
         if (!loaded || !hold_their_bytes(manager, loaded->blocks)) {
           ++wrong;
           continue;
@@ -239,7 +239,7 @@ TEST(KvBlockManagerStopThreadsTest, IoThatNeverReturnsDoesNotHoldUpTheStop) {
                     .load({.keys = keys,
                            .deadline = steady_clock().now() + std::chrono::hours(1),
                            .done =
-                               [&told](LoadResult&& result) {
+                               [&told](LoadOutcome&& result) {
                                  EXPECT_EQ(result.prefix, 0U);
                                  ++told;
                                }})
@@ -287,7 +287,7 @@ TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
     for (std::uint64_t i = 0; i < 80 || resets < 8; ++i) {
       const Keys keys = chain((thread * 7 + i * 5) % 11, 6);
       const std::uint64_t before = resets;
-      const Result<LoadResult> loaded = manager.load_and_wait({.keys = keys});
+      const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
       for (std::uint32_t k = 0; loaded && k < loaded->blocks.size(); ++k) {
         wrong += is_of_late(loaded->blocks, k, before) ? 0 : 1;
       }

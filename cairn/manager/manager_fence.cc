@@ -108,7 +108,7 @@ Result<ResetReport> ManagerFence::raise(const Fence& fence, std::function<void()
     if (fence.weights && tiers_.events() != nullptr && tiers_.tier(level)->pool() != nullptr) {
       tiers_.events()->invalidate(level, fence.weights->generation);
     }
-    if (OffloadEdge* const offloader = tiers_.offloader_into(level)) {
+    if (Offloader* const offloader = tiers_.offloader_into(level)) {
       offloader->fence(count_);
     }
   }
@@ -139,7 +139,7 @@ std::uint64_t ManagerFence::in_flight_into(CacheLevel level) const {
   std::uint64_t blocks = 0;
   for (const CacheLevel from : kManagedTiers) {
     const TierLink* const each = tiers_.link(from, level);
-    blocks += each != nullptr && tiers_.tier(level)->pool() != nullptr ? each->meter().totals().blocks_under_way : 0;
+    blocks += each != nullptr && tiers_.tier(level)->pool() != nullptr ? each->meter().totals().blocks_in_flight : 0;
   }
   return blocks;
 }

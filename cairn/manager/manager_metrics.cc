@@ -53,8 +53,8 @@ constexpr Figure<LinkTotals, std::uint64_t> kTotals[] = {
 };
 
 constexpr Figure<LinkTotals, std::uint64_t> kInFlight[] = {
-    {"cairn_copy_blocks_in_flight", "Blocks being copied", &LinkTotals::blocks_under_way},
-    {"cairn_copy_bytes_in_flight", "Bytes being copied", &LinkTotals::bytes_under_way},
+    {"cairn_copy_blocks_in_flight", "Blocks being copied", &LinkTotals::blocks_in_flight},
+    {"cairn_copy_bytes_in_flight", "Bytes being copied", &LinkTotals::bytes_in_flight},
     {"cairn_copies_unsettled", "Copies that may still touch memory, in flight or late", &LinkTotals::unsettled},
     {"cairn_copy_blocks_quarantined", "Blocks that a late copy over a link may still touch", &LinkTotals::quarantined},
 };
@@ -119,16 +119,16 @@ void add_link_metrics(Metrics& metrics, TierLink& link) {
   link.meter().record_into(metrics.histogram("cairn_copy_seconds", "From the submission of a copy to its end", labels));
 }
 
-void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& offloader) {
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& offloader) {
   const MetricLabels labels{{"into", to_string(into)}};
   metrics.counter_function("cairn_offload_offered_total", "Blocks that could have been copied down", labels,
                            [&offloader] { return static_cast<double>(offloader.status().offered); });
   metrics.counter_function("cairn_offload_copied_total", "Blocks copied down", labels,
                            [&offloader] { return static_cast<double>(offloader.status().copied); });
-  metrics.gauge_function("cairn_offload_waiting", "Blocks that wait to be copied down", labels,
-                         [&offloader] { return static_cast<double>(offloader.status().waiting); });
+  metrics.gauge_function("cairn_offload_pending", "Blocks that wait to be copied down", labels,
+                         [&offloader] { return static_cast<double>(offloader.status().pending); });
   metrics.gauge_function("cairn_offload_in_flight", "Blocks being copied down", labels,
-                         [&offloader] { return static_cast<double>(offloader.status().under_way); });
+                         [&offloader] { return static_cast<double>(offloader.status().in_flight); });
   for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
     const auto refusal = static_cast<OffloadRefusal>(i);
     metrics.counter_function("cairn_offload_refused_total", "Blocks that were not copied down, by reason",

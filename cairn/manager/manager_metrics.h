@@ -5,7 +5,7 @@
 
 #include "cairn/base/ids.h"
 #include "cairn/base/metrics.h"
-#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/tier/disk_scrub.h"
@@ -16,7 +16,7 @@ namespace cairn {
 
 void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
-void add_offload_metrics(Metrics& metrics, CacheLevel into, const OffloadEdge& offloader);
+void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& offloader);
 void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub);
 // Of a tier from which blocks move down.
 void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry);

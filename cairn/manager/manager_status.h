@@ -9,7 +9,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
-#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/disk_scrub.h"
@@ -61,18 +61,12 @@ struct LinkStatus {
   std::string executor = {};    // how it copies, for people
 };
 
-struct OffloaderStatus {
-  CacheLevel from = CacheLevel::kG1;
-  CacheLevel to = CacheLevel::kG2;
-  OffloadStatus offload = {};
-};
-
 struct ManagerStatus {
   std::uint64_t worker_id = 0;
   Duration uptime = Duration::zero();
   std::vector<TierStatus> tiers = {};
   std::vector<LinkStatus> links = {};
-  std::vector<OffloaderStatus> offload = {};
+  std::vector<OffloadStatus> offload = {};
   OnboardStatus onboard = {};
   std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
   std::vector<Incident> incidents = {};   // the latest, oldest first

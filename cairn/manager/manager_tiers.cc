@@ -142,8 +142,8 @@ Status ManagerTiers::make_offloader(CacheLevel from, CacheLevel to, const Offloa
   if (down == nullptr) {
     return {};
   }
-  std::unique_ptr<OffloadEdge>& offloader = offloaders_[index_of(to)];
-  CAIRN_TRY_ASSIGN(offloader, OffloadEdge::make(*down, *registry_, options, clock_, wake_));
+  std::unique_ptr<Offloader>& offloader = offloaders_[index_of(to)];
+  CAIRN_TRY_ASSIGN(offloader, Offloader::make(*down, *registry_, options, clock_, wake_));
   listeners_[index_of(from)].attach(offloader.get());
   return {};
 }
@@ -216,7 +216,7 @@ Status ManagerTiers::pause(CacheLevel from, CacheLevel to, bool paused) {
     return fail(ErrorCode::kNotFound, str_cat("there is no link from ", to_string(from), " to ", to_string(to)));
   }
   found->pause(paused);
-  if (OffloadEdge* const offloader = offloader_into(to); offloader != nullptr && index_of(from) < index_of(to)) {
+  if (Offloader* const offloader = offloader_into(to); offloader != nullptr && index_of(from) < index_of(to)) {
     paused ? offloader->pause() : offloader->resume();
   }
   wake_();
@@ -248,7 +248,7 @@ bool ManagerTiers::pump() {
   if (!parts_.own_thread) {
     executors_->check_deadlines();
   }
-  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+  for (const std::unique_ptr<Offloader>& offloader : offloaders_) {
     any |= offloader != nullptr && offloader->pump();
   }
   any |= onboarder_->pump();
@@ -279,7 +279,7 @@ std::optional<TimePoint> ManagerTiers::next_time() {
       next = time;
     }
   };
-  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+  for (const std::unique_ptr<Offloader>& offloader : offloaders_) {
     if (offloader != nullptr) {
       sooner(offloader->next_time());
     }
@@ -319,7 +319,7 @@ void ManagerTiers::end() {
     scrub_->end();
   }
   onboarder_->end();
-  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+  for (const std::unique_ptr<Offloader>& offloader : offloaders_) {
     if (offloader != nullptr) {
       offloader->end();
     }
@@ -328,7 +328,7 @@ void ManagerTiers::end() {
 
 void ManagerTiers::end_now() {
   onboarder_->end_now();
-  for (const std::unique_ptr<OffloadEdge>& offloader : offloaders_) {
+  for (const std::unique_ptr<Offloader>& offloader : offloaders_) {
     if (offloader != nullptr) {
       offloader->end_now();
     }
@@ -373,8 +373,8 @@ void ManagerTiers::add_to(ManagerStatus& status) const {
         added.to_withhold = host_size_->to_withhold();
       }
     }
-    if (const OffloadEdge* const offloader = offloader_into(level)) {
-      status.offload.push_back({.from = above(level), .to = level, .offload = offloader->status()});
+    if (const Offloader* const offloader = offloader_into(level)) {
+      status.offload.push_back(offloader->status());
     }
     for (const CacheLevel to : kManagedTiers) {
       if (const TierLink* const each = link(level, to)) {

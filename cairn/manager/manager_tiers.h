@@ -47,7 +47,7 @@ class ManagerTiers {
     return links_[index_of(from)][index_of(to)].get();
   }
   // What moves blocks down into this tier.
-  [[nodiscard]] OffloadEdge* offloader_into(CacheLevel level) const { return offloaders_[index_of(level)].get(); }
+  [[nodiscard]] Offloader* offloader_into(CacheLevel level) const { return offloaders_[index_of(level)].get(); }
   [[nodiscard]] Onboarder& onboarder() const { return *onboarder_; }
   [[nodiscard]] BlockRegistry& registry() const { return *registry_; }
   [[nodiscard]] EventLog* events() const { return events_.get(); }
@@ -83,10 +83,10 @@ class ManagerTiers {
   // block is not copied down: the pool is in the middle of a change.
   class PoolListener final : public PoolObserver {
    public:
-    void attach(OffloadEdge* offloader) { offloader_ = offloader; }
+    void attach(Offloader* offloader) { offloader_ = offloader; }
     void on_registered(CacheLevel, std::span<const ResidentBlock> blocks, std::span<const Token>) override {
       try {
-        if (OffloadEdge* offloader = offloader_) {
+        if (Offloader* offloader = offloader_) {
           offloader->registered(blocks);
         }
       } catch (const std::bad_alloc&) {
@@ -96,7 +96,7 @@ class ManagerTiers {
     void on_cleared(CacheLevel) override {}
     void on_matched(CacheLevel, std::span<const BlockKey> keys) override {
       try {
-        if (OffloadEdge* offloader = offloader_) {
+        if (Offloader* offloader = offloader_) {
           offloader->used(keys);
         }
       } catch (const std::bad_alloc&) {
@@ -104,7 +104,7 @@ class ManagerTiers {
     }
 
    private:
-    std::atomic<OffloadEdge*> offloader_{nullptr};
+    std::atomic<Offloader*> offloader_{nullptr};
   };
 
   ManagerTiers(const ManagerConfig& config, const ManagerParts& parts, IncidentLog& incidents,
@@ -136,7 +136,7 @@ class ManagerTiers {
   mutable Mutex host_mutex_{LockRank::kManager};
   std::optional<HostSize> host_size_ CAIRN_GUARDED_BY(host_mutex_);
   std::array<std::array<std::unique_ptr<TierLink>, kCacheLevels>, kCacheLevels> links_;
-  std::array<std::unique_ptr<OffloadEdge>, kCacheLevels> offloaders_;
+  std::array<std::unique_ptr<Offloader>, kCacheLevels> offloaders_;
   std::unique_ptr<Onboarder> onboarder_;
   std::unique_ptr<DiskScrub> scrub_;
   std::unique_ptr<Executors> executors_;  // ends before all that its callbacks use

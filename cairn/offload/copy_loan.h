@@ -1,8 +1,8 @@
-// CopyLoan: blocks of a pool that a copy of an edge reads. They are given back when nothing reads them any more, whatever
-// became of the copy.
+// CopyLoan: blocks of a pool that a transfer of an Offloader reads. They go back to the pool when nothing reads them any more,
+// whatever came of the transfer.
 //
 // Thread safety: one thread at a time, except uncount().
-// Ownership: the copy, until it has settled. The counter and the callback outlive it.
+// Ownership: the transfer, until it has settled. The counter and the callback outlive it.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace cairn {
 
 class CopyLoan {
  public:
-  // `on_loan` has these blocks added until they are given back.
+  // Adds the blocks to `on_loan` until they go back.
   CopyLoan(BorrowedBlocks blocks, std::atomic<std::uint32_t>& on_loan, const std::function<void()>& wake)
       : blocks_(std::in_place, std::move(blocks)), on_loan_(on_loan), wake_(wake), counted_(blocks_->size()) {
     on_loan_ += blocks_->size();
@@ -33,9 +33,9 @@ class CopyLoan {
   }
 
   [[nodiscard]] const BorrowedBlocks& blocks() const { return *blocks_; }
-  // A copy reads them from now on: the edge is woken when they are given back.
+  // A transfer reads the blocks from now on: `wake` is called when they go back.
   void begun() { is_begun_ = true; }
-  // They may never be given back: the edge does not wait for them any more.
+  // Takes the blocks out of `on_loan` now: the transfer is late, and they may never go back.
   void uncount() { on_loan_ -= counted_.exchange(0); }
 
  private:

@@ -46,7 +46,7 @@ TEST(OffloadAheadTest, KeepsBlocksReadyUnderChurnAndEverythingEvictedIsBelow) {
   for (const BlockKey& key : world.teller.removed) {
     ASSERT_TRUE(world.is_whole_below(key)) << key.to_string();
   }
-  EXPECT_EQ(world.edge->status().copied, world.below().stats().registered);
+  EXPECT_EQ(world.offloader->status().copied, world.below().stats().registered);
   EXPECT_EQ(world.below().stats().deduplicated, 0U);
   world.expect_accounts_add_up();
   world.above().check_invariants();
@@ -76,11 +76,11 @@ TEST(OffloadAheadTest, WhatIsRegisteredIsCopiedWhileThereIsFreeRoomBelow) {
   const Keys keys = chain(1, 20);
   world.put(keys);
   EXPECT_EQ(world.woken, 1);
-  EXPECT_FALSE(world.edge->is_idle());
+  EXPECT_FALSE(world.offloader->is_idle());
   world.drain();
   EXPECT_EQ(world.arrived(), keys) << "heads before tails";
   EXPECT_EQ(world.above().counts().ready, 0U) << "nothing has to go";
-  EXPECT_EQ(world.edge->status().offered, 20U);
+  EXPECT_EQ(world.offloader->status().offered, 20U);
   // As long as nothing has to make room for it.
   world.put(chain(2, 44));
   world.drain();
@@ -97,12 +97,12 @@ TEST(OffloadAheadTest, WithoutFreeRoomVictimsAreCopiedAndOthersAreNot) {
   World world({.upper = 8, .lower = 64, .low_water = 2, .leaves_first = true});
   fill_below(world);
   world.put(chain(1, 6));
-  EXPECT_FALSE(world.edge->pump());
-  EXPECT_EQ(world.edge->status().offered, 0U);
+  EXPECT_FALSE(world.offloader->pump());
+  EXPECT_EQ(world.offloader->status().offered, 0U);
   const int woken = world.woken;
   world.put(chain(2, 1));
   EXPECT_GT(world.woken, woken);
-  EXPECT_TRUE(world.edge->pump());
+  EXPECT_TRUE(world.offloader->pump());
   // One is free; three more make twice the low water.
   EXPECT_EQ(world.above().counts().ready, 3U);
   world.drain();
@@ -138,12 +138,12 @@ TEST(OffloadAheadTest, RoomThatComesFreeBelowIsUsed) {
   const Keys keys = chain(1, 20);
   world.put(keys);
   world.drain();
-  EXPECT_EQ(world.edge->status().offered, 0U);
+  EXPECT_EQ(world.offloader->status().offered, 0U);
   (void)world.below().reset_inactive();
-  EXPECT_FALSE(world.edge->is_idle());
+  EXPECT_FALSE(world.offloader->is_idle());
   world.drain();
   EXPECT_EQ(world.arrived(), keys) << "heads before tails";
-  EXPECT_EQ(world.edge->status().copied, 20U);
+  EXPECT_EQ(world.offloader->status().copied, 20U);
 }
 
 TEST(OffloadAheadTest, TheWaterFollowsTheAllocations) {
@@ -171,7 +171,7 @@ TEST(OffloadAheadTest, MoreThanTheEdgeMayRememberIsFoundAgain) {
   world.drain();
   EXPECT_GT(world.refused(OffloadRefusal::kShed), 0U);
   EXPECT_EQ(world.below().match_prefix(keys).size(), 200U);
-  EXPECT_EQ(world.edge->status().copied, 200U);
+  EXPECT_EQ(world.offloader->status().copied, 200U);
   world.expect_accounts_add_up();
 }
 
@@ -187,7 +187,7 @@ TEST(OffloadAheadTest, ATierThatWasOutGetsWhatItMissed) {
   EXPECT_FALSE(world.lower->is_up(TierUse::kWriting));
   world.put(chain(2, 10));
   world.drain();
-  EXPECT_TRUE(world.edge->is_idle());
+  EXPECT_TRUE(world.offloader->is_idle());
   world.clock.advance(seconds(3));
   world.put(chain(3, 1));  // tries it
   world.drain();
@@ -236,12 +236,12 @@ TEST(OffloadAheadTest, WhatIsBelowAlreadyIsReadyAtOnce) {
   put_each(world, first_of(keys, 5));
   world.drain();
   put_each(world, {keys[5]});  // two are free: four more are wanted
-  (void)world.edge->pump();
+  (void)world.offloader->pump();
   EXPECT_EQ(world.above().counts().ready, 4U);
   EXPECT_EQ(world.refused(OffloadRefusal::kAlreadyBelow), 4U);
-  EXPECT_EQ(world.edge->status().under_way, 1U) << "the one that is new";
+  EXPECT_EQ(world.offloader->status().in_flight, 1U) << "the one that is new";
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 6U);
+  EXPECT_EQ(world.offloader->status().copied, 6U);
   EXPECT_EQ(world.below().stats().deduplicated, 0U);
   world.expect_accounts_add_up();
 }
@@ -251,13 +251,13 @@ TEST(OffloadAheadTest, CopiesLeaveRoomForAllocations) {
   put_each(world, singles(0, 40));
   world.settle();
   EXPECT_EQ(world.above().counts().borrowed, 8U) << "an eighth of the pool";
-  EXPECT_EQ(world.edge->status().under_way, 8U) << "in two batches";
+  EXPECT_EQ(world.offloader->status().in_flight, 8U) << "in two batches";
   world.drain();
   // An allocation of nearly all of the pool is to find its room while copies go on.
   world.put(chain(100, 60));
   world.settle();
   EXPECT_LE(world.above().counts().borrowed, 4U);
-  EXPECT_GE(world.edge->status().under_way, 1U);
+  EXPECT_GE(world.offloader->status().in_flight, 1U);
   world.put(chain(101, 60));
   EXPECT_EQ(world.above().stats().allocation_failures, 0U);
   world.drain();
@@ -270,10 +270,10 @@ TEST(OffloadAheadTest, BlocksInUseAreCopiedWhereNothingElseIsLeft) {
     in_use.push_back(world.fill(chain(name, 1)));
   }
   world.settle();
-  EXPECT_EQ(world.edge->status().under_way, 8U);
+  EXPECT_EQ(world.offloader->status().in_flight, 8U);
   EXPECT_EQ(world.above().counts().borrowed, 0U);
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 62U);
+  EXPECT_EQ(world.offloader->status().copied, 62U);
 }
 
 TEST(OffloadAheadTest, ASlowLinkDelaysNobody) {
@@ -286,14 +286,14 @@ TEST(OffloadAheadTest, ASlowLinkDelaysNobody) {
   EXPECT_GT(world.teller.removed.size(), 150U);
   world.drain();
   EXPECT_EQ(world.above().counts().active, 0U);
-  EXPECT_GT(world.edge->status().copied, 0U);
+  EXPECT_GT(world.offloader->status().copied, 0U);
 }
 
 TEST(OffloadAheadTest, AVictimThatIsUsedAgainIsNoVictim) {
   World world({.upper = 8, .low_water = 2});
   const Keys keys = singles(0, 8);
   put_each(world, keys);
-  (void)world.edge->pump();
+  (void)world.offloader->pump();
   const ImmutableBlocks in_use = world.above().match_prefix({{keys[0]}});
   EXPECT_EQ(in_use.size(), 1U);
   world.drain();
@@ -333,28 +333,29 @@ TEST(OffloadAheadTest, KeepsToTheWriteBudget) {
   World world({.upper = 8, .low_water = 4, .offload = {.bytes_per_day = 24 * 3 * 64}});
   put_each(world, singles(0, 8));
   world.drain();
-  EXPECT_EQ(world.edge->status().copied + world.refused(OffloadRefusal::kOverBudget), world.edge->status().offered);
+  EXPECT_EQ(world.offloader->status().copied + world.refused(OffloadRefusal::kOverBudget),
+            world.offloader->status().offered);
   EXPECT_GE(world.refused(OffloadRefusal::kOverBudget), 5U);
-  EXPECT_LE(world.edge->status().copied, 3U);
-  EXPECT_GE(world.edge->status().copied, 1U);
+  EXPECT_LE(world.offloader->status().copied, 3U);
+  EXPECT_GE(world.offloader->status().copied, 1U);
 }
 
 TEST(OffloadAheadTest, WhatIsRegisteredWhilePausedIsCopiedAfterwards) {
   World world({.upper = 16, .low_water = 4, .offload = {.batch = 1, .in_flight = 1}});
   const Keys keys = singles(0, 14);
   put_each(world, first_of(keys, 4));
-  (void)world.edge->pump();
-  EXPECT_EQ(world.edge->status().under_way, 1U);
-  world.edge->pause();
-  EXPECT_TRUE(world.edge->status().is_paused);
+  (void)world.offloader->pump();
+  EXPECT_EQ(world.offloader->status().in_flight, 1U);
+  world.offloader->pause();
+  EXPECT_TRUE(world.offloader->status().is_paused);
   put_each(world, Keys(keys.begin() + 4, keys.end()));
   world.run_for(milliseconds(20));
-  EXPECT_EQ(world.edge->status().copied, 1U);
-  EXPECT_EQ(world.edge->status().waiting, 3U);
+  EXPECT_EQ(world.offloader->status().copied, 1U);
+  EXPECT_EQ(world.offloader->status().pending, 3U);
   EXPECT_EQ(world.above().counts().ready, 0U) << "nothing is claimed";
-  world.edge->resume();
+  world.offloader->resume();
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 14U);
+  EXPECT_EQ(world.offloader->status().copied, 14U);
   world.expect_accounts_add_up();
 }
 
@@ -363,38 +364,38 @@ TEST(OffloadAheadTest, APausedLinkBeginsNothing) {
   put_each(world, singles(0, 8));
   world.link->pause(true);
   world.settle();
-  EXPECT_EQ(world.edge->status().under_way, 0U);
+  EXPECT_EQ(world.offloader->status().in_flight, 0U);
   EXPECT_EQ(world.above().counts().ready, 0U);
   world.link->pause(false);
-  EXPECT_TRUE(world.edge->pump());
-  EXPECT_EQ(world.edge->status().under_way, 1U);
+  EXPECT_TRUE(world.offloader->pump());
+  EXPECT_EQ(world.offloader->status().in_flight, 1U);
 }
 
 TEST(OffloadAheadTest, AfterTheEndNothingIsClaimed) {
   World world({.upper = 8, .low_water = 4, .offload = {.batch = 1, .in_flight = 1}});
   put_each(world, singles(0, 8));
-  (void)world.edge->pump();
-  EXPECT_EQ(world.edge->status().under_way, 1U);
-  world.edge->end();
-  EXPECT_FALSE(world.edge->is_idle());
+  (void)world.offloader->pump();
+  EXPECT_EQ(world.offloader->status().in_flight, 1U);
+  world.offloader->end();
+  EXPECT_FALSE(world.offloader->is_idle());
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 1U);
+  EXPECT_EQ(world.offloader->status().copied, 1U);
   EXPECT_EQ(world.above().counts().active, 0U);
-  EXPECT_FALSE(world.edge->pump());
+  EXPECT_FALSE(world.offloader->pump());
 }
 
 TEST(OffloadAheadTest, RefusesOptionsThatMakeNoSense) {
   const World world({});
   for (const OffloadOptions& options :
        {OffloadOptions{.batch = 0}, OffloadOptions{.in_flight = 0}, OffloadOptions{.queue = 0}}) {
-    const auto edge = OffloadEdge::make(*world.link, *world.registry, options, world.clock, [] {});
-    ASSERT_FALSE(edge);
-    expect_error(edge.error(), ErrorCode::kInvalidArgument, "each is at least 1");
+    const auto offloader = Offloader::make(*world.link, *world.registry, options, world.clock, [] {});
+    ASSERT_FALSE(offloader);
+    expect_error(offloader.error(), ErrorCode::kInvalidArgument, "each is at least 1");
   }
-  const auto edge =
-      OffloadEdge::make(*world.link, *world.registry, OffloadOptions{.least_uses = 9}, world.clock, [] {});
-  ASSERT_FALSE(edge);
-  expect_error(edge.error(), ErrorCode::kInvalidArgument, "uses are counted up to");
+  const auto offloader =
+      Offloader::make(*world.link, *world.registry, OffloadOptions{.least_uses = 9}, world.clock, [] {});
+  ASSERT_FALSE(offloader);
+  expect_error(offloader.error(), ErrorCode::kInvalidArgument, "uses are counted up to");
 }
 
 TEST(OffloadAheadTest, EveryRefusalHasANameOfItsOwn) {

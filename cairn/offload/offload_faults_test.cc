@@ -1,4 +1,4 @@
-// What an edge lives with: copies that fail or are late, tiers that are out, tiers that are full, wrong bytes.
+// What an offloader lives with: copies that fail or are late, tiers that are out, tiers that are full, wrong bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ TEST(OffloadFaultsTest, FailedCopiesLeaveNothingBehind) {
     world.run_for(milliseconds(2));
   }
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 0U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kFailed), world.edge->status().offered);
+  EXPECT_EQ(world.offloader->status().copied, 0U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kFailed), world.offloader->status().offered);
   EXPECT_GT(world.refused(OffloadRefusal::kFailed), 90U);
   EXPECT_EQ(world.below().counts(), (PoolCounts{.total = 256, .free = 256}));
   EXPECT_EQ(world.above().counts().active, 0U);
@@ -48,10 +48,10 @@ TEST(OffloadFaultsTest, ATierThatIsOutIsCountedAndDelaysNobody) {
   EXPECT_FALSE(world.lower->is_up(TierUse::kWriting));
   EXPECT_EQ(world.above().stats().allocation_failures, 0U);
   EXPECT_EQ(world.refused(OffloadRefusal::kFailed) + world.refused(OffloadRefusal::kTierOut),
-            world.edge->status().offered);
+            world.offloader->status().offered);
   EXPECT_GT(world.refused(OffloadRefusal::kTierOut), 80U);
   EXPECT_EQ(world.below().stats().evicted, 0U);
-  EXPECT_TRUE(world.edge->is_idle());
+  EXPECT_TRUE(world.offloader->is_idle());
 }
 
 TEST(OffloadFaultsTest, ATierThatIsOutIsTriedAndComesBack) {
@@ -61,7 +61,7 @@ TEST(OffloadFaultsTest, ATierThatIsOutIsTriedAndComesBack) {
   const Keys keys = chain(1, 5);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(false, false, false, false, false));
   EXPECT_THAT(outcome.error, HasSubstr("failed"));
@@ -69,14 +69,14 @@ TEST(OffloadFaultsTest, ATierThatIsOutIsTriedAndComesBack) {
   EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "nothing is tried for ever";
 
   Outcome early;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0]}, .done = early.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[0]}, .done = early.hear()}));
   world.drain();
   EXPECT_THAT(early.is_below, ElementsAre(false));
   EXPECT_THAT(early.error, HasSubstr("tier out"));
 
   world.clock.advance(seconds(1));
   Outcome back;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = back.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = back.hear()}));
   world.drain();
   EXPECT_THAT(back.is_below, ElementsAre(true, true, true, true, true));
   EXPECT_TRUE(world.lower->is_up(TierUse::kWriting));
@@ -91,7 +91,7 @@ TEST(OffloadFaultsTest, WithoutRoomBelowVictimsAreLetGoOf) {
     world.settle();
   }
   EXPECT_EQ(world.above().stats().allocation_failures, 0U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kNoRoom), world.edge->status().offered);
+  EXPECT_EQ(world.refused(OffloadRefusal::kNoRoom), world.offloader->status().offered);
   EXPECT_EQ(world.above().counts().active, 0U);
 }
 
@@ -103,10 +103,10 @@ TEST(OffloadFaultsTest, WhereThereIsRoomForSomeTheFirstAreCopied) {
     keys.push_back(chain(name, 1)[0]);
     world.put({keys.back()});
   }
-  (void)world.edge->pump();  // half of them are wanted
+  (void)world.offloader->pump();  // half of them are wanted
   EXPECT_EQ(world.above().counts().ready, 32U);
-  EXPECT_EQ(world.edge->status().under_way, 3U);
-  EXPECT_EQ(world.edge->status().waiting, 29U) << "until those have landed";
+  EXPECT_EQ(world.offloader->status().in_flight, 3U);
+  EXPECT_EQ(world.offloader->status().pending, 29U) << "until those have landed";
   world.drain();
   const Keys arrived = world.arrived();
   ASSERT_GE(arrived.size(), 3U);
@@ -120,12 +120,12 @@ TEST(OffloadFaultsTest, RequestsWaitForRoomOnlyWhileSomethingIsUnderWay) {
   const Keys keys = chain(1, 4);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true, true)) << "at its time";
   const MutableBlocks in_use = *world.below().allocate(2);
   Outcome none;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0]}, .done = none.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[0]}, .done = none.hear()}));
   world.drain();
   EXPECT_THAT(none.is_below, ElementsAre(false));
   EXPECT_THAT(none.error, HasSubstr("no room"));
@@ -142,14 +142,14 @@ TEST(OffloadFaultsTest, BlocksOfALateCopyAreNotReusedUntilNothingReadsThem) {
     world.put({keys.back()});
   }
   world.run_for(milliseconds(5));
-  EXPECT_EQ(world.edge->status().under_way, 1U) << "one at a time in so small a pool";
+  EXPECT_EQ(world.offloader->status().in_flight, 1U) << "one at a time in so small a pool";
   for (int i = 0; i < 10; ++i) {
     world.run_for(milliseconds(3));
   }
   EXPECT_EQ(world.refused(OffloadRefusal::kFailed), 2U);
   EXPECT_EQ(world.below().counts().quarantined, 2U);
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 5U) << "late copies are not waited for";
+  EXPECT_EQ(world.offloader->status().copied, 5U) << "late copies are not waited for";
   EXPECT_FALSE(world.above().allocate(7)) << "a late copy may still read two of them";
   EXPECT_EQ(evicted_for(world.above(), 6).size(), 5U);
   EXPECT_TRUE(world.above().contains(keys[0]));
@@ -171,15 +171,15 @@ TEST(OffloadFaultsTest, AnExecutorThatIsFullForGoodIsNotWaitedForEver) {
   const Keys keys = chain(1, 3);
   const ImmutableBlocks in_use = world.fill(keys);
   Outcome lost;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0]}, .done = lost.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[0]}, .done = lost.hear()}));
   world.run_for(milliseconds(11));
   EXPECT_THAT(lost.is_below, ElementsAre(false));
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[1], keys[2]}, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[1], keys[2]}, .done = outcome.hear()}));
   world.put(chain(2, 4));
   world.run_for(milliseconds(9));
   EXPECT_EQ(outcome.times, 0);
-  EXPECT_EQ(world.edge->status().waiting, 6U) << "two that are asked for, and four that were registered";
+  EXPECT_EQ(world.offloader->status().pending, 6U) << "two that are asked for, and four that were registered";
   world.run_for(milliseconds(2));
   EXPECT_THAT(outcome.is_below, ElementsAre(false, false));
   EXPECT_THAT(outcome.error, HasSubstr("takes no copies"));
@@ -194,7 +194,7 @@ TEST(OffloadFaultsTest, BlocksWithWrongBytesAreNotCopiedAndDroppedAbove) {
   const std::vector<BlockFacts> facts{{.block = {.key = keys[0]}, .note = 123}, {.block = {.key = keys[1]}}};
   (void)*(*(*world.above().allocate(2)).complete_as(facts)).register_blocks();
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(false, true));
   EXPECT_THAT(outcome.error, HasSubstr("other bytes"));

@@ -1,4 +1,4 @@
-// Fences: what an edge has in hand from before one is not copied, and is in nobody's way afterwards.
+// Fences: what an offloader has in hand from before one is not copied, and is in nobody's way afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ void fence(World& world, std::uint64_t fences = 1) {
   for (Tier* tier : {world.upper.get(), world.lower.get()}) {
     ASSERT_TRUE(tier->settle_fence(std::nullopt));
   }
-  world.edge->fence(fences);
+  world.offloader->fence(fences);
   world.upper->lower_fence();
   world.lower->lower_fence();
 }
@@ -37,11 +37,11 @@ TEST(OffloadFenceTest, RequestsAreAnsweredAndNotCopied) {
   const Keys keys = chain(1, 3);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.settle();
-  EXPECT_EQ(world.edge->status().under_way, 1U);
+  EXPECT_EQ(world.offloader->status().in_flight, 1U);
   fence(world);
-  EXPECT_EQ(world.edge->status().under_way + world.edge->status().waiting, 0U);
+  EXPECT_EQ(world.offloader->status().in_flight + world.offloader->status().pending, 0U);
   world.expect_accounts_add_up();
   world.settle();
   EXPECT_EQ(outcome.times, 1) << "at once, whatever the copy does";
@@ -59,14 +59,14 @@ TEST(OffloadFenceTest, TheSameKeyIsCopiedAnewBesideTheOldCopy) {
   const Keys keys = chain(1, 3);
   world.put(keys);
   world.settle();
-  EXPECT_EQ(world.edge->status().under_way, 3U);
+  EXPECT_EQ(world.offloader->status().in_flight, 3U);
   fence(world);
   world.put(keys);
   world.drain();
   for (const BlockKey& key : keys) {
     EXPECT_TRUE(world.is_whole_below(key));
   }
-  EXPECT_EQ(world.edge->status().copied, 3U);
+  EXPECT_EQ(world.offloader->status().copied, 3U);
   world.expect_accounts_add_up();
 }
 
@@ -74,7 +74,8 @@ TEST(OffloadFenceTest, VictimsThatAreClaimedAreGivenBackAndNotCopied) {
   World world({.upper = 8, .low_water = 4, .offload = {.mode = OffloadMode::kAhead, .batch = 2, .in_flight = 1}});
   world.put(chain(1, 8));
   world.settle();
-  EXPECT_GT(world.edge->status().waiting + world.edge->status().under_way, 2U) << "one batch is in flight, one waits";
+  EXPECT_GT(world.offloader->status().pending + world.offloader->status().in_flight, 2U)
+      << "one batch is in flight, one waits";
   fence(world);
   world.drain();
   EXPECT_EQ(world.below().counts().registered, 0U);
@@ -96,19 +97,19 @@ TEST(OffloadFenceTest, TheEnginesBlocksOfBeforeAreRefused) {
     return made;
   };
   Outcome waits;
-  ASSERT_TRUE(world.edge->offload(blocks(), {.keys = keys, .done = waits.hear()}));
+  ASSERT_TRUE(world.offloader->offload(blocks(), {.keys = keys, .done = waits.hear()}));
   fence(world, 3);
   world.drain();
   EXPECT_THAT(waits.is_below, Each(false));
   EngineBlocks old = blocks();
   old.fence = 2;
-  const auto refused = world.edge->offload(std::move(old), {.keys = keys});
+  const auto refused = world.offloader->offload(std::move(old), {.keys = keys});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(world.below().counts().registered, 0U);
   EngineBlocks late = blocks();
   late.fence = 3;
-  ASSERT_TRUE(world.edge->offload(std::move(late), {.keys = keys}));
+  ASSERT_TRUE(world.offloader->offload(std::move(late), {.keys = keys}));
   world.drain();
   EXPECT_EQ(world.below().counts().registered, 2U);
   world.expect_accounts_add_up();

@@ -1,7 +1,7 @@
-// OffloadInbox: what an edge was told under a pool's lock, until it looks.
+// OffloadInbox: what an Offloader was told under a pool's lock, until pump() takes it. Keeps keys in the order in which they
+// came, up to a bound; beyond it, new ones are only counted.
 //
-// Does:     keeps keys in the order in which they came, so many at most: beyond that new ones are only counted.
-// Owner:    an OffloadEdge. Threads: any; one lock that nothing is called under.
+// Thread safety: any thread. One lock; nothing else is called under it.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,30 @@ class OffloadInbox {
  public:
   struct Candidate {
     BlockKey key;
-    std::uint32_t sequence_blocks = 0;  // of the sequence it is part of, as far as it was told
+    std::uint32_t sequence_blocks = 0;  // of its sequence, as far as it is known
   };
   struct Contents {
-    std::vector<Candidate> candidates;  // to be copied, perhaps
+    std::vector<Candidate> candidates;  // blocks that may be worth copying
     std::vector<BlockKey> uses;
-    std::uint64_t left_out = 0;  // candidates
+    std::uint64_t left_out = 0;  // candidates beyond the bound
   };
-  // Which of it anybody looks at.
+  // What is recorded.
   struct Interests {
     bool candidates = false;
-    bool uses = false;        // for what is learnt from them
+    bool uses = false;        // for the admission filter
     bool used_again = false;  // a block that is used is a candidate too
-    std::size_t bound = 0;    // candidates, and uses
+    std::size_t bound = 0;    // of candidates, and of uses
   };
   explicit OffloadInbox(const Interests& interests) : interests_(interests) {}
 
-  // Whether somebody ought to look: there was nothing of this kind before, or it is half full.
+  // Each returns whether the Offloader should be woken: these are the first candidates, or the uses are half full.
   [[nodiscard]] bool registered(std::span<const ResidentBlock> blocks);
   [[nodiscard]] bool used(std::span<const BlockKey> keys);
-  // Moves what came since the last call into `contents`, in place of what is there. Its memory is used again: in the long
-  // run nothing is allocated under a pool's lock.
+  // Replaces `contents` with what came since the last call. Keeps the memory of `contents` for later calls, so that in the
+  // long run nothing is allocated under a pool's lock.
   void take(Contents& contents);
   [[nodiscard]] bool has_candidates() const;
-  // Takes nothing any more.
+  // Records nothing any more.
   void close();
 
  private:

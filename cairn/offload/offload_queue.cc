@@ -19,7 +19,7 @@ bool OffloadQueue::Place::operator<(const Place& other) const {
 
 std::optional<BlockKey> OffloadQueue::push(const Block& block, std::uint64_t number) {
   const auto [place, is_new] = order_.insert({block, number});
-  CAIRN_CHECK(is_new && places_.emplace(block.key, place).second, "a block waits once");
+  CAIRN_CHECK(is_new && places_.emplace(block.key, place).second, "a block is queued once");
   if (order_.size() <= bound_) {
     return std::nullopt;
   }
@@ -31,7 +31,7 @@ std::optional<BlockKey> OffloadQueue::push(const Block& block, std::uint64_t num
 template <typename Change>
 void OffloadQueue::change(const BlockKey& key, Change change) {
   const auto found = places_.find(key);
-  CAIRN_CHECK(found != places_.end(), "only a block that waits changes its place");
+  CAIRN_CHECK(found != places_.end(), "only a queued block changes its place");
   auto node = order_.extract(found->second);
   change(node.value().block);
   found->second = order_.insert(std::move(node)).position;

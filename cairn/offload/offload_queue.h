@@ -1,10 +1,9 @@
-// OffloadQueue: blocks that wait to be copied, the most valuable first, so many at most.
+// OffloadQueue: blocks that are pending, the most valuable first, up to a bound. Ordered by priority, then urgent blocks
+// first, then by frequency of use, then by position (a block is of no use without those before it), then by age. When the
+// queue is full, the least valuable block is shed.
 //
-// Does:     orders by priority, then urgent ones first, then by how often the block was used, then shallower before deeper
-//           (a block is of no use without those before it), then older before younger. When it is full the least
-//           valuable one goes.
-// Owner:    an OffloadEdge, whose lock guards every call.
-// Costs:    O(log n) a block.
+// Thread safety: none; the Offloader's lock guards every call.
+// Complexity: O(log n) for each block.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +23,27 @@ class OffloadQueue {
     BlockKey key;
     std::uint32_t priority = 0;
     std::uint32_t frequency = 0;
-    bool is_urgent = false;  // it is about to be evicted, or needed by a block that is
+    bool is_urgent = false;  // about to be evicted, or needed by a block that is
   };
 
   explicit OffloadQueue(std::size_t bound) : bound_(bound) {}
 
-  // Takes the block in. Where there is no room for it, the least valuable comes back, which may be this one. Requires: it
-  // is not in it.
+  // Adds the block. If the queue is full, returns the block that was shed, which may be this one. Requires: it is not queued.
   [[nodiscard]] std::optional<BlockKey> push(const Block& block) { return push(block, take_numbers(1)); }
-  // The same for blocks that are not pushed in the order of their ages: of equal ones the lowest number goes first.
+  // The same for blocks that are not pushed in the order of their age: of equal blocks the lowest number goes first.
   [[nodiscard]] std::optional<BlockKey> push(const Block& block, std::uint64_t number);
-  // The first of so many numbers, later than all before.
+  // Reserves `count` numbers, higher than all before, and returns the first.
   [[nodiscard]] std::uint64_t take_numbers(std::size_t count) {
     next_number_ += count;
     return next_number_ - count;
   }
-  // Gives the block this priority if it has a lower one. Requires: it is in it.
+  // Gives the block this priority if it has a lower one. Requires: it is queued.
   void raise(const BlockKey& key, std::uint32_t priority);
-  // Requires: it is in it.
+  // Requires: it is queued.
   void make_urgent(const BlockKey& key);
-  // Whether it was in it.
+  // Returns whether it was queued.
   bool erase(const BlockKey& key);
-  // The most valuable ones, in order; they stay.
+  // The most valuable blocks, in order; they stay queued.
   [[nodiscard]] std::vector<BlockKey> first(std::size_t count) const;
   [[nodiscard]] std::size_t size() const { return order_.size(); }
   [[nodiscard]] bool empty() const { return order_.empty(); }
@@ -58,7 +56,7 @@ class OffloadQueue {
   };
   using Order = std::set<Place>;
 
-  // Moves the block to where the change takes it.
+  // Changes the block and moves it to its new place.
   template <typename Change>
   void change(const BlockKey& key, Change change);
 

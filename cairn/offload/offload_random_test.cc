@@ -1,4 +1,4 @@
-// Seeded runs of an edge with everything that can happen to it, held to what must be so at any time and at the end.
+// Seeded runs of an offloader with everything that can happen to it, held to what must be so at any time and at the end.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class RandomRun {
       act();
       check();
     }
-    world_.edge->resume();
+    world_.offloader->resume();
     world_.link->pause(false);
     held_below_.reset();
     in_use_.clear();
@@ -47,7 +47,7 @@ class RandomRun {
     }
     check();
   }
-  [[nodiscard]] std::uint64_t copied() const { return world_.edge->status().copied; }
+  [[nodiscard]] std::uint64_t copied() const { return world_.offloader->status().copied; }
 
  private:
   std::uint32_t below(std::uint32_t count) { return static_cast<std::uint32_t>(random_() % count); }
@@ -105,7 +105,7 @@ class RandomRun {
       case 4:
       case 5:
         outcomes_.emplace_back();
-        if (const auto id = world_.edge->offload(
+        if (const auto id = world_.offloader->offload(
                 {.keys = some_keys(),
                  .priority = below(100),
                  .deadline = chance(30) ? world_.clock.now() + milliseconds(below(20)) : TimePoint::max(),
@@ -117,11 +117,11 @@ class RandomRun {
         break;
       case 6:
         if (!requests_.empty()) {
-          world_.edge->cancel(requests_[below(static_cast<std::uint32_t>(requests_.size()))]);
+          world_.offloader->cancel(requests_[below(static_cast<std::uint32_t>(requests_.size()))]);
         }
         break;
       case 7:
-        chance(30) ? world_.edge->pause() : world_.edge->resume();
+        chance(30) ? world_.offloader->pause() : world_.offloader->resume();
         world_.link->pause(chance(10));
         break;
       case 8:
@@ -155,8 +155,8 @@ class RandomRun {
       ASSERT_EQ(counts.free + counts.inactive + counts.active + counts.quarantined, counts.total);
     }
     world_.expect_accounts_add_up();
-    const OffloadStatus status = world_.edge->status();
-    ASSERT_LE(status.under_way, kMostInFlight * kMostInBatch);
+    const OffloadStatus status = world_.offloader->status();
+    ASSERT_LE(status.in_flight, kMostInFlight * kMostInBatch);
   }
 
   void check_bytes() {

@@ -36,7 +36,7 @@ TEST(OffloadRegistrationTest, CopiesEverythingOnce) {
     }
   }
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 50U);
+  EXPECT_EQ(world.offloader->status().copied, 50U);
   EXPECT_THAT(world.arrived(), UnorderedElementsAreArray(all));
   for (const BlockKey& key : all) {
     ASSERT_TRUE(world.is_whole_below(key));
@@ -54,7 +54,7 @@ TEST(OffloadRegistrationTest, WhatIsBelowIsNotCopiedAgain) {
   (void)world.above().reset(keys);
   world.put(keys);
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 3U);
+  EXPECT_EQ(world.offloader->status().copied, 3U);
   EXPECT_EQ(world.refused(OffloadRefusal::kAlreadyBelow), 3U);
 }
 
@@ -62,13 +62,13 @@ TEST(OffloadRegistrationTest, AKeyThatIsRegisteredAnewWhileItIsCopiedIsCopiedOnc
   World world({.offload = kWriteThrough});
   const Keys keys = chain(1, 1);
   world.put(keys);
-  (void)world.edge->pump();
+  (void)world.offloader->pump();
   EXPECT_EQ(world.above().discard(keys), 1U);
   world.put(keys);
-  (void)world.edge->pump();
-  EXPECT_EQ(world.refused(OffloadRefusal::kUnderWay), 1U);
+  (void)world.offloader->pump();
+  EXPECT_EQ(world.refused(OffloadRefusal::kInFlight), 1U);
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 1U);
+  EXPECT_EQ(world.offloader->status().copied, 1U);
   EXPECT_TRUE(world.is_whole_below(keys[0]));
 }
 
@@ -77,8 +77,8 @@ TEST(OffloadRegistrationTest, IsWokenOnceUntilItHasLooked) {
   world.put(chain(1, 1));
   world.put(chain(2, 1));
   EXPECT_EQ(world.woken, 1);
-  EXPECT_FALSE(world.edge->is_idle());
-  (void)world.edge->pump();
+  EXPECT_FALSE(world.offloader->is_idle());
+  (void)world.offloader->pump();
   world.put(chain(3, 1));
   EXPECT_EQ(world.woken, 2);
 }
@@ -110,7 +110,7 @@ TEST(OffloadRegistrationTest, ShedsTheLeastValuable) {
   const Keys high = chain(2, 2);
   world.put(high, {.priority = 90});
   world.settle();
-  EXPECT_EQ(world.edge->status().waiting, 3U);
+  EXPECT_EQ(world.offloader->status().pending, 3U);
   EXPECT_EQ(world.refused(OffloadRefusal::kShed), 2U);
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAre(first[0], high[0], high[1], keys[0]));
@@ -124,7 +124,7 @@ TEST(OffloadRegistrationTest, WhatNobodyLooksAtIsBoundedToo) {
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAreArray(first_of(keys, 3)));
   EXPECT_EQ(world.refused(OffloadRefusal::kShed), 5U);
-  EXPECT_EQ(world.edge->status().offered, 8U);
+  EXPECT_EQ(world.offloader->status().offered, 8U);
 }
 
 TEST(OffloadRegistrationTest, WhatIsGoneBeforeItsTurnIsNotCopied) {
@@ -199,15 +199,15 @@ TEST(OffloadRegistrationTest, PassesOverWhatIsRegisteredWhilePaused) {
   const Keys before = chain(1, 3);
   world.put(before);
   world.settle();
-  world.edge->pause();
+  world.offloader->pause();
   world.put(chain(2, 3));
   world.run_for(milliseconds(20));
   EXPECT_THAT(world.arrived(), ElementsAre(before[0])) << "what was under way goes on";
-  EXPECT_EQ(world.edge->status().waiting, 2U);
-  world.edge->resume();
+  EXPECT_EQ(world.offloader->status().pending, 2U);
+  world.offloader->resume();
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAre(before[1], before[2]));
-  EXPECT_EQ(world.edge->status().offered, 3U);
+  EXPECT_EQ(world.offloader->status().offered, 3U);
 }
 
 TEST(OffloadRegistrationTest, TheEndDropsWhatWaits) {
@@ -215,10 +215,10 @@ TEST(OffloadRegistrationTest, TheEndDropsWhatWaits) {
   world.put(chain(1, 3));
   world.settle();
   world.put(chain(2, 1));
-  world.edge->end();
+  world.offloader->end();
   world.put(chain(3, 1));
   world.drain();
-  EXPECT_EQ(world.edge->status().copied, 1U);
+  EXPECT_EQ(world.offloader->status().copied, 1U);
   EXPECT_EQ(world.refused(OffloadRefusal::kCancelled), 2U);
 }
 
@@ -226,7 +226,7 @@ TEST(OffloadRegistrationTest, OffMeansOff) {
   World world({.low_water = 30, .offload = {.mode = OffloadMode::kOff}});
   world.put(chain(1, 20));
   world.drain();
-  EXPECT_EQ(world.edge->status().offered, 0U);
+  EXPECT_EQ(world.offloader->status().offered, 0U);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(OffloadRequestTest, IsToldOfEachKey) {
   const Keys missing = chain(2, 1);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0], missing[0], keys[2], keys[0]}, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[0], missing[0], keys[2], keys[0]}, .done = outcome.hear()}));
   EXPECT_EQ(outcome.times, 0);
   world.drain();
   EXPECT_EQ(outcome.times, 1);
@@ -43,19 +43,19 @@ TEST(OffloadRequestTest, WhatIsBelowAlreadyIsAnsweredByThePump) {
   World world({.offload = kOff});
   const Keys keys = chain(1, 2);
   world.put(keys);
-  ASSERT_TRUE(world.edge->offload({.keys = keys}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys}));
   world.drain();
   Outcome again;
   Outcome nothing;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = again.hear()}));
-  ASSERT_TRUE(world.edge->offload({.keys = {}, .done = nothing.hear()}));
-  EXPECT_FALSE(world.edge->is_idle());
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = again.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {}, .done = nothing.hear()}));
+  EXPECT_FALSE(world.offloader->is_idle());
   EXPECT_EQ(again.times, 0);
-  EXPECT_TRUE(world.edge->pump());
+  EXPECT_TRUE(world.offloader->pump());
   EXPECT_THAT(again.is_below, ElementsAre(true, true));
   EXPECT_EQ(again.error, "");
   EXPECT_EQ(nothing.times, 1);
-  EXPECT_EQ(world.edge->status().copied, 2U);
+  EXPECT_EQ(world.offloader->status().copied, 2U);
 }
 
 TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
@@ -64,10 +64,10 @@ TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
   world.put(keys);
   std::vector<Outcome> outcomes(20);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcomes[i].hear()}));
+    ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcomes[i].hear()}));
     if (i == 10) {
-      (void)world.edge->pump();  // under way from here on
-      EXPECT_EQ(world.edge->status().under_way, 1U);
+      (void)world.offloader->pump();  // under way from here on
+      EXPECT_EQ(world.offloader->status().in_flight, 1U);
     }
   }
   world.drain();
@@ -75,8 +75,8 @@ TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
     EXPECT_EQ(outcome.times, 1);
     EXPECT_THAT(outcome.is_below, ElementsAre(true));
   }
-  EXPECT_EQ(world.edge->status().copied, 1U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kUnderWay), 19U);
+  EXPECT_EQ(world.offloader->status().copied, 1U);
+  EXPECT_EQ(world.refused(OffloadRefusal::kInFlight), 19U);
   EXPECT_EQ(world.below().stats().registered, 1U);
 }
 
@@ -85,12 +85,13 @@ TEST(OffloadRequestTest, AVictimThatIsAskedForIsCopiedOnce) {
   for (std::uint64_t name = 0; name < 8; ++name) {
     world.put(chain(name, 1));
   }
-  (void)world.edge->pump();  // the first is under way, the second claimed
+  (void)world.offloader->pump();  // the first is under way, the second claimed
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = {chain(0, 1)[0], chain(1, 1)[0], chain(2, 1)[0]}, .done = outcome.hear()}));
+  ASSERT_TRUE(
+      world.offloader->offload({.keys = {chain(0, 1)[0], chain(1, 1)[0], chain(2, 1)[0]}, .done = outcome.hear()}));
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true));
-  EXPECT_EQ(world.below().stats().registered, world.edge->status().copied);
+  EXPECT_EQ(world.below().stats().registered, world.offloader->status().copied);
   EXPECT_EQ(world.below().stats().deduplicated, 0U);
   world.expect_accounts_add_up();
 }
@@ -99,9 +100,9 @@ TEST(OffloadRequestTest, HigherPrioritiesGoFirstAndRaiseWhatWaits) {
   World world({.offload = kOneAtATime});
   const Keys keys = chain(1, 4);
   world.put(keys);
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .priority = 10}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .priority = 10}));
   world.settle();
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[3]}, .priority = 60}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[3]}, .priority = 60}));
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[3], keys[1], keys[2]));
 }
@@ -114,11 +115,11 @@ TEST(OffloadRequestTest, AFullQueueShedsTheLeastValuableOrTurnsAway) {
   world.put(keys);
   Outcome low;
   Outcome high;
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[0], keys[1], keys[2]}, .priority = 10, .done = low.hear()}));
-  const auto refused = world.edge->offload({.keys = {keys[4]}, .priority = 10});
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[0], keys[1], keys[2]}, .priority = 10, .done = low.hear()}));
+  const auto refused = world.offloader->offload({.keys = {keys[4]}, .priority = 10});
   ASSERT_FALSE(refused);
   expect_error(refused.error(), ErrorCode::kExhausted, "more valuable");
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[5]}, .priority = 11, .done = high.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[5]}, .priority = 11, .done = high.hear()}));
   world.drain();
   EXPECT_THAT(low.is_below, ElementsAre(true, false, false));
   EXPECT_THAT(low.error, HasSubstr(keys[1].to_string()));
@@ -133,15 +134,15 @@ TEST(OffloadRequestTest, CancelledOnesAreNotCopiedUnlessTheyAreUnderWay) {
   world.put(keys);
   Outcome outcome;
   Outcome other;
-  const auto request = world.edge->offload({.keys = keys, .done = outcome.hear()});
+  const auto request = world.offloader->offload({.keys = keys, .done = outcome.hear()});
   ASSERT_TRUE(request);
   world.settle();
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[2]}, .done = other.hear()}));
-  world.edge->cancel(*request);
-  world.edge->cancel(*request);
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[2]}, .done = other.hear()}));
+  world.offloader->cancel(*request);
+  world.offloader->cancel(*request);
   world.settle();
   EXPECT_EQ(outcome.times, 0) << "one is under way";
-  EXPECT_EQ(world.edge->status().waiting, 1U) << "another request wants it";
+  EXPECT_EQ(world.offloader->status().pending, 1U) << "another request wants it";
   world.drain();
   EXPECT_EQ(outcome.times, 1);
   EXPECT_THAT(outcome.is_below, ElementsAre(true, false, false));
@@ -149,7 +150,7 @@ TEST(OffloadRequestTest, CancelledOnesAreNotCopiedUnlessTheyAreUnderWay) {
   EXPECT_THAT(other.is_below, ElementsAre(true));
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[2]));
   EXPECT_EQ(world.refused(OffloadRefusal::kCancelled), 1U);
-  world.edge->cancel(*request);
+  world.offloader->cancel(*request);
   world.expect_accounts_add_up();
 }
 
@@ -159,16 +160,16 @@ TEST(OffloadRequestTest, ADeadlineEndsTheRequestAndNotTheCopy) {
   world.put(keys);
   Outcome outcome;
   const TimePoint deadline = world.clock.now() + milliseconds(1500);
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .deadline = deadline, .done = outcome.hear()}));
-  EXPECT_EQ(world.edge->next_time(), deadline);
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .deadline = deadline, .done = outcome.hear()}));
+  EXPECT_EQ(world.offloader->next_time(), deadline);
   world.run_for(milliseconds(1499));
   EXPECT_EQ(outcome.times, 0);
   world.run_for(milliseconds(2));
   EXPECT_EQ(outcome.times, 1);
   EXPECT_THAT(outcome.is_below, ElementsAre(true, false, false));
   EXPECT_THAT(outcome.error, HasSubstr("deadline"));
-  EXPECT_EQ(world.edge->next_time(), std::nullopt);
-  EXPECT_EQ(world.edge->status().under_way, 1U);
+  EXPECT_EQ(world.offloader->next_time(), std::nullopt);
+  EXPECT_EQ(world.offloader->status().in_flight, 1U);
   world.drain();
   EXPECT_EQ(outcome.times, 1);
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[1]));
@@ -179,15 +180,15 @@ TEST(OffloadRequestTest, WhilePausedNothingIsAskedForAndWhatWaitsWaits) {
   const Keys keys = chain(1, 3);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
-  world.edge->pause();
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
+  world.offloader->pause();
   world.run_for(milliseconds(10));
   EXPECT_THAT(world.arrived(), IsEmpty());
-  const auto refused = world.edge->offload({.keys = keys});
+  const auto refused = world.offloader->offload({.keys = keys});
   ASSERT_FALSE(refused);
   expect_error(refused.error(), ErrorCode::kFailedPrecondition, "paused");
   EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "what is turned away counts too";
-  world.edge->resume();
+  world.offloader->resume();
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true));
 }
@@ -198,18 +199,18 @@ TEST(OffloadRequestTest, TheEndAnswersEveryRequest) {
   world.put(keys);
   Outcome first;
   Outcome second;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = first.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = first.hear()}));
   world.settle();
-  ASSERT_TRUE(world.edge->offload({.keys = {keys[1], keys[2]}, .done = second.hear()}));
-  world.edge->end();
+  ASSERT_TRUE(world.offloader->offload({.keys = {keys[1], keys[2]}, .done = second.hear()}));
+  world.offloader->end();
   EXPECT_EQ(second.times, 0);
-  (void)world.edge->pump();
+  (void)world.offloader->pump();
   EXPECT_EQ(second.times, 1);
   EXPECT_THAT(second.is_below, ElementsAre(false, false));
   EXPECT_EQ(first.times, 0) << "one is under way";
   world.drain();
   EXPECT_THAT(first.is_below, ElementsAre(true, false, false));
-  EXPECT_FALSE(world.edge->offload({.keys = keys}));
+  EXPECT_FALSE(world.offloader->offload({.keys = keys}));
 }
 
 TEST(OffloadRequestTest, OnlyTheBudgetRefusesWhatIsAskedFor) {
@@ -222,7 +223,7 @@ TEST(OffloadRequestTest, OnlyTheBudgetRefusesWhatIsAskedFor) {
   const Keys keys = chain(1, 3);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, false));
   EXPECT_THAT(outcome.error, HasSubstr("over budget"));
@@ -234,11 +235,11 @@ TEST(OffloadRequestTest, AFullExecutorIsTriedAgain) {
   const Keys keys = chain(1, 6);
   world.put(keys);
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.settle();
-  EXPECT_EQ(world.edge->status().under_way, 2U);
-  EXPECT_EQ(world.edge->status().waiting, 4U);
-  EXPECT_EQ(world.edge->next_time(), std::nullopt) << "the next that ends wakes it";
+  EXPECT_EQ(world.offloader->status().in_flight, 2U);
+  EXPECT_EQ(world.offloader->status().pending, 4U);
+  EXPECT_EQ(world.offloader->next_time(), std::nullopt) << "the next that ends wakes it";
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true, true, true, true));
 }
@@ -247,16 +248,16 @@ TEST(OffloadRequestTest, AnExecutorThatOthersHaveFilledIsTriedAgainSoon) {
   World world({.offload = kOff, .link = {.latency = seconds(1), .limit = 1}});
   const Keys keys = chain(1, 1);
   world.put(keys);
-  const auto others = OffloadEdge::make(*world.link, *world.registry, kOff, world.clock, [] {});
+  const auto others = Offloader::make(*world.link, *world.registry, kOff, world.clock, [] {});
   world.put(chain(2, 1));
   ASSERT_TRUE((*others)->offload({.keys = chain(2, 1)}));
   (void)(*others)->pump();
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload({.keys = keys, .done = outcome.hear()}));
-  (void)world.edge->pump();
-  EXPECT_EQ(world.edge->status().waiting, 1U);
-  EXPECT_EQ(world.edge->next_time(), world.clock.now() + milliseconds(1));
-  EXPECT_FALSE(world.edge->pump());
+  ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
+  (void)world.offloader->pump();
+  EXPECT_EQ(world.offloader->status().pending, 1U);
+  EXPECT_EQ(world.offloader->next_time(), world.clock.now() + milliseconds(1));
+  EXPECT_FALSE(world.offloader->pump());
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true));
   EXPECT_GE(world.clock.now(), seconds(2));
@@ -273,7 +274,7 @@ TEST(OffloadRequestTest, TheEnginesBlocksAreHeldUntilNothingTouchesThem) {
     blocks.facts.push_back({.block = {.key = keys[i]}, .priority = 77});
   }
   Outcome outcome;
-  ASSERT_TRUE(world.edge->offload(std::move(blocks), {.keys = keys, .done = outcome.hear()}));
+  ASSERT_TRUE(world.offloader->offload(std::move(blocks), {.keys = keys, .done = outcome.hear()}));
   world.settle();
   EXPECT_FALSE(still.expired());
   world.drain();
@@ -296,11 +297,11 @@ TEST(OffloadRequestTest, ACancelledRequestLetsGoOfTheEnginesBlocksThatAnotherNam
   const std::weak_ptr<int> still = held;
   Outcome first;
   Outcome second;
-  const auto request = world.edge->offload(at(1, std::move(held)), {.keys = keys, .done = first.hear()});
+  const auto request = world.offloader->offload(at(1, std::move(held)), {.keys = keys, .done = first.hear()});
   ASSERT_TRUE(request);
-  ASSERT_TRUE(world.edge->offload(at(2, nullptr), {.keys = keys, .done = second.hear()}));
-  world.edge->cancel(*request);
-  (void)world.edge->pump();
+  ASSERT_TRUE(world.offloader->offload(at(2, nullptr), {.keys = keys, .done = second.hear()}));
+  world.offloader->cancel(*request);
+  (void)world.offloader->pump();
   EXPECT_TRUE(still.expired());
   EXPECT_THAT(first.is_below, ElementsAre(false));
   world.drain();
@@ -312,8 +313,8 @@ TEST(OffloadRequestTest, BlocksOfTheEngineHaveOneOfEachForEach) {
   World engine({.has_upper_pool = false, .offload = kOff});
   const Keys keys = chain(1, 1);
   const EngineBlocks one{.block_ids = {BlockId{1}}, .facts = {{.block = {.key = keys[0]}}}};
-  const auto code = [&](EngineBlocks blocks, OffloadEdge::Request request) {
-    const auto id = engine.edge->offload(std::move(blocks), std::move(request));
+  const auto code = [&](EngineBlocks blocks, OffloadRequest request) {
+    const auto id = engine.offloader->offload(std::move(blocks), std::move(request));
     return id ? std::optional<ErrorCode>() : id.error().code;
   };
   EXPECT_EQ(code({.block_ids = {BlockId{1}}}, {}), ErrorCode::kInvalidArgument);
@@ -322,9 +323,9 @@ TEST(OffloadRequestTest, BlocksOfTheEngineHaveOneOfEachForEach) {
   EXPECT_EQ(code({.block_ids = one.block_ids, .facts = {{.block = {.key = keys[0]}, .priority = 101}}}, {}),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(one, {.keys = keys}), std::nullopt);
-  EXPECT_FALSE(engine.edge->offload({.keys = keys})) << "it has no pool to find them in";
+  EXPECT_FALSE(engine.offloader->offload({.keys = keys})) << "it has no pool to find them in";
   World pooled({.offload = kOff});
-  EXPECT_FALSE(pooled.edge->offload(EngineBlocks(one), {})) << "it has a pool";
+  EXPECT_FALSE(pooled.offloader->offload(EngineBlocks(one), {})) << "it has a pool";
 }
 
 }  // namespace

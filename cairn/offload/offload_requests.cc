@@ -4,18 +4,18 @@
 
 namespace cairn {
 
-OffloadRequests::Id OffloadRequests::add(OffloadEdge::Request&& request, EngineBlocks&& source) {
+OffloadRequests::Id OffloadRequests::add(OffloadRequest&& request, EngineBlocks&& source) {
   const Id id{next_id_++};
   const std::size_t count = request.keys.size();
   const auto place = open_
                          .emplace(id, Open{.keys = std::move(request.keys),
-                                           .is_answered = std::vector<bool>(count),
-                                           .unanswered = count,
+                                           .is_resolved = std::vector<bool>(count),
+                                           .unresolved = count,
                                            .source = std::move(source),
                                            .deadline = request.deadline,
                                            .done = std::move(request.done),
                                            .outcome = {.is_below = std::vector<bool>(count), .error = {}},
-                                           .error_of = count})
+                                           .error_index = count})
                          .first;
   deadlines_.emplace(request.deadline, id);
   if (count == 0) {
@@ -38,31 +38,31 @@ const OffloadRequests::Open* OffloadRequests::find(Id request) const {
   return place == open_.end() ? nullptr : &place->second;
 }
 
-void OffloadRequests::answer(Asker asker, bool is_below, const std::string& why) {
-  const auto place = open_.find(asker.request);
-  if (place == open_.end() || place->second.is_answered[asker.index]) {
+void OffloadRequests::resolve(RequestedKey key, bool is_below, const std::string& error) {
+  const auto place = open_.find(key.request);
+  if (place == open_.end() || place->second.is_resolved[key.index]) {
     return;
   }
   Open& open = place->second;
-  open.is_answered[asker.index] = true;
-  open.outcome.is_below[asker.index] = is_below;
-  if (!is_below && asker.index < open.error_of) {
-    open.error_of = asker.index;
-    open.outcome.error = why;
+  open.is_resolved[key.index] = true;
+  open.outcome.is_below[key.index] = is_below;
+  if (!is_below && key.index < open.error_index) {
+    open.error_index = key.index;
+    open.outcome.error = error;
   }
-  if (--open.unanswered == 0) {
+  if (--open.unresolved == 0) {
     end(place);
   }
 }
 
-void OffloadRequests::close(Id request, const std::string& why) {
+void OffloadRequests::close(Id request, const std::string& error) {
   const auto place = open_.find(request);
   if (place == open_.end()) {
     return;
   }
   const auto count = static_cast<std::uint32_t>(place->second.keys.size());
   for (std::uint32_t i = 0; i < count; ++i) {
-    answer({request, i}, false, why);  // nothing, once the last is answered
+    resolve({request, i}, false, error);
   }
 }
 
@@ -95,7 +95,7 @@ std::optional<TimePoint> OffloadRequests::next_deadline() const {
 void OffloadRequests::end(std::map<Id, Open>::iterator request) {
   Open& open = request->second;
   deadlines_.erase({open.deadline, request->first});
-  answers_.push_back({std::move(open.done), std::move(open.outcome), std::move(open.source.held)});
+  ended_.push_back({std::move(open.done), std::move(open.outcome), std::move(open.source.held)});
   open_.erase(request);
 }
 

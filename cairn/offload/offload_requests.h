@@ -1,8 +1,7 @@
-// OffloadRequests: who asked for blocks to be moved down, what became of each block, and who is to be told.
+// OffloadRequests: the open requests of an Offloader and what came of each of their keys. A request is open until each of its
+// keys is resolved or it is closed; then take_ended() returns its outcome, once.
 //
-// Does:     a request is open until each of its keys has an answer, or somebody closes it; its outcome is then kept until
-//           it is taken, once.
-// Owner:    an OffloadEdge, whose lock guards every call.
+// Thread safety: none; the Offloader's lock guards every call.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,8 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offload_chooser.h"
+#include "cairn/offload/offloader.h"
 #include "cairn/tier/tier_link.h"
 
 namespace cairn {
@@ -25,46 +25,40 @@ namespace cairn {
 class OffloadRequests {
  public:
   using Id = OffloadRequestId;
-  // One key of a request.
-  struct Asker {
-    Id request{};
-    std::uint32_t index = 0;
-  };
   struct Open {
     std::vector<BlockKey> keys;
-    std::vector<bool> is_answered;
-    std::size_t unanswered = 0;
-    EngineBlocks source;  // where the engine holds the blocks
+    std::vector<bool> is_resolved;
+    std::size_t unresolved = 0;  // keys
+    EngineBlocks source;         // the engine's blocks, if the upper tier has no pool
     TimePoint deadline{};
-    std::function<void(OffloadEdge::RequestOutcome&&)> done;
-    OffloadEdge::RequestOutcome outcome;
-    std::size_t error_of = 0;  // the number of the key
+    std::function<void(OffloadOutcome&&)> done;
+    OffloadOutcome outcome;
+    std::size_t error_index = 0;  // of the key whose error the outcome names
   };
-  struct Answer {
-    std::function<void(OffloadEdge::RequestOutcome&&)> done;
-    OffloadEdge::RequestOutcome outcome;
-    std::shared_ptr<void> held;  // the engine's blocks: let go of where the edge's lock is not held
+  struct Ended {
+    std::function<void(OffloadOutcome&&)> done;
+    OffloadOutcome outcome;
+    std::shared_ptr<void> held;  // of the engine's blocks: released without the lock
   };
 
-  // A request without keys has its outcome at once.
-  [[nodiscard]] Id add(OffloadEdge::Request&& request, EngineBlocks&& source);
-  // As if it had never been. Requires: open.
+  // A request without keys ends at once.
+  [[nodiscard]] Id add(OffloadRequest&& request, EngineBlocks&& source);
+  // Removes the request without an outcome. Requires: open.
   [[nodiscard]] Open forget(Id request);
-  // Null where it is not open any more.
+  // Null if it is not open any more.
   [[nodiscard]] const Open* find(Id request) const;
-  // `why`: where it is not below. Nothing where the request is not open any more.
-  void answer(Asker asker, bool is_below, const std::string& why);
-  // Answers what has none.
-  void close(Id request, const std::string& why);
+  // `error`: if it is not below. Does nothing if the key is resolved already or the request is not open any more.
+  void resolve(RequestedKey key, bool is_below, const std::string& error);
+  // Resolves all keys that are not.
+  void close(Id request, const std::string& error);
 
   [[nodiscard]] std::vector<Id> all() const;
-  // Those whose deadline has come.
+  // Those whose deadline has passed.
   [[nodiscard]] std::vector<Id> due(TimePoint now) const;
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
-  [[nodiscard]] std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
-  [[nodiscard]] bool has_answers() const { return !answers_.empty(); }
-  // Nobody waits for anything.
-  [[nodiscard]] bool empty() const { return open_.empty() && answers_.empty(); }
+  [[nodiscard]] std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+  // No request is open, and all outcomes were taken.
+  [[nodiscard]] bool empty() const { return open_.empty() && ended_.empty(); }
 
  private:
   void end(std::map<Id, Open>::iterator request);
@@ -72,7 +66,7 @@ class OffloadRequests {
   std::uint64_t next_id_ = 1;
   std::map<Id, Open> open_;
   std::set<std::pair<TimePoint, Id>> deadlines_;
-  std::vector<Answer> answers_;
+  std::vector<Ended> ended_;
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What the tests of an edge share: two tiers in memory, a link in virtual time with faults, and the edge between them.
+// What the tests of an offloader share: two tiers in memory, a link in virtual time with faults, and the offloader between them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/layout/layout_testing.h"
-#include "cairn/offload/offload_edge.h"
+#include "cairn/offload/offloader.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/pool/pool_testing.h"
 #include "cairn/tier/tier.h"
@@ -59,16 +59,16 @@ inline void write_block(const TestLayout& memory, BlockId block_id, const BlockK
   });
 }
 
-// Tells the edge what the upper pool does, as a manager would.
+// Tells the offloader what the upper pool does, as a manager would.
 class EdgeTeller final : public PoolObserver {
  public:
-  OffloadEdge* edge = nullptr;
+  Offloader* offloader = nullptr;
   Keys removed;  // in order
 
   void on_registered(CacheLevel /*tier*/, std::span<const ResidentBlock> blocks,
                      std::span<const Token> /*tokens*/) override {
-    if (edge != nullptr) {
-      edge->registered(blocks);
+    if (offloader != nullptr) {
+      offloader->registered(blocks);
     }
   }
   void on_removed(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
@@ -76,8 +76,8 @@ class EdgeTeller final : public PoolObserver {
   }
   void on_cleared(CacheLevel /*tier*/) override {}
   void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
-    if (edge != nullptr) {
-      edge->used(keys);
+    if (offloader != nullptr) {
+      offloader->used(keys);
     }
   }
 };
@@ -124,16 +124,16 @@ class World {
     faults.callbacks = TransferLedger::Callbacks::kOnRequest;
     executor = std::make_unique<FaultExecutor>(clock, std::move(inside), std::move(faults));
     link = *TierLink::make(*upper, *lower, *executor, clock);
-    edge = *OffloadEdge::make(*link, *registry, options.offload, clock, [this] { ++woken; });
-    teller.edge = edge.get();
+    offloader = *Offloader::make(*link, *registry, options.offload, clock, [this] { ++woken; });
+    teller.offloader = offloader.get();
   }
   ~World() { finish(); }
-  // Ends the edge, then its copies: late ones too.
+  // Ends the offloader, then its copies: late ones too.
   void finish() {
     if (executor != nullptr) {
-      edge->end();
+      offloader->end();
       drain();
-      teller.edge = nullptr;
+      teller.offloader = nullptr;
       executor.reset();
     }
   }
@@ -148,7 +148,7 @@ class World {
       executor->check_deadlines();
       again = copies->run();
       again = executor->run_callbacks() || again;
-      again = edge->pump() || again;
+      again = offloader->pump() || again;
       did = did || again;
     }
     return did;
@@ -159,21 +159,21 @@ class World {
     settle();
     while (clock.now() < end) {
       TimePoint next = end;
-      for (const std::optional<TimePoint> due : {copies->next_time(), edge->next_time()}) {
+      for (const std::optional<TimePoint> due : {copies->next_time(), offloader->next_time()}) {
         next = std::min(next, due.value_or(end));
       }
       clock.advance(std::max<Duration>(next - clock.now(), std::min<Duration>(microseconds(10), end - clock.now())));
       settle();
     }
   }
-  // Until the edge has nothing to do, within a minute.
+  // Until the offloader has nothing to do, within a minute.
   void drain() {
     settle();
-    for (int i = 0; i < 60'000 && !edge->is_idle(); ++i) {
+    for (int i = 0; i < 60'000 && !offloader->is_idle(); ++i) {
       run_for(milliseconds(1));
     }
-    EXPECT_TRUE(edge->is_idle()) << edge->status().waiting << " wait, " << edge->status().under_way
-                                 << " are under way, " << executor->load().transfers << " transfers";
+    EXPECT_TRUE(offloader->is_idle()) << offloader->status().pending << " wait, " << offloader->status().in_flight
+                                      << " are under way, " << executor->load().transfers << " transfers";
   }
 
   // Blocks of these keys with their bytes, in the upper pool.
@@ -203,12 +203,12 @@ class World {
     return keys;
   }
   std::uint64_t refused(OffloadRefusal refusal) const {
-    return edge->status().refused[static_cast<std::size_t>(refusal)];
+    return offloader->status().refused[static_cast<std::size_t>(refusal)];
   }
   // Each block that was offered was copied, refused, or is on its way.
   void expect_accounts_add_up() const {
-    const OffloadStatus status = edge->status();
-    std::uint64_t sum = status.copied + status.waiting + status.under_way;
+    const OffloadStatus status = offloader->status();
+    std::uint64_t sum = status.copied + status.pending + status.in_flight;
     for (const std::uint64_t count : status.refused) {
       sum += count;
     }
@@ -227,7 +227,7 @@ class World {
   SimulatedExecutor* copies = nullptr;  // inside the executor
   std::unique_ptr<FaultExecutor> executor;
   std::unique_ptr<TierLink> link;
-  std::unique_ptr<OffloadEdge> edge;
+  std::unique_ptr<Offloader> offloader;
 };
 
 // What a request was told.
@@ -236,8 +236,8 @@ struct Outcome {
   std::vector<bool> is_below = {};
   std::string error = {};
 
-  std::function<void(OffloadEdge::RequestOutcome&&)> hear() {
-    return [this](OffloadEdge::RequestOutcome&& outcome) {
+  std::function<void(OffloadOutcome&&)> hear() {
+    return [this](OffloadOutcome&& outcome) {
       ++times;
       is_below = std::move(outcome.is_below);
       error = std::move(outcome.error);

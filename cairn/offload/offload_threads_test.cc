@@ -1,4 +1,4 @@
-// An edge beside threads that use the upper pool, with copies on threads of their own.
+// An offloader beside threads that use the upper pool, with copies on threads of their own.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -37,14 +37,14 @@ void run_threads(OffloadMode mode) {
                                   .pool = BlockPoolOptions{.block_size = kBlockSize, .observers = {registry.get()}}});
   auto executor = std::make_unique<HostExecutor>(steady_clock(), HostExecutor::Options{.threads = 2});
   const auto link = *TierLink::make(*upper, *lower, *executor, steady_clock());
-  const auto edge =
-      *OffloadEdge::make(*link, *registry, {.mode = mode, .batch = 8, .queue = 100'000}, steady_clock(), wake);
-  teller.edge = edge.get();
+  const auto offloader =
+      *Offloader::make(*link, *registry, {.mode = mode, .batch = 8, .queue = 100'000}, steady_clock(), wake);
+  teller.offloader = offloader.get();
 
   std::atomic<bool> is_over{false};
   std::thread pumping([&] {
-    for (std::uint32_t seen = woken; !is_over || !edge->is_idle(); seen = woken) {
-      if (!edge->pump() && !(is_over && edge->is_idle())) {
+    for (std::uint32_t seen = woken; !is_over || !offloader->is_idle(); seen = woken) {
+      if (!offloader->pump() && !(is_over && offloader->is_idle())) {
         woken.wait(seen);
       }
     }
@@ -61,7 +61,7 @@ void run_threads(OffloadMode mode) {
       }
       if (random() % 16 == 0) {
         ++asked;
-        if (!edge->offload({.keys = keys, .done = [&told](OffloadEdge::RequestOutcome&&) { ++told; }})) {
+        if (!offloader->offload({.keys = keys, .done = [&told](OffloadOutcome&&) { ++told; }})) {
           --asked;
         }
       }
@@ -84,11 +84,11 @@ void run_threads(OffloadMode mode) {
   is_over = true;  // what waits is copied still
   wake();
   pumping.join();
-  edge->end();
+  offloader->end();
   executor.reset();
 
   EXPECT_EQ(told, asked);
-  EXPECT_GT(edge->status().copied, 0U);  // a pump that comes late finds less to copy
+  EXPECT_GT(offloader->status().copied, 0U);  // a pump that comes late finds less to copy
   EXPECT_EQ(upper->pool()->counts().active, 0U);
   EXPECT_EQ(lower->pool()->counts().active, 0U);
   upper->pool()->check_invariants();

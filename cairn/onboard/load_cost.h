@@ -1,8 +1,8 @@
-// LoadCostModel: how many of the blocks that could be loaded are worth it: loading them takes time, and so does computing
+// LoadCostModel: how many of the blocks that could be loaded are worth it, because loading them takes less time than computing
 // them again.
 //
-// Owner:    the manager; shared with whoever asks. Threads: any; it must be safe from several. It is asked under a lock, and
-//           calls nothing of Cairn.
+// Thread safety: worth_loading() must be safe to call from several threads. It is called under a lock and must not call Cairn.
+// Ownership: shared with the manager.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,33 @@
 
 namespace cairn {
 
-// Blocks that follow each other and come the same way.
-struct LoadStretch {
+// Consecutive blocks that come from the same tier.
+struct LoadRun {
   CacheLevel from = CacheLevel::kG2;
   std::uint32_t blocks = 0;
   std::uint64_t block_bytes = 0;
-  double bytes_per_second = 0;    // of the way, as measured of late; 0: not known yet
-  std::uint64_t bytes_ahead = 0;  // that wait for the same way
+  double bytes_per_second = 0;    // recent speed of the slowest link on the way; 0 if it is not known yet
+  std::uint64_t bytes_ahead = 0;  // in flight on that link
 };
 
 struct LoadQuestion {
-  std::span<const LoadStretch> stretches;  // in the order of the prefix
-  std::uint32_t block_size = 0;            // tokens
-  std::uint32_t first_token = 0;           // where the first stretch begins: computing a later token costs more
+  std::span<const LoadRun> runs;  // in the order of the prefix
+  std::uint32_t block_size = 0;   // tokens
+  std::uint32_t first_token = 0;  // position of the first run: later tokens take longer to compute
 };
 
 class LoadCostModel {
  public:
   virtual ~LoadCostModel() = default;
-  // How many blocks from the first on are to be loaded; the rest is computed.
+  // The number of blocks to load, from the first on. The rest is computed.
   [[nodiscard]] virtual std::uint32_t worth_loading(const LoadQuestion& question) const = 0;
 };
 
-// Stretches are loaded one after the other, each at the speed and behind the queue that were measured; computing goes at
-// the engine's pace: so many tokens a second, a little slower the longer the context is. The number of blocks after which
-// the first token comes soonest; of equals the larger. A way whose speed is not known yet is tried.
+// Runs are loaded one after the other, each at its measured speed and after the bytes ahead. Computing goes at the given
+// speed, a little slower the longer the context is. Returns the number of blocks after which the first token comes soonest;
+// of equals the larger. A link whose speed is not known yet is tried. Loads everything if the given speed is 0.
 [[nodiscard]] std::shared_ptr<const LoadCostModel> measured_cost_model(double prefill_tokens_per_second);
-// Everything that can be loaded is.
+// Everything is worth loading.
 [[nodiscard]] std::shared_ptr<const LoadCostModel> load_everything();
 
 }  // namespace cairn

@@ -1,27 +1,31 @@
 #include "cairn/onboard/onboarder.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <new>
 #include <utility>
 
 #include "cairn/base/check.h"
 #include "cairn/base/deadline.h"
+#include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/onboard/onboarder_impl.h"
+#include "cairn/onboard/load_mover.h"
+#include "cairn/onboard/onboard_plan.h"
 
 namespace cairn {
 
 namespace {
 
-// By how much copies end before the load they are of, at most.
+// How long before its load a transfer expires, at most.
 constexpr Duration kBeforeTheDeadline = std::chrono::milliseconds(1);
+// The largest part of a load that goes through host memory.
+constexpr std::uint32_t kMaxPartBlocks = 32;
 
-std::shared_ptr<const LoadCostModel> cost_model(const Onboarder::Parts& parts, const OnboardOptions& options) {
-  return parts.cost != nullptr ? parts.cost : measured_cost_model(options.prefill_tokens_per_second);
-}
-
-Onboarder::Parts with_cost(Onboarder::Parts parts, const OnboardOptions& options) {
-  parts.cost = cost_model(parts, options);
+Onboarder::Parts with_cost_model(Onboarder::Parts parts, const OnboardOptions& options) {
+  if (parts.cost == nullptr) {
+    parts.cost = measured_cost_model(options.prefill_tokens_per_second);
+  }
   return parts;
 }
 
@@ -31,7 +35,7 @@ Status check_tier(const char* name, const Tier* tier, CacheLevel level) {
                 str_cat("the ", name, " is ", to_string(tier->level()), "; it has to be ", to_string(level)));
   }
   if (tier != nullptr && tier->pool() == nullptr && level != CacheLevel::kG1) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("the ", name, " has no pool; only a device goes without"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("the ", name, " has no pool; only a device may have none"));
   }
   return {};
 }
@@ -43,320 +47,437 @@ Status check_link(const char* name, const TierLink* link, const Tier* from, cons
   return {};
 }
 
-// Keys of one chain stand in the order of their positions; any others are sorted to see.
-bool has_twice(std::span<const BlockKey> keys) {
+Status check_unique(std::span<const BlockKey> keys) {
   const auto not_before = [](const BlockKey& a, const BlockKey& b) { return a.position() >= b.position(); };
   if (std::adjacent_find(keys.begin(), keys.end(), not_before) == keys.end()) {
-    return false;
+    return {};  // the keys of one sequence, in order
   }
   std::vector<BlockKey> sorted(keys.begin(), keys.end());
   std::sort(sorted.begin(), sorted.end());
-  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("key ", twice->to_string(), " is in the list twice; name it once"));
+  }
+  return {};
+}
+
+bool may_be_tried(const TierLink* link) { return link != nullptr && link->may_be_tried(); }
+BlockPool* pool_of(Tier* tier) { return tier != nullptr ? tier->pool() : nullptr; }
+
+// Calls the callback of a load that has ended.
+void notify(Load& load) {
+  // What is beyond the outcome is released first.
+  load.arrived.clear();
+  load.present.clear();
+  load.base = {};
+  const Load::Done done = std::exchange(load.done, {});
+  if (const auto* prefix = std::get_if<std::function<void(LoadOutcome&&)>>(&done)) {
+    if (*prefix) {
+      (*prefix)(std::move(load.outcome));
+    }
+  } else if (const auto* given = std::get_if<std::function<void(Result<ImmutableBlocks>&&)>>(&done)) {
+    if (*given && load.outcome.blocks.empty() && !load.keys.empty()) {
+      (*given)(fail(ErrorCode::kUnavailable, std::move(load.outcome.why)));
+    } else if (*given) {
+      (*given)(std::move(load.outcome.blocks));
+    }
+  } else if (const auto& prefetch = std::get<std::function<void(std::uint32_t)>>(done)) {
+    prefetch(load.outcome.prefix);
+  }
 }
 
 }  // namespace
 
-Onboarder::Impl::Impl(const Parts& parts, const OnboardOptions& options)
-    : parts_(with_cost(parts, options)),
-      options_(options),
-      links_{parts.host_to_device, parts.disk_to_device, parts.disk_to_host} {}
+// The lock around the LoadMover, and what plans for it. Shared with the transfers in flight: the thread that brings the last
+// outcome is still in here when the Onboarder is seen to be idle.
+class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
+ public:
+  Impl(const Parts& parts, const OnboardOptions& options);
 
-Status Onboarder::Impl::check(std::span<const BlockKey> keys) const {
-  if (has_twice(keys)) {
-    return fail(ErrorCode::kInvalidArgument, "a key stands in the list twice; name each block once");
+  // What a load is begun with beside its Load.
+  struct Start {
+    const LoadRequest* request = nullptr;  // of a prefix
+    std::optional<MutableBlocks> targets = {};
+  };
+  // `fill` gives the load what only its kind has. A load that is refused leaves its arguments as they were.
+  template <typename Fill>
+  [[nodiscard]] Result<LoadId> begin(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline, Start start,
+                                     Fill fill) CAIRN_EXCLUDES(mutex_);
+  // For a load that finds all its blocks on the device.
+  [[nodiscard]] LoadId end_at_once(const LoadRequest& request, ImmutableBlocks blocks) CAIRN_EXCLUDES(mutex_);
+
+  // Calls `event` with the mover under the lock and does what follows from it. notify_all() has to be called for what it
+  // returns.
+  template <typename Event>
+  [[nodiscard]] LoadMover::Ended handle(Event event) CAIRN_EXCLUDES(mutex_);
+  // Calls the callbacks of loads that have ended, and destroys what may run code of the caller.
+  void notify_all(LoadMover::Ended& ended) CAIRN_EXCLUDES(mutex_);
+
+  [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
+  [[nodiscard]] OnboardStatus status() const CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<TimePoint> next_time() const CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_idle() const CAIRN_EXCLUDES(mutex_);
+  bool pump() CAIRN_EXCLUDES(mutex_);
+  // Refuses loads from now on.
+  void close() CAIRN_EXCLUDES(mutex_);
+
+  [[nodiscard]] const Parts& parts() const { return parts_; }
+  [[nodiscard]] std::uint64_t fences() const { return fences_; }
+  void count_fence() { ++fences_; }
+  [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
+    return request.deadline.value_or(deadline_after(parts_.clock->now(), options_.deadline));
   }
-  return {};
+
+ private:
+  [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadLinks links() const;
+  [[nodiscard]] TierSet readable_tiers(const LoadLinks& links, bool is_prefetch) const;
+  [[nodiscard]] LoadCosts costs(std::uint32_t first_block) const;
+  [[nodiscard]] std::vector<KeyRun> locate(const Load& load, std::uint32_t first, std::uint32_t last,
+                                           std::uint32_t attempt, const LoadLinks& links) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadPlanRequest plan_request(const Load& load, std::uint32_t first) const;
+  void plan_first(const LoadPtr& load, Start&& start) CAIRN_REQUIRES(mutex_);
+  // What the part was joined to has ended, well or not: its keys are located once more.
+  void plan_again(const LoadPartPtr& woken) CAIRN_REQUIRES(mutex_);
+  // Does what can be done now. Returns whether it did anything.
+  bool run() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] LoadMover::Ended take_ended() CAIRN_REQUIRES(mutex_);
+
+  const Parts parts_;
+  const OnboardOptions options_;
+  // Written with the lock held. Sequentially consistent: a load reads it before it asks the device's pool, which is fenced
+  // before it grows.
+  std::atomic<std::uint64_t> fences_{0};
+  mutable Mutex mutex_{LockRank::kOnboard};
+  LoadMover mover_ CAIRN_GUARDED_BY(mutex_);
+  std::uint32_t notifying_ CAIRN_GUARDED_BY(mutex_) = 0;  // threads
+  std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
+  bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
+};
+
+Onboarder::Impl::Impl(const Parts& parts, const OnboardOptions& options)
+    : parts_(with_cost_model(parts, options)), options_(options), mover_(parts, [this](const LoadPartPtr& part) {
+        return [self = shared_from_this(), part](LinkOutcome&& outcome) {
+          // The outcome holds the blocks that arrived until parts that joined this one were planned again.
+          LoadMover::Ended ended = self->handle([&](LoadMover& mover) { mover.transferred(part, outcome); });
+          self->notify_all(ended);
+        };
+      }) {}
+
+template <typename Event>
+LoadMover::Ended Onboarder::Impl::handle(Event event) {
+  const MutexLock lock(mutex_);
+  event(mover_);
+  run();
+  return take_ended();
+}
+
+bool Onboarder::Impl::run() {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = mover_.step();
+    while (const LoadPartPtr woken = mover_.take_woken()) {
+      plan_again(woken);
+      again = true;
+    }
+    any = any || again;
+  }
+  return any;
+}
+
+LoadMover::Ended Onboarder::Impl::take_ended() {
+  LoadMover::Ended ended = mover_.take_ended();
+  notifying_ += ended.loads.empty() ? 0 : 1;
+  return ended;
+}
+
+void Onboarder::Impl::notify_all(LoadMover::Ended& ended) {
+  ended.parts.clear();
+  for (const LoadPtr& load : ended.loads) {
+    load->targets.held.reset();
+  }
+  std::exception_ptr thrown;
+  for (const LoadPtr& load : ended.loads) {
+    try {
+      notify(*load);
+    } catch (...) {
+      thrown = std::current_exception();  // of one callback: the others are called all the same
+    }
+  }
+  if (!ended.loads.empty()) {
+    ended.loads.clear();
+    const MutexLock lock(mutex_);
+    --notifying_;
+  }
+  if (ended.wake && parts_.wake) {
+    parts_.wake();
+  }
+  if (thrown != nullptr) {
+    std::rethrow_exception(thrown);
+  }
 }
 
 Status Onboarder::Impl::admit() {
-  if (is_ended_) {
-    return fail(ErrorCode::kUnavailable, "nothing is loaded any more: the end has come");
+  if (is_closed_) {
+    return fail(ErrorCode::kUnavailable, "the manager is shutting down; the load was not started");
   }
-  if (loads_.size() >= options_.loads) {
-    ++totals_.refused;
-    return fail(ErrorCode::kExhausted, str_cat(loads_.size(), " loads are under way; try again when one has ended"));
+  if (const std::size_t loads = mover_.loads().size(); loads >= options_.loads) {
+    ++mover_.totals().refused;
+    return fail(ErrorCode::kExhausted, str_cat(loads, " loads are in flight; try again when one has ended"));
   }
   return {};
 }
 
-LoadPtr Onboarder::Impl::make_load(Load::Kind kind, TimePoint deadline) const {
-  auto load = std::make_shared<Load>();
-  load->ending.emplace_back();
+template <typename Fill>
+Result<LoadId> Onboarder::Impl::begin(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline, Start start,
+                                      Fill fill) {
+  CAIRN_TRY(check_unique(keys));
+  const auto load = std::make_shared<Load>();
   load->kind = kind;
   load->deadline = deadline;
   const Duration left = time_until(deadline, parts_.clock->now());
-  load->copies_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
-  return load;
-}
-
-void Onboarder::Impl::start(const LoadPtr& load, const LoadRequest* request, std::optional<MutableBlocks> targets,
-                            Outbox& outbox) {
-  ++load->open;
-  try {
-    plan_and_begin(load, request, std::move(targets), outbox);
-  } catch (const std::bad_alloc&) {
-    run_out(*load, outbox);
-  }
-  serve(outbox);
-  settle(load, outbox);
-  outbox.wake = outbox.wake || !load->is_over;
-}
-
-void Onboarder::Impl::plan_and_begin(const LoadPtr& load, const LoadRequest* request,
-                                     std::optional<MutableBlocks> targets, Outbox& outbox) {
-  const auto all = static_cast<std::uint32_t>(load->keys.size());
-  const std::uint32_t first = load->kind == Load::Kind::kPrefix ? load->base.size() : 0;
-  Plan plan{.end = first};
-  if (parts_.clock->now() < load->deadline) {
-    plan = survey(load, first, all, 0);
-    totals_.misses += load->is_prefix() ? all - plan.end : 0;
-  } else {
-    load->why = "the deadline had passed before it began";
-  }
-  switch (load->kind) {
-    case Load::Kind::kPrefix:
-    case Load::Kind::kBlocks:
-      load->found.assign(first, CacheLevel::kG1);
-      for (const Find& find : plan.finds) {
-        load->found.insert(load->found.end(), find.blocks, find.from);
-      }
-      for (const CacheLevel level : load->found) {
-        ++totals_.hits[index_of(level)];
-      }
-      load->planned = first + worth_loading(*load, plan.finds, *request);
-      totals_.not_worth_it += load->not_worth_it;
-      trim(plan, load->planned);
-      break;
-    case Load::Kind::kGiven:
-      load->planned = all;
-      break;
-    case Load::Kind::kPrefetch:
-      for (const Find& find : plan.finds) {
-        load->planned += find.blocks;
-      }
-      break;
-  }
-  load->hopeful = load->planned;
-  begin(load, plan, first, std::move(targets), outbox);
-}
-
-// The whole list is on the device: nothing to plan, and nothing to keep.
-LoadId Onboarder::Impl::tell_at_once(const LoadRequest& request, ImmutableBlocks blocks) {
-  LoadId id{};
-  LoadResult result;
-  result.prefix = blocks.size();
-  result.from[index_of(CacheLevel::kG1)] = blocks.size();
-  result.blocks = std::move(blocks);
+  load->transfers_by = deadline != TimePoint::max() ? deadline - std::min(kBeforeTheDeadline, left / 8) : deadline;
+  load->node.emplace_back();
+  LoadMover::Ended ended;
   {
     const MutexLock lock(mutex_);
-    id = LoadId{next_id_++};
-    ++totals_.finished;
-    totals_.hits[index_of(CacheLevel::kG1)] += result.prefix;
-  }
-  if (request.done) {
-    request.done(std::move(result));
-  }
-  return id;
-}
-
-// Takes a load in, lets `fill` give it what is its own, and starts it. What is refused is as it was.
-template <typename Fill>
-Result<LoadId> Onboarder::Impl::take_in(Load::Kind kind, std::vector<BlockKey>&& keys, TimePoint deadline,
-                                        const LoadRequest* request, std::optional<MutableBlocks> targets, Fill fill) {
-  if (const Status status = check(keys); !status) {
-    return Unexpected(status.error());
-  }
-  Outbox outbox;
-  const LoadPtr load = make_load(kind, deadline);
-  {
-    const MutexLock lock(mutex_);
-    if (const Status status = admit(); !status) {
-      return Unexpected(status.error());
-    }
+    CAIRN_TRY(admit());
     load->id = LoadId{next_id_++};
     load->keys = std::move(keys);
     fill(*load);
-    loads_.emplace(load->id, load);
-    // From here on it ends as any other, with what there was memory for.
-    start(load, request, std::move(targets), outbox);
-    close(outbox);
+    mover_.add(load);
+    // From here on it ends like any other, with what there was memory for.
+    try {
+      plan_first(load, std::move(start));
+    } catch (const std::bad_alloc&) {
+      mover_.out_of_memory(load);
+    }
+    run();
+    ended = take_ended();
+    ended.wake = ended.wake || !load->is_over;
   }
   const LoadId id = load->id;
-  tell(outbox);
+  notify_all(ended);
   return id;
 }
 
-Result<LoadId> Onboarder::Impl::load(LoadRequest&& request) {
-  if (device_pool() == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
-  }
-  const std::uint64_t fences = fences_;
-  ImmutableBlocks base = device_pool()->match_prefix(request.keys);
-  if (base.size() == request.keys.size()) {
-    return tell_at_once(request, std::move(base));
-  }
-  return take_in(Load::Kind::kPrefix, std::move(request.keys), deadline_of(request), &request, std::nullopt,
-                 [&](Load& load) {
-                   load.done = std::move(request.done);
-                   if (fences_ == fences) {
-                     load.base = std::move(base);
-                   }
-                 });
-}
-
-Result<LoadId> Onboarder::Impl::load_into(EngineBlocks&& targets, LoadRequest&& request) {
-  if (parts_.device == nullptr || device_pool() != nullptr) {
-    return fail(ErrorCode::kInvalidArgument, "there is no device of the engine's own to load into");
-  }
-  if (targets.block_ids.size() != request.keys.size()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(request.keys.size(), " keys for ", targets.block_ids.size(),
-                                                     " blocks; give one block for each key"));
-  }
-  return take_in(Load::Kind::kBlocks, std::move(request.keys), deadline_of(request), &request, std::nullopt,
-                 [&](Load& load) {
-                   load.done = std::move(request.done);
-                   load.block_ids = std::move(targets);
-                   load.is_there.assign(load.keys.size(), false);
-                 });
-}
-
-Result<LoadId> Onboarder::Impl::onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
-                                        TimePoint deadline, Load::GivenDone done) {
-  if (device_pool() == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
-  }
-  if ((from != CacheLevel::kG2 || parts_.host == nullptr) && (from != CacheLevel::kG3 || parts_.disk == nullptr)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(from), " below the device"));
-  }
-  if (targets && targets->size() != blocks.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat(blocks.size(), " blocks for ", targets->size(), " targets; give one for each"));
-  }
-  std::vector<BlockKey> keys;
-  keys.reserve(blocks.size());
-  for (const BlockFacts& facts : blocks.facts()) {
-    keys.push_back(facts.block.key);
-  }
-  const bool has_targets = targets.has_value();
-  return take_in(Load::Kind::kGiven, std::move(keys), deadline, nullptr, std::move(targets), [&](Load& load) {
-    load.done = std::move(done);
-    load.base = std::move(blocks);
-    load.has_targets = has_targets;
-  });
-}
-
-Result<LoadId> Onboarder::Impl::prefetch(std::vector<BlockKey> keys, TimePoint deadline, Load::PrefetchDone done) {
-  return take_in(Load::Kind::kPrefetch, std::move(keys), deadline, nullptr, std::nullopt, [&](Load& load) {
-    load.is_there.assign(load.keys.size(), false);
-    load.done = std::move(done);
-  });
-}
-
-void Onboarder::Impl::cancel(LoadId id) {
-  Outbox outbox;
+LoadId Onboarder::Impl::end_at_once(const LoadRequest& request, ImmutableBlocks blocks) {
+  LoadId id{};
+  LoadOutcome outcome;
+  outcome.prefix = blocks.size();
+  outcome.from[index_of(CacheLevel::kG1)] = blocks.size();
+  outcome.blocks = std::move(blocks);
   {
     const MutexLock lock(mutex_);
-    const auto found = loads_.find(id);
-    if (found == loads_.end()) {
-      return;
-    }
-    const LoadPtr load = found->second;
-    cancel(load, "it was cancelled", outbox);
-    serve(outbox);
-    close(outbox);
+    id = LoadId{next_id_++};
+    ++mover_.totals().finished;
+    mover_.totals().hits[index_of(CacheLevel::kG1)] += outcome.prefix;
   }
-  tell(outbox);
+  if (request.done) {
+    request.done(std::move(outcome));
+  }
+  return id;
 }
 
-Onboarder::Fenced Onboarder::Impl::fence() {
-  const auto outbox = std::make_shared<Outbox>();
-  Fenced fenced{.tell = [self = shared_from_this(), outbox] { self->tell(*outbox); }};
-  const MutexLock lock(mutex_);
-  ++fences_;
-  for (const auto& [id, load] : loads_) {
-    load->is_fenced = true;
-    ++fenced.loads;
+LoadLinks Onboarder::Impl::links() const {
+  return {.host_to_device = may_be_tried(parts_.host_to_device),
+          .disk_to_device = may_be_tried(parts_.disk_to_device),
+          .disk_to_host = may_be_tried(parts_.disk_to_host),
+          .through_host = options_.through_host && pool_of(parts_.host) != nullptr};
+}
+
+TierSet Onboarder::Impl::readable_tiers(const LoadLinks& links, bool is_prefetch) const {
+  TierSet tiers;
+  const auto add = [&tiers](Tier* tier, bool is_readable) {
+    if (is_readable && pool_of(tier) != nullptr) {
+      tiers.insert(tier->level());
+    }
+  };
+  add(parts_.device, true);
+  add(parts_.host, is_prefetch || links.host_to_device);
+  add(parts_.disk, is_prefetch ? links.disk_to_host : links.reads_disk());
+  return tiers;
+}
+
+LoadCosts Onboarder::Impl::costs(std::uint32_t first_block) const {
+  LoadCosts costs{.model = options_.weigh ? parts_.cost.get() : nullptr,
+                  .block_bytes = parts_.device != nullptr ? parts_.device->block_bytes() : 0,
+                  .block_size = parts_.block_size,
+                  .first_token = first_block * parts_.block_size};
+  const auto measure = [&costs](LoadLink which, const TierLink* link) {
+    if (costs.model != nullptr && link != nullptr) {
+      costs.speeds[index_of(which)] = {.bytes_per_second = link->meter().bytes_per_second(),
+                                       .bytes_in_flight = link->meter().totals().bytes_in_flight};
+    }
+  };
+  measure(LoadLink::kHostToDevice, parts_.host_to_device);
+  measure(LoadLink::kDiskToDevice, parts_.disk_to_device);
+  measure(LoadLink::kDiskToHost, parts_.disk_to_host);
+  return costs;
+}
+
+PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
+  const TierSet tiers = readable_tiers(links(), false);
+  PrefixLocation location;
+  location.levels.reserve(keys.size());
+  while (!keys.empty()) {
+    const std::optional<BlockRegistry::Run> run = parts_.registry->nearest_run(keys, tiers);
+    if (!run) {
+      break;
+    }
+    location.levels.insert(location.levels.end(), run->keys, run->tier);
+    keys = keys.subspan(run->keys);
   }
-  cancel_all("the cache was reset while the load was in flight", *outbox);
-  serve(*outbox);
-  close(*outbox);
-  return fenced;
+  return location;
+}
+
+std::uint32_t Onboarder::Impl::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
+  std::vector<KeyRun> runs;
+  for (const CacheLevel level : found.levels) {
+    if (runs.empty() || runs.back().tier != level) {
+      runs.push_back({.blocks = 0, .tier = level});
+    }
+    ++runs.back().blocks;
+  }
+  return cairn::worth_loading(runs, links(), costs(first_block));
+}
+
+std::vector<KeyRun> Onboarder::Impl::locate(const Load& load, std::uint32_t first, std::uint32_t last,
+                                            std::uint32_t attempt, const LoadLinks& links) const {
+  const bool is_prefetch = load.kind == Load::Kind::kPrefetch;
+  const TierSet tiers = readable_tiers(links, is_prefetch);
+  const bool may_join = attempt + 1 < kLoadAttempts;
+  std::vector<KeyRun> runs;
+  while (first < last) {
+    std::span<const BlockKey> keys = load.keys_of(first, last - first);
+    KeyRun run;
+    const auto join_at = [&](CacheLevel tier, std::uint32_t most) {
+      const LoadMover::InFlight in_flight = mover_.find_in_flight(tier, keys.first(most));
+      run.blocks = in_flight.blocks;
+      if (in_flight.part != nullptr) {
+        run.tier = in_flight.part->from;
+        run.joined_at = tier;
+      }
+    };
+    if (const std::optional<CacheLevel> tier = load.joinable_at(); tier && may_join) {
+      join_at(*tier, last - first);
+      keys = keys.first(run.blocks);
+    }
+    if (!run.joined_at) {
+      const std::optional<BlockRegistry::Run> found = parts_.registry->nearest_run(keys, tiers);
+      run = found ? KeyRun{.blocks = found->keys, .tier = found->tier} : KeyRun{.blocks = 1};
+      if (run.tier == CacheLevel::kG3 && may_join && !is_prefetch && links.goes_through_host()) {
+        join_at(CacheLevel::kG2, run.blocks);
+      }
+    }
+    runs.push_back(run);
+    first += run.blocks;
+    if (!run.tier && load.is_prefix()) {
+      break;
+    }
+  }
+  return runs;
+}
+
+LoadPlanRequest Onboarder::Impl::plan_request(const Load& load, std::uint32_t first) const {
+  const BlockPool* const host = pool_of(parts_.host);
+  return {.first = first,
+          .is_prefix = load.is_prefix(),
+          .is_prefetch = load.kind == Load::Kind::kPrefetch,
+          .max_part_blocks = host != nullptr ? std::clamp(host->capacity() / 4, 1U, kMaxPartBlocks) : 1};
+}
+
+void Onboarder::Impl::plan_first(const LoadPtr& load, Start&& start) {
+  const auto all = static_cast<std::uint32_t>(load->keys.size());
+  const std::uint32_t first = load->kind == Load::Kind::kPrefix ? load->base.size() : 0;
+  const LoadLinks now = links();
+  OnboardStatus& totals = mover_.totals();
+  LoadPlan plan{.found = first, .end = first};
+  load->found.assign(load->is_prefix() ? first : 0, CacheLevel::kG1);
+  if (parts_.clock->now() >= load->deadline) {
+    load->why = "the deadline had passed before the load began";
+  } else {
+    const std::vector<KeyRun> runs = locate(*load, first, all, 0, now);
+    LoadPlanRequest request = plan_request(*load, first);
+    LoadCosts cost;
+    if (load->is_prefix()) {
+      request.max_blocks = start.request->most;
+      cost = costs(first);
+      cost.model = start.request->weigh ? cost.model : nullptr;
+    }
+    plan = plan_load(request, runs, now, cost);
+    for (const KeyRun& run : runs) {
+      if (load->is_prefix() && run.tier) {
+        load->found.insert(load->found.end(), run.blocks, *run.tier);
+      }
+    }
+    totals.misses += load->is_prefix() ? all - plan.found : 0;
+  }
+  for (const CacheLevel level : load->found) {
+    ++totals.hits[index_of(level)];
+  }
+  load->not_worth_it = plan.not_worth_it;
+  totals.not_worth_it += plan.not_worth_it;
+  load->planned = load->kind == Load::Kind::kPrefetch ? plan.blocks_to_bring()
+                  : load->kind == Load::Kind::kGiven  ? all
+                                                      : plan.end;
+  load->limit = load->planned;
+  mover_.start(load, plan, {.first = first, .targets = std::move(start.targets)});
+}
+
+void Onboarder::Impl::plan_again(const LoadPartPtr& woken) {
+  const LoadPtr load = woken->load;
+  const std::uint32_t last = woken->first + woken->count;
+  try {
+    const LoadLinks now = links();
+    const std::vector<KeyRun> runs = locate(*load, woken->first, last, woken->attempt + 1, now);
+    const LoadPlan plan = plan_load(plan_request(*load, woken->first), runs, now, {});
+    if (plan.found < last) {
+      mover_.limit(*load, plan.found, "a transfer of another load failed, and its source is gone");
+    }
+    mover_.start(load, plan,
+                 {.first = woken->first, .attempt = woken->attempt + 1, .targets = std::move(woken->targets)});
+  } catch (const std::bad_alloc&) {
+    mover_.out_of_memory(load);
+  }
+  mover_.end_part(woken);
+}
+
+bool Onboarder::Impl::pump() {
+  LoadMover::Ended ended;
+  bool any = false;
+  {
+    const MutexLock lock(mutex_);
+    any = mover_.check_deadlines(parts_.clock->now());
+    any = run() || any;
+    ended = take_ended();
+    ended.wake = false;  // the caller of pump() asks for next_time()
+  }
+  notify_all(ended);
+  return any;
 }
 
 OnboardStatus Onboarder::Impl::status() const {
   const MutexLock lock(mutex_);
-  OnboardStatus status = totals_;
-  status.loads = static_cast<std::uint32_t>(loads_.size());
+  OnboardStatus status = mover_.totals();
+  status.loads = static_cast<std::uint32_t>(mover_.loads().size());
   return status;
-}
-
-bool Onboarder::Impl::pump() {
-  Outbox outbox;
-  bool any = false;
-  {
-    const MutexLock lock(mutex_);
-    const TimePoint now = parts_.clock->now();
-    for (auto next = loads_.begin(); next != loads_.end();) {
-      const LoadPtr load = (next++)->second;  // it may go
-      if (load->deadline <= now) {
-        load->note("the deadline passed");
-        finish(load, outbox);
-        any = true;
-      } else if (load->copies_by <= now && !load->is_called_in) {
-        call_in(*load);
-        any = true;
-      }
-    }
-    any = serve(outbox) || any;
-    outbox.wake = false;  // whoever pumps asks for the next time
-    close(outbox);
-  }
-  tell(outbox);
-  return any;
 }
 
 std::optional<TimePoint> Onboarder::Impl::next_time() const {
   const MutexLock lock(mutex_);
-  TimePoint next = TimePoint::max();
-  for (const auto& [id, load] : loads_) {
-    next = std::min(next, load->is_called_in ? load->deadline : load->copies_by);
-  }
-  const bool is_queued =
-      std::any_of(queues_.begin(), queues_.end(), [](const auto& queued) { return !queued.empty(); });
-  if (is_queued) {
-    next = std::min(next, try_again_);
-  }
-  return next != TimePoint::max() ? std::optional(next) : std::nullopt;
+  return mover_.next_time();
 }
 
 bool Onboarder::Impl::is_idle() const {
   const MutexLock lock(mutex_);
-  return loads_.empty() && flying_ == 0 && telling_ == 0;
+  return mover_.is_idle() && notifying_ == 0;
 }
 
-void Onboarder::Impl::end() {
-  Outbox outbox;
-  {
-    const MutexLock lock(mutex_);
-    is_ended_ = true;
-    cancel_all("nothing is loaded any more: the end has come", outbox);
-    serve(outbox);
-    close(outbox);
-  }
-  tell(outbox);
-}
-
-void Onboarder::Impl::end_now() {
-  Outbox outbox;
-  {
-    const MutexLock lock(mutex_);
-    while (!loads_.empty()) {
-      const LoadPtr load = loads_.begin()->second;
-      finish(load, outbox);
-    }
-    close(outbox);
-  }
-  tell(outbox);
+void Onboarder::Impl::close() {
+  const MutexLock lock(mutex_);
+  is_closed_ = true;
 }
 
 Onboarder::Onboarder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -365,46 +486,138 @@ Onboarder::~Onboarder() { CAIRN_CHECK(impl_->is_idle(), "an onboarder is ended a
 
 Result<std::unique_ptr<Onboarder>> Onboarder::make(const Parts& parts, const OnboardOptions& options) {
   CAIRN_CHECK(parts.clock != nullptr && parts.registry != nullptr, "an onboarder has a clock and a registry");
-  for (const Status& status :
-       {check_tier("device", parts.device, CacheLevel::kG1), check_tier("host", parts.host, CacheLevel::kG2),
-        check_tier("disk", parts.disk, CacheLevel::kG3),
-        check_link("host to device", parts.host_to_device, parts.host, parts.device),
-        check_link("disk to device", parts.disk_to_device, parts.disk, parts.device),
-        check_link("disk to host", parts.disk_to_host, parts.disk, parts.host)}) {
-    if (!status) {
-      return Unexpected(status.error());
-    }
-  }
+  CAIRN_TRY(check_tier("device", parts.device, CacheLevel::kG1));
+  CAIRN_TRY(check_tier("host", parts.host, CacheLevel::kG2));
+  CAIRN_TRY(check_tier("disk", parts.disk, CacheLevel::kG3));
+  CAIRN_TRY(check_link("host to device", parts.host_to_device, parts.host, parts.device));
+  CAIRN_TRY(check_link("disk to device", parts.disk_to_device, parts.disk, parts.device));
+  CAIRN_TRY(check_link("disk to host", parts.disk_to_host, parts.disk, parts.host));
   if (options.loads == 0) {
-    return fail(ErrorCode::kInvalidArgument, "loads is 0; at least one has to be possible");
+    return fail(ErrorCode::kInvalidArgument, "loads is 0; at least one load has to be possible");
   }
   return std::unique_ptr<Onboarder>(new Onboarder(std::make_shared<Impl>(parts, options)));
 }
 
-PrefixLocation Onboarder::locate(std::span<const BlockKey> keys) const { return impl_->locate(keys); }
+Result<LoadId> Onboarder::load(LoadRequest&& request) {
+  BlockPool* const device = pool_of(impl_->parts().device);
+  if (device == nullptr) {
+    return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
+  }
+  const std::uint64_t fences = impl_->fences();
+  ImmutableBlocks base = device->match_prefix(request.keys);
+  if (base.size() == request.keys.size()) {
+    return impl_->end_at_once(request, std::move(base));
+  }
+  return impl_->begin(Load::Kind::kPrefix, std::move(request.keys), impl_->deadline_of(request), {.request = &request},
+                      [&](Load& load) {
+                        load.done = std::move(request.done);
+                        if (impl_->fences() == fences) {
+                          load.base = std::move(base);
+                        }
+                      });
+}
 
+Result<LoadId> Onboarder::load_into(EngineBlocks&& targets, LoadRequest&& request) {
+  const Parts& parts = impl_->parts();
+  if (parts.device == nullptr || parts.device->pool() != nullptr) {
+    return fail(ErrorCode::kInvalidArgument, "there is no device of the engine's own to load into");
+  }
+  if (targets.block_ids.size() != request.keys.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(request.keys.size(), " keys for ", targets.block_ids.size(),
+                                                     " blocks; give one block for each key"));
+  }
+  return impl_->begin(Load::Kind::kEngine, std::move(request.keys), impl_->deadline_of(request), {.request = &request},
+                      [&](Load& load) {
+                        load.done = std::move(request.done);
+                        load.targets = std::move(targets);
+                        load.is_there.assign(load.keys.size(), false);
+                      });
+}
+
+Result<LoadId> Onboarder::onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
+                                  TimePoint deadline, std::function<void(Result<ImmutableBlocks>&&)> done) {
+  const Parts& parts = impl_->parts();
+  if (pool_of(parts.device) == nullptr) {
+    return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
+  }
+  if ((from != CacheLevel::kG2 || parts.host == nullptr) && (from != CacheLevel::kG3 || parts.disk == nullptr)) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(from), " below the device"));
+  }
+  if (targets && targets->size() != blocks.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(blocks.size(), " blocks for ", targets->size(), " targets; give one target for each block"));
+  }
+  std::vector<BlockKey> keys;
+  keys.reserve(blocks.size());
+  for (const BlockFacts& facts : blocks.facts()) {
+    keys.push_back(facts.block.key);
+  }
+  const bool has_targets = targets.has_value();
+  return impl_->begin(Load::Kind::kGiven, std::move(keys), deadline, {.targets = std::move(targets)}, [&](Load& load) {
+    load.done = std::move(done);
+    load.base = std::move(blocks);
+    load.has_targets = has_targets;
+  });
+}
+
+Result<LoadId> Onboarder::prefetch(std::vector<BlockKey> keys, TimePoint deadline,
+                                   std::function<void(std::uint32_t)> done) {
+  return impl_->begin(Load::Kind::kPrefetch, std::move(keys), deadline, {}, [&](Load& load) {
+    load.is_there.assign(load.keys.size(), false);
+    load.done = std::move(done);
+  });
+}
+
+void Onboarder::cancel(LoadId load) {
+  LoadMover::Ended ended = impl_->handle([load](LoadMover& mover) {
+    const auto found = mover.loads().find(load);
+    if (found != mover.loads().end()) {
+      mover.cancel(LoadPtr(found->second), "it was cancelled");
+    }
+  });
+  impl_->notify_all(ended);
+}
+
+Onboarder::Fenced Onboarder::fence() {
+  const auto ended = std::make_shared<LoadMover::Ended>();
+  Fenced fenced{.tell = [impl = impl_, ended] { impl->notify_all(*ended); }};
+  *ended = impl_->handle([&](LoadMover& mover) {
+    impl_->count_fence();
+    for (const auto& [id, load] : mover.loads()) {
+      load->is_fenced = true;
+      ++fenced.loads;
+      mover.cancel(load, "the cache was reset while the load was in flight");
+    }
+  });
+  return fenced;
+}
+
+void Onboarder::end() {
+  impl_->close();
+  LoadMover::Ended ended = impl_->handle([](LoadMover& mover) {
+    for (const auto& [id, load] : mover.loads()) {
+      mover.cancel(load, "the manager is shutting down");
+    }
+  });
+  impl_->notify_all(ended);
+}
+
+void Onboarder::end_now() {
+  LoadMover::Ended ended = impl_->handle([](LoadMover& mover) {
+    while (!mover.loads().empty()) {
+      mover.finish(LoadPtr(mover.loads().begin()->second));
+    }
+  });
+  impl_->notify_all(ended);
+}
+
+PrefixLocation Onboarder::locate(std::span<const BlockKey> keys) const { return impl_->locate(keys); }
 std::uint32_t Onboarder::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
   return impl_->worth_loading(found, first_block);
 }
-Result<LoadId> Onboarder::load(LoadRequest&& request) { return impl_->load(std::move(request)); }
-Result<LoadId> Onboarder::load_into(EngineBlocks&& targets, LoadRequest&& request) {
-  return impl_->load_into(std::move(targets), std::move(request));
-}
-Result<LoadId> Onboarder::onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
-                                  TimePoint deadline, std::function<void(Result<ImmutableBlocks>&&)> done) {
-  return impl_->onboard(from, std::move(blocks), std::move(targets), deadline, std::move(done));
-}
-Result<LoadId> Onboarder::prefetch(std::vector<BlockKey> keys, TimePoint deadline,
-                                   std::function<void(std::uint32_t)> done) {
-  return impl_->prefetch(std::move(keys), deadline, std::move(done));
-}
-void Onboarder::cancel(LoadId load) { impl_->cancel(load); }
-Onboarder::Fenced Onboarder::fence() { return impl_->fence(); }
 OnboardStatus Onboarder::status() const { return impl_->status(); }
 bool Onboarder::pump() { return impl_->pump(); }
 std::optional<TimePoint> Onboarder::next_time() const { return impl_->next_time(); }
 bool Onboarder::is_idle() const { return impl_->is_idle(); }
-void Onboarder::end() { impl_->end(); }
-void Onboarder::end_now() { impl_->end_now(); }
 
 }  // namespace cairn

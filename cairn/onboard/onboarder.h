@@ -1,15 +1,17 @@
-// Onboarder: brings blocks up: the longest prefix of a list of keys over all tiers to the device, given blocks to given
-// places, or blocks of the disk into host memory before they are asked for.
+// Onboarder: brings blocks up: the longest prefix of a list of keys to the device, blocks that the caller holds to given
+// places, or blocks from disk into host memory before they are needed.
 //
-// Does:     finds the prefix (what the device has, then for each key the nearest tier that has it), asks the cost model how
-//           much of it is worth loading, pins it while it moves and registers it above only when its bytes are verified.
-//           Partial success is a shorter prefix, never a hole. Copies of a key that is already on its way are waited for
-//           instead of made twice.
-// Ways:     host to device; disk to device straight, or by way of host memory, where the blocks then stay as well.
-// Fails:    a load always ends by its deadline, with what has arrived by then: less than was hoped for is a shorter prefix
-//           and `why` says what was in the way. load() itself: kExhausted when too many are under way; kInvalidArgument.
-// Owner:    the manager; tiers, links and clock outlive it. end() comes before it is destroyed.
-// Threads:  any. `done` runs once, on the caller's thread if nothing had to be loaded, else on an executor's or in pump().
+// A load finds the prefix (what the device has, then for each key the nearest tier that has it), asks the cost model how much
+// of it is worth loading, pins it while it moves, and registers it above when its bytes are verified. If a part fails, the
+// outcome is a shorter prefix, never one with a hole. A block that another load is already bringing is waited for, not copied
+// twice. Blocks from disk go through host memory, where they stay as well, or straight to the device.
+//
+// Thread safety: any thread. `done` is called once: on the caller's thread if nothing had to be loaded, else on a thread of an
+// executor or in pump().
+// Ownership: the manager. Tiers, links and clock outlive it. Call end() before destroying it.
+// Errors: a load always ends by its deadline, with what has arrived by then; LoadOutcome::why says why the prefix is shorter
+// than what was found. load() and the others return kExhausted if too many loads are in flight, kUnavailable after end(), and
+// kInvalidArgument.
 #pragma once
 
 #include <array>
@@ -32,82 +34,82 @@
 
 namespace cairn {
 
-// Names a load of one onboarder; never used again.
+// Names a load of one Onboarder. Ids are never reused.
 enum class LoadId : std::uint64_t {};
 
-// Where each key of a list is at present; a key in several tiers counts for the nearest.
+// Where each key of a list is now; the nearest tier if it is in several.
 struct PrefixLocation {
-  std::vector<CacheLevel> levels;  // of the longest prefix that tiers which can be read have
+  std::vector<CacheLevel> levels;  // of the longest prefix that is in tiers that can be read
   [[nodiscard]] std::uint32_t blocks() const { return static_cast<std::uint32_t>(levels.size()); }
 };
 
-struct LoadResult {
-  ImmutableBlocks blocks;    // of the device, the longest prefix; empty where the engine's blocks were filled
-  std::uint32_t prefix = 0;  // blocks of the list, from the first on, that are on the device now
+struct LoadOutcome {
+  ImmutableBlocks blocks;    // of the device: the longest prefix; empty if blocks of the engine were filled
+  std::uint32_t prefix = 0;  // number of blocks, from the first key on, that are on the device now
   std::array<std::uint32_t, kCacheLevels> from = {};  // of those, by the tier they were found in
-  std::uint32_t not_worth_it = 0;                     // blocks that the cost model left out
-  std::string why = {};                               // the prefix is shorter than what was found: what happened
+  std::uint32_t not_worth_it = 0;                     // blocks that are faster to compute
+  std::string why = {};                               // why the prefix is shorter than what was to be loaded
 };
 
 struct LoadRequest {
   std::vector<BlockKey> keys = {};
-  std::optional<TimePoint> deadline = {};  // none: as the options say
-  std::uint32_t most = 0;                  // blocks to be loaded; 0: any number
-  bool weigh = true;                       // whether the cost model is asked
-  std::function<void(LoadResult&&)> done = {};
+  std::optional<TimePoint> deadline = {};  // std::nullopt: OnboardOptions::deadline from now
+  std::uint32_t most = 0;                  // blocks to load at most; 0 for any number
+  bool weigh = true;                       // whether to ask the cost model
+  std::function<void(LoadOutcome&&)> done = {};
 };
 
 struct OnboardStatus {
-  std::uint32_t loads = 0;                            // under way
+  std::uint32_t loads = 0;                            // in flight
   std::uint64_t finished = 0;                         // loads
-  std::uint64_t refused = 0;                          // loads, for want of room
-  std::uint64_t joined = 0;                           // blocks that another load was bringing already
+  std::uint64_t refused = 0;                          // loads: too many were in flight
+  std::uint64_t joined = 0;                           // blocks that another load was already bringing
   std::uint64_t not_worth_it = 0;                     // blocks
   std::uint64_t expired = 0;                          // loads that ended by their deadline
   std::array<std::uint64_t, kCacheLevels> hits = {};  // blocks found, by tier
-  std::uint64_t misses = 0;                           // blocks asked for and found nowhere
+  std::uint64_t misses = 0;                           // blocks found in no tier
 };
 
 class Onboarder {
  public:
   struct Parts {
-    Tier* device = nullptr;  // where blocks are brought; there may be none of them, or one without a pool
+    Tier* device = nullptr;  // any tier may be missing; the device may have no pool
     Tier* host = nullptr;
     Tier* disk = nullptr;
     TierLink* host_to_device = nullptr;
-    TierLink* disk_to_device = nullptr;  // straight
+    TierLink* disk_to_device = nullptr;
     TierLink* disk_to_host = nullptr;
-    const BlockRegistry* registry = nullptr;         // follows the pools of all of them
-    std::shared_ptr<const LoadCostModel> cost = {};  // none: as the options say
+    const BlockRegistry* registry = nullptr;         // of the pools of all of them
+    std::shared_ptr<const LoadCostModel> cost = {};  // null: measured_cost_model() with the speed of the options
     std::uint32_t block_size = 0;
     const Clock* clock = nullptr;
-    std::function<void()> wake = {};  // there is something to pump; from any thread
+    std::function<void()> wake = {};  // called from any thread when pump() or next_time() has to be looked at
   };
   [[nodiscard]] static Result<std::unique_ptr<Onboarder>> make(const Parts& parts, const OnboardOptions& options);
   ~Onboarder();
 
-  // Presence, without taking or touching anything.
+  // Where the keys are; pins and touches nothing.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
 
-  // How many of the blocks that locate() found, the first of which is block `first_block` of its sequence, are worth
-  // loading, by the cost model and as fast as things go now.
+  // How many of the blocks that locate() found are worth loading at the current speed of the links. `first_block`: the
+  // position of the first one in its sequence.
   [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
 
-  // The longest prefix to the device.
+  // Loads the longest prefix to the device.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
-  // The same into blocks of the engine, for a device without a pool: `targets.blocks[i]` is for keys[i].
+  // The same into blocks of the engine, for a device without a pool: targets.block_ids[i] is for keys[i].
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
-  // These blocks, that the caller holds in a tier below, to the device: into `targets`, as many, or into blocks that are
-  // allocated here. All of them that can be, in order; not only a prefix. No cost model is asked.
+  // Copies blocks that the caller holds in a lower tier to the device, into `targets` (one for each) or into blocks that are
+  // allocated here. Brings every block that can be brought, in order, not only a prefix; does not ask the cost model.
   [[nodiscard]] Result<LoadId> onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
                                        TimePoint deadline, std::function<void(Result<ImmutableBlocks>&&)> done);
-  // From disk to host memory, those of the keys that are on disk and not above; `done` gets how many arrived.
+  // Copies those of the keys that are only on disk to host memory. `done` gets the number of blocks that arrived.
   [[nodiscard]] Result<LoadId> prefetch(std::vector<BlockKey> keys, TimePoint deadline,
                                         std::function<void(std::uint32_t)> done);
-  // What has not begun will not. The result comes as always.
+  // What has not begun does not begin. The outcome comes as always.
   void cancel(LoadId load);
-  // All tiers are fenced, and their pools' fences are up: every load in flight ends without a block, as soon as nothing
-  // touches its memory. `tell` has to be called, without locks: it tells those results that are ready.
+  // Call when all tiers are fenced and the fences of their pools are up. Every load in flight ends without blocks, as soon as
+  // nothing touches its memory. Then call `tell` without locks: it calls the callbacks of loads that have ended.
   struct Fenced {
     std::uint32_t loads = 0;
     std::function<void()> tell = {};
@@ -115,19 +117,20 @@ class Onboarder {
   [[nodiscard]] Fenced fence();
 
   [[nodiscard]] OnboardStatus status() const;
-  // Ends loads whose deadlines have passed; whether there was anything to do.
+  // Ends loads whose deadlines have passed and retries full executors. Returns whether it did anything.
   bool pump();
+  // When pump() is due even if `wake` is not called.
   [[nodiscard]] std::optional<TimePoint> next_time() const;
   [[nodiscard]] bool is_idle() const;
-  // Takes nothing any more and cancels what has not begun. Pump until is_idle().
+  // Accepts no more loads and cancels those in flight. Pump until is_idle().
   void end();
-  // Ends all loads with what has arrived, as if their deadlines had passed. After end(), where copies do not come back.
+  // Ends all loads with what has arrived, as if their deadlines had passed. Call it after end(), if transfers do not end.
   void end_now();
 
  private:
   class Impl;
   explicit Onboarder(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;  // shared with the copies under way
+  std::shared_ptr<Impl> impl_;  // shared with the transfers in flight
 };
 
 }  // namespace cairn

@@ -15,14 +15,14 @@ using testing::Rig;
 using testing::RigOptions;
 using testing::some_of;
 
-RigOptions hanging(Lane lane, std::uint64_t at) {
+RigOptions hanging(LoadLink link, std::uint64_t at) {
   RigOptions options;
-  options.faults[index_of(lane)] = {{.fault = Fault::kHang, .at = at}};
+  options.faults[index_of(link)] = {{.fault = Fault::kHang, .at = at}};
   return options;
 }
 
 TEST(OnboarderDeadline, AHungCopyEndsTheLoadInTimeWithWhatHasArrived) {
-  Rig rig(hanging(Lane::kHostToDevice, 8));
+  Rig rig(hanging(LoadLink::kHostToDevice, 8));
   const Keys keys = chain(1, 12);
   (void)rig.host().put(keys);
   const auto loaded = rig.load(keys, milliseconds(100));
@@ -47,7 +47,7 @@ TEST(OnboarderDeadline, AHungCopyEndsTheLoadInTimeWithWhatHasArrived) {
 
 TEST(OnboarderDeadline, CopiesThatArrivedBeforeItAreInTheResult) {
   // A stretch from the host, and behind it one from a disk that hangs.
-  RigOptions options = hanging(Lane::kDiskToDevice, 1);
+  RigOptions options = hanging(LoadLink::kDiskToDevice, 1);
   options.onboard.through_host = false;
   Rig rig(options);
   const Keys keys = chain(1, 12);
@@ -77,7 +77,7 @@ TEST(OnboarderDeadline, PumpEndsALoadThoughItsCopyDoesNotAnswer) {
 }
 
 TEST(OnboarderDeadline, TheOptionsSayItWhereTheRequestDoesNot) {
-  RigOptions options = hanging(Lane::kHostToDevice, 1);
+  RigOptions options = hanging(LoadLink::kHostToDevice, 1);
   options.onboard.deadline = milliseconds(70);
   Rig rig(options);
   (void)rig.host().put(chain(1, 3));
@@ -95,7 +95,7 @@ TEST(OnboarderDeadline, OneThatHasPassedBeginsNothing) {
   const auto loaded = rig.load(chain(1, 3), milliseconds(1));
   ASSERT_TRUE(loaded->is_done);
   EXPECT_EQ(loaded->result.prefix, 2U);
-  EXPECT_EQ(rig.link(Lane::kHostToDevice).meter().totals().copies, 0U);
+  EXPECT_EQ(rig.link(LoadLink::kHostToDevice).meter().totals().copies, 0U);
 }
 
 TEST(OnboarderDeadline, AfterTheFirstHopNothingMoreIsBegun) {
@@ -131,7 +131,7 @@ TEST(OnboarderCancel, WhatHasNotBegunIsNotBegun) {
   rig.expect_drained();
 }
 
-TEST(OnboarderCancel, QueuedPiecesEndAtOnce) {
+TEST(OnboarderCancel, QueuedPartsEndAtOnce) {
   Rig rig({.ways = {.latency = seconds(1), .limit = 1}});
   (void)rig.host().put(chain(1, 2));
   (void)rig.host().put(chain(2, 2));
@@ -155,7 +155,7 @@ TEST(OnboarderCancel, BetweenTheHops) {
   rig.run();
   ASSERT_TRUE(loaded->is_done);
   EXPECT_EQ(loaded->result.prefix, 0U);
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 0U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 0U);
   rig.expect_drained();
 }
 

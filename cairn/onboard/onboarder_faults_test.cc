@@ -15,14 +15,14 @@ using testing::Rig;
 using testing::RigOptions;
 using testing::some_of;
 
-RigOptions faulty(Lane lane, std::vector<FaultRule> rules) {
+RigOptions faulty(LoadLink link, std::vector<FaultRule> rules) {
   RigOptions options;
-  options.faults[index_of(lane)] = std::move(rules);
+  options.faults[index_of(link)] = std::move(rules);
   return options;
 }
 
 TEST(OnboarderFaults, ABlockThatFailsEndsThePrefix) {
-  Rig rig(faulty(Lane::kHostToDevice, {{.fault = Fault::kFail, .at = 6}}));
+  Rig rig(faulty(LoadLink::kHostToDevice, {{.fault = Fault::kFail, .at = 6}}));
   const Keys keys = chain(1, 12);
   (void)rig.host().put(keys);
   const auto loaded = rig.load(keys);
@@ -66,7 +66,7 @@ TEST(OnboarderFaults, AnotherTierHelpsTheNextLoadWhereBytesWereWrong) {
 }
 
 TEST(OnboarderFaults, TheFirstHopFailsInTheMiddle) {
-  Rig rig(faulty(Lane::kDiskToHost, {{.fault = Fault::kFail, .at = 10}}));
+  Rig rig(faulty(LoadLink::kDiskToHost, {{.fault = Fault::kFail, .at = 10}}));
   const Keys keys = chain(1, 60);
   (void)rig.disk().put(keys);
   const auto loaded = rig.load(keys);
@@ -74,13 +74,13 @@ TEST(OnboarderFaults, TheFirstHopFailsInTheMiddle) {
   EXPECT_EQ(loaded->result.prefix, 9U);
   EXPECT_TRUE(rig.is_right(loaded->result, keys));
   EXPECT_THAT(loaded->result.why, HasSubstr("injected"));
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 9U) << "what is behind the hole is not brought up";
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 9U) << "what is behind the hole is not brought up";
   loaded->result = {};
   rig.expect_drained();
 }
 
 TEST(OnboarderFaults, TheSecondHopFailsInTheMiddle) {
-  Rig rig(faulty(Lane::kHostToDevice, {{.fault = Fault::kFail, .at = 3}}));
+  Rig rig(faulty(LoadLink::kHostToDevice, {{.fault = Fault::kFail, .at = 3}}));
   const Keys keys = chain(1, 20);
   (void)rig.disk().put(keys);
   const auto loaded = rig.load(keys);
@@ -92,7 +92,7 @@ TEST(OnboarderFaults, TheSecondHopFailsInTheMiddle) {
 }
 
 TEST(OnboarderFaults, BytesThatChangeOnTheWayAreNotServed) {
-  Rig rig(faulty(Lane::kDiskToHost, {{.fault = Fault::kCorruptInFlight, .at = 5}}));
+  Rig rig(faulty(LoadLink::kDiskToHost, {{.fault = Fault::kCorruptInFlight, .at = 5}}));
   const Keys keys = chain(1, 8);
   (void)rig.disk().put(keys);
   const auto loaded = rig.load(keys);
@@ -104,8 +104,8 @@ TEST(OnboarderFaults, BytesThatChangeOnTheWayAreNotServed) {
 }
 
 TEST(OnboarderFaults, BehindAHoleNothingIsWaitedFor) {
-  RigOptions options = faulty(Lane::kHostToDevice, {{.fault = Fault::kFail, .at = 1}});
-  options.faults[index_of(Lane::kDiskToDevice)] = {{.fault = Fault::kHang, .at = 1}};
+  RigOptions options = faulty(LoadLink::kHostToDevice, {{.fault = Fault::kFail, .at = 1}});
+  options.faults[index_of(LoadLink::kDiskToDevice)] = {{.fault = Fault::kHang, .at = 1}};
   options.onboard.through_host = false;
   Rig rig(options);
   const Keys keys = chain(1, 6);
@@ -125,7 +125,7 @@ TEST(OnboarderFaults, BehindAHoleNothingIsWaitedFor) {
 TEST(OnboarderFaults, ATierThatIsOutIsAMissAndComesBack) {
   // The first three copies fail, and the fourth is the trial.
   RigOptions options =
-      faulty(Lane::kDiskToDevice,
+      faulty(LoadLink::kDiskToDevice,
              {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}, {.fault = Fault::kFail, .at = 3}});
   options.onboard.through_host = false;
   Rig rig(options);
@@ -153,7 +153,7 @@ TEST(OnboarderFaults, ATierThatIsOutIsAMissAndComesBack) {
 
 TEST(OnboarderFaults, WhatIsRefusedCutsItsStretchAndAllAfterIt) {
   // Out, and due for a trial: the first copy is it, the second is refused.
-  RigOptions options = faulty(Lane::kDiskToDevice, {{.fault = Fault::kFail, .at = 1, .every = 1}});
+  RigOptions options = faulty(LoadLink::kDiskToDevice, {{.fault = Fault::kFail, .at = 1, .every = 1}});
   options.onboard.through_host = false;
   Rig rig(options);
   const Keys keys = chain(1, 6);

@@ -37,7 +37,7 @@ TEST_F(OnboarderJoinTest, EachKeyIsCopiedOnce) {
   EXPECT_EQ(first_->result.prefix, 7U);
   EXPECT_EQ(second_->result.prefix, 8U);
   EXPECT_TRUE(rig.is_right(second_->result, keys_));
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 8U);
   EXPECT_EQ(rig.onboarder().status().joined, 7U);
   EXPECT_EQ(rig.device().pool().stats().deduplicated, 0U);
 }
@@ -63,7 +63,7 @@ TEST_F(OnboarderJoinTest, TheFirstIsCancelled) {
   rig.run();
   EXPECT_EQ(first_->result.prefix, 0U);
   EXPECT_EQ(second_->result.prefix, 8U) << second_->result.why;
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 10U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 10U);
 }
 
 TEST_F(OnboarderJoinTest, TheFirstExpires) {
@@ -111,7 +111,7 @@ TEST_F(OnboarderJoinTest, ABlockWhoseBytesAreWrongIsNotTriedForEver) {
   EXPECT_EQ(first_->result.prefix, 4U);
   EXPECT_EQ(second_->result.prefix, 4U);
   EXPECT_THAT(second_->result.why, HasSubstr("gone"));
-  EXPECT_LE(rig.link(Lane::kHostToDevice).meter().totals().copies, 2U);
+  EXPECT_LE(rig.link(LoadLink::kHostToDevice).meter().totals().copies, 2U);
 }
 
 TEST_F(OnboarderJoinTest, TwoLoadsFromDiskShareBothHops) {
@@ -122,8 +122,8 @@ TEST_F(OnboarderJoinTest, TwoLoadsFromDiskShareBothHops) {
   rig.run();
   EXPECT_EQ(second_->result.prefix, 8U);
   EXPECT_EQ(second_->result.from[2], 8U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 8U);
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 8U);
 }
 
 TEST_F(OnboarderJoinTest, ALoadTakesOverWhatAPrefetchBrings) {
@@ -136,7 +136,7 @@ TEST_F(OnboarderJoinTest, ALoadTakesOverWhatAPrefetchBrings) {
   EXPECT_EQ(fetched, 8U);
   EXPECT_EQ(first_->result.prefix, 8U);
   EXPECT_TRUE(rig.is_right(first_->result, keys_));
-  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 8U);
 }
 
 TEST_F(OnboarderJoinTest, APrefetchWaitsForWhatALoadBrings) {
@@ -147,7 +147,7 @@ TEST_F(OnboarderJoinTest, APrefetchWaitsForWhatALoadBrings) {
   ASSERT_TRUE(rig.onboarder().prefetch(keys_, testing::kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
   rig.run();
   EXPECT_EQ(fetched, 8U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 8U);
 }
 
 TEST_F(OnboarderJoinTest, HoweverManyGiveUpBeforeItALoadBringsWhatItCan) {

@@ -114,8 +114,8 @@ TEST_F(OnboarderBlocksTest, EveryoneGetsHisOwnCopyButTheHostOne) {
   rig.run();
   EXPECT_EQ(first->result.prefix, 4U);
   EXPECT_EQ(second->result.prefix, 4U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 4U);
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 8U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 4U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 8U);
 }
 
 TEST_F(OnboarderBlocksTest, OneForEachKey) {
@@ -184,7 +184,7 @@ TEST_F(OnboardGivenTest, GivenOnesThatAreNotNeededAreFree) {
   rig.run();
   ASSERT_TRUE(result_.has_value() && result_->has_value());
   EXPECT_TRUE(is_right(rig, keys_));
-  EXPECT_EQ(rig.copied(Lane::kHostToDevice), 7U);
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 7U);
   result_.reset();
   joined_load->result = {};
   rig.expect_drained();
@@ -223,7 +223,7 @@ TEST_F(OnboardGivenTest, SaysWhyNothingCame) {
   ASSERT_FALSE(result_->has_value());
   EXPECT_THAT(result_->error().message, HasSubstr("injected"));
   result_.reset();
-  rig.link(Lane::kHostToDevice).pause(true);
+  rig.link(LoadLink::kHostToDevice).pause(true);
   onboard(rig, CacheLevel::kG2, rig.host().pool().match_prefix(keys_));
   ASSERT_TRUE(result_.has_value());
   ASSERT_FALSE(result_->has_value());

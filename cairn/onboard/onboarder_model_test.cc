@@ -26,14 +26,14 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
                        .ways = {.bytes_per_second = 2e6, .latency = microseconds(300), .limit = 3 + random() % 6},
                        .has_straight = random() % 3 != 0,
                        .seed = seed};
-    options.faults[index_of(Lane::kHostToDevice)] = {{.fault = Fault::kFail, .chance = 0.01},
-                                                     {.fault = Fault::kHang, .chance = 0.005},
-                                                     {.fault = Fault::kCorruptInFlight, .chance = 0.01}};
-    options.faults[index_of(Lane::kDiskToDevice)] = options.faults[0];
-    options.faults[index_of(Lane::kDiskToHost)] = {{.fault = Fault::kShort, .chance = 0.01},
-                                                   {.fault = Fault::kCorrupt, .chance = 0.01},
-                                                   {.fault = Fault::kHang, .chance = 0.005},
-                                                   {.fault = Fault::kFail, .chance = 0.02}};
+    options.faults[index_of(LoadLink::kHostToDevice)] = {{.fault = Fault::kFail, .chance = 0.01},
+                                                         {.fault = Fault::kHang, .chance = 0.005},
+                                                         {.fault = Fault::kCorruptInFlight, .chance = 0.01}};
+    options.faults[index_of(LoadLink::kDiskToDevice)] = options.faults[0];
+    options.faults[index_of(LoadLink::kDiskToHost)] = {{.fault = Fault::kShort, .chance = 0.01},
+                                                       {.fault = Fault::kCorrupt, .chance = 0.01},
+                                                       {.fault = Fault::kHang, .chance = 0.005},
+                                                       {.fault = Fault::kFail, .chance = 0.02}};
     return options;
   }
 
@@ -53,7 +53,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
     const Result<LoadId> id = rig_.onboarder().load({.keys = keys,
                                                      .deadline = deadline,
                                                      .most = one_of(4) == 0 ? one_of(20) : 0,
-                                                     .done = [this, loaded, keys, deadline](LoadResult&& result) {
+                                                     .done = [this, loaded, keys, deadline](LoadOutcome&& result) {
                                                        EXPECT_FALSE(loaded->is_done) << "told twice";
                                                        EXPECT_LE(rig_.clock().now(), deadline);
                                                        EXPECT_TRUE(rig_.is_right(result, keys)) << "wrong bytes";
@@ -117,7 +117,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
       case 9:
         return onboard();
       case 10:
-        return rig_.link(Lane{static_cast<std::uint8_t>(is_straight_ ? 1 : 2)}).pause(one_of(4) == 0);
+        return rig_.link(LoadLink{static_cast<std::uint8_t>(is_straight_ ? 1 : 2)}).pause(one_of(4) == 0);
       case 11:
         return rig_.release_hung();
       case 12:
@@ -159,9 +159,9 @@ TEST_P(OnboarderModelTest, NothingWrongIsServedAndNothingIsLost) {
   EXPECT_GE(status.finished, loads_.size());
   EXPECT_EQ(status.hits[0] + status.hits[1] + status.hits[2] + status.misses, asked_);
   EXPECT_GT(served_, 0U);
-  for (const Lane lane : {Lane::kHostToDevice, Lane::kDiskToHost}) {
-    const LinkTotals totals = rig_.link(lane).meter().totals();
-    EXPECT_EQ(totals.bytes_under_way, 0U);
+  for (const LoadLink link : {LoadLink::kHostToDevice, LoadLink::kDiskToHost}) {
+    const LinkTotals totals = rig_.link(link).meter().totals();
+    EXPECT_EQ(totals.bytes_in_flight, 0U);
     EXPECT_EQ(totals.quarantined, 0U);
   }
   EXPECT_TRUE(rig_.device().wrong_blocks().empty());

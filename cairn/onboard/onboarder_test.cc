@@ -43,11 +43,11 @@ TEST(OnboarderLocate, LeavesOutWhatCannotBeReached) {
   const Keys keys = chain(1, 4);
   (void)rig.host().put(first_of(keys, 2));
   (void)rig.disk().put(keys);
-  rig.link(Lane::kHostToDevice).pause(true);
+  rig.link(LoadLink::kHostToDevice).pause(true);
   EXPECT_THAT(rig.onboarder().locate(keys).levels, ElementsAre(kG3, kG3, kG3, kG3));
-  rig.link(Lane::kDiskToDevice).pause(true);
+  rig.link(LoadLink::kDiskToDevice).pause(true);
   EXPECT_THAT(rig.onboarder().locate(keys).levels, IsEmpty());
-  rig.link(Lane::kHostToDevice).pause(false);
+  rig.link(LoadLink::kHostToDevice).pause(false);
   EXPECT_THAT(rig.onboarder().locate(keys).levels, ElementsAre(kG2, kG2, kG3, kG3));
 }
 
@@ -95,7 +95,7 @@ TEST_P(InterleavedTest, ThePrefixOverAllTiersComesToTheDevice) {
   EXPECT_THAT(loaded->result.from, ElementsAre(6U, 5U, 34U, 0U));
   EXPECT_THAT(loaded->result.why, IsEmpty());
   EXPECT_EQ(rig.host().pool().count_prefix(some_of(keys, 6, 20)), GetParam() ? 14U : 0U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToDevice), GetParam() ? 0U : 34U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToDevice), GetParam() ? 0U : 34U);
   const OnboardStatus status = rig.onboarder().status();
   EXPECT_THAT(status.hits, ElementsAre(6U, 5U, 34U, 0U));
   EXPECT_EQ(status.misses, 5U);
@@ -138,7 +138,7 @@ TEST(Onboarder, AFullHostIsPassedBy) {
   const auto loaded = rig.load(keys);
   rig.run();
   EXPECT_EQ(loaded->result.prefix, 20U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToDevice), 20U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToDevice), 20U);
 }
 
 TEST(Onboarder, AFullHostThatCannotBePassedByIsSaid) {
@@ -176,7 +176,7 @@ TEST(Onboarder, NoMoreThanAskedFor) {
   const auto loaded = rig.load(keys, {}, 10);
   rig.run();
   EXPECT_EQ(loaded->result.prefix, 14U);
-  EXPECT_EQ(rig.copied(Lane::kDiskToHost), 2U);
+  EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 2U);
   EXPECT_THAT(loaded->result.why, IsEmpty());
 }
 
@@ -185,16 +185,16 @@ class GivenAnswer final : public LoadCostModel {
  public:
   explicit GivenAnswer(std::uint32_t answer) : answer_(answer) {}
   [[nodiscard]] std::uint32_t worth_loading(const LoadQuestion& question) const override {
-    asked_.assign(question.stretches.begin(), question.stretches.end());
+    asked_.assign(question.runs.begin(), question.runs.end());
     first_token_ = question.first_token;
     return answer_;
   }
-  [[nodiscard]] const std::vector<LoadStretch>& asked() const { return asked_; }
+  [[nodiscard]] const std::vector<LoadRun>& asked() const { return asked_; }
   [[nodiscard]] std::uint32_t first_token() const { return first_token_; }
 
  private:
   const std::uint32_t answer_;
-  mutable std::vector<LoadStretch> asked_;
+  mutable std::vector<LoadRun> asked_;
   mutable std::uint32_t first_token_ = 0;
 };
 
@@ -271,7 +271,7 @@ TEST(Onboarder, TooManyAreRefusedAndUnchanged) {
   (void)rig.host().put(chain(3, 2));
   const auto first = rig.load(chain(1, 2));
   const auto second = rig.load(chain(2, 2));
-  LoadRequest third{.keys = chain(3, 2), .done = [](LoadResult&&) { ADD_FAILURE() << "it was refused"; }};
+  LoadRequest third{.keys = chain(3, 2), .done = [](LoadOutcome&&) { ADD_FAILURE() << "it was refused"; }};
   const Result<LoadId> refused = rig.onboarder().load(std::move(third));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
@@ -293,7 +293,7 @@ TEST(Onboarder, RefusesWhatMakesNoSense) {
                    .has_value());
   EXPECT_FALSE(Onboarder::make({.host = &rig.host().tier(),
                                 .disk = &rig.disk().tier(),
-                                .disk_to_host = &rig.link(Lane::kDiskToDevice),
+                                .disk_to_host = &rig.link(LoadLink::kDiskToDevice),
                                 .registry = &rig.registry(),
                                 .clock = &rig.clock()},
                                {})
@@ -334,9 +334,9 @@ TEST(Onboarder, LoadsMayBeBegunWhereOneEnds) {
   (void)rig.disk().put(chain(2, 2));
   std::uint32_t second = 0;
   const Result<LoadId> id = rig.onboarder().load(
-      {.keys = chain(1, 2), .done = [&](LoadResult&& /*result*/) {
+      {.keys = chain(1, 2), .done = [&](LoadOutcome&& /*result*/) {
          EXPECT_TRUE(rig.onboarder()
-                         .load({.keys = chain(2, 2), .done = [&](LoadResult&& result) { second = result.prefix; }})
+                         .load({.keys = chain(2, 2), .done = [&](LoadOutcome&& result) { second = result.prefix; }})
                          .has_value());
        }});
   ASSERT_TRUE(id.has_value());

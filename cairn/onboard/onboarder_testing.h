@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/onboard/load.h"
+#include "cairn/onboard/onboard_plan.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/pool/pool_testing.h"
 #include "cairn/transfer/fault_executor.h"
@@ -115,7 +115,7 @@ class MemoryTier {
 struct RigOptions {
   std::array<std::uint32_t, 3> blocks = {64, 64, 256};  // device, host, disk
   OnboardOptions onboard = {};
-  std::array<std::vector<FaultRule>, kLanes> faults = {};
+  std::array<std::vector<FaultRule>, kLoadLinks> faults = {};
   SimulatedExecutor::Options ways = {.latency = std::chrono::milliseconds(1)};
   bool engine_block_ids = false;  // the device is the engine's
   bool has_straight = true;
@@ -127,7 +127,7 @@ struct RigOptions {
 struct Loaded {
   bool is_done = false;
   TimePoint at{};
-  LoadResult result = {};
+  LoadOutcome result = {};
   LoadId id{};
 };
 
@@ -137,11 +137,11 @@ class Rig {
       : device_(CacheLevel::kG1, options.blocks[0], clock_, *registry_, !options.engine_block_ids),
         host_(CacheLevel::kG2, options.blocks[1], clock_, *registry_),
         disk_(CacheLevel::kG3, options.blocks[2], clock_, *registry_) {
-    connect(Lane::kHostToDevice, host_.tier(), device_.tier(), options);
+    connect(LoadLink::kHostToDevice, host_.tier(), device_.tier(), options);
     if (options.has_straight) {
-      connect(Lane::kDiskToDevice, disk_.tier(), device_.tier(), options);
+      connect(LoadLink::kDiskToDevice, disk_.tier(), device_.tier(), options);
     }
-    connect(Lane::kDiskToHost, disk_.tier(), host_.tier(), options);
+    connect(LoadLink::kDiskToHost, disk_.tier(), host_.tier(), options);
     auto made = Onboarder::make({.device = &device_.tier(),
                                  .host = &host_.tier(),
                                  .disk = &disk_.tier(),
@@ -177,11 +177,11 @@ class Rig {
     while (true) {
       for (bool more = true; more;) {
         more = onboarder_->pump();
-        for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-          if (executors_[lane] != nullptr) {
-            executors_[lane]->check_deadlines();
-            const bool inside = inside_[lane]->run();
-            more = executors_[lane]->run_callbacks() || inside || more;
+        for (std::size_t link = 0; link < kLoadLinks; ++link) {
+          if (executors_[link] != nullptr) {
+            executors_[link]->check_deadlines();
+            const bool inside = inside_[link]->run();
+            more = executors_[link]->run_callbacks() || inside || more;
           }
         }
       }
@@ -214,9 +214,9 @@ class Rig {
     loaded->id = id.has_value() ? *id : LoadId{};
     return loaded;
   }
-  std::function<void(LoadResult&&)> note(const std::shared_ptr<Loaded>& loaded) {
+  std::function<void(LoadOutcome&&)> note(const std::shared_ptr<Loaded>& loaded) {
     loads_.push_back(loaded);
-    return [this, loaded](LoadResult&& result) {
+    return [this, loaded](LoadOutcome&& result) {
       EXPECT_FALSE(loaded->is_done) << "told twice";
       loaded->is_done = true;
       loaded->at = clock_.now();
@@ -225,7 +225,7 @@ class Rig {
   }
 
   // Blocks of a prefix of the keys, all with the right bytes.
-  [[nodiscard]] bool is_right(const LoadResult& result, const Keys& keys) {
+  [[nodiscard]] bool is_right(const LoadOutcome& result, const Keys& keys) {
     for (std::uint32_t i = 0; i < result.blocks.size(); ++i) {
       if (result.blocks.key(i) != keys[i] || !device_.holds(result.blocks.block_ids()[i], keys[i])) {
         return false;
@@ -247,9 +247,9 @@ class Rig {
     }
   }
 
-  [[nodiscard]] TierLink& link(Lane lane) { return *links_[index_of(lane)]; }
-  [[nodiscard]] FaultExecutor& executor(Lane lane) { return *executors_[index_of(lane)]; }
-  [[nodiscard]] std::uint64_t copied(Lane lane) { return links_[index_of(lane)]->meter().totals().blocks; }
+  [[nodiscard]] TierLink& link(LoadLink which) { return *links_[index_of(which)]; }
+  [[nodiscard]] FaultExecutor& executor(LoadLink which) { return *executors_[index_of(which)]; }
+  [[nodiscard]] std::uint64_t copied(LoadLink which) { return links_[index_of(which)]->meter().totals().blocks; }
   [[nodiscard]] Onboarder& onboarder() { return *onboarder_; }
   [[nodiscard]] const BlockRegistry& registry() const { return *registry_; }
   [[nodiscard]] MemoryTier& device() { return device_; }
@@ -259,8 +259,8 @@ class Rig {
   [[nodiscard]] std::uint32_t wakes() const { return wakes_; }
 
  private:
-  void connect(Lane lane, Tier& from, Tier& to, const RigOptions& options) {
-    const std::uint32_t i = index_of(lane);
+  void connect(LoadLink which, Tier& from, Tier& to, const RigOptions& options) {
+    const std::size_t i = index_of(which);
     auto inside = std::make_unique<SimulatedExecutor>(clock_, options.ways);
     inside_[i] = inside.get();
     executors_[i] = std::make_unique<FaultExecutor>(
@@ -277,9 +277,9 @@ class Rig {
   MemoryTier device_;
   MemoryTier host_;
   MemoryTier disk_;
-  std::array<std::unique_ptr<FaultExecutor>, kLanes> executors_;
-  std::array<SimulatedExecutor*, kLanes> inside_ = {};
-  std::array<std::unique_ptr<TierLink>, kLanes> links_;
+  std::array<std::unique_ptr<FaultExecutor>, kLoadLinks> executors_;
+  std::array<SimulatedExecutor*, kLoadLinks> inside_ = {};
+  std::array<std::unique_ptr<TierLink>, kLoadLinks> links_;
   std::unique_ptr<Onboarder> onboarder_;
   std::vector<std::shared_ptr<Loaded>> loads_;
   std::uint32_t wakes_ = 0;

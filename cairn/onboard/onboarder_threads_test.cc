@@ -101,16 +101,16 @@ TEST(OnboarderThreads, LoadsOverlapAndBlocksAreEvictedMeanwhile) {
         std::mt19937_64 random(static_cast<std::uint64_t>(t));
         for (int i = 0; i < kLoads; ++i) {
           const Keys keys = keys_of(1 + random() % kSequences, 1 + random() % 40);
-          std::promise<LoadResult> told;
+          std::promise<LoadOutcome> told;
           const Result<LoadId> id = onboarder->load(
-              {.keys = keys, .deadline = clock.now() + seconds(60), .done = [&told](LoadResult&& result) {
+              {.keys = keys, .deadline = clock.now() + seconds(60), .done = [&told](LoadOutcome&& result) {
                  told.set_value(std::move(result));
                }});
           ASSERT_TRUE(id.has_value());
           if (random() % 16 == 0) {
             onboarder->cancel(*id);
           }
-          const LoadResult result = told.get_future().get();
+          const LoadOutcome result = told.get_future().get();
           whole += result.prefix == keys.size() ? 1 : 0;
           ASSERT_LE(result.prefix, keys.size());
           for (std::uint32_t k = 0; k < result.blocks.size(); ++k) {

@@ -21,7 +21,7 @@ class Checker {
   Checker(const DiskFile& file, std::span<const DiskEntry> entries)
       : file_(file), entries_(entries), space_(file.geometry().space.id()), verdicts_(entries.size()) {}
 
-  // In the order of their places: blocks that follow each other, up to so many bytes, are one read.
+  // In the order of the file: adjacent blocks are one read, up to a limit.
   [[nodiscard]] Status run(const DiskProgress& progress) {
     std::vector<std::size_t> by_block_id(entries_.size());
     std::iota(by_block_id.begin(), by_block_id.end(), std::size_t{0});
@@ -108,9 +108,7 @@ Result<DiskCheck> check_blocks(const DiskFile& file, std::span<const DiskEntry> 
                         "are verified when they are loaded"));
   }
   Checker checker(file, entries);
-  if (const Status status = checker.run(progress); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(checker.run(progress));
   return checker.sorted();
 }
 

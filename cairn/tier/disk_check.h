@@ -1,10 +1,9 @@
-// Whether the blocks of a disk tier's file are what its entries say.
+// check_blocks(): reads every block of a disk tier's file that has an entry, in large reads in the order of the file, and compares
+// its bytes with the checksum of its entry, which is bound to its key and the file's namespace. Needs no model and no manager.
+// Does not change the file.
 //
-// Does:     reads every block that is named, in large reads in the order in which they lie, and holds its bytes to the
-//           checksum of its entry, which is bound to its key and the file's namespace. Needs no model and no manager.
-// Leaves:   the file as it is.
-// Threads:  one at a time for a file.
-// Fails:    kCancelled, when the progress says so. A block that cannot be read is a finding and not a failure.
+// Thread safety: one thread at a time for a file.
+// Errors: kCancelled if the progress callback returned false. A block that cannot be read is counted, and is not an error.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,12 @@
 
 namespace cairn {
 
-// Told after every read how many blocks of how many are done; false ends it.
+// Called after every read with the number of blocks that are done, of all. Return false to stop.
 using DiskProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 
 struct DiskCheck {
   std::vector<DiskEntry> right;  // each list in the order of the entries
-  std::vector<DiskEntry> wrong;  // other bytes than were written
+  std::vector<DiskEntry> wrong;  // whose bytes have another checksum
   std::vector<DiskEntry> unreadable;
 };
 
@@ -32,7 +31,7 @@ struct DiskCheck {
 [[nodiscard]] Result<DiskCheck> check_blocks(const DiskFile& file, std::span<const DiskEntry> entries,
                                              const DiskProgress& progress = {});
 
-// The checksum of a block of a file of this geometry that lies at `block`, under this key.
+// The checksum of the bytes of a block of such a file, for this key.
 // Requires: geometry.block_bytes bytes.
 [[nodiscard]] Checksum checksum_of(const DiskGeometry& geometry, NamespaceId space, const BlockKey& key,
                                    std::span<const std::byte> block);

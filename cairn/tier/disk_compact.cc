@@ -53,12 +53,9 @@ Result<std::vector<DiskEntry>> choose(const DiskFile& from, const std::vector<Di
   while (chosen.size() < blocks && left > 0) {
     const std::size_t count = std::min<std::size_t>(left, blocks - chosen.size());
     left -= count;
-    const Result<DiskCheck> check = check_blocks(from, std::span(entries).subspan(left, count), progress);
-    if (!check) {
-      return Unexpected(Error(check.error()));
-    }
-    done.wrong += check->wrong.size() + check->unreadable.size();
-    chosen.insert(chosen.end(), check->right.rbegin(), check->right.rend());
+    CAIRN_TRY_ASSIGN(const DiskCheck check, check_blocks(from, std::span(entries).subspan(left, count), progress));
+    done.wrong += check.wrong.size() + check.unreadable.size();
+    chosen.insert(chosen.end(), check.right.rbegin(), check.right.rend());
   }
   done.left_out = left;
   std::reverse(chosen.begin(), chosen.end());
@@ -79,9 +76,7 @@ Status copy_blocks(const DiskFile& from, const std::vector<DiskEntry>& entries, 
       ++done.wrong;
     } else {
       entry.block_id = BlockId{static_cast<std::uint32_t>(copied.size())};
-      if (Status status = to.write_blocks(entry.block_id, block); !status) {
-        return status;
-      }
+      CAIRN_TRY(to.write_blocks(entry.block_id, block));
       copied.push_back(entry);
     }
     if (progress && !progress(i + 1, entries.size())) {
@@ -125,7 +120,7 @@ class Unfinished {
 
 Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t> blocks,
                            const DiskProgress& progress) {
-  // A link stays one: what it leads to is replaced.
+  // A symbolic link stays: the file that it names is replaced.
   std::error_code none;
   const std::filesystem::path real = std::filesystem::canonical(given, none);
   const std::string path = real.empty() ? given : real.string();
@@ -139,32 +134,24 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
                         " has entries only: its blocks are in the files of the ranks beside it, in places that "
                         "cannot change"));
   }
-  const Result<DiskRecovery> recovery = from->recover();
-  if (!recovery) {
-    return Unexpected(Error(recovery.error()));
-  }
+  CAIRN_TRY_ASSIGN(const DiskRecovery recovery, from->recover());
   DiskGeometry geometry = from->geometry();
   geometry.blocks = blocks.value_or(geometry.blocks);
   Compaction done{.old_bytes = from->file_bytes(), .blocks = geometry.blocks};
-  const Result<std::vector<DiskEntry>> entries = choose(*from, recovery->entries, geometry.blocks, progress, done);
-  const Result<std::string> name = entries ? take_name(path) : Result<std::string>(Unexpected(Error(entries.error())));
-  if (!name) {
-    return Unexpected(Error(name.error()));
-  }
-  Result<DiskFile> to = DiskFile::create(*name, geometry);
-  if (!to) {
-    return Unexpected(std::move(to).error());
-  }
-  Unfinished unfinished(*name);
-  done.new_bytes = to->file_bytes();
-  Status status = copy_blocks(*from, *entries, *to, progress, done);
+  const Result<std::vector<DiskEntry>> entries = choose(*from, recovery.entries, geometry.blocks, progress, done);
+  CAIRN_TRY_ASSIGN(const std::string name,
+                   entries ? take_name(path) : Result<std::string>(Unexpected(Error(entries.error()))));
+  CAIRN_TRY_ASSIGN(DiskFile to, DiskFile::create(name, geometry));
+  Unfinished unfinished(name);
+  done.new_bytes = to.file_bytes();
+  Status status = copy_blocks(*from, *entries, to, progress, done);
   if (status) {
     // Whoever could read the old one can read the new one, and nobody else.
-    status = to->take_rights_of(*from);
+    status = to.take_rights_of(*from);
   }
   if (status) {
     {
-      const DiskFile closed = *std::move(to);  // and marked as such
+      const DiskFile closed = std::move(to);  // and marked as such
     }
     status = unfinished.take_place_of(path);
   }

@@ -21,7 +21,7 @@ DiskEntryIndex::DiskEntryIndex(std::uint32_t blocks, std::uint64_t seed)
   shift_ = 64 - std::countr_zero(heads_.size());
 }
 
-// Two multiplications with the seed between: who does not know the seed cannot choose keys of one chain.
+// Two multiplications with the seed between: without the seed nobody can choose keys that end up in one chain.
 std::size_t DiskEntryIndex::place(const BlockKey& key) const {
   std::uint64_t mixed = (key.high_word() ^ seed_) * 0x9E3779B97F4A7C15U;
   mixed = (mixed ^ (mixed >> 32) ^ key.low_word() ^ std::rotl(seed_, 32)) * 0xD6E8FEB86659FD93U;

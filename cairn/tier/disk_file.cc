@@ -146,19 +146,14 @@ void DiskFile::close() {
 Error DiskFile::io_error(const char* what, int number) const { return disk::file_error(what, path_, number); }
 
 Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& geometry) {
-  if (Status status = geometry.validate(); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(geometry.validate());
   if (access(path.c_str(), F_OK) == 0) {
     return fail(ErrorCode::kAlreadyExists, str_cat(path, " exists; open it, or remove it first"));
   }
   // Under another name until it is whole: a file that stopped halfway is never found.
   const std::string unfinished = path + ".new";
-  const Result<int> made = disk::create_locked(unfinished);
-  if (!made) {
-    return Unexpected(made.error());
-  }
-  DiskFile file(unfinished, *made);
+  CAIRN_TRY_ASSIGN(const int made, disk::create_locked(unfinished));
+  DiskFile file(unfinished, made);
   file.geometry_ = geometry;
   file.places_ = *geometry.places();
   if (geometry.keeps_secret && !geometry.secret) {
@@ -227,14 +222,9 @@ Status DiskFile::restore_length() const {
 }
 
 Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geometry, OnDamage on_damage) {
-  const Result<int> opened = disk::open_locked(path, disk::Access::kWrite);
-  if (!opened) {
-    return Unexpected(opened.error());
-  }
-  DiskFile file(path, *opened);
-  if (Status status = file.read_superblock(file.was_clean_); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY_ASSIGN(const int opened, disk::open_locked(path, disk::Access::kWrite));
+  DiskFile file(path, opened);
+  CAIRN_TRY(file.read_superblock(file.was_clean_));
   DiskGeometry resized = file.geometry_;
   resized.blocks = geometry.blocks;
   if (file.geometry_.blocks != geometry.blocks && differences(resized, geometry).empty()) {
@@ -247,16 +237,10 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
     return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
                                                         "; give this one another file, or remove it"));
   }
-  if (Status status = file.check_secret(geometry); !status) {
-    return Unexpected(Error(status.error()));
-  }
-  if (Status status = on_damage == OnDamage::kRepair ? file.restore_length() : file.check_length(); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(file.check_secret(geometry));
+  CAIRN_TRY(on_damage == OnDamage::kRepair ? file.restore_length() : file.check_length());
   // From here on it is not clean until it is closed.
-  if (Status status = file.write_superblock(false); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(file.write_superblock(false));
   file.access_ = disk::Access::kWrite;
   return file;
 }
@@ -287,17 +271,10 @@ Status DiskFile::check_secret(const DiskGeometry& wanted) const {
 }
 
 Result<DiskFile> DiskFile::inspect(const std::string& path) {
-  const Result<int> opened = disk::open_locked(path, disk::Access::kRead);
-  if (!opened) {
-    return Unexpected(opened.error());
-  }
-  DiskFile file(path, *opened);
-  if (Status status = file.read_superblock(file.was_clean_); !status) {
-    return Unexpected(Error(status.error()));
-  }
-  if (Status status = file.check_length(); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY_ASSIGN(const int opened, disk::open_locked(path, disk::Access::kRead));
+  DiskFile file(path, opened);
+  CAIRN_TRY(file.read_superblock(file.was_clean_));
+  CAIRN_TRY(file.check_length());
   return file;
 }
 
@@ -344,9 +321,7 @@ Status DiskFile::write_superblock(bool clean, Flush flush) const {
   }
   // One after the other: whenever it stops, one of the two is whole.
   for (const std::uint64_t offset : {std::uint64_t{disk::kSuperblockBytes}, std::uint64_t{0}}) {
-    if (Status status = flush == Flush::kEach ? write_through_at(*bytes, offset) : write_at(*bytes, offset); !status) {
-      return status;
-    }
+    CAIRN_TRY(flush == Flush::kEach ? write_through_at(*bytes, offset) : write_at(*bytes, offset));
   }
   return {};
 }
@@ -395,7 +370,7 @@ Result<DiskRecovery> DiskFile::recover() {
   std::vector<DiskEntry>& entries = recovery.entries;
   std::sort(entries.begin(), entries.end(), [](const DiskEntry& a, const DiskEntry& b) { return a.order < b.order; });
   next_order_ = std::max(std::max<std::uint64_t>(fence_, 1), entries.empty() ? 1 : entries.back().order + 1);
-  // Of a key that stands there twice the later one counts.
+  // If a key has several entries, the latest counts.
   const std::vector<bool> is_last = last_of_each_key(entries);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -410,7 +385,7 @@ Result<DiskRecovery> DiskFile::recover() {
   return recovery;
 }
 
-// Neighbours in one write: a call for each entry costs more than what it writes.
+// Adjacent entries in one write: a system call costs more than the bytes of an entry.
 template <typename Encode>
 Status DiskFile::write_entries(std::span<const BlockId> block_ids, Encode encode) const {
   std::vector<std::byte> run;
@@ -426,9 +401,7 @@ Status DiskFile::write_entries(std::span<const BlockId> block_ids, Encode encode
       std::memcpy(run.data() + (i - first) * disk::kEntryBytes, bytes.data(), bytes.size());
     }
     const std::uint64_t offset = disk::kEntriesOffset + std::uint64_t{index_of(block_ids[first])} * disk::kEntryBytes;
-    if (Status status = write_at(run, offset); !status) {
-      return status;
-    }
+    CAIRN_TRY(write_at(run, offset));
     first = end;
   }
   return {};
@@ -516,9 +489,7 @@ Status DiskFile::write_through_at(std::span<const std::byte> bytes, std::uint64_
     return {};
   }
   // Short, interrupted, or a file system that cannot: the long way.
-  if (Status status = write_at(bytes, offset); !status) {
-    return status;
-  }
+  CAIRN_TRY(write_at(bytes, offset));
   return sync();
 }
 

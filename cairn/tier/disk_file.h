@@ -1,22 +1,20 @@
-// DiskFile: the file of a disk tier: what it is a cache of, which block each block holds, and the blocks themselves.
+// DiskFile: the file of a disk tier. Two copies of a superblock say which model, namespace and layout the blocks are of and where
+// the parts of the file are. An entry for each block says which key it holds and which checksum its bytes must have. Transfers
+// write and read the blocks themselves, at data_offset() + block x block_step().
 //
-// Does:     outlives the process. Two copies of a superblock say which model, namespace and layout the blocks are of and
-//           where the parts of the file are; an entry for each block says which key's block it holds and the checksum
-//           that its bytes must have. The blocks are written and read by others (transfer/), at data_offset() + block x
-//           block_step().
-// Promises: a block is named only while its bytes are those of the block: put() comes after its bytes were written, and
-//           erase() before others are. A process killed at any instant leaves entries that are true; a machine that
-//           loses its power can leave an entry older than the bytes, which the checksum, bound to the key, then refuses.
-// Fences:   fence() makes all entries void at once, in one write to each superblock that is on the disk before it returns:
-//           from then on no restart and no loss of power brings one of them back.
-// Recovers: from the entries alone, without reading blocks. An entry that does not add up, cannot be read, or whose block
-//           was cut off is skipped and counted.
-// Refuses:  a file of another format, model, namespace, layout or key secret, by name; a file that somebody else has
-//           open, to write or to look at.
-// Secret:   the file may hold the secret that keys are made with. It is made with mode 0600, and refused if it has become
-//           readable for others.
-// Owner:    move-only; holds the file open and locked.
-// Threads:  one at a time.
+// A block has an entry only while it holds the bytes of that key: put() is called after the bytes were written, and erase() before
+// others are. A process that is killed at any instant leaves entries that are true. A loss of power can leave an entry that is
+// older than the bytes; the checksum, which is bound to the key, then refuses them. fence() makes all entries void at once, with
+// one write to each superblock that is on the disk before it returns: no restart and no loss of power brings them back.
+//
+// recover() reads only the entries, not the blocks. It skips and counts an entry that is damaged, cannot be read, or whose block
+// was cut off.
+//
+// The file may hold the secret that keys are made with. It is created with mode 0600, and refused if others can read it.
+//
+// Thread safety: none; one thread at a time.
+// Ownership: move-only; holds the file open and locked.
+// Errors: see open(). A file that another process has open, to write or to inspect, is refused.
 #pragma once
 
 #include <cstddef>
@@ -47,20 +45,20 @@ struct DiskPlaces {
   friend bool operator==(const DiskPlaces&, const DiskPlaces&) = default;
 };
 
-// What the blocks of a file are, and how many there is room for. A file is opened only by who says the same.
+// What the blocks of a file are and how many it has. A file is opened only with the same geometry.
 struct DiskGeometry {
   Namespace space;                // whose blocks
-  std::uint64_t block_bytes = 0;  // of one block; 0: the file has entries only, the blocks are in other files
+  std::uint64_t block_bytes = 0;  // of one block; 0 if the file has only entries, and the blocks are in other files
   std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
   std::uint32_t blocks = 0;
   // Whether the file keeps the secret that its keys are made with, so that they are the same after a restart.
   bool keeps_secret = false;
-  // Given: a new file keeps this secret, and another file is opened only if it has this one. Otherwise a new file gets a
-  // random secret. DiskFile::geometry() has the file's.
+  // If given, a new file keeps this secret, and an existing file is opened only if it has it. Otherwise a new file gets a random
+  // secret. DiskFile::geometry() has the secret of the file.
   std::optional<KeySecret> secret = {};
 
   [[nodiscard]] bool has_blocks() const { return block_bytes != 0; }
-  // Fails also if a file cannot have so many bytes.
+  // Also fails if a file cannot have so many bytes.
   [[nodiscard]] Status validate() const;
   // std::nullopt if the places are beyond what a file can have.
   [[nodiscard]] std::optional<DiskPlaces> places() const;
@@ -71,7 +69,7 @@ struct DiskEntry {
   BlockKey key;
   Checksum checksum = {};
   BlockHash tokens_hash{0};  // for those who follow events
-  std::uint64_t order = 0;   // grows with each put: which of two entries is the later one
+  std::uint64_t order = 0;   // grows with each put(): the higher one of two entries is the later
 
   friend bool operator==(const DiskEntry&, const DiskEntry&) = default;
 };
@@ -79,16 +77,16 @@ struct DiskEntry {
 // What open() does with a file whose superblock is right and whose length is not.
 enum class OnDamage : std::uint8_t {
   kRefuse,
-  kRepair,  // gives it the length that it must have; recover() leaves out the blocks that were cut off
+  kRepair,  // restores the length; recover() skips the blocks that were cut off
 };
 
 struct DiskRecovery {
   std::vector<DiskEntry> entries;         // oldest first; no key and no block twice
-  std::uint32_t damaged = 0;              // entries that did not add up
+  std::uint32_t damaged = 0;              // entries with a wrong checksum
   std::uint32_t cut_off = 0;              // entries whose blocks lie beyond the length that the file was found with
-  std::uint32_t superseded = 0;           // older entries of a key that stands there twice
-  std::vector<BlockId> passed_over = {};  // the blocks of those: their entries are still there
-  bool clean = false;                     // the last one closed it
+  std::uint32_t superseded = 0;           // older entries of a key that has several
+  std::vector<BlockId> passed_over = {};  // the blocks of all those; their entries are still in the file
+  bool clean = false;                     // it was closed
 };
 
 class DiskFile {
@@ -96,40 +94,38 @@ class DiskFile {
   static constexpr std::uint32_t kFormat = 2;
   static constexpr std::uint64_t kAlignment = 4096;  // of every block, for direct I/O
 
-  // Makes the file, with room for all blocks, and opens it; fails if there is one. Written as PATH.new until it is whole;
-  // see disk_lock.h for what is done with a PATH.new that is there.
+  // Creates the file with room for all blocks; fails if there is one. It is written as PATH.new until it is complete (disk_lock.h
+  // says what happens to a PATH.new that exists).
   [[nodiscard]] static Result<DiskFile> create(const std::string& path, const DiskGeometry& geometry);
-  // Fails if it is not just such a file, and says in what it differs: kFailedPrecondition if it is the cache of something
-  // else, in use, or keeps a secret that others than its owner may read, kCorrupt if it is damaged, has another format or is no disk tier at all.
+  // kFailedPrecondition if the file has another geometry (the message says how it differs), is in use, or keeps a secret that
+  // other users may read. kCorrupt if it is damaged, has another format or is not a disk tier.
   [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry,
                                              OnDamage on_damage = OnDamage::kRefuse);
-  // As it is, whatever it is a cache of: for those who look at files. Nothing is written; it is locked all the same, so
-  // that it does not change meanwhile.
+  // Opens any disk tier to read it, whatever its geometry. It is locked, so that it does not change meanwhile.
   [[nodiscard]] static Result<DiskFile> inspect(const std::string& path);
   DiskFile(DiskFile&& other) noexcept;
   DiskFile& operator=(DiskFile&& other) noexcept;
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
-  // Marks the file as closed, if it was opened to be written.
+  // Marks the file as clean, unless it was opened by inspect().
   ~DiskFile();
 
   [[nodiscard]] Result<DiskRecovery> recover();
 
-  // These blocks now hold these blocks. `order` is given by the file.
+  // Writes the entries; the file sets `order`.
   [[nodiscard]] Status put(std::span<const DiskEntry> entries);
-  // These blocks hold nothing any more.
+  // Erases the entries of these blocks.
   [[nodiscard]] Status erase(std::span<const BlockId> block_ids);
-  // No block holds anything any more; takes the same time however many did. The file is of this generation of the weights
-  // from now on, if one is given. Requires: what the file held when it was opened is recovered. When it fails, the fence holds in this process but may not survive it.
+  // Makes all entries void, in constant time. If a weights generation is given, the file has that generation from now on. If it
+  // fails, the fence holds in this process but may not survive it. Requires: recover() was called.
   [[nodiscard]] Status fence(std::optional<std::uint64_t> weights_generation);
-  // What was written before is on the disk.
+  // When it returns, everything that was written before is on the disk.
   [[nodiscard]] Status sync() const;
 
-  // The areas of blocks that follow each other, from `first` on, each of block_step() bytes; the last one may be read in
-  // part. For those who look at all of a file: they go through the page cache.
-  // Requires: a file with blocks; as many bytes as the blocks from there on have, at most.
+  // Reads consecutive blocks from `first` on, block_step() bytes each, through the page cache. The last one may be read in part.
+  // Requires: the file has blocks, and has so many bytes from there on.
   [[nodiscard]] Status read_blocks(BlockId first, std::span<std::byte> bytes) const;
-  // The same area, written; before put() names it.
+  // Writes them; call it before put().
   [[nodiscard]] Status write_blocks(BlockId first, std::span<const std::byte> bytes) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -138,7 +134,7 @@ class DiskFile {
   [[nodiscard]] std::uint64_t block_step() const { return places_.block_step; }
   [[nodiscard]] std::uint64_t file_bytes() const { return places_.file_bytes; }
 
-  // What the file had when it was opened; file_bytes() unless it was damaged.
+  // The size of the file when it was opened; file_bytes() unless it was damaged.
   [[nodiscard]] std::uint64_t found_bytes() const { return found_bytes_; }
 
   // Gives this file the owner and the permissions of the other.
@@ -150,17 +146,17 @@ class DiskFile {
   [[nodiscard]] Status read_superblock(bool& clean);
   [[nodiscard]] Status check_secret(const DiskGeometry& wanted) const;
   enum class Flush : std::uint8_t { kNone, kEach };
-  // kEach: each copy is on the disk before the next step.
+  // kEach: each copy is on the disk before the next one is written.
   [[nodiscard]] Status write_superblock(bool clean, Flush flush = Flush::kNone) const;
   [[nodiscard]] Status check_length() const;
   [[nodiscard]] Status restore_length() const;
   [[nodiscard]] Status take_room() const;
   void read_entries(std::span<std::byte> bytes, std::uint64_t offset) const;
-  // The entries of these blocks, in ascending order: `encode(i)` gives the bytes of the i-th.
+  // Writes the entries of these blocks, which are in ascending order; `encode(i)` returns the bytes of the i-th.
   template <typename Encode>
   [[nodiscard]] Status write_entries(std::span<const BlockId> block_ids, Encode encode) const;
   [[nodiscard]] Status write_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
-  // The same, and the bytes are on the disk. What else was written to the file is not waited for.
+  // The same, and waits until these bytes are on the disk.
   [[nodiscard]] Status write_through_at(std::span<const std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Status read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
   [[nodiscard]] Error io_error(const char* what, int number) const;

@@ -91,7 +91,7 @@ class Reader {
   bool good_ = true;
 };
 
-// The checksum that seals what stands before it.
+// The checksum of the bytes before it.
 std::uint64_t seal_of(std::span<const std::byte> bytes) {
   return static_cast<std::uint64_t>(finish(sum_words(bytes, 0), bytes.size(), {}));
 }
@@ -185,7 +185,7 @@ Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes
   if (!places || places->data_offset != data_offset || places->block_step != block_step) {
     return fail(ErrorCode::kCorrupt, "it has its blocks where this program does not look for them");
   }
-  // Nothing else may stand there: neither after the names nor in a flag.
+  // There must be nothing else, neither after the names nor in a flag.
   if (const Result<SuperblockBytes> again = encode(superblock); !again || !std::ranges::equal(*again, bytes)) {
     return fail(ErrorCode::kCorrupt, "its superblock has bytes that mean nothing");
   }

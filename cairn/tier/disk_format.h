@@ -13,7 +13,7 @@
 // Entry: "CENT", block (4 bytes); key (16, most significant first); checksum of the block, order, namespace, tokens hash
 // (8 each); the checksum of all before (8). A block that holds nothing has zeros, or an entry whose order is below the fence.
 //
-// Fails: decoding anything that encoding could not have written, kCorrupt. Pure.
+// Errors: decoding returns kCorrupt for anything that encoding cannot have written.
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ using EntryBytes = std::array<std::byte, kEntryBytes>;
 [[nodiscard]] Result<SuperblockBytes> encode(const Superblock& superblock);
 [[nodiscard]] Result<Superblock> decode_superblock(std::span<const std::byte, kSuperblockBytes> bytes);
 
-// Whether the bytes begin as superblocks of any format do, damaged or not.
+// Whether the bytes begin like a superblock of any format, damaged or not.
 [[nodiscard]] bool begins_as_superblock(std::span<const std::byte> bytes);
-// Whether the bytes are an entry that is whole, of whatever block and namespace.
+// Whether the bytes are an undamaged entry, of any block and namespace.
 [[nodiscard]] bool is_entry(std::span<const std::byte, kEntryBytes> bytes);
 
 [[nodiscard]] EntryBytes encode(const DiskEntry& entry, NamespaceId space);
@@ -56,8 +56,8 @@ struct EntryPlace {
   NamespaceId space{};
   std::uint64_t fence = 0;
 };
-// std::nullopt if the block holds nothing. Fails also for an entry of another block or namespace, and for one without a
-// checksum: its block could not be verified.
+// std::nullopt if the block is empty. Also fails for an entry of another block or namespace, and for one without a checksum,
+// because its block could not be verified.
 [[nodiscard]] Result<std::optional<DiskEntry>> decode_entry(std::span<const std::byte, kEntryBytes> bytes,
                                                             const EntryPlace& place);
 

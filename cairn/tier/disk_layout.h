@@ -1,9 +1,8 @@
-// Where the blocks of a DiskFile are, for those who copy them: the file as a region, and its blocks as a layout.
+// The file of a DiskFile as a region, and its blocks as a layout, for transfers. The rows of block i lie one after the other
+// (layer, K/V, token, head) at data_offset() + i x block_step().
 //
-// Does:     the rows of block i lie one after the other (layer, K/V, token, head) at data_offset() + i x block_step().
-// Owner:    the region has a descriptor of its own, and neither removes nor locks the file: that is DiskFile's.
-// Threads:  any.
-// Fails:    a file that cannot be opened once more; blocks of a shape that has not the file's bytes.
+// Ownership: the region has its own descriptor; it neither removes nor locks the file.
+// Errors: the file cannot be opened a second time; blocks of the shape have another size than those of the file.
 #pragma once
 
 #include "cairn/base/result.h"
@@ -14,7 +13,7 @@
 
 namespace cairn {
 
-// All of the file, entries included. `direct`: past the page cache, where the file system can.
+// The whole file, entries included. `direct`: past the page cache, if the file system can.
 [[nodiscard]] Result<RegionPtr> disk_region(const DiskFile& file, bool direct);
 [[nodiscard]] Result<BlockLayoutPtr> disk_layout(const DiskFile& file, const KvShape& shape, RegionPtr region);
 

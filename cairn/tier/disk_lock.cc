@@ -84,12 +84,8 @@ Status remove_left_over(const std::string& path) {
                 str_cat(path, " belongs to user ", facts.st_uid, ", not to this process's user ", geteuid(),
                         ", and is in the way of a new file; remove it"));
   }
-  if (Status status = lock(file.get(), path); !status) {
-    return status;
-  }
-  if (Status status = check_name(file.get(), path, &::lstat); !status) {
-    return status;
-  }
+  CAIRN_TRY(lock(file.get(), path));
+  CAIRN_TRY(check_name(file.get(), path, &::lstat));
   return ::unlink(path.c_str()) == 0 ? Status() : Unexpected(file_error("remove", path, errno));
 }
 
@@ -116,12 +112,8 @@ Result<int> open_locked(const std::string& path, Access access) {
   if (!S_ISREG(facts.st_mode)) {
     return no_regular_file(path);
   }
-  if (Status status = lock(file.get(), path); !status) {
-    return Unexpected(status.error());
-  }
-  if (Status status = check_name(file.get(), path, &::stat); !status) {
-    return Unexpected(status.error());
-  }
+  CAIRN_TRY(lock(file.get(), path));
+  CAIRN_TRY(check_name(file.get(), path, &::stat));
   return file.release();
 }
 
@@ -129,21 +121,15 @@ Result<int> create_locked(const std::string& path) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   int number = ::open(path.c_str(), kFlags, 0600);
   if (number == -1 && errno == EEXIST) {
-    if (Status status = remove_left_over(path); !status) {
-      return Unexpected(status.error());
-    }
+    CAIRN_TRY(remove_left_over(path));
     number = ::open(path.c_str(), kFlags, 0600);
   }
   if (number == -1) {
     return Unexpected(file_error("create", path, errno));
   }
   Descriptor file(number);
-  if (Status status = lock(file.get(), path); !status) {
-    return Unexpected(status.error());
-  }
-  if (Status status = check_name(file.get(), path, &::lstat); !status) {
-    return Unexpected(status.error());
-  }
+  CAIRN_TRY(lock(file.get(), path));
+  CAIRN_TRY(check_name(file.get(), path, &::lstat));
   return file.release();
 }
 

@@ -93,11 +93,8 @@ Unexpected<Error> not_ours(const std::string& path) {
 
 // Under a lock, so that nobody uses what is removed.
 Status remove_ours(const std::string& path, const DiskGeometry& geometry) {
-  const Result<int> opened = disk::open_locked(path, disk::Access::kRead);
-  if (!opened) {
-    return Unexpected(opened.error());
-  }
-  const Locked file(*opened);
+  CAIRN_TRY_ASSIGN(const int opened, disk::open_locked(path, disk::Access::kRead));
+  const Locked file(opened);
   if (!shows_signs(file, geometry)) {
     return not_ours(path);
   }
@@ -109,11 +106,8 @@ Result<OpenedDisk> start_empty(const std::string& path, const DiskGeometry& geom
   const std::string aside = path + ".damaged";
   bool is_kept = false;
   {
-    const Result<int> opened = disk::open_locked(path, disk::Access::kRead);
-    if (!opened) {
-      return Unexpected(opened.error());
-    }
-    const Locked file(*opened);
+    CAIRN_TRY_ASSIGN(const int opened, disk::open_locked(path, disk::Access::kRead));
+    const Locked file(opened);
     if (!shows_signs(file, geometry)) {
       return not_ours(path);
     }
@@ -160,9 +154,7 @@ Result<OpenedDisk> open_disk(const std::string& given, const DiskGeometry& geome
     case DiskOpening::kExisting:
       return as_it_is(DiskFile::open(path, geometry));
     case DiskOpening::kFresh:
-      if (const Status removed = remove_ours(path, geometry); !removed) {
-        return Unexpected(removed.error());
-      }
+      CAIRN_TRY(remove_ours(path, geometry));
       return as_it_is(DiskFile::create(path, geometry));
     case DiskOpening::kReuse:
       break;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMostReadBytes = std::uint64_t{4} << 20;  // more at once would be felt by others
 constexpr std::uint32_t kMostReadBlocks = 64;
 constexpr std::uint32_t kBlocksAtOnce = 4096;  // looked at under the pool's lock
-// While the tier is out, or its executor full.
+// While the tier is out of use or its executor is full.
 constexpr Duration kRetry = std::chrono::seconds(1);
 
 Duration time_for(std::uint64_t bytes, std::uint64_t bytes_per_second) {
@@ -41,15 +41,9 @@ Result<BlockLayoutPtr> DiskScrub::make_buffer(const Tier& disk, std::uint64_t by
       .arrangement = Arrangement::kContiguousNhd,
       .blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(bytes / disk.block_bytes(), 1, kMostReadBlocks)),
       .alignment = DiskFile::kAlignment};
-  Result<std::vector<std::uint64_t>> sizes = BlockLayout::region_sizes(options);
-  if (!sizes) {
-    return Unexpected(std::move(sizes).error());
-  }
-  Result<RegionPtr> region = system_region({.size = sizes->front(), .huge_pages = HugePages::kNone});
-  if (!region) {
-    return Unexpected(std::move(region).error());
-  }
-  return BlockLayout::make(options, {*std::move(region)});
+  CAIRN_TRY_ASSIGN(std::vector<std::uint64_t> sizes, BlockLayout::region_sizes(options));
+  CAIRN_TRY_ASSIGN(RegionPtr region, system_region({.size = sizes.front(), .huge_pages = HugePages::kNone}));
+  return BlockLayout::make(options, {std::move(region)});
 }
 
 DiskScrub::DiskScrub(Tier& disk, CopyPlanPtr plan, TransferExecutor& executor, const Clock& clock,
@@ -68,15 +62,12 @@ Result<std::unique_ptr<DiskScrub>> DiskScrub::make(Tier& disk, BlockLayoutPtr bu
                                                    const Clock& clock, const Options& options,
                                                    std::function<void()> wake) {
   CAIRN_CHECK(disk.pool() != nullptr && options.bytes_per_second > 0, "a scrub has a pool to walk and a rate");
-  Result<CopyPlanPtr> plan = CopyPlan::make(disk.layout(), std::move(buffer));
-  if (!plan) {
-    return Unexpected(std::move(plan).error());
-  }
-  if (!executor.can_move(**plan)) {
+  CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(disk.layout(), std::move(buffer)));
+  if (!executor.can_move(*plan)) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat(executor.describe(), " cannot read blocks of ", to_string(disk.level()), " to verify them"));
   }
-  return std::unique_ptr<DiskScrub>(new DiskScrub(disk, *std::move(plan), executor, clock, options, std::move(wake)));
+  return std::unique_ptr<DiskScrub>(new DiskScrub(disk, std::move(plan), executor, clock, options, std::move(wake)));
 }
 
 // Blocks that seem to be wrong are not left waiting for the next pass.
@@ -147,7 +138,7 @@ void DiskScrub::submit(const std::shared_ptr<Read>& read, TimePoint now) {
     transfer.blocks.push_back(
         {.pair = {index_of(read->block_ids[i]), i}, .tag = disk_.tag_of(read->facts[i].block.key)});
   }
-  transfer.done = [this, read](TransferOutcome&& outcome) { landed(*read, outcome); };
+  transfer.done = [this, read](TransferOutcome&& outcome) { on_done(*read, outcome); };
   transfer.settled = [this, read] { settled(*read); };
   {
     const MutexLock lock(mutex_);
@@ -170,7 +161,7 @@ void DiskScrub::submit(const std::shared_ptr<Read>& read, TimePoint now) {
   }
 }
 
-void DiskScrub::landed(const Read& read, const TransferOutcome& outcome) {
+void DiskScrub::on_done(const Read& read, const TransferOutcome& outcome) {
   std::uint64_t right = 0;
   std::uint64_t failed = 0;
   std::vector<BlockKey> wrong;

@@ -1,10 +1,10 @@
 // DiskScrub: reads the blocks of a disk tier again and again, slowly, and drops those whose bytes are wrong, before anybody
 // asks for them.
 //
-// It walks the blocks in order and reads so many bytes a second. A read is no use of a block: it pins nothing and changes
-// nothing in the order of eviction. Its block may therefore be given to another block meanwhile, so a block that seems to be
-// wrong is pinned and read once more; if it is wrong again, the tier drops it. A block that cannot be read is counted and
-// kept: the disk may be at fault and come back. While reading the tier is out, the scrub waits.
+// Walks the blocks in order at a limited rate. A read does not count as a use: it pins nothing and does not change the order of
+// eviction. The block may therefore be overwritten meanwhile, so a block that seems wrong is pinned and read once more; if it is
+// wrong again, the tier drops it. A block that cannot be read is counted and kept, because the disk may recover. While the tier
+// is out of use for reading, the scrub waits.
 // Thread safety: any; pump() by one thread at a time.
 // Ownership:     the manager's. Tier and executor outlive the scrub's reads, and the scrub outlives the executor's callbacks.
 // Errors:        make(): no memory to read into, an executor that cannot read the tier.
@@ -50,7 +50,7 @@ class DiskScrub {
                                                                TransferExecutor& executor, const Clock& clock,
                                                                const Options& options, std::function<void()> wake);
 
-  // Begins the read that is due, if any. True if the walk went on.
+  // Begins the read that is due, if any. Returns whether it did anything.
   bool pump() CAIRN_EXCLUDES(mutex_);
   // When pump() has something to do by itself; std::nullopt while a read is in flight.
   [[nodiscard]] std::optional<TimePoint> next_time() const CAIRN_EXCLUDES(mutex_);
@@ -66,7 +66,7 @@ class DiskScrub {
   [[nodiscard]] bool read_next(std::uint32_t position, TimePoint now) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] bool read_again(const std::vector<BlockKey>& suspects, TimePoint now) CAIRN_EXCLUDES(mutex_);
   void submit(const std::shared_ptr<Read>& read, TimePoint now) CAIRN_EXCLUDES(mutex_);
-  void landed(const Read& read, const TransferOutcome& outcome) CAIRN_EXCLUDES(mutex_);
+  void on_done(const Read& read, const TransferOutcome& outcome) CAIRN_EXCLUDES(mutex_);
   void settled(Read& read) CAIRN_EXCLUDES(mutex_);
 
   Tier& disk_;

@@ -13,19 +13,19 @@ constexpr double kWeight = 0.2;
 
 void LinkMeter::began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
   const MutexLock lock(mutex_);
-  if (copies_under_way_++ == 0) {
+  if (transfers_in_flight_++ == 0) {
     busy_since_ = now;
   }
   ++totals_.copies;
   ++totals_.unsettled;
-  totals_.blocks_under_way += blocks;
-  totals_.bytes_under_way += bytes;
+  totals_.blocks_in_flight += blocks;
+  totals_.bytes_in_flight += bytes;
 }
 
 void LinkMeter::leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
-  totals_.blocks_under_way -= blocks;
-  totals_.bytes_under_way -= bytes;
-  if (--copies_under_way_ == 0) {
+  totals_.blocks_in_flight -= blocks;
+  totals_.bytes_in_flight -= bytes;
+  if (--transfers_in_flight_ == 0) {
     totals_.busy += now - busy_since_;
   }
 }
@@ -89,7 +89,7 @@ Duration LinkMeter::time_for(std::uint64_t bytes) const {
     return Duration::zero();
   }
   return Duration(
-      static_cast<Duration::rep>(static_cast<double>(totals_.bytes_under_way + bytes) * 1e9 / bytes_per_second_));
+      static_cast<Duration::rep>(static_cast<double>(totals_.bytes_in_flight + bytes) * 1e9 / bytes_per_second_));
 }
 
 }  // namespace cairn

@@ -12,7 +12,7 @@ TEST(LinkMeterTest, MeasuresTheSpeedOfWhatArrived) {
   EXPECT_EQ(meter.bytes_per_second(), 0);
   EXPECT_EQ(meter.time_for(1000), Duration::zero());
   meter.began(4, 400, seconds(0));
-  EXPECT_EQ(meter.totals().bytes_under_way, 400U);
+  EXPECT_EQ(meter.totals().bytes_in_flight, 400U);
   meter.ended({.done = 3, .failed = 1}, 4, 100, seconds(0), seconds(2));
   EXPECT_EQ(meter.bytes_per_second(), 150);
   EXPECT_EQ(meter.time_for(300), seconds(2));
@@ -22,7 +22,7 @@ TEST(LinkMeterTest, MeasuresTheSpeedOfWhatArrived) {
   EXPECT_EQ(totals.bytes, 300U);
   EXPECT_EQ(totals.failed, 1U);
   EXPECT_EQ(totals.busy, seconds(2));
-  EXPECT_EQ(totals.blocks_under_way, 0U);
+  EXPECT_EQ(totals.blocks_in_flight, 0U);
   EXPECT_EQ(totals.unsettled, 1U);
   meter.settled();
   EXPECT_EQ(meter.totals().unsettled, 0U);
@@ -49,7 +49,7 @@ TEST(LinkMeterTest, WhatWasRefusedOrOnlyWaitedTellsNothingOfTheSpeed) {
   meter.ended({.done = 1}, 1, 100, seconds(0), seconds(10));
   EXPECT_EQ(meter.bytes_per_second(), 10);
   EXPECT_EQ(meter.totals().copies, 2U);
-  EXPECT_EQ(meter.totals().bytes_under_way, 0U);
+  EXPECT_EQ(meter.totals().bytes_in_flight, 0U);
   EXPECT_EQ(meter.totals().busy, seconds(10));
 }
 

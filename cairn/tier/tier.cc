@@ -62,15 +62,10 @@ Result<std::unique_ptr<Tier>> Tier::make(Options&& options) {
   pool_options->tier = tier->level_;
   pool_options->notes = true;
   pool_options->clock = &tier->clock_;
-  Result<std::unique_ptr<BlockPool>> pool = BlockPool::create(*pool_options);
-  if (!pool) {
-    return Unexpected(std::move(pool).error());
-  }
-  tier->pool_ = *std::move(pool);
+  CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create(*pool_options));
+  tier->pool_ = std::move(pool);
   if (tier->has_file_) {
-    if (const Status status = tier->recover(); !status) {
-      return Unexpected(status.error());
-    }
+    CAIRN_TRY(tier->recover());
   }
   return tier;
 }
@@ -80,18 +75,15 @@ Status Tier::recover() {
   Status erased;
   {
     const MutexLock lock(file_mutex_);
-    Result<DiskRecovery> recovery = file_->recover();
-    if (!recovery) {
-      return Unexpected(std::move(recovery).error());
-    }
-    recovered_.blocks = static_cast<std::uint32_t>(recovery->entries.size());
-    recovered_.damaged = recovery->damaged;
-    recovered_.cut_off = recovery->cut_off;
-    recovered_.superseded = recovery->superseded;
-    recovered_.clean = recovery->clean;
+    CAIRN_TRY_ASSIGN(DiskRecovery recovery, file_->recover());
+    recovered_.blocks = static_cast<std::uint32_t>(recovery.entries.size());
+    recovered_.damaged = recovery.damaged;
+    recovered_.cut_off = recovery.cut_off;
+    recovered_.superseded = recovery.superseded;
+    recovered_.clean = recovery.clean;
     entries_ = DiskEntryIndex(pool_->capacity(), std::random_device()() * 0x1'0000'0001ULL);
-    blocks.reserve(recovery->entries.size());
-    for (const DiskEntry& entry : recovery->entries) {
+    blocks.reserve(recovery.entries.size());
+    for (const DiskEntry& entry : recovery.entries) {
       entries_.set(entry.block_id, entry.key);
       blocks.push_back({.block_id = entry.block_id,
                         .key = entry.key,
@@ -99,9 +91,9 @@ Status Tier::recover() {
                         .note = static_cast<std::uint64_t>(entry.checksum)});
     }
     // Entries that were passed over would come back when those that stand for them are erased.
-    erased = file_->erase(recovery->passed_over);
+    erased = file_->erase(recovery.passed_over);
     if (!erased) {
-      for (const BlockId block_id : recovery->passed_over) {
+      for (const BlockId block_id : recovery.passed_over) {
         entries_.set_unnamed(block_id);  // tried again before the block is written
       }
     }
@@ -167,7 +159,7 @@ Status Tier::after_writing(std::span<const BlockId> block_ids, std::span<const B
   }
   const MutexLock lock(file_mutex_);
   if (fence != fence_number_) {
-    return fail(ErrorCode::kCancelled, str_cat(to_string(level_), " was reset while the copy was in flight"));
+    return fail(ErrorCode::kCancelled, str_cat(to_string(level_), " was reset while the transfer was in flight"));
   }
   // Even where it fails: some may have been written, and are to be erased before the blocks are written again.
   for (const DiskEntry& entry : entries) {
@@ -215,11 +207,8 @@ Result<std::optional<PoolFence>> Tier::plan_fence() const {
   if (pool_ == nullptr) {
     return std::optional<PoolFence>();
   }
-  Result<PoolFence> fence = pool_->plan_fence();
-  if (!fence) {
-    return Unexpected(std::move(fence).error());
-  }
-  return std::optional<PoolFence>(*std::move(fence));
+  CAIRN_TRY_ASSIGN(PoolFence fence, pool_->plan_fence());
+  return std::optional<PoolFence>(std::move(fence));
 }
 
 PoolFenceOutcome Tier::raise_fence(std::optional<PoolFence> fence) {

@@ -1,12 +1,12 @@
-// Tier: a pool with a layout in memory or in a file: the one place where a block's name meets its bytes.
+// Tier: a block pool with a layout in memory or in a file. The only place where keys and block ids meet bytes.
 //
-// Does:     knows which block of the pool is which place of the layout (they have the same numbers), the checksum of every
-//           block that was copied into it (the note of its block), and whether it can be read and written at present. A
-//           tier with a file begins with the blocks that the file holds.
-// Engine:   where the engine says which block holds what, a tier has a layout and no pool.
-// Owner:    the manager; outlives links, handles and whoever moves blocks.
-// Threads:  any.
-// Fails:    make(): a layout that has not the pool's blocks; a file that cannot be read.
+// Block i of the pool is block i of the layout. The tier knows the checksum of every block that was copied into it (the note of
+// its block), and whether it can be read and written now. A tier with a file starts with the blocks that the file holds. If the
+// engine manages the blocks, a tier has a layout and no pool.
+//
+// Thread safety: any thread.
+// Ownership: the manager. Outlives links, handles and everything that moves blocks.
+// Errors: make() if pool and layout have different numbers of blocks, or the file cannot be read.
 #pragma once
 
 #include <atomic>
@@ -36,12 +36,12 @@ namespace cairn {
 enum class TierUse : std::uint8_t { kReading, kWriting };
 [[nodiscard]] constexpr const char* to_string(TierUse use) { return use == TierUse::kReading ? "reading" : "writing"; }
 
-// A direction of a tier was taken out, or is back.
+// A direction of a tier was taken out of use, or is back in use.
 struct TierChange {
   CacheLevel level = CacheLevel::kG1;
   TierUse use = TierUse::kReading;
   bool is_up = true;
-  std::string reason = {};  // why it is out
+  std::string reason = {};  // why it is out of use
 };
 
 // What a block's checksum is bound to.
@@ -52,14 +52,14 @@ class Tier {
   struct Options {
     CacheLevel level = CacheLevel::kG1;
     BlockLayoutPtr layout = {};
-    // Its capacity, level, notes and clock are set here. None: the engine's own.
+    // Capacity, level, notes and clock are set by the tier. std::nullopt if the engine manages the blocks.
     std::optional<BlockPoolOptions> pool = {};
     NamespaceId space = {};
     std::optional<DiskFile> file = {};
     std::string damage = {};  // what was wrong with the file when it was opened (disk_opening.h)
     TierHealth::Options health = {};
     const Clock* clock = &steady_clock();
-    // On whatever thread saw it; neither may call the tier.
+    // Called on any thread; neither may call the tier.
     std::function<void(const TierChange&)> told = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};  // what drop() was called for
   };
@@ -77,43 +77,43 @@ class Tier {
     return block_tag(space_.load(std::memory_order_relaxed), key);
   }
 
-  // May this use be made of it now? A true while it is out is a trial, and has to be followed by one of the others.
+  // Whether the tier may be used so now. If it returns true while it is out of use, this is a trial, and the caller has to call
+  // succeeded(), failed(), verified() or not_tried().
   [[nodiscard]] bool may(TierUse use) { return health(use).may_use(clock_.now()); }
   [[nodiscard]] bool is_up(TierUse use) const { return health(use).is_up(); }
-  // It is up, or the time to try it again has come. Asks for no trial, and reads the clock only while it is out.
+  // It is in use, or the time to try it again has come. Begins no trial.
   [[nodiscard]] bool may_be_tried(TierUse use) const { return is_up(use) || health(use).may_be_tried(clock_.now()); }
   void succeeded(TierUse use);
   void failed(TierUse use, const std::string& reason);
-  // Blocks that were read: so many had the bytes that they were stored with, so many had others. At least one.
+  // Blocks that were read with the right checksum and with a wrong one; at least one in all.
   void verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason);
   void not_tried(TierUse use) { health(use).not_tried(); }
   [[nodiscard]] TierHealth::Report report(TierUse use) const { return health(use).report(); }
 
-  // Around a copy into blocks that are the caller's. A file forgets what the blocks held before they are overwritten, and
-  // learns what they hold when they are whole; memory has nothing to do. `fence`: fence_number() before the blocks were seen
-  // to be current. kCancelled if the tier was fenced since: the file learns nothing.
+  // Call them before and after a transfer writes blocks. They erase and write the entries of a file; memory has nothing to do.
+  // `fence`: fence_number() from before the blocks were seen to be current. kCancelled if the tier was fenced since: then no entry
+  // is written.
   [[nodiscard]] Status before_writing(std::span<const BlockId> block_ids);
   [[nodiscard]] Status after_writing(std::span<const BlockId> block_ids, std::span<const BlockFacts> facts,
                                      std::uint64_t fence);
-  // Grows with every fence, while it is up.
+  // Grows with every raise_fence().
   [[nodiscard]] std::uint64_t fence_number() const { return fence_number_; }
 
-  // The bytes of these turned out to be wrong: from now on nobody finds them here, nor after a restart.
+  // The bytes of these blocks are wrong: they are not found here any more, nor after a restart.
   void drop(std::span<const BlockKey> keys);
-  // Those that nobody uses are gone, here and after a restart. Those in use stay until they are evicted, and are not
-  // found after a restart either.
+  // Drops those of the blocks that are not in use. Those in use stay until they are evicted. None is found after a restart.
   ResetOutcome reset(std::span<const BlockKey> keys);
 
-  // A fence over the tier (see BlockPool::plan_fence()): nothing that was stored before it, or is on its way into the tier,
-  // is ever found in it again. In steps, so that several tiers are fenced as one:
+  // A fence over the tier (see BlockPool::plan_fence()): nothing that was stored before it, or is in flight to the tier, is found
+  // in it again. In steps, so that several tiers are fenced as one:
   //     plan_fence()   of each; nothing has changed if one fails
   //     raise_fence()  of each
   //     settle_fence() of each: what the file holds is void, on the disk too when it returns
   //     lower_fence()  of each
-  // One at a time. A tier of the engine's own has no blocks to fence, and only learns of new weights.
+  // One fence at a time. A tier without a pool has nothing to fence and only learns of new weights.
   [[nodiscard]] Result<std::optional<PoolFence>> plan_fence() const;
   PoolFenceOutcome raise_fence(std::optional<PoolFence> fence);
-  // New weights: their generation, and the namespace of which the blocks are from now on.
+  // The generation of new weights and the namespace of blocks from now on.
   struct NewWeights {
     std::uint64_t generation = 0;
     NamespaceId space{};
@@ -121,7 +121,7 @@ class Tier {
   // Fails if the file could not be written: the fence holds, but old blocks may be found after a restart.
   [[nodiscard]] Status settle_fence(const std::optional<NewWeights>& weights);
   void lower_fence();
-  // What was written before survives a loss of power.
+  // When it returns, what was written before survives a loss of power.
   [[nodiscard]] Status sync();
 
   // What make() found in the file: how many entries, and how many were damaged or superseded.
@@ -130,7 +130,7 @@ class Tier {
     std::uint32_t damaged = 0;
     std::uint32_t cut_off = 0;  // entries whose blocks the file no longer had
     std::uint32_t superseded = 0;
-    bool clean = true;        // the last one closed the file
+    bool clean = true;        // the file was closed
     std::string damage = {};  // what was wrong with the file itself, and what became of it; empty if all was well
   };
   [[nodiscard]] const Recovered& recovered() const { return recovered_; }
@@ -145,7 +145,7 @@ class Tier {
   [[nodiscard]] TierHealth& health(TierUse use) { return use == TierUse::kReading ? reading_ : writing_; }
   [[nodiscard]] const TierHealth& health(TierUse use) const { return use == TierUse::kReading ? reading_ : writing_; }
   void tell(TierUse use, TierHealth::Change change, const std::string& reason) const;
-  // Whatever of them is erased is gone after a restart too; a failure takes writing out.
+  // Erases the entries of the keys; a failure takes writing out of use.
   void erase_entries_of(std::span<const BlockKey> keys);
 
   const CacheLevel level_;

@@ -70,15 +70,15 @@ TEST_F(TierFenceTest, ACopyInFlightRegistersNothing) {
       const ImmutableBlocks computed = compute(from, keys_);
     }
     Copied copied;
-    ASSERT_TRUE(bring(link, keys_, copied));
+    ASSERT_TRUE(submit(link, keys_, copied));
     run_for(seconds(2));
-    ASSERT_FALSE(copied.arrived);
+    ASSERT_FALSE(copied.outcome);
     fence(to);
     run_for(seconds(5));
-    ASSERT_TRUE(copied.arrived);
+    ASSERT_TRUE(copied.outcome);
     EXPECT_THAT(copied.states(), Each(BlockState::kCancelled));
-    EXPECT_TRUE(copied.arrived->blocks.empty());
-    EXPECT_THAT(copied.arrived->error, HasSubstr("was reset while the copy was in flight"));
+    EXPECT_TRUE(copied.outcome->blocks.empty());
+    EXPECT_THAT(copied.outcome->error, HasSubstr("was reset while the transfer was in flight"));
     EXPECT_TRUE(to.is_up(TierUse::kWriting)) << "it is nobody's fault";
     EXPECT_EQ(to.pool()->counts().registered, 0U);
     EXPECT_EQ(to.pool()->counts().free, kTierBlocks);
@@ -127,7 +127,7 @@ TEST_F(TierFenceTest, NoCopyGetsPastAFenceOverAllTiersWhereverItBegins) {
               auto& [link, copied] = copies[i];
               CopySource source = is_held_before ? std::move(sources[i]) : CopySource(link->from().pool()->hold(keys_));
               if (source.size() > 0) {
-                (void)bring(*link, std::move(source), copied);
+                (void)submit(*link, std::move(source), copied);
               }
             }
             sources.clear();
@@ -158,12 +158,12 @@ TEST_F(TierFenceTest, TargetsAndSourcesOfBeforeAreRefused) {
   MutableBlocks targets = *disk_->pool()->allocate(4);
   fence(*disk_);
   auto refused =
-      to_disk_->bring({.source = host_->pool()->hold(keys_), .targets = std::move(targets), .done = told(copied)});
+      to_disk_->submit({.source = host_->pool()->hold(keys_), .targets = std::move(targets), .done = told(copied)});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kCancelled);
   PinnedBlocks source = host_->pool()->hold(keys_);
   fence(*host_);
-  const auto stale = bring(*to_disk_, CopySource(std::move(source)), copied);
+  const auto stale = submit(*to_disk_, CopySource(std::move(source)), copied);
   ASSERT_FALSE(stale);
   EXPECT_THAT(stale.error().error.message, HasSubstr("a reset came first"));
 }
@@ -181,9 +181,10 @@ TEST_F(TierFenceTest, TheEnginesBlocksAreNotFilledFromFencedBlocks) {
   fence(*host_);
   fence(*engine);
   Copied copied;
-  const auto refused = up->fill({.source = std::move(source),
-                                 .targets = {.block_ids = {BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}},
-                                 .done = told(copied)});
+  const auto refused =
+      up->submit({.source = std::move(source),
+                  .targets = EngineBlocks{.block_ids = {BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}},
+                  .done = told(copied)});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kCancelled);
   faults_.reset();  // before the link and its tier
@@ -198,13 +199,13 @@ TEST_F(TierFenceTest, WrongBytesOfBeforeDropNothingOfAfter) {
   copy(*to_host_, keys_);
   testing::damage(*host_, block_id_of(*host_, keys_[1]));
   Copied copied;
-  ASSERT_TRUE(bring(*to_disk_, keys_, copied));
+  ASSERT_TRUE(submit(*to_disk_, keys_, copied));
   fence(*host_);
   {
     const ImmutableBlocks anew = compute(*host_, keys_);
   }
   run_for(seconds(6));
-  ASSERT_TRUE(copied.arrived);
+  ASSERT_TRUE(copied.outcome);
   EXPECT_EQ(host_->pool()->counts().registered, 4U);
 }
 

@@ -9,7 +9,7 @@ namespace cairn {
 namespace {
 
 constexpr std::uint64_t kBlocksOfLate = 128;
-constexpr std::uint64_t kWrongShare = 4;      // one in so many is too many
+constexpr std::uint64_t kWrongShare = 4;      // one wrong block in this many takes it out of use
 constexpr std::uint64_t kLeastWrong = 16;     // and no fewer
 constexpr std::uint32_t kLeastBadCopies = 2;  // in a row, with nothing but wrong bytes
 
@@ -59,7 +59,7 @@ TierHealth::Change TierHealth::count_failure(const std::string& reason, TimePoin
   if (report_.is_up && !take_out) {
     return Change::kNone;
   }
-  // What was under way when it was taken out fails late: only a trial says anything new.
+  // Transfers that were in flight when the direction was taken out of use may fail later: only the trial counts.
   const bool was_up = report_.is_up;
   if (was_up || trial_) {
     wait_ =

@@ -1,11 +1,13 @@
-// TierHealth: whether one direction of one tier (reading it, writing it) may be used.
+// TierHealth: whether one direction of one tier (reading or writing) may be used. After some failures in a row the direction is
+// out of use: callers see misses and do not wait. After a wait one trial is let through: if it succeeds the direction is back in
+// use, if not the wait doubles.
 //
-// Does:     after so many failures in a row the direction is out: callers see misses, not waits. When the wait is over one
-//           trial is let through: if it succeeds the direction is up again, if not the wait doubles.
-// Garbage:  a copy that brought nothing but wrong bytes is a failure in the row (two at least take it out, so that one bad
-//           block never does). Copies that bring both are judged by the blocks of late: it is out when a quarter of the
-//           last 128 or so were wrong, and no fewer than 16.
-// Owner:    a Tier. Threads: any; one lock that nothing is called under.
+// A transfer that brought only wrong bytes counts as a failure; at least two of them take the direction out, so that one bad
+// block never does. If transfers bring right and wrong blocks, recent blocks decide: the direction is out of use if at least a
+// quarter of the last 128 or so, and no fewer than 16, were wrong.
+//
+// Thread safety: any thread. One lock; nothing else is called under it.
+// Ownership: a Tier.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@ class TierHealth {
   struct Report {
     bool is_up = true;
     std::uint64_t failures = 0;   // since it was made
-    std::uint64_t times_out = 0;  // that it was taken out
+    std::uint64_t times_out = 0;  // how often it was taken out of use
     std::optional<TimePoint> out_since = {};
     std::optional<TimePoint> next_trial = {};
     std::string reason = {};  // of the last failure
@@ -36,17 +38,17 @@ class TierHealth {
 
   explicit TierHealth(const Options& options) : options_(options) {}
 
-  // False: leave it alone. True while it is out means that this caller is the trial, and says how it went.
+  // If it returns true while the direction is out of use, the caller is the trial and has to report how it went.
   [[nodiscard]] bool may_use(TimePoint now);
-  // Whether it is up, without asking for the trial.
+  // Whether it is in use; begins no trial.
   [[nodiscard]] bool is_up() const;
-  // Whether it is up or its wait is over, without asking for the trial: somebody else's may be under way.
+  // Whether it is in use or its wait is over; begins no trial. Another trial may be in flight.
   [[nodiscard]] bool may_be_tried(TimePoint now) const;
   Change succeeded();
   Change failed(const std::string& reason, TimePoint now);
-  // Blocks of one copy that were read and verified, at least one. A trial fails if a quarter of them were wrong.
+  // Blocks of one transfer that were read and verified, at least one. A trial fails if a quarter of them were wrong.
   Change verified(std::uint64_t right, std::uint64_t wrong, const std::string& reason, TimePoint now);
-  // A trial that came to nothing, by no fault of the tier: the next caller may try.
+  // The trial was not carried out, by no fault of the tier: the next caller may try.
   void not_tried();
   [[nodiscard]] Report report() const;
 
@@ -58,11 +60,11 @@ class TierHealth {
   mutable Mutex mutex_{LockRank::kHealth};
   Report report_ CAIRN_GUARDED_BY(mutex_);
   std::uint32_t in_a_row_ CAIRN_GUARDED_BY(mutex_) = 0;
-  // Blocks that were verified of late: both are halved when there are many.
+  // Blocks that were verified recently: both numbers are halved when there are many.
   std::uint64_t read_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint64_t wrong_ CAIRN_GUARDED_BY(mutex_) = 0;
   Duration wait_ CAIRN_GUARDED_BY(mutex_) = Duration::zero();
-  bool trial_ CAIRN_GUARDED_BY(mutex_) = false;  // one is under way
+  bool trial_ CAIRN_GUARDED_BY(mutex_) = false;  // one is in flight
 };
 
 }  // namespace cairn

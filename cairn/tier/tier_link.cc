@@ -40,15 +40,11 @@ bool all_done(std::span<const BlockState> states) {
   return std::all_of(states.begin(), states.end(), [](BlockState state) { return state == BlockState::kDone; });
 }
 
-// What the engine says of its blocks has to be such that they can be registered when they have arrived.
-Status check_facts(const CopySource& source) {
-  if (source.block_ids().size() != source.size()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(source.block_ids().size(), " blocks to copy from and facts of ",
-                                                     source.size(), " blocks; give one for each"));
-  }
+// Facts that can be registered: the engine's may be anything.
+Status check_facts(std::span<const BlockFacts> all) {
   std::vector<BlockKey> keys;
-  keys.reserve(source.size());
-  for (const BlockFacts& facts : source.facts()) {
+  keys.reserve(all.size());
+  for (const BlockFacts& facts : all) {
     if (facts.priority > Retention::kMaxPriority) {
       return fail(ErrorCode::kInvalidArgument, str_cat("block ", facts.block.key.to_string(), " has priority ",
                                                        facts.priority, "; the highest is ", Retention::kMaxPriority));
@@ -57,7 +53,7 @@ Status check_facts(const CopySource& source) {
   }
   std::sort(keys.begin(), keys.end());
   if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("block ", twice->to_string(), " stands there twice"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("block ", twice->to_string(), " is named twice; name it once"));
   }
   return {};
 }
@@ -87,17 +83,22 @@ bool CopySource::is_current() const {
   return borrowed == nullptr || (*borrowed)->is_current();
 }
 
-// A copy from its submission until nothing touches its memory any more. Used by one thread at a time: the one that
-// submits, then the executor's for its callbacks.
-struct TierLink::Flight {
-  Flight(CopySource copied, Done then) : source(std::move(copied)), done(std::move(then)) {}
+std::span<const BlockId> CopyTargets::block_ids() const {
+  const MutableBlocks* const blocks = pool_blocks();
+  return blocks != nullptr ? blocks->block_ids() : std::get<EngineBlocks>(blocks_).block_ids;
+}
 
-  std::optional<CopySource> source;
-  Done done;
-  TimePoint began{};
-  std::uint64_t fence = 0;                          // of the tier it goes to
-  std::optional<MutableBlocks> targets = {};        // to be registered
-  std::optional<EngineBlocks> engine_targets = {};  // or only to be filled
+StepMark CopyTargets::not_before() const {
+  const auto* engine = std::get_if<EngineBlocks>(&blocks_);
+  return engine != nullptr ? engine->not_before : StepMark();
+}
+
+// A transfer from its submission until nothing touches its memory any more. Used by one thread at a time: the one that
+// submits, then the executor's for its callbacks.
+struct TierLink::InFlight {
+  std::optional<LinkTransfer> transfer;  // until it has settled
+  std::uint64_t fence = 0;               // fence_number() of the target tier
+  TimePoint began = {};
   std::optional<QuarantinedBlocks> late = {};
 };
 
@@ -111,15 +112,12 @@ TierLink::TierLink(Tier& from, Tier& to, TransferExecutor& executor, const Clock
       to_is_at_fault_(frailty(to) >= frailty(from)) {}
 
 Result<std::unique_ptr<TierLink>> TierLink::make(Tier& from, Tier& to, TransferExecutor& executor, const Clock& clock) {
-  Result<CopyPlanPtr> plan = CopyPlan::make(from.layout(), to.layout());
-  if (!plan) {
-    return Unexpected(std::move(plan).error());
-  }
-  if (!executor.can_move(**plan)) {
+  CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(from.layout(), to.layout()));
+  if (!executor.can_move(*plan)) {
     return fail(ErrorCode::kInvalidArgument, str_cat(executor.describe(), " cannot move blocks from ",
                                                      to_string(from.level()), " to ", to_string(to.level())));
   }
-  return std::unique_ptr<TierLink>(new TierLink(from, to, executor, clock, *std::move(plan)));
+  return std::unique_ptr<TierLink>(new TierLink(from, to, executor, clock, std::move(plan)));
 }
 
 bool TierLink::is_up() const {
@@ -132,15 +130,15 @@ bool TierLink::may_be_tried() const {
          (!to_is_at_fault_ || to_.may_be_tried(TierUse::kWriting));
 }
 
-Status TierLink::may_copy() {
+Status TierLink::ask_tiers() {
   if (is_paused_) {
-    return fail(ErrorCode::kUnavailable,
-                str_cat("the edge from ", to_string(from_.level()), " to ", to_string(to_.level()), " is paused"));
+    return fail(ErrorCode::kUnavailable, str_cat("the link from ", to_string(from_.level()), " to ",
+                                                 to_string(to_.level()), " is paused; resume it"));
   }
   if (from_is_at_fault_ && !from_.may(TierUse::kReading)) {
     return fail(ErrorCode::kUnavailable,
-                str_cat(to_string(from_.level()), " is out: ", from_.report(TierUse::kReading).reason,
-                        "; it is tried again by itself"));
+                str_cat(to_string(from_.level()), " is out of use: ", from_.report(TierUse::kReading).reason,
+                        "; it is retried automatically"));
   }
   if (to_is_at_fault_ && !to_.may(TierUse::kWriting)) {
     if (from_is_at_fault_) {
@@ -148,12 +146,11 @@ Status TierLink::may_copy() {
     }
     return fail(ErrorCode::kUnavailable,
                 str_cat(to_string(to_.level()), " is not written to: ", to_.report(TierUse::kWriting).reason,
-                        "; it is tried again by itself"));
+                        "; it is retried automatically"));
   }
   return {};
 }
 
-// `written`: whether the entries of what arrived could be written.
 void TierLink::report(std::span<const BlockState> states, const std::string& error, const Status& written) {
   const LinkMeter::Counts counts = count(states);
   const auto tell = [&](Tier& tier, TierUse use) {
@@ -176,105 +173,83 @@ void TierLink::report(std::span<const BlockState> states, const std::string& err
   }
 }
 
-Result<TransferId, Rejected<TierLink::Bring>> TierLink::bring(Bring job) {
-  CAIRN_CHECK(to_.pool() != nullptr, "blocks are brought to a tier that has a pool");
-  const auto refuse = [&job](Error error) { return Unexpected(Rejected<Bring>{std::move(error), std::move(job)}); };
-  if (job.source.size() != job.targets.size()) {
-    return refuse({ErrorCode::kInvalidArgument,
-                   str_cat(job.source.size(), " blocks for ", job.targets.size(), " targets; give one for each")});
+Status TierLink::check(const LinkTransfer& transfer) {
+  const std::size_t blocks = transfer.source.size();
+  if (blocks != transfer.targets.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(blocks, " blocks for ", transfer.targets.size(), " targets; give one target for each block"));
   }
-  if (const Status status = check_facts(job.source); !status) {
+  if (transfer.source.block_ids().size() != blocks) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(transfer.source.block_ids().size(), " blocks to copy from and facts of ", blocks,
+                        " blocks; give one for each"));
+  }
+  return transfer.targets.pool_blocks() != nullptr ? check_facts(transfer.source.facts()) : Status();
+}
+
+Result<TransferId, Rejected<LinkTransfer>> TierLink::submit(LinkTransfer transfer) {
+  const auto refuse = [&transfer](Error error) {
+    return Unexpected(Rejected<LinkTransfer>{std::move(error), std::move(transfer)});
+  };
+  CAIRN_CHECK(transfer.targets.pool_blocks() == nullptr || to_.pool() != nullptr, "the target tier has a pool");
+  if (const Status status = check(transfer); !status) {
     return refuse(status.error());
   }
-  // The number first: whatever is fenced after the blocks were seen to be current has another one.
+  // The fence number is read first: if a fence comes after the blocks were seen to be current, the number differs.
   const std::uint64_t fence = to_.fence_number();
-  if (!job.targets.is_current() || !job.source.is_current()) {
+  if (!transfer.targets.is_current() || !transfer.source.is_current()) {
     return refuse({ErrorCode::kCancelled, str_cat("blocks of ", to_string(from_.level()), " were not copied to ",
                                                   to_string(to_.level()), ": a reset came first")});
   }
-  if (const Status status = may_copy(); !status) {
+  if (const Status status = ask_tiers(); !status) {
     return refuse(status.error());
   }
   try {
-    // The blocks' old names go before their bytes do.
-    if (const Status status = to_.before_writing(job.targets.block_ids()); !status) {
-      report({}, {}, status);
-      return refuse(status.error());
+    if (transfer.targets.pool_blocks() != nullptr) {
+      // A file forgets what the blocks held before they are overwritten.
+      if (const Status status = to_.before_writing(transfer.targets.block_ids()); !status) {
+        report({}, {}, status);
+        return refuse(status.error());
+      }
     }
-    const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
-    flight->targets.emplace(std::move(job.targets));
-    flight->fence = fence;
-    Result<TransferId> id = submit(flight, flight->targets->block_ids(), job.deadline);
+    const auto in_flight = std::make_shared<InFlight>(InFlight{.transfer = std::move(transfer), .fence = fence});
+    Result<TransferId> id = submit_to_executor(in_flight);
     if (!id) {
-      return Unexpected(Rejected<Bring>{std::move(id).error(), Bring{.source = *std::move(flight->source),
-                                                                     .targets = *std::move(flight->targets),
-                                                                     .deadline = job.deadline,
-                                                                     .done = std::move(flight->done)}});
+      return Unexpected(Rejected<LinkTransfer>{std::move(id).error(), *std::move(in_flight->transfer)});
     }
     return *id;
   } catch (const std::bad_alloc&) {
-    report({}, {}, {});  // what may_copy() let through was not tried
+    report({}, {}, {});  // the tiers were asked, but not used
     throw;
   }
 }
 
-Result<TransferId, Rejected<TierLink::Fill>> TierLink::fill(Fill job) {
-  const auto refuse = [&job](Error error) { return Unexpected(Rejected<Fill>{std::move(error), std::move(job)}); };
-  if (job.source.size() != job.targets.block_ids.size() || job.source.block_ids().size() != job.source.size()) {
-    return refuse({ErrorCode::kInvalidArgument,
-                   str_cat("facts of ", job.source.size(), " blocks for ", job.source.block_ids().size(), " blocks to ",
-                           job.targets.block_ids.size(), " targets; give one for each")});
-  }
-  if (!job.source.is_current()) {
-    return refuse({ErrorCode::kCancelled,
-                   str_cat("blocks of ", to_string(from_.level()), " were not loaded: a reset came first")});
-  }
-  if (const Status status = may_copy(); !status) {
-    return refuse(status.error());
-  }
-  try {
-    const auto flight = std::make_shared<Flight>(std::move(job.source), std::move(job.done));
-    flight->engine_targets.emplace(std::move(job.targets));
-    Result<TransferId> id = submit(flight, flight->engine_targets->block_ids, job.deadline);
-    if (!id) {
-      return Unexpected(Rejected<Fill>{std::move(id).error(), Fill{.source = *std::move(flight->source),
-                                                                   .targets = *std::move(flight->engine_targets),
-                                                                   .deadline = job.deadline,
-                                                                   .done = std::move(flight->done)}});
-    }
-    return *id;
-  } catch (const std::bad_alloc&) {
-    report({}, {}, {});  // what may_copy() let through was not tried
-    throw;
-  }
-}
-
-Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const BlockId> targets, TimePoint deadline) {
-  // The sum of what was copied is compared in landed(): of some blocks it is known, of others it is made here.
-  Transfer transfer{
-      .plan = plan_,
-      .verify = Verify::kMake,
-      .deadline = deadline,
-      .not_before = flight->engine_targets ? flight->engine_targets->not_before : flight->source->not_before()};
+Result<TransferId> TierLink::submit_to_executor(const InFlightPtr& in_flight) {
+  const CopySource& source = in_flight->transfer->source;
+  const std::span<const BlockId> targets = in_flight->transfer->targets.block_ids();
+  // verify() compares the checksums: they are known for some blocks, and only computed for the others.
+  Transfer transfer{.plan = plan_,
+                    .verify = Verify::kMake,
+                    .deadline = in_flight->transfer->deadline,
+                    .not_before = std::max(source.not_before(), in_flight->transfer->targets.not_before())};
   const std::uint64_t blocks = targets.size();
   transfer.blocks.reserve(blocks);
   for (std::size_t i = 0; i < blocks; ++i) {
-    transfer.blocks.push_back({.pair = {index_of(flight->source->block_ids()[i]), index_of(targets[i])},
-                               .tag = from_.tag_of(flight->source->facts()[i].block.key)});
+    transfer.blocks.push_back({.pair = {index_of(source.block_ids()[i]), index_of(targets[i])},
+                               .tag = from_.tag_of(source.facts()[i].block.key)});
   }
-  transfer.done = [this, flight](TransferOutcome&& outcome) { landed(*flight, std::move(outcome)); };
-  transfer.settled = [this, flight] {
-    if (flight->late) {
-      meter_.quarantined(-static_cast<std::int64_t>(flight->late->block_ids().size()));
-      std::move(*flight->late).release_proven_finished();
-      flight->late.reset();
+  transfer.done = [this, in_flight](TransferOutcome&& outcome) { on_done(*in_flight, std::move(outcome)); };
+  transfer.settled = [this, in_flight] {
+    if (in_flight->late) {
+      meter_.quarantined(-static_cast<std::int64_t>(in_flight->late->block_ids().size()));
+      std::move(*in_flight->late).release_proven_finished();
+      in_flight->late.reset();
     }
-    flight->source.reset();
-    flight->engine_targets.reset();
+    in_flight->transfer.reset();
     meter_.settled();
   };
-  flight->began = clock_.now();
-  meter_.began(blocks, blocks * from_.block_bytes(), flight->began);
+  in_flight->began = clock_.now();
+  meter_.began(blocks, blocks * from_.block_bytes(), in_flight->began);
   try {
     Result<TransferId> id = executor_.submit(std::move(transfer));
     if (!id) {
@@ -288,29 +263,30 @@ Result<TransferId> TierLink::submit(const FlightPtr& flight, std::span<const Blo
   }
 }
 
-void TierLink::landed(Flight& flight, TransferOutcome&& outcome) {
-  const std::vector<BlockFacts> facts = compare(flight, outcome);
-  Arrived arrived{.blocks = {}, .states = {}, .error = std::move(outcome.error)};
-  arrived.states.reserve(facts.size());
-  for (const BlockOutcome& block : outcome.blocks) {
-    arrived.states.push_back(block.state);
+void TierLink::on_done(InFlight& in_flight, TransferOutcome&& transferred) {
+  const std::vector<BlockFacts> facts = verify(in_flight, transferred);
+  LinkOutcome outcome{.blocks = {}, .states = {}, .error = std::move(transferred.error)};
+  outcome.states.reserve(facts.size());
+  for (const BlockOutcome& block : transferred.blocks) {
+    outcome.states.push_back(block.state);
   }
-  if (arrived.error.empty() && !all_done(arrived.states)) {
-    arrived.error = str_cat(executor_.describe(), " did not copy every block, and does not say why");
+  if (outcome.error.empty() && !all_done(outcome.states)) {
+    outcome.error = str_cat(executor_.describe(), " did not copy every block, and does not say why");
   }
-  const std::vector<BlockState> copied = arrived.states;
-  const Status written = flight.targets ? sort_out(flight, facts, arrived) : Status();
-  report(copied, arrived.error, written);
-  meter_.ended(count(arrived.states), facts.size(), from_.block_bytes(), flight.began, clock_.now());
-  if (const Done done = std::move(flight.done)) {
-    done(std::move(arrived));
+  const std::vector<BlockState> copied = outcome.states;
+  const Status written = register_done(in_flight, facts, outcome);
+  report(copied, outcome.error, written);
+  meter_.ended(count(outcome.states), facts.size(), from_.block_bytes(), in_flight.began, clock_.now());
+  if (const auto done = std::move(in_flight.transfer->done)) {
+    done(std::move(outcome));
   }
 }
 
-// What is known of the blocks now, their checksums among it. A block that has another one than it must have is no longer
-// done, and gone from where it was read.
-std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome& outcome) {
-  std::vector<BlockFacts> facts(flight.source->facts().begin(), flight.source->facts().end());
+// Returns the facts of the blocks with the checksums of what was copied. A block with another checksum than expected becomes
+// kMismatch and is dropped from the tier it was read from.
+std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutcome& outcome) {
+  const CopySource& source = in_flight.transfer->source;
+  std::vector<BlockFacts> facts(source.facts().begin(), source.facts().end());
   std::vector<BlockKey> wrong;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     BlockOutcome& block = outcome.blocks[i];
@@ -333,36 +309,38 @@ std::vector<BlockFacts> TierLink::compare(const Flight& flight, TransferOutcome&
     }
     facts[i].note = sum;
   }
-  // After a fence the keys may be those of other blocks.
-  if (!wrong.empty() && from_.pool() != nullptr && flight.source->is_current()) {
+  // After a fence the keys may name other blocks.
+  if (!wrong.empty() && from_.pool() != nullptr && source.is_current()) {
     from_.drop(wrong);
   }
   return facts;
 }
 
-// Registers what arrived, and puts the rest aside until the copy has settled: one that is late, or a part of one that
-// failed elsewhere, may still write to it. Fails where the entries of what arrived could not be written: that is then not
-// registered either.
-Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived) {
-  MutableBlocks targets = *std::move(flight.targets);
-  flight.targets.reset();
+// Registers the blocks that are kDone. The others are quarantined until the transfer has settled: a late copy, or the part
+// of a failed one, may still write to them. Fails if the entries of the blocks could not be written: then none is registered.
+Status TierLink::register_done(InFlight& in_flight, const std::vector<BlockFacts>& facts, LinkOutcome& outcome) {
+  MutableBlocks* const pool_blocks = in_flight.transfer->targets.pool_blocks();
+  if (pool_blocks == nullptr) {
+    return {};
+  }
+  MutableBlocks targets = std::move(*pool_blocks);
   const auto add = [](std::optional<MutableBlocks>& to, MutableBlocks blocks) {
     if (!to) {
       to.emplace(std::move(blocks));
     } else {
-      CAIRN_CHECK(to->append(std::move(blocks)).has_value(), "the targets of one copy are of one pool");
+      CAIRN_CHECK(to->append(std::move(blocks)).has_value(), "the targets of one transfer are of one pool");
     }
   };
   std::optional<MutableBlocks> whole;
   std::optional<MutableBlocks> late;
   std::vector<BlockFacts> whole_facts;
-  if (all_done(arrived.states)) {
+  if (all_done(outcome.states)) {
     whole.emplace(std::move(targets));
     whole_facts = facts;
   } else {
     for (std::size_t i = 0; i < facts.size(); ++i) {
       MutableBlocks block = targets.take_front(1);
-      if (arrived.states[i] == BlockState::kDone) {
+      if (outcome.states[i] == BlockState::kDone) {
         add(whole, std::move(block));
         whole_facts.push_back(facts[i]);
       } else {
@@ -372,42 +350,42 @@ Status TierLink::sort_out(Flight& flight, const std::vector<BlockFacts>& facts, 
   }
   if (late) {
     meter_.quarantined(late->size());
-    flight.late.emplace(std::move(*late).quarantine());
+    in_flight.late.emplace(std::move(*late).quarantine());
   }
   if (!whole) {
     return {};
   }
-  const auto turn_down = [&arrived](BlockState state, const std::string& why) {
-    std::replace(arrived.states.begin(), arrived.states.end(), BlockState::kDone, state);
-    if (arrived.error.empty()) {
-      arrived.error = why;
+  const auto turn_down = [&outcome](BlockState state, const std::string& why) {
+    std::replace(outcome.states.begin(), outcome.states.end(), BlockState::kDone, state);
+    if (outcome.error.empty()) {
+      outcome.error = why;
     }
   };
-  if (Status status = to_.after_writing(whole->block_ids(), whole_facts, flight.fence); !status) {
+  if (Status status = to_.after_writing(whole->block_ids(), whole_facts, in_flight.fence); !status) {
     const bool is_fenced = status.error().code == ErrorCode::kCancelled;
     turn_down(is_fenced ? BlockState::kCancelled : BlockState::kFailed, status.error().message);
     return is_fenced ? Status() : status;
   }
-  arrived.blocks = name(*std::move(whole), whole_facts);
-  // The pool decides: what it took as fenced nobody else finds. An entry of it was written before the fence, and is void.
-  if (!arrived.blocks.is_current()) {
-    turn_down(BlockState::kCancelled, str_cat(to_string(to_.level()), " was reset while the copy was in flight"));
-    arrived.blocks = {};
+  outcome.blocks = register_as(*std::move(whole), whole_facts);
+  // A fence may have come since: then the pool registered nothing that others find, and the entries just written are void.
+  if (!outcome.blocks.is_current()) {
+    turn_down(BlockState::kCancelled, str_cat(to_string(to_.level()), " was reset while the transfer was in flight"));
+    outcome.blocks = {};
   }
   return {};
 }
 
-ImmutableBlocks TierLink::name(MutableBlocks blocks, std::span<const BlockFacts> facts) {
+ImmutableBlocks TierLink::register_as(MutableBlocks blocks, std::span<const BlockFacts> facts) {
   ImmutableBlocks all;
   while (!facts.empty()) {
     const auto other = std::find_if(facts.begin(), facts.end(),
                                     [&](const BlockFacts& each) { return each.priority != facts.front().priority; });
     const auto alike = static_cast<std::uint32_t>(other - facts.begin());
     auto complete = blocks.take_front(alike).complete_as(facts.first(alike));
-    CAIRN_CHECK(complete.has_value(), "there are facts of every block");
+    CAIRN_CHECK(complete.has_value(), "there are facts for every block");
     auto registered = (*std::move(complete)).register_blocks(Retention{.priority = facts.front().priority});
-    CAIRN_CHECK(registered.has_value(), "what was checked when the copy was asked for can be registered");
-    CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one copy are of one pool");
+    CAIRN_CHECK(registered.has_value(), "the facts were checked in submit()");
+    CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one transfer are of one pool");
     facts = facts.subspan(alike);
   }
   return all;

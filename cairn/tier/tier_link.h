@@ -1,20 +1,20 @@
-// TierLink: copies blocks from one tier to another, and makes them known there once their bytes are verified.
+// TierLink: copies blocks from one tier to another and registers them there once their bytes are verified.
 //
-// Does:     checks on the way what the source knows the checksum of, and makes it of what has none yet. A block is
-//           registered only when all of it is known to have arrived, and in a file only after its entry is written. What
-//           failed registers nothing. A block whose bytes are wrong is dropped from the tier it was read from.
-// Fences:   a copy that is in flight when the tier it goes to is fenced registers nothing there: its blocks end as
-//           kCancelled. A copy of blocks that were fenced, or into such, does not begin.
-// Memory:   the source stays pinned and late targets quarantined until no copy can touch them any more, whatever the
-//           deadline said.
-// Health:   says of the tier at fault (a file before a GPU before memory) whether it worked; refuses to use it while it is
-//           out.
-// Owner:    the manager; tiers and executor outlive it, and it outlives its copies (the executor's destructor ends them).
-// Threads:  any. `done` runs on a thread of the executor and may start further copies.
-// Fails:    bring(), fill(): kUnavailable while a tier is out; kExhausted when the executor is full; kInvalidArgument for
-//           counts that differ, a key that stands there twice, a priority that is none; kCancelled for blocks that were
-//           fenced; what the entries of a file could not be told. The job comes back with the error. std::bad_alloc: no
-//           copy has begun, its `done` is not called, and what the job held is let go of.
+// A block whose checksum the source tier knows is checked on the way; for others the checksum is computed. A block is
+// registered only when all its bytes have arrived, and in a file only after its entry is written. A block that failed
+// registers nothing. A block whose bytes are wrong is dropped from the tier it was read from.
+//
+// If the target tier is fenced while a transfer is in flight, the transfer registers nothing and its blocks end as
+// kCancelled. A transfer from or into fenced blocks is refused. The source stays pinned and late targets stay quarantined
+// until the executor has settled the transfer, whatever its deadline.
+//
+// The link reports to the tier that is likelier to be at fault (a file before a GPU before memory) whether it worked, and
+// refuses transfers while that tier is out of use.
+//
+// Thread safety: any thread. `done` runs on a thread of the executor and may submit further transfers.
+// Ownership: the manager. Tiers and executor outlive the link; the link outlives its transfers (the executor's destructor
+// ends them).
+// Errors: see submit().
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,19 +38,19 @@
 
 namespace cairn {
 
-// Blocks that the engine holds in a tier without a pool: it keeps them as they are until the copy has settled.
+// Blocks that the engine holds in a tier without a pool. It must not change or reuse them until `held` is released.
 struct EngineBlocks {
   std::vector<BlockId> block_ids = {};
-  std::vector<BlockFacts> facts = {};  // one for each; as far as they are known
-  std::shared_ptr<void> held = {};     // let go of when nothing touches the blocks any more
-  // KvBlockManager::fences() when what the blocks hold was begun. A save of blocks from before a fence is refused.
-  // std::nullopt: they are of now.
+  std::vector<BlockFacts> facts = {};  // one for each block, as far as they are known; not used for targets
+  std::shared_ptr<void> held = {};     // released when nothing touches the blocks any more
+  // KvBlockManager::fences() when the engine began to write the blocks. A save of blocks from before a fence is refused.
+  // std::nullopt means now.
   std::optional<std::uint64_t> fence = {};
-  // Copies from and to the blocks do not begin before the engine has reached this step.
+  // Transfers from and to the blocks do not begin before the engine has reached this step.
   StepMark not_before = {};
 };
 
-// What a copy reads.
+// What a transfer reads.
 class CopySource {
  public:
   CopySource(PinnedBlocks blocks)  // NOLINT(google-explicit-constructor): either is a source
@@ -63,7 +65,7 @@ class CopySource {
   [[nodiscard]] std::span<const BlockFacts> facts() const { return facts_; }
   // Of the engine's blocks; the earliest mark if the blocks are of a pool.
   [[nodiscard]] StepMark not_before() const;
-  // Whether their pool still has them; always true of the engine's own.
+  // Whether no fence came over the blocks' pool since they were taken; always true of the engine's blocks.
   [[nodiscard]] bool is_current() const;
 
  private:
@@ -71,66 +73,82 @@ class CopySource {
   std::variant<PinnedBlocks, EngineBlocks, std::shared_ptr<const BorrowedBlocks>> blocks_;
 };
 
+// What a transfer writes: blocks of a pool, which are registered under the keys of the source, or blocks of the engine, which
+// are only filled.
+class CopyTargets {
+ public:
+  CopyTargets(MutableBlocks blocks)  // NOLINT(google-explicit-constructor): either is a target
+      : blocks_(std::move(blocks)) {}
+  CopyTargets(EngineBlocks blocks)  // NOLINT(google-explicit-constructor): either is a target
+      : blocks_(std::move(blocks)) {}
+
+  [[nodiscard]] std::size_t size() const { return block_ids().size(); }
+  [[nodiscard]] std::span<const BlockId> block_ids() const;
+  // As of CopySource.
+  [[nodiscard]] StepMark not_before() const;
+  // Null for blocks of the engine.
+  [[nodiscard]] MutableBlocks* pool_blocks() { return std::get_if<MutableBlocks>(&blocks_); }
+  [[nodiscard]] const MutableBlocks* pool_blocks() const { return std::get_if<MutableBlocks>(&blocks_); }
+  [[nodiscard]] bool is_current() const { return pool_blocks() == nullptr || pool_blocks()->is_current(); }
+
+ private:
+  std::variant<MutableBlocks, EngineBlocks> blocks_;
+};
+
+struct LinkOutcome {
+  ImmutableBlocks blocks;          // those that were registered, in order; empty if the targets are the engine's
+  std::vector<BlockState> states;  // of every block of the source
+  std::string error;               // of the first block that is not kDone; empty if all are
+};
+
+struct LinkTransfer {
+  CopySource source;
+  CopyTargets targets;  // as many blocks, of the tier that the link leads to
+  TimePoint deadline = TimePoint::max();
+  std::function<void(LinkOutcome&&)> done = {};
+};
+
 class TierLink {
  public:
-  // What became of a copy.
-  struct Arrived {
-    ImmutableBlocks
-        blocks;  // registered in the tier they were brought to, in order; none where the engine's were filled
-    std::vector<BlockState> states;  // of every block of the source
-    std::string error;               // of the first that is not done; empty if all are
-  };
-  using Done = std::function<void(Arrived&&)>;
-
   [[nodiscard]] static Result<std::unique_ptr<TierLink>> make(Tier& from, Tier& to, TransferExecutor& executor,
                                                               const Clock& clock);
 
-  struct Bring {
-    CopySource source;
-    MutableBlocks targets;  // of the other tier's pool, as many
-    TimePoint deadline = TimePoint::max();
-    Done done = {};
-  };
-  [[nodiscard]] Result<TransferId, Rejected<Bring>> bring(Bring job);
+  // A refused transfer is handed back. kUnavailable while a tier is out of use or the link is paused; kExhausted if the
+  // executor is full; kInvalidArgument if source and targets differ in number, a key appears twice or a priority is out of
+  // range; kCancelled for fenced blocks; the error of the file if its entries could not be updated. std::bad_alloc: the
+  // transfer did not begin, its `done` is not called, and its blocks are released.
+  [[nodiscard]] Result<TransferId, Rejected<LinkTransfer>> submit(LinkTransfer transfer);
+  void cancel(TransferId transfer) { executor_.cancel(transfer); }
 
-  struct Fill {
-    CopySource source;
-    EngineBlocks targets;  // of the other tier, as many; facts are not looked at
-    TimePoint deadline = TimePoint::max();
-    Done done = {};
-  };
-  // The same into blocks of the engine: nothing is registered.
-  [[nodiscard]] Result<TransferId, Rejected<Fill>> fill(Fill job);
-
-  void cancel(TransferId copy) { executor_.cancel(copy); }
-
-  // While paused, copies are refused as if a tier were out; those under way go on.
+  // While paused, new transfers are refused; those in flight go on.
   void pause(bool paused) { is_paused_ = paused; }
   [[nodiscard]] bool is_paused() const { return is_paused_; }
 
   [[nodiscard]] Tier& from() const { return from_; }
   [[nodiscard]] Tier& to() const { return to_; }
   [[nodiscard]] TransferExecutor& executor() const { return executor_; }
-  // Whether a copy would be let through now, trials not asked for.
+  // Whether the link is not paused and no tier at fault is out of use.
   [[nodiscard]] bool is_up() const;
-  // Whether a copy has a chance now: it is not paused, and no tier at fault is out, or the time to try it again has come.
+  // The same, but a tier that is out of use does not count if the time to try it again has come.
   [[nodiscard]] bool may_be_tried() const;
   [[nodiscard]] LinkMeter& meter() { return meter_; }
   [[nodiscard]] const LinkMeter& meter() const { return meter_; }
 
  private:
-  struct Flight;
-  using FlightPtr = std::shared_ptr<Flight>;
+  struct InFlight;
+  using InFlightPtr = std::shared_ptr<InFlight>;
   TierLink(Tier& from, Tier& to, TransferExecutor& executor, const Clock& clock, CopyPlanPtr plan);
 
-  [[nodiscard]] Status may_copy();
+  [[nodiscard]] static Status check(const LinkTransfer& transfer);
+  // Asks the tiers at fault for permission. After success, report() has to be called once.
+  [[nodiscard]] Status ask_tiers();
+  // Tells the tiers at fault how a transfer went. `written`: whether the entries of what arrived could be written.
   void report(std::span<const BlockState> states, const std::string& error, const Status& written);
-  [[nodiscard]] Result<TransferId> submit(const FlightPtr& flight, std::span<const BlockId> targets,
-                                          TimePoint deadline);
-  void landed(Flight& flight, TransferOutcome&& outcome);
-  [[nodiscard]] std::vector<BlockFacts> compare(const Flight& flight, TransferOutcome& outcome);
-  [[nodiscard]] Status sort_out(Flight& flight, const std::vector<BlockFacts>& facts, Arrived& arrived);
-  [[nodiscard]] static ImmutableBlocks name(MutableBlocks blocks, std::span<const BlockFacts> facts);
+  [[nodiscard]] Result<TransferId> submit_to_executor(const InFlightPtr& in_flight);
+  void on_done(InFlight& in_flight, TransferOutcome&& outcome);
+  [[nodiscard]] std::vector<BlockFacts> verify(const InFlight& in_flight, TransferOutcome& outcome);
+  [[nodiscard]] Status register_done(InFlight& in_flight, const std::vector<BlockFacts>& facts, LinkOutcome& outcome);
+  [[nodiscard]] static ImmutableBlocks register_as(MutableBlocks blocks, std::span<const BlockFacts> facts);
 
   Tier& from_;
   Tier& to_;

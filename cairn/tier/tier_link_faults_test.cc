@@ -90,14 +90,14 @@ TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCo
   start_with_blocks({{.fault = Fault::kHang, .at = 2}});
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down, seconds(9)));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down, seconds(9)));
     run_for(milliseconds(8500));
-    EXPECT_FALSE(down.arrived);
+    EXPECT_FALSE(down.outcome);
     run_for(milliseconds(500));
     EXPECT_EQ(down.done_at, seconds(9)) << "at the deadline, without waiting for the late one";
     EXPECT_THAT(down.states(), ElementsAre(kDone, kExpired, kDone, kDone));
-    EXPECT_EQ(testing::keys_of(down.arrived->blocks), (Keys{keys_[0], keys_[2], keys_[3]}));
-    EXPECT_THAT(down.arrived->error, HasSubstr("expired"));
+    EXPECT_EQ(testing::keys_of(down.outcome->blocks), (Keys{keys_[0], keys_[2], keys_[3]}));
+    EXPECT_THAT(down.outcome->error, HasSubstr("expired"));
   }
   PoolCounts counts = disk_->pool()->counts();
   EXPECT_EQ(counts.quarantined, 1U);
@@ -106,7 +106,7 @@ TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCo
   EXPECT_EQ(host_->pool()->counts().pinned, 4U);
   EXPECT_EQ(to_disk_->meter().totals().quarantined, 1U);
   EXPECT_EQ(to_disk_->meter().totals().expired, 1U);
-  EXPECT_EQ(to_disk_->meter().totals().blocks_under_way, 0U);
+  EXPECT_EQ(to_disk_->meter().totals().blocks_in_flight, 0U);
   run_for(seconds(100));
   EXPECT_EQ(disk_->pool()->counts().quarantined, 1U) << "time proves nothing";
   EXPECT_FALSE(disk_->pool()->allocate(kTierBlocks)) << "it is not given to anybody";
@@ -122,7 +122,7 @@ TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
   start_with_blocks({{.fault = Fault::kLose, .at = 1}, {.fault = Fault::kLose, .at = 3}});
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down, seconds(9)));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down, seconds(9)));
     run_for(seconds(50));
     EXPECT_THAT(down.states(), ElementsAre(kExpired, kDone, kExpired, kDone));
   }
@@ -169,7 +169,7 @@ TEST_F(TierLinkFaultsTest, WhatFailedInOnePlaceIsQuarantinedUntilItIsOverInAll) 
   Result<std::unique_ptr<TierLink>> link = TierLink::make(*host_, *disk_, executor, clock_);
   ASSERT_TRUE(link.has_value());
   Copied down;
-  ASSERT_TRUE(bring(**link, keys_, down));
+  ASSERT_TRUE(submit(**link, keys_, down));
   const std::shared_ptr<ActiveTransfer> active = executor.take();
   ASSERT_EQ(active->begin_run(0, 4), 4U);
   std::vector<BlockOutcome> outcomes(4, {.checksum = Checksum{7}});
@@ -191,7 +191,7 @@ TEST_F(TierLinkFaultsTest, ADeadlineInTheMiddleRegistersWhatArrivedBefore) {
   start_with_blocks({});
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down, milliseconds(2500)));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down, milliseconds(2500)));
     run_for(seconds(5));
     EXPECT_THAT(down.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
     EXPECT_EQ(down.done_at, milliseconds(2500));
@@ -206,7 +206,7 @@ TEST_F(TierLinkFaultsTest, WhatIsTakenBackRegistersWhatWasDoneBefore) {
   start_with_blocks({});
   {
     Copied down;
-    const auto id = bring(*to_disk_, keys_, down);
+    const auto id = submit(*to_disk_, keys_, down);
     ASSERT_TRUE(id);
     run_for(milliseconds(1500));
     to_disk_->cancel(*id);
@@ -225,7 +225,7 @@ TEST_F(TierLinkFaultsTest, WhatIsDelayedOrCorruptedOnTheWayIsFoundByTheNextReade
   fence(*host_);
   {
     Copied up;
-    ASSERT_TRUE(bring(*from_disk_, keys_, up));
+    ASSERT_TRUE(submit(*from_disk_, keys_, up));
     run_for(seconds(5));
     EXPECT_THAT(up.states(), ElementsAre(kDone, BlockState::kMismatch, kDone, kDone));
   }
@@ -239,7 +239,7 @@ TEST_F(TierLinkFaultsTest, BytesThatChangeInFlightAreNotRegistered) {
   copy(*to_disk_, keys_);
   fence(*host_);
   Copied up;
-  ASSERT_TRUE(bring(*from_disk_, keys_, up));
+  ASSERT_TRUE(submit(*from_disk_, keys_, up));
   run_for(seconds(5));
   EXPECT_THAT(up.states(), ElementsAre(kDone, BlockState::kMismatch, kDone, kDone));
   EXPECT_FALSE(host_->pool()->contains(keys_[1]));
@@ -257,7 +257,7 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
                      {.fault = Fault::kFail, .at = 4}});
   const auto fail_one = [&] {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down));
+    ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 1), down));
     run_now();
     EXPECT_THAT(down.states(), ElementsAre(kFailed));
   };
@@ -275,7 +275,7 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   EXPECT_TRUE(from_disk_->is_up()) << "reading was never tried";
   {
     Copied refused;
-    auto result = bring(*to_disk_, first_of(keys_, 2), refused);
+    auto result = submit(*to_disk_, first_of(keys_, 2), refused);
     ASSERT_FALSE(result);
     expect_error(result.error().error, ErrorCode::kUnavailable, "G3 is not written to: block 0 of 1");
     EXPECT_EQ(result.error().blocks.source.size(), 2U);
@@ -292,14 +292,14 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   clock_.advance(seconds(1));
   {
     Copied early;
-    EXPECT_FALSE(bring(*to_disk_, first_of(keys_, 1), early)) << "the wait has doubled";
+    EXPECT_FALSE(submit(*to_disk_, first_of(keys_, 1), early)) << "the wait has doubled";
   }
   clock_.advance(seconds(1));
   {
     Copied trial;
-    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), trial));
+    ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 1), trial));
     Copied second;
-    EXPECT_FALSE(bring(*to_disk_, first_of(keys_, 1), second)) << "one trial at a time";
+    EXPECT_FALSE(submit(*to_disk_, first_of(keys_, 1), second)) << "one trial at a time";
     run_for(seconds(2));
     EXPECT_THAT(trial.states(), ElementsAre(kDone));
   }
@@ -317,7 +317,7 @@ TEST_F(TierLinkFaultsTest, ReadingAndWritingAreTakenOutApart) {
   host_->reset(first_of(keys_, 1));
   for (int i = 0; i < 3; ++i) {
     Copied up;
-    ASSERT_TRUE(bring(*from_disk_, first_of(keys_, 1), up));
+    ASSERT_TRUE(submit(*from_disk_, first_of(keys_, 1), up));
     run_for(milliseconds(500));
     EXPECT_THAT(up.states(), ElementsAre(kFailed));
   }
@@ -326,9 +326,9 @@ TEST_F(TierLinkFaultsTest, ReadingAndWritingAreTakenOutApart) {
   EXPECT_TRUE(host_->is_up(TierUse::kWriting)) << "memory is not at fault for what a file did";
   EXPECT_TRUE(disk_->pool()->contains(keys_[0])) << "it was not read, which says nothing of its bytes";
   Copied up;
-  const auto refused = bring(*from_disk_, first_of(keys_, 1), up);
+  const auto refused = submit(*from_disk_, first_of(keys_, 1), up);
   ASSERT_FALSE(refused);
-  expect_error(refused.error().error, ErrorCode::kUnavailable, "G3 is out: ");
+  expect_error(refused.error().error, ErrorCode::kUnavailable, "G3 is out of use: ");
   clock_.advance(seconds(1));
   copy(*from_disk_, first_of(keys_, 1));
   EXPECT_TRUE(from_disk_->is_up());
@@ -340,16 +340,16 @@ TEST_F(TierLinkFaultsTest, ATrialThatFindsTheExecutorFullIsNone) {
       {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}, {.fault = Fault::kFail, .at = 3}}, 1);
   for (int i = 0; i < 3; ++i) {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down));
+    ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 1), down));
     run_now();
   }
   EXPECT_FALSE(to_disk_->is_up());
   clock_.advance(seconds(2));
   Copied other;
-  ASSERT_TRUE(bring(*from_host_, keys_, other));
+  ASSERT_TRUE(submit(*from_host_, keys_, other));
   {
     Copied refused;
-    const auto full = bring(*to_disk_, first_of(keys_, 1), refused);
+    const auto full = submit(*to_disk_, first_of(keys_, 1), refused);
     ASSERT_FALSE(full);
     EXPECT_EQ(full.error().error.code, ErrorCode::kExhausted);
   }
@@ -364,11 +364,11 @@ TEST_F(TierLinkFaultsTest, WhatFailedWithoutAWordIsNotRegistered) {
   to_disk_ = *TierLink::make(*host_, *disk_, silent, clock_);
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down));
     run_for(seconds(5));
     EXPECT_THAT(down.states(), AllOf(SizeIs(4), Each(kFailed)));
-    EXPECT_TRUE(down.arrived->blocks.empty());
-    EXPECT_THAT(down.arrived->error, HasSubstr("a silent executor did not copy every block"));
+    EXPECT_TRUE(down.outcome->blocks.empty());
+    EXPECT_THAT(down.outcome->error, HasSubstr("a silent executor did not copy every block"));
   }
   expect_at_rest(*disk_, 0);
   expect_at_rest(*host_, 4);
@@ -404,10 +404,10 @@ TEST_F(TierLinkFaultsTest, WhatHasNoChecksumIsNotRegistered) {
   UncheckedExecutor unchecked(*faults_);
   to_disk_ = *TierLink::make(*host_, *disk_, unchecked, clock_);
   Copied down;
-  ASSERT_TRUE(bring(*to_disk_, keys_, down));
+  ASSERT_TRUE(submit(*to_disk_, keys_, down));
   run_for(seconds(5));
   EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, kDone, kDone));
-  EXPECT_THAT(down.arrived->error, HasSubstr("an unchecked executor made no checksum of block"));
+  EXPECT_THAT(down.outcome->error, HasSubstr("an unchecked executor made no checksum of block"));
   EXPECT_FALSE(disk_->pool()->contains(keys_[1]));
 }
 
@@ -422,7 +422,7 @@ TEST_F(TierLinkFaultsTest, ADiskThatReturnsGarbageIsTakenOutAndComesBack) {
   const auto read_garbage = [&](const BlockKey& key) {
     testing::damage(*disk_, block_id_of(*disk_, key));
     Copied up;
-    ASSERT_TRUE(bring(*from_disk_, {key}, up));
+    ASSERT_TRUE(submit(*from_disk_, {key}, up));
     run_for(seconds(2));
     EXPECT_THAT(up.states(), ElementsAre(BlockState::kMismatch));
     EXPECT_FALSE(disk_->pool()->contains(key)) << "it is dropped";
@@ -450,7 +450,7 @@ TEST_F(TierLinkFaultsTest, LateCopiesCountAgainstTheTier) {
   start_with_blocks({{.fault = Fault::kHang, .at = 1, .every = 1}});
   for (int i = 0; i < 3; ++i) {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), down, clock_.now() + seconds(1)));
+    ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 1), down, clock_.now() + seconds(1)));
     run_for(seconds(1));
     EXPECT_THAT(down.states(), ElementsAre(kExpired));
   }
@@ -467,7 +467,7 @@ TEST_F(TierLinkFaultsTest, EntriesThatCannotBeWrittenRegisterNothingAndTakeTheFi
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(to_disk_->is_up());
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down));
     for (int second = 0; second < 4; ++second) {
       clock_.advance(seconds(1));
       simulated_->run();
@@ -477,8 +477,8 @@ TEST_F(TierLinkFaultsTest, EntriesThatCannotBeWrittenRegisterNothingAndTakeTheFi
     const NoMoreWrites full;  // the blocks are written, their entries are not
     run_now();
     EXPECT_THAT(down.states(), Each(kFailed));
-    EXPECT_THAT(down.arrived->error, HasSubstr("blocks.cairn"));
-    EXPECT_TRUE(down.arrived->blocks.empty());
+    EXPECT_THAT(down.outcome->error, HasSubstr("blocks.cairn"));
+    EXPECT_TRUE(down.outcome->blocks.empty());
   }
   EXPECT_FALSE(to_disk_->is_up());
   expect_at_rest(*disk_, 0);
@@ -506,7 +506,7 @@ TEST_F(TierLinkFaultsTest, BlocksWhoseEntriesCannotBeErasedAreNotWritten) {
   {
     const NoMoreWrites full;
     Copied down;
-    auto refused = bring(*to_disk_, keys_, down);
+    auto refused = submit(*to_disk_, keys_, down);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().error.code, ErrorCode::kIo);
     EXPECT_EQ(refused.error().blocks.targets.size(), 4U);
@@ -522,8 +522,8 @@ TEST_F(TierLinkFaultsTest, TheExecutorsEndTellsOfWhatIsUnderWay) {
   {
     Copied begun;
     Copied waiting;
-    ASSERT_TRUE(bring(*to_disk_, keys_, begun));
-    ASSERT_TRUE(bring(*from_host_, keys_, waiting));
+    ASSERT_TRUE(submit(*to_disk_, keys_, begun));
+    ASSERT_TRUE(submit(*from_host_, keys_, waiting));
     run_for(seconds(1));
     faults_.reset();
     EXPECT_THAT(begun.states(), ElementsAre(kDone, kDone, kCancelled, kFailed));

@@ -69,16 +69,16 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
     const std::uint32_t blocks = source.size();
     Tally& tally = tally_[&link];
     const auto id =
-        link.bring({.source = std::move(source),
-                    .targets = *std::move(targets),
-                    .deadline = below(3) == 0 ? TimePoint::max() : clock_.now() + milliseconds(100 + below(3000)),
-                    .done = [&tally, blocks](TierLink::Arrived&& arrived) {
-                      tally.heard += blocks;
-                      ASSERT_EQ(arrived.states.size(), blocks);
-                      const auto done = std::count(arrived.states.begin(), arrived.states.end(), BlockState::kDone);
-                      EXPECT_EQ(arrived.blocks.size(), done);
-                      EXPECT_EQ(arrived.error.empty(), done == blocks);
-                    }});
+        link.submit({.source = std::move(source),
+                     .targets = *std::move(targets),
+                     .deadline = below(3) == 0 ? TimePoint::max() : clock_.now() + milliseconds(100 + below(3000)),
+                     .done = [&tally, blocks](LinkOutcome&& outcome) {
+                       tally.heard += blocks;
+                       ASSERT_EQ(outcome.states.size(), blocks);
+                       const auto done = std::count(outcome.states.begin(), outcome.states.end(), BlockState::kDone);
+                       EXPECT_EQ(outcome.blocks.size(), done);
+                       EXPECT_EQ(outcome.error.empty(), done == blocks);
+                     }});
     if (id) {
       tally.submitted += blocks;
       copies_.emplace_back(&link, *id);
@@ -133,7 +133,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
       EXPECT_EQ(tally_[each].heard, tally_[each].submitted);
       EXPECT_EQ(totals.blocks + totals.failed + totals.mismatched + totals.expired + totals.cancelled,
                 tally_[each].submitted);
-      EXPECT_EQ(totals.blocks_under_way, 0U);
+      EXPECT_EQ(totals.blocks_in_flight, 0U);
       EXPECT_EQ(totals.quarantined, 0U);
       mismatches_ += totals.mismatched;
       arrived_ += totals.blocks;
@@ -159,7 +159,8 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
         PinnedBlocks block = tier->pool()->hold(std::vector{key});
         const bool sound = testing::holds(*tier, block.block_ids()[0], key);
         testing::Copied read;
-        if (!reader->fill({.source = std::move(block), .targets = {.block_ids = {BlockId{0}}}, .done = told(read)})) {
+        if (!reader->submit(
+                {.source = std::move(block), .targets = EngineBlocks{.block_ids = {BlockId{0}}}, .done = told(read)})) {
           continue;  // the tier is out
         }
         run_for(seconds(1));

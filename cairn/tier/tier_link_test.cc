@@ -93,7 +93,7 @@ TEST_F(TierLinkTest, BringsBlocksDownAndUpAgainWithAllThatIsKnownOfThem) {
   EXPECT_EQ(totals.copies, 1U);
   EXPECT_EQ(totals.blocks, 4U);
   EXPECT_EQ(totals.bytes, 4 * kTierShape.block_bytes());
-  EXPECT_EQ(totals.blocks_under_way, 0U);
+  EXPECT_EQ(totals.blocks_in_flight, 0U);
   EXPECT_EQ(totals.busy, seconds(4));
   EXPECT_NEAR(from_disk_->meter().bytes_per_second(), static_cast<double>(kTierShape.block_bytes()), 1);
 }
@@ -130,7 +130,7 @@ TEST_F(TierLinkTest, BlocksWithAndWithoutAChecksumGoTogether) {
   damage(*disk_, block_id_of(*disk_, keys_[2]));
   fence(*host_);
   Copied up;
-  ASSERT_TRUE(bring(*from_disk_, keys_, up));
+  ASSERT_TRUE(submit(*from_disk_, keys_, up));
   run_for(seconds(5));
   EXPECT_THAT(up.states(), ElementsAre(kDone, kDone, kMismatch, kDone));
 }
@@ -144,11 +144,11 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInMemoryAreDroppedAndGoNoFurther) {
   damage(*host_, block_id_of(*host_, keys_[1]));
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down));
     run_for(seconds(5));
     EXPECT_THAT(down.states(), ElementsAre(kDone, kMismatch, kDone, kDone));
-    EXPECT_THAT(down.arrived->error, HasSubstr("of G2 has other bytes than it was stored with"));
-    EXPECT_EQ(testing::keys_of(down.arrived->blocks), (Keys{keys_[0], keys_[2], keys_[3]}));
+    EXPECT_THAT(down.outcome->error, HasSubstr("of G2 has other bytes than it was stored with"));
+    EXPECT_EQ(testing::keys_of(down.outcome->blocks), (Keys{keys_[0], keys_[2], keys_[3]}));
   }
   EXPECT_FALSE(host_->pool()->contains(keys_[1]));
   EXPECT_FALSE(disk_->pool()->contains(keys_[1]));
@@ -171,7 +171,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInTheFileAreNotThereAfterARestartEithe
   damage(*disk_, block_id_of(*disk_, keys_[3]));
   {
     Copied up;
-    ASSERT_TRUE(bring(*from_disk_, keys_, up));
+    ASSERT_TRUE(submit(*from_disk_, keys_, up));
     run_for(seconds(5));
     EXPECT_THAT(up.states(), ElementsAre(kMismatch, kDone, kDone, kMismatch));
   }
@@ -192,7 +192,7 @@ TEST_F(TierLinkTest, AFileOfAnotherBlockUnderTheKeyIsAMismatch) {
   fence(*host_);
   testing::write_block(*disk_->layout(), block_id_of(*disk_, keys_[0]), bytes_of(keys_[1]));
   Copied up;
-  ASSERT_TRUE(bring(*from_disk_, first_of(keys_, 2), up));
+  ASSERT_TRUE(submit(*from_disk_, first_of(keys_, 2), up));
   run_for(seconds(3));
   EXPECT_THAT(up.states(), ElementsAre(kMismatch, kDone));
 }
@@ -204,11 +204,11 @@ TEST_F(TierLinkTest, BlocksThatFailOrFallShortRegisterNothing) {
   }
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down));
     run_for(seconds(6));
     EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, kFailed, kDone));
-    EXPECT_THAT(down.arrived->error, HasSubstr("injected: fail"));
-    EXPECT_EQ(testing::keys_of(down.arrived->blocks), (Keys{keys_[0], keys_[3]}));
+    EXPECT_THAT(down.outcome->error, HasSubstr("injected: fail"));
+    EXPECT_EQ(testing::keys_of(down.outcome->blocks), (Keys{keys_[0], keys_[3]}));
   }
   expect_at_rest(*disk_, 2);
   expect_at_rest(*host_, 4);
@@ -226,10 +226,10 @@ TEST_F(TierLinkTest, ABlockThatIsThereAlreadyIsTheOneThatIsHeld) {
   const BlockId block_id = block_id_of(*disk_, keys_[0]);
   {
     Copied down;
-    ASSERT_TRUE(bring(*to_disk_, keys_, down));
+    ASSERT_TRUE(submit(*to_disk_, keys_, down));
     run_for(seconds(5));
     EXPECT_THAT(down.states(), Each(kDone));
-    EXPECT_EQ(down.arrived->blocks.block_ids()[0], block_id);
+    EXPECT_EQ(down.outcome->blocks.block_ids()[0], block_id);
   }
   expect_at_rest(*disk_, 4);
   disk_->reset(keys_);
@@ -263,7 +263,7 @@ TEST_F(TierLinkTest, TheEnginesBlocksComeDownAndAreHeldUntilNothingReadsThem) {
   auto held = std::make_shared<int>();
   {
     Copied copied;
-    ASSERT_TRUE(bring(*down, CopySource(engine_blocks(*engine, first_of(keys_, 3), held)), copied, seconds(5)));
+    ASSERT_TRUE(submit(*down, CopySource(engine_blocks(*engine, first_of(keys_, 3), held)), copied, seconds(5)));
     run_for(seconds(6));
     EXPECT_THAT(copied.states(), ElementsAre(kDone, BlockState::kExpired, kDone));
   }
@@ -283,19 +283,19 @@ TEST_F(TierLinkTest, FillsTheEnginesBlocksAndHoldsThemUntilNothingWritesThem) {
     const ImmutableBlocks computed = compute(*device_, keys_);
   }
   Copied copied;
-  ASSERT_TRUE(bring(*to_host_, first_of(keys_, 3), copied));
+  ASSERT_TRUE(submit(*to_host_, first_of(keys_, 3), copied));
   run_for(seconds(4));
   damage(*host_, block_id_of(*host_, keys_[1]));
   auto held = std::make_shared<int>();
   Copied filled;
   const std::vector<BlockId> block_ids = {BlockId{7}, BlockId{2}, BlockId{9}};
-  ASSERT_TRUE(up->fill({.source = host_->pool()->hold(first_of(keys_, 3)),
-                        .targets = {.block_ids = block_ids, .held = held},
-                        .deadline = clock_.now() + seconds(5),
-                        .done = told(filled)}));
+  ASSERT_TRUE(up->submit({.source = host_->pool()->hold(first_of(keys_, 3)),
+                          .targets = EngineBlocks{.block_ids = block_ids, .held = held},
+                          .deadline = clock_.now() + seconds(5),
+                          .done = told(filled)}));
   run_for(seconds(5));
   EXPECT_THAT(filled.states(), ElementsAre(BlockState::kExpired, kMismatch, kDone));
-  EXPECT_TRUE(filled.arrived->blocks.empty());
+  EXPECT_TRUE(filled.outcome->blocks.empty());
   EXPECT_TRUE(testing::holds(*engine, BlockId{9}, keys_[2]));
   EXPECT_EQ(held.use_count(), 2);
   EXPECT_EQ(host_->pool()->counts().pinned, 3U);
@@ -307,28 +307,28 @@ TEST_F(TierLinkTest, FillsTheEnginesBlocksAndHoldsThemUntilNothingWritesThem) {
   EXPECT_TRUE(testing::holds(*engine, BlockId{7}, keys_[0])) << "late, and still what it should be";
 }
 
-TEST_F(TierLinkTest, AFullExecutorGivesTheJobBackIntact) {
+TEST_F(TierLinkTest, AFullExecutorHandsTheTransferBack) {
   start({}, 1);
   {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }
   Copied first;
   Copied second;
-  ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 1), first));
-  auto refused = bring(*to_disk_, last_of(keys_, 3), second, seconds(100));
+  ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 1), first));
+  auto refused = submit(*to_disk_, last_of(keys_, 3), second, seconds(100));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kExhausted);
-  TierLink::Bring job = std::move(refused).error().blocks;
-  EXPECT_EQ(job.source.size(), 3U);
-  EXPECT_EQ(job.source.block_ids().size(), 3U);
-  EXPECT_EQ(job.targets.size(), 3U);
-  EXPECT_EQ(job.deadline, seconds(100));
+  LinkTransfer given_back = std::move(refused).error().blocks;
+  EXPECT_EQ(given_back.source.size(), 3U);
+  EXPECT_EQ(given_back.source.block_ids().size(), 3U);
+  EXPECT_EQ(given_back.targets.size(), 3U);
+  EXPECT_EQ(given_back.deadline, seconds(100));
   EXPECT_EQ(to_disk_->meter().totals().copies, 1U);
-  EXPECT_EQ(to_disk_->meter().totals().blocks_under_way, 1U);
+  EXPECT_EQ(to_disk_->meter().totals().blocks_in_flight, 1U);
   EXPECT_TRUE(disk_->is_up(TierUse::kWriting));
   run_for(seconds(2));
-  EXPECT_FALSE(second.arrived);
-  ASSERT_TRUE(to_disk_->bring(std::move(job)));
+  EXPECT_FALSE(second.outcome);
+  ASSERT_TRUE(to_disk_->submit(std::move(given_back)));
   run_for(seconds(4));
   EXPECT_THAT(second.states(), Each(kDone));
   expect_holds(*disk_, keys_);
@@ -344,7 +344,7 @@ TEST_F(TierLinkTest, RefusesWhatDoesNotFitTogetherAndGivesItBack) {
   }
   const auto expect_refused = [&](EngineBlocks source, std::uint32_t targets, const char* part) {
     const auto refused =
-        down->bring({.source = CopySource(std::move(source)), .targets = *host_->pool()->allocate(targets)});
+        down->submit({.source = CopySource(std::move(source)), .targets = *host_->pool()->allocate(targets)});
     ASSERT_FALSE(refused);
     expect_error(refused.error().error, ErrorCode::kInvalidArgument, part);
     EXPECT_EQ(refused.error().blocks.targets.size(), targets);
@@ -353,16 +353,17 @@ TEST_F(TierLinkTest, RefusesWhatDoesNotFitTogetherAndGivesItBack) {
   EngineBlocks few = engine_blocks(*engine, keys_, {});
   few.block_ids.pop_back();
   expect_refused(few, 4, "3 blocks to copy from and facts of 4 blocks");
-  expect_refused(engine_blocks(*engine, {keys_[0], keys_[1], keys_[0]}, {}), 3, "stands there twice");
+  expect_refused(engine_blocks(*engine, {keys_[0], keys_[1], keys_[0]}, {}), 3, "is named twice");
   EngineBlocks dear = engine_blocks(*engine, keys_, {});
   dear.facts[2].priority = 101;
   expect_refused(dear, 4, "has priority 101; the highest is 100");
   EngineBlocks beyond = engine_blocks(*engine, keys_, {});
   beyond.block_ids[1] = BlockId{kTierBlocks};
   expect_refused(beyond, 4, "");
-  const auto filled = up->fill({.source = host_->pool()->hold(keys_), .targets = {.block_ids = {BlockId{1}}}});
+  const auto filled =
+      up->submit({.source = host_->pool()->hold(keys_), .targets = EngineBlocks{.block_ids = {BlockId{1}}}});
   ASSERT_FALSE(filled);
-  expect_error(filled.error().error, ErrorCode::kInvalidArgument, "facts of 4 blocks for 4 blocks to 1 targets");
+  expect_error(filled.error().error, ErrorCode::kInvalidArgument, "4 blocks for 1 targets");
   EXPECT_EQ(filled.error().blocks.source.size(), 4U);
   EXPECT_EQ(down->meter().totals().copies, 0U);
 }
@@ -373,13 +374,13 @@ TEST_F(TierLinkTest, CopiesNothingWhilePaused) {
     const ImmutableBlocks computed = compute(*host_, keys_);
   }
   Copied before;
-  ASSERT_TRUE(bring(*to_disk_, first_of(keys_, 2), before));
+  ASSERT_TRUE(submit(*to_disk_, first_of(keys_, 2), before));
   to_disk_->pause(true);
   EXPECT_FALSE(to_disk_->is_up());
   Copied refused;
-  const auto result = bring(*to_disk_, keys_, refused);
+  const auto result = submit(*to_disk_, keys_, refused);
   ASSERT_FALSE(result);
-  expect_error(result.error().error, ErrorCode::kUnavailable, "the edge from G2 to G3 is paused");
+  expect_error(result.error().error, ErrorCode::kUnavailable, "the link from G2 to G3 is paused");
   run_for(seconds(3));
   EXPECT_THAT(before.states(), Each(kDone)) << "what was under way goes on";
   to_disk_->pause(false);
@@ -404,12 +405,12 @@ TEST_F(TierLinkTest, ADoneStartsTheNextCopy) {
     const ImmutableBlocks computed = compute(*device_, keys_);
   }
   Copied last;
-  ASSERT_TRUE(to_host_->bring({.source = device_->pool()->hold(keys_),
-                               .targets = *host_->pool()->allocate(4),
-                               .done = [&](TierLink::Arrived&& arrived) {
-                                 EXPECT_EQ(arrived.blocks.size(), 4U);
-                                 EXPECT_TRUE(bring(*to_disk_, CopySource(arrived.blocks.pin()), last));
-                               }}));
+  ASSERT_TRUE(to_host_->submit({.source = device_->pool()->hold(keys_),
+                                .targets = *host_->pool()->allocate(4),
+                                .done = [&](LinkOutcome&& outcome) {
+                                  EXPECT_EQ(outcome.blocks.size(), 4U);
+                                  EXPECT_TRUE(submit(*to_disk_, CopySource(outcome.blocks.pin()), last));
+                                }}));
   run_for(seconds(9));
   EXPECT_THAT(last.states(), Each(kDone));
   expect_holds(*disk_, keys_);

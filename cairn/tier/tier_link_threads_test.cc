@@ -39,47 +39,46 @@ class TierLinkThreadsTest : public ::testing::Test {
   // From the device to the host and on to the disk; waits for the end.
   void carry_down(const Keys& keys) {
     const ImmutableBlocks computed = testing::compute(*device_, keys);
-    std::promise<bool> arrived;
-    const auto further = [&](TierLink::Arrived&& on_host) {
+    std::promise<bool> outcome;
+    const auto further = [&](LinkOutcome&& on_host) {
       if (!on_host.error.empty()) {
-        arrived.set_value(false);
+        outcome.set_value(false);
         return;
       }
-      const auto id = to_disk_->bring(
+      const auto id = to_disk_->submit(
           {.source = CopySource(on_host.blocks.pin()),
            .targets = *disk_->pool()->allocate(kBlocks),
-           .done = [&](TierLink::Arrived&& on_disk) { arrived.set_value(on_disk.blocks.size() == kBlocks); }});
+           .done = [&](LinkOutcome&& on_disk) { outcome.set_value(on_disk.blocks.size() == kBlocks); }});
       EXPECT_TRUE(id.has_value());
     };
-    ASSERT_TRUE(to_host_->bring(
+    ASSERT_TRUE(to_host_->submit(
         {.source = CopySource(computed.pin()), .targets = *host_->pool()->allocate(kBlocks), .done = further}));
-    EXPECT_TRUE(arrived.get_future().get());
+    EXPECT_TRUE(outcome.get_future().get());
   }
   void carry_up(const Keys& keys) {
     host_->reset(keys);
-    std::promise<TierLink::Arrived> promise;
-    ASSERT_TRUE(
-        from_disk_->bring({.source = CopySource(disk_->pool()->hold(keys)),
-                           .targets = *host_->pool()->allocate(kBlocks),
-                           .done = [&](TierLink::Arrived&& arrived) { promise.set_value(std::move(arrived)); }}));
-    const TierLink::Arrived arrived = promise.get_future().get();
-    ASSERT_EQ(arrived.error, "");
-    ASSERT_EQ(arrived.blocks.size(), kBlocks);
+    std::promise<LinkOutcome> promise;
+    ASSERT_TRUE(from_disk_->submit({.source = CopySource(disk_->pool()->hold(keys)),
+                                    .targets = *host_->pool()->allocate(kBlocks),
+                                    .done = [&](LinkOutcome&& outcome) { promise.set_value(std::move(outcome)); }}));
+    const LinkOutcome outcome = promise.get_future().get();
+    ASSERT_EQ(outcome.error, "");
+    ASSERT_EQ(outcome.blocks.size(), kBlocks);
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
-      EXPECT_TRUE(testing::holds(*host_, arrived.blocks.block_ids()[i], keys[i]));
+      EXPECT_TRUE(testing::holds(*host_, outcome.blocks.block_ids()[i], keys[i]));
     }
   }
   // In no time, or taken back at once: whatever became of it, it comes to an end.
   void carry_in_vain(const Keys& keys, bool cancel) {
     std::promise<void> over;
-    const auto id =
-        from_disk_->bring({.source = CopySource(disk_->pool()->hold(keys)),
-                           .targets = *host_->pool()->allocate(kBlocks),
-                           .deadline = cancel ? TimePoint::max() : steady_clock().now() + std::chrono::microseconds(30),
-                           .done = [&](TierLink::Arrived&& arrived) {
-                             EXPECT_EQ(arrived.states.size(), kBlocks);
-                             over.set_value();
-                           }});
+    const auto id = from_disk_->submit(
+        {.source = CopySource(disk_->pool()->hold(keys)),
+         .targets = *host_->pool()->allocate(kBlocks),
+         .deadline = cancel ? TimePoint::max() : steady_clock().now() + std::chrono::microseconds(30),
+         .done = [&](LinkOutcome&& outcome) {
+           EXPECT_EQ(outcome.states.size(), kBlocks);
+           over.set_value();
+         }});
     if (!id) {
       EXPECT_EQ(id.error().error.code, ErrorCode::kUnavailable);  // too many were late
       return;
@@ -127,7 +126,7 @@ TEST_F(TierLinkThreadsTest, BlocksGoDownAndUpByRealExecutorsWhileOthersDo) {
     EXPECT_EQ(tier->pool()->counts().pinned, 0U);
   }
   EXPECT_EQ(to_disk_->meter().totals().blocks, kThreads * kRounds * kBlocks);
-  EXPECT_EQ(from_disk_->meter().totals().blocks_under_way, 0U);
+  EXPECT_EQ(from_disk_->meter().totals().blocks_in_flight, 0U);
 }
 
 TEST_F(TierLinkThreadsTest, LateAndCancelledCopiesComeToAnEnd) {

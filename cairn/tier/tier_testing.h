@@ -183,10 +183,10 @@ inline ImmutableBlocks compute(Tier& tier, const Keys& keys, std::uint32_t prior
 
 // A copy and what was heard of it.
 struct Copied {
-  std::optional<TierLink::Arrived> arrived;
+  std::optional<LinkOutcome> outcome;
   std::optional<TimePoint> done_at;
 
-  [[nodiscard]] std::vector<BlockState> states() const { return arrived ? arrived->states : std::vector<BlockState>(); }
+  [[nodiscard]] std::vector<BlockState> states() const { return outcome ? outcome->states : std::vector<BlockState>(); }
 };
 
 class TierWorld : public ::testing::Test {
@@ -227,32 +227,32 @@ class TierWorld : public ::testing::Test {
   }
 
   // Those of the keys that are there, to as many new blocks of the other tier.
-  Result<TransferId, Rejected<TierLink::Bring>> bring(TierLink& link, const Keys& keys, Copied& copied,
-                                                      TimePoint deadline = TimePoint::max()) {
-    return bring(link, CopySource(link.from().pool()->hold(keys)), copied, deadline);
+  Result<TransferId, Rejected<LinkTransfer>> submit(TierLink& link, const Keys& keys, Copied& copied,
+                                                    TimePoint deadline = TimePoint::max()) {
+    return submit(link, CopySource(link.from().pool()->hold(keys)), copied, deadline);
   }
-  Result<TransferId, Rejected<TierLink::Bring>> bring(TierLink& link, CopySource source, Copied& copied,
-                                                      TimePoint deadline = TimePoint::max()) {
+  Result<TransferId, Rejected<LinkTransfer>> submit(TierLink& link, CopySource source, Copied& copied,
+                                                    TimePoint deadline = TimePoint::max()) {
     Result<MutableBlocks> targets = link.to().pool()->allocate(static_cast<std::uint32_t>(source.size()));
     CAIRN_CHECK(targets.has_value(), "there is room");
-    return link.bring(
+    return link.submit(
         {.source = std::move(source), .targets = *std::move(targets), .deadline = deadline, .done = told(copied)});
   }
-  TierLink::Done told(Copied& copied) {
-    return [this, &copied](TierLink::Arrived&& arrived) {
-      EXPECT_FALSE(copied.arrived) << "told twice";
-      copied.arrived = std::move(arrived);
+  std::function<void(LinkOutcome&&)> told(Copied& copied) {
+    return [this, &copied](LinkOutcome&& outcome) {
+      EXPECT_FALSE(copied.outcome) << "told twice";
+      copied.outcome = std::move(outcome);
       copied.done_at = clock_.now();
     };
   }
   // All of it at once.
   void copy(TierLink& link, const Keys& keys) {
     Copied copied;
-    ASSERT_TRUE(bring(link, keys, copied));
+    ASSERT_TRUE(submit(link, keys, copied));
     run_for(std::chrono::seconds(keys.size() + 1));
-    ASSERT_TRUE(copied.arrived);
-    EXPECT_EQ(copied.arrived->error, "");
-    EXPECT_EQ(copied.arrived->blocks.size(), keys.size());
+    ASSERT_TRUE(copied.outcome);
+    EXPECT_EQ(copied.outcome->error, "");
+    EXPECT_EQ(copied.outcome->blocks.size(), keys.size());
   }
 
   ManualClock clock_;

@@ -1,9 +1,6 @@
-// The copy of blocks as the GPU does it, one unit of a row at a time: where each unit is read, where it is written, and
-// which words of the checksum it holds. One text for the kernel (block_copy.cu) and for the tests on the CPU.
-//
-// Does:     numbers the units of a block in the order in which the destination holds them, so that threads that stand
-//           beside each other read and write beside each other, whatever the two layouts are.
-// Threads:  pure.
+// How the GPU copies a block, one unit of a row at a time: where each unit is read and written, and which words of the checksum
+// it holds. Shared by the kernel (block_copy.cu) and its tests on the CPU. The units of a block are numbered in the order in which
+// the destination has them, so that adjacent threads read and write adjacent memory, whatever the two layouts are.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +15,7 @@
 
 namespace cairn::gpu {
 
-// Division by a number that is known beforehand: a multiplication. For dividends below 2^31.
+// Division by a constant, as a multiplication. For dividends below 2^31.
 struct Divisor {
   std::uint32_t value = 1;
   std::uint32_t magic = 1;
@@ -45,7 +42,7 @@ inline constexpr int kLevels = 4;
 
 // Rows at regular steps on both sides; of CopyPlan::Box.
 struct Box {
-  std::uint64_t source = 0;  // of block 0's first row: an address, or an offset that the launch adds one to
+  std::uint64_t source = 0;  // of the first row of block 0: an address, or an offset from Launch::source_base
   std::uint64_t destination = 0;
   std::uint64_t source_block_step = 0;
   std::uint64_t destination_block_step = 0;
@@ -76,10 +73,10 @@ struct Pair {
 struct Launch {
   Shape shape;
   const Box* boxes = nullptr;     // on the GPU
-  std::uint64_t source_base = 0;  // added to what the boxes say
+  std::uint64_t source_base = 0;  // added to the addresses of the boxes
   std::uint64_t destination_base = 0;
-  BlockSums* sums = nullptr;          // on the GPU, zero before and after; none: no checksum
-  BlockSums* sums_out = nullptr;      // of the host: written when all are known
+  BlockSums* sums = nullptr;          // on the GPU, zero before and after; null: no checksum
+  BlockSums* sums_out = nullptr;      // on the host; written when all are complete
   std::uint32_t* arrivals = nullptr;  // on the GPU, zero before and after
   std::uint32_t blocks = 0;
   Pair pairs[kMaxBlocks];
@@ -91,7 +88,7 @@ struct Unit {
   std::uint64_t source;
   std::uint64_t destination;
   std::uint64_t word;   // the position of its first word
-  std::uint32_t bytes;  // of a row's last unit there may be fewer
+  std::uint32_t bytes;  // the last unit of a row may have fewer
 };
 
 CAIRN_ON_GPU inline Unit locate(const Launch& launch, const Box* boxes, const Pair& pair, std::uint32_t unit) {

@@ -1,10 +1,9 @@
-// BlockWalk: the bytes of a block that a plan moves, as one line that can be cut anywhere, and what a stretch of it is
-// in rows on both sides. For those who copy or add up by themselves: the CPU.
+// BlockWalk: the bytes that a plan moves of a block, as one sequence that can be cut, and the rows that a section of it is on
+// both sides. Used by the CPU to copy and to sum. The bytes are ordered box by box, in a box from the inner levels out. What is
+// contiguous on both sides and in the numbering of words is one piece, however many rows it has.
 //
-// Does:     orders the bytes box by box, in a box from the inner levels out. What is contiguous on both sides and in the
-//           numbering of words is one piece, however many rows it is.
-// Owner:    the walk holds no plan: the plan outlives it.
-// Threads:  immutable; any.
+// Thread safety: immutable.
+// Ownership: the plan outlives the walk.
 #pragma once
 
 #include <algorithm>
@@ -35,11 +34,11 @@ class BoxWalk {
   };
 
   [[nodiscard]] std::uint64_t bytes() const { return pieces_ * piece_bytes_; }
-  // The last place at or before `at` where the line may be cut: between pieces, or inside a long one.
+  // The last position at or before `at` where the sequence may be cut: between pieces, or inside a long one.
   [[nodiscard]] std::uint64_t cut(std::uint64_t at) const {
     return at / piece_bytes_ * piece_bytes_ + at % piece_bytes_ / kCutStep * kCutStep;
   }
-  // Calls visit(const Rows&) for the stretch from `begin` to `end`, both of which are cuts.
+  // Calls visit(const Rows&) for the bytes from `begin` to `end`. Requires: both are cuts.
   template <typename Visit>
   void visit(std::uint64_t begin, std::uint64_t end, Visit visit) const;
 
@@ -52,7 +51,7 @@ class BoxWalk {
     std::uint64_t word_step = 0;
   };
 
-  // The first of the pieces from `piece` on, alone.
+  // The rows of this piece alone.
   [[nodiscard]] Rows rows_at(std::uint64_t piece) const;
 
   std::uint64_t piece_bytes_ = 0;
@@ -67,7 +66,7 @@ class BlockWalk {
 
   [[nodiscard]] std::uint64_t bytes() const { return starts_.back(); }
   [[nodiscard]] std::uint64_t cut(std::uint64_t at) const;
-  // Copies a stretch between two cuts, in host memory.
+  // Copies the bytes between two cuts, in host memory.
   [[nodiscard]] BlockSums copy_and_sum(const BlockPair& pair, std::uint64_t begin, std::uint64_t end,
                                        Stores stores) const;
   void copy(const BlockPair& pair, std::uint64_t begin, std::uint64_t end, Stores stores) const;
@@ -78,7 +77,7 @@ class BlockWalk {
 
   const CopyPlan* plan_;
   std::vector<BoxWalk> boxes_;
-  std::vector<std::uint64_t> starts_;  // of each box on the line, and the end
+  std::vector<std::uint64_t> starts_;  // of each box in the sequence, and the end
 };
 
 template <typename Visit>

@@ -1,18 +1,15 @@
-// BounceExecutor: moves blocks that no one executor can, through a ring of blocks in between: from a GPU into a file and
-// back.
+// BounceExecutor: copies blocks that no single executor can copy, through a ring of blocks in host memory: from a GPU into a file
+// and back. Each block is copied twice, by the executor that can do it. Its copy out of the ring starts when the copy into the
+// ring has ended, while other blocks are on their way in: both executors work at once. Blocks that do not fit in the ring wait.
 //
-// Does:     two hops, each by the executor that can make it. A block's second hop starts when its first is done, while
-//           others are on their first: both sides work at once. The ring is bounded; what does not fit waits. Blocks lie
-//           in the ring as they lie in the file, so that a file's blocks are written and read in one piece and the
-//           other side rearranges.
-// Verified: both hops add the block up by themselves, and must agree; the outcome is that of the second. So a block is
-//           checked from end to end, the ring included.
-// Deadline: both hops have the transfer's. A place in the ring that a late copy may still touch is not used again until
-//           that copy has settled.
-// Owner:    the caller's executors outlive it. The ring's region is held.
-// Threads:  as TransferExecutor says. One thread hands blocks from hop to hop.
-// Fails:    make(): a ring without room for a block. submit(): as TransferExecutor says; also a block larger than a
-//           place in the ring.
+// Both copies sum the block, and the sums must agree: so a block is checked from end to end, the ring included. Both copies
+// have the deadline of the transfer. A place in the ring that a late copy may still touch is not used again until that copy
+// has settled.
+//
+// Thread safety: as TransferExecutor. One thread of its own hands blocks from one copy to the next.
+// Ownership: the two executors and the clock outlive it; the ring's region is held.
+// Errors: make() if the ring has no room for a block. submit() as TransferExecutor, and for a block that is larger than a place
+// in the ring.
 #pragma once
 
 #include <atomic>
@@ -29,6 +26,7 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/result.h"
 #include "cairn/memory/region.h"
+#include "cairn/transfer/bounce_routes.h"
 #include "cairn/transfer/executor.h"
 #include "cairn/transfer/transfer_ledger.h"
 
@@ -37,7 +35,7 @@ namespace cairn {
 class BounceExecutor final : public TransferExecutor {
  public:
   struct Options {
-    RegionPtr ring;                 // host memory, pinned where a GPU is to be fast
+    RegionPtr ring;                 // host memory; pinned, if a GPU is to be fast
     std::uint64_t block_bytes = 0;  // of the largest block; places in the ring are that large, in whole pages
     std::size_t transfers = 256;    // accepted at most
   };
@@ -54,75 +52,53 @@ class BounceExecutor final : public TransferExecutor {
   [[nodiscard]] std::string describe() const override;
 
  private:
-  struct Leg {
-    CopyPlanPtr plan;
-    TransferExecutor* executor = nullptr;
-  };
-  struct Route {
-    Leg in;   // into the ring
-    Leg out;  // of the ring
-  };
-  struct KnownRoute {
-    const CopyPlan* plan = nullptr;
-    std::weak_ptr<const CopyPlan> alive;  // the plan is; another may come to have its address
-    Route route;
-  };
-  // A transfer under way.
-  struct Passage {
+  struct InFlight {
     std::shared_ptr<ActiveTransfer> active;
-    Route route;
+    BounceRoutes::Route route;
     std::uint32_t next_block = 0;
   };
-  struct Entry {
-    std::uint32_t block = 0;  // of the transfer
+  struct Block {
+    std::uint32_t index = 0;  // in the transfer
     std::uint32_t place = 0;  // in the ring
-    BlockSums sums = {};      // of the first hop
+    BlockSums sums = {};      // of the copy into the ring
   };
-  // Some blocks of a passage on one of their hops.
-  struct Hop {
-    std::shared_ptr<Passage> passage;
-    bool second = false;
-    std::vector<Entry> entries;
-    std::vector<Entry> late;  // expired: theirs until the hop has settled
+  // Some blocks of a transfer, on their way into the ring or out of it.
+  struct Part {
+    std::shared_ptr<InFlight> transfer;
+    bool is_out = false;
+    std::vector<Block> blocks;
+    std::vector<Block> late;  // expired: they keep their places until the copy has settled
     std::string late_error;
   };
-  using HopPtr = std::shared_ptr<Hop>;
+  using PartPtr = std::shared_ptr<Part>;
 
-  BounceExecutor(const Clock& clock, TransferExecutor& one, TransferExecutor& other, const Options& options,
-                 std::uint32_t places);
-  // Holds neither of the plan's layouts: valid as long as the plan is.
-  [[nodiscard]] Result<Route> find_route(const CopyPlan& plan) const;
-  [[nodiscard]] Result<Leg> find_leg(CopyPlanPtr plan) const;
-  // The same, kept for the next transfer of the plan, and holding it.
-  [[nodiscard]] Result<Route> route_of(const CopyPlanPtr& plan);
-
+  BounceExecutor(const Clock& clock, TransferExecutor& one, TransferExecutor& other, const Options& options);
   void run();
-  void post(std::function<void()> news);
-  void begin_hops();
-  void launch(const HopPtr& hop);
-  void finish_hop(const HopPtr& hop, const TransferOutcome& outcome);
-  void settle_hop(const HopPtr& hop);
-  void fail_entry(const Hop& hop, const Entry& entry, const std::string& error);
-  void end_entry(const Hop& hop, const Entry& entry, const BlockSums& sums);
+  // Hands work to the thread.
+  void post(std::function<void()> work);
+  void begin_parts();
+  void submit_part(const PartPtr& part);
+  void on_done(const PartPtr& part, const TransferOutcome& outcome);
+  void on_settled(const PartPtr& part);
+  void fail_block(const Part& part, const Block& block, const std::string& error);
+  void finish_block(const Part& part, const Block& block, const BlockSums& sums);
 
   const Options options_;
   TransferExecutor& one_;
   TransferExecutor& other_;
-  const std::uint32_t places_;
-  const std::uint64_t place_bytes_;
+  BounceRoutes routes_;
 
   mutable Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any posted_;
-  std::deque<std::function<void()>> news_ CAIRN_GUARDED_BY(mutex_);
-  std::vector<KnownRoute> routes_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<std::function<void()>> posts_ CAIRN_GUARDED_BY(mutex_);
   bool looking_ CAIRN_GUARDED_BY(mutex_) = true;  // there may be a transfer to take
   bool closing_ CAIRN_GUARDED_BY(mutex_) = false;
-  // Of the thread alone.
-  std::deque<std::shared_ptr<Passage>> passages_;  // with blocks that have not begun
-  std::deque<HopPtr> refused_;                     // an executor was full: to be tried again
+  // Used by the thread only.
+  std::deque<std::shared_ptr<InFlight>> waiting_;  // transfers with blocks that have not begun
+  std::deque<PartPtr> refused_;                    // an executor was full: to be submitted again
   std::deque<std::uint32_t> free_places_;
-  std::size_t hops_ = 0;  // launched and not settled
-  // Callbacks of hops that are in post(): the last thing that they touch, and what the destructor waits for.
+  std::size_t in_flight_ = 0;  // parts that are submitted and not settled
+  // Callbacks that are inside post(), which the destructor waits for.
   std::atomic<std::uint32_t> posting_{0};
   TransferLedger ledger_;  // after what its callbacks use when they submit
   std::thread thread_;

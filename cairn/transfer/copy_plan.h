@@ -1,16 +1,15 @@
-// CopyPlan: how a block gets from one layout to another, worked out once for the two layouts; and what that makes of a
-// list of blocks.
+// CopyPlan: how blocks are copied from one layout to another. Computed once for two layouts, and then expanded for lists of
+// blocks.
 //
-// Does:     cuts a block into boxes: sets of equal rows at regular steps in both layouts, one box for all layers where
-//           the steps are regular, one a layer where each layer has its region. A box knows the longest run that is
-//           contiguous on both sides, so that copies are as few as they can be. Layouts of one shape, in any
-//           arrangement; or of shapes that differ in heads alone, when a part of the heads is copied (tensor-parallel
-//           splits).
-// Owner:    shared and immutable; holds both layouts alive.
-// Threads:  any; pure.
-// Fails:    layouts whose shapes do not fit together, heads or layers beyond a shape, layouts that lie in the same memory
-//           in two ways.
-// Costs:    make() some microseconds a layer; expand() some tens of nanoseconds a run.
+// A block is cut into boxes: sets of equal rows at regular steps in both layouts. There is one box for all layers if the steps
+// are regular, and one for each layer if each has its own region. A box knows the longest run that is contiguous on both sides,
+// so that there are as few copies as possible. The layouts have the same shape in any arrangement, or differ only in heads if a
+// part of the heads is copied (tensor-parallel splits).
+//
+// Thread safety: immutable.
+// Ownership: shared; holds both layouts.
+// Errors: shapes that do not fit together, heads or layers beyond a shape, two different layouts of the same memory.
+// Complexity: make() takes some microseconds for each layer, expand() some tens of nanoseconds for each run.
 #pragma once
 
 #include <array>

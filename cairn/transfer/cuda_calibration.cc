@@ -56,16 +56,13 @@ Result<double> rate(TransferExecutor& executor, const Memory& memory, std::uint6
   }
   double slowest = std::numeric_limits<double>::max();
   for (const bool out : {true, false}) {
-    Result<CopyPlanPtr> plan = CopyPlan::make(out ? *device : *host, out ? *host : *device);
-    if (!plan) {
-      return Unexpected(std::move(plan).error());
-    }
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(out ? *device : *host, out ? *host : *device));
     std::vector<double> seconds;
     for (int run = 0; run <= kRuns; ++run) {  // the first one warms up
       std::promise<TransferOutcome> promise;
       const TimePoint begin = steady_clock().now();
       const Result<TransferId> id =
-          executor.submit({.plan = *plan, .blocks = blocks, .verify = verify, .done = [&](TransferOutcome&& outcome) {
+          executor.submit({.plan = plan, .blocks = blocks, .verify = verify, .done = [&](TransferOutcome&& outcome) {
                              promise.set_value(std::move(outcome));
                            }});
       if (!id) {
@@ -86,15 +83,9 @@ Result<double> rate(TransferExecutor& executor, const Memory& memory, std::uint6
 }  // namespace
 
 Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std::string&)>& progress) {
-  Result<RegionPtr> on_device = device_region({.size = kBytes, .device = device});
-  if (!on_device) {
-    return Unexpected(std::move(on_device).error());
-  }
-  Result<RegionPtr> on_host = pinned_region({.size = kBytes, .device = device, .required = true});
-  if (!on_host) {
-    return Unexpected(std::move(on_host).error());
-  }
-  const Memory memory{*std::move(on_device), *std::move(on_host)};
+  CAIRN_TRY_ASSIGN(RegionPtr on_device, device_region({.size = kBytes, .device = device}));
+  CAIRN_TRY_ASSIGN(RegionPtr on_host, pinned_region({.size = kBytes, .device = device, .required = true}));
+  const Memory memory{std::move(on_device), std::move(on_host)};
   // The smallest size from which on the second way, which takes less of the GPU, is not slower by more than noise.
   const auto crossing = [&](const char* what, const CudaTuning& first, const CudaTuning& second,
                             Verify verify) -> Result<std::uint64_t> {
@@ -133,17 +124,11 @@ Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std
   staged.stage_from_bytes = 0;
   CudaTuning engines = staged;
   engines.engines_from_bytes = 0;
-  const Result<std::uint64_t> stage_from = crossing("kernel or staging", direct, staged, Verify::kMake);
-  if (!stage_from) {
-    return Unexpected(Error(stage_from.error()));
-  }
-  staged.stage_from_bytes = *stage_from;
-  engines.stage_from_bytes = *stage_from;
-  const Result<std::uint64_t> engines_from = crossing("kernel or copy engines", staged, engines, Verify::kOff);
-  if (!engines_from) {
-    return Unexpected(Error(engines_from.error()));
-  }
-  engines.engines_from_bytes = *engines_from;
+  CAIRN_TRY_ASSIGN(const std::uint64_t stage_from, crossing("kernel or staging", direct, staged, Verify::kMake));
+  staged.stage_from_bytes = stage_from;
+  engines.stage_from_bytes = stage_from;
+  CAIRN_TRY_ASSIGN(const std::uint64_t engines_from, crossing("kernel or copy engines", staged, engines, Verify::kOff));
+  engines.engines_from_bytes = engines_from;
   return engines;
 }
 

@@ -34,9 +34,7 @@ Result<gpu::Kernels> load_kernels(const CudaDriver& driver, int device) {
   get(kernels.copy_16, "cairn_copy_16");
   get(kernels.copy_8, "cairn_copy_8");
   get(kernels.copy_1, "cairn_copy_1");
-  if (Status status = driver.check(code, str_cat("loading the kernels on GPU ", device)); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(driver.check(code, str_cat("loading the kernels on GPU ", device)));
   loaded.emplace(device, kernels);
   return kernels;
 }
@@ -54,22 +52,13 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const CudaExecutorOpt
                                                      "; every one of pieces, multiprocessors and "
                                                      "piece_bytes is at least 1, the last a multiple of 256"));
   }
-  Result<const CudaDriver*> driver = CudaDriver::get();
-  if (!driver) {
-    return Unexpected(std::move(driver).error());
-  }
-  const Result<GpuContext> context = GpuContext::enter(options.device);
-  if (!context) {
-    return Unexpected(Error(context.error()));
-  }
-  const Result<gpu::Kernels> kernels = load_kernels(**driver, options.device);
-  if (!kernels) {
-    return Unexpected(Error(kernels.error()));
-  }
+  CAIRN_TRY_ASSIGN(const CudaDriver* driver, CudaDriver::get());
+  CAIRN_TRY_ASSIGN(const GpuContext context, GpuContext::enter(options.device));
+  CAIRN_TRY_ASSIGN(const gpu::Kernels kernels, load_kernels(*driver, options.device));
   char name[128] = "a GPU";
   cuda::Device handle = 0;
-  if ((*driver)->device_get(&handle, options.device) == cuda::kSuccess) {
-    static_cast<void>((*driver)->device_get_name(name, sizeof(name), handle));
+  if (driver->device_get(&handle, options.device) == cuda::kSuccess) {
+    static_cast<void>(driver->device_get_name(name, sizeof(name), handle));
   }
   std::unique_ptr<CudaExecutor> executor(new CudaExecutor(options, name));
   for (std::size_t i = 0; i < kLanes; ++i) {
@@ -79,7 +68,7 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const CudaExecutorOpt
                                .tuning = options.tuning,
                                .queue_limit = options.queue_limit,
                                .clock = options.clock},
-                              *kernels);
+                              kernels);
     if (!lane) {
       return Unexpected(std::move(lane).error());
     }
@@ -111,11 +100,8 @@ Result<TransferId> CudaExecutor::submit(Transfer&& transfer) {
                                                            to_string(transfer.plan->destination().kind()))));
   }
   const std::size_t lane = lane_of(*transfer.plan);
-  const Result<TransferId> id = lanes_[lane]->ledger().accept(std::move(transfer));
-  if (!id) {
-    return Unexpected(Error(id.error()));
-  }
-  return TransferId{static_cast<std::uint64_t>(*id) * kLanes + lane};
+  CAIRN_TRY_ASSIGN(const TransferId id, lanes_[lane]->ledger().accept(std::move(transfer)));
+  return TransferId{static_cast<std::uint64_t>(id) * kLanes + lane};
 }
 
 void CudaExecutor::cancel(TransferId transfer) {

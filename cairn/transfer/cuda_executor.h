@@ -1,12 +1,11 @@
-// CudaExecutor: copies between one GPU and pinned host memory, and within the GPU.
+// CudaExecutor: copies between one GPU and pinned host memory, and within the GPU. Verification costs nothing: the kernel that
+// gathers or scatters small fragments computes the checksums. Both directions run at once, each with its own streams and thread
+// (cuda_lane.h). Sizes decide which method copies a block, by a tuning that calibrate_cuda() measures.
 //
-// Does:     verifies at no cost: the kernel that gathers or scatters small fragments adds up the checksums. Both
-//           directions at once, each with its streams and its thread (cuda_lane.h). Which way a copy goes is decided by
-//           sizes, from a tuning that calibrate_cuda() measures.
-// Owner:    takes staging memory on the GPU when made: two times pieces x piece_bytes of the tuning.
-// Threads:  as every executor. One for each GPU: make as many as there are.
-// Fails:    create() without a driver, a GPU or kernels in this build, or for want of memory: says which. Memory that is
-//           neither the GPU's nor pinned is refused: BounceExecutor brings it here.
+// Thread safety: as TransferExecutor. Make one executor for each GPU.
+// Ownership: allocates staging memory on the GPU: 2 x pieces x piece_bytes of the tuning.
+// Errors: create() without a driver, a GPU, kernels in this build, or enough memory; the message says which. submit() refuses
+// memory that is neither on the GPU nor pinned: use a BounceExecutor for that.
 #pragma once
 
 #include <array>

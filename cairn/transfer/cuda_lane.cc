@@ -19,7 +19,7 @@ constexpr std::uint64_t kSumsBytes = kMaxBlocks * sizeof(BlockSums);
 constexpr std::uint64_t kArrivalsBytes = 256;
 constexpr unsigned kThreads = 512;
 constexpr std::size_t kPlansKept = 64;
-constexpr std::uint64_t kSmallestPiece = std::uint64_t{2} << 20;
+constexpr std::uint64_t kSmallestPart = std::uint64_t{2} << 20;
 // A short copy is over before the thread could have gone to sleep and been woken.
 constexpr std::chrono::microseconds kSpin{50};
 
@@ -29,14 +29,9 @@ CudaLane::CudaLane(const Options& options, const Kernels& kernels, const CudaDri
     : options_(options), kernels_(kernels), driver_(driver), ledger_(*options.clock, options.queue_limit) {}
 
 Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const Kernels& kernels) {
-  Result<const CudaDriver*> driver = CudaDriver::get();
-  if (!driver) {
-    return Unexpected(std::move(driver).error());
-  }
-  std::unique_ptr<CudaLane> lane(new CudaLane(options, kernels, **driver));
-  if (Status status = lane->allocate(); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY_ASSIGN(const CudaDriver* driver, CudaDriver::get());
+  std::unique_ptr<CudaLane> lane(new CudaLane(options, kernels, *driver));
+  CAIRN_TRY(lane->allocate());
   lane->thread_ = start_own_thread("cairn-gpu", [self = lane.get()] { self->run(); });
   return lane;
 }
@@ -44,25 +39,19 @@ Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const
 Status CudaLane::allocate() {
   const CudaTuning& tuning = options_.tuning;
   const std::uint64_t buffer_bytes = tuning.piece_bytes + kSumsBytes + kArrivalsBytes;
-  Result<RegionPtr> device = device_region({.size = buffer_bytes * tuning.pieces, .device = options_.device});
-  if (!device) {
-    return Unexpected(std::move(device).error());
-  }
+  CAIRN_TRY_ASSIGN(RegionPtr device, device_region({.size = buffer_bytes * tuning.pieces, .device = options_.device}));
   Result<RegionPtr> host =
       pinned_region({.size = kSumsBytes * tuning.pieces, .device = options_.device, .required = true});
   if (!host) {
     return Unexpected(std::move(host).error());
   }
-  device_memory_ = *std::move(device);
+  device_memory_ = std::move(device);
   host_memory_ = *std::move(host);
-  const Result<GpuContext> context = GpuContext::enter(options_.device);
-  if (!context) {
-    return Unexpected(Error(context.error()));
-  }
+  CAIRN_TRY_ASSIGN(const GpuContext context, GpuContext::enter(options_.device));
   cuda::Code code = driver_.stream_create(&kernel_stream_, cuda::kStreamNonBlocking);
   code = code != cuda::kSuccess ? code : driver_.stream_create(&copy_stream_, cuda::kStreamNonBlocking);
   const auto base = reinterpret_cast<cuda::Pointer>(device_memory_->base());
-  // The pieces first, each on its alignment; the counts behind them start at zero and return to it.
+  // The staging buffers first, each aligned; the counts behind them start at zero and return to it.
   const cuda::Pointer counts = base + tuning.piece_bytes * tuning.pieces;
   buffers_.resize(tuning.pieces);
   for (std::size_t i = 0; i < buffers_.size() && code == cuda::kSuccess; ++i) {
@@ -110,19 +99,19 @@ void CudaLane::run() {
   const Result<GpuContext> context = GpuContext::enter(options_.device);
   CAIRN_CHECK(context.has_value(), "a context that was entered before can be entered again");
   while (true) {
-    // Keep every buffer busy, across transfers; then wait for the oldest piece.
-    while (under_way_.size() < buffers_.size()) {
+    // Keep every buffer busy, across transfers; then wait for the oldest part.
+    while (in_flight_.size() < buffers_.size()) {
       if (current_.transfer == nullptr) {
-        std::shared_ptr<ActiveTransfer> next = under_way_.empty() ? ledger_.take() : ledger_.try_take();
+        std::shared_ptr<ActiveTransfer> next = in_flight_.empty() ? ledger_.take() : ledger_.try_take();
         if (next == nullptr) {
           break;
         }
         start(std::move(next));
       } else {
-        cut_piece();
+        begin_part();
       }
     }
-    if (under_way_.empty()) {
+    if (in_flight_.empty()) {
       return;  // closed, and nothing left
     }
     retire_oldest();
@@ -142,85 +131,85 @@ void CudaLane::start(std::shared_ptr<ActiveTransfer> transfer) {
   current_ = {std::move(transfer), *std::move(plan), 0};
 }
 
-void CudaLane::cut_piece() {
+void CudaLane::begin_part() {
   const Transfer& transfer = current_.transfer->transfer();
   const auto count = static_cast<std::uint32_t>(transfer.blocks.size());
-  const Way way = way_of(transfer, current_.plan->made);
-  const std::uint32_t most = blocks_a_piece(count - current_.next, current_.plan->made);
-  Piece piece{current_.transfer, current_.plan, {}, next_buffer_};
-  while (current_.next < count && piece.blocks.size() < most) {
+  const Method method = method_for(transfer, current_.plan->made);
+  const std::uint32_t most = blocks_of_part(count - current_.next, current_.plan->made);
+  Part part{current_.transfer, current_.plan, {}, next_buffer_};
+  while (current_.next < count && part.blocks.size() < most) {
     if (current_.transfer->begin(current_.next)) {
-      piece.blocks.push_back(current_.next);
+      part.blocks.push_back(current_.next);
     }
     ++current_.next;
   }
   if (current_.next == count) {
     current_ = {};
   }
-  if (piece.blocks.empty()) {
+  if (part.blocks.empty()) {
     return;
   }
-  if (Status status = enqueue(piece, way); !status) {
+  if (Status status = enqueue(part, method); !status) {
     // What was enqueued before the failure may still run: it is over when the streams are, or when the GPU is.
     static_cast<void>(driver_.stream_synchronize(kernel_stream_));
     static_cast<void>(driver_.stream_synchronize(copy_stream_));
-    for (const std::uint32_t block : piece.blocks) {
-      piece.transfer->fail(block, status.error().message);
+    for (const std::uint32_t block : part.blocks) {
+      part.transfer->fail(block, status.error().message);
     }
     return;
   }
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
-  under_way_.push_back(std::move(piece));
+  in_flight_.push_back(std::move(part));
 }
 
-CudaLane::Way CudaLane::way_of(const Transfer& transfer, const GpuPlan& plan) const {
+CudaLane::Method CudaLane::method_for(const Transfer& transfer, const GpuPlan& plan) const {
   const bool within = transfer.plan->source().kind() == transfer.plan->destination().kind();
   if (transfer.verify == Verify::kOff && plan.run_bytes >= options_.tuning.engines_from_bytes) {
-    return Way::kEngines;
+    return Method::kEngines;
   }
   if (!within && plan.can_stage() && plan.block_bytes >= options_.tuning.stage_from_bytes &&
       plan.block_bytes <= options_.tuning.piece_bytes) {
-    return Way::kStaged;
+    return Method::kStaged;
   }
-  return Way::kDirect;
+  return Method::kDirect;
 }
 
-// Small pieces at both ends, since there one of kernel and copy engine waits for the other; large ones in between, where
-// every piece costs a pause.
-std::uint32_t CudaLane::blocks_a_piece(std::uint64_t rest, const GpuPlan& plan) {
+// Small parts at both ends, because there the kernel or the copy engine waits for the other; large ones in between, because
+// every part costs a pause.
+std::uint32_t CudaLane::blocks_of_part(std::uint64_t rest, const GpuPlan& plan) {
   const std::uint64_t block = std::max<std::uint64_t>(plan.block_bytes, 1);
-  const std::uint64_t wanted = under_way_.empty() ? kSmallestPiece : 2 * last_piece_bytes_;
-  last_piece_bytes_ = std::clamp(std::min(wanted, rest * block / 2),
-                                 std::min(kSmallestPiece, options_.tuning.piece_bytes), options_.tuning.piece_bytes);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(last_piece_bytes_ / block, 1, kMaxBlocks));
+  const std::uint64_t wanted = in_flight_.empty() ? kSmallestPart : 2 * last_part_bytes_;
+  last_part_bytes_ = std::clamp(std::min(wanted, rest * block / 2),
+                                std::min(kSmallestPart, options_.tuning.piece_bytes), options_.tuning.piece_bytes);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(last_part_bytes_ / block, 1, kMaxBlocks));
 }
 
-Status CudaLane::enqueue(const Piece& piece, Way way) {
-  const StagingBuffer& buffer = buffers_[piece.buffer];
-  const GpuPlan& plan = piece.plan->made;
+Status CudaLane::enqueue(const Part& part, Method method) {
+  const StagingBuffer& buffer = buffers_[part.buffer];
+  const GpuPlan& plan = part.plan->made;
   Status status;
   cuda::Stream last = kernel_stream_;
-  switch (way) {
-    case Way::kDirect:
-      status = launch(piece, plan.direct, piece.plan->direct_boxes, false);
+  switch (method) {
+    case Method::kDirect:
+      status = launch(part, plan.direct, part.plan->direct_boxes, false);
       break;
-    case Way::kEngines:
-      status = move_runs(piece);
+    case Method::kEngines:
+      status = move_runs(part);
       last = copy_stream_;
       break;
-    case Way::kStaged: {
+    case Method::kStaged: {
       const bool gather = options_.direction == Direction::kFromDevice;
       const cuda::Stream first = gather ? kernel_stream_ : copy_stream_;
       last = gather ? copy_stream_ : kernel_stream_;
-      status = gather ? launch(piece, plan.staged, piece.plan->staged_boxes, true) : move_staged(piece);
+      status = gather ? launch(part, plan.staged, part.plan->staged_boxes, true) : move_staged(part);
       if (status) {
-        status = driver_.check(driver_.event_record(buffer.staged, first), "marking a staged piece");
+        status = driver_.check(driver_.event_record(buffer.staged, first), "marking a staged part");
       }
       if (status) {
-        status = driver_.check(driver_.stream_wait_event(last, buffer.staged, 0), "ordering a staged piece");
+        status = driver_.check(driver_.stream_wait_event(last, buffer.staged, 0), "ordering a staged part");
       }
       if (status) {
-        status = gather ? move_staged(piece) : launch(piece, plan.staged, piece.plan->staged_boxes, true);
+        status = gather ? move_staged(part) : launch(part, plan.staged, part.plan->staged_boxes, true);
       }
       break;
     }
@@ -228,12 +217,12 @@ Status CudaLane::enqueue(const Piece& piece, Way way) {
   if (!status) {
     return status;
   }
-  return driver_.check(driver_.event_record(buffer.over, last), "marking the end of a piece");
+  return driver_.check(driver_.event_record(buffer.over, last), "marking the end of a part");
 }
 
-Status CudaLane::launch(const Piece& piece, const BoxTable& table, cuda::Pointer boxes, bool staged) {
-  const StagingBuffer& buffer = buffers_[piece.buffer];
-  const Transfer& transfer = piece.transfer->transfer();
+Status CudaLane::launch(const Part& part, const BoxTable& table, cuda::Pointer boxes, bool staged) {
+  const StagingBuffer& buffer = buffers_[part.buffer];
+  const Transfer& transfer = part.transfer->transfer();
   Launch arguments;
   arguments.shape = table.shape;
   arguments.boxes = reinterpret_cast<const Box*>(boxes);
@@ -246,9 +235,9 @@ Status CudaLane::launch(const Piece& piece, const BoxTable& table, cuda::Pointer
     arguments.sums_out = buffer.sums_out;
     arguments.arrivals = buffer.arrivals;
   }
-  arguments.blocks = static_cast<std::uint32_t>(piece.blocks.size());
+  arguments.blocks = static_cast<std::uint32_t>(part.blocks.size());
   for (std::uint32_t i = 0; i < arguments.blocks; ++i) {
-    const BlockPair& pair = transfer.blocks[piece.blocks[i]].pair;
+    const BlockPair& pair = transfer.blocks[part.blocks[i]].pair;
     arguments.pairs[i] = {staged && !gather ? i : pair.source, staged && gather ? i : pair.destination};
   }
   const cuda::Function kernel = table.shape.unit_bytes == 16  ? kernels_.copy_16
@@ -261,17 +250,17 @@ Status CudaLane::launch(const Piece& piece, const BoxTable& table, cuda::Pointer
 }
 
 // Between the staging area and the host: one copy for each row of blocks that the host has beside each other.
-Status CudaLane::move_staged(const Piece& piece) {
-  const GpuPlan& plan = piece.plan->made;
+Status CudaLane::move_staged(const Part& part) {
+  const GpuPlan& plan = part.plan->made;
   const bool gather = options_.direction == Direction::kFromDevice;
   to_.clear();
   from_.clear();
   bytes_.clear();
-  for (std::size_t i = 0; i < piece.blocks.size(); ++i) {
-    const BlockPair& pair = piece.transfer->transfer().blocks[piece.blocks[i]].pair;
+  for (std::size_t i = 0; i < part.blocks.size(); ++i) {
+    const BlockPair& pair = part.transfer->transfer().blocks[part.blocks[i]].pair;
     const cuda::Pointer host =
         plan.host_address + std::uint64_t{gather ? pair.destination : pair.source} * plan.host_block_step;
-    const cuda::Pointer staging = buffers_[piece.buffer].staging + i * plan.block_bytes;
+    const cuda::Pointer staging = buffers_[part.buffer].staging + i * plan.block_bytes;
     std::vector<cuda::Pointer>& hosts = gather ? to_ : from_;
     if (!bytes_.empty() && hosts.back() + bytes_.back() == host) {
       bytes_.back() += plan.block_bytes;
@@ -285,10 +274,10 @@ Status CudaLane::move_staged(const Piece& piece) {
 }
 
 // From one layout to the other, run by run.
-Status CudaLane::move_runs(const Piece& piece) {
-  const Transfer& transfer = piece.transfer->transfer();
+Status CudaLane::move_runs(const Part& part) {
+  const Transfer& transfer = part.transfer->transfer();
   std::vector<BlockPair> pairs;
-  for (const std::uint32_t block : piece.blocks) {
+  for (const std::uint32_t block : part.blocks) {
     pairs.push_back(transfer.blocks[block].pair);
   }
   transfer.plan->expand(pairs, ~std::uint64_t{0}, copies_);
@@ -322,15 +311,15 @@ Status CudaLane::copy_all() {
 }
 
 void CudaLane::retire_oldest() {
-  const Piece piece = std::move(under_way_.front());
-  under_way_.pop_front();
-  const Status status = wait_for(buffers_[piece.buffer].over);
-  const bool summed = piece.transfer->transfer().verify != Verify::kOff;
-  for (std::size_t i = 0; i < piece.blocks.size(); ++i) {
+  const Part part = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  const Status status = wait_for(buffers_[part.buffer].over);
+  const bool summed = part.transfer->transfer().verify != Verify::kOff;
+  for (std::size_t i = 0; i < part.blocks.size(); ++i) {
     if (status) {
-      piece.transfer->finish(piece.blocks[i], summed ? buffers_[piece.buffer].sums_out[i] : BlockSums());
+      part.transfer->finish(part.blocks[i], summed ? buffers_[part.buffer].sums_out[i] : BlockSums());
     } else {
-      piece.transfer->fail(piece.blocks[i], status.error().message);
+      part.transfer->fail(part.blocks[i], status.error().message);
     }
   }
 }
@@ -355,22 +344,16 @@ Result<std::shared_ptr<const CudaLane::PlanOnGpu>> CudaLane::plan_on_gpu(const C
     std::erase_if(plans_, [](const auto& entry) { return entry.second->plan.expired(); });
   }
   if (plans_.size() >= kPlansKept) {
-    plans_.clear();  // pieces under way hold theirs
+    plans_.clear();  // parts in flight hold theirs
   }
-  Result<GpuPlan> made = make_gpu_plan(*plan, options_.direction);
-  if (!made) {
-    return Unexpected(std::move(made).error());
-  }
+  CAIRN_TRY_ASSIGN(GpuPlan made, make_gpu_plan(*plan, options_.direction));
   auto entry = std::make_shared<PlanOnGpu>();
   entry->plan = plan;
-  entry->made = *std::move(made);
+  entry->made = std::move(made);
   const std::uint64_t direct_bytes = entry->made.direct.boxes.size() * sizeof(Box);
   const std::uint64_t staged_bytes = entry->made.staged.boxes.size() * sizeof(Box);
-  Result<RegionPtr> tables = device_region({.size = direct_bytes + staged_bytes, .device = options_.device});
-  if (!tables) {
-    return Unexpected(std::move(tables).error());
-  }
-  entry->tables = *std::move(tables);
+  CAIRN_TRY_ASSIGN(RegionPtr tables, device_region({.size = direct_bytes + staged_bytes, .device = options_.device}));
+  entry->tables = std::move(tables);
   entry->direct_boxes = reinterpret_cast<cuda::Pointer>(entry->tables->base());
   entry->staged_boxes = entry->direct_boxes + direct_bytes;
   const auto upload = [this](cuda::Pointer to, const std::vector<Box>& boxes) {

@@ -1,13 +1,12 @@
-// CudaLane: one direction of a GPU's copies: a thread, its streams and its staging memory. CudaExecutor has one for what
-// leaves the GPU and one for what arrives, so that both use the wire at once.
+// CudaLane: one direction of a GPU's copies: a thread, its streams and its staging memory. A CudaExecutor has one for each
+// direction, so that both use the bus at once.
 //
-// Does:     cuts transfers into pieces and keeps several under way. Where the host's blocks are dense a piece is gathered
-//           (or scattered) inside the GPU by the kernel, which adds up the checksums, while a copy engine moves another;
-//           where they are not, the kernel reads or writes the host's memory itself; and where nothing is verified and
-//           the runs are long, the copy engines do it alone.
-// Threads:  submit(), cancel(), check_deadlines(), load() from any; the rest happens on the lane's thread.
-// Fails:    create() for want of memory on the GPU or of kernels in this build. A driver that reports an error fails
-//           the blocks of the piece, with its words.
+// Cuts transfers into parts and keeps several in flight. If the host's blocks are dense, the kernel gathers (or scatters) a
+// part inside the GPU and sums it, while a copy engine moves another part. If they are not, the kernel reads or writes the
+// host's memory itself. If nothing is verified and the runs are long, the copy engines do it alone.
+//
+// Thread safety: the ledger's functions from any thread; the rest happens on the lane's thread.
+// Errors: create() if the GPU has not enough memory. If the driver reports an error, the blocks of the part fail with its text.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +52,7 @@ class CudaLane {
   [[nodiscard]] const TransferLedger& ledger() const { return ledger_; }
 
  private:
-  // Where one piece is on its way, and what belongs to its place.
+  // What one part in flight uses.
   struct StagingBuffer {
     cuda::Pointer staging = 0;
     BlockSums* sums = nullptr;      // on the GPU
@@ -67,33 +66,33 @@ class CudaLane {
     GpuPlan made;
     cuda::Pointer direct_boxes = 0;
     cuda::Pointer staged_boxes = 0;
-    RegionPtr tables;  // of the GPU, where both are
+    RegionPtr tables;  // on the GPU: both tables
   };
-  struct Piece {
+  struct Part {
     std::shared_ptr<ActiveTransfer> transfer;
     std::shared_ptr<const PlanOnGpu> plan;
-    std::vector<std::uint32_t> blocks;  // that have begun
+    std::vector<std::uint32_t> blocks;  // of the transfer; they have begun
     std::size_t buffer = 0;
   };
-  struct Current {  // the transfer that pieces are cut from
+  struct Current {  // the transfer that parts are cut from
     std::shared_ptr<ActiveTransfer> transfer;
     std::shared_ptr<const PlanOnGpu> plan;
     std::uint32_t next = 0;
   };
-  enum class Way : std::uint8_t { kStaged, kDirect, kEngines };
+  enum class Method : std::uint8_t { kStaged, kDirect, kEngines };
 
   CudaLane(const Options& options, const Kernels& kernels, const CudaDriver& driver);
   [[nodiscard]] Status allocate();
   void run();
   void start(std::shared_ptr<ActiveTransfer> transfer);
-  void cut_piece();
+  void begin_part();
   [[nodiscard]] Result<std::shared_ptr<const PlanOnGpu>> plan_on_gpu(const CopyPlanPtr& plan);
-  [[nodiscard]] Way way_of(const Transfer& transfer, const GpuPlan& plan) const;
-  [[nodiscard]] std::uint32_t blocks_a_piece(std::uint64_t rest, const GpuPlan& plan);
-  [[nodiscard]] Status enqueue(const Piece& piece, Way way);
-  [[nodiscard]] Status launch(const Piece& piece, const BoxTable& table, cuda::Pointer boxes, bool staged);
-  [[nodiscard]] Status move_staged(const Piece& piece);
-  [[nodiscard]] Status move_runs(const Piece& piece);
+  [[nodiscard]] Method method_for(const Transfer& transfer, const GpuPlan& plan) const;
+  [[nodiscard]] std::uint32_t blocks_of_part(std::uint64_t rest, const GpuPlan& plan);
+  [[nodiscard]] Status enqueue(const Part& part, Method method);
+  [[nodiscard]] Status launch(const Part& part, const BoxTable& table, cuda::Pointer boxes, bool staged);
+  [[nodiscard]] Status move_staged(const Part& part);
+  [[nodiscard]] Status move_runs(const Part& part);
   [[nodiscard]] Status copy_all();
   void retire_oldest();
   [[nodiscard]] Status wait_for(cuda::Event event) const;
@@ -108,8 +107,8 @@ class CudaLane {
   cuda::Stream copy_stream_ = nullptr;
   std::vector<StagingBuffer> buffers_;
   std::size_t next_buffer_ = 0;
-  std::uint64_t last_piece_bytes_ = 0;  // 0: nothing is under way
-  std::deque<Piece> under_way_;
+  std::uint64_t last_part_bytes_ = 0;  // 0: nothing is under method
+  std::deque<Part> in_flight_;
   Current current_;
   std::unordered_map<const CopyPlan*, std::shared_ptr<const PlanOnGpu>> plans_;
   // Of a batch of copies; kept for their memory.

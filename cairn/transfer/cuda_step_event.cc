@@ -61,15 +61,12 @@ Result<StepEventPtr> cuda_step_event(void* event, int device, std::shared_ptr<vo
   if (event == nullptr) {
     return fail(ErrorCode::kInvalidArgument, "the event is none; hand over one that was recorded");
   }
-  const Result<const CudaDriver*> driver = CudaDriver::get();
-  if (!driver) {
-    return Unexpected(driver.error());
-  }
-  if (device < 0 || device >= (*driver)->devices()) {
-    return fail(ErrorCode::kNotFound, str_cat("an event of GPU ", device, "; there are ", (*driver)->devices()));
+  CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
+  if (device < 0 || device >= driver->devices()) {
+    return fail(ErrorCode::kNotFound, str_cat("an event of GPU ", device, "; there are ", driver->devices()));
   }
   return StepEventPtr(
-      std::make_shared<CudaStepEvent>(**driver, static_cast<cuda::Event>(event), device, std::move(keep_alive)));
+      std::make_shared<CudaStepEvent>(*driver, static_cast<cuda::Event>(event), device, std::move(keep_alive)));
 }
 
 }  // namespace cairn

@@ -1,18 +1,18 @@
-// TransferExecutor: what carries transfers out. Host copies, files, GPUs and faults all stand behind it.
+// TransferExecutor: carries out transfers. There is one for host memory, files, GPUs, and for each kind of test.
 //
-// Does:     takes a batch of blocks with the plan that moves them, and says for each block what became of it, once, in
-//           `done`. A block is done only when every byte of it is known to have arrived and, if it was to be checked,
-//           to be right. What fails of a block is that block's result and nobody else's.
-// Deadline: passes, and the blocks not yet done are expired: `done` is called without waiting for them. Their memory may
-//           still be written by a copy that is late: `settled` says when that is over, which may be never. So may be that
-//           of a block which failed in one place and is copied in several.
-// Owner:    the caller's memory on both sides belongs to the transfer from submit() until `settled`.
-// Threads:  submit() and cancel() from any thread; they take no longer than queueing takes. `done` and then `settled`
-//           run on a thread of the executor, one transfer at a time, and may submit.
-// Fails:    submit(): kExhausted when the queue is full, to be tried again after a `done`; kInvalidArgument for a plan of
-//           another kind of memory, blocks that are not there, a destination written twice, a check of a plan that
-//           moves a part of a block (kMake gives its sums). The transfer is then as it was.
-// Ends:     the destructor cancels what has not begun, waits for what has, and calls what is due.
+// A transfer is a batch of blocks with the plan that copies them. `done` gets the outcome of each block, once. A block is done
+// only when all its bytes have arrived and, if it was to be checked, are right. A failure of one block does not affect the
+// others.
+//
+// When the deadline passes, the blocks that are not done yet expire, and `done` is called without waiting for them. A late copy
+// may still write to their memory: `settled` is called when none can, which may be never. The same holds for a block that failed
+// in one place and is copied in several.
+//
+// Thread safety: submit() and cancel() from any thread; they only queue. `done` and then `settled` run on a thread of the
+// executor, one callback at a time, and may submit.
+// Ownership: the memory of the caller on both sides belongs to the transfer from submit() until `settled`. The destructor cancels
+// what has not begun, waits for what has, and runs the callbacks.
+// Errors: see submit().
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@
 namespace cairn {
 
 enum class Verify : std::uint8_t {
-  kMake,   // compute the checksum of what was copied and report it
-  kCheck,  // and compare it with the one that is expected: another one is a failed block
+  kMake,   // compute the checksum of what was copied
+  kCheck,  // and compare it with the expected one: another one is a mismatch
   kOff,
 };
 
@@ -48,17 +48,17 @@ enum class BlockState : std::uint8_t { kDone, kFailed, kMismatch, kExpired, kCan
 
 struct BlockOutcome {
   BlockState state = BlockState::kDone;
-  Checksum checksum = {};  // of what was copied; where it was made or checked and the block is done or a mismatch
-  BlockSums sums = {};     // the same before it was finished: parts of a block are added up by the caller
+  Checksum checksum = {};  // of what was copied, unless kOff; set if the block is done or a mismatch
+  BlockSums sums = {};     // what the checksum was computed from; the sums of parts of a block add up
 };
 
 struct TransferOutcome {
-  std::vector<BlockOutcome> blocks;  // as they were submitted
-  std::string error;                 // of the first block that is not done: what happened, to what; empty if all are
+  std::vector<BlockOutcome> blocks;  // in the order of the transfer
+  std::string error;                 // of the first block that is not done; empty if all are
   [[nodiscard]] bool all_done() const { return error.empty(); }
 };
 
-// Names a transfer of one executor; never used again.
+// Names a transfer of one executor. Ids are never reused.
 enum class TransferId : std::uint64_t {};
 
 struct Transfer {
@@ -66,17 +66,17 @@ struct Transfer {
   std::vector<TransferBlock> blocks = {};
   Verify verify = Verify::kMake;
   TimePoint deadline = TimePoint::max();
-  // The engine's step that must be reached before the copy touches device blocks. Only the executor of a leader looks at it:
-  // each rank holds its part of the copy back.
+  // The step that the engine must have reached before the transfer touches device blocks. Only the executor of a leader looks
+  // at it: each rank holds its part of the transfer back.
   StepMark not_before = {};
   std::function<void(TransferOutcome&&)> done = {};
-  std::function<void()> settled = {};  // may be left out
+  std::function<void()> settled = {};  // may be empty
 };
 
 struct ExecutorLoad {
   std::size_t transfers = 0;  // accepted and not settled
   std::size_t blocks = 0;     // of those
-  std::size_t limit = 0;      // transfers that are accepted at most
+  std::size_t limit = 0;      // of transfers
 };
 
 class TransferExecutor {
@@ -86,17 +86,18 @@ class TransferExecutor {
   TransferExecutor& operator=(const TransferExecutor&) = delete;
   virtual ~TransferExecutor() = default;
 
-  // Consumes the transfer only when it is accepted.
+  // Takes the transfer only if it is accepted. kExhausted if the queue is full: try again after a `done`. kInvalidArgument for a
+  // plan that it cannot move, blocks that do not exist, a destination that is written twice, or kCheck of a plan that moves a
+  // part of each block (use kMake and add up the sums).
   [[nodiscard]] virtual Result<TransferId> submit(Transfer&& transfer) = 0;
-  // Blocks that have not begun will not; those that have go on to their end. The outcome comes as always.
+  // Blocks that have not begun are cancelled; those that have go on. The outcome comes as always.
   virtual void cancel(TransferId transfer) = 0;
-  // Expires what is due by its clock. Where that is the machine's clock the executor's own thread does it in time; a
-  // clock that is moved by hand needs the call.
+  // Expires what is late. Only needed with a clock that is moved by hand; with steady_clock() a thread of the executor does it.
   virtual void check_deadlines() = 0;
-  // Whether it moves blocks between such regions.
+  // Whether it can carry out this plan.
   [[nodiscard]] virtual bool can_move(const CopyPlan& plan) const = 0;
   [[nodiscard]] virtual ExecutorLoad load() const = 0;
-  // How it works here, and what it fell back to, for people: "io_uring, direct, 8 in flight, buffers registered".
+  // How it works on this machine, for people: "io_uring, direct, 8 in flight, buffers registered".
   [[nodiscard]] virtual std::string describe() const = 0;
 };
 

@@ -54,7 +54,7 @@ Status flip_bit(const Region& region, std::uint64_t offset) {
               str_cat("the processor does not reach ", to_string(region.kind()), " memory; give FaultOptions::flip"));
 }
 
-// About half of the block; none where that cannot be said in layers or heads of both layouts.
+// About half of the block; null if it cannot be halved by layers or heads.
 CopyPlanPtr half_of(const CopyPlanPtr& plan) {
   const KvShape& shape = plan->source().shape();
   if (!plan->is_whole() || shape != plan->destination().shape() || (shape.layers == 1 && shape.heads == 1)) {
@@ -98,20 +98,20 @@ FaultExecutor::~FaultExecutor() {
     const MutexLock lock(mutex_);
     ending_ = true;
     timer_.notify_all();
-    for (const FlightPtr& flight : flights_) {
-      flight->is_cancelled = true;
-      if (flight->is_known) {
-        inside.push_back(flight->inside);
+    for (const InFlightPtr& in_flight : in_flight_) {
+      in_flight->is_cancelled = true;
+      if (in_flight->is_known) {
+        inside.push_back(in_flight->inside);
       }
     }
-    for (const std::vector<Errand>* errands : {&hung_, &lost_}) {
-      for (const Errand& errand : *errands) {
-        errand.active->fail(errand.blocks.front(), str_cat("injected: ", to_string(errand.fault)));
+    for (const std::vector<Part>* parts : {&hung_, &lost_}) {
+      for (const Part& part : *parts) {
+        part.active->fail(part.blocks.front(), str_cat("injected: ", to_string(part.fault)));
       }
     }
-    for (const Errand& errand : ready_) {
-      for (const std::uint32_t block : errand.begun ? errand.blocks : std::vector<std::uint32_t>()) {
-        errand.active->pass_on(block, {.state = BlockState::kCancelled}, "the executor ended first");
+    for (const Part& part : ready_) {
+      for (const std::uint32_t block : part.begun ? part.blocks : std::vector<std::uint32_t>()) {
+        part.active->pass_on(block, {.state = BlockState::kCancelled}, "the executor ended first");
       }
     }
     ready_.clear();
@@ -142,7 +142,7 @@ Result<TransferId> FaultExecutor::submit(Transfer&& transfer) {
     {
       const MutexLock lock(mutex_);
       while (const std::shared_ptr<ActiveTransfer> active = ledger_.try_take()) {
-        sort_out(active);
+        assign_faults(active);
       }
     }
     send();
@@ -155,24 +155,24 @@ void FaultExecutor::cancel(TransferId transfer) {
   std::vector<TransferId> inside;
   {
     const MutexLock lock(mutex_);
-    for (const FlightPtr& flight : flights_) {
-      if (flight->errand.active->id() == transfer) {
-        flight->is_cancelled = true;
-        if (flight->is_known) {
-          inside.push_back(flight->inside);
+    for (const InFlightPtr& in_flight : in_flight_) {
+      if (in_flight->part.active->id() == transfer) {
+        in_flight->is_cancelled = true;
+        if (in_flight->is_known) {
+          inside.push_back(in_flight->inside);
         }
       }
     }
     // Those that found no room inside have not begun as far as anybody can tell; what was released from hanging has.
-    for (Errand& errand : ready_) {
-      if (errand.active->id() == transfer && errand.begun && errand.fault != Fault::kHang) {
-        for (const std::uint32_t block : errand.blocks) {
-          errand.active->pass_on(block, {.state = BlockState::kCancelled}, "it was taken back before its copy began");
+    for (Part& part : ready_) {
+      if (part.active->id() == transfer && part.begun && part.fault != Fault::kHang) {
+        for (const std::uint32_t block : part.blocks) {
+          part.active->pass_on(block, {.state = BlockState::kCancelled}, "it was taken back before its copy began");
         }
-        errand.blocks.clear();
+        part.blocks.clear();
       }
     }
-    std::erase_if(ready_, [](const Errand& errand) { return errand.blocks.empty(); });
+    std::erase_if(ready_, [](const Part& part) { return part.blocks.empty(); });
   }
   for (const TransferId each : inside) {
     inside_->cancel(each);
@@ -218,8 +218,8 @@ std::uint64_t FaultExecutor::struck(Fault fault) const {
   return found == struck_.end() ? 0 : found->second;
 }
 
-void FaultExecutor::sort_out(const std::shared_ptr<ActiveTransfer>& active) {
-  Errand sound{.active = active, .number = next_number_};
+void FaultExecutor::assign_faults(const std::shared_ptr<ActiveTransfer>& active) {
+  Part sound{.active = active, .number = next_number_};
   for (std::uint32_t block = 0; block < active->transfer().blocks.size(); ++block) {
     const std::uint64_t number = next_number_++;
     if (const Fault fault = fault_of(number); fault != Fault::kNone) {
@@ -234,26 +234,26 @@ void FaultExecutor::sort_out(const std::shared_ptr<ActiveTransfer>& active) {
   }
 }
 
-void FaultExecutor::strike(Errand&& errand) {
-  switch (errand.fault) {
+void FaultExecutor::strike(Part&& part) {
+  switch (part.fault) {
     case Fault::kDelay:
-      delayed_.emplace(clock_.now() + options_.delay, std::move(errand));
+      delayed_.emplace(clock_.now() + options_.delay, std::move(part));
       timer_.notify_all();
       return;
     case Fault::kFail:
-      if (errand.active->begin(errand.blocks.front())) {
-        errand.active->fail(errand.blocks.front(), "injected: fail");
+      if (part.active->begin(part.blocks.front())) {
+        part.active->fail(part.blocks.front(), "injected: fail");
       }
       return;
     case Fault::kHang:
     case Fault::kLose:
-      if (errand.active->begin(errand.blocks.front())) {
-        errand.begun = true;
-        (errand.fault == Fault::kHang ? hung_ : lost_).push_back(std::move(errand));
+      if (part.active->begin(part.blocks.front())) {
+        part.begun = true;
+        (part.fault == Fault::kHang ? hung_ : lost_).push_back(std::move(part));
       }
       return;
     default:
-      ready_.push_back(std::move(errand));
+      ready_.push_back(std::move(part));
   }
 }
 
@@ -283,16 +283,16 @@ void FaultExecutor::wait_for_delays() {
   }
 }
 
-FaultExecutor::FlightPtr FaultExecutor::next_flight() {
+FaultExecutor::InFlightPtr FaultExecutor::next_in_flight() {
   while (!ready_.empty() && !ending_) {
-    Errand errand = std::move(ready_.front());
+    Part part = std::move(ready_.front());
     ready_.pop_front();
-    if (!errand.begun) {
-      std::erase_if(errand.blocks, [&](std::uint32_t block) { return !errand.active->begin(block); });
-      errand.begun = true;
+    if (!part.begun) {
+      std::erase_if(part.blocks, [&](std::uint32_t block) { return !part.active->begin(block); });
+      part.begun = true;
     }
-    if (!errand.blocks.empty()) {
-      return flights_.emplace_back(std::make_shared<Flight>(Flight{.errand = std::move(errand)}));
+    if (!part.blocks.empty()) {
+      return in_flight_.emplace_back(std::make_shared<InFlight>(InFlight{.part = std::move(part)}));
     }
   }
   return nullptr;
@@ -300,19 +300,19 @@ FaultExecutor::FlightPtr FaultExecutor::next_flight() {
 
 void FaultExecutor::send() {
   while (true) {
-    FlightPtr flight;
+    InFlightPtr in_flight;
     {
       const MutexLock lock(mutex_);
-      flight = next_flight();
+      in_flight = next_in_flight();
     }
-    if (flight == nullptr) {
+    if (in_flight == nullptr) {
       return;
     }
-    Transfer transfer = transfer_for(flight);
+    Transfer transfer = transfer_for(in_flight);
     if (transfer.plan == nullptr) {  // a short copy of nothing
-      flight->errand.active->fail(flight->errand.blocks.front(), "injected: short, nothing of it was copied");
+      in_flight->part.active->fail(in_flight->part.blocks.front(), "injected: short, nothing of it was copied");
       const MutexLock lock(mutex_);
-      flights_.remove(flight);
+      in_flight_.remove(in_flight);
       continue;
     }
     const Result<TransferId> id = inside_->submit(std::move(transfer));
@@ -320,9 +320,9 @@ void FaultExecutor::send() {
       bool is_cancelled = false;
       {
         const MutexLock lock(mutex_);
-        flight->inside = *id;
-        flight->is_known = true;
-        is_cancelled = flight->is_cancelled;
+        in_flight->inside = *id;
+        in_flight->is_known = true;
+        is_cancelled = in_flight->is_cancelled;
       }
       if (is_cancelled) {
         inside_->cancel(*id);
@@ -330,100 +330,102 @@ void FaultExecutor::send() {
       continue;
     }
     if (id.error().code != ErrorCode::kExhausted) {
-      for (const std::uint32_t block : flight->errand.blocks) {
-        flight->errand.active->fail(block, id.error().message);
+      for (const std::uint32_t block : in_flight->part.blocks) {
+        in_flight->part.active->fail(block, id.error().message);
       }
       const MutexLock lock(mutex_);
-      flights_.remove(flight);
+      in_flight_.remove(in_flight);
       continue;
     }
     const MutexLock lock(mutex_);
-    flights_.remove(flight);
-    if (flight->is_cancelled) {
-      for (const std::uint32_t block : flight->errand.blocks) {
-        flight->errand.active->pass_on(block, {.state = BlockState::kCancelled},
-                                       "it was taken back before its copy began");
+    in_flight_.remove(in_flight);
+    if (in_flight->is_cancelled) {
+      for (const std::uint32_t block : in_flight->part.blocks) {
+        in_flight->part.active->pass_on(block, {.state = BlockState::kCancelled},
+                                        "it was taken back before its copy began");
       }
     } else {
-      ready_.push_front(std::move(flight->errand));
+      ready_.push_front(std::move(in_flight->part));
     }
-    if (!flights_.empty()) {
+    if (!in_flight_.empty()) {
       return;  // the next one to settle sends again
     }
   }
 }
 
-Transfer FaultExecutor::transfer_for(const FlightPtr& flight) {
-  const Errand& errand = flight->errand;
-  const Transfer& whole = errand.active->transfer();
+Transfer FaultExecutor::transfer_for(const InFlightPtr& in_flight) {
+  const Part& part = in_flight->part;
+  const Transfer& whole = part.active->transfer();
   Transfer transfer{.plan = whole.plan, .verify = whole.verify, .deadline = whole.deadline};
-  for (const std::uint32_t block : errand.blocks) {
+  for (const std::uint32_t block : part.blocks) {
     transfer.blocks.push_back(whole.blocks[block]);
   }
-  if (errand.fault == Fault::kHang) {
+  if (part.fault == Fault::kHang) {
     transfer.deadline = TimePoint::max();  // it is late by nature
-  } else if (errand.fault == Fault::kShort) {
+  } else if (part.fault == Fault::kShort) {
     transfer.plan = half_of(whole.plan);
     transfer.verify = Verify::kOff;
-  } else if (errand.fault == Fault::kCorruptInFlight && whole.verify == Verify::kCheck) {
+  } else if (part.fault == Fault::kCorruptInFlight && whole.verify == Verify::kCheck) {
     transfer.verify = Verify::kMake;
   }
-  transfer.done = [this, flight](TransferOutcome&& outcome) { landed(*flight, outcome); };
-  transfer.settled = [this, flight] {
-    for (const std::uint32_t block : flight->expired) {
-      flight->errand.active->pass_on(block, {.state = BlockState::kExpired}, "the deadline passed inside");
+  transfer.done = [this, in_flight](TransferOutcome&& outcome) { on_done(*in_flight, outcome); };
+  transfer.settled = [this, in_flight] {
+    for (const std::uint32_t block : in_flight->expired) {
+      in_flight->part.active->pass_on(block, {.state = BlockState::kExpired}, "the deadline passed inside");
     }
     {
       const MutexLock lock(mutex_);
-      flights_.remove(flight);
+      in_flight_.remove(in_flight);
     }
     send();
   };
   return transfer;
 }
 
-void FaultExecutor::landed(Flight& flight, const TransferOutcome& outcome) {
+void FaultExecutor::on_done(InFlight& in_flight, const TransferOutcome& outcome) {
   bool told = false;  // the error is the first one's
-  for (std::size_t i = 0; i < flight.errand.blocks.size(); ++i) {
+  for (std::size_t i = 0; i < in_flight.part.blocks.size(); ++i) {
     const BlockOutcome& block = outcome.blocks[i];
     const bool first = block.state != BlockState::kDone && !told;
     told = told || first;
     if (block.state == BlockState::kExpired) {
-      flight.expired.push_back(flight.errand.blocks[i]);
+      in_flight.expired.push_back(in_flight.part.blocks[i]);
     } else {
-      tell(flight, flight.errand.blocks[i], block, first ? outcome.error : str_cat("inside: ", to_string(block.state)));
+      tell(in_flight, in_flight.part.blocks[i], block,
+           first ? outcome.error : str_cat("inside: ", to_string(block.state)));
     }
   }
 }
 
-void FaultExecutor::tell(Flight& flight, std::uint32_t block, const BlockOutcome& outcome, const std::string& error) {
-  const Errand& errand = flight.errand;
-  ActiveTransfer& active = *errand.active;
-  const bool corrupts = errand.fault == Fault::kCorrupt || errand.fault == Fault::kCorruptInFlight;
-  if (outcome.state != BlockState::kDone || !(corrupts || errand.fault == Fault::kShort)) {
+void FaultExecutor::tell(InFlight& in_flight, std::uint32_t block, const BlockOutcome& outcome,
+                         const std::string& error) {
+  const Part& part = in_flight.part;
+  ActiveTransfer& active = *part.active;
+  const bool corrupts = part.fault == Fault::kCorrupt || part.fault == Fault::kCorruptInFlight;
+  if (outcome.state != BlockState::kDone || !(corrupts || part.fault == Fault::kShort)) {
     active.pass_on(block, outcome, error);
     return;
   }
-  if (errand.fault == Fault::kShort) {
+  if (part.fault == Fault::kShort) {
     active.fail(block, "injected: short, half of it was copied");
     return;
   }
-  if (Status flipped = corrupt(errand); !flipped) {
+  if (Status flipped = corrupt(part); !flipped) {
     active.fail(block, flipped.error().message);
-  } else if (errand.fault == Fault::kCorrupt) {
+  } else if (part.fault == Fault::kCorrupt) {
     active.pass_on(block, outcome, error);
   } else {
-    // Sums of other bytes: which ones does not matter to who compares.
-    active.finish(block, {.products = outcome.sums.products + draw(options_.seed, errand.number, 1'000),
+    // The sums of any other bytes.
+    active.finish(block, {.products = outcome.sums.products + draw(options_.seed, part.number, 1'000),
                           .words = outcome.sums.words + static_cast<std::uint64_t>(kFlippedBit)});
   }
 }
 
-Status FaultExecutor::corrupt(const Errand& errand) const {
-  const Transfer& transfer = errand.active->transfer();
-  const std::uint32_t block = transfer.blocks[errand.blocks.front()].pair.destination;
+Status FaultExecutor::corrupt(const Part& part) const {
+  const Transfer& transfer = part.active->transfer();
+  const std::uint32_t block = transfer.blocks[part.blocks.front()].pair.destination;
   std::uint64_t use = 2'000;
-  const auto below = [&](std::uint64_t bound) { return draw(options_.seed, errand.number, use++) % bound; };
+  const auto below = [&](std::uint64_t bound) { return draw(options_.seed, part.number, use++) % bound; };
   const CopyPlan::Box& box = transfer.plan->boxes()[below(transfer.plan->boxes().size())];
   std::uint64_t offset = box.destination_offset + block * box.destination_block_step;
   for (const CopyPlan::Level& level : box.levels) {

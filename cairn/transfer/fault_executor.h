@@ -1,15 +1,12 @@
-// FaultExecutor: another executor, with faults. What has to live with broken disks, lost devices and flipped bits is
-// tested against it.
+// FaultExecutor: another executor with injected faults, for tests of what has to survive broken disks, lost devices and flipped
+// bits. Blocks are counted from 1 over all transfers in the order of their acceptance. Whether a rule strikes a block depends
+// only on that number and on the seed. Blocks that no rule strikes go to the executor inside unchanged.
 //
-// Does:     hands blocks on to the executor inside, but for those that a rule strikes. Blocks are counted from 1 over all
-//           transfers in the order of their acceptance; whether a rule strikes a block depends on that number and on the
-//           seed, and on nothing else.
-// Time:     by the clock that is handed in. Delays end on the machine's clock by themselves; a clock that is moved by
-//           hand needs check_deadlines().
-// Threads:  any, as TransferExecutor says. With Callbacks::kOnRequest there is no thread here, and run_callbacks() runs
-//           what is due.
-// Owner:    owns the executor inside, which nobody else may submit to: it ends with this one.
-// Ends:     what hangs or is lost fails when the executor is destroyed; nothing of it is copied.
+// With the steady clock delays end by themselves; a clock that is moved by hand needs check_deadlines(). Blocks that hang or
+// are lost fail when the executor is destroyed; nothing of them is copied.
+//
+// Thread safety: as TransferExecutor. With Callbacks::kOnRequest there is no thread here: run_callbacks() runs what is due.
+// Ownership: owns the executor inside; nobody else may submit to it.
 #pragma once
 
 #include <condition_variable>
@@ -32,37 +29,37 @@ namespace cairn {
 
 enum class Fault : std::uint8_t {
   kNone,
-  kFail,             // it is not copied, and fails
-  kShort,            // about half of it is copied, and it fails
-  kDelay,            // it begins after a while
-  kCorrupt,          // it is done, its checksum is right, and the destination is not: for a later check to find
-  kCorruptInFlight,  // other bytes arrive than were sent: kCheck finds a mismatch, kMake a checksum of its own
-  kHang,             // it begins, and is copied when release() is called, however late
-  kLose,             // it begins, and nothing more is ever heard of it
+  kFail,             // not copied; fails
+  kShort,            // about half of it is copied; fails
+  kDelay,            // begins after FaultOptions::delay
+  kCorrupt,          // done with the right checksum, but the destination has other bytes: for a later check to find
+  kCorruptInFlight,  // other bytes arrive than were sent: kCheck finds a mismatch, kMake computes another checksum
+  kHang,             // begins, and is copied when release() is called, however late
+  kLose,             // begins, and never ends
 };
 // "none", "fail", "short", "delay", "corrupt", "corrupt in flight", "hang", "lose"
 [[nodiscard]] std::string_view to_string(Fault fault);
 
-// Strikes by number, by chance, or both.
+// Which blocks a fault strikes: by number, by chance, or both.
 struct FaultRule {
   Fault fault = Fault::kNone;
-  std::uint64_t at = 0;     // this block
-  std::uint64_t every = 0;  // and each so many-th after it
-  double chance = 0;        // and of all blocks this share
+  std::uint64_t at = 0;     // the number of a block; 0 for none
+  std::uint64_t every = 0;  // and every `every`-th block after it
+  double chance = 0;        // and this share of all blocks
 };
 
 struct FaultOptions {
-  std::vector<FaultRule> rules = {};  // the first that strikes counts
+  std::vector<FaultRule> rules = {};  // the first that strikes a block counts
   std::uint64_t seed = 1;
   Duration delay = Duration(0);
   TransferLedger::Callbacks callbacks = TransferLedger::Callbacks::kOwnThread;
-  // Flips a bit of that byte. Left out: memory of the host and files, which is all that the processor reaches.
+  // Flips a bit of a byte. Needed for memory that the processor does not reach; the default is for host memory and files.
   std::function<Status(const Region& region, std::uint64_t offset)> flip = {};
 };
 
 class FaultExecutor final : public TransferExecutor {
  public:
-  // It has as many places for transfers as the one inside.
+  // Accepts as many transfers as the executor inside.
   FaultExecutor(const Clock& clock, std::unique_ptr<TransferExecutor> inside, FaultOptions options);
   ~FaultExecutor() override;
 
@@ -73,44 +70,44 @@ class FaultExecutor final : public TransferExecutor {
   [[nodiscard]] ExecutorLoad load() const override { return ledger_.load(); }
   [[nodiscard]] std::string describe() const override;
 
-  // Lets go of everything that hangs: it is copied now.
+  // Copies all blocks that hang.
   void release();
-  // What strikes this block, whether it has come or not.
+  // The fault of the block with this number, also if it was not submitted yet.
   [[nodiscard]] Fault fault_of(std::uint64_t block_number) const;
-  // Blocks that a fault has struck.
+  // The number of blocks that the fault has struck.
   [[nodiscard]] std::uint64_t struck(Fault fault) const;
-  // With kOnRequest: runs what is due; whether there was anything.
+  // With kOnRequest: runs the callbacks that are due. Returns whether there were any.
   bool run_callbacks() { return ledger_.run_callbacks(); }
 
  private:
   // Blocks of one transfer that go inside together.
-  struct Errand {
+  struct Part {
     std::shared_ptr<ActiveTransfer> active;
     std::vector<std::uint32_t> blocks = {};
     Fault fault = Fault::kNone;
     std::uint64_t number = 0;  // of its first block
     bool begun = false;
   };
-  // An errand that is inside.
-  struct Flight {
-    Errand errand;
+  // A part that the executor inside has.
+  struct InFlight {
+    Part part;
     TransferId inside{};
-    bool is_known = false;                    // `inside` is
-    bool is_cancelled = false;                // before it was
-    std::vector<std::uint32_t> expired = {};  // over only when the flight has settled
+    bool is_known = false;                    // `inside` is set
+    bool is_cancelled = false;                // before `inside` was set
+    std::vector<std::uint32_t> expired = {};  // blocks that end only when the transfer inside has settled
   };
-  using FlightPtr = std::shared_ptr<Flight>;
+  using InFlightPtr = std::shared_ptr<InFlight>;
 
-  void sort_out(const std::shared_ptr<ActiveTransfer>& active) CAIRN_REQUIRES(mutex_);
-  void strike(Errand&& errand) CAIRN_REQUIRES(mutex_);
-  // Sends inside what is ready and finds room; the rest when a flight has settled.
+  void assign_faults(const std::shared_ptr<ActiveTransfer>& active) CAIRN_REQUIRES(mutex_);
+  void strike(Part&& part) CAIRN_REQUIRES(mutex_);
+  // Submits the parts that are ready, as long as the executor inside accepts them; the rest when a transfer has settled.
   void send() CAIRN_EXCLUDES(mutex_);
   void wake_delayed() CAIRN_EXCLUDES(mutex_);
-  [[nodiscard]] FlightPtr next_flight() CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] Transfer transfer_for(const FlightPtr& flight);
-  void landed(Flight& flight, const TransferOutcome& outcome);
-  void tell(Flight& flight, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
-  [[nodiscard]] Status corrupt(const Errand& errand) const;
+  [[nodiscard]] InFlightPtr next_in_flight() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Transfer transfer_for(const InFlightPtr& in_flight);
+  void on_done(InFlight& in_flight, const TransferOutcome& outcome);
+  void tell(InFlight& in_flight, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  [[nodiscard]] Status corrupt(const Part& part) const;
   void wait_for_delays() CAIRN_EXCLUDES(mutex_);
 
   const Clock& clock_;
@@ -119,14 +116,14 @@ class FaultExecutor final : public TransferExecutor {
   std::condition_variable_any timer_;
   std::uint64_t next_number_ CAIRN_GUARDED_BY(mutex_) = 1;
   std::map<Fault, std::uint64_t> struck_ CAIRN_GUARDED_BY(mutex_);
-  std::deque<Errand> ready_ CAIRN_GUARDED_BY(mutex_);
-  std::multimap<TimePoint, Errand> delayed_ CAIRN_GUARDED_BY(mutex_);
-  std::vector<Errand> hung_ CAIRN_GUARDED_BY(mutex_);
-  std::vector<Errand> lost_ CAIRN_GUARDED_BY(mutex_);
-  std::list<FlightPtr> flights_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<Part> ready_ CAIRN_GUARDED_BY(mutex_);
+  std::multimap<TimePoint, Part> delayed_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Part> hung_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Part> lost_ CAIRN_GUARDED_BY(mutex_);
+  std::list<InFlightPtr> in_flight_ CAIRN_GUARDED_BY(mutex_);
   bool ending_ CAIRN_GUARDED_BY(mutex_) = false;
   std::unique_ptr<TransferExecutor> inside_;
-  TransferLedger ledger_;  // ends first: when it has, nothing is inside any more
+  TransferLedger ledger_;  // destroyed first: then nothing is inside any more
   std::thread timer_thread_;
 };
 

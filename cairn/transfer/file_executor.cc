@@ -45,9 +45,7 @@ Result<std::unique_ptr<FileExecutor>> FileExecutor::make(const Clock& clock, con
     started.set_value({});
     raw->run();
   });
-  if (Status failed = status.get(); !failed) {
-    return Unexpected(Error(failed.error()));
-  }
+  CAIRN_TRY(status.get());
   return executor;
 }
 

@@ -1,8 +1,8 @@
-// FileTransfers: the transfers that a file executor has begun, cut into requests for its backend and put together again
-// from their results.
+// FileTransfers: the transfers that a FileExecutor has begun. Cuts them into copies, makes each a request of the backend, and
+// ends blocks when all their copies have ended.
 //
-// Owner:    the I/O thread of the executor.
-// Threads:  that one. Checksums are handed to the work threads, which end blocks by themselves.
+// Thread safety: none; used by the I/O thread of the executor. The checksums are computed by the work threads, which end the
+// blocks whose last part they are.
 #pragma once
 
 #include <atomic>
@@ -25,65 +25,66 @@ namespace cairn {
 
 class FileTransfers {
  public:
-  // All three outlive it, and the work threads do not end before what it posted is done.
+  // Backend and work threads outlive it, and the work threads end only after what it posted is done.
   FileTransfers(IoBackend& backend, WorkThreads& workers, std::uint64_t copy_bytes);
   FileTransfers(const FileTransfers&) = delete;
   FileTransfers& operator=(const FileTransfers&) = delete;
   // Requires: idle().
   ~FileTransfers();
 
-  void add(std::shared_ptr<ActiveTransfer> transfer);
+  void add(std::shared_ptr<ActiveTransfer> taken);
   // Queues requests while there are any to make and the backend has room.
   void queue_requests();
   [[nodiscard]] bool has_room() const { return !free_requests_.empty(); }
   // Requires: has_room().
   void queue_sync(const RegionPtr& region, std::function<void(const Status&)> done);
   void handle(const IoResult& result);
-  // Nothing to queue, and nothing in the hands of the kernel.
+  // Nothing is pending, and the kernel has no request.
   [[nodiscard]] bool idle() const;
-  // Files or memory came or changed since the last call: describe() says something else.
+  // Whether describe() has changed since the last call.
   [[nodiscard]] bool news() { return std::exchange(news_, false); }
   [[nodiscard]] std::string describe() const;
 
  private:
   struct Block {
-    std::atomic<std::uint32_t> parts{0};  // copies, and of a write its sum, that are not over; the last one ends it
-    const std::string* error = nullptr;   // set by the I/O thread before its part is over
-    BlockSums sums;                       // of a write; set by a work thread before its part is over
+    // Copies, and for a write its sum, that have not ended. Whoever ends the last one ends the block.
+    std::atomic<std::uint32_t> parts{0};
+    const std::string* error = nullptr;  // set by the I/O thread before its part ends
+    BlockSums sums;                      // of a write; set by a work thread before its part ends
   };
-  // One transfer under way. Shared by its requests and by the work threads.
-  struct Job {
+  // A transfer in flight. Shared by its requests and by the work threads.
+  struct InFlight {
     std::shared_ptr<ActiveTransfer> active;
     bool writes = false;
     OpenFiles::Access access = OpenFiles::Access::kWholePages;
     std::vector<Block> blocks;
-    std::uint32_t next_block = 0;  // those before have begun or will not
-    std::vector<Copy> copies;      // of the blocks begun last; pairs are numbered in the whole transfer
-    std::size_t next_copy = 0;
+    std::uint32_t next_block = 0;  // blocks before it have begun, or never will
+    std::vector<Copy> copies;      // of the blocks that began last; pairs are numbered in the whole transfer
+    std::size_t next_of_copies = 0;
     std::deque<std::string> errors;  // a deque: blocks point to them
 
     [[nodiscard]] const CopyPlan& plan() const { return *active->transfer().plan; }
     [[nodiscard]] const RegionPtr& file_region(const Copy& copy) const;
     [[nodiscard]] const RegionPtr& host_region(const Copy& copy) const;
-    // The bytes of the whole block are in the host's memory.
+    // Requires: the bytes of the whole block are in the host's memory.
     [[nodiscard]] BlockSums sum(std::uint32_t block) const;
-    // Whether it was the last one.
+    // Returns whether it was the last part of the block.
     [[nodiscard]] bool end_part(std::uint32_t block);
     void end_block(std::uint32_t block);
   };
-  using JobPtr = std::shared_ptr<Job>;
-  struct Piece {
-    JobPtr job;
+  using InFlightPtr = std::shared_ptr<InFlight>;
+  struct PendingCopy {
+    InFlightPtr transfer;
     Copy copy;
   };
-  // What one request is about.
+  // What one request of the backend is for.
   struct Request {
-    JobPtr job;  // none: a sync, or a free request
+    InFlightPtr transfer;  // null: a sync, or a free request
     Copy copy;
     OpenFiles::Handle file;
-    std::uint64_t over = 0;       // bytes of the copy that are read or written
-    std::uint32_t tries = 0;      // that brought nothing
-    std::byte* buffer = nullptr;  // the request's own, aligned; made when it is first needed
+    std::uint64_t over = 0;       // bytes of the copy that were read or written
+    std::uint32_t tries = 0;      // in a row that moved no bytes
+    std::byte* buffer = nullptr;  // aligned; allocated when it is first needed, and kept
     bool through_buffer = false;
     RegionPtr synced;  // of a sync, like `done`
     std::function<void(const Status&)> done;
@@ -92,23 +93,23 @@ class FileTransfers {
     [[nodiscard]] std::uint64_t file_offset() const;
   };
 
-  [[nodiscard]] bool next_piece(Piece& piece);
-  [[nodiscard]] bool next_piece_of(std::deque<JobPtr>& jobs, Piece& piece);
-  void begin_blocks(const JobPtr& shared);
-  [[nodiscard]] static std::uint32_t blocks_of_work(const Job& job);
-  void sum_what_is_written(const JobPtr& job, std::uint32_t first, std::uint32_t count);
-  void check_what_was_read(const JobPtr& job, std::uint32_t first, std::uint32_t count);
-  void start(Piece&& piece);
+  [[nodiscard]] bool next_copy(PendingCopy& next);
+  [[nodiscard]] bool next_copy_of(std::deque<InFlightPtr>& transfers, PendingCopy& next);
+  void begin_blocks(const InFlightPtr& shared);
+  [[nodiscard]] static std::uint32_t blocks_of_work(const InFlight& transfer);
+  void sum_what_is_written(const InFlightPtr& transfer, std::uint32_t first, std::uint32_t count);
+  void check_what_was_read(const InFlightPtr& transfer, std::uint32_t first, std::uint32_t count);
+  void start(PendingCopy&& next);
   void start_request(std::uint32_t number);
   void handle_copy(std::uint32_t number, std::int32_t result);
-  // The kernel refused a direct request. Whether it is worth doing once more, buffered.
+  // The kernel refused a direct request. Returns whether to repeat it buffered.
   [[nodiscard]] bool give_up_direct(Request& request, std::int32_t result);
   void end_copy(std::uint32_t number);
   void fail_copy(std::uint32_t number, const std::string& error);
-  // What is left of a copy of several blocks is done again, for each block by itself.
-  void split(const JobPtr& job, const Copy& copy, std::uint64_t over);
-  // One part of each of the copy's blocks is over; an error is theirs all.
-  void end_parts(const JobPtr& job, const Copy& copy, const std::string* error);
+  // Repeats what is left of a copy of several blocks, one copy for each block.
+  void split(const InFlightPtr& transfer, const Copy& copy, std::uint64_t over);
+  // Ends one part of each of the copy's blocks; all of them fail if there is an error.
+  void end_parts(const InFlightPtr& transfer, const Copy& copy, const std::string* error);
   [[nodiscard]] Request& take_request(std::uint32_t& number);
   void release(std::uint32_t number);
 
@@ -116,9 +117,9 @@ class FileTransfers {
   WorkThreads& workers_;
   const std::uint64_t copy_bytes_;
   OpenFiles files_;
-  std::deque<Piece> pieces_;  // parts of copies that are done again, block by block
-  std::deque<JobPtr> reads_;
-  std::deque<JobPtr> writes_;
+  std::deque<PendingCopy> again_;  // of copies that failed, to be repeated block by block
+  std::deque<InFlightPtr> reads_;
+  std::deque<InFlightPtr> writes_;
   bool writes_turn_ = false;
   bool news_ = false;
   std::vector<Request> requests_;

@@ -1,11 +1,9 @@
-// GpuPlan: a CopyPlan as the kernel and the copy engines of a GPU take it.
+// GpuPlan: a CopyPlan for the kernel and the copy engines of a GPU. Converts boxes into those of the kernel (block_copy.h), all
+// of one size, with absolute addresses. If each block is dense in host memory, blocks can be gathered inside the GPU in the order
+// in which the host has them and moved by a copy engine in large parts.
 //
-// Does:     turns boxes into the kernel's (block_copy.h), all of one size, with absolute addresses; and finds whether
-//           each block is one dense piece of host memory: then blocks can be gathered inside the GPU in the order in
-//           which the host has them, and moved by a copy engine in large pieces.
-// Owner:    a value, made for as long as the CopyPlan lives.
-// Threads:  pure.
-// Fails:    blocks that are too large for the kernel's numbers.
+// Ownership: a value; valid as long as the CopyPlan.
+// Errors: blocks that are too large for the kernel's numbers.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +17,17 @@ namespace cairn::gpu {
 
 enum class Direction : std::uint8_t { kFromDevice, kToDevice };
 
-// A table of boxes with what they have in common.
+// Boxes and what they have in common.
 struct BoxTable {
   Shape shape;
   std::vector<Box> boxes;
 };
 
 struct GpuPlan {
-  // Both sides by their addresses: the kernel reads one and writes the other.
+  // Addresses on both sides: the kernel reads one and writes the other.
   BoxTable direct;
-  // The host's side by its offset in a staging area where the blocks of a piece lie one after the other; no boxes where
-  // the host's blocks are not dense.
+  // For the host's side, offsets in a staging buffer that has the blocks of a part one after the other. No boxes if the host's
+  // blocks are not dense.
   BoxTable staged;
   std::uint64_t host_address = 0;  // of block 0
   std::uint64_t host_block_step = 0;

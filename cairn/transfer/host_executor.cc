@@ -13,10 +13,10 @@ namespace {
 
 // From this size on the destination does not stay in a core's own cache anyway.
 constexpr std::uint64_t kLeastStreamedTransfer = std::uint64_t{1} << 20;
-// A share is large enough to be worth a lock, and small enough that threads end at about the same time.
-constexpr std::uint64_t kLeastShare = std::uint64_t{64} << 10;
-constexpr std::uint64_t kLargestShare = std::uint64_t{4} << 20;
-constexpr std::uint64_t kSharesPerThread = 4;
+// A part is large enough to be worth a lock, and small enough that the threads end at about the same time.
+constexpr std::uint64_t kLeastPart = std::uint64_t{64} << 10;
+constexpr std::uint64_t kLargestPart = std::uint64_t{4} << 20;
+constexpr std::uint64_t kPartsPerThread = 4;
 
 std::uint32_t threads_for(const HostExecutor::Options& options) {
   return options.threads > 0 ? options.threads : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
@@ -24,7 +24,7 @@ std::uint32_t threads_for(const HostExecutor::Options& options) {
 
 }  // namespace
 
-class HostExecutor::Job {
+class HostExecutor::InFlight {
  public:
   // Of a block that is copied in slices by several threads.
   struct Progress {
@@ -33,23 +33,23 @@ class HostExecutor::Job {
     bool stopped = false;  // a slice was not copied: the deadline had passed
   };
 
-  Job(std::shared_ptr<ActiveTransfer> taken, std::uint64_t threads)
+  InFlight(std::shared_ptr<ActiveTransfer> taken, std::uint64_t threads)
       : active(std::move(taken)),
         blocks(static_cast<std::uint32_t>(active->transfer().blocks.size())),
         walk(*active->transfer().plan) {
     const std::uint64_t bytes = walk.bytes() * blocks;
-    const std::uint64_t share = std::clamp(bytes / (threads * kSharesPerThread), kLeastShare, kLargestShare);
+    const std::uint64_t part_bytes = std::clamp(bytes / (threads * kPartsPerThread), kLeastPart, kLargestPart);
     stores = bytes >= kLeastStreamedTransfer ? Stores::kStreaming : Stores::kCached;
-    slices = (walk.bytes() + share - 1) / share;
-    slice_bytes = share;
+    slices = (walk.bytes() + part_bytes - 1) / part_bytes;
+    slice_bytes = part_bytes;
     if (slices > 1) {
       progress.resize(blocks, {.slices_left = slices});
     } else {
-      blocks_a_share = static_cast<std::uint32_t>(share / walk.bytes());
+      blocks_of_part = static_cast<std::uint32_t>(part_bytes / walk.bytes());
     }
   }
 
-  [[nodiscard]] bool has_many_shares() const { return slices > 1 || blocks > blocks_a_share; }
+  [[nodiscard]] bool has_many_parts() const { return slices > 1 || blocks > blocks_of_part; }
   [[nodiscard]] bool makes_sums() const { return active->transfer().verify != Verify::kOff; }
 
   const std::shared_ptr<ActiveTransfer> active;
@@ -58,7 +58,7 @@ class HostExecutor::Job {
   Stores stores = Stores::kCached;
   std::uint64_t slices = 1;  // a block
   std::uint64_t slice_bytes = 0;
-  std::uint32_t blocks_a_share = 1;
+  std::uint32_t blocks_of_part = 1;
   // Under the executor's lock.
   std::uint32_t next_block = 0;
   std::uint64_t next_slice = 0;
@@ -108,48 +108,49 @@ std::string HostExecutor::describe() const {
 }
 
 void HostExecutor::work() {
-  while (const std::optional<Share> share = next_share()) {
-    if (share->job->slices > 1) {
-      copy_slice(*share);
+  while (const std::optional<Part> part = next_part()) {
+    if (part->transfer->slices > 1) {
+      copy_slice(*part);
     } else {
-      copy_blocks(*share);
+      copy_blocks(*part);
     }
   }
 }
 
-std::optional<HostExecutor::Share> HostExecutor::share_of_job() {
-  while (job_ != nullptr && job_->next_block < job_->blocks) {
-    Job& job = *job_;
-    Share share{.job = job_, .first = job.next_block, .blocks = 1};
-    if (job.slices > 1) {
-      if (job.next_slice == 0 && !job.active->begin(job.next_block)) {
-        ++job.next_block;
+std::optional<HostExecutor::Part> HostExecutor::part_of_current() {
+  while (current_ != nullptr && current_->next_block < current_->blocks) {
+    InFlight& transfer = *current_;
+    Part part{.transfer = current_, .first = transfer.next_block, .blocks = 1};
+    if (transfer.slices > 1) {
+      if (transfer.next_slice == 0 && !transfer.active->begin(transfer.next_block)) {
+        ++transfer.next_block;
         continue;
       }
-      share.slice = job.next_slice++;
-      if (job.next_slice == job.slices) {
-        job.next_slice = 0;
-        ++job.next_block;
+      part.slice = transfer.next_slice++;
+      if (transfer.next_slice == transfer.slices) {
+        transfer.next_slice = 0;
+        ++transfer.next_block;
       }
-      return share;
+      return part;
     }
-    share.blocks = job.active->begin_run(share.first, std::min(job.blocks_a_share, job.blocks - share.first));
-    job.next_block += std::max(share.blocks, 1U);
-    if (share.blocks > 0) {
-      return share;
+    part.blocks =
+        transfer.active->begin_run(part.first, std::min(transfer.blocks_of_part, transfer.blocks - part.first));
+    transfer.next_block += std::max(part.blocks, 1U);
+    if (part.blocks > 0) {
+      return part;
     }
   }
-  job_.reset();
+  current_.reset();
   return std::nullopt;
 }
 
-std::optional<HostExecutor::Share> HostExecutor::next_share() {
+std::optional<HostExecutor::Part> HostExecutor::next_part() {
   while (true) {
     {
       const MutexLock lock(mutex_);
       while (true) {
-        if (std::optional<Share> share = share_of_job()) {
-          return share;
+        if (std::optional<Part> part = part_of_current()) {
+          return part;
         }
         if (ended_) {
           return std::nullopt;
@@ -162,54 +163,54 @@ std::optional<HostExecutor::Share> HostExecutor::next_share() {
       }
     }
     std::shared_ptr<ActiveTransfer> taken = ledger_.take();
-    auto job = taken == nullptr ? nullptr : std::make_shared<Job>(std::move(taken), threads_.size());
+    auto transfer = taken == nullptr ? nullptr : std::make_shared<InFlight>(std::move(taken), threads_.size());
     const MutexLock lock(mutex_);
     taking_ = false;
-    ended_ = job == nullptr;
+    ended_ = transfer == nullptr;
     // One thread at least, to take the next transfer.
-    if (ended_ || job->has_many_shares()) {
+    if (ended_ || transfer->has_many_parts()) {
       more_.notify_all();
     } else {
       more_.notify_one();
     }
-    job_ = std::move(job);
+    current_ = std::move(transfer);
   }
 }
 
-void HostExecutor::copy_blocks(const Share& share) {
-  const Job& job = *share.job;
-  const Transfer& transfer = job.active->transfer();
-  for (std::uint32_t block = share.first; block < share.first + share.blocks; ++block) {
-    const BlockPair& pair = transfer.blocks[block].pair;
+void HostExecutor::copy_blocks(const Part& part) {
+  const InFlight& transfer = *part.transfer;
+  const std::vector<TransferBlock>& blocks = transfer.active->transfer().blocks;
+  for (std::uint32_t block = part.first; block < part.first + part.blocks; ++block) {
+    const BlockPair& pair = blocks[block].pair;
     BlockSums sums;
-    if (job.makes_sums()) {
-      sums = job.walk.copy_and_sum(pair, 0, job.walk.bytes(), job.stores);
+    if (transfer.makes_sums()) {
+      sums = transfer.walk.copy_and_sum(pair, 0, transfer.walk.bytes(), transfer.stores);
     } else {
-      job.walk.copy(pair, 0, job.walk.bytes(), job.stores);
+      transfer.walk.copy(pair, 0, transfer.walk.bytes(), transfer.stores);
     }
-    job.active->finish(block, sums);
+    transfer.active->finish(block, sums);
   }
 }
 
-void HostExecutor::copy_slice(const Share& share) {
-  Job& job = *share.job;
-  const Transfer& transfer = job.active->transfer();
-  const BlockPair& pair = transfer.blocks[share.first].pair;
-  const std::uint64_t begin = job.walk.cut(share.slice * job.slice_bytes);
-  const std::uint64_t end = job.walk.cut((share.slice + 1) * job.slice_bytes);
-  const bool late = transfer.deadline != TimePoint::max() && clock_.now() >= transfer.deadline;
+void HostExecutor::copy_slice(const Part& part) {
+  InFlight& transfer = *part.transfer;
+  const TimePoint deadline = transfer.active->transfer().deadline;
+  const BlockPair& pair = transfer.active->transfer().blocks[part.first].pair;
+  const std::uint64_t begin = transfer.walk.cut(part.slice * transfer.slice_bytes);
+  const std::uint64_t end = transfer.walk.cut((part.slice + 1) * transfer.slice_bytes);
+  const bool late = deadline != TimePoint::max() && clock_.now() >= deadline;
   BlockSums sums;
   if (late) {
     ledger_.check_deadlines();  // the outcome is that it expired, and not that we stopped
-  } else if (job.makes_sums()) {
-    sums = job.walk.copy_and_sum(pair, begin, end, job.stores);
+  } else if (transfer.makes_sums()) {
+    sums = transfer.walk.copy_and_sum(pair, begin, end, transfer.stores);
   } else {
-    job.walk.copy(pair, begin, end, job.stores);
+    transfer.walk.copy(pair, begin, end, transfer.stores);
   }
-  Job::Progress so_far;
+  InFlight::Progress so_far;
   {
     const MutexLock lock(mutex_);
-    Job::Progress& progress = job.progress[share.first];
+    InFlight::Progress& progress = transfer.progress[part.first];
     progress.sums += sums;
     progress.stopped = progress.stopped || late;
     --progress.slices_left;
@@ -219,9 +220,9 @@ void HostExecutor::copy_slice(const Share& share) {
     return;
   }
   if (so_far.stopped) {
-    job.active->fail(share.first, "the deadline passed in the middle of its copy");
+    transfer.active->fail(part.first, "the deadline passed in the middle of its copy");
   } else {
-    job.active->finish(share.first, so_far.sums);
+    transfer.active->finish(part.first, so_far.sums);
   }
 }
 

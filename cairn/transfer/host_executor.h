@@ -1,11 +1,11 @@
-// HostExecutor: copies between regions that the processor reads and writes, by threads of its own.
+// HostExecutor: copies between system and pinned memory, on threads of its own. Carries out one transfer after the other, each
+// cut so that all threads work on it at once. Checksums are computed from the bytes on their way through the registers. Large
+// transfers are stored past the caches.
 //
-// Does:     carries out one transfer after the other, each cut so that all threads work on it at once. Checksums are made
-//           of the bytes on their way through the registers. Large transfers are stored past the caches.
-// Owner:    whoever made it; the clock outlives it.
-// Threads:  any, as TransferExecutor says.
-// Fails:    what submit() refuses; a copy in memory does not fail.
-// Costs:    a queue and a lock a transfer, a lock for each 64 KiB to 4 MiB of it.
+// Thread safety: as TransferExecutor.
+// Ownership: whoever made it; the clock outlives it.
+// Errors: those of submit(); a copy in memory does not fail.
+// Complexity: a queue and a lock for each transfer, a lock for each 64 KiB to 4 MiB of it.
 #pragma once
 
 #include <condition_variable>
@@ -26,8 +26,8 @@ namespace cairn {
 class HostExecutor final : public TransferExecutor {
  public:
   struct Options {
-    std::uint32_t threads = 0;  // 0: one for each core, and 16 at most: a few saturate the memory
-    std::size_t limit = 256;    // transfers accepted and not settled
+    std::uint32_t threads = 0;  // 0: one for each core, at most 16: a few saturate the memory
+    std::size_t limit = 256;    // transfers that are accepted and not settled
   };
   HostExecutor(const Clock& clock, const Options& options);
   ~HostExecutor() override;
@@ -40,10 +40,10 @@ class HostExecutor final : public TransferExecutor {
   [[nodiscard]] std::string describe() const override;
 
  private:
-  class Job;
-  // What a thread does between two looks at the lock: whole blocks, or a slice of one.
-  struct Share {
-    std::shared_ptr<Job> job;
+  class InFlight;
+  // What a thread copies without taking the lock: whole blocks, or a slice of one.
+  struct Part {
+    std::shared_ptr<InFlight> transfer;
     std::uint32_t first = 0;
     std::uint32_t blocks = 0;
     std::uint64_t slice = 0;
@@ -51,17 +51,17 @@ class HostExecutor final : public TransferExecutor {
 
   void work();
   void stop();
-  [[nodiscard]] std::optional<Share> next_share() CAIRN_EXCLUDES(mutex_);
-  [[nodiscard]] std::optional<Share> share_of_job() CAIRN_REQUIRES(mutex_);
-  void copy_blocks(const Share& share);
-  void copy_slice(const Share& share);
+  [[nodiscard]] std::optional<Part> next_part() CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<Part> part_of_current() CAIRN_REQUIRES(mutex_);
+  void copy_blocks(const Part& share);
+  void copy_slice(const Part& share);
 
   const Clock& clock_;
-  TransferLedger ledger_;  // ends last: its callbacks may submit
+  TransferLedger ledger_;  // destroyed last: its callbacks may submit
   Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any more_;
-  std::shared_ptr<Job> job_ CAIRN_GUARDED_BY(mutex_);  // that has shares left
-  bool taking_ CAIRN_GUARDED_BY(mutex_) = false;       // one thread waits for the next transfer, the others for it
+  std::shared_ptr<InFlight> current_ CAIRN_GUARDED_BY(mutex_);  // the transfer that has parts left
+  bool taking_ CAIRN_GUARDED_BY(mutex_) = false;  // one thread waits for the next transfer, the others for that thread
   bool ended_ CAIRN_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -1,10 +1,10 @@
-// IoBackend: many reads and writes of files under way at once, by whatever the machine has for it.
+// IoBackend: many reads and writes of files in flight at once, with io_uring or threads. Accepts requests up to a depth, hands
+// them to the kernel in batches, and returns what each call returned: a number of bytes, which may be fewer than requested, or
+// an error number. It repeats nothing.
 //
-// Does:     takes requests up to a depth, hands them to the kernel in batches, and gives back what each call returned:
-//           bytes, which may be fewer than asked for, or an error number. Judges nothing and repeats nothing.
-// Owner:    one user. Files and memory of a request stay until its result was given back.
-// Threads:  all calls from the one thread that made it; wake() from any.
-// Fails:    make_io_backend(): what was asked for and is not there, with the reason.
+// Thread safety: all calls from the thread that made it, except wake().
+// Ownership: one user. The files and memory of a request stay until its result was returned.
+// Errors: make_io_backend() if the method does not work here; the message says why.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ struct IoRequest {
   std::uint64_t offset = 0;     // kRead, kWrite
   std::byte* memory = nullptr;  // kRead, kWrite
   std::uint32_t bytes = 0;      // kRead, kWrite
-  std::uint64_t token = 0;      // comes back with the result; below kMaxToken
+  std::uint64_t token = 0;      // returned with the result; below kMaxToken
   static constexpr std::uint64_t kMaxToken = std::uint64_t{1} << 62;
 };
 
 struct IoResult {
   std::uint64_t token = 0;
-  std::int32_t result = 0;  // bytes, or an error number negated
+  std::int32_t result = 0;  // bytes, or a negative error number
 };
 
 class IoBackend {
@@ -40,17 +40,17 @@ class IoBackend {
   IoBackend() = default;
   IoBackend(const IoBackend&) = delete;
   IoBackend& operator=(const IoBackend&) = delete;
-  // Waits for what is under way.
+  // Waits for the requests in flight.
   virtual ~IoBackend() = default;
 
-  // Requests that may be under way at once.
+  // Requests that may be in flight at once.
   [[nodiscard]] virtual std::uint32_t depth() const = 0;
 
-  // Files are named by number. The descriptor stays the caller's, and open until the file is removed.
+  // Files are named by numbers. The caller keeps the descriptor open until it removes the file.
   [[nodiscard]] virtual std::uint32_t add_file(int descriptor) = 0;
   virtual void remove_file(std::uint32_t file) = 0;
-  // Memory that requests will name, told so that the kernel can be made to know it; other memory works as well.
-  // Pieces do not overlap. To be removed before it is unmapped, or soon after: until then its pages are not freed.
+  // Memory to register with the kernel; requests may name other memory as well. Must not overlap memory that was added. Remove
+  // it before it is unmapped, or soon after: until then its pages are not freed.
   virtual void add_memory(std::byte* base, std::uint64_t bytes) = 0;
   virtual void remove_memory(const std::byte* base) = 0;
 
@@ -59,7 +59,7 @@ class IoBackend {
   // Starts what was queued, then waits until there is a result, wake() was called or `wait` has passed, and appends the
   // results to `out`.
   virtual void reap(std::vector<IoResult>& out, Duration wait) = 0;
-  // The reap() under way, or else the next one, returns without waiting.
+  // Makes the current reap(), or else the next one, return without waiting.
   virtual void wake() = 0;
 
   // "io_uring, 16 in flight, files registered, buffers not registered: ..."
@@ -67,12 +67,12 @@ class IoBackend {
 };
 
 enum class IoMethod : std::uint8_t {
-  kBest,     // io_uring where it works, else threads
-  kUring,    // or fail
+  kBest,     // io_uring if it works, else threads
+  kUring,    // io_uring, or fail
   kThreads,  // pread() and pwrite()
 };
 
-// Chosen by what a real write and read through it do, in memory of its own. For kBest, describe() says why not io_uring.
+// Tries a real write and read to see whether io_uring works. With kBest, describe() says why it does not.
 [[nodiscard]] Result<std::unique_ptr<IoBackend>> make_io_backend(IoMethod method, std::uint32_t depth);
 
 }  // namespace cairn

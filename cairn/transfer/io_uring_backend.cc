@@ -36,9 +36,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 
 Result<std::unique_ptr<IoUringBackend>> IoUringBackend::make(std::uint32_t depth) {
   std::unique_ptr<IoUringBackend> backend(new IoUringBackend(depth));
-  if (Status status = backend->start(); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(backend->start());
   return backend;
 }
 
@@ -64,9 +62,7 @@ Status IoUringBackend::start() {
     return fail(ErrorCode::kUnavailable, str_cat("io_uring_setup: ", reason(-answer), hint));
   }
   ring_made_ = true;
-  if (Status status = check_operations(); !status) {
-    return status;
-  }
+  CAIRN_TRY(check_operations());
   register_tables();
   return {};
 }
@@ -115,7 +111,7 @@ void IoUringBackend::register_tables() {
 IoUringBackend::~IoUringBackend() {
   if (ring_made_) {
     std::vector<IoResult> ignored;
-    while (under_way_ > 0) {
+    while (in_flight_ > 0) {
       reap(ignored, Duration::max());
     }
     io_uring_queue_exit(&ring_);
@@ -222,8 +218,8 @@ io_uring_sqe& IoUringBackend::next_entry() {
 }
 
 void IoUringBackend::queue(const IoRequest& request) {
-  CAIRN_CHECK(under_way_ < depth_, "more requests than the depth of the backend");
-  ++under_way_;
+  CAIRN_CHECK(in_flight_ < depth_, "more requests than the depth of the backend");
+  ++in_flight_;
   const File& file = files_[request.file];
   const int descriptor = file.registered ? static_cast<int>(request.file) : file.descriptor;
   const std::int32_t buffer =
@@ -290,7 +286,7 @@ void IoUringBackend::reap(std::vector<IoResult>& out, Duration wait) {
       continue;
     }
     out.push_back({.token = io_uring_cqe_get_data64(entry), .result = entry->res});
-    --under_way_;
+    --in_flight_;
   }
   io_uring_cq_advance(&ring_, seen);
 }

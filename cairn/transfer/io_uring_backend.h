@@ -59,7 +59,7 @@ class IoUringBackend final : public IoBackend {
   int wakeup_ = -1;                 // an eventfd that the ring polls
   std::atomic<bool> woken_{false};  // the eventfd holds a wake-up; saves the system call for all but the first
   bool watching_ = false;           // a poll of the eventfd is under way
-  std::uint32_t under_way_ = 0;
+  std::uint32_t in_flight_ = 0;
 
   std::vector<File> files_;
   bool files_registered_ = false;

@@ -1,12 +1,10 @@
-// OpenFiles: the regions that a file executor's backend knows: files, in the mode in which each can be used, and host
-// memory that is registered.
+// OpenFiles: the files and the host memory that a FileExecutor's backend knows. Adds a region at its first use and removes it
+// when nobody holds it any more. A file is used directly or buffered, as its region says. It is used through a second, buffered
+// descriptor if its file system refuses direct I/O after all, or if blocks do not consist of whole pages: two blocks that share
+// a page cannot both be written past the page cache.
 //
-// Does:     adds a region at its first use and removes it once nobody holds it. A file is used as its region says,
-//           direct or not; and through a second, buffered descriptor of the same file where its file system refuses
-//           direct I/O after all, or where blocks are not made of whole pages: what shares a page with another block
-//           cannot be written past the page cache without a lost update.
-// Owner:    the executor; regions are not kept alive by it.
-// Threads:  one, that of the backend.
+// Thread safety: none; used by the thread of the backend.
+// Ownership: the executor. Regions are not kept alive.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +21,11 @@ namespace cairn {
 class OpenFiles {
  public:
   enum class Access : std::uint8_t {
-    kWholePages,    // direct, where the region is
+    kWholePages,    // direct, if the region is
     kPartsOfPages,  // buffered
   };
   struct Handle {
-    std::uint32_t number = 0;  // the backend's
+    std::uint32_t number = 0;  // for the backend
     bool direct = false;
   };
 
@@ -36,11 +34,11 @@ class OpenFiles {
   OpenFiles& operator=(const OpenFiles&) = delete;
   ~OpenFiles();
 
-  // Fails where a second descriptor is needed and cannot be had.
+  // Fails if a second descriptor is needed and cannot be opened.
   [[nodiscard]] Result<Handle> file(const RegionPtr& region, Access access);
-  // By the region's own descriptor, whatever is used for reads and writes.
+  // The number of the region's own descriptor, whichever is used for reads and writes.
   [[nodiscard]] std::uint32_t own_file(const RegionPtr& region);
-  // What file() says from now on, whatever the access. `why` is for people.
+  // file() returns a buffered descriptor from now on, whatever the access. `why` is shown by describe().
   void use_buffered(const RegionPtr& region, const std::string& why);
   void use_memory(const RegionPtr& region);
   void forget_gone();
@@ -56,7 +54,7 @@ class OpenFiles {
     std::uint32_t number = kNotAdded;
     std::uint32_t buffered_number = kNotAdded;
     int buffered_descriptor = kNoFile;
-    std::string buffered_why;  // not empty: buffered from now on
+    std::string buffered_why;  // if it is not empty, the file is used buffered
   };
   struct Memory {
     std::weak_ptr<const Region> region;
@@ -72,7 +70,7 @@ class OpenFiles {
   std::vector<Memory> memory_;
 };
 
-// "/data/kv.blocks", as the system knows the descriptor; for messages.
+// The path of an open file, for messages: "/data/kv.blocks".
 [[nodiscard]] std::string file_name(int descriptor);
 
 }  // namespace cairn

@@ -13,19 +13,16 @@ Result<std::vector<HeadShare>> shares_of(std::span<const BlockLayoutPtr> layouts
                                          std::string_view side) {
   std::vector<HeadShare> shares;
   for (std::uint32_t rank = 0; rank < layouts.size(); ++rank) {
-    Result<HeadShare> share = share_of(rank, static_cast<std::uint32_t>(layouts.size()), whole_heads);
-    if (!share) {
-      return Unexpected(share.error());
-    }
+    CAIRN_TRY_ASSIGN(HeadShare share, share_of(rank, static_cast<std::uint32_t>(layouts.size()), whole_heads));
     if (layouts[rank] == nullptr) {
       return fail(ErrorCode::kInvalidArgument, str_cat("the layout of ", side, " rank ", rank, " is null"));
     }
-    if (layouts[rank]->shape().heads != share->heads) {
+    if (layouts[rank]->shape().heads != share.heads) {
       return fail(ErrorCode::kInvalidArgument,
                   str_cat(side, " rank ", rank, " has ", layouts[rank]->shape().heads, " heads; one of ",
-                          layouts.size(), " ranks has ", share->heads, " of ", whole_heads));
+                          layouts.size(), " ranks has ", share.heads, " of ", whole_heads));
     }
-    shares.push_back(*share);
+    shares.push_back(share);
   }
   if (shares.empty()) {
     return fail(ErrorCode::kInvalidArgument, str_cat("no ", side, " ranks; give a layout for each"));
@@ -54,17 +51,11 @@ Result<HeadShare> share_of(std::uint32_t rank, std::uint32_t ranks, std::uint32_
 Result<std::vector<RankPlan>> plan_ranks(std::span<const BlockLayoutPtr> sources,
                                          std::span<const BlockLayoutPtr> destinations,
                                          const TensorParallelOptions& options) {
-  const Result<std::vector<HeadShare>> from = shares_of(sources, options.whole_heads, "source");
-  if (!from) {
-    return Unexpected(from.error());
-  }
-  const Result<std::vector<HeadShare>> to = shares_of(destinations, options.whole_heads, "destination");
-  if (!to) {
-    return Unexpected(to.error());
-  }
+  CAIRN_TRY_ASSIGN(const std::vector<HeadShare> from, shares_of(sources, options.whole_heads, "source"));
+  CAIRN_TRY_ASSIGN(const std::vector<HeadShare> to, shares_of(destinations, options.whole_heads, "destination"));
   std::vector<RankPlan> plans;
-  for (std::uint32_t rank = 0; rank < to->size(); ++rank) {
-    const HeadShare& wanted = (*to)[rank];
+  for (std::uint32_t rank = 0; rank < to.size(); ++rank) {
+    const HeadShare& wanted = to[rank];
     const std::uint32_t end = wanted.first_head + wanted.heads;
     // The reader's place among the sources, if they were spread over the destinations.
     const auto nearest = static_cast<std::uint32_t>(std::uint64_t{rank} * sources.size() / destinations.size());
@@ -72,11 +63,11 @@ Result<std::vector<RankPlan>> plan_ranks(std::span<const BlockLayoutPtr> sources
       const auto has_head = [&](const HeadShare& share) {
         return share.first_head <= head && head - share.first_head < share.heads;
       };
-      const auto first = std::ranges::find_if(*from, has_head);
-      const auto after = std::find_if_not(first, from->end(), has_head);
-      const auto source = std::clamp(nearest, static_cast<std::uint32_t>(first - from->begin()),
-                                     static_cast<std::uint32_t>(after - from->begin()) - 1);
-      const HeadShare& held = (*from)[source];
+      const auto first = std::ranges::find_if(from, has_head);
+      const auto after = std::find_if_not(first, from.end(), has_head);
+      const auto source = std::clamp(nearest, static_cast<std::uint32_t>(first - from.begin()),
+                                     static_cast<std::uint32_t>(after - from.begin()) - 1);
+      const HeadShare& held = from[source];
       BlockPart part;
       part.first_layer = options.first_layer;
       part.layers = options.layers;

@@ -46,7 +46,7 @@ ThreadBackend::ThreadBackend(std::uint32_t depth, std::string why) : depth_(dept
 
 ThreadBackend::~ThreadBackend() {
   std::vector<IoResult> ignored;
-  while (under_way_ > 0) {
+  while (in_flight_ > 0) {
     reap(ignored, Duration::max());
   }
   stop();
@@ -74,8 +74,8 @@ std::uint32_t ThreadBackend::add_file(int descriptor) {
 }
 
 void ThreadBackend::queue(const IoRequest& request) {
-  CAIRN_CHECK(under_way_ < depth_, "more requests than the depth of the backend");
-  ++under_way_;
+  CAIRN_CHECK(in_flight_ < depth_, "more requests than the depth of the backend");
+  ++in_flight_;
   queued_.push_back({.request = request, .descriptor = files_[request.file]});
 }
 
@@ -98,7 +98,7 @@ void ThreadBackend::reap(std::vector<IoResult>& out, Duration wait) {
     out.insert(out.end(), results_.begin(), results_.end());
     results_.clear();
   }
-  under_way_ -= static_cast<std::uint32_t>(out.size() - before);
+  in_flight_ -= static_cast<std::uint32_t>(out.size() - before);
 }
 
 void ThreadBackend::wake() {

@@ -42,7 +42,7 @@ class ThreadBackend final : public IoBackend {
   const std::string why_;
   std::vector<int> files_;    // of the user's thread alone, like the next two
   std::vector<Call> queued_;  // not yet handed to the threads
-  std::uint32_t under_way_ = 0;
+  std::uint32_t in_flight_ = 0;
 
   Mutex mutex_{LockRank::kExecutor};
   std::condition_variable_any called_;

@@ -139,13 +139,9 @@ Status TransferLedger::check_room() const {
 Result<TransferId> TransferLedger::accept(Transfer&& transfer) {
   {
     const MutexLock lock(mutex_);
-    if (Status room = check_room(); !room) {  // before the work of checking the blocks, and again after it
-      return Unexpected(room.error());
-    }
+    CAIRN_TRY(check_room());
   }
-  if (Status valid = check(transfer); !valid) {
-    return Unexpected(valid.error());
-  }
+  CAIRN_TRY(check(transfer));
   auto active = std::make_shared<ActiveTransfer>();
   const std::size_t blocks = transfer.blocks.size();
   active->ledger_ = this;
@@ -154,9 +150,7 @@ Result<TransferId> TransferLedger::accept(Transfer&& transfer) {
   active->outcome_.blocks.resize(blocks);
 
   const MutexLock lock(mutex_);
-  if (Status room = check_room(); !room) {
-    return Unexpected(room.error());
-  }
+  CAIRN_TRY(check_room());
   const TransferId id{next_id_++};
   active->id_ = id;
   active->transfer_ = std::move(transfer);
@@ -218,7 +212,7 @@ std::uint32_t TransferLedger::begin_run(ActiveTransfer& transfer, std::uint32_t 
     transfer.phases_[first + begun] = Phase::kBegun;
   }
   transfer.waiting_ -= begun;
-  transfer.under_way_ += begun;
+  transfer.in_flight_ += begun;
   return begun;
 }
 
@@ -227,7 +221,7 @@ void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, co
   const MutexLock lock(mutex_);
   CAIRN_CHECK(transfer.phases_[block] == Phase::kBegun, "a block is over once, after it began");
   transfer.phases_[block] = Phase::kOver;
-  --transfer.under_way_;
+  --transfer.in_flight_;
   if (!transfer.done_is_due_) {
     resolve(transfer, block, outcome, error);
   }
@@ -239,7 +233,8 @@ void TransferLedger::tell_early(ActiveTransfer& transfer, std::uint32_t first, s
   CAIRN_DCHECK(first + outcomes.size() <= transfer.phases_.size(), "only blocks of the transfer are told");
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kBegun, "a block is told early once, after it began");
+    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kBegun,
+                "tell_early() is called once for a block, after it began");
     transfer.phases_[first + i] = Phase::kTold;
     if (!transfer.done_is_due_) {
       resolve(transfer, first + i, outcomes[i], error);
@@ -250,14 +245,14 @@ void TransferLedger::tell_early(ActiveTransfer& transfer, std::uint32_t first, s
 }
 
 void TransferLedger::let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count) {
-  CAIRN_DCHECK(std::size_t{first} + count <= transfer.phases_.size(), "only blocks of the transfer are let go of");
+  CAIRN_DCHECK(std::size_t{first} + count <= transfer.phases_.size(), "only blocks of the transfer are released");
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < count; ++i) {
-    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kTold, "a block is let go of once, after it was told early");
+    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kTold, "a block is released once, after tell_early()");
     transfer.phases_[first + i] = Phase::kOver;
   }
   transfer.told_ -= count;
-  transfer.under_way_ -= count;
+  transfer.in_flight_ -= count;
   tell(transfer);
 }
 
@@ -319,7 +314,7 @@ bool TransferLedger::expire_if_late(ActiveTransfer& transfer) {
 }
 
 void TransferLedger::tell(ActiveTransfer& transfer) noexcept {
-  if (transfer.waiting_ + transfer.under_way_ > transfer.told_) {
+  if (transfer.waiting_ + transfer.in_flight_ > transfer.told_) {
     return;
   }
   const std::shared_ptr<ActiveTransfer>& shared = open_.at(transfer.id_);
@@ -328,7 +323,7 @@ void TransferLedger::tell(ActiveTransfer& transfer) noexcept {
     deadlines_.erase({transfer.transfer_.deadline, transfer.id_});
     due_.push(transfer.done_call_, shared);
   }
-  if (transfer.under_way_ == 0) {
+  if (transfer.in_flight_ == 0) {
     due_.push(transfer.settled_call_, shared);
   }
   news_.notify_one();
@@ -370,11 +365,11 @@ bool TransferLedger::run_next_callback() {
       return false;
     }
     std::tie(transfer, event) = due_.pop();
-    if (transfer->under_way_ == 0 && open_.erase(transfer->id_) > 0) {
+    if (transfer->in_flight_ == 0 && open_.erase(transfer->id_) > 0) {
       open_blocks_ -= transfer->phases_.size();
     }
   }
-  // Moved out, so that what they hold is let go of with the call, however long somebody holds the transfer.
+  // Moved out, so that what they hold is released with the call, however long somebody holds the transfer.
   if (event == Event::kDone) {
     std::exchange(transfer->transfer_.done, nullptr)(std::move(transfer->outcome_));
   } else if (const auto settled = std::exchange(transfer->transfer_.settled, nullptr)) {

@@ -385,8 +385,8 @@ TEST_F(TransferLedgerDeathTest, BlocksEndOnceAndAfterTheyBegan) {
   active->finish(0, {});
   EXPECT_DEATH(active->fail(0, ""), "a block is over once, after it began");
   const std::vector<BlockOutcome> one(1);
-  EXPECT_DEATH(active->tell_early(0, one, ""), "a block is told early once, after it began");
-  EXPECT_DEATH(active->let_go(0, 1), "a block is let go of once, after it was told early");
+  EXPECT_DEATH(active->tell_early(0, one, ""), "tell_early.. is called once for a block, after it began");
+  EXPECT_DEATH(active->let_go(0, 1), "a block is released once, after tell_early");
   EXPECT_DEATH(ledger_.emplace(clock_, 0, TransferLedger::Callbacks::kOnRequest), "room for at least one");
 }
 

@@ -48,7 +48,7 @@ void WorkThreads::run() {
     work_.pop_front();
     mutex_.unlock();
     work();
-    work = nullptr;  // what it holds goes before the lock is taken: that may be a region's last reference
+    work = nullptr;  // released before the lock is taken: it may hold the last reference to a region
     mutex_.lock();
   }
   mutex_.unlock();

@@ -1,7 +1,7 @@
-// WorkThreads: a few threads that do what they are given, in the order it came in.
+// WorkThreads: a few threads that run functions in the order in which they were posted.
 //
-// Threads:  post() from any. Work runs outside the lock, and may post.
-// Ends:     the destructor does what was posted, then joins.
+// Thread safety: post() from any thread. Functions run without the lock and may post. The destructor runs what was posted, then
+// joins.
 #pragma once
 
 #include <condition_variable>

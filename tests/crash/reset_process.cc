@@ -53,7 +53,7 @@ void store(const KvBlockManager& manager, std::uint64_t name) {
 
 bool is_copying(const KvBlockManager& manager) {
   return std::ranges::any_of(manager.status().offload,
-                             [](const OffloaderStatus& offloader) { return offloader.offload.under_way > 0; });
+                             [](const OffloadStatus& offload) { return offload.in_flight > 0; });
 }
 
 }  // namespace

@@ -92,16 +92,16 @@ void World::draw_config() {
     tier->policy = kAllPolicies[below(std::size(kAllPolicies))];
     tier->leaves_first = below(2) == 0;
   }
-  for (OffloadOptions* edge : {&config_.offload_to_host, &config_.offload_to_disk}) {
+  for (OffloadOptions* offload : {&config_.offload_to_host, &config_.offload_to_disk}) {
     constexpr OffloadMode kModes[] = {OffloadMode::kAhead, OffloadMode::kOnRegistration, OffloadMode::kAhead,
                                       OffloadMode::kOff};
-    edge->mode = kModes[below(4)];
-    edge->low_water = 0.05 + 0.05 * below(6);
-    edge->batch = 1 + below(8);
-    edge->in_flight = 1 + below(3);
-    edge->queue = 4 + below(60);
-    edge->deadline = milliseconds(1 + below(50));
-    edge->least_uses = below(4) == 0 ? 2 : 1;
+    offload->mode = kModes[below(4)];
+    offload->low_water = 0.05 + 0.05 * below(6);
+    offload->batch = 1 + below(8);
+    offload->in_flight = 1 + below(3);
+    offload->queue = 4 + below(60);
+    offload->deadline = milliseconds(1 + below(50));
+    offload->least_uses = below(4) == 0 ? 2 : 1;
   }
   config_.onboard.through_host = below(2) == 0;
   config_.onboard.deadline = milliseconds(5 + below(50));
@@ -195,10 +195,10 @@ void World::close() {
   if (const std::optional<ScrubStatus> scrub = manager_->status().scrub) {
     counts_.scrubbed += scrub->damaged;
   }
-  for (const LinkStatus& edge : manager_->status().links) {
-    counts_.mismatches += edge.totals.mismatched;
-    counts_.expired += edge.totals.expired;
-    counts_.copied_down += index_of(edge.from) < index_of(edge.to) ? edge.totals.blocks : 0;
+  for (const LinkStatus& link : manager_->status().links) {
+    counts_.mismatches += link.totals.mismatched;
+    counts_.expired += link.totals.expired;
+    counts_.copied_down += index_of(link.from) < index_of(link.to) ? link.totals.blocks : 0;
   }
   begun_.clear();
   held_.clear();
@@ -234,7 +234,7 @@ void World::start_load() {
   ++counts_.loads;
   LoadRequest request{.keys = load->keys, .deadline = load->deadline, .most = below(4) == 0 ? 1 + below(4) : 0};
   request.weigh = below(2) == 0;
-  request.done = [this, load](LoadResult&& result) {
+  request.done = [this, load](LoadOutcome&& result) {
     if (load->ended) {
       wrong("a load ended twice");
     }
@@ -356,9 +356,9 @@ void World::onboard() {
 void World::offload() {
   const CacheLevel into = kLevels[1 + below(2)];
   const auto count = std::make_shared<int>(0);
-  OffloadEdge::Request request{.keys = some_keys(), .priority = below(101)};
+  OffloadRequest request{.keys = some_keys(), .priority = below(101)};
   request.deadline = clock_.now() + milliseconds(1 + below(40));
-  request.done = [this, count](OffloadEdge::RequestOutcome&&) {
+  request.done = [this, count](OffloadOutcome&&) {
     if (++*count > 1) {
       wrong("an offload request was answered twice");
     }

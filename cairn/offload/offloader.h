@@ -1,0 +1,140 @@
+// Offloader: copies blocks of one tier down to the next, over one TierLink: ahead of eviction, as they are registered, or on
+// request.
+//
+// OffloadMode::kAhead copies every registered block that the filters admit while the lower tier has free blocks. When the
+// upper pool runs low on free or ready blocks, its next victims go first, free blocks below or not. The number of blocks kept
+// ready follows the allocations; an allocation never waits for a transfer. A block is copied after the blocks before it in its
+// sequence, and not at all if they are in neither tier. If the link is too slow, the heads of prefixes are below and the tails
+// are lost. Blocks that were missed (queue full, lower tier full or out of use) are searched for later.
+// OffloadMode::kOnRegistration copies every registered block, the most valuable first, free blocks below or not.
+// offload() copies a list of keys in any mode.
+//
+// A key is copied by one transfer at a time, and not at all if it is below already. The numbers of pending blocks and of
+// batches in flight are bounded; the least valuable pending blocks are shed and counted.
+//
+// Thread safety: any thread, but one pump() at a time. Work happens only in pump() and in the callbacks of transfers: the
+// owner pumps when `wake` is called and when next_time() is due.
+// Ownership: the manager. Link, registry and clock outlive it. Call end() and let all transfers end before destroying it.
+// Errors: a block that cannot be copied is dropped and counted by OffloadRefusal. Nothing is retried forever.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
+#include "cairn/base/result.h"
+#include "cairn/offload/offload_options.h"
+#include "cairn/pool/block_registry.h"
+#include "cairn/pool/pool_observer.h"
+#include "cairn/tier/tier_link.h"
+
+namespace cairn {
+
+// Why a block was not copied.
+enum class OffloadRefusal : std::uint8_t {
+  kTooShort,  // this and the next three: see evict/admission.h
+  kNeverSeenTwice,
+  kWouldNotLast,
+  kOverBudget,
+  kLowPriority,  // below OffloadOptions::least_priority
+  kAlreadyBelow,
+  kInFlight,  // another transfer already copies it
+  kShed,      // the queue was full of more valuable blocks
+  kGone,      // evicted before its turn came
+  kNoRoom,    // no block of the lower tier is free for it; only the next victims and requests may evict others there
+  kTierOut,   // a tier is out of use, or the link is paused
+  kFailed,    // the transfer failed
+  kCancelled,
+  kNoParent,  // the block before it in its sequence is in neither tier, so that nobody could load this one
+};
+inline constexpr std::size_t kOffloadRefusals = 14;
+// "too short", "already below" and so on
+[[nodiscard]] std::string_view to_string(OffloadRefusal refusal);
+
+// offered = copied + refused + pending + in_flight, always.
+struct OffloadStatus {
+  CacheLevel from = CacheLevel::kG1;
+  CacheLevel to = CacheLevel::kG2;
+  OffloadMode mode = OffloadMode::kAhead;
+  bool is_paused = false;
+  std::uint64_t offered = 0;  // blocks, like all that follow
+  std::uint64_t copied = 0;
+  std::array<std::uint64_t, kOffloadRefusals> refused = {};
+  std::uint32_t pending = 0;
+  std::uint32_t in_flight = 0;
+};
+
+// Names a request of one Offloader. Ids are never reused.
+enum class OffloadRequestId : std::uint64_t {};
+
+struct OffloadOutcome {
+  std::vector<bool> is_below;  // by key, in the order of the request: is it in the lower tier now?
+  std::string error;           // of the first key that is not; empty if all are
+};
+
+struct OffloadRequest {
+  std::vector<BlockKey> keys;
+  std::uint32_t priority = 50;  // 0 to 100; goes before pending blocks of a lower priority
+  TimePoint deadline = TimePoint::max();
+  std::function<void(OffloadOutcome&&)> done = {};  // called once, in pump() or on a thread of the executor
+};
+
+class Offloader {
+ public:
+  // `wake` is called when there is something to pump, from any thread, also under a pool's lock. It must return soon and
+  // take only locks above LockRank::kRegistry.
+  [[nodiscard]] static Result<std::unique_ptr<Offloader>> make(TierLink& link, BlockRegistry& registry,
+                                                               const OffloadOptions& options, const Clock& clock,
+                                                               std::function<void()> wake);
+  ~Offloader();
+
+  // What is registered and used in the upper pool; called under its lock. Only recorded: pump() looks at it.
+  void registered(std::span<const ResidentBlock> blocks);
+  void used(std::span<const BlockKey> keys);
+
+  // Copies blocks of the upper pool, whatever the mode and filters (except the write budget). kExhausted if the queue is
+  // full of more valuable blocks; kFailedPrecondition while paused.
+  [[nodiscard]] Result<OffloadRequestId> offload(OffloadRequest&& request);
+  // Copies blocks that the engine holds in a tier without a pool. EngineBlocks::held is released when nothing touches the
+  // blocks any more. Also kCancelled, if EngineBlocks::fence is older than the last fence.
+  [[nodiscard]] Result<OffloadRequestId> offload(EngineBlocks&& blocks, OffloadRequest&& request);
+  // Drops the request's pending blocks. Transfers in flight go on. The outcome comes as always.
+  void cancel(OffloadRequestId request);
+
+  // Call when the tiers are fenced and the fences of their pools are up. Nothing that was offered or requested before is
+  // copied; requests end with that outcome. `fences` is the number of fences over all tiers so far: blocks of the engine
+  // from before the latest are refused from now on.
+  void fence(std::uint64_t fences);
+
+  // Nothing new is begun while paused. Blocks that are registered meanwhile are skipped; in mode kAhead they are copied
+  // after resume().
+  void pause();
+  void resume();
+  [[nodiscard]] OffloadStatus status() const;
+
+  // Does what can be done now. Returns whether it did anything.
+  bool pump();
+  // When pump() is due even if `wake` is not called: the deadline of a request, the retry of a full executor.
+  [[nodiscard]] std::optional<TimePoint> next_time() const;
+  // Nothing is pending or in flight.
+  [[nodiscard]] bool is_idle() const;
+  // Accepts nothing more and drops what is pending. Transfers in flight go on: pump until is_idle().
+  void end();
+  // Ends all requests as if their deadlines had passed. Call it after end(), if transfers do not end.
+  void end_now();
+
+ private:
+  class Impl;
+  explicit Offloader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cairn
