@@ -1,16 +1,15 @@
-// EvictionPolicy: which evictable block goes first.
+// EvictionPolicy: in which order the inactive blocks of a pool are evicted.
 //
-// Does:     holds exactly the blocks that could be evicted now (nobody references them) in an order, and gives them up
-//           in that order. It sees block numbers, keys and classes, never handles, bytes or time.
-// Classes:  every block has an eviction class. A lower class is emptied before a higher one, whatever the policy (but
-//           where leaves go first, a block waits for those below it, whatever their class); the pool folds tenant and
-//           priority into it. A block's class changes while the policy holds it by reclass() alone, and its key not until
-//           it is forgotten.
-// Owner:    one pool; built by make_policy() over the pool's columns, which outlive it.
-// Threads:  none of its own; every call is made under the pool's lock.
-// Costs:    O(1) or O(log n) a block; nothing is allocated after construction.
-// Obliges:  deterministic: the same calls give the same victims, with the same seed. One conformance suite holds
-//           for all of them.
+// A policy holds exactly the blocks that could be evicted now. It sees block ids, keys and classes, never handles, bytes or
+// time. Every block has an eviction class, into which the pool folds tenant and priority. With any policy, a lower class is
+// emptied before a higher one; if leaves go first, a block also waits for its children, whatever their class. While a
+// policy holds a block, its class changes by reclass() alone, and its key does not change until the block is forgotten.
+//
+// Policies are deterministic: the same calls with the same seed give the same victims. They share one conformance suite.
+//
+// Ownership: one pool owns it. make_policy() builds it over the pool's columns, which outlive it.
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) or O(log n) a block; nothing is allocated after construction.
 #pragma once
 
 #include <cstddef>
@@ -32,31 +31,31 @@ namespace cairn {
 enum class EvictionClass : std::uint16_t {};
 [[nodiscard]] constexpr std::uint32_t index_of(EvictionClass c) { return static_cast<std::uint32_t>(c); }
 
-// Half open: first up to but not including last.
+// The classes from `first` up to, but not including, `last`.
 struct ClassRange {
   std::uint32_t first;
   std::uint32_t last;
 };
 
-// Finds the block that holds a block's parent, in whatever state it is; kNoBlock where none does.
+// Finds the block before this one in its sequence, in use or not; kNoBlock if the pool does not have it.
 class ParentFinder {
  public:
   virtual ~ParentFinder() = default;
   [[nodiscard]] virtual BlockId find_parent(const BlockKey& child) const = 0;
 };
 
-// What a policy may see of its pool.
+// What a policy sees of its pool.
 struct PolicyView {
-  std::uint32_t capacity = 0;  // blocks are 0 to capacity - 1
+  std::uint32_t capacity = 0;  // block ids are 0 to capacity - 1
   std::uint32_t class_count = 1;
   Column<BlockKey> keys;
   Column<EvictionClass> classes;
   const ParentFinder* parents = nullptr;
-  bool leaves_first = false;  // no block goes before those below it, whatever the policy; needs parents
-  KeySeed seed = {};          // of sketches: the same calls give the same victims with the same seed
+  bool leaves_first = false;  // with any policy, evict a block only after its children; needs parents
+  KeySeed seed = {};          // of the policy's sketches
 };
 
-// Says that a block must not be evicted now; it stays where it is in the order. Empty: no objection to any.
+// Returns true if the block must not be evicted now; it keeps its place in the order. An empty Veto refuses no block.
 using Veto = std::function<bool(BlockId)>;
 
 class EvictionPolicy {
@@ -66,21 +65,22 @@ class EvictionPolicy {
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
   virtual ~EvictionPolicy() = default;
 
-  // These became evictable, in this order; where several belong to one sequence, leaf first. None is held already.
+  // These blocks became evictable, in this order; of one sequence, leaf first. Requires: the policy holds none of them.
   virtual void insert(std::span<const BlockId> block_ids) = 0;
-  // These are held and are no longer evictable: referenced again or about to be reset.
+  // These blocks are no longer evictable: they are referenced again or about to be reset. Requires: the policy holds them.
   virtual void remove(std::span<const BlockId> block_ids) = 0;
-  // These were found while they were in use, and are used once more: they count as used again, though they were not
-  // evictable in between. None is held.
-  virtual void touch(std::span<const BlockId> /*blocks*/) {}
-  // The block, which is held, is of another class from now on: `of_block`, its place in the pool's column, becomes `to`.
-  // That is no use of it: among those of the class it stands where it would if it had been of that class all along.
+  // These blocks were in use and are used once more, which counts as a use though they were not evictable in between.
+  // Requires: the policy holds none of them.
+  virtual void touch(std::span<const BlockId> /*block_ids*/) {}
+  // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use: the
+  // block gets the place that it would have if it had always been of that class. Requires: the policy holds the block.
   virtual void reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) = 0;
-  // These lost their keys, by eviction or reset: nothing learned about them applies to what comes next. None is held.
+  // These blocks lost their keys, by eviction or reset: forgets what was learned about them. Requires: the policy holds none
+  // of them.
   virtual void forget(std::span<const BlockId> block_ids) = 0;
-  // Gives up victims one after the other until `out` is full or nothing is left, and returns how many: each time the
-  // next of the lowest class in the range that has one without a veto. A victim is forgotten when it loses its key; one
-  // that was wanted before that is inserted again, as a block that was used.
+  // Takes victims out one after the other until `out` is full or none is left, and returns how many. A victim is the next
+  // block without a veto of the lowest class in the range that has one. The pool calls forget() when the victim loses its
+  // key; if a request uses the block before that, the pool inserts it again.
   [[nodiscard]] virtual std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) = 0;
 
   void forget(BlockId block_id) { forget({&block_id, 1}); }
@@ -90,28 +90,28 @@ class EvictionPolicy {
     return evict(classes, veto, {&block_id, 1}) == 1 ? block_id : kNoBlock;
   }
 
-  // Whether no block goes before those below it, and whether some that are held hang below this block, which is not: it
-  // would have to wait for them.
+  // Whether a block is evicted only after its children.
   [[nodiscard]] virtual bool leaves_first() const { return false; }
-  [[nodiscard]] virtual bool holds_below(BlockId /*block*/) const { return false; }
+  // If leaves go first: whether the policy holds a child of this block. Requires: the policy does not hold the block.
+  [[nodiscard]] virtual bool holds_below(BlockId /*block_id*/) const { return false; }
 
   [[nodiscard]] virtual std::uint32_t size() const = 0;
   [[nodiscard]] virtual bool contains(BlockId block_id) const = 0;
-  // Memory taken at construction.
+  // Memory allocated at construction.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
 enum class PolicyKind : std::uint8_t {
-  kFifo,         // the block that was released first goes first; that it is used again changes nothing
-  kLru,          // the block released longest ago goes first
-  kLineageTick,  // leaves only, the one released longest ago first; a parent keeps its time when it becomes a leaf
-  kLineageFifo,  // leaves only, the one that has been a leaf longest first
-  kLfu,          // the one with the fewest uses, which fade
+  kFifo,         // the block that was first released longest ago; later uses change nothing
+  kLru,          // the block that was released longest ago
+  kLineageTick,  // of the leaves, the one released longest ago; a parent keeps its time when it becomes a leaf
+  kLineageFifo,  // of the leaves, the one that has been a leaf longest
+  kLfu,          // the block with the fewest uses; uses fade
   kSlru,         // blocks used again are protected, up to four fifths of the pool
-  kArc,          // used once against used again, balanced by which of the evicted come back
-  kS3Fifo,       // a small queue for newcomers, a main one for those used again
-  kMultiLru,     // four lists by uses of late, as a TinyLFU sketch counts them
-  kAdaptive,     // what an expert says, that one which would have done best of late
+  kArc,          // blocks used once against blocks used again, balanced by which evicted keys return
+  kS3Fifo,       // a small queue for new blocks, a main queue for blocks used again
+  kMultiLru,     // four lists by recent uses, counted by a TinyLFU sketch
+  kAdaptive,     // asks the expert that would have done best recently
 };
 
 // "fifo", "lru", "lineage", "lineage-fifo", "lfu", "slru", "arc", "s3-fifo", "multi-lru", "adaptive"

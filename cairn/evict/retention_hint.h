@@ -1,6 +1,6 @@
-// RetentionHint: what an engine knows of blocks and a policy cannot: whether they will be wanted again, and when.
+// RetentionHint: what an engine knows of blocks and a policy cannot know: whether and when they are needed again.
 //
-// A hint may be wrong. It shifts the order of eviction for a time and never holds a block; see hint_book.h.
+// A hint may be wrong. It shifts the order of eviction for a time and pins nothing; see hint_book.h.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace cairn {
 
 struct RetentionHint {
   enum class Kind : std::uint8_t {
-    kNone,           // nothing is known: takes back what was said before
-    kReturns,        // wanted again in about `in`: a session that waits for a tool, or for a person
-    kSystemPrompt,   // many requests begin with these
-    kWillNotReturn,  // the session is over
+    kNone,           // nothing is known: takes back earlier hints
+    kReturns,        // needed again in about `in`: the session waits for a tool or a person
+    kSystemPrompt,   // many requests start with these blocks
+    kWillNotReturn,  // the session has ended
   };
   Kind kind = Kind::kNone;
-  Duration in = Duration::zero();  // of kReturns
+  Duration in = Duration::zero();  // for kReturns
 };
 
 }  // namespace cairn

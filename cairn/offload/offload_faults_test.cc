@@ -191,7 +191,7 @@ TEST(OffloadFaultsTest, AnExecutorThatIsFullForGoodIsNotWaitedForEver) {
 TEST(OffloadFaultsTest, BlocksWithWrongBytesAreNotCopiedAndDroppedAbove) {
   World world({.offload = kOneAtATime});
   const Keys keys = chain(1, 2);
-  const std::vector<BlockFacts> facts{{.block = {.key = keys[0]}, .note = 123}, {.block = {.key = keys[1]}}};
+  const std::vector<BlockFacts> facts{{.block = {.key = keys[0]}, .checksum = 123}, {.block = {.key = keys[1]}}};
   (void)*(*(*world.above().allocate(2)).complete_as(facts)).register_blocks();
   Outcome outcome;
   ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));

@@ -62,7 +62,7 @@ class MemoryTier {
           finish(sum_block(*plan_, PlanSide::kSource, block_id), plan_->whole_block_bytes(), tier_->tag_of(keys[i]));
       facts.push_back({.block = {.key = keys[i]},
                        .priority = Retention::kDefaultPriority,
-                       .note = static_cast<std::uint64_t>(sum)});
+                       .checksum = static_cast<std::uint64_t>(sum)});
     }
     return *(*std::move(blocks).complete_as(facts)).register_blocks();
   }

@@ -1,4 +1,4 @@
-// What one pool knows of a block and another takes over: names, parents, priorities, notes.
+// What one pool knows of a block and another takes over: names, parents, priorities, checksums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,11 +18,11 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::vector<std::uint64_t> notes_of(const std::vector<BlockFacts>& facts) {
-  std::vector<std::uint64_t> notes;
+  std::vector<std::uint64_t> checksums;
   for (const BlockFacts& each : facts) {
-    notes.push_back(each.note);
+    checksums.push_back(each.checksum);
   }
-  return notes;
+  return checksums;
 }
 
 ImmutableBlocks take_over(BlockPool& pool, const std::vector<BlockFacts>& facts) {
@@ -31,7 +31,7 @@ ImmutableBlocks take_over(BlockPool& pool, const std::vector<BlockFacts>& facts)
 
 TEST(BlockFactsTest, GoFromPoolToPool) {
   const auto above = make_pool(8);
-  const auto below = make_pool(8, {.tier = CacheLevel::kG2, .notes = true});
+  const auto below = make_pool(8, {.tier = CacheLevel::kG2, .checksums = true});
   const Keys keys = chain(1, 3);
   const std::vector<BlockHash> hashes{BlockHash{11}, BlockHash{12}, BlockHash{13}};
   const ImmutableBlocks blocks = *(*(*above->allocate(3)).complete({.keys = keys, .tokens_hashes = hashes}))
@@ -43,7 +43,7 @@ TEST(BlockFactsTest, GoFromPoolToPool) {
   EXPECT_THAT(notes_of(facts), ElementsAre(0, 0, 0));
   EXPECT_EQ(facts[2].block, (ResidentBlock{keys[2], keys[1].sequence_hash(), BlockHash{13}}));
 
-  facts[0].note = 5;
+  facts[0].checksum = 5;
   // The last block alone: its parent is not there to be asked, but all of it was handed over.
   const std::vector<BlockFacts> last{facts[2], facts[0]};
   const ImmutableBlocks lower = take_over(*below, last);
@@ -54,8 +54,8 @@ TEST(BlockFactsTest, GoFromPoolToPool) {
 }
 
 TEST(BlockFactsTest, NotesEndWithTheNameTheyWereMadeFor) {
-  const auto pool = make_pool(1, {.notes = true});
-  const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .note = 7}};
+  const auto pool = make_pool(1, {.checksums = true});
+  const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .checksum = 7}};
   EXPECT_THAT(notes_of(take_over(*pool, facts).facts()), ElementsAre(7));
   const ImmutableBlocks other = *(*(*pool->allocate(1)).complete({.keys = chain(2, 1)})).register_blocks();
   EXPECT_THAT(notes_of(other.facts()), ElementsAre(0));
@@ -63,7 +63,7 @@ TEST(BlockFactsTest, NotesEndWithTheNameTheyWereMadeFor) {
 
 TEST(BlockFactsTest, NotesAreKeptWhereThePoolWasToldTo) {
   const auto pool = make_pool(1);
-  const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .note = 7}};
+  const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .checksum = 7}};
   EXPECT_THAT(notes_of(take_over(*pool, facts).facts()), ElementsAre(0));
 }
 

@@ -99,9 +99,9 @@ TEST_F(RegisterTest, MakesBlocksKnown) {
 TEST_F(RegisterTest, FailsOnAKeyThatStandsTwiceInOneBatch) {
   const Keys twice = {keys_[0], keys_[1], keys_[0]};
   expect_rejected(*make(), twice, {}, {}, ErrorCode::kInvalidArgument,
-                  (keys_[0].to_string() + " stands twice in one registration").c_str());
+                  (keys_[0].to_string() + " is in one registration twice").c_str());
   expect_rejected(*make({.duplicates = Duplicates::kAllow}), {keys_[0], keys_[0]}, {}, {}, ErrorCode::kInvalidArgument,
-                  "stands twice");
+                  "twice");
 }
 
 TEST_F(RegisterTest, FailsOnANumberOfTokensThatDoesNotFit) {

@@ -85,9 +85,9 @@ TEST(BlockPoolRestoreTest, WhatCannotBeRestoredChangesNothing) {
     pool->check_invariants();
   };
   expect_refused({{BlockId{0}, keys[0]}, {BlockId{4}, keys[1]}}, ErrorCode::kOutOfRange, "in block 4 of a pool of 4");
-  expect_refused({{BlockId{2}, keys[0]}, {BlockId{2}, keys[1]}}, ErrorCode::kInvalidArgument, "block 2 stands twice");
+  expect_refused({{BlockId{2}, keys[0]}, {BlockId{2}, keys[1]}}, ErrorCode::kInvalidArgument, "block 2 is twice among");
   expect_refused({{BlockId{1}, keys[0]}, {BlockId{2}, keys[1]}, {BlockId{3}, keys[0]}}, ErrorCode::kInvalidArgument,
-                 "stands twice");
+                 "is twice among");
   Restored too_many;
   for (std::uint32_t i = 0; i < 5; ++i) {
     too_many.push_back({BlockId{i}, chain(i, 1)[0]});

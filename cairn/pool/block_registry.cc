@@ -10,7 +10,7 @@ namespace cairn {
 
 namespace {
 
-// Seven places for six keys: what is probed lies in one cache line, mostly.
+// Seven places for six keys: most lookups probe within one cache line.
 std::size_t places_for(std::size_t keys) { return keys + keys / 6 + 16; }
 
 constexpr std::size_t kAhead = 8;
@@ -18,26 +18,17 @@ constexpr std::size_t kAhead = 8;
 }  // namespace
 
 Result<std::unique_ptr<BlockRegistry>> BlockRegistry::create(std::uint32_t keys) {
-  Result<Table> table = new_table(places_for(keys));
-  if (!table) {
-    return Unexpected(std::move(table).error());
-  }
-  return std::unique_ptr<BlockRegistry>(new BlockRegistry(*std::move(table)));
+  CAIRN_TRY_ASSIGN(Table table, new_table(places_for(keys)));
+  return std::unique_ptr<BlockRegistry>(new BlockRegistry(std::move(table)));
 }
 
 BlockRegistry::BlockRegistry(Table table) : table_(std::move(table)) {}
 BlockRegistry::~BlockRegistry() = default;
 
 Result<BlockRegistry::Table> BlockRegistry::new_table(std::size_t places) {
-  Result<PageArray<std::uint64_t>> hashes = PageArray<std::uint64_t>::create(places);
-  if (!hashes) {
-    return Unexpected(std::move(hashes).error());
-  }
-  Result<PageArray<Facts>> facts = PageArray<Facts>::create(places);
-  if (!facts) {
-    return Unexpected(std::move(facts).error());
-  }
-  return Table{*std::move(hashes), *std::move(facts)};
+  CAIRN_TRY_ASSIGN(PageArray<std::uint64_t> hashes, PageArray<std::uint64_t>::create(places));
+  CAIRN_TRY_ASSIGN(PageArray<Facts> facts, PageArray<Facts>::create(places));
+  return Table{std::move(hashes), std::move(facts)};
 }
 
 std::uint64_t BlockRegistry::hash_of(const BlockKey& key) {
@@ -75,7 +66,7 @@ std::size_t BlockRegistry::find_or_add(std::uint64_t hash) {
   return at;
 }
 
-// Closes the gap: whatever follows and may stand nearer to its home moves up.
+// Closes the gap: entries behind it move up if that brings them nearer to their home.
 void BlockRegistry::erase(std::size_t gap) {
   const std::size_t places = table_.hashes.size();
   --size_;

@@ -1,11 +1,11 @@
-// BlockRegistry: which tiers hold a key, how often it was used, and what others attached to it.
+// BlockRegistry: which tiers hold a key, how often it was used, and values that others attached to it.
 //
-// Does:     follows the pools of one process, at most one for each tier, and is told after the fact. A hint that saves
-//           asking every pool; never the authority: a key it names may be gone by the time its pool is asked. It
-//           forgets a key, with its frequency and attachments, when the last tier has let go of it.
-// Owner:    whoever joins the pools; outlives them.
-// Threads:  every call is safe from any thread; one mutex, rank kRegistry.
-// Costs:    about 12 bytes a key. Keys are told apart by 64 bits of hash.
+// It observes the pools of one process, at most one for each tier. It saves asking every pool but is not the authority: a
+// key may be gone by the time its pool is asked. When the last tier loses a key, its frequency and attachments go too.
+//
+// Thread safety: every call is safe from any thread; one mutex, rank kRegistry.
+// Ownership: outlives the pools that it observes.
+// Complexity: O(1) a key. About 12 bytes a key. Keys are told apart by 64 bits of hash.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class TierSet {
   constexpr explicit TierSet(std::uint8_t bits) : bits_(bits) {}
   [[nodiscard]] constexpr bool contains(CacheLevel tier) const { return (bits_ >> index_of(tier) & 1) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
-  // The one nearest to the device. Requires: there is one.
+  // The tier nearest to the device. Requires: not empty.
   [[nodiscard]] constexpr CacheLevel nearest() const {
     return CacheLevel{static_cast<std::uint8_t>(std::countr_zero(bits_))};
   }
@@ -51,38 +51,38 @@ class TierSet {
 
 class BlockRegistry final : public PoolObserver {
  public:
-  // With room for `keys`, the sum of the pools' capacities; it grows where that was too few.
+  // With room for `keys`, the sum of the pools' capacities. It grows if there are more.
   [[nodiscard]] static Result<std::unique_ptr<BlockRegistry>> create(std::uint32_t keys);
   ~BlockRegistry() override;
 
   [[nodiscard]] TierSet tiers_of(const BlockKey& key) const;
-  // The nearest of the tiers in `among` that holds the first key, and how many keys from there on have the same one for
-  // their nearest; none where nobody holds the first.
+  // The nearest of the tiers in `among` that holds the first key, and how many keys from the first on have it as their
+  // nearest. std::nullopt if none of them holds the first key.
   struct Run {
     CacheLevel tier = CacheLevel::kG1;
     std::uint32_t keys = 0;
   };
   [[nodiscard]] std::optional<Run> nearest_run(std::span<const BlockKey> keys, TierSet among) const;
-  // Registrations in a tier that was the first to hold it, and matches since; stops at 255. 0: nobody holds it.
+  // Matches since a first tier registered the key, plus that registration; at most 255. 0 if no tier holds the key.
   [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t bytes() const;
-  // How many blocks the tier has evicted to make room for others while no other tier held them.
+  // How many blocks the tier evicted to make room while no other tier held them.
   [[nodiscard]] std::uint64_t evicted_unsaved(CacheLevel tier) const;
 
-  // A fence over all pools (BlockPool::raise_fence()) in the same time whatever they hold: expect_all_cleared() before the
-  // first fence is raised, all_cleared() after the last is raised and before one is lowered. In between it is not looked for
-  // the keys of each pool that says it was cleared. The first fails if there is no memory, and nothing has changed then.
+  // Clears all pools by fences (BlockPool::raise_fence()) in constant time: call expect_all_cleared() before the first fence
+  // is raised, and all_cleared() after the last is raised and before one is lowered. In between, on_cleared() does not look
+  // for the keys of its tier. expect_all_cleared() fails, without any effect, if there is no memory.
   [[nodiscard]] Status expect_all_cleared();
   void all_cleared();
 
-  // Ties a value to a key, one of each type. Fails where no tier holds the key, and where there is one of its type. It
-  // is let go of under a pool's lock: what is freed with it must not call a pool.
+  // Attaches a value to a key, one of each type. Fails if no tier holds the key, or if it has a value of this type. The value
+  // may be destroyed under a pool's lock: its destructor must not call a pool.
   template <typename T>
   [[nodiscard]] Status attach(const BlockKey& key, std::shared_ptr<T> value) {
     return attach_any(key, typeid(T), std::move(value));
   }
-  // The value of this type tied to the key, or null.
+  // The value of this type that is attached to the key, or null.
   template <typename T>
   [[nodiscard]] std::shared_ptr<T> attachment(const BlockKey& key) const {
     return std::static_pointer_cast<T>(attachment_any(key, typeid(T)));
@@ -99,7 +99,7 @@ class BlockRegistry final : public PoolObserver {
     std::type_index type;
     std::shared_ptr<void> value;
   };
-  // What is known of the key whose hash is in the same place of hashes_.
+  // Of the key whose hash is at the same index in `hashes`.
   struct Facts {
     TierSet tiers;
     std::uint8_t frequency;
@@ -118,7 +118,7 @@ class BlockRegistry final : public PoolObserver {
   [[nodiscard]] std::size_t find(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t find_or_add(std::uint64_t hash) CAIRN_REQUIRES(mutex_);
   void erase(std::size_t place) CAIRN_REQUIRES(mutex_);
-  // How many of the keys no tier holds any more.
+  // Returns how many of the keys no tier holds any more.
   std::size_t remove(CacheLevel tier, std::span<const BlockKey> keys) CAIRN_REQUIRES(mutex_);
   void grow() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Status attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value);
@@ -126,7 +126,7 @@ class BlockRegistry final : public PoolObserver {
 
   mutable Mutex mutex_{LockRank::kRegistry};
   Table table_ CAIRN_GUARDED_BY(mutex_);
-  std::optional<Table> empty_ CAIRN_GUARDED_BY(mutex_);  // what takes its place, while all pools are being cleared
+  std::optional<Table> empty_ CAIRN_GUARDED_BY(mutex_);  // replaces table_ when all pools are cleared
   std::size_t size_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::array<std::uint64_t, kCacheLevels> evicted_unsaved_ CAIRN_GUARDED_BY(mutex_) = {};
   std::unordered_map<BlockKey, std::vector<Attachment>> attachments_ CAIRN_GUARDED_BY(mutex_);

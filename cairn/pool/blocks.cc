@@ -4,19 +4,11 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/pool/slot_table.h"
+#include "cairn/pool/pool_state.h"
 
 namespace cairn {
 
 namespace {
-
-bool holds_something(const internal::Run& run) { return run.storage() != nullptr; }
-
-// What lies behind the end of a run is another run's.
-BlockKey key_of(const internal::Run& run, std::uint32_t i) {
-  CAIRN_CHECK(i < run.size(), "key(i) is asked of a block that the run has");
-  return run.table()->key(run.block_ids()[i]);
-}
 
 Error foreign_blocks() {
   return Error{ErrorCode::kInvalidArgument, "the blocks are of another pool; join runs of one pool only"};
@@ -25,26 +17,25 @@ Error foreign_blocks() {
 // Runs of one pool are joined; the blocks of another pool go back to the caller.
 template <typename Blocks>
 Result<void, Rejected<Blocks>> join(internal::Run& run, internal::Run& other) {
-  if (!holds_something(other)) {
+  if (!other.is_open()) {
     return {};
   }
-  if (!holds_something(run)) {
+  if (!run.is_open()) {
     run = std::move(other);
     return {};
   }
-  if (run.table() != other.table()) {
+  if (run.pool() != other.pool()) {
     return Unexpected(Rejected<Blocks>{foreign_blocks(), Blocks(std::move(other))});
   }
-  run.table()->append(run, other);
+  run.append(other);
   return {};
 }
 
 // Names made of blocks of another size would never be found again.
 Status check_block_size(const internal::Run& run, std::size_t tokens) {
-  if (run.table() != nullptr && run.table()->options().block_size != tokens) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("a block of ", tokens, " tokens for a pool of blocks of ", run.table()->options().block_size,
-                        "; cut the sequence into those"));
+  if (run.pool() != nullptr && run.pool()->options.block_size != tokens) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a block of ", tokens, " tokens for a pool of blocks of ",
+                                                     run.pool()->options.block_size, "; cut the sequence into those"));
   }
   return {};
 }
@@ -52,28 +43,26 @@ Status check_block_size(const internal::Run& run, std::size_t tokens) {
 }  // namespace
 
 QuarantinedBlocks::~QuarantinedBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->abandon_quarantined(run_);
+  if (run_.is_open()) {
+    run_.abandon_quarantined();
   }
 }
 
 void QuarantinedBlocks::release_proven_finished() && {
-  if (holds_something(run_)) {
-    run_.table()->release_quarantined(run_);
+  if (run_.is_open()) {
+    run_.release_quarantined();
   }
 }
 
 MutableBlocks::~MutableBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->release_private(run_);
+  if (run_.is_open()) {
+    run_.release_private();
   }
 }
 
 Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const BlockNames& names) && {
-  if (run_.table() != nullptr) {
-    if (const Status status = run_.table()->complete(run_, names); !status) {
-      return Unexpected(Rejected<MutableBlocks>{status.error(), std::move(*this)});
-    }
+  if (Status status = run_.complete(names); !status) {
+    return Unexpected(Rejected<MutableBlocks>{std::move(status).error(), std::move(*this)});
   }
   return CompleteBlocks(std::move(run_));
 }
@@ -110,19 +99,17 @@ Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete(const To
 }
 
 Result<CompleteBlocks, Rejected<MutableBlocks>> MutableBlocks::complete_as(std::span<const BlockFacts> facts) && {
-  if (run_.table() != nullptr) {
-    if (const Status status = run_.table()->complete(run_, facts); !status) {
-      return Unexpected(Rejected<MutableBlocks>{status.error(), std::move(*this)});
-    }
+  if (Status status = run_.complete(facts); !status) {
+    return Unexpected(Rejected<MutableBlocks>{std::move(status).error(), std::move(*this)});
   }
   return CompleteBlocks(std::move(run_));
 }
 
 MutableBlocks MutableBlocks::take_front(std::uint32_t count) {
-  if (!holds_something(run_) || count == 0) {
-    return MutableBlocks(internal::Run(run_.table(), nullptr, 0, 0));
+  if (!run_.is_open() || count == 0) {
+    return MutableBlocks(internal::Run(run_.pool(), nullptr, 0, 0));
   }
-  return MutableBlocks(run_.table()->split_front(run_, std::min(count, run_.size())));
+  return MutableBlocks(run_.split_front(std::min(count, run_.size())));
 }
 
 Result<void, Rejected<MutableBlocks>> MutableBlocks::append(MutableBlocks other) {
@@ -130,35 +117,31 @@ Result<void, Rejected<MutableBlocks>> MutableBlocks::append(MutableBlocks other)
 }
 
 QuarantinedBlocks MutableBlocks::quarantine() && {
-  if (holds_something(run_)) {
-    run_.table()->quarantine(run_);
-  }
+  run_.quarantine();
   return QuarantinedBlocks(std::move(run_));
 }
 
-bool MutableBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+bool MutableBlocks::is_current() const { return run_.is_current(); }
 
 CompleteBlocks::~CompleteBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->release_private(run_);
+  if (run_.is_open()) {
+    run_.release_private();
   }
 }
 
-BlockKey CompleteBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
+BlockKey CompleteBlocks::key(std::uint32_t i) const { return run_.key(i); }
 
 Result<ImmutableBlocks, Rejected<CompleteBlocks>> CompleteBlocks::register_blocks(std::span<const Token> tokens) && {
-  if (run_.table() == nullptr) {
+  if (run_.pool() == nullptr) {
     return ImmutableBlocks();
   }
-  return std::move(*this).register_blocks(run_.table()->options().retention, tokens);
+  return std::move(*this).register_blocks(run_.pool()->options.retention, tokens);
 }
 
 Result<ImmutableBlocks, Rejected<CompleteBlocks>> CompleteBlocks::register_blocks(const Retention& retention,
                                                                                   std::span<const Token> tokens) && {
-  if (run_.table() != nullptr) {
-    if (const Status status = run_.table()->register_run(run_, retention, tokens); !status) {
-      return Unexpected(Rejected<CompleteBlocks>{status.error(), std::move(*this)});
-    }
+  if (Status status = run_.register_blocks(retention, tokens); !status) {
+    return Unexpected(Rejected<CompleteBlocks>{std::move(status).error(), std::move(*this)});
   }
   return ImmutableBlocks(std::move(run_));
 }
@@ -171,8 +154,8 @@ Result<void, Rejected<CompleteBlocks>> CompleteBlocks::append(CompleteBlocks oth
 
 ImmutableBlocks& ImmutableBlocks::operator=(ImmutableBlocks&& other) noexcept {
   if (this != &other) {
-    if (holds_something(run_)) {
-      run_.table()->release(run_);
+    if (run_.is_open()) {
+      run_.release();
     }
     run_ = std::move(other.run_);
   }
@@ -180,31 +163,29 @@ ImmutableBlocks& ImmutableBlocks::operator=(ImmutableBlocks&& other) noexcept {
 }
 
 ImmutableBlocks::~ImmutableBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->release(run_);
+  if (run_.is_open()) {
+    run_.release();
   }
 }
 
-BlockKey ImmutableBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
+BlockKey ImmutableBlocks::key(std::uint32_t i) const { return run_.key(i); }
 
-std::vector<BlockFacts> ImmutableBlocks::facts() const {
-  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
-}
+std::vector<BlockFacts> ImmutableBlocks::facts() const { return run_.facts(); }
 
 std::optional<CacheLevel> ImmutableBlocks::tier() const {
-  return holds_something(run_) ? std::optional(run_.table()->options().tier) : std::nullopt;
+  return run_.is_open() ? std::optional(run_.pool()->options.tier) : std::nullopt;
 }
 
 ImmutableBlocks ImmutableBlocks::share(std::uint32_t count) const {
-  if (!holds_something(run_) || count == 0) {
+  if (!run_.is_open() || count == 0) {
     return {};
   }
-  return ImmutableBlocks(run_.table()->share(run_, std::min(count, run_.size())));
+  return ImmutableBlocks(run_.share(std::min(count, run_.size())));
 }
 
 void ImmutableBlocks::release_tail(std::uint32_t count) {
   if (count < run_.size()) {
-    run_.table()->release_tail(run_, count);
+    run_.release_tail(count);
   }
 }
 
@@ -218,54 +199,48 @@ WeakBlocks ImmutableBlocks::downgrade() const {
   for (std::uint32_t i = 0; i < run_.size(); ++i) {
     keys.push_back(key(i));
   }
-  return {run_.table(), std::move(keys)};
+  return {run_.pool(), std::move(keys)};
 }
 
 PinnedBlocks ImmutableBlocks::pin() const {
-  if (!holds_something(run_)) {
+  if (!run_.is_open()) {
     return PinnedBlocks(internal::Run());
   }
-  return PinnedBlocks(run_.table()->share_pinned(run_));
+  return PinnedBlocks(run_.pin());
 }
 
-void ImmutableBlocks::reset_on_release(bool reset) {
-  if (holds_something(run_)) {
-    run_.table()->set_reset_on_release(run_, reset);
-  }
-}
+void ImmutableBlocks::reset_on_release(bool reset) { run_.set_reset_on_release(reset); }
 
-Status ImmutableBlocks::set_retention(const Retention& retention) {
-  return holds_something(run_) ? run_.table()->set_retention(run_, retention) : Status();
-}
+Status ImmutableBlocks::set_retention(const Retention& retention) { return run_.set_retention(retention); }
 
-bool ImmutableBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+bool ImmutableBlocks::is_current() const { return run_.is_current(); }
 
 void ImmutableBlocks::release_as_victims() && {
-  if (holds_something(run_)) {
-    run_.table()->release_as_victims(run_);
+  if (run_.is_open()) {
+    run_.release_as_victims();
   }
 }
 
-WeakBlocks::WeakBlocks(SlotTable* table, std::vector<BlockKey> keys) : table_(table), keys_(std::move(keys)) {
-  if (table_ != nullptr) {
-    table_->weak_made();
+WeakBlocks::WeakBlocks(internal::PoolState* pool, std::vector<BlockKey> keys) : pool_(pool), keys_(std::move(keys)) {
+  if (pool_ != nullptr) {
+    pool_->weak_handles.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
-WeakBlocks::WeakBlocks(const WeakBlocks& other) : WeakBlocks(other.table_, other.keys_) {}
+WeakBlocks::WeakBlocks(const WeakBlocks& other) : WeakBlocks(other.pool_, other.keys_) {}
 
 WeakBlocks::WeakBlocks(WeakBlocks&& other) noexcept
-    : table_(std::exchange(other.table_, nullptr)), keys_(std::exchange(other.keys_, {})) {}
+    : pool_(std::exchange(other.pool_, nullptr)), keys_(std::exchange(other.keys_, {})) {}
 
 WeakBlocks& WeakBlocks::operator=(WeakBlocks other) noexcept {
-  std::swap(table_, other.table_);
+  std::swap(pool_, other.pool_);
   std::swap(keys_, other.keys_);
   return *this;
 }
 
 WeakBlocks::~WeakBlocks() {
-  if (table_ != nullptr) {
-    table_->weak_gone();
+  if (pool_ != nullptr) {
+    pool_->weak_handles.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
@@ -273,37 +248,52 @@ std::optional<ImmutableBlocks> WeakBlocks::upgrade() const {
   if (keys_.empty()) {
     return ImmutableBlocks();
   }
-  std::optional<internal::Run> run = table_->match_all(keys_);
-  if (!run) {
+  internal::PoolState& pool = *pool_;
+  KeyIndex::Lookup lookup(pool.index, keys_);
+  const MutexLock lock(pool.mutex);
+  pool.refresh();
+  internal::Run run = pool.new_run(static_cast<std::uint32_t>(keys_.size()));
+  lookup.for_each([&](std::size_t /*i*/, BlockId block_id) {
+    if (block_id != kNoBlock) {
+      run.push_back(block_id);
+    }
+    return block_id != kNoBlock;
+  });
+  pool.stats.lookups += keys_.size();
+  if (run.size() < keys_.size()) {
+    pool.end_run(run);
     return std::nullopt;
   }
-  return ImmutableBlocks(*std::move(run));
+  internal::PoolState::Matched matched = pool.new_match(run.size());
+  for (const BlockId block_id : run.block_ids()) {
+    matched.add(block_id, pool.blocks.add_reference(block_id));
+  }
+  pool.inactive.match(matched.inactive(), matched.in_use());
+  pool.stats.hits += keys_.size();
+  pool.notifier.tell_matched(keys_);
+  return ImmutableBlocks(std::move(run));
 }
 
 PinnedBlocks::~PinnedBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->release_pinned(run_);
+  if (run_.is_open()) {
+    run_.release_pinned();
   }
 }
 
-BlockKey PinnedBlocks::key(std::uint32_t i) const { return key_of(run_, i); }
+BlockKey PinnedBlocks::key(std::uint32_t i) const { return run_.key(i); }
 
-bool PinnedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+bool PinnedBlocks::is_current() const { return run_.is_current(); }
 
-std::vector<BlockFacts> PinnedBlocks::facts() const {
-  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
-}
+std::vector<BlockFacts> PinnedBlocks::facts() const { return run_.facts(); }
 
 BorrowedBlocks::~BorrowedBlocks() {
-  if (holds_something(run_)) {
-    run_.table()->give_back(run_);
+  if (run_.is_open()) {
+    run_.return_borrowed();
   }
 }
 
-bool BorrowedBlocks::is_current() const { return !holds_something(run_) || run_.table()->is_current(run_); }
+bool BorrowedBlocks::is_current() const { return run_.is_current(); }
 
-std::vector<BlockFacts> BorrowedBlocks::facts() const {
-  return holds_something(run_) ? run_.table()->facts(run_) : std::vector<BlockFacts>();
-}
+std::vector<BlockFacts> BorrowedBlocks::facts() const { return run_.facts(); }
 
 }  // namespace cairn

@@ -6,17 +6,14 @@ namespace cairn {
 
 namespace {
 
-// Twelve places for nine blocks: one bucket in ten has more than it can hold.
+// Of twelve entries, nine are in use if the pool is full. About one bucket in ten overflows then.
 constexpr std::uint32_t kBlocksPerBucket = 9;
 
 }  // namespace
 
 Result<KeyIndex> KeyIndex::create(std::uint32_t capacity, Column<BlockKey> keys, const KeySeed& seed) {
-  Result<PageArray<Bucket>> buckets = PageArray<Bucket>::create(capacity / kBlocksPerBucket + 1);
-  if (!buckets) {
-    return Unexpected(std::move(buckets).error());
-  }
-  return KeyIndex(capacity, *std::move(buckets), keys, seed);
+  CAIRN_TRY_ASSIGN(PageArray<Bucket> buckets, PageArray<Bucket>::create(capacity / kBlocksPerBucket + 1));
+  return KeyIndex(capacity, std::move(buckets), keys, seed);
 }
 
 KeyIndex::KeyIndex(std::uint32_t capacity, PageArray<Bucket> buckets, Column<BlockKey> keys, const KeySeed& seed)
@@ -33,12 +30,14 @@ KeyIndex::KeyIndex(KeyIndex&& other) noexcept
       buckets_(std::move(other.buckets_)),
       prefetched_(buckets_.data()),
       keys_(other.keys_),
-      seed_(other.seed_) {}
+      seed_(other.seed_),
+      size_(other.size_) {}
 
 void KeyIndex::swap_entries(KeyIndex& other) noexcept {
   CAIRN_CHECK(bucket_count_ == other.bucket_count_ && seed_ == other.seed_,
               "indexes that exchange their entries have the same places");
   std::swap(buckets_, other.buckets_);
+  std::swap(size_, other.size_);
   prefetched_.store(buckets_.data(), std::memory_order_relaxed);
   other.prefetched_.store(other.buckets_.data(), std::memory_order_relaxed);
 }
@@ -80,9 +79,25 @@ void KeyIndex::insert(BlockId block_id, Place place) {
       const int entry = std::countr_zero(empty);
       bucket.tags[entry] = place.tag;
       bucket.block_ids[entry] = block_id;
+      ++size_;
       return;
     }
     ++bucket.passed;
+  }
+}
+
+void KeyIndex::erase(std::span<const BlockId> block_ids) {
+  constexpr std::size_t kChunk = 16;
+  Place places[kChunk];
+  for (std::size_t begin = 0; begin < block_ids.size(); begin += kChunk) {
+    const std::span<const BlockId> chunk = block_ids.subspan(begin, std::min(kChunk, block_ids.size() - begin));
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      places[i] = place_of(keys_[index_of(chunk[i])]);
+      prefetch(places[i]);
+    }
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      erase(chunk[i], places[i]);
+    }
   }
 }
 
@@ -93,6 +108,7 @@ void KeyIndex::erase(BlockId block_id, Place place) {
       const int entry = std::countr_zero(entries);
       if (bucket.block_ids[entry] == block_id) {
         bucket.tags[entry] = 0;
+        --size_;
         return;
       }
     }

@@ -1,16 +1,21 @@
-// KeyIndex: from a block key to the block that holds it.
+// KeyIndex: finds the block that is registered under a key, and the parent of a block.
 //
-// Does:     a hash table of block numbers; the keys themselves are read from the blocks. One cache line is a bucket of
-//           twelve entries with a byte of hash each, so that a hit costs one line here and one in the block table. It
-//           hashes only what a child's key knows of its parent, so the parent of a block can be looked up as well.
-// Owner:    the block table. Threads: none of its own.
-// Costs:    7 bytes a block, taken once. Entries that do not fit their bucket go to the next ones, which count them.
+// A hash table of block ids; the keys are read from the pool's records. A bucket is one cache line with twelve entries and a
+// byte of hash for each, so a hit costs one line here and one in the records. The hash covers only the bits that a child's
+// key holds of its parent, so parents can be looked up too.
+//
+// Thread safety: none; the lock of the pool guards it. Only place_of(), prefetch() and the constructor of Lookup may be
+//                called without it.
+// Complexity: O(1) a call. 7 bytes a block, allocated at creation. An entry that does not fit its bucket goes into the next
+//             one with room; the buckets that it passed count it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #if defined(__SSE2__)
@@ -28,9 +33,11 @@ namespace cairn {
 
 class KeyIndex {
  public:
-  // For `capacity` blocks whose keys are in the column. What is found does not depend on the seed.
+  // For `capacity` blocks whose keys are in the column. The seed changes where keys are stored, not what is found.
   [[nodiscard]] static Result<KeyIndex> create(std::uint32_t capacity, Column<BlockKey> keys,
                                                const KeySeed& seed = KeySeed::of_process());
+
+  [[nodiscard]] std::uint32_t size() const { return size_; }
 
   // Where to look for a key.
   struct Place {
@@ -40,27 +47,53 @@ class KeyIndex {
   [[nodiscard]] Place place_of(const BlockKey& key) const {
     return place(key.position(), value_of(key.sequence_hash()));
   }
-  // Safe without the lock that guards the rest: it reads nothing, and a bucket that was swapped away is not missed.
+  // Needs no lock: it reads nothing, and it does not matter if the bucket was swapped away.
   void prefetch(Place place) const {
     __builtin_prefetch(prefetched_.load(std::memory_order_relaxed) + place.bucket, 1);
   }
-  // The first block that may hold a key of this place, if any: what to fetch before asking find().
+  // The first block that may have a key of this place, or kNoBlock: what to fetch before find() compares keys.
   [[nodiscard]] BlockId guess(Place place) const {
     const Bucket& bucket = buckets_[place.bucket];
     const std::uint32_t entries = entries_with(bucket, place.tag);
     return entries == 0 ? kNoBlock : bucket.block_ids[std::countr_zero(entries)];
   }
 
+  // kNoBlock if the key, or the parent, is not in the index.
+  [[nodiscard]] BlockId find(const BlockKey& key) const { return find(key, place_of(key)); }
   [[nodiscard]] BlockId find(const BlockKey& key, Place place) const;
   [[nodiscard]] BlockId find_parent(const BlockKey& child) const;
   // Requires: the block's key is not in the index.
   void insert(BlockId block_id, Place place);
-  // Requires: the block is in the index at this place.
-  void erase(BlockId block_id, Place place);
+  // Requires: the blocks are in the index under their keys.
+  void erase(BlockId block_id) { erase(block_id, place_of(keys_[index_of(block_id)])); }
+  void erase(std::span<const BlockId> block_ids);
+
+  // A lookup of many keys, which fetches what it will read some steps ahead.
+  class Lookup {
+   public:
+    // Computes where to look, and starts to fetch it. Needs no lock, so that threads do this in parallel. Index and keys
+    // outlive the lookup.
+    Lookup(const KeyIndex& index, std::span<const BlockKey> keys) : index_(index), keys_(keys) { locate(0); }
+    // Calls visit(i, block of keys[i] or kNoBlock) for one key after the other until it returns false.
+    template <typename Visit>
+    void for_each(Visit visit);
+
+   private:
+    static constexpr std::size_t kGroup = 128;
+    static constexpr std::size_t kAhead = 16;
+    // A pool this small fits into the cache of a core: fetching ahead would cost more than it saves.
+    static constexpr std::uint32_t kFitsInCache = 4096;
+
+    void locate(std::size_t begin);
+
+    const KeyIndex& index_;
+    std::span<const BlockKey> keys_;
+    Place places_[kGroup];  // of the current group of keys
+  };
 
   // An empty index that has the same places for the same keys.
   [[nodiscard]] Result<KeyIndex> make_empty() const { return create(capacity_, keys_, seed_); }
-  // Exchanges the entries with those of one that make_empty() gave. Places stay valid.
+  // Exchanges the entries with those of an index that make_empty() returned. Places stay valid.
   void swap_entries(KeyIndex& other) noexcept;
 
   [[nodiscard]] std::size_t bytes() const { return buckets_.bytes(); }
@@ -76,7 +109,7 @@ class KeyIndex {
 
   struct alignas(64) Bucket {
     std::uint8_t tags[kEntries];  // 0: empty
-    std::uint32_t passed;         // entries that would be here or before, had there been room
+    std::uint32_t passed;         // entries that belong here or in a bucket before, and went further for lack of room
     BlockId block_ids[kEntries];
   };
   static_assert(sizeof(Bucket) == 64);
@@ -106,17 +139,64 @@ class KeyIndex {
     return bits;
 #endif
   }
+  void erase(BlockId block_id, Place place);
   template <typename Matches>
   [[nodiscard]] BlockId search(Place place, Matches matches) const;
 
   const std::uint32_t capacity_;
   const std::size_t bucket_count_;
   PageArray<Bucket> buckets_;
-  // Where buckets_ are, for prefetch(): threads that do not hold the lock ask while swap_entries() exchanges them. Orders
-  // nothing.
+  // Where buckets_ are, for prefetch() without the lock while swap_entries() exchanges them. Relaxed: it orders nothing.
   std::atomic<const Bucket*> prefetched_;
   Column<BlockKey> keys_;
   KeySeed seed_;
+  std::uint32_t size_ = 0;
 };
+
+inline void KeyIndex::Lookup::locate(std::size_t begin) {
+  const bool fetch = index_.capacity_ > kFitsInCache;
+  const std::size_t count = std::min(keys_.size() - begin, kGroup);
+  for (std::size_t i = 0; i < count; ++i) {
+    places_[i] = index_.place_of(keys_[begin + i]);
+    if (fetch) {
+      index_.prefetch(places_[i]);
+    }
+  }
+}
+
+template <typename Visit>
+[[gnu::always_inline]] inline void KeyIndex::Lookup::for_each(Visit visit) {
+  const bool fetch = index_.capacity_ > kFitsInCache;
+  for (std::size_t begin = 0; begin < keys_.size(); begin += kGroup) {
+    const std::span<const BlockKey> group = keys_.subspan(begin, std::min(kGroup, keys_.size() - begin));
+    if (begin > 0) {
+      locate(begin);
+    }
+    BlockId guesses[kGroup + kAhead];
+    const auto guess = [&](std::size_t i) {
+      guesses[i] = index_.guess(places_[i]);
+      if (guesses[i] != kNoBlock) {
+        __builtin_prefetch(&index_.keys_[index_of(guesses[i])], 1);
+      }
+    };
+    for (std::size_t i = 0; fetch && i < std::min(kAhead, group.size()); ++i) {
+      guess(i);
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (!fetch) {
+        guesses[i] = index_.guess(places_[i]);
+      } else if (i + kAhead < group.size()) {
+        guess(i + kAhead);
+      }
+      BlockId block_id = guesses[i];
+      if (block_id == kNoBlock || index_.keys_[index_of(block_id)] != group[i]) {
+        block_id = index_.find(group[i], places_[i]);
+      }
+      if (!visit(begin + i, block_id)) {
+        return;
+      }
+    }
+  }
+}
 
 }  // namespace cairn

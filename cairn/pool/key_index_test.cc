@@ -19,8 +19,8 @@ class KeyIndexTest : public ::testing::Test {
     keys_[block_id] = key;
     index_.insert(BlockId{block_id}, index_.place_of(key));
   }
-  void erase(std::uint32_t block_id) { index_.erase(BlockId{block_id}, index_.place_of(keys_[block_id])); }
-  [[nodiscard]] BlockId find(const BlockKey& key) const { return index_.find(key, index_.place_of(key)); }
+  void erase(std::uint32_t block_id) { index_.erase(BlockId{block_id}); }
+  [[nodiscard]] BlockId find(const BlockKey& key) const { return index_.find(key); }
 
   static BlockKey key(std::uint32_t position, std::uint64_t hash, std::uint64_t parent = 0) {
     return BlockKey::make_checked(position, SequenceHash{hash}, SequenceHash{parent});
@@ -116,6 +116,64 @@ TEST_F(KeyIndexTest, HoldsManyKeysOfOneHash) {
   }
   EXPECT_EQ(index_.guess(index_.place_of(same_hash(0))), kNoBlock);
 }
+
+TEST_F(KeyIndexTest, CountsItsEntries) {
+  insert(1, key(0, 1));
+  insert(2, key(0, 2));
+  EXPECT_EQ(index_.size(), 2U);
+  KeyIndex empty = *index_.make_empty();
+  index_.swap_entries(empty);
+  EXPECT_EQ(index_.size(), 0U);
+  EXPECT_EQ(empty.size(), 2U);
+  index_.swap_entries(empty);
+  const std::vector<BlockId> both{BlockId{1}, BlockId{2}};
+  index_.erase(both);
+  EXPECT_EQ(index_.size(), 0U);
+  EXPECT_EQ(find(key(0, 1)), kNoBlock);
+}
+
+// Keys in several groups, in an index that fits into the cache and in one that does not.
+class KeyLookupTest : public KeyIndexTest, public ::testing::WithParamInterface<std::uint32_t> {
+ protected:
+  static constexpr std::uint32_t kKeys = 300;
+  KeyLookupTest() : KeyIndexTest(GetParam()) {
+    for (std::uint32_t i = 0; i < kKeys; ++i) {
+      asked_.push_back(key(i, i + 1));
+      if (i % 3 != 1) {
+        insert(i, asked_[i]);
+      }
+    }
+  }
+  std::vector<BlockKey> asked_;
+};
+
+TEST_P(KeyLookupTest, VisitsEveryKeyInOrderWithItsBlock) {
+  KeyIndex::Lookup lookup(index_, asked_);
+  std::size_t visits = 0;
+  lookup.for_each([&](std::size_t i, BlockId block_id) {
+    EXPECT_EQ(i, visits++);
+    EXPECT_EQ(block_id, find(asked_[i]));
+    return true;
+  });
+  EXPECT_EQ(visits, kKeys);
+}
+
+TEST_P(KeyLookupTest, StopsWhenItIsTold) {
+  KeyIndex::Lookup lookup(index_, asked_);
+  std::size_t visits = 0;
+  lookup.for_each([&](std::size_t, BlockId) { return ++visits < 150; });
+  EXPECT_EQ(visits, 150U);
+}
+
+TEST_P(KeyLookupTest, OfNoKeysVisitsNothing) {
+  KeyIndex::Lookup lookup(index_, {});
+  lookup.for_each([](std::size_t, BlockId) {
+    ADD_FAILURE();
+    return true;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Capacities, KeyLookupTest, ::testing::Values(300, 10'000));
 
 class FullKeyIndexTest : public KeyIndexTest, public ::testing::WithParamInterface<std::uint32_t> {
  protected:

@@ -5,11 +5,8 @@
 namespace cairn {
 
 Result<ReadyQueue> ReadyQueue::create(std::uint32_t capacity, std::uint32_t tenants) {
-  Result<PageArray<Node>> nodes = PageArray<Node>::create(std::size_t{capacity} + tenants);
-  if (!nodes) {
-    return Unexpected(std::move(nodes).error());
-  }
-  return ReadyQueue(*std::move(nodes), capacity, tenants);
+  CAIRN_TRY_ASSIGN(PageArray<Node> nodes, PageArray<Node>::create(std::size_t{capacity} + tenants));
+  return ReadyQueue(std::move(nodes), capacity, tenants);
 }
 
 ReadyQueue::ReadyQueue(PageArray<Node> nodes, std::uint32_t capacity, std::uint32_t tenants)
@@ -21,7 +18,7 @@ ReadyQueue::ReadyQueue(PageArray<Node> nodes, std::uint32_t capacity, std::uint3
 
 void ReadyQueue::push(BlockId block_id, TenantId tenant) {
   CAIRN_DCHECK(!contains(block_id), "a block is ready once");
-  unpark(block_id);
+  clear_returning(block_id);
   const std::uint32_t end = end_of(tenant);
   Node& node = nodes_[index_of(block_id)];
   node.next = end + 1;
@@ -42,15 +39,15 @@ void ReadyQueue::remove(BlockId block_id, TenantId tenant) {
   --size_;
 }
 
-void ReadyQueue::park(BlockId block_id) {
-  nodes_[index_of(block_id)].next = kParked;
-  ++parked_;
+void ReadyQueue::mark_returning(BlockId block_id) {
+  nodes_[index_of(block_id)].next = kReturning;
+  ++returning_;
 }
 
-void ReadyQueue::unpark(BlockId block_id) {
-  if (is_parked(block_id)) {
+void ReadyQueue::clear_returning(BlockId block_id) {
+  if (is_returning(block_id)) {
     nodes_[index_of(block_id)].next = kNone;
-    --parked_;
+    --returning_;
   }
 }
 

@@ -1,9 +1,10 @@
-// ReadyQueue: the inactive blocks that are ready to go, in the order in which they became so, for each tenant.
+// ReadyQueue: the ready blocks of a pool, for each tenant in the order in which they became ready.
 //
-// Does:     remembers blocks; also which of them were taken out to be read and are to come back (parked), and how many of
-//           them hang below a block, so that where leaves go first a block waits for those below it.
-// Owner:    the block table, whose lock guards every call.
-// Costs:    O(1) a call. 12 bytes a block, taken once, when the pool is created with it.
+// It also remembers which blocks left the queue only to be read and return to it (returning blocks), and how many ready
+// children a block has, so that a block can wait for its children if leaves go first.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a call. 12 bytes a block, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -25,53 +26,53 @@ class ReadyQueue {
   [[nodiscard]] std::uint32_t size(TenantId tenant) const { return sizes_[index_of(tenant)]; }
   [[nodiscard]] bool contains(BlockId block_id) const {
     const Link next = nodes_[index_of(block_id)].next;
-    return next != kNone && next != kParked;
+    return next != kNone && next != kReturning;
   }
 
-  // To the end of its tenant's. Requires: not in it. One that was parked is so no more.
+  // Adds the block at the end of its tenant's queue; it is no longer returning. Requires: not in the queue.
   void push(BlockId block_id, TenantId tenant);
-  // Requires: in it, as this tenant's.
+  // Requires: in the queue of this tenant.
   void remove(BlockId block_id, TenantId tenant);
-  // The first of a tenant's, and the one after it; kNoBlock where there is none.
-  [[nodiscard]] BlockId front(TenantId tenant) const { return block_id_of(nodes_[end_of(tenant)].next); }
-  [[nodiscard]] BlockId after(BlockId block_id) const { return block_id_of(nodes_[index_of(block_id)].next); }
+  // The first block of a tenant, and the one after a block; kNoBlock if there is none.
+  [[nodiscard]] BlockId front(TenantId tenant) const { return block_of(nodes_[end_of(tenant)].next); }
+  [[nodiscard]] BlockId next(BlockId block_id) const { return block_of(nodes_[index_of(block_id)].next); }
 
-  // The block is out of the queue for a while only. Requires: not in it.
-  void park(BlockId block_id);
-  void unpark(BlockId block_id);
-  [[nodiscard]] bool is_parked(BlockId block_id) const { return nodes_[index_of(block_id)].next == kParked; }
-  [[nodiscard]] std::uint32_t parked() const { return parked_; }
+  // Requires: not in the queue.
+  void mark_returning(BlockId block_id);
+  void clear_returning(BlockId block_id);
+  [[nodiscard]] bool is_returning(BlockId block_id) const { return nodes_[index_of(block_id)].next == kReturning; }
+  [[nodiscard]] std::uint32_t returning_count() const { return returning_; }
 
-  // How many ready blocks hang below the block in the block, ready or not.
-  [[nodiscard]] std::uint32_t below(BlockId block_id) const { return nodes_[index_of(block_id)].below; }
-  void add_below(BlockId block_id) { ++nodes_[index_of(block_id)].below; }
-  void remove_below(BlockId block_id) { --nodes_[index_of(block_id)].below; }
+  // How many children of the block, which may be ready or not, are ready.
+  [[nodiscard]] std::uint32_t ready_children(BlockId block_id) const { return nodes_[index_of(block_id)].children; }
+  void add_child(BlockId block_id) { ++nodes_[index_of(block_id)].children; }
+  void remove_child(BlockId block_id) { --nodes_[index_of(block_id)].children; }
 
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + sizes_.size() * sizeof(sizes_[0]); }
 
  private:
-  // A node's number plus one: the blocks', then one end for each tenant's ring.
+  // The index of a node plus one. There is a node for each block, then one for each tenant, which closes its ring.
   using Link = std::uint32_t;
   static constexpr Link kNone = 0;
-  static constexpr Link kParked = 0xFFFFFFFF;
+  static constexpr Link kReturning = 0xFFFFFFFF;
 
   struct Node {
     Link next;
     Link prev;
-    std::uint32_t below;
+    std::uint32_t children;
   };
   static_assert(sizeof(Node) == 12);
 
   ReadyQueue(PageArray<Node> nodes, std::uint32_t capacity, std::uint32_t tenants);
 
   [[nodiscard]] std::uint32_t end_of(TenantId tenant) const { return capacity_ + index_of(tenant); }
-  [[nodiscard]] BlockId block_id_of(Link link) const { return link > capacity_ ? kNoBlock : BlockId{link - 1}; }
+  [[nodiscard]] BlockId block_of(Link link) const { return link > capacity_ ? kNoBlock : BlockId{link - 1}; }
 
   PageArray<Node> nodes_;
   std::uint32_t capacity_;
   std::vector<std::uint32_t> sizes_;
   std::uint32_t size_ = 0;
-  std::uint32_t parked_ = 0;
+  std::uint32_t returning_ = 0;
 };
 
 }  // namespace cairn

@@ -16,7 +16,7 @@ constexpr TenantId kB{1};
 
 std::vector<std::uint32_t> all_of(const ReadyQueue& queue, TenantId tenant) {
   std::vector<std::uint32_t> block_ids;
-  for (BlockId block_id = queue.front(tenant); block_id != kNoBlock; block_id = queue.after(block_id)) {
+  for (BlockId block_id = queue.front(tenant); block_id != kNoBlock; block_id = queue.next(block_id)) {
     block_ids.push_back(index_of(block_id));
   }
   return block_ids;
@@ -48,29 +48,29 @@ TEST(ReadyQueueTest, BlocksStandInTheOrderInWhichTheyCame) {
 
 TEST(ReadyQueueTest, AParkedBlockIsOutUntilItIsPushedOrForgotten) {
   ReadyQueue queue = *ReadyQueue::create(3, 1);
-  queue.park(BlockId{1});
-  queue.park(BlockId{2});
+  queue.mark_returning(BlockId{1});
+  queue.mark_returning(BlockId{2});
   EXPECT_FALSE(queue.contains(BlockId{1}));
-  EXPECT_TRUE(queue.is_parked(BlockId{1}));
-  EXPECT_EQ(queue.parked(), 2U);
+  EXPECT_TRUE(queue.is_returning(BlockId{1}));
+  EXPECT_EQ(queue.returning_count(), 2U);
   queue.push(BlockId{1}, kA);
-  EXPECT_FALSE(queue.is_parked(BlockId{1}));
-  queue.unpark(BlockId{2});
-  queue.unpark(BlockId{0});  // which was not
-  EXPECT_EQ(queue.parked(), 0U);
+  EXPECT_FALSE(queue.is_returning(BlockId{1}));
+  queue.clear_returning(BlockId{2});
+  queue.clear_returning(BlockId{0});  // which was not
+  EXPECT_EQ(queue.returning_count(), 0U);
   EXPECT_THAT(all_of(queue, kA), ElementsAre(1));
 }
 
 TEST(ReadyQueueTest, CountsWhatHangsBelowABlock) {
   ReadyQueue queue = *ReadyQueue::create(3, 1);
-  queue.add_below(BlockId{1});
-  queue.add_below(BlockId{1});
+  queue.add_child(BlockId{1});
+  queue.add_child(BlockId{1});
   queue.push(BlockId{1}, kA);
-  queue.remove_below(BlockId{1});
-  EXPECT_EQ(queue.below(BlockId{1}), 1U);
-  EXPECT_EQ(queue.below(BlockId{0}), 0U);
+  queue.remove_child(BlockId{1});
+  EXPECT_EQ(queue.ready_children(BlockId{1}), 1U);
+  EXPECT_EQ(queue.ready_children(BlockId{0}), 0U);
   queue.remove(BlockId{1}, kA);
-  EXPECT_EQ(queue.below(BlockId{1}), 1U) << "it is of the block, ready or not";
+  EXPECT_EQ(queue.ready_children(BlockId{1}), 1U) << "it is of the block, ready or not";
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace cairn {
 
 namespace {
 
-// 0 is none.
+// 0 if there is no duration.
 std::uint32_t milliseconds_of(std::optional<Duration> duration) {
   if (!duration) {
     return 0;
@@ -21,15 +21,9 @@ std::uint32_t milliseconds_of(std::optional<Duration> duration) {
 }  // namespace
 
 Result<RetentionClock> RetentionClock::create(std::uint32_t capacity) {
-  Result<PageArray<Entry>> entries = PageArray<Entry>::create(capacity);
-  if (!entries) {
-    return Unexpected(std::move(entries).error());
-  }
-  Result<PageArray<BlockId>> heap = PageArray<BlockId>::create(capacity);
-  if (!heap) {
-    return Unexpected(std::move(heap).error());
-  }
-  return RetentionClock(*std::move(entries), *std::move(heap));
+  CAIRN_TRY_ASSIGN(PageArray<Entry> entries, PageArray<Entry>::create(capacity));
+  CAIRN_TRY_ASSIGN(PageArray<BlockId> heap, PageArray<BlockId>::create(capacity));
+  return RetentionClock(std::move(entries), std::move(heap));
 }
 
 std::int64_t RetentionClock::Entry::deadline_ns() const {
@@ -86,7 +80,7 @@ std::optional<RetentionClock::Due> RetentionClock::pop_due(TimePoint now) {
   return Due{block_id, priority_over ? What::kPriorityOver : What::kReview};
 }
 
-// If it has anything due.
+// Puts the block into the heap if it will have anything due.
 void RetentionClock::queue(BlockId block_id) {
   if (entries_[index_of(block_id)].deadline_ns() != kNever.count()) {
     put(size_, block_id);

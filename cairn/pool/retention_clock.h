@@ -1,8 +1,8 @@
-// RetentionClock: which unused blocks have something due: their time to live, the time of their priority, or another look
-// at what was hinted of them.
+// RetentionClock: which inactive blocks have something due: the end of their time to live, the end of their priority, or a
+// review of their hint.
 //
-// Owner:    the block table, whose lock guards every call.
-// Costs:    O(log n) a block that has anything due. 36 bytes a block, taken once, when the pool is created with it.
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(log n) for a block that has anything due. 36 bytes a block, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ class RetentionClock {
 
   [[nodiscard]] static Result<RetentionClock> create(std::uint32_t capacity);
 
-  // How long the block's block may live unused, and keep its priority unused; none: for ever. Both are rounded up to
-  // milliseconds. Requires: not started.
+  // How long the block may be inactive until it expires or loses its priority; std::nullopt: forever. Rounded up to
+  // milliseconds. Requires: the block is not started.
   void set_time_to_live(BlockId block_id, std::optional<Duration> time_to_live);
   void set_priority_duration(BlockId block_id, std::optional<Duration> duration);
   [[nodiscard]] std::optional<Duration> priority_duration(BlockId block_id) const;
 
-  // The block is unused from now on.
+  // The block is inactive from now on.
   void start(BlockId block_id, TimePoint now);
-  // Its hint is to be looked at by then, in place of any other time. Requires: started.
+  // Sets when its hint is reviewed, in place of an earlier call. Requires: started.
   void review_at(BlockId block_id, TimePoint when);
-  // It is in use again, or gone.
+  // The block is in use again, or lost its key.
   void stop(BlockId block_id);
 
   enum class What : std::uint8_t { kExpired, kPriorityOver, kReview };
@@ -40,7 +40,7 @@ class RetentionClock {
     BlockId block_id;
     What what;
   };
-  // One that is due. Each is told once: an expired block is stopped, one whose priority is over has none to lose.
+  // The next block with something due, each thing once; std::nullopt if nothing is due. An expired block is stopped.
   [[nodiscard]] std::optional<Due> pop_due(TimePoint now);
 
   [[nodiscard]] std::size_t bytes() const { return entries_.bytes() + heap_.bytes(); }
@@ -49,8 +49,8 @@ class RetentionClock {
   struct Entry {
     std::int64_t released_ns;
     std::int64_t review_ns;         // 0: none
-    std::uint32_t time_to_live_ms;  // 0: for ever
-    std::uint32_t priority_ms;      // 0: for ever
+    std::uint32_t time_to_live_ms;  // 0: forever
+    std::uint32_t priority_ms;      // 0: forever
     std::uint32_t place;            // in the heap, plus one; 0: not queued
     [[nodiscard]] std::int64_t expires_ns() const { return after(time_to_live_ms); }
     [[nodiscard]] std::int64_t priority_over_ns() const { return after(priority_ms); }

@@ -44,7 +44,7 @@ RunBuffers::Buffer RunBuffers::take(std::uint32_t count) {
   return {buffer, capacity};
 }
 
-void RunBuffers::give_back(Buffer buffer) {
+void RunBuffers::put_back(Buffer buffer) {
   if (kept_block_ids_ + buffer.capacity > most_kept_) {
     delete[] buffer.block_ids;
     return;

@@ -1,8 +1,7 @@
-// RunBuffers: storage for the block numbers of runs, kept for the next one when a run ends, so that taking and releasing
-// runs allocates nothing in the long run.
+// RunBuffers: recycles the memory of runs' block ids, so that taking and releasing runs allocates nothing in the long run.
 //
-// Owner:    the block table, whose lock guards every call.
-// Costs:    what is kept aside is never more than the pool has blocks (plus a few small ones).
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a call. Keeps memory for at most as many block ids as the pool has blocks, and 4,096 more.
 #pragma once
 
 #include <array>
@@ -22,11 +21,11 @@ class RunBuffers {
 
   struct Buffer {
     BlockId* block_ids;
-    std::uint32_t capacity;  // at least as many as were asked for
+    std::uint32_t capacity;  // at least `count`
   };
   [[nodiscard]] Buffer take(std::uint32_t count);
-  // `buffer` came from take().
-  void give_back(Buffer buffer);
+  // Requires: `buffer` came from take().
+  void put_back(Buffer buffer);
 
   [[nodiscard]] std::size_t bytes() const { return kept_block_ids_ * sizeof(BlockId); }
 

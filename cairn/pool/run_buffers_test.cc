@@ -15,7 +15,7 @@ TEST(RunBuffersTest, GivesAtLeastWhatIsAskedFor) {
     for (std::uint32_t i = 0; i < buffer.capacity; ++i) {
       buffer.block_ids[i] = BlockId{i};  // all of it can be written
     }
-    buffers.give_back(buffer);
+    buffers.put_back(buffer);
   }
 }
 
@@ -25,24 +25,24 @@ TEST(RunBuffersTest, GivesOutAgainWhatCameBack) {
   const RunBuffers::Buffer second = buffers.take(10);
   EXPECT_NE(first.block_ids, second.block_ids);
   EXPECT_EQ(buffers.bytes(), 0U);
-  buffers.give_back(first);
-  buffers.give_back(second);
+  buffers.put_back(first);
+  buffers.put_back(second);
   EXPECT_EQ(buffers.bytes(), 32 * sizeof(BlockId));
   const RunBuffers::Buffer again = buffers.take(16);
   const RunBuffers::Buffer other = buffers.take(9);
   EXPECT_EQ(again.block_ids, second.block_ids);
   EXPECT_EQ(other.block_ids, first.block_ids);
   EXPECT_EQ(buffers.bytes(), 0U);
-  buffers.give_back(again);
-  buffers.give_back(other);
+  buffers.put_back(again);
+  buffers.put_back(other);
 }
 
 TEST(RunBuffersTest, DoesNotGiveASmallerBufferThanAsked) {
   RunBuffers buffers(100);
-  buffers.give_back(buffers.take(8));
+  buffers.put_back(buffers.take(8));
   const RunBuffers::Buffer larger = buffers.take(9);
   EXPECT_GE(larger.capacity, 9U);
-  buffers.give_back(larger);
+  buffers.put_back(larger);
 }
 
 TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasBlocksAndAFewSmallOnes) {
@@ -54,7 +54,7 @@ TEST(RunBuffersTest, KeepsNoMoreThanThePoolHasBlocksAndAFewSmallOnes) {
   }
   taken.push_back(buffers.take(20 * kCapacity));
   for (const RunBuffers::Buffer& buffer : taken) {
-    buffers.give_back(buffer);
+    buffers.put_back(buffer);
   }
   EXPECT_GT(buffers.bytes(), kCapacity * sizeof(BlockId));
   EXPECT_LE(buffers.bytes(), (kCapacity + 4096) * sizeof(BlockId));

@@ -38,8 +38,9 @@ Result<TenantLedger> TenantLedger::create(const std::vector<TenantQuota>& quotas
 
 TenantLedger::TenantLedger(std::vector<Account> accounts) : accounts_(std::move(accounts)) {
   for (const Account& account : accounts_) {
-    unmet_ += account.reserved;
+    reserved_ += account.reserved;
   }
+  unmet_ = reserved_;
 }
 
 Result<TenantUsage> TenantLedger::usage(TenantId tenant) const {
@@ -86,7 +87,7 @@ TenantLedger::Next TenantLedger::next_source(TenantId tenant, std::uint32_t free
   if (may_grow && (self.unmet() > 0 || free > unmet_)) {
     return {Source::kFree, tenant, 1};
   }
-  // The one furthest beyond its reservation gives; itself where nobody else is further.
+  // The tenant furthest beyond its reservation gives; the tenant itself unless another one is further.
   const bool self_gives = self.inactive > 0 && !barren[index_of(tenant)];
   Next next{self_gives ? Source::kEvict : Source::kNone, tenant, 1};
   std::uint32_t most = self_gives ? self.beyond() : 0;

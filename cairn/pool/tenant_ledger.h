@@ -1,10 +1,9 @@
-// TenantLedger: who is charged for how many blocks of a pool, and where the next one comes from.
+// TenantLedger: how many blocks of a pool each tenant is charged for, and where the next blocks for a tenant come from.
 //
-// Invariant: the free blocks are always enough to fill every reservation that is not used yet. What a tenant takes
-// beyond
-//            its reservation therefore comes out of free blocks nobody has a claim to, or of evictable blocks that their
-//            owner holds beyond its own reservation.
-// Owner:    the block table, whose lock guards every call.
+// Invariant: the free blocks cover all unused reservations. What a tenant takes beyond its reservation therefore comes from
+// free blocks that nobody reserved, or from inactive blocks that another tenant holds beyond its own reservation.
+//
+// Thread safety: none; the lock of the pool guards it.
 #pragma once
 
 #include <bitset>
@@ -22,13 +21,13 @@ namespace cairn {
 
 class TenantLedger {
  public:
-  // Fails where limits and reservations contradict each other or the capacity. No quotas: one tenant, the whole pool.
+  // Fails if limits and reservations contradict each other or the capacity. Without quotas, one tenant has the whole pool.
   [[nodiscard]] static Result<TenantLedger> create(const std::vector<TenantQuota>& quotas, std::uint32_t capacity);
 
   [[nodiscard]] std::uint32_t tenant_count() const { return static_cast<std::uint32_t>(accounts_.size()); }
   [[nodiscard]] Result<TenantUsage> usage(TenantId tenant) const;
 
-  // Whether `count` blocks can be had for the tenant with `free` ones in the pool; an error that says what is missing.
+  // Fails unless the tenant can get `count` blocks while `free` blocks of the pool are free.
   [[nodiscard]] Status can_take(TenantId tenant, std::uint32_t count, std::uint32_t free) const;
 
   enum class Source : std::uint8_t { kFree, kEvict, kNone };
@@ -38,14 +37,18 @@ class TenantLedger {
     std::uint32_t count;  // how many in a row, at most
   };
   using TenantSet = std::bitset<256>;
-  // Where the tenant's next blocks come from, if not from those who are known to have nothing to give. Requires:
-  // can_take() said yes. kNone: all who could be asked have nothing to give.
+  // Where the tenant's next blocks come from. Tenants in `barren` have no block that can be evicted now; kNone if no other
+  // tenant could give any. Requires: can_take() succeeded.
   [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const;
 
-  // Who is to give where it is not known for whom: the one furthest beyond its reservation, of those with evictable blocks
-  // that are not known to have nothing to give. `gone`: evictable blocks of each tenant that count as given already.
+  // The tenant furthest beyond its reservation, of those that have inactive blocks and are not in `barren`. `gone`: how many
+  // inactive blocks of each tenant count as evicted already.
   [[nodiscard]] std::optional<TenantId> furthest_beyond(std::span<const std::uint32_t> gone,
                                                         const TenantSet& barren) const;
+
+  // Blocks that all tenants together have reserved, and reserved without using them.
+  [[nodiscard]] std::uint32_t reserved() const { return reserved_; }
+  [[nodiscard]] std::uint32_t unmet() const { return unmet_; }
 
   void charge(TenantId tenant, std::uint32_t count);
   void discharge(TenantId tenant, std::uint32_t count);
@@ -68,7 +71,8 @@ class TenantLedger {
   [[nodiscard]] const Account& at(TenantId tenant) const { return accounts_[index_of(tenant)]; }
 
   std::vector<Account> accounts_;
-  std::uint32_t unmet_ = 0;  // over all tenants
+  std::uint32_t reserved_ = 0;  // by all tenants
+  std::uint32_t unmet_ = 0;     // of those, not used
 };
 
 }  // namespace cairn

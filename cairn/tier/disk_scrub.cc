@@ -167,7 +167,7 @@ void DiskScrub::on_done(const Read& read, const TransferOutcome& outcome) {
   std::vector<BlockKey> wrong;
   for (std::size_t i = 0; i < outcome.blocks.size(); ++i) {
     const BlockOutcome& block = outcome.blocks[i];
-    if (block.state == BlockState::kDone && block.checksum == Checksum{read.facts[i].note}) {
+    if (block.state == BlockState::kDone && block.checksum == Checksum{read.facts[i].checksum}) {
       ++right;
     } else if (block.state == BlockState::kDone || block.state == BlockState::kMismatch) {
       wrong.push_back(read.facts[i].block.key);

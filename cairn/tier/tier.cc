@@ -60,7 +60,7 @@ Result<std::unique_ptr<Tier>> Tier::make(Options&& options) {
   }
   pool_options->capacity = blocks;
   pool_options->tier = tier->level_;
-  pool_options->notes = true;
+  pool_options->checksums = true;
   pool_options->clock = &tier->clock_;
   CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create(*pool_options));
   tier->pool_ = std::move(pool);
@@ -88,7 +88,7 @@ Status Tier::recover() {
       blocks.push_back({.block_id = entry.block_id,
                         .key = entry.key,
                         .tokens_hash = entry.tokens_hash,
-                        .note = static_cast<std::uint64_t>(entry.checksum)});
+                        .checksum = static_cast<std::uint64_t>(entry.checksum)});
     }
     // Entries that were passed over would come back when those that stand for them are erased.
     erased = file_->erase(recovery.passed_over);
@@ -154,7 +154,7 @@ Status Tier::after_writing(std::span<const BlockId> block_ids, std::span<const B
   for (std::size_t i = 0; i < block_ids.size(); ++i) {
     entries.push_back({.block_id = block_ids[i],
                        .key = facts[i].block.key,
-                       .checksum = Checksum{facts[i].note},
+                       .checksum = Checksum{facts[i].checksum},
                        .tokens_hash = facts[i].block.tokens_hash});
   }
   const MutexLock lock(file_mutex_);

@@ -52,7 +52,7 @@ class Tier {
   struct Options {
     CacheLevel level = CacheLevel::kG1;
     BlockLayoutPtr layout = {};
-    // Capacity, level, notes and clock are set by the tier. std::nullopt if the engine manages the blocks.
+    // Capacity, level, checksums and clock are set by the tier. std::nullopt if the engine manages the blocks.
     std::optional<BlockPoolOptions> pool = {};
     NamespaceId space = {};
     std::optional<DiskFile> file = {};

@@ -297,7 +297,7 @@ std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutc
         outcome.error = str_cat(executor_.describe(), " made no checksum of block ", facts[i].block.key.to_string());
       }
     }
-    if (block.state == BlockState::kDone && facts[i].note != 0 && facts[i].note != sum) {
+    if (block.state == BlockState::kDone && facts[i].checksum != 0 && facts[i].checksum != sum) {
       block.state = BlockState::kMismatch;
       if (outcome.error.empty()) {
         outcome.error = str_cat("block ", facts[i].block.key.to_string(), " of ", to_string(from_.level()),
@@ -307,7 +307,7 @@ std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutc
     if (block.state == BlockState::kMismatch) {
       wrong.push_back(facts[i].block.key);
     }
-    facts[i].note = sum;
+    facts[i].checksum = sum;
   }
   // After a fence the keys may name other blocks.
   if (!wrong.empty() && from_.pool() != nullptr && source.is_current()) {

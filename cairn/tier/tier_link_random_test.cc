@@ -90,7 +90,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
     Tier& tier = *tiers()[below(3)];
     const PinnedBlocks blocks = tier.pool()->hold(some_keys());
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      if (blocks.facts()[i].note != 0) {  // of others nobody could tell
+      if (blocks.facts()[i].checksum != 0) {  // of others nobody could tell
         testing::damage(tier, blocks.block_ids()[i]);
       }
     }

@@ -73,7 +73,7 @@ TEST_F(TierLinkTest, BringsBlocksDownAndUpAgainWithAllThatIsKnownOfThem) {
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     EXPECT_EQ(facts[i].block.key, keys_[i]);
     EXPECT_EQ(facts[i].block.tokens_hash, fresh_facts(keys_)[i].block.tokens_hash);
-    EXPECT_NE(facts[i].note, 0U) << "the checksum was made on the way";
+    EXPECT_NE(facts[i].checksum, 0U) << "the checksum was made on the way";
   }
   copy(*to_disk_, keys_);
   expect_holds(*disk_, keys_);
@@ -120,12 +120,12 @@ TEST_F(TierLinkTest, BlocksWithAndWithoutAChecksumGoTogether) {
     const ImmutableBlocks computed = compute(*host_, last_of(keys_, 2));
   }
   const std::vector<BlockFacts> before = host_->pool()->hold(keys_).facts();
-  EXPECT_EQ(before[2].note, 0U);
+  EXPECT_EQ(before[2].checksum, 0U);
   copy(*to_disk_, keys_);
   const std::vector<BlockFacts> after = disk_->pool()->hold(keys_).facts();
-  EXPECT_EQ(after[0].note, before[0].note);
-  EXPECT_EQ(after[1].note, before[1].note);
-  EXPECT_NE(after[2].note, 0U);
+  EXPECT_EQ(after[0].checksum, before[0].checksum);
+  EXPECT_EQ(after[1].checksum, before[1].checksum);
+  EXPECT_NE(after[2].checksum, 0U);
   // From now on it is known of all.
   damage(*disk_, block_id_of(*disk_, keys_[2]));
   fence(*host_);

@@ -42,7 +42,7 @@ class TierTest : public ::testing::Test {
     CAIRN_CHECK(blocks.has_value(), "there is room");
     std::vector<BlockFacts> facts = testing::fresh_facts(keys);
     for (BlockFacts& each : facts) {
-      each.note = each.block.key.low_word() | 1;
+      each.checksum = each.block.key.low_word() | 1;
     }
     EXPECT_TRUE(tier_->before_writing(blocks->block_ids()));
     EXPECT_TRUE(tier_->after_writing(blocks->block_ids(), facts, tier_->fence_number()));
@@ -66,7 +66,7 @@ TEST_F(TierTest, MemoryHasAPoolOfItsLayoutsSizeThatKeepsNotes) {
   EXPECT_EQ(tier_->block_bytes(), kTierShape.block_bytes());
   EXPECT_FALSE(tier_->has_file());
   put(keys_);
-  EXPECT_EQ(tier_->pool()->hold(keys_).facts()[2].note, keys_[2].low_word() | 1);
+  EXPECT_EQ(tier_->pool()->hold(keys_).facts()[2].checksum, keys_[2].low_word() | 1);
   EXPECT_EQ(tier_->reset(first_of(keys_, 1)).reset, 1U);
   tier_->drop(std::vector{keys_[1]});
   EXPECT_EQ(tier_->pool()->counts().registered, 2U);
@@ -114,7 +114,7 @@ TEST_F(TierTest, BeginsWithWhatTheFileHolds) {
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(after[i].block.key, before[i].block.key);
     EXPECT_EQ(after[i].block.tokens_hash, before[i].block.tokens_hash);
-    EXPECT_EQ(after[i].note, before[i].note);
+    EXPECT_EQ(after[i].checksum, before[i].checksum);
   }
 }
 
