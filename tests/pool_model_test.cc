@@ -24,7 +24,7 @@ std::uint64_t g_operations = 200'000;
 #endif
 std::uint64_t g_seed = 20'240'607;
 
-// Those whose order the naive pool knows; the others are held to models of their own in evict/.
+// The policies whose order the naive pool knows. The others are compared with models in evict/.
 constexpr PolicyKind kModelled[] = {PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kLineageTick,
                                     PolicyKind::kLineageFifo};
 

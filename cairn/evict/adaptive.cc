@@ -11,12 +11,12 @@ namespace cairn {
 
 namespace {
 
-// A shadow has a block for each of so many of the pool, but at least this many, or all.
-constexpr std::uint32_t kBlocksPerShadowBlock = 32;
+// A shadow has one block for so many blocks of the pool; but at least kLeastShadowBlocks, or as many as the pool.
+constexpr std::uint32_t kPoolBlocksPerShadowBlock = 32;
 constexpr std::uint32_t kLeastShadowBlocks = 1024;
-// A hit of a shadow counts half after the pool was used this many times over.
+// A hit of a shadow counts half after this many turnovers of the pool.
 constexpr double kPoolsToHalf = 12;
-// Another expert leads when it has this much more than the leader, and more than chance would give it.
+// Another expert takes the lead if it has this share more hits than the leader, and more than chance explains.
 constexpr double kMargin = 0.01;
 constexpr double kChance = 1.5;  // standard deviations
 
@@ -25,27 +25,21 @@ constexpr double kChance = 1.5;  // standard deviations
 Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView& view) {
   PolicyView by_leaves = view;
   by_leaves.leaves_first = true;
-  Result<BlockQueue> queue = BlockQueue::create(by_leaves, kUseSegments);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  Result<ReuseHistory> history = ReuseHistory::create(view.capacity, view.seed);
-  if (!history) {
-    return Unexpected(std::move(history).error());
-  }
-  const std::uint32_t blocks =
-      std::max(view.capacity / kBlocksPerShadowBlock, std::min(view.capacity, kLeastShadowBlocks));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(by_leaves, kUseSegments));
+  CAIRN_TRY_ASSIGN(ReuseHistory history, ReuseHistory::create(view.capacity, view.seed));
+  const std::uint32_t shadow_blocks =
+      std::max(view.capacity / kPoolBlocksPerShadowBlock, std::min(view.capacity, kLeastShadowBlocks));
   std::vector<Judged> experts;
   for (const Expert expert : kExperts) {
-    Result<std::unique_ptr<ShadowCache>> shadow = ShadowCache::create(
-        {.expert = expert, .blocks = blocks, .leaves_first = blocks == view.capacity, .seed = view.seed});
-    if (!shadow) {
-      return Unexpected(std::move(shadow).error());
-    }
-    experts.push_back({.shadow = *std::move(shadow)});
+    CAIRN_TRY_ASSIGN(std::unique_ptr<ShadowCache> shadow,
+                     ShadowCache::create({.expert = expert,
+                                          .blocks = shadow_blocks,
+                                          .leaves_first = shadow_blocks == view.capacity,
+                                          .seed = view.seed}));
+    experts.push_back({.shadow = std::move(shadow)});
   }
   return std::unique_ptr<EvictionPolicy>(
-      new AdaptivePolicy(view, *std::move(queue), *std::move(history), std::move(experts), blocks));
+      new AdaptivePolicy(view, std::move(queue), std::move(history), std::move(experts), shadow_blocks));
 }
 
 AdaptivePolicy::AdaptivePolicy(const PolicyView& view, BlockQueue queue, ReuseHistory history,
@@ -70,16 +64,16 @@ std::size_t AdaptivePolicy::bytes() const {
 }
 
 void AdaptivePolicy::place(BlockId block_id) {
-  const std::uint32_t uses = note_use(block_id);
+  const std::uint32_t uses = record_use(block_id);
   queue().place(block_id, segment_of_uses(uses), now_);
 }
 
-// One more use of the block's block: tells everyone, and says how many there are.
-std::uint32_t AdaptivePolicy::note_use(BlockId block_id) {
+// Records one more use of the block, and returns how many uses it has.
+std::uint32_t AdaptivePolicy::record_use(BlockId block_id) {
   now_ = queue().next_tick();
   const BlockKey& block = key(block_id);
   std::optional<ReuseHistory::Past> past = history_.find(block, now_);
-  if (queue().is_known(block_id)) {  // then nothing need be guessed
+  if (queue().is_known(block_id)) {  // then its age and uses are known exactly
     const std::uint32_t at_least = uses_of_segment(queue().segment(block_id));
     past = {.age = now_ - queue().tick(block_id), .uses = past ? std::max(past->uses, at_least) : at_least};
   }
@@ -126,7 +120,7 @@ void AdaptivePolicy::judge() {
     }
   }
   const auto best = std::ranges::max_element(experts_, {}, [this](const Judged& e) { return lead_over_leader(e); });
-  // A shadow sees single blocks, where hits need all blocks before them: what counts in the end is what came of it here.
+  // A shadow sees single blocks, but a hit needs all blocks before it. In the end the pool's own hits count.
   if (leader_ != Expert::kLru && lost_to_lru() > 0) {
     experts_[index_of(leader_)].failed_by += alone_in_lru_ - alone_here_;
     follow(Expert::kLru);
@@ -141,12 +135,13 @@ void AdaptivePolicy::follow(Expert expert) {
   alone_in_lru_ = 0;
 }
 
-// By how many hits following the leader was worse than LRU would have been, less what chance may give.
+// By how many hits the pool was worse than LRU would have been, less what chance explains.
 double AdaptivePolicy::lost_to_lru() const {
   return alone_in_lru_ - alone_here_ - kChance * std::sqrt(alone_in_lru_ + alone_here_);
 }
 
-// By how many hits it is ahead, less what chance may give. Only uses on which the two differ can tell them apart.
+// By how many hits the expert is ahead of the leader, less what chance explains. Only uses on which the two differ
+// count.
 double AdaptivePolicy::lead_over_leader(const Judged& expert) const {
   const Judged& leader = experts_[index_of(leader_)];
   const double for_it = expert.hits_alone[index_of(leader_)];

@@ -1,12 +1,15 @@
-// AdaptivePolicy: follows whichever of several experts would have done best of late.
+// AdaptivePolicy: follows the expert that would have done best recently.
 //
-// Does:     keeps blocks by how often they were used, evicted times included, each part by the time of release; the
-//           expert that leads picks the victim from the ends of those parts (experts.h). A shadow cache for each expert
-//           sees a sample of the same uses; the lead changes when another's has had more hits by a clear margin. What was
-//           learned stays, whoever leads, and blocks stay where they are.
-// Leaves:   go first whether it is asked for or not: an expert may give up the newest block, which would else be the head
-//           of a sequence that was just released.
-// Costs:    O(1) a block. 61 bytes a block, and up to 350 KiB more where those are too few to learn from.
+// Blocks are kept by how often they were used, uses before an eviction included, and within that by the time of
+// release. The leading expert picks the victim from the ends of these parts (experts.h). A shadow cache for each expert
+// sees a sample of the same uses; another expert takes the lead when its shadow had more hits by a clear margin. A
+// change of the lead moves no block and forgets nothing.
+//
+// Leaves always go first: an expert may evict the newest block, which otherwise would be the head of a sequence that
+// was just released.
+//
+// Complexity: O(1) a block. 61 bytes a block, and up to 350 KiB more in pools that are too small to learn from
+// otherwise.
 #pragma once
 
 #include <array>
@@ -38,15 +41,15 @@ class AdaptivePolicy final : public SegmentedPolicy {
   using PerExpert = std::array<double, kExperts.size()>;
   struct Judged {
     std::unique_ptr<ShadowCache> shadow;
-    double hits = 0;            // of late
-    PerExpert hits_alone = {};  // of those, the ones that the other one's shadow missed
-    double failed_by = 0;       // hits that following it cost against LRU when it led
+    double hits = 0;            // recent ones; older hits fade
+    PerExpert hits_alone = {};  // of those, the ones that the other expert's shadow missed
+    double failed_by = 0;       // hits that the pool lost against LRU while this expert led
   };
 
   AdaptivePolicy(const PolicyView& view, BlockQueue queue, ReuseHistory history, std::vector<Judged> experts,
                  std::uint32_t shadow_blocks);
 
-  std::uint32_t note_use(BlockId block_id);
+  std::uint32_t record_use(BlockId block_id);
   void show_shadows(const BlockKey& block, std::uint32_t uses, bool was_here);
   void judge();
   void follow(Expert expert);
@@ -55,14 +58,14 @@ class AdaptivePolicy final : public SegmentedPolicy {
 
   const std::uint32_t capacity_;
   const KeySeed seed_;
-  const std::uint64_t sampled_below_;  // of 32 bits of a key's hash
+  const std::uint64_t sampled_below_;  // a key is sampled if 32 bits of its hash are below this
   const std::uint64_t judge_every_;
-  const double fading_;  // of the hits of shadows, from one judgement to the next
+  const double fading_;  // factor by which hits fade from one judgement to the next
   ReuseHistory history_;
   ReuseModel model_;
   std::vector<Judged> experts_;  // by index_of
   Expert leader_ = Expert::kLru;
-  // Of the sampled uses since the lead changed: those that hit here and would have missed under LRU, and the reverse.
+  // Of the sampled uses since the lead changed: hits of the pool that LRU's shadow missed, and the reverse.
   double alone_here_ = 0;
   double alone_in_lru_ = 0;
   std::uint64_t now_ = 0;

@@ -9,12 +9,12 @@ namespace cairn {
 
 namespace {
 
-// Below this part of a full budget, the chance that is asked for rises.
+// Below this share of a full budget, the required chance rises.
 constexpr double kFrugalBelow = 0.5;
-// What the best chance of late loses with each offer, so that it follows the traffic down.
+// The best recent chance fades by this factor with each offer, so that it follows the traffic.
 constexpr double kBestFades = 0.999;
 
-// What a block and its children alike say of it: its position and the bits of its hash that every child's key has.
+// Names a block by what its own key and its children's keys both hold: its position and some bits of its hash.
 std::uint64_t name_of(std::uint32_t position, std::uint64_t hash, const KeySeed& seed) {
   constexpr std::uint64_t kMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
   return ((hash & kMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits)) * seed.second;
@@ -44,27 +44,21 @@ std::string_view to_string(Admission admission) {
 
 Result<AdmissionFilter> AdmissionFilter::create(const AdmissionOptions& options, TimePoint now) {
   if (options.capacity == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a tier of 0 blocks; give the number of blocks it holds");
+    return fail(ErrorCode::kInvalidArgument, "the tier has 0 blocks; give the number of blocks it holds");
   }
   if (options.least_uses > ReuseHistory::kMaxUses) {
     return fail(ErrorCode::kInvalidArgument, str_cat("uses are counted up to ", ReuseHistory::kMaxUses,
                                                      "; blocks with ", options.least_uses, " cannot be told apart"));
   }
   if (!(options.least_chance >= 0 && options.least_chance < 1)) {
-    return fail(ErrorCode::kInvalidArgument, "the least chance of a hit is from 0 to below 1");
+    return fail(ErrorCode::kInvalidArgument, "least_chance is out of range; give a number from 0 to below 1");
   }
   if (options.bytes_per_day > 0 && options.block_bytes == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a budget in bytes for blocks of unknown size; give block_bytes");
+    return fail(ErrorCode::kInvalidArgument, "bytes_per_day is set but block_bytes is 0; give the bytes of a block");
   }
-  Result<ReuseHistory> history = ReuseHistory::create(options.capacity, options.seed);
-  if (!history) {
-    return Unexpected(std::move(history).error());
-  }
-  Result<PageArray<std::uint32_t>> needed = PageArray<std::uint32_t>::create(options.capacity);
-  if (!needed) {
-    return Unexpected(std::move(needed).error());
-  }
-  return AdmissionFilter(options, *std::move(history), *std::move(needed), now);
+  CAIRN_TRY_ASSIGN(ReuseHistory history, ReuseHistory::create(options.capacity, options.seed));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint32_t> needed, PageArray<std::uint32_t>::create(options.capacity));
+  return AdmissionFilter(options, std::move(history), std::move(needed), now);
 }
 
 AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, ReuseHistory history, PageArray<std::uint32_t> needed,
@@ -94,15 +88,17 @@ void AdmissionFilter::used(std::span<const BlockKey> blocks) {
 }
 
 Admission AdmissionFilter::offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {
-  return note(block, judge(block, sequence_blocks, now));
+  return count_verdict(block, judge(block, sequence_blocks, now));
 }
 
-Admission AdmissionFilter::demand(const BlockKey& block, TimePoint now) { return note(block, within_budget(1, now)); }
+Admission AdmissionFilter::demand(const BlockKey& block, TimePoint now) {
+  return count_verdict(block, within_budget(1, now));
+}
 
-Admission AdmissionFilter::note(const BlockKey& block, Admission verdict) {
+Admission AdmissionFilter::count_verdict(const BlockKey& block, Admission verdict) {
   ++counts_[static_cast<std::size_t>(verdict)];
   if (verdict == Admission::kAdmitted) {
-    note_written(block);
+    on_written(block);
   }
   return verdict;
 }
@@ -115,7 +111,7 @@ Admission AdmissionFilter::judge(const BlockKey& block, std::uint32_t sequence_b
   if (sequence_blocks < options_.least_blocks) {
     return Admission::kTooShort;
   }
-  // Forgotten, if it was told of: used once, as long ago as can be remembered.
+  // A block that was forgotten counts as used once, as long ago as uses are remembered.
   const ReuseHistory::Past past =
       history_.find(block, now_).value_or(ReuseHistory::Past{.age = model_.horizon(), .uses = 1});
   if (past.uses < options_.least_uses) {
@@ -143,7 +139,7 @@ double AdmissionFilter::chance(std::uint32_t uses, std::uint64_t age) const {
   return model_.chance(uses, age, age + lifetime_);
 }
 
-void AdmissionFilter::note_written(const BlockKey& block) {
+void AdmissionFilter::on_written(const BlockKey& block) {
   if (block.position() > 0) {
     const std::uint64_t parent = name_of(block.position() - 1, block.parent_fragment(), options_.seed);
     needed_[place_of(parent, needed_.size())] = print_of(parent);

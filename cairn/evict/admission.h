@@ -1,15 +1,18 @@
-// AdmissionFilter: which blocks are worth writing to a lower tier at all.
+// AdmissionFilter: which blocks are worth writing to a lower tier.
 //
-// Does:     is told of every block that is used and asked about every block that could be written; says yes, or why not,
-//           and counts. From the uses it learns, for blocks used once, twice and so on, after what time they are used
-//           again, if they are; from what it admits, how long the tier keeps a block. Together they give the chance that
-//           a block is read before the tier evicts it. Near the end of the budget only the likelier ones are admitted.
-//           A block is of no use without those before it: what stands before an admitted one is admitted too, where
-//           leaves are offered first, for as long as the budget lasts.
-// Owner:    whoever moves blocks down; one for each tier that is written to.
-// Threads:  none. Deterministic; time is handed in and is used for the budget alone.
-// Costs:    O(1) a call; 20 bytes for each block of the tier, at least 64 KiB; nothing is allocated after create().
-// Fails:    create() on options that make no sense, or without memory.
+// It is told of every use of a block and asked about every block that could be written; it admits the block or says why
+// not, and counts. From the uses it learns, for blocks used once, twice and so on, after what time they are used again;
+// from the blocks it admits, how long the tier keeps a block. Together these give the probability that a block is read
+// before the tier evicts it. Near the end of the budget, only likelier blocks are admitted. A block is useless without
+// the blocks before it: if leaves are offered first, the blocks before an admitted block are admitted too, as far as
+// the budget allows.
+//
+// Deterministic; the time is passed in and used for the budget only.
+//
+// Thread safety: none.
+// Ownership: the offloader; one for each tier that is written to.
+// Errors: create() fails on contradictory options, and without memory.
+// Complexity: O(1) a call. 20 bytes for each block of the tier, at least 64 KiB; nothing is allocated after create().
 #pragma once
 
 #include <array>
@@ -32,11 +35,11 @@ namespace cairn {
 
 struct AdmissionOptions {
   std::uint32_t capacity = 0;       // blocks of the tier that is written to
-  std::uint32_t least_uses = 1;     // 2: only what was used again, as far back as it is remembered
-  std::uint32_t least_blocks = 1;   // a shorter sequence is sooner computed than read
-  double least_chance = 0.02;       // of being read again before it is evicted; 0: whatever it is
+  std::uint32_t least_uses = 1;     // 2: only blocks that were used again, as far back as uses are remembered
+  std::uint32_t least_blocks = 1;   // refuse shorter sequences: computing them takes less time than reading them
+  double least_chance = 0.02;       // of being read again before it is evicted; 0: any
   std::uint64_t bytes_per_day = 0;  // that may be written; 0: any number
-  std::uint64_t block_bytes = 0;    // of one block; needed where bytes_per_day is given
+  std::uint64_t block_bytes = 0;    // of one block; needed with bytes_per_day
   KeySeed seed = {};                // of what it remembers of keys
 };
 
@@ -44,8 +47,8 @@ enum class Admission : std::uint8_t {
   kAdmitted,
   kTooShort,        // its sequence has fewer blocks than least_blocks
   kNeverSeenTwice,  // it was used fewer times than least_uses
-  kWouldNotLast,    // it would be evicted before it is read again, most likely
-  kOverBudget,      // the disk has taken what it may, or is so near to it that likelier ones are waited for
+  kWouldNotLast,    // it would most likely be evicted before it is read again
+  kOverBudget,      // the budget is used up, or so low that it is kept for likelier blocks
 };
 inline constexpr Admission kAllAdmissions[] = {Admission::kAdmitted, Admission::kTooShort, Admission::kNeverSeenTwice,
                                                Admission::kWouldNotLast, Admission::kOverBudget};
@@ -58,14 +61,15 @@ class AdmissionFilter {
 
   // A request used these blocks.
   void used(std::span<const BlockKey> blocks);
-  // Whether to write the block, which is part of a sequence of so many blocks. An admitted one counts as written.
+  // Whether to write the block, which is part of a sequence of so many blocks. An admitted block counts as written.
   [[nodiscard]] Admission offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
-  // The same of a block that somebody asked to be written: only the budget can refuse it.
+  // The same for a block that a caller asked to be written: only the budget can refuse it.
   [[nodiscard]] Admission demand(const BlockKey& block, TimePoint now);
 
-  // Of all offers and demands.
+  // How many offers and demands had this outcome.
   [[nodiscard]] std::uint64_t count(Admission admission) const { return counts_[static_cast<std::size_t>(admission)]; }
-  // That a block used so often, the last time this many uses of blocks ago, is read again before the tier evicts it.
+  // The probability that a block is read again before the tier evicts it, if it was used so often, the last time `age`
+  // uses of any blocks ago.
   [[nodiscard]] double chance(std::uint32_t uses, std::uint64_t age) const;
   [[nodiscard]] std::size_t bytes() const { return history_.bytes() + needed_.bytes(); }
 
@@ -75,21 +79,22 @@ class AdmissionFilter {
 
   [[nodiscard]] Admission judge(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
   [[nodiscard]] Admission within_budget(double chance, TimePoint now);
-  [[nodiscard]] Admission note(const BlockKey& block, Admission verdict);
-  void note_written(const BlockKey& block);
+  [[nodiscard]] Admission count_verdict(const BlockKey& block, Admission verdict);
+  void on_written(const BlockKey& block);
 
   AdmissionOptions options_;
   ReuseHistory history_;
-  PageArray<std::uint32_t> needed_;  // prints of the parents of admitted blocks, the later over the earlier
+  PageArray<std::uint32_t>
+      needed_;  // fingerprints of the parents of admitted blocks; later ones overwrite earlier ones
   ReuseModel model_;
   std::optional<WriteBudget> budget_;
   std::array<std::uint64_t, std::size(kAllAdmissions)> counts_{};
-  std::uint64_t now_ = 0;  // uses of blocks
-  // How long the tier keeps a block, in uses; measured whenever a quarter of it was written anew.
+  std::uint64_t now_ = 0;  // counted in uses of blocks
+  // How long the tier keeps a block, in uses; measured each time a quarter of its blocks was written.
   std::uint64_t lifetime_;
   std::uint64_t measured_at_ = 0;
   std::uint32_t written_since_ = 0;
-  double best_chance_ = 0;  // of those offered of late
+  double best_chance_ = 0;  // of recent offers
 };
 
 }  // namespace cairn

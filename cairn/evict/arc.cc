@@ -6,15 +6,9 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> ArcPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  Result<GhostLists> ghosts = GhostLists::create(view.capacity, kSegments, view.seed);
-  if (!ghosts) {
-    return Unexpected(std::move(ghosts).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new ArcPolicy(view, *std::move(queue), *std::move(ghosts)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, kSegments));
+  CAIRN_TRY_ASSIGN(GhostLists ghosts, GhostLists::create(view.capacity, kSegments, view.seed));
+  return std::unique_ptr<EvictionPolicy>(new ArcPolicy(view, std::move(queue), std::move(ghosts)));
 }
 
 ArcPolicy::ArcPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts)
@@ -43,7 +37,7 @@ BlockId ArcPolicy::choose(ClassRange classes, const Veto& veto) {
   return queue().count(kOnce) > target_ ? lower_class(once, again) : lower_class(again, once);
 }
 
-void ArcPolicy::gave_up(BlockId block_id) {
+void ArcPolicy::on_evicted(BlockId block_id) {
   ghosts_.push(queue().segment(block_id), key(block_id));
   // Blocks used once and their ghosts together are no more than the pool has blocks.
   while (ghosts_.size(kOnce) > 0 && queue().count(kOnce) + ghosts_.size(kOnce) > capacity_) {

@@ -1,11 +1,11 @@
-// ArcPolicy: recency against frequency, balanced by what the evicted blocks turn out to have been worth (Megiddo and
-// Modha, FAST 2003).
+// ArcPolicy: recency against frequency, balanced by which evicted blocks return (Megiddo and Modha, FAST 2003).
 //
-// Does:     blocks that were used once, and those used again, each the oldest release first. Keys of evicted ones are
-//           remembered, as many as the pool has blocks: when such a block comes back, the part it went from is given
-//           more room.
-// Differs:  from the paper in that a victim is chosen before it is known what comes in its place, as the pool does it:
-//           a block that comes back counts for the evictions after it.
+// Blocks that were used once and blocks that were used again are kept apart, in each part the oldest release first. The
+// keys of evicted blocks are remembered, as many as the pool has blocks: when one returns, the part it was evicted from
+// gets more room.
+//
+// Unlike in the paper, a victim is chosen before it is known which block replaces it: a returning key affects the
+// evictions after it.
 #pragma once
 
 #include "cairn/evict/ghost_lists.h"
@@ -21,7 +21,7 @@ class ArcPolicy final : public SegmentedPolicy {
  protected:
   void place(BlockId block_id) override;
   [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(BlockId block_id) override;
+  void on_evicted(BlockId block_id) override;
 
  private:
   enum : BlockQueue::Segment { kOnce, kAgain, kSegments };  // of ghosts too

@@ -15,24 +15,14 @@ Result<BlockQueue> BlockQueue::create(const PolicyView& view, std::uint32_t segm
                 str_cat(view.class_count, " eviction classes are more than the ", kMaxLanes / segments,
                         " that this policy can order; use fewer tenants, or another policy"));
   }
-  Result<PageArray<EvictionClass>> lanes = PageArray<EvictionClass>::create(view.capacity);
-  if (!lanes) {
-    return Unexpected(std::move(lanes).error());
-  }
+  CAIRN_TRY_ASSIGN(PageArray<EvictionClass> lanes, PageArray<EvictionClass>::create(view.capacity));
   PolicyView inner = view;
   inner.class_count = segments * view.class_count;
-  inner.classes = Column<EvictionClass>(lanes->data(), sizeof(EvictionClass));
-  Result<TickQueue> queue = TickQueue::create(inner);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  BlockQueue made(view, segments, *std::move(lanes), *std::move(queue));
+  inner.classes = Column<EvictionClass>(lanes.data(), sizeof(EvictionClass));
+  CAIRN_TRY_ASSIGN(TickQueue queue, TickQueue::create(inner));
+  BlockQueue made(view, segments, std::move(lanes), std::move(queue));
   if (view.leaves_first) {
-    Result<LineageForest> forest = LineageForest::create(view);
-    if (!forest) {
-      return Unexpected(std::move(forest).error());
-    }
-    made.forest_ = *std::move(forest);
+    CAIRN_TRY_ASSIGN(made.forest_, LineageForest::create(view));
   }
   return made;
 }
@@ -43,7 +33,7 @@ BlockQueue::BlockQueue(const PolicyView& view, std::uint32_t segments, PageArray
       lanes_(std::move(lanes)),
       queue_(std::move(queue)),
       counts_(segments) {
-  CAIRN_CHECK(!view.leaves_first || view.parents != nullptr, "leaves first takes a way to find parents");
+  CAIRN_CHECK(!view.leaves_first || view.parents != nullptr, "leaves_first needs a ParentFinder");
 }
 
 void BlockQueue::set_lane(BlockId block_id, Segment segment) {
@@ -52,7 +42,7 @@ void BlockQueue::set_lane(BlockId block_id, Segment segment) {
 }
 
 void BlockQueue::place(BlockId block_id, Segment new_segment, std::uint64_t tick) {
-  CAIRN_DCHECK(!contains(block_id) && tick != 0, "a place is given to a block that is not held");
+  CAIRN_DCHECK(!contains(block_id) && tick != 0, "only a block outside the queue is placed");
   if (is_known(block_id)) {
     --counts_[segment(block_id)];
   }
@@ -62,7 +52,7 @@ void BlockQueue::place(BlockId block_id, Segment new_segment, std::uint64_t tick
 }
 
 void BlockQueue::move(BlockId block_id, Segment new_segment, std::uint64_t tick) {
-  CAIRN_DCHECK(contains(block_id) && tick != 0, "only a held block is moved");
+  CAIRN_DCHECK(contains(block_id) && tick != 0, "only a block in the queue is moved");
   const bool queued = queue_.contains(block_id);
   if (queued) {
     queue_.erase(block_id);
@@ -77,7 +67,7 @@ void BlockQueue::move(BlockId block_id, Segment new_segment, std::uint64_t tick)
 }
 
 void BlockQueue::reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) {
-  CAIRN_DCHECK(contains(block_id), "only a held block changes its class this way");
+  CAIRN_DCHECK(contains(block_id), "only a block in the queue is reclassed");
   const bool queued = queue_.contains(block_id);
   if (queued) {
     queue_.erase(block_id);
@@ -91,7 +81,7 @@ void BlockQueue::reclass(BlockId block_id, EvictionClass& of_block, EvictionClas
 
 void BlockQueue::insert(BlockId block_id, BlockId likely_parent) {
   CAIRN_DCHECK(is_known(block_id) && !contains(block_id), "a block with a place becomes evictable once");
-  set_lane(block_id, segment(block_id));  // the class may be another since the place was given
+  set_lane(block_id, segment(block_id));  // the class may have changed since the block was placed
   ++size_;
   if (!forest_) {
     queue_.push(block_id);
@@ -107,7 +97,7 @@ void BlockQueue::insert(BlockId block_id, BlockId likely_parent) {
 }
 
 void BlockQueue::remove(BlockId block_id) {
-  CAIRN_DCHECK(contains(block_id), "only a held block is removed");
+  CAIRN_DCHECK(contains(block_id), "only a block in the queue is removed");
   --size_;
   if (!forest_) {
     queue_.erase(block_id);

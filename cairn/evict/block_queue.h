@@ -1,12 +1,12 @@
 // BlockQueue: the evictable blocks of a policy that ranks them by a segment and, within it, by a tick.
 //
-// Does:     keeps a queue for each segment and class. A block's place (segment and tick) is given by the policy and stays
-//           with it, in the queue or out of it, until the block is forgotten. Where the view asks for leaves first, only
-//           blocks without an evictable block below them can be had; the others come in at their places as they become
-//           leaves.
-// Owner:    a policy. Threads: none.
-// Costs:    those of TickQueue and, with leaves first, LineageForest: 22 or 38.5 bytes a block, taken once.
-// Fails:    create() where segments and classes are more than can be told apart, or memory is short.
+// There is one queue for each segment and class. The policy gives a block its place (segment and tick). The block keeps
+// it, in the queue or not, until it is forgotten. If the view asks for leaves first, only blocks without an evictable
+// child can be taken; the others join at their places when they become leaves.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Errors: create() fails if there are too many segments and classes, or no memory.
+// Complexity: as TickQueue and, with leaves first, LineageForest: 22 or 38.5 bytes a block, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -31,29 +31,31 @@ class BlockQueue {
   // Later than every tick before it.
   [[nodiscard]] std::uint64_t next_tick() { return queue_.next_tick(); }
 
-  // Whether the block has a place: it was given one since it was last forgotten.
+  // Whether the block has a place.
   [[nodiscard]] bool is_known(BlockId block_id) const { return queue_.tick(block_id) != 0; }
   [[nodiscard]] std::uint64_t tick(BlockId block_id) const { return queue_.tick(block_id); }
   [[nodiscard]] Segment segment(BlockId block_id) const { return index_of(lanes_[index_of(block_id)]) / class_count_; }
   // Blocks with a place in the segment, evictable or not.
   [[nodiscard]] std::uint32_t count(Segment segment) const { return counts_[segment]; }
 
-  // Gives a block its place. Requires: not held; the tick is not 0.
+  // Gives a block its place. Requires: not in the queue; the tick is not 0.
   void place(BlockId block_id, Segment segment, std::uint64_t tick);
-  // The same for one that is held.
+  // The same for a block in the queue.
   void move(BlockId block_id, Segment segment, std::uint64_t tick);
-  // Its class is another from now on, as EvictionPolicy::reclass() has it. Requires: held.
+  // As EvictionPolicy::reclass(). Requires: in the queue.
   void reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to);
-  // From now on it can be had. Requires: known, not held. `likely_parent` may hold its parent; kNoBlock is no guess.
+  // The block becomes evictable. `likely_parent` is a guess at its parent, or kNoBlock. Requires: has a place, not in
+  // the queue.
   void insert(BlockId block_id, BlockId likely_parent);
-  // Requires: held.
+  // Requires: in the queue.
   void remove(BlockId block_id);
-  // The block has no place any more. Requires: not held.
+  // Takes the place of the block away. Requires: not in the queue.
   void forget(BlockId block_id);
 
-  // The first one of the segment, of the lowest class in the range that has one without a veto; kNoBlock where none has.
+  // The first block of the segment without a veto, of the lowest class in the range that has one; kNoBlock if there is
+  // none.
   [[nodiscard]] BlockId front(Segment segment, ClassRange classes, const Veto& veto);
-  // The last one of the segment and class; kNoBlock where there is none, or it has a veto.
+  // The last block of the segment and class; kNoBlock if there is none, or it has a veto.
   [[nodiscard]] BlockId back(Segment segment, std::uint32_t eviction_class, const Veto& veto) const {
     return queue_.back(segment * class_count_ + eviction_class, veto);
   }
@@ -65,7 +67,7 @@ class BlockQueue {
     return forest_ ? forest_->contains(block_id) : queue_.contains(block_id);
   }
   [[nodiscard]] bool leaves_first() const { return forest_.has_value(); }
-  // With leaves first: whether held blocks hang below this one.
+  // With leaves first: whether a child of this block is in the queue.
   [[nodiscard]] bool holds_below(BlockId block_id) const { return forest_ && forest_->holds_below(block_id); }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const;
@@ -78,8 +80,8 @@ class BlockQueue {
 
   std::uint32_t class_count_;
   Column<EvictionClass> classes_;
-  PageArray<EvictionClass> lanes_;  // what the queue takes for classes: segment * class_count_ + class
-  TickQueue queue_;                 // the evictable ones or, with a forest, the leaves among them
+  PageArray<EvictionClass> lanes_;  // the classes of queue_: segment * class_count_ + class
+  TickQueue queue_;                 // the evictable blocks or, with a forest, the leaves among them
   std::optional<LineageForest> forest_;
   std::vector<std::uint32_t> counts_;  // by segment
   std::uint32_t size_ = 0;

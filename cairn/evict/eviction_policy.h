@@ -1,11 +1,13 @@
 // EvictionPolicy: in which order the inactive blocks of a pool are evicted.
 //
-// A policy holds exactly the blocks that could be evicted now. It sees block ids, keys and classes, never handles, bytes or
-// time. Every block has an eviction class, into which the pool folds tenant and priority. With any policy, a lower class is
-// emptied before a higher one; if leaves go first, a block also waits for its children, whatever their class. While a
-// policy holds a block, its class changes by reclass() alone, and its key does not change until the block is forgotten.
+// A policy holds exactly the blocks that could be evicted now. It sees block ids, keys and classes, never handles,
+// bytes or time. Every block has an eviction class, into which the pool folds tenant and priority. With any policy, a
+// lower class is emptied before a higher one; if leaves go first, a block also waits for its children, whatever their
+// class. While a policy holds a block, its class changes by reclass() alone, and its key does not change until the
+// block is forgotten.
 //
-// Policies are deterministic: the same calls with the same seed give the same victims. They share one conformance suite.
+// Policies are deterministic: the same calls with the same seed give the same victims. They share one conformance
+// suite.
 //
 // Ownership: one pool owns it. make_policy() builds it over the pool's columns, which outlive it.
 // Thread safety: none; the lock of the pool guards it.
@@ -67,20 +69,22 @@ class EvictionPolicy {
 
   // These blocks became evictable, in this order; of one sequence, leaf first. Requires: the policy holds none of them.
   virtual void insert(std::span<const BlockId> block_ids) = 0;
-  // These blocks are no longer evictable: they are referenced again or about to be reset. Requires: the policy holds them.
+  // These blocks are no longer evictable: they are referenced again or about to be reset. Requires: the policy holds
+  // them.
   virtual void remove(std::span<const BlockId> block_ids) = 0;
   // These blocks were in use and are used once more, which counts as a use though they were not evictable in between.
   // Requires: the policy holds none of them.
   virtual void touch(std::span<const BlockId> /*block_ids*/) {}
-  // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use: the
-  // block gets the place that it would have if it had always been of that class. Requires: the policy holds the block.
+  // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use:
+  // the block gets the place that it would have if it had always been of that class. Requires: the policy holds the
+  // block.
   virtual void reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) = 0;
-  // These blocks lost their keys, by eviction or reset: forgets what was learned about them. Requires: the policy holds none
-  // of them.
+  // These blocks lost their keys, by eviction or reset: forgets what was learned about them. Requires: the policy holds
+  // none of them.
   virtual void forget(std::span<const BlockId> block_ids) = 0;
-  // Takes victims out one after the other until `out` is full or none is left, and returns how many. A victim is the next
-  // block without a veto of the lowest class in the range that has one. The pool calls forget() when the victim loses its
-  // key; if a request uses the block before that, the pool inserts it again.
+  // Takes victims out one after the other until `out` is full or none is left, and returns how many. A victim is the
+  // next block without a veto of the lowest class in the range that has one. The pool calls forget() when the victim
+  // loses its key; if a request uses the block before that, the pool inserts it again.
   [[nodiscard]] virtual std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) = 0;
 
   void forget(BlockId block_id) { forget({&block_id, 1}); }

@@ -8,7 +8,8 @@ namespace {
 
 using Fronts = std::array<BlockId, kUseSegments>;
 
-// The oldest of each segment, all of the lowest class that has any; the others kNoBlock. Returns that class.
+// Finds the oldest block of each segment, all of the lowest class that has any; kNoBlock for other segments. Returns
+// that class.
 std::uint32_t find_fronts(BlockQueue& queue, ClassRange classes, const Veto& veto, Fronts& fronts) {
   std::uint32_t lowest = classes.last;
   for (std::uint32_t i = 0; i < kUseSegments; ++i) {
@@ -40,7 +41,7 @@ BlockId oldest_of(const BlockQueue& queue, const Fronts& fronts, std::uint32_t f
   return oldest;
 }
 
-// Worth falls and rises with age, but rarely both ways twice: the ends of a segment are the ones to look at.
+// Value falls or rises with age, and rarely changes direction twice: it is enough to look at the ends of each segment.
 BlockId least_worth(const Situation& situation, const BlockQueue& queue, const Fronts& fronts, std::uint32_t of_class,
                     const Veto& veto) {
   BlockId least = kNoBlock;

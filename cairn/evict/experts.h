@@ -1,11 +1,11 @@
-// Experts: ways to choose a victim among blocks that are kept by how often they were used, the longest unused first in
-// each part. They share one order, so that following another one moves nothing.
+// Experts: ways to choose a victim among blocks that are kept by how often they were used, in each part the block that
+// was released longest ago first. All experts share this order, so following another expert moves nothing.
 //
-// Experts:  kLru      the block released longest ago
-//           kArc      of those used once, if they are more than a target, else of the others, the oldest; the target
-//                     follows which of the evicted come back
-//           kS3Fifo   the same with a target of a tenth of the pool
-//           kLearned  the block that is worth least by what was learned (reuse_model.h)
+//     kLru      the block that was released longest ago
+//     kArc      the oldest block used once if there are more of those than a target, else the oldest of the others; the
+//               target follows which evicted keys return
+//     kS3Fifo   the same with a target of a tenth of the pool
+//     kLearned  the block of least value by what was learned (reuse_model.h)
 #pragma once
 
 #include <array>
@@ -27,14 +27,15 @@ inline constexpr std::uint32_t kUseSegments = ReuseHistory::kMaxUses;
 [[nodiscard]] constexpr BlockQueue::Segment segment_of_uses(std::uint32_t uses) { return uses - 1; }
 [[nodiscard]] constexpr std::uint32_t uses_of_segment(BlockQueue::Segment segment) { return segment + 1; }
 
-// What an expert goes by.
+// What an expert decides by.
 struct Situation {
   const ReuseModel& model;
   std::uint64_t now;   // in the ticks of the queue's places
   double once_target;  // blocks that were used once, for kArc and kS3Fifo
 };
 
-// The victim, still in the queue: of the lowest class in the range that has one without a veto; kNoBlock where none has.
+// The victim, still in the queue, of the lowest class in the range that has a block without a veto; kNoBlock if none
+// has.
 [[nodiscard]] BlockId choose_victim(Expert expert, const Situation& situation, BlockQueue& queue, ClassRange classes,
                                     const Veto& veto);
 

@@ -5,11 +5,8 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> FifoPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, 1);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new FifoPolicy(view, *std::move(queue)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, 1));
+  return std::unique_ptr<EvictionPolicy>(new FifoPolicy(view, std::move(queue)));
 }
 
 void FifoPolicy::place(BlockId block_id) {

@@ -1,4 +1,4 @@
-// FifoPolicy: the block that first became evictable goes first. A block that is used again keeps its place.
+// FifoPolicy: evicts the block that first became evictable. A block that is used again keeps its place.
 #pragma once
 
 #include "cairn/evict/segmented_policy.h"
@@ -9,7 +9,7 @@ class FifoPolicy final : public SegmentedPolicy {
  public:
   [[nodiscard]] static Result<std::unique_ptr<EvictionPolicy>> create(const PolicyView& view);
 
-  void touch(std::span<const BlockId> /*blocks*/) override {}  // the first release alone counts
+  void touch(std::span<const BlockId> /*block_ids*/) override {}  // only the first release counts
 
  protected:
   void place(BlockId block_id) override;

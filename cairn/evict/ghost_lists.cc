@@ -15,15 +15,9 @@ Result<GhostLists> GhostLists::create(std::uint32_t capacity, std::uint32_t list
     return fail(ErrorCode::kInvalidArgument, str_cat("a pool of ", capacity, " blocks is more than the ", kMaxGhosts,
                                                      " that this policy can order; use several pools"));
   }
-  Result<PageArray<Node>> nodes = PageArray<Node>::create(capacity);
-  if (!nodes) {
-    return Unexpected(std::move(nodes).error());
-  }
-  Result<PageArray<Link>> buckets = PageArray<Link>::create(capacity);
-  if (!buckets) {
-    return Unexpected(std::move(buckets).error());
-  }
-  return GhostLists(*std::move(nodes), *std::move(buckets), lists, seed);
+  CAIRN_TRY_ASSIGN(PageArray<Node> nodes, PageArray<Node>::create(capacity));
+  CAIRN_TRY_ASSIGN(PageArray<Link> buckets, PageArray<Link>::create(capacity));
+  return GhostLists(std::move(nodes), std::move(buckets), lists, seed);
 }
 
 GhostLists::GhostLists(PageArray<Node> nodes, PageArray<Link> buckets, std::uint32_t lists, const KeySeed& seed)

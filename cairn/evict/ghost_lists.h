@@ -1,10 +1,10 @@
-// GhostLists: keys of blocks that are gone, in a few lists by the time they went.
+// GhostLists: keys of evicted blocks, in a few lists by the time of eviction.
 //
-// Does:     remembers up to a fixed number of keys over all lists; a new one beyond that takes the place of the oldest
-//           of the longest list. A key is in one list at most.
-// Exact:    but for hashing: 32 bits stand for a key, so that one lookup in billions finds a stranger.
-// Owner:    a policy. Threads: none.
-// Costs:    O(1). 20 bytes a ghost, taken once.
+// It remembers a fixed number of keys over all lists; a new key beyond that replaces the oldest of the longest list. A
+// key is in at most one list. 32 bits stand for a key, so one lookup in billions finds another key.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a call. 20 bytes a key, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class GhostLists {
 
   [[nodiscard]] static Result<GhostLists> create(std::uint32_t capacity, std::uint32_t lists, const KeySeed& seed = {});
 
-  // To the young end of the list, from wherever it was.
+  // Moves or adds the key to the young end of the list.
   void push(List list, const BlockKey& key);
-  // Out of whichever list it was in, and which; none where it was in none.
+  // Removes the key and returns its list; std::nullopt if it was in none.
   std::optional<List> take(const BlockKey& key);
   // Requires: the list is not empty.
   void drop_oldest(List list);
@@ -36,13 +36,13 @@ class GhostLists {
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + buckets_.bytes() + ends_.size() * sizeof(Ends); }
 
  private:
-  // A node's number plus one; 0 is none.
+  // The index of a node plus one; 0: none.
   using Link = std::uint32_t;
   struct Node {
     std::uint32_t print;
     Link older;
-    Link younger;  // or, in the chain of free ones, the next
-    Link chain;    // the next in the bucket; its top two bits are those of the list
+    Link younger;  // of a free node: the next free one
+    Link chain;    // the next in the bucket; the top two bits say which list the node is in
   };
   struct Ends {
     Link oldest = 0;

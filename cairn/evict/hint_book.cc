@@ -14,19 +14,20 @@ using Kind = RetentionHint::Kind;
 
 constexpr HintLevel kGoesFirst = 0;
 constexpr HintLevel kGoesLast = kHintLevels - 1;
-// Before anything was observed.
+// The scale is the time per hit. This one holds until something was observed.
 constexpr Duration kFirstScale = std::chrono::seconds(60);
 constexpr Duration kLeastScale = std::chrono::milliseconds(1);
 constexpr Duration kMostScale = std::chrono::hours(24);
 constexpr std::int64_t kSystemPromptScales = 4;
-// A giver is judged when this many blocks have told, and by about the last few thousand.
+// A tenant is judged once this many blocks were counted, by about the last few thousand.
 constexpr std::uint32_t kFewest = 64;
 constexpr std::uint32_t kMost = 4096;
-// Departed keys are remembered for about as many evictions as this many pools have blocks.
+// Removed keys are remembered for this many turnovers of the pool.
 constexpr std::uint32_t kPoolsRemembered = 8;
 
-// What returns within this many sixteenths of the scale has this level. A block's blocks return at any time up to the
-// longest that is worth waiting for, which is thus about twice their average: normal is where that lies.
+// A block that returns within this many sixteenths of the scale has this level. Blocks worth keeping return at any time
+// up to the longest that is worth waiting for, which is about twice their average. So the normal level is at twice the
+// scale.
 struct Step {
   std::int64_t sixteenths;
   HintLevel level;
@@ -37,30 +38,24 @@ constexpr HintLevel kFarthest = 1;
 
 }  // namespace
 
-Result<HintBook> HintBook::create(std::uint32_t capacity, std::uint32_t givers, const KeySeed& seed) {
-  Result<PageArray<Record>> records = PageArray<Record>::create(capacity);
-  if (!records) {
-    return Unexpected(std::move(records).error());
-  }
-  Result<PageArray<std::uint32_t>> departed = PageArray<std::uint32_t>::create(std::max(1024U, capacity / 8));
-  if (!departed) {
-    return Unexpected(std::move(departed).error());
-  }
-  return HintBook(*std::move(records), *std::move(departed), capacity, givers, seed);
+Result<HintBook> HintBook::create(std::uint32_t capacity, std::uint32_t tenants, const KeySeed& seed) {
+  CAIRN_TRY_ASSIGN(PageArray<Record> records, PageArray<Record>::create(capacity));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint32_t> departed, PageArray<std::uint32_t>::create(std::max(1024U, capacity / 8)));
+  return HintBook(std::move(records), std::move(departed), capacity, tenants, seed);
 }
 
 HintBook::HintBook(PageArray<Record> records, PageArray<std::uint32_t> departed, std::uint32_t capacity,
-                   std::uint32_t givers, const KeySeed& seed)
+                   std::uint32_t tenants, const KeySeed& seed)
     : seed_(seed),
       records_(std::move(records)),
       departed_(std::move(departed)),
       sampled_one_in_(
           std::max(1U, static_cast<std::uint32_t>(std::uint64_t{kPoolsRemembered} * capacity / departed_.size()))),
-      trust_(givers),
+      trust_(tenants),
       window_(std::max(64U, capacity / 4)),
       scale_(kFirstScale) {}
 
-void HintBook::say(BlockId block_id, const RetentionHint& hint, TimePoint now) {
+void HintBook::add(BlockId block_id, const RetentionHint& hint, TimePoint now) {
   Record& record = records_[index_of(block_id)];
   const bool awaited = record.kind == Kind::kReturns && record.at_ns >= now.count();
   switch (hint.kind) {
@@ -88,14 +83,14 @@ void HintBook::say(BlockId block_id, const RetentionHint& hint, TimePoint now) {
   }
 }
 
-void HintBook::released(BlockId block_id, TimePoint now) {
+void HintBook::on_released(BlockId block_id, TimePoint now) {
   Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kSystemPrompt) {
     record.at_ns = (now + kSystemPromptScales * scale_).count();
   }
 }
 
-HintBook::Rank HintBook::rank(BlockId block_id, TenantId giver, TimePoint now) {
+HintBook::Rank HintBook::rank(BlockId block_id, TenantId tenant, TimePoint now) {
   Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kNone) {
     return {};
@@ -107,17 +102,18 @@ HintBook::Rank HintBook::rank(BlockId block_id, TenantId giver, TimePoint now) {
     rank = {.level = kGoesLast, .review = TimePoint(record.at_ns)};
   }
   if (rank.review <= now) {
-    trust(giver, record.kind).add_broken();
+    trust(tenant, record.kind).add_broken();
     record.kind = Kind::kNone;
     return {};
   }
-  if (!believes(giver, record.kind)) {
+  if (!believes(tenant, record.kind)) {
     rank.level = kNormalLevel;
   }
   return rank;
 }
 
-// Reviewed when the next step is reached; a review that is not after `now` says that its time is over.
+// The review is due when the next step is reached. A review that is not after `now` means that the time of the hint has
+// passed.
 HintBook::Rank HintBook::rank_of_return(const Record& record, TimePoint now) const {
   const Duration left = TimePoint(record.at_ns) - now;
   const Duration sixteenth = scale_ / 16;
@@ -131,16 +127,16 @@ HintBook::Rank HintBook::rank_of_return(const Record& record, TimePoint now) con
   return {.level = kFarthest, .review = review};
 }
 
-void HintBook::used(BlockId block_id, TenantId giver, const BlockKey& key) {
+void HintBook::on_used(BlockId block_id, TenantId tenant, const BlockKey& key) {
   Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kNone) {
     return;
   }
-  Trust& of_kind = trust(giver, record.kind);
+  Trust& of_kind = trust(tenant, record.kind);
   std::uint32_t print = 0;
   if (record.kind != Kind::kWillNotReturn) {
     of_kind.add_kept();
-  } else if (departed_at(key, print) != nullptr) {  // of the sample in which those that went are counted too
+  } else if (departed_at(key, print) != nullptr) {  // only keys of the sample, in which removed keys are counted too
     of_kind.add_broken();
   }
   if (record.kind != Kind::kSystemPrompt) {
@@ -148,27 +144,27 @@ void HintBook::used(BlockId block_id, TenantId giver, const BlockKey& key) {
   }
 }
 
-void HintBook::gone(BlockId block_id, TenantId giver, const BlockKey& key) {
+void HintBook::on_removed(BlockId block_id, TenantId tenant, const BlockKey& key) {
   Record& record = records_[index_of(block_id)];
   if (record.kind == Kind::kWillNotReturn) {
     std::uint32_t print = 0;
     if (std::uint32_t* const place = departed_at(key, print)) {
       *place = print;
-      trust(giver, Kind::kWillNotReturn).add_kept();
+      trust(tenant, Kind::kWillNotReturn).add_kept();
     }
   }
   record.kind = Kind::kNone;
 }
 
-void HintBook::came(TenantId giver, const BlockKey& key) {
+void HintBook::on_registered(TenantId tenant, const BlockKey& key) {
   std::uint32_t print = 0;
   std::uint32_t* const place = departed_at(key, print);
   if (place == nullptr || *place != print) {
     return;
   }
   *place = 0;
-  Trust& of_kind = trust(giver, Kind::kWillNotReturn);
-  of_kind.kept -= of_kind.kept > 0 ? 1 : 0;  // as which it was counted when it went
+  Trust& of_kind = trust(tenant, Kind::kWillNotReturn);
+  of_kind.kept -= of_kind.kept > 0 ? 1 : 0;  // as it was counted when it was removed
   of_kind.add_broken();
 }
 
@@ -181,7 +177,7 @@ std::uint32_t* HintBook::departed_at(const BlockKey& key, std::uint32_t& print) 
   return &departed_[((hash & 0xFFFFFFFF) * departed_.size()) >> 32];
 }
 
-void HintBook::observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_t unused, TimePoint now) {
+void HintBook::observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_t inactive, TimePoint now) {
   if (!window_open_) {
     window_open_ = true;
     window_begin_ = now;
@@ -191,7 +187,7 @@ void HintBook::observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_
   if (window_events_ < window_ || now <= window_begin_) {
     return;
   }
-  const double block_time = static_cast<double>(unused) * static_cast<double>((now - window_begin_).count());
+  const double block_time = static_cast<double>(inactive) * static_cast<double>((now - window_begin_).count());
   const double per_hit = std::min(block_time / std::max(1U, window_hits_), static_cast<double>(kMostScale.count()));
   scale_ = std::max(kLeastScale, (scale_ + Duration(static_cast<std::int64_t>(per_hit))) / 2);
   window_begin_ = now;
@@ -199,8 +195,8 @@ void HintBook::observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_
   window_hits_ = 0;
 }
 
-bool HintBook::believes(TenantId giver, Kind kind) const {
-  const Trust& record = trust_[index_of(giver)][static_cast<std::size_t>(kind)];
+bool HintBook::believes(TenantId tenant, Kind kind) const {
+  const Trust& record = trust_[index_of(tenant)][static_cast<std::size_t>(kind)];
   const std::uint32_t told = record.kept + record.broken;
   if (told < kFewest) {
     return true;

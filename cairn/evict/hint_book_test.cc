@@ -18,7 +18,7 @@ using std::chrono::seconds;
 using Kind = RetentionHint::Kind;
 using Rank = HintBook::Rank;
 
-constexpr TenantId kGiver{0};
+constexpr TenantId kTenant{0};
 constexpr BlockId kBlock{3};
 
 [[maybe_unused]] void PrintTo(const Rank& rank, std::ostream* out) {
@@ -27,23 +27,23 @@ constexpr BlockId kBlock{3};
 
 class HintBookTest : public ::testing::Test {
  protected:
-  HintLevel level(TimePoint now, BlockId block_id = kBlock) { return book_.rank(block_id, kGiver, now).level; }
+  HintLevel level(TimePoint now, BlockId block_id = kBlock) { return book_.rank(block_id, kTenant, now).level; }
   void say(Kind kind, Duration in = {}, TimePoint now = {}, BlockId block_id = kBlock) {
-    book_.say(block_id, {.kind = kind, .in = in}, now);
+    book_.add(block_id, {.kind = kind, .in = in}, now);
   }
   // Blocks that were said something of and did, or did not, what was said.
   void record(Kind kind, std::uint32_t blocks, bool right) {
     for (std::uint32_t i = 0; i < blocks; ++i) {
       say(kind, seconds(1), {}, BlockId{9});
       if (kind == Kind::kWillNotReturn) {
-        right ? book_.gone(BlockId{9}, kGiver, root_key(next_name_++))
-              : book_.used(BlockId{9}, kGiver, root_key(next_name_++));
+        right ? book_.on_removed(BlockId{9}, kTenant, root_key(next_name_++))
+              : book_.on_used(BlockId{9}, kTenant, root_key(next_name_++));
       } else if (right) {
-        book_.used(BlockId{9}, kGiver, root_key(1));
+        book_.on_used(BlockId{9}, kTenant, root_key(1));
       } else {
         EXPECT_EQ(level(hours(24), BlockId{9}), kNormalLevel);
       }
-      book_.gone(BlockId{9}, kGiver, root_key(next_name_++));
+      book_.on_removed(BlockId{9}, kTenant, root_key(next_name_++));
     }
   }
 
@@ -52,7 +52,7 @@ class HintBookTest : public ::testing::Test {
 };
 
 TEST_F(HintBookTest, NothingSaidIsNormalForEver) {
-  EXPECT_EQ(book_.rank(kBlock, kGiver, {}), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kTenant, {}), Rank{});
   EXPECT_EQ(Rank{}.review, HintBook::kNoReview);
 }
 
@@ -70,7 +70,7 @@ TEST_F(HintBookTest, ReturnsRankByTheTimeLeft) {
 TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
   say(Kind::kReturns, seconds(1000));
   for (TimePoint now{}; now < seconds(1250);) {
-    const Rank rank = book_.rank(kBlock, kGiver, now);
+    const Rank rank = book_.rank(kBlock, kTenant, now);
     ASSERT_GT(rank.review, now);
     EXPECT_EQ(level(rank.review - milliseconds(1)), rank.level);
     EXPECT_NE(level(rank.review), rank.level);
@@ -81,8 +81,8 @@ TEST_F(HintBookTest, AReviewIsDueWhenTheLevelChanges) {
 TEST_F(HintBookTest, ItsTimeAndAQuarterMoreAndItIsDone) {
   say(Kind::kReturns, seconds(8));
   EXPECT_EQ(level(seconds(10) - milliseconds(1)), 15U);
-  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(10)), Rank{});
-  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(5)), Rank{}) << "it is gone for good";
+  EXPECT_EQ(book_.rank(kBlock, kTenant, seconds(10)), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kTenant, seconds(5)), Rank{}) << "it is gone for good";
 }
 
 TEST_F(HintBookTest, OfSeveralReturnsTheFirstCounts) {
@@ -109,47 +109,47 @@ TEST_F(HintBookTest, WhatOthersAwaitIsNotGivenUp) {
 
 TEST_F(HintBookTest, ASystemPromptLastsFourTimesPerHitFromItsLastUse) {
   say(Kind::kSystemPrompt);
-  book_.released(kBlock, seconds(100));
-  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(100)), (Rank{15, seconds(340)}));
-  book_.used(kBlock, kGiver, root_key(1));
-  book_.released(kBlock, seconds(200));
+  book_.on_released(kBlock, seconds(100));
+  EXPECT_EQ(book_.rank(kBlock, kTenant, seconds(100)), (Rank{15, seconds(340)}));
+  book_.on_used(kBlock, kTenant, root_key(1));
+  book_.on_released(kBlock, seconds(200));
   EXPECT_EQ(level(seconds(439)), 15U);
-  EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(440)), Rank{});
+  EXPECT_EQ(book_.rank(kBlock, kTenant, seconds(440)), Rank{});
 }
 
 TEST_F(HintBookTest, AUseEndsAReturnAndASessionsEnd) {
   for (const Kind kind : {Kind::kReturns, Kind::kWillNotReturn}) {
     say(kind, seconds(10));
-    book_.used(kBlock, kGiver, root_key(1));
-    EXPECT_EQ(book_.rank(kBlock, kGiver, seconds(1)), Rank{});
+    book_.on_used(kBlock, kTenant, root_key(1));
+    EXPECT_EQ(book_.rank(kBlock, kTenant, seconds(1)), Rank{});
   }
 }
 
 TEST_F(HintBookTest, ABlocksNextBlockStartsAfresh) {
   say(Kind::kSystemPrompt);
-  book_.gone(kBlock, kGiver, root_key(1));
-  EXPECT_EQ(book_.rank(kBlock, kGiver, {}), Rank{});
+  book_.on_removed(kBlock, kTenant, root_key(1));
+  EXPECT_EQ(book_.rank(kBlock, kTenant, {}), Rank{});
 }
 
 TEST_F(HintBookTest, MostReturnsMustBeKeptToBeBelieved) {
   record(Kind::kReturns, 100, true);
   record(Kind::kReturns, 100, false);
-  EXPECT_TRUE(book_.believes(kGiver, Kind::kReturns));
+  EXPECT_TRUE(book_.believes(kTenant, Kind::kReturns));
   record(Kind::kReturns, 10, false);
-  EXPECT_FALSE(book_.believes(kGiver, Kind::kReturns));
+  EXPECT_FALSE(book_.believes(kTenant, Kind::kReturns));
   say(Kind::kReturns, seconds(1));
   EXPECT_EQ(level(seconds(0)), kNormalLevel);
   EXPECT_TRUE(book_.believes(TenantId{1}, Kind::kReturns));
-  EXPECT_TRUE(book_.believes(kGiver, Kind::kSystemPrompt));
+  EXPECT_TRUE(book_.believes(kTenant, Kind::kSystemPrompt));
   record(Kind::kReturns, 100, true);  // what has no effect is judged all the same
-  EXPECT_TRUE(book_.believes(kGiver, Kind::kReturns));
+  EXPECT_TRUE(book_.believes(kTenant, Kind::kReturns));
 }
 
 TEST_F(HintBookTest, OneInEightMayReturnThatShouldNot) {
   record(Kind::kWillNotReturn, 2'000, true);
-  EXPECT_TRUE(book_.believes(kGiver, Kind::kWillNotReturn));
+  EXPECT_TRUE(book_.believes(kTenant, Kind::kWillNotReturn));
   record(Kind::kWillNotReturn, 400, false);
-  EXPECT_FALSE(book_.believes(kGiver, Kind::kWillNotReturn));
+  EXPECT_FALSE(book_.believes(kTenant, Kind::kWillNotReturn));
   say(Kind::kWillNotReturn);
   EXPECT_EQ(level({}), kNormalLevel);
 }
@@ -157,22 +157,22 @@ TEST_F(HintBookTest, OneInEightMayReturnThatShouldNot) {
 TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
   for (std::uint64_t name = 1; name < 5'000; ++name) {
     say(Kind::kWillNotReturn);
-    book_.gone(kBlock, kGiver, root_key(name));
+    book_.on_removed(kBlock, kTenant, root_key(name));
     if (name > 100) {
-      book_.came(kGiver, root_key(name - 100));
+      book_.on_registered(kTenant, root_key(name - 100));
     }
   }
-  EXPECT_FALSE(book_.believes(kGiver, Kind::kWillNotReturn));
+  EXPECT_FALSE(book_.believes(kTenant, Kind::kWillNotReturn));
 }
 
 // In a large pool a sample is counted, of those that stay as of those that go.
 TEST_F(HintBookTest, AFewThatReturnToALargePoolDoNotOutweighTheManyThatGo) {
   HintBook book = *HintBook::create(10'000, 1);
   for (std::uint64_t name = 1; name < 40'000; ++name) {
-    book.say(kBlock, {.kind = Kind::kWillNotReturn}, {});
-    name % 20 == 0 ? book.used(kBlock, kGiver, root_key(name)) : book.gone(kBlock, kGiver, root_key(name));
+    book.add(kBlock, {.kind = Kind::kWillNotReturn}, {});
+    name % 20 == 0 ? book.on_used(kBlock, kTenant, root_key(name)) : book.on_removed(kBlock, kTenant, root_key(name));
   }
-  EXPECT_TRUE(book.believes(kGiver, Kind::kWillNotReturn));
+  EXPECT_TRUE(book.believes(kTenant, Kind::kWillNotReturn));
 }
 
 TEST_F(HintBookTest, LearnsTheTimeABlockTakesForAHit) {
@@ -199,7 +199,7 @@ TEST_F(HintBookTest, AllocatesNothing) {
   const std::uint64_t before = allocation_count();
   record(Kind::kReturns, 200, false);
   record(Kind::kWillNotReturn, 200, true);
-  book_.came(kGiver, root_key(1));
+  book_.on_registered(kTenant, root_key(1));
   book_.observe(1'000, 1'000, 50, hours(1));
   EXPECT_EQ(allocation_count(), before);
   EXPECT_LE(HintBook::create(100'000, 1)->bytes(), 17U * 100'000);

@@ -7,22 +7,16 @@ namespace cairn {
 
 namespace {
 
-// A tick is the rank, then the time of the release: 2^40 releases are years of them.
+// A tick is the rank, then the time of the release. 2^40 releases take years.
 constexpr std::uint32_t kTimeBits = 40;
 constexpr std::uint64_t kMaxRank = (std::uint64_t{1} << (64 - kTimeBits)) - 1;
 
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> LfuPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, 1);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  Result<PageArray<std::uint16_t>> uses = PageArray<std::uint16_t>::create(view.capacity);
-  if (!uses) {
-    return Unexpected(std::move(uses).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new LfuPolicy(view, *std::move(queue), *std::move(uses)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, 1));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint16_t> uses, PageArray<std::uint16_t>::create(view.capacity));
+  return std::unique_ptr<EvictionPolicy>(new LfuPolicy(view, std::move(queue), std::move(uses)));
 }
 
 LfuPolicy::LfuPolicy(const PolicyView& view, BlockQueue queue, PageArray<std::uint16_t> uses)
@@ -44,6 +38,6 @@ void LfuPolicy::place(BlockId block_id) {
 
 BlockId LfuPolicy::choose(ClassRange classes, const Veto& veto) { return queue().front(0, classes, veto); }
 
-void LfuPolicy::gave_up(BlockId block_id) { floor_ = std::max(floor_, queue().tick(block_id) >> kTimeBits); }
+void LfuPolicy::on_evicted(BlockId block_id) { floor_ = std::max(floor_, queue().tick(block_id) >> kTimeBits); }
 
 }  // namespace cairn

@@ -1,8 +1,7 @@
-// LfuPolicy: the block with the fewest uses goes first, and uses fade: each victim raises the floor from which new ones
-// and those used again start (LFU with dynamic ageing).
+// LfuPolicy: evicts the block with the fewest uses. Uses fade (LFU with dynamic ageing).
 //
-// Does:     a block's rank, when it is released, is its uses so far plus the rank of the last victim; the lowest rank
-//           goes first, among equals the oldest release.
+// When a block is released, its rank is its uses plus the rank of the last victim. The block of the lowest rank is
+// evicted, of equal ones the oldest release.
 #pragma once
 
 #include "cairn/base/page_array.h"
@@ -18,7 +17,7 @@ class LfuPolicy final : public SegmentedPolicy {
  protected:
   void place(BlockId block_id) override;
   [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(BlockId block_id) override;
+  void on_evicted(BlockId block_id) override;
 
  private:
   LfuPolicy(const PolicyView& view, BlockQueue queue, PageArray<std::uint16_t> uses);

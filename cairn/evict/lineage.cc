@@ -6,20 +6,14 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> LineagePolicy::create(const PolicyView& view, Rule rule) {
-  Result<LineageForest> forest = LineageForest::create(view);
-  if (!forest) {
-    return Unexpected(std::move(forest).error());
-  }
-  Result<TickQueue> leaves = TickQueue::create(view);
-  if (!leaves) {
-    return Unexpected(std::move(leaves).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new LineagePolicy(view, rule, *std::move(forest), *std::move(leaves)));
+  CAIRN_TRY_ASSIGN(LineageForest forest, LineageForest::create(view));
+  CAIRN_TRY_ASSIGN(TickQueue leaves, TickQueue::create(view));
+  return std::unique_ptr<EvictionPolicy>(new LineagePolicy(view, rule, std::move(forest), std::move(leaves)));
 }
 
 LineagePolicy::LineagePolicy(const PolicyView& view, Rule rule, LineageForest forest, TickQueue leaves)
     : rule_(rule), forest_(std::move(forest)), leaves_(std::move(leaves)) {
-  CAIRN_CHECK(view.parents != nullptr, "the lineage policy is given a way to find parents");
+  CAIRN_CHECK(view.parents != nullptr, "the lineage policy needs a ParentFinder");
 }
 
 void LineagePolicy::insert(std::span<const BlockId> block_ids) {
@@ -75,7 +69,7 @@ void LineagePolicy::forget(std::span<const BlockId> block_ids) {
   }
 }
 
-// One by one: each victim may make a leaf of its parent, which is then often the next.
+// One by one: each victim may make its parent a leaf, which is often the next victim.
 std::size_t LineagePolicy::evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) {
   for (std::size_t evicted = 0; evicted < out.size(); ++evicted) {
     if (leaves_.pop(classes, veto, out.subspan(evicted, 1)) == 0) {

@@ -1,9 +1,7 @@
-// LineagePolicy: only leaves are evicted, so that no block is kept whose parent, without which it is of no use, is
-// gone.
+// LineagePolicy: evicts leaves only, so that no block is kept whose parent, without which it is useless, is gone.
 //
-// Rules:  kTick  among leaves the one released longest ago; a parent that becomes a leaf takes the place of its own
-// time
-//         kFifo  among leaves the one that has been a leaf longest; a parent that becomes one goes to the end
+//     kTick  evicts the leaf that was released longest ago; a parent that becomes a leaf keeps its own time
+//     kFifo  evicts the leaf that has been a leaf longest; a parent that becomes a leaf goes to the end
 #pragma once
 
 #include "cairn/evict/eviction_policy.h"
@@ -37,7 +35,7 @@ class LineagePolicy final : public EvictionPolicy {
 
   const Rule rule_;
   LineageForest forest_;
-  TickQueue leaves_;  // ticks are kept for all evictable blocks: when each was released
+  TickQueue leaves_;  // all evictable blocks have a tick: the time of release
   std::uint32_t size_ = 0;
 };
 

@@ -9,10 +9,10 @@ namespace cairn {
 
 namespace {
 
-// One list of orphans for this many blocks: orphans are rare, and those of one parent share a list anyway.
+// One list of orphans for so many blocks: orphans are rare, and orphans of one parent share a list anyway.
 constexpr std::uint32_t kBlocksPerOrphanList = 8;
 
-BlockId block_id_of(std::uint32_t link) { return BlockId{link - 1}; }
+BlockId block_of(std::uint32_t link) { return BlockId{link - 1}; }
 
 }  // namespace
 
@@ -22,15 +22,9 @@ Result<LineageForest> LineageForest::create(const PolicyView& view) {
                 str_cat("a pool of ", view.capacity, " blocks is more than the ", kMaxBlocks,
                         " that the lineage policy can order; use several pools"));
   }
-  Result<PageArray<Node>> nodes = PageArray<Node>::create(view.capacity);
-  if (!nodes) {
-    return Unexpected(std::move(nodes).error());
-  }
-  Result<PageArray<Link>> heads = PageArray<Link>::create(view.capacity / kBlocksPerOrphanList + 1);
-  if (!heads) {
-    return Unexpected(std::move(heads).error());
-  }
-  return LineageForest(view, *std::move(nodes), *std::move(heads));
+  CAIRN_TRY_ASSIGN(PageArray<Node> nodes, PageArray<Node>::create(view.capacity));
+  CAIRN_TRY_ASSIGN(PageArray<Link> heads, PageArray<Link>::create(view.capacity / kBlocksPerOrphanList + 1));
+  return LineageForest(view, std::move(nodes), std::move(heads));
 }
 
 LineageForest::LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads)
@@ -52,7 +46,7 @@ BlockId LineageForest::forget(BlockId block_id) {
   return prune(self);
 }
 
-// Takes a childless ghost out of the tree, and every ghost above it that this leaves childless.
+// Takes a childless ghost out of the tree, and every ghost above it that becomes childless by that.
 BlockId LineageForest::prune(Link self) {
   while ((at(self).child & kLinked) != 0) {
     Node& node = at(self);
@@ -69,7 +63,7 @@ BlockId LineageForest::prune(Link self) {
       }
     }
     if ((at(above).child & kEvictable) != 0) {
-      return block_id_of(above);
+      return block_of(above);
     }
     self = above;
   }

@@ -1,11 +1,13 @@
-// LineageForest: which of the evictable blocks are leaves, that is, have no evictable block below them.
+// LineageForest: which of the evictable blocks are leaves, that is, have no evictable child.
 //
-// Does:     keeps the tree of evictable blocks by the parents that their keys name. A block that is not evictable itself
-//           stays in the tree as a ghost while evictable ones hang below it. Children whose parent is in no block wait
-//           as orphans until a block with that name becomes evictable and adopts them.
-// Owner:    a policy. Threads: none.
-// Costs:    O(1) a block amortised (a removal climbs over the ghosts it frees). 16.5 bytes a block, taken once.
-// Survives: two keys that share a position and a parent fragment: one tree then has a child too many, nothing breaks.
+// It keeps the tree of evictable blocks by the parents that their keys name. A block that is not evictable itself stays
+// in the tree as a ghost while it has evictable descendants. Blocks whose parent is not in the pool are orphans until a
+// block with the parent's key becomes evictable and adopts them. If two keys share a position and a parent fragment, a
+// block may have one child too many; nothing breaks.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a block amortised (a removal climbs over the ghosts that it frees). 16.5 bytes a block, allocated at
+//             creation.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +25,8 @@ class LineageForest {
 
   [[nodiscard]] static Result<LineageForest> create(const PolicyView& view);
 
-  // The block that holds this one's parent block, in any state, or kNoBlock. Runs are released leaf first: the next block
-  // usually is the one, and no search is needed. Requires: the view has a way to find parents.
+  // The parent of this block, evictable or not, or kNoBlock. Runs are released leaf first, so the next block usually is
+  // the parent, and no search is needed. Requires: the view has a ParentFinder.
   [[nodiscard]] BlockId parent_of(BlockId block_id, BlockId likely_parent) const {
     const BlockKey& key = keys_[index_of(block_id)];
     if (key.position() == 0) {
@@ -38,9 +40,9 @@ class LineageForest {
 
   struct Inserted {
     bool is_leaf;
-    BlockId no_longer_leaf;  // its parent, where that was one; else kNoBlock
+    BlockId no_longer_leaf;  // its parent, if that was a leaf; else kNoBlock
   };
-  // The block becomes evictable; `parent` holds its parent block (in any state), or kNoBlock.
+  // The block becomes evictable. `parent` is its parent, evictable or not, or kNoBlock.
   Inserted insert(BlockId block_id, BlockId parent) {
     CAIRN_DCHECK(!contains(block_id), "a block becomes evictable once");
     const Link self = index_of(block_id) + 1;
@@ -64,7 +66,7 @@ class LineageForest {
 
   struct Removed {
     bool was_leaf;
-    BlockId new_leaf;  // the ancestor that has nothing evictable below it any more, if it is evictable; else kNoBlock
+    BlockId new_leaf;  // the evictable ancestor that became a leaf, or kNoBlock
   };
   // The block is no longer evictable. Requires: it was.
   Removed remove(BlockId block_id) {
@@ -78,11 +80,11 @@ class LineageForest {
     return {true, prune(self)};
   }
 
-  // The block lost its key; what hangs below it becomes orphaned. Requires: not evictable. Gives the new leaf as above.
+  // The block lost its key; its children become orphans. Returns the new leaf as above. Requires: not evictable.
   BlockId forget(BlockId block_id);
 
   [[nodiscard]] bool contains(BlockId block_id) const { return (nodes_[index_of(block_id)].child & kEvictable) != 0; }
-  // Whether evictable blocks hang below this one, in any state.
+  // Whether the block, evictable or not, has evictable descendants.
   [[nodiscard]] bool holds_below(BlockId block_id) const {
     return (nodes_[index_of(block_id)].child & kLinkMask) != kNoLink;
   }
@@ -90,11 +92,11 @@ class LineageForest {
   void prefetch(BlockId block_id) const { __builtin_prefetch(&nodes_[index_of(block_id)], 1); }
 
  private:
-  // A block number plus one, so that zeroed pages hold nodes that are not in the tree.
+  // A block id plus one, so that a zeroed node is not in the tree.
   using Link = std::uint32_t;
   static constexpr Link kNoLink = 0;
   static constexpr Link kLinkMask = (1U << 30) - 1;
-  static constexpr Link kLinked = 1U << 30;     // it is known to its parent, or as a root or an orphan
+  static constexpr Link kLinked = 1U << 30;     // it is in the list of its parent, a root or an orphan
   static constexpr Link kEvictable = 1U << 31;  // not a ghost
 
   struct Node {
@@ -133,7 +135,7 @@ class LineageForest {
 
   Column<BlockKey> keys_;
   const ParentFinder* parents_;
-  std::uint64_t multiplier_;  // of what names a parent, for its list of orphans
+  std::uint64_t multiplier_;  // hashes what names a parent, to find its list of orphans
   PageArray<Node> nodes_;
   PageArray<Link> orphan_heads_;  // hashed by the parent that is missing
   std::uint32_t orphans_ = 0;

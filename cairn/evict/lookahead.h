@@ -1,4 +1,4 @@
-// for_each_prefetched: visits blocks in order while the records of those further on are on their way from memory.
+// for_each_prefetched: visits blocks in order and fetches the records of those further on ahead of time.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// LruPolicy: the block that was released longest ago goes first.
+// LruPolicy: evicts the block that was released longest ago.
 #pragma once
 
 #include "cairn/evict/eviction_policy.h"
@@ -17,7 +17,7 @@ class LruPolicy final : public EvictionPolicy {
     of_block = to;
     queue_.push(block_id);
   }
-  void forget(std::span<const BlockId> /*blocks*/) override {}
+  void forget(std::span<const BlockId> /*block_ids*/) override {}
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) override {
     return queue_.pop(classes, veto, out);
   }
@@ -28,7 +28,7 @@ class LruPolicy final : public EvictionPolicy {
  private:
   explicit LruPolicy(TickQueue queue) : queue_(std::move(queue)) {}
 
-  TickQueue queue_;  // a block's tick: when its block was last released
+  TickQueue queue_;  // the tick of a block: when it was last released
 };
 
 }  // namespace cairn

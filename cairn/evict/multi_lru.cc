@@ -15,15 +15,9 @@ constexpr std::uint32_t kLists = kThresholds.size() + 1;
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> MultiLruPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, kLists);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  Result<TinyLfu> sketch = TinyLfu::create(view.capacity, view.seed);
-  if (!sketch) {
-    return Unexpected(std::move(sketch).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new MultiLruPolicy(view, *std::move(queue), *std::move(sketch)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, kLists));
+  CAIRN_TRY_ASSIGN(TinyLfu sketch, TinyLfu::create(view.capacity, view.seed));
+  return std::unique_ptr<EvictionPolicy>(new MultiLruPolicy(view, std::move(queue), std::move(sketch)));
 }
 
 MultiLruPolicy::MultiLruPolicy(const PolicyView& view, BlockQueue queue, TinyLfu sketch)

@@ -1,9 +1,7 @@
-// MultiLruPolicy: four lists by how often a block was used of late, the coldest emptied first, the oldest release first
-// in each.
+// MultiLruPolicy: four lists by recent uses. The coldest list is emptied first, in each list the oldest release first.
 //
-// Does:     uses are counted by key in a TinyLfu sketch, so that a block that was evicted and comes back is not cold.
-//           Below 3 uses a block is cold, below 8 warm, below 15 hot. Its list is chosen when it is released, and kept
-//           until it is used again.
+// A TinyLfu sketch counts uses by key, so that an evicted block that returns is not cold. A block is cold below 3 uses,
+// warm below 8, hot below 15. Its list is chosen when it is released, and kept until it is used again.
 #pragma once
 
 #include "cairn/evict/segmented_policy.h"

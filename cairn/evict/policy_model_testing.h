@@ -28,7 +28,7 @@ class PolicyModel {
   virtual void remove(BlockId block_id) = 0;
   virtual void forget(BlockId block_id) = 0;
   // One more use of a block in use; the order of those that go by releases does not know it.
-  virtual void touch(BlockId /*block*/) {}
+  virtual void touch(BlockId /*block_id*/) {}
 
   BlockId evict(ClassRange range, const Veto& veto) {
     const BlockId victim = choose([&](BlockId block_id) {
@@ -65,7 +65,7 @@ class LruModel final : public PolicyModel {
   using PolicyModel::PolicyModel;
   void insert(BlockId block_id) override { order_.push_back(block_id); }
   void remove(BlockId block_id) override { std::erase(order_, block_id); }
-  void forget(BlockId /*block*/) override {}
+  void forget(BlockId /*block_id*/) override {}
   BlockId choose(const Permitted& permitted) override { return lowest_class(order_, permitted); }
 
  private:

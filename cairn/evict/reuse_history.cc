@@ -20,11 +20,8 @@ std::uint32_t print_of(std::uint64_t hash) { return static_cast<std::uint32_t>(h
 
 Result<ReuseHistory> ReuseHistory::create(std::uint32_t capacity, const KeySeed& seed) {
   const std::size_t entries = std::max(kEntriesPerBlock * capacity, kLeastEntries) / kBucket * kBucket;
-  Result<PageArray<Entry>> made = PageArray<Entry>::create(entries);
-  if (!made) {
-    return Unexpected(std::move(made).error());
-  }
-  return ReuseHistory(std::max(1U, capacity / kUnitsPerPool), *std::move(made), seed);
+  CAIRN_TRY_ASSIGN(PageArray<Entry> made, PageArray<Entry>::create(entries));
+  return ReuseHistory(std::max(1U, capacity / kUnitsPerPool), std::move(made), seed);
 }
 
 std::optional<ReuseHistory::Past> ReuseHistory::find(const BlockKey& key, std::uint64_t now) const {

@@ -1,11 +1,11 @@
-// ReuseHistory: when keys were last used, and how often, long after their blocks are gone.
+// ReuseHistory: when keys were last used, and how often, long after their blocks were evicted.
 //
-// Does:     remembers about four keys for each block of the pool, the latest. A time is kept to within a five-hundredth of
-//           the time in which the whole pool is used once.
-// Errs:     16 bits stand for a key within its bucket: one lookup in some thousands finds a stranger. A key may be
-//           forgotten early where its bucket is crowded.
-// Owner:    a policy. Threads: none.
-// Costs:    one cache line a key. 16 bytes a block, at least 64 KiB, taken once.
+// It remembers the latest keys, about four for each block of the pool. A time is exact to a five-hundredth of a
+// turnover of the pool. 16 bits stand for a key within its bucket, so about one lookup in some thousands finds another
+// key. A key may be forgotten early if its bucket is crowded.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: one cache line a key. 16 bytes a block, at least 64 KiB, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,16 @@ class ReuseHistory {
 
   [[nodiscard]] static Result<ReuseHistory> create(std::uint32_t capacity, const KeySeed& seed = {});
 
-  // What is known of the key at this time; none where it is new, or forgotten.
+  // The past of the key at this time; std::nullopt if the key is new or forgotten.
   [[nodiscard]] std::optional<Past> find(const BlockKey& key, std::uint64_t now) const;
   // The key was used now, for the `uses`th time.
   void record(const BlockKey& key, std::uint64_t now, std::uint32_t uses);
-  // The key is about to be looked for.
+  // Call it shortly before find() or record().
   void prefetch(const BlockKey& key) const;
   [[nodiscard]] std::size_t bytes() const { return entries_.bytes(); }
 
  private:
-  // From the top: 16 bits of the key, 2 of the uses less one, 14 of the time. 0 is an empty one.
+  // From the top: 16 bits of the key, 2 of the uses less one, 14 of the time. 0: empty.
   using Entry = std::uint32_t;
   static constexpr std::size_t kBucket = 16;
   static constexpr std::uint32_t kTimeMask = (1U << 14) - 1;

@@ -8,10 +8,10 @@ namespace cairn {
 namespace {
 
 constexpr std::uint32_t kUnitsPerPool = 64;
-// So many blocks are supposed to have been seen before the first, of which this part came back, at any age.
+// Prior: as if so many blocks had been seen before the first, and this share of them had returned, at any age.
 constexpr double kSupposed = 200;
 constexpr double kSupposedReturns = 0.3;
-// Counts are halved when the pool was used this many times over.
+// Counts are halved after this many turnovers of the pool.
 constexpr std::uint64_t kPoolsToFade = 64;
 
 }  // namespace
@@ -86,7 +86,7 @@ void ReuseModel::learn(std::uint64_t now) {
   }
   next_learning_ = now + learn_every_;
   fade(now);
-  // What a block of any class does, as a part of those that began.
+  // The share of blocks of any class that return in each bucket.
   double began = kSupposed;
   std::array<double, kBuckets> expected{};
   expected.fill(kSupposed * kSupposedReturns / kBuckets);
@@ -106,7 +106,7 @@ void ReuseModel::learn(std::uint64_t now) {
 
 void ReuseModel::rate(Class& of, const std::array<double, kBuckets>& expected) {
   std::array<double, kBuckets> hits{};
-  std::array<double, kBuckets> time{};  // that blocks spend in the bucket, all together
+  std::array<double, kBuckets> time{};  // that all blocks together spend in the bucket
   double waiting = of.began + kSupposed;
   for (std::uint32_t i = 0; i < kBuckets; ++i) {
     hits[i] = of.returned[i] + kSupposed * expected[i];

@@ -1,11 +1,12 @@
-// ReuseModel: what keeping a block is worth, by how often it was used and how long ago.
+// ReuseModel: what keeping a block is worth, by how often and how long ago it was used.
 //
-// Does:     counts, for blocks of each number of uses, after what time they were used again, if they were. From that a
-//           block's worth is the most hits for the time in a block that can be had by keeping it, over all times at which
-//           one could give it up (its Gittins index). Where little has been seen, what all blocks do counts, and before
-//           that, that soon is likelier than late.
-// Owner:    a policy. Threads: none.
-// Costs:    O(1) a use; now and then some 10,000 steps, about once for a sixteenth of the pool. A few KiB.
+// It counts, for blocks of each number of uses, after what time they were used again. The value of a block is the
+// highest rate of hits for its time in the pool, over all times at which it could be evicted (its Gittins index). Until
+// enough blocks of a kind were seen, the counts of all blocks are used, and before those the assumption that an early
+// return is likelier than a late one.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a use, plus some 10,000 steps once for each sixteenth of the pool. A few KiB.
 #pragma once
 
 #include <array>
@@ -18,22 +19,22 @@ class ReuseModel {
  public:
   explicit ReuseModel(std::uint32_t capacity);
 
-  // A block was used for the `uses`th time, and waits from now on.
+  // A block was used for the `uses`th time.
   void began(std::uint32_t uses) { classes_[uses - 1].began += 1; }
-  // One that had been used that often was used again at this age.
+  // A block that had been used `uses` times was used again at this age.
   void returned(std::uint32_t uses, std::uint64_t age);
-  // Lets what was counted long ago count less, if it is time.
+  // Makes older counts count less, if it is time.
   void fade(std::uint64_t now);
-  // Brings worth() up to date, if it is time; fades too.
+  // Updates worth(), if it is time; fades too.
   void learn(std::uint64_t now);
 
-  // What comes back at a greater age comes too late to matter, and is as good as new.
+  // A block that returns at a greater age counts as new.
   [[nodiscard]] std::uint64_t horizon() const { return static_cast<std::uint64_t>(begin_of(kBuckets)); }
-  // Higher is better to keep.
+  // The value of a block; the lowest is evicted.
   [[nodiscard]] double worth(std::uint32_t uses, std::uint64_t age) const {
     return classes_[uses - 1].worth[bucket_of(age)];
   }
-  // That a block of this age is used again before it reaches the other one.
+  // The probability that a block of this age is used again before it reaches the age `until`.
   [[nodiscard]] double chance(std::uint32_t uses, std::uint64_t age, std::uint64_t until) const;
 
  private:
@@ -43,7 +44,7 @@ class ReuseModel {
   struct Class {
     double began = 0;
     std::array<double, kBuckets> returned{};
-    std::array<double, kBuckets + 1> worth{};  // beyond the last bucket: nothing
+    std::array<double, kBuckets + 1> worth{};  // beyond the last bucket: 0
   };
 
   [[nodiscard]] std::uint32_t bucket_of(std::uint64_t age) const;

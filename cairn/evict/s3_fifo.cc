@@ -13,20 +13,10 @@ constexpr std::uint8_t kUsesToStay = 2;
 }  // namespace
 
 Result<std::unique_ptr<EvictionPolicy>> S3FifoPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  Result<GhostLists> ghosts = GhostLists::create(view.capacity - view.capacity / 10, 1, view.seed);
-  if (!ghosts) {
-    return Unexpected(std::move(ghosts).error());
-  }
-  Result<PageArray<std::uint8_t>> uses = PageArray<std::uint8_t>::create(view.capacity);
-  if (!uses) {
-    return Unexpected(std::move(uses).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(
-      new S3FifoPolicy(view, *std::move(queue), *std::move(ghosts), *std::move(uses)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, kSegments));
+  CAIRN_TRY_ASSIGN(GhostLists ghosts, GhostLists::create(view.capacity - view.capacity / 10, 1, view.seed));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint8_t> uses, PageArray<std::uint8_t>::create(view.capacity));
+  return std::unique_ptr<EvictionPolicy>(new S3FifoPolicy(view, std::move(queue), std::move(ghosts), std::move(uses)));
 }
 
 S3FifoPolicy::S3FifoPolicy(const PolicyView& view, BlockQueue queue, GhostLists ghosts, PageArray<std::uint8_t> uses)
@@ -69,7 +59,7 @@ BlockId S3FifoPolicy::choose(ClassRange classes, const Veto& veto) {
   }
 }
 
-void S3FifoPolicy::gave_up(BlockId block_id) {
+void S3FifoPolicy::on_evicted(BlockId block_id) {
   if (queue().segment(block_id) == kSmall) {
     ghosts_.push(kGhosts, key(block_id));
   }

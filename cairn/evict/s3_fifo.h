@@ -1,8 +1,8 @@
 // S3FifoPolicy: three queues that are never reordered (Yang et al., SOSP 2023).
 //
-// Does:     a block comes into the small queue, a tenth of the pool. At its end it goes on to the main queue if it was
-//           used twice more, else it goes, and its key is remembered: if it comes back, it goes straight to the main queue.
-//           At the end of that it gets another round for each use, up to three.
+// A new block enters the small queue, a tenth of the pool. At the end of it, the block moves to the main queue if it
+// was used twice more; otherwise it is evicted and its key is remembered. A block whose key is remembered enters the
+// main queue at once. At the end of the main queue, a block gets another round for each use, up to three.
 #pragma once
 
 #include "cairn/base/page_array.h"
@@ -19,7 +19,7 @@ class S3FifoPolicy final : public SegmentedPolicy {
  protected:
   void place(BlockId block_id) override;
   [[nodiscard]] BlockId choose(ClassRange classes, const Veto& veto) override;
-  void gave_up(BlockId block_id) override;
+  void on_evicted(BlockId block_id) override;
 
  private:
   enum : BlockQueue::Segment { kSmall, kMain, kSegments };
@@ -29,8 +29,8 @@ class S3FifoPolicy final : public SegmentedPolicy {
   void count_use(BlockId block_id);
 
   const std::uint32_t small_target_;
-  GhostLists ghosts_;             // one list: of the small queue
-  PageArray<std::uint8_t> uses_;  // of each block since it came into its queue, or its last round
+  GhostLists ghosts_;             // keys evicted from the small queue
+  PageArray<std::uint8_t> uses_;  // of each block since it entered its queue, or since its last round
 };
 
 }  // namespace cairn

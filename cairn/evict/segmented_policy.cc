@@ -40,7 +40,7 @@ std::size_t SegmentedPolicy::evict(ClassRange classes, const Veto& veto, std::sp
       return evicted;
     }
     queue_.remove(victim);
-    gave_up(victim);
+    on_evicted(victim);
     out[evicted] = victim;
   }
   return out.size();

@@ -1,5 +1,5 @@
-// SegmentedPolicy: what policies have in common that rank blocks by segment and tick (block_queue.h). One says where a block
-// goes when it becomes evictable, and which is the next victim; the rest is here.
+// SegmentedPolicy: the common part of policies that rank blocks by segment and tick (block_queue.h). A derived policy
+// says where a block is placed when it becomes evictable, and which block is the next victim.
 #pragma once
 
 #include "cairn/evict/block_queue.h"
@@ -30,17 +30,17 @@ class SegmentedPolicy : public EvictionPolicy {
   [[nodiscard]] BlockQueue& queue() { return queue_; }
   [[nodiscard]] const BlockQueue& queue() const { return queue_; }
 
-  // Gives the block its place after a use of its block: it is about to become evictable, or was touched. It is known to
-  // the queue where its block was used before, and new where it was forgotten since.
+  // Gives the block its place after a use: it is about to become evictable, or was touched. The queue knows the block
+  // if it was used before and not forgotten since.
   virtual void place(BlockId block_id) = 0;
-  // The next victim, which is still held; kNoBlock where there is none.
+  // The next victim, still in the queue; kNoBlock if there is none.
   [[nodiscard]] virtual BlockId choose(ClassRange classes, const Veto& veto) = 0;
-  // It is about to be placed: fetches what that takes.
+  // Fetches what place() will read.
   virtual void prefetch(BlockId block_id) const { queue_.prefetch(block_id); }
-  // It was chosen and is held no more; its key is still there.
-  virtual void gave_up(BlockId /*block*/) {}
+  // The victim left the queue; its key is still valid.
+  virtual void on_evicted(BlockId /*block_id*/) {}
 
-  // Of two fronts the one of the lower class, `preferred` where that is the same; either may be kNoBlock.
+  // The block of the lower class, or `preferred` if the classes are equal. Either may be kNoBlock.
   [[nodiscard]] BlockId lower_class(BlockId preferred, BlockId other) const;
 
  private:

@@ -15,36 +15,20 @@ enum : GhostLists::List { kOnce, kAgain, kGhostLists };
 
 Result<std::unique_ptr<ShadowCache>> ShadowCache::create(const Options& options) {
   std::unique_ptr<ShadowCache> cache(new ShadowCache(options));
-  Result<PageArray<Record>> records = PageArray<Record>::create(std::max(1U, options.blocks));
-  if (!records) {
-    return Unexpected(std::move(records).error());
-  }
-  Result<PageArray<Link>> buckets = PageArray<Link>::create(options.blocks);
-  if (!buckets) {
-    return Unexpected(std::move(buckets).error());
-  }
-  cache->records_ = *std::move(records);
-  cache->buckets_ = *std::move(buckets);
-  Result<BlockQueue> queue = BlockQueue::create({.capacity = options.blocks,
-                                                 .class_count = 1,
-                                                 .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
-                                                 .classes = Column<EvictionClass>(&cache->only_class_, 0),
-                                                 .parents = cache.get(),
-                                                 .leaves_first = options.leaves_first,
-                                                 .seed = options.seed},
-                                                kUseSegments);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  cache->queue_ = *std::move(queue);
+  CAIRN_TRY_ASSIGN(cache->records_, PageArray<Record>::create(std::max(1U, options.blocks)));
+  CAIRN_TRY_ASSIGN(cache->buckets_, PageArray<Link>::create(options.blocks));
+  const PolicyView view{.capacity = options.blocks,
+                        .class_count = 1,
+                        .keys = Column<BlockKey>(&cache->records_.data()->key, sizeof(Record)),
+                        .classes = Column<EvictionClass>(&cache->only_class_, 0),
+                        .parents = cache.get(),
+                        .leaves_first = options.leaves_first,
+                        .seed = options.seed};
+  CAIRN_TRY_ASSIGN(cache->queue_, BlockQueue::create(view, kUseSegments));
   if (options.expert == Expert::kS3Fifo) {
     cache->once_target_ = kS3FifoShare * options.blocks;
   } else if (options.expert == Expert::kArc) {
-    Result<GhostLists> ghosts = GhostLists::create(options.blocks, kGhostLists, options.seed);
-    if (!ghosts) {
-      return Unexpected(std::move(ghosts).error());
-    }
-    cache->ghosts_ = *std::move(ghosts);
+    CAIRN_TRY_ASSIGN(cache->ghosts_, GhostLists::create(options.blocks, kGhostLists, options.seed));
   }
   return cache;
 }
@@ -59,7 +43,7 @@ bool ShadowCache::use(const BlockKey& key, std::uint32_t uses, const ReuseModel&
     queue_->remove(block_id);
   } else {
     if (ghosts_) {
-      heed_return(key);
+      adapt_target(key);
     }
     block_id = make_room(model, now);
     Link& bucket = buckets_[bucket_of(key)];
@@ -71,7 +55,7 @@ bool ShadowCache::use(const BlockKey& key, std::uint32_t uses, const ReuseModel&
   return hit;
 }
 
-// By what a child's key says of it, at any depth.
+// Uses only the bits that a child's key holds of its parent, so that parents can be found.
 std::size_t ShadowCache::bucket_of(std::uint32_t position, std::uint64_t fragment) const {
   constexpr std::uint64_t kFragmentMask = (std::uint64_t{1} << BlockKey::kMinFragmentBits) - 1;
   const std::uint64_t name = (fragment & kFragmentMask) ^ (std::uint64_t{position} << BlockKey::kMinFragmentBits);
@@ -121,8 +105,9 @@ BlockId ShadowCache::make_room(const ReuseModel& model, std::uint64_t now) {
   return victim;
 }
 
-// As ARC does it: the part that lost what comes back gets more room, the faster the shorter its memory is.
-void ShadowCache::heed_return(const BlockKey& key) {
+// As in ARC: when an evicted key returns, the part that it was evicted from gets more room, the more the fewer keys of
+// that part are remembered.
+void ShadowCache::adapt_target(const BlockKey& key) {
   const double once = ghosts_->size(kOnce);
   const double again = ghosts_->size(kAgain);
   const std::optional<GhostLists::List> returned = ghosts_->take(key);

@@ -1,9 +1,10 @@
-// ShadowCache: the keys that a cache would hold if it had followed one expert all along, for a sample of the traffic.
+// ShadowCache: the keys that a cache would hold if it had always followed one expert, for a sample of the traffic.
 //
-// Does:     is told of every use of a sampled key, counts hits, and evicts by its expert. For kArc it remembers what it
-//           evicted and moves its target by what comes back.
-// Owner:    the adaptive policy. Threads: none.
-// Costs:    O(1). About 40 bytes a block of its own, 60 for kArc, taken once.
+// It sees every use of a sampled key, reports hits, and evicts as its expert says. For kArc it remembers evicted keys
+// and moves its target when they return.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a use. About 40 bytes for each of its blocks, 60 for kArc, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace cairn {
 
 class ShadowCache final : private ParentFinder {
  public:
-  // `leaves_first`, where the sample is all of the traffic: in part of it, blocks are without their parents.
+  // `leaves_first` only if the sample is the whole traffic: in a smaller sample, blocks lack their parents.
   struct Options {
     Expert expert;
     std::uint32_t blocks;
@@ -33,14 +34,14 @@ class ShadowCache final : private ParentFinder {
   ShadowCache& operator=(const ShadowCache&) = delete;
   ~ShadowCache() override = default;
 
-  // A use, the `uses`th, at the tick `now`; whether it hit.
+  // The key is used for the `uses`th time, at the tick `now`. Returns whether it was a hit.
   bool use(const BlockKey& key, std::uint32_t uses, const ReuseModel& model, std::uint64_t now);
-  // Of the cache: how much the expert gives to blocks that were used once.
+  // The share of the cache that the expert gives to blocks that were used once.
   [[nodiscard]] double once_share() const { return blocks_ == 0 ? 0 : once_target_ / blocks_; }
   [[nodiscard]] std::size_t bytes() const;
 
  private:
-  // A block number plus one; 0 is none.
+  // A block id plus one; 0: none.
   using Link = std::uint32_t;
   struct Record {
     BlockKey key;
@@ -55,11 +56,11 @@ class ShadowCache final : private ParentFinder {
   [[nodiscard]] std::size_t bucket_of(const BlockKey& key) const;
   [[nodiscard]] BlockId find(const BlockKey& key);
   [[nodiscard]] BlockId make_room(const ReuseModel& model, std::uint64_t now);
-  void heed_return(const BlockKey& key);
+  void adapt_target(const BlockKey& key);
 
   Expert expert_;
   std::uint32_t blocks_;
-  std::uint64_t multiplier_;  // of names, for their buckets
+  std::uint64_t multiplier_;  // hashes keys to buckets
   std::uint32_t used_ = 0;
   double once_target_ = 0;
   PageArray<Record> records_;

@@ -3,11 +3,8 @@
 namespace cairn {
 
 Result<std::unique_ptr<EvictionPolicy>> SlruPolicy::create(const PolicyView& view) {
-  Result<BlockQueue> queue = BlockQueue::create(view, kSegments);
-  if (!queue) {
-    return Unexpected(std::move(queue).error());
-  }
-  return std::unique_ptr<EvictionPolicy>(new SlruPolicy(view, *std::move(queue)));
+  CAIRN_TRY_ASSIGN(BlockQueue queue, BlockQueue::create(view, kSegments));
+  return std::unique_ptr<EvictionPolicy>(new SlruPolicy(view, std::move(queue)));
 }
 
 SlruPolicy::SlruPolicy(const PolicyView& view, BlockQueue queue)
@@ -20,7 +17,7 @@ void SlruPolicy::place(BlockId block_id) {
   if (queue().count(kProtected) <= most_protected_) {
     return;
   }
-  // Where all protected ones are in use, there are too many for a while.
+  // If all protected blocks are in use, there are too many for a while.
   const BlockId demoted = queue().front(kProtected, {0, class_count_}, {});
   if (demoted != kNoBlock) {
     queue().move(demoted, kProbation, queue().next_tick());

@@ -1,7 +1,8 @@
-// SlruPolicy: blocks that were used again are protected, up to four fifths of the pool; the rest goes first.
+// SlruPolicy: protects blocks that were used again, up to four fifths of the pool.
 //
-// Does:     a block comes in on probation, and is protected once it is used again; the protected one that was released
-//           longest ago goes back on probation when there are too many. Within each part the oldest release goes first.
+// A new block is on probation. It is protected once it is used again; if there are too many protected blocks, the one
+// that was released longest ago goes back on probation. Blocks on probation are evicted first, in each part the oldest
+// release first.
 #pragma once
 
 #include "cairn/evict/segmented_policy.h"

@@ -9,11 +9,8 @@
 namespace cairn {
 
 Result<TickQueue> TickQueue::create(const PolicyView& view) {
-  Result<PageArray<Node>> nodes = PageArray<Node>::create(view.capacity);
-  if (!nodes) {
-    return Unexpected(std::move(nodes).error());
-  }
-  return TickQueue(view, *std::move(nodes));
+  CAIRN_TRY_ASSIGN(PageArray<Node> nodes, PageArray<Node>::create(view.capacity));
+  return TickQueue(view, std::move(nodes));
 }
 
 TickQueue::TickQueue(const PolicyView& view, PageArray<Node> nodes)
@@ -76,7 +73,7 @@ void TickQueue::push_newest(std::span<const BlockId> block_ids) {
   size_ += static_cast<std::uint32_t>(block_ids.size());
 }
 
-// What was pushed together is often erased together, in the opposite order: such a stretch is cut out as a whole.
+// Blocks that were pushed together are often erased together, in reverse order: such a stretch is cut out as a whole.
 void TickQueue::erase(std::span<const BlockId> block_ids) {
   for (std::size_t i = 0; i < block_ids.size() && i < kLookahead; ++i) {
     prefetch(block_ids[i]);
@@ -114,7 +111,7 @@ void TickQueue::erase(std::span<const BlockId> block_ids) {
   }
 }
 
-// Visits the lanes that hold anything, the lowest first, until one says that this is enough.
+// Visits the lanes that are not empty, the lowest first, until visit() returns true.
 template <typename Visit>
 void TickQueue::for_each_lane(ClassRange classes, Visit visit) {
   for (std::uint32_t word = classes.first / 64; word * 64 < classes.last && word < occupied_.size(); ++word) {
@@ -252,7 +249,7 @@ void TickQueue::heap_erase(Lane& lane, Link link) {
   }
 }
 
-// Of two tops without siblings, the later becomes the first child of the earlier.
+// The later of two roots becomes the first child of the earlier.
 TickQueue::Link TickQueue::meld(Link a, Link b) {
   if (tick_at(b) < tick_at(a)) {
     std::swap(a, b);

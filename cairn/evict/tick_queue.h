@@ -1,9 +1,12 @@
 // TickQueue: blocks in the order of the ticks they were given, one queue for each eviction class.
 //
-// Does:     what comes with the newest tick, as nearly everything does, is appended to a list; what comes back with an
-//           older one goes into a pairing heap beside it. The next out is the older of the two fronts.
-// Owner:    a policy. Threads: none.
-// Costs:    append, and erase from the list: O(1). Old ticks: O(log n) amortised. 20 bytes a block, taken once.
+// A block with the newest tick, which is the usual case, is appended to a list. A block with an older tick goes into a
+// pairing heap beside the list. The next block is the older of the two fronts.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) to append, and to erase from the list; O(log n) amortised for older ticks. 20 bytes a block,
+// allocated at
+//             creation.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +27,7 @@ class TickQueue {
   // Later than every tick before it.
   [[nodiscard]] std::uint64_t next_tick() { return ++now_; }
 
-  // A tick stays with its block, in the queue or out of it, until another is set; 0 where none was.
+  // A block keeps its tick, in the queue or not, until another is set; 0 if none was set.
   [[nodiscard]] std::uint64_t tick(BlockId block_id) const { return tick_of(nodes_[index_of(block_id)]); }
   // Requires: not in the queue.
   void set_tick(BlockId block_id, std::uint64_t tick) {
@@ -34,23 +37,23 @@ class TickQueue {
     node.tick_high = static_cast<std::uint32_t>(tick >> 32);
   }
 
-  // Into the queue of its class, at the place of its tick. Requires: not in the queue.
+  // Adds the block to the queue of its class, by its tick. Requires: not in the queue.
   void push(BlockId block_id);
-  // Gives each the next tick and puts them in. Requires: none is in the queue.
+  // Gives each block the next tick and adds it. Requires: none is in the queue.
   void push_newest(std::span<const BlockId> block_ids);
   // Requires: in the queue.
   void erase(BlockId block_id) { take_out(index_of(block_id) + 1); }
   void erase(std::span<const BlockId> block_ids);
-  // Takes blocks until `out` is full or nothing is left, and returns how many: each time the first one without a veto of
-  // the lowest class in the range that has one.
+  // Takes blocks until `out` is full or none is left, and returns how many: each time the first block without a veto,
+  // of the lowest class in the range that has one.
   [[nodiscard]] std::size_t pop(ClassRange classes, const Veto& veto, std::span<BlockId> out);
 
-  // The one that pop() would take first, left where it is; kNoBlock where there is none.
+  // The block that pop() would take first; kNoBlock if there is none.
   [[nodiscard]] BlockId front(ClassRange classes, const Veto& veto);
 
-  // The newest one of a class; kNoBlock where there is none, or it has a veto.
+  // The newest block of a class; kNoBlock if there is none, or it has a veto.
   [[nodiscard]] BlockId back(std::uint32_t eviction_class, const Veto& veto) const {
-    const Link last = lanes_[eviction_class].tail;  // older ones alone are in the heap
+    const Link last = lanes_[eviction_class].tail;  // the heap holds older blocks only
     return last == kNoLink || (veto && veto(BlockId{last - 1})) ? kNoBlock : BlockId{last - 1};
   }
 
@@ -63,7 +66,7 @@ class TickQueue {
   void prefetch(BlockId block_id) const { __builtin_prefetch(&nodes_[index_of(block_id)], 1); }
 
  private:
-  // A block number plus one, so that zeroed pages hold nodes that are nowhere.
+  // A block id plus one, so that a zeroed node is in no queue.
   using Link = std::uint32_t;
   static constexpr Link kNoLink = 0;
   static constexpr Link kHeapRoot = 0xFFFFFFFE;  // as `prev`: the top of a heap

@@ -51,15 +51,9 @@ bool has_bit(const PageArray<std::uint64_t>& words, std::size_t bit) {
 }  // namespace
 
 Result<TinyLfu> TinyLfu::create(std::uint32_t capacity, const KeySeed& seed) {
-  Result<PageArray<std::uint64_t>> words = PageArray<std::uint64_t>::create(std::max(capacity, 1U));
-  if (!words) {
-    return Unexpected(std::move(words).error());
-  }
-  Result<PageArray<std::uint64_t>> door = PageArray<std::uint64_t>::create(capacity / 2 + 1);
-  if (!door) {
-    return Unexpected(std::move(door).error());
-  }
-  return TinyLfu(capacity, *std::move(words), *std::move(door), seed);
+  CAIRN_TRY_ASSIGN(PageArray<std::uint64_t> words, PageArray<std::uint64_t>::create(std::max(capacity, 1U)));
+  CAIRN_TRY_ASSIGN(PageArray<std::uint64_t> door, PageArray<std::uint64_t>::create(capacity / 2 + 1));
+  return TinyLfu(capacity, std::move(words), std::move(door), seed);
 }
 
 TinyLfu::TinyLfu(std::uint32_t capacity, PageArray<std::uint64_t> words, PageArray<std::uint64_t> door,
@@ -84,7 +78,7 @@ std::uint32_t TinyLfu::add(const BlockKey& key) {
   if (!known || least == kCounterMask) {
     return least + 1;
   }
-  // Only the counters that say the least: the others were raised by other keys.
+  // Only the lowest counters: the others were raised by other keys.
   for (const Counter counter : counters) {
     if (count_at(words_, counter) == least) {
       words_[counter.word] += std::uint64_t{1} << counter.shift;

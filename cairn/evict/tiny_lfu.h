@@ -1,11 +1,12 @@
-// TinyLfu: about how often a key was used of late.
+// TinyLfu: an estimate of how often a key was used recently.
 //
-// Does:     a count-min sketch of 4-bit counters, four for a key in four different words, each in a quarter of its word
-//           of its own, all of which are used; a doorkeeper keeps keys seen once out of it. After ten uses for each block
-//           of the pool all counts are halved and the doorkeeper is emptied.
-// Errs:     too high, where keys collide; too low only by the halving.
-// Owner:    a policy. Threads: none.
-// Costs:    O(1), five cache misses; halving is O(capacity). 12 bytes a block, taken once.
+// A count-min sketch of 4-bit counters: each key has four counters in four different words, each in its own quarter of
+// the word. A doorkeeper (a Bloom filter) keeps keys that were seen once out of the sketch. After ten uses for each
+// block of the pool, all counts are halved and the doorkeeper is emptied. Estimates are too high if keys collide, and
+// too low only by the halving.
+//
+// Thread safety: none; the lock of the pool guards it.
+// Complexity: O(1) a use, five cache misses; halving is O(capacity). 12 bytes a block, allocated at creation.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,11 @@ namespace cairn {
 
 class TinyLfu {
  public:
-  static constexpr std::uint32_t kMaxCount = 16;  // 15 in the sketch and one at the door
+  static constexpr std::uint32_t kMaxCount = 16;  // 15 in the sketch and one in the doorkeeper
 
   [[nodiscard]] static Result<TinyLfu> create(std::uint32_t capacity, const KeySeed& seed = {});
 
-  // One more use, and how many there are with it.
+  // Counts one more use, and returns the estimate with it.
   std::uint32_t add(const BlockKey& key);
   [[nodiscard]] std::uint32_t estimate(const BlockKey& key) const;
   [[nodiscard]] std::size_t bytes() const { return words_.bytes() + door_.bytes(); }
@@ -35,7 +36,7 @@ class TinyLfu {
 
   const std::uint64_t period_;
   const KeySeed seed_;
-  std::uint64_t uses_ = 0;  // since the last halving, less what halving took away
+  std::uint64_t uses_ = 0;  // halved with the counts
   PageArray<std::uint64_t> words_;
   PageArray<std::uint64_t> door_;  // a Bloom filter of two bits a key
 };

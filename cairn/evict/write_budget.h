@@ -1,8 +1,9 @@
-// WriteBudget: so many bytes a day, for a disk that wears: a token bucket.
+// WriteBudget: a token bucket of bytes a day, for a disk that wears.
 //
-// Does:     fills evenly over the day, up to an hour's worth, so that a burst after a quiet time is no more than that; a
-//           new one is full.
-// Owner:    whoever writes. Threads: none. Time is handed in and never goes backwards.
+// It fills evenly over the day, up to an hour's worth, which bounds a burst after a quiet time. It starts full. The
+// time is passed in and must not go backwards.
+//
+// Thread safety: none.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class WriteBudget {
         bytes_(most_),
         filled_at_(now) {}
 
-  // Takes the bytes if they are there.
+  // Takes the bytes if there are enough; returns whether it did.
   [[nodiscard]] bool take(std::uint64_t bytes, TimePoint now) {
     fill(now);
     if (bytes_ < static_cast<double>(bytes)) {
@@ -31,7 +32,7 @@ class WriteBudget {
     bytes_ -= static_cast<double>(bytes);
     return true;
   }
-  // What is there, as a part of the most there can be.
+  // The bytes in the bucket as a share of an hour's worth.
   [[nodiscard]] double fullness(TimePoint now) {
     fill(now);
     return most_ > 0 ? bytes_ / most_ : 0;

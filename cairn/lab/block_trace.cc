@@ -11,7 +11,7 @@ namespace cairn::lab {
 
 namespace {
 
-// Ids are often small numbers in sequence; a key's hash is not.
+// Ids are often small numbers in sequence; hashes must be spread.
 BlockHash hash_of_id(std::uint64_t id) {
   id = (id ^ (id >> 30)) * 0xBF58476D1CE4E5B9U;
   id = (id ^ (id >> 27)) * 0x94D049BB133111EBU;
@@ -22,26 +22,24 @@ BlockHash hash_of_id(std::uint64_t id) {
 
 Result<Trace> Trace::load(const std::string& path, std::uint32_t block_size, const Progress& progress) {
   if (block_size == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a block of 0 tokens; give the tokens that an id of the trace stands for");
+    return fail(ErrorCode::kInvalidArgument,
+                "the block size is 0; give the number of tokens that an id of the trace stands for");
   }
-  Result<trace::TraceFile> file = trace::TraceFile::open(path);
-  if (!file) {
-    return Unexpected(std::move(file).error());
-  }
+  CAIRN_TRY_ASSIGN(trace::TraceFile file, trace::TraceFile::open(path));
   using Next = trace::TraceFile::Next;
   Trace trace(path, block_size);
   trace::TraceRow row;
-  for (Next next = file->next(row); next != Next::kEnd; next = file->next(row)) {
+  for (Next next = file.next(row); next != Next::kEnd; next = file.next(row)) {
     if (next == Next::kBroken) {
-      return fail(ErrorCode::kCorrupt, file->error());
+      return fail(ErrorCode::kCorrupt, file.error());
     }
     if (next == Next::kBadRow) {
-      trace.note_bad(file->error());
+      trace.count_bad_row(file.error());
     } else if (const Status added = trace.add(row); !added) {
-      trace.note_bad(str_cat("line ", file->line(), ": ", added.error().message));
+      trace.count_bad_row(str_cat("line ", file.line(), ": ", added.error().message));
     }
-    if (progress && file->line() % 4096 == 0) {
-      progress(file->bytes_read());
+    if (progress && file.line() % 4096 == 0) {
+      progress(file.bytes_read());
     }
   }
   if (trace.requests_.empty()) {
@@ -65,7 +63,7 @@ Status Trace::add(const trace::TraceRow& row) {
   if (!row.session.empty()) {
     session = sessions_.try_emplace(row.session, session_count()).first->second;
   }
-  // Rows without a time, and those of one session that have a delay in its place, are as late as those before them.
+  // A row without a time, or with a delay in its place, gets the time of the row before it.
   const double latest_ms = requests_.empty() ? 0 : requests_.back().time_ms;
   requests_.push_back({.first = references_.size(),
                        .blocks = blocks,
@@ -95,7 +93,7 @@ std::uint32_t Trace::find(const BlockKey& key) const {
   return found == numbers_.end() ? kNoBlock : found->second;
 }
 
-void Trace::note_bad(const std::string& error) {
+void Trace::count_bad_row(const std::string& error) {
   if (bad_rows_++ == 0) {
     first_bad_row_ = error;
   }

@@ -65,7 +65,7 @@ Result<std::vector<Contender>> parse_contenders(const std::vector<std::string>& 
       for (const Contender& contender : all) {
         known += ", " + contender.name;
       }
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no policy '", name, "'; choose of ", known));
+      return fail(ErrorCode::kInvalidArgument, str_cat("unknown policy '", name, "' (expected ", known, ")"));
     }
     chosen.push_back(*found);
   }
@@ -87,10 +87,11 @@ Result<Capacity> parse_capacity(std::string_view text) {
                                       : std::from_chars(text.data(), end, capacity.blocks);
   const bool sensible = is_share ? capacity.percent > 0 && capacity.percent <= 100 : capacity.blocks > 0;
   if (error != std::errc() || stop != end || !sensible) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("'", text,
-                        "' is no capacity; give blocks, such as 4096, or a share of those of the trace, "
-                        "such as 2%"));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        str_cat("'", text,
+                "' is not a capacity; give a number of blocks, such as 4096, or a share of the blocks of the trace, "
+                "such as 2%"));
   }
   return capacity;
 }
@@ -103,7 +104,7 @@ Result<Admit> parse_admit(std::string_view text) {
       return admit;
     }
   }
-  return fail(ErrorCode::kInvalidArgument, str_cat("there is no admission '", text, "'; choose all, likely or twice"));
+  return fail(ErrorCode::kInvalidArgument, str_cat("unknown admission '", text, "' (expected all, likely or twice)"));
 }
 
 Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,
@@ -139,7 +140,7 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
       const Result<HitCounts> counts = run(trace, contenders[i / capacities.size()], rows[i], setup);
       const std::lock_guard lock(mutex);
       if (!counts) {
-        status = Unexpected(counts.error());
+        status = fail(counts.error().code, counts.error().message);
         return;
       }
       rows[i].counts = *counts;
@@ -157,9 +158,7 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
   for (std::thread& helper : helpers) {
     helper.join();
   }
-  if (!status) {
-    return Unexpected(status.error());
-  }
+  CAIRN_TRY(std::move(status));
   return rows;
 }
 

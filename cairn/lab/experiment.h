@@ -1,7 +1,8 @@
-// Experiment: traces, policies and capacities, every one with every other, on all cores.
+// Experiment: runs traces with every combination of policy and capacity, on all cores.
 //
-// Does:     makes one row for each policy and capacity of each trace, in the order they were asked for.
-// Fails:    on a capacity that makes no sense, a trace that cannot be read, a policy that cannot be made.
+// Makes one row for each policy and capacity of each trace, in the order given.
+//
+// Errors: fails on an invalid capacity or policy, and if a trace cannot be read.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +19,41 @@
 
 namespace cairn::lab {
 
-// What can be judged: a policy, or one of the two bounds, "opt" and "infinite".
+// A policy, or one of the two bounds, "opt" and "infinite".
 struct Contender {
   enum class Bound : std::uint8_t { kOpt, kInfinite };
   std::string name;
-  std::optional<PolicyKind> policy;  // none: a bound
+  std::optional<PolicyKind> policy;  // std::nullopt: a bound
   Bound bound = Bound::kOpt;
 };
-// "all" is every policy and both bounds; an unknown name fails with those that there are.
+// "all" is every policy and both bounds. Fails on an unknown name.
 [[nodiscard]] Result<std::vector<Contender>> parse_contenders(const std::vector<std::string>& names);
 
 // "5%" of the distinct blocks of a trace, rounded down but at least one, or a number of blocks.
 struct Capacity {
   std::string text;
   double percent = 0;
-  std::uint32_t blocks = 0;  // 0: it is a share
+  std::uint32_t blocks = 0;  // 0: `percent` counts
   [[nodiscard]] std::uint32_t of(const Trace& trace) const;
 };
 [[nodiscard]] Result<Capacity> parse_capacity(std::string_view text);
 
-// What lower tiers are given of the blocks that the tier above evicts.
+// Which blocks that a tier evicts are written to the tier below.
 enum class Admit : std::uint8_t {
   kAll,
-  kLikely,  // those that are read again before the tier evicts them, as far as can be told
+  kLikely,  // those that are likely to be read again before the tier evicts them
   kTwice,   // of those, the ones that were used twice
 };
 [[nodiscard]] Result<Admit> parse_admit(std::string_view text);  // "all", "likely", "twice"
 
 struct Conditions {
-  bool hints = false;  // the first tier is told what an engine could know: request_hints.h
+  bool hints = false;  // give the first tier the hints of request_hints.h
   bool leaves_first = false;
-  std::vector<Capacity> tiers = {};  // those below the first
+  std::vector<Capacity> tiers = {};  // below the first
   Admit admit = Admit::kLikely;
 };
 
-// One run. The lower tiers are in the order of counts.lower; the clairvoyant has one tier as large as all together.
+// One run. `lower` has the order of counts.lower. "opt" has one tier as large as all tiers together.
 struct Row {
   struct Tier {
     std::string capacity;
@@ -66,7 +67,7 @@ struct Row {
   HitCounts counts;
 };
 
-// Called from any thread, one at a time, when a row is done.
+// Called when a row is done, from any thread, one call at a time.
 using RowDone = std::function<void(std::size_t done, std::size_t all)>;
 
 [[nodiscard]] Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,

@@ -1,4 +1,4 @@
-// HitCounts: what a cache did with a trace.
+// HitCounts: the hits, misses and evictions of a trace in a cache.
 #pragma once
 
 #include <array>
@@ -11,25 +11,25 @@
 
 namespace cairn::lab {
 
-// What a tier below the first did.
+// The counts of a tier below the first.
 struct LowerTierCounts {
-  std::uint64_t hits = 0;                                              // blocks that were hit here, and not above
-  std::uint64_t written = 0;                                           // blocks
-  std::array<std::uint64_t, std::size(kAllAdmissions)> verdicts = {};  // on blocks that the tier above gave up
+  std::uint64_t hits = 0;     // blocks that were hit in this tier, and not above
+  std::uint64_t written = 0;  // blocks
+  std::array<std::uint64_t, std::size(kAllAdmissions)> verdicts = {};  // on blocks that the tier above evicted
 
   friend bool operator==(const LowerTierCounts&, const LowerTierCounts&) = default;
 };
 
-// A block is hit when it and all blocks before it in its request are in the cache, in whichever tier: nothing else saves
-// computing it.
+// A block is a hit if it and all blocks before it in its request are in the cache, in any tier: only then it need not
+// be computed.
 struct HitCounts {
   std::uint64_t requests = 0;
-  std::uint64_t requests_hit = 0;  // those with at least one block hit
+  std::uint64_t requests_hit = 0;  // requests with at least one hit
   std::uint64_t blocks = 0;
   std::uint64_t blocks_hit = 0;
   std::uint64_t tokens = 0;
   std::uint64_t tokens_hit = 0;
-  std::uint64_t evicted = 0;  // blocks that the first tier gave up
+  std::uint64_t evicted = 0;  // blocks that the first tier evicted
   std::vector<LowerTierCounts> lower = {};
 
   // A request whose first `hits` blocks were in the cache.
@@ -43,9 +43,10 @@ struct HitCounts {
   }
 
   [[nodiscard]] double block_ratio() const { return ratio(blocks_hit, blocks); }
-  [[nodiscard]] double byte_ratio() const { return ratio(tokens_hit, tokens); }  // tokens are all of one size
+  [[nodiscard]] double byte_ratio() const { return ratio(tokens_hit, tokens); }  // all tokens have the same size
   [[nodiscard]] double request_ratio() const { return ratio(requests_hit, requests); }
-  // To lower tiers; where there are none, what one that takes all would have been given.
+  // Blocks written to lower tiers for each hit. Without lower tiers: blocks that a tier that admits all would have
+  // written.
   [[nodiscard]] double written_per_hit() const {
     std::uint64_t written = lower.empty() ? evicted : 0;
     for (const LowerTierCounts& tier : lower) {
@@ -53,7 +54,7 @@ struct HitCounts {
     }
     return ratio(written, blocks_hit);
   }
-  // Of all blocks asked for, the part that this lower tier served.
+  // The share of all blocks looked up that this lower tier served.
   [[nodiscard]] double lower_ratio(std::size_t tier) const { return ratio(lower[tier].hits, blocks); }
 
   friend bool operator==(const HitCounts&, const HitCounts&) = default;

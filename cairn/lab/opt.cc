@@ -1,4 +1,4 @@
-// The clairvoyant of simulate.h.
+// simulate_opt() of simulate.h.
 #include <cstddef>
 #include <queue>
 #include <span>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
-// For each reference, the number of the request that asks for the same block next.
+// For each reference, the index of the next request that uses the same block.
 std::vector<std::uint32_t> next_requests(const Trace& trace) {
   std::vector<std::uint32_t> next(trace.reference_count());
   std::vector<std::uint32_t> soonest(trace.unique_blocks(), kNever);
@@ -44,7 +44,7 @@ HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity) {
   HitCounts counts;
   const std::vector<std::uint32_t> next = next_requests(trace);
   std::vector<std::uint32_t> kept_for(trace.unique_blocks(), kNever);  // kNever: not in the cache
-  std::priority_queue<Candidate> farthest;                             // and some that are out of date
+  std::priority_queue<Candidate> farthest;                             // may hold outdated candidates
   std::uint32_t held = 0;
   for (const Trace::Request& request : trace.requests()) {
     const std::span<const std::uint32_t> blocks = trace.blocks_of(request);
@@ -57,7 +57,7 @@ HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity) {
       std::uint32_t& reason = kept_for[blocks[depth]];
       held -= reason != kNever ? 1 : 0;
       reason = next[request.first + depth];
-      if (reason != kNever) {  // what is never asked for again is not kept at all
+      if (reason != kNever) {  // a block that is never used again is not kept
         ++held;
         farthest.push({reason, depth, blocks[depth]});
       }

@@ -1,7 +1,7 @@
-// PolicyCache: what a pool is to its policy, without handles, locks and bytes: a cache of a trace's blocks.
+// PolicyCache: a cache of a trace's blocks under a real policy, without handles, locks and bytes.
 //
-// Owner:    one simulated tier. Threads: one.
-// Fails:    create() where the policy cannot be made.
+// Thread safety: none.
+// Errors: create() fails if the policy cannot be made.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class PolicyCache final : public ParentFinder {
     PolicyKind policy;
     std::uint32_t capacity;  // blocks
     bool leaves_first = false;
-    bool hints = false;  // whether use() is given any
+    bool hints = false;  // use() gets hints
   };
   // The trace outlives the cache.
   [[nodiscard]] static Result<std::unique_ptr<PolicyCache>> create(const Trace& trace, const Options& options);
@@ -35,10 +35,11 @@ class PolicyCache final : public ParentFinder {
   ~PolicyCache() override = default;
 
   [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(keys_.size()); }
-  [[nodiscard]] bool contains(std::uint32_t block) const { return block_id_of_[block] != kNoBlock; }
+  [[nodiscard]] bool contains(std::uint32_t block) const { return id_of_block_[block] != kNoBlock; }
 
-  // A request uses the blocks, first to last, and lets go of all at once, the last one first. What is not there comes in;
-  // appends what had to go. Requires: at most as many as the cache holds. `hints`: of a cache that is given them.
+  // A request uses the blocks and releases them all at once, the last one first. Blocks that are missing are added;
+  // appends the blocks that were evicted for them. `hints`: not null if the cache was created with hints. Requires: no
+  // more blocks than the capacity.
   void use(std::span<const std::uint32_t> blocks, TimePoint now, const RequestHints* hints,
            std::vector<std::uint32_t>& evicted);
 
@@ -50,19 +51,19 @@ class PolicyCache final : public ParentFinder {
   void make_room(std::size_t wanted, TimePoint now, std::vector<std::uint32_t>& evicted);
   void review_hints(TimePoint now);
   void hint(std::span<const std::uint32_t> blocks, TimePoint now, const RequestHints& hints);
-  void note_uses(std::span<const std::uint32_t> blocks, TimePoint now);
+  void record_uses(std::span<const std::uint32_t> blocks, TimePoint now);
 
   const Trace& trace_;
-  std::vector<BlockId> block_id_of_;     // by block
-  std::vector<std::uint32_t> block_in_;  // by block
-  std::vector<BlockKey> keys_;           // by block
-  std::vector<EvictionClass> classes_;   // by block
+  std::vector<BlockId> id_of_block_;        // by block of the trace; kNoBlock if it is not in the cache
+  std::vector<std::uint32_t> block_of_id_;  // by block id
+  std::vector<BlockKey> keys_;              // by block id
+  std::vector<EvictionClass> classes_;      // by block id
   std::unique_ptr<EvictionPolicy> policy_;
   std::optional<HintBook> hints_;
   std::optional<RetentionClock> reviews_;
   std::uint32_t never_used_ = 0;
   std::vector<BlockId> free_;
-  std::vector<BlockId> block_ids_;
+  std::vector<BlockId> block_ids_;  // of the request in use()
   std::vector<BlockId> victims_;
 };
 

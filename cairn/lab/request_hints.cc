@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kManySequences = 16;
 
-// By block: whether it is of a system prompt.
+// For each block, whether it is part of a system prompt.
 std::vector<bool> find_system_prompts(const Trace& trace) {
   std::vector<std::uint32_t> followed_by(trace.unique_blocks());
   for (std::uint32_t block = 0; block < trace.unique_blocks(); ++block) {
@@ -46,7 +46,8 @@ std::vector<RequestHints> honest_hints(const Trace& trace) {
     if (has_session) {
       next = next_of_session[request.session];
     } else if (own != blocks.end()) {
-      // The last block may be part of one, which the next turn fills: the one before it tells, if it is the session's own.
+      // The next turn may fill the last block, which changes its key. So look for the block before it, if it is not of
+      // a system prompt.
       const bool has_full = blocks.end() - own > 1;
       next = next_of_block[has_full ? blocks[blocks.size() - 2] : blocks.back()];
     }

@@ -1,9 +1,8 @@
-// RequestHints: what an engine could have said of each request of a trace when it was done, had it been asked.
+// RequestHints: the hints that an engine could have given for each request of a trace when the request ended.
 //
-// Does:     a request's session comes back with the next request of its `session_id` or, where a trace has none, with the
-//           next that begins with all its blocks but the last, which need not be full; the time until then is what is
-//           said. A system prompt is what at least sixteen sequences begin with, and what comes before that.
-// Threads:  pure.
+// The session of a request returns with the next request of its `session_id`. If the trace has no session ids, it
+// returns with the next request that begins with all its blocks but the last, which need not be full. The hint is the
+// time until then. A system prompt is the blocks with which at least sixteen sequences begin.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@
 namespace cairn::lab {
 
 struct RequestHints {
-  std::uint32_t system_blocks = 0;          // of its blocks, the first
-  std::optional<Duration> returns_in = {};  // none: the session is over
+  std::uint32_t system_blocks = 0;          // its first so many blocks
+  std::optional<Duration> returns_in = {};  // std::nullopt: the session ended
 };
 
 // One for each request.

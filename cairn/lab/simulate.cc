@@ -10,28 +10,22 @@ namespace cairn::lab {
 
 namespace {
 
-// The tiers of one run, and what becomes of a trace in them.
+// The tiers of one run.
 class Tiers {
  public:
   [[nodiscard]] static Result<Tiers> create(const Trace& trace, const CacheSetup& setup) {
     Tiers tiers(trace, setup);
     for (std::size_t i = 0; i <= setup.tiers.size(); ++i) {
-      Result<std::unique_ptr<PolicyCache>> cache =
-          PolicyCache::create(trace, {.policy = setup.policy,
-                                      .capacity = i == 0 ? setup.capacity : setup.tiers[i - 1].capacity,
-                                      .leaves_first = setup.leaves_first,
-                                      .hints = i == 0 && !setup.hints.empty()});
-      if (!cache) {
-        return Unexpected(std::move(cache).error());
-      }
-      tiers.caches_.push_back(*std::move(cache));
+      const PolicyCache::Options options{.policy = setup.policy,
+                                         .capacity = i == 0 ? setup.capacity : setup.tiers[i - 1].capacity,
+                                         .leaves_first = setup.leaves_first,
+                                         .hints = i == 0 && !setup.hints.empty()};
+      CAIRN_TRY_ASSIGN(std::unique_ptr<PolicyCache> cache, PolicyCache::create(trace, options));
+      tiers.caches_.push_back(std::move(cache));
     }
     for (const AdmissionOptions& options : setup.tiers) {
-      Result<AdmissionFilter> filter = AdmissionFilter::create(options, time_of(trace.requests().front()));
-      if (!filter) {
-        return Unexpected(std::move(filter).error());
-      }
-      tiers.filters_.push_back(*std::move(filter));
+      CAIRN_TRY_ASSIGN(AdmissionFilter filter, AdmissionFilter::create(options, time_of(trace.requests().front())));
+      tiers.filters_.push_back(std::move(filter));
     }
     return tiers;
   }
@@ -78,9 +72,9 @@ class Tiers {
     }
     counts_.add(trace_, request, hits);
     if (!filters_.empty()) {
-      note_request(blocks);
+      record_request(blocks);
     }
-    // Those behind a gap are no hits, but the request brings them and they need no second block.
+    // Cached blocks behind the first miss are not hits, but the request uses them.
     std::vector<std::uint32_t>& evicted = moving_;
     evicted.clear();
     caches_[0]->use(blocks.first(std::min<std::size_t>(blocks.size(), caches_[0]->capacity())), now, hints, evicted);
@@ -90,7 +84,7 @@ class Tiers {
     }
   }
 
-  void note_request(std::span<const std::uint32_t> blocks) {
+  void record_request(std::span<const std::uint32_t> blocks) {
     keys_.clear();
     for (const std::uint32_t block : blocks) {
       keys_.push_back(trace_.key(block));
@@ -101,14 +95,14 @@ class Tiers {
     }
   }
 
-  // What is in moving_ was evicted by the tier above; what this one evicts for it is there afterwards.
+  // moving_ holds the blocks that the tier above evicted; afterwards, those that this tier evicted for them.
   void move_down(std::size_t tier, TimePoint now) {
     PolicyCache& cache = *caches_[tier];
     std::vector<std::uint32_t> evicted;
     counts_.lower[tier - 1].hits += served_by_[tier].size();
     cache.use(served_by_[tier], now, nullptr, evicted);
     for (const std::uint32_t block : moving_) {
-      // One that is here still is as good as used now: it was above, where this tier cannot see it.
+      // A block that this tier still has counts as used now: its uses were in the tier above.
       if (cache.contains(block) ||
           filters_[tier - 1].offer(trace_.key(block), sequence_blocks_[block], now) == Admission::kAdmitted) {
         counts_.lower[tier - 1].written += cache.contains(block) ? 0 : 1;
@@ -123,7 +117,7 @@ class Tiers {
   std::vector<std::unique_ptr<PolicyCache>> caches_;
   std::vector<AdmissionFilter> filters_;
   std::vector<std::vector<std::uint32_t>> served_by_;
-  std::vector<std::uint32_t> sequence_blocks_;  // by block: of the request that used it last
+  std::vector<std::uint32_t> sequence_blocks_;  // by block: the size of the request that used it last
   std::vector<std::uint32_t> moving_;
   std::vector<BlockKey> keys_;
   HitCounts counts_;
@@ -132,11 +126,8 @@ class Tiers {
 }  // namespace
 
 Result<HitCounts> simulate(const Trace& trace, const CacheSetup& setup) {
-  Result<Tiers> tiers = Tiers::create(trace, setup);
-  if (!tiers) {
-    return Unexpected(std::move(tiers).error());
-  }
-  return tiers->run();
+  CAIRN_TRY_ASSIGN(Tiers tiers, Tiers::create(trace, setup));
+  return tiers.run();
 }
 
 HitCounts simulate_infinite(const Trace& trace) {

@@ -1,12 +1,14 @@
-// A trace through a cache of a fixed number of blocks, one request after the other.
+// Runs a trace through a cache of a fixed number of blocks, one request after the other.
 //
-// Does:     each request looks up its longest cached prefix, keeps what it found, gets room for the rest, and lets go of
-//           all its blocks at once, tail first, as a pool does: so heads are evicted last. A request larger than the
-//           cache keeps its first blocks. Requests do not overlap.
-// Tiers:    what the first tier evicts goes to the next if its admission filter lets it, and so on down. A block is looked
-//           for from the first tier on; what a lower one has is copied up and stays there too.
-// Fails:    where a policy or a filter cannot be made.
-// Threads:  pure: any number at once over one trace.
+// Each request looks up its longest cached prefix, keeps what it found, gets room for the rest, and releases all its
+// blocks at once, tail first, as with a pool: so heads are evicted last. A request that is larger than the cache keeps
+// its first blocks. Requests do not overlap.
+//
+// Blocks that the first tier evicts go to the next tier if its admission filter admits them, and so on down. A block is
+// looked up from the first tier on; a block found in a lower tier is copied up and stays there too.
+//
+// Thread safety: functions without side effects: any number may run over one trace at once.
+// Errors: simulate() fails if a policy or a filter cannot be made.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +28,16 @@ struct CacheSetup {
   PolicyKind policy = PolicyKind::kLru;  // of all tiers
   std::uint32_t capacity = 0;            // blocks of the first tier
   bool leaves_first = false;
-  std::span<const RequestHints> hints = {};  // one for each request, for the first tier; or none
-  std::vector<AdmissionOptions> tiers = {};  // those below
+  std::span<const RequestHints> hints = {};  // one for each request, for the first tier; or empty
+  std::vector<AdmissionOptions> tiers = {};  // below the first
 };
 
-// Under the real policy.
+// With a real policy.
 [[nodiscard]] Result<HitCounts> simulate(const Trace& trace, const CacheSetup& setup);
-// Under the clairvoyant: what stays are the blocks that are asked for soonest, heads first among those of one request;
-// a block that just came may be the first to go.
+// With OPT, which knows the future: it keeps the blocks that are needed soonest, heads first among those of one
+// request, and may evict a block that was just added.
 [[nodiscard]] HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity);
-// In a cache that never evicts.
+// With a cache that never evicts.
 [[nodiscard]] HitCounts simulate_infinite(const Trace& trace);
 
 }  // namespace cairn::lab

@@ -150,7 +150,7 @@ TEST(Onboarder, AFullHostThatCannotBePassedByIsSaid) {
   rig.run();
   ASSERT_TRUE(loaded->is_done);
   EXPECT_EQ(loaded->result.prefix, 0U);
-  EXPECT_THAT(loaded->result.why, HasSubstr("0 to be had"));
+  EXPECT_THAT(loaded->result.why, HasSubstr("0 available"));
 }
 
 TEST(Onboarder, AsMuchAsThereIsRoomFor) {

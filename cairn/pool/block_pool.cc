@@ -44,8 +44,8 @@ void call_when_low(PoolState& pool) CAIRN_REQUIRES(pool.mutex) {
   }
 }
 
-// Fills the run with blocks for the tenant, free ones and evicted ones. Evicted blocks are also added to pool.victims: they
-// still have their keys. If it fails, the run holds the blocks that it got.
+// Fills the run with blocks for the tenant, free ones and evicted ones. Evicted blocks are also added to pool.victims:
+// they still have their keys. If it fails, the run holds the blocks that it got.
 Status gather(PoolState& pool, Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(pool.mutex) {
   TenantLedger& tenants = pool.blocks.tenants();
   TenantLedger::TenantSet
@@ -71,8 +71,8 @@ Status gather(PoolState& pool, Run& run, std::uint32_t count, TenantId tenant) C
       const BlockId block_id = pool.inactive.evict_any();
       if (block_id == kNoBlock) {
         return fail(ErrorCode::kExhausted,
-                    str_cat(count, " blocks asked for, but may_evict refused all but ", run.size(),
-                            ", or they are being copied; retry when there are more"));
+                    str_cat("cannot allocate ", count, " blocks: ", run.size(),
+                            " available, may_evict refused the others or a copy reads them; retry later"));
       }
       barren.reset();
       pool.victims.push_back(block_id);
@@ -102,8 +102,9 @@ Result<Run> allocate_run(PoolState& pool, std::uint32_t count, TenantId tenant, 
   if (borrowed > 0 && count > available) {
     ++pool.stats.allocation_failures;
     call_when_low(pool);
-    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for and ", available, " to be had while ",
-                                               borrowed, " more are being copied; retry when they are"));
+    return fail(ErrorCode::kExhausted,
+                str_cat("cannot allocate ", count, " blocks: ", available, " available while a copy reads ", borrowed,
+                        " more; retry when it has ended"));
   }
   Run run = pool.new_run(count);
   Status gathered = gather(pool, run, count, tenant);

@@ -1,10 +1,11 @@
 // BlockPool: a fixed number of blocks in one tier, with prefix reuse. It allocates, registers, finds and evicts blocks.
 //
 // The pool decides which contents are in which block and knows nothing of bytes. A block is free, private to the holder
-// that allocated it, active (registered and referenced), inactive (registered and evictable) or quarantined. Which block an
-// allocation gets is unspecified. See docs/pool.md.
+// that allocated it, active (registered and referenced), inactive (registered and evictable) or quarantined. Which
+// block an allocation gets is unspecified. See docs/pool.md.
 //
-// Thread safety: every call is safe from any thread. Each call takes the pool's one mutex once, for any number of blocks.
+// Thread safety: every call is safe from any thread. Each call takes the pool's one mutex once, for any number of
+// blocks.
 // Ownership: the creator's. Every handle must be destroyed before the pool (checked).
 // Errors: create() fails on contradictory options, allocate() if there are too few blocks.
 // Complexity: calls allocate no memory once the pool has warmed up, except those that return a vector.
@@ -36,7 +37,8 @@ enum class Duplicates : std::uint8_t {
   kAllow,   // several blocks may hold copies of the contents of one key
 };
 
-// What a tenant of a shared pool may have. A block is charged to the tenant that allocated it until the block is free again.
+// What a tenant of a shared pool may have. A block is charged to the tenant that allocated it until the block is free
+// again.
 struct TenantQuota {
   std::string name;
   std::uint32_t reserved = 0;               // always available to the tenant
@@ -57,18 +59,18 @@ struct BlockPoolOptions {
   bool checksums = false;                 // keep a checksum for each block; costs 8 bytes a block
   std::vector<TenantQuota> tenants = {};  // empty: one tenant with the whole pool
   const Clock* clock = nullptr;           // null: the system's clock; outlives the pool
-  // Seed of what the policy and the hints remember of keys; std::nullopt: random. With the same seed, a simulation gets the
-  // same victims.
+  // Seed of what the policy and the hints remember of keys; std::nullopt: random. With the same seed, a simulation gets
+  // the same victims.
   std::optional<KeySeed> seed = {};
   std::vector<PoolObserver*> observers = {};  // called in this order; outlive the pool
   // Called before a block is evicted, under the pool's lock; false keeps the block for now. Must not call the pool.
   std::function<bool(BlockId, const BlockKey&)> may_evict = {};
-  // How many blocks should be free or ready to be evicted at any time, so that they can be copied elsewhere before they are
-  // evicted: see claim_victims(). At most the capacity; 0: the pool keeps no blocks ready. Costs 12 bytes a block.
+  // How many blocks should be free or ready to be evicted at any time, so that they can be copied elsewhere before they
+  // are evicted: see claim_victims(). At most the capacity; 0: the pool keeps no blocks ready. Costs 12 bytes a block.
   // set_low_water() raises it at run time.
   std::uint32_t low_water = 0;
-  // Called by each allocate() that leaves fewer than that, if there are blocks to claim. Under the pool's lock: must return
-  // soon, must not call the pool, and may take only locks of a higher rank.
+  // Called by each allocate() that leaves fewer than that, if there are blocks to claim. Under the pool's lock: must
+  // return soon, must not call the pool, and may take only locks of a higher rank.
   std::function<void()> when_low = {};
 };
 
@@ -168,9 +170,9 @@ class BlockPool final : public ResidentSource {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool() override;
 
-  // Allocates blocks to be filled: free blocks first, then ready ones, then victims of the policy. All or nothing: returns
-  // ErrorCode::kExhausted if there are too few. (If may_evict refuses blocks, the call can fail after it evicted some; those
-  // are free then.)
+  // Allocates blocks to be filled: free blocks first, then ready ones, then victims of the policy. All or nothing:
+  // returns ErrorCode::kExhausted if there are too few. (If may_evict refuses blocks, the call can fail after it
+  // evicted some; those are free then.)
   [[nodiscard]] Result<MutableBlocks> allocate(std::uint32_t count, TenantId tenant = kDefaultTenant);
   // Also appends the keys of evicted blocks, in the order of eviction.
   [[nodiscard]] Result<MutableBlocks> allocate(std::uint32_t count, TenantId tenant, std::vector<BlockKey>& evicted);
@@ -182,65 +184,64 @@ class BlockPool final : public ResidentSource {
   // The same without the positions.
   [[nodiscard]] ImmutableBlocks scan(std::span<const BlockKey> keys);
 
-  // Copying ahead of eviction: claim_victims(), copy them elsewhere, ImmutableBlocks::release_as_victims(). Allocations never
-  // wait for the copy.
+  // Copying ahead of eviction: claim_victims(), copy them elsewhere, ImmutableBlocks::release_as_victims(). Allocations
+  // never wait for the copy.
   //
-  // Takes the next `count` blocks that the policy would evict, or as many as there are, and holds them. They can still be
-  // matched. This is not a lookup, a use or an eviction, and observers are not called. Free and ready blocks do not count;
-  // blocks that may_evict refuses are skipped. With tenants, the tenant furthest beyond its reservation gives first, as if
-  // its ready and claimed blocks were gone; tenants within their reservation give last. Returns nothing if the pool was
-  // created without low_water.
+  // Takes the next `count` blocks that the policy would evict, or as many as there are, and holds them. They can still
+  // be matched. This is not a lookup, a use or an eviction, and observers are not called. Free and ready blocks do not
+  // count; blocks that may_evict refuses are skipped. With tenants, the tenant furthest beyond its reservation gives
+  // first, as if its ready and claimed blocks were gone; tenants within their reservation give last. Returns nothing if
+  // the pool was created without low_water.
   [[nodiscard]] ImmutableBlocks claim_victims(std::uint32_t count);
-  // How many blocks to claim now: 0 if low_water blocks are free or ready; else what is missing to twice as many, at most
-  // what the policy has. Does not count blocks that are claimed already.
+  // How many blocks to claim now: 0 if low_water blocks are free or ready; else what is missing to twice as many, at
+  // most what the policy has. Does not count blocks that are claimed already.
   [[nodiscard]] std::uint32_t wanted_victims() const;
-  // Changes how many blocks should be free or ready: at least least_low_water(), at most the capacity. No effect if the pool
-  // was created without low_water.
+  // Changes how many blocks should be free or ready: at least least_low_water(), at most the capacity. No effect if the
+  // pool was created without low_water.
   void set_low_water(std::uint32_t blocks);
   // The low_water that the pool was created with.
   [[nodiscard]] std::uint32_t least_low_water() const;
   // The largest count that was passed to allocate() since the last call of this function, failed calls included.
   [[nodiscard]] std::uint32_t take_largest_allocation();
 
-  // Lends the bytes of these blocks to a copy, in the order of the keys. Skips misses and blocks that are lent already. This
-  // is not a lookup or a use, changes no order, and observers are not called.
+  // Lends the bytes of these blocks to a copy, in the order of the keys. Skips misses and blocks that are lent already.
+  // This is not a lookup or a use, changes no order, and observers are not called.
   [[nodiscard]] BorrowedBlocks borrow(std::span<const BlockKey> keys);
   // What the pool knows of each key's block; std::nullopt for misses. Changes nothing.
   [[nodiscard]] std::vector<std::optional<PeekedBlock>> peek(std::span<const BlockKey> keys) const;
   // Whether the pool has the block before this one in its sequence. The block itself need not be there.
   [[nodiscard]] bool contains_parent_of(const BlockKey& key) const;
 
-  // Pins the blocks of these keys for a reader that may take long, in the order of the keys; skips misses. This is not a
-  // lookup or a use, and observers are not called. When an inactive block is released, it enters the policy anew. If it was
-  // ready, it is the last of the ready blocks again, unless a request used it meanwhile.
+  // Pins the blocks of these keys for a reader that may take long, in the order of the keys; skips misses. This is not
+  // a lookup or a use, and observers are not called. When an inactive block is released, it enters the policy anew. If
+  // it was ready, it is the last of the ready blocks again, unless a request used it meanwhile.
   [[nodiscard]] PinnedBlocks hold(std::span<const BlockKey> keys);
 
   // Presence. Changes nothing.
   [[nodiscard]] bool contains(const BlockKey& key) const;
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
 
-  // Tells the pool what an engine expects of these blocks, in use or not, and returns how many were found. A hint shifts the
-  // order of eviction until it turns out wrong (hint_book.h), and pins nothing. kWillNotReturn is ignored for a block that
-  // other requests use too. Fails if the pool was created without hints, and on a return in the past.
+  // Tells the pool what an engine expects of these blocks, in use or not, and returns how many were found. A hint
+  // shifts the order of eviction until it turns out wrong (hint_book.h), and pins nothing. kWillNotReturn is ignored
+  // for a block that other requests use too. Fails if the pool was created without hints, and on a return in the past.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
 
   // Makes inactive blocks free: those of the keys, or all of them.
   ResetOutcome reset(std::span<const BlockKey> keys);
   std::uint32_t reset_inactive();
-  // The bytes of these blocks are wrong: from now on they are not matched. Inactive ones are free at once. Blocks in use stay
-  // with their holders, ids and keys unchanged, and are free when the last holder releases them; so are their duplicates. The
-  // key can be registered again at once, for another block. Returns how many keys were found.
+  // The bytes of these blocks are wrong: from now on they are not matched. Inactive ones are free at once. Blocks in
+  // use stay with their holders, ids and keys unchanged, and are free when the last holder releases them; so are their
+  // duplicates. The key can be registered again at once, for another block. Returns how many keys were found.
   std::uint32_t discard(std::span<const BlockKey> keys);
 
   // A fence: nothing that was registered or allocated before it is found after it.
   //     plan_fence()   allocates the memory; the only step that can fail
-  //     raise_fence()  no block is found any more; blocks that are registered from now on are known to their holder alone
+  //     raise_fence()  no block is found any more; only its holder knows a block that is registered from now on
   //     lower_fence()  blocks that are allocated from now on can be registered again
   // If the fences of several pools are all raised before the first is lowered, they act as one fence: no copy between
-  // those pools gets past it.
-  // Blocks in use stay with their holders, unchanged, and are free when the last holder releases them. Raising takes constant
-  // time. Blocks that were inactive count as free; allocate() reclaims as many as it needs, reclaim() the others. The
-  // eviction policy starts anew.
+  // those pools gets past it. Blocks in use stay with their holders, unchanged, and are free when the last holder
+  // releases them. Raising takes constant time. Blocks that were inactive count as free; allocate() reclaims as many as
+  // it needs, reclaim() the others. The eviction policy starts anew.
   [[nodiscard]] Result<PoolFence> plan_fence() const;
   PoolFenceOutcome raise_fence(PoolFence fence);
   void lower_fence();
@@ -248,9 +249,9 @@ class BlockPool final : public ResidentSource {
   bool reclaim(std::uint32_t count);
 
   // For a tier that outlives the process: registers blocks that it still has, inactive, as if they had been released in
-  // this order (the first is evicted first; of one sequence, leaf first). They get the pool's retention, are charged to the
-  // default tenant, and observers are told of them as of new blocks. Fails without any effect if the pool was used before,
-  // if a block id is out of range, if a block or a key is there twice, or if the tenant may not have so many.
+  // this order (the first is evicted first; of one sequence, leaf first). They get the pool's retention, are charged to
+  // the default tenant, and observers are told of them as of new blocks. Fails without any effect if the pool was used
+  // before, if a block id is out of range, if a block or a key is there twice, or if the tenant may not have so many.
   [[nodiscard]] Result<void> restore(std::span<const RestoredBlock> blocks);
 
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,

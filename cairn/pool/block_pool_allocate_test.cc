@@ -68,7 +68,7 @@ TEST_P(AllocateTest, IsAllOrNothing) {
   Keys evicted;
   const Result<MutableBlocks> blocks = pool_->allocate(3, kDefaultTenant, evicted);
   ASSERT_FALSE(blocks);
-  expect_error(blocks.error(), ErrorCode::kExhausted, "3 blocks asked for, 2 to be had");
+  expect_error(blocks.error(), ErrorCode::kExhausted, "cannot allocate 3 blocks: 2 available");
   EXPECT_THAT(evicted, IsEmpty());
   EXPECT_EQ(pool_->counts(), before);
   EXPECT_TRUE(pool_->contains(chain(3, 1)[0]));

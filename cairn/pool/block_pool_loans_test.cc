@@ -152,7 +152,7 @@ TEST(BlockPoolLoansTest, AnAllocationThatCannotBeHadEvictsNothing) {
   const BorrowedBlocks loan = pool->borrow(chain(1, 1));
   const auto refused = pool->allocate(4);
   ASSERT_FALSE(refused);
-  expect_error(refused.error(), ErrorCode::kExhausted, "1 more are being copied");
+  expect_error(refused.error(), ErrorCode::kExhausted, "while a copy reads 1 more");
   EXPECT_EQ(pool->counts().registered, 4U);
   EXPECT_TRUE(pool->allocate(3));
 }

@@ -112,7 +112,7 @@ TEST(BlockPoolRestoreTest, BlocksAreTheDefaultTenantsWithinItsMeans) {
   const auto pool = make_pool(4, {.tenants = {{.name = "default"}, {.name = "other", .reserved = 2}}});
   const Keys keys = chain(1, 3);
   const Restored three{{BlockId{0}, keys[2]}, {BlockId{1}, keys[1]}, {BlockId{2}, keys[0]}};
-  expect_error(pool->restore(three).error(), ErrorCode::kExhausted, "2 to be had");
+  expect_error(pool->restore(three).error(), ErrorCode::kExhausted, "2 available");
   ASSERT_TRUE(pool->restore({three.data(), 2}).has_value());
   EXPECT_EQ(pool->usage(kDefaultTenant)->used, 2U);
   EXPECT_EQ(pool->usage(kDefaultTenant)->inactive, 2U);

@@ -23,7 +23,7 @@ std::unique_ptr<BlockPool> shared_pool(std::uint32_t capacity, std::vector<Tenan
 TEST(TenantsTest, AReservationIsAlwaysToBeHad) {
   const auto pool = shared_pool(10, {{.name = "a", .reserved = 4}, {.name = "b"}});
   const MutableBlocks greedy = *pool->allocate(6, kB);
-  expect_error(pool->allocate(1, kB).error(), ErrorCode::kExhausted, "1 blocks asked for, 0 to be had (4 free");
+  expect_error(pool->allocate(1, kB).error(), ErrorCode::kExhausted, "cannot allocate 1 blocks: 0 available (4 free");
   const MutableBlocks reserved = *pool->allocate(4, kA);
   EXPECT_FALSE(pool->allocate(1, kA));
   pool->check_invariants();
@@ -74,7 +74,7 @@ TEST(TenantsTest, TheOneFurthestBeyondItsReservationGives) {
   const MutableBlocks more = *pool->allocate(4, kA, evicted);
   // c is 3 beyond, b is 1; then 2 and 1; then a itself has most, but nothing to evict.
   EXPECT_THAT(evicted, ElementsAre(of_c[2], of_c[1], of_b[4], of_c[0]));
-  expect_error(pool->allocate(1, kA).error(), ErrorCode::kExhausted, "0 to be had");
+  expect_error(pool->allocate(1, kA).error(), ErrorCode::kExhausted, "0 available");
   EXPECT_EQ(pool->count_prefix(of_b), 4U);
   pool->check_invariants();
 }
@@ -183,7 +183,7 @@ TEST(MayEvictTest, KeepsABlockForNow) {
   cache(*pool, other);
   EXPECT_THAT(evicted_for(*pool, 2), ElementsAre(other[0]));
   EXPECT_THAT(asked, ElementsAre(kept[0], other[0]));
-  expect_error(pool->allocate(3).error(), ErrorCode::kExhausted, "may_evict refused all but 2");
+  expect_error(pool->allocate(3).error(), ErrorCode::kExhausted, "2 available, may_evict refused the others");
   EXPECT_EQ(pool->counts(), (PoolCounts{.total = 3, .free = 2, .inactive = 1, .registered = 1}));
   pool->check_invariants();
   const Keys last = std::exchange(kept, {});

@@ -305,10 +305,10 @@ void BlockRecords::sweep_for(std::uint32_t count, TenantId tenant) {
 void BlockRecords::check_invariants() const {
   std::uint32_t free = capacity_ - used_end_;
   for (BlockId block_id = first_free_; block_id != kNoBlock; block_id = at(block_id).link) {
-    CAIRN_CHECK(at(block_id).state == State::kFree, "T1: the free list holds free blocks only");
-    CAIRN_CHECK(++free <= capacity_, "T1: the free list has no cycle");
+    CAIRN_CHECK(at(block_id).state == State::kFree, "R1: the free list holds free blocks only");
+    CAIRN_CHECK(++free <= capacity_, "R1: the free list has no cycle");
   }
-  CAIRN_CHECK(free == free_, "T1: every free block is in the free list");
+  CAIRN_CHECK(free == free_, "R1: every free block is in the free list");
   std::uint32_t quarantined = 0;
   std::uint32_t unreclaimed = 0;
   std::uint32_t borrowed = 0;
@@ -321,34 +321,34 @@ void BlockRecords::check_invariants() const {
     quarantined += record.state == State::kQuarantined ? 1 : 0;
     borrowed += record.is_borrowed ? 1 : 0;
     deferred += record.is_deferred ? 1 : 0;
-    CAIRN_CHECK(!record.is_borrowed || record.state != State::kFree, "T6: a borrowed block is not free");
+    CAIRN_CHECK(!record.is_borrowed || record.state != State::kFree, "R6: a borrowed block is not free");
     CAIRN_CHECK(!record.is_deferred || (record.is_borrowed && record.references > 0),
-                "T6: a block whose eviction was deferred is borrowed and has a reference");
+                "R6: a block whose eviction was deferred is borrowed and has a reference");
     if (record.state == State::kRegistered && !is_current(record)) {
-      CAIRN_CHECK(i >= sweep_begin_ && i < sweep_end_, "T5: the sweep leaves no stale block behind");
+      CAIRN_CHECK(i >= sweep_begin_ && i < sweep_end_, "R5: the sweep leaves no stale block behind");
       unreclaimed += record.references == 0 ? 1 : 0;
     } else if (record.state == State::kDuplicate) {
-      CAIRN_CHECK(record.references > 0, "T4: a duplicate has a reference");
+      CAIRN_CHECK(record.references > 0, "R4: a duplicate has a reference");
       const Record& original = at(record.link);
       CAIRN_CHECK(
           (original.state == State::kRegistered || original.state == State::kDiscarded) && original.key == record.key,
-          "T2: a duplicate is of a block with its key");
+          "R2: a duplicate is of a block with its key");
       ++duplicates[index_of(record.link)];
     } else if (record.state == State::kDiscarded) {
-      CAIRN_CHECK(record.references > 0, "T4: a discarded block has a reference");
+      CAIRN_CHECK(record.references > 0, "R4: a discarded block has a reference");
     }
   }
   for (std::uint32_t i = 0; i < used_end_; ++i) {
-    CAIRN_CHECK(duplicates[i] == 0 || records_[i].references >= duplicates[i], "T2: each duplicate holds a reference");
+    CAIRN_CHECK(duplicates[i] == 0 || records_[i].references >= duplicates[i], "R2: each duplicate holds a reference");
   }
   CAIRN_CHECK(
       quarantined == quarantined_ && borrowed == borrowed_ && deferred == deferred_ && unreclaimed == unreclaimed_,
-      "T1: the blocks in each state add up");
+      "R1: the blocks in each state add up");
   for (std::uint32_t i = 0; i < charged.size(); ++i) {
     CAIRN_CHECK(tenants_.usage(TenantId{static_cast<std::uint8_t>(i)})->used == charged[i],
-                "T3: each tenant is charged for its blocks");
+                "R3: each tenant is charged for its blocks");
   }
-  CAIRN_CHECK(free_ >= tenants_.unmet(), "T3: the free blocks cover the unused reservations");
+  CAIRN_CHECK(free_ >= tenants_.unmet(), "R3: the free blocks cover the unused reservations");
 }
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// BlockRecords: the records of a pool's blocks. Each record holds the state of one block, how many handles reference it, and
-// the key and facts of its contents.
+// BlockRecords: the records of a pool's blocks. Each record holds the state of one block, how many handles reference
+// it, and the key and facts of its contents.
 //
 // A block is free, private (one holder fills it), registered (found under its key), a duplicate of a registered block,
 // discarded (in use, but no longer found) or quarantined (a copy may still touch its memory). It knows the free
@@ -10,14 +10,15 @@
 // reaches them; stale blocks that nobody uses become free then (unreclaimed() counts them until the sweep comes by).
 //
 // Invariants, which check_invariants() verifies:
-//   T1  a block is in exactly one state, and the free list holds exactly the free blocks
-//   T2  a duplicate holds one reference to the block of its key, which is registered, or was until it was discarded
-//   T3  each tenant is charged for its blocks that are not free, and the free blocks cover all unused reservations
-//   T4  a discarded block and a duplicate have references
-//   T5  only blocks in the range that the sweep has still to visit are stale
-//   T6  a borrowed block is not free; a block whose eviction was deferred is borrowed and has a reference
+//   R1  a block is in exactly one state, and the free list holds exactly the free blocks
+//   R2  a duplicate holds one reference to the block of its key, which is registered, or was until it was discarded
+//   R3  each tenant is charged for its blocks that are not free, and the free blocks cover all unused reservations
+//   R4  a discarded block and a duplicate have references
+//   R5  only blocks in the range that the sweep has still to visit are stale
+//   R6  a borrowed block is not free; a block whose eviction was deferred is borrowed and has a reference
 //
-// Thread safety: none; the lock of the pool guards it. Exception: the holder of a private block writes its key and facts
+// Thread safety: none; the lock of the pool guards it. Exception: the holder of a private block writes its key and
+// facts
 //                without the lock.
 // Complexity: O(1) a block. 40 bytes a block, 48 with checksums.
 #pragma once
@@ -80,9 +81,9 @@ class BlockRecords {
   [[nodiscard]] ResidentBlock resident(BlockId block_id) const;
   [[nodiscard]] BlockFacts facts(BlockId block_id) const;
   void prefetch(BlockId block_id) const { __builtin_prefetch(&at(block_id), 1); }
-  // A field that belongs to whoever has the block while it is inactive.
-  [[nodiscard]] BlockId& link(BlockId block_id) { return at(block_id).link; }
-  [[nodiscard]] BlockId link(BlockId block_id) const { return at(block_id).link; }
+  // Of a ready block: its parent if leaves go first, else kNoBlock. InactiveBlocks sets it.
+  [[nodiscard]] BlockId& ready_parent(BlockId block_id) { return at(block_id).link; }
+  [[nodiscard]] BlockId ready_parent(BlockId block_id) const { return at(block_id).link; }
   [[nodiscard]] Column<BlockKey> key_column() const { return {&records_.data()->key, sizeof(Record)}; }
   [[nodiscard]] Column<EvictionClass> class_column() const {
     return {&records_.data()->eviction_class, sizeof(Record)};
@@ -109,7 +110,7 @@ class BlockRecords {
   void make_discarded(BlockId block_id);
   // A registered block in use that lost its key.
   void discard(BlockId block_id) { at(block_id).state = State::kDiscarded; }
-  // Tells a block its parent if whoever named it did not: `parent` may be kNoBlock.
+  // Sets the parent of a block that was completed without one; `parent` may be kNoBlock.
   void set_unknown_parent(BlockId block_id, BlockId parent);
   [[nodiscard]] bool knows_parent(BlockId block_id) const { return at(block_id).parent_high != kParentUnknown; }
   void set_reset_on_release(BlockId block_id, bool reset);
@@ -122,8 +123,8 @@ class BlockRecords {
   // References of registered blocks, duplicates and discarded blocks.
   // Returns whether the block had no reference.
   [[gnu::always_inline]] bool add_reference(BlockId block_id) { return at(block_id).references++ == 0; }
-  // Returns the registered block that nobody uses any more, or kNoBlock. Frees duplicates, discarded and stale blocks that
-  // lose their last reference.
+  // Returns the registered block that nobody uses any more, or kNoBlock. Frees duplicates, discarded and stale blocks
+  // that lose their last reference.
   [[nodiscard]] BlockId drop_reference(BlockId block_id) {
     Record& record = at(block_id);
     if (--record.references > 0) {
@@ -140,8 +141,8 @@ class BlockRecords {
   void lend(BlockId block_id);
   // A borrowed block that was to be evicted: the loan holds a reference to it until it ends.
   void defer_eviction(BlockId block_id);
-  // Returns whether the eviction of the block was deferred: the caller drops the loan's reference. A block that lost its
-  // contents meanwhile becomes free.
+  // Returns whether the eviction of the block was deferred: the caller drops the loan's reference. A block that lost
+  // its contents meanwhile becomes free.
   [[nodiscard]] bool end_loan(BlockId block_id);
 
   // Fences, as BlockPool documents them. `inactive` blocks are registered and have no references.
@@ -164,7 +165,7 @@ class BlockRecords {
   struct Record {
     BlockKey key;
     std::uint32_t references;   // of a private block: the fence when it was allocated, 0 if that was up
-    BlockId link;               // free: the next free block; duplicate: the block of its key; inactive: see link()
+    BlockId link;               // free: the next free block; duplicate: the block of its key; ready: its parent
     std::uint32_t parent_high;  // the parent's sequence hash above the bits that the key holds of it
     EvictionClass eviction_class;
     State state : 6;

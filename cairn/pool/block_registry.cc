@@ -13,7 +13,7 @@ namespace {
 // Seven places for six keys: most lookups probe within one cache line.
 std::size_t places_for(std::size_t keys) { return keys + keys / 6 + 16; }
 
-constexpr std::size_t kAhead = 8;
+constexpr std::size_t kPrefetchAhead = 8;
 
 }  // namespace
 
@@ -150,8 +150,8 @@ void BlockRegistry::on_registered(CacheLevel tier, std::span<const ResidentBlock
                                   std::span<const Token> /*tokens*/) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (i + kAhead < blocks.size()) {
-      __builtin_prefetch(&table_.hashes[home_of(hash_of(blocks[i + kAhead].key))], 1);
+    if (i + kPrefetchAhead < blocks.size()) {
+      __builtin_prefetch(&table_.hashes[home_of(hash_of(blocks[i + kPrefetchAhead].key))], 1);
     }
     Facts& facts = table_.facts[find_or_add(hash_of(blocks[i].key))];
     facts.frequency = std::max<std::uint8_t>(facts.frequency, 1);
@@ -197,12 +197,9 @@ Status BlockRegistry::expect_all_cleared() {
     const MutexLock lock(mutex_);
     places = table_.hashes.size();
   }
-  Result<Table> empty = new_table(places);
-  if (!empty) {
-    return Unexpected(std::move(empty).error());
-  }
+  CAIRN_TRY_ASSIGN(Table empty, new_table(places));
   const MutexLock lock(mutex_);
-  empty_ = *std::move(empty);
+  empty_ = std::move(empty);
   return {};
 }
 
@@ -239,8 +236,8 @@ void BlockRegistry::on_cleared(CacheLevel tier) {
 void BlockRegistry::on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + kAhead < keys.size()) {
-      __builtin_prefetch(&table_.hashes[home_of(hash_of(keys[i + kAhead]))]);
+    if (i + kPrefetchAhead < keys.size()) {
+      __builtin_prefetch(&table_.hashes[home_of(hash_of(keys[i + kPrefetchAhead]))]);
     }
     const std::size_t at = find(hash_of(keys[i]));
     if (at != kNowhere && table_.facts[at].frequency < 255) {

@@ -1,7 +1,8 @@
 // BlockRegistry: which tiers hold a key, how often it was used, and values that others attached to it.
 //
-// It observes the pools of one process, at most one for each tier. It saves asking every pool but is not the authority: a
-// key may be gone by the time its pool is asked. When the last tier loses a key, its frequency and attachments go too.
+// It observes the pools of one process, at most one for each tier. It saves asking every pool but is not the authority:
+// a key may be gone by the time its pool is asked. When the last tier loses a key, its frequency and attachments go
+// too.
 //
 // Thread safety: every call is safe from any thread; one mutex, rank kRegistry.
 // Ownership: outlives the pools that it observes.
@@ -70,14 +71,14 @@ class BlockRegistry final : public PoolObserver {
   // How many blocks the tier evicted to make room while no other tier held them.
   [[nodiscard]] std::uint64_t evicted_unsaved(CacheLevel tier) const;
 
-  // Clears all pools by fences (BlockPool::raise_fence()) in constant time: call expect_all_cleared() before the first fence
-  // is raised, and all_cleared() after the last is raised and before one is lowered. In between, on_cleared() does not look
-  // for the keys of its tier. expect_all_cleared() fails, without any effect, if there is no memory.
+  // Clears all pools by fences (BlockPool::raise_fence()) in constant time: call expect_all_cleared() before the first
+  // fence is raised, and all_cleared() after the last is raised and before one is lowered. In between, on_cleared()
+  // does not look for the keys of its tier. expect_all_cleared() fails, without any effect, if there is no memory.
   [[nodiscard]] Status expect_all_cleared();
   void all_cleared();
 
-  // Attaches a value to a key, one of each type. Fails if no tier holds the key, or if it has a value of this type. The value
-  // may be destroyed under a pool's lock: its destructor must not call a pool.
+  // Attaches a value to a key, one of each type. Fails if no tier holds the key, or if it has a value of this type. The
+  // value may be destroyed under a pool's lock: its destructor must not call a pool.
   template <typename T>
   [[nodiscard]] Status attach(const BlockKey& key, std::shared_ptr<T> value) {
     return attach_any(key, typeid(T), std::move(value));

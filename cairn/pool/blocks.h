@@ -8,7 +8,8 @@
 // complete blocks become free; immutable ones become inactive once nobody else holds them, leaf first.
 //
 // Ownership: move-only values. Every handle must be destroyed before its pool (the pool checks).
-// Thread safety: a handle belongs to one thread at a time. Different handles may be used from different threads at once.
+// Thread safety: a handle belongs to one thread at a time. Different handles may be used from different threads at
+// once.
 // Errors: a step that fails has no effect, and returns the blocks inside its error.
 #pragma once
 
@@ -54,8 +55,8 @@ struct BlockNames {
   std::span<const BlockKey> keys;
   // One for each key, or empty.
   std::span<const BlockHash> tokens_hashes = {};
-  // The sequence hash of the block before the first. If it is missing, observers get the hash if that block is registered,
-  // else only the bits that the key holds of it.
+  // The sequence hash of the block before the first. If it is missing, observers get the hash if that block is
+  // registered, else only the bits that the key holds of it.
   std::optional<SequenceHash> parent = std::nullopt;
 };
 
@@ -93,17 +94,17 @@ class [[nodiscard]] MutableBlocks {
   [[nodiscard]] std::uint32_t size() const { return run_.size(); }
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
 
-  // The blocks are filled; gives them their keys. Fails unless there is one key for each block, and a tokens hash for each
-  // or for none.
+  // The blocks are filled; gives them their keys. Fails unless there is one key for each block, and a tokens hash for
+  // each or for none.
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const BlockNames& names) &&;
-  // The same with the keys of these blocks of a sequence. Also fails if the sequence has another block size than the pool, or
-  // does not have these blocks.
+  // The same with the keys of these blocks of a sequence. Also fails if the sequence has another block size than the
+  // pool, or does not have these blocks.
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const TokenBlockSequence& sequence,
                                                                          BlockRange blocks) &&;
   // The same with the key of one block.
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete(const TokenBlock& block) &&;
-  // The same with the facts that another pool had. Checksums are taken over if this pool keeps them; priorities are not, but
-  // passed to register_blocks().
+  // The same with the facts that another pool had. Checksums are taken over if this pool keeps them; priorities are
+  // not, but passed to register_blocks().
   [[nodiscard]] Result<CompleteBlocks, Rejected<MutableBlocks>> complete_as(std::span<const BlockFacts> facts) &&;
   // Splits off the first `count` blocks, or all if there are fewer.
   [[nodiscard]] MutableBlocks take_front(std::uint32_t count);
@@ -132,10 +133,10 @@ class [[nodiscard]] CompleteBlocks {
   [[nodiscard]] bool empty() const { return run_.size() == 0; }
   [[nodiscard]] BlockKey key(std::uint32_t i) const;  // aborts unless i < size()
 
-  // Lets others find the blocks under their keys. If the pool has a key already, a pool that rejects duplicates frees the new
-  // block and the result holds the old one; a pool that allows duplicates keeps both. `tokens`: the token ids of the whole
-  // run, for events, or empty. Fails if the run has a key twice, if the number of tokens is wrong, and if the pool cannot keep
-  // the retention.
+  // Lets others find the blocks under their keys. If the pool has a key already, a pool that rejects duplicates frees
+  // the new block and the result holds the old one; a pool that allows duplicates keeps both. `tokens`: the token ids
+  // of the whole run, for events, or empty. Fails if the run has a key twice, if the number of tokens is wrong, and if
+  // the pool cannot keep the retention.
   [[nodiscard]] Result<ImmutableBlocks, Rejected<CompleteBlocks>> register_blocks(
       std::span<const Token> tokens = {}) &&;
   [[nodiscard]] Result<ImmutableBlocks, Rejected<CompleteBlocks>> register_blocks(
@@ -180,10 +181,10 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] Status set_retention(const Retention& retention);
   // Whether others can find the blocks: no fence was raised since they were registered, and none was discarded.
   [[nodiscard]] bool is_current() const;
-  // Releases the blocks as the next victims: those that nobody else holds become ready, in the order of the run, and are
-  // evicted before any that the policy has. They can still be matched; a matched block is no longer ready. The same as
-  // destroying the handle if the pool has no low_water. Takes the pool's lock for a few blocks at a time, so that allocations
-  // do not wait for all of them.
+  // Releases the blocks as the next victims: those that nobody else holds become ready, in the order of the run, and
+  // are evicted before any that the policy has. They can still be matched; a matched block is no longer ready. The same
+  // as destroying the handle if the pool has no low_water. Takes the pool's lock for a few blocks at a time, so that
+  // allocations do not wait for all of them.
   void release_as_victims() &&;
 
  private:
@@ -227,10 +228,10 @@ class [[nodiscard]] PinnedBlocks {
   internal::Run run_;
 };
 
-// Blocks whose bytes a copy reads: their memory does not change while this handle exists. The blocks are not in use: each
-// keeps its place in the order of eviction, and can be matched, released, reset and discarded. When it is the turn of one to
-// be evicted, the pool evicts another block, and this one becomes ready when it is returned. A block that is reset or
-// discarded meanwhile is quarantined until it is returned.
+// Blocks whose bytes a copy reads: their memory does not change while this handle exists. The blocks are not in use:
+// each keeps its place in the order of eviction, and can be matched, released, reset and discarded. When it is the turn
+// of one to be evicted, the pool evicts another block, and this one becomes ready when it is returned. A block that is
+// reset or discarded meanwhile is quarantined until it is returned.
 class [[nodiscard]] BorrowedBlocks {
  public:
   explicit BorrowedBlocks(internal::Run run) : run_(std::move(run)) {}

@@ -1,7 +1,7 @@
 // ClassLayout: how a pool folds tenant, priority and hint level of a block into one eviction class.
 //
-// Classes are ordered by tenant, then priority, then level, so that the classes of one tenant are a range and a policy, which
-// empties lower classes first, evicts lower priorities first.
+// Classes are ordered by tenant, then priority, then level, so that the classes of one tenant are a range and a policy,
+// which empties lower classes first, evicts lower priorities first.
 #pragma once
 
 #include <bit>

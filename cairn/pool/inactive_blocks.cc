@@ -84,7 +84,7 @@ void InactiveBlocks::on_inserted(std::span<const BlockId> block_ids) {
     for (const BlockId block_id : block_ids) {
       order_.retention_clock->start(block_id, now);
       if (order_.hints) {
-        order_.hints->released(block_id, now);
+        order_.hints->on_released(block_id, now);
         const TenantId tenant = blocks_.tenant_of(block_id);
         const HintBook::Rank rank = order_.hints->rank(block_id, tenant, now);
         blocks_.eviction_class(block_id) =
@@ -150,7 +150,7 @@ void InactiveBlocks::push_ready(std::span<const BlockId> block_ids) {
   for (const BlockId block_id : block_ids) {
     order_.ready->push(block_id, blocks_.tenant_of(block_id));
     const BlockId parent = order_.policy->leaves_first() ? index_.find_parent(blocks_.key(block_id)) : kNoBlock;
-    blocks_.link(block_id) = parent;
+    blocks_.ready_parent(block_id) = parent;
     if (parent != kNoBlock) {
       order_.ready->add_child(parent);
     }
@@ -159,7 +159,7 @@ void InactiveBlocks::push_ready(std::span<const BlockId> block_ids) {
 
 void InactiveBlocks::remove_ready(BlockId block_id) {
   order_.ready->remove(block_id, blocks_.tenant_of(block_id));
-  if (const BlockId parent = blocks_.link(block_id); parent != kNoBlock) {
+  if (const BlockId parent = blocks_.ready_parent(block_id); parent != kNoBlock) {
     order_.ready->remove_child(parent);
   }
 }
@@ -207,7 +207,7 @@ void InactiveBlocks::use(std::span<const BlockId> inactive, std::span<const Bloc
   if (order_.hints) {
     for (const std::span<const BlockId> block_ids : {inactive, in_use}) {
       for (const BlockId block_id : block_ids) {
-        order_.hints->used(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
+        order_.hints->on_used(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
       }
     }
   }
@@ -372,7 +372,7 @@ void InactiveBlocks::forget(std::span<const BlockId> block_ids) {
   }
   for (const BlockId block_id : block_ids) {
     if (order_.hints) {
-      order_.hints->gone(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
+      order_.hints->on_removed(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
     }
     if (order_.retention_clock) {
       order_.retention_clock->stop(block_id);
@@ -389,8 +389,8 @@ void InactiveBlocks::orphan_ready_children(BlockId block_id) {
   for (std::uint32_t i = 0; order_.ready->ready_children(block_id) > 0 && i < tenant_count(); ++i) {
     for (BlockId child = order_.ready->front(TenantId{static_cast<std::uint8_t>(i)}); child != kNoBlock;
          child = order_.ready->next(child)) {
-      if (blocks_.link(child) == block_id) {
-        blocks_.link(child) = kNoBlock;
+      if (blocks_.ready_parent(child) == block_id) {
+        blocks_.ready_parent(child) = kNoBlock;
         order_.ready->remove_child(block_id);
       }
     }
@@ -438,7 +438,7 @@ void InactiveBlocks::change_class(BlockId block_id, EvictionClass to) {
 void InactiveBlocks::on_registered(BlockId block_id, const Retention& retention) {
   set_retention(block_id, retention);
   if (order_.hints) {
-    order_.hints->came(blocks_.tenant_of(block_id), blocks_.key(block_id));
+    order_.hints->on_registered(blocks_.tenant_of(block_id), blocks_.key(block_id));
   }
 }
 
@@ -466,7 +466,7 @@ void InactiveBlocks::raise_retention(BlockId block_id, const Retention& retentio
 }
 
 void InactiveBlocks::hint(BlockId block_id, const RetentionHint& hint, TimePoint now) {
-  order_.hints->say(block_id, hint, now);
+  order_.hints->add(block_id, hint, now);
   if (!blocks_.is_in_use(block_id)) {
     rank_by_hint(block_id, now);
   }
@@ -486,8 +486,8 @@ void InactiveBlocks::check_invariants() const {
     CAIRN_CHECK(!order_.ready || !order_.ready->is_returning(block_id) ||
                     (blocks_.is_matchable(block_id) && blocks_.is_in_use(block_id)),
                 "N1: a block that returns to the ready queue is in use");
-    if (is_ready && blocks_.link(block_id) != kNoBlock) {
-      ++children[index_of(blocks_.link(block_id))];
+    if (is_ready && blocks_.ready_parent(block_id) != kNoBlock) {
+      ++children[index_of(blocks_.ready_parent(block_id))];
     }
     if (is_inactive) {
       ++inactive;

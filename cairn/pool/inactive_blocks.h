@@ -1,8 +1,8 @@
 // InactiveBlocks: the registered blocks of a pool that nobody uses, in the order in which they are evicted.
 //
-// Ready blocks go first: their holder released them as victims, so that they could be copied elsewhere beforehand. Then the
-// eviction policy decides, among blocks of the lowest priority and, with hints, of the lowest level within it. A block whose
-// time to live ends goes before all of them (next_expired()).
+// Ready blocks go first: their holder released them as victims, so that they could be copied elsewhere beforehand. Then
+// the eviction policy decides, among blocks of the lowest priority and, with hints, of the lowest level within it. A
+// block whose time to live ends goes before all of them (next_expired()).
 //
 //     insert(), insert_ready()            blocks lost their last reference
 //     remove(), match(), use(), hold()    blocks are in use again
@@ -53,8 +53,8 @@ class InactiveBlocks final : private ParentFinder {
     std::optional<HintBook> hints = {};
   };
 
-  // Options, clock, records and index outlive it. `veto` says which blocks must not be evicted now; may be empty. Unusable
-  // until swap_order() gave it an order.
+  // Options, clock, records and index outlive it. `veto` says which blocks must not be evicted now; may be empty.
+  // Unusable until swap_order() gave it an order.
   InactiveBlocks(const BlockPoolOptions& options, const Clock& clock, BlockRecords& blocks, const KeyIndex& index,
                  Veto veto);
   InactiveBlocks(const InactiveBlocks&) = delete;
@@ -76,8 +76,8 @@ class InactiveBlocks final : private ParentFinder {
   [[nodiscard]] bool keeps_ready_blocks() const { return order_.ready.has_value(); }
   [[nodiscard]] std::size_t bytes() const;
 
-  // Nobody uses these any more, in this order; of one sequence, leaf first. Blocks that hold() took from the ready queue
-  // return to it unless they were used since.
+  // Nobody uses these any more, in this order; of one sequence, leaf first. Blocks that hold() took from the ready
+  // queue return to it unless they were used since.
   void insert(std::span<const BlockId> block_ids);
   // The same, but they are evicted before all that the policy has. As insert() if the pool keeps no blocks ready.
   void insert_ready(std::span<const BlockId> block_ids);
@@ -96,8 +96,8 @@ class InactiveBlocks final : private ParentFinder {
   [[nodiscard]] std::size_t evict(TenantId tenant, std::span<BlockId> out);
   // Takes out the next victim of any tenant; kNoBlock if there is none.
   [[nodiscard]] BlockId evict_any();
-  // Takes out the next blocks that the policy would evict, ready blocks excepted, and returns how many. With tenants, the one
-  // furthest beyond its reservation gives first. Requires: keeps_ready_blocks().
+  // Takes out the next blocks that the policy would evict, ready blocks excepted, and returns how many. With tenants,
+  // the one furthest beyond its reservation gives first. Requires: keeps_ready_blocks().
   [[nodiscard]] std::size_t claim(std::span<BlockId> out);
   // Takes out all blocks and appends them in the order of eviction, vetoes ignored.
   void take_all(std::vector<BlockId>& out);
@@ -109,7 +109,8 @@ class InactiveBlocks final : private ParentFinder {
 
   // Whether time changes anything: blocks may have a time to live, a priority for a time, or hints.
   [[nodiscard]] bool keeps_time() const { return order_.retention_clock.has_value(); }
-  // Applies what is due, until an inactive block expires: returns it, still inactive, or kNoBlock if nothing is due any more.
+  // Applies what is due, until an inactive block expires: returns it, still inactive, or kNoBlock if nothing is due any
+  // more.
   [[nodiscard]] BlockId next_expired(TimePoint now);
 
   // A block was registered, and is in use.

@@ -1,12 +1,13 @@
 // KeyIndex: finds the block that is registered under a key, and the parent of a block.
 //
-// A hash table of block ids; the keys are read from the pool's records. A bucket is one cache line with twelve entries and a
-// byte of hash for each, so a hit costs one line here and one in the records. The hash covers only the bits that a child's
-// key holds of its parent, so parents can be looked up too.
+// A hash table of block ids; the keys are read from the pool's records. A bucket is one cache line with twelve entries
+// and a byte of hash for each, so a hit costs one line here and one in the records. The hash covers only the bits that
+// a child's key holds of its parent, so parents can be looked up too.
 //
 // Thread safety: none; the lock of the pool guards it. Only place_of(), prefetch() and the constructor of Lookup may be
 //                called without it.
-// Complexity: O(1) a call. 7 bytes a block, allocated at creation. An entry that does not fit its bucket goes into the next
+// Complexity: O(1) a call. 7 bytes a block, allocated at creation. An entry that does not fit its bucket goes into the
+// next
 //             one with room; the buckets that it passed count it.
 #pragma once
 
@@ -71,8 +72,8 @@ class KeyIndex {
   // A lookup of many keys, which fetches what it will read some steps ahead.
   class Lookup {
    public:
-    // Computes where to look, and starts to fetch it. Needs no lock, so that threads do this in parallel. Index and keys
-    // outlive the lookup.
+    // Computes where to look, and starts to fetch it. Needs no lock, so that threads do this in parallel. Index and
+    // keys outlive the lookup.
     Lookup(const KeyIndex& index, std::span<const BlockKey> keys) : index_(index), keys_(keys) { locate(0); }
     // Calls visit(i, block of keys[i] or kNoBlock) for one key after the other until it returns false.
     template <typename Visit>
@@ -146,7 +147,8 @@ class KeyIndex {
   const std::uint32_t capacity_;
   const std::size_t bucket_count_;
   PageArray<Bucket> buckets_;
-  // Where buckets_ are, for prefetch() without the lock while swap_entries() exchanges them. Relaxed: it orders nothing.
+  // Where buckets_ are, for prefetch() without the lock while swap_entries() exchanges them. Relaxed: it orders
+  // nothing.
   std::atomic<const Bucket*> prefetched_;
   Column<BlockKey> keys_;
   KeySeed seed_;

@@ -1,7 +1,7 @@
 // PoolNotifier: collects what a pool changes and calls its observers, in order and under the pool's lock.
 //
-// The pool adds keys while it works and tells the observers before its call ends, so that each observer is called once for
-// many blocks. Without observers every call does nothing.
+// The pool adds keys while it works and tells the observers before its call ends, so that each observer is called once
+// for many blocks. Without observers every call does nothing.
 //
 // Thread safety: none; the lock of the pool guards it.
 #pragma once

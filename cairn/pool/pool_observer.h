@@ -1,10 +1,11 @@
 // PoolObserver: is called when a pool registers, matches or removes blocks. ResidentSource: lists what a pool has.
 //
-// The event log and the registry of keys across tiers follow pools through these interfaces. An observer must return soon,
-// may take only locks of a higher rank (base/mutex.h), must not keep a span that it is given, and must not call a pool. If
-// it calls the pool that called it, the process aborts with a message instead of hanging.
+// The event log and the registry of keys across tiers follow pools through these interfaces. An observer must return
+// soon, may take only locks of a higher rank (base/mutex.h), must not keep a span that it is given, and must not call a
+// pool. If it calls the pool that called it, the process aborts with a message instead of hanging.
 //
-// Thread safety: called by the thread that changes the pool, under that pool's lock. Calls of one pool never overlap and
+// Thread safety: called by the thread that changes the pool, under that pool's lock. Calls of one pool never overlap
+// and
 //                come in the order of the changes. Several pools may call at once.
 #pragma once
 
@@ -21,8 +22,8 @@ namespace cairn {
 // A block that can be matched, and what routers need to know of it.
 struct ResidentBlock {
   BlockKey key;
-  // Of the block before it in its sequence; undefined at position 0. Only the bits that the key holds if the parent was not
-  // given (BlockNames::parent) and not registered.
+  // Of the block before it in its sequence; undefined at position 0. Only the bits that the key holds if the parent was
+  // not given (BlockNames::parent) and not registered.
   SequenceHash parent{0};
   BlockHash tokens_hash{0};  // 0 if none was given
 

@@ -84,7 +84,8 @@ bool register_one(PoolState& pool, BlockId& block_id, KeyIndex::Place place, con
   return false;
 }
 
-// Drops one reference to each of the blocks, in this order, and makes those ready to be evicted that nobody uses any more.
+// Drops one reference to each of the blocks, in this order, and makes those ready to be evicted that nobody uses any
+// more.
 void release_to_ready(PoolState& pool, std::span<const BlockId> block_ids) CAIRN_REQUIRES(pool.mutex) {
   BlockId* const unused = pool.scratch(block_ids.size());
   std::size_t unused_count = 0;

@@ -1,5 +1,5 @@
-// internal::Run: the blocks of a handle, and what can be done with them. The handles in blocks.h decide which of it their
-// holder may do.
+// internal::Run: the blocks of a handle, and what can be done with them. The handles in blocks.h decide which of it
+// their holder may do.
 //
 // Ownership: move-only. The ids are in memory that the pool recycles; a run that holds any is ended by one of the calls
 //            below that say so, not by its destructor.
@@ -54,7 +54,7 @@ class Run {
   // Whether it has memory of the pool, and so has to be ended.
   [[nodiscard]] bool is_open() const { return block_ids_ != nullptr; }
 
-  // For whoever fills the run.
+  // For the code that fills the run.
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] BlockId* storage() const { return block_ids_; }
   void resize(std::uint32_t size) { size_ = size; }

@@ -1,8 +1,8 @@
-// PoolState: the parts of one block pool under its one lock, and the steps that BlockPool and the handles to runs of blocks
-// have in common.
+// PoolState: the parts of one block pool under its one lock, and the steps that BlockPool and the handles to runs of
+// blocks have in common.
 //
-// BlockPool and internal::Run lock the mutex once a call and work on the parts. Reference counts are plain integers that
-// change only under the mutex, so that the last reference to a block is dropped under the lock (design, rule 4).
+// BlockPool and internal::Run lock the mutex once a call and work on the parts. Reference counts are plain integers
+// that change only under the mutex, so that the last reference to a block is dropped under the lock (design, rule 4).
 //
 // Invariants beside those of the parts, which check_invariants() verifies:
 //   P1  the index finds exactly the registered blocks that are not stale, each under its key
@@ -42,7 +42,7 @@ class PoolState {
   const BlockPoolOptions options;
   const Clock& clock;
 
-  // WeakBlocks of this pool. Relaxed: the count orders nothing; whoever destroys the pool has seen them go.
+  // WeakBlocks of this pool. Relaxed: the count orders nothing.
   std::atomic<std::uint64_t> weak_handles{0};
 
   Mutex mutex{LockRank::kPool};

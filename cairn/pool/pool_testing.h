@@ -68,7 +68,7 @@ inline ImmutableBlocks store(BlockPool& pool, const Keys& keys, const Retention&
   return *completed(pool, keys, tenant).register_blocks(retention);
 }
 
-// The same, and lets go of them: they are inactive then.
+// The same, and releases them: they are inactive then.
 inline void cache(BlockPool& pool, const Keys& keys, const Retention& retention = {},
                   TenantId tenant = kDefaultTenant) {
   const ImmutableBlocks dropped = store(pool, keys, retention, tenant);

@@ -1,5 +1,5 @@
-// RetentionClock: which inactive blocks have something due: the end of their time to live, the end of their priority, or a
-// review of their hint.
+// RetentionClock: which inactive blocks have something due: the end of their time to live, the end of their priority,
+// or a review of their hint.
 //
 // Thread safety: none; the lock of the pool guards it.
 // Complexity: O(log n) for a block that has anything due. 36 bytes a block, allocated at creation.

@@ -1,4 +1,5 @@
-// RunBuffers: recycles the memory of runs' block ids, so that taking and releasing runs allocates nothing in the long run.
+// RunBuffers: recycles the memory of runs' block ids, so that taking and releasing runs allocates nothing in the long
+// run.
 //
 // Thread safety: none; the lock of the pool guards it.
 // Complexity: O(1) a call. Keeps memory for at most as many block ids as the pool has blocks, and 4,096 more.

@@ -57,19 +57,19 @@ Status TenantLedger::can_take(TenantId tenant, std::uint32_t count, std::uint32_
                 str_cat("the pool has no tenant ", index_of(tenant), "; it was created with ", accounts_.size()));
   }
   const Account& self = at(tenant);
-  std::uint64_t to_be_had = std::uint64_t{self.inactive} + self.unmet() + (free - unmet_);
+  std::uint64_t available = std::uint64_t{self.inactive} + self.unmet() + (free - unmet_);
   for (const Account& other : accounts_) {
-    to_be_had += &other == &self ? 0 : std::min(other.inactive, other.beyond());
+    available += &other == &self ? 0 : std::min(other.inactive, other.beyond());
   }
-  if (count > to_be_had) {
-    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, ", to_be_had, " to be had (", free,
+  if (count > available) {
+    return fail(ErrorCode::kExhausted, str_cat("cannot allocate ", count, " blocks: ", available, " available (", free,
                                                " free in the pool); release some or enlarge the pool"));
   }
   const std::uint64_t below_limit = std::uint64_t{self.limit} - self.used + self.inactive;
   if (count > below_limit) {
-    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked for, but tenant '", self.name, "' is limited to ",
-                                               self.limit, " and holds ", self.used, ", of which ", self.inactive,
-                                               " are evictable; release some or raise the limit"));
+    return fail(ErrorCode::kExhausted, str_cat("cannot allocate ", count, " blocks: tenant '", self.name,
+                                               "' is limited to ", self.limit, " and holds ", self.used, ", of which ",
+                                               self.inactive, " are inactive; release some or raise the limit"));
   }
   return {};
 }

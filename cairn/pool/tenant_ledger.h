@@ -1,7 +1,7 @@
 // TenantLedger: how many blocks of a pool each tenant is charged for, and where the next blocks for a tenant come from.
 //
-// Invariant: the free blocks cover all unused reservations. What a tenant takes beyond its reservation therefore comes from
-// free blocks that nobody reserved, or from inactive blocks that another tenant holds beyond its own reservation.
+// Invariant: the free blocks cover all unused reservations. What a tenant takes beyond its reservation therefore comes
+// from free blocks that nobody reserved, or from inactive blocks that another tenant holds beyond its own reservation.
 //
 // Thread safety: none; the lock of the pool guards it.
 #pragma once
@@ -21,7 +21,8 @@ namespace cairn {
 
 class TenantLedger {
  public:
-  // Fails if limits and reservations contradict each other or the capacity. Without quotas, one tenant has the whole pool.
+  // Fails if limits and reservations contradict each other or the capacity. Without quotas, one tenant has the whole
+  // pool.
   [[nodiscard]] static Result<TenantLedger> create(const std::vector<TenantQuota>& quotas, std::uint32_t capacity);
 
   [[nodiscard]] std::uint32_t tenant_count() const { return static_cast<std::uint32_t>(accounts_.size()); }
@@ -37,12 +38,12 @@ class TenantLedger {
     std::uint32_t count;  // how many in a row, at most
   };
   using TenantSet = std::bitset<256>;
-  // Where the tenant's next blocks come from. Tenants in `barren` have no block that can be evicted now; kNone if no other
-  // tenant could give any. Requires: can_take() succeeded.
+  // Where the tenant's next blocks come from. Tenants in `barren` have no block that can be evicted now; kNone if no
+  // other tenant could give any. Requires: can_take() succeeded.
   [[nodiscard]] Next next_source(TenantId tenant, std::uint32_t free, const TenantSet& barren) const;
 
-  // The tenant furthest beyond its reservation, of those that have inactive blocks and are not in `barren`. `gone`: how many
-  // inactive blocks of each tenant count as evicted already.
+  // The tenant furthest beyond its reservation, of those that have inactive blocks and are not in `barren`. `gone`: how
+  // many inactive blocks of each tenant count as evicted already.
   [[nodiscard]] std::optional<TenantId> furthest_beyond(std::span<const std::uint32_t> gone,
                                                         const TenantSet& barren) const;
 

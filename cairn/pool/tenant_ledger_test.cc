@@ -41,7 +41,7 @@ TEST(TenantLedgerTest, FreeBlocksAreKeptForReservations) {
   EXPECT_TRUE(ledger.can_take(kB, 6, 10));
   const Status status = ledger.can_take(kB, 7, 10);
   ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().message, HasSubstr("7 blocks asked for, 6 to be had (10 free in the pool)"));
+  EXPECT_THAT(status.error().message, HasSubstr("cannot allocate 7 blocks: 6 available (10 free in the pool)"));
   ledger.charge(kA, 4);
   EXPECT_TRUE(ledger.can_take(kB, 6, 6));
   ledger.discharge(kA, 1);
@@ -87,7 +87,7 @@ TEST(TenantLedgerTest, AtItsLimitATenantGivesItsOwn) {
   const Status status = ledger.can_take(kA, 2, 3);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::kExhausted);
-  EXPECT_THAT(status.error().message, HasSubstr("tenant 'a' is limited to 2 and holds 2, of which 1 are evictable"));
+  EXPECT_THAT(status.error().message, HasSubstr("tenant 'a' is limited to 2 and holds 2, of which 1 are inactive"));
 }
 
 // Whatever happens, can_take() tells the truth about what next_source() can find, and reservations stay covered.
