@@ -182,7 +182,7 @@ TEST(OffloadFaultsTest, AnExecutorThatIsFullForGoodIsNotWaitedForEver) {
   EXPECT_EQ(world.offloader->status().pending, 6U) << "two that are asked for, and four that were registered";
   world.run_for(milliseconds(2));
   EXPECT_THAT(outcome.is_below, ElementsAre(false, false));
-  EXPECT_THAT(outcome.error, HasSubstr("takes no copies"));
+  EXPECT_THAT(outcome.error, HasSubstr("accepts no transfers"));
   EXPECT_GE(world.refused(OffloadRefusal::kTierOut), 6U);
   world.drain();  // what was dropped is not looked for again and again
   world.expect_accounts_add_up();

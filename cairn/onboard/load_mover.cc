@@ -144,6 +144,9 @@ std::optional<MutableBlocks> LoadMover::allocate_targets(Load& load, std::vector
   for (const LoadPartPtr& part : parts) {
     wanted += is_copied(part) ? part->count : 0;
   }
+  if (wanted == 0) {
+    return std::nullopt;
+  }
   BlockPool& pool = load.kind == Load::Kind::kPrefetch ? *parts_.host->pool() : *device_pool();
   std::optional<MutableBlocks> targets;
   std::uint32_t count = wanted;

@@ -111,7 +111,7 @@ LoadPlan plan_load(const LoadPlanRequest& request, std::span<const KeyRun> runs,
   }
   plan.found = plan.end;
   const std::uint32_t blocks = plan.found - request.first;
-  if (costs.model != nullptr && blocks > 0) {
+  if (request.is_prefix && blocks > 0) {
     plan.not_worth_it = blocks - std::min(worth_loading(runs.first(used), links, costs), blocks);
   }
   std::uint32_t end = plan.found - plan.not_worth_it;

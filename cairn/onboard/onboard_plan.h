@@ -47,7 +47,7 @@ struct LinkSpeed {
 
 // What loading costs, and what computing instead.
 struct LoadCosts {
-  const LoadCostModel* model = nullptr;  // null: everything is worth loading
+  const LoadCostModel* model = nullptr;  // only asked for prefixes; null: everything is worth loading
   std::uint64_t block_bytes = 0;
   std::uint32_t block_size = 0;   // tokens
   std::uint32_t first_token = 0;  // of the first run
