@@ -1,18 +1,20 @@
-// Event: one change of what can be had from which tier, as routers and other followers are told of it.
+// Event: one change of what a tier has cached, for routers and other followers (docs/events.md).
 //
-// Does:     Stored     a run of blocks of one sequence, each the parent of the next, is cached in a tier from now on
-//           Removed    these blocks are no longer cached there
-//           Cleared    nothing is cached there any more
-//           Invalidated  the weights changed: nothing is cached there any more, and what is stored from now on is of this
-//                      generation of the weights
-//           Suspended  what is cached there cannot be had for the time being: it counts as absent. What comes and goes
-//                      meanwhile is told as ever.
-//           Resumed    it can be had again: what was stored and not removed since, before or during the suspension
-//           What is cached in a tier can be had there, unless the tier is suspended. None is at the start.
-//           The events of one log are numbered 1, 2, 3 and so on without holes, whatever the tier.
-// Owner:    plain values that own what they hold.
-// Promise:  a key is Stored in a tier only while it is not cached there, and Removed only while it is, suspended or not.
-//           A tier is Suspended only while it is not, and Resumed only while it is; neither Cleared nor Invalidated resumes it.
+//   Stored       consecutive blocks of one sequence, each the parent of the next, are cached in the tier from now on
+//   Removed      these blocks are no longer cached there
+//   Cleared      nothing is cached there any more
+//   Invalidated  the weights changed: nothing is cached there any more, and blocks stored from now on are of this
+//                generation of the weights
+//   Suspended    the tier is out of use: its blocks cannot be loaded for now. Stored and Removed events go on.
+//   Resumed      the blocks of the tier can be loaded again: all that were stored and not removed, before or during the
+//                suspension
+//
+// The events of one log are numbered 1, 2, 3 and so on without gaps, for all tiers together. At the start no tier has
+// blocks and none is suspended. A key is Stored in a tier only if it is not cached there, and Removed only if it is,
+// suspended or not. A tier is Suspended only if it is not suspended, and Resumed only if it is; Cleared and Invalidated do
+// not resume it.
+//
+// Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +30,15 @@ namespace cairn {
 
 struct StoredBlock {
   BlockKey key;
-  BlockHash tokens_hash{0};  // 0 where whoever named the block gave none
+  BlockHash tokens_hash{0};  // 0 if it is not known
 
   friend bool operator==(const StoredBlock&, const StoredBlock&) = default;
 };
 
 struct Stored {
-  std::optional<SequenceHash> parent;  // of the first block; none at position 0
-  std::vector<StoredBlock> blocks;     // at least one; the parent of each but the first is the one before it
-  std::vector<Token> token_ids;        // of all the blocks; empty where they were not recorded or are gone from the log
+  std::optional<SequenceHash> parent;  // of the first block; std::nullopt at position 0
+  std::vector<StoredBlock> blocks;     // at least one; each is the parent of the next
+  std::vector<Token> token_ids;        // of all blocks; empty if they were not recorded, or dropped from the log
 
   friend bool operator==(const Stored&, const Stored&) = default;
 };
@@ -75,15 +77,15 @@ struct Event {
   friend bool operator==(const Event&, const Event&) = default;
 };
 
-// A follower wanted an event that its log no longer has: it resynchronises from a snapshot (snapshot.h).
+// The log has dropped an event that the follower asked for: the follower must start again from a snapshot (snapshot.h).
 struct Lagged {
-  std::uint64_t missed_from = 0;  // the first event it will not get
-  std::uint64_t oldest = 0;       // the first one the log still has, or will have next
+  std::uint64_t missed_from = 0;  // the first event that is lost
+  std::uint64_t oldest = 0;       // the first event that the log still has, or will have
 
   friend bool operator==(const Lagged&, const Lagged&) = default;
 };
 
-// What following a log gives: the next events in order, none if there is nothing new; or that they are gone.
+// The next events in order (empty if there is nothing new), or Lagged if they are lost.
 using EventBatch = std::variant<std::vector<Event>, Lagged>;
 
 }  // namespace cairn

@@ -1,85 +1,80 @@
 #include "cairn/events/event_json.h"
 
-#include <charconv>
-#include <cstdint>
-#include <string_view>
 #include <variant>
+
+#include "cairn/base/json_writer.h"
 
 namespace cairn {
 
 namespace {
 
-void append_number(std::string& out, std::uint64_t number) {
-  char digits[20];
-  const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
-  out.append(digits, end);
-}
-
-// [a,b,c], each item written by `append_item`.
-template <typename Items, typename AppendItem>
-void append_array(std::string& out, const Items& items, AppendItem append_item) {
-  char separator = '[';
-  for (const auto& item : items) {
-    out.push_back(separator);
-    append_item(item);
-    separator = ',';
-  }
-  out.append(items.empty() ? "[]" : "]");
-}
-
 struct DataWriter {
-  std::string& out;
+  JsonWriter& json;
 
   void operator()(const Stored& stored) const {
-    out.append(R"({"stored":{"parent_hash":)");
+    json.begin_object();
+    json.begin_object("stored");
+    json.key("parent_hash");
     if (stored.parent) {
-      append_number(out, value_of(*stored.parent));
+      json.value(value_of(*stored.parent));
     } else {
-      out.append("null");
+      json.value(nullptr);
     }
-    out.append(R"(,"blocks":)");
-    append_array(out, stored.blocks, [&](const StoredBlock& block) {
-      out.append(R"({"block_hash":)");
-      append_number(out, value_of(block.key.sequence_hash()));
-      out.append(R"(,"tokens_hash":)");
-      append_number(out, value_of(block.tokens_hash));
-      out.append(R"(,"position":)");
-      append_number(out, block.key.position());
-      out.push_back('}');
-    });
+    json.begin_array("blocks");
+    for (const StoredBlock& block : stored.blocks) {
+      json.begin_object();
+      json.field("block_hash", value_of(block.key.sequence_hash()));
+      json.field("tokens_hash", value_of(block.tokens_hash));
+      json.field("position", block.key.position());
+      json.end_object();
+    }
+    json.end_array();
     if (!stored.token_ids.empty()) {
-      out.append(R"(,"token_ids":)");
-      append_array(out, stored.token_ids, [&](Token token) { append_number(out, token); });
+      json.begin_array("token_ids");
+      for (const Token token : stored.token_ids) {
+        json.value(token);
+      }
+      json.end_array();
     }
-    out.append("}}");
+    json.end_object();
+    json.end_object();
   }
 
   void operator()(const Removed& removed) const {
-    out.append(R"({"removed":{"block_hashes":)");
-    append_array(out, removed.keys, [&](const BlockKey& key) { append_number(out, value_of(key.sequence_hash())); });
-    out.append("}}");
+    json.begin_object();
+    json.begin_object("removed");
+    json.begin_array("block_hashes");
+    for (const BlockKey& key : removed.keys) {
+      json.value(value_of(key.sequence_hash()));
+    }
+    json.end_array();
+    json.end_object();
+    json.end_object();
   }
 
-  void operator()(const Cleared&) const { out.append(R"("cleared")"); }
+  void operator()(const Cleared&) const { json.value("cleared"); }
   void operator()(const Invalidated& invalidated) const {
-    out.append(R"({"invalidated":{"weights_generation":)");
-    append_number(out, invalidated.weights_generation);
-    out.append("}}");
+    json.begin_object();
+    json.begin_object("invalidated");
+    json.field("weights_generation", invalidated.weights_generation);
+    json.end_object();
+    json.end_object();
   }
-  void operator()(const Suspended&) const { out.append(R"("suspended")"); }
-  void operator()(const Resumed&) const { out.append(R"("resumed")"); }
+  void operator()(const Suspended&) const { json.value("suspended"); }
+  void operator()(const Resumed&) const { json.value("resumed"); }
 };
 
 }  // namespace
 
 void append_json_line(const Event& event, std::string& out) {
-  out.append(R"({"event_id":)");
-  append_number(out, event.sequence);
-  out.append(R"(,"tier":")");
-  out.append(to_string(event.tier));
-  out.append(R"(","data":)");
-  std::visit(DataWriter{out}, event.data);
-  out.append("}\n");
+  JsonWriter json(out);
+  json.begin_object();
+  json.field("event_id", event.sequence);
+  json.field("tier", to_string(event.tier));
+  json.key("data");
+  std::visit(DataWriter{json}, event.data);
+  json.end_object();
+  out.push_back('\n');
 }
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Events as lines of JSON, for people and programs, in the shape that routers know.
+// Events as lines of JSON, in the form that routers of Dynamo read.
 //
 //     {"event_id":7,"tier":"G1","data":{"stored":{"parent_hash":null,"blocks":[
 //         {"block_hash":11,"tokens_hash":12,"position":0}],"token_ids":[1,2]}}}
@@ -8,12 +8,12 @@
 //     {"event_id":11,"tier":"G3","data":"resumed"}
 //     {"event_id":12,"tier":"G3","data":{"invalidated":{"weights_generation":8}}}
 //
-// Does:     one line an event, without spaces. A block_hash is the block's 64-bit sequence hash, parent_hash that of
-//           the block before the first (null where there is none); token_ids stand there only where the event has them.
-//           The last three are Cairn's own. A reader that passes over them takes what a suspended tier holds to be there,
-//           and does not learn which weights blocks are of: before an "invalidated" stands a "cleared" if there was anything.
-//           Hashes are unsigned 64-bit integers, beyond what a reader that keeps numbers as doubles can hold.
-// Threads:  pure.
+// One line for each event, without spaces. block_hash is the 64-bit sequence hash of the block; parent_hash is that of the
+// block before the first one, or null. token_ids is there only if the event has them. "suspended", "resumed" and
+// "invalidated" are Cairn's own: a reader that ignores them counts the blocks of a suspended tier, and does not know the
+// generation of the weights. If a tier had blocks, a "cleared" comes before "invalidated".
+//
+// Hashes are unsigned 64-bit integers: a reader that stores numbers as doubles loses bits.
 #pragma once
 
 #include <string>

@@ -11,11 +11,11 @@ namespace cairn {
 
 namespace {
 
-// How much a reader copies while it keeps appenders waiting: a few microseconds.
+// How much a reader copies under one hold of the lock: a few microseconds.
 constexpr std::size_t kBlocksPerLock = 1024;
 constexpr std::size_t kTokensPerLock = 8 * 1024;
 
-// How many of the blocks, from the first on, are one chain: the parent of each but the first is the one before it.
+// How many blocks, from the first on, form one chain: each is the parent of the next.
 std::size_t chain_length(std::span<const ResidentBlock> blocks) {
   std::uint32_t position = blocks.front().key.position();
   SequenceHash hash = blocks.front().key.sequence_hash();
@@ -34,21 +34,12 @@ std::size_t chain_length(std::span<const ResidentBlock> blocks) {
 
 Result<std::unique_ptr<EventLog>> EventLog::create(const EventLogOptions& options) {
   if (options.blocks == 0) {
-    return fail(ErrorCode::kInvalidArgument, "an event log of 0 blocks can hold no event; give it at least 1");
+    return fail(ErrorCode::kInvalidArgument, "an event log of 0 blocks cannot keep any event; give it at least 1");
   }
-  Result<Records> records = Records::create(options.blocks);
-  if (!records) {
-    return Unexpected(std::move(records).error());
-  }
-  Result<Blocks> blocks = Blocks::create(options.blocks);
-  if (!blocks) {
-    return Unexpected(std::move(blocks).error());
-  }
-  Result<Tokens> tokens = Tokens::create(options.token_ids);
-  if (!tokens) {
-    return Unexpected(std::move(tokens).error());
-  }
-  return std::unique_ptr<EventLog>(new EventLog(*std::move(records), *std::move(blocks), *std::move(tokens)));
+  CAIRN_TRY_ASSIGN(Records records, Records::create(options.blocks));
+  CAIRN_TRY_ASSIGN(Blocks blocks, Blocks::create(options.blocks));
+  CAIRN_TRY_ASSIGN(Tokens tokens, Tokens::create(options.token_ids));
+  return std::unique_ptr<EventLog>(new EventLog(std::move(records), std::move(blocks), std::move(tokens)));
 }
 
 EventLog::EventLog(Records records, Blocks blocks, Tokens tokens)
@@ -58,7 +49,7 @@ void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blo
   if (blocks.empty()) {
     return;
   }
-  // One lock for the batch: whoever reads the last number sees all of a batch or nothing of it.
+  // One hold of the lock for the batch, so that a reader of last_sequence() sees all of the batch or nothing.
   const MutexLock lock(mutex_);
   std::size_t tokens_per_block = 0;
   if (!tokens.empty()) {
@@ -66,7 +57,7 @@ void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blo
     CAIRN_CHECK(tokens_per_block * blocks.size() == tokens.size(), "token ids of whole blocks are given for a batch");
   }
   if (tokens_per_block > tokens_.capacity()) {
-    tokens_per_block = 0;  // none are recorded, or not even one block's would fit
+    tokens_per_block = 0;  // token ids are not recorded, or those of one block do not fit
   }
   while (!blocks.empty()) {
     const std::size_t length = chain_length(blocks);
@@ -172,7 +163,7 @@ std::size_t EventLog::bytes() const {
 Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) const {
   const std::uint64_t last = last_sequence();
   if (from == 0 || from > last + 1) {
-    return fail(ErrorCode::kOutOfRange, str_cat("event ", from, " is not one of this log, which has given out 1 to ",
+    return fail(ErrorCode::kOutOfRange, str_cat("event ", from, " is not in this log, which has numbered events 1 to ",
                                                 last, "; take a snapshot and resume after it"));
   }
   const std::size_t most_events = std::clamp<std::size_t>(max_blocks, 1, kMaxEventsPerRead);

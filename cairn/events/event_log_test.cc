@@ -191,7 +191,7 @@ TEST(EventLogTest, RejectsNumbersItHasNotGivenOut) {
     const Result<EventBatch> batch = log->read(from, kAll);
     ASSERT_FALSE(batch);
     EXPECT_EQ(batch.error().code, ErrorCode::kOutOfRange);
-    EXPECT_THAT(batch.error().message, HasSubstr("given out 1 to 1"));
+    EXPECT_THAT(batch.error().message, HasSubstr("numbered events 1 to 1"));
   }
 }
 

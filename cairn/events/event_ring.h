@@ -1,10 +1,10 @@
-// EventRing<T>: the last records of an endless series, addressed by their number in the series.
+// EventRing<T>: the latest records of an endless series, addressed by their number in the series. A record replaces the one
+// capacity() before it; the user knows which numbers are still there. Internal.
 //
-// Does:     a later record takes the place of the one capacity() before it. Who uses it knows which numbers are still
-//           there. The capacity is a power of two, so that a number finds its cell without a division.
-// Costs:    memory is taken and touched at creation; nothing allocates or faults afterwards.
-// Threads:  a plain array: whoever shares it synchronises.
-// Fails:    create() when the system has no memory to give.
+// Thread safety: that of a plain array.
+// Errors: create() fails if the system has no memory.
+// Complexity: memory is allocated and touched by create(); nothing allocates or faults afterwards. The capacity is a power
+// of two, so that finding a record takes no division.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +23,13 @@ namespace cairn::internal {
 template <typename T>
 class EventRing {
  public:
-  // Of at least `capacity` records; 0 makes a ring that holds none.
+  // For at least `capacity` records; a ring of 0 holds none.
   [[nodiscard]] static Result<EventRing> create(std::size_t capacity) {
-    Result<PageArray<T>> cells = PageArray<T>::create(capacity == 0 ? 0 : std::bit_ceil(capacity));
-    if (!cells) {
-      return Unexpected(std::move(cells).error());
-    }
+    CAIRN_TRY_ASSIGN(PageArray<T> cells, PageArray<T>::create(capacity == 0 ? 0 : std::bit_ceil(capacity)));
     if (capacity != 0) {
-      std::memset(static_cast<void*>(cells->data()), 0, cells->bytes());
+      std::memset(static_cast<void*>(cells.data()), 0, cells.bytes());
     }
-    return EventRing(*std::move(cells));
+    return EventRing(std::move(cells));
   }
 
   [[nodiscard]] std::size_t capacity() const { return cells_.size(); }
@@ -41,7 +38,7 @@ class EventRing {
   [[nodiscard]] const T& operator[](std::uint64_t number) const { return cells_[cell_of(number)]; }
   [[nodiscard]] T& operator[](std::uint64_t number) { return cells_[cell_of(number)]; }
 
-  // Makes records `number` and following, one for each item of `from`. Requires: from.size() <= capacity().
+  // Writes records `number` and following, one for each item of `from`. Requires: from.size() <= capacity().
   template <typename From, typename Convert>
   void write(std::uint64_t number, std::span<const From> from, Convert convert) {
     const std::size_t first = cell_of(number);

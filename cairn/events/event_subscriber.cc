@@ -11,9 +11,7 @@ namespace cairn {
 
 Result<EventSubscriber> EventSubscriber::resuming(const EventLog& log, std::uint64_t next) {
   EventSubscriber subscriber = joining(log);
-  if (Status resumed = subscriber.resume_at(next); !resumed) {
-    return Unexpected(resumed.error());
-  }
+  CAIRN_TRY(subscriber.resume_at(next));
   return subscriber;
 }
 
@@ -34,8 +32,8 @@ EventBatch EventSubscriber::poll(std::size_t max_blocks) {
 Status EventSubscriber::resume_at(std::uint64_t next) {
   const std::uint64_t last = log_->last_sequence();
   if (next == 0 || next > last + 1) {
-    return fail(ErrorCode::kOutOfRange, str_cat("cannot resume at event ", next, ": the log has given out 1 to ", last,
-                                                "; it may be a new one, so take a snapshot and resume after it"));
+    return fail(ErrorCode::kOutOfRange, str_cat("cannot resume at event ", next, ": the log has numbered events 1 to ",
+                                                last, "; it may be a new log, so take a snapshot and resume after it"));
   }
   next_ = next;
   needs_snapshot_ = false;

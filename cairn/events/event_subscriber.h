@@ -1,11 +1,12 @@
-// EventSubscriber: a cursor over one log.
+// EventSubscriber: a cursor over one log. poll() returns each event once, in order.
 //
-// Does:     poll() gives each event once, in order. A subscriber that has fallen so far behind that the log has dropped
-//           what it needs is told so, again and again, until it resumes: take a snapshot (snapshot.h), rebuild from it,
-//           and resume_at(snapshot.sequence + 1). One that joins late starts in that state.
-// Owner:    whoever made it; its log outlives it. Costs the log nothing: any number of them may follow one.
-// Threads:  belongs to one thread at a time.
-// Fails:    resuming at a number that the log has not given out.
+// If the log has dropped events that the subscriber needs, poll() returns Lagged until the subscriber resumes: take a
+// snapshot (snapshot.h), rebuild from it, and call resume_at(snapshot.sequence + 1). A subscriber that joins late starts in
+// that state.
+//
+// Thread safety: one thread at a time.
+// Ownership: the log outlives it. A log can have any number of subscribers at no cost.
+// Errors: resume_at() and resuming() refuse a number that the log has not given out.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +22,17 @@ class EventSubscriber {
  public:
   static constexpr std::size_t kDefaultBatch = 1024;
 
-  // Knows nothing yet: poll() asks for a snapshot first.
+  // Starts without knowledge: poll() returns Lagged until resume_at().
   [[nodiscard]] static EventSubscriber joining(const EventLog& log) { return EventSubscriber(log, 1, true); }
-  // Has seen everything before event `next`; 1 to follow a log from its start.
+  // Continues with event `next`; 1 follows a log from its start.
   [[nodiscard]] static Result<EventSubscriber> resuming(const EventLog& log, std::uint64_t next);
 
-  // The next events, of `max_blocks` blocks in all or a single larger one; none if there is nothing new. Or Lagged.
+  // The next events, up to `max_blocks` blocks in all or one larger event; empty if there is nothing new. Or Lagged.
   [[nodiscard]] EventBatch poll(std::size_t max_blocks = kDefaultBatch);
-  // Goes on with event `next`, forward or back. Fails, and leaves the cursor where it was, on one the log has not given
-  // out. That the log has dropped it already is for poll() to say.
+  // Continues with event `next`, forward or back. If the log has dropped it already, poll() returns Lagged.
   [[nodiscard]] Status resume_at(std::uint64_t next);
 
-  // The event that comes next, or the first one missed.
+  // The number of the next event, or of the first lost one.
   [[nodiscard]] std::uint64_t next_sequence() const { return next_; }
   [[nodiscard]] bool needs_snapshot() const { return needs_snapshot_; }
 

@@ -1,4 +1,4 @@
-// What the tests of events/ share: chains of blocks, and a pool that is obviously right.
+// Helpers of the tests of events/: chains of blocks, and a simple pool.
 #pragma once
 
 #include <algorithm>
@@ -41,12 +41,12 @@ inline std::vector<BlockKey> keys_of(std::span<const ResidentBlock> blocks) {
   return keys;
 }
 
-// Blocks with blocks in them, one lock, and a log that is told: all that a snapshot asks of a pool.
+// A minimal pool: blocks under one lock, and a log that it reports to.
 class PlainPool final : public ResidentSource {
  public:
   PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), blocks_(capacity) {}
 
-  // Puts a block into a block, in place of what was there. Does nothing if the pool has it.
+  // Puts a block at a block id and removes what was there. Does nothing if the pool has the block.
   void put(std::uint32_t block_id, const ResidentBlock& block) {
     const MutexLock lock(mutex_);
     const bool known = std::ranges::any_of(blocks_, [&](const auto& b) { return b && b->key == block.key; });

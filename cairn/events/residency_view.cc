@@ -11,7 +11,7 @@ namespace cairn {
 
 namespace {
 
-// A block in messages, by what routers know it by.
+// The name of a block in messages: routers know blocks by their sequence hash.
 std::string name_of(const BlockKey& key) {
   return str_cat(value_of(key.sequence_hash()), " at position ", key.position());
 }
@@ -31,8 +31,7 @@ Status ResidencyView::apply(const Snapshot& snapshot) {
     BlockMap& blocks = tiers[index_of(tier.tier)].blocks;
     blocks.reserve(tier.blocks.size());
     for (const ResidentBlock& block : tier.blocks) {
-      const bool is_new = blocks.try_emplace(block.key, Rest{block.parent, block.tokens_hash}).second;
-      if (!is_new) {
+      if (!blocks.insert(Name(block.key), {block.parent, block.tokens_hash}).second) {
         return fail(ErrorCode::kInvalidArgument,
                     str_cat("the snapshot at event ", snapshot.sequence, " has block ", name_of(block.key), " of tier ",
                             to_string(tier.tier), " twice; take another"));
@@ -47,11 +46,12 @@ Status ResidencyView::apply(const Snapshot& snapshot) {
 Status ResidencyView::apply(const Event& event) {
   if (event.sequence <= sequence_) {
     return fail(ErrorCode::kAlreadyExists, str_cat("event ", event.sequence, " came again: the view is at event ",
-                                                   sequence_, " already; pass it events from there on"));
+                                                   sequence_, " already; go on with the event after that one"));
   }
   if (event.sequence != sequence_ + 1) {
-    return fail(ErrorCode::kFailedPrecondition, str_cat("event ", event.sequence, " came while the view is at event ",
-                                                        sequence_, ": what lies between is missing; apply a snapshot"));
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("event ", event.sequence, " came while the view is at event ", sequence_,
+                        ": the events between are missing; apply a snapshot"));
   }
   Tier& tier = tiers_[index_of(event.tier)];
   Status applied = std::visit([&](const auto& data) { return apply_to(tier, event, data); }, event.data);
@@ -66,9 +66,9 @@ Status ResidencyView::apply_to(Tier& tier, const Event& event, const Stored& sto
   SequenceHash parent = stored.parent.value_or(SequenceHash{0});
   for (std::size_t i = 0; i < stored.blocks.size(); ++i) {
     const StoredBlock& block = stored.blocks[i];
-    if (!blocks.try_emplace(block.key, Rest{parent, block.tokens_hash}).second) {
+    if (!blocks.insert(Name(block.key), {parent, block.tokens_hash}).second) {
       for (std::size_t undo = 0; undo < i; ++undo) {
-        blocks.erase(stored.blocks[undo].key);
+        blocks.erase(Name(stored.blocks[undo].key));
       }
       return fail(ErrorCode::kAlreadyExists,
                   str_cat("event ", event.sequence, " stores block ", name_of(block.key), " in tier ",
@@ -81,14 +81,15 @@ Status ResidencyView::apply_to(Tier& tier, const Event& event, const Stored& sto
 
 Status ResidencyView::apply_to(Tier& tier, const Event& event, const Removed& removed) {
   BlockMap& blocks = tier.blocks;
-  std::vector<BlockMap::node_type> taken;
-  taken.reserve(removed.keys.size());
+  std::vector<Rest> erased;
+  erased.reserve(removed.keys.size());
   for (const BlockKey& key : removed.keys) {
-    taken.push_back(blocks.extract(key));
-    if (taken.back().empty()) {
-      taken.pop_back();
-      for (BlockMap::node_type& node : taken) {
-        blocks.insert(std::move(node));
+    if (const Rest* const rest = blocks.find(Name(key))) {
+      erased.push_back(*rest);
+      blocks.erase(Name(key));
+    } else {
+      for (std::size_t undo = 0; undo < erased.size(); ++undo) {
+        blocks.insert(Name(removed.keys[undo]), erased[undo]);
       }
       return fail(ErrorCode::kNotFound,
                   str_cat("event ", event.sequence, " removes block ", name_of(key), " from tier ",
@@ -130,9 +131,40 @@ Status ResidencyView::apply_to(Tier& tier, const Event& event, const Resumed&) {
 std::bitset<kCacheLevels> ResidencyView::tiers_holding(const BlockKey& key) const {
   std::bitset<kCacheLevels> holding;
   for (std::uint32_t tier = 0; tier < kCacheLevels; ++tier) {
-    holding[tier] = !tiers_[tier].suspended && tiers_[tier].blocks.contains(key);
+    holding[tier] = !tiers_[tier].suspended && tiers_[tier].blocks.contains(Name(key));
   }
   return holding;
+}
+
+ResidencyView::PrefixMatch ResidencyView::match_prefix(std::span<const BlockKey> keys,
+                                                       std::bitset<kCacheLevels> among) const {
+  constexpr std::size_t kAhead = 8;
+  for (std::uint32_t tier = 0; tier < kCacheLevels; ++tier) {
+    among[tier] = among[tier] && !tiers_[tier].suspended && tiers_[tier].blocks.size() > 0;
+  }
+  const auto nearest = [&](const Name& name) {
+    std::uint32_t tier = 0;
+    while (tier < kCacheLevels && !(among[tier] && tiers_[tier].blocks.contains(name))) {
+      ++tier;
+    }
+    return tier;
+  };
+  PrefixMatch match;
+  for (; match.blocks < keys.size(); ++match.blocks) {
+    if (match.blocks + kAhead < keys.size()) {
+      for (std::uint32_t tier = 0; tier < kCacheLevels; ++tier) {
+        if (among[tier]) {
+          tiers_[tier].blocks.prefetch(Name(keys[match.blocks + kAhead]));
+        }
+      }
+    }
+    const std::uint32_t tier = nearest(Name(keys[match.blocks]));
+    if (tier == kCacheLevels) {
+      break;
+    }
+    ++match.by_tier[tier];
+  }
+  return match;
 }
 
 std::size_t ResidencyView::size() const {

@@ -113,6 +113,67 @@ TEST(ResidencyViewTest, ASnapshotSaysWhatIsSuspended) {
   EXPECT_EQ(view.tiers_holding(block_at(1, 0).key), 0b11U);
 }
 
+constexpr CacheLevel kG3 = CacheLevel::kG3;
+
+TEST(ResidencyViewTest, APrefixMatchEndsAtTheFirstKeyThatNoTierHolds) {
+  ResidencyView view;
+  const std::vector<BlockKey> keys = keys_of(chain(1, 0, 10));
+  EXPECT_EQ(view.match_prefix(keys), ResidencyView::PrefixMatch());
+  ASSERT_TRUE(view.apply(stored(1, kG1, chain(1, 0, 3))));
+  ASSERT_TRUE(view.apply(stored(2, kG2, chain(1, 1, 4))));
+  ASSERT_TRUE(view.apply(stored(3, kG3, chain(1, 4, 2))));
+  ASSERT_TRUE(view.apply(stored(4, kG1, chain(1, 8, 1))));  // behind the gap at 6
+  EXPECT_EQ(view.match_prefix(keys), (ResidencyView::PrefixMatch{.blocks = 6, .by_tier = {3, 2, 1}}));
+  EXPECT_EQ(view.match_prefix(std::span(keys).first(2)), (ResidencyView::PrefixMatch{.blocks = 2, .by_tier = {2}}));
+  EXPECT_EQ(view.match_prefix({}), ResidencyView::PrefixMatch());
+  EXPECT_EQ(view.match_prefix(keys_of(chain(2, 0, 3))), ResidencyView::PrefixMatch());
+  EXPECT_EQ(view.match_prefix(std::span(keys).subspan(7)), ResidencyView::PrefixMatch())
+      << "only from the first key on";
+}
+
+TEST(ResidencyViewTest, APrefixMatchCanBeOfSomeTiersOnly) {
+  ResidencyView view;
+  const std::vector<BlockKey> keys = keys_of(chain(1, 0, 10));
+  ASSERT_TRUE(view.apply(stored(1, kG1, chain(1, 0, 3))));
+  ASSERT_TRUE(view.apply(stored(2, kG2, chain(1, 0, 5))));
+  EXPECT_EQ(view.match_prefix(keys, 0b01).blocks, 3U);
+  EXPECT_EQ(view.match_prefix(keys, 0b10), (ResidencyView::PrefixMatch{.blocks = 5, .by_tier = {0, 5}}));
+  EXPECT_EQ(view.match_prefix(keys, 0b00).blocks, 0U);
+}
+
+TEST(ResidencyViewTest, APrefixMatchDoesNotCountSuspendedTiers) {
+  ResidencyView view;
+  const std::vector<BlockKey> keys = keys_of(chain(1, 0, 10));
+  ASSERT_TRUE(view.apply(stored(1, kG1, chain(1, 0, 2))));
+  ASSERT_TRUE(view.apply(stored(2, kG2, chain(1, 0, 5))));
+  ASSERT_TRUE(view.apply(Event{3, kG2, Suspended{}}));
+  EXPECT_EQ(view.match_prefix(keys), (ResidencyView::PrefixMatch{.blocks = 2, .by_tier = {2}}));
+  ASSERT_TRUE(view.apply(Event{4, kG2, Resumed{}}));
+  EXPECT_EQ(view.match_prefix(keys), (ResidencyView::PrefixMatch{.blocks = 5, .by_tier = {2, 3}}));
+}
+
+// The same answer as asking for each key, in a view of many sequences with holes.
+TEST(ResidencyViewTest, APrefixMatchAgreesWithSingleLookups) {
+  ResidencyView view;
+  std::uint64_t event = 0;
+  for (std::uint32_t sequence = 0; sequence < 200; ++sequence) {
+    ASSERT_TRUE(view.apply(stored(++event, kG1, chain(sequence, 0, 1 + sequence % 20))));
+    ASSERT_TRUE(view.apply(stored(++event, kG2, chain(sequence, sequence % 7, 1 + sequence % 30))));
+    if (sequence % 3 == 0) {
+      ASSERT_TRUE(view.apply(removed(++event, kG1, chain(sequence, sequence % (1 + sequence % 20), 1))));
+    }
+  }
+  for (std::uint32_t sequence = 0; sequence < 201; ++sequence) {
+    const std::vector<BlockKey> keys = keys_of(chain(sequence, 0, 64));
+    ResidencyView::PrefixMatch expected;
+    while (view.tiers_holding(keys[expected.blocks]).any()) {
+      ++expected.by_tier[view.contains(kG1, keys[expected.blocks]) ? 0 : 1];
+      ++expected.blocks;
+    }
+    EXPECT_EQ(view.match_prefix(keys), expected) << sequence;
+  }
+}
+
 // Applies what must fail to a view at event 5 with three blocks in G1, and sees that nothing changed.
 class ResidencyViewErrorTest : public ::testing::Test {
  protected:

@@ -11,24 +11,24 @@
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 
-// Why the result is exact. Let s0 be the log's last number before the walk, s1 one read after it. A pool changes a key
-// and appends the event under one hold of its lock, and a key stays in its block for as long as it is registered.
-//   - A key without an event in (s0, s1] was in its block, or absent, during the whole walk: the walk saw it, or not.
-//   - A key with one is, after s1, what the last of its events (or a later Cleared of its tier) says; what the walk saw
-//     of it is not used.
-// Each key is one or the other, so both together are the state after s1. That a tier is suspended is the same: the walk
-// looks once, after s0 and before s1, and an event of the meantime decides.
+// Why the result is exact. Let s0 be the last number of the log before the walk, and s1 the last number after it. A pool
+// changes a key and appends the event under one hold of its lock, and a key stays in its block as long as it is registered.
+//   - A key without an event in (s0, s1] did not change during the walk, so the walk saw its state.
+//   - A key with such an event has, after s1, the state of its last event (or of a later Cleared of its tier); what the
+//     walk saw of it is not used.
+// Every key is one or the other, so both together are the state after s1. Suspended tiers work the same way: the walk reads
+// the state once, after s0 and before s1, and an event in between decides.
 
 namespace cairn {
 
 namespace {
 
-// The last attempts take a pool whole: no event of its own can then come in between.
+// The last attempts walk a pool under one hold of its lock: it has no event in between then.
 constexpr std::uint32_t kWholePool = std::numeric_limits<std::uint32_t>::max();
 constexpr std::array<std::uint32_t, 4> kBlocksPerTry = {16 * 1024, 256 * 1024, kWholePool, kWholePool};
 constexpr std::size_t kBlocksPerRead = 4096;
 
-// What the events of the walk's time say of one tier.
+// The changes of one tier by the events during the walk.
 class TierWindow {
  public:
   void add(const Stored& stored) {
@@ -50,14 +50,14 @@ class TierWindow {
 
   void add(const Invalidated&) { add(Cleared()); }
 
-  // Cleared and Invalidated do not decide it.
+  // Cleared and Invalidated do not change whether the tier is suspended.
   void add(const Suspended&) { suspended_ = true; }
   void add(const Resumed&) { suspended_ = false; }
 
-  // Whether the tier is suspended after the window, given what the walk saw.
+  // Whether the tier is suspended after the events, given what the walk saw.
   [[nodiscard]] bool is_suspended(bool seen) const { return suspended_.value_or(seen); }
 
-  // What is there after the window, in the order of keys, given what the walk saw in any order.
+  // The blocks after the events, sorted by key, given what the walk saw in any order.
   [[nodiscard]] std::vector<ResidentBlock> resolve(std::vector<ResidentBlock> seen) && {
     if (cleared_) {
       seen.clear();
@@ -94,7 +94,7 @@ class TierWindow {
     std::size_t number = 0;  // in the order of events
     bool present = false;
   };
-  // Once a key: a pool may hold several copies of one.
+  // Appends each key once, because a pool may have duplicates.
   static void append(std::vector<ResidentBlock>& to, ResidentBlock block) {
     if (!to.empty() && to.back().key == block.key) {
       return;
@@ -107,14 +107,14 @@ class TierWindow {
 
   std::vector<Change> changes_;  // since the last Cleared
   bool cleared_ = false;
-  std::optional<bool> suspended_;  // as the last of its events says
+  std::optional<bool> suspended_;  // by the last of its events
 };
 
 class Walk {
  public:
   explicit Walk(const EventLog& log) : log_(log), next_(log.last_sequence() + 1) {}
 
-  // Nothing if the log has dropped events of the walk's time.
+  // std::nullopt if the log dropped events during the walk.
   [[nodiscard]] std::optional<Snapshot> run(std::span<const ResidentSource* const> pools,
                                             std::uint32_t blocks_per_lock) {
     Snapshot snapshot;
@@ -124,7 +124,7 @@ class Walk {
       std::uint32_t block_id = 0;
       do {
         block_id = pool->list_resident(block_id, std::min(blocks_per_lock, pool->capacity() - block_id), seen.blocks);
-        // After each piece, so that the log has to hold no more than the events of one.
+        // After each part, so that the log has to keep only the events of one part.
         if (!follow()) {
           return std::nullopt;
         }
@@ -140,7 +140,7 @@ class Walk {
   }
 
  private:
-  // Takes in the events up to now; false if some are gone.
+  // Reads the events up to now; false if some were dropped.
   [[nodiscard]] bool follow() {
     const std::uint64_t last = log_.last_sequence();
     while (next_ <= last) {
@@ -179,9 +179,10 @@ Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSour
       return *std::move(snapshot);
     }
   }
-  return fail(ErrorCode::kExhausted,
-              str_cat("no snapshot: in ", kBlocksPerTry.size(),
-                      " attempts the event log dropped events faster than the pools could be walked; make it larger"));
+  return fail(
+      ErrorCode::kExhausted,
+      str_cat("no snapshot: in ", kBlocksPerTry.size(),
+              " attempts the event log dropped events faster than the pools could be walked; make the log larger"));
 }
 
 }  // namespace cairn

@@ -1,13 +1,14 @@
-// Snapshot: everything that is cached now in the pools of a log, which of their tiers are suspended, and the one event
-// number at which that is true. What a follower that joins late, or has fallen behind, starts again from.
+// Snapshot: all blocks that the pools of a log have cached, the suspended tiers, and the number of the event after which
+// this was so. A follower that joins late or has lost events starts from a snapshot.
 //
-// Does:     take_snapshot walks the pools in pieces while they go on working, and corrects what it saw by the events of
-//           the meantime. The result is exact: the state after event `sequence`, as if everything had stopped there.
-// Threads:  safe from any thread. A pool is locked for a piece of its blocks at a time, never for the whole walk unless
-//           the log is so small that nothing else succeeds.
-// Costs:    memory for what is resident, and a sort of it, outside all locks.
-// Fails:    kInvalidArgument for two pools of one tier; kExhausted where the log drops events faster than pieces are
-//           walked: make the log larger.
+// take_snapshot() walks the pools in parts while they go on working, and corrects what it saw by the events of that time.
+// The result is exact: the state after event `sequence`, as if everything had stopped there.
+//
+// Thread safety: safe from any thread. A pool is locked for a part of its blocks at a time; for all of them only if the log
+// is so small that nothing else succeeds.
+// Errors: kInvalidArgument for two pools of one tier; kExhausted if the log drops events faster than the pools can be
+// walked: make the log larger.
+// Complexity: memory for the resident blocks, and sorting them, without a lock.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,16 @@ namespace cairn {
 
 struct TierSnapshot {
   CacheLevel tier = CacheLevel::kG1;
-  std::vector<ResidentBlock> blocks = {};  // in the order of their keys, so parents first; parent 0 at position 0
-  bool suspended = false;                  // the blocks cannot be had before it is resumed
+  std::vector<ResidentBlock> blocks = {};  // sorted by key, so parents come first; parent 0 at position 0
+  bool suspended = false;                  // the blocks cannot be loaded until the tier is resumed
 };
 
 struct Snapshot {
-  std::uint64_t sequence = 0;       // go on with the event after this one
+  std::uint64_t sequence = 0;       // continue with the event after this one
   std::vector<TierSnapshot> tiers;  // one for each pool, in the order given
 };
 
-// `pools` are all those that `log` observes, since before their first block.
+// `pools` are all pools that `log` has observed since before their first block.
 [[nodiscard]] Result<Snapshot> take_snapshot(const EventLog& log, std::span<const ResidentSource* const> pools);
 
 }  // namespace cairn

@@ -261,7 +261,7 @@ TEST(SnapshotTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
   const auto snapshot = snapshot_of(*log, {&source});
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);
-  EXPECT_THAT(snapshot.error().message, HasSubstr("make it larger"));
+  EXPECT_THAT(snapshot.error().message, HasSubstr("make the log larger"));
 }
 
 }  // namespace

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/sim/flat_table.h"
 #include "cairn/sim/request_source.h"
+#include "cairn/sim/sim_table.h"
 
 namespace cairn::sim {
 
@@ -88,7 +88,7 @@ class Arrivals {
   std::vector<Place> unused_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::deque<Place> ready_;  // with a concurrency: wait until fewer are in flight
-  internal::FlatTable<std::uint64_t, Session> sessions_;
+  internal::SimTable<std::uint64_t, Session> sessions_;
 };
 
 }  // namespace cairn::sim

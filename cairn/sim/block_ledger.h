@@ -20,9 +20,9 @@
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
 #include "cairn/pool/block_pool.h"
-#include "cairn/sim/flat_table.h"
 #include "cairn/sim/held_blocks.h"
 #include "cairn/sim/move_block.h"
+#include "cairn/sim/sim_table.h"
 
 namespace cairn::sim {
 
@@ -167,9 +167,9 @@ class BlockLedger {
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
   PageArray<BlockUse> uses_;  // by block id
-  FlatTable<std::uint64_t, Active> active_;
-  FlatTable<BlockKey, Registered> registered_;
-  FlatTable<std::uint64_t, Partial> partials_;
+  SimTable<std::uint64_t, Active> active_;
+  SimTable<BlockKey, Registered> registered_;
+  SimTable<std::uint64_t, Partial> partials_;
   std::vector<std::optional<MutableBlocks>> partial_blocks_;
   std::vector<std::uint32_t> unused_places_;
   std::size_t refs_ = 0;

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "cairn/sim/flat_table.h"
 #include "cairn/sim/kv_event_sink.h"
+#include "cairn/sim/sim_table.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn::sim {
@@ -42,7 +42,7 @@ class PrefixIndex {
   void add(std::uint32_t worker, std::uint64_t hash);
   void remove(std::uint32_t worker, std::uint64_t hash);
 
-  internal::FlatTable<std::uint64_t, Holders> holders_;
+  internal::SimTable<std::uint64_t, Holders> holders_;
   std::vector<Node> nodes_;
   std::vector<std::uint32_t> unused_;
   std::vector<std::uint32_t> depths_;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/sim/flat_table.h"
 #include "cairn/sim/report.h"
+#include "cairn/sim/sim_table.h"
 #include "cairn/sim/time_series.h"
 
 namespace cairn::sim {
@@ -68,7 +68,7 @@ class Recorder {
 
   ReplayCounts counts_;
   std::vector<RequestFigures> requests_;  // by number; those not finished have no output tokens
-  internal::FlatTable<std::uint64_t, GapCount> gaps_;
+  internal::SimTable<std::uint64_t, GapCount> gaps_;
   TimeSeries series_;
   PerTier<std::uint64_t> loaded_tokens_{};
   TimePoint last_token_{0};

@@ -18,8 +18,8 @@
 #include "cairn/base/result.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/sim/block_record.h"
-#include "cairn/sim/flat_table.h"
 #include "cairn/sim/offload_decision.h"
+#include "cairn/sim/sim_table.h"
 
 namespace cairn::sim {
 
@@ -71,8 +71,8 @@ class SimTier {
 
   std::unique_ptr<BlockPool> pool_;
   std::vector<BlockRecord> records_;  // by block id
-  internal::FlatTable<BlockKey, Resident> resident_;
-  internal::FlatTable<BlockKey, Expected> expected_;
+  internal::SimTable<BlockKey, Resident> resident_;
+  internal::SimTable<BlockKey, Expected> expected_;
   std::vector<BlockKey> evicted_keys_;  // contents valid during one call; a member only to reuse its memory
 };
 
