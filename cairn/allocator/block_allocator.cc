@@ -47,7 +47,7 @@ Result<PhysicalTokenBlock> BlockAllocator::allocate() {
 
 Status BlockAllocator::allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks) {
   if (count > free_blocks()) {
-    return fail(ErrorCode::kExhausted, str_cat(count, " blocks asked of device ", device_id_, " and ", free_blocks(),
+    return fail(ErrorCode::kExhausted, str_cat("cannot allocate ", count, " blocks of device ", device_id_, ": ", free_blocks(),
                                                " of ", total_blocks(), " are free; free some and retry"));
   }
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -65,9 +65,7 @@ PhysicalTokenBlock BlockAllocator::take_front() {
 
 Status BlockAllocator::retain(std::span<const PhysicalTokenBlock> blocks) {
   for (const PhysicalTokenBlock& block : blocks) {
-    if (Status in_use = check_in_use(block); !in_use) {
-      return in_use;
-    }
+    CAIRN_TRY(check_in_use(block));
   }
   for (const PhysicalTokenBlock& block : blocks) {
     ++references_[block.block_number];
@@ -79,7 +77,7 @@ Result<std::uint32_t> BlockAllocator::free(std::span<const PhysicalTokenBlock> b
   std::uint32_t returned = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (Status in_use = check_in_use(blocks[i]); !in_use) {
-      // Back the way we came: a block that this call returned to the pool is at its front again when its turn comes.
+      // Undo in reverse order: a block that this call freed is at the back of the list again when its turn comes.
       while (i > 0) {
         const std::uint32_t undone = blocks[--i].block_number;
         if (references_[undone]++ == 0) {
@@ -98,9 +96,7 @@ Result<std::uint32_t> BlockAllocator::free(std::span<const PhysicalTokenBlock> b
 }
 
 Result<std::uint64_t> BlockAllocator::references(const PhysicalTokenBlock& block) const {
-  if (Status in_use = check_in_use(block); !in_use) {
-    return Unexpected(in_use.error());
-  }
+  CAIRN_TRY(check_in_use(block));
   return references_[block.block_number];
 }
 
@@ -128,11 +124,8 @@ Status BlockAllocator::check_in_use(const PhysicalTokenBlock& block) const {
 Result<std::shared_ptr<SharedBlockAllocator>> SharedBlockAllocator::create(std::uint32_t total_blocks,
                                                                            std::uint32_t block_size,
                                                                            std::uint32_t device_id) {
-  Result<BlockAllocator> blocks = BlockAllocator::create(total_blocks, block_size, device_id);
-  if (!blocks) {
-    return Unexpected(std::move(blocks).error());
-  }
-  return std::shared_ptr<SharedBlockAllocator>(new SharedBlockAllocator(*std::move(blocks)));
+  CAIRN_TRY_ASSIGN(BlockAllocator blocks, BlockAllocator::create(total_blocks, block_size, device_id));
+  return std::shared_ptr<SharedBlockAllocator>(new SharedBlockAllocator(std::move(blocks)));
 }
 
 SharedBlockAllocator::SharedBlockAllocator(BlockAllocator blocks)
@@ -193,7 +186,7 @@ BlockTenant::~BlockTenant() {
     }
     Result<std::uint64_t> references = blocks.references(block);
     if (!references) {
-      continue;  // freed long ago
+      continue;  // it is free
     }
     for (; *references > 0; --*references) {
       CAIRN_CHECK(blocks.free(std::span(&block, 1)).has_value(), "a block in use can be freed");
@@ -211,9 +204,7 @@ Result<PhysicalTokenBlock> BlockTenant::allocate() {
 }
 
 Result<PhysicalTokenBlock> BlockTenant::allocate_one() {
-  if (Status fits = check_available(1); !fits) {
-    return Unexpected(fits.error());
-  }
+  CAIRN_TRY(check_available(1));
   Result<PhysicalTokenBlock> block = allocator_->blocks_.allocate();
   CAIRN_CHECK(block.has_value(), "an available block is free");
   allocator_->holders_[block->block_number] = this;
@@ -223,9 +214,7 @@ Result<PhysicalTokenBlock> BlockTenant::allocate_one() {
 
 Status BlockTenant::allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks) {
   const MutexLock lock(allocator_->mutex_);
-  if (Status fits = check_available(count); !fits) {
-    return fits;
-  }
+  CAIRN_TRY(check_available(count));
   const std::size_t before = blocks.size();
   CAIRN_CHECK(allocator_->blocks_.allocate(count, blocks).has_value(), "available blocks are free");
   for (const PhysicalTokenBlock& block : std::span(blocks).subspan(before)) {
@@ -237,17 +226,13 @@ Status BlockTenant::allocate(std::uint32_t count, std::vector<PhysicalTokenBlock
 
 Status BlockTenant::retain(std::span<const PhysicalTokenBlock> blocks) {
   const MutexLock lock(allocator_->mutex_);
-  if (Status held = check_held(blocks); !held) {
-    return held;
-  }
+  CAIRN_TRY(check_held(blocks));
   return allocator_->blocks_.retain(blocks);
 }
 
 Result<std::uint32_t> BlockTenant::free(std::span<const PhysicalTokenBlock> blocks) {
   const MutexLock lock(allocator_->mutex_);
-  if (Status held = check_held(blocks); !held) {
-    return Unexpected(held.error());
-  }
+  CAIRN_TRY(check_held(blocks));
   Result<std::uint32_t> returned = allocator_->blocks_.free(blocks);
   if (returned) {
     set_used(used_ - *returned);
@@ -257,21 +242,13 @@ Result<std::uint32_t> BlockTenant::free(std::span<const PhysicalTokenBlock> bloc
 
 Result<std::optional<PhysicalTokenBlock>> BlockTenant::allocate_if_shared(const PhysicalTokenBlock& block) {
   const MutexLock lock(allocator_->mutex_);
-  if (Status held = check_held(std::span(&block, 1)); !held) {
-    return Unexpected(held.error());
-  }
-  Result<std::uint64_t> references = allocator_->blocks_.references(block);
-  if (!references) {
-    return Unexpected(std::move(references).error());
-  }
-  if (*references == 1) {
+  CAIRN_TRY(check_held(std::span(&block, 1)));
+  CAIRN_TRY_ASSIGN(std::uint64_t references, allocator_->blocks_.references(block));
+  if (references == 1) {
     return std::optional<PhysicalTokenBlock>();
   }
-  Result<PhysicalTokenBlock> fresh = allocate_one();
-  if (!fresh) {
-    return Unexpected(std::move(fresh).error());
-  }
-  return std::optional(*fresh);
+  CAIRN_TRY_ASSIGN(PhysicalTokenBlock fresh, allocate_one());
+  return std::optional(fresh);
 }
 
 bool BlockTenant::can_allocate(std::uint32_t count) const {
@@ -308,7 +285,7 @@ Status BlockTenant::check_available(std::uint32_t count) const {
 
 Status BlockTenant::check_held(std::span<const PhysicalTokenBlock> blocks) const {
   for (const PhysicalTokenBlock& block : blocks) {
-    // A number past the end is no one's; BlockAllocator says so.
+    // BlockAllocator refuses a number past the end.
     if (block.block_number < allocator_->total_blocks_ && allocator_->holders_[block.block_number] != this) {
       return fail(ErrorCode::kInvalidArgument, str_cat("tenant '", share_.name, "' does not hold ", name_of(block),
                                                        "; give it to the tenant that allocated it"));

@@ -1,18 +1,18 @@
-// Who holds which physical block of one device's KV memory: no bytes, only numbers.
+// Allocators of the blocks of one device's KV memory, with reference counts. They manage block numbers, not bytes.
 //
-//   BlockAllocator        the free list and the reference counts; one thread
+//   BlockAllocator        the free list and the reference counts, for one thread
 //   SharedBlockAllocator  the same under a lock, divided among tenants
-//   BlockTenant           one tenant's way into it: all calls that take or give blocks
+//   BlockTenant           one tenant of a shared allocator: all calls that allocate and free blocks
 //
-// Order:   blocks are first handed out as 0, 1, 2, ...; a freed block goes to the front and is the next to be handed
-// out. Sharing: a block is born with one reference; retain() adds one, free() gives one back, and the last one returns
-// the
-//          block to the pool.
-// Tenants: each may reserve blocks, which it can always get whatever the others did, and has a limit that it never
-//          exceeds. What is neither reserved nor used goes to whoever asks first. A block is charged once, to the
-//          tenant that allocated it, however many references it has.
-// Fails:   an operation that returns an error has changed nothing. kExhausted: retry after something was freed.
-//          kInvalidArgument: the block is not of this allocator, or not this tenant's. kFailedPrecondition: it is free.
+// Blocks are handed out as 0, 1, 2, ... at first; a freed block is the next one to be handed out. allocate() gives a block
+// one reference, retain() adds one, free() drops one, and with the last reference the block is free again.
+//
+// A tenant may reserve blocks, which it can always allocate whatever the other tenants do, and it may have a limit. Blocks
+// that are neither reserved nor used go to the tenant that asks first. A block is charged once, to the tenant that
+// allocated it, however many references it has.
+//
+// Errors: a call that fails has no effect. kExhausted: retry after blocks were freed. kInvalidArgument: the block belongs
+// to another allocator or tenant. kFailedPrecondition: the block is free.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,23 @@
 
 namespace cairn {
 
-// Threads: one at a time. Memory: 12 bytes a block, all taken by create(); the calls below take none of their own.
+// Thread safety: one thread at a time.
+// Complexity: 12 bytes a block, allocated by create(); the other calls allocate nothing of their own.
 class BlockAllocator {
  public:
-  // kInvalidArgument: no blocks, or blocks of no tokens.
+  // Errors: kInvalidArgument if `total_blocks` or `block_size` is 0.
   static Result<BlockAllocator> create(std::uint32_t total_blocks, std::uint32_t block_size, std::uint32_t device_id);
 
   Result<PhysicalTokenBlock> allocate();
-  // Adds `count` blocks to the end of `blocks`, all or none.
+  // Appends `count` blocks to `blocks`, or none if it fails.
   Status allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks);
 
-  // One more reference to each, all or none. A block that stands twice gets two.
+  // Adds a reference to each block, or to none if it fails. A block that is listed twice gets two references.
   Status retain(std::span<const PhysicalTokenBlock> blocks);
-  // One reference of each back, in this order, all or none; says how many blocks returned to the pool.
+  // Drops a reference of each block, in this order, or of none if it fails. Returns how many blocks became free.
   Result<std::uint32_t> free(std::span<const PhysicalTokenBlock> blocks);
 
-  // Of a block in use, so at least 1.
+  // At least 1. Errors: kFailedPrecondition if the block is free.
   [[nodiscard]] Result<std::uint64_t> references(const PhysicalTokenBlock& block) const;
 
   [[nodiscard]] std::uint32_t free_blocks() const { return static_cast<std::uint32_t>(free_.size()); }
@@ -60,32 +61,35 @@ class BlockAllocator {
 
   std::uint32_t block_size_;
   std::uint32_t device_id_;
-  std::vector<std::uint32_t> free_;        // a stack: its back is the front of the free list
-  std::vector<std::uint64_t> references_;  // by block number; 0 is free. 64 bits: no caller can overflow it
+  std::vector<std::uint32_t> free_;        // a stack: the back is handed out next
+  std::vector<std::uint64_t> references_;  // by block number; 0: free. 64 bits cannot overflow
 };
 
-// What a tenant of a shared allocator is promised and allowed, in blocks.
+// What a tenant of a shared allocator can count on and how much it may use, in blocks.
 struct TenantShare {
   static constexpr std::uint32_t kNoLimit = std::numeric_limits<std::uint32_t>::max();
 
-  std::string name;  // unique among the tenants of an allocator; what errors call it
+  std::string name;  // unique among the tenants of an allocator; used in error messages
   std::uint32_t reserved = 0;
   std::uint32_t limit = kNoLimit;
 };
 
 class BlockTenant;
 
-// Owner:   its creator, its tenants and their managers, together. Memory: 8 bytes a block more.
-// Threads: any, at once. Its lock (LockRank::kAllocator) may be taken under a manager's, never the other way round.
+// A BlockAllocator that several tenants share.
+//
+// Thread safety: safe from any thread. A BlockManager takes the lock (LockRank::kAllocator) while it holds its own.
+// Ownership: shared by its creator, its tenants and their managers.
+// Complexity: 8 bytes a block in addition to those of BlockAllocator.
 class SharedBlockAllocator : public std::enable_shared_from_this<SharedBlockAllocator> {
  public:
-  // Fails as BlockAllocator::create().
+  // Errors: those of BlockAllocator::create().
   static Result<std::shared_ptr<SharedBlockAllocator>> create(std::uint32_t total_blocks, std::uint32_t block_size,
                                                               std::uint32_t device_id);
 
-  // The tenant leaves when the last pointer to it goes, and all it still has returns to the pool.
-  // kInvalidArgument: no name, or a limit below the reservation. kAlreadyExists: a tenant has this name. kExhausted:
-  // the reservation does not fit beside those of the others, or others are using its blocks now.
+  // Adds a tenant. It leaves when the last pointer to it goes; its blocks are freed then.
+  // Errors: kInvalidArgument if the share has no name or a limit below its reservation; kAlreadyExists if a tenant has
+  // this name; kExhausted if the other tenants have reserved or are using the blocks that it wants to reserve.
   Result<std::shared_ptr<BlockTenant>> join(TenantShare share);
 
   [[nodiscard]] std::uint32_t free_blocks() const;
@@ -100,34 +104,38 @@ class SharedBlockAllocator : public std::enable_shared_from_this<SharedBlockAllo
   const std::uint32_t block_size_;
   mutable Mutex mutex_{LockRank::kAllocator};
   BlockAllocator blocks_ CAIRN_GUARDED_BY(mutex_);
-  // By block number: who allocated it last. Only compared: a free block may still show a tenant that has left.
+  // By block number: the tenant that allocated the block last. Only compared, never dereferenced: a free block may still
+  // name a tenant that has left.
   std::vector<const BlockTenant*> holders_ CAIRN_GUARDED_BY(mutex_);
   std::vector<const BlockTenant*> tenants_ CAIRN_GUARDED_BY(mutex_);
-  // Reserved and not yet used, over all tenants. Never above the free blocks: that is what keeps the promise.
+  // Blocks that are reserved and not used, of all tenants together. Never more than the free blocks, so that every
+  // reservation can be served.
   std::uint32_t unmet_ CAIRN_GUARDED_BY(mutex_) = 0;
 };
 
-// Owner:   one manager, and the blocks it lends to copies in flight (BlockHold). Keeps the allocator alive.
-// Threads: any, at once. Each call locks the allocator once, whatever the number of blocks.
+// One tenant of a shared allocator.
+//
+// Thread safety: safe from any thread. Each call takes the allocator's lock once, whatever the number of blocks.
+// Ownership: shared by one manager and its BlockHolds. Keeps the allocator alive.
 class BlockTenant {
  public:
   BlockTenant(const BlockTenant&) = delete;
   BlockTenant& operator=(const BlockTenant&) = delete;
   ~BlockTenant();
 
-  // As in BlockAllocator, within this tenant's share and for its own blocks only.
+  // As in BlockAllocator, within this tenant's share and for its own blocks.
   Result<PhysicalTokenBlock> allocate();
   Status allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks);
   Status retain(std::span<const PhysicalTokenBlock> blocks);
   Result<std::uint32_t> free(std::span<const PhysicalTokenBlock> blocks);
 
-  // The first half of a copy on write: a new block where `block` has other references than the caller's, nothing where
-  // it has none. References of `block` stay as they are.
+  // The first half of a copy on write: allocates a block if `block` has more than one reference; std::nullopt if it has
+  // one. Does not change the references of `block`.
   Result<std::optional<PhysicalTokenBlock>> allocate_if_shared(const PhysicalTokenBlock& block);
 
-  // Whether `count` blocks could be had now; with other tenants about, a hint.
+  // Whether `count` blocks can be allocated now. A hint: another tenant may come first.
   [[nodiscard]] bool can_allocate(std::uint32_t count) const;
-  // Physical blocks charged to this tenant.
+  // Blocks that are charged to this tenant.
   [[nodiscard]] std::uint32_t used_blocks() const;
   [[nodiscard]] const TenantShare& share() const { return share_; }
   [[nodiscard]] const SharedBlockAllocator& allocator() const { return *allocator_; }

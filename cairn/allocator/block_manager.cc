@@ -25,12 +25,9 @@ BlockHold::~BlockHold() {
 
 Result<std::unique_ptr<BlockManager>> BlockManager::create(std::uint32_t total_blocks, std::uint32_t block_size,
                                                            std::uint32_t device_id) {
-  Result<std::shared_ptr<SharedBlockAllocator>> allocator =
-      SharedBlockAllocator::create(total_blocks, block_size, device_id);
-  if (!allocator) {
-    return Unexpected(std::move(allocator).error());
-  }
-  return create_shared(*allocator, TenantShare{.name = "owner", .reserved = total_blocks});
+  CAIRN_TRY_ASSIGN(std::shared_ptr<SharedBlockAllocator> allocator,
+                   SharedBlockAllocator::create(total_blocks, block_size, device_id));
+  return create_shared(allocator, TenantShare{.name = "owner", .reserved = total_blocks});
 }
 
 Result<std::unique_ptr<BlockManager>> BlockManager::create_shared(
@@ -38,15 +35,12 @@ Result<std::unique_ptr<BlockManager>> BlockManager::create_shared(
   if (allocator == nullptr) {
     return fail(ErrorCode::kInvalidArgument, str_cat("tenant '", share.name, "' was given no allocator; create one"));
   }
-  Result<std::shared_ptr<BlockTenant>> tenant = allocator->join(std::move(share));
-  if (!tenant) {
-    return Unexpected(std::move(tenant).error());
-  }
-  return std::unique_ptr<BlockManager>(new BlockManager(*std::move(tenant)));
+  CAIRN_TRY_ASSIGN(std::shared_ptr<BlockTenant> tenant, allocator->join(std::move(share)));
+  return std::unique_ptr<BlockManager>(new BlockManager(std::move(tenant)));
 }
 
 BlockManager::~BlockManager() {
-  // Not left to the tenant's end, which a hold may put off. No lock: nobody else may be calling by now.
+  // Freed here, because a BlockHold may keep the tenant alive. No lock is needed: no other thread uses the manager any more.
   while (!tables_.empty()) {
     free(tables_.begin()->first);
   }
@@ -64,13 +58,11 @@ Result<PhysicalTokenBlock> BlockManager::allocate(std::uint64_t sequence_id) {
 Result<std::uint32_t> BlockManager::allocate(std::uint64_t sequence_id, std::uint32_t count) {
   const MutexLock lock(mutex_);
   batch_.clear();
-  if (Status allocated = tenant_->allocate(count, batch_); !allocated) {
-    return Unexpected(allocated.error());
-  }
+  CAIRN_TRY(tenant_->allocate(count, batch_));
   return append(sequence_id, batch_);
 }
 
-// The logical index of the first of them.
+// Returns the logical index of the first of them.
 std::uint32_t BlockManager::append(std::uint64_t sequence_id, std::span<const PhysicalTokenBlock> blocks) {
   auto found = tables_.find(sequence_id);
   if (found == tables_.end()) {
@@ -101,7 +93,7 @@ Status BlockManager::fork(std::uint64_t parent_id, std::uint64_t child_id) {
   const auto parent = tables_.find(parent_id);
   if (parent == tables_.end()) {
     return fail(ErrorCode::kNotFound, str_cat("sequence ", parent_id, " to fork into ", child_id,
-                                              " does not exist; allocate its first block before"));
+                                              " does not exist; allocate its first block first"));
   }
   if (tables_.contains(child_id)) {
     return fail(ErrorCode::kAlreadyExists, str_cat("sequence ", child_id, " to fork from ", parent_id,
@@ -123,18 +115,15 @@ Result<WritableBlock> BlockManager::make_writable(std::uint64_t sequence_id, std
   BlockTable& table = found->second;
   if (logical_index >= table.size()) {
     return fail(ErrorCode::kOutOfRange, str_cat("logical block ", logical_index, " of sequence ", sequence_id,
-                                                " is past its ", table.size(), " blocks; allocate it before"));
+                                                " is past its ", table.size(), " blocks; allocate it first"));
   }
   const PhysicalTokenBlock current = table.physical_blocks()[logical_index];
-  Result<std::optional<PhysicalTokenBlock>> fresh = tenant_->allocate_if_shared(current);
-  if (!fresh) {
-    return Unexpected(std::move(fresh).error());
-  }
-  if (!fresh->has_value()) {
+  CAIRN_TRY_ASSIGN(std::optional<PhysicalTokenBlock> fresh, tenant_->allocate_if_shared(current));
+  if (!fresh.has_value()) {
     return WritableBlock{current, std::nullopt};
   }
-  CAIRN_CHECK(table.replace(logical_index, **fresh).has_value(), "a table takes the blocks of its own allocator");
-  return WritableBlock{**fresh, BlockHold(tenant_, current)};  // the table's reference is the hold's now
+  CAIRN_CHECK(table.replace(logical_index, *fresh).has_value(), "a table takes the blocks of its own allocator");
+  return WritableBlock{*fresh, BlockHold(tenant_, current)};  // the hold takes over the table's reference
 }
 
 std::optional<BlockTable> BlockManager::get_block_table(std::uint64_t sequence_id) const {

@@ -1,14 +1,16 @@
-// BlockManager: the block tables of an engine's sequences, over a pool of its own or one shared with other managers.
+// BlockManager: keeps the block tables of an engine's sequences, over an allocator of its own or one that it shares with
+// other managers. For engines without prefix reuse; with it, see KvBlockManager (manager/).
 //
-// Does:    grows a sequence by blocks, shares blocks between sequences by fork(), unshares one by make_writable(), and
-//          gives the blocks of a finished sequence back. A sequence is any number the caller chooses; it exists from
-//          its first block to its free().
-// Owner:   the caller owns the manager; the manager owns one reference to each block of each table. Destroying it gives
-//          them back; a BlockHold may outlive it.
-// Threads: any, at once. The manager's lock (LockRank::kBlockManager) is taken first, the allocator's under it, once a
-//          call; an owned manager pays for the second lock too, uncontended. Who writes into blocks while another
-//          thread forks or frees their sequence must order the two: the manager guards tables, not bytes.
-// Fails:   an operation that returns an error has changed nothing. kExhausted: no blocks for this tenant now.
+// allocate() appends blocks to a sequence, fork() lets two sequences share blocks, make_writable() copies a shared block
+// before it is written, free() ends a sequence. The caller chooses the ids of sequences; a sequence exists from its first
+// block until it is freed.
+//
+// Thread safety: safe from any thread. A call takes the manager's lock (LockRank::kBlockManager) and, under it, the
+// allocator's once. The locks guard tables, not bytes: do not write into a block while another thread forks or frees its
+// sequence.
+// Ownership: owns one reference to each block of each table, and drops them when it is destroyed. A BlockHold may outlive
+// the manager.
+// Errors: a call that fails has no effect. kExhausted: no block is free for this tenant; retry after blocks were freed.
 #pragma once
 
 #include <concepts>
@@ -28,9 +30,10 @@
 
 namespace cairn {
 
-// A reference to the source of a copy: while it lives, the block is not reused, and any sequence that still has it gets
-// another one from make_writable(). Dropping it says that the copy is finished.
-// Owner: whoever makes the copy. Threads: one at a time; it may be dropped on any.
+// A reference to the source block of a copy: while it lives, the block is not reused, and make_writable() copies it for
+// every sequence that still has it. Destroy it when the copy is finished.
+//
+// Thread safety: one thread at a time; it may be destroyed on any thread.
 class BlockHold {
  public:
   BlockHold(BlockHold&& other) noexcept = default;
@@ -43,53 +46,53 @@ class BlockHold {
   friend class BlockManager;
   BlockHold(std::shared_ptr<BlockTenant> tenant, const PhysicalTokenBlock& block);
 
-  std::shared_ptr<BlockTenant> tenant_;  // none once moved from
+  std::shared_ptr<BlockTenant> tenant_;  // null after a move
   PhysicalTokenBlock block_;
 };
 
 struct WritableBlock {
   PhysicalTokenBlock block;
-  // Where the block was shared: what to copy into `block` before writing. Drop it when the copy is finished, not
-  // before.
+  // The block to copy into `block` before writing, if the block was shared. Keep it until the copy is finished.
   std::optional<BlockHold> copy_from;
 };
 
 class BlockManager {
  public:
-  // With a pool of its own. Fails as BlockAllocator::create().
+  // With an allocator of its own. Errors: those of BlockAllocator::create().
   static Result<std::unique_ptr<BlockManager>> create(std::uint32_t total_blocks, std::uint32_t block_size,
                                                       std::uint32_t device_id);
-  // As one tenant of `allocator`, until the manager and its last BlockHold are gone. Fails as
-  // SharedBlockAllocator::join(); kInvalidArgument: no allocator.
+  // As a tenant of `allocator`, until the manager and its last BlockHold are destroyed. Errors: those of
+  // SharedBlockAllocator::join(), and kInvalidArgument if `allocator` is null.
   static Result<std::unique_ptr<BlockManager>> create_shared(const std::shared_ptr<SharedBlockAllocator>& allocator,
                                                              TenantShare share);
   BlockManager(const BlockManager&) = delete;
   BlockManager& operator=(const BlockManager&) = delete;
   ~BlockManager();
 
-  // One more block at the end of the sequence.
+  // Appends one block to the sequence.
   Result<PhysicalTokenBlock> allocate(std::uint64_t sequence_id);
-  // `count` more, all or none; the logical index of the first of them. 0 blocks do nothing, and make no sequence.
+  // Appends `count` blocks, or none if it fails; returns the logical index of the first of them. A count of 0 does nothing
+  // and does not make the sequence exist.
   Result<std::uint32_t> allocate(std::uint64_t sequence_id, std::uint32_t count);
 
-  // Forgets the sequence. One that does not exist is no error: freeing twice is harmless.
+  // Ends the sequence. Does nothing if it does not exist, so freeing it twice is harmless.
   void free(std::uint64_t sequence_id) { static_cast<void>(free_returning_count(sequence_id)); }
-  // The same; says how many blocks returned to the pool: those that no other sequence and no BlockHold has.
+  // The same; returns how many blocks became free: those that no other sequence and no BlockHold has.
   std::uint32_t free_returning_count(std::uint64_t sequence_id);
 
-  // Makes `child_id` a sequence of the parent's blocks, shared, at no cost in blocks. Before writing into a block that
-  // existed at the fork, parent and child ask make_writable(); blocks allocated later are their own.
-  // kNotFound: no such parent. kAlreadyExists: the child exists.
+  // Makes a sequence `child_id` that shares all blocks of the parent. Call make_writable() before writing into a block
+  // that existed at the fork, for the parent as well as for the child; blocks allocated later are not shared.
+  // Errors: kNotFound if the parent does not exist, kAlreadyExists if the child exists.
   Status fork(std::uint64_t parent_id, std::uint64_t child_id);
-  // The block to write at `logical_index`: the one that is there or, where it is shared, a new one that takes its
-  // place. It stays writable until the sequence is forked. kNotFound: no such sequence. kOutOfRange: past its last
-  // block. kExhausted: shared, and no block to copy it to.
+  // The block to write at `logical_index`: the one in the table or, if that one is shared, a new block that replaces it.
+  // The block stays writable until the sequence is forked. Errors: kNotFound if the sequence does not exist, kOutOfRange
+  // if the index is past its last block, kExhausted if the block is shared and no block is free to copy it to.
   Result<WritableBlock> make_writable(std::uint64_t sequence_id, std::uint32_t logical_index);
 
-  // A copy; none for a sequence that does not exist.
+  // A copy of the table; std::nullopt if the sequence does not exist.
   [[nodiscard]] std::optional<BlockTable> get_block_table(std::uint64_t sequence_id) const;
-  // The table in place, without a copy, under the manager's lock: `visit` is short and does not call the manager.
-  // False, and no visit, for a sequence that does not exist.
+  // Calls visit(const BlockTable&) under the manager's lock, without a copy; `visit` must be short and must not call the
+  // manager. Returns false, without a call, if the sequence does not exist.
   template <std::invocable<const BlockTable&> Visit>
   bool visit_block_table(std::uint64_t sequence_id, Visit&& visit) const {
     const MutexLock lock(mutex_);
@@ -100,14 +103,14 @@ class BlockManager {
     visit(found->second);
     return true;
   }
-  // 0 for a sequence that does not exist.
+  // 0 if the sequence does not exist.
   [[nodiscard]] std::uint32_t blocks_for_sequence(std::uint64_t sequence_id) const;
 
-  // Whether this manager could get `count` blocks now; on a shared pool a hint, as others may come first.
+  // Whether `count` blocks can be allocated now. With a shared allocator it is a hint: another tenant may come first.
   [[nodiscard]] bool can_allocate(std::uint32_t count) const { return tenant_->can_allocate(count); }
-  // Physical blocks in this manager's tables and holds, each counted once.
+  // Blocks in the tables and BlockHolds of this manager, each counted once.
   [[nodiscard]] std::uint32_t used_blocks() const { return tenant_->used_blocks(); }
-  // Of the whole pool, whoever may have them.
+  // Of the whole allocator, for all its tenants.
   [[nodiscard]] std::uint32_t free_blocks() const { return tenant_->allocator().free_blocks(); }
   [[nodiscard]] std::uint32_t total_blocks() const { return tenant_->allocator().total_blocks(); }
   [[nodiscard]] std::uint32_t block_size() const { return tenant_->allocator().block_size(); }
@@ -119,7 +122,8 @@ class BlockManager {
   const std::shared_ptr<BlockTenant> tenant_;
   mutable Mutex mutex_{LockRank::kBlockManager};
   std::unordered_map<std::uint64_t, BlockTable> tables_ CAIRN_GUARDED_BY(mutex_);  // none is empty
-  std::vector<PhysicalTokenBlock> batch_ CAIRN_GUARDED_BY(mutex_);  // of one allocate(); kept for its memory
+  std::vector<PhysicalTokenBlock> batch_
+      CAIRN_GUARDED_BY(mutex_);  // of one allocate(); a member so that it keeps its memory
 };
 
 }  // namespace cairn

@@ -6,9 +6,7 @@ namespace cairn {
 
 Status BlockTable::append(std::span<const PhysicalTokenBlock> blocks) {
   for (const PhysicalTokenBlock& block : blocks) {
-    if (Status fits = check_size(block); !fits) {
-      return fits;
-    }
+    CAIRN_TRY(check_size(block));
   }
   logical_to_physical_.insert(logical_to_physical_.end(), blocks.begin(), blocks.end());
   return Status();
@@ -19,9 +17,7 @@ Status BlockTable::replace(std::uint32_t logical_index, const PhysicalTokenBlock
     return fail(ErrorCode::kOutOfRange, str_cat("logical block ", logical_index, " of a table of ", size(),
                                                 " blocks cannot be replaced; append it instead"));
   }
-  if (Status fits = check_size(block); !fits) {
-    return fits;
-  }
+  CAIRN_TRY(check_size(block));
   logical_to_physical_[logical_index] = block;
   return Status();
 }

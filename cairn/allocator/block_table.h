@@ -1,10 +1,12 @@
-// PhysicalTokenBlock: one block of a device's KV memory. BlockTable: where the logical blocks of one sequence live.
+// PhysicalTokenBlock: one block of a device's KV memory. BlockTable: the physical blocks of one sequence, in order.
 //
-// Does:    entry i of a table is the physical block that holds tokens i * block_size() to (i + 1) * block_size() - 1.
-// Owner:   a plain value. It names blocks and holds no reference to them: those belong to whoever keeps the table
-//          (block_manager.h), and a copy is only a picture of the moment.
-// Threads: a plain value.
-// Fails:   append() and replace() of a block with another block size, replace() past the end; the table is as it was.
+// Entry i of a table is the physical block that holds tokens i * block_size() to (i + 1) * block_size() - 1.
+//
+// Thread safety: plain values.
+// Ownership: a table names blocks and holds no reference to them; the references belong to the BlockManager that keeps
+// the table. A copy of a table shows the moment at which it was made.
+// Errors: append() and replace() refuse a block of another block size, replace() also an index past the end. A call that
+// fails has no effect.
 #pragma once
 
 #include <compare>
@@ -29,7 +31,7 @@ class BlockTable {
   explicit BlockTable(std::uint32_t block_size) : block_size_(block_size) {}
 
   Status append(const PhysicalTokenBlock& block) { return append(std::span(&block, 1)); }
-  // All of them or none. `blocks` is no part of this table.
+  // Appends all of them, or none if it fails. `blocks` must not be a part of this table.
   Status append(std::span<const PhysicalTokenBlock> blocks);
   Status replace(std::uint32_t logical_index, const PhysicalTokenBlock& block);
 
