@@ -1,9 +1,9 @@
-// ByteWriter, ByteReader: fields one after the other, little-endian, as they stand on wires.
+// ByteWriter, ByteReader: write and read messages as little-endian fields in a row. A list is a u32 count and its elements.
 //
-// Does:     the writer appends to the caller's memory. The reader takes fields off bytes that nobody vouches for: what is
-//           not there reads as zero or empty and good() turns false, so that a decoder asks once, at its end.
-// Lists:    a u32 count and the elements. No memory is taken for elements whose bytes are not there.
-// Threads:  one.
+// Thread safety: one thread at a time.
+// Ownership: the writer appends to the caller's vector; the reader borrows the caller's bytes.
+// Errors: the reader takes untrusted bytes. A field that is not there reads as zero or empty, and good() is false from then
+// on, so that a decoder checks once, at its end. It allocates nothing for elements whose bytes are not there.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ namespace cairn {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
 
-// What is on the wire as it is in memory: no pointers, no holes, and any bytes are a value of it.
+// A type that is sent as it is in memory: no pointers, no padding, and any bytes are a valid value.
 template <typename T>
 concept PlainField = std::has_unique_object_representations_v<T> && !std::same_as<T, bool> && !std::is_pointer_v<T>;
 
@@ -45,7 +45,7 @@ class ByteWriter {
     CAIRN_CHECK(count <= std::numeric_limits<std::uint32_t>::max(), "lists on wires have 32-bit counts");
     put(static_cast<std::uint32_t>(count));
   }
-  // The elements alone, for lists that share a count.
+  // The elements without a count, for lists that share one.
   template <PlainField T>
   void elements(const std::vector<T>& list) {
     raw(std::as_bytes(std::span(list)));
@@ -84,7 +84,7 @@ class ByteReader {
     left_ = left_.subspan(bytes);
     return taken;
   }
-  // How many follow, each of at least `element_bytes`; 0 where so many cannot.
+  // The count of a list whose elements have at least `element_bytes` each; 0, and not good(), if so many cannot follow.
   [[nodiscard]] std::size_t count(std::size_t element_bytes) {
     const std::size_t count = get<std::uint32_t>();
     if (count <= left_.size() / element_bytes) return count;
@@ -110,13 +110,13 @@ class ByteReader {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // What was read cannot be: the rest is not read.
+  // Marks what was read as invalid; nothing more is read.
   void refuse() {
     good_ = false;
     left_ = {};
   }
   [[nodiscard]] bool good() const { return good_; }
-  // Good, and nothing is left over.
+  // good(), and all bytes were read.
   [[nodiscard]] bool ended_well() const { return good_ && left_.empty(); }
 
  private:

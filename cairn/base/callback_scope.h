@@ -1,5 +1,5 @@
-// CallbackScope: marks that this thread calls a callback while it holds a mutex, so that a callback that comes back to the same
-// mutex is found out. It would wait for itself forever.
+// CallbackScope: marks that this thread calls a callback while it holds a mutex. A callback that takes the same mutex would
+// wait for itself forever; with the mark it aborts with a message instead.
 //
 // Thread safety: a scope belongs to the thread that made it. Scopes nest.
 // Complexity: two stores to thread-local memory. A mutex looks at the scopes only before it would wait.

@@ -1,7 +1,8 @@
-// Clock: where time comes from. Nothing in Cairn reads the machine's clock by itself (design, rule 9).
+// Clock: the source of time. Components get a clock from their creator and never read the machine's clock themselves, so
+// that tests and simulations can run in virtual time.
 //
-// Owner:   whoever builds a component hands it a clock that outlives it.
-// Threads: now() is safe from any thread.
+// Thread safety: now() is safe from any thread.
+// Ownership: a clock outlives the components that use it.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 
 namespace cairn {
 
-// Time since an arbitrary start; only differences mean anything.
+// Time since an arbitrary start; only differences have a meaning.
 using TimePoint = std::chrono::nanoseconds;
 using Duration = std::chrono::nanoseconds;
 
@@ -23,10 +24,10 @@ class Clock {
   [[nodiscard]] virtual TimePoint now() const = 0;
 };
 
-// The machine's monotonic clock; one for the process.
+// The machine's monotonic clock.
 [[nodiscard]] const Clock& steady_clock();
 
-// Time that moves only when told to: tests and simulations.
+// Virtual time for tests and simulations: it moves only by advance().
 class ManualClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return TimePoint(now_.load(std::memory_order_relaxed)); }

@@ -1,5 +1,5 @@
-// Column<T>: read access to one member of every record of an array, by index. Lets one component show another a part of
-// its table without showing the record.
+// Column<T>: read access to one member of every record of an array, by index. Lets a component show a part of its table
+// without showing the records.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ template <typename T>
 class Column {
  public:
   Column() = default;
-  // Of the member `first` of the first record; the records are `stride` bytes apart and outlive the column.
+  // `first` is the member of the first record. The records are `stride` bytes apart and outlive the column.
   Column(const T* first, std::size_t stride) : first_(reinterpret_cast<const std::byte*>(first)), stride_(stride) {}
 
   [[nodiscard]] const T& operator[](std::size_t i) const { return *reinterpret_cast<const T*>(first_ + i * stride_); }

@@ -1,7 +1,7 @@
-// Times that callers give, without overflow: a duration that is too long for the clock is as good as forever.
+// Arithmetic with durations and deadlines that callers give, without overflow: a duration that is too long means forever.
 //
-// A deadline that saturates is kLatestTime, some 146 years after the clock's start: late enough never to come, and early enough
-// that a timeout or two can be added to it.
+// A deadline saturates at kLatestTime, 146 years after the start of the clock: it never comes, and adding a timeout or two to
+// it does not overflow.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace cairn {
 inline constexpr Duration kLongestDuration = Duration(std::int64_t{1} << 61);  // 73 years
 inline constexpr TimePoint kLatestTime = TimePoint(std::int64_t{1} << 62);
 
-// A duration that somebody gave, no longer than kLongestDuration.
+// `given`, but at most kLongestDuration.
 [[nodiscard]] constexpr Duration limited(Duration given) { return std::min(given, kLongestDuration); }
 
 [[nodiscard]] constexpr Duration limited_ms(std::uint64_t milliseconds) {
@@ -25,14 +25,14 @@ inline constexpr TimePoint kLatestTime = TimePoint(std::int64_t{1} << 62);
                               : Duration(std::chrono::milliseconds(static_cast<std::int64_t>(milliseconds)));
 }
 
-// When a wait that begins now and lasts that long is over; at most kLatestTime. A duration below zero is over at once.
+// The end of a wait of `longest` that begins now; at most kLatestTime. A negative duration ends at once.
 [[nodiscard]] constexpr TimePoint deadline_after(TimePoint now, Duration longest) {
   return longest <= Duration::zero()             ? now
          : now >= kLatestTime - limited(longest) ? kLatestTime
                                                  : now + limited(longest);
 }
 
-// How long that is from now, for waits: at least zero, at most kLongestDuration.
+// The time from now to the deadline, for waits: at least zero, at most kLongestDuration.
 [[nodiscard]] constexpr Duration time_until(TimePoint deadline, TimePoint now) {
   return deadline <= now ? Duration::zero() : limited(std::min(deadline, kLatestTime) - now);
 }

@@ -1,11 +1,10 @@
-// end_within(): destroys an object whose destructor waits for I/O, and does not wait for ever.
+// end_within(): destroys an object whose destructor waits for I/O, without waiting forever.
 //
-// I/O may never return: a disk hangs, a file server is gone. Memory that it may still touch cannot be freed, so the only
-// choice is who waits for it. A thread of its own destroys the object. If that takes longer than the caller wants to wait,
-// the thread goes on by itself and the object stays whole, memory, files and all, until the I/O returns, or for as long as
-// the process lives.
+// I/O may never return: a disk hangs, a file server is gone. Memory that the I/O may still touch cannot be freed. So a
+// separate thread destroys the object; if that takes longer than the caller wants to wait, the thread keeps waiting in the
+// background, and the object keeps its memory and files until the I/O returns or the process ends.
 //
-// Thread safety: any thread may call.
+// Thread safety: safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +19,13 @@
 
 namespace cairn {
 
-// How long the stop of something may take that waits `shutdown` for its copies: as long again for threads and files, and a
-// second on a machine that is busy.
+// How long a component may take to stop if it waits up to `shutdown` for its transfers: as long again for threads and
+// files, and one more second for a busy machine.
 [[nodiscard]] constexpr Duration end_limit(Duration shutdown) {
   return 2 * std::clamp<Duration>(shutdown, Duration::zero(), std::chrono::hours(24)) + std::chrono::seconds(1);
 }
 
-// Returns whether the object is gone. `longest` is of the machine's time.
+// Returns whether the object was destroyed in time. `longest` is time of the machine's clock.
 template <typename T>
 [[nodiscard]] bool end_within(std::unique_ptr<T> object, Duration longest) {
   std::shared_ptr<std::binary_semaphore> ended;
@@ -37,7 +36,7 @@ template <typename T>
       ended->release();
     }).detach();
   } catch (const std::exception&) {
-    object.reset();  // there is no thread, or no memory for one: here, if it did not go with the thread's function
+    object.reset();  // no thread could be started: destroy it here, unless the thread's function did already
     return true;
   }
   return ended->try_acquire_for(std::min<Duration>(longest, std::chrono::hours(72)));

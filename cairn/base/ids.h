@@ -1,4 +1,4 @@
-// Strong integer types for the names of things, so that one cannot be passed for another.
+// Strong integer types for ids, so that one cannot be passed for another.
 #pragma once
 
 #include <compare>
@@ -7,17 +7,17 @@
 
 namespace cairn {
 
-// One fixed-size place for a block in one pool: 0 to capacity - 1. What the field calls a block id.
+// A physical block of one pool: 0 to capacity - 1.
 enum class BlockId : std::uint32_t {};
 inline constexpr BlockId kNoBlock{std::numeric_limits<std::uint32_t>::max()};
 [[nodiscard]] constexpr std::uint32_t index_of(BlockId block_id) { return static_cast<std::uint32_t>(block_id); }
 
-// Who a block is charged to on a shared pool; an index into the tenants the pool was created with.
+// The tenant that a block is charged to: an index into the tenants of the pool.
 enum class TenantId : std::uint8_t {};
 inline constexpr TenantId kDefaultTenant{0};
 [[nodiscard]] constexpr std::uint32_t index_of(TenantId tenant) { return static_cast<std::uint32_t>(tenant); }
 
-// Where blocks live: G1 GPU memory, G2 pinned host memory, G3 local disk, G4 remote.
+// The tier of a block: G1 GPU memory, G2 pinned host memory, G3 local disk, G4 remote.
 enum class CacheLevel : std::uint8_t { kG1 = 0, kG2 = 1, kG3 = 2, kG4 = 3 };
 inline constexpr std::uint32_t kCacheLevels = 4;
 [[nodiscard]] constexpr std::uint32_t index_of(CacheLevel level) { return static_cast<std::uint32_t>(level); }

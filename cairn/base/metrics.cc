@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// The first bound is 2^first, the last 2^last; between two powers of two lies one more.
+// The first bound is 2^first, the last 2^last; there is one more between two powers of two.
 struct Octaves {
   unsigned first;
   unsigned last;
@@ -28,7 +28,7 @@ constexpr std::size_t bound_count(Histogram::Unit unit) {
 static_assert(bound_count(Histogram::Unit::kSeconds) <= Histogram::kMostBounds);
 static_assert(bound_count(Histogram::Unit::kNumber) <= Histogram::kMostBounds);
 
-// The first bound that is not below the value, or the count of bounds.
+// The index of the first bound that is not below the value, or the number of bounds.
 std::size_t bucket(Histogram::Unit unit, std::uint64_t value) {
   const Octaves range = octaves(unit);
   if (value <= std::uint64_t{1} << range.first) {
@@ -73,7 +73,7 @@ void append_escaped(std::string& out, std::string_view text, bool quotes) {
   }
 }
 
-// `more` comes after the labels: the bound of a bucket.
+// `more` is appended to the labels: the bound of a bucket.
 void append_line(std::string& out, std::string_view name, const MetricLabels& labels, std::string_view more,
                  std::string_view value) {
   out += name;
@@ -101,7 +101,7 @@ void append_line(std::string& out, std::string_view name, const MetricLabels& la
 
 void append_histogram(std::string& out, const std::string& name, const MetricLabels& labels,
                       const Histogram& histogram) {
-  // The sum first: values that come in between make the mean too small, not larger than any of them.
+  // Read before the counts: values recorded in between make the mean too small, but never larger than every value.
   const double sum = histogram.sum();
   const std::vector<std::uint64_t> counts = histogram.counts();
   std::uint64_t total = 0;
@@ -160,7 +160,7 @@ double Histogram::quantile(const std::vector<std::uint64_t>& counts, double q) c
   for (std::size_t i = 0; i < bounds(); ++i) {
     const auto here = static_cast<double>(counts[i]);
     if (here > 0 && below + here >= rank) {
-      // As if the values of a bucket were spread evenly over it.
+      // Assumes that the values of a bucket are spread evenly.
       const double from = i == 0 ? 0 : bound(i - 1);
       return from + (bound(i) - from) * (rank - below) / here;
     }
@@ -195,11 +195,11 @@ std::string_view to_string(MetricKind kind) {
 
 std::unique_ptr<Metrics::Figure>& Metrics::place(MetricKind kind, std::string_view name, std::string_view help,
                                                  MetricLabels labels) {
-  CAIRN_CHECK(is_name(name, true), str_cat("'", name, "' is no name of a figure"));
+  CAIRN_CHECK(is_name(name, true), str_cat("'", name, "' is not a valid name of a metric"));
   std::ranges::sort(labels);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string& label = labels[i].first;
-    CAIRN_CHECK(is_name(label, false) && label != "le", str_cat("'", label, "' is no name of a label"));
+    CAIRN_CHECK(is_name(label, false) && label != "le", str_cat("'", label, "' is not a valid name of a label"));
     CAIRN_CHECK(i == 0 || labels[i - 1].first != label, str_cat("the label '", label, "' is given twice"));
   }
   auto at = families_.find(name);
@@ -207,7 +207,7 @@ std::unique_ptr<Metrics::Figure>& Metrics::place(MetricKind kind, std::string_vi
     at = families_.emplace(name, Family{.kind = kind, .help = std::string(help)}).first;
   }
   CAIRN_CHECK(at->second.kind == kind,
-              str_cat("the figure ", name, " is a ", to_string(at->second.kind), ", not a ", to_string(kind)));
+              str_cat("the metric ", name, " is a ", to_string(at->second.kind), ", not a ", to_string(kind)));
   return at->second.figures[std::move(labels)];
 }
 
@@ -226,7 +226,7 @@ Gauge& Metrics::gauge(std::string_view name, std::string_view help, const Metric
   if (figure == nullptr) {
     figure = std::make_unique<Figure>(std::in_place_type<Gauge>);
   }
-  CAIRN_CHECK(std::holds_alternative<Gauge>(*figure), str_cat("the figure ", name, " comes from a function"));
+  CAIRN_CHECK(std::holds_alternative<Gauge>(*figure), str_cat("the metric ", name, " comes from a function"));
   return std::get<Gauge>(*figure);
 }
 
@@ -242,10 +242,10 @@ void Metrics::counter_function(std::string_view name, std::string_view help, con
 
 void Metrics::add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
                            std::function<double()> function) {
-  CAIRN_CHECK(function != nullptr, str_cat("the figure ", name, " has no function"));
+  CAIRN_CHECK(function != nullptr, str_cat("the metric ", name, " has no function"));
   const MutexLock lock(mutex_);
   std::unique_ptr<Figure>& figure = place(kind, name, help, labels);
-  CAIRN_CHECK(figure == nullptr, str_cat("the figure ", name, " has a source already"));
+  CAIRN_CHECK(figure == nullptr, str_cat("the metric ", name, " has a source already"));
   figure = std::make_unique<Figure>(std::in_place_type<std::function<double()>>, std::move(function));
 }
 
@@ -257,7 +257,7 @@ Histogram& Metrics::histogram(std::string_view name, std::string_view help, cons
     figure = std::make_unique<Figure>(std::in_place_type<Histogram>, unit);
   }
   auto& histogram = std::get<Histogram>(*figure);
-  CAIRN_CHECK(histogram.unit() == unit, str_cat("the figure ", name, " is of another unit"));
+  CAIRN_CHECK(histogram.unit() == unit, str_cat("the metric ", name, " has another unit"));
   return histogram;
 }
 

@@ -1,13 +1,14 @@
-// Metrics: the figures that an operator watches, by name and labels: counters, gauges, histograms.
+// Metrics: the registry of metrics that an operator watches: counters, gauges and histograms, by name and labels.
 //
-// Does:     components ask for their figures once, keep the references, and record without a lock. Whoever shows them
-//           takes to_prometheus() (text exposition format 0.0.4) or snapshot() (for JSON and tables).
-// Owner:    whoever owns the components; the registry outlives them, and with it every reference it gave out. What a
-//           gauge_function() calls lives until the registry is no longer read.
-// Threads:  any, all of it. Recording is relaxed: figures of one moment may be off by what is being recorded, and order
-//           nothing. The lock is a leaf; a gauge_function() is called outside it, and may take any lock.
-// Aborts:   names or labels that Prometheus would not take, a name that is of another kind already, two functions for
-//           one gauge: all of them are written in our sources.
+// Components get their metrics once, keep the references, and record without a lock. to_prometheus() writes all of them in
+// the text exposition format 0.0.4; snapshot() returns them for JSON and tables.
+//
+// Thread safety: safe from any thread. Recording uses relaxed atomics: a reading may miss what is being recorded at that
+// moment. A gauge_function() is called without the lock and may take any lock.
+// Ownership: the registry outlives the components, and every reference that it returned stays valid as long. What a
+// gauge_function() uses must live until the registry is no longer read.
+// Errors: aborts on a name or label that Prometheus does not accept, a name that is of another kind already, and two
+// functions for one gauge, because all of these are constants in our sources.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ namespace cairn {
 // {{"tier", "G2"}, {"edge", "G1-G2"}}; in any order, each name once.
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
-// Only grows. On a cache line of its own: two threads that count different things do not disturb each other.
+// Only grows. Has its own cache line, so that threads with different counters do not slow each other down.
 class alignas(64) Counter {
  public:
   void add(std::uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
@@ -51,8 +52,8 @@ class alignas(64) Gauge {
   std::atomic<std::int64_t> value_{0};
 };
 
-// How many values fell where. The bounds are powers of two and the middles between them, two an octave, so that an
-// estimate is off by less than half. Beyond the last bound values are counted, and no longer told apart.
+// Counts values in buckets. The bounds are the powers of two and the middles between them, so that an estimate is off by
+// less than half. Values beyond the last bound share one bucket.
 class alignas(64) Histogram {
  public:
   enum class Unit : std::uint8_t {
@@ -63,7 +64,7 @@ class alignas(64) Histogram {
 
   struct Summary {
     std::uint64_t count = 0;
-    double sum = 0;  // this and the following in seconds, or plain; 0 while nothing was recorded
+    double sum = 0;  // this and the following in seconds or plain numbers; 0 if nothing was recorded
     double p50 = 0;
     double p90 = 0;
     double p99 = 0;
@@ -71,21 +72,20 @@ class alignas(64) Histogram {
 
   explicit Histogram(Unit unit) : unit_(unit) {}
 
-  // Of kSeconds; less than none counts as none.
+  // For kSeconds. A negative duration counts as 0.
   void record(Duration duration) { add(Unit::kSeconds, duration.count() > 0 ? std::uint64_t(duration.count()) : 0); }
-  // Of kNumber.
+  // For kNumber.
   void record(std::uint64_t number) { add(Unit::kNumber, number); }
 
   [[nodiscard]] Unit unit() const { return unit_; }
   [[nodiscard]] std::uint64_t count() const;
   [[nodiscard]] double sum() const;
-  // An estimate of the value that the share `q` (0 to 1) of all are not above. 0 while nothing was recorded; the last
-  // bound for what is beyond it.
+  // An estimate of the quantile `q` (0 to 1). 0 if nothing was recorded; at most the last bound.
   [[nodiscard]] double quantile(double q) const;
   [[nodiscard]] Summary summary() const;
 
-  // The upper bounds, in seconds or plain, and how many values are in the bucket below each; the last count is of those
-  // beyond all bounds.
+  // The upper bounds of the buckets, in seconds or plain numbers, and the count of each bucket; the last count is of the
+  // values beyond all bounds.
   [[nodiscard]] std::size_t bounds() const;
   [[nodiscard]] double bound(std::size_t i) const;
   [[nodiscard]] std::vector<std::uint64_t> counts() const;
@@ -110,13 +110,13 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The same name and labels give the same object. The help of a name is the one that was given first.
+  // The same name and labels return the same object. The first help text that is given for a name is kept.
   Counter& counter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
-  // Asked whenever the figures are read, for what is known elsewhere already.
+  // `function` is called whenever the metrics are read, for values that are kept elsewhere.
   void gauge_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                       std::function<double()> function);
-  // The same for what only grows.
+  // The same for a value that only grows.
   void counter_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                         std::function<double()> function);
   Histogram& histogram(std::string_view name, std::string_view help, const MetricLabels& labels = {},
@@ -124,17 +124,17 @@ class Metrics {
 
   struct Sample {
     std::string name;
-    MetricLabels labels;  // by name
+    MetricLabels labels;  // sorted by name
     MetricKind kind = MetricKind::kCounter;
     double value = 0;              // of counters and gauges
     Histogram::Summary histogram;  // of histograms
   };
-  // All figures, by name, then by labels.
+  // All metrics, by name, then by labels.
   [[nodiscard]] std::vector<Sample> snapshot() const;
   [[nodiscard]] std::string to_prometheus() const;
 
  private:
-  // Neither moves once it is made: their addresses are given out.
+  // Never moved: references to them are given out.
   using Figure = std::variant<Counter, Gauge, std::function<double()>, Histogram>;
   struct Family {
     MetricKind kind;
@@ -150,10 +150,10 @@ class Metrics {
 
   void add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
                     std::function<double()> function);
-  // The place of a figure; empty where it is new.
+  // The place of a metric; null if it is new.
   std::unique_ptr<Figure>& place(MetricKind kind, std::string_view name, std::string_view help, MetricLabels labels)
       CAIRN_REQUIRES(mutex_);
-  // What there is now. Nothing is ever taken out, so that the rows are good without the lock.
+  // All metrics. They are never removed, so the rows stay valid without the lock.
   [[nodiscard]] std::vector<Row> rows() const;
 
   mutable Mutex mutex_{LockRank::kMetrics};

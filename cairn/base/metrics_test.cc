@@ -179,7 +179,7 @@ TEST(MetricsTest, FunctionsMayTakeAnyLockAndAskForFigures) {
 TEST(MetricsDeathTest, ANameHasOneKind) {
   Metrics metrics;
   metrics.counter("a", "");
-  EXPECT_DEATH(metrics.gauge("a", ""), "the figure a is a counter, not a gauge");
+  EXPECT_DEATH(metrics.gauge("a", ""), "the metric a is a counter, not a gauge");
   EXPECT_DEATH(metrics.histogram("a", "", {{"tier", "G2"}}), "not a histogram");
   metrics.histogram("b", "");
   EXPECT_DEATH(metrics.histogram("b", "", {}, Histogram::Unit::kNumber), "another unit");
@@ -194,11 +194,11 @@ TEST(MetricsDeathTest, AGaugeHasOneSource) {
 
 TEST(MetricsDeathTest, NamesAreThoseOfPrometheus) {
   Metrics metrics;
-  EXPECT_DEATH(metrics.counter("", ""), "no name of a figure");
-  EXPECT_DEATH(metrics.counter("1a", ""), "no name of a figure");
-  EXPECT_DEATH(metrics.counter("a-b", ""), "no name of a figure");
-  EXPECT_DEATH(metrics.counter("a", "", {{"x:y", ""}}), "no name of a label");
-  EXPECT_DEATH(metrics.histogram("a", "", {{"le", "1"}}), "no name of a label");
+  EXPECT_DEATH(metrics.counter("", ""), "not a valid name of a metric");
+  EXPECT_DEATH(metrics.counter("1a", ""), "not a valid name of a metric");
+  EXPECT_DEATH(metrics.counter("a-b", ""), "not a valid name of a metric");
+  EXPECT_DEATH(metrics.counter("a", "", {{"x:y", ""}}), "not a valid name of a label");
+  EXPECT_DEATH(metrics.histogram("a", "", {{"le", "1"}}), "not a valid name of a label");
   EXPECT_DEATH(metrics.counter("a", "", {{"x", "1"}, {"x", "2"}}), "given twice");
 }
 

@@ -50,8 +50,8 @@ void CallbackScope::check_not_under(const Mutex& mutex) {
   for (const CallbackScope* scope = innermost_; scope != nullptr; scope = scope->outer_) {
     CAIRN_CHECK(&scope->held_ != &mutex,
                 str_cat(scope->what_,
-                        " called what it was called by, which would wait for itself forever: it runs under a "
-                        "lock; hand the call to another thread"));
+                        " calls back into the object that called it, which would wait for itself forever, because the "
+                        "callback runs under a lock; make the call from another thread"));
   }
 }
 

@@ -1,13 +1,11 @@
-// Mutex: an annotated, ranked lock for short critical sections; MutexLock: the only way to take it.
+// Mutex: a lock with a rank, for short critical sections. MutexLock is the only way to take it.
 //
-// Does:        spins briefly, then parks in the kernel. An unlock wakes at most one waiter, and none while one that was
-//              woken before is still trying: under contention the running thread goes on instead of paying a system
-//              call for each unlock, so that many threads together are not slower than one.
-// Ranks:       a thread takes mutexes in increasing rank only, one of each rank. Debug and sanitizer builds check it
-// and
-//              abort with both ranks; the order is the list in LockRank and nowhere else.
-// Threads:     that is what it is for. Not recursive.
-// Not promised: fairness between threads.
+// A thread takes mutexes in increasing rank, at most one of each rank; LockRank is the list. Debug and sanitizer builds
+// check this and abort with both ranks. The mutex is not recursive.
+//
+// lock() spins briefly, then sleeps in the kernel. unlock() wakes at most one waiter, and none while a waiter that was woken
+// before is still trying, so that under contention an unlock rarely costs a system call. There is no fairness between
+// threads.
 #pragma once
 
 #include <atomic>
@@ -17,27 +15,27 @@
 
 namespace cairn {
 
-// Lowest first: a holder of one may take any that stands below it in this list.
+// A thread that holds one may take any that is further down in this list. docs/architecture.md has the same list.
 enum class LockRank : std::uint8_t {
-  kManager = 5,        // what a KvBlockManager changes while it works: tiers' sizes, requests
-  kBlockManager = 10,  // sequence tables of pool/block_manager.h
-  kOffload = 14,       // the queue of one offloader; kOnboard and it are never held together
-  kOnboard = 16,       // loads under way
-  kAllocator = 20,     // pool/block_allocator.h
-  kPool = 30,          // the block table of one pool
-  kRegistry = 40,      // keys across tiers; told under a pool's lock
-  kInbox = 45,         // what an offloader or a connector was told, also under a pool's lock
-  kWake = 48,          // that a manager has something to do
-  kEventLog = 50,      // told under a pool's lock
+  kManager = 5,        // state that a KvBlockManager changes while it runs: sizes of tiers, requests
+  kBlockManager = 10,  // sequence tables of allocator/block_manager.h
+  kOffload = 14,       // the queue of one offloader; never held together with kOnboard
+  kOnboard = 16,       // loads in flight
+  kAllocator = 20,     // allocator/block_allocator.h
+  kPool = 30,          // the blocks of one pool
+  kRegistry = 40,      // keys across tiers; taken under a pool's lock
+  kInbox = 45,         // notifications to an offloader or a connector; taken under a pool's lock
+  kWake = 48,          // wakes the manager's thread; taken under a pool's lock
+  kEventLog = 50,      // the event log; taken under a pool's lock
   kDiskFile = 55,      // entries of a disk tier's file
-  kRankWork = 57,      // the copies of a rank
-  kStepGate = 58,      // how far a rank's engine is
-  kRankLine = 59,      // a rank's line to its leader; nothing is called under it
-  kExecutor = 60,      // what an executor has in hand beside its ledger
-  kTransfers = 70,     // the ledger of one executor; callbacks run outside it
-  kOperations = 75,    // what a connector gave out, and what is over; nothing is called under it
-  kHealth = 80,        // of one direction of one tier
-  kMetrics = 90,       // the list of figures; nothing is called under it
+  kRankWork = 57,      // the transfers of a rank
+  kStepGate = 58,      // the steps that a rank's engine has reached
+  kRankLine = 59,      // a rank's connection to its leader; nothing is called under it
+  kExecutor = 60,      // state of an executor beside its ledger
+  kTransfers = 70,     // the ledger of one executor; callbacks run without it
+  kOperations = 75,    // operations of a connector and their outcomes; nothing is called under it
+  kHealth = 80,        // health of a tier, throughput of a link, progress of a scrub
+  kMetrics = 90,       // the list of metrics; nothing is called under it
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {
@@ -79,8 +77,8 @@ class CAIRN_CAPABILITY("mutex") Mutex {
 #endif
 
   std::atomic<std::uint32_t> state_{0};
-  std::atomic<std::uint32_t> permits_{0};  // wake-ups granted and not yet taken; what waiters sleep on
-  [[maybe_unused]] const LockRank rank_;   // read where ranks are checked
+  std::atomic<std::uint32_t> permits_{0};  // wake-ups granted and not yet taken; waiters sleep on it
+  [[maybe_unused]] const LockRank rank_;   // read only in builds that check ranks
 };
 
 class CAIRN_SCOPED_CAPABILITY MutexLock {

@@ -16,11 +16,10 @@ constinit thread_local bool is_own = false;
 namespace internal {
 
 void own_thread_failed(const char* name, const char* what) noexcept {
-  std::fprintf(
-      stderr,
-      "cairn: thread %s was ended by an exception: %s; what it was changing cannot be put right, so the process "
-      "ends here\n",
-      name, what);
+  std::fprintf(stderr,
+               "cairn: thread %s was ended by an exception: %s; its change is incomplete and cannot be undone, so the "
+               "process ends here\n",
+               name, what);
   std::fflush(stderr);
   std::abort();
 }

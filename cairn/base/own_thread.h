@@ -1,10 +1,9 @@
-// Threads of Cairn's own: every one is started here.
+// start_own_thread(): starts every thread that Cairn runs by itself.
 //
-// An exception that reaches the end of such a thread ends the process with a message that names the thread. In practice that
-// is memory that could not be had in the middle of a change that has no way back: nobody is left to return an error to, and
-// to go on would serve blocks that nobody can vouch for.
+// If an exception leaves such a thread, the process ends with a message that names the thread. In practice the exception is
+// an allocation that failed in the middle of a change: no caller can be told, and going on could serve wrong blocks.
 //
-// Thread safety: start_own_thread() and is_own_thread() may be called from any thread.
+// Thread safety: safe from any thread.
 #pragma once
 
 #include <exception>
@@ -20,8 +19,8 @@ void begin_own_thread(const char* name) noexcept;
 
 }  // namespace internal
 
-// `name` is what debuggers and the message show: a literal of at most 15 characters. Throws std::system_error if the system
-// gives no more threads, as std::thread does.
+// `name` is shown by debuggers and in the message: a literal of at most 15 characters. Like std::thread, throws
+// std::system_error if the system has no more threads.
 template <typename Body>
 [[nodiscard]] std::thread start_own_thread(const char* name, Body body) {
   return std::thread([name, body = std::move(body)]() mutable {
@@ -36,8 +35,8 @@ template <typename Body>
   });
 }
 
-// Whether the calling thread was started by start_own_thread(). Callbacks of Cairn run on such threads: whoever would wait
-// for one there has to let another thread do it.
+// Whether the calling thread was started by start_own_thread(). Callbacks run on such threads; code that would wait for
+// one there must let another thread do the waiting.
 [[nodiscard]] bool is_own_thread() noexcept;
 
 }  // namespace cairn

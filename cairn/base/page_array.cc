@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Whole huge pages once there is at least one: only those can be backed by huge pages to the end.
+// Rounds up to whole huge pages if there is at least one, so that huge pages can back all of it.
 std::size_t mapped_bytes(std::size_t bytes) {
   return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
 }
@@ -25,10 +25,10 @@ Result<void*> map_pages(std::size_t bytes) {
   void* pages = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) {
     return fail(ErrorCode::kExhausted,
-                str_cat("the system gave no memory for a table of ", bytes, " bytes; ask for fewer blocks"));
+                str_cat("the system has no memory for a table of ", bytes, " bytes; ask for fewer blocks"));
   }
   if (length >= kHugePage) {
-    madvise(pages, length, MADV_HUGEPAGE);  // a wish: small pages serve as well, only slower
+    madvise(pages, length, MADV_HUGEPAGE);  // a hint: small pages work too, but are slower
   }
   return pages;
 }

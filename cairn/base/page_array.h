@@ -1,10 +1,11 @@
-// PageArray<T>: a fixed number of zero-initialised T in pages of their own, huge ones where the system gives them.
+// PageArray<T>: a fixed number of zero-initialised T in mapped pages, huge pages if the system has them.
 //
-// Does:     tables of millions of small records are read at random; on huge pages such a read does not also miss in the
-//           TLB. Memory is taken from the system as it is first touched.
-// Owner:    move-only; frees its pages.
-// Threads:  a plain array: whoever shares it synchronises.
-// Fails:    create() when the system has no address space or memory to give, with the size that was asked for.
+// For tables of millions of small records that are read at random: with huge pages such a read does not also miss in the
+// TLB. The system provides memory when a page is first touched.
+//
+// Thread safety: that of a plain array.
+// Ownership: owns its pages; move-only.
+// Errors: create() fails if the system has no address space or memory; the message names the size.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace cairn {
 
 namespace internal {
 
-// Zeroed pages, or an error that names the size. `bytes` may be 0.
+// Maps zeroed pages. `bytes` may be 0.
 [[nodiscard]] Result<void*> map_pages(std::size_t bytes);
 void unmap_pages(void* pages, std::size_t bytes);
 
@@ -30,11 +31,8 @@ class PageArray {
 
  public:
   [[nodiscard]] static Result<PageArray> create(std::size_t count) {
-    Result<void*> pages = internal::map_pages(count * sizeof(T));
-    if (!pages) {
-      return Unexpected(std::move(pages).error());
-    }
-    return PageArray(static_cast<T*>(*pages), count);
+    CAIRN_TRY_ASSIGN(void* pages, internal::map_pages(count * sizeof(T)));
+    return PageArray(static_cast<T*>(pages), count);
   }
 
   PageArray() = default;

@@ -1,4 +1,4 @@
-// AES-128 with the instructions of x86-64 processors. Functions are compiled for these instructions by their attribute;
+// AES-128 with the AES instructions of x86-64. The attribute of the functions makes the compiler use these instructions;
 // call them only if has_aes_ni(). Internal.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace cairn::internal {
 CAIRN_AES_NI_INLINE __m128i load(const void* bytes) { return _mm_loadu_si128(static_cast<const __m128i*>(bytes)); }
 CAIRN_AES_NI_INLINE void store(void* bytes, __m128i block) { _mm_storeu_si128(static_cast<__m128i*>(bytes), block); }
 
-// The round keys in registers, or where the compiler sees fit.
+// The round keys, in registers if the compiler has enough.
 struct AesRounds {
   __m128i keys[11];
 };
@@ -31,7 +31,7 @@ CAIRN_AES_NI_INLINE AesRounds rounds_of(const CmacKey& key) {
   return rounds;
 }
 
-// Encrypts the blocks side by side: the processor begins a new one while the one before is still in its pipeline.
+// Encrypts the blocks interleaved: the processor starts the next one while the previous one is still in its pipeline.
 template <std::size_t kLanes>
 CAIRN_AES_NI_INLINE void encrypt(const AesRounds& rounds, __m128i (&blocks)[kLanes]) {
 #pragma GCC unroll 16

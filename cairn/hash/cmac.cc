@@ -13,7 +13,7 @@
 namespace cairn::internal {
 namespace {
 
-// One AES context for each thread: a context cannot be shared, and making one is slow.
+// One AES context for each thread, because a context cannot be shared and is slow to make.
 class OpenSslAes {
  public:
   static OpenSslAes& of_this_thread() {
@@ -69,7 +69,7 @@ void add_to(AesBlock& block, const std::byte* bytes, std::size_t size) {
   }
 }
 
-// All messages have the same length, so that each step encrypts one block of every message.
+// All messages have the same length, so each step encrypts one block of every message.
 void macs_with_openssl(const CmacKey& key, const std::byte* messages, std::size_t size, std::span<AesBlock> out) {
   std::ranges::fill(out, AesBlock{});
   const std::size_t whole_blocks = size == 0 ? 0 : (size - 1) / 16;
@@ -157,7 +157,7 @@ AesBlock CmacKey::mac(std::span<const std::byte> message) const {
 
 void CmacKey::encrypt(std::span<AesBlock> blocks) const { kernel_->encrypt(*this, blocks); }
 
-// A full block stays unencrypted until more bytes come: the last block is masked first.
+// A full block is encrypted only when more bytes come, because the last block has to be masked first.
 void CmacStream::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (filled_ == 16) {

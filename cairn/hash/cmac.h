@@ -1,9 +1,9 @@
 // AES-128-CMAC (RFC 4493, NIST SP 800-38B): a pseudorandom function of messages of any length. Without the key nobody
-// can compute a tag, nor find two messages with the same one. Internal.
+// can compute a tag, or find two messages with the same tag. Internal.
 //
-// CmacKey holds an expanded key. It is slow to make and cheap to use: make it once and share it.
+// CmacKey holds an expanded key. It is slow to make and fast to use: make it once and share it.
 //
-// Thread safety: a CmacKey never changes once it is made.
+// Thread safety: a CmacKey is immutable.
 // Errors: aborts if OpenSSL has no AES-128, which is a broken installation.
 #pragma once
 
@@ -35,10 +35,10 @@ class CmacKey {
   ~CmacKey();
 
   [[nodiscard]] AesBlock mac(std::span<const std::byte> message) const;
-  // The tags of out.size() messages of `size` bytes each, which lie one after the other.
+  // The tags of out.size() consecutive messages of `size` bytes each.
   void macs(const std::byte* messages, std::size_t size, std::span<AesBlock> out) const;
 
-  // AES alone, each block by itself.
+  // AES of each block by itself.
   void encrypt(std::span<AesBlock> blocks) const;
 
   // For kernels.
@@ -50,12 +50,12 @@ class CmacKey {
 
  private:
   const CmacKernel* kernel_;
-  std::array<AesBlock, 11> rounds_;  // kernels without AES instructions use the first one only
+  std::array<AesBlock, 11> rounds_;  // kernels without AES instructions use only the first one
   AesBlock whole_;
   AesBlock part_;
 };
 
-// The tag of a message that comes in pieces.
+// The tag of a message that comes in parts.
 class CmacStream {
  public:
   explicit CmacStream(const CmacKey& key) : key_(key) {}
@@ -66,13 +66,13 @@ class CmacStream {
  private:
   const CmacKey& key_;
   AesBlock state_;
-  std::size_t filled_ = 0;  // bytes of the current block that are in state_ already
+  std::size_t filled_ = 0;  // bytes of the current block that state_ has already
 };
 
 // One way to compute AES.
 struct CmacKernel {
   std::string_view name;
-  bool has_instructions;  // of the processor, see aes_ni.h
+  bool has_instructions;  // uses AES instructions of the processor (aes_ni.h)
   // Makes the other ten round keys from the first one.
   void (*expand)(std::array<AesBlock, 11>& rounds);
   // Encrypts each of the blocks by itself.
@@ -83,7 +83,7 @@ struct CmacKernel {
 // The kernels that run on this processor, the fastest first. The last one is OpenSSL's AES.
 [[nodiscard]] std::span<const CmacKernel> cmac_kernels();
 
-// Calls OpenSSL: AES-128 of each block by itself, under the first round key of `key`.
+// AES-128 of each block by itself with OpenSSL, under the first round key of `key`.
 void encrypt_with_openssl(const CmacKey& key, std::span<AesBlock> blocks);
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-// AES-128-CMAC with AES instructions, several messages side by side.
+// AES-128-CMAC with AES instructions, several messages at a time.
 #if defined(__x86_64__)
 
 #include <algorithm>

@@ -1,9 +1,8 @@
-// Sha256: hashes bytes given in pieces. Internal.
+// Sha256: SHA-256 of bytes that come in parts. Internal.
 //
-// Owner:    one for each thread, made on its first use and kept. After that nothing is allocated here; OpenSSL 3.0
-//           still makes a small object of its own, and frees it, for each digest.
-// Threads:  one thread.
-// Aborts:   OpenSSL without SHA-256 is a broken installation.
+// Thread safety: one for each thread, made at its first use and kept until the thread ends.
+// Errors: aborts if OpenSSL has no SHA-256, which is a broken installation.
+// Complexity: allocates nothing after the first use, but OpenSSL 3.0 allocates and frees a small object for each digest.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-// 16 for what is no digit.
+// 16 if the character is not a digit.
 constexpr std::uint8_t digit_of(char c) {
   if (c >= '0' && c <= '9') return static_cast<std::uint8_t>(c - '0');
   if (c >= 'a' && c <= 'f') return static_cast<std::uint8_t>(c - 'a' + 10);

@@ -1,7 +1,7 @@
-// Digest: 32 bytes of SHA-256, as the engines name blocks.
+// Digest: the 32 bytes of a SHA-256.
 //
-// Threads:  a plain value.
-// Fails:    from_hex() for anything but 64 hexadecimal digits, kCorrupt.
+// Thread safety: a plain value.
+// Errors: from_hex() returns kCorrupt for anything but 64 hexadecimal digits.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace cairn {
 struct Digest {
   std::array<std::byte, 32> bytes{};
 
-  // Lower case, as engines write it; both cases are read.
+  // Writes lower case; reads both.
   [[nodiscard]] std::string to_hex() const;
   [[nodiscard]] static Result<Digest> from_hex(std::string_view text);
 

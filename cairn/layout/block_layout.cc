@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// Offsets stay below this, so that sums and differences of a few of them fit signed 64 bits everywhere.
+// Offsets stay below this, so that sums and differences of a few of them fit into signed 64 bits.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60U;
 
 bool is_contiguous(Arrangement arrangement) {
@@ -24,10 +24,10 @@ bool is_hnd(Arrangement arrangement) {
          arrangement == Arrangement::kLayersBlockHnd;
 }
 
-// The steps of an arrangement, and what each region takes.
+// The steps of an arrangement, and the bytes of each region.
 struct Arranged {
   LayerPlace first;              // layer 0
-  std::uint64_t layer_step = 0;  // within the one region; 0 where each layer has its own
+  std::uint64_t layer_step = 0;  // within the one region; 0 if each layer has its own
   std::uint64_t region_bytes = 0;
 };
 
@@ -41,18 +41,16 @@ std::optional<std::uint64_t> rounded_up(std::uint64_t bytes, std::uint64_t align
 
 Result<Arranged> arrange(const BlockLayout::Options& options) {
   const KvShape& shape = options.shape;
-  if (Status valid = shape.validate(); !valid) {
-    return Unexpected(valid.error());
-  }
+  CAIRN_TRY(shape.validate());
   if (options.blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "a layout of 0 blocks; give at least 1");
   }
   if (!std::has_single_bit(options.alignment)) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("an alignment of ", options.alignment, " bytes; it is a power of two"));
+                str_cat("an alignment of ", options.alignment, " bytes; give a power of two"));
   }
   const std::uint64_t row = shape.row_bytes();
-  const std::uint64_t plane = row * shape.page_size * shape.heads;  // the keys, or values, of a layer's block
+  const std::uint64_t plane = row * shape.page_size * shape.heads;  // the keys, or values, of one block in one layer
   const std::uint64_t layer = plane * shape.kv;
   Arranged arranged;
   LayerPlace& first = arranged.first;
@@ -61,7 +59,7 @@ Result<Arranged> arrange(const BlockLayout::Options& options) {
   first.kv_step = plane;
   const bool kv_first =
       options.arrangement == Arrangement::kLayersKvNhd || options.arrangement == Arrangement::kLayersKvHnd;
-  std::uint64_t unit = layer;  // what an alignment applies to
+  std::uint64_t unit = layer;  // what is aligned
   std::uint64_t units = options.blocks;
   if (is_contiguous(options.arrangement)) {
     arranged.layer_step = layer;
@@ -86,7 +84,7 @@ Result<Arranged> arrange(const BlockLayout::Options& options) {
 
 Status check_regions(std::span<const RegionPtr> regions) {
   if (regions.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "a layout without regions; give what its blocks lie in");
+    return fail(ErrorCode::kInvalidArgument, "a layout without regions; give the regions of its blocks");
   }
   for (std::size_t i = 0; i < regions.size(); ++i) {
     if (regions[i] == nullptr) {
@@ -113,7 +111,7 @@ Status check_regions(std::span<const RegionPtr> regions) {
   return {};
 }
 
-// Every row of the layer within its region; nothing overflows on the way.
+// Checks that every row of the layer is within its region, without overflow.
 Status check_bounds(const KvShape& shape, std::uint32_t blocks, std::uint32_t layer, const LayerPlace& place,
                     std::span<const RegionPtr> regions) {
   if (place.region >= regions.size()) {
@@ -166,19 +164,13 @@ std::string_view to_string(Arrangement arrangement) {
 }
 
 Result<std::vector<std::uint64_t>> BlockLayout::region_sizes(const Options& options) {
-  Result<Arranged> arranged = arrange(options);
-  if (!arranged) {
-    return Unexpected(arranged.error());
-  }
+  CAIRN_TRY_ASSIGN(Arranged arranged, arrange(options));
   const std::uint32_t regions = is_contiguous(options.arrangement) ? 1 : options.shape.layers;
-  return std::vector<std::uint64_t>(regions, arranged->region_bytes);
+  return std::vector<std::uint64_t>(regions, arranged.region_bytes);
 }
 
 Result<BlockLayoutPtr> BlockLayout::make(const Options& options, std::vector<RegionPtr> regions) {
-  Result<Arranged> arranged = arrange(options);
-  if (!arranged) {
-    return Unexpected(arranged.error());
-  }
+  CAIRN_TRY_ASSIGN(Arranged arranged, arrange(options));
   const bool one_region = is_contiguous(options.arrangement);
   const std::size_t expected = one_region ? 1 : options.shape.layers;
   if (regions.size() != expected) {
@@ -186,62 +178,48 @@ Result<BlockLayoutPtr> BlockLayout::make(const Options& options, std::vector<Reg
                 str_cat(to_string(options.arrangement), " of ", options.shape.layers, " layers takes ", expected,
                         " regions; ", regions.size(), " were given"));
   }
-  if (Status good = check_regions(regions); !good) {
-    return Unexpected(good.error());
-  }
+  CAIRN_TRY(check_regions(regions));
   for (std::size_t i = 0; i < regions.size(); ++i) {
-    if (regions[i]->size() < arranged->region_bytes) {
+    if (regions[i]->size() < arranged.region_bytes) {
       return fail(ErrorCode::kOutOfRange,
                   str_cat("region ", i, " has ", regions[i]->size(), " bytes; ", options.blocks, " blocks as ",
-                          to_string(options.arrangement), " take ", arranged->region_bytes));
+                          to_string(options.arrangement), " take ", arranged.region_bytes));
     }
-    // An offset in a file is aligned as it is; of memory the base has to be.
+    // Offsets in a file need no base; the base of memory must be aligned.
     if (reinterpret_cast<std::uintptr_t>(regions[i]->base()) % options.alignment != 0) {
       return fail(ErrorCode::kInvalidArgument,
                   str_cat("region ", i, " does not begin at a multiple of ", options.alignment,
                           " bytes, the alignment of its blocks; allocate it with that alignment"));
     }
   }
-  std::vector<LayerPlace> layers(options.shape.layers, arranged->first);
+  std::vector<LayerPlace> layers(options.shape.layers, arranged.first);
   for (std::uint32_t layer = 0; layer < options.shape.layers; ++layer) {
     layers[layer].region = one_region ? 0 : layer;
-    layers[layer].offset = layer * arranged->layer_step;
+    layers[layer].offset = layer * arranged.layer_step;
   }
   return from_places(options.shape, options.blocks, std::move(layers), std::move(regions));
 }
 
 Result<BlockLayoutPtr> BlockLayout::elsewhere(const KvShape& shape, std::uint32_t blocks, MemoryKind kind) {
   const Options options{.shape = shape, .arrangement = Arrangement::kContiguousNhd, .blocks = blocks};
-  Result<std::vector<std::uint64_t>> sizes = region_sizes(options);
-  if (!sizes) {
-    return Unexpected(std::move(sizes).error());
-  }
-  Result<RegionPtr> region = elsewhere_region(kind, sizes->front());
-  if (!region) {
-    return Unexpected(std::move(region).error());
-  }
-  return make(options, {*std::move(region)});
+  CAIRN_TRY_ASSIGN(std::vector<std::uint64_t> sizes, region_sizes(options));
+  CAIRN_TRY_ASSIGN(RegionPtr region, elsewhere_region(kind, sizes.front()));
+  return make(options, {std::move(region)});
 }
 
 Result<BlockLayoutPtr> BlockLayout::from_places(const KvShape& shape, std::uint32_t blocks,
                                                 std::vector<LayerPlace> layers, std::vector<RegionPtr> regions) {
-  if (Status valid = shape.validate(); !valid) {
-    return Unexpected(valid.error());
-  }
+  CAIRN_TRY(shape.validate());
   if (blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "a layout of 0 blocks; give at least 1");
   }
   if (layers.size() != shape.layers) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("a shape of ", shape.layers, " layers and the places of ", layers.size()));
+    return fail(ErrorCode::kInvalidArgument, str_cat("a shape of ", shape.layers, " layers and the places of ",
+                                                     layers.size(), "; give one for each layer"));
   }
-  if (Status good = check_regions(regions); !good) {
-    return Unexpected(good.error());
-  }
+  CAIRN_TRY(check_regions(regions));
   for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
-    if (Status good = check_bounds(shape, blocks, layer, layers[layer], regions); !good) {
-      return Unexpected(good.error());
-    }
+    CAIRN_TRY(check_bounds(shape, blocks, layer, layers[layer], regions));
   }
   const internal::SharedByte shared =
       internal::find_shared_byte(internal::row_sets(shape, blocks, layers, regions), shape.row_bytes());

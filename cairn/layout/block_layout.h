@@ -1,12 +1,12 @@
-// BlockLayout: where each row of each block lies in regions.
+// BlockLayout: computes the address of each row (block, layer, K/V, token, head) of the blocks in its regions.
 //
-// Does:     from a shape and an arrangement, or from an engine's own tensors by their strides, to the address of
-//           (block, layer, K/V, token, head): arithmetic, that was checked for overflow, overlap and bounds when the
-//           layout was built; only the indices are checked when it is used.
-// Owner:    shared and immutable; holds its regions alive.
-// Threads:  any.
-// Fails:    when built: a shape that is none, regions that are too small, not aligned, of two kinds or two GPUs, rows
-//           that share a byte. Says which dimension and which numbers.
+// A layout is made from a shape and an arrangement, or from the strides of an engine's tensors. Overflow, overlap and
+// bounds are checked when it is made; address() checks only the indices.
+//
+// Thread safety: immutable; safe from any thread.
+// Ownership: shared; holds its regions.
+// Errors: the make functions refuse an invalid shape, regions that are too small, not aligned, of two kinds or on two
+// GPUs, and rows that share a byte. The message says which dimension and which numbers.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 
 namespace cairn {
 
-// From the outside in; NHD has the heads of a token beside each other, HND the tokens of a head.
+// Dimensions from the outermost to the innermost. NHD: the heads of a token are adjacent; HND: the tokens of a head are.
 enum class Arrangement : std::uint8_t {
   kContiguousNhd,   // [block][layer][K/V][token][head], one region
   kContiguousHnd,   // [block][layer][K/V][head][token], one region
-  kLayersKvNhd,     // a region a layer: [K/V][block][token][head]
-  kLayersKvHnd,     // a region a layer: [K/V][block][head][token]
-  kLayersBlockNhd,  // a region a layer: [block][K/V][token][head]
-  kLayersBlockHnd,  // a region a layer: [block][K/V][head][token]
+  kLayersKvNhd,     // one region for each layer: [K/V][block][token][head]
+  kLayersKvHnd,     // one region for each layer: [K/V][block][head][token]
+  kLayersBlockNhd,  // one region for each layer: [block][K/V][token][head]
+  kLayersBlockHnd,  // one region for each layer: [block][K/V][head][token]
 };
 inline constexpr Arrangement kAllArrangements[] = {Arrangement::kContiguousNhd,  Arrangement::kContiguousHnd,
                                                    Arrangement::kLayersKvNhd,    Arrangement::kLayersKvHnd,
@@ -58,18 +58,17 @@ class BlockLayout {
     KvShape shape;
     Arrangement arrangement = Arrangement::kContiguousNhd;
     std::uint32_t blocks = 0;
-    std::uint64_t alignment =
-        1;  // of every block's beginning (and every layer's, where they are apart); a power of two
+    std::uint64_t alignment = 1;  // of each block (and of each layer, if layers have regions); a power of two
   };
-  // Bytes that each region must have: one number, or one for each layer.
+  // The bytes that each region must have: one number, or one for each layer.
   [[nodiscard]] static Result<std::vector<std::uint64_t>> region_sizes(const Options& options);
   [[nodiscard]] static Result<BlockLayoutPtr> make(const Options& options, std::vector<RegionPtr> regions);
-  // An engine's tensors, as it describes them: one place a layer.
+  // The tensors of an engine: one place for each layer.
   [[nodiscard]] static Result<BlockLayoutPtr> from_places(const KvShape& shape, std::uint32_t blocks,
                                                           std::vector<LayerPlace> layers,
                                                           std::vector<RegionPtr> regions);
 
-  // Blocks that other processes hold, in memory of this kind: for those who keep account of them.
+  // Blocks in the memory of other processes (elsewhere_region()): a layout to plan with, whose bytes are never touched here.
   [[nodiscard]] static Result<BlockLayoutPtr> elsewhere(const KvShape& shape, std::uint32_t blocks, MemoryKind kind);
 
   [[nodiscard]] const KvShape& shape() const { return shape_; }
@@ -84,12 +83,12 @@ class BlockLayout {
     std::uint32_t region = 0;
     std::uint64_t offset = 0;
   };
-  // Aborts if the layout has no such block, layer, K or V, token or head: the address would be another row's.
+  // Aborts if an index is out of range, because the address would be that of another row.
   [[nodiscard]] Address address(std::uint32_t block, std::uint32_t layer, std::uint32_t k_or_v, std::uint32_t token,
                                 std::uint32_t head) const {
     CAIRN_CHECK(block < blocks_ && layer < shape_.layers && k_or_v < shape_.kv && token < shape_.page_size &&
                     head < shape_.heads,
-                "an address is asked for of a block, layer, K or V, token and head that the layout has");
+                "block, layer, K/V, token and head of an address are within the layout");
     const LayerPlace& at = layers_[layer];
     return {at.region,
             at.offset + block * at.block_step + k_or_v * at.kv_step + token * at.token_step + head * at.head_step};

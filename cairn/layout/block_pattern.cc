@@ -16,7 +16,7 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The words of a row, one after the other; never 0 for long, as memory that nobody wrote is.
+// The words of a row in order. Rarely 0, unlike memory that was never written.
 class RowWords {
  public:
   RowWords(std::uint64_t seed, std::uint64_t row) : next_(mixed(seed + 0x9E3779B97F4A7C15U * (row + 1))) {}
@@ -29,7 +29,7 @@ class RowWords {
   std::uint64_t next_;
 };
 
-// Calls visit(number of the row, its bytes) until it answers false.
+// Calls visit(number of the row, its bytes) until it returns false.
 template <typename Visit>
 void for_each_row(const BlockLayout& layout, std::uint32_t block, Visit visit) {
   const KvShape& shape = layout.shape();

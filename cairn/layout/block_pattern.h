@@ -1,9 +1,7 @@
-// Blocks whose bytes follow from a seed: written, and recognised wherever they turn up, in whatever arrangement.
+// Test patterns for blocks: bytes that depend on a seed, which can be recognised in any arrangement. Every word depends on
+// the seed, the row and the place in the row, so a wrong block, a misplaced row and a flipped bit are all found.
 //
-// Does:     every word of every row depends on the seed and on where in the block it stands, so that a block of another
-//           seed, a row in another's place or a single changed bit is seen.
-// Threads:  pure, but for the memory of the block.
-// Requires: a layout in host memory, and a block of it.
+// Requires: the layout is in host memory and has the block.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +13,7 @@ namespace cairn {
 
 void write_pattern(const BlockLayout& layout, std::uint32_t block, std::uint64_t seed);
 
-// The first row that is not what the seed says, and none if all are.
+// The first row whose bytes are not those of the seed; std::nullopt if all are right.
 [[nodiscard]] std::optional<std::uint64_t> find_stranger(const BlockLayout& layout, std::uint32_t block,
                                                          std::uint64_t seed);
 

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// Far beyond any model; layouts keep a place for each, and a number from outside must not ask for all memory.
+// More than any model has. Layouts allocate for each layer, so a wrong number must not ask for all memory.
 constexpr std::uint32_t kMostLayers = 1U << 16U;
 constexpr std::uint64_t kMostWords = std::uint64_t{1} << 32U;
 
@@ -22,18 +22,18 @@ Status KvShape::validate() const {
   } numbers[] = {{"layers", layers}, {"kv", kv}, {"page_size", page_size}, {"heads", heads}, {"head_size", head_size}};
   for (const auto& number : numbers) {
     if (number.value == 0) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("a block of ", number.name, " 0 is none; give at least 1"));
+      return fail(ErrorCode::kInvalidArgument, str_cat("a block of ", number.name, " 0 has no bytes; give at least 1"));
     }
   }
   if (layers > kMostLayers) {
-    return fail(ErrorCode::kOutOfRange, str_cat("layers ", layers, "; a shape has at most ", kMostLayers));
+    return fail(ErrorCode::kOutOfRange, str_cat("a shape of ", layers, " layers; it can have at most ", kMostLayers));
   }
   if (kv > 2) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("kv is ", kv, "; it is 2 for keys and values, 1 for what is kept in one piece"));
+                str_cat("kv is ", kv, "; give 2 for keys and values, 1 for one tensor (MLA)"));
   }
   if (element_bits < 4 || element_bits > 64) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("elements of ", element_bits, " bits; they have 4 to 64"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("elements of ", element_bits, " bits; give 4 to 64"));
   }
   if (std::uint64_t{head_size} * element_bits % 8 != 0) {
     return fail(ErrorCode::kInvalidArgument, str_cat("a head of ", head_size, " elements of ", element_bits,

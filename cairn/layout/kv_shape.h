@@ -1,8 +1,8 @@
-// KvShape: what one block of one group of layers holds: layers x K/V x tokens x heads x the elements of a head.
+// KvShape: the dimensions of a block of one group of layers: layers x K/V x tokens x heads x elements of a head.
 //
-// A row is the elements of one head of one token, contiguous in every arrangement there is: the unit that layouts place,
-// transforms move and checksums number. Rows are numbered in one order whatever the arrangement: by layer, then K/V,
-// then token, then head.
+// A row is the elements of one head of one token. It is contiguous in every arrangement; layouts place rows, transfers copy
+// rows and checksums are made by rows. Rows are numbered in the same order in every arrangement: by layer, then K/V, then
+// token, then head.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace cairn {
 
 struct KvShape {
   std::uint32_t layers = 0;
-  std::uint32_t kv = 2;            // 2: keys and values; 1: what is kept in one piece (MLA, a state)
+  std::uint32_t kv = 2;            // 2: keys and values; 1: one tensor for both (MLA, a state)
   std::uint32_t page_size = 0;     // tokens a block; 1 for a state
-  std::uint32_t heads = 0;         // of K/V; 1 where there is but an inner dimension
+  std::uint32_t heads = 0;         // of K/V; 1 if there is only an inner dimension
   std::uint32_t head_size = 0;     // elements of a head, or the inner dimension
   std::uint32_t element_bits = 0;  // 4 to 64
 
-  // Every number at least 1, at most 65,536 layers, rows of whole bytes, a block of at most 2^32 words of 8 bytes when each row is padded to
-  // words (so at most 32 GiB, and no product below overflows).
+  // Every number must be at least 1; at most 65,536 layers; rows of whole bytes; at most 2^32 words of 8 bytes a block when
+  // each row is padded to words (at most 32 GiB, so that no product below overflows).
   [[nodiscard]] Status validate() const;
 
   [[nodiscard]] std::uint64_t row_bytes() const { return std::uint64_t{head_size} * element_bits / 8; }

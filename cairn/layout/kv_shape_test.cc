@@ -84,7 +84,7 @@ TEST(KvShapeTest, LayersAreLimited) {
   EXPECT_TRUE((KvShape{1U << 16U, 1, 1, 1, 1, 8}.validate()));
   const Status more = KvShape{(1U << 16U) + 1, 1, 1, 1, 1, 8}.validate();
   ASSERT_FALSE(more);
-  EXPECT_THAT(more.error().message, HasSubstr("layers 65537"));
+  EXPECT_THAT(more.error().message, HasSubstr("65537 layers"));
 }
 
 }  // namespace

@@ -31,14 +31,12 @@ Status check_group(std::span<const LayerGroup> before, const LayerGroup& group) 
 
 Result<LayerGroups> LayerGroups::make(std::uint32_t model_layers, std::vector<LayerGroup> groups) {
   if (model_layers == 0 || model_layers > kMostModelLayers) {
-    return fail(ErrorCode::kOutOfRange, str_cat("a model of ", model_layers, " layers; 1 to ", kMostModelLayers));
+    return fail(ErrorCode::kOutOfRange, str_cat("a model of ", model_layers, " layers; give 1 to ", kMostModelLayers));
   }
   std::vector<std::optional<Spot>> found(model_layers);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     const LayerGroup& group = groups[g];
-    if (Status good = check_group(std::span(groups).first(g), group); !good) {
-      return Unexpected(good.error());
-    }
+    CAIRN_TRY(check_group(std::span(groups).first(g), group));
     const std::uint32_t each = group.shape.layers / static_cast<std::uint32_t>(group.layers.size());
     for (std::uint32_t i = 0; i < group.layers.size(); ++i) {
       const std::uint32_t layer = group.layers[i];

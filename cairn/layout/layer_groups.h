@@ -1,13 +1,12 @@
-// LayerGroups: a model whose layers differ (sliding windows, MLA, states of linear attention), as groups of equal layers,
-// each with a shape and so with block bytes of its own. LayoutGroups: the same with memory.
+// LayerGroups: the layers of a model whose layers differ (sliding windows, MLA, states of linear attention), as groups of
+// equal layers; each group has its own shape and block size. LayoutGroups: the same with a layout for each group.
 //
-// Does:     says which group a layer of the model is in, and where in it; what a block of each group takes, and all
-//           together. Blocks of groups are numbered apart: block 5 of one group has nothing to do with block 5 of another.
-// Owner:    values; LayoutGroups hold their layouts.
-// Threads:  immutable after make().
-// Fails:    when made: a layer in no group or in two, groups without a name or of one name, a shape that does not fit
-//           the number of layers, a layout of another shape. Groups may lie in the same memory: engines overlay them, and
-//           it is theirs to give a block to one group at a time.
+// Each group numbers its blocks on its own: block 5 of one group has nothing to do with block 5 of another. Groups may lie
+// in the same memory, as engines overlay them; the engine gives a block to one group at a time.
+//
+// Thread safety: immutable values. LayoutGroups hold their layouts.
+// Errors: make() refuses a layer in no group or in two, a group without a name, two groups of one name, a shape that does
+// not fit the number of layers, and a layout of another shape.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +24,10 @@ namespace cairn {
 
 struct LayerGroup {
   std::string name;
-  // For each layer of the group one of the shape's, or equally many: 2 where K and V are tensors of their own
+  // shape.layers is the number of layers of the group, or a multiple of it: 2 for each if K and V are separate tensors
   // (layout/tensor_view.h).
   KvShape shape;
-  std::vector<std::uint32_t> layers;  // of the model, in the order in which the shape has them
+  std::vector<std::uint32_t> layers;  // of the model, in the order of the shape
 };
 
 class LayerGroups {
@@ -39,7 +38,7 @@ class LayerGroups {
   [[nodiscard]] std::span<const LayerGroup> groups() const { return groups_; }
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const;
 
-  // Where a layer of the model is: layers of its group's shape.
+  // Where a layer of the model is: these layers of the shape of its group.
   struct Spot {
     std::uint32_t group = 0;
     std::uint32_t first_layer = 0;
@@ -59,12 +58,12 @@ class LayerGroups {
 
 class LayoutGroups {
  public:
-  // A layout for each group, in their order.
+  // `layouts` has one for each group, in the same order.
   [[nodiscard]] static Result<LayoutGroups> make(LayerGroups groups, std::vector<BlockLayoutPtr> layouts);
 
   [[nodiscard]] const LayerGroups& groups() const { return groups_; }
   [[nodiscard]] std::span<const BlockLayoutPtr> layouts() const { return layouts_; }
-  // Of all blocks of all groups, without what alignment adds; memory that groups share counts for each.
+  // Bytes of all blocks of all groups, without padding; memory that groups share counts once for each.
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
 
  private:

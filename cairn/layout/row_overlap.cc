@@ -9,13 +9,13 @@
 namespace cairn::internal {
 namespace {
 
-// Values tried in all; a layout whose steps nest takes some tens for a pair of sets.
+// The most values to try; two sets whose steps nest take some tens.
 constexpr std::int64_t kMostTries = 4'000'000;
 
-constexpr int kMemorySpace = -2;      // apart from every descriptor, and from none
+constexpr int kMemorySpace = -2;      // different from every descriptor, and from kNoFile
 constexpr int kElsewhereSpaces = -3;  // and down, one for each kind of memory
 
-// One unknown: how far apart two rows are in a dimension, or the index of one of them where their steps differ.
+// One unknown: the distance of two rows in a dimension, or the index of one of them if their steps differ.
 struct Unknown {
   std::int64_t step = 0;
   std::int64_t low = 0;
@@ -73,7 +73,7 @@ class PairSearch {
     }
   }
 
-  // `so_far`: the distance of the two rows by what was decided; `equal`: everything decided is 0.
+  // `so_far` is the distance of the two rows from the unknowns chosen so far; `equal`: all of these are 0.
   bool try_from(std::size_t index, std::int64_t so_far, bool equal) {
     if (index == unknowns_.size()) {
       return std::abs(so_far) < row_bytes_ && !equal;
@@ -110,7 +110,7 @@ class PairSearch {
   const std::int64_t row_bytes_;
   std::int64_t& tries_;
   std::vector<Unknown> unknowns_;
-  std::vector<std::int64_t> least_;  // what the unknowns from here on can add
+  std::vector<std::int64_t> least_;  // the least that the unknowns from here on can add
   std::vector<std::int64_t> most_;
   std::vector<std::int64_t> values_;
 };

@@ -1,11 +1,12 @@
-// Whether rows share a byte: exact arithmetic over the steps of sets of rows, never over the rows themselves.
+// find_shared_byte(): whether two rows of layouts share a byte. Exact, and computed from the steps of sets of rows, not row
+// by row. Internal.
 //
-// Does:     finds indices with |address of one row - address of another| < a row's bytes. Dimensions are decided from the
-//           largest step down; what the smaller steps can still reach leaves one or two values to try at each, where
-//           steps nest in each other as those of tensors do.
-// Threads:  pure.
-// Costs:    a handful of steps for a pair of sets that nest. Steps that do not nest are searched up to a limit, and then
-//           the answer is kUnknown.
+// Looks for indices with |address of one row - address of another| < bytes of a row. It chooses the index of each dimension
+// in turn, from the largest step down; if the steps nest, as those of tensors do, the smaller steps leave only one or two
+// values to try.
+//
+// Complexity: a handful of steps for two sets that nest. If steps do not nest, the search stops at a limit and the answer
+// is kUnknown.
 #pragma once
 
 #include <array>
@@ -20,9 +21,9 @@ namespace cairn::internal {
 
 enum Dimension : std::uint8_t { kBlockDim, kLayerDim, kKvDim, kTokenDim, kHeadDim, kDimensions };
 
-// The rows of layers that follow each other at a regular distance.
+// The rows of consecutive layers whose distance is constant.
 struct RowSet {
-  int space = 0;  // addresses of two spaces never meet: memory is one, each file is one, each kind elsewhere is one
+  int space = 0;            // two spaces never overlap: memory is one, each file is one, each kind elsewhere is one
   std::uint64_t base = 0;   // in the space
   std::uint64_t bytes = 0;  // from the base to the end of the last row
   std::uint32_t first_layer = 0;
@@ -30,7 +31,7 @@ struct RowSet {
   std::array<std::uint64_t, kDimensions> steps = {};
 };
 
-// Requires: places within their regions.
+// Requires: the places are within their regions.
 [[nodiscard]] std::vector<RowSet> row_sets(const KvShape& shape, std::uint32_t blocks,
                                            std::span<const LayerPlace> layers, std::span<const RegionPtr> regions);
 [[nodiscard]] std::vector<RowSet> row_sets(const BlockLayout& layout);
@@ -41,9 +42,9 @@ struct SharedByte {
   std::string rows = {};  // kFound: "block 0, layer 1, K, token 0, head 0 and block ..."
 };
 
-// Of any two different rows of one layout.
+// Whether two different rows of one layout share a byte.
 [[nodiscard]] SharedByte find_shared_byte(std::span<const RowSet> sets, std::uint64_t row_bytes);
-// Of a row of one layout and a row of another.
+// Whether a row of one layout and a row of another share a byte.
 [[nodiscard]] SharedByte find_shared_byte(std::span<const RowSet> ones, std::span<const RowSet> others,
                                           std::uint64_t row_bytes);
 

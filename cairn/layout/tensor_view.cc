@@ -23,19 +23,15 @@ using Axes = std::array<Axis, kAxes>;
 
 Axis& axis_of(Axes& axes, TensorAxis axis) { return axes[static_cast<std::size_t>(axis)]; }
 
-// The first error that a tensor has, with its number put before it.
+// Reads one tensor; errors name the tensor by its number.
 class TensorReader {
  public:
   TensorReader(const TensorView& tensor, const TensorOptions& options, std::size_t number)
       : tensor_(tensor), options_(options), number_(number) {}
 
   Result<TensorPlaces> read() {
-    if (Status good = read_dimensions(); !good) {
-      return Unexpected(good.error());
-    }
-    if (Status good = split_flat_tokens(); !good) {
-      return Unexpected(good.error());
-    }
+    CAIRN_TRY(read_dimensions());
+    CAIRN_TRY(split_flat_tokens());
     const auto count = [&](TensorAxis axis) { return static_cast<std::uint32_t>(axis_of(axes_, axis).count); };
     const auto step = [&](TensorAxis axis) { return axis_of(axes_, axis).step; };
     TensorPlaces places;
@@ -66,7 +62,7 @@ class TensorReader {
   }
 
   Status read_dimensions() {
-    // From the innermost, so that the elements of a head are known to be contiguous as they come.
+    // From the innermost axis outwards, because the elements of a head must be contiguous.
     for (std::size_t i = tensor_.dimensions.size(); i-- > 0;) {
       const TensorDimension& dimension = tensor_.dimensions[i];
       const std::string name = str_cat("axis ", i, " (", to_string(dimension.axis), ")");
@@ -212,12 +208,10 @@ Result<TensorPlaces> places_of(std::span<const TensorView> tensors, const Tensor
     return fail(ErrorCode::kInvalidArgument, "no tensors; give those of every layer");
   }
   if (layers > kMostIndices) {
-    return fail(ErrorCode::kOutOfRange, str_cat(layers, " layers; below 2^32"));
+    return fail(ErrorCode::kOutOfRange, str_cat(layers, " layers; give fewer than 2^32"));
   }
   all->shape.layers = static_cast<std::uint32_t>(layers);
-  if (Status valid = all->shape.validate(); !valid) {
-    return Unexpected(valid.error());
-  }
+  CAIRN_TRY(all->shape.validate());
   return *std::move(all);
 }
 

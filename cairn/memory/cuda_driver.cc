@@ -25,7 +25,7 @@ Status CudaDriver::load() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return fail(ErrorCode::kUnavailable,
-                "no NVIDIA driver: libcuda.so.1 is not there; install the driver to use a GPU");
+                "no NVIDIA driver: libcuda.so.1 was not found; install the driver to use a GPU");
   }
   cuda::Code (*init)(unsigned) = nullptr;
   cuda::Code (*driver_get_version)(int*) = nullptr;
@@ -78,16 +78,12 @@ Status CudaDriver::load() {
   if (Status status = check(init(0), "starting the NVIDIA driver"); !status) {
     return fail(ErrorCode::kUnavailable, status.error().message);
   }
-  if (Status status = check(driver_get_version(&version_), "asking the NVIDIA driver its version"); !status) {
-    return status;
-  }
+  CAIRN_TRY(check(driver_get_version(&version_), "asking the NVIDIA driver its version"));
   if (version_ < kOldestDriver) {
     return fail(ErrorCode::kUnavailable, str_cat("the NVIDIA driver is for CUDA ", version_ / 1000, ".",
                                                  version_ % 1000 / 10, "; install one for CUDA 12 or later"));
   }
-  if (Status status = check(device_get_count(&devices_), "counting the GPUs"); !status) {
-    return status;
-  }
+  CAIRN_TRY(check(device_get_count(&devices_), "counting the GPUs"));
   if (devices_ == 0) {
     return fail(ErrorCode::kUnavailable, "the NVIDIA driver sees no GPU; see CUDA_VISIBLE_DEVICES and nvidia-smi");
   }
@@ -101,9 +97,7 @@ Result<const CudaDriver*> CudaDriver::get() {
     Loaded() : status(driver.load()) {}
   };
   static const Loaded loaded;
-  if (!loaded.status) {
-    return Unexpected(Error(loaded.status.error()));
-  }
+  CAIRN_TRY(Status(loaded.status));
   return &loaded.driver;
 }
 
@@ -124,31 +118,20 @@ Status CudaDriver::check(cuda::Code code, const std::string& what) const {
 Result<GpuContext> GpuContext::enter(int device) {
   constexpr int kMostDevices = 64;
   static std::array<std::atomic<cuda::Context>, kMostDevices> contexts{};
-  const Result<const CudaDriver*> found = CudaDriver::get();
-  if (!found) {
-    return Unexpected(Error(found.error()));
-  }
-  const CudaDriver* const driver = *found;
+  CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
   if (device < 0 || device >= std::min(driver->devices(), kMostDevices)) {
     return fail(ErrorCode::kNotFound, str_cat("there is no GPU ", device, "; there are ", driver->devices()));
   }
   cuda::Context context = contexts[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
   if (context == nullptr) {
     cuda::Device handle = 0;
-    Status status = driver->check(driver->device_get(&handle, device), str_cat("opening GPU ", device));
-    if (status) {
-      // Two threads may both come here: a primary context is one and the same, and retaining it twice does no harm.
-      status = driver->check(driver->device_primary_ctx_retain(&context, handle),
-                             str_cat("making a context on GPU ", device));
-    }
-    if (!status) {
-      return Unexpected(Error(status.error()));
-    }
+    CAIRN_TRY(driver->check(driver->device_get(&handle, device), str_cat("opening GPU ", device)));
+    // Two threads may both come here; they get the same primary context, and retaining it twice does no harm.
+    CAIRN_TRY(driver->check(driver->device_primary_ctx_retain(&context, handle),
+                            str_cat("making a context on GPU ", device)));
     contexts[static_cast<std::size_t>(device)].store(context, std::memory_order_release);
   }
-  if (Status status = driver->check(driver->ctx_push_current(context), str_cat("entering GPU ", device)); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(driver->check(driver->ctx_push_current(context), str_cat("entering GPU ", device)));
   return GpuContext(driver);
 }
 

@@ -1,9 +1,9 @@
 // CudaDriver: the entry points of NVIDIA's driver that Cairn calls, looked up when the program runs. Nothing links against
 // the driver, and one program runs with and without a GPU.
 //
-// Owner:    one for the process, loaded at the first call and never unloaded.
-// Threads:  any. A GpuContext is made current for the calling thread and restored.
-// Fails:    get() where there is no driver, no GPU, or a driver too old: says which, and what would help.
+// Thread safety: safe from any thread.
+// Ownership: one for the process, loaded by the first get() and never unloaded.
+// Errors: get() returns kUnavailable if there is no driver, no GPU, or if the driver is too old; the message says which.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ inline constexpr int kAttributeMultiprocessors = 16;
 inline constexpr int kAttributeComputeMajor = 75;
 inline constexpr int kAttributeComputeMinor = 76;
 
-// How the copies of a batch may be carried out.
+// How the driver may run the copies of a batch.
 struct BatchAttributes {
   int source_access_order = 1;  // the source is read in the order of the stream
   int source_location[2] = {};
@@ -54,7 +54,7 @@ class CudaDriver {
   [[nodiscard]] int devices() const { return devices_; }
   [[nodiscard]] int version() const { return version_; }  // 13000: CUDA 13.0
 
-  // A call's answer as a Status: "cuMemAlloc of 4096 bytes on GPU 0: out of memory (2)".
+  // The code that a call returned as a Status: "cuMemAlloc of 4096 bytes on GPU 0: out of memory (2)".
   [[nodiscard]] Status check(cuda::Code code, const std::string& what) const;
 
   // The entry points, by their names without the `cu`.
@@ -104,7 +104,7 @@ class CudaDriver {
   int version_ = 0;
 };
 
-// Makes the primary context of a GPU current for this thread while it lives.
+// Makes the primary context of a GPU current for the calling thread while it lives, and restores the one before.
 class GpuContext {
  public:
   // Retains the GPU's primary context, once for the process.

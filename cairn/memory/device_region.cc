@@ -13,15 +13,8 @@ Result<RegionPtr> device_region(const DeviceRegionOptions& options) {
   if (options.size == 0) {
     return fail(ErrorCode::kInvalidArgument, "a region of 0 bytes was asked for; give its size");
   }
-  Result<const CudaDriver*> found = CudaDriver::get();
-  if (!found) {
-    return Unexpected(std::move(found).error());
-  }
-  const CudaDriver* const driver = *found;
-  const Result<GpuContext> context = GpuContext::enter(options.device);
-  if (!context) {
-    return Unexpected(Error(context.error()));
-  }
+  CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
+  CAIRN_TRY_ASSIGN(const GpuContext context, GpuContext::enter(options.device));
   cuda::Pointer pointer = 0;
   const std::string what = str_cat("allocating ", bytes_text(options.size), " on GPU ", options.device);
   if (Status status = driver->check(driver->mem_alloc(&pointer, options.size), what); !status) {
@@ -43,7 +36,7 @@ Result<RegionPtr> device_region(const DeviceRegionOptions& options) {
                        .alignment = address_alignment(pointer),
                        .device = options.device};
   return std::make_shared<const Region>(std::move(facts), [driver, pointer, device = options.device] {
-    // A driver that is shutting down with the process refuses both; the memory is gone then.
+    // A driver that shuts down with the process refuses; it has freed the memory by then.
     if (const Result<GpuContext> again = GpuContext::enter(device)) {
       static_cast<void>(driver->mem_free(pointer));
     }

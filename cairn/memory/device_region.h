@@ -1,9 +1,8 @@
-// device_region(): memory of a GPU.
+// device_region(): allocates memory of a GPU, in the primary context that engines use too.
 //
-// Does:     allocates it in the GPU's primary context, which is the one that engines use too.
-// Owner:    the region frees it; with it any use must be over.
-// Threads:  any.
-// Fails:    a size of 0, no driver, no such GPU, no memory: says how much is free on that GPU.
+// Thread safety: safe from any thread.
+// Ownership: the region frees the memory; nothing may use it after that.
+// Errors: a size of 0, no driver, no such GPU, or too little memory; the message says how much is free on that GPU.
 #pragma once
 
 #include <cstdint>

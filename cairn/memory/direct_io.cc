@@ -25,9 +25,9 @@ struct Freed {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-// 0 or the error of one aligned read, and write, at the beginning and at the end of the file.
+// Reads, and writes if `probe` allows, at the beginning and the end of the file. Returns 0 or the error.
 int try_alignment(int descriptor, std::uint64_t size, std::uint64_t alignment, DirectProbe probe) {
-  // At an odd multiple: memory that is better aligned than asked for would prove too much.
+  // At an odd multiple of the alignment: memory that is aligned better would not test it.
   const std::unique_ptr<void, Freed> memory(std::aligned_alloc(2 * alignment, 4 * alignment));
   if (memory == nullptr) {
     return ENOMEM;
@@ -49,7 +49,7 @@ int try_alignment(int descriptor, std::uint64_t size, std::uint64_t alignment, D
   return 0;
 }
 
-// What the file system says (Linux 6.1); 0: direct I/O is not to be had.
+// The alignment that the file system names (Linux 6.1); 0 if it has no direct I/O.
 std::uint64_t least_alignment(int descriptor) {
 #ifdef STATX_DIOALIGN
   struct statx facts{};
@@ -75,7 +75,7 @@ DirectIo probe_direct_io(int descriptor, std::uint64_t size, DirectProbe probe) 
   }
   for (std::uint64_t alignment = least; alignment <= std::max(least, kMostAlignment); alignment *= 2) {
     if (size % alignment != 0) {
-      return {.why_not = str_cat("its size of ", size, " bytes is no multiple of the ", alignment,
+      return {.why_not = str_cat("its size of ", size, " bytes is not a multiple of the ", alignment,
                                  " bytes that direct I/O needs here; round it up")};
     }
     const int error = try_alignment(descriptor, size, alignment, probe);

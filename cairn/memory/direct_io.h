@@ -1,4 +1,4 @@
-// Direct I/O of a file: whether its file system has it, and what reads and writes must keep to.
+// probe_direct_io(): whether a file can be read and written past the page cache, and with which alignment.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace cairn {
 
 enum class DirectProbe : std::uint8_t {
-  kReadOnly,  // what the file holds matters
-  kMayWrite,  // the file is new and holds zeros: writes them again, for some file systems refuse only that
+  kReadOnly,  // the file has contents to keep: try reads only
+  kMayWrite,  // the file is new and holds zeros: also write zeros, because some file systems refuse writes only
 };
 
 struct DirectIo {
@@ -17,8 +17,8 @@ struct DirectIo {
   std::string why_not = {};
 };
 
-// Tries reads (and writes) on a file of `size` bytes that is open for both with O_DIRECT set. Larger and larger alignments,
-// from what the file system says where it says so.
+// Tries reads (and writes) with growing alignments, starting with the one that the file system names. The file has `size`
+// bytes and is open for reading and writing with O_DIRECT.
 [[nodiscard]] DirectIo probe_direct_io(int descriptor, std::uint64_t size, DirectProbe probe);
 
 }  // namespace cairn

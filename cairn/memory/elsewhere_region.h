@@ -1,9 +1,8 @@
-// elsewhere_region(): bytes that other processes hold. This one keeps account of them and never touches them.
+// elsewhere_region(): a region that stands for memory of other processes. It has a kind and a size, so that layouts and
+// plans can be made for it, but no address and no file: this process never touches the bytes.
 //
-// Does:     has a kind and a size, so that layouts and plans can be made of it; base() and file() are none.
-// Owner:    nobody: nothing is allocated.
-// Threads:  any.
-// Fails:    a size of 0, or beyond the address space.
+// Thread safety: safe from any thread.
+// Errors: a size of 0, or one larger than the address space.
 #pragma once
 
 #include <cstdint>

@@ -18,17 +18,17 @@ Result<RegionPtr> external_region(ExternalMemory memory) {
   }
   if (memory.size > std::numeric_limits<std::uintptr_t>::max() - address) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("external memory of ", memory.size, " bytes ends beyond all addresses; check its size"));
+                str_cat("external memory of ", memory.size, " bytes ends beyond the address space; check its size"));
   }
   if (memory.kind == MemoryKind::kFile) {
     return fail(ErrorCode::kInvalidArgument, "external memory is a file; use external_file_region()");
   }
   if (memory.kind == MemoryKind::kDevice && memory.device < 0) {
-    return fail(ErrorCode::kInvalidArgument, "external memory of a GPU without its number; give the device");
+    return fail(ErrorCode::kInvalidArgument, "external memory of a GPU without a device number; give the device");
   }
   if (memory.kind == MemoryKind::kSystem && memory.device != kNoDevice) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("external system memory is of no GPU, not of ", memory.device,
-                                                     "; say kPinned if it is pinned"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("external system memory has no GPU, but GPU ", memory.device,
+                                                     " was given; use kPinned if the memory is pinned"));
   }
   RegionFacts facts = {.kind = memory.kind,
                        .base = static_cast<std::byte*>(memory.base),

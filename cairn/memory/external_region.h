@@ -1,10 +1,10 @@
-// external_region(): memory of somebody else, such as an engine's tensor.
+// external_region(): describes memory that somebody else owns, such as an engine's tensor. Nothing here checks that the
+// address is valid.
 //
-// Owner:    stays whose it is. What keeps it alive is held as long as the region, and let go by the last holder, on
-//           whichever thread that is.
-// Threads:  any.
-// Fails:    no address, a size of 0, a range beyond the address space, a file, memory of a GPU without its number.
-// Not promised: that the address is what it is said to be. Nothing here follows it.
+// Thread safety: safe from any thread.
+// Ownership: the memory stays the owner's. The region holds `keep_alive`; the last holder of the region drops it, on
+// whichever thread that is.
+// Errors: no address, a size of 0, a range beyond the address space, kind kFile, GPU memory without a device number.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace cairn {
 struct ExternalMemory {
   void* base = nullptr;
   std::uint64_t size = 0;
-  MemoryKind kind = MemoryKind::kDevice;  // kPinned only for pages that the driver knows
-  int device = kNoDevice;                 // kDevice: which GPU; kPinned: the one they are for, if any
-  std::shared_ptr<void> keep_alive = {};  // none: the owner promises that the memory outlives the region
+  MemoryKind kind = MemoryKind::kDevice;  // kPinned only if the pages are registered with the driver
+  int device = kNoDevice;                 // kDevice: the GPU; kPinned: the GPU that uses the pages, if known
+  std::shared_ptr<void> keep_alive = {};  // null: the owner keeps the memory longer than the region
 };
 
 [[nodiscard]] Result<RegionPtr> external_region(ExternalMemory memory);

@@ -76,7 +76,7 @@ Unexpected<Error> failed(std::string_view doing, const std::string& path, int er
   return fail(code_of(error), str_cat(doing, " ", path, ": ", errno_text(error), remedy(error)));
 }
 
-// An open file until it becomes a region: closes it and, if it was made here, removes it.
+// A file that is not a region yet: closed, and removed if it was created here, unless it is released.
 class OpenFile {
  public:
   OpenFile(int descriptor, std::string path, FileOpening opening)
@@ -100,20 +100,20 @@ class OpenFile {
   bool created_;
 };
 
-// What there is room for is asked first: a file system that sets aside until it is full hurts everyone on it.
+// Checked before reserving: a file system that reserves until it is full hurts everybody who uses it.
 Status check_room(const FileRegionOptions& options, int descriptor, std::uint64_t missing) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && options.size > limit.rlim_cur) {
-    // Going beyond it is a signal that ends the process.
+    // Writing beyond the limit raises a signal that ends the process.
     return fail(ErrorCode::kExhausted,
-                str_cat("setting aside ", bytes_text(options.size), " for ", options.path, ": RLIMIT_FSIZE is ",
+                str_cat("reserving ", bytes_text(options.size), " for ", options.path, ": RLIMIT_FSIZE is ",
                         bytes_text(limit.rlim_cur), "; raise it (ulimit -f) or ask for less"));
   }
   struct statfs type{};
   if (fstatfs(descriptor, &type) == 0 && (type.f_type == TMPFS_MAGIC || type.f_type == RAMFS_MAGIC)) {
     if (Status status = HostLimits(options.machine_root).check_memory(missing); !status) {
       return fail(status.error().code,
-                  str_cat("setting aside ", options.path, ", which is in memory: ", status.error().message));
+                  str_cat("reserving ", options.path, ", which is in memory: ", status.error().message));
     }
   }
   struct statvfs space{};
@@ -121,7 +121,7 @@ Status check_room(const FileRegionOptions& options, int descriptor, std::uint64_
     const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
     if (missing > free) {
       return fail(ErrorCode::kExhausted,
-                  str_cat("setting aside ", bytes_text(options.size), " for ", options.path, ": its file system has ",
+                  str_cat("reserving ", bytes_text(options.size), " for ", options.path, ": its file system has ",
                           bytes_text(free), " free of the ", bytes_text(missing),
                           " that are missing; free some, ask for less, or name another disk"));
     }
@@ -129,7 +129,7 @@ Status check_room(const FileRegionOptions& options, int descriptor, std::uint64_
   return {};
 }
 
-Status set_aside(const FileRegionOptions& options, int descriptor, std::string& notes) {
+Status reserve_space(const FileRegionOptions& options, int descriptor, std::string& notes) {
   int result = 0;
   do {
     result = fallocate(descriptor, 0, 0, static_cast<off_t>(options.size));
@@ -138,12 +138,12 @@ Status set_aside(const FileRegionOptions& options, int descriptor, std::string& 
     return {};
   }
   if (errno != EOPNOTSUPP && errno != ENOSYS) {
-    return failed(str_cat("setting aside ", bytes_text(options.size), " for"), options.path, errno);
+    return failed(str_cat("reserving ", bytes_text(options.size), " for"), options.path, errno);
   }
   if (ftruncate(descriptor, static_cast<off_t>(options.size)) != 0) {
     return failed("setting the size of", options.path, errno);
   }
-  add_note(notes, "no bytes set aside: the file system cannot; a full disk will fail writes");
+  add_note(notes, "no space reserved: the file system cannot; writes will fail if the disk is full");
   return {};
 }
 
@@ -180,7 +180,7 @@ Status check_options(const FileRegionOptions& options) {
                 str_cat("a file of 0 bytes was asked for at ", options.path, "; give its size"));
   }
   if (options.size > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ": no file can have ", bytes_text(options.size)));
+    return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ": a file cannot have ", bytes_text(options.size)));
   }
   return {};
 }
@@ -188,11 +188,9 @@ Status check_options(const FileRegionOptions& options) {
 }  // namespace
 
 Result<RegionPtr> file_region(const FileRegionOptions& options) {
-  if (Status status = check_options(options); !status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(check_options(options));
   const bool create = options.opening == FileOpening::kCreate;
-  // Non-blocking for now: opening a pipe by mistake must not wait for its other end.
+  // O_NONBLOCK while opening: a pipe that is named by mistake must not wait for its other end.
   const int descriptor = open(options.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | (create ? O_CREAT | O_EXCL : 0),
                               static_cast<mode_t>(options.permissions));
   if (descriptor < 0) {
@@ -204,9 +202,9 @@ Result<RegionPtr> file_region(const FileRegionOptions& options) {
     return failed("looking at", options.path, errno);
   }
   if (!S_ISREG(facts.st_mode)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(options.path, " is no regular file; name one"));
+    return fail(ErrorCode::kInvalidArgument, str_cat(options.path, " is not a regular file; name one"));
   }
-  // And io_uring must not take it for a wish to hear that a read would wait.
+  // Without O_NONBLOCK from here on: io_uring would fail reads that have to wait.
   if (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK) != 0) {
     return failed("setting up", options.path, errno);
   }
@@ -219,13 +217,8 @@ Result<RegionPtr> file_region(const FileRegionOptions& options) {
   }
   std::string notes;
   const std::uint64_t there = std::min(static_cast<std::uint64_t>(facts.st_blocks) * 512, options.size);
-  Status status = check_room(options, descriptor, options.size - there);
-  if (status) {
-    status = set_aside(options, descriptor, notes);
-  }
-  if (!status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(check_room(options, descriptor, options.size - there));
+  CAIRN_TRY(reserve_space(options, descriptor, notes));
   DirectIo direct;
   if (options.direct) {
     direct = make_direct(options, descriptor);
@@ -275,7 +268,7 @@ Result<RegionPtr> external_file_region(ExternalFile file) {
   if ((flags & O_DIRECT) != 0) {
     const DirectIo direct = probe_direct_io(file.descriptor, file.size, DirectProbe::kReadOnly);
     if (!direct.works) {
-      // The flag is the owner's: left on, every read would fail.
+      // The flag belongs to the owner of the descriptor. If it stays on, every read fails.
       return fail(ErrorCode::kFailedPrecondition,
                   str_cat("descriptor ", file.descriptor, " is open for direct I/O, and ", direct.why_not,
                           "; open it without O_DIRECT"));

@@ -134,7 +134,7 @@ TEST(FileRegionTest, BufferedWhereAskedOrWhereTheSizeDoesNotFit) {
   const RegionPtr odd = file_region({.path = folder.in("b"), .size = 10'001}).value();
   EXPECT_FALSE(odd->is_direct());
   EXPECT_EQ(fcntl(odd->file(), F_GETFL) & O_DIRECT, 0);
-  EXPECT_THAT(odd->notes(), AllOf(HasSubstr("buffered"), HasSubstr("10001 bytes is no multiple of")));
+  EXPECT_THAT(odd->notes(), AllOf(HasSubstr("buffered"), HasSubstr("10001 bytes is not a multiple of")));
   EXPECT_EQ(facts_of(folder.in("b")).st_size, 10'001);  // trying did not make it longer
 }
 
@@ -157,10 +157,10 @@ TEST(FileRegionTest, WrongRequests) {
   EXPECT_THAT(text_of(file_region({.path = folder.path(), .size = 1, .opening = FileOpening::kOpen})),
               StartsWith("invalid_argument: opening "));
   EXPECT_THAT(text_of(file_region({.path = "/dev/null", .size = 1, .opening = FileOpening::kOpen})),
-              HasSubstr("/dev/null is no regular file"));
+              HasSubstr("/dev/null is not a regular file"));
   ASSERT_EQ(mkfifo(folder.in("pipe").c_str(), 0600), 0);
   EXPECT_THAT(text_of(file_region({.path = folder.in("pipe"), .size = 1, .opening = FileOpening::kOpen})),
-              HasSubstr("no regular file"));
+              HasSubstr("not a regular file"));
 }
 
 TEST(FileRegionTest, AFileOfAnotherSizeIsLeftAlone) {
@@ -193,7 +193,7 @@ TEST(FileRegionTest, AFullDiskIsFoundBeforeItIsFilled) {
   ASSERT_EQ(statvfs(folder.path().c_str(), &space), 0);
   const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
   EXPECT_THAT(text_of(file_region({.path = path, .size = free + 1024 * kGiB})),
-              AllOf(StartsWith("exhausted: setting aside "), HasSubstr(path), HasSubstr("its file system has "),
+              AllOf(StartsWith("exhausted: reserving "), HasSubstr(path), HasSubstr("its file system has "),
                     HasSubstr("name another disk")));
   EXPECT_FALSE(exists(path));
 }
@@ -236,7 +236,7 @@ TEST(FileRegionTest, AFileSystemWithoutDirectIoAndWithoutSettingAside) {
   if (text.empty()) {
     GTEST_SKIP() << "mounting a file system is not permitted here";
   }
-  EXPECT_THAT(text, AllOf(StartsWith("direct 0, usable 1: "), HasSubstr("no bytes set aside"), HasSubstr("buffered")));
+  EXPECT_THAT(text, AllOf(StartsWith("direct 0, usable 1: "), HasSubstr("no space reserved"), HasSubstr("buffered")));
 }
 
 TEST(FileRegionTest, ASmallFileSystem) {
@@ -249,7 +249,7 @@ TEST(FileRegionTest, ASmallFileSystem) {
   if (text.empty()) {
     GTEST_SKIP() << "mounting a file system is not permitted here";
   }
-  EXPECT_THAT(text, AllOf(StartsWith("made: "), HasSubstr("| exhausted: setting aside 2097152 bytes (2.0 MiB)"),
+  EXPECT_THAT(text, AllOf(StartsWith("made: "), HasSubstr("| exhausted: reserving 2097152 bytes (2.0 MiB)"),
                           ::testing::Not(HasSubstr("left behind"))));
 }
 

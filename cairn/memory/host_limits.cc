@@ -15,7 +15,7 @@ namespace cairn {
 
 namespace {
 
-// Left to others of whatever there is: page tables, buffers, the engine beside us. Available memory is an estimate.
+// Memory that is left to others: page tables, buffers, the engine. MemAvailable is only an estimate.
 constexpr std::uint64_t kLeastLeft = std::uint64_t{64} << 20;
 constexpr std::uint64_t kPartLeft = 64;
 
@@ -28,7 +28,7 @@ void narrow(MemoryRoom& room, std::uint64_t there, const std::string& limit) {
   }
 }
 
-// Where one version of the kernel's interface keeps a group's numbers.
+// The files of a control group, in one version of the interface.
 struct GroupFiles {
   std::string_view folder;
   std::string_view maximum;
@@ -42,8 +42,8 @@ constexpr GroupFiles kVersion2Beside1 = {"/sys/fs/cgroup/unified", "memory.max",
 constexpr GroupFiles kVersion1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                                   "total_inactive_file ", "total_active_file "};
 
-// A group and those above it: each has its own limit. In a container the path may begin outside of what is mounted; what
-// is mounted is then the container's own group.
+// Applies the limits of a group and of the groups above it. In a container the path may start outside of what is mounted;
+// what is mounted is the group of the container then.
 void narrow_by_groups(MemoryRoom& room, const std::string& machine_root, const GroupFiles& files,
                       std::string_view path) {
   for (;;) {
@@ -51,11 +51,11 @@ void narrow_by_groups(MemoryRoom& room, const std::string& machine_root, const G
       path.remove_suffix(1);
     }
     const std::string folder = str_cat(machine_root, files.folder, path, "/");
-    // -1: none of that file, or no limit.
+    // -1: the file is missing, or says there is no limit.
     const std::int64_t maximum = read_number(folder + std::string(files.maximum)).value_or(-1);
     const std::int64_t usage = read_number(folder + std::string(files.usage)).value_or(-1);
     if (maximum >= 0 && usage >= 0) {
-      // The page cache that the group caused is given up before anything is killed.
+      // The kernel drops the page cache of the group before it kills a process.
       const std::string stat = read_text(folder + "memory.stat").value_or("");
       const std::uint64_t cache =
           find_field(stat, files.inactive_file).value_or(0) + find_field(stat, files.active_file).value_or(0);
@@ -131,7 +131,7 @@ HugePagePool HostLimits::huge_pages(std::uint64_t page_bytes, int numa_node) con
     return static_cast<std::uint64_t>(std::max<std::int64_t>(read_number(folder + name).value_or(0), 0));
   };
   const std::uint64_t free = number("free_hugepages");
-  // Reserved pages are counted for the machine alone.
+  // The kernel counts reserved pages for the machine, not for a node.
   return {.page_bytes = page_bytes,
           .total = number("nr_hugepages"),
           .free = free - std::min(free, number("resv_hugepages"))};
@@ -161,12 +161,12 @@ std::string address_space_text() {
 }
 
 Status lock_pages(std::byte* base, std::uint64_t bytes) {
-  // Not through the library's mlock(): sanitizers make that a call without effect.
+  // A system call, because sanitizers replace mlock() by a function that does nothing.
   if (syscall(SYS_mlock, base, bytes) == 0) {
     return {};
   }
   const int error = errno;
-  syscall(SYS_munlock, base, bytes);  // what was locked before the refusal
+  syscall(SYS_munlock, base, bytes);  // the pages that were locked before the error
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const std::uint64_t locked = find_field(read_text("/proc/self/status").value_or(""), "VmLck:").value_or(0);

@@ -1,8 +1,7 @@
-// HostLimits: how much memory this process may still take, and which limit says so.
+// HostLimits: how much more memory this process can use, and which limit that comes from. Reads /proc and /sys.
 //
-// Does:     reads /proc and /sys below a folder that is handed in: tests make machines of their own.
-// Threads:  a plain value. Answers are of the moment: others take memory too.
-// Fails:    never: what the kernel does not say is no limit.
+// Thread safety: a plain value. Each answer is of its moment; other processes use memory too.
+// Errors: none. What the kernel does not say is no limit.
 #pragma once
 
 #include <cstdint>
@@ -15,44 +14,42 @@
 namespace cairn {
 
 struct MemoryRoom {
-  std::uint64_t bytes = UINT64_MAX;  // that may be touched without anything being killed; some are left to others
-  std::string limit = {};            // what says so, with its numbers
+  std::uint64_t bytes = UINT64_MAX;  // can be touched without any process being killed; some are left to others
+  std::string limit = {};            // the limit that this comes from, with its numbers
 };
 
 struct HugePagePool {
   std::uint64_t page_bytes = 0;
   std::uint64_t total = 0;  // pages
-  std::uint64_t free = 0;   // and not promised to anyone
+  std::uint64_t free = 0;   // and not reserved
 };
 
 class HostLimits {
  public:
-  // Of the machine whose /proc and /sys lie in `machine_root`; the one this runs on is "".
+  // Reads below `machine_root`: "" for this machine, a folder of files in tests.
   explicit HostLimits(std::string machine_root) : machine_root_(std::move(machine_root)) {}
 
-  // The least of the system's available memory, of what is left in the control groups of this process (both versions)
-  // and, where one is named, of what is free or can be freed on a memory node. Swap does not count: a cache in swap is
-  // none.
+  // The smallest of: the system's available memory; what is left in the control groups of this process (both versions);
+  // and, if a node is given, what is free or can be freed on it. Swap does not count.
   [[nodiscard]] MemoryRoom memory(int numa_node = kNoNumaNode) const;
 
-  // kExhausted when `bytes` is more than there is room for, with the limit and what to change.
+  // kExhausted if `bytes` is more than memory() has; the message names the limit and what to change.
   [[nodiscard]] Status check_memory(std::uint64_t bytes, int numa_node = kNoNumaNode) const;
 
-  // Pages of that size set aside by the administrator, of the machine or of one node.
+  // Huge pages of that size that the administrator reserved, on the machine or on one node.
   [[nodiscard]] HugePagePool huge_pages(std::uint64_t page_bytes, int numa_node = kNoNumaNode) const;
 
-  // Transparent huge pages are switched off for the machine.
+  // Whether transparent huge pages are switched off.
   [[nodiscard]] bool transparent_pages_off() const;
 
  private:
   std::string machine_root_;
 };
 
-// The limits on address space that apply to this process, as words for a mapping that was refused: "" or "; RLIMIT_AS is
-// ...".
+// The address-space limit of this process, as the end of a message about a refused mapping: "" or "; RLIMIT_AS is ...".
 [[nodiscard]] std::string address_space_text();
 
-// Keeps pages from being moved or swapped. kExhausted where RLIMIT_MEMLOCK forbids it.
+// Keeps pages from being swapped out. Errors: kExhausted if RLIMIT_MEMLOCK forbids it.
 [[nodiscard]] Status lock_pages(std::byte* base, std::uint64_t bytes);
 
 }  // namespace cairn

@@ -1,7 +1,7 @@
-// HostPages: mapped pages of this process on their way to becoming a region.
+// HostPages: maps the pages of a system or pinned region. Internal.
 //
-// Owner:    move-only; unmaps them unless they were released to whoever frees them from then on.
-// Threads:  a plain value.
+// Thread safety: one thread at a time.
+// Ownership: unmaps the pages when it is destroyed, unless release() was called.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cairn {
 
 class HostPages {
  public:
-  // Maps, places, touches and verifies, as the options say; they are not locked.
+  // Maps the pages, places them on a node, touches them and verifies the node, as the options say. Does not lock them.
   [[nodiscard]] static Result<HostPages> map(const SystemRegionOptions& options, NumaWish wish);
 
   HostPages(HostPages&& other) noexcept
@@ -38,7 +38,7 @@ class HostPages {
   [[nodiscard]] int numa_node() const { return numa_node_; }
   [[nodiscard]] const std::string& notes() const { return notes_; }
   void note(std::string_view text);
-  // From now on the caller's to unmap: base() and bytes().
+  // The caller unmaps base() and bytes() from now on.
   void release() { base_ = nullptr; }
 
  private:
@@ -51,10 +51,10 @@ class HostPages {
 
   std::byte* base_ = nullptr;
   std::uint64_t bytes_ = 0;
-  std::uint64_t page_bytes_ = 0;  // of pages that were set aside; else of the machine's small ones
+  std::uint64_t page_bytes_ = 0;  // of reserved huge pages, or of small pages
   std::uint64_t alignment_ = 1;
   int numa_node_ = kNoNumaNode;
-  bool from_pool_ = false;  // huge pages that were set aside: no memory of the machine is taken
+  bool from_pool_ = false;  // reserved huge pages, which do not count as memory of the machine
   std::string notes_;
 };
 

@@ -1,4 +1,4 @@
-// What /proc and /sys say, and how limits are put into words.
+// Reading /proc and /sys, and wording of sizes and errors. Internal.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace cairn {
 
-// The text of a small file of /proc or /sys; nothing where it cannot be read.
+// The contents of a small file of /proc or /sys; std::nullopt if it cannot be read.
 [[nodiscard]] std::optional<std::string> read_text(const std::string& path);
 
-// The first number after `name` at the start of a line (or, as in a node's meminfo, after the words "Node N "), in bytes
-// where "kB" follows it: find_field("MemFree: 4 kB\n", "MemFree:") is 4096.
+// The number after `name` at the start of a line, or after "Node N " as in a node's meminfo; in bytes if "kB" follows:
+// find_field("MemFree: 4 kB\n", "MemFree:") is 4096.
 [[nodiscard]] std::optional<std::uint64_t> find_field(std::string_view text, std::string_view name);
 
-// A text that is one number. "max" and words are none.
+// std::nullopt if the text is anything but one number, such as "max".
 [[nodiscard]] std::optional<std::int64_t> parse_number(std::string_view text);
 
 // A file that holds one number.

@@ -1,4 +1,4 @@
-// MemoryProgress: how far the making of a large region has come.
+// MemoryProgress: a callback that reports how much of a large region is ready.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-// Called on the thread that asked for the region: bytes of work done and all there are. Never less than before; at last
-// all, if the region is made. Touching and registering a page count as two.
+// Called on the thread that makes the region, with the bytes of work done and in total. `done` never shrinks, and reaches
+// `total` if the region is made. Touching a page and registering it count separately.
 using MemoryProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 }  // namespace cairn

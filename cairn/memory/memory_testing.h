@@ -1,4 +1,4 @@
-// What the tests of regions share: folders of their own, machines made of files, children with limits of their own.
+// Helpers of the tests of regions: temporary folders, machines made of files, child processes with limits of their own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace cairn {
 inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-// A folder that is gone with the test.
+// A temporary folder, removed when it is destroyed.
 class TestFolder {
  public:
   TestFolder() {
@@ -46,7 +46,7 @@ class TestFolder {
   std::string path_;
 };
 
-// The /proc and /sys of a machine that is not there: plenty of memory in one node, until told otherwise.
+// A folder that looks like /proc and /sys of a machine with plenty of memory in one node.
 class FakeMachine {
  public:
   FakeMachine() {
@@ -72,7 +72,7 @@ class FakeMachine {
   TestFolder files_;
 };
 
-// What `body` returns, in a process of its own: limits and rights that it changes are its own too.
+// Runs `body` in a child process, so that limits and rights that it changes do not affect the tests; returns its result.
 inline std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -94,7 +94,7 @@ inline std::string in_child(const std::function<std::string()>& body) {
   return WIFSIGNALED(status) ? str_cat("killed by signal ", WTERMSIG(status)) : text;
 }
 
-// For children: no right stands above a limit or a permission any more, as for a user who is not root.
+// For child processes: gives up all capabilities, as if the user were not root.
 inline void drop_rights() {
   __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct none[2] = {};

@@ -1,6 +1,6 @@
-// Pages and memory nodes, by the kernel's own calls: a program needs no further library.
+// Placing pages on NUMA nodes and finding where they are, with system calls: no library is needed.
 //
-// Threads:  any.
+// Thread safety: safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ namespace cairn {
 inline constexpr int kMostNumaNodes = 1024;
 
 enum class NumaWish : std::uint8_t {
-  kPrefer,   // there while it has memory, elsewhere after that
-  kRequire,  // nowhere else
+  kPrefer,   // on this node while it has memory, then on others
+  kRequire,  // on this node only
 };
 
-// Pages of this range that are first touched later come from that node. kUnavailable where the kernel refuses.
+// Pages of this range that are touched for the first time after this call come from that node. Errors: kUnavailable if the
+// kernel refuses.
 [[nodiscard]] Status place_on_node(std::byte* base, std::uint64_t bytes, int node, NumaWish wish);
 
 struct FoundNode {
-  int node = kNoNumaNode;  // that all pages looked at are on
-  std::string words;       // where they are, when that is several: "3 pages on node 0, 1 on node 1, of 4 looked at"
+  int node = kNoNumaNode;  // the node of all sampled pages, if it is one node
+  std::string words;       // otherwise where they are: "3 pages on node 0, 1 on node 1, of 4 looked at"
 };
 
-// Where the pages of a range are: up to some thousand of them, evenly spread, the first and the last included. Looks, and
-// moves nothing.
+// The node of a range's pages, from an evenly spread sample of up to some thousand pages, the first and last included.
 [[nodiscard]] Result<FoundNode> find_node(std::byte* base, std::uint64_t bytes);
 
-// The same of answers of the kernel: nodes, negative ones for pages that are nowhere.
+// The same from what the kernel answered for each page: a node, or a negative number for a page that is not there.
 [[nodiscard]] FoundNode summarize_nodes(std::span<const int> nodes);
 
 }  // namespace cairn

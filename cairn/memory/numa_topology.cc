@@ -37,7 +37,7 @@ std::optional<std::vector<int>> parse_node_list(std::string_view text) {
 
 NumaTopology NumaTopology::read(const std::string& machine_root) {
   NumaTopology topology(machine_root);
-  // Nodes without memory hold processors alone: nothing can be placed there.
+  // Nodes without memory have only processors: nothing can be placed there.
   for (const char* const list : {"has_memory", "online"}) {
     const std::string text = read_text(str_cat(machine_root, "/sys/devices/system/node/", list)).value_or("");
     if (std::optional<std::vector<int>> nodes = parse_node_list(text)) {
@@ -52,7 +52,7 @@ NumaTopology NumaTopology::read(const std::string& machine_root) {
 bool NumaTopology::has_node(int node) const { return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end(); }
 
 std::optional<int> NumaTopology::node_of_pci_device(std::string_view pci_id) const {
-  // The driver writes hexadecimal digits in capitals, the kernel's folders have small ones.
+  // The driver writes hexadecimal digits in upper case, the kernel in lower case.
   std::string name(pci_id);
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });

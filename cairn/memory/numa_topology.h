@@ -1,9 +1,7 @@
-// NumaTopology: which memory nodes the machine has, and which of them a device on the PCI bus is next to.
+// NumaTopology: which memory nodes the machine has, and which of them is nearest to a PCI device. Reads /sys.
 //
-// Does:     reads the files the kernel shows under /sys, below a folder that is handed in: tests make machines of their
-//           own.
-// Threads:  a plain value; reading takes some files of /sys.
-// Fails:    never: where the kernel says nothing the machine has one node, and a device is next to none in particular.
+// Thread safety: a plain value.
+// Errors: none. If the kernel says nothing, the machine has one node and a device is near none in particular.
 #pragma once
 
 #include <optional>
@@ -15,16 +13,16 @@ namespace cairn {
 
 class NumaTopology {
  public:
-  // Of the machine whose /proc and /sys lie in `machine_root`; the one this runs on is "".
+  // Reads below `machine_root`: "" for this machine, a folder of files in tests.
   [[nodiscard]] static NumaTopology read(const std::string& machine_root);
 
-  // Those with memory, in order; at least one.
+  // The nodes that have memory, in order; at least one.
   [[nodiscard]] const std::vector<int>& nodes() const { return nodes_; }
   [[nodiscard]] bool has_node(int node) const;
-  // Placing memory matters.
+  // Whether it matters where memory is placed.
   [[nodiscard]] bool has_several() const { return nodes_.size() > 1; }
 
-  // The node next to a device such as "0000:1B:00.0"; none where the kernel does not know.
+  // The node nearest to a device such as "0000:1B:00.0"; std::nullopt if the kernel does not know.
   [[nodiscard]] std::optional<int> node_of_pci_device(std::string_view pci_id) const;
 
  private:
@@ -34,7 +32,7 @@ class NumaTopology {
   std::vector<int> nodes_;
 };
 
-// A kernel list such as "0-2,5": 0, 1, 2, 5. Nothing where it is no such list.
+// Parses a kernel list: "0-2,5" is 0, 1, 2, 5. std::nullopt if the text is not such a list.
 [[nodiscard]] std::optional<std::vector<int>> parse_node_list(std::string_view text);
 
 }  // namespace cairn

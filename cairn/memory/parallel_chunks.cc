@@ -14,7 +14,7 @@ namespace cairn {
 
 namespace {
 
-// Clearing pages is bound by memory, not by threads, long before this many.
+// With fewer threads than this, memory bandwidth already limits how fast pages are cleared.
 constexpr unsigned kMostThreads = 32;
 
 unsigned usable_processors() {
@@ -31,7 +31,7 @@ class ChunkRun {
   ChunkRun(const ChunkedWork& whole, const std::function<Status(std::uint64_t, std::uint64_t)>& work)
       : whole_(whole), work_(work) {}
 
-  // Chunks until none is left or one failed. `after` is told the bytes of each.
+  // Takes chunks until none is left or one fails. Calls after(bytes) for each.
   template <typename After>
   Status take_chunks(const After& after) {
     // Relaxed: the counter hands out numbers; what the chunks wrote is ordered by joining the threads.
@@ -75,7 +75,7 @@ class ChunkRun {
           wake();
         }));
       } catch (const std::exception&) {
-        // The system gives no more threads, or no memory for one; those there are do the work, or this one.
+        // The system has no more threads. The threads that were started do the work, or else this one.
         working_.fetch_sub(1, std::memory_order_relaxed);
         break;
       }
@@ -107,7 +107,7 @@ class ChunkRun {
   void tell_until_done() const {
     std::uint64_t told = 0;
     for (bool last = false; !last;) {
-      // Acquire, and before the counters: a step made after this changes `steps_`, and the wait below returns at once.
+      // Acquire, and read before the counters: a step after this load changes `steps_`, and the wait below returns at once.
       const std::uint32_t seen = steps_.load(std::memory_order_acquire);
       last = working_.load(std::memory_order_relaxed) == 0;
       if (const std::uint64_t done = done_.load(std::memory_order_relaxed); done > told) {
@@ -131,7 +131,7 @@ class ChunkRun {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<unsigned> working_{0};
-  std::atomic<std::uint32_t> steps_{0};  // chunks and threads that ended: what the caller sleeps on
+  std::atomic<std::uint32_t> steps_{0};  // chunks and threads that ended; the caller waits on it
 };
 
 }  // namespace

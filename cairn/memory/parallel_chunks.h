@@ -1,9 +1,10 @@
-// for_each_chunk: work on a long stretch of bytes, cut into chunks that threads take one after the other.
+// for_each_chunk(): works through a long range of bytes in chunks, on several threads.
 //
-// Does:     hands chunks out in order, so that what is not yet begun is always the end of the stretch. Progress is told
-//           on the calling thread, never less than before, at last the whole.
-// Threads:  `work` runs on several at once; for_each_chunk returns when all of them are through.
-// Fails:    with the error of one chunk that failed; no further chunk is begun then, others may have been done.
+// Threads take chunks in order, so the chunks that have not been started are always the end of the range.
+//
+// Thread safety: `work` runs on several threads at once; progress is reported on the calling thread. The call returns when
+// all threads have ended.
+// Errors: the error of one chunk that failed; no further chunk is started then.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace cairn {
 
 struct ChunkedWork {
   std::uint64_t bytes = 0;
-  std::uint64_t chunk = 0;  // bytes of all but the last
-  unsigned threads = 0;     // 0: as many as there are processors for this process, at most 32
+  std::uint64_t chunk = 0;  // bytes of each chunk but the last
+  unsigned threads = 0;     // 0: one for each processor of this process, at most 32
   MemoryProgress progress = {};
 };
 

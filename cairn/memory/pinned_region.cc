@@ -47,37 +47,23 @@ Placement choose_node(const PinnedRegionOptions& options, const Result<PageRegis
 }  // namespace
 
 Result<PageRegistrar> gpu_page_registrar(int device) {
-  Result<const CudaDriver*> found = CudaDriver::get();
-  if (!found) {
-    return Unexpected(std::move(found).error());
-  }
-  const CudaDriver* const driver = *found;
-  if (const Result<GpuContext> context = GpuContext::enter(device); !context) {
-    return Unexpected(Error(context.error()));
-  }
+  CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
+  CAIRN_TRY(GpuContext::enter(device));
   cuda::Device handle = 0;
   std::array<char, 32> pci_id{};
-  Status status = driver->check(driver->device_get(&handle, device), str_cat("opening GPU ", device));
-  if (status) {
-    status = driver->check(driver->device_get_pci_bus_id(pci_id.data(), static_cast<int>(pci_id.size()), handle),
-                           str_cat("asking GPU ", device, " where it is on the PCI bus"));
-  }
-  if (!status) {
-    return Unexpected(Error(status.error()));
-  }
+  CAIRN_TRY(driver->check(driver->device_get(&handle, device), str_cat("opening GPU ", device)));
+  CAIRN_TRY(driver->check(driver->device_get_pci_bus_id(pci_id.data(), static_cast<int>(pci_id.size()), handle),
+                          str_cat("asking GPU ", device, " where it is on the PCI bus")));
   return PageRegistrar{
       .add = [driver, device](std::byte* base, std::uint64_t bytes) -> Status {
-        const Result<GpuContext> context = GpuContext::enter(device);
-        if (!context) {
-          return Unexpected(Error(context.error()));
-        }
+        CAIRN_TRY_ASSIGN(const GpuContext context, GpuContext::enter(device));
         return driver->check(
             driver->mem_host_register(base, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap),
             str_cat("registering ", bytes_text(bytes), " with GPU ", device));
       },
       .remove =
           [driver, device](std::byte* base) {
-            // A driver that is shutting down with the process refuses; it has let go of the pages then.
+            // A driver that shuts down with the process refuses; it has released the pages by then.
             if (const Result<GpuContext> context = GpuContext::enter(device)) {
               static_cast<void>(driver->mem_host_unregister(base));
             }
@@ -91,17 +77,18 @@ Result<RegionPtr> pinned_region(const PinnedRegionOptions& options) {
 
 Result<RegionPtr> pinned_region(const PinnedRegionOptions& options, Result<PageRegistrar> registrar) {
   if (options.device < 0) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no GPU ", options.device, "; count from 0"));
+    return fail(ErrorCode::kInvalidArgument, str_cat("there is no GPU ", options.device, "; GPUs are numbered from 0"));
   }
   if (!registrar && registrar.error().code == ErrorCode::kNotFound) {
-    return Unexpected(std::move(registrar).error());  // a wrong number, where falling back would hide it
+    return Unexpected(std::move(registrar).error());  // a wrong GPU number: falling back would hide it
   }
   if (!registrar && options.required) {
     return fail(ErrorCode::kUnavailable, str_cat("pinned memory is required: ", registrar.error().message));
   }
   const Placement placement = choose_node(options, registrar);
   const MemoryProgress& progress = options.progress;
-  Result<HostPages> mapped =
+  CAIRN_TRY_ASSIGN(
+      HostPages pages,
       HostPages::map({.size = options.size,
                       .huge_pages = options.huge_pages,
                       .numa_node = placement.node,
@@ -109,11 +96,7 @@ Result<RegionPtr> pinned_region(const PinnedRegionOptions& options, Result<PageR
                       .progress = progress ? [&](std::uint64_t done, std::uint64_t total) { progress(done, 2 * total); }
                                            : MemoryProgress(),
                       .machine_root = options.machine_root},
-                     placement.wish);
-  if (!mapped) {
-    return Unexpected(std::move(mapped).error());
-  }
-  HostPages& pages = *mapped;
+                     placement.wish));
   if (!placement.note.empty()) {
     pages.note(placement.note);
   }

@@ -1,10 +1,11 @@
-// Region: one piece of memory or one file, where blocks lie. The factories beside this header make them.
+// Region: describes one piece of memory or one file that holds blocks. The functions beside this header make regions.
 //
-// Does:     says what it is; nothing here reads or writes it. Bytes are named by their offset, so that memory of the
-//           host, memory of a GPU and a file are spoken of alike.
-// Owner:    shared: layouts and transfers hold the regions they use, and the last one frees it, in the way its maker
-//           gave. Memory of someone else (an engine's tensor) is not freed; what keeps it alive is held as long.
-// Threads:  immutable; use from any.
+// A region does not read or write its bytes. Bytes are addressed by their offset, so that host memory, GPU memory and
+// files are handled alike.
+//
+// Thread safety: immutable; safe from any thread.
+// Ownership: shared. Layouts and transfers hold the regions that they use; the last holder frees the memory or file. Memory
+// of somebody else (an engine's tensor) is not freed; the region holds what keeps it alive.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,9 @@ namespace cairn {
 
 enum class MemoryKind : std::uint8_t {
   kSystem,  // pages of this process
-  kPinned,  // pages that a GPU reads and writes by itself: locked, and known to the driver
-  kDevice,  // memory of a GPU: base() is its address there and nothing for the host to follow
-  kFile,    // no address: file() and an offset
+  kPinned,  // pages that a GPU can read and write directly: locked and registered with the driver
+  kDevice,  // memory of a GPU: base() is an address on the GPU, which the host must not dereference
+  kFile,    // no address, but file() and an offset
 };
 // "system", "pinned", "device", "file"
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
@@ -31,20 +32,20 @@ inline constexpr int kNoFile = -1;
 
 struct RegionFacts {
   MemoryKind kind = MemoryKind::kSystem;
-  std::byte* base = nullptr;  // none for a file
+  std::byte* base = nullptr;  // null for a file
   std::uint64_t size = 0;
-  std::uint64_t alignment = 1;  // of the base, and for files of what direct reads and writes must keep to
-  int device = kNoDevice;       // the GPU that holds it, or that pinned pages were made for
-  int numa_node = kNoNumaNode;  // where the pages were found to be; unknown where the machine has one node
+  std::uint64_t alignment = 1;  // of the base; for files, of direct reads and writes
+  int device = kNoDevice;       // the GPU that has the memory, or that pinned pages were made for
+  int numa_node = kNoNumaNode;  // where the pages are; kNoNumaNode if the machine has one node
   int file = kNoFile;           // a descriptor
-  bool direct = false;          // of a file: reads and writes go past the page cache
-  bool external = false;        // somebody else's memory
-  std::string notes = {};       // what was asked for and not to be had, for people: "no huge pages: ..."
+  bool direct = false;          // of a file: reads and writes bypass the page cache
+  bool external = false;        // somebody else owns the memory
+  std::string notes = {};       // wishes that could not be met, for people: "no huge pages: ..."
 };
 
 class Region {
  public:
-  // `release` runs when the last holder lets go: it frees what was made, or drops what keeps it alive.
+  // `release` runs when the region is destroyed: it frees the memory, or drops what keeps it alive.
   Region(RegionFacts facts, std::function<void()> release) : facts_(std::move(facts)), release_(std::move(release)) {}
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -64,9 +65,9 @@ class Region {
   [[nodiscard]] bool is_direct() const { return facts_.direct; }
   [[nodiscard]] bool is_external() const { return facts_.external; }
   [[nodiscard]] const std::string& notes() const { return facts_.notes; }
-  // Bytes of other processes: nobody here may touch them.
+  // The bytes are in other processes: this one must not touch them.
   [[nodiscard]] bool is_elsewhere() const { return facts_.base == nullptr && facts_.file == kNoFile; }
-  // The host may follow base().
+  // The host may dereference base().
   [[nodiscard]] bool is_host() const {
     return !is_elsewhere() && (kind() == MemoryKind::kSystem || kind() == MemoryKind::kPinned);
   }

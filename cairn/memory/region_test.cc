@@ -81,13 +81,13 @@ TEST(ExternalRegionTest, WhatCannotBeIsRefusedAndLetGo) {
   wrong.size = 0;
   EXPECT_THAT(refused(wrong), HasSubstr("0 bytes"));
   wrong.size = UINT64_MAX - 8;
-  EXPECT_THAT(refused(wrong), HasSubstr("beyond all addresses"));
+  EXPECT_THAT(refused(wrong), HasSubstr("beyond the address space"));
   wrong = good;
   wrong.kind = MemoryKind::kFile;
   EXPECT_THAT(refused(wrong), HasSubstr("external_file_region"));
   wrong = good;
   wrong.device = kNoDevice;
-  EXPECT_THAT(refused(wrong), HasSubstr("without its number"));
+  EXPECT_THAT(refused(wrong), HasSubstr("without a device number"));
   wrong = good;
   wrong.kind = MemoryKind::kSystem;
   EXPECT_THAT(refused(wrong), HasSubstr("no GPU"));

@@ -11,16 +11,10 @@ namespace cairn {
 
 Result<RegionPtr> system_region(const SystemRegionOptions& options) {
   SystemRegionOptions wanted = options;
-  wanted.prefault = options.prefault || options.lock;  // locking touches what is not there
-  Result<HostPages> mapped = HostPages::map(wanted, NumaWish::kRequire);
-  if (!mapped) {
-    return Unexpected(std::move(mapped).error());
-  }
-  HostPages& pages = *mapped;
+  wanted.prefault = options.prefault || options.lock;  // locking touches all pages anyway
+  CAIRN_TRY_ASSIGN(HostPages pages, HostPages::map(wanted, NumaWish::kRequire));
   if (options.lock) {
-    if (Status status = lock_pages(pages.base(), pages.bytes()); !status) {
-      return Unexpected(Error(status.error()));
-    }
+    CAIRN_TRY(lock_pages(pages.base(), pages.bytes()));
   }
   RegionFacts facts = {.kind = MemoryKind::kSystem,
                        .base = pages.base(),

@@ -1,16 +1,16 @@
-// system_region(): pages of this process.
+// system_region(): maps zeroed host memory.
 //
-// Does:     maps zeroed pages and, unless told otherwise, touches all of them at once, in parallel, so that running out
-//           of memory is an error here and not a killed process later. Left out of core dumps, and of children made by
-//           fork(): a cache must not be copied, page by page, because somebody forked.
-// Owner:    the region unmaps them.
-// Threads:  any; the call returns when the pages are there. Threads it starts are gone by then.
-// Fails:    a size of 0; more than the machine, its control group, the memory node or RLIMIT_AS has; locking against
-//           RLIMIT_MEMLOCK; a memory node that is not there, or where the pages did not come to be. Says which limit, what
-//           was asked, what was there, and what to change.
-// Notes:    huge pages that were not to be had: the region has smaller ones then, and says so. Memory that is not touched
-//           yet and more than there is now.
-// Costs:    touching: 40 GB/s on 16 processors with huge pages, 28 without.
+// Touches all pages in parallel unless `prefault` is false, so that too little memory is an error here and not a killed
+// process later. The pages are left out of core dumps and of children made by fork(), which would copy the cache page by
+// page. If huge pages are not available, the region has smaller pages and a note says so; so it does if memory that is
+// not touched yet is more than there is now.
+//
+// Thread safety: safe from any thread. The call returns when the pages are ready; threads that it started have ended.
+// Ownership: the region unmaps the pages.
+// Errors: a size of 0; more than the machine, its control group, the memory node or RLIMIT_AS allow; RLIMIT_MEMLOCK if
+// `lock` is set; a memory node that does not exist, or that the pages are not on. The message says which limit, how much
+// was asked for, how much is there, and what to change.
+// Complexity: touching takes 40 GB/s on 16 processors with huge pages, 28 GB/s without.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace cairn {
 
 enum class HugePages : std::uint8_t {
   kNone,         // the machine's small pages
-  kTransparent,  // as the kernel finds them, 2 MiB
-  k2MiB,         // set aside by the administrator (/proc/sys/vm/nr_hugepages)
+  kTransparent,  // 2 MiB pages if the kernel has them
+  k2MiB,         // reserved by the administrator (/proc/sys/vm/nr_hugepages)
   k1GiB,
 };
 
@@ -33,11 +33,11 @@ struct SystemRegionOptions {
   std::uint64_t size = 0;
   HugePages huge_pages = HugePages::kTransparent;
   bool prefault = true;         // touch every page now
-  bool lock = false;            // never to be swapped out; touches them too
-  int numa_node = kNoNumaNode;  // all pages on this one; verified where they are touched
-  unsigned threads = 0;         // 0: as many as there are processors for this process, at most 32
+  bool lock = false;            // never swapped out; implies prefault
+  int numa_node = kNoNumaNode;  // the node that all pages must be on; verified if they are touched
+  unsigned threads = 0;         // 0: one for each processor of this process, at most 32
   MemoryProgress progress = {};
-  std::string machine_root = {};  // where /proc and /sys are read; tests have folders of their own
+  std::string machine_root = {};  // below which /proc and /sys are read; for tests
 };
 
 [[nodiscard]] Result<RegionPtr> system_region(const SystemRegionOptions& options);

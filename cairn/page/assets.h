@@ -1,4 +1,4 @@
-// The style sheet and the script that every page carries: page.css and page.js, put into the program by the build.
+// The style sheet and the script of every page: page.css and page.js, which the build embeds into the program.
 #pragma once
 
 #include <string_view>

@@ -13,7 +13,7 @@ namespace cairn::page {
 
 namespace {
 
-// An x as the reader knows it: by the tick that names it, if there is one.
+// The label of an x: that of its tick, if it has one.
 std::string x_name(const Axis& axis, double x) {
   for (const Tick& tick : axis.ticks) {
     if (tick.at == x) {
@@ -26,10 +26,10 @@ std::string x_name(const Axis& axis, double x) {
 struct Row {
   std::string name;
   std::string x;                                             // in the drawing
-  std::vector<std::optional<std::optional<double>>> values;  // of each series: none here, broken here, or a value
+  std::vector<std::optional<std::optional<double>>> values;  // of each series: no point, a gap, or a value
 };
 
-// One row for every x that any series has, by rising x.
+// One row for every x of any series, by increasing x.
 std::vector<Row> rows_of(const Chart& chart, const Plot& plot) {
   std::map<double, Row> rows;
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
@@ -63,7 +63,7 @@ void write_legend(std::string& out, const Chart& chart) {
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
     const std::string classes = series_class(chart, i);
-    // The same marker as in the drawing: its number is that of the colour before it wraps.
+    // The same marker as in the drawing: the number of the colour before it wraps around.
     std::size_t shape = 0;
     for (std::size_t k = 0; k < i; ++k) {
       shape += chart.series[k].look == Series::Look::kBound ? 0 : 1;

@@ -1,4 +1,4 @@
-// A chart as HTML: its drawing, legend and the table of its values.
+// Renders a chart as HTML: its drawing, its legend and a table of its values.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace cairn::page {
 
-// `id` is of this chart alone on its page, and can stand in an attribute as it is.
+// `id` is unique on the page and needs no escaping in an attribute.
 [[nodiscard]] std::string render_chart(const Chart& chart, const std::string& id);
 
 }  // namespace cairn::page

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// How many bytes the UTF-8 character at the front has; 0: it is none.
+// The length of the UTF-8 character at the front; 0 if it is invalid.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

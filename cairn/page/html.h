@@ -1,4 +1,4 @@
-// HTML from text that may hold anything.
+// escape(): makes HTML from text of unknown origin.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace cairn::page {
 
-// For the content of an element and for a quoted attribute. Control characters, which HTML has no place for, and bytes
-// that are not UTF-8 become U+FFFD: a page stays readable whatever a file is called.
+// For the content of an element and for a quoted attribute. Control characters, which HTML does not allow, and bytes that
+// are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string escape(std::string_view text);
 
 }  // namespace cairn::page

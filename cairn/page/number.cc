@@ -25,7 +25,7 @@ constexpr std::array kSizes = {Step{1, "B"},    Step{1e3, "kB"},  Step{1e6, "MB"
                                Step{1e9, "GB"}, Step{1e12, "TB"}, Step{1e15, "PB"}};
 constexpr std::array kCounts = {Step{1, ""}, Step{1e3, "\u00A0k"}, Step{1e6, "\u00A0M"}, Step{1e9, "\u00A0bn"}};
 
-// The largest step that leaves at least `least` of it.
+// The largest unit that the value has at least `least` of.
 Step choose(std::span<const Step> steps, double value, double least) {
   Step chosen = steps.front();
   for (const Step& step : steps) {
@@ -53,7 +53,7 @@ std::string grouped(std::string digits) {
   return digits;
 }
 
-// Three digits that count, no zeros at the end: 0.0123, 1.23, 12.3, 123, 1,234.
+// Three significant digits without trailing zeros: 0.0123, 1.23, 12.3, 123, 1,234.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   int after = 0;

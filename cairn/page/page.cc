@@ -9,10 +9,10 @@ namespace cairn::page {
 
 namespace {
 
-// The page may run what it holds and load nothing, whatever text found its way into it.
+// The page may run its own script and load nothing, whatever text it contains.
 constexpr std::string_view kPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
-// Three stones on one another; given here so that no browser asks a server for one.
+// Three stones on top of each other. Embedded, so that no browser asks a server for an icon.
 constexpr std::string_view kIcon =
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='%230067a8'%3E"
     "%3Cellipse cx='16' cy='26' rx='13' ry='5'/%3E%3Cellipse cx='16' cy='16' rx='9' ry='4.5'/%3E"

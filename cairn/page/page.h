@@ -1,12 +1,12 @@
-// Page: figures, charts and tables as one HTML page that needs nothing but a browser.
+// Page: figures, charts and tables, rendered as one HTML file.
 //
-// Does:     render() makes a single file: style, drawings (SVG) and a small script are inside, and the page forbids
-//           itself to load anything. It follows the light or dark scheme of its reader, fits phones and paper, and is
-//           whole without its script, which adds values under the pointer and lets series be switched off. Under each
-//           chart lies a table of what it shows. All text is escaped: names of files and settings may hold anything.
-// Threads:  plain values.
-// Fails:    never. What cannot be drawn is left out of the drawing: a number that is not finite, or one that is not
-//           above 0 on a logarithmic axis. The table keeps it. A chart without any point says that there is no data.
+// The file contains its style, drawings (SVG) and a small script, and its policy forbids loading anything. It follows the
+// light or dark scheme of the reader, fits phones and paper, and is complete without its script, which shows values under
+// the pointer and hides series. Each chart has a table of its values. All text is escaped.
+//
+// Thread safety: plain values.
+// Errors: none. A number that cannot be drawn (not finite, or not above 0 on a logarithmic axis) is left out of the drawing
+// and stays in the table. A chart without any point says that there is no data.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace cairn::page {
 struct Tick {
   double at = 0;
   std::string label;
-  std::string below = {};  // a second line, in small
+  std::string below = {};  // a second line, in small print
 };
 
 struct Axis {
@@ -30,7 +30,7 @@ struct Axis {
   std::string label = {};
   Unit unit = Unit::kNumber;
   Scale scale = Scale::kLinear;
-  // Where the axis ends; what is not given is where the data end, and 0 on a linear axis of positive values.
+  // The ends of the axis; by default the ends of the data, or 0 on a linear axis of positive values.
   std::optional<double> from = {};
   std::optional<double> to = {};
   std::vector<Tick> ticks = {};  // empty: round values
@@ -38,26 +38,26 @@ struct Axis {
 
 struct Point {
   double x = 0;
-  std::optional<double> y = {};  // none: the line is broken here
+  std::optional<double> y = {};  // std::nullopt: a gap in the line
 };
 
 struct Series {
   enum class Look : std::uint8_t {
     kLine,
-    kThin,   // a line that stands back behind the others
-    kBound,  // dashed, without a colour: what the others are measured against
-    kArea,   // a line with the space below it filled
-    kBars,   // each bar from its point's x to that of the next; the last point only ends the one before
+    kThin,   // a line behind the others
+    kBound,  // dashed and without a colour: a bound for the others
+    kArea,   // a line with a filled area below
+    kBars,   // a bar from each x to the next; the last point only ends the last bar
   };
 
   std::string name;
   Look look = Look::kLine;
-  std::vector<Point> points = {};  // by rising x
+  std::vector<Point> points = {};  // by increasing x
 };
 
 // A line across the whole chart: a capacity, a percentile.
 struct Mark {
-  enum class Across : std::uint8_t { kX, kY };  // kX: upright, at an x
+  enum class Across : std::uint8_t { kX, kY };  // kX: vertical, at an x
 
   Across across = Across::kX;
   double at = 0;
@@ -76,7 +76,7 @@ struct Chart {
   Width width = Width::kHalf;
 };
 
-// One number that matters, in large.
+// One important number, in large print.
 struct Figure {
   std::string label;
   std::string value;
@@ -98,7 +98,7 @@ struct Table {
   std::vector<std::vector<Cell>> rows = {};
 };
 
-// What is empty is left out. Figures stand first, then charts, then tables.
+// Shows the figures first, then charts, then tables; empty lists are left out.
 struct Section {
   std::string title = {};
   std::string text = {};
@@ -110,7 +110,7 @@ struct Section {
 struct Page {
   std::string title;
   std::string lead = {};     // what the page shows, in a sentence or two
-  std::string command = {};  // that made it, so that others can make it again
+  std::string command = {};  // the command that made the page
   std::vector<Section> sections = {};
 };
 

@@ -16,7 +16,7 @@ constexpr double kHalfWidth = 560;
 constexpr double kFullWidth = 1160;
 constexpr double kHalfHeight = 300;
 constexpr double kFullHeight = 360;
-constexpr double kCharacter = 6.8;  // width of one, about, in the size of the tick labels
+constexpr double kCharacter = 6.8;  // approximate width of a character of a tick label
 
 std::string coordinate(double value) {
   std::array<char, 32> text{};
@@ -26,7 +26,7 @@ std::string coordinate(double value) {
 
 std::string place(double x, double y) { return coordinate(x) + " " + coordinate(y); }
 
-// In characters, which in UTF-8 begin with any byte but a continuation.
+// The length in characters: every UTF-8 byte but continuation bytes starts one.
 double text_width(const std::string& text) {
   return kCharacter * static_cast<double>(std::ranges::count_if(
                           text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -34,7 +34,7 @@ double text_width(const std::string& text) {
 
 bool is_bars(const Series& series) { return series.look == Series::Look::kBars; }
 
-// Of the series before `index`, those that took a colour.
+// How many series before `index` have a colour.
 std::size_t colour_of(const Chart& chart, std::size_t index) {
   return static_cast<std::size_t>(
       std::count_if(chart.series.begin(), chart.series.begin() + static_cast<std::ptrdiff_t>(index),
@@ -92,7 +92,7 @@ std::optional<Plot> Plot::make(const Chart& chart) {
   Extent ys;
   for (const Series& series : chart.series) {
     for (const Point& point : series.points) {
-      // The end of the last bar counts across, though nothing is drawn up there.
+      // The last point of bars has an x, but nothing is drawn there.
       if (point.y || is_bars(series)) {
         xs.add(point.x, chart.x);
       }
@@ -118,7 +118,7 @@ std::optional<Plot> Plot::make(const Chart& chart) {
           .top = 30,
           .bottom = below ? 62.0 : 48.0};
   box.bottom = box.height - box.bottom;
-  // Ticks do not depend on where the axis lies, so the room for their labels can be measured first.
+  // Ticks do not depend on the position of the axis, so the space for their labels can be measured first.
   Scale y(chart.y, ys, box.bottom, box.top, full ? 7 : 5);
   double widest = 0;
   for (const Tick& tick : y.ticks()) {
@@ -155,7 +155,7 @@ void Plot::draw_axes(std::string& out) const {
       text_at(out, "tick end", xy(box_.left - 7, *y + 4), tick.label);
     }
   }
-  double taken = 0;  // up to here the labels below have run
+  double taken = 0;  // where the last label below ends
   for (const Tick& tick : x_.ticks()) {
     const std::optional<double> x = x_.at(tick.at);
     if (!x) {
@@ -244,7 +244,7 @@ void Plot::draw_line(std::string& out, const Series& series, std::size_t shape) 
   double last = 0;
   const auto end_run = [&] {
     if (run == 1) {
-      line += "h0";  // a line of no length, which round ends make a dot
+      line += "h0";  // a line of length 0, drawn as a dot by its round ends
     }
     if (run > 0) {
       area += str_cat("L", place(last, baseline()), "z");
@@ -299,7 +299,7 @@ std::string Plot::svg(const std::string& id) const {
               "\"><title id=\"", id, "-name\">", escape(chart_->title), "</title><desc id=\"", id, "-text\">",
               escape(str_cat(chart_->y.label, " over ", chart_->x.label, ": ", names)), "</desc>");
   draw_axes(out);
-  // The first series are the ones to see, so they are drawn last; bounds lie beneath all.
+  // The first series are the most important ones, so they are drawn last; bounds are drawn first.
   for (const bool bounds : {true, false}) {
     for (std::size_t i = chart_->series.size(); i-- > 0;) {
       if ((chart_->series[i].look == Series::Look::kBound) == bounds) {

@@ -1,5 +1,5 @@
-// Plot: where everything of a chart lies in its drawing. What is drawn, and the table that the script reads positions
-// from, both ask it, so that they agree.
+// Plot: computes the positions in a chart's drawing. The drawing and the table that the script reads positions from both
+// use it, so that they agree.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace cairn::page {
 
 class Plot {
  public:
-  // None: the chart has nothing that can be drawn.
+  // std::nullopt if nothing of the chart can be drawn.
   [[nodiscard]] static std::optional<Plot> make(const Chart& chart);
 
   // The whole drawing, as an SVG element.
   [[nodiscard]] std::string svg(const std::string& id) const;
 
-  // "12.5": where a value lies across and up; "" where it cannot be drawn.
+  // "12.5": the position of a value; "" if it cannot be drawn.
   [[nodiscard]] std::string x_text(double value) const;
   [[nodiscard]] std::string y_text(double value) const;
   // The middle of a bar.
@@ -47,10 +47,10 @@ class Plot {
   Scale y_;
 };
 
-// "series thin c3": how the style sheet knows a series; bounds have no colour of their own, so take no number.
+// The classes of a series for the style sheet: "series thin c3". Bounds have no colour and take no number.
 [[nodiscard]] std::string series_class(const Chart& chart, std::size_t index);
-// The path of a marker around a place. There are kMarkers of them; with kColours colours no two of forty series look
-// the same, also for those who cannot tell the colours apart.
+// The path of a marker at a position. With kMarkers markers and kColours colours no two of forty series look the same,
+// also to readers who cannot tell the colours apart.
 [[nodiscard]] std::string marker(double x, double y, std::size_t shape);
 inline constexpr std::size_t kMarkers = 5;
 inline constexpr std::size_t kColours = 8;

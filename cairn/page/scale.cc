@@ -17,7 +17,7 @@ bool can_show(double value, const Axis& axis) {
 
 struct LogTick {
   double at;
-  bool main;  // also named where there is little room
+  bool main;  // also labelled if there is little space
 };
 
 // 1, 2 and 5 times powers of ten.
@@ -101,7 +101,7 @@ void Scale::settle_linear(const Axis& axis, const Extent& extent, int count) {
     label_ += " (" + unit.name + ")";
   }
   const double step = round_step((to_ - from_) / unit.factor, count);
-  // Ends that are not given move out to the next tick, so that the highest value has one above it.
+  // Ends that are not given move out to the next tick, so that there is a tick above the largest value.
   const double slack = 1e-9;
   double first = std::ceil(from_ / unit.factor / step - slack);
   double last = std::floor(to_ / unit.factor / step + slack);

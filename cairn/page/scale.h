@@ -1,8 +1,9 @@
-// Scale: where the values of an axis lie in a drawing, and which of them are named beside it.
+// Scale: maps the values of an axis to positions in a drawing, and chooses the ticks.
 //
-// Does:     linear axes of values that are all positive begin at 0, and end at a round value; logarithmic ones end
-//           where the data end. An axis whose values are all the same still has a length.
-// Threads:  a plain value.
+// A linear axis of positive values starts at 0 and ends at a round value; a logarithmic one ends where the data end. An
+// axis whose values are all equal still has a length.
+//
+// Thread safety: a plain value.
 #pragma once
 
 #include <optional>
@@ -13,10 +14,10 @@
 
 namespace cairn::page {
 
-// The finite values on an axis: none yet, or from the least to the largest.
+// The range of the finite values on an axis.
 class Extent {
  public:
-  // Passes over what the axis cannot show.
+  // Ignores values that the axis cannot show.
   void add(double value, const Axis& axis);
   [[nodiscard]] bool empty() const { return !ends_; }
   [[nodiscard]] double least() const { return ends_->first; }
@@ -28,13 +29,13 @@ class Extent {
 
 class Scale {
  public:
-  // `axis` from `begin` to `end` in the drawing, with about `count` ticks. Requires: an extent that is not empty.
+  // The axis runs from `begin` to `end` in the drawing and has about `count` ticks. Requires: `extent` is not empty.
   Scale(const Axis& axis, const Extent& extent, double begin, double end, int count);
 
-  // Where a value lies; none where the axis cannot show it. What is beyond an end lies at the end.
+  // The position of a value; std::nullopt if the axis cannot show it. A value beyond an end is put at the end.
   [[nodiscard]] std::optional<double> at(double value) const;
   [[nodiscard]] const std::vector<Tick>& ticks() const { return ticks_; }
-  // Of the axis, with its unit: "Time (min)".
+  // The label of the axis with its unit: "Time (min)".
   [[nodiscard]] const std::string& label() const { return label_; }
 
  private:
@@ -50,7 +51,7 @@ class Scale {
   std::string label_;
 };
 
-// 1, 2 or 5 times a power of ten: the step that divides `length` into about `count`.
+// The step that divides `length` into about `count` parts: 1, 2 or 5 times a power of ten.
 [[nodiscard]] double round_step(double length, int count);
 
 }  // namespace cairn::page

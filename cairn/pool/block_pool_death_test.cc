@@ -91,7 +91,7 @@ TEST_F(BlockPoolDeathTest, AnObserverThatCallsItsPoolAbortsInsteadOfHanging) {
   const Keys keys = chain(1, 1);
   cache(*pool, keys);
   observer.pool = pool.get();
-  constexpr const char* kMessage = "an observer of a pool called what it was called by";
+  constexpr const char* kMessage = "an observer of a pool calls back into the object that called it";
   EXPECT_DEATH((void)pool->match_prefix(keys), kMessage);
   EXPECT_DEATH((void)store(*pool, chain(2, 1)), kMessage);
   EXPECT_DEATH((void)pool->reset(keys), kMessage);
@@ -105,7 +105,7 @@ TEST_F(BlockPoolDeathTest, AMayEvictThatCallsThePoolAborts) {
   const auto pool = make_pool(1, {.may_evict = [&self](BlockId, const BlockKey& key) { return self->contains(key); }});
   self = pool.get();
   cache(*pool, chain(1, 1));
-  EXPECT_DEATH((void)pool->allocate(1), "may_evict of a pool called what it was called by");
+  EXPECT_DEATH((void)pool->allocate(1), "may_evict of a pool calls back into the object that called it");
 }
 
 TEST_F(BlockPoolDeathTest, AWhenLowThatCallsThePoolAborts) {
@@ -113,7 +113,7 @@ TEST_F(BlockPoolDeathTest, AWhenLowThatCallsThePoolAborts) {
   const auto pool = make_pool(2, {.low_water = 2, .when_low = [&self] { (void)self->counts(); }});
   self = pool.get();
   cache(*pool, chain(1, 1));
-  EXPECT_DEATH((void)pool->allocate(1), "when_low of a pool called what it was called by");
+  EXPECT_DEATH((void)pool->allocate(1), "when_low of a pool calls back into the object that called it");
 }
 
 }  // namespace

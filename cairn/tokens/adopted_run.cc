@@ -16,7 +16,7 @@ Status check_scheme(const KeyHasher& hasher, KeyScheme scheme) {
   return {};
 }
 
-// The digest names the block and all before it; the tag takes in all of its bytes.
+// The digest is of the block and all blocks before it; the tag depends on all of its bytes.
 BlockKey key_of_digest(const KeyHasher& hasher, const std::optional<BlockKey>& parent, std::uint32_t position,
                        std::span<const std::byte> digest) {
   return key_of(position, hasher.keyed()->digest.mac(digest), parent ? parent->sequence_hash() : SequenceHash{0});
@@ -26,19 +26,12 @@ BlockKey key_of_digest(const KeyHasher& hasher, const std::optional<BlockKey>& p
 
 Result<std::size_t> adopt_digests(const KeyHasher& hasher, KeyScheme scheme, const std::optional<BlockKey>& parent,
                                   std::span<const Digest> digests, std::span<BlockKey> keys) {
-  if (Status checked = check_scheme(hasher, scheme); !checked) {
-    return Unexpected(checked.error());
-  }
-  if (Status room = check_room(digests.size(), keys.size(), "keys"); !room) {
-    return Unexpected(room.error());
-  }
-  const Result<std::uint32_t> first = first_position(parent, digests.size());
-  if (!first) {
-    return Unexpected(first.error());
-  }
+  CAIRN_TRY(check_scheme(hasher, scheme));
+  CAIRN_TRY(check_room(digests.size(), keys.size(), "keys"));
+  CAIRN_TRY_ASSIGN(const std::uint32_t first, first_position(parent, digests.size()));
   std::optional<BlockKey> previous = parent;
   for (std::size_t i = 0; i < digests.size(); ++i) {
-    keys[i] = key_of_digest(hasher, previous, *first + static_cast<std::uint32_t>(i), digests[i].bytes);
+    keys[i] = key_of_digest(hasher, previous, first + static_cast<std::uint32_t>(i), digests[i].bytes);
     previous = keys[i];
   }
   return digests.size();
@@ -46,16 +39,12 @@ Result<std::size_t> adopt_digests(const KeyHasher& hasher, KeyScheme scheme, con
 
 Result<BlockKey> adopt_digest(const KeyHasher& hasher, KeyScheme scheme, const std::optional<BlockKey>& parent,
                               std::span<const std::byte> digest, std::uint64_t position) {
-  if (Status checked = check_scheme(hasher, scheme); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check_scheme(hasher, scheme));
   if (digest.size() < kLeastDigest || digest.size() > sizeof(Digest)) {
     return fail(ErrorCode::kInvalidArgument, str_cat("a block digest of ", digest.size(), " bytes; give ", kLeastDigest,
                                                      " to ", sizeof(Digest), ", as the engine made them"));
   }
-  if (Status follows = check_follows(parent, position); !follows) {
-    return Unexpected(follows.error());
-  }
+  CAIRN_TRY(check_follows(parent, position));
   return key_of_digest(hasher, parent, static_cast<std::uint32_t>(position), digest);
 }
 

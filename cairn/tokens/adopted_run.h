@@ -1,4 +1,4 @@
-// Keys from digests that engines name blocks by. Internal.
+// Makes keys from the digests that an engine computed for its blocks. Internal.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace cairn::internal {
 
-// A run of digests, which follows `parent` or begins a sequence; returns how many.
+// The keys of consecutive digests, which follow `parent` or begin a sequence; returns their number.
 [[nodiscard]] Result<std::size_t> adopt_digests(const KeyHasher& hasher, KeyScheme scheme,
                                                 const std::optional<BlockKey>& parent, std::span<const Digest> digests,
                                                 std::span<BlockKey> keys);
-// One digest of kLeastDigest to 32 bytes. Without a parent its position is 0.
+// The key of one digest of kLeastDigest to 32 bytes. Without a parent the position is 0.
 inline constexpr std::size_t kLeastDigest = 16;
 [[nodiscard]] Result<BlockKey> adopt_digest(const KeyHasher& hasher, KeyScheme scheme,
                                             const std::optional<BlockKey>& parent, std::span<const std::byte> digest,

@@ -9,7 +9,7 @@
 namespace cairn::internal {
 
 [[nodiscard]] std::string to_base58(std::uint64_t value);
-// Only what to_base58 writes: each leading zero byte is one '1', so every value has one text.
+// Accepts only what to_base58() writes: each leading zero byte is one '1', so every value has one text.
 [[nodiscard]] std::optional<std::uint64_t> from_base58(std::string_view text);
 
 }  // namespace cairn::internal

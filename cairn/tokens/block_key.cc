@@ -86,7 +86,7 @@ Result<BlockKey> BlockKey::parse(std::string_view text) {
   const std::string_view hashes = text.substr(first + 1);
   const std::size_t second = hashes.find(':');
   if (second == std::string_view::npos && *position != 0) {
-    return bad_text(text, "a parent fragment stands in every key but those of position 0");
+    return bad_text(text, "every key but those of position 0 has a parent fragment");
   }
   const std::optional<std::uint64_t> current = internal::from_base58(hashes.substr(0, second));
   if (!current) {

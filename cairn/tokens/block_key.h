@@ -1,13 +1,14 @@
-// BlockKey: the name of a block everywhere in Cairn. A 128-bit positional lineage hash: it says at which position of
-// its sequence the block stands, what all tokens up to its end hash to, and who its parent is, so that the tree of
-// blocks can be rebuilt from keys alone.
+// BlockKey: identifies a block everywhere in Cairn. A 128-bit positional lineage hash: it holds the position of the block in
+// its sequence, the hash of all tokens up to its end, and a part of the parent's hash, so that the tree of blocks can be
+// rebuilt from keys alone.
 //
-// Layout:   most significant bit first: mode (2 bits), position (P), sequence hash (64), parent fragment (R).
-//           mode 0: P 8, R 54; mode 1: P 16, R 46; mode 2: P 24, R 38; always the smallest mode that holds the
-//           position. The parent fragment is the low R bits of the parent's sequence hash. At position 0, where there is
-//           no parent, keyed schemes put 54 more bits of the block's own hash there, the others 0.
-// Threads:  a plain value of 16 bytes.
-// Fails:    make() for a position beyond 24 bits; from_bytes() and parse() for anything that make() could not have
+// Layout, from the most significant bit: mode (2 bits), position (P), sequence hash (64), parent fragment (R). Mode 0 has
+// P 8 and R 54, mode 1 P 16 and R 46, mode 2 P 24 and R 38; a key has the smallest mode that holds its position. The parent
+// fragment is the low R bits of the parent's sequence hash. A block at position 0 has no parent: keyed schemes store 54
+// more bits of the block's own hash there, other schemes 0.
+//
+// Thread safety: a plain value of 16 bytes.
+// Errors: make() refuses a position beyond 24 bits; from_bytes() and parse() refuse everything that make() could not have
 // made.
 #pragma once
 
@@ -30,14 +31,14 @@ namespace cairn {
 class BlockKey {
  public:
   static constexpr std::uint32_t kMaxPosition = (1U << 24) - 1;
-  // However deep a block stands, a child's key holds at least this many low bits of its sequence hash.
+  // A child's key holds at least this many low bits of the parent's sequence hash, whatever its position.
   static constexpr std::uint32_t kMinFragmentBits = 38;
 
   // Not the key of any block in use: position 0, sequence hash 0.
   constexpr BlockKey() = default;
 
   [[nodiscard]] static Result<BlockKey> root(SequenceHash current) { return make(0, current, SequenceHash{0}); }
-  // The key of position 0 whose hash has more than 64 bits: the low 54 of `more` are kept.
+  // The key of position 0 with a hash of more than 64 bits: the low 54 bits of `more` are kept.
   [[nodiscard]] static constexpr BlockKey wide_root(SequenceHash current, std::uint64_t more) {
     BlockKey key = make_checked(0, current, SequenceHash{0});
     key.lo_ |= more & low_bits(54);
@@ -45,7 +46,7 @@ class BlockKey {
   }
   // `parent` is ignored at position 0.
   [[nodiscard]] static Result<BlockKey> make(std::uint64_t position, SequenceHash current, SequenceHash parent);
-  // The same for a position that was checked before. Requires: position <= kMaxPosition.
+  // The same without the check. Requires: position <= kMaxPosition.
   [[nodiscard]] static constexpr BlockKey make_checked(std::uint32_t position, SequenceHash current,
                                                        SequenceHash parent) {
     const Mode mode = mode_of(position);
@@ -66,15 +67,14 @@ class BlockKey {
     return by_mode<SequenceHash>(
         [this]<std::uint32_t kBits>() { return SequenceHash{(hi_ << (64 - kBits)) | (lo_ >> kBits)}; });
   }
-  // The low bits of the parent's sequence hash that this key holds, 0 at position 0; and how many bits the key has for
-  // them.
+  // The low bits of the parent's sequence hash (0 at position 0), and how many bits this key has for them.
   [[nodiscard]] constexpr std::uint64_t parent_fragment() const {
     return position() == 0 ? 0 : lo_ & low_bits(fragment_bits());
   }
   [[nodiscard]] constexpr std::uint32_t fragment_bits() const {
     return by_mode<std::uint32_t>([]<std::uint32_t kBits>() { return kBits; });
   }
-  // What a child's key would hold of this one.
+  // The parent fragment of a child's key.
   [[nodiscard]] constexpr std::uint64_t fragment_for_child() const {
     return value_of(sequence_hash()) & low_bits(mode_of(position() + 1).fragment_bits);
   }
@@ -87,11 +87,11 @@ class BlockKey {
   [[nodiscard]] constexpr std::uint64_t high_word() const { return hi_; }
   [[nodiscard]] constexpr std::uint64_t low_word() const { return lo_; }
 
-  // 16 bytes, most significant first: the form on wires and in files.
+  // 16 bytes, most significant first, as keys are sent and stored.
   [[nodiscard]] std::array<std::byte, 16> to_bytes() const;
   [[nodiscard]] static Result<BlockKey> from_bytes(std::span<const std::byte> bytes);
-  // "position:base58(sequence hash)[:base58(parent fragment)]", each hash as 8 big-endian bytes. At position 0 the
-  // further bits of a wide root stand in the place of the fragment.
+  // "position:base58(sequence hash)[:base58(parent fragment)]", each hash as 8 big-endian bytes. At position 0 the last
+  // part has the additional bits of a wide root, if they are not 0.
   [[nodiscard]] std::string to_string() const;
   [[nodiscard]] static Result<BlockKey> parse(std::string_view text);
 
@@ -110,7 +110,7 @@ class BlockKey {
   };
 
   constexpr BlockKey(std::uint64_t hi, std::uint64_t lo) : hi_(hi), lo_(lo) {}
-  // Calls `read` with the number of fragment bits as a constant: these are hot, and shifts by constants are cheap.
+  // Calls `read` with the number of fragment bits as a constant, because shifts by constants are faster.
   template <typename Value, typename Read>
   [[nodiscard]] constexpr Value by_mode(Read read) const {
     const std::uint64_t mode = hi_ >> 62;

@@ -31,9 +31,7 @@ Status check_positions(std::uint64_t first, std::size_t count) {
 
 Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count) {
   const std::uint32_t first = parent ? parent->position() + 1 : 0;
-  if (Status positions = check_positions(first, count); !positions) {
-    return Unexpected(positions.error());
-  }
+  CAIRN_TRY(check_positions(first, count));
   return first;
 }
 

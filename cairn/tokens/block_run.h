@@ -1,4 +1,4 @@
-// The checks every batch of consecutive blocks begins with, whatever hashes them. Internal.
+// Checks of the arguments of functions that name consecutive blocks. Internal.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace cairn::internal {
 
-// Fails: a block size of 0.
+// Fails if the block size is 0.
 [[nodiscard]] Status check_block_size(std::uint32_t block_size);
-// Fails: `room` places of the output called `what` do not hold `count`.
+// Fails if the output called `what` has fewer than `count` places.
 [[nodiscard]] Status check_room(std::size_t count, std::size_t room, std::string_view what);
-// Fails: one of `count` blocks from position `first` on is beyond what a key can hold.
+// Fails if one of `count` blocks from position `first` on has a position that a key cannot hold.
 [[nodiscard]] Status check_positions(std::uint64_t first, std::size_t count);
-// The position of the first of `count` blocks after `parent`; the same failure.
+// The position of the first of `count` blocks after `parent`. Fails like check_positions().
 [[nodiscard]] Result<std::uint32_t> first_position(const std::optional<BlockKey>& parent, std::size_t count);
 
-// Fails: `position` is not the one after the parent's, or 0 without a parent, or is beyond what a key can hold.
+// Fails if `position` is not the one after the parent's (0 without a parent), or one that a key cannot hold.
 [[nodiscard]] Status check_follows(const std::optional<BlockKey>& parent, std::uint64_t position);
 
 }  // namespace cairn::internal

@@ -1,4 +1,4 @@
-// Integers as bytes, most significant first: how keys stand on wires and in files. Internal.
+// Big-endian integers, as keys are sent and stored. Internal.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// CborWriter: the few forms of canonical CBOR that block hashes are made of, collected in a small buffer and passed on
-// to a sink (anything with add(bytes)). Internal. Allocates nothing.
+// CborWriter: writes the few forms of canonical CBOR that block digests need, through a small buffer, to a sink (anything
+// with add(bytes)). Allocates nothing. Internal.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class CborWriter {
   static constexpr std::uint8_t kArray = 4 << 5;
   static constexpr std::size_t kLongestHead = 9;
 
-  // The shortest form that holds the number, as canonical CBOR demands.
+  // The shortest form that holds the number, as canonical CBOR requires.
   void head(std::uint8_t kind, std::uint64_t number) {
     make_room();
     if (number < 24) {

@@ -1,12 +1,11 @@
-// Keys from 64-bit sequence hashes that a router made (scheme `router`): they are taken as they are, never made again
-// from tokens. Digests of engines become keys by vllm_key.h and sglang_key.h.
+// Keys from 64-bit sequence hashes that a router computed (scheme `router`). For digests of engines see vllm_key.h and
+// sglang_key.h.
 //
-// The sequence hash of such a key is the router's hash XOR the namespace's id: the same hash under another tenant or
-// model is another key, and the router's hash can be read back. There is no secret: whoever can choose tokens so that the
-// router's hashes collide has made equal keys.
+// The sequence hash of such a key is the router's hash XOR the id of the namespace: the same hash under another tenant or
+// model is another key, and the router's hash can be read back. There is no secret: tokens whose router hashes collide have
+// equal keys.
 //
-// Thread safety: pure functions.
-// Errors: a position that is not the one after the parent's, or beyond what a key can hold.
+// Errors: a position that is not the one after the parent's, or that a key cannot hold.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +17,10 @@
 
 namespace cairn {
 
-// `router_hash` names the block at `position` and all before it; without a parent that position is 0.
+// `router_hash` is of the block at `position` and all blocks before it; without a parent the position is 0.
 [[nodiscard]] Result<BlockKey> adopt_hash(NamespaceId ns, const std::optional<BlockKey>& parent,
                                           std::uint64_t router_hash, std::uint64_t position);
-// What adopt_hash was given.
+// The router hash that was given to adopt_hash().
 [[nodiscard]] constexpr std::uint64_t router_hash_of(NamespaceId ns, const BlockKey& key) {
   return value_of(key.sequence_hash()) ^ value_of(ns);
 }

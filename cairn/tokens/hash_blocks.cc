@@ -1,17 +1,16 @@
-// The batch call of hashes.h. A sequence hash cannot begin before the one before it is done, so the chain's latency is
-// the floor; everything here serves to keep the rest of the work in its shadow.
+// hash_blocks() of hashes.h. Each sequence hash needs the previous one, so the latency of the chain is the lower bound of
+// the time; the code below lets the other work run while the chain waits.
 #include "cairn/tokens/hashes.h"
 
 #include <algorithm>
 #include <array>
 
+#include "cairn/hash/xxh3.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/block_run.h"
 #include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/keyed_keys.h"
 #include "cairn/tokens/mm_frames.h"
-// Static-linking-only: seeded hashing with a secret that is derived once for a batch, not once for a block.
-#include "cairn/hash/xxh3.h"
 
 namespace cairn {
 namespace {
@@ -21,7 +20,7 @@ struct Output {
   BlockHash* block_hashes;  // may be null
 };
 
-// The blocks of a call that was checked. `offset` is that of the first token in the sequence.
+// The arguments of a call after the checks. `offset` is the index of the first token in the sequence.
 struct Batch {
   std::span<const Token> tokens;
   std::size_t block_size;
@@ -34,8 +33,8 @@ struct Batch {
   }
 };
 
-// Calls plain(end) for the blocks up to `end` that no run touches and framed(runs) for one block that the first of these
-// runs touches, until all blocks are done. `done` counts them, and both calls move it.
+// Calls plain(end) for the blocks up to `end` that overlap no run, and framed(runs) for a block that overlaps the first of
+// these runs, until all blocks are done. Both calls advance `done`.
 template <typename Plain, typename Framed>
 void for_each_stretch(const Batch& batch, const std::size_t& done, Plain plain, Framed framed) {
   std::span<const MmRun> runs = batch.runs;
@@ -81,7 +80,7 @@ class KeyedBatch {
   static constexpr std::size_t kGroup = 4;
   using Leaves = std::array<internal::AesBlock, kGroup>;
 
-  // The leaves of a group are begun before the chain of the group before it: the processor does both at once.
+  // The leaves of a group are computed before the chain of the previous group, so that the processor does both at once.
   void plain(std::size_t end) {
     Leaves leaves[2];
     std::size_t count = leaves_from(done_, end, leaves[0]);
@@ -117,7 +116,7 @@ class KeyedBatch {
 
 // --- dynamo (XXH3) ---
 
-// Where a batch stands: the blocks done so far, and what the next one continues.
+// The progress of a batch: the number of blocks done, and the state for the next block.
 struct Cursor {
   std::size_t done = 0;
   std::uint32_t position;
@@ -129,7 +128,7 @@ inline std::uint64_t chain(std::uint64_t parent, std::uint64_t block) {
   return XXH3_64bits_withSeed(words, sizeof(words), value_of(kNoSalt));
 }
 
-// Blocks whose length the compiler knows, so that the hash unfolds into straight code.
+// Blocks of a length that the compiler knows, so that it unrolls the hash.
 template <std::size_t kTokens>
 class FixedHasher {
  public:
@@ -143,7 +142,7 @@ class FixedHasher {
   std::uint64_t seed_;
 };
 
-// Blocks of any length. Beyond 240 bytes XXH3 hashes with a secret derived from the seed: here once for all of them.
+// Blocks of any length. Beyond 240 bytes XXH3 derives a secret from the seed: here once for all blocks.
 class AnyHasher {
  public:
   AnyHasher(const Token* tokens, std::size_t block_size, SaltHash salt)
@@ -162,7 +161,7 @@ class AnyHasher {
   std::array<unsigned char, XXH3_SECRET_DEFAULT_SIZE> secret_;
 };
 
-// Blocks under multimodal runs. `offset` is that of the first token in the sequence.
+// Blocks that overlap multimodal runs. `offset` is the index of the first token in the sequence.
 class FramedHasher {
  public:
   FramedHasher(const Token* tokens, std::size_t block_size, std::uint64_t offset, SaltHash salt,
@@ -181,7 +180,7 @@ class FramedHasher {
   std::span<const MmRun> runs_;
 };
 
-// Blocks at positions from 1 on that all have the key layout of positions kFrom to kTo. Told so, the compiler shifts by
+// Blocks at positions from 1 on whose keys all have the layout of positions kFrom to kTo. The compiler can then shift by
 // constants instead of choosing the layout for each key.
 template <std::uint32_t kFrom, std::uint32_t kTo, typename Hasher>
 [[gnu::flatten]] void hash_positions(const Hasher& hasher, std::size_t end, Cursor& cursor, Output out) {
@@ -256,30 +255,17 @@ void hash_dynamo(SaltHash salt, const Batch& batch, const std::optional<BlockKey
 Result<std::size_t> hash_blocks(std::span<const Token> tokens, std::uint32_t block_size, const KeyHasher& hasher,
                                 const std::optional<BlockKey>& parent, std::span<BlockKey> keys,
                                 std::span<BlockHash> block_hashes, std::span<const MmRun> runs) {
-  if (Status checked = internal::check_block_size(block_size); !checked) {
-    return Unexpected(checked.error());
-  }
-  if (Status checked = hasher.check_hashes_tokens(); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(block_size));
+  CAIRN_TRY(hasher.check_hashes_tokens());
   const std::size_t count = tokens.size() / block_size;
-  if (Status room = internal::check_room(count, keys.size(), "keys"); !room) {
-    return Unexpected(room.error());
-  }
+  CAIRN_TRY(internal::check_room(count, keys.size(), "keys"));
   if (!block_hashes.empty()) {
-    if (Status room = internal::check_room(count, block_hashes.size(), "block hashes"); !room) {
-      return Unexpected(room.error());
-    }
+    CAIRN_TRY(internal::check_room(count, block_hashes.size(), "block hashes"));
   }
-  const Result<std::uint32_t> first = internal::first_position(parent, count);
-  if (!first) {
-    return Unexpected(first.error());
-  }
-  if (Status checked = check_mm_runs(runs); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY_ASSIGN(const std::uint32_t first, internal::first_position(parent, count));
+  CAIRN_TRY(check_mm_runs(runs));
 
-  const Batch batch{tokens, block_size, count, std::uint64_t{*first} * block_size, runs};
+  const Batch batch{tokens, block_size, count, std::uint64_t{first} * block_size, runs};
   const Output out{keys.data(), block_hashes.empty() ? nullptr : block_hashes.data()};
   if (hasher.keyed() != nullptr) {
     KeyedBatch(hasher, batch, parent, out).run();

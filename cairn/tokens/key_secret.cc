@@ -40,7 +40,7 @@ Result<KeySecret> KeySecret::from_file(const std::string& path) {
   if (file == -1) {
     return failed("open");
   }
-  // Longer than any good file.
+  // Longer than any valid file.
   std::array<char, 256> buffer;
   const ssize_t size = ::read(file, buffer.data(), buffer.size());
   const int error = errno;

@@ -1,5 +1,5 @@
-// KeySecret: the 32 bytes that the keys of a deployment are made with. Whoever has the secret can compute the key of any
-// block; whoever has not cannot compute or predict a single one.
+// KeySecret: the 32 secret bytes that the keys of a deployment are made with. With the secret the key of any block can be
+// computed; without it not a single one can be predicted.
 //
 // There is no function that prints a secret. Its bytes are overwritten in memory when it is destroyed.
 //
@@ -30,11 +30,11 @@ class KeySecret {
   // From the system's random numbers.
   [[nodiscard]] static KeySecret random();
   [[nodiscard]] static Result<KeySecret> from_hex(std::string_view text);
-  // Of a file that holds nothing but the digits and white space around them.
+  // Reads a file that contains the digits, and nothing else but white space around them.
   [[nodiscard]] static Result<KeySecret> from_file(const std::string& path);
 
   [[nodiscard]] std::span<const std::byte, kBytes> bytes() const { return bytes_; }
-  // Takes the same time wherever the two differ.
+  // Compares in constant time.
   friend bool operator==(const KeySecret& one, const KeySecret& other);
 
  private:

@@ -40,8 +40,8 @@ KeyedKeys::KeyedKeys(const KeySecret& secret, const Namespace& space, const Cmac
       root(derive(secret, "root", space), kernel),
       digest(derive(secret, "digest", space), kernel) {}
 
-// CMAC of the leaf and the parent, whose first block does not depend on the keys before: only one encryption waits for
-// the key before it.
+// CMAC of (leaf, parent). Its first block does not depend on earlier keys, so only one encryption waits for the previous
+// key.
 void chain_keys(const CmacKey& chain, ChainLink& link, std::span<const AesBlock> leaves, BlockKey* keys) {
 #if defined(__x86_64__)
   if (chain.kernel().has_instructions) {

@@ -1,6 +1,6 @@
-// KeyedKeys: the expanded keys of a keyed KeyHasher, and the steps of hashing with them. Internal.
+// KeyedKeys: the expanded AES keys of a KeyHasher whose scheme has a secret, and the steps of hashing with them. Internal.
 //
-// Thread safety: never changes once it is made.
+// Thread safety: immutable.
 #pragma once
 
 #include <bit>
@@ -33,22 +33,22 @@ struct Words {
 [[nodiscard]] inline Words words_of(const AesBlock& block) { return std::bit_cast<Words>(block); }
 [[nodiscard]] inline AesBlock block_of(const Words& words) { return std::bit_cast<AesBlock>(words); }
 
-// The key of the block at `position`, of a tag that names it and everything before it.
+// The key of the block at `position` from the tag of the block and all blocks before it.
 [[nodiscard]] inline BlockKey key_of(std::uint32_t position, const AesBlock& tag, SequenceHash parent) {
   const Words words = words_of(tag);
   return position == 0 ? BlockKey::wide_root(SequenceHash{words.first}, words.second)
                        : BlockKey::make_checked(position, SequenceHash{words.first}, parent);
 }
 
-// Where a chain stands: what the next block follows.
+// The state of a chain of keys before its next block.
 struct ChainLink {
   std::uint32_t position = 0;           // of the next block
-  AesBlock parent;                      // the words of the key before it, or the root
-  SequenceHash parent_sequence_hash{};  // of the key before it
+  AesBlock parent;                      // the words of the previous key, or the root
+  SequenceHash parent_sequence_hash{};  // of the previous key
 };
 
-// The keys of consecutive blocks from their leaves. Moves `link` behind them.
-// Requires: all positions are ones that a key can hold.
+// Computes the keys of consecutive blocks from their leaves, and moves `link` behind them.
+// Requires: a key can hold all positions.
 void chain_keys(const CmacKey& chain, ChainLink& link, std::span<const AesBlock> leaves, BlockKey* keys);
 #if defined(__x86_64__)
 // The same with AES instructions.

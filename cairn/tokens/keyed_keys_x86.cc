@@ -1,5 +1,5 @@
-// Chains of keys with AES instructions. The encryption that waits for the key before it is the floor; making the key from
-// its result stays in vector registers, which saves a third of the time.
+// Chains of keys with AES instructions. The time is bounded by the one encryption that waits for the previous key; making
+// the key from its result in vector registers saves a third of the time.
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kGroup = 4;
 
-// The first encryption of each leaf, ready to be added to its parent.
+// The first encryption of each leaf, before its parent is added.
 template <std::size_t kLanes>
 CAIRN_AES_NI_INLINE void encrypt_leaves(const AesRounds& rounds, __m128i mask, const AesBlock* leaves, __m128i* out) {
   __m128i lanes[kLanes];
@@ -40,7 +40,7 @@ CAIRN_AES_NI_INLINE std::size_t chain_positions(const AesRounds& rounds, ChainLi
   __m128i parent = load(&link.parent);
   __m128i sequence = _mm_set1_epi64x(static_cast<long long>(value_of(link.parent_sequence_hash)));  // in both words
   for (std::size_t i = 0; i < count; ++i) {
-    // What of the key does not depend on this block: mode, position and the parent's fragment.
+    // The part of the key that does not depend on this block: mode, position and parent fragment.
     const __m128i known = _mm_or_si128(place, _mm_and_si128(sequence, fragment_mask));
     __m128i tag[1] = {_mm_xor_si128(leaves[i], parent)};
     encrypt(rounds, tag);

@@ -1,4 +1,4 @@
-// Hashes that need more than the bytes of the tokens, over what is put together piece by piece. Internal.
+// Hashes of blocks with multimodal content. Internal.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace cairn::internal {
 
-// XXH3-64 of a block that multimodal runs touch, as hashes.h lays it out. `offset` is that of tokens[0] in the sequence;
-// `runs` are sorted and checked.
+// XXH3-64 of the frames (hashes.h) of a block that overlaps multimodal runs. `offset` is the index of tokens[0] in the
+// sequence; `runs` are sorted and checked.
 [[nodiscard]] std::uint64_t hash_frames(std::span<const Token> tokens, std::uint64_t offset,
                                         std::span<const MmRun> runs, SaltHash salt);
 // CMAC of the same frames.

@@ -23,7 +23,7 @@ Status check_mm_runs(std::span<const MmRun> runs) {
     }
     if (run.offset > std::numeric_limits<std::uint64_t>::max() - run.length ||
         run.item_offset > std::numeric_limits<std::uint32_t>::max() - (run.length - 1)) {
-      return bad_run(i, run, "ends beyond what its numbers can hold; give offsets in tokens");
+      return bad_run(i, run, "ends beyond 2^64 tokens; give offsets in tokens");
     }
     if (run.offset < end) {
       return bad_run(i, run,

@@ -1,8 +1,8 @@
-// MmRun: the placeholder tokens of one multimodal item (an image, a clip) in a sequence. Their ids mean nothing: the
-// block hash takes the item's hash and the place inside the item instead.
+// MmRun: the placeholder tokens of one multimodal item (an image, a clip) in a sequence. The ids of these tokens are
+// ignored: the block hash uses the hash of the item and the index in the item instead.
 //
-// Threads:  a plain value.
-// Fails:    check_mm_runs names the first run that is empty, overflows, or overlaps or precedes the one before it.
+// Thread safety: a plain value.
+// Errors: check_mm_runs() names the first run that is empty, overflows, or overlaps or precedes the run before it.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace cairn {
 
 struct MmRun {
-  std::uint64_t offset = 0;  // of its first token, counted from the start of the sequence
+  std::uint64_t offset = 0;  // of its first token, from the start of the sequence
   std::uint32_t length = 0;  // in tokens
   std::uint64_t mm_hash = 0;
-  // Placeholders of the same item that stand before this run: 0 unless the item was cut in two.
+  // How many placeholders of the same item come before this run: 0 unless the item was split.
   std::uint32_t item_offset = 0;
 
-  // Of a checked run.
+  // Requires: the run was checked.
   [[nodiscard]] constexpr std::uint64_t end() const { return offset + length; }
 
   friend bool operator==(const MmRun&, const MmRun&) = default;

@@ -65,11 +65,8 @@ Result<QualifiedKey> QualifiedKey::from_bytes(std::span<const std::byte> bytes) 
     return fail(ErrorCode::kCorrupt,
                 str_cat("a qualified block key is ", kBytes, " bytes, not ", bytes.size(), "; drop the record"));
   }
-  const Result<BlockKey> key = BlockKey::from_bytes(bytes.subspan<8>());
-  if (!key) {
-    return Unexpected(key.error());
-  }
-  return QualifiedKey{NamespaceId{internal::load_be64(bytes.first<8>())}, *key};
+  CAIRN_TRY_ASSIGN(const BlockKey key, BlockKey::from_bytes(bytes.subspan<8>()));
+  return QualifiedKey{NamespaceId{internal::load_be64(bytes.first<8>())}, key};
 }
 
 }  // namespace cairn

@@ -14,13 +14,9 @@ std::size_t router_block_count(std::size_t tokens, const RouterHashing& hashing)
 
 Result<std::size_t> router_hashes(std::span<const Token> tokens, const RouterHashing& hashing,
                                   std::span<BlockHash> hashes, std::span<const std::vector<std::uint64_t>> mm_hashes) {
-  if (Status checked = internal::check_block_size(hashing.block_size); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(hashing.block_size));
   const std::size_t count = router_block_count(tokens.size(), hashing);
-  if (Status room = internal::check_room(count, hashes.size(), "block hashes"); !room) {
-    return Unexpected(room.error());
-  }
+  CAIRN_TRY(internal::check_room(count, hashes.size(), "block hashes"));
   const std::size_t window_size = std::size_t{hashing.block_size} + (hashing.eagle ? 1 : 0);
   for (std::size_t i = 0; i < count; ++i) {
     const std::span<const Token> window = tokens.subspan(i * hashing.block_size, window_size);

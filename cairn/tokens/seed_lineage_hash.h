@@ -1,11 +1,12 @@
-// SeedLineageHash: the older 128-bit lineage hash, before the sequence hash was kept whole. Read it to understand
-// recorded goldens and old peers; everything in Cairn is named by BlockKey.
+// SeedLineageHash: the older 128-bit lineage hash of the seeds, which did not keep the whole sequence hash. For recorded
+// goldens and old peers only; Cairn itself uses BlockKey. The bytes of the two cannot be told apart.
 //
-// Layout:   most significant bit first: mode (2 bits), position (P), parent fragment (R), current fragment (R).
-//           mode 0: P 8, R 59; mode 1: P 16, R 55; mode 2: P 24, R 51. Fragments are low bits of sequence hashes. The
-//           last position of a mode keeps only as many bits of itself as its child, in the next mode, can hold.
-// Threads:  a plain value of 16 bytes.
-// Fails:    make() for a position beyond 24 bits. On the wire it cannot be told from a BlockKey.
+// Layout, from the most significant bit: mode (2 bits), position (P), parent fragment (R), current fragment (R). Mode 0 has
+// P 8 and R 59, mode 1 P 16 and R 55, mode 2 P 24 and R 51. Fragments are low bits of sequence hashes. The last position of
+// a mode keeps only as many bits of its own hash as its child, in the next mode, can hold.
+//
+// Thread safety: a plain value of 16 bytes.
+// Errors: make() refuses a position beyond 24 bits.
 #pragma once
 
 #include <cstdint>

@@ -43,13 +43,9 @@ std::optional<Digest> sglang_storage_seed(std::optional<std::string_view> extra_
 
 Result<std::size_t> sglang_hash_pages(std::span<const Token> tokens, std::uint32_t page_size,
                                       const std::optional<Digest>& prior, std::span<Digest> digests) {
-  if (Status checked = internal::check_block_size(page_size); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(page_size));
   const std::size_t count = tokens.size() / page_size;
-  if (Status room = internal::check_room(count, digests.size(), "digests"); !room) {
-    return Unexpected(room.error());
-  }
+  CAIRN_TRY(internal::check_room(count, digests.size(), "digests"));
   internal::Sha256& hash = internal::Sha256::of_this_thread();
   const Digest* previous = prior ? &*prior : nullptr;
   for (std::size_t i = 0; i < count; ++i) {

@@ -7,12 +7,8 @@ namespace cairn {
 
 Result<PartialTokenBlock> PartialTokenBlock::create(std::uint32_t block_size, const KeyHasher& hasher,
                                                     const std::optional<BlockKey>& parent) {
-  if (Status checked = internal::check_block_size(block_size); !checked) {
-    return Unexpected(checked.error());
-  }
-  if (Status checked = hasher.check_hashes_tokens(); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(block_size));
+  CAIRN_TRY(hasher.check_hashes_tokens());
   return PartialTokenBlock(block_size, hasher, parent);
 }
 
@@ -42,10 +38,7 @@ Result<TokenBlock> PartialTokenBlock::commit() {
   }
   BlockKey key;
   BlockHash hash{};
-  if (const Result<std::size_t> hashed = hash_blocks(tokens_, block_size_, hasher_, parent_, {&key, 1}, {&hash, 1});
-      !hashed) {
-    return Unexpected(hashed.error());
-  }
+  CAIRN_TRY(hash_blocks(tokens_, block_size_, hasher_, parent_, {&key, 1}, {&hash, 1}));
   const std::optional<SequenceHash> parent =
       parent_ ? std::optional<SequenceHash>(parent_->sequence_hash()) : std::nullopt;
   TokenBlock block(std::exchange(tokens_, {}), hash, key, parent);

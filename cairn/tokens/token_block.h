@@ -1,10 +1,10 @@
-// A full block of tokens with all its names, and the block that is still being filled.
+// TokenBlock: a full block of tokens with its hashes and key. TokenBlockView: the same over the tokens of a sequence
+// (token_sequence.h), valid until the sequence changes. PartialTokenBlock: a block that is being filled; commit() turns it
+// into a TokenBlock and continues with the empty block after it.
 //
-// Does:     TokenBlock owns its tokens; TokenBlockView looks at those of a sequence (token_sequence.h) and is good
-//           until that sequence changes. PartialTokenBlock collects tokens until it is full, turns them into a
-//           TokenBlock, and goes on as the empty block after it.
-// Threads:  plain values.
-// Fails:    too many tokens, a commit before the block is full, a position a key cannot hold: nothing changes.
+// Thread safety: plain values.
+// Errors: too many tokens, a commit before the block is full, a position that a key cannot hold. A call that fails has no
+// effect.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace cairn {
 template <typename Tokens>
 class BasicTokenBlock {
  public:
-  // `parent`: the sequence hash of the block before; none at position 0.
+  // `parent` is the sequence hash of the previous block; std::nullopt at position 0.
   BasicTokenBlock(Tokens tokens, BlockHash block_hash, const BlockKey& key, std::optional<SequenceHash> parent)
       : tokens_(std::move(tokens)), block_hash_(block_hash), key_(key), parent_(parent) {}
 
@@ -47,16 +47,16 @@ using TokenBlockView = BasicTokenBlock<std::span<const Token>>;
 
 class PartialTokenBlock {
  public:
-  // Follows `parent`, or begins a sequence. Fails: a block size of 0, a hasher that makes no keys from tokens.
+  // Follows `parent`, or begins a sequence. Errors: a block size of 0, a hasher that makes no keys from tokens.
   [[nodiscard]] static Result<PartialTokenBlock> create(std::uint32_t block_size, const KeyHasher& hasher,
                                                         const std::optional<BlockKey>& parent = std::nullopt);
 
   [[nodiscard]] Status push(Token token) { return push(std::span<const Token>(&token, 1)); }
-  // All of them or, if they do not fit, none.
+  // Adds all of them, or none if they do not fit.
   [[nodiscard]] Status push(std::span<const Token> tokens);
-  // The last token, unless the block is empty.
+  // Removes the last token; std::nullopt if the block is empty.
   [[nodiscard]] std::optional<Token> pop();
-  // The full block; what is left is the empty one after it.
+  // Returns the full block, and continues with the empty block after it.
   [[nodiscard]] Result<TokenBlock> commit();
 
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }

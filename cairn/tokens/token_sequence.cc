@@ -8,13 +8,11 @@
 namespace cairn {
 namespace {
 
-// Sorted, and inside tokens begin to end - 1.
+// Sorts the runs and checks that they are within tokens begin to end - 1.
 Result<std::vector<MmRun>> sorted_runs(std::span<const MmRun> runs, std::uint64_t begin, std::uint64_t end) {
   std::vector<MmRun> sorted(runs.begin(), runs.end());
   std::ranges::sort(sorted, {}, &MmRun::offset);
-  if (Status checked = check_mm_runs(sorted); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check_mm_runs(sorted));
   if (!sorted.empty() && (sorted.front().offset < begin || sorted.back().end() > end)) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("multimodal runs from token ", sorted.front().offset, " to ", sorted.back().end(),
@@ -23,12 +21,12 @@ Result<std::vector<MmRun>> sorted_runs(std::span<const MmRun> runs, std::uint64_
   return sorted;
 }
 
-// The first run that is not wholly before `place`.
+// The first run that ends after `place`.
 auto run_at(std::vector<MmRun>& runs, std::uint64_t place) {
   return std::ranges::partition_point(runs, [&](const MmRun& run) { return run.end() <= place; });
 }
 
-// Cuts the runs at `place`; returns what is after it.
+// Cuts the runs at `place`; returns the part after it.
 std::vector<MmRun> cut_runs(std::vector<MmRun>& runs, std::uint64_t place) {
   auto first = run_at(runs, place);
   std::vector<MmRun> after(first, runs.end());
@@ -48,42 +46,28 @@ std::vector<MmRun> cut_runs(std::vector<MmRun>& runs, std::uint64_t place) {
 
 Result<TokenBlockSequence> TokenBlockSequence::create(std::span<const Token> tokens, std::uint32_t block_size,
                                                       const KeyHasher& hasher, std::span<const MmRun> runs) {
-  if (Status checked = internal::check_block_size(block_size); !checked) {
-    return Unexpected(checked.error());
-  }
-  if (Status checked = hasher.check_hashes_tokens(); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(block_size));
+  CAIRN_TRY(hasher.check_hashes_tokens());
   TokenBlockSequence sequence(block_size, hasher);
-  if (const Result<BlockRange> extended = sequence.extend(tokens, runs); !extended) {
-    return Unexpected(extended.error());
-  }
+  CAIRN_TRY(sequence.extend(tokens, runs));
   return sequence;
 }
 
 Result<std::optional<std::size_t>> TokenBlockSequence::append(Token token) {
-  // Most fill no block, and there is nothing more to them.
+  // Most tokens complete no block.
   if (size() + 1 < (block_count() + 1) * block_size_) {
     tokens_.push_back(token);
     return std::optional<std::size_t>();
   }
-  const Result<BlockRange> completed = extend({&token, 1});
-  if (!completed) {
-    return Unexpected(completed.error());
-  }
-  return completed->empty() ? std::nullopt : std::optional<std::size_t>(completed->begin);
+  CAIRN_TRY_ASSIGN(const BlockRange completed, extend({&token, 1}));
+  return completed.empty() ? std::nullopt : std::optional<std::size_t>(completed.begin);
 }
 
 Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std::span<const MmRun> runs) {
-  if (Status positions = internal::check_positions(0, (size() + tokens.size()) / block_size_); !positions) {
-    return Unexpected(positions.error());
-  }
+  CAIRN_TRY(internal::check_positions(0, (size() + tokens.size()) / block_size_));
   if (!runs.empty()) {
-    const Result<std::vector<MmRun>> sorted = sorted_runs(runs, size(), size() + tokens.size());
-    if (!sorted) {
-      return Unexpected(sorted.error());
-    }
-    runs_.insert(runs_.end(), sorted->begin(), sorted->end());
+    CAIRN_TRY_ASSIGN(const std::vector<MmRun> sorted, sorted_runs(runs, size(), size() + tokens.size()));
+    runs_.insert(runs_.end(), sorted.begin(), sorted.end());
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   return name_new_blocks();
@@ -114,11 +98,9 @@ Status TokenBlockSequence::check_length(std::size_t length) const {
 }
 
 Status TokenBlockSequence::truncate(std::size_t length) {
-  if (Status checked = check_length(length); !checked) {
-    return checked;
-  }
+  CAIRN_TRY(check_length(length));
   tokens_.resize(length);
-  // A block's names depend on nothing after it: those of the blocks that stay are still right.
+  // A key does not depend on later tokens, so the keys of the remaining blocks are still right.
   keys_.resize(length / block_size_);
   block_hashes_.resize(length / block_size_);
   if (!runs_.empty()) {
@@ -130,7 +112,7 @@ Status TokenBlockSequence::truncate(std::size_t length) {
 Status TokenBlockSequence::unwind(std::size_t count) {
   if (count > size()) {
     return fail(ErrorCode::kOutOfRange,
-                str_cat("a sequence of ", size(), " tokens cannot give back ", count, "; take back at most its size"));
+                str_cat("a sequence of ", size(), " tokens cannot remove ", count, "; remove at most its size"));
   }
   return truncate(size() - count);
 }
@@ -140,7 +122,7 @@ std::optional<Token> TokenBlockSequence::pop() {
     return std::nullopt;
   }
   const Token last = tokens_.back();
-  CAIRN_CHECK(unwind(1).has_value(), "a sequence that is not empty has a token to give back");
+  CAIRN_CHECK(unwind(1).has_value(), "a sequence that is not empty has a token to remove");
   return last;
 }
 
@@ -152,9 +134,7 @@ void TokenBlockSequence::reset() {
 }
 
 Result<TokenBlockSequence::Split> TokenBlockSequence::split_at(std::size_t length) const {
-  if (Status checked = check_length(length); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check_length(length));
   const auto at = static_cast<std::ptrdiff_t>(length);
   const auto full = static_cast<std::ptrdiff_t>(length / block_size_);
   Split split{TokenBlockSequence(block_size_, hasher_), {tokens_.begin() + at, tokens_.end()}, {}};
@@ -167,18 +147,16 @@ Result<TokenBlockSequence::Split> TokenBlockSequence::split_at(std::size_t lengt
 }
 
 Result<std::span<const Token>> TokenBlockSequence::tokens_at(std::size_t begin, std::size_t end) const {
-  if (Status checked = check_length(end); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(check_length(end));
   if (begin > end) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("tokens from ", begin, " to ", end, " are no range; give the lower one first"));
+                str_cat("tokens from ", begin, " to ", end, " are not a range; give the lower index first"));
   }
   return tokens().subspan(begin, end - begin);
 }
 
 TokenBlockView TokenBlockSequence::block(std::size_t index) const {
-  CAIRN_DCHECK(index < block_count(), "a block that is asked for is full");
+  CAIRN_DCHECK(index < block_count(), "the index is that of a full block");
   return {tokens().subspan(index * block_size_, block_size_), block_hashes_[index], keys_[index],
           index == 0 ? std::nullopt : std::optional<SequenceHash>(keys_[index - 1].sequence_hash())};
 }

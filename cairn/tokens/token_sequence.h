@@ -1,11 +1,10 @@
-// TokenBlockSequence: the tokens of a request, cut into blocks as they come, with the names of the full ones.
+// TokenBlockSequence: the tokens of a request, divided into blocks, with the keys of the full blocks. The keys depend only
+// on the tokens, not on how they were added and removed. The tokens after the last full block are the tail.
 //
-// Does:     keeps tokens, keys and block hashes in one array each. However the tokens came (at once, one by one, taken
-//           back and given again), the names are the same. Tokens after the last full block are the tail and have none.
-// Owner:    owns everything; spans and views of it are good until it changes.
-// Threads:  one thread changes it; any number read it while nobody does.
-// Fails:    a block size of 0, a hasher that makes no keys from tokens, a length beyond the end, runs that are not inside
-//           the tokens they come with or overlap, more blocks than keys have positions: nothing changes.
+// Thread safety: one thread at a time; const calls may run at the same time as each other.
+// Ownership: owns everything. Spans and views of it are valid until it changes.
+// Errors: a block size of 0, a hasher that makes no keys from tokens, a length beyond the end, runs that overlap or are
+// outside of the tokens that they come with, more blocks than keys have positions. A call that fails has no effect.
 #pragma once
 
 #include <cstddef>
@@ -39,29 +38,29 @@ class TokenBlockSequence {
  public:
   struct Split;
 
-  // Runs may come in any order; their offsets count from the start of the sequence, here and in extend().
-  // `hasher`: the manager's, with the salt of the request (KvBlockManager::hasher()). Keys of the hasher of the process
-  // mean nothing to another process, nor to this one after a restart.
+  // `runs` may be in any order; their offsets are from the start of the sequence, here and in extend().
+  // `hasher` is that of the manager (KvBlockManager::hasher()) with the salt of the request. Keys of the default hasher
+  // are of no use to another process, or to this one after a restart.
   [[nodiscard]] static Result<TokenBlockSequence> create(std::span<const Token> tokens, std::uint32_t block_size,
                                                          const KeyHasher& hasher = KeyHasher::of_process(),
                                                          std::span<const MmRun> runs = {});
 
-  // The index of the block that the token completed, if it did.
+  // Returns the index of the block that the token completed, if it completed one.
   [[nodiscard]] Result<std::optional<std::size_t>> append(Token token);
-  // The blocks that the tokens completed. `runs` stand inside them; an item that comes in pieces says so in
-  // MmRun::item_offset. The tokens must not be this sequence's own.
+  // Returns the blocks that the tokens completed. `runs` are within these tokens; for an item that is added in parts set
+  // MmRun::item_offset. `tokens` must not be a part of this sequence.
   [[nodiscard]] Result<BlockRange> extend(std::span<const Token> tokens, std::span<const MmRun> runs = {});
 
-  // Keeps the first `length` tokens; a run that reaches beyond is cut there.
+  // Keeps the first `length` tokens; a run that goes beyond is shortened.
   [[nodiscard]] Status truncate(std::size_t length);
-  // Takes back the last `count` tokens.
+  // Removes the last `count` tokens.
   [[nodiscard]] Status unwind(std::size_t count);
-  // Takes back the last token, unless there is none.
+  // Removes the last token; std::nullopt if there is none.
   [[nodiscard]] std::optional<Token> pop();
-  // Takes back everything but block size and hasher.
+  // Removes all tokens; keeps the block size and the hasher.
   void reset();
 
-  // The first `length` tokens as a sequence, and what comes after: prefix.extend(rest, rest_runs) is the whole again.
+  // Splits after `length` tokens; prefix.extend(rest, rest_runs) gives the whole sequence again.
   [[nodiscard]] Result<Split> split_at(std::size_t length) const;
 
   [[nodiscard]] std::uint32_t block_size() const { return block_size_; }
@@ -84,7 +83,7 @@ class TokenBlockSequence {
   [[nodiscard]] std::span<const BlockKey> keys() const { return keys_; }
   [[nodiscard]] std::span<const BlockHash> block_hashes() const { return block_hashes_; }
 
-  // The tokens after the last full block, and how many more would fill one.
+  // The tokens after the last full block, and how many more fill a block.
   [[nodiscard]] std::span<const Token> tail() const { return tokens().subspan(block_count() * block_size_); }
   [[nodiscard]] std::size_t tail_remaining() const { return block_size_ - tail().size(); }
 
@@ -92,7 +91,7 @@ class TokenBlockSequence {
   TokenBlockSequence(std::uint32_t block_size, const KeyHasher& hasher) : block_size_(block_size), hasher_(hasher) {}
 
   [[nodiscard]] Status check_length(std::size_t length) const;
-  // Names the blocks that tokens_ holds and keys_ does not.
+  // Computes the keys of the full blocks that have none yet.
   BlockRange name_new_blocks();
 
   std::uint32_t block_size_;

@@ -14,7 +14,7 @@ namespace {
 
 using Writer = internal::CborWriter<internal::Sha256>;
 
-// Unsigned, so that no distance between two offsets overflows.
+// Unsigned, so that the difference of two offsets does not overflow.
 std::uint64_t distance(std::int64_t from, std::int64_t to) {
   return static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from);
 }
@@ -23,7 +23,7 @@ bool ends_after(const VllmMmItem& item, std::int64_t place) {
   return item.offset > place || distance(item.offset, place) < item.length;
 }
 
-// The items that overlap [begin, end): they stand together, because items are sorted.
+// The items that overlap [begin, end): consecutive ones, because items are sorted.
 std::span<const VllmMmItem> overlapping(std::span<const VllmMmItem> items, std::int64_t begin, std::int64_t end) {
   const auto first = std::ranges::find_if(items, [&](const VllmMmItem& item) { return ends_after(item, begin); });
   const auto last = std::find_if(first, items.end(), [&](const VllmMmItem& item) { return item.offset >= end; });
@@ -113,20 +113,12 @@ Digest vllm_block_digest(const Digest& parent, std::span<const Token> tokens, co
 
 Result<std::size_t> vllm_hash_blocks(std::span<const Token> tokens, const VllmHashing& hashing,
                                      const std::optional<VllmParent>& parent, std::span<Digest> digests) {
-  if (Status checked = internal::check_block_size(hashing.block_size); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_block_size(hashing.block_size));
   const std::size_t count = tokens.size() / hashing.block_size;
-  if (Status room = internal::check_room(count, digests.size(), "digests"); !room) {
-    return Unexpected(room.error());
-  }
+  CAIRN_TRY(internal::check_room(count, digests.size(), "digests"));
   const std::uint64_t first = parent ? std::uint64_t{parent->position} + 1 : 0;
-  if (Status positions = internal::check_positions(first, count); !positions) {
-    return Unexpected(positions.error());
-  }
-  if (Status checked = check_items(hashing.extras.mm_items); !checked) {
-    return Unexpected(checked.error());
-  }
+  CAIRN_TRY(internal::check_positions(first, count));
+  CAIRN_TRY(check_items(hashing.extras.mm_items));
 
   internal::Sha256& hash = internal::Sha256::of_this_thread();
   std::span<const VllmMmItem> items = hashing.extras.mm_items;

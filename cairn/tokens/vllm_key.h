@@ -1,13 +1,13 @@
-// Block digests of vLLM (--prefix-caching-hash-algo sha256_cbor), and keys from digests that vLLM hands over.
+// Block digests of vLLM (--prefix-caching-hash-algo sha256_cbor), and keys from digests that vLLM computed.
 //
-// Does:     digest = SHA-256 of canonical CBOR [parent digest, [tokens], extra keys or null]. The parent of a first
-//           block is NONE_HASH, the digest of a seed text: PYTHONHASHSEED where the engine has it set.
-//           The extra keys of a block, in order: LoRA name; each multimodal item that overlaps it, with its offset from
-//           the block's start; the cache salt, in the first block only. An empty text is an absent one.
-// Threads:  pure functions. vllm_hash_blocks and vllm_keys allocate nothing; what OpenSSL does inside is its own.
-// Fails:    with nothing written: a block size of 0, outputs too small, items that are empty, unsorted or overlap, a
-//           position a key cannot hold, a digest of fewer than 16 or more than 32 bytes,
-//           a hasher of another scheme.
+// A digest is the SHA-256 of canonical CBOR [parent digest, [tokens], extra keys or null]. The parent of the first block is
+// NONE_HASH, the digest of a seed text: PYTHONHASHSEED if the engine has it set. The extra keys of a block, in order: LoRA
+// name; each multimodal item that overlaps the block, with its offset from the start of the block; the cache salt, in the
+// first block only. An empty text counts as absent.
+//
+// Errors: a block size of 0, outputs that are too small, items that are empty, unsorted or overlapping, a position that a
+// key cannot hold, a digest of fewer than 16 or more than 32 bytes, a hasher of another scheme. Nothing is written then.
+// Complexity: vllm_hash_blocks() and vllm_keys() allocate nothing, but OpenSSL may.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,12 @@ inline constexpr std::string_view kVllmDefaultSeed = "vllm-none-hash";
 
 struct VllmMmItem {
   std::string_view identifier{};
-  std::int64_t offset = 0;  // of its first token, counted from the start of the sequence
+  std::int64_t offset = 0;  // of its first token, from the start of the sequence
   std::uint32_t length = 0;
 };
 
 struct VllmExtras {
-  // From vLLM 0.32 on adapters and items carry their kind: ("lora", name) for name, ("mm", id, offset) for (id,
-  // offset).
+  // kTagged (vLLM 0.32 and later): ("lora", name) and ("mm", id, offset). kPlain: name and (id, offset).
   enum class Style : std::uint8_t { kTagged, kPlain };
 
   std::string_view lora_name{};
@@ -44,7 +43,7 @@ struct VllmExtras {
   Style style = Style::kTagged;
 };
 
-// One block, whose first token stands at `offset` of the sequence.
+// The digest of one block, whose first token has index `offset` in the sequence.
 [[nodiscard]] Digest vllm_block_digest(const Digest& parent, std::span<const Token> tokens,
                                        const VllmExtras& extras = {}, std::int64_t offset = 0);
 
@@ -59,17 +58,16 @@ struct VllmParent {
   std::uint32_t position = 0;
 };
 
-// The digests of the full blocks of `tokens`, which follow `parent` or begin a sequence; returns how many.
+// Computes the digests of the full blocks of `tokens`, which follow `parent` or begin a sequence; returns their number.
 [[nodiscard]] Result<std::size_t> vllm_hash_blocks(std::span<const Token> tokens, const VllmHashing& hashing,
                                                    const std::optional<VllmParent>& parent, std::span<Digest> digests);
 
-// What vLLM's events name the block: the last 8 bytes, unsigned.
+// The hash of the block in vLLM's events: the last 8 bytes, unsigned.
 [[nodiscard]] std::uint64_t vllm_event_hash(const Digest& digest);
 
-// Keys of blocks whose digests are given: a run of them, which follows `parent` or begins a sequence; or one, with a
-// digest of 16 to 32 bytes. The sequence hash is the first 8 bytes of a CMAC of the whole digest, with a key of the
-// hasher's; at position 0 the key holds 54 bits of the next 8 too. Two digests that share some of their bytes share
-// nothing of their keys.
+// The keys of consecutive blocks from their digests, which follow `parent` or begin a sequence; or the key of one block,
+// from a digest of 16 to 32 bytes. The sequence hash is the first 8 bytes of a CMAC of the whole digest, with a key of the
+// hasher; at position 0 the key also holds 54 bits of the next 8. Digests that share some bytes have unrelated keys.
 [[nodiscard]] Result<std::size_t> vllm_keys(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                             std::span<const Digest> digests, std::span<BlockKey> keys);
 [[nodiscard]] Result<BlockKey> vllm_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,

@@ -37,7 +37,7 @@ class TraceFile::Lines {
   [[nodiscard]] bool is_open() const { return file_ != nullptr; }
   [[nodiscard]] std::uint64_t bytes_read() const { return static_cast<std::uint64_t>(std::max(0L, gzoffset(file_))); }
 
-  // The next line without its end; none at the end of the file or after an error.
+  // The next line without its line break; std::nullopt at the end of the file or after an error.
   [[nodiscard]] std::optional<std::string_view> next() {
     while (true) {
       const std::size_t end = buffer_.find('\n', at_);
@@ -54,7 +54,7 @@ class TraceFile::Lines {
       }
       int number = Z_OK;
       const char* const text = gzerror(file_, &number);
-      if (number != Z_OK) {  // Z_BUF_ERROR, where the file stops within a stream, comes with a count of 0
+      if (number != Z_OK) {  // a file that ends within a stream gives Z_BUF_ERROR and a count of 0
         error_ = number == Z_ERRNO ? std::strerror(errno) : text;
         return std::nullopt;
       }

@@ -1,10 +1,10 @@
-// TraceFile: the rows of a trace file, one after the other, so that a file of any size needs the memory of one row.
+// TraceFile: reads a trace file row by row, so that a file of any size needs the memory of one row. The format is
+// Mooncake's JSONL (trace_row.h), plain or compressed with gzip. Blank lines are skipped.
 //
-// Does:     reads Mooncake's JSONL (trace_row.h), plain or compressed with gzip. Blank lines are passed over.
-// Owner:    move-only; owns the open file.
-// Threads:  one.
-// Fails:    open() on a file that cannot be opened. next() on a bad row, which it names by its line and leaves behind:
-//           the reader goes on with the row after it; and on a file that cannot be read further, which ends it.
+// Thread safety: one thread at a time.
+// Ownership: owns the open file.
+// Errors: open() fails if the file cannot be opened. next() reports a bad row with its line, and goes on with the next row
+// when it is called again; it reports a read error with kBroken, which ends the file.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class TraceFile {
   ~TraceFile();
 
   enum class Next : std::uint8_t { kRow, kBadRow, kEnd, kBroken };
-  // kRow: `row` is the next one. kBadRow, kBroken: error() says why.
+  // kRow: `row` is the next row. kBadRow, kBroken: error() has the message.
   [[nodiscard]] Next next(TraceRow& row);
 
   // "line 12: no hash_ids, or none in them"
   [[nodiscard]] const std::string& error() const { return error_; }
-  // Of the row that next() gave last, counted from 1.
+  // The line of the row that next() returned last, from 1.
   [[nodiscard]] std::uint64_t line() const { return line_; }
-  // As they are on disk.
+  // Of the file as it is on disk, compressed or not.
   [[nodiscard]] std::uint64_t bytes_read() const;
   [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxDepth = 32;
 
-// Reads JSON from the front of a line; every step says whether the text was as it should be.
+// Reads JSON from the front of a line; every function returns false if the text is not what it expects.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -31,7 +31,7 @@ class Scanner {
     return at_ == text_.size();
   }
 
-  // The text between the quotes, escapes as they stand.
+  // The text between the quotes, with its escapes.
   [[nodiscard]] bool string(std::string_view& out) {
     if (!take('"')) {
       return false;
@@ -130,7 +130,7 @@ class Scanner {
   return scanner.take(']');
 }
 
-// A name or a number, as it stands.
+// A string or a number, as it is written.
 [[nodiscard]] bool read_session(Scanner& scanner, std::string& session) {
   std::string_view text;
   if (scanner.string(text)) {

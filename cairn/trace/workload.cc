@@ -13,16 +13,16 @@ namespace cairn::trace {
 
 namespace {
 
-// The library's distributions differ from one implementation to the next; these do not.
+// The distributions of the standard library differ between implementations; these do not.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
 
-  // 0 to 1, neither included.
+  // Between 0 and 1, both excluded.
   double uniform() { return (static_cast<double>(next() >> 11) + 0.5) / 9007199254740992.0; }
   std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(uniform() * limit); }
   double exponential(double mean) { return -mean * std::log(uniform()); }
-  // Half are below the median; about two in three within a factor of `spread` of it.
+  // Log-normal: half are below the median, about two in three within a factor of `spread` of it.
   double lognormal(double median, double spread) {
     const double normal = std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform());
     return median * std::pow(spread, normal);
@@ -110,7 +110,7 @@ class Traffic {
     return answers_.count(120, 1.5, 1'000);
   }
 
-  // `progress` of the trace, 0 to 1.
+  // `progress`: how much of the trace is done, 0 to 1.
   void arrive(double now_ms, double progress) {
     const bool night = options_.kind == WorkloadKind::kDiurnal && std::sin(progress * 8 * std::numbers::pi) < 0;
     if (options_.kind == WorkloadKind::kAgents || night) {
@@ -138,7 +138,7 @@ class Traffic {
       waiting_.push(std::move(session));
       return;
     }
-    // A few system prompts have most of the sessions.
+    // A few system prompts are used by most sessions.
     const double rank = std::pow(kSystemPrompts, random_.uniform()) - 1;
     session.ids = system_prompts_[static_cast<std::size_t>(rank)];
     const bool agent = speaker == Speaker::kAgent;
@@ -160,7 +160,7 @@ class Traffic {
 
   const WorkloadOptions options_;
   Random random_;
-  Random answers_;  // apart, so that prompts do not depend on answers
+  Random answers_;  // of its own, so that prompts do not depend on answers
   std::uint64_t next_id_ = 0;
   std::uint64_t sessions_ = 0;
   double arrival_gap_ms_ = 1'000;

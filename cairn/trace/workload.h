@@ -1,13 +1,13 @@
-// Workload: traffic of a known kind from a seed, as a trace in Mooncake's JSONL.
+// generate(): makes a synthetic trace in Mooncake's JSONL from a seed. The same options give the same bytes everywhere.
 //
-// Kinds:    kChat     people who talk: shared system prompts, some turns each, half a minute to think in between
-//           kAgents   programs that call tools: a long context, forty steps a few seconds apart, now and then a person
-//           kScan     chat, and now and then a job that reads many long documents once
-//           kFlood    chat in a flood of prompts that never come back, two in three
-//           kDiurnal  chat by day and agents by night, four times over
-//           kLoop     one document after the other, and over again: the adversary of a cache that has one block less
-// Sessions: the turns of a person or an agent have one session, "s1", "s2" and so on; what comes once has none.
-// Threads:  pure; the same options give the same bytes everywhere.
+//   kChat     chat users: shared system prompts, a few turns each, half a minute between turns
+//   kAgents   agents that call tools: a long context, forty steps a few seconds apart, sometimes a chat user
+//   kScan     chat, and sometimes a job that reads many long documents once
+//   kFlood    chat, with two of three requests being prompts that are never repeated
+//   kDiurnal  chat by day and agents by night, four times
+//   kLoop     the same documents over and over: the worst case for a cache that is one block too small
+//
+// The turns of a chat user or an agent have one session ("s1", "s2" and so on); single requests have none.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct WorkloadOptions {
   WorkloadKind kind = WorkloadKind::kChat;
   std::uint32_t requests = 10'000;
   std::uint32_t block_size = 512;
-  std::uint32_t loop_blocks = 1'001;  // of kLoop: distinct blocks
+  std::uint32_t loop_blocks = 1'001;  // distinct blocks of kLoop
   std::uint64_t seed = 1;
 };
 
-// Calls `emit` with one request after the other, in the order of their times.
+// Calls `emit` with each request, in the order of their timestamps.
 void generate(const WorkloadOptions& options, const std::function<void(const TraceRow&)>& emit);
 
 }  // namespace cairn::trace
