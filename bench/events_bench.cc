@@ -39,7 +39,8 @@ void check(const Status& status) {
 }
 
 Event stored(std::uint64_t sequence, const std::vector<StoredBlock>& chain) {
-  return {.sequence = sequence, .tier = CacheLevel::kG1, .data = Stored{.parent = {}, .blocks = chain, .token_ids = {}}};
+  return {
+      .sequence = sequence, .tier = CacheLevel::kG1, .data = Stored{.parent = {}, .blocks = chain, .token_ids = {}}};
 }
 
 // Requests of kBlocks blocks that are all cached, in a view of `range` blocks.

@@ -47,8 +47,9 @@ Result<PhysicalTokenBlock> BlockAllocator::allocate() {
 
 Status BlockAllocator::allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks) {
   if (count > free_blocks()) {
-    return fail(ErrorCode::kExhausted, str_cat("cannot allocate ", count, " blocks of device ", device_id_, ": ", free_blocks(),
-                                               " of ", total_blocks(), " are free; free some and retry"));
+    return fail(ErrorCode::kExhausted,
+                str_cat("cannot allocate ", count, " blocks of device ", device_id_, ": ", free_blocks(), " of ",
+                        total_blocks(), " are free; free some and retry"));
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     blocks.push_back(take_front());

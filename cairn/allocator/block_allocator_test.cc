@@ -89,7 +89,8 @@ TEST(BlockAllocatorTest, ABatchIsFreedFrontToBackSoItsLastIsReusedFirst) {
 TEST(BlockAllocatorTest, ABatchIsAllocatedWholeOrNotAtAll) {
   BlockAllocator allocator = make_allocator(4);
   std::vector<PhysicalTokenBlock> blocks = take(allocator, 2);
-  expect_error(allocator.allocate(3, blocks), ErrorCode::kExhausted, "cannot allocate 3 blocks of device 3: 2 of 4 are free");
+  expect_error(allocator.allocate(3, blocks), ErrorCode::kExhausted,
+               "cannot allocate 3 blocks of device 3: 2 of 4 are free");
   EXPECT_THAT(blocks, ElementsAre(block(0), block(1)));
   EXPECT_TRUE(allocator.allocate(2, blocks));
   EXPECT_THAT(blocks, ElementsAre(block(0), block(1), block(2), block(3)));

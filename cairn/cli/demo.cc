@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "cairn/base/json_writer.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/cli/text.h"
 #include "cairn/events/event_log.h"
@@ -216,9 +217,15 @@ class Demo {
 
   void begin_report() {
     if (options_.json) {
-      out_ << "{\"chats\":" << options_.chats << ",\"turns\":" << options_.turns << ",\"blocks\":" << options_.blocks
-           << ",\"block_size\":" << options_.block_size << ",\"policy\":\"" << to_string(options_.policy)
-           << "\",\"seed\":" << options_.seed << ",\"rows\":[";
+      json_.begin_object();
+      json_.field("chats", options_.chats);
+      json_.field("turns", options_.turns);
+      json_.field("blocks", options_.blocks);
+      json_.field("block_size", options_.block_size);
+      json_.field("policy", to_string(options_.policy));
+      json_.field("seed", options_.seed);
+      json_.begin_array("rows");
+      flush_json();
       return;
     }
     out_ << with_commas(options_.chats) << " chats of " << options_.turns << " turns, " << options_.system_prompts
@@ -233,10 +240,17 @@ class Demo {
     const PoolCounts counts = pool_->counts();
     const std::uint64_t evicted = pool_->stats().evicted;
     if (options_.json) {
-      out_ << (first_row_ ? "" : ",") << "{\"requests\":" << totals_.requests
-           << ",\"prompt_blocks\":" << totals_.prompt_blocks << ",\"hit_blocks\":" << totals_.hit_blocks
-           << ",\"evicted\":" << evicted << ",\"active\":" << counts.active << ",\"inactive\":" << counts.inactive
-           << ",\"free\":" << counts.free << ",\"events\":" << totals_.events << "}";
+      json_.begin_object();
+      json_.field("requests", totals_.requests);
+      json_.field("prompt_blocks", totals_.prompt_blocks);
+      json_.field("hit_blocks", totals_.hit_blocks);
+      json_.field("evicted", evicted);
+      json_.field("active", counts.active);
+      json_.field("inactive", counts.inactive);
+      json_.field("free", counts.free);
+      json_.field("events", totals_.events);
+      json_.end_object();
+      flush_json();
     } else {
       out_ << std::setw(8) << with_commas(totals_.requests) << std::setw(15) << with_commas(totals_.prompt_blocks)
            << std::setw(12) << with_commas(totals_.hit_blocks) << std::setw(9) << std::fixed << std::setprecision(1)
@@ -245,7 +259,11 @@ class Demo {
            << with_commas(totals_.events) << '\n'
            << std::flush;
     }
-    first_row_ = false;
+  }
+
+  void flush_json() {
+    out_ << json_text_;
+    json_text_.clear();
   }
 
   Status end_report() {
@@ -258,8 +276,16 @@ class Demo {
                   "the events do not add up to the contents of the pool; this is a bug in Cairn");
     }
     if (options_.json) {
-      out_ << "],\"hit_ratio\":" << hit_percent() / 100 << ",\"events\":{\"stored\":" << totals_.stored
-           << ",\"removed\":" << totals_.removed << "},\"resident\":" << resident.size() << "}\n";
+      json_.end_array();
+      json_.field("hit_ratio", hit_percent() / 100, 6);
+      json_.begin_object("events");
+      json_.field("stored", totals_.stored);
+      json_.field("removed", totals_.removed);
+      json_.end_object();
+      json_.field("resident", resident.size());
+      json_.end_object();
+      flush_json();
+      out_ << "\n";
       return {};
     }
     out_ << "\n"
@@ -281,7 +307,8 @@ class Demo {
   ResidencyView view_;
   std::deque<Request> in_flight_;  // destroyed before the pool
   Totals totals_;
-  bool first_row_ = true;
+  std::string json_text_;
+  JsonWriter json_{json_text_};  // what is not written to out_ yet is in json_text_
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "cairn/cli/event_file.h"
 
-#include <charconv>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
@@ -29,27 +28,21 @@ Status EventFile::close() {
   return {};
 }
 
-void EventFile::number(std::uint64_t value) {
-  char digits[20];
-  const auto [last, error] = std::to_chars(digits, digits + sizeof(digits), value);
-  buffer_.append(digits, last);
+JsonWriter EventFile::begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier) {
+  JsonWriter json(buffer_);
+  json.begin_object();
+  json.field("worker", worker);
+  json.field("time_ms", static_cast<double>(at.count()) / 1e6);
+  json.field("event_id", event_id);
+  json.field("tier", to_string(tier));
+  json.begin_object("data");
+  return json;
 }
 
-void EventFile::begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier) {
-  char digits[32];
-  const auto [last, error] = std::to_chars(digits, digits + sizeof(digits), static_cast<double>(at.count()) / 1e6);
-  buffer_ += "{\"worker\":";
-  number(worker);
-  buffer_ += ",\"time_ms\":";
-  buffer_.append(digits, last);
-  buffer_ += ",\"event_id\":";
-  number(event_id);
-  buffer_ += ",\"tier\":\"";
-  buffer_ += to_string(tier);
-  buffer_ += "\",\"data\":{\"";
-}
-
-void EventFile::end() {
+void EventFile::end(JsonWriter& json) {
+  json.end_object();
+  json.end_object();
+  buffer_ += '\n';
   if (buffer_.size() >= kBufferBytes) {
     file_ << buffer_;
     buffer_.clear();
@@ -58,37 +51,37 @@ void EventFile::end() {
 
 void EventFile::on_stored(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
                           const sim::KvStored& stored) {
-  begin(worker, at, event_id, tier);
-  buffer_ += "stored\":{\"parent_hash\":";
+  JsonWriter json = begin(worker, at, event_id, tier);
+  json.begin_object("stored");
+  json.key("parent_hash");
   if (stored.parent) {
-    number(value_of(*stored.parent));
+    json.value(value_of(*stored.parent));
   } else {
-    buffer_ += "null";
+    json.value(nullptr);
   }
-  buffer_ += ",\"blocks\":[";
+  json.begin_array("blocks");
   for (const sim::KvStoredBlock& block : stored.blocks) {
-    buffer_ += &block == stored.blocks.data() ? "{\"block_hash\":" : ",{\"block_hash\":";
-    number(value_of(block.hash));
-    buffer_ += ",\"tokens_hash\":";
-    number(value_of(block.tokens_hash));
-    buffer_ += '}';
+    json.begin_object();
+    json.field("block_hash", value_of(block.hash));
+    json.field("tokens_hash", value_of(block.tokens_hash));
+    json.end_object();
   }
-  buffer_ += "]}}}\n";
-  end();
+  json.end_array();
+  json.end_object();
+  end(json);
 }
 
 void EventFile::on_removed(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier,
                            const sim::KvRemoved& removed) {
-  begin(worker, at, event_id, tier);
-  buffer_ += "removed\":{\"block_hashes\":[";
-  for (const SequenceHash& hash : removed.hashes) {
-    if (&hash != removed.hashes.data()) {
-      buffer_ += ',';
-    }
-    number(value_of(hash));
+  JsonWriter json = begin(worker, at, event_id, tier);
+  json.begin_object("removed");
+  json.begin_array("block_hashes");
+  for (const SequenceHash hash : removed.hashes) {
+    json.value(value_of(hash));
   }
-  buffer_ += "]}}}\n";
-  end();
+  json.end_array();
+  json.end_object();
+  end(json);
 }
 
 }  // namespace cairn::cli

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "cairn/base/json_writer.h"
 #include "cairn/base/result.h"
 #include "cairn/sim/replay.h"
 
@@ -31,9 +32,9 @@ class EventFile final : public sim::ReplayEventSink {
 
  private:
   EventFile(std::string path, std::ofstream file) : path_(std::move(path)), file_(std::move(file)) {}
-  void begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier);
-  void number(std::uint64_t value);
-  void end();
+  // Starts a line, up to the data of the event; end() ends it.
+  JsonWriter begin(std::uint32_t worker, TimePoint at, std::uint64_t event_id, CacheLevel tier);
+  void end(JsonWriter& json);
 
   std::string path_;
   std::ofstream file_;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cairn/base/json_writer.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/cli/hitrate_page.h"
 #include "cairn/cli/text.h"
@@ -20,24 +21,15 @@ namespace cairn::cli {
 
 namespace {
 
-std::string json_text(std::string_view text) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (byte < 0x20) {
-      out += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
+void write_tier(JsonWriter& json, const std::string& capacity, std::uint64_t blocks, std::uint64_t hits) {
+  json.begin_object();
+  json.field("capacity", capacity);
+  json.field("blocks", blocks);
+  json.field("hits", hits);
 }
 
 // Bounds have no tiers.
-void write_json_tiers(std::ostream& out, const lab::Row& row) {
+void write_json_tiers(JsonWriter& json, const lab::Row& row) {
   if (row.counts.lower.empty()) {
     return;
   }
@@ -45,42 +37,58 @@ void write_json_tiers(std::ostream& out, const lab::Row& row) {
   for (const lab::LowerTierCounts& tier : row.counts.lower) {
     in_first -= tier.hits;
   }
-  out << ",\"tiers\":[{\"capacity\":" << json_text(row.capacity) << ",\"blocks\":" << row.blocks
-      << ",\"hits\":" << in_first << "}";
+  json.begin_array("tiers");
+  write_tier(json, row.capacity, row.blocks, in_first);
+  json.end_object();
   for (std::size_t i = 0; i < row.lower.size(); ++i) {
     const lab::LowerTierCounts& tier = row.counts.lower[i];
-    out << ",{\"capacity\":" << json_text(row.lower[i].capacity) << ",\"blocks\":" << row.lower[i].blocks
-        << ",\"hits\":" << tier.hits << ",\"written\":" << tier.written << ",\"verdicts\":{";
+    write_tier(json, row.lower[i].capacity, row.lower[i].blocks, tier.hits);
+    json.field("written", tier.written);
+    json.begin_object("verdicts");
     for (const Admission admission : kAllAdmissions) {
-      out << (admission == kAllAdmissions[0] ? "" : ",") << json_text(to_string(admission)) << ":"
-          << tier.verdicts[static_cast<std::size_t>(admission)];
+      json.field(to_string(admission), tier.verdicts[static_cast<std::size_t>(admission)]);
     }
-    out << "}}";
+    json.end_object();
+    json.end_object();
   }
-  out << "]";
+  json.end_array();
 }
 
 void write_json(std::ostream& out, std::span<const lab::Row> rows, const HitrateOptions& options) {
-  out << "{\"rows\":[" << std::setprecision(6);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const lab::Row& row = rows[i];
+  constexpr int kDigits = 6;
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object();
+  json.begin_array("rows");
+  for (const lab::Row& row : rows) {
     const lab::HitCounts& counts = row.counts;
-    out << (i == 0 ? "\n" : ",\n") << "{\"trace\":" << json_text(row.trace) << ",\"policy\":" << json_text(row.policy)
-        << ",\"capacity\":" << json_text(row.capacity) << ",\"blocks\":" << row.blocks
-        << ",\"hit_ratio\":" << counts.block_ratio() << ",\"byte_hit_ratio\":" << counts.byte_ratio()
-        << ",\"request_hit_ratio\":" << counts.request_ratio() << ",\"written_per_hit\":" << counts.written_per_hit()
-        << ",\"requests\":" << counts.requests << ",\"block_requests\":" << counts.blocks
-        << ",\"block_hits\":" << counts.blocks_hit << ",\"evicted\":" << counts.evicted;
+    json.line_break();
+    json.begin_object();
+    json.field("trace", row.trace);
+    json.field("policy", row.policy);
+    json.field("capacity", row.capacity);
+    json.field("blocks", row.blocks);
+    json.field("hit_ratio", counts.block_ratio(), kDigits);
+    json.field("byte_hit_ratio", counts.byte_ratio(), kDigits);
+    json.field("request_hit_ratio", counts.request_ratio(), kDigits);
+    json.field("written_per_hit", counts.written_per_hit(), kDigits);
+    json.field("requests", counts.requests);
+    json.field("block_requests", counts.blocks);
+    json.field("block_hits", counts.blocks_hit);
+    json.field("evicted", counts.evicted);
     if (options.hints) {
-      out << ",\"hints\":true";
+      json.field("hints", true);
     }
     if (options.leaves_first) {
-      out << ",\"leaves_first\":true";
+      json.field("leaves_first", true);
     }
-    write_json_tiers(out, row);
-    out << "}";
+    write_json_tiers(json, row);
+    json.end_object();
   }
-  out << "\n]}\n";
+  json.line_break();
+  json.end_array();
+  json.end_object();
+  out << text << "\n";
 }
 
 // Writes the table of one measure, with a row for each policy and a column for each capacity.

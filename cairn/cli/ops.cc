@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <istream>
 #include <iterator>
 #include <limits>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/json_writer.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/sim/active_sequence.h"
 #include "cairn/sim/identity_source.h"
@@ -90,32 +92,59 @@ class Operation {
 class EventText final : public sim::KvEventSink {
  public:
   void on_stored(std::uint64_t /*event_id*/, CacheLevel /*tier*/, const sim::KvStored& stored) override {
-    begin();
-    text_ += "{\"stored\":{\"blocks\":[";
+    JsonWriter json = begin();
+    json.begin_object("stored");
+    json.begin_array("blocks");
     for (const sim::KvStoredBlock& block : stored.blocks) {
-      text_ += str_cat(&block == stored.blocks.data() ? "[" : ",[", value_of(block.hash), ",",
-                       value_of(block.tokens_hash), "]");
+      json.begin_array();
+      json.value(value_of(block.hash));
+      json.value(value_of(block.tokens_hash));
+      json.end_array();
     }
-    text_ += "],\"parent\":";
-    text_ += stored.parent ? std::to_string(value_of(*stored.parent)) : "null";
-    text_ += "}}";
+    json.end_array();
+    json.key("parent");
+    if (stored.parent) {
+      json.value(value_of(*stored.parent));
+    } else {
+      json.value(nullptr);
+    }
+    json.end_object();
+    json.end_object();
   }
   void on_removed(std::uint64_t /*event_id*/, CacheLevel /*tier*/, const sim::KvRemoved& removed) override {
-    begin();
-    text_ += "{\"removed\":[";
-    for (const SequenceHash& hash : removed.hashes) {
-      text_ += str_cat(&hash == removed.hashes.data() ? "" : ",", value_of(hash));
+    JsonWriter json = begin();
+    json.begin_array("removed");
+    for (const SequenceHash hash : removed.hashes) {
+      json.value(value_of(hash));
     }
-    text_ += "]}";
+    json.end_array();
+    json.end_object();
   }
 
   [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
 
  private:
-  void begin() { text_ += text_.empty() ? "" : ","; }
+  JsonWriter begin() {
+    text_ += text_.empty() ? "" : ",";
+    JsonWriter json(text_);
+    json.begin_object();
+    return json;
+  }
 
   std::string text_;
 };
+
+// {"name":number,...}
+std::string object_of(std::initializer_list<std::pair<std::string_view, std::uint64_t>> fields) {
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object();
+  for (const auto& [name, number] : fields) {
+    json.field(name, number);
+  }
+  json.end_object();
+  return text;
+}
 
 // The state of a script. run() returns the result of an operation as JSON.
 class Script {
@@ -153,9 +182,19 @@ class Script {
 
   // The answer to a line.
   [[nodiscard]] std::string answer(std::size_t line, const std::string& result) {
-    return str_cat("{\"active\":", manager_->num_active_blocks(), ",\"events\":[", events_.take(),
-                   "],\"inactive\":", manager_->num_inactive_blocks(), ",\"line\":", line,
-                   ",\"refs\":", manager_->num_active_block_refs(), ",\"result\":", result, "}\n");
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    json.field("active", manager_->num_active_blocks());
+    json.key("events");
+    json.raw(str_cat("[", events_.take(), "]"));
+    json.field("inactive", manager_->num_inactive_blocks());
+    json.field("line", line);
+    json.field("refs", manager_->num_active_block_refs());
+    json.key("result");
+    json.raw(result);
+    json.end_object();
+    return text + "\n";
   }
 
  private:
@@ -204,11 +243,11 @@ class Script {
     CAIRN_TRY_ASSIGN(sim::ActiveSequence sequence, sim::ActiveSequence::create(tokens, options, identities_));
     const std::size_t blocks = sequence.unique_blocks().size();
     sequences_.emplace(*name, Entry{*name, std::move(sequence), {}});
-    return str_cat("{\"blocks\":", blocks, "}");
+    return object_of({{"blocks", blocks}});
   }
 
   static std::string granted(std::size_t wanted, std::size_t got) {
-    return str_cat("{\"got\":", got, ",\"wanted\":", wanted, "}");
+    return object_of({{"got", got}, {"wanted", wanted}});
   }
 
   Result<std::string> alloc(const Operation& operation, Entry& entry) {
@@ -299,13 +338,13 @@ class Script {
         entry.used.erase(held);
       }
     }
-    return str_cat("{\"released\":", released, "}");
+    return object_of({{"released", released}});
   }
 
   Result<std::string> cost(const Operation& /*operation*/, Entry& entry) {
     const sim::PrefillCost cost = manager_->get_prefill_cost(entry.sequence);
-    return str_cat("{\"cached_tokens\":", cost.cached_tokens, ",\"new_blocks\":", cost.new_blocks,
-                   ",\"new_tokens\":", cost.new_tokens, "}");
+    return object_of(
+        {{"cached_tokens", cost.cached_tokens}, {"new_blocks", cost.new_blocks}, {"new_tokens", cost.new_tokens}});
   }
 
   const OpsOptions options_;

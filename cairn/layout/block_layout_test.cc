@@ -161,8 +161,7 @@ TEST(BlockLayoutDeathTest, AnAddressIsOfARowThatTheLayoutHas) {
   const TestLayout made = TestLayout::make({kShape, Arrangement::kLayersKvNhd, kBlocks, 1});
   const BlockLayout& layout = *made.layout();
   (void)layout.address(kBlocks - 1, kShape.layers - 1, kShape.kv - 1, kShape.page_size - 1, kShape.heads - 1);
-  constexpr const char* kMessage =
-      "block, layer, K/V, token and head of an address are within the layout";
+  constexpr const char* kMessage = "block, layer, K/V, token and head of an address are within the layout";
   EXPECT_DEATH((void)layout.address(kBlocks, 0, 0, 0, 0), kMessage);
   EXPECT_DEATH((void)layout.address(0, kShape.layers, 0, 0, 0), kMessage);
   EXPECT_DEATH((void)layout.address(0, 0, kShape.kv, 0, 0), kMessage);
