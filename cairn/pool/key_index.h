@@ -2,13 +2,13 @@
 //
 // A hash table of block ids; the keys are read from the pool's records. A bucket is one cache line with twelve entries
 // and a byte of hash for each, so a hit costs one line here and one in the records. The hash covers only the bits that
-// a child's key holds of its parent, so parents can be looked up too.
+// a child's key holds of its parent, so parents can be looked up too. Not a FlatTable (base/): that one would store each
+// key a second time.
 //
 // Thread safety: none; the lock of the pool guards it. Only place_of(), prefetch() and the constructor of Lookup may be
 //                called without it.
 // Complexity: O(1) a call. 7 bytes a block, allocated at creation. An entry that does not fit its bucket goes into the
-// next
-//             one with room; the buckets that it passed count it.
+//             next one with room; the buckets that it passed count it.
 #pragma once
 
 #include <algorithm>
