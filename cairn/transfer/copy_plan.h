@@ -26,12 +26,12 @@ namespace cairn {
 // A part of a block. Rows are numbered in the whole block, so that the checksums of parts add up.
 struct BlockPart {
   std::uint32_t first_layer = 0;
-  std::uint32_t layers = 0;       // 0: all from the first on
+  std::uint32_t layers = 0;       // 0: all, from first_layer on
   std::uint32_t source_head = 0;  // the first head that is read, and the one that is written
   std::uint32_t destination_head = 0;
-  std::uint32_t heads = 0;  // 0: all that the source has, from source_head on
-  // Where the destination's (and source's) heads stand in the numbering of rows, when both are parts of a larger model:
-  // the head that source_head is in the whole, and how many heads the whole has. 0 heads: the source is the whole.
+  std::uint32_t heads = 0;  // 0: all of the source, from source_head on
+  // If source and destination are shards of a larger model: the number of source_head in the whole model, and how many heads the
+  // whole has. Rows are numbered by these. 0 heads: the source is the whole.
   std::uint32_t whole_head = 0;
   std::uint32_t whole_heads = 0;
 };
@@ -46,14 +46,14 @@ struct BlockPair {
   friend bool operator==(const BlockPair&, const BlockPair&) = default;
 };
 
-// A contiguous copy of a transfer, that may span several blocks which are adjacent on both sides.
+// A contiguous copy. It may span several blocks that are adjacent on both sides.
 struct Copy {
   std::uint32_t source_region = 0;
   std::uint32_t destination_region = 0;
   std::uint64_t source_offset = 0;
   std::uint64_t destination_offset = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t first_pair = 0;  // the pairs that it copies bytes of
+  std::uint32_t first_pair = 0;  // of the pairs whose bytes it copies
   std::uint32_t pairs = 1;
   friend bool operator==(const Copy&, const Copy&) = default;
 };
@@ -66,9 +66,9 @@ class CopyPlan {
     std::uint64_t destination_step = 0;  // bytes
     std::uint64_t row_step = 0;          // in the numbering of rows
   };
-  // Rows at offset + block * block_step + the sum over levels of index * step. Levels go from the inside out, ordered by
-  // the destination's steps; unused ones count 1 and come last. The first `run_levels` of them are contiguous on both
-  // sides. Boxes go by the destination's region and offset.
+  // Rows at offset + block * block_step + the sum over levels of index * step. Levels are ordered from the inside out, by the
+  // steps of the destination; unused ones have a count of 1 and come last. The first `run_levels` are contiguous on both sides.
+  // Boxes are ordered by region and offset of the destination.
   struct Box {
     std::uint32_t source_region = 0;
     std::uint32_t destination_region = 0;
@@ -80,7 +80,7 @@ class CopyPlan {
     std::array<Level, 4> levels = {};
     std::uint32_t run_levels = 0;
     std::uint64_t run_bytes = 0;    // row bytes x the counts of the run's levels
-    std::uint64_t runs = 1;         // runs a block: the counts of the other levels
+    std::uint64_t runs = 1;         // runs of a block: the counts of the other levels
     bool rows_in_sequence = false;  // the rows of a run are numbered one after the other
   };
 
@@ -93,28 +93,27 @@ class CopyPlan {
   [[nodiscard]] const BlockPart& part() const { return part_; }
   [[nodiscard]] std::span<const Box> boxes() const { return boxes_; }
   [[nodiscard]] std::uint64_t row_bytes() const { return row_bytes_; }
-  // That the plan moves of each block, and that a checksum is finished with: those of the whole block.
+  // The bytes that the plan moves of each block, and those of a whole block, which its checksum depends on.
   [[nodiscard]] std::uint64_t bytes_per_block() const { return bytes_per_block_; }
   [[nodiscard]] std::uint64_t whole_block_bytes() const { return whole_block_bytes_; }
-  // All of a block's rows are moved: its sums are those of the block.
+  // Whether all rows of a block are moved, so that the sums are those of the block.
   [[nodiscard]] bool is_whole() const { return bytes_per_block_ == whole_block_bytes_; }
   [[nodiscard]] std::uint64_t runs_per_block() const { return runs_per_block_; }
 
-  // Both blocks exist, and no destination block is written twice; nor read, where both layouts are the same.
+  // Whether all blocks exist and no destination is written twice, or also read if both layouts are the same.
   [[nodiscard]] Status check(std::span<const BlockPair> pairs) const;
-  // The fewest contiguous copies that do it, merged where adjacent on both sides (within a block, and across pairs that
-  // follow each other in both layouts), none above `max_bytes`, in the order of their first pairs. Reuses the memory of
-  // `out`.
+  // Replaces `out` with the fewest contiguous copies, none above `max_bytes`, in the order of their first pairs. Copies that are
+  // adjacent on both sides are merged, within a block and across blocks.
   // Requires: pairs that pass check(), max_bytes above 0.
   void expand(std::span<const BlockPair> pairs, std::uint64_t max_bytes, std::vector<Copy>& out) const;
 
  private:
-  // Boxes whose rows lie among each other in the destination, and how they are met in the order of addresses there,
-  // which is what finds all that is adjacent.
+  // Boxes whose rows interleave in the destination, and how to visit their runs in the order of addresses, which finds
+  // everything that is adjacent.
   enum class Order : std::uint8_t {
-    kByPair,     // pair by pair; nothing of a block is adjacent to another block on both sides
-    kByStretch,  // all pairs of a stretch at once, the block being one more level of a box
-    kSorted,     // steps that do not nest: by sorting
+    kByPair,     // pair by pair: no block is adjacent to another one on both sides
+    kByStretch,  // all adjacent pairs at once: the block is one more level of a box
+    kSorted,     // by sorting: the steps do not nest
   };
   struct Neighbours {
     std::uint32_t first_box = 0;

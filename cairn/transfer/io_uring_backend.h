@@ -1,4 +1,4 @@
-// IoUringBackend: io_uring, with files and memory registered where the kernel lets us.
+// IoUringBackend: io_uring, with registered files and memory if the kernel allows it.
 #pragma once
 
 #include <liburing.h>
@@ -13,7 +13,7 @@ namespace cairn {
 
 class IoUringBackend final : public IoBackend {
  public:
-  // Fails where the kernel has no io_uring, forbids it, or lacks an operation that is needed: says which.
+  // Fails if the kernel has no io_uring, forbids it, or lacks an operation; the message says which.
   [[nodiscard]] static Result<std::unique_ptr<IoUringBackend>> make(std::uint32_t depth);
   ~IoUringBackend() override;
 
@@ -28,26 +28,26 @@ class IoUringBackend final : public IoBackend {
   [[nodiscard]] std::string describe() const override;
 
  private:
-  // A registered buffer is at most 1 GiB, and registering touches every page: memory is registered in pieces, each when
-  // it is first used, so that a terabyte neither fails nor stops the first transfer for minutes.
+  // A registered buffer has at most 1 GiB, and registering touches every page. So memory is registered in pieces, each when it is
+  // first used: a terabyte neither fails nor delays the first transfer by minutes.
   static constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
   static constexpr std::int32_t kUntried = -1;
   static constexpr std::int32_t kRefused = -2;
 
   struct File {
-    int descriptor = -1;  // -1: a free entry
+    int descriptor = -1;  // -1 if the entry is free
     bool registered = false;
   };
   struct Memory {
     std::uint64_t bytes = 0;
-    std::vector<std::int32_t> pieces;  // the buffer's number, or kUntried, kRefused
+    std::vector<std::int32_t> pieces;  // number of the buffer, or kUntried, kRefused
   };
 
   explicit IoUringBackend(std::uint32_t depth) : depth_(depth) {}
   [[nodiscard]] Status start();
   [[nodiscard]] Status check_operations();
   void register_tables();
-  // The number of the registered buffer that holds all of it; kRefused: none does.
+  // The number of the registered buffer that contains all of it; kRefused if there is none.
   [[nodiscard]] std::int32_t buffer_of(const std::byte* memory, std::uint32_t bytes);
   [[nodiscard]] std::int32_t register_piece(std::byte* base, std::uint64_t bytes);
   [[nodiscard]] io_uring_sqe& next_entry();
@@ -58,14 +58,14 @@ class IoUringBackend final : public IoBackend {
   bool ring_made_ = false;
   int wakeup_ = -1;                 // an eventfd that the ring polls
   std::atomic<bool> woken_{false};  // the eventfd holds a wake-up; saves the system call for all but the first
-  bool watching_ = false;           // a poll of the eventfd is under way
+  bool watching_ = false;           // a poll of the eventfd is in flight
   std::uint32_t in_flight_ = 0;
 
   std::vector<File> files_;
   bool files_registered_ = false;
   std::map<const std::byte*, Memory> memory_;  // by base
   std::vector<std::int32_t> free_buffers_;
-  std::string buffers_refused_;  // why no more are registered; empty: they are
+  std::string buffers_refused_;  // why no more are registered; empty if they are
 };
 
 }  // namespace cairn

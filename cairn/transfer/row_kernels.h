@@ -1,8 +1,6 @@
-// The inner loops of copies and checksums: rows at regular steps, copied, added up (checksum.h), or both at once.
-//
-// Does:     one call for a whole level of rows: sums stay in registers from row to row. Several versions of one
-//           definition, and the fastest that the processor has is chosen when the program starts.
-// Threads:  pure.
+// The inner loops of copies and checksums (checksum.h): rows at regular steps that are copied, summed, or both at once. One call
+// handles a whole level of rows, so that sums stay in registers from row to row. There are several versions; the fastest that the
+// processor supports is chosen when the program starts.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +12,10 @@
 
 namespace cairn {
 
-// `rows` pieces of contiguous words. A piece may be one row of a block or many that follow each other in memory and in
-// number; each is padded with zeros to words of 8 bytes by itself.
+// `rows` pieces of contiguous words. A piece is one row of a block, or several rows that are adjacent in memory and in number.
+// Each piece is padded with zeros to words of 8 bytes.
 struct RowRun {
-  std::byte* to = nullptr;  // none: added up and not copied
+  std::byte* to = nullptr;  // null: summed and not copied
   const std::byte* from = nullptr;
   std::uint64_t rows = 1;
   std::uint64_t row_bytes = 0;
@@ -27,9 +25,9 @@ struct RowRun {
   std::uint64_t word_step = 0;   // from row to row, in words
 };
 
-// How the destination is written. Past the caches: the bytes are not fetched before they are overwritten, which saves a
-// third of the memory traffic, and not there to be read at once. Taken as a wish: short rows that are not whole lines,
-// and rows that are not aligned to words, are stored as usual.
+// How the destination is written. kStreaming writes past the caches: the bytes are not fetched before they are overwritten, which
+// saves a third of the memory traffic, and are not in the caches afterwards. It is a hint: short rows that are not whole cache
+// lines, and rows that are not aligned to words, are stored as usual.
 enum class Stores : std::uint8_t { kCached, kStreaming };
 
 struct RowKernel {
@@ -39,13 +37,13 @@ struct RowKernel {
   void (*copy)(const RowRun&, Stores) = nullptr;
 };
 
-// Those that this processor runs, the fastest first; the portable one is the last.
+// The kernels that this processor supports, the fastest first; the portable one is the last.
 [[nodiscard]] std::span<const RowKernel> row_kernels();
 [[nodiscard]] const RowKernel& best_row_kernel();
 
 namespace internal {
 
-// Rows of whole lines, or rows long enough that what is stored as usual at both ends does not count.
+// Rows of whole cache lines, or rows so long that the stores at both ends do not matter.
 [[nodiscard]] inline bool can_stream(const RowRun& run) {
   constexpr std::uint64_t kLine = 64;
   constexpr std::uint64_t kLongRow = 1024;
@@ -53,14 +51,13 @@ namespace internal {
   return (places | run.row_bytes) % kLine == 0 || (places % 8 == 0 && run.row_bytes >= kLongRow);
 }
 
-// Positions' summands, first in the low and second in the high half: adding 32-bit halves apart is what the definition
-// asks for.
+// first(p) in the low and second(p) in the high half; both are added to the halves of a word separately.
 [[nodiscard]] constexpr std::uint64_t summands(std::uint64_t position) {
   const auto p = static_cast<std::uint32_t>(position);
   return (std::uint64_t{p * kSecondStep + kSecondStart} << 32) | (p * kFirstStep + kFirstStart);
 }
 
-// The processor's kernels, appended by the file that is compiled for it; how many.
+// Adds the kernels for x86; returns how many.
 std::size_t add_x86_kernels(std::span<RowKernel> kernels);
 
 }  // namespace internal

@@ -1,7 +1,7 @@
-// StepEvent: work that an engine's device has still to finish, such as a CUDA event.
+// StepEvent: work that the device of an engine has not finished yet, such as a CUDA event.
 //
 // Thread safety: any thread may call.
-// Ownership:     shared by the engine and whoever waits.
+// Ownership:     shared by the engine and the threads that wait.
 // Errors:        an event may fail. Nobody then knows whether the work before it was done, so nothing that depends on it
 //                may be copied.
 #pragma once
@@ -23,7 +23,7 @@ class StepEvent {
  public:
   virtual ~StepEvent() = default;
   [[nodiscard]] virtual StepState state() = 0;
-  // Waits on the calling thread until the event is over or has failed, or `deadline` of the machine's clock has passed.
+  // Waits on the calling thread until the event is over or has failed, or until `deadline` of steady_clock() has passed.
   [[nodiscard]] virtual StepState wait_until(TimePoint deadline) = 0;
 };
 

@@ -1,4 +1,4 @@
-// ThreadBackend: pread(), pwrite() and fdatasync() on as many threads as requests may be under way.
+// ThreadBackend: pread(), pwrite() and fdatasync() on one thread for each request that may be in flight.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@ namespace cairn {
 
 class ThreadBackend final : public IoBackend {
  public:
-  // `why` no better backend was taken, for describe(); may be empty.
+  // `why`: why io_uring is not used, for describe(); may be empty.
   ThreadBackend(std::uint32_t depth, std::string why);
   ~ThreadBackend() override;
 
