@@ -302,6 +302,63 @@ void add_offload(List& list, const std::string& section, At at) {
             [at](auto& c) -> auto& { return at(c).bytes_per_day; });
 }
 
+// "batch:100:500, trial:0:50": a name, blocks that are reserved for it, and the most that it may have (0: no limit).
+std::optional<std::vector<TenantQuota>> parse_tenants(std::string_view text) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  std::vector<TenantQuota> tenants;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view one = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
+    const std::size_t first = one.find(':');
+    const std::size_t second = one.find(':', first == one.npos ? first : first + 1);
+    if (first == 0 || second == one.npos) {
+      return std::nullopt;
+    }
+    const auto reserved = parse_whole(one.substr(first + 1, second - first - 1), 0, kMost);
+    const auto limit = parse_whole(one.substr(second + 1), 0, kMost);
+    if (!reserved || !limit) {
+      return std::nullopt;
+    }
+    tenants.push_back({.name = std::string(one.substr(0, first)),
+                       .reserved = static_cast<std::uint32_t>(*reserved),
+                       .limit = *limit == 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(*limit))});
+  }
+  return tenants;
+}
+
+std::string print_tenants(const std::vector<TenantQuota>& tenants) {
+  std::string text;
+  for (const TenantQuota& tenant : tenants) {
+    text += str_cat(text.empty() ? "" : ", ", tenant.name, ":", tenant.reserved, ":", tenant.limit.value_or(0));
+  }
+  return text;
+}
+
+void add_requests(List& list) {
+  list.section("requests");
+  list.whole(
+      "priority", "Of blocks that an engine's requests save; the lowest is evicted first",
+      [](auto& c) -> auto& { return c.requests.priority; }, 0, Retention::kMaxPriority);
+  list.flag("retention", "Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block",
+            [](auto& c) -> auto& { return c.requests.retention; });
+  list.add(
+      "time_to_live", "Unused blocks that an engine's requests saved are dropped after it; needs retention",
+      str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"),
+      [](auto& c) -> auto& { return c.requests.time_to_live; },
+      [](std::string_view text) -> std::optional<std::optional<Duration>> {
+        const std::optional<Duration> time = parse_duration(text);
+        return time || text == "none" ? std::optional(time) : std::nullopt;
+      },
+      [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
+  list.add(
+      "tenants", "Quotas of tenants in the tier that saves go to, in blocks: name:reserved:limit; limit 0: none",
+      "a list such as batch:100:500, trial:0:50", [](auto& c) -> auto& { return c.requests.tenants; }, parse_tenants,
+      print_tenants);
+  list.last().is_text = true;
+}
+
 void add_the_rest(List& list) {
   list.section("onboard");
   list.flag("through_host", "Blocks loaded from disk are also kept in host memory",
@@ -338,6 +395,7 @@ std::vector<ConfigKey> make_keys() {
   add_tiers(list);
   add_offload(list, "offload.host", [](auto& c) -> auto& { return c.offload_to_host; });
   add_offload(list, "offload.disk", [](auto& c) -> auto& { return c.offload_to_disk; });
+  add_requests(list);
   add_the_rest(list);
   return std::move(list).take();
 }

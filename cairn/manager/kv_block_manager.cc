@@ -1,5 +1,6 @@
 #include "cairn/manager/kv_block_manager.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -258,12 +259,34 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadRequest
   return offloader->offload(std::move(request));
 }
 
+Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const RetentionHint& hint) const {
+  if (!config().requests.retention) {
+    return fail(ErrorCode::kFailedPrecondition, "the tiers keep no hints; set requests.retention");
+  }
+  std::uint32_t found = 0;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    if (BlockPool* const tier = pool(level)) {
+      CAIRN_TRY_ASSIGN(const std::uint32_t here, tier->hint(keys, hint));
+      found += here;
+    }
+  }
+  return found;
+}
+
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
   Offloader* const offloader = state->tiers->offloader_into(into);
   if (offloader == nullptr) {
     return Unexpected(no_tier(into));
+  }
+  const RequestsConfig& allowed = config().requests;
+  const auto has_time = [](const BlockFacts& facts) { return facts.priority_ms != 0 || facts.time_to_live_ms != 0; };
+  if (!allowed.retention && std::ranges::any_of(blocks.facts, has_time)) {
+    return fail(ErrorCode::kFailedPrecondition, "the tiers keep no times of blocks; set requests.retention");
+  }
+  if (index_of(blocks.tenant) > allowed.tenants.size()) {
+    return fail(ErrorCode::kNotFound, str_cat("tenant ", index_of(blocks.tenant), " is not in requests.tenants"));
   }
   return offloader->offload(std::move(blocks), std::move(request));
 }

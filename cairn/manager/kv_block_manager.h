@@ -112,6 +112,10 @@ class KvBlockManager {
                                                  OffloadRequest&& request) const;
   void cancel(CacheLevel into, OffloadRequestId request) const;
 
+  // What is known of the blocks of these keys in every tier (BlockPool::hint()): shifts when they are evicted. The number
+  // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.
+  [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint) const;
+
   // --- control, all while traffic goes on ---
   // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart
   // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay

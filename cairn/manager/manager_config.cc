@@ -164,6 +164,10 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     check_host(config.host, *block_bytes, mistakes);
   }
   check_disk(config.disk, mistakes);
+  if (config.requests.time_to_live && !config.requests.retention) {
+    mistakes.add({"requests.time_to_live", "requests.retention"},
+                 "requests.time_to_live is given, but requests.retention is off; set it to true");
+  }
   if (config.health.longest_wait < config.health.first_wait) {
     mistakes.add({"health.longest_wait", "health.first_wait"},
                  str_cat("health.longest_wait is ", print_duration(config.health.longest_wait),
@@ -249,6 +253,17 @@ Status ManagerConfig::apply(const Environment& environment) {
 Status ManagerConfig::set(std::string_view key, std::string_view value) {
   const ConfigKey* const known = find_key(key);
   return known == nullptr ? unknown_key(key) : set_key(*this, *known, value);
+}
+
+Result<TenantId> RequestsConfig::tenant_id(std::string_view name) const {
+  if (name.empty()) {
+    return kDefaultTenant;
+  }
+  const auto found = std::ranges::find(tenants, name, &TenantQuota::name);
+  if (found == tenants.end()) {
+    return fail(ErrorCode::kNotFound, str_cat("tenant '", name, "' has no quota; name it in requests.tenants"));
+  }
+  return TenantId{static_cast<std::underlying_type_t<TenantId>>(found - tenants.begin() + 1)};
 }
 
 Status ManagerConfig::validate() const {

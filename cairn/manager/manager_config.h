@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/layout/block_layout.h"
@@ -98,6 +99,18 @@ struct DiskConfig : TierConfig {
   std::uint64_t scrub_rate = 0;  // bytes per second that are read to find damaged blocks; 0 to turn that off
 };
 
+// [requests]: what a request may say of its blocks, and what it says by default.
+struct RequestsConfig {
+  std::uint32_t priority = 50;  // of blocks that are saved for an engine's request, 0 to Retention::kMaxPriority
+  // Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block in every tier.
+  bool retention = false;
+  std::optional<Duration> time_to_live = {};  // needs `retention`
+  // Shares of the tier that saves go to. Requests that name none of these are the default tenant's, which has no quota.
+  std::vector<TenantQuota> tenants = {};
+  // The tenant of that name; the default tenant if it is empty. kNotFound: it is not in `tenants`.
+  [[nodiscard]] Result<TenantId> tenant_id(std::string_view name) const;
+};
+
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
   std::uint32_t block_size = 16;    // tokens
@@ -109,6 +122,7 @@ struct ManagerConfig {
   OffloadOptions offload_to_host;  // [offload.host]: from the device
   OffloadOptions offload_to_disk;  // [offload.disk]: from the host, or from the device if there is no host tier
   OnboardOptions onboard;          // [onboard]
+  RequestsConfig requests;         // [requests]
   TierHealth::Options health;      // [health]: when a failing tier is suspended, and tried again
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 

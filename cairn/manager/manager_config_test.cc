@@ -54,6 +54,31 @@ TEST(ManagerConfigTest, ASecretIsGivenOnceAndToASchemeThatHasOne) {
   EXPECT_THAT(bad, ::testing::Not(HasSubstr("77777777")));
 }
 
+TEST(ManagerConfigTest, RequestsHaveDefaultsAndTenantsHaveQuotas) {
+  ManagerConfig config;
+  ASSERT_TRUE(config.set("requests.priority", "7"));
+  ASSERT_TRUE(config.set("requests.time_to_live", "5m"));
+  EXPECT_EQ(config.requests.time_to_live, std::chrono::minutes(5));
+  ASSERT_TRUE(config.set("requests.time_to_live", "none"));
+  EXPECT_EQ(config.requests.time_to_live, std::nullopt);
+  ASSERT_TRUE(config.set("requests.tenants", "batch:100:500, trial:0:0"));
+  ASSERT_EQ(config.requests.tenants.size(), 2);
+  EXPECT_EQ(config.requests.tenants[0].name, "batch");
+  EXPECT_EQ(config.requests.tenants[0].reserved, 100);
+  EXPECT_EQ(config.requests.tenants[0].limit, 500);
+  EXPECT_EQ(config.requests.tenants[1].limit, std::nullopt);
+  EXPECT_EQ(*config.requests.tenant_id(""), kDefaultTenant);
+  EXPECT_EQ(index_of(*config.requests.tenant_id("trial")), 2);
+  EXPECT_EQ(config.requests.tenant_id("other").error().code, ErrorCode::kNotFound);
+  for (const char* const bad : {"batch", "batch:1", ":1:2", "batch:x:2", "batch:1:2, ,"}) {
+    EXPECT_FALSE(config.set("requests.tenants", bad)) << bad;
+  }
+  EXPECT_EQ(config.requests.priority, 7);
+  EXPECT_FALSE(config.set("requests.priority", "101"));
+  EXPECT_THAT(problem([](ManagerConfig& c) { c.requests.time_to_live = std::chrono::seconds(1); }),
+              HasSubstr("requests.retention"));
+}
+
 TEST(ManagerConfigTest, SetsByTheNameOfAKey) {
   ManagerConfig config;
   EXPECT_TRUE(config.set("host.size", "8GiB"));

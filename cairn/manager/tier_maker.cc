@@ -44,6 +44,14 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
   options.pool->block_size = config_.block_size;
   options.pool->policy = tier.policy;
   options.pool->leaves_first = tier.leaves_first;
+  options.pool->time_to_live = config_.requests.retention;
+  options.pool->hints = config_.requests.retention;
+  const bool takes_saves = level == (config_.host.is_there() ? CacheLevel::kG2 : CacheLevel::kG3);
+  if (takes_saves && !config_.requests.tenants.empty()) {
+    options.pool->tenants = {{.name = "default"}};
+    options.pool->tenants.insert(options.pool->tenants.end(), config_.requests.tenants.begin(),
+                                 config_.requests.tenants.end());
+  }
   options.pool->seed = parts_.seed;
   options.pool->observers = followers.observers;
   if (followers.low_water > 0) {

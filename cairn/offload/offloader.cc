@@ -54,12 +54,12 @@ OffloadInbox::Interests interests_of(const OffloadOptions& options, bool has_upp
 }
 
 // As many blocks as the pool has room for, at most `count`.
-std::optional<MutableBlocks> allocate_up_to(BlockPool& pool, std::uint32_t count) {
-  if (Result<MutableBlocks> blocks = pool.allocate(count)) {
+std::optional<MutableBlocks> allocate_up_to(BlockPool& pool, std::uint32_t count, TenantId tenant) {
+  if (Result<MutableBlocks> blocks = pool.allocate(count, tenant)) {
     return *std::move(blocks);
   }
   for (count = std::min(count - 1, pool.counts().available()); count > 0; count /= 2) {
-    if (Result<MutableBlocks> fewer = pool.allocate(count)) {
+    if (Result<MutableBlocks> fewer = pool.allocate(count, tenant)) {
       return *std::move(fewer);
     }
   }
@@ -442,7 +442,8 @@ bool Offloader::Impl::begin_batch(TimePoint now) {
   if (upper_ == nullptr) {
     keep_one_step(keys);
   }
-  std::optional<MutableBlocks> targets = allocate_up_to(lower_, static_cast<std::uint32_t>(keys.size()));
+  const TenantId tenant = upper_ == nullptr ? engine_blocks_of(keys.front()).tenant : kDefaultTenant;
+  std::optional<MutableBlocks> targets = allocate_up_to(lower_, static_cast<std::uint32_t>(keys.size()), tenant);
   if (!targets && batches_ > 0) {
     return false;  // there may be room when those have ended
   }
@@ -533,9 +534,11 @@ const EngineBlocks& Offloader::Impl::engine_blocks_of(const BlockKey& key) const
 }
 
 void Offloader::Impl::keep_one_step(std::vector<BlockKey>& keys) const {
-  const StepMark mark = engine_blocks_of(keys.front()).not_before;
-  std::erase_if(keys,
-                [&](const BlockKey& key) CAIRN_REQUIRES(mutex_) { return engine_blocks_of(key).not_before != mark; });
+  const EngineBlocks& first = engine_blocks_of(keys.front());
+  std::erase_if(keys, [&](const BlockKey& key) CAIRN_REQUIRES(mutex_) {
+    const EngineBlocks& blocks = engine_blocks_of(key);
+    return blocks.not_before != first.not_before || blocks.tenant != first.tenant;
+  });
 }
 
 EngineBlocks Offloader::Impl::engine_source(std::span<const BlockKey> keys) const {

@@ -386,7 +386,7 @@ std::vector<std::optional<PeekedBlock>> BlockPool::peek(std::span<const BlockKey
       continue;
     }
     const BlockId parent = pool.index.find_parent(key);
-    seen.push_back(PeekedBlock{.facts = pool.blocks.facts(block_id),
+    seen.push_back(PeekedBlock{.facts = pool.facts(block_id),
                                .parent = parent == kNoBlock ? std::nullopt : std::optional(pool.blocks.key(parent)),
                                .in_use = pool.blocks.is_in_use(block_id)});
   }
@@ -610,7 +610,7 @@ std::uint32_t BlockPool::list_blocks(std::uint32_t first, std::uint32_t count, s
       if (most-- == 0) {
         return i;
       }
-      out.push_back({.block_id = BlockId{i}, .facts = pool.blocks.facts(BlockId{i})});
+      out.push_back({.block_id = BlockId{i}, .facts = pool.facts(BlockId{i})});
     }
   }
   return end >= pool.blocks.used_end() ? pool.options.capacity : end;

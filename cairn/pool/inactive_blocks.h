@@ -109,6 +109,10 @@ class InactiveBlocks final : private ParentFinder {
 
   // Whether time changes anything: blocks may have a time to live, a priority for a time, or hints.
   [[nodiscard]] bool keeps_time() const { return order_.retention_clock.has_value(); }
+  // The times of blocks, in use or not; nullptr unless keeps_time().
+  [[nodiscard]] const RetentionClock* times() const {
+    return order_.retention_clock ? &*order_.retention_clock : nullptr;
+  }
   // Applies what is due, until an inactive block expires: returns it, still inactive, or kNoBlock if nothing is due any
   // more.
   [[nodiscard]] BlockId next_expired(TimePoint now);

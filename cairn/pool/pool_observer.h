@@ -34,6 +34,9 @@ struct ResidentBlock {
 struct BlockFacts {
   ResidentBlock block;
   std::uint32_t priority = 0;
+  // Retention::priority_duration and time_to_live; 0 if there is none.
+  std::uint32_t priority_ms = 0;
+  std::uint32_t time_to_live_ms = 0;
   std::uint64_t checksum = 0;  // of the block's bytes; 0 if there is none
 
   friend bool operator==(const BlockFacts&, const BlockFacts&) = default;

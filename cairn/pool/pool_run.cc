@@ -113,7 +113,7 @@ std::vector<BlockFacts> Run::facts() const {
   facts.reserve(size_);
   const MutexLock lock(pool_->mutex);
   for (const BlockId block_id : block_ids()) {
-    facts.push_back(pool_->blocks.facts(block_id));
+    facts.push_back(pool_->facts(block_id));
   }
   return facts;
 }

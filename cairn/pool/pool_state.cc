@@ -136,6 +136,15 @@ void PoolState::release(std::span<const BlockId> block_ids) {
   notifier.tell_removed();
 }
 
+BlockFacts PoolState::facts(BlockId block_id) const {
+  BlockFacts facts = blocks.facts(block_id);
+  if (const RetentionClock* const times = inactive.times()) {
+    facts.priority_ms = times->priority_ms(block_id);
+    facts.time_to_live_ms = times->time_to_live_ms(block_id);
+  }
+  return facts;
+}
+
 Status PoolState::check_retention(const Retention& retention) const {
   if (retention.priority > Retention::kMaxPriority) {
     return fail(ErrorCode::kInvalidArgument,

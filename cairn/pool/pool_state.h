@@ -103,6 +103,9 @@ class PoolState {
   // Makes an inactive block free.
   void drop_inactive(BlockId block_id) CAIRN_REQUIRES(mutex);
 
+  // What is known of a registered block, its times included.
+  [[nodiscard]] BlockFacts facts(BlockId block_id) const CAIRN_REQUIRES(mutex);
+
   // One reference less. Returns the block if it is to become inactive now, else kNoBlock.
   [[nodiscard]] BlockId release_one(BlockId block_id) CAIRN_REQUIRES(mutex);
   // One reference less for each, last one first, so that of a sequence the leaf is evicted first.

@@ -27,6 +27,11 @@ class RetentionClock {
   void set_time_to_live(BlockId block_id, std::optional<Duration> time_to_live);
   void set_priority_duration(BlockId block_id, std::optional<Duration> duration);
   [[nodiscard]] std::optional<Duration> priority_duration(BlockId block_id) const;
+  // The same two as they are kept, in milliseconds; 0: for ever.
+  [[nodiscard]] std::uint32_t time_to_live_ms(BlockId block_id) const {
+    return entries_[index_of(block_id)].time_to_live_ms;
+  }
+  [[nodiscard]] std::uint32_t priority_ms(BlockId block_id) const { return entries_[index_of(block_id)].priority_ms; }
 
   // The block is inactive from now on.
   void start(BlockId block_id, TimePoint now);

@@ -40,6 +40,15 @@ bool all_done(std::span<const BlockState> states) {
   return std::all_of(states.begin(), states.end(), [](BlockState state) { return state == BlockState::kDone; });
 }
 
+Retention retention_of(const BlockFacts& facts) {
+  const auto duration = [](std::uint32_t ms) {
+    return ms == 0 ? std::nullopt : std::optional<Duration>(std::chrono::milliseconds(ms));
+  };
+  return {.priority = facts.priority,
+          .priority_duration = duration(facts.priority_ms),
+          .time_to_live = duration(facts.time_to_live_ms)};
+}
+
 // Facts that can be registered: the engine's may be anything.
 Status check_facts(std::span<const BlockFacts> all) {
   std::vector<BlockKey> keys;
@@ -378,12 +387,15 @@ Status TierLink::register_done(InFlight& in_flight, const std::vector<BlockFacts
 ImmutableBlocks TierLink::register_as(MutableBlocks blocks, std::span<const BlockFacts> facts) {
   ImmutableBlocks all;
   while (!facts.empty()) {
-    const auto other = std::find_if(facts.begin(), facts.end(),
-                                    [&](const BlockFacts& each) { return each.priority != facts.front().priority; });
+    const Retention retention = retention_of(facts.front());
+    const auto other = std::find_if(facts.begin(), facts.end(), [&](const BlockFacts& each) {
+      return each.priority != facts.front().priority || each.priority_ms != facts.front().priority_ms ||
+             each.time_to_live_ms != facts.front().time_to_live_ms;
+    });
     const auto alike = static_cast<std::uint32_t>(other - facts.begin());
     auto complete = blocks.take_front(alike).complete_as(facts.first(alike));
     CAIRN_CHECK(complete.has_value(), "there are facts for every block");
-    auto registered = (*std::move(complete)).register_blocks(Retention{.priority = facts.front().priority});
+    auto registered = (*std::move(complete)).register_blocks(retention);
     CAIRN_CHECK(registered.has_value(), "the facts were checked in submit()");
     CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one transfer are of one pool");
     facts = facts.subspan(alike);

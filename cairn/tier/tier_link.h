@@ -48,6 +48,7 @@ struct EngineBlocks {
   std::optional<std::uint64_t> fence = {};
   // Transfers from and to the blocks do not begin before the engine has reached this step.
   StepMark not_before = {};
+  TenantId tenant = kDefaultTenant;  // that copies of the blocks are charged to, in the tier that they go to
 };
 
 // What a transfer reads.

@@ -53,6 +53,35 @@ Result<TokenBlockSequence> TokenBlockSequence::create(std::span<const Token> tok
   return sequence;
 }
 
+Result<TokenBlockSequence> TokenBlockSequence::create_adopting(std::span<const Token> tokens, std::uint32_t block_size,
+                                                               const KeyHasher& hasher) {
+  CAIRN_TRY(internal::check_block_size(block_size));
+  if (hasher.check_hashes_tokens()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("keys of scheme ", to_string(hasher.scheme()),
+                        " are made from tokens; give no hashes of the engine, or set model.scheme"));
+  }
+  TokenBlockSequence sequence(block_size, hasher);
+  sequence.adopts_ = true;
+  CAIRN_TRY(sequence.extend(tokens));
+  return sequence;
+}
+
+Status TokenBlockSequence::adopt(std::span<const BlockKey> keys) {
+  const std::size_t unnamed = size() / block_size_ - block_count();
+  if (keys.size() > unnamed) {
+    return fail(ErrorCode::kOutOfRange, str_cat(keys.size(), " keys for ", unnamed,
+                                                " full blocks without one; give one for each full block, once"));
+  }
+  keys_.reserve(keys_.size() + keys.size());
+  block_hashes_.reserve(keys_.capacity());
+  for (const BlockKey& key : keys) {
+    keys_.push_back(key);
+    block_hashes_.push_back(BlockHash{value_of(key.sequence_hash())});
+  }
+  return {};
+}
+
 Result<std::optional<std::size_t>> TokenBlockSequence::append(Token token) {
   // Most tokens complete no block.
   if (size() + 1 < (block_count() + 1) * block_size_) {
@@ -74,7 +103,7 @@ Result<BlockRange> TokenBlockSequence::extend(std::span<const Token> tokens, std
 }
 
 BlockRange TokenBlockSequence::name_new_blocks() {
-  const BlockRange added{block_count(), size() / block_size_};
+  const BlockRange added{block_count(), adopts_ ? block_count() : size() / block_size_};
   if (added.empty()) {
     return added;
   }
@@ -101,8 +130,9 @@ Status TokenBlockSequence::truncate(std::size_t length) {
   CAIRN_TRY(check_length(length));
   tokens_.resize(length);
   // A key does not depend on later tokens, so the keys of the remaining blocks are still right.
-  keys_.resize(length / block_size_);
-  block_hashes_.resize(length / block_size_);
+  const std::size_t blocks = std::min(length / block_size_, block_count());
+  keys_.resize(blocks);
+  block_hashes_.resize(blocks);
   if (!runs_.empty()) {
     static_cast<void>(cut_runs(runs_, length));
   }
@@ -136,8 +166,9 @@ void TokenBlockSequence::reset() {
 Result<TokenBlockSequence::Split> TokenBlockSequence::split_at(std::size_t length) const {
   CAIRN_TRY(check_length(length));
   const auto at = static_cast<std::ptrdiff_t>(length);
-  const auto full = static_cast<std::ptrdiff_t>(length / block_size_);
+  const auto full = static_cast<std::ptrdiff_t>(std::min(length / block_size_, block_count()));
   Split split{TokenBlockSequence(block_size_, hasher_), {tokens_.begin() + at, tokens_.end()}, {}};
+  split.prefix.adopts_ = adopts_;
   split.prefix.tokens_.assign(tokens_.begin(), tokens_.begin() + at);
   split.prefix.keys_.assign(keys_.begin(), keys_.begin() + full);
   split.prefix.block_hashes_.assign(block_hashes_.begin(), block_hashes_.begin() + full);

@@ -45,6 +45,12 @@ class TokenBlockSequence {
                                                          const KeyHasher& hasher = KeyHasher::of_process(),
                                                          std::span<const MmRun> runs = {});
 
+  // The same under a scheme whose keys the engine gives (vllm, sglang, router): full blocks have no keys until adopt().
+  [[nodiscard]] static Result<TokenBlockSequence> create_adopting(std::span<const Token> tokens,
+                                                                  std::uint32_t block_size, const KeyHasher& hasher);
+  // Names the next full blocks. Fails if there are fewer, or if the sequence makes its keys from its tokens.
+  [[nodiscard]] Status adopt(std::span<const BlockKey> keys);
+
   // Returns the index of the block that the token completed, if it completed one.
   [[nodiscard]] Result<std::optional<std::size_t>> append(Token token);
   // Returns the blocks that the tokens completed. `runs` are within these tokens; for an item that is added in parts set
@@ -95,6 +101,7 @@ class TokenBlockSequence {
   BlockRange name_new_blocks();
 
   std::uint32_t block_size_;
+  bool adopts_ = false;  // keys are given
   KeyHasher hasher_;
   std::vector<Token> tokens_;
   std::vector<MmRun> runs_;  // sorted and checked

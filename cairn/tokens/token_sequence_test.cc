@@ -235,5 +235,24 @@ TEST(TokenSequenceTest, MoreBlocksThanPositionsAreRefused) {
   EXPECT_EQ(TokenBlockSequence::create(tokens, 1).error().code, ErrorCode::kOutOfRange);
 }
 
+TEST(TokenBlockSequenceTest, KeysOfTheEngineAreAdopted) {
+  const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kVllm});
+  const std::vector<Token> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const BlockKey first = *BlockKey::root(SequenceHash{11});
+  TokenBlockSequence sequence = *TokenBlockSequence::create_adopting(tokens, 4, hasher);
+  EXPECT_EQ(sequence.size(), 9);
+  EXPECT_EQ(sequence.block_count(), 0) << "until the engine gives the keys";
+  ASSERT_TRUE(sequence.adopt(std::vector{first}));
+  EXPECT_EQ(sequence.keys()[0], first);
+  EXPECT_EQ(sequence.block_hashes().size(), 1);
+  EXPECT_EQ(sequence.adopt(std::vector{first, first}).error().code, ErrorCode::kOutOfRange) << "one more is full";
+  ASSERT_TRUE(sequence.truncate(6));
+  EXPECT_EQ(sequence.block_count(), 1);
+  ASSERT_TRUE(sequence.truncate(3));
+  EXPECT_EQ(sequence.block_count(), 0);
+  EXPECT_FALSE(TokenBlockSequence::create_adopting(tokens, 4, KeyHasher::of_process()));
+  EXPECT_FALSE((*TokenBlockSequence::create(tokens, 4)).adopt(std::vector{first}));
+}
+
 }  // namespace
 }  // namespace cairn
