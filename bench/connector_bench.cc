@@ -31,9 +31,9 @@ constexpr std::uint32_t kLongBlocks = 6250;
 constexpr std::size_t kBatch = 256;
 
 template <typename T>
-T must(SlotResult<T> result) {
+T must(Result<T> result) {
   if (!result) {
-    std::fputs(("connector_bench: " + result.error().to_error().to_string() + "\n").c_str(), stderr);
+    std::fputs(("connector_bench: " + result.error().to_string() + "\n").c_str(), stderr);
     std::exit(1);
   }
   if constexpr (!std::is_void_v<T>) {
@@ -118,7 +118,7 @@ class Engine {
   }
   void drain() {
     while (connector_->has_work()) {
-      (void)connector_->take_results();
+      (void)connector_->take_outcomes();
       build({});
       std::this_thread::yield();
     }
@@ -180,7 +180,7 @@ void bench_load() {
   for (std::uint32_t i = 0; i <= kLongBlocks; ++i) {
     blocks.push_back(BlockId{i});
   }
-  const RequestHandle first = must(engine->add("first", prompt));
+  const RequestHandle first = must(engine->add("first", {.tokens = prompt}));
   const std::vector<SchedulerConnector::Scheduled> scheduled = {{.request = first, .new_blocks = blocks}};
   engine.build(scheduled);
   (void)must(engine->finish(first, prompt.size()));
@@ -190,7 +190,7 @@ void bench_load() {
   std::vector<Sample> metadata;
   std::vector<Sample> both;
   for (int i = 0; i < 200; ++i) {
-    const RequestHandle request = must(engine->add(static_cast<std::uint64_t>(i), prompt));
+    const RequestHandle request = must(engine->add(static_cast<std::uint64_t>(i), {.tokens = prompt}));
     std::size_t tokens = 0;
     match.push_back(time([&] { tokens = must(engine->match(request, 0)).tokens; }));
     if (tokens != prompt.size() - 1) {
@@ -223,7 +223,7 @@ void bench_steps(const char* name, std::size_t fills, double bar) {
   for (std::size_t i = 0; i < kBatch; ++i) {
     std::vector<Token> prompt(kPrompt + (fills > 0 ? i % kBlockSize : 0), Token{1});
     prompt[0] = static_cast<Token>(i);
-    requests.push_back(must(engine->add("cmpl-7f9d6c1b5a3e4820-" + std::to_string(i), prompt)));
+    requests.push_back(must(engine->add("cmpl-7f9d6c1b5a3e4820-" + std::to_string(i), {.tokens = prompt})));
     computed.push_back(prompt.size());
     std::vector<BlockId>& own = blocks.emplace_back();
     for (int b = 0; b < 32; ++b) {
@@ -239,7 +239,7 @@ void bench_steps(const char* name, std::size_t fills, double bar) {
     }
     const bool is_idle = (kPrompt + step) % kBlockSize != 0;
     const Sample took = time([&] {
-      (void)engine->take_results();
+      (void)engine->take_outcomes();
       engine.build(scheduled);
     });
     if (fills > 0 || is_idle) {

@@ -31,9 +31,9 @@ constexpr std::size_t kBatch = 256;  // requests that run side by side
 
 // Ends the program: a benchmark of slots that fail measures nothing.
 template <typename T>
-T must(SlotResult<T> result) {
+T must(Result<T> result) {
   if (!result) {
-    std::fputs(("slot_bench: " + result.error().to_error().to_string() + "\n").c_str(), stderr);
+    std::fputs(("slot_bench: " + result.error().to_string() + "\n").c_str(), stderr);
     std::exit(1);
   }
   if constexpr (!std::is_void_v<T>) {
@@ -119,14 +119,10 @@ class Engine {
     must(slots_.remove_slot(running.id));
   }
   void carry_out(ExternallyManagedDeviceSlot& slot) {
-    for (const SlotOperation& operation : slot.take_pending_operations()) {
-      if (const auto* load = std::get_if<OnboardOperation>(&operation)) {
-        moved_ += load->keys.size();
-        must(slot.onboard_done(load->id, load->keys.size()));
-      } else if (const auto* save = std::get_if<OffloadOperation>(&operation)) {
-        moved_ += save->keys.size();
-        must(slot.offload_done(save->id));
-      }
+    for (const OperationPtr& operation : slot.take_pending_operations().start) {
+      moved_ += operation->keys.size();
+      must(operation->is_load ? slot.onboard_done(operation->id, operation->keys.size())
+                              : slot.offload_done(operation->id));
     }
   }
 

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
+#include "cairn/connector/operation_testing.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/connector/worker_steps.h"
@@ -70,7 +71,7 @@ void run_step(Steps& steps, const std::vector<std::byte>& metadata) {
     benchmark::DoNotOptimize(steps.wait_for_layer(layer));
   }
   benchmark::DoNotOptimize(steps.save_step({}));
-  benchmark::DoNotOptimize(steps.take_report());
+  benchmark::DoNotOptimize(steps.take_outcomes());
 }
 
 // An engine of 80 small layers in host memory, and the leader of its one rank.
@@ -152,7 +153,7 @@ void StepThatSavesLayers(benchmark::State& state) {
       benchmark::DoNotOptimize(worker.steps.wait_for_layer(layer));
       benchmark::DoNotOptimize(worker.steps.save_layer(layer, {}));
     }
-    benchmark::DoNotOptimize(worker.steps.take_report());
+    benchmark::DoNotOptimize(worker.steps.take_outcomes());
   }
 }
 BENCHMARK(StepThatSavesLayers);
@@ -163,7 +164,7 @@ void StepWithSavesInFlight(benchmark::State& state) {
   IterationMetadata metadata;
   std::vector<std::byte> bytes;
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(state.range(0)); ++i) {
-    metadata.saves.push_back({{i, 0}, RequestId(i), std::vector<BlockId>(16)});
+    metadata.saves.push_back(testing::save_operation({i, 0}, RequestId(i), std::vector<BlockId>(16)));
   }
   metadata.encode(bytes);
   (void)worker.steps.bind(bytes);
@@ -181,15 +182,16 @@ void StepWithASave(benchmark::State& state) {
   Worker worker;
   IterationMetadata metadata;
   std::vector<std::byte> bytes;
-  metadata.saves.push_back({{1, 0}, RequestId(1U), std::vector<BlockId>(static_cast<std::size_t>(state.range(0)))});
-  OperationNotice notice = {.saves = {{1, 0}}};
+  metadata.saves.push_back(
+      testing::save_operation({1, 0}, RequestId(1U), std::vector<BlockId>(static_cast<std::size_t>(state.range(0)))));
+  OperationOutcomes outcomes = {.saves = {{1, 0}}};
   for (auto _ : state) {
     ++metadata.iteration;
-    ++metadata.saves.front().id.number;
-    ++notice.saves.front().number;
+    ++metadata.saves.front()->id.number;
+    ++outcomes.saves.front().number;
     metadata.encode(bytes);
     run_step(worker.steps, bytes);
-    worker.operations.told({}, notice.encode());
+    worker.operations.receive({}, outcomes.encode());
   }
 }
 BENCHMARK(StepWithASave)->Arg(1)->Arg(64);

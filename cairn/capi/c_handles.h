@@ -39,7 +39,7 @@ struct cairn_scheduler {
   std::unique_ptr<cairn::SchedulerConnector> connector;
   // The same manager; goes before the connector, which stops it.
   std::unique_ptr<cairn_manager> manager;
-  cairn::SchedulerConnector::Results results;  // taken, and not told yet
+  cairn::SchedulerConnector::Outcomes outcomes;  // taken, and not told yet
   // What the last calls gave out.
   std::vector<std::byte> metadata;
   std::vector<cairn_refused> refused;
@@ -52,8 +52,8 @@ struct cairn_scheduler {
 
 struct cairn_worker {
   std::unique_ptr<cairn::WorkerConnector> connector;
-  int device = 0;                            // that the engine's events are of
-  std::optional<cairn::WorkerReport> taken;  // and not told yet
+  int device = 0;                              // that the engine's events are of
+  std::optional<cairn::WorkerOutcomes> taken;  // and not told yet
   // What the last report gave out.
   std::vector<std::string> requests;  // their ids, as texts
   std::vector<cairn_worker_loaded> loaded;

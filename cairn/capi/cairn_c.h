@@ -51,7 +51,7 @@ extern "C" {
 #define CAIRN_API_VERSION 1
 /* cairn_scheduler_options options = CAIRN_INIT(cairn_scheduler_options); */
 #define CAIRN_INIT(type) {.struct_size = sizeof(type)}
-/* Element i of an array that the library provides: CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->tokens */
+/* Element i of an array that the library provides: CAIRN_AT(cairn_loaded, outcomes.loaded, outcomes.loaded_stride, i)->tokens */
 #define CAIRN_AT(type, first, stride, i) ((const type*)(const void*)((const char*)(first) + (size_t)(i) * (stride)))
 
 CAIRN_API uint32_t cairn_api_version(void); /* [any] */
@@ -233,103 +233,154 @@ CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, cha
 
 /* --------------------------------------------------- connector: scheduler */
 
-typedef struct cairn_scheduler cairn_scheduler;
-typedef uint64_t cairn_request; /* names a request of one scheduler; never used again; 0 is none */
+/* The connector joins Cairn to an engine that has its own device blocks. The engine's scheduler has one cairn_scheduler; each
+ * of its workers has a cairn_worker. An iteration is one step of the engine: its scheduler decides what to run, every worker
+ * runs it. In each iteration:
+ *
+ *   scheduler: cairn_scheduler_take_outcomes()   which loads are over, which finished requests are released
+ *              cairn_scheduler_match()           before a request first runs: how many tokens can be loaded
+ *              cairn_scheduler_allocated()       the request got its device blocks; its load is in the next metadata
+ *              cairn_scheduler_build()           makes the metadata of the iteration, which the engine sends to every worker
+ *   worker:    cairn_worker_bind(), start_load(), [wait_for_layer(), save_layer()] for each layer, save_step(),
+ *              take_outcomes()
+ *
+ * cairn_scheduler_add() introduces a request, cairn_scheduler_finish() ends it. Full blocks are saved as they are computed.
+ * examples/c/connector.c is a complete engine. */
 
+typedef struct cairn_scheduler cairn_scheduler;
+typedef uint64_t cairn_request; /* names a request of one scheduler; never used again; 0 names no request */
+
+/* When a request that loads blocks computes: after its load is over, or in the same iteration, layer by layer. */
 typedef enum cairn_load_mode { CAIRN_LOAD_ASYNC = 0, CAIRN_LOAD_IN_STEP = 1 } cairn_load_mode;
 
 typedef struct cairn_scheduler_options {
   size_t struct_size;
-  const char* config;      /* TOML: [model] of the whole engine, sizes of all ranks together */
-  const char* config_file; /* or a file */
-  uint32_t use_environment;
-  uint32_t device_blocks;  /* that the engine has */
-  uint32_t ranks;          /* 0: 1 */
-  const char* address;     /* "unix:/path" or "tcp:host:port"; NULL: all ranks are of this process */
-  const char* secret;      /* TCP needs one */
-  uint32_t load_mode;      /* cairn_load_mode */
-  uint32_t loading_blocks; /* at once; 0: the default, as for all that follow */
-  uint32_t least_blocks;
-  uint32_t ask_again;
-  uint64_t load_deadline_ms;
-  uint64_t save_deadline_ms;
+  const char* config;        /* TOML text: [model] of the whole engine, tier sizes of all ranks together, */
+  const char* config_file;   /* or the path of a TOML file; not both */
+  uint32_t use_environment;  /* 1: CAIRN_* environment variables override the configuration */
+  uint32_t device_blocks;    /* number of device blocks that the engine has */
+  uint32_t ranks;            /* number of workers; 0: 1 */
+  const char* address;       /* where workers connect: "unix:/path" or "tcp:host:port"; NULL: all are in this process */
+  const char* secret;        /* shared by scheduler and workers; required for tcp */
+  uint32_t load_mode;        /* cairn_load_mode */
+  uint32_t loading_blocks;   /* blocks that are loaded at once; 0: 16384 */
+  uint32_t least_blocks;     /* fewer blocks are not loaded but computed; 0: 1 */
+  uint32_t ask_again;        /* times that match returns CAIRN_ASK_AGAIN for a request, then it computes; 0: 64 */
+  uint64_t load_deadline_ms; /* 0: 10000 */
+  uint64_t save_deadline_ms; /* 0: 30000 */
 } cairn_scheduler_options;
 
 /* [any] */
 CAIRN_API int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_scheduler** scheduler,
                                          cairn_error* error);
-/* [one] Workers of this process are destroyed before. */
+/* [one] Workers that were created with this scheduler must be destroyed before. */
 CAIRN_API void cairn_scheduler_destroy(cairn_scheduler* scheduler);
-/* [any] For locate, status, metrics, events and control; borrowed, not destroyed. */
+/* [any] The scheduler's manager, for locate, status, metrics, events and control. Borrowed. */
 CAIRN_API cairn_manager* cairn_scheduler_manager(cairn_scheduler* scheduler);
-/* [any] Where it listens, the port filled in. */
+/* [any] Output text: the address that workers connect to, with the port; empty if all workers are in this process. */
 CAIRN_API size_t cairn_scheduler_address(const cairn_scheduler* scheduler, char* buffer, size_t capacity,
                                          size_t* needed);
-/* [any] Waits until all ranks are there. */
+/* [any] Waits until all workers are connected, at most longest_ms (then CAIRN_EXPIRED). */
 CAIRN_API int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t longest_ms, cairn_error* error);
 
-/* All that follow: [one], the engine's scheduler. None waits for a copy. */
+/* All functions below are [one]: the thread of the engine's scheduler. None of them waits for a copy. */
 
-/* A request with its prompt, multimodal items included. */
-CAIRN_API int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, const cairn_prompt* prompt,
-                                             cairn_request* request, cairn_error* error);
-/* The same of text alone. Two images behind the same placeholder tokens would have the same keys: use
- * cairn_scheduler_add_prompt() for them. `salt` and `lora_name` as in a prompt. */
-CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens,
-                                      size_t token_count, const char* salt, const char* lora_name,
-                                      cairn_request* request, cairn_error* error);
-/* 0: there is none of that id, or no memory to look it up. */
+/* Whether the blocks of a request will be wanted again. A hint shifts the order of eviction for a time; it never holds a
+ * block. */
+typedef enum cairn_hint {
+  CAIRN_HINT_NONE = 0,           /* nothing is known */
+  CAIRN_HINT_RETURNS = 1,        /* again in about hint_return_ms: a session that waits for a tool or a person */
+  CAIRN_HINT_SYSTEM_PROMPT = 2,  /* many requests begin with these blocks */
+  CAIRN_HINT_WILL_NOT_RETURN = 3 /* the session is over */
+} cairn_hint;
+
+typedef struct cairn_new_request {
+  size_t struct_size;
+  const char* id; /* the engine's name for the request, unique until the request is released */
+  const cairn_prompt* prompt;
+  uint32_t priority;    /* of the blocks that are saved for it, 1 to 100, the lowest is evicted first; 0:
+                               requests.priority of the configuration */
+  uint64_t priority_ms; /* unused blocks keep the priority for so long; 0: for ever. Needs requests.retention */
+  uint64_t
+      time_to_live_ms; /* unused blocks are dropped after so long; 0: requests.time_to_live. Needs requests.retention */
+  const char* tenant;  /* one of requests.tenants, whose quota the saved blocks count for; NULL: no quota */
+  uint32_t hint;       /* cairn_hint; applied when the request is over. Needs requests.retention */
+  uint64_t hint_return_ms;
+  const uint8_t*
+      block_digests; /* the engine's own digests of the full blocks of the prompt, one after the other: required
+                                   if model.scheme is vllm, sglang or router, and NULL otherwise */
+  size_t block_digest_count;
+  size_t digest_size; /* bytes of each: 16 to 32 for vllm and sglang, 8 (little-endian) for router */
+} cairn_new_request;
+/* Adds a request. Returns CAIRN_ALREADY_EXISTS if the id names a request that is not released yet. */
+CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const cairn_new_request* request,
+                                      cairn_request* handle, cairn_error* error);
+/* Returns the handle of a request; 0 if there is no request of that id, or memory ran out. */
 CAIRN_API cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, const char* id);
 
-typedef enum cairn_when { CAIRN_NOW = 0, CAIRN_LATER = 1, CAIRN_ASK_AGAIN = 2 } cairn_when;
-/* How many tokens tiers have beyond the engine's own; *when: whether it has to wait for them (cairn_when). */
+typedef enum cairn_when {
+  CAIRN_NOW = 0,   /* nothing is to be loaded, or it is loaded in the iteration that schedules the request */
+  CAIRN_LATER = 1, /* the request must wait until take_outcomes reports its load */
+  CAIRN_ASK_AGAIN =
+      2 /* too much is being loaded: leave the request in the queue and match again in the next iteration */
+} cairn_when;
+/* Looks up how many tokens of the request the tiers have beyond its first local_tokens, which the engine has in its own prefix
+ * cache. *tokens is set to that number (a multiple of the block size), *when to a cairn_when. May be called again; the latest
+ * call counts. */
 CAIRN_API int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_request request, size_t local_tokens,
                                         size_t* tokens, int32_t* when, cairn_error* error);
-/* The engine's blocks for the request, from its first token on: local_tokens are in them already, loaded_tokens are to be
- * loaded. CAIRN_INVALID_ARGUMENT: a block is listed twice. A block that another live request has is found by the next build,
- * which knows who was preempted, and refused there; blocks that local_tokens fill may be shared. */
+/* Tells Cairn which device blocks the engine allocated for the request, from its first token on. `blocks` are block ids of
+ * the engine. The first local_tokens are in them already. loaded_tokens are to be loaded after those: 0, what match returned,
+ * or fewer whole blocks. The load starts with the next metadata.
+ * Returns CAIRN_INVALID_ARGUMENT if a block is listed twice. A block that another live request has is refused by the next
+ * build, which knows which requests were preempted; blocks that local_tokens fill may be shared. */
 CAIRN_API int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
                                             size_t block_count, size_t local_tokens, size_t loaded_tokens,
                                             cairn_error* error);
 
+/* A request that runs in an iteration. */
 typedef struct cairn_scheduled {
   size_t struct_size;
   cairn_request request;
-  /* Tokens whose KV is on the device when the iteration begins: before it, not after it. At most what earlier iterations
-   * scheduled; in the first one, what was loaded and what match or allocated said of the engine's own cache. */
-  size_t computed_tokens;
-  const uint32_t* new_tokens;
+  size_t computed_tokens;     /* tokens whose KV is on the device before this iteration: computed by earlier iterations,
+                                  loaded, or from the engine's own cache. Lower than before: the engine computes them again */
+  const uint32_t* new_tokens; /* tokens that the request got since it was last scheduled; not the prompt */
   size_t new_token_count;
-  const uint32_t* new_blocks;
+  const uint32_t* new_blocks; /* device blocks that it got since then */
   size_t new_block_count;
-  const uint32_t* guesses;
-  size_t guess_count;
-  size_t accepted_guesses;
-  const cairn_mm_run* new_mm_runs; /* among new_tokens; offsets from the start of the request */
+  const uint32_t* draft_tokens; /* speculative decoding: tokens that this iteration computes and verifies */
+  size_t draft_token_count;
+  size_t accepted_draft_tokens;    /* how many draft tokens of the last iteration were accepted; not among new_tokens */
+  const cairn_mm_run* new_mm_runs; /* multimodal items among new_tokens; offsets count from the start of the request */
   size_t new_mm_run_count;
   size_t
-      scheduled_tokens; /* that this iteration computes, guesses included; 0: all that the request has. An engine that
-                            * schedules tokens before they are known has to say it. */
+      scheduled_tokens; /* tokens that this iteration computes, draft tokens included; 0: all that the request has. Must
+                              be given if tokens are scheduled before they are known (asynchronous scheduling) */
+  const uint8_t* new_block_digests; /* digests of full blocks that had none so far, as in cairn_new_request */
+  size_t new_block_digest_count;
+  size_t digest_size;
 } cairn_scheduled;
 
 typedef struct cairn_iteration {
   size_t struct_size;
-  uint64_t number;
-  const cairn_request* preempted;
+  uint64_t number;                /* the engine's iteration counter: higher than that of the last build */
+  const cairn_request* preempted; /* requests that lose all of their device blocks, before anything else happens */
   size_t preempted_count;
-  const cairn_scheduled* scheduled; /* an array of structs of scheduled[0].struct_size bytes each */
+  const cairn_scheduled* scheduled; /* requests that run in this iteration */
   size_t scheduled_count;
 } cairn_iteration;
 
-/* The metadata of an iteration, for every worker; in *metadata until the next call. CAIRN_EXHAUSTED: no memory; build it again,
- * with the same number. The requests that it schedules go on without a cache; nothing else is lost. */
+/* Makes the metadata of an iteration, which the engine passes to every worker unchanged. *metadata stays valid until the next
+ * build. If a request's numbers contradict each other, it goes on without a cache and is among the refusals; the build
+ * succeeds. Returns CAIRN_EXHAUSTED if memory runs out: the scheduled requests go on without a cache, nothing else is lost;
+ * build again with the same number. */
 CAIRN_API int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration* iteration,
                                         const uint8_t** metadata, size_t* metadata_size, cairn_error* error);
 
 typedef struct cairn_refused {
   cairn_request request;
-  int32_t code;
-  const char* message;
+  int32_t code;        /* cairn_code */
+  const char* message; /* valid until the next build */
 } cairn_refused;
 typedef struct cairn_refusals {
   size_t struct_size;
@@ -337,38 +388,40 @@ typedef struct cairn_refusals {
   size_t refused_count;
   size_t refused_stride;
 } cairn_refusals;
-/* What the last build could not do, request by request; those go on without a cache. */
+/* The requests that the last build could not serve, and why. */
 CAIRN_API int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals* refusals,
                                                cairn_error* error);
-/* The same as an array of the cairn_refused of version 1 (24 bytes each), which never grows. Gives how many; 0 also if there
- * is no memory for the array. */
-CAIRN_API size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused** refused);
 
-/* computed_tokens, from the first on: what the last iterations computed is saved too; CAIRN_NOT_SAID: it is not. What comes
- * of it is in the next metadata: build one while cairn_scheduler_has_work(). *held is 1 where the device blocks must stay as
- * they are until the request is released. */
+/* The request ended or was aborted. computed_tokens, as in cairn_scheduled, reports what its last iteration computed: full
+ * blocks of it are saved. CAIRN_NOT_SAID: nothing more is saved. *held is set to 1 if copies still use its device blocks: the
+ * engine must not reuse them until take_outcomes lists the request as released, and must go on building iterations while
+ * cairn_scheduler_has_work(). If *held is 0, the request is gone. */
 #define CAIRN_NOT_SAID SIZE_MAX
 CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                          uint32_t* held, cairn_error* error);
 
 typedef struct cairn_loaded {
   cairn_request request;
-  size_t tokens;  /* whose KV is on the device now */
-  size_t missing; /* that were to come and did not */
+  size_t tokens;  /* tokens whose KV is on the device now, from the first on */
+  size_t missing; /* tokens that were to be loaded and were not: the engine computes them */
 } cairn_loaded;
-typedef struct cairn_results {
+typedef struct cairn_outcomes {
   size_t struct_size;
-  const cairn_loaded* loaded;
+  const cairn_loaded* loaded; /* requests whose load is over: they can be scheduled */
   size_t loaded_count;
-  const char* const* released; /* ids of finished requests */
+  const char* const* released; /* ids of finished requests whose device blocks can be reused */
   size_t released_count;
   size_t loaded_stride;
-} cairn_results;
-CAIRN_API int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* results, cairn_error* error);
+} cairn_outcomes;
+/* What happened since the last call. */
+CAIRN_API int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cairn_outcomes* outcomes,
+                                                cairn_error* error);
+/* Returns 1 while loads or saves are in flight or wait for the next metadata, or outcomes can be taken: the engine should build
+ * iterations, even without requests to run. */
 CAIRN_API uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler);
-/* As cairn_manager_reset_all. Requests that were added before are not saved any more. */
+/* As cairn_manager_reset_all(). Requests that were added before are not saved any more. */
 CAIRN_API int32_t cairn_scheduler_reset(cairn_scheduler* scheduler, cairn_reset_report* report, cairn_error* error);
-/* As cairn_manager_invalidate: the engine has new weights. */
+/* As cairn_manager_invalidate(): the engine has new weights. */
 CAIRN_API int32_t cairn_scheduler_invalidate(cairn_scheduler* scheduler, uint64_t weights_generation,
                                              cairn_reset_report* report, cairn_error* error);
 
@@ -377,96 +430,107 @@ CAIRN_API int32_t cairn_scheduler_invalidate(cairn_scheduler* scheduler, uint64_
 typedef struct cairn_worker cairn_worker;
 
 typedef enum cairn_memory { CAIRN_MEMORY_SYSTEM = 0, CAIRN_MEMORY_PINNED = 1, CAIRN_MEMORY_DEVICE = 2 } cairn_memory;
+/* What an axis of a tensor runs over. */
 typedef enum cairn_axis {
   CAIRN_AXIS_BLOCK = 0,
   CAIRN_AXIS_LAYER = 1,
-  CAIRN_AXIS_KV = 2,
+  CAIRN_AXIS_KV = 2, /* K, then V */
   CAIRN_AXIS_TOKEN = 3,
-  CAIRN_AXIS_FLAT_TOKEN = 4, /* the tokens of all blocks one after the other */
+  CAIRN_AXIS_FLAT_TOKEN = 4, /* the tokens of all blocks one after the other, in place of BLOCK and TOKEN */
   CAIRN_AXIS_HEAD = 5,
   CAIRN_AXIS_ELEMENT = 6
 } cairn_axis;
 
+/* A KV tensor of the engine. Cairn copies from and to it in place. */
 typedef struct cairn_tensor {
   size_t struct_size;
-  void* base;
-  uint64_t bytes;
+  void* base;           /* the first element */
+  uint64_t bytes;       /* size of the memory from there on */
   uint32_t memory;      /* cairn_memory */
-  int32_t device;       /* the GPU; of system memory it says nothing */
-  uint32_t rank;        /* dimensions */
-  const uint32_t* axes; /* cairn_axis */
+  int32_t device;       /* the GPU of device or pinned memory, as CUDA numbers it; ignored for system memory */
+  uint32_t rank;        /* number of axes */
+  const uint32_t* axes; /* cairn_axis of each, outermost first */
   const uint64_t* sizes;
-  const int64_t* strides; /* elements */
+  const int64_t* strides; /* in elements */
 } cairn_tensor;
 
+/* Layers of one shape on one GPU. All groups of a worker have the same number of blocks. */
 typedef struct cairn_group {
   size_t struct_size;
-  const char* name;
-  const char* const* layers; /* names, in the order of the tensors */
+  const char* name;          /* for error messages */
+  const char* const* layers; /* names of the layers, in the order of the tensors */
   size_t layer_count;
-  const cairn_tensor* tensors;
+  const cairn_tensor* tensors; /* one for each layer; or two, K before V; or one for all layers */
   size_t tensor_count;
   uint32_t element_bits;
-  uint32_t page_size; /* tokens a block */
+  uint32_t page_size; /* tokens of a block */
 } cairn_group;
 
 typedef struct cairn_worker_options {
   size_t struct_size;
-  uint32_t rank;
-  uint32_t ranks;             /* 0: 1 */
-  const char* leader;         /* the scheduler's address */
-  cairn_scheduler* scheduler; /* or one of this process */
-  const char* secret;
-  uint64_t fence_limit_ms; /* 0: the default, as for all that follow */
-  uint64_t layer_limit_ms;
-  uint64_t answer_limit_ms;
-  uint64_t first_connection_ms;
+  uint32_t rank;                /* which worker this is, from 0 on */
+  uint32_t ranks;               /* number of workers; 0: 1 */
+  const char* leader;           /* the address of the scheduler, */
+  cairn_scheduler* scheduler;   /* or the scheduler, if it is in this process; not both */
+  const char* secret;           /* as in cairn_scheduler_options */
+  uint64_t fence_limit_ms;      /* longest wait of bind; 0: 200 */
+  uint64_t layer_limit_ms;      /* longest wait of wait_for_layer and take_outcomes; 0: 10000 */
+  uint64_t answer_limit_ms;     /* a load or save without an outcome for so long counts as failed; 0: 120000 */
+  uint64_t first_connection_ms; /* longest wait of create for the scheduler; 0: 60000 */
   const cairn_group* groups;
   size_t group_count;
-  const char* const* layers; /* names in the order in which the model computes them; numbered from 0 */
+  const char* const* layers; /* names of all layers in the order in which the model computes them; numbered from 0 */
   size_t layer_count;
 } cairn_worker_options;
 
-/* [any] Registers the engine's tensors and joins the leader; the tensors outlive the worker. */
+/* [any] Registers the engine's tensors and connects to the scheduler. The tensors must outlive the worker. */
 CAIRN_API int32_t cairn_worker_create(const cairn_worker_options* options, cairn_worker** worker, cairn_error* error);
 CAIRN_API void cairn_worker_destroy(cairn_worker* worker); /* [one] */
 
-/* All that follow: [one], the engine's worker. `event` is a CUevent that was recorded on the engine's stream, on the GPU of
- * its first tensor there and in its primary context; or NULL: what it stands for is there already. Events stay valid as long
- * as the worker; one that is recorded again is waited for again, so a few that take turns will do. */
+/* All functions below are [one]: the thread of the engine's worker, in the order of a step. A call out of order returns
+ * CAIRN_FAILED_PRECONDITION. `event` is a CUevent that the engine recorded on its stream, on the GPU of its first device
+ * tensor, in the primary context; NULL if the work that it stands for is done already. An event must stay valid as long as the
+ * worker. An event that is recorded again is waited for again, so a few events used in turn are enough. */
 
-/* Waits for saves of blocks that this step writes to, fence_limit_ms at most. CAIRN_EXHAUSTED: no memory; bind the same metadata
- * again before the step computes anything, or saves may read what it writes. */
+/* Begins the step of an iteration with the metadata of cairn_scheduler_build(). Waits for saves of blocks that this step writes
+ * to, at most fence_limit_ms; saves that are not over by then fail. If it fails with CAIRN_EXHAUSTED or CAIRN_UNAVAILABLE, bind
+ * the same metadata again before the step computes. */
 CAIRN_API int32_t cairn_worker_bind(cairn_worker* worker, const uint8_t* metadata, size_t size, cairn_error* error);
+/* Loads may write to their device blocks once `event` is over. */
 CAIRN_API int32_t cairn_worker_start_load(cairn_worker* worker, void* event, cairn_error* error);
-/* Waits until the layer of all loads of this step is there, layer_limit_ms at most. */
+/* Call before computing a layer, with CAIRN_LOAD_IN_STEP. Waits until that layer of all loads of this step is there, at most
+ * layer_limit_ms. If it fails, go on: take_outcomes names the blocks that must not be used. */
 CAIRN_API int32_t cairn_worker_wait_for_layer(cairn_worker* worker, uint32_t layer, cairn_error* error);
+/* The layer is computed once `event` is over. Call once for each layer, or cairn_worker_save_step() for all of them. */
 CAIRN_API int32_t cairn_worker_save_layer(cairn_worker* worker, uint32_t layer, void* event, cairn_error* error);
+/* All layers of the step are computed once `event` is over. */
 CAIRN_API int32_t cairn_worker_save_step(cairn_worker* worker, void* event, cairn_error* error);
 
 typedef struct cairn_worker_loaded {
-  const char* request;
-  uint32_t whole; /* 1: all blocks of the load are there */
+  const char* request; /* id */
+  uint32_t whole;      /* 1: all blocks of the load are there */
 } cairn_worker_loaded;
-typedef struct cairn_report {
+typedef struct cairn_worker_outcomes {
   size_t struct_size;
-  const cairn_worker_loaded* loaded;
+  const cairn_worker_loaded* loaded; /* requests whose load is over */
   size_t loaded_count;
-  const char* const* saved; /* requests a save of which is over */
+  const char* const* saved; /* ids of requests of which a save is over, saved or not */
   size_t saved_count;
-  const uint32_t* failed_blocks; /* device blocks that hold nothing to be used */
+  const uint32_t* failed_blocks; /* device blocks whose content must not be used: compute them again */
   size_t failed_block_count;
   size_t loaded_stride;
-} cairn_report;
-CAIRN_API int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report, cairn_error* error);
+} cairn_worker_outcomes;
+/* Ends the step, and returns the loads and saves that are over since the last call. Waits for the loads of this step that were
+ * read layer by layer, at most layer_limit_ms. All workers report the same. */
+CAIRN_API int32_t cairn_worker_take_outcomes(cairn_worker* worker, cairn_worker_outcomes* outcomes, cairn_error* error);
 
 typedef struct cairn_worker_state {
   size_t struct_size;
-  uint32_t is_connected;
-  uint32_t generation;
-  uint32_t copies; /* in hand */
-  uint64_t done;   /* blocks */
-  uint64_t failed; /* blocks */
+  uint32_t is_connected; /* 1: to the scheduler */
+  uint32_t generation;   /* number of the connection */
+  uint32_t copies;       /* in flight */
+  uint64_t done;         /* blocks copied */
+  uint64_t failed;       /* blocks whose copy failed */
 } cairn_worker_state;
 CAIRN_API int32_t cairn_worker_get_state(const cairn_worker* worker, cairn_worker_state* state); /* [any] */
 

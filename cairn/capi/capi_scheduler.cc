@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "cairn/base/deadline.h"
@@ -24,22 +25,15 @@ void set_if(T& member, auto given) {
 }
 
 Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& given) {
-  Result<ManagerConfig> config = read_config(given.config, given.config_file, given.use_environment != 0);
-  if (!config) {
-    return Unexpected(std::move(config).error());
-  }
   if (given.load_mode > CAIRN_LOAD_IN_STEP) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no load mode ", given.load_mode));
+    return fail(ErrorCode::kInvalidArgument, str_cat("unknown load mode ", given.load_mode));
   }
-  SchedulerConnector::Options options{.manager = *std::move(config)};
+  CAIRN_TRY_ASSIGN(ManagerConfig config, read_config(given.config, given.config_file, given.use_environment != 0));
+  SchedulerConnector::Options options{.manager = std::move(config)};
   set_if(options.manager.device.blocks, given.device_blocks);
   set_if(options.ranks.ranks, given.ranks);
   if (given.address != nullptr) {
-    Result<RankAddress> address = RankAddress::parse(given.address);
-    if (!address) {
-      return Unexpected(std::move(address).error());
-    }
-    options.ranks.address = *std::move(address);
+    CAIRN_TRY_ASSIGN(options.ranks.address, RankAddress::parse(given.address));
   }
   options.ranks.secret = read_text(given.secret);
   options.load = given.load_mode == CAIRN_LOAD_IN_STEP ? LoadMode::kInStep : LoadMode::kAsync;
@@ -51,51 +45,65 @@ Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& 
   return options;
 }
 
-// What an iteration schedules, with the runs that its spans are of.
+Result<SchedulerConnector::BlockDigests> read_digests(const uint8_t* digests, std::size_t count, std::size_t size) {
+  if (size == 0 && count != 0) {
+    return fail(ErrorCode::kInvalidArgument, "digest_size is 0, but there are digests");
+  }
+  if (size != 0 && count > std::numeric_limits<std::size_t>::max() / size) {
+    return fail(ErrorCode::kOutOfRange, str_cat(count, " digests of ", size, " bytes"));
+  }
+  CAIRN_TRY_ASSIGN(const std::span<const uint8_t> bytes, read_array(digests, count * size, "block_digests"));
+  return SchedulerConnector::BlockDigests{.bytes = std::as_bytes(bytes), .size = size};
+}
+
+Result<SchedulerConnector::NewRequest> read_new_request(const cairn_new_request& given, const Prompt& prompt) {
+  if (given.hint > CAIRN_HINT_WILL_NOT_RETURN) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("unknown hint ", given.hint));
+  }
+  SchedulerConnector::NewRequest request{.tokens = prompt.tokens, .salt = prompt.salt, .mm_runs = prompt.mm_runs};
+  const auto time = [](uint64_t ms) { return ms == 0 ? std::nullopt : std::optional(limited_ms(ms)); };
+  if (given.priority != 0) {
+    request.priority = given.priority;
+  }
+  request.priority_duration = time(given.priority_ms);
+  request.time_to_live = time(given.time_to_live_ms);
+  request.tenant = given.tenant == nullptr ? std::string_view() : given.tenant;
+  request.hint = {.kind = static_cast<RetentionHint::Kind>(given.hint), .in = limited_ms(given.hint_return_ms)};
+  CAIRN_TRY_ASSIGN(request.block_digests,
+                   read_digests(given.block_digests, given.block_digest_count, given.digest_size));
+  return request;
+}
+
+// The requests that an iteration schedules, with the runs that their spans refer to.
 struct ReadScheduled {
   std::vector<SchedulerConnector::Scheduled> all;
   std::vector<std::vector<MmRun>> runs;
 };
 
 Result<ReadScheduled> read_scheduled(const cairn_scheduled* first, std::size_t count) {
-  const Result<std::vector<cairn_scheduled>> given = read_structs(first, count, "scheduled");
-  if (!given) {
-    return Unexpected(given.error());
-  }
+  CAIRN_TRY_ASSIGN(const std::vector<cairn_scheduled> given, read_structs(first, count, "scheduled"));
   ReadScheduled read;
   read.all.reserve(count);
-  for (const cairn_scheduled& each : *given) {
+  for (const cairn_scheduled& each : given) {
+    SchedulerConnector::Scheduled& scheduled = read.all.emplace_back();
+    scheduled.request = RequestHandle{each.request};
+    scheduled.computed_tokens = each.computed_tokens;
+    CAIRN_TRY_ASSIGN(scheduled.new_tokens, read_array(each.new_tokens, each.new_token_count, "new_tokens"));
+    CAIRN_TRY_ASSIGN(const std::span<const uint32_t> blocks,
+                     read_array(each.new_blocks, each.new_block_count, "new_blocks"));
+    scheduled.new_blocks = as_block_ids(blocks);
+    CAIRN_TRY_ASSIGN(scheduled.draft_tokens, read_array(each.draft_tokens, each.draft_token_count, "draft_tokens"));
+    scheduled.accepted_draft_tokens = each.accepted_draft_tokens;
+    scheduled.scheduled_tokens = each.scheduled_tokens;
+    CAIRN_TRY_ASSIGN(scheduled.new_block_digests,
+                     read_digests(each.new_block_digests, each.new_block_digest_count, each.digest_size));
     if (each.new_mm_run_count != 0) {
-      Result<std::vector<MmRun>> runs = read_mm_runs(each.new_mm_runs, each.new_mm_run_count);
-      if (!runs) {
-        return Unexpected(std::move(runs).error());
-      }
-      read.runs.push_back(*std::move(runs));  // a vector that moves keeps its elements where they are
-    }
-    const Result<std::span<const uint32_t>> tokens = read_array(each.new_tokens, each.new_token_count, "new_tokens");
-    const Result<std::span<const uint32_t>> blocks = read_array(each.new_blocks, each.new_block_count, "new_blocks");
-    const Result<std::span<const uint32_t>> guesses = read_array(each.guesses, each.guess_count, "guesses");
-    for (const auto* array : {&tokens, &blocks, &guesses}) {
-      if (!*array) {
-        return Unexpected(array->error());
-      }
-    }
-    read.all.push_back({.request = RequestHandle{each.request},
-                        .computed_tokens = each.computed_tokens,
-                        .new_tokens = *tokens,
-                        .new_blocks = as_block_ids(*blocks),
-                        .guesses = *guesses,
-                        .accepted_guesses = each.accepted_guesses,
-                        .scheduled_tokens = each.scheduled_tokens});
-    if (each.new_mm_run_count != 0) {
-      read.all.back().new_runs = read.runs.back();
+      CAIRN_TRY_ASSIGN(std::vector<MmRun> runs, read_mm_runs(each.new_mm_runs, each.new_mm_run_count));
+      read.runs.push_back(std::move(runs));  // a vector that moves keeps its elements where they are
+      scheduled.new_runs = read.runs.back();
     }
   }
   return read;
-}
-
-int32_t slot_outcome(const auto& result, cairn_error* error) {
-  return result.has_value() ? static_cast<int32_t>(CAIRN_OK) : report(error, result.error().to_error());
 }
 
 }  // namespace
@@ -107,24 +115,17 @@ using namespace cairn::capi;  // NOLINT(google-build-using-namespace)
 
 int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_scheduler** scheduler,
                                cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<cairn_scheduler_options> given = read_struct(options, "options");
-    if (!given || scheduler == nullptr) {
-      return given ? report(error, CAIRN_INVALID_ARGUMENT, "scheduler is NULL") : report(error, given.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_scheduler_options given, read_struct(options, "options"));
+    if (scheduler == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, "scheduler is NULL");
     }
-    Result<SchedulerConnector::Options> read = read_options(*given);
-    if (!read) {
-      return report(error, read.error());
-    }
-    Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(*std::move(read));
-    if (!made) {
-      return report(error, made.error());
-    }
+    CAIRN_TRY_ASSIGN(SchedulerConnector::Options read, read_options(given));
     auto handle = std::make_unique<cairn_scheduler>();
-    handle->connector = *std::move(made);
+    CAIRN_TRY_ASSIGN(handle->connector, SchedulerConnector::make(std::move(read)));
     handle->manager = std::make_unique<cairn_manager>(handle->connector->manager());
     *scheduler = handle.release();
-    return CAIRN_OK;
+    return {};
   });
 }
 
@@ -141,36 +142,21 @@ size_t cairn_scheduler_address(const cairn_scheduler* scheduler, char* buffer, s
 
 int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t longest_ms, cairn_error* error) {
   return guarded(error,
-                 [&] { return outcome(scheduler->connector->ranks().wait_for_ranks(limited_ms(longest_ms)), error); });
+                 [&]() -> Status { return scheduler->connector->ranks().wait_for_ranks(limited_ms(longest_ms)); });
 }
 
-int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const char* id, const uint32_t* tokens, size_t token_count,
-                            const char* salt, const char* lora_name, cairn_request* request, cairn_error* error) {
-  cairn_prompt prompt{};
-  prompt.struct_size = sizeof prompt;
-  prompt.tokens = tokens;
-  prompt.token_count = token_count;
-  prompt.salt = salt;
-  prompt.lora_name = lora_name;
-  return cairn_scheduler_add_prompt(scheduler, id, &prompt, request, error);
-}
-
-int32_t cairn_scheduler_add_prompt(cairn_scheduler* scheduler, const char* id, const cairn_prompt* prompt,
-                                   cairn_request* request, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    if (id == nullptr || request == nullptr) {
-      return report(error, CAIRN_INVALID_ARGUMENT, id == nullptr ? "id is NULL" : "request is NULL");
+int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const cairn_new_request* request, cairn_request* handle,
+                            cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_new_request given, read_struct(request, "request"));
+    if (given.id == nullptr || handle == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, given.id == nullptr ? "request.id is NULL" : "handle is NULL");
     }
-    const Result<Prompt> given = read_prompt(prompt);
-    if (!given) {
-      return report(error, given.error());
-    }
-    const SlotResult<RequestHandle> added =
-        scheduler->connector->add(RequestId(std::string(id)), given->tokens, given->salt, given->mm_runs);
-    if (added) {
-      *request = static_cast<cairn_request>(*added);
-    }
-    return slot_outcome(added, error);
+    CAIRN_TRY_ASSIGN(const Prompt prompt, read_prompt(given.prompt));
+    CAIRN_TRY_ASSIGN(const SchedulerConnector::NewRequest read, read_new_request(given, prompt));
+    CAIRN_TRY_ASSIGN(const RequestHandle added, scheduler->connector->add(RequestId(std::string(given.id)), read));
+    *handle = static_cast<cairn_request>(added);
+    return {};
   });
 }
 
@@ -184,71 +170,49 @@ cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, const char*
 
 int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_request request, size_t local_tokens, size_t* tokens,
                               int32_t* when, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const SlotResult<SchedulerConnector::Match> match =
-        scheduler->connector->match(RequestHandle{request}, local_tokens);
-    if (match) {
-      *tokens = match->tokens;
-      *when = static_cast<int32_t>(match->when);
+  return guarded(error, [&]() -> Status {
+    if (tokens == nullptr || when == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, tokens == nullptr ? "tokens is NULL" : "when is NULL");
     }
-    return slot_outcome(match, error);
+    CAIRN_TRY_ASSIGN(const SchedulerConnector::Match match,
+                     scheduler->connector->match(RequestHandle{request}, local_tokens));
+    *tokens = match.tokens;
+    *when = static_cast<int32_t>(match.when);
+    return {};
   });
 }
 
 int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
                                   size_t block_count, size_t local_tokens, size_t loaded_tokens, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<std::span<const uint32_t>> given = read_array(blocks, block_count, "blocks");
-    if (!given) {
-      return report(error, given.error());
-    }
-    return slot_outcome(
-        scheduler->connector->allocated(RequestHandle{request}, as_block_ids(*given), local_tokens, loaded_tokens),
-        error);
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::span<const uint32_t> given, read_array(blocks, block_count, "blocks"));
+    return scheduler->connector->allocated(RequestHandle{request}, as_block_ids(given), local_tokens, loaded_tokens);
   });
 }
 
 int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration* iteration, const uint8_t** metadata,
                               size_t* metadata_size, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<cairn_iteration> given = read_struct(iteration, "iteration");
-    if (!given || metadata == nullptr || metadata_size == nullptr) {
-      return given ? report(error, CAIRN_INVALID_ARGUMENT, "metadata or its size is NULL")
-                   : report(error, given.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_iteration given, read_struct(iteration, "iteration"));
+    if (metadata == nullptr || metadata_size == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, metadata == nullptr ? "metadata is NULL" : "metadata_size is NULL");
     }
-    const Result<std::span<const cairn_request>> preempted =
-        read_array(given->preempted, given->preempted_count, "preempted");
-    const Result<ReadScheduled> scheduled = read_scheduled(given->scheduled, given->scheduled_count);
-    if (!preempted || !scheduled) {
-      return report(error, !preempted ? preempted.error() : scheduled.error());
-    }
+    CAIRN_TRY_ASSIGN(const std::span<const cairn_request> preempted,
+                     read_array(given.preempted, given.preempted_count, "preempted"));
+    CAIRN_TRY_ASSIGN(const ReadScheduled scheduled, read_scheduled(given.scheduled, given.scheduled_count));
     static_assert(sizeof(RequestHandle) == sizeof(cairn_request));
-    const std::span<const RequestHandle> taken(reinterpret_cast<const RequestHandle*>(preempted->data()),
-                                               preempted->size());
-    const Status built = scheduler->connector->build(
-        {.number = given->number, .preempted = taken, .scheduled = scheduled->all}, scheduler->metadata);
-    if (!built) {
-      return report(error, built.error());
-    }
+    const std::span<const RequestHandle> taken(reinterpret_cast<const RequestHandle*>(preempted.data()),
+                                               preempted.size());
+    CAIRN_TRY(scheduler->connector->build({.number = given.number, .preempted = taken, .scheduled = scheduled.all},
+                                          scheduler->metadata));
     *metadata = reinterpret_cast<const uint8_t*>(scheduler->metadata.data());
     *metadata_size = scheduler->metadata.size();
-    return CAIRN_OK;
+    return {};
   });
 }
 
-// Of the array that cairn_scheduler_refused() gives out. A struct that grows is copied for it member by member.
-static_assert(sizeof(cairn_refused) == 24);
-
-size_t cairn_scheduler_refused(cairn_scheduler* scheduler, const cairn_refused** refused) {
-  cairn_refusals refusals{};
-  refusals.struct_size = sizeof refusals;
-  (void)cairn_scheduler_get_refusals(scheduler, &refusals, nullptr);
-  *refused = refusals.refused;
-  return refusals.refused_count;
-}
-
 int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals* refusals, cairn_error* error) {
-  return guarded(error, [&] {
+  return guarded(error, [&]() -> Status {
     scheduler->refused.clear();
     for (const SchedulerConnector::Refused& one : scheduler->connector->refused()) {
       scheduler->refused.push_back(
@@ -258,38 +222,35 @@ int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals*
     out.refused = scheduler->refused.data();
     out.refused_count = scheduler->refused.size();
     out.refused_stride = sizeof(cairn_refused);
-    return outcome(write_struct(refusals, out, "refusals"), error);
+    return write_struct(refusals, out, "refusals");
   });
 }
 
 int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                uint32_t* held, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const SlotResult<bool> finished = scheduler->connector->finish(
-        RequestHandle{request}, computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens));
-    if (finished) {
-      *held = *finished ? 1 : 0;
+  return guarded(error, [&]() -> Status {
+    if (held == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, "held is NULL");
     }
-    return slot_outcome(finished, error);
+    CAIRN_TRY_ASSIGN(
+        const bool is_held,
+        scheduler->connector->finish(
+            RequestHandle{request}, computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens)));
+    *held = is_held ? 1 : 0;
+    return {};
   });
 }
 
-// The size that callers of version 1 step by, whose cairn_results has no loaded_stride: a struct that grows is copied for
-// them member by member.
-static_assert(sizeof(cairn_loaded) == 24);
-
-int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* results, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    if (const Result<cairn_results> asked = read_struct(results, "results"); !asked) {
-      return report(error, asked.error());  // before anything is taken
-    }
-    // What was taken and could not be told, for want of memory, is told now.
-    SchedulerConnector::Results& taken = scheduler->results;
+int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cairn_outcomes* outcomes, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY(read_struct(outcomes, "outcomes"));  // before anything is taken
+    // Outcomes that were taken and not reported, because memory ran out, are reported now.
+    SchedulerConnector::Outcomes& taken = scheduler->outcomes;
     if (taken.loaded.empty() && taken.released.empty()) {
-      taken = scheduler->connector->take_results();
+      taken = scheduler->connector->take_outcomes();
     }
     scheduler->loaded.clear();
-    for (const SchedulerConnector::Results::Loaded& one : taken.loaded) {
+    for (const SchedulerConnector::Outcomes::Loaded& one : taken.loaded) {
       scheduler->loaded.push_back({static_cast<cairn_request>(one.request), one.tokens, one.missing});
     }
     scheduler->released.clear();
@@ -300,22 +261,22 @@ int32_t cairn_scheduler_take_results(cairn_scheduler* scheduler, cairn_results* 
     for (const std::string& id : scheduler->released) {
       scheduler->released_ids.push_back(id.c_str());
     }
-    cairn_results out{};
+    cairn_outcomes out{};
     out.loaded = scheduler->loaded.data();
     out.loaded_count = scheduler->loaded.size();
     out.released = scheduler->released_ids.data();
     out.released_count = scheduler->released_ids.size();
     out.loaded_stride = sizeof(cairn_loaded);
-    const Status written = write_struct(results, out, "results");
+    CAIRN_TRY(write_struct(outcomes, out, "outcomes"));
     taken = {};
-    return outcome(written, error);
+    return {};
   });
 }
 
 uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler) {
   return guarded_or(1U, [&] {
-    const bool has_results = !scheduler->results.loaded.empty() || !scheduler->results.released.empty();
-    return has_results || scheduler->connector->has_work() ? 1U : 0U;
+    const bool has_outcomes = !scheduler->outcomes.loaded.empty() || !scheduler->outcomes.released.empty();
+    return has_outcomes || scheduler->connector->has_work() ? 1U : 0U;
   });
 }
 

@@ -394,7 +394,7 @@ TEST_F(CapiTest, AWorkerHasOneLeader) {
   auto options = sized<cairn_worker_options>();
   cairn_worker* worker = nullptr;
   EXPECT_EQ(cairn_worker_create(&options, &worker, &error_), CAIRN_INVALID_ARGUMENT);
-  EXPECT_THAT(error_.message, HasSubstr("one of the two"));
+  EXPECT_THAT(error_.message, HasSubstr("give either leader"));
   options.leader = "carrier pigeon";
   EXPECT_EQ(cairn_worker_create(&options, &worker, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(worker, nullptr);
@@ -450,9 +450,17 @@ class CapiSchedulerTest : public ::testing::Test {
   cairn_request add(const char* id, std::size_t tokens = 6) {
     const std::vector<std::uint32_t> prompt(tokens, 7);
     cairn_request request = 0;
-    EXPECT_EQ(cairn_scheduler_add(scheduler_, id, prompt.data(), tokens, nullptr, nullptr, &request, &error_), CAIRN_OK)
-        << error_.message;
+    EXPECT_EQ(add_tokens(id, prompt, &request), CAIRN_OK) << error_.message;
     return request;
+  }
+  std::int32_t add_tokens(const char* id, const std::vector<std::uint32_t>& tokens, cairn_request* request) {
+    auto prompt = sized<cairn_prompt>();
+    prompt.tokens = tokens.data();
+    prompt.token_count = tokens.size();
+    auto given = sized<cairn_new_request>();
+    given.id = id;
+    given.prompt = &prompt;
+    return cairn_scheduler_add(scheduler_, &given, request, &error_);
   }
 
   cairn_scheduler* scheduler_ = nullptr;
@@ -465,12 +473,50 @@ TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
   EXPECT_EQ(cairn_scheduler_find(scheduler_, "a"), request);
   EXPECT_EQ(cairn_scheduler_find(scheduler_, "b"), 0U);
   cairn_request again = 0;
-  const std::uint32_t token = 1;
-  EXPECT_EQ(cairn_scheduler_add(scheduler_, "a", &token, 1, nullptr, nullptr, &again, &error_), CAIRN_ALREADY_EXISTS);
+  EXPECT_EQ(add_tokens("a", {1}, &again), CAIRN_ALREADY_EXISTS);
+  EXPECT_EQ(add_tokens(nullptr, {1}, &again), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(add_tokens("b", {1}, nullptr), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(add_tokens("b", {}, &again), CAIRN_INVALID_ARGUMENT);
   std::uint32_t held = 9;
   EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
   EXPECT_EQ(held, 0U);
   EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_NOT_FOUND);
+}
+
+TEST_F(CapiSchedulerTest, ARequestSaysHowItsBlocksAreKept) {
+  const std::uint32_t tokens[] = {1, 2, 3, 4, 5};
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens;
+  prompt.token_count = 5;
+  auto given = sized<cairn_new_request>();
+  given.id = "a";
+  given.prompt = &prompt;
+  cairn_request request = 0;
+  const auto add_now = [&] { return cairn_scheduler_add(scheduler_, &given, &request, &error_); };
+  given.priority = 101;
+  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT);
+  given.priority = 80;
+  given.time_to_live_ms = 1000;
+  EXPECT_EQ(add_now(), CAIRN_FAILED_PRECONDITION);
+  EXPECT_THAT(error_.message, HasSubstr("requests.retention"));
+  given.time_to_live_ms = 0;
+  given.hint = 4;
+  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT);
+  given.hint = CAIRN_HINT_RETURNS;
+  EXPECT_EQ(add_now(), CAIRN_FAILED_PRECONDITION);
+  given.hint = CAIRN_HINT_NONE;
+  given.tenant = "nobody";
+  EXPECT_EQ(add_now(), CAIRN_NOT_FOUND);
+  given.tenant = nullptr;
+  const std::uint8_t digest[32] = {};
+  given.block_digests = digest;
+  given.block_digest_count = 1;
+  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT) << "of which size?";
+  given.digest_size = 32;
+  EXPECT_EQ(add_now(), CAIRN_FAILED_PRECONDITION) << "keys are made from tokens here";
+  given.block_digest_count = 0;
+  given.digest_size = 0;
+  EXPECT_EQ(add_now(), CAIRN_OK) << error_.message;
 }
 
 TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
@@ -490,13 +536,14 @@ TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
   std::size_t size = 0;
   ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
   EXPECT_GT(size, 0U);
-  const cairn_refused* refused = nullptr;
-  ASSERT_EQ(cairn_scheduler_refused(scheduler_, &refused), 1U);
-  EXPECT_EQ(refused[0].request, bad);
-  EXPECT_NE(refused[0].code, CAIRN_OK);
+  auto refusals = sized<cairn_refusals>();
+  ASSERT_EQ(cairn_scheduler_get_refusals(scheduler_, &refusals, &error_), CAIRN_OK);
+  ASSERT_EQ(refusals.refused_count, 1U);
+  EXPECT_EQ(refusals.refused[0].request, bad);
+  EXPECT_NE(refusals.refused[0].code, CAIRN_OK);
 }
 
-TEST_F(CapiSchedulerTest, RefusalsAndResultsSayHowFarTheirElementsAreApart) {
+TEST_F(CapiSchedulerTest, RefusalsAndOutcomesSayHowFarTheirElementsAreApart) {
   const std::uint32_t twice[] = {3, 3};
   const cairn_request request = add("a");
   EXPECT_EQ(cairn_scheduler_allocated(scheduler_, request, twice, 2, 0, 0, &error_), CAIRN_INVALID_ARGUMENT);
@@ -520,14 +567,14 @@ TEST_F(CapiSchedulerTest, RefusalsAndResultsSayHowFarTheirElementsAreApart) {
   const auto* second = CAIRN_AT(cairn_refused, refusals.refused, refusals.refused_stride, 1);
   EXPECT_EQ(second->request, other);
   EXPECT_THAT(second->message, HasSubstr("counts before the iteration, not after it"));
-  auto results = sized<cairn_results>();
-  ASSERT_EQ(cairn_scheduler_take_results(scheduler_, &results, &error_), CAIRN_OK);
-  EXPECT_EQ(results.loaded_stride, sizeof(cairn_loaded));
+  auto outcomes = sized<cairn_outcomes>();
+  ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler_, &outcomes, &error_), CAIRN_OK);
+  EXPECT_EQ(outcomes.loaded_stride, sizeof(cairn_loaded));
   // A caller of version 1 has a struct without the stride, and nothing is written behind it.
-  auto early = sized<cairn_results>();
-  early.struct_size = offsetof(cairn_results, loaded_stride);
+  auto early = sized<cairn_outcomes>();
+  early.struct_size = offsetof(cairn_outcomes, loaded_stride);
   early.loaded_stride = 77;
-  ASSERT_EQ(cairn_scheduler_take_results(scheduler_, &early, &error_), CAIRN_OK);
+  ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler_, &early, &error_), CAIRN_OK);
   EXPECT_EQ(early.loaded_stride, 77U);
 }
 

@@ -19,7 +19,8 @@ Result<MemoryKind> memory_of(uint32_t memory) {
     case CAIRN_MEMORY_DEVICE:
       return MemoryKind::kDevice;
     default:
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no kind of memory ", memory));
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("unknown memory kind ", memory, "; expected one of cairn_memory"));
   }
 }
 
@@ -27,7 +28,7 @@ Result<std::vector<std::string>> read_names(const char* const* names, std::size_
   std::vector<std::string> all;
   for (std::size_t i = 0; i < count; ++i) {
     if (names == nullptr || names[i] == nullptr) {
-      return fail(ErrorCode::kInvalidArgument, "the name of a layer is NULL");
+      return fail(ErrorCode::kInvalidArgument, str_cat("the name of layer ", i, " is NULL"));
     }
     all.emplace_back(names[i]);
   }
@@ -35,20 +36,17 @@ Result<std::vector<std::string>> read_names(const char* const* names, std::size_
 }
 
 Result<KvTensor> read_tensor(const cairn_tensor& given) {
-  const Result<MemoryKind> kind = memory_of(given.memory);
-  if (!kind) {
-    return Unexpected(kind.error());
-  }
+  CAIRN_TRY_ASSIGN(const MemoryKind kind, memory_of(given.memory));
   if (given.rank != 0 && (given.axes == nullptr || given.sizes == nullptr || given.strides == nullptr)) {
-    return fail(ErrorCode::kInvalidArgument, "a tensor without axes, sizes or strides");
+    return fail(ErrorCode::kInvalidArgument, "axes, sizes or strides of a tensor is NULL");
   }
   KvTensor tensor{.base = given.base,
                   .bytes = given.bytes,
-                  .kind = *kind,
-                  .device = *kind == MemoryKind::kSystem ? kNoDevice : given.device};
+                  .kind = kind,
+                  .device = kind == MemoryKind::kSystem ? kNoDevice : given.device};
   for (std::uint32_t i = 0; i < given.rank; ++i) {
     if (given.axes[i] > CAIRN_AXIS_ELEMENT) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("there is no axis ", given.axes[i]));
+      return fail(ErrorCode::kInvalidArgument, str_cat("unknown axis ", given.axes[i], "; expected one of cairn_axis"));
     }
     tensor.axes.push_back(static_cast<TensorAxis>(given.axes[i]));
     tensor.sizes.push_back(given.sizes[i]);
@@ -58,20 +56,14 @@ Result<KvTensor> read_tensor(const cairn_tensor& given) {
 }
 
 Result<KvGroup> read_group(const cairn_group& given) {
-  Result<std::vector<std::string>> layers = read_names(given.layers, given.layer_count);
-  Result<std::vector<cairn_tensor>> tensors = read_structs(given.tensors, given.tensor_count, "tensors");
-  if (!layers || !tensors) {
-    return Unexpected(!layers ? layers.error() : tensors.error());
-  }
-  KvGroup group{.name = read_text(given.name), .layers = *std::move(layers), .tensors = {}};
+  KvGroup group{.name = read_text(given.name), .layers = {}, .tensors = {}};
+  CAIRN_TRY_ASSIGN(group.layers, read_names(given.layers, given.layer_count));
   group.element_bits = given.element_bits;
   group.page_size = given.page_size;
-  for (const cairn_tensor& each : *tensors) {
-    Result<KvTensor> tensor = read_tensor(each);
-    if (!tensor) {
-      return Unexpected(std::move(tensor).error());
-    }
-    group.tensors.push_back(*std::move(tensor));
+  CAIRN_TRY_ASSIGN(const std::vector<cairn_tensor> tensors, read_structs(given.tensors, given.tensor_count, "tensors"));
+  for (const cairn_tensor& each : tensors) {
+    CAIRN_TRY_ASSIGN(KvTensor tensor, read_tensor(each));
+    group.tensors.push_back(std::move(tensor));
   }
   return group;
 }
@@ -80,14 +72,10 @@ Result<WorkerConnector::Options> read_options(const cairn_worker_options& given)
   WorkerConnector::Options options{.rank = given.rank, .ranks = given.ranks == 0 ? 1 : given.ranks};
   if ((given.leader == nullptr) == (given.scheduler == nullptr)) {
     return fail(ErrorCode::kInvalidArgument,
-                "give the leader's address, or the scheduler of this process: one of the two");
+                "give either leader, the address of the scheduler, or scheduler, if it is in this process");
   }
   if (given.leader != nullptr) {
-    Result<RankAddress> address = RankAddress::parse(given.leader);
-    if (!address) {
-      return Unexpected(std::move(address).error());
-    }
-    options.leader = *std::move(address);
+    CAIRN_TRY_ASSIGN(options.leader, RankAddress::parse(given.leader));
   } else {
     options.group = &given.scheduler->connector->ranks();
   }
@@ -128,92 +116,73 @@ using namespace cairn;        // NOLINT(google-build-using-namespace): the funct
 using namespace cairn::capi;  // NOLINT(google-build-using-namespace)
 
 int32_t cairn_worker_create(const cairn_worker_options* options, cairn_worker** worker, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<cairn_worker_options> given = read_struct(options, "options");
-    if (!given || worker == nullptr) {
-      return given ? report(error, CAIRN_INVALID_ARGUMENT, "worker is NULL") : report(error, given.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_worker_options given, read_struct(options, "options"));
+    if (worker == nullptr) {
+      return fail(ErrorCode::kInvalidArgument, "worker is NULL");
     }
-    Result<WorkerConnector::Options> read = read_options(*given);
-    Result<std::vector<std::string>> layers = read_names(given->layers, given->layer_count);
-    Result<std::vector<cairn_group>> groups = read_structs(given->groups, given->group_count, "groups");
-    if (!read || !layers || !groups) {
-      return report(error, !read ? read.error() : !layers ? layers.error() : groups.error());
-    }
+    CAIRN_TRY_ASSIGN(WorkerConnector::Options read, read_options(given));
+    CAIRN_TRY_ASSIGN(std::vector<std::string> layers, read_names(given.layers, given.layer_count));
+    CAIRN_TRY_ASSIGN(const std::vector<cairn_group> groups, read_structs(given.groups, given.group_count, "groups"));
     std::vector<KvGroup> tensors;
-    for (const cairn_group& each : *groups) {
-      Result<KvGroup> group = read_group(each);
-      if (!group) {
-        return report(error, group.error());
-      }
-      tensors.push_back(*std::move(group));
-    }
-    const int device = device_of(tensors);
-    Result<std::unique_ptr<WorkerConnector>> made =
-        WorkerConnector::make(std::move(tensors), *std::move(layers), *std::move(read));
-    if (!made) {
-      return report(error, made.error());
+    for (const cairn_group& each : groups) {
+      CAIRN_TRY_ASSIGN(KvGroup group, read_group(each));
+      tensors.push_back(std::move(group));
     }
     auto handle = std::make_unique<cairn_worker>();
-    handle->connector = *std::move(made);
-    handle->device = device;
+    handle->device = device_of(tensors);
+    CAIRN_TRY_ASSIGN(handle->connector, WorkerConnector::make(std::move(tensors), std::move(layers), std::move(read)));
     *worker = handle.release();
-    return CAIRN_OK;
+    return {};
   });
 }
 
 void cairn_worker_destroy(cairn_worker* worker) { delete worker; }
 
 int32_t cairn_worker_bind(cairn_worker* worker, const uint8_t* metadata, size_t size, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    const Result<std::span<const uint8_t>> given = read_array(metadata, size, "metadata");
-    return given ? outcome(worker->connector->bind(std::as_bytes(*given)), error) : report(error, given.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::span<const uint8_t> given, read_array(metadata, size, "metadata"));
+    return worker->connector->bind(std::as_bytes(given));
   });
 }
 
 int32_t cairn_worker_start_load(cairn_worker* worker, void* event, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<StepEventPtr> after = event_of(worker, event);
-    return after ? outcome(worker->connector->start_load(*std::move(after)), error) : report(error, after.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(StepEventPtr after, event_of(worker, event));
+    return worker->connector->start_load(std::move(after));
   });
 }
 
 int32_t cairn_worker_wait_for_layer(cairn_worker* worker, uint32_t layer, cairn_error* error) {
-  return guarded(error, [&] { return outcome(worker->connector->wait_for_layer(layer), error); });
+  return guarded(error, [&]() -> Status { return worker->connector->wait_for_layer(layer); });
 }
 
 int32_t cairn_worker_save_layer(cairn_worker* worker, uint32_t layer, void* event, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<StepEventPtr> after = event_of(worker, event);
-    return after ? outcome(worker->connector->save_layer(layer, *std::move(after)), error)
-                 : report(error, after.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(StepEventPtr after, event_of(worker, event));
+    return worker->connector->save_layer(layer, std::move(after));
   });
 }
 
 int32_t cairn_worker_save_step(cairn_worker* worker, void* event, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    Result<StepEventPtr> after = event_of(worker, event);
-    return after ? outcome(worker->connector->save_step(*std::move(after)), error) : report(error, after.error());
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(StepEventPtr after, event_of(worker, event));
+    return worker->connector->save_step(std::move(after));
   });
 }
 
-// The size that callers of version 1 step by, whose cairn_report has no loaded_stride: a struct that grows is copied for
-// them member by member.
-static_assert(sizeof(cairn_worker_loaded) == 16);
-
-int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out, cairn_error* error) {
-  return guarded(error, [&]() -> int32_t {
-    if (const Result<cairn_report> asked = read_struct(report_out, "report"); !asked) {
-      return report(error, asked.error());  // before anything is taken
-    }
-    // What was taken and could not be told, for want of memory, is told now.
+int32_t cairn_worker_take_outcomes(cairn_worker* worker, cairn_worker_outcomes* outcomes, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY(read_struct(outcomes, "outcomes"));  // before anything is taken
+    // Outcomes that were taken and not reported, because memory ran out, are reported now.
     if (!worker->taken) {
-      worker->taken = worker->connector->take_report();
+      worker->taken = worker->connector->take_outcomes();
     }
-    const WorkerReport& taken = *worker->taken;
+    const WorkerOutcomes& taken = *worker->taken;
     worker->requests.clear();
     worker->requests.reserve(taken.loaded.size() + taken.saved.size());  // so that none moves
     worker->loaded.clear();
-    for (const WorkerReport::Loaded& one : taken.loaded) {
+    for (const WorkerOutcomes::Loaded& one : taken.loaded) {
       worker->loaded.push_back({kept_text_of(one.request, worker->requests), one.whole ? 1U : 0U});
     }
     worker->saved.clear();
@@ -224,7 +193,7 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     for (const BlockId block : taken.failed_blocks) {
       worker->failed_blocks.push_back(index_of(block));
     }
-    cairn_report out{};
+    cairn_worker_outcomes out{};
     out.loaded = worker->loaded.data();
     out.loaded_count = worker->loaded.size();
     out.saved = worker->saved.data();
@@ -232,9 +201,9 @@ int32_t cairn_worker_take_report(cairn_worker* worker, cairn_report* report_out,
     out.failed_blocks = worker->failed_blocks.data();
     out.failed_block_count = worker->failed_blocks.size();
     out.loaded_stride = sizeof(cairn_worker_loaded);
-    const Status written = write_struct(report_out, out, "report");
+    CAIRN_TRY(write_struct(outcomes, out, "outcomes"));
     worker->taken.reset();
-    return outcome(written, error);
+    return {};
   });
 }
 

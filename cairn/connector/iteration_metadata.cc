@@ -1,8 +1,7 @@
 #include "cairn/connector/iteration_metadata.h"
 
+#include <algorithm>
 #include <string>
-#include <utility>
-#include <variant>
 
 #include "cairn/base/byte_stream.h"
 #include "cairn/connector/sealed_bytes.h"
@@ -14,56 +13,68 @@ constexpr std::uint32_t kMagic = 0x494E5243;  // "CRNI"
 constexpr std::uint8_t kInStep = 1;
 constexpr std::uint8_t kIsText = 2;
 
-constexpr std::size_t kIdBytes = internal::kOperationIdBytes;
 constexpr std::size_t kCountBytes = sizeof(std::uint32_t);
-// The least that entries take, by which a count that cannot be is seen.
-constexpr std::size_t kFenceBytes = kIdBytes + kCountBytes;
-constexpr std::size_t kWorkBytes = kFenceBytes + 1 + kCountBytes;
+// The least that entries take, by which an impossible count is seen.
+constexpr std::size_t kFenceBytes = internal::kOperationIdBytes + kCountBytes;
+constexpr std::size_t kOperationBytes = kFenceBytes + 1 + kCountBytes;
 
-// A load or a save.
-template <typename Work>
-void put_work(ByteWriter& out, const Work& work, std::uint8_t flags) {
-  internal::put(out, work.id);
-  if (const std::uint64_t* const number = work.request.number()) {
+void put_operation(ByteWriter& out, const Operation& operation) {
+  const std::uint8_t flags = operation.in_step ? kInStep : 0;
+  internal::put(out, operation.id);
+  if (const std::uint64_t* const number = operation.request.number()) {
     out.put(flags);
     out.put(*number);
   } else {
     out.put(static_cast<std::uint8_t>(flags | kIsText));
-    out.text(*work.request.text());
+    out.text(*operation.request.text());
   }
-  out.list(work.blocks);
+  out.list(operation.block_ids);
 }
 
-RequestId get_request(ByteReader& in, std::uint8_t flags) {
-  return (flags & kIsText) != 0 ? RequestId(in.text()) : RequestId(in.get<std::uint64_t>());
-}
-
-std::uint8_t get_flags(ByteReader& in, std::uint8_t known) {
+OperationPtr get_operation(ByteReader& in, bool is_load) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = internal::get_operation_id(in);
+  operation->is_load = is_load;
   const auto flags = in.get<std::uint8_t>();
-  if ((flags & ~known) != 0) in.refuse();
-  return flags;
+  if ((flags & ~(is_load ? kInStep | kIsText : kIsText)) != 0) in.refuse();
+  operation->in_step = (flags & kInStep) != 0;
+  operation->request = (flags & kIsText) != 0 ? RequestId(in.text()) : RequestId(in.get<std::uint64_t>());
+  operation->block_ids = in.list<BlockId>();
+  return operation;
 }
 
-template <typename Work>
-std::size_t bytes_of(const std::vector<Work>& list) {
-  std::size_t bytes = 0;
-  for (const Work& work : list) {
-    const std::string* const text = work.request.text();
-    bytes += kWorkBytes + sizeof(std::uint64_t) + (text != nullptr ? text->size() : 0);
-    bytes += work.blocks.size() * sizeof(BlockId);
-  }
-  return bytes;
+OperationPtr get_fence(ByteReader& in) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = internal::get_operation_id(in);
+  operation->block_ids = in.list<BlockId>();
+  return operation;
 }
 
-// At least what it takes, so that memory is taken once.
+// At least what the encoding takes, so that memory is taken once.
 std::size_t bytes_of(const IterationMetadata& metadata) {
   std::size_t bytes = internal::kSealBytes + sizeof(LeaderId) + sizeof(std::uint64_t) + 3 * kCountBytes;
-  bytes += bytes_of(metadata.loads) + bytes_of(metadata.saves);
-  for (const auto& fence : metadata.fences) bytes += kFenceBytes + fence.blocks.size() * sizeof(BlockId);
+  for (const auto* list : {&metadata.loads, &metadata.saves, &metadata.fences}) {
+    for (const OperationPtr& operation : *list) {
+      const std::string* const text = operation->request.text();
+      bytes += kOperationBytes + sizeof(std::uint64_t) + (text != nullptr ? text->size() : 0) +
+               operation->block_ids.size() * sizeof(BlockId);
+    }
+  }
   return bytes;
+}
+
+bool is_same(std::span<const OperationPtr> a, std::span<const OperationPtr> b) {
+  return std::ranges::equal(a, b, [](const OperationPtr& x, const OperationPtr& y) {
+    return x->id == y->id && x->in_step == y->in_step && x->request == y->request && x->block_ids == y->block_ids;
+  });
 }
 
 }  // namespace
+
+bool operator==(const IterationMetadata& a, const IterationMetadata& b) {
+  return a.leader == b.leader && a.iteration == b.iteration && is_same(a.loads, b.loads) && is_same(a.saves, b.saves) &&
+         is_same(a.fences, b.fences);
+}
 
 void IterationMetadata::encode(std::vector<std::byte>& out) const {
   out.clear();
@@ -75,46 +86,33 @@ void IterationMetadata::encode(std::vector<std::byte>& out) const {
   writer.count(loads.size());
   writer.count(saves.size());
   writer.count(fences.size());
-  for (const Load& load : loads) put_work(writer, load, load.in_step ? kInStep : 0);
-  for (const Save& save : saves) put_work(writer, save, 0);
-  for (const Fence& fence : fences) {
-    internal::put(writer, fence.save);
-    writer.list(fence.blocks);
+  for (const OperationPtr& load : loads) put_operation(writer, *load);
+  for (const OperationPtr& save : saves) put_operation(writer, *save);
+  for (const OperationPtr& save : fences) {
+    internal::put(writer, save->id);
+    writer.list(save->block_ids);
   }
   internal::seal(out);
 }
 
 Result<IterationMetadata> IterationMetadata::decode(std::span<const std::byte> bytes) {
-  constexpr std::string_view kWhat = "the metadata of an iteration";
-  const Result<std::span<const std::byte>> fields = internal::unseal(bytes, kMagic, kVersion, kWhat);
-  if (!fields) return Unexpected<Error>(fields.error());
-  ByteReader in(*fields);
+  constexpr std::string_view kWhat = "iteration metadata";
+  CAIRN_TRY_ASSIGN(const std::span<const std::byte> fields, internal::unseal(bytes, kMagic, kVersion, kWhat));
+  ByteReader in(fields);
   IterationMetadata metadata;
   metadata.leader = in.get<LeaderId>();
   metadata.iteration = in.get<std::uint64_t>();
-  const std::size_t load_count = in.count(kWorkBytes);
-  const std::size_t save_count = in.count(kWorkBytes);
+  const std::size_t load_count = in.count(kOperationBytes);
+  const std::size_t save_count = in.count(kOperationBytes);
   const std::size_t fence_count = in.count(kFenceBytes);
   metadata.loads.reserve(load_count);
-  for (std::size_t i = 0; i < load_count && in.good(); ++i) {
-    const OperationId id = internal::get_operation_id(in);
-    const std::uint8_t flags = get_flags(in, kInStep | kIsText);
-    RequestId request = get_request(in, flags);
-    metadata.loads.push_back({id, std::move(request), (flags & kInStep) != 0, in.list<BlockId>()});
-  }
+  for (std::size_t i = 0; i < load_count && in.good(); ++i) metadata.loads.push_back(get_operation(in, true));
   metadata.saves.reserve(in.good() ? save_count : 0);
-  for (std::size_t i = 0; i < save_count && in.good(); ++i) {
-    const OperationId id = internal::get_operation_id(in);
-    RequestId request = get_request(in, get_flags(in, kIsText));
-    metadata.saves.push_back({id, std::move(request), in.list<BlockId>()});
-  }
+  for (std::size_t i = 0; i < save_count && in.good(); ++i) metadata.saves.push_back(get_operation(in, false));
   metadata.fences.reserve(in.good() ? fence_count : 0);
-  for (std::size_t i = 0; i < fence_count && in.good(); ++i) {
-    const OperationId id = internal::get_operation_id(in);
-    metadata.fences.push_back({id, in.list<BlockId>()});
-  }
+  for (std::size_t i = 0; i < fence_count && in.good(); ++i) metadata.fences.push_back(get_fence(in));
   if (in.ended_well()) return metadata;
-  return fail(ErrorCode::kCorrupt, str_cat("the ", bytes.size(), " bytes of ", kWhat, " do not add up"));
+  return fail(ErrorCode::kCorrupt, str_cat(kWhat, ": the lengths inside the ", bytes.size(), " bytes do not add up"));
 }
 
 }  // namespace cairn

@@ -7,10 +7,15 @@
 #include <string>
 
 #include "cairn/base/byte_stream.h"
+#include "cairn/connector/operation_testing.h"
 #include "cairn/hash/hash_bytes.h"
 
 namespace cairn {
 namespace {
+
+using testing::fenced_operation;
+using testing::load_operation;
+using testing::save_operation;
 
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
@@ -23,10 +28,11 @@ class Maker {
     metadata.leader = {random_(), random_()};
     metadata.iteration = random_();
     for (std::uint64_t i = random_() % 4; i > 0; --i) {
-      metadata.loads.push_back({id(), request(), random_() % 2 == 1, blocks()});
+      metadata.loads.push_back(load_operation(id(), request(), blocks(), random_() % 2 == 1));
     }
-    for (std::uint64_t i = random_() % 4; i > 0; --i) metadata.saves.push_back({id(), request(), blocks()});
-    for (std::uint64_t i = random_() % 4; i > 0; --i) metadata.fences.push_back({id(), blocks()});
+    for (std::uint64_t i = random_() % 4; i > 0; --i)
+      metadata.saves.push_back(save_operation(id(), request(), blocks()));
+    for (std::uint64_t i = random_() % 4; i > 0; --i) metadata.fences.push_back(fenced_operation(id(), blocks()));
     return metadata;
   }
 
@@ -78,9 +84,9 @@ TEST(IterationMetadataTest, WithoutTierWorkItIsSmall) { EXPECT_EQ(encoded({.iter
 
 TEST(IterationMetadataTest, IsAsDocumented) {
   IterationMetadata metadata{.leader = {13, 14}, .iteration = 2};
-  metadata.loads.push_back({{.slot = 3, .number = 4}, "r", true, {BlockId{5}}});
-  metadata.saves.push_back({{.slot = 6, .number = 7}, 8U, {BlockId{9}, BlockId{10}}});
-  metadata.fences.push_back({{.slot = 11, .number = 12}, {}});
+  metadata.loads.push_back(load_operation({.slot = 3, .number = 4}, "r", {BlockId{5}}, true));
+  metadata.saves.push_back(save_operation({.slot = 6, .number = 7}, 8U, {BlockId{9}, BlockId{10}}));
+  metadata.fences.push_back(fenced_operation({.slot = 11, .number = 12}, {}));
   Bytes expected;
   ByteWriter out(expected);
   out.raw(std::as_bytes(std::span("CRNI", 4)));
@@ -111,7 +117,7 @@ TEST(IterationMetadataTest, IsAsDocumented) {
 TEST(IterationMetadataTest, UsesTheMemoryAgain) {
   Bytes bytes;
   IterationMetadata metadata{.iteration = 1};
-  metadata.loads.push_back({{}, 1U, false, std::vector<BlockId>(100)});
+  metadata.loads.push_back(load_operation({}, 1U, std::vector<BlockId>(100)));
   metadata.encode(bytes);
   const std::byte* const memory = bytes.data();
   const IterationMetadata next{.iteration = 2};
@@ -141,7 +147,7 @@ TEST(IterationMetadataTest, RefusesEveryTruncationAndFlippedBit) {
 
 TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
   IterationMetadata metadata{.iteration = 2};
-  metadata.saves.push_back({{}, 8U, {BlockId{9}}});
+  metadata.saves.push_back(save_operation({}, 8U, {BlockId{9}}));
   const Bytes good = encoded(metadata);
   ASSERT_TRUE(IterationMetadata::decode(sealed_again(good)).has_value());
   for (const std::size_t count : {32U, 36U, 40U}) {  // of loads, saves, fences
@@ -170,7 +176,7 @@ TEST(IterationMetadataTest, RefusesAnotherVersionByName) {
   other[4] = std::byte{1};
   const Result<IterationMetadata> decoded = IterationMetadata::decode(sealed_again(other));
   ASSERT_FALSE(decoded.has_value());
-  EXPECT_THAT(decoded.error().message, HasSubstr("is of version 1, this program reads version 2"));
+  EXPECT_THAT(decoded.error().message, HasSubstr("version 1, but this program reads version 2"));
 }
 
 }  // namespace

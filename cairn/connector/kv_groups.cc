@@ -17,13 +17,9 @@ class GroupReader {
   explicit GroupReader(const KvGroup& group) : group_(group) {}
 
   Result<BlockLayoutPtr> read() {
-    if (Status good = check_counts(); !good) {
-      return Unexpected(good.error());
-    }
+    CAIRN_TRY(check_counts());
     for (std::size_t i = 0; i < group_.tensors.size(); ++i) {
-      if (Status good = read_tensor(i); !good) {
-        return Unexpected(good.error());
-      }
+      CAIRN_TRY(read_tensor(i));
     }
     Result<TensorPlaces> places = places_of(views_, options());
     if (!places) {
@@ -95,9 +91,7 @@ class GroupReader {
     if (!places) {
       return refuse(i, places.error().code, places.error().message);
     }
-    if (Status good = check_shape(i, places->shape); !good) {
-      return good;
-    }
+    CAIRN_TRY(check_shape(i, places->shape));
     return check_place(i, *std::move(places));
   }
 
@@ -196,38 +190,23 @@ Result<LayoutGroups> make_kv_groups(std::span<const KvGroup> groups, std::span<c
   if (groups.empty()) {
     return fail(ErrorCode::kInvalidArgument, "no groups of tensors; give those of every layer");
   }
-  Result<LayerNumbers> numbers = number_layers(layers);
-  if (!numbers) {
-    return Unexpected(numbers.error());
-  }
+  CAIRN_TRY_ASSIGN(const LayerNumbers numbers, number_layers(layers));
   std::vector<BlockLayoutPtr> layouts;
   std::vector<LayerGroup> numbered;
   for (const KvGroup& group : groups) {
-    Result<BlockLayoutPtr> layout = GroupReader(group).read();
-    if (!layout) {
-      return Unexpected(layout.error());
+    CAIRN_TRY_ASSIGN(BlockLayoutPtr layout, GroupReader(group).read());
+    CAIRN_TRY_ASSIGN(LayerGroup with_numbers, number_group(group, layout->shape(), numbers));
+    if (!layouts.empty() && layout->blocks() != layouts.front()->blocks()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("group '", group.name, "' has ", layout->blocks(), " blocks and group '", groups.front().name,
+                          "' has ", layouts.front()->blocks(), "; blocks have the same numbers in all groups"));
     }
-    Result<LayerGroup> with_numbers = number_group(group, (*layout)->shape(), *numbers);
-    if (!with_numbers) {
-      return Unexpected(with_numbers.error());
-    }
-    if (!layouts.empty() && (*layout)->blocks() != layouts.front()->blocks()) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          str_cat("group '", group.name, "' has ", (*layout)->blocks(), " blocks and group '", groups.front().name,
-                  "' has ", layouts.front()->blocks(), "; blocks have the same numbers in all groups"));
-    }
-    layouts.push_back(*std::move(layout));
-    numbered.push_back(*std::move(with_numbers));
+    layouts.push_back(std::move(layout));
+    numbered.push_back(std::move(with_numbers));
   }
-  if (Status good = check_membership(groups, layers); !good) {
-    return Unexpected(good.error());
-  }
-  Result<LayerGroups> made = LayerGroups::make(static_cast<std::uint32_t>(layers.size()), std::move(numbered));
-  if (!made) {
-    return Unexpected(made.error());
-  }
-  return LayoutGroups::make(*std::move(made), std::move(layouts));
+  CAIRN_TRY(check_membership(groups, layers));
+  CAIRN_TRY_ASSIGN(LayerGroups made, LayerGroups::make(static_cast<std::uint32_t>(layers.size()), std::move(numbered)));
+  return LayoutGroups::make(std::move(made), std::move(layouts));
 }
 
 }  // namespace cairn

@@ -1,12 +1,13 @@
-// kv_groups: the tensors that an engine registers, as the groups of layouts that a rank has.
+// make_kv_groups(): the tensors that an engine registers, as the groups of layouts that a rank has.
 //
-// Does:     finds for each group whether it has a tensor for each layer, two for each (K before V), or one for all, and
-//           gives the layers their numbers in the order of the model.
-// Owner:    the memory stays the engine's, and outlives what is made of it.
-// Threads:  pure.
-// Fails:    groups without layers, tensors that do not fit the number of layers, pages of another size than the group
-//           says, groups with other numbers of blocks, layers that are in no group or in two; and all that TensorView
-//           and BlockLayout refuse. Says which group, which layer and what is wrong with it.
+// Each group has a tensor for each layer, two for each (K before V), or one for all. Layers get their numbers in the order of
+// the model.
+//
+// Thread safety: pure.
+// Ownership: the memory stays the engine's, and outlives what is made of it.
+// Errors: names the group, the layer and what is wrong: no layers, a number of tensors that does not fit the layers, another
+// page size than the group says, groups with different numbers of blocks, layers in no group or in two, and what TensorView
+// and BlockLayout refuse.
 #pragma once
 
 #include <span>

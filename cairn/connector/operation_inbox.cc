@@ -4,37 +4,45 @@
 
 namespace cairn {
 
-void OperationInbox::given_out(std::uint64_t iteration, std::span<const OperationPtr> operations) {
+OperationPtr OperationInbox::hold(const std::shared_ptr<OperationInbox>& inbox, OperationPtr operation) {
+  Operation* const held = operation.get();
+  return {held, [inbox, operation = std::move(operation)](Operation*) mutable { inbox->post(std::move(operation)); }};
+}
+
+void OperationInbox::add(const IterationMetadata& iteration) {
   const MutexLock lock(mutex_);
-  if (under_way_.capacity() < under_way_.size() + operations.size()) {
-    under_way_.reserve(std::max(under_way_.size() + operations.size(), 2 * under_way_.capacity()));
+  const std::size_t count = in_flight_.size() + iteration.loads.size() + iteration.saves.size();
+  if (in_flight_.capacity() < count) {
+    in_flight_.reserve(std::max(count, 2 * in_flight_.capacity()));
   }
-  iteration_ = iteration;
-  for (const OperationPtr& operation : operations) {
-    operation->place = under_way_.size();
-    under_way_.push_back(operation);
+  iteration_ = iteration.iteration;
+  for (const auto* list : {&iteration.saves, &iteration.loads}) {
+    for (const OperationPtr& operation : *list) {
+      operation->place = in_flight_.size();
+      in_flight_.push_back(operation);
+    }
   }
 }
 
-void OperationInbox::post(OperationPtr operation, std::uint32_t arrived) {
-  operation->is_over = true;
+void OperationInbox::post(OperationPtr operation) {
   {
     const MutexLock lock(mutex_);
+    operation->is_over = true;
     if (is_closed_) {
       return;
     }
     if (operation->place) {
-      under_way_.back()->place = operation->place;
-      std::swap(under_way_[*operation->place], under_way_.back());
-      under_way_.pop_back();
+      in_flight_.back()->place = operation->place;
+      std::swap(in_flight_[*operation->place], in_flight_.back());
+      in_flight_.pop_back();
       operation->place.reset();
     }
     if (operation->is_load) {
-      untold_.loads.push_back({operation->id, arrived});
+      untold_.loads.push_back({operation->id, operation->loaded_blocks});
     } else {
       untold_.saves.push_back(operation->id);
     }
-    over_.push_back({std::move(operation), arrived});
+    over_.push_back(std::move(operation));
     if (!begin_telling()) {
       return;
     }
@@ -42,13 +50,13 @@ void OperationInbox::post(OperationPtr operation, std::uint32_t arrived) {
   tell();
 }
 
-void OperationInbox::tell_under_way() {
+void OperationInbox::tell_in_flight() {
   {
     const MutexLock lock(mutex_);
     if (is_closed_ || !iteration_) {
       return;
     }
-    is_under_way_untold_ = true;
+    is_in_flight_untold_ = true;
     if (!begin_telling()) {
       return;
     }
@@ -58,33 +66,33 @@ void OperationInbox::tell_under_way() {
 
 void OperationInbox::tell() {
   for (;;) {
-    OperationNotice notice;
+    OperationOutcomes outcomes;
     {
       const MutexLock lock(mutex_);
-      if (is_closed_ || (untold_.loads.empty() && untold_.saves.empty() && !is_under_way_untold_)) {
+      if (is_closed_ || (untold_.loads.empty() && untold_.saves.empty() && !is_in_flight_untold_)) {
         is_telling_ = false;
         told_.notify_all();
         return;
       }
-      notice = take_untold();
+      outcomes = take_untold();
     }
-    tell_(notice);
+    tell_(outcomes);
   }
 }
 
-OperationNotice OperationInbox::take_untold() {
-  OperationNotice notice = std::exchange(untold_, {});
-  if (std::exchange(is_under_way_untold_, false)) {
-    notice.over_before = *iteration_ + 1;
-    notice.under_way.reserve(under_way_.size());
-    for (const OperationPtr& operation : under_way_) {
-      notice.under_way.push_back(operation->id);
+OperationOutcomes OperationInbox::take_untold() {
+  OperationOutcomes outcomes = std::exchange(untold_, {});
+  if (std::exchange(is_in_flight_untold_, false)) {
+    outcomes.finished_before = *iteration_ + 1;
+    outcomes.in_flight.reserve(in_flight_.size());
+    for (const OperationPtr& operation : in_flight_) {
+      outcomes.in_flight.push_back(operation->id);
     }
   }
-  return notice;
+  return outcomes;
 }
 
-void OperationInbox::take(std::vector<Over>& out) {
+void OperationInbox::take(std::vector<OperationPtr>& out) {
   out.clear();
   const MutexLock lock(mutex_);
   std::swap(out, over_);
@@ -93,6 +101,11 @@ void OperationInbox::take(std::vector<Over>& out) {
 bool OperationInbox::empty() const {
   const MutexLock lock(mutex_);
   return over_.empty();
+}
+
+bool OperationInbox::is_over(const Operation& operation) const {
+  const MutexLock lock(mutex_);
+  return operation.is_over;
 }
 
 void OperationInbox::close() {

@@ -8,10 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "cairn/connector/operation_testing.h"
 #include "cairn/connector/worker_operations.h"
 
 namespace cairn {
 namespace {
+
+using testing::load_operation;
 
 OperationPtr operation(std::uint32_t number, bool is_load = false) {
   auto made = std::make_shared<Operation>();
@@ -21,39 +24,40 @@ OperationPtr operation(std::uint32_t number, bool is_load = false) {
 }
 
 TEST(OperationInboxTest, AnOperationIsOverWhenNothingHoldsIt) {
-  std::vector<OperationNotice> told;
-  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) { told.push_back(notice); });
+  std::vector<OperationOutcomes> told;
+  const auto inbox =
+      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { told.push_back(outcomes); });
   const OperationPtr load = operation(3, true);
-  auto in_blocks = std::make_shared<OperationHold>(inbox, load);
-  auto in_callback = in_blocks;
-  in_callback->arrived(5);
+  OperationPtr in_blocks = OperationInbox::hold(inbox, load);
+  OperationPtr in_callback = in_blocks;
+  in_callback->loaded_blocks = 5;
   in_callback.reset();
   EXPECT_TRUE(inbox->empty()) << "its blocks are touched still";
-  EXPECT_FALSE(load->is_over);
+  EXPECT_FALSE(inbox->is_over(*load));
   in_blocks.reset();
-  EXPECT_TRUE(load->is_over);
+  EXPECT_TRUE(inbox->is_over(*load));
   EXPECT_FALSE(inbox->empty());
-  std::vector<OperationInbox::Over> over;
+  std::vector<OperationPtr> over;
   inbox->take(over);
   ASSERT_EQ(over.size(), 1);
-  EXPECT_EQ(over[0].operation, load);
-  EXPECT_EQ(over[0].arrived, 5);
+  EXPECT_EQ(over[0], load);
+  EXPECT_EQ(over[0]->loaded_blocks, 5);
   EXPECT_TRUE(inbox->empty());
   ASSERT_EQ(told.size(), 1);
-  EXPECT_EQ(told[0], (OperationNotice{.loads = {{.id = load->id, .arrived = 5}}}));
+  EXPECT_EQ(told[0], (OperationOutcomes{.loads = {{.id = load->id, .loaded_blocks = 5}}}));
   inbox->take(over);
   EXPECT_TRUE(over.empty());
 }
 
 TEST(OperationInboxTest, WhatNobodyTookUpIsOverWithNothing) {
-  const auto inbox = std::make_shared<OperationInbox>([](const OperationNotice&) {});
+  const auto inbox = std::make_shared<OperationInbox>([](const OperationOutcomes&) {});
   {
-    const OperationHold refused(inbox, operation(1, true));
+    const OperationPtr refused = OperationInbox::hold(inbox, operation(1, true));
   }
-  std::vector<OperationInbox::Over> over;
+  std::vector<OperationPtr> over;
   inbox->take(over);
   ASSERT_EQ(over.size(), 1);
-  EXPECT_EQ(over[0].arrived, 0);
+  EXPECT_EQ(over[0]->loaded_blocks, 0);
 }
 
 TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere) {
@@ -62,9 +66,9 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
   std::vector<std::uint32_t> told(kThreads * kEach);
   std::atomic<int> tellers{0};
   std::shared_ptr<OperationInbox> inbox;
-  inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) {
+  inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) {
     EXPECT_EQ(tellers.fetch_add(1), 0) << "one at a time";
-    for (const OperationId id : notice.saves) {
+    for (const OperationId id : outcomes.saves) {
       ++told[id.number];
     }
     tellers.fetch_sub(1);
@@ -73,17 +77,17 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
   for (std::uint32_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (std::uint32_t i = 0; i < kEach; ++i) {
-        const OperationHold ends(inbox, operation(t * kEach + i));
+        const OperationPtr ends = OperationInbox::hold(inbox, operation(t * kEach + i));
       }
     });
   }
   std::vector<std::uint32_t> taken(told.size());
-  std::vector<OperationInbox::Over> over;
+  std::vector<OperationPtr> over;
   std::uint32_t count = 0;
   while (count < taken.size()) {
     inbox->take(over);
-    for (const OperationInbox::Over& one : over) {
-      ++taken[one.operation->id.number];
+    for (const OperationPtr& one : over) {
+      ++taken[one->id.number];
       ++count;
     }
     std::this_thread::yield();
@@ -95,27 +99,28 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
   EXPECT_EQ(told, std::vector<std::uint32_t>(told.size(), 1));
 }
 
-TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsUnderWay) {
-  std::vector<OperationNotice> told;
-  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) { told.push_back(notice); });
-  inbox->tell_under_way();
+TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsInFlight) {
+  std::vector<OperationOutcomes> told;
+  const auto inbox =
+      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { told.push_back(outcomes); });
+  inbox->tell_in_flight();
   EXPECT_TRUE(told.empty()) << "nothing was ever given out";
   const std::vector<OperationPtr> given = {operation(1), operation(2, true), operation(3)};
-  inbox->given_out(7, given);
-  std::vector<std::unique_ptr<OperationHold>> holds;
+  inbox->add({.iteration = 7, .loads = {given[1]}, .saves = {given[0], given[2]}});
+  std::vector<OperationPtr> holds;
   for (const OperationPtr& each : given) {
-    holds.push_back(std::make_unique<OperationHold>(inbox, each));
+    holds.push_back(OperationInbox::hold(inbox, each));
   }
   holds[0].reset();
-  inbox->tell_under_way();
+  inbox->tell_in_flight();
   ASSERT_EQ(told.size(), 2);
-  EXPECT_EQ(told[0], (OperationNotice{.saves = {given[0]->id}}));
-  EXPECT_EQ(told[1], (OperationNotice{.over_before = 8, .under_way = {given[2]->id, given[1]->id}}));
+  EXPECT_EQ(told[0], (OperationOutcomes{.saves = {given[0]->id}}));
+  EXPECT_EQ(told[1], (OperationOutcomes{.finished_before = 8, .in_flight = {given[1]->id, given[2]->id}}));
   holds.clear();
-  inbox->tell_under_way();
-  EXPECT_EQ(told.back(), (OperationNotice{.over_before = 8})) << "nothing is kept of what is over";
+  inbox->tell_in_flight();
+  EXPECT_EQ(told.back(), (OperationOutcomes{.finished_before = 8})) << "nothing is kept of what is over";
   inbox->close();
-  inbox->tell_under_way();
+  inbox->tell_in_flight();
   EXPECT_EQ(told.size(), 5);
 }
 
@@ -129,22 +134,22 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
   steady.follow({});
   fickle.follow({});
   std::atomic<bool> is_ready{false};
-  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice& notice) {
-    const std::vector<std::byte> bytes = notice.encode();
-    steady.told({}, bytes);
+  const auto inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) {
+    const std::vector<std::byte> bytes = outcomes.encode();
+    steady.receive({}, bytes);
     if (is_ready) {
-      fickle.told({}, bytes);
+      fickle.receive({}, bytes);
     }
   });
   std::mutex mutex;
-  std::vector<std::unique_ptr<OperationHold>> holds;
+  std::vector<OperationPtr> holds;
   std::atomic<std::uint32_t> ended{0};
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(t);
       while (ended < kIterations * kEach) {
-        std::unique_ptr<OperationHold> ends;
+        OperationPtr ends;
         {
           const std::lock_guard lock(mutex);
           if (!holds.empty()) {
@@ -154,7 +159,7 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
           }
         }
         if (ends != nullptr) {
-          ends->arrived(1);
+          ends->loaded_blocks = 1;
           ends.reset();
           ++ended;
         }
@@ -167,44 +172,43 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
       is_ready = false;
       std::this_thread::yield();
       is_ready = true;
-      inbox->tell_under_way();
+      inbox->tell_in_flight();
       std::this_thread::yield();
     }
   });
-  std::vector<WorkerReport> reports(2);
+  std::vector<WorkerOutcomes> reports(2);
   const auto take = [&] {
     for (std::size_t i = 0; i < reports.size(); ++i) {
-      const WorkerReport more = (i == 0 ? steady : fickle).take();
+      const WorkerOutcomes more = (i == 0 ? steady : fickle).take();
       reports[i].loaded.insert(reports[i].loaded.end(), more.loaded.begin(), more.loaded.end());
       reports[i].failed_blocks.insert(reports[i].failed_blocks.end(), more.failed_blocks.begin(),
                                       more.failed_blocks.end());
     }
   };
   for (std::uint32_t iteration = 0; iteration < kIterations; ++iteration) {
-    std::vector<OperationPtr> given;
     IterationMetadata metadata{.iteration = iteration};
     for (std::uint32_t i = 0; i < kEach; ++i) {
-      given.push_back(operation(iteration * kEach + i, true));
-      metadata.loads.push_back(
-          {.id = given.back()->id, .request = RequestId(given.back()->id.number), .blocks = {BlockId{1}}});
+      const std::uint32_t number = iteration * kEach + i;
+      metadata.loads.push_back(load_operation({.slot = 1, .number = number}, RequestId(number), {BlockId{1}}));
     }
-    inbox->given_out(iteration, given);
+    std::vector<std::byte> bytes;
+    metadata.encode(bytes);
+    inbox->add(metadata);
     {
       const std::lock_guard lock(mutex);
-      for (const OperationPtr& each : given) {
-        holds.push_back(std::make_unique<OperationHold>(inbox, each));
+      for (const OperationPtr& each : metadata.loads) {
+        holds.push_back(OperationInbox::hold(inbox, each));
       }
     }
-    IterationMetadata again = metadata;
-    steady.bind(metadata, 1);
-    fickle.bind(again, 1);
+    steady.bind(*IterationMetadata::decode(bytes), 1);
+    fickle.bind(*IterationMetadata::decode(bytes), 1);
     take();
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
   is_ready = true;
-  inbox->tell_under_way();
+  inbox->tell_in_flight();
   take();
   EXPECT_EQ(reports[0].loaded.size(), kIterations * kEach);
   EXPECT_TRUE(reports[0].failed_blocks.empty());
@@ -215,10 +219,10 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
 
 TEST(OperationInboxTest, AfterItIsClosedNobodyIsTold) {
   int told = 0;
-  const auto inbox = std::make_shared<OperationInbox>([&](const OperationNotice&) { ++told; });
+  const auto inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes&) { ++told; });
   inbox->close();
   {
-    const OperationHold late(inbox, operation(1));
+    const OperationPtr late = OperationInbox::hold(inbox, operation(1));
   }
   EXPECT_EQ(told, 0);
   EXPECT_TRUE(inbox->empty());

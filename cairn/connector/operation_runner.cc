@@ -8,15 +8,15 @@ namespace cairn {
 
 namespace {
 
-constexpr std::uint32_t kPriority = 50;  // of what is saved, of 100
-
-std::vector<BlockFacts> facts_of(const OperationRunner::Save& save) {
+std::vector<BlockFacts> facts_of(const Operation& save) {
   std::vector<BlockFacts> facts;
   facts.reserve(save.keys.size());
   SequenceHash parent = save.parent;
   for (std::size_t i = 0; i < save.keys.size(); ++i) {
-    facts.push_back(
-        {.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]}, .priority = kPriority});
+    facts.push_back({.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]},
+                     .priority = save.priority,
+                     .priority_ms = save.priority_ms,
+                     .time_to_live_ms = save.time_to_live_ms});
     parent = save.keys[i].sequence_hash();
   }
   return facts;
@@ -42,17 +42,13 @@ OperationRunner::~OperationRunner() {
 }
 
 void OperationRunner::run(Batch&& batch) {
-  given_.clear();
-  for (const Save& save : batch.saves) {
-    given_.push_back(save.operation);
-  }
-  for (const Load& load : batch.loads) {
-    given_.push_back(load.operation);
-  }
   std::list<Batch> handed(1);
-  inbox_->given_out(batch.iteration, given_);
-  given_.clear();
+  inbox_->add(batch.iteration);
   handed.front() = std::move(batch);
+  enqueue(handed);
+}
+
+void OperationRunner::enqueue(std::list<Batch>& handed) {
   bool wakes = false;
   {
     const MutexLock lock(mutex_);
@@ -79,53 +75,65 @@ void OperationRunner::serve() {
     Batch batch = std::move(batches_.front());
     batches_.pop_front();
     mutex_.unlock();
-    carry_out(batch);
+    start(batch);
   }
 }
 
-void OperationRunner::carry_out(Batch& batch) {
-  for (Save& save : batch.saves) {
-    begin(save, batch.saves_after, batch.save_deadline);
+void OperationRunner::hint(std::vector<BlockKey> keys, const RetentionHint& hint) {
+  std::list<Batch> handed(1);
+  handed.front().hinted = std::move(keys);
+  handed.front().hint = hint;
+  enqueue(handed);
+}
+
+void OperationRunner::start(Batch& batch) {
+  if (!batch.hinted.empty()) {
+    (void)manager_.hint(batch.hinted, batch.hint);
+  }
+  for (const OperationPtr& save : batch.iteration.saves) {
+    start_save(save, batch.saves_after, batch.save_deadline);
   }
   for (const OperationPtr& load : batch.cancelled) {
-    if (load->load) {
-      manager_.cancel(*load->load);
+    if (load->manager_id) {
+      manager_.cancel(LoadId{*load->manager_id});
     }
   }
-  for (Load& load : batch.loads) {
-    begin(load, batch.loads_after, batch.load_deadline);
+  for (const OperationPtr& load : batch.iteration.loads) {
+    start_load(load, batch.loads_after, batch.load_deadline);
   }
 }
 
-void OperationRunner::begin(Save& save, StepMark mark, TimePoint deadline) {
-  const Operation& operation = *save.operation;
-  const auto hold = std::make_shared<OperationHold>(inbox_, save.operation);
-  const std::size_t blocks = save.keys.size();
+void OperationRunner::start_save(const OperationPtr& save, StepMark mark, TimePoint deadline) {
+  const OperationPtr hold = OperationInbox::hold(inbox_, save);
+  const std::size_t blocks = save->keys.size();
   counts_->asked(blocks);
-  EngineBlocks source{
-      .block_ids = operation.slots, .facts = facts_of(save), .held = hold, .fence = save.fence, .not_before = mark};
-  Result<OffloadRequestId> begun =
+  EngineBlocks source{.block_ids = save->block_ids,
+                      .facts = facts_of(*save),
+                      .held = hold,
+                      .fence = save->fence,
+                      .not_before = mark,
+                      .tenant = save->tenant};
+  const Result<OffloadRequestId> started =
       manager_.offload(*save_to_, std::move(source),
-                       {.keys = std::move(save.keys),
-                        .priority = kPriority,
+                       {.keys = std::move(save->keys),
+                        .priority = save->priority,
                         .deadline = deadline,
                         .done = [hold, counts = counts_](OffloadOutcome&& outcome) { counts->over(outcome); }});
-  if (!begun) {
-    counts_->turned_away(begun.error(), blocks);
+  if (!started) {
+    counts_->turned_away(started.error(), blocks);
   }
 }
 
-void OperationRunner::begin(Load& load, StepMark mark, TimePoint deadline) {
-  Operation& operation = *load.operation;
-  const auto hold = std::make_shared<OperationHold>(inbox_, load.operation);
-  // What is worth loading was weighed when it was matched.
-  Result<LoadId> begun = manager_.load_into(
-      {.block_ids = operation.slots, .held = hold, .not_before = mark},
-      {.keys = std::move(load.keys), .deadline = deadline, .weigh = false, .done = [hold](LoadOutcome&& result) {
-         hold->arrived(result.prefix);
+void OperationRunner::start_load(const OperationPtr& load, StepMark mark, TimePoint deadline) {
+  const OperationPtr hold = OperationInbox::hold(inbox_, load);
+  // match() has weighed loading against computing already.
+  const Result<LoadId> started = manager_.load_into(
+      {.block_ids = load->block_ids, .held = hold, .not_before = mark},
+      {.keys = std::move(load->keys), .deadline = deadline, .weigh = false, .done = [hold](LoadOutcome&& outcome) {
+         hold->loaded_blocks = outcome.prefix;
        }});
-  if (begun) {
-    operation.load = *begun;
+  if (started) {
+    load->manager_id = static_cast<std::uint64_t>(*started);
   }
 }
 

@@ -1,7 +1,7 @@
-// RequestId: the engine's name for a request: a text or a number, as the engine has it.
+// RequestId: the engine's name for a request, a text or a number. The number 7 and the text "7" are two requests.
+// RequestHandle: the connector's name for it, which is faster to look up.
 //
-// Does:     compares and hashes as what it holds; the number 7 and the text "7" are two requests.
-// Threads:  a plain value.
+// Thread safety: plain values.
 #pragma once
 
 #include <concepts>
@@ -13,6 +13,9 @@
 #include <utility>
 
 namespace cairn {
+
+// Names a request of one SchedulerConnector. Never used again; 0 names no request.
+enum class RequestHandle : std::uint64_t {};
 
 class RequestId {
  public:
@@ -27,7 +30,7 @@ class RequestId {
   [[nodiscard]] std::string to_string() const {
     return number() != nullptr ? std::to_string(*number()) : "\"" + *text() + "\"";
   }
-  // What it is; the other one is none.
+  // One of the two is nullptr.
   [[nodiscard]] const std::uint64_t* number() const { return text_ ? nullptr : &number_; }
   [[nodiscard]] const std::string* text() const { return text_ ? &*text_ : nullptr; }
   [[nodiscard]] std::size_t hash() const { return hash_; }
@@ -35,9 +38,9 @@ class RequestId {
   friend bool operator==(const RequestId&, const RequestId&) = default;
 
  private:
-  std::size_t hash_;  // kept, and first: a lookup hashes nothing, and most that differ do so here
+  std::size_t hash_;  // first: ids that differ mostly differ here
   std::uint64_t number_ = 0;
-  // Not a std::variant of both: that of g++ 12 does not survive a copy of its text for which there is no memory.
+  // Not a std::variant: that of g++ 12 breaks if copying the text runs out of memory.
   std::optional<std::string> text_;
 };
 

@@ -1,7 +1,8 @@
-// SaveCounts: what became of the blocks that a connector asked its manager to save.
+// SaveCounts: what became of the blocks that a connector asked its manager to save. When a save is over, each of its blocks
+// is counted as saved or as refused.
 //
-// Does:     each block that is asked for counts once more before its save is over: as saved, or as refused.
-// Owner:    shared by the connector and the callbacks of saves. Threads: any; the numbers order nothing.
+// Thread safety: any thread; the numbers order nothing.
+// Ownership: shared by the connector and the callbacks of saves.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace cairn {
 class SaveCounts {
  public:
   void asked(std::size_t blocks) { asked_ += blocks; }
-  // The manager did not take the save.
+  // The manager refused the save.
   void turned_away(const Error& error, std::size_t blocks) {
     (error.code == ErrorCode::kExhausted            ? shed_
      : error.code == ErrorCode::kFailedPrecondition ? paused_

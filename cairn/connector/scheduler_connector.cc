@@ -1,14 +1,24 @@
-// SchedulerConnector: its making and its requests.
 #include "cairn/connector/scheduler_connector.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
+#include <new>
 #include <utility>
 
-#include "cairn/connector/scheduler_impl.h"
+#include "cairn/base/check.h"
+#include "cairn/base/deadline.h"
+#include "cairn/connector/device_block_use.h"
+#include "cairn/connector/operation_inbox.h"
+#include "cairn/connector/operation_runner.h"
+#include "cairn/connector/save_counts.h"
+#include "cairn/connector/slot_manager.h"
 
 namespace cairn {
 
 namespace {
+
+constexpr std::size_t kRequestsAhead = 4;  // requests that are prefetched into the cache
 
 std::optional<CacheLevel> save_tier(const KvBlockManager& manager) {
   if (manager.host() != nullptr) {
@@ -17,22 +27,20 @@ std::optional<CacheLevel> save_tier(const KvBlockManager& manager) {
   return manager.disk() != nullptr ? std::optional(CacheLevel::kG3) : std::nullopt;
 }
 
-// The same for a manager whose blocks the ranks hold: the engine's device blocks are counted, and nothing else.
+// The configuration of a manager whose blocks the ranks hold: it counts the engine's device blocks and has no memory.
 Result<ManagerConfig> without_bytes(ManagerConfig config) {
   if (config.device.blocks == 0) {
-    return fail(ErrorCode::kInvalidArgument, "device.blocks is 0; give how many blocks the engine has");
+    return fail(ErrorCode::kInvalidArgument, "device.blocks is 0; give the number of blocks that the engine has");
   }
-  Result<BlockLayoutPtr> layout = BlockLayout::elsewhere(config.shape(), config.device.blocks, MemoryKind::kDevice);
-  if (!layout) {
-    return Unexpected(std::move(layout).error());
-  }
+  CAIRN_TRY_ASSIGN(config.device.engine_layout,
+                   BlockLayout::elsewhere(config.shape(), config.device.blocks, MemoryKind::kDevice));
   config.device.blocks = 0;
-  config.device.engine_layout = *std::move(layout);
   config.device.managed_by_engine = true;
   return config;
 }
 
-// What ranks are told of the tiers: how many blocks they have. Bytes say nothing to a rank, which has a part of each block.
+// The configuration that ranks get: sizes in blocks, since a rank has a part of each block, and no secret, since ranks make
+// no keys.
 ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
   const auto count = [](TierConfig& tier, const BlockPool* pool) {
     if (pool != nullptr) {
@@ -42,27 +50,160 @@ ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
   };
   count(config.host, manager.host());
   count(config.disk, manager.disk());
-  // Ranks copy blocks and make no keys.
   config.model.secret.clear();
   config.model.secret_file.clear();
   return config;
 }
 
+// As BlockFacts keeps times: rounded up to milliseconds; 0: none.
+Result<std::uint32_t> milliseconds_of(const std::optional<Duration>& time) {
+  if (!time) {
+    return 0U;
+  }
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(*time).count();
+  if (ms <= 0 || ms > std::numeric_limits<std::uint32_t>::max()) {
+    return refuse(ErrorCode::kInvalidArgument, "a priority duration or time to live of ", ms,
+                  " ms; give 1 ms to 49 days, or none");
+  }
+  return static_cast<std::uint32_t>(ms);
+}
+
+Unexpected<Error> unknown_request(RequestHandle request) {
+  return refuse(ErrorCode::kNotFound, "handle ", static_cast<std::uint64_t>(request),
+                " names no request; it was released, or never added");
+}
+
+Unexpected<Error> listed_twice(const RequestEntry& entry, BlockId block) {
+  return refuse(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is listed twice for request ",
+                entry.id->to_string(), "; a block stands in the table of a request once");
+}
+
 }  // namespace
 
-Unexpected<SlotError> unknown_request(RequestHandle request) {
-  return invalid_operation(ErrorCode::kNotFound, "handle ", static_cast<std::uint64_t>(request),
-                           " names no request; it is gone, or never was");
-}
+class SchedulerConnector::Impl {
+ public:
+  Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
+       std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
+  ~Impl();
+
+  [[nodiscard]] Result<RequestHandle> add(const RequestId& id, const NewRequest& request);
+  [[nodiscard]] std::optional<RequestHandle> find(const RequestId& id) const { return slots_.handle_of(id); }
+  [[nodiscard]] Result<SlotState> state(RequestHandle request) const;
+  [[nodiscard]] Result<Match> match(RequestHandle request, std::size_t local_tokens);
+  [[nodiscard]] Status allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
+                                 std::size_t loaded_tokens);
+  [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
+  [[nodiscard]] std::span<const Refused> refused() const { return refused_; }
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens);
+  [[nodiscard]] Outcomes take_outcomes();
+  [[nodiscard]] bool has_work() const;
+  [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
+  [[nodiscard]] const KvBlockManager& manager() const { return *manager_; }
+  [[nodiscard]] Leader& ranks() const { return *ranks_; }
+
+ private:
+  using Kind = SlotState::Kind;
+
+  // --- requests ---
+  [[nodiscard]] std::size_t blocks_to_load(const Slot& slot, std::size_t local_tokens) const;
+  // Adds the blocks to the request's table, unless one is in it already.
+  [[nodiscard]] Status add_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
+  // Whether the request may have the blocks of its table from `first` on, the first `shared` of them together with others.
+  [[nodiscard]] Status check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) const;
+  void note_operations(RequestEntry& entry) {
+    if (!entry.has_operations && !entry.slot.pending_operations().empty()) {
+      with_operations_.push_back(entry.handle);
+      entry.has_operations = true;
+    }
+  }
+  // Keeps the device blocks of a slot that is about to drop them, in had_blocks_.
+  void remember_blocks(const RequestEntry& entry) {
+    const std::span<const BlockId> blocks = entry.slot.device_blocks();
+    had_blocks_.assign(blocks.begin(), blocks.end());
+  }
+  // Requires: remember_blocks() before the slot was finished.
+  RequestId remove(RequestEntry& entry);
+  // Drops a load whose blocks are allocated and which is not started. `blocks`: the request's table.
+  void drop_load(RequestEntry& entry, std::span<const BlockId> blocks);
+  // What the engine said of the request cannot be true: nobody knows which block holds what.
+  void abandon(RequestEntry& entry, Error error);
+
+  // --- an iteration ---
+  void build_all(const Iteration& iteration, std::vector<std::byte>& metadata);
+  // There was no memory: what the requests were told is done in part and cannot be told again. Loads, saves and fences stay
+  // for the next iteration that is built.
+  void lose_iteration(const Iteration& iteration);
+  void preempt(RequestHandle request, std::uint64_t number);
+  // Checks what allocated() was told since the last iteration, now that the preemptions are known.
+  void check_new_tables();
+  void schedule(const Scheduled& scheduled, std::uint64_t number);
+  [[nodiscard]] inline Status step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
+  // What few requests have in an iteration: draft tokens, new blocks, a load that is not wanted after all.
+  [[nodiscard]] Status prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
+  [[nodiscard]] Status step_beside_load(RequestEntry& entry, const Scheduled& scheduled);
+  [[nodiscard]] Status take_digests(RequestEntry& entry, const Scheduled& scheduled);
+  [[nodiscard]] Status take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
+  // Marks requests that ran in the last iteration and do not run in this one.
+  void pass_over(std::uint64_t number);
+  void start_loads(std::uint64_t number);
+  // Moves the operations of a slot into the batch: all of them or, if there is no memory, none.
+  void collect(RequestEntry& entry);
+  void hand_over(std::uint64_t number);
+
+  // --- outcomes ---
+  void finish_load(RequestEntry& entry, const Operation& load, Outcomes& outcomes);
+
+  const LoadMode load_mode_;
+  const std::uint32_t loading_blocks_limit_;
+  const std::uint32_t least_blocks_;
+  const std::uint32_t ask_again_;
+  const Duration load_deadline_;
+  const Duration save_deadline_;
+  const Clock& clock_;
+  const std::size_t block_size_;
+  const std::uint32_t device_blocks_;
+  const std::optional<CacheLevel> save_to_;  // std::nullopt: there is no tier, nothing is saved
+
+  SlotManager slots_;
+  DeviceBlockUse device_use_;
+  std::vector<BlockId> had_blocks_;  // memory that is used again
+  // What allocated() added to tables. Whether another request has a block is known with the preemptions of the iteration:
+  // an engine gives the blocks of a request that it preempts to the next one before it says so.
+  struct NewBlocks {
+    RequestHandle request{};
+    std::size_t first = 0;   // in the request's table
+    std::size_t shared = 0;  // of the blocks from there on
+  };
+  std::vector<NewBlocks> unchecked_;
+  std::optional<std::uint64_t> iteration_ = {};  // the latest
+  std::vector<RequestHandle> running_;           // in the latest iteration
+  std::vector<RequestHandle> running_before_;    // memory that is used again
+  std::size_t running_on_ = 0;                   // of those, how many run in this iteration too
+  std::vector<RequestHandle> to_load_;           // allocated, for the next metadata, in that order
+  std::vector<RequestHandle> with_operations_;   // for the next metadata
+  std::vector<Refused> refused_;
+  OperationRunner::Batch batch_;          // of the next metadata
+  std::size_t loading_blocks_ = 0;        // allocated for loads that are not over
+  std::size_t operations_in_flight_ = 0;  // handed out and not taken as over
+  std::vector<OperationPtr> over_;        // taken from the inbox
+  const std::shared_ptr<std::atomic<bool>> rank_came_back_;
+
+  // Destroyed in the reverse order.
+  std::unique_ptr<Leader> ranks_;
+  std::shared_ptr<OperationInbox> inbox_;
+  std::optional<KvBlockManager> manager_;
+  std::shared_ptr<SaveCounts> save_counts_;
+  std::optional<OperationRunner> runner_;
+};
 
 Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options options) {
   if (options.loading_blocks == 0) {
-    return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; at least one has to be possible");
+    return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; give at least 1");
   }
-  // Ranks are told what is over, and the inbox is told of ranks that are ready: none is before the group is opened.
+  // The inbox tells the group of outcomes, and the group tells the inbox of ranks that are ready: none is before open().
   const auto group = std::make_shared<Leader*>(nullptr);
   const auto inbox = std::make_shared<OperationInbox>(
-      [group](const OperationNotice& notice) { (*group)->broadcast(RankBroadcast{notice.encode()}); });
+      [group](const OperationOutcomes& outcomes) { (*group)->broadcast(RankBroadcast{outcomes.encode()}); });
   const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
   options.ranks.told = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
                         told = std::move(options.ranks.told)](const RankChange& change) mutable {
@@ -70,37 +211,23 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
       *rank_came_back = true;
     }
     if (change.is_there) {
-      inbox->tell_under_way();
+      inbox->tell_in_flight();
     }
     if (told) {
       told(change);
     }
   };
-  Result<std::unique_ptr<Leader>> ranks = Leader::make(std::move(options.ranks));
-  if (!ranks) {
-    return Unexpected(std::move(ranks).error());
-  }
-  *group = ranks->get();
-  Result<ManagerConfig> logical = without_bytes(options.manager);
-  if (!logical) {
-    return Unexpected(std::move(logical).error());
-  }
-  options.parts.elsewhere = [&group = **ranks] { return group.make_executor(); };
-  Result<KvBlockManager> manager = KvBlockManager::make(*logical, options.parts);
-  if (!manager) {
-    return Unexpected(std::move(manager).error());
-  }
-  Result<SlotManager> slots = SlotManager::make(options.manager.block_size, manager->hasher());
-  if (!slots) {
-    return Unexpected(std::move(slots).error());
-  }
-  (*ranks)->open(in_blocks(options.manager, *manager));
-  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(std::make_unique<Impl>(
-      options, *std::move(slots), *std::move(manager), *std::move(ranks), inbox, rank_came_back)));
+  CAIRN_TRY_ASSIGN(std::unique_ptr<Leader> ranks, Leader::make(std::move(options.ranks)));
+  *group = ranks.get();
+  CAIRN_TRY_ASSIGN(const ManagerConfig logical, without_bytes(options.manager));
+  options.parts.elsewhere = [&group = *ranks] { return group.make_executor(); };
+  CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(logical, options.parts));
+  CAIRN_TRY_ASSIGN(SlotManager slots,
+                   SlotManager::make(options.manager.block_size, manager.hasher(), logical.space().id()));
+  ranks->open(in_blocks(options.manager, manager));
+  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
+      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_came_back)));
 }
-
-SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-SchedulerConnector::~SchedulerConnector() = default;
 
 SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
                                std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox,
@@ -122,45 +249,58 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       inbox_(std::move(inbox)),
       manager_(std::move(manager)),
       save_counts_(std::make_shared<SaveCounts>()) {
-  metadata_.leader = ranks_->id();
+  batch_.iteration.leader = ranks_->id();
   runner_.emplace(*manager_, inbox_, save_counts_, save_to_);
 }
 
-// Nothing new is begun, what is under way ends with the manager, and what could not be proven over (a rank that is gone)
-// finds the inbox closed.
+// Nothing new is started, and what is in flight ends with the manager. An operation that could not be proven over, because
+// its rank is gone, finds the inbox closed.
 SchedulerConnector::Impl::~Impl() {
   runner_.reset();
   manager_.reset();
   inbox_->close();
 }
 
-SlotResult<RequestHandle> SchedulerConnector::Impl::add(const RequestId& request, std::span<const Token> tokens,
-                                                        const RequestSalt& salt, std::span<const MmRun> runs) {
-  SlotResult<ExternallyManagedDeviceSlot*> slot = slots_.create_slot(request, tokens, salt, runs);
-  if (!slot) {
-    return Unexpected(std::move(slot).error());
+// --- requests ---
+
+Result<RequestHandle> SchedulerConnector::Impl::add(const RequestId& id, const NewRequest& request) {
+  // All requests may have operations and a load that is to start: noting them must not allocate.
+  make_room(with_operations_, slots_.size() + 1);
+  make_room(to_load_, slots_.size() + 1);
+  const RequestsConfig& defaults = manager_->config().requests;
+  const std::uint32_t priority = request.priority.value_or(defaults.priority);
+  if (priority > Retention::kMaxPriority) {
+    return refuse(ErrorCode::kInvalidArgument, "request ", id.to_string(), " has priority ", priority,
+                  "; the highest is ", Retention::kMaxPriority);
   }
-  try {
-    // As many requests as there are may have operations, or a load that is to begin: noting it takes no memory.
-    make_room(with_operations_, slots_.size());
-    make_room(to_load_, slots_.size());
-    const RequestHandle handle = table_.add(request, **slot);
-    table_.get(handle)->fence = manager_->fences();
-    return handle;
-  } catch (...) {
-    CAIRN_CHECK((*slot)->mark_as_finished(0) && slots_.remove_slot(request), "a request that never ran can go");
-    throw;
+  if ((request.priority_duration || request.time_to_live || request.hint.kind != RetentionHint::Kind::kNone) &&
+      !defaults.retention) {
+    return refuse(
+        ErrorCode::kFailedPrecondition, "request ", id.to_string(),
+        " has a time to live, a priority for a time or a hint, but requests.retention is off; set it to true");
   }
+  CAIRN_TRY_ASSIGN(const std::uint32_t priority_ms, milliseconds_of(request.priority_duration));
+  CAIRN_TRY_ASSIGN(const std::uint32_t time_to_live_ms,
+                   milliseconds_of(request.time_to_live ? request.time_to_live : defaults.time_to_live));
+  CAIRN_TRY_ASSIGN(const TenantId tenant, defaults.tenant_id(request.tenant));
+  CAIRN_TRY_ASSIGN(RequestEntry* const entry,
+                   slots_.create(id, request.tokens, request.salt, request.mm_runs, request.block_digests));
+  entry->fence = manager_->fences();
+  entry->priority = priority;
+  entry->priority_ms = priority_ms;
+  entry->time_to_live_ms = time_to_live_ms;
+  entry->tenant = tenant;
+  entry->hint = request.hint;
+  return entry->handle;
 }
 
-SlotResult<SlotState> SchedulerConnector::Impl::state(RequestHandle request) {
-  const RequestEntry* const entry = table_.get(request);
-  return entry != nullptr ? SlotResult<SlotState>(entry->slot->state()) : unknown_request(request);
+Result<SlotState> SchedulerConnector::Impl::state(RequestHandle request) const {
+  const RequestEntry* const entry = slots_.find(request);
+  return entry != nullptr ? Result<SlotState>(entry->slot.state()) : unknown_request(request);
 }
 
-// What of the request tiers have and is worth loading; 0 where it is to compute.
-std::size_t SchedulerConnector::Impl::blocks_to_load(const ExternallyManagedDeviceSlot& slot,
-                                                     std::size_t local_tokens) const {
+// The blocks that the tiers have and that are worth loading.
+std::size_t SchedulerConnector::Impl::blocks_to_load(const Slot& slot, std::size_t local_tokens) const {
   const std::span<const BlockKey> keys = slot.keys_to_match(local_tokens);
   if (keys.empty() || !save_to_) {
     return 0;
@@ -171,63 +311,48 @@ std::size_t SchedulerConnector::Impl::blocks_to_load(const ExternallyManagedDevi
   return blocks >= least_blocks_ ? blocks : 0;
 }
 
-SlotResult<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle request, std::size_t local_tokens) {
-  RequestEntry* const entry = table_.get(request);
+Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle request, std::size_t local_tokens) {
+  RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
   }
-  if (entry->is_given_up) {
+  if (entry->is_abandoned) {
     return Match{};
   }
   if (entry->wants_load) {
-    return invalid_operation(ErrorCode::kFailedPrecondition,
-                             "its blocks are allocated; its load is in the next metadata");
+    return refuse(ErrorCode::kFailedPrecondition, "the blocks of request ", entry->id->to_string(),
+                  " are allocated; its load is in the next metadata");
   }
-  std::size_t blocks = blocks_to_load(*entry->slot, local_tokens);
+  std::size_t blocks = blocks_to_load(entry->slot, local_tokens);
   const bool has_room = loading_blocks_ == 0 || loading_blocks_ + blocks <= loading_blocks_limit_;
-  const bool asks_again = blocks > 0 && !has_room && entry->put_off < ask_again_;
+  const bool asks_again = blocks > 0 && !has_room && entry->times_put_off < ask_again_;
   if (!has_room) {
     blocks = 0;
   }
-  if (SlotStatus staged = entry->slot->acquire_all_local_matches(local_tokens, blocks); !staged) {
-    return Unexpected(staged.error());
-  }
+  CAIRN_TRY(entry->slot.acquire_all_local_matches(local_tokens, blocks));
   entry->matched_at = local_tokens;
-  if (!entry->slot->has_run()) {
+  if (!entry->slot.has_run()) {
     entry->computable = local_tokens;
   }
   if (asks_again) {
-    ++entry->put_off;
+    ++entry->times_put_off;
     return Match{.when = Match::When::kAskAgain};
   }
   const bool waits = blocks > 0 && load_mode_ == LoadMode::kAsync;
   return Match{.tokens = blocks * block_size_, .when = waits ? Match::When::kLater : Match::When::kNow};
 }
 
-SlotStatus SchedulerConnector::Impl::check_blocks(std::span<const BlockId> blocks) const {
+Status SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
+                                            std::size_t local_tokens) {
   for (const BlockId block : blocks) {
     if (index_of(block) >= device_blocks_) {
-      return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is none of the ",
-                               device_blocks_, " that there are; device.blocks is how many the engine has");
+      return refuse(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is beyond the ", device_blocks_,
+                    " blocks of the engine; device.blocks is how many it has");
     }
   }
-  return SlotStatus();
-}
-
-Unexpected<SlotError> SchedulerConnector::Impl::listed_twice(const RequestEntry& entry, BlockId block) {
-  return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(block),
-                           " is listed twice for request ", entry.id.to_string(),
-                           "; a block stands in the table of a request once");
-}
-
-SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
-                                                std::size_t local_tokens) {
-  if (SlotStatus checked = check_blocks(blocks); !checked) {
-    return checked;
-  }
-  // Blocks that the request shares with others are counted more than once: its own table is looked at.
-  const std::span<const BlockId> before = entry.slot->device_blocks();
-  const std::size_t shared = shared_blocks(entry, blocks.size(), local_tokens);
+  // A block that the request shares with others is counted more than once: look for it in the request's own table.
+  const std::span<const BlockId> before = entry.slot.device_blocks();
+  const std::size_t shared = entry.shared_blocks(blocks.size(), local_tokens);
   for (std::size_t i = 0; i < shared && !before.empty(); ++i) {
     if (std::ranges::find(before, blocks[i]) != before.end()) {
       return listed_twice(entry, blocks[i]);
@@ -237,7 +362,7 @@ SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<c
     return listed_twice(entry, *twice);
   }
   try {
-    SlotStatus appended = entry.slot->append_mutable_device_blocks(blocks);
+    Status appended = entry.slot.append_mutable_device_blocks(blocks);
     if (!appended) {
       device_use_.remove(blocks);
     }
@@ -249,85 +374,43 @@ SlotStatus SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<c
 }
 
 // The request that has the block is looked for only to name it.
-SlotStatus SchedulerConnector::Impl::check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) {
-  const std::optional<BlockId> found = device_use_.find_conflict(entry.slot->device_blocks().subspan(first), shared);
+Status SchedulerConnector::Impl::check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) const {
+  const std::optional<BlockId> found = device_use_.find_conflict(entry.slot.device_blocks().subspan(first), shared);
   if (!found) {
-    return SlotStatus();
+    return {};
   }
-  const RequestEntry* const other = table_.find_if([&](const RequestEntry& each) {
+  const RequestEntry* const other = slots_.find_if([&](const RequestEntry& each) {
     return each.handle != entry.handle &&
-           std::ranges::find(each.slot->device_blocks(), *found) != each.slot->device_blocks().end();
+           std::ranges::find(each.slot.device_blocks(), *found) != each.slot.device_blocks().end();
   });
   if (other == nullptr) {
     return listed_twice(entry, *found);
   }
-  return invalid_operation(ErrorCode::kInvalidArgument, "device block ", index_of(*found), " of request ",
-                           entry.id.to_string(), " is in use by request ", other->id.to_string(), ", which is ",
-                           other->slot->state().to_string(),
-                           "; requests share only blocks whose KV was computed before");
+  return refuse(ErrorCode::kInvalidArgument, "device block ", index_of(*found), " of request ", entry.id->to_string(),
+                " is in use by request ", other->id->to_string(), ", which is ", other->slot.state().to_string(),
+                "; requests share only blocks whose KV was computed before");
 }
 
-SlotStatus SchedulerConnector::Impl::check_allocated(const RequestEntry& entry, std::span<const BlockId> blocks,
-                                                     std::size_t local_tokens, std::size_t loaded_tokens) const {
-  const ExternallyManagedDeviceSlot& slot = *entry.slot;
-  const Kind kind = slot.state().kind();
-  if ((kind != Kind::kInitialized && kind != Kind::kNotScheduled && kind != Kind::kOnboardStaged) || entry.wants_load) {
-    return invalid_operation(ErrorCode::kFailedPrecondition, "a request that is ", slot.state().to_string(),
-                             entry.wants_load ? " and has its blocks" : "", " waits for none");
-  }
-  const std::size_t staged = slot.state().staged_tokens().value_or(0);
-  if (loaded_tokens > staged || loaded_tokens % block_size_ != 0 ||
-      (loaded_tokens > 0 && local_tokens != entry.matched_at)) {
-    return invalid_operation(ErrorCode::kInvalidArgument, loaded_tokens, " tokens after ", local_tokens,
-                             " cannot be loaded; ", staged, " after ", entry.matched_at,
-                             " were matched, and fewer whole blocks may be");
-  }
-  const std::size_t room = (slot.num_device_blocks_allocated() + blocks.size()) * block_size_;
-  if (local_tokens < slot.computed_tokens() || local_tokens >= slot.sequence().size() ||
-      local_tokens + loaded_tokens > room) {
-    return invalid_operation(ErrorCode::kOutOfRange, local_tokens, " tokens and ", loaded_tokens, " to load, of ",
-                             slot.sequence().size(), " with ", slot.computed_tokens(), " computed, in blocks for ",
-                             room, "; one has to be computed");
-  }
-  if (slot.has_run() && local_tokens > most_computed(entry)) {
-    return never_scheduled(entry, local_tokens);
-  }
-  return SlotStatus();
-}
-
-SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<const BlockId> blocks,
-                                               std::size_t local_tokens, std::size_t loaded_tokens) {
-  RequestEntry* const entry = table_.get(request);
+Status SchedulerConnector::Impl::allocated(RequestHandle request, std::span<const BlockId> blocks,
+                                           std::size_t local_tokens, std::size_t loaded_tokens) {
+  RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
   }
-  if (entry->is_given_up) {
-    return SlotStatus();
+  if (entry->is_abandoned) {
+    return {};
   }
-  if (SlotStatus checked = check_allocated(*entry, blocks, local_tokens, loaded_tokens); !checked) {
-    return checked;
-  }
-  ExternallyManagedDeviceSlot& slot = *entry->slot;
-  unchecked_.push_back(
-      {request, slot.num_device_blocks_allocated(), shared_blocks(*entry, blocks.size(), local_tokens)});
-  try {
-    if (SlotStatus added = add_blocks(*entry, blocks, local_tokens); !added) {
-      unchecked_.pop_back();
-      return added;
-    }
-  } catch (...) {
-    unchecked_.pop_back();
-    throw;
-  }
-  // Checked above: none of these fails.
-  for (const SlotStatus& done : {slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_),
-                                 slot.advance_computed_position(local_tokens - slot.computed_tokens())}) {
-    if (!done) {
-      return done;
-    }
-  }
-  entry->put_off = 0;
-  entry->fell_short = false;
+  CAIRN_TRY(entry->check_allocated(blocks.size(), local_tokens, loaded_tokens));
+  ExternallyManagedDeviceSlot& slot = entry->slot;
+  make_room(unchecked_, unchecked_.size() + 1);
+  const NewBlocks added{request, slot.num_device_blocks_allocated(), entry->shared_blocks(blocks.size(), local_tokens)};
+  CAIRN_TRY(add_blocks(*entry, blocks, local_tokens));
+  unchecked_.push_back(added);
+  // Checked above: neither fails.
+  CAIRN_TRY(slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_));
+  CAIRN_TRY(slot.advance_computed_position(local_tokens - slot.computed_tokens()));
+  entry->times_put_off = 0;
+  entry->load_fell_short = false;
   if (!slot.has_run()) {
     entry->computable = local_tokens;
   }
@@ -339,31 +422,27 @@ SlotStatus SchedulerConnector::Impl::allocated(RequestHandle request, std::span<
     to_load_.push_back(request);
   }
   note_operations(*entry);
-  return SlotStatus();
+  return {};
 }
 
-SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
-  RequestEntry* const entry = table_.get(request);
+Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+  RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
   }
-  ExternallyManagedDeviceSlot& slot = *entry->slot;
+  ExternallyManagedDeviceSlot& slot = entry->slot;
   const Kind kind = slot.state().kind();
   const bool is_computing = kind == Kind::kPrefilling || kind == Kind::kDecoding || kind == Kind::kNotScheduled;
-  if (computed_tokens && is_computing && !entry->is_given_up) {
-    if (SlotStatus set = set_computed(*entry, *computed_tokens); !set) {
-      return Unexpected(set.error());
-    }
+  if (computed_tokens && is_computing && !entry->is_abandoned) {
+    CAIRN_TRY(entry->set_computed(*computed_tokens));
   }
   if (entry->wants_load) {
     drop_load(*entry, slot.device_blocks());
   }
   remember_blocks(*entry);
-  if (SlotStatus finished = slot.mark_as_finished(iteration_.value_or(0)); !finished) {
-    return Unexpected(finished.error());
-  }
+  CAIRN_TRY(slot.mark_as_finished(iteration_.value_or(0)));
   if (!save_to_) {
-    collect(*entry);  // nobody saves: what is offered is over
+    collect(*entry);  // there is no tier: its saves are over
   }
   if (slot.state() == SlotState::finished()) {
     (void)remove(*entry);
@@ -373,37 +452,423 @@ SlotResult<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::op
   return true;
 }
 
-// Requires: remember_blocks() before the slot was finished.
 RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
   device_use_.remove(had_blocks_);
-  RequestId id = table_.remove(entry.handle);
-  CAIRN_CHECK(slots_.remove_slot(id).has_value(), "a request that is over has a slot that is");
-  return id;
+  if (entry.hint.kind != RetentionHint::Kind::kNone) {
+    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
+    try {
+      runner_->hint({keys.begin(), keys.end()}, entry.hint);
+    } catch (const std::bad_alloc&) {
+      entry.hint = {};  // the blocks are evicted in the usual order
+    }
+  }
+  return slots_.remove(entry);
 }
 
-// --- the face ---
-
-SlotResult<RequestHandle> SchedulerConnector::add(const RequestId& request, std::span<const Token> tokens,
-                                                  const RequestSalt& salt, std::span<const MmRun> runs) {
-  return impl_->add(request, tokens, salt, runs);
+void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const BlockId> blocks) {
+  const auto place = std::ranges::find(to_load_, entry.handle);
+  CAIRN_CHECK(place != to_load_.end(), "a load that is wanted is in the list");
+  to_load_.erase(place);
+  loading_blocks_ -= entry.staged_blocks;
+  device_use_.end_load(blocks.subspan(entry.matched_at / block_size_, entry.staged_blocks));
+  entry.wants_load = false;
+  entry.computes_beside_load = false;
+  entry.late_tokens.clear();
+  entry.late_runs.clear();
+  entry.late_keys.clear();
 }
-std::optional<RequestHandle> SchedulerConnector::find(const RequestId& request) const { return impl_->find(request); }
-SlotResult<SlotState> SchedulerConnector::state(RequestHandle request) const { return impl_->state(request); }
-SlotResult<SchedulerConnector::Match> SchedulerConnector::match(RequestHandle request, std::size_t local_tokens) {
+
+void SchedulerConnector::Impl::abandon(RequestEntry& entry, Error error) {
+  entry.is_abandoned = true;
+  if (entry.wants_load) {
+    drop_load(entry, entry.slot.device_blocks());
+  }
+  error.message += "; the request goes on without a cache";
+  refused_.push_back({entry.handle, std::move(error)});
+  note_operations(entry);
+}
+
+// --- an iteration ---
+
+Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
+  const std::uint64_t number = iteration.number;
+  if (iteration_ && number <= *iteration_) {
+    return refuse(ErrorCode::kInvalidArgument, "iteration ", number, " follows iteration ", *iteration_,
+                  "; give every iteration a higher number");
+  }
+  refused_.clear();
+  std::swap(running_, running_before_);
+  running_.clear();
+  running_on_ = 0;
+  try {
+    build_all(iteration, metadata);
+  } catch (const std::bad_alloc&) {
+    lose_iteration(iteration);
+    return refuse(ErrorCode::kExhausted, "no memory for iteration ", number,
+                  "; the requests that it schedules go on without a cache; build it again");
+  }
+  iteration_ = number;
+  return {};
+}
+
+void SchedulerConnector::Impl::lose_iteration(const Iteration& iteration) {
+  for (const Scheduled& scheduled : iteration.scheduled) {
+    if (RequestEntry* const entry = slots_.find(scheduled.request)) {
+      entry->is_abandoned = true;
+      if (entry->wants_load) {
+        drop_load(*entry, entry->slot.device_blocks());
+      }
+    }
+  }
+  running_.clear();
+  std::swap(running_, running_before_);
+  std::erase_if(with_operations_, [this](RequestHandle request) {
+    const RequestEntry* const entry = slots_.find(request);
+    return entry == nullptr || !entry->has_operations;
+  });
+}
+
+void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector<std::byte>& metadata) {
+  const std::uint64_t number = iteration.number;
+  running_.reserve(iteration.scheduled.size());
+  for (const RequestHandle request : iteration.preempted) {
+    preempt(request, number);
+  }
+  check_new_tables();
+  for (std::size_t i = 0; i < iteration.scheduled.size(); ++i) {
+    if (i + kRequestsAhead < iteration.scheduled.size()) {
+      slots_.prefetch(iteration.scheduled[i + kRequestsAhead].request);
+    }
+    schedule(iteration.scheduled[i], number);
+  }
+  if (running_on_ < running_before_.size()) {
+    pass_over(number);
+  }
+  start_loads(number);
+  for (const RequestHandle request : with_operations_) {
+    if (RequestEntry* const entry = slots_.find(request)) {
+      collect(*entry);
+    }
+  }
+  with_operations_.clear();
+  batch_.iteration.iteration = number;
+  batch_.iteration.encode(metadata);
+  hand_over(number);
+}
+
+void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t number) {
+  RequestEntry* const entry = slots_.find(request);
+  if (entry == nullptr) {
+    refused_.push_back({request, unknown_request(request).error()});
+    return;
+  }
+  remember_blocks(*entry);
+  if (Status preempted = entry->slot.preempt(number); !preempted) {
+    refused_.push_back({request, std::move(preempted).error()});
+    return;
+  }
+  device_use_.remove(had_blocks_);
+  entry->computable = 0;
+  if (entry->wants_load) {
+    drop_load(*entry, had_blocks_);
+  }
+  entry->drafts_are_aside = !entry->draft_tokens.empty();
+  entry->load_fell_short = false;
+  entry->times_put_off = 0;
+  note_operations(*entry);
+}
+
+void SchedulerConnector::Impl::check_new_tables() {
+  for (const NewBlocks& each : unchecked_) {
+    RequestEntry* const entry = slots_.find(each.request);
+    if (entry == nullptr || entry->is_abandoned || each.first >= entry->slot.num_device_blocks_allocated()) {
+      continue;  // it is gone, or was preempted
+    }
+    if (Status checked = check_table(*entry, each.first, each.shared); !checked) {
+      abandon(*entry, std::move(checked).error());
+    }
+  }
+  unchecked_.clear();
+}
+
+void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_t number) {
+  RequestEntry* const entry = slots_.find(scheduled.request);
+  if (entry == nullptr) {
+    refused_.push_back({scheduled.request, unknown_request(scheduled.request).error()});
+    return;
+  }
+  if (entry->is_abandoned) {
+    return;
+  }
+  if (Status stepped = step(*entry, scheduled, number); !stepped) {
+    abandon(*entry, std::move(stepped).error());
+    return;
+  }
+  running_on_ += entry->scheduled_in == iteration_ ? 1 : 0;
+  entry->scheduled_in = number;
+  running_.push_back(entry->handle);
+  note_operations(*entry);
+}
+
+Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
+  if (entry.scheduled_in == number) {
+    return refuse(ErrorCode::kInvalidArgument, "request ", entry.id->to_string(), " is in the iteration twice");
+  }
+  ExternallyManagedDeviceSlot& slot = entry.slot;
+  const Kind kind = slot.state().kind();
+  if (entry.wants_load || kind == Kind::kOnboarding) {
+    return step_beside_load(entry, scheduled);
+  }
+  const bool only_computes = kind != Kind::kOnboardStaged && entry.draft_tokens.empty() &&
+                             scheduled.accepted_draft_tokens == 0 && scheduled.new_blocks.empty();
+  if (!only_computes) {
+    CAIRN_TRY(prepare(entry, scheduled, number));
+  }
+  if (!scheduled.new_tokens.empty()) {
+    CAIRN_TRY(slot.append_tokens(scheduled.new_tokens, scheduled.new_runs));
+  } else if (!scheduled.new_runs.empty()) {
+    return refuse(ErrorCode::kInvalidArgument,
+                  "new_runs come without new_tokens; give the placeholder tokens of the items with them");
+  }
+  if (scheduled.new_block_digests.size != 0) {
+    CAIRN_TRY(take_digests(entry, scheduled));
+  }
+  CAIRN_TRY(entry.set_computed(scheduled.computed_tokens));
+  CAIRN_TRY(slot.mark_as_scheduled(number));
+  entry.note_scheduled(scheduled, slot.sequence().size() + scheduled.draft_tokens.size());
+  if (!scheduled.draft_tokens.empty()) {
+    entry.draft_tokens.assign(scheduled.draft_tokens.begin(), scheduled.draft_tokens.end());
+    return slot.append_draft_tokens(scheduled.draft_tokens);
+  }
+  return {};
+}
+
+Status SchedulerConnector::Impl::prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
+  ExternallyManagedDeviceSlot& slot = entry.slot;
+  if (slot.state().kind() == Kind::kOnboardStaged) {  // the engine computes instead of loading
+    CAIRN_TRY(slot.mark_as_not_scheduled(number));
+  }
+  if (!entry.draft_tokens.empty() || scheduled.accepted_draft_tokens != 0) {
+    std::vector<Token> kept;
+    CAIRN_TRY(entry.settle_drafts(scheduled.accepted_draft_tokens, kept));
+    CAIRN_TRY(slot.append_tokens(kept));
+  }
+  // Before it first runs, what is computed is in the engine's own cache.
+  const std::size_t local = slot.has_run() ? 0 : std::min(scheduled.computed_tokens, entry.computable);
+  return take_new_blocks(entry, scheduled.new_blocks, local);
+}
+
+Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Scheduled& scheduled) {
+  if (load_mode_ == LoadMode::kAsync || (!entry.wants_load && !entry.computes_beside_load)) {
+    return refuse(ErrorCode::kFailedPrecondition, "the load of request ", entry.id->to_string(),
+                  " is in flight; schedule the request when take_outcomes() says that the load is over");
+  }
+  CAIRN_TRY(entry.begin_step_beside_load(scheduled));
+  CAIRN_TRY(take_new_blocks(entry, scheduled.new_blocks, 0));
+  if (scheduled.new_block_digests.size != 0) {
+    CAIRN_TRY(take_digests(entry, scheduled));
+  }
+  entry.end_step_beside_load(scheduled);
+  return {};
+}
+
+// Keys of the engine's digests. While the request is loaded they wait beside the slot, with its tokens.
+Status SchedulerConnector::Impl::take_digests(RequestEntry& entry, const Scheduled& scheduled) {
+  const std::span<const BlockKey> known = entry.slot.sequence().keys();
+  const std::vector<BlockKey>& late = entry.late_keys;
+  const std::optional<BlockKey> parent = !late.empty()    ? std::optional(late.back())
+                                         : !known.empty() ? std::optional(known.back())
+                                                          : std::nullopt;
+  CAIRN_TRY_ASSIGN(const std::vector<BlockKey> keys, slots_.adopt(parent, scheduled.new_block_digests));
+  if (entry.wants_load || entry.slot.state().kind() == Kind::kOnboarding) {
+    entry.late_keys.insert(entry.late_keys.end(), keys.begin(), keys.end());
+    return {};
+  }
+  return entry.slot.append_block_keys(keys);
+}
+
+Status SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
+                                                 std::size_t local_tokens) {
+  const std::size_t first = entry.slot.num_device_blocks_allocated();
+  const std::size_t shared = entry.shared_blocks(blocks.size(), local_tokens);
+  CAIRN_TRY(add_blocks(entry, blocks, local_tokens));
+  return check_table(entry, first, shared);
+}
+
+void SchedulerConnector::Impl::pass_over(std::uint64_t number) {
+  for (const RequestHandle request : running_before_) {
+    RequestEntry* const entry = slots_.find(request);
+    if (entry == nullptr || entry->scheduled_in == number) {
+      continue;
+    }
+    const Kind kind = entry->slot.state().kind();
+    if (kind == Kind::kPrefilling || kind == Kind::kDecoding) {
+      CAIRN_CHECK(entry->slot.mark_as_not_scheduled(number).has_value(), "a request that runs can be passed over");
+    }
+  }
+}
+
+void SchedulerConnector::Impl::start_loads(std::uint64_t number) {
+  std::size_t started = 0;
+  try {
+    for (const RequestHandle request : to_load_) {
+      RequestEntry& entry = *slots_.find(request);
+      CAIRN_CHECK(entry.slot.mark_as_onboarding(number).has_value(), "a request with its blocks can be loaded");
+      entry.wants_load = false;
+      ++started;
+      note_operations(entry);
+      collect(entry);  // now: loads start in the order of this list
+    }
+  } catch (...) {
+    to_load_.erase(to_load_.begin(), to_load_.begin() + static_cast<std::ptrdiff_t>(started));
+    throw;
+  }
+  to_load_.clear();
+}
+
+void SchedulerConnector::Impl::collect(RequestEntry& entry) {
+  const SlotOperations& pending = entry.slot.pending_operations();
+  IterationMetadata& iteration = batch_.iteration;
+  make_room(iteration.loads, iteration.loads.size() + pending.start.size());
+  make_room(iteration.saves, iteration.saves.size() + pending.start.size());
+  make_room(iteration.fences, iteration.fences.size() + pending.fence.size());
+  make_room(batch_.cancelled, batch_.cancelled.size() + pending.cancel.size());
+  for (const OperationPtr& operation : pending.start) {
+    operation->request = *entry.id;
+    operation->in_step = operation->is_load && entry.computes_beside_load;
+    operation->fence = entry.fence;
+    operation->priority = entry.priority;
+    operation->priority_ms = entry.priority_ms;
+    operation->time_to_live_ms = entry.time_to_live_ms;
+    operation->tenant = entry.tenant;
+  }
+  entry.has_operations = false;
+  const SlotOperations taken = entry.slot.take_pending_operations();
+  for (const OperationPtr& operation : taken.start) {
+    if (!operation->is_load && !save_to_) {
+      CAIRN_CHECK(entry.slot.offload_done(operation->id).has_value(), "a save that was taken can be over");
+      continue;
+    }
+    (operation->is_load ? iteration.loads : iteration.saves).push_back(operation);
+    ++operations_in_flight_;
+  }
+  batch_.cancelled.insert(batch_.cancelled.end(), taken.cancel.begin(), taken.cancel.end());
+  for (const OperationPtr& save : taken.fence) {
+    // Each save once: its blocks may be another request's by the next time.
+    if (save_to_ && !save->is_fenced && !inbox_->is_over(*save)) {
+      save->is_fenced = true;
+      iteration.fences.push_back(save);
+    }
+  }
+}
+
+void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
+  if (batch_.empty()) {
+    batch_.iteration.fences.clear();
+    return;
+  }
+  const TimePoint now = clock_.now();
+  batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
+  batch_.loads_after = StepMark::begun(number);
+  batch_.save_deadline = deadline_after(now, save_deadline_);
+  batch_.load_deadline = deadline_after(now, load_deadline_);
+  runner_->run(std::move(batch_));
+  batch_ = {.iteration = {.leader = ranks_->id()}};
+}
+
+// --- outcomes ---
+
+SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
+  Outcomes outcomes;
+  // The host memory of a rank that came back is empty. None of it would be read, and it need not be found either.
+  if (rank_came_back_->load(std::memory_order_relaxed) && rank_came_back_->exchange(false) &&
+      save_to_ == CacheLevel::kG2) {
+    try {
+      (void)manager_->reset(CacheLevel::kG2);
+    } catch (...) {
+      *rank_came_back_ = true;
+      throw;
+    }
+  }
+  if (over_.empty()) {  // otherwise a call that failed left them
+    inbox_->take(over_);
+  }
+  // All memory first: what is taken here is reported once.
+  outcomes.loaded.reserve(over_.size());
+  outcomes.released.reserve(over_.size());
+  for (const OperationPtr& operation : over_) {
+    const RequestEntry* const entry = slots_.find(RequestHandle{operation->id.slot});
+    CAIRN_CHECK(entry != nullptr, "a request stays until its operations are over");
+    make_room(had_blocks_, entry->slot.num_device_blocks_allocated());
+  }
+  for (const OperationPtr& operation : over_) {
+    RequestEntry* const entry = slots_.find(RequestHandle{operation->id.slot});
+    --operations_in_flight_;
+    if (entry->slot.state() == SlotState::finishing()) {
+      remember_blocks(*entry);
+    }
+    if (operation->is_load) {
+      device_use_.end_load(operation->block_ids);
+      finish_load(*entry, *operation, outcomes);
+    } else {
+      CAIRN_CHECK(entry->slot.offload_done(operation->id).has_value(), "a save is over once");
+    }
+    if (entry->slot.state() == SlotState::finished()) {
+      outcomes.released.push_back(remove(*entry));
+    }
+  }
+  over_.clear();
+  return outcomes;
+}
+
+void SchedulerConnector::Impl::finish_load(RequestEntry& entry, const Operation& load, Outcomes& outcomes) {
+  ExternallyManagedDeviceSlot& slot = entry.slot;
+  const std::size_t wanted = load.block_ids.size();
+  const std::size_t loaded = std::min<std::size_t>(load.loaded_blocks, wanted);
+  loading_blocks_ -= wanted;
+  entry.staged_blocks = 0;
+  const bool is_waited_for = slot.state().kind() == Kind::kOnboarding;
+  CAIRN_CHECK(slot.onboard_done(load.id, loaded).has_value(), "a load is over once");
+  if (!is_waited_for) {
+    return;
+  }
+  entry.load_fell_short = loaded < wanted;
+  outcomes.loaded.push_back(
+      {.request = entry.handle, .tokens = slot.computed_tokens(), .missing = (wanted - loaded) * block_size_});
+  if (std::exchange(entry.computes_beside_load, false) && !entry.catch_up(*iteration_)) {
+    entry.is_abandoned = true;
+  }
+}
+
+bool SchedulerConnector::Impl::has_work() const {
+  return operations_in_flight_ > 0 || !to_load_.empty() || !with_operations_.empty() || !inbox_->empty();
+}
+
+// --- the public class ---
+
+SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SchedulerConnector::~SchedulerConnector() = default;
+
+Result<RequestHandle> SchedulerConnector::add(const RequestId& id, const NewRequest& request) {
+  return impl_->add(id, request);
+}
+std::optional<RequestHandle> SchedulerConnector::find(const RequestId& id) const { return impl_->find(id); }
+Result<SlotState> SchedulerConnector::state(RequestHandle request) const { return impl_->state(request); }
+Result<SchedulerConnector::Match> SchedulerConnector::match(RequestHandle request, std::size_t local_tokens) {
   return impl_->match(request, local_tokens);
 }
-SlotStatus SchedulerConnector::allocated(RequestHandle request, std::span<const BlockId> blocks,
-                                         std::size_t local_tokens, std::size_t loaded_tokens) {
+Status SchedulerConnector::allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
+                                     std::size_t loaded_tokens) {
   return impl_->allocated(request, blocks, local_tokens, loaded_tokens);
 }
 Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
   return impl_->build(iteration, metadata);
 }
 std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
-SlotResult<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
   return impl_->finish(request, computed_tokens);
 }
-SchedulerConnector::Results SchedulerConnector::take_results() { return impl_->take_results(); }
+SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() { return impl_->take_outcomes(); }
 bool SchedulerConnector::has_work() const { return impl_->has_work(); }
 SchedulerConnector::SaveStatus SchedulerConnector::saves() const { return impl_->saves(); }
 Result<ResetReport> SchedulerConnector::reset() { return impl_->manager().reset_all(); }

@@ -1,19 +1,20 @@
-// SchedulerConnector: the scheduler's side of an engine: what its requests can load instead of computing, and what is
-// saved of what they computed.
+// SchedulerConnector: the scheduler's side of the connector. Says what requests can load instead of computing, and saves
+// what they computed.
 //
-// Does:     owns the slots of the requests, the manager of the tiers (logical: the bytes are the ranks') and the group of
-//           ranks. In the order of an engine's iteration:
-//             take_results()      what loads and saves came to
-//             match()             for each request that is about to start: how much tiers have of it
-//             allocated()         the engine has given it device blocks
-//             build()             the metadata of the iteration, from what is scheduled in it
-//             finish()            the engine is done with a request
-// Loads:    are begun in the order in which requests were scheduled, and at most Options::loading_blocks at once; what does
-//           not fit is asked again later or computed. Load or compute is weighed by the manager's cost model at match().
-// Errors:   of one request are that request's: it goes on without a cache and `refused` says why. Nothing of a bad call
-//           changes anything.
-// Owner:    the engine's scheduler. Threads: one at a time, the scheduler's; nothing waits for a copy.
-// Fails:    make(): as KvBlockManager and Leader say.
+// An engine calls, for each request and in each iteration:
+//   add()            once for each request
+//   take_outcomes()  which loads are over, and which finished requests are released
+//   match()          before a request first runs: how many of its tokens the tiers have
+//   allocated()      the engine gave it device blocks; its load goes into the next metadata
+//   build()          the metadata of the iteration, for every worker
+//   finish()         the request ended or was aborted
+// Loads start in the order of allocated(), with at most Options::loading_blocks at once. The manager's cost model weighs
+// loading against computing at match(). The manager keeps keys, policies and checksums; the bytes are with the ranks.
+//
+// Thread safety: none; the scheduler's thread alone, except where a function says otherwise. No call waits for a copy.
+// Ownership: the engine's scheduler.
+// Errors: a failed call has no effect. A request whose account makes no sense in build() goes on without a cache, and
+// refused() says why; other requests are not affected. make() fails as KvBlockManager and Leader do.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +22,14 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/connector/request_handle.h"
 #include "cairn/connector/request_id.h"
-#include "cairn/connector/slot_error.h"
 #include "cairn/connector/slot_state.h"
+#include "cairn/evict/retention_hint.h"
 #include "cairn/leader/leader.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/tokens/hashes.h"
@@ -39,22 +39,22 @@
 namespace cairn {
 
 enum class LoadMode : std::uint8_t {
-  kAsync,   // the request waits until its blocks are there, and computes the rest then
-  kInStep,  // it computes in the same iteration, layer after layer as they come
+  kAsync,   // the request waits until its blocks are loaded, and computes the rest then
+  kInStep,  // it computes in the iteration that loads it, layer after layer as they arrive
 };
 
 class SchedulerConnector {
  public:
   struct Options {
-    // Of the whole engine: [model] has all heads, sizes are of all ranks together, device.blocks is how many the engine
-    // has. The engine manages the device.
+    // Of the whole engine: [model] has all heads, sizes are of all ranks together, device.blocks is the number of blocks
+    // that the engine has. The engine manages the device.
     ManagerConfig manager;
     ManagerParts parts = {};  // clock, incidents; `elsewhere` is set here
     Leader::Options ranks = {};
     LoadMode load = LoadMode::kAsync;
-    std::uint32_t loading_blocks = 16384;  // at once
-    std::uint32_t least_blocks = 1;        // that a load is worth its while
-    std::uint32_t ask_again = 64;          // times that a request is put off for loads of others, then it computes
+    std::uint32_t loading_blocks = 16384;  // in flight at once
+    std::uint32_t least_blocks = 1;        // a load of fewer blocks is not worth it: they are computed
+    std::uint32_t ask_again = 64;          // times that a request is put off because of other loads, then it computes
     Duration load_deadline = std::chrono::seconds(10);
     Duration save_deadline = std::chrono::seconds(30);
   };
@@ -64,98 +64,124 @@ class SchedulerConnector {
   ~SchedulerConnector();
 
   // --- requests ---
-  // Keys are made as manager.model.scheme says. InvalidOperation under vllm, sglang and router: these have no keys for
-  // tokens.
-  [[nodiscard]] SlotResult<RequestHandle> add(const RequestId& request, std::span<const Token> tokens,
-                                              const RequestSalt& salt = {}, std::span<const MmRun> runs = {});
-  [[nodiscard]] std::optional<RequestHandle> find(const RequestId& request) const;
-  [[nodiscard]] SlotResult<SlotState> state(RequestHandle request) const;
+  // The engine's own digests or hashes of full blocks, one after the other, each `size` bytes long: 16 to 32 bytes under
+  // schemes vllm and sglang, 8 (a little-endian number) under router. Size 0: none are given.
+  struct BlockDigests {
+    std::span<const std::byte> bytes = {};
+    std::size_t size = 0;
+  };
+  // What add() takes. Everything but the tokens has a default. Spans and texts are read during the call only.
+  struct NewRequest {
+    std::span<const Token> tokens = {};   // the prompt
+    RequestSalt salt = {};                // salt and adapter
+    std::span<const MmRun> mm_runs = {};  // multimodal items among the tokens
+    // How blocks that are saved for it are kept. Unset: requests.priority and requests.time_to_live of the configuration.
+    // Times need requests.retention.
+    std::optional<std::uint32_t> priority = {};  // 0 to 100; the lowest is evicted first
+    std::optional<Duration> priority_duration = {};
+    std::optional<Duration> time_to_live = {};
+    std::string_view tenant =
+        {};  // one of requests.tenants, whose quota its saved blocks count for; "": the default one
+    // Whether its blocks will be wanted again; passed on to the tiers when the request is over. Needs requests.retention.
+    RetentionHint hint = {};
+    // Of the full blocks of the prompt. Required under vllm, sglang and router, whose keys are not made from tokens.
+    BlockDigests block_digests = {};
+  };
+  // Keys are made as manager.model.scheme says. kAlreadyExists if the id names a request that is not released;
+  // kFailedPrecondition if digests are given or missing against the scheme, or times without requests.retention; kNotFound
+  // for an unknown tenant.
+  [[nodiscard]] Result<RequestHandle> add(const RequestId& id, const NewRequest& request);
+  [[nodiscard]] std::optional<RequestHandle> find(const RequestId& id) const;
+  [[nodiscard]] Result<SlotState> state(RequestHandle request) const;
 
   struct Match {
     enum class When : std::uint8_t {
-      kNow,       // in the iteration that it is scheduled in (LoadMode::kInStep); also where there is nothing to load
-      kLater,     // it has to wait for its load
-      kAskAgain,  // not known yet: leave the request where it is and ask in the next iteration
+      kNow,       // in the iteration that schedules it (LoadMode::kInStep), or nothing is to be loaded
+      kLater,     // the request has to wait for its load
+      kAskAgain,  // not known yet: leave the request in the queue and ask in the next iteration
     };
-    std::size_t tokens = 0;  // beyond those that the engine has
+    std::size_t tokens = 0;  // that can be loaded, beyond those that the engine has
     When when = When::kNow;
   };
-  // How much of the request tiers have beyond the engine's first `local_tokens`. May be asked again; the latest counts.
-  [[nodiscard]] SlotResult<Match> match(RequestHandle request, std::size_t local_tokens);
-  // The engine has given the request these blocks, for its first tokens on: `local_tokens` are in them already,
-  // `loaded_tokens` (0, or what match() said, or fewer whole blocks) are to be loaded. The load goes into the next metadata.
-  // Fails if a block is listed twice. Blocks that `local_tokens` fill may stand in the tables of other requests too; where
-  // another live request has one of the other blocks, or a load of another request still writes to a shared one, the next
-  // build() refuses the request: only then is it known who was preempted.
-  [[nodiscard]] SlotStatus allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
-                                     std::size_t loaded_tokens);
+  // How many tokens of the request the tiers have beyond the engine's first `local_tokens`. May be called again; the latest
+  // call counts.
+  [[nodiscard]] Result<Match> match(RequestHandle request, std::size_t local_tokens);
+  // The engine gave the request these blocks, for its first tokens on: `local_tokens` are in them already, `loaded_tokens`
+  // (0, what match() said, or fewer whole blocks) are to be loaded. The load goes into the next metadata.
+  // Fails if a block is listed twice. Blocks that `local_tokens` fill may be in the tables of other requests too. If another
+  // live request has one of the other blocks, or a load of another request still writes to a shared one, the next build()
+  // refuses the request: only then is it known which requests were preempted.
+  [[nodiscard]] Status allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
+                                 std::size_t loaded_tokens);
 
   // --- an iteration ---
   struct Scheduled {
     RequestHandle request{};
-    // Tokens, from the first on, whose KV is on the device when the iteration begins, as the engine counts them: before
-    // the iteration, not after it. At most what earlier iterations scheduled; in the first one since the request was added
-    // or preempted, what was loaded and what match() or allocated() said of the engine's own cache. Fewer than before: the
-    // engine took them back (a failed load) and computes them again.
+    // Tokens, from the first on, whose KV is on the device when the iteration begins: before the iteration, not after it.
+    // At most what earlier iterations scheduled; in the first one since the request was added or preempted, what was loaded
+    // and what match() or allocated() said of the engine's own cache. Fewer than before: the engine computes them again,
+    // after a failed load.
     std::size_t computed_tokens = 0;
-    std::span<const Token> new_tokens = {};    // that the request has since it was last told
+    std::span<const Token> new_tokens = {};    // since the request was last scheduled
     std::span<const BlockId> new_blocks = {};  // since then
-    std::span<const Token> guesses = {};   // computed and checked in this iteration; the last ones are settled first
-    std::size_t accepted_guesses = 0;      // of the last ones; they are not among new_tokens
-    std::span<const MmRun> new_runs = {};  // multimodal items among new_tokens; offsets from the start of the request
-    // Tokens that this iteration computes, guesses included. 0: not said, all that the request has. An engine that
-    // schedules a token before it is known (asynchronous scheduling) has to say it.
+    // Draft tokens that this iteration computes and verifies. Those of the last iteration are settled first.
+    std::span<const Token> draft_tokens = {};
+    std::size_t accepted_draft_tokens = 0;  // of the last iteration; they are not among new_tokens
+    std::span<const MmRun> new_runs = {};   // multimodal items among new_tokens; offsets from the start of the request
+    // Tokens that this iteration computes, draft tokens included. 0: all that the request has. An engine that schedules a
+    // token before it is known (asynchronous scheduling) has to give it.
     std::size_t scheduled_tokens = 0;
+    BlockDigests new_block_digests = {};  // of full blocks without one so far, if the engine gives digests
   };
   struct Iteration {
-    std::uint64_t number = 0;                       // grows
-    std::span<const RequestHandle> preempted = {};  // their device blocks are taken away, before anything else
+    std::uint64_t number = 0;                       // higher than the last one
+    std::span<const RequestHandle> preempted = {};  // lose their device blocks, before anything else
     std::span<const Scheduled> scheduled = {};
   };
   struct Refused {
     RequestHandle request{};
     Error error;
   };
-  // Replaces `metadata`. What could not be done for a request is in refused(), until the next call: what was told of it made
-  // no sense, so that nobody knows what its blocks hold; from then on nothing is loaded or saved for it, until it is
-  // finished. A request that cannot be preempted, since a load writes to its blocks, is as it was. An error: the number did
-  // not grow, and nothing changed.
+  // Replaces `metadata`. A request whose account makes no sense is in refused() until the next call: nobody knows what its
+  // blocks hold, so nothing is loaded or saved for it until it is finished. A request that cannot be preempted, because a
+  // load writes to its blocks, is in refused() and unchanged. Fails without effect if the number is not higher than the last
+  // one. kExhausted: no memory; the scheduled requests go on without a cache; build the iteration again.
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const;
 
-  // The engine is done with it, by its end or an abort. `computed_tokens`: as in Scheduled, where its last iteration
-  // computed what was not told yet; what it filled is saved then. True: its device blocks must stay as they are until
-  // take_results() names it as released, and its last saves are in the next metadata. False: it is gone.
-  [[nodiscard]] SlotResult<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {});
+  // The request ended or was aborted. `computed_tokens`: as in Scheduled, if its last iteration computed tokens that were
+  // not reported yet; full blocks of them are saved. Returns true if its device blocks must stay as they are until
+  // take_outcomes() names the request as released; its last saves are in the next metadata. False: it is gone.
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {});
 
-  struct Results {
+  struct Outcomes {
     struct Loaded {
       RequestHandle request{};
       std::size_t tokens = 0;   // whose KV is on the device now, from the first on
-      std::size_t missing = 0;  // tokens that were to come and did not: they have to be computed
+      std::size_t missing = 0;  // tokens that were to be loaded and were not: they have to be computed
     };
-    std::vector<Loaded> loaded;       // its load is over: it can be scheduled
+    std::vector<Loaded> loaded;       // their loads are over: the requests can be scheduled
     std::vector<RequestId> released;  // finished, and nothing touches their blocks any more
   };
-  // What came in since the last call.
-  [[nodiscard]] Results take_results();
-  // A load or save is under way or waits for the next metadata, or a result waits: the engine's loop should not go to
-  // sleep for long, and build iterations also where nothing is scheduled.
+  // What happened since the last call.
+  [[nodiscard]] Outcomes take_outcomes();
+  // True while a load or save is in flight or waits for the next metadata, or an outcome can be taken: the engine's loop
+  // should go on, and build iterations even if nothing is scheduled.
   [[nodiscard]] bool has_work() const;
 
-  // What became of saves, in blocks. What is asked is saved or refused when its save is over; on any thread.
+  // What became of saves, in blocks. A block that was asked for counts as saved or refused when its save is over. Any thread.
   struct SaveStatus {
     std::uint64_t asked = 0;
     std::uint64_t saved = 0;   // in a tier when the save was over
-    std::uint64_t shed = 0;    // refused: the manager's queue was full of more valuable ones
-    std::uint64_t paused = 0;  // refused: the link was paused, or its offloader had ended
-    std::uint64_t lost = 0;    // taken, and not saved: the offloader's own figures say why
+    std::uint64_t shed = 0;    // refused: the manager's queue was full of more valuable blocks
+    std::uint64_t paused = 0;  // refused: offloading was paused or had ended
+    std::uint64_t lost = 0;    // accepted and not saved: the figures of the link say why
   };
   [[nodiscard]] SaveStatus saves() const;
 
   // KvBlockManager::reset_all(): nothing that was saved before is found after it, on any rank. Loads in flight end with all
-  // of their tokens missing. Requests that were added before go on, may load what is saved afterwards, and are not saved any
-  // more: what they compute stands on what is on the device from before.
+  // of their tokens missing. Requests that were added before go on and may load what is saved afterwards, but are not saved
+  // any more: what they compute stands on blocks from before.
   Result<ResetReport> reset();
   // The engine has new weights: the same, by KvBlockManager::invalidate().
   Result<ResetReport> invalidate(std::uint64_t weights_generation);

@@ -1,4 +1,4 @@
-// Requests that compute while they are loaded; guesses; tokens that are computed again.
+// Requests that compute while they are loaded; draft tokens; tokens that are computed again.
 #include <gmock/gmock.h>
 
 #include "cairn/connector/scheduler_testing.h"
@@ -35,9 +35,9 @@ TEST(SchedulerInStepTest, ARequestRunsInTheIterationOfItsLoad) {
   const RequestHandle a = loads_four(world, "a");
   const auto metadata = world.begin({{.request = a, .computed_tokens = 16}});
   ASSERT_THAT(metadata.loads, SizeIs(1));
-  EXPECT_TRUE(metadata.loads[0].in_step);
+  EXPECT_TRUE(metadata.loads[0]->in_step);
   EXPECT_EQ(*world->state(a), SlotState::onboarding(world.iteration));
-  world.take_until([&] { return world.ranks[0]->has_heard(metadata.loads[0].id) && !world.loaded.empty(); });
+  world.take_until([&] { return world.ranks[0]->has_heard(metadata.loads[0]->id) && !world.loaded.empty(); });
   EXPECT_TRUE(world.hold(world.keys_of(18), device_blocks(4, 20)));
   EXPECT_EQ(*world->state(a), SlotState::prefilling());
   world.end();
@@ -46,7 +46,7 @@ TEST(SchedulerInStepTest, ARequestRunsInTheIterationOfItsLoad) {
   const auto saves = world.step({{.request = a, .computed_tokens = 22, .new_tokens = token}}).saves;
   EXPECT_THAT(world->refused(), IsEmpty());
   ASSERT_THAT(saves, SizeIs(1)) << "what it computed beside its load";
-  EXPECT_EQ(saves[0].blocks, device_blocks(1, 24));
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(1, 24));
   EXPECT_EQ(*world->state(a), SlotState::decoding());
   EXPECT_TRUE(*world->finish(a));
   world.drain();
@@ -67,8 +67,8 @@ TEST(SchedulerInStepTest, IterationsThatAreBuiltBeforeTheLoadIsOverAreTakenInAft
   SchedulerConnector::Scheduled scheduled{.request = a, .computed_tokens = 16};
   ASSERT_TRUE(world->build({.number = ++world.iteration, .scheduled = {&scheduled, 1}}, bytes).has_value());
   const auto token = tokens(1, 900);
-  const auto guesses = tokens(3, 950);
-  scheduled = {.request = a, .computed_tokens = 22, .new_tokens = token, .guesses = guesses};
+  const auto drafts = tokens(3, 950);
+  scheduled = {.request = a, .computed_tokens = 22, .new_tokens = token, .draft_tokens = drafts};
   ASSERT_TRUE(world->build({.number = ++world.iteration, .scheduled = {&scheduled, 1}}, bytes).has_value());
   EXPECT_THAT(world->refused(), IsEmpty());
   world.ranks[0]->reached(StepMark::begun(world.iteration));
@@ -76,13 +76,13 @@ TEST(SchedulerInStepTest, IterationsThatAreBuiltBeforeTheLoadIsOverAreTakenInAft
   EXPECT_EQ(world.loaded[0].tokens, 16);
   EXPECT_EQ(*world->state(a), SlotState::prefilling());
 
-  // Two of the guesses were right: tokens 23 to 24, which with the new one fill block 5.
+  // Two of the draft tokens were right: tokens 23 to 24, which with the new one fill block 5.
   const auto next = tokens(1, 800);
   const auto saves =
-      world.step({{.request = a, .computed_tokens = 25, .new_tokens = next, .accepted_guesses = 2}}).saves;
+      world.step({{.request = a, .computed_tokens = 25, .new_tokens = next, .accepted_draft_tokens = 2}}).saves;
   EXPECT_THAT(world->refused(), IsEmpty());
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_EQ(saves[0].blocks, device_blocks(2, 24));
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(2, 24));
 }
 
 TEST(SchedulerInStepTest, ARequestThatWasPassedOverMeanwhileIsNotScheduled) {
@@ -103,7 +103,7 @@ TEST(SchedulerInStepTest, ALoadThatIsNotScheduledIsWaitedForAsAnyOther) {
   world.ranks[0]->stop(true);
   const auto loads = world.step().loads;
   ASSERT_THAT(loads, SizeIs(1));
-  EXPECT_FALSE(loads[0].in_step);
+  EXPECT_FALSE(loads[0]->in_step);
   world.ranks[0]->stop(false);
   world.take_until([&] { return !world.loaded.empty(); });
   EXPECT_EQ(*world->state(a), SlotState::not_scheduled());
@@ -114,7 +114,7 @@ TEST(SchedulerInStepTest, CountsThatDoNotFitTheLoadTakeItBack) {
   const RequestHandle a = loads_four(world, "a");
   EXPECT_THAT(world.step({{.request = a, .computed_tokens = 0}}).loads, IsEmpty());
   ASSERT_THAT(world->refused(), SizeIs(1));
-  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("its load brings 16"));
+  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("the load of the request brings them to 16"));
   EXPECT_FALSE(*world->finish(a));
 }
 
@@ -130,7 +130,7 @@ TEST(SchedulerInStepTest, WhatFailedIsComputedAgainAndSavedThen) {
   const auto saves = world.step({{.request = a, .computed_tokens = 22}}).saves;
   EXPECT_THAT(world->refused(), IsEmpty());
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_EQ(saves[0].blocks, device_blocks(5, 20));
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(5, 20));
 }
 
 TEST(SchedulerConnectorTest, ComputedAgainIsSavedAgainAndFenced) {
@@ -144,11 +144,11 @@ TEST(SchedulerConnectorTest, ComputedAgainIsSavedAgainAndFenced) {
   const auto again = world.step({{.request = a, .computed_tokens = 8}});
   EXPECT_THAT(again.saves, IsEmpty());
   ASSERT_THAT(again.fences, SizeIs(1));
-  EXPECT_EQ(again.fences[0].save, saves[0].id);
+  EXPECT_EQ(again.fences[0]->id, saves[0]->id);
   EXPECT_EQ(*world->state(a), SlotState::prefilling());
   const auto later = world.step({{.request = a, .computed_tokens = 22}});
   ASSERT_THAT(later.saves, SizeIs(1));
-  EXPECT_EQ(later.saves[0].blocks, device_blocks(3, 2));
+  EXPECT_EQ(later.saves[0]->block_ids, device_blocks(3, 2));
   EXPECT_THAT(world->refused(), IsEmpty());
   world.ranks[0]->stop(false);
   EXPECT_TRUE(*world->finish(a));
@@ -161,39 +161,41 @@ TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
   const auto blocks = device_blocks(4, 0);
   world.step({{.request = a, .new_blocks = blocks}});
   const auto first = tokens(1, 900);
-  const auto guesses = tokens(4, 950);
-  world.step({{.request = a, .computed_tokens = 7, .new_tokens = first, .guesses = guesses}});
+  const auto drafts = tokens(4, 950);
+  world.step({{.request = a, .computed_tokens = 7, .new_tokens = first, .draft_tokens = drafts}});
   // Three of four are right: 11 tokens, and the next one.
   const auto second = tokens(1, 800);
-  auto saves =
-      world
-          .step(
-              {{.request = a, .computed_tokens = 11, .new_tokens = second, .guesses = guesses, .accepted_guesses = 3}})
-          .saves;
+  auto saves = world
+                   .step({{.request = a,
+                           .computed_tokens = 11,
+                           .new_tokens = second,
+                           .draft_tokens = drafts,
+                           .accepted_draft_tokens = 3}})
+                   .saves;
   EXPECT_THAT(world->refused(), IsEmpty());
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_EQ(saves[0].blocks, device_blocks(1, 1)) << "the second; the third has a token to compute";
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(1, 1)) << "the second; the third has a token to compute";
 
   world.take_until([&] { return !world->has_work(); });
   world.step({}, {a});
   const auto others = device_blocks(5, 20);
   const auto third = tokens(1, 700);
-  world.step({{.request = a, .new_tokens = third, .new_blocks = others, .accepted_guesses = 2}});
+  world.step({{.request = a, .new_tokens = third, .new_blocks = others, .accepted_draft_tokens = 2}});
   EXPECT_THAT(world->refused(), IsEmpty());
   saves = world.step({{.request = a, .computed_tokens = 15}}).saves;
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_EQ(saves[0].blocks, device_blocks(3, 20));
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(3, 20));
   std::vector<Token> all = tokens(7);
-  for (const auto& [part, count] : {std::pair(&first, 1), {&guesses, 3}, {&second, 1}, {&guesses, 2}, {&third, 1}}) {
+  for (const auto& [part, count] : {std::pair(&first, 1), {&drafts, 3}, {&second, 1}, {&drafts, 2}, {&third, 1}}) {
     all.insert(all.end(), part->begin(), part->begin() + count);
   }
   world.drain();
   const TokenBlockSequence sequence = *TokenBlockSequence::create(all, kBlockSize, world->manager().hasher());
   EXPECT_EQ(world->manager().locate(sequence.keys()).blocks(), 3) << "by the names of the tokens as they came";
 
-  world.step({{.request = a, .computed_tokens = 15, .accepted_guesses = 1}});
+  world.step({{.request = a, .computed_tokens = 15, .accepted_draft_tokens = 1}});
   ASSERT_THAT(world->refused(), SizeIs(1));
-  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("1 of 0 guesses"));
+  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("1 of 0 draft tokens"));
 }
 
 }  // namespace

@@ -35,9 +35,9 @@ TEST(SchedulerMisuseTest, ABlockIsListedOnceForARequest) {
   world.save_prompt("a", kPrompt);
   const RequestHandle b = world.add("b", kPrompt);
   ASSERT_EQ(world->match(b, 0)->tokens, 16);
-  const SlotStatus twice = world->allocated(b, slots({20, 21, 20, 22, 23}), 0, 16);
+  const Status twice = world->allocated(b, slots({20, 21, 20, 22, 23}), 0, 16);
   ASSERT_FALSE(twice.has_value());
-  EXPECT_THAT(twice.error().to_error().message, HasSubstr("device block 20 is listed twice for request \"b\""));
+  EXPECT_THAT(twice.error().message, HasSubstr("device block 20 is listed twice for request \"b\""));
   EXPECT_FALSE(world->allocated(b, slots({20, 20, 21, 22, 23}), 8, 0).has_value()) << "also of the engine's own cache";
   CAIRN_SLOT_OK(world->allocated(b, slots({20, 21, 22, 23, 24}), 0, 16)) << "a call that failed changed nothing";
   world.step();
@@ -187,13 +187,13 @@ TEST(SchedulerMisuseTest, RejectedGuessesWereNotComputed) {
   const RequestHandle a = world.add("a", kPrompt);
   world.step({{.request = a, .new_blocks = blocks}});
   const std::vector<Token> sampled = {7};
-  const std::vector<Token> guesses = {8, 9};
-  world.step({{.request = a, .computed_tokens = 18, .new_tokens = sampled, .guesses = guesses}});
-  world.step({{.request = a, .computed_tokens = 20, .new_tokens = sampled, .accepted_guesses = 1}});
+  const std::vector<Token> drafts = {8, 9};
+  world.step({{.request = a, .computed_tokens = 18, .new_tokens = sampled, .draft_tokens = drafts}});
+  world.step({{.request = a, .computed_tokens = 20, .new_tokens = sampled, .accepted_draft_tokens = 1}});
   EXPECT_THAT(world->refused(), IsEmpty());
-  world.step({{.request = a, .computed_tokens = 21, .guesses = guesses}});
+  world.step({{.request = a, .computed_tokens = 21, .draft_tokens = drafts}});
   EXPECT_THAT(world->refused(), IsEmpty());
-  world.step({{.request = a, .computed_tokens = 23, .new_tokens = sampled, .accepted_guesses = 1}});
+  world.step({{.request = a, .computed_tokens = 23, .new_tokens = sampled, .accepted_draft_tokens = 1}});
   EXPECT_THAT(refusal(world), HasSubstr("at most 22 can be"));
 }
 
@@ -206,7 +206,7 @@ TEST(SchedulerMisuseTest, NumbersBeyondAllBounds) {
   EXPECT_FALSE(world->allocated(a, device_blocks(5), 0, kHuge).has_value());
   EXPECT_FALSE(world->allocated(a, device_blocks(5), kHuge - 3, 4).has_value());
   const auto blocks = device_blocks(5, 0);
-  world.step({{.request = a, .computed_tokens = kHuge, .new_blocks = blocks, .accepted_guesses = kHuge}});
+  world.step({{.request = a, .computed_tokens = kHuge, .new_blocks = blocks, .accepted_draft_tokens = kHuge}});
   EXPECT_THAT(world->refused(), SizeIs(1));
   EXPECT_FALSE(*world->finish(a));
 }
@@ -236,7 +236,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeWithLaterTokensHaveTheirOwnKeys) {
   whole.insert(whole.end(), placeholders.begin(), placeholders.end());
   whole.push_back(5);
   const auto hits = [&](const RequestId& id, std::vector<MmRun> runs) {
-    const RequestHandle request = *world->add(id, whole, {}, runs);
+    const RequestHandle request = *world->add(id, {.tokens = whole, .mm_runs = runs});
     const std::size_t found = world->match(request, 0)->tokens;
     EXPECT_FALSE(*world->finish(request));
     return found;
@@ -249,7 +249,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeWithLaterTokensHaveTheirOwnKeys) {
 
 TEST(SchedulerMisuseTest, RunsStandInsideTheTokensTheyComeWith) {
   World world(small_options());
-  EXPECT_FALSE(world->add("x", tokens(kPrompt, 100), {}, std::vector{image(1, 16, 6)}).has_value());
+  EXPECT_FALSE(world->add("x", {.tokens = tokens(kPrompt, 100), .mm_runs = std::vector{image(1, 16, 6)}}).has_value());
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(6, 0);
   world.step({{.request = a, .new_blocks = blocks}});
@@ -293,8 +293,8 @@ TEST(SchedulerMisuseTest, ImagesThatComeBesideALoadAreChecked) {
   std::vector<Token> whole = tokens(kPrompt, 100);
   whole.insert(whole.end(), placeholders.begin(), placeholders.end());
   whole.push_back(5);
-  EXPECT_EQ(world->match(*world->add("d", whole, {}, runs), 0)->tokens, 24);
-  EXPECT_EQ(world->match(*world->add("e", whole), 0)->tokens, 16);
+  EXPECT_EQ(world->match(*world->add("d", {.tokens = whole, .mm_runs = runs}), 0)->tokens, 24);
+  EXPECT_EQ(world->match(*world->add("e", {.tokens = whole}), 0)->tokens, 16);
 }
 
 }  // namespace

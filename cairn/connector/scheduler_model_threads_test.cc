@@ -23,7 +23,7 @@ struct Totals {
   std::size_t missing = 0;  // tokens
   std::size_t fences = 0;
   std::size_t put_off = 0;
-  std::size_t guesses_right = 0;
+  std::size_t drafts_right = 0;
 };
 
 class RandomEngine {
@@ -39,7 +39,7 @@ class RandomEngine {
     totals_ = &totals;
     for (std::size_t i = 0; i < iterations && !::testing::Test::HasFailure(); ++i) {
       disturb();
-      take_results();
+      take_outcomes();
       if (requests_.size() < 10 && below(2) == 0) {
         add();
       }
@@ -66,7 +66,7 @@ class RandomEngine {
     std::size_t accepted = 0;            // not told
     // of the present iteration
     std::size_t scheduled = 0;  // tokens
-    std::vector<Token> guesses = {};
+    std::vector<Token> draft_tokens = {};
     bool is_loaded_in_step = false;
   };
   using State = Request::State;
@@ -119,7 +119,7 @@ class RandomEngine {
     for (std::size_t i = 0; i < prompt; ++i) {
       request.tokens.push_back(token_at(request.family, i));
     }
-    request.handle = *world_->add(request.id, request.tokens);
+    request.handle = *world_->add(request.id, {.tokens = request.tokens});
     requests_.push_back(std::move(request));
   }
 
@@ -128,8 +128,8 @@ class RandomEngine {
     return found != requests_.end() ? &*found : nullptr;
   }
 
-  void take_results() {
-    const SchedulerConnector::Results results = world_->take_results();
+  void take_outcomes() {
+    const SchedulerConnector::Outcomes results = world_->take_outcomes();
     for (const auto& loaded : results.loaded) {
       Request& request = *find(loaded.request);
       ASSERT_EQ(loaded.tokens + loaded.missing, request.computed) << "what was asked for";
@@ -139,7 +139,7 @@ class RandomEngine {
       request.computed = loaded.tokens;
       if (loaded.missing > 0) {
         request.scheduled = 0;  // what it computes in this iteration is worth nothing
-        request.guesses.clear();
+        request.draft_tokens.clear();
       }
       request.is_loaded_in_step = false;
       request.state = State::kRunning;
@@ -161,7 +161,7 @@ class RandomEngine {
     const std::size_t told = request->tokens.size() - request->new_tokens.size();
     const auto held =
         tells ? world_->finish(request->handle, std::min(request->computed, told)) : world_->finish(request->handle);
-    ASSERT_TRUE(held.has_value()) << held.error().to_error().to_string();
+    ASSERT_TRUE(held.has_value()) << held.error().to_string();
     if (*held) {
       request->state = State::kFinishing;
     } else {
@@ -216,28 +216,28 @@ class RandomEngine {
     step();
   }
 
-  // The next chunk, or the next token with guesses.
+  // The next chunk, or the next token with drafts.
   void run_on(Request& request) {
     if (below(10) == 0) {
       return;  // passed over
     }
     const std::size_t left = request.tokens.size() - request.computed;
     const std::size_t count = left == 1 ? 1 : 1 + below(left);
-    const std::size_t guesses = left == 1 ? below(4) : 0;
-    if (below(40) == 0 || !grow(request, request.computed + count + guesses)) {
+    const std::size_t drafts = left == 1 ? below(4) : 0;
+    if (below(40) == 0 || !grow(request, request.computed + count + drafts)) {
       preempt(request);
       return;
     }
     request.scheduled = count;
-    for (std::size_t i = 0; i < guesses; ++i) {
+    for (std::size_t i = 0; i < drafts; ++i) {
       const bool is_right = below(3) != 0;
-      request.guesses.push_back(token_at(request.family, request.tokens.size() + i) + (is_right ? 0 : 3));
+      request.draft_tokens.push_back(token_at(request.family, request.tokens.size() + i) + (is_right ? 0 : 3));
     }
   }
 
   void start(Request& request) {
     const auto match = world_->match(request.handle, 0);
-    ASSERT_TRUE(match.has_value()) << match.error().to_error().to_string();
+    ASSERT_TRUE(match.has_value()) << match.error().to_string();
     totals_->put_off += match->when == When::kAskAgain ? 1 : 0;
     const std::size_t loaded = match->tokens > 0 && below(4) == 0 ? match->tokens - kBlockSize : match->tokens;
     const std::size_t count = loaded == 0 || mode_ == LoadMode::kInStep ? 1 + below(request.tokens.size() - loaded) : 0;
@@ -263,8 +263,8 @@ class RandomEngine {
                              .computed_tokens = request.computed,
                              .new_tokens = request.new_tokens,
                              .new_blocks = std::span(request.blocks).subspan(request.told_blocks),
-                             .guesses = request.guesses,
-                             .accepted_guesses = std::exchange(request.accepted, 0)});
+                             .draft_tokens = request.draft_tokens,
+                             .accepted_draft_tokens = std::exchange(request.accepted, 0)});
         request.told_blocks = request.blocks.size();
       }
     }
@@ -297,7 +297,7 @@ class RandomEngine {
       for (const auto& rank : world_.ranks) {
         rank->stop(false);
       }
-      take_results();
+      take_outcomes();
       ASSERT_LT(steady_clock().now(), end) << "a load does not come";
       std::this_thread::yield();
     }
@@ -306,23 +306,23 @@ class RandomEngine {
   void compute(Request& request) {
     expect_held(request, request.computed, "before it computes");
     std::size_t right = 0;
-    while (right < request.guesses.size() &&
-           request.guesses[right] == token_at(request.family, request.tokens.size() + right)) {
+    while (right < request.draft_tokens.size() &&
+           request.draft_tokens[right] == token_at(request.family, request.tokens.size() + right)) {
       ++right;
     }
     const std::size_t first = request.computed / kBlockSize;
-    const std::size_t written = request.computed + request.scheduled + request.guesses.size();
+    const std::size_t written = request.computed + request.scheduled + request.draft_tokens.size();
     request.computed += request.scheduled;
     if (request.computed == request.tokens.size()) {
-      request.tokens.insert(request.tokens.end(), request.guesses.begin(),
-                            request.guesses.begin() + static_cast<std::ptrdiff_t>(right));
+      request.tokens.insert(request.tokens.end(), request.draft_tokens.begin(),
+                            request.draft_tokens.begin() + static_cast<std::ptrdiff_t>(right));
       request.accepted = right;
-      totals_->guesses_right += right;
+      totals_->drafts_right += right;
       request.computed += right;
       request.tokens.push_back(token_at(request.family, request.tokens.size()));
       request.new_tokens.push_back(request.tokens.back());
     }
-    request.guesses.clear();
+    request.draft_tokens.clear();
     const auto keys = keys_of(request);
     for (std::size_t block = first; block * kBlockSize < written; ++block) {
       const bool is_full = (block + 1) * kBlockSize <= request.computed;
@@ -347,7 +347,7 @@ class RandomEngine {
     const TimePoint last = steady_clock().now() + kConnectorPatience;
     while (world_->has_work() && !::testing::Test::HasFailure()) {
       world_.step();
-      take_results();
+      take_outcomes();
       ASSERT_LT(steady_clock().now(), last) << "something is under way for ever";
       std::this_thread::yield();
     }
@@ -372,7 +372,7 @@ class RandomEngine {
 // Of what depends on how copies and steps fall together.
 bool saw_all(const Totals& totals, LoadMode mode) {
   return totals.preempted > 0 && totals.loaded > 0 && totals.missing > 0 && totals.fences > 0 &&
-         totals.guesses_right > 0 && (mode != LoadMode::kAsync || totals.put_off > 0);
+         totals.drafts_right > 0 && (mode != LoadMode::kAsync || totals.put_off > 0);
 }
 
 // So many, and on a machine that is busy, where copies and steps rarely meet, as many more as it takes.
@@ -396,7 +396,7 @@ void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
   if (mode == LoadMode::kAsync) {
     EXPECT_GT(totals.put_off, 0);
   }
-  EXPECT_GT(totals.guesses_right, 0);
+  EXPECT_GT(totals.drafts_right, 0);
 }
 
 TEST(SchedulerModelTest, WhatIsLoadedIsWhatWasSavedByThatName) { run_seeds(LoadMode::kAsync, 1, 12); }

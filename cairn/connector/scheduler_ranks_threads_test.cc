@@ -120,8 +120,8 @@ TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
   IterationMetadata first = world.step();
   CAIRN_SLOT_OK(world->allocated(c, device_blocks(5, 30), 0, 16));
   IterationMetadata second = world.step();
-  const OperationId load = first.loads.at(0).id;
-  const OperationId late_load = second.loads.at(0).id;
+  const OperationId load = first.loads.at(0)->id;
+  const OperationId late_load = second.loads.at(0)->id;
   EXPECT_EQ(first.leader, world->ranks().id());
   worker.follow(first.leader);
   worker.bind(first, 2);
@@ -131,15 +131,15 @@ TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
   world.take_until([&] { return !worker.is_pending(load); });
   worker.bind(second, 2);
   EXPECT_FALSE(worker.is_pending(late_load));
-  const WorkerReport report = worker.take();
-  EXPECT_THAT(report.loaded, ElementsAre(WorkerReport::Loaded{"b", false}, WorkerReport::Loaded{"c", false}));
+  const WorkerOutcomes report = worker.take();
+  EXPECT_THAT(report.loaded, ElementsAre(WorkerOutcomes::Loaded{"b", false}, WorkerOutcomes::Loaded{"c", false}));
   EXPECT_THAT(report.failed_blocks, SizeIs(8));
   // What is given out from now on it hears as all do.
   const auto blocks = device_blocks(5, 40);
   const RequestHandle d = world.add("d", kPrompt, 500);
   world.step({{.request = d, .new_blocks = blocks}});
   IterationMetadata third = world.step({{.request = d, .computed_tokens = 18}});
-  const OperationId save = third.saves.at(0).id;
+  const OperationId save = third.saves.at(0)->id;
   worker.bind(third, 2);
   world.take_until([&] { return !worker.is_pending(save); });
   EXPECT_TRUE(world.ranks[1]->has_heard(save));

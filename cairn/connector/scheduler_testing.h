@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_testing.h"
 #include "cairn/connector/worker_operations.h"
@@ -180,14 +180,14 @@ class NumberRank {
     } else if (const auto* ping = std::get_if<RankPing>(&message)) {
       port_->send(generation, RankPong{ping->number});
     } else if (const auto* notice = std::get_if<RankBroadcast>(&message)) {
-      const Result<OperationNotice> told = OperationNotice::decode(notice->bytes);
+      const Result<OperationOutcomes> told = OperationOutcomes::decode(notice->bytes);
       ASSERT_TRUE(told.has_value());
-      for (const OperationNotice::Load& load : told->loads) {
+      for (const OperationOutcomes::Load& load : told->loads) {
         heard_.push_back(load.id);
       }
       heard_.insert(heard_.end(), told->saves.begin(), told->saves.end());
       if (worker_ != nullptr) {
-        worker_->told(leader_, notice->bytes);
+        worker_->receive(leader_, notice->bytes);
       }
     } else if (const auto* copy = std::get_if<RankTransfer>(&message)) {
       copies_.emplace_back(generation, *copy);
@@ -290,7 +290,7 @@ class World {
   SchedulerConnector* operator->() const { return connector.get(); }
 
   RequestHandle add(const RequestId& id, std::size_t prompt, Token first = 100) {
-    return *connector->add(id, tokens(prompt, first));
+    return *connector->add(id, {.tokens = tokens(prompt, first)});
   }
   // Builds, and the ranks begin: fences, loads. Not yet computed.
   IterationMetadata begin(std::vector<SchedulerConnector::Scheduled> scheduled,
@@ -302,8 +302,8 @@ class World {
     EXPECT_TRUE(metadata.has_value());
     EXPECT_EQ(metadata->iteration, iteration);
     for (const auto& rank : ranks) {
-      for (const IterationMetadata::Fence& fence : metadata->fences) {
-        rank->fence(fence.blocks, StepMark::begun(iteration));
+      for (const OperationPtr& save : metadata->fences) {
+        rank->fence(save->block_ids, StepMark::begun(iteration));
       }
       rank->reached(StepMark::begun(iteration));
     }
@@ -342,7 +342,7 @@ class World {
   void take_until(const std::function<bool()>& condition) {
     const TimePoint end = steady_clock().now() + kConnectorPatience;
     for (;;) {
-      SchedulerConnector::Results more = connector->take_results();
+      SchedulerConnector::Outcomes more = connector->take_outcomes();
       loaded.insert(loaded.end(), more.loaded.begin(), more.loaded.end());
       released.insert(released.end(), more.released.begin(), more.released.end());
       if (condition()) {
@@ -352,7 +352,7 @@ class World {
       std::this_thread::yield();
     }
   }
-  // Steps with nothing to run, until nothing is under way.
+  // Steps with nothing to run, until nothing is in flight.
   void drain() {
     const TimePoint end = steady_clock().now() + kConnectorPatience;
     while (connector->has_work()) {
@@ -382,7 +382,7 @@ class World {
   std::unique_ptr<SchedulerConnector> connector;
   std::vector<std::unique_ptr<NumberRank>> ranks;
   std::uint64_t iteration = 0;
-  std::vector<SchedulerConnector::Results::Loaded> loaded;
+  std::vector<SchedulerConnector::Outcomes::Loaded> loaded;
   std::vector<RequestId> released;
 };
 

@@ -1,4 +1,4 @@
-// Preemption, resuming, finishing and aborting, while copies are under way and not.
+// Preemption, resuming, finishing and aborting, while operations are in flight and not.
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -9,7 +9,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 TEST(SlotPreemptTest, TakesEverythingFromTheDeviceAndFencesSaves) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+  const auto saves = saves_of(slot.take_pending_operations());
   ASSERT_EQ(saves.size(), 1);
   CAIRN_SLOT_OK(slot.append_tokens(tokens(2, 500)));
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
@@ -20,12 +20,10 @@ TEST(SlotPreemptTest, TakesEverythingFromTheDeviceAndFencesSaves) {
   EXPECT_EQ(slot.computed_tokens(), 0);
   EXPECT_EQ(slot.num_device_blocks_allocated(), 0);
   EXPECT_EQ(slot.sequence().size(), 20);
-  const std::vector<SlotOperation> operations = slot.take_pending_operations();
-  ASSERT_EQ(operations.size(), 2) << "the save that was not taken, then the fence";
-  const auto* late = std::get_if<OffloadOperation>(&operations[0]);
-  const auto* fence = std::get_if<FenceOperation>(&operations[1]);
-  ASSERT_TRUE(late != nullptr && fence != nullptr);
-  EXPECT_EQ(fence->saves, std::vector<OperationId>({saves[0].id, late->id}));
+  const SlotOperations operations = slot.take_pending_operations();
+  ASSERT_EQ(operations.start.size(), 1) << "the save that was not taken";
+  EXPECT_FALSE(operations.start[0]->is_load);
+  EXPECT_EQ(ids_of(operations.fence), std::vector<OperationId>({saves[0].id, operations.start[0]->id}));
 }
 
 TEST(SlotPreemptTest, WithoutSavesThereIsNoFence) {
@@ -40,7 +38,7 @@ TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   CAIRN_SLOT_OK(slot.append_tokens(tokens(3, 500)));
   CAIRN_SLOT_OK(slot.preempt(2));
-  for (const OffloadOperation& save : only<OffloadOperation>(slot.take_pending_operations())) {
+  for (const Operation& save : saves_of(slot.take_pending_operations())) {
     CAIRN_SLOT_OK(slot.offload_done(save.id));
   }
 
@@ -50,19 +48,19 @@ TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4, 50)));
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(3));
-  const auto loads = only<OnboardOperation>(slot.take_pending_operations());
+  const auto loads = loads_of(slot.take_pending_operations());
   ASSERT_EQ(loads.size(), 1);
-  EXPECT_EQ(loads[0].slots, device_blocks(2, 51));
+  EXPECT_EQ(loads[0].block_ids, device_blocks(2, 51));
   CAIRN_SLOT_OK(slot.onboard_done(loads[0].id, 2));
 
   CAIRN_SLOT_OK(slot.mark_as_scheduled(4));
   EXPECT_EQ(slot.state(), SlotState::prefilling());
   EXPECT_TRUE(is_invalid_operation(slot.advance_computed_position(9))) << "it has four blocks, not the eight it had";
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
-  const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+  const auto saves = saves_of(slot.take_pending_operations());
   ASSERT_EQ(saves.size(), 1);
   EXPECT_EQ(saves[0].first_block, 3);
-  EXPECT_EQ(saves[0].slots, device_blocks(1, 53));
+  EXPECT_EQ(saves[0].block_ids, device_blocks(1, 53));
 
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(2, 70)));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(5));
@@ -72,14 +70,14 @@ TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
   EXPECT_EQ(slot.state(), SlotState::decoding());
 }
 
-TEST(SlotPreemptTest, TakesGuessesBackAndLateTokensIn) {
+TEST(SlotPreemptTest, TakesDraftTokensBackAndLateTokensIn) {
   ExternallyManagedDeviceSlot slot = new_slot(7);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  CAIRN_SLOT_OK(slot.append_speculative_tokens(tokens(3, 600)));
+  CAIRN_SLOT_OK(slot.append_draft_tokens(tokens(3, 600)));
   CAIRN_SLOT_OK(slot.preempt(2));
   EXPECT_EQ(slot.sequence().size(), 7);
-  EXPECT_TRUE(is_invalid_operation(slot.settle_speculation(1)));
-  EXPECT_TRUE(is_invalid_operation(slot.append_speculative_tokens(tokens(1))));
+  EXPECT_TRUE(is_invalid_operation(slot.settle_draft_tokens(1)));
+  EXPECT_TRUE(is_invalid_operation(slot.append_draft_tokens(tokens(1))));
   CAIRN_SLOT_OK(slot.append_tokens(tokens(1, 500)));  // of the iteration before
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(2)));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(3));
@@ -109,7 +107,7 @@ TEST(SlotPreemptTest, AShortLoadMayBeTriedAgainAfterwards) {
 TEST(SlotFinishTest, IsFinishingUntilTheLastSaveIsOver) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  const auto first = only<OffloadOperation>(slot.take_pending_operations());
+  const auto first = saves_of(slot.take_pending_operations());
   CAIRN_SLOT_OK(slot.append_tokens(tokens(2, 500)));
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
   CAIRN_SLOT_OK(slot.advance_computed_position(2));
@@ -118,7 +116,7 @@ TEST(SlotFinishTest, IsFinishingUntilTheLastSaveIsOver) {
   EXPECT_EQ(slot.num_device_blocks_allocated(), 8) << "the saves read them";
 
   // The last block was computed before the end: its save is still given out.
-  const auto last = only<OffloadOperation>(slot.take_pending_operations());
+  const auto last = saves_of(slot.take_pending_operations());
   ASSERT_EQ(last.size(), 1);
   EXPECT_EQ(last[0].first_block, 4);
   CAIRN_SLOT_OK(slot.offload_done(last[0].id));
@@ -143,9 +141,9 @@ TEST(SlotFinishTest, AnAbortedLoadIsCancelledAndWaitedFor) {
   CAIRN_SLOT_OK(slot.mark_as_finished(2));
   EXPECT_EQ(slot.state(), SlotState::finishing()) << "it writes to the device blocks";
   EXPECT_EQ(slot.num_device_blocks_allocated(), 4);
-  const auto cancels = only<CancelOperation>(slot.take_pending_operations());
-  ASSERT_EQ(cancels.size(), 1);
-  CAIRN_SLOT_OK(slot.onboard_done(cancels[0].id, 1));
+  const std::vector<OperationPtr> cancelled = slot.take_pending_operations().cancel;
+  ASSERT_EQ(cancelled.size(), 1);
+  CAIRN_SLOT_OK(slot.onboard_done(cancelled[0]->id, 1));
   EXPECT_EQ(slot.state(), SlotState::finished());
   EXPECT_EQ(slot.computed_tokens(), 0);
 }
@@ -167,15 +165,15 @@ TEST(SlotFinishTest, AbortInEveryStateLeavesNothingOnceItsCopiesAreOver) {
     ASSERT_NO_FATAL_FAILURE(bring_to(kind, slot));
     const bool is_over = kind == SlotState::Kind::kFinishing || kind == SlotState::Kind::kFinished;
     EXPECT_EQ(slot.mark_as_finished(9).has_value(), !is_over);
-    EXPECT_TRUE(only<OnboardOperation>(slot.take_pending_operations()).empty()) << "nothing new is loaded";
+    EXPECT_TRUE(loads_of(slot.take_pending_operations()).empty()) << "nothing new is loaded";
     // Each of those slots has at most one copy, its first.
-    const bool has_copy = slot.operations_under_way() == 1;
+    const bool has_copy = slot.operations_in_flight() == 1;
     EXPECT_EQ(has_copy, slot.state() == SlotState::finishing());
     if (has_copy) {
       CAIRN_SLOT_OK(kind == SlotState::Kind::kOnboarding ? slot.onboard_done({1, 0}, 2) : slot.offload_done({1, 0}));
     }
     EXPECT_EQ(slot.state(), SlotState::finished());
-    EXPECT_EQ(slot.operations_under_way(), 0);
+    EXPECT_EQ(slot.operations_in_flight(), 0);
     EXPECT_EQ(slot.num_device_blocks_allocated(), 0);
   }
 }
@@ -185,7 +183,7 @@ TEST(SlotFinishTest, SavesFromBeforeAPreemptionAreWaitedForInEveryState) {
     ExternallyManagedDeviceSlot slot = new_slot(18);
     ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
     CAIRN_SLOT_OK(slot.preempt(2));
-    const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+    const auto saves = saves_of(slot.take_pending_operations());
     if (is_staged) {
       CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 2));
     }

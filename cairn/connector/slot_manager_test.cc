@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -47,25 +49,25 @@ TEST_F(SlotManagerTest, ASchemeWithoutKeysForTokensIsRefused) {
   SlotManager slots = *SlotManager::make(kBlockSize, KeyHasher::make({.scheme = KeyScheme::kVllm}));
   const auto slot = slots.create_slot("a", tokens(16));
   ASSERT_FALSE(slot);
-  EXPECT_THAT(slot.error().to_error().message, ::testing::HasSubstr("scheme vllm"));
+  EXPECT_THAT(slot.error().message, ::testing::HasSubstr("scheme vllm"));
   EXPECT_FALSE(slots.has_slot("a"));
 }
 
 TEST_F(SlotManagerTest, WhatIsNotThereIsNotFound) {
   const auto found = slots_.get_slot("a");
   ASSERT_FALSE(found);
-  ASSERT_NE(found.error().get_if<SlotError::NotFound>(), nullptr);
-  EXPECT_EQ(found.error().get_if<SlotError::NotFound>()->request, "a");
-  const SlotStatus removed = slots_.remove_slot("a");
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(found.error().message, "request \"a\" has no slot; create one");
+  const Status removed = slots_.remove_slot("a");
   ASSERT_FALSE(removed);
-  EXPECT_NE(removed.error().get_if<SlotError::NotFound>(), nullptr);
+  EXPECT_EQ(removed.error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(SlotManagerTest, RefusesWhatMakesNoSlot) {
   EXPECT_FALSE(SlotManager::make(0, KeyHasher::of_process()));
   const auto empty = slots_.create_slot("a", {});
   ASSERT_FALSE(empty);
-  EXPECT_EQ(empty.error().to_error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(empty.error().code, ErrorCode::kInvalidArgument);
   const MmRun outside{.offset = 20, .length = 4};
   EXPECT_FALSE(slots_.create_slot("a", tokens(16), {}, std::span(&outside, 1)));
   EXPECT_FALSE(slots_.has_slot("a"));
@@ -76,8 +78,7 @@ TEST_F(SlotManagerTest, AnIdThatIsInUseIsRefusedAndTheRequestGoesOn) {
   ASSERT_NO_FATAL_FAILURE(bring_to(SlotState::Kind::kFinishing, *slot));
   const auto again = slots_.create_slot("a", tokens(4));
   ASSERT_FALSE(again);
-  EXPECT_NE(again.error().get_if<SlotError::InvalidOperation>(), nullptr);
-  EXPECT_EQ(again.error().to_error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(*slots_.get_slot("a"), slot);
   EXPECT_EQ(slot->state(), SlotState::finishing());
 }
@@ -86,7 +87,7 @@ TEST_F(SlotManagerTest, OnlyAFinishedSlotIsRemoved) {
   for (const SlotState::Kind kind : kAllKinds) {
     const RequestId id(static_cast<std::uint64_t>(kind));
     ASSERT_NO_FATAL_FAILURE(bring_to(kind, *create(id)));
-    const SlotStatus removed = slots_.remove_slot(id);
+    const Status removed = slots_.remove_slot(id);
     EXPECT_EQ(removed.has_value(), kind == SlotState::Kind::kFinished) << to_string(kind);
     EXPECT_EQ(slots_.has_slot(id), kind != SlotState::Kind::kFinished);
     EXPECT_TRUE(removed || is_invalid_operation(removed));
@@ -96,7 +97,7 @@ TEST_F(SlotManagerTest, OnlyAFinishedSlotIsRemoved) {
 TEST_F(SlotManagerTest, ResultsOfARequestAreNotThoseOfALaterOneWithItsId) {
   ExternallyManagedDeviceSlot* first = create("a");
   ASSERT_NO_FATAL_FAILURE(prefill(*first, 1));
-  const auto old_saves = only<OffloadOperation>(first->take_pending_operations());
+  const auto old_saves = saves_of(first->take_pending_operations());
   ASSERT_EQ(old_saves.size(), 1);
   CAIRN_SLOT_OK(first->offload_done(old_saves[0].id));
   CAIRN_SLOT_OK(first->mark_as_finished(2));
@@ -105,9 +106,49 @@ TEST_F(SlotManagerTest, ResultsOfARequestAreNotThoseOfALaterOneWithItsId) {
   ExternallyManagedDeviceSlot* second = create("a");
   EXPECT_EQ(second->computed_tokens(), 0);
   ASSERT_NO_FATAL_FAILURE(prefill(*second, 1));
-  ASSERT_EQ(second->take_pending_operations().size(), 1);
+  ASSERT_EQ(second->take_pending_operations().start.size(), 1);
   EXPECT_TRUE(is_invalid_operation(second->offload_done(old_saves[0].id)));
-  EXPECT_EQ(second->operations_under_way(), 1);
+  EXPECT_EQ(second->operations_in_flight(), 1);
+}
+
+TEST_F(SlotManagerTest, FindsByHandleAndById) {
+  ExternallyManagedDeviceSlot* const one = create("a");
+  ExternallyManagedDeviceSlot* const two = create(7U);
+  const std::optional<RequestHandle> a = slots_.handle_of("a");
+  ASSERT_TRUE(a.has_value());
+  EXPECT_EQ(slots_.size(), 2);
+  ASSERT_NE(slots_.find(*a), nullptr);
+  EXPECT_EQ(&slots_.find(*a)->slot, one);
+  EXPECT_EQ(slots_.find(*a)->handle, *a);
+  EXPECT_EQ(*slots_.find(*a)->id, RequestId("a"));
+  EXPECT_EQ(&slots_.find(*slots_.handle_of(7U))->slot, two);
+  EXPECT_EQ(slots_.handle_of("7"), std::nullopt);
+}
+
+TEST_F(SlotManagerTest, AHandleIsNeverUsedAgain) {
+  std::set<RequestHandle> seen;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(create("a")->mark_as_finished(0));
+    const RequestHandle handle = *slots_.handle_of("a");
+    EXPECT_TRUE(seen.insert(handle).second);
+    slots_.find(handle)->is_abandoned = true;
+    EXPECT_EQ(slots_.remove(*slots_.find(handle)), RequestId("a"));
+    EXPECT_EQ(slots_.find(handle), nullptr);
+    EXPECT_EQ(slots_.handle_of("a"), std::nullopt);
+  }
+  (void)create("b");
+  EXPECT_FALSE(slots_.find(*slots_.handle_of("b"))->is_abandoned) << "nothing is left of who had the place before";
+  for (const RequestHandle old : seen) {
+    EXPECT_EQ(slots_.find(old), nullptr);
+  }
+}
+
+TEST_F(SlotManagerTest, AHandleThatWasNeverGivenOutIsNotFound) {
+  EXPECT_EQ(slots_.find(RequestHandle{0}), nullptr);
+  EXPECT_EQ(slots_.find(RequestHandle{~std::uint64_t{0}}), nullptr);
+  (void)create("a");
+  EXPECT_EQ(slots_.find(RequestHandle{0}), nullptr) << "its place, before it was there";
+  EXPECT_EQ(slots_.find(RequestHandle{static_cast<std::uint64_t>(*slots_.handle_of("a")) + 1}), nullptr);
 }
 
 }  // namespace

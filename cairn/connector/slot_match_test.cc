@@ -25,7 +25,7 @@ TEST(SlotMatchTest, OfAPromptOfWholeBlocksOneTokenStaysToBeComputed) {
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 3));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4)));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
-  const auto loads = only<OnboardOperation>(slot.take_pending_operations());
+  const auto loads = loads_of(slot.take_pending_operations());
   ASSERT_EQ(loads.size(), 1);
   CAIRN_SLOT_OK(slot.onboard_done(loads[0].id, 3));
   EXPECT_EQ(slot.computed_tokens(), 12);
@@ -56,12 +56,11 @@ TEST(SlotMatchTest, StagesGivesOutAndCountsWhatCame) {
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(7));
   EXPECT_EQ(slot.state(), SlotState::onboarding(7));
-  const auto loads = only<OnboardOperation>(slot.take_pending_operations());
+  const auto loads = loads_of(slot.take_pending_operations());
   ASSERT_EQ(loads.size(), 1);
-  EXPECT_EQ(loads[0].iteration, 7);
   EXPECT_EQ(loads[0].first_block, 1);
   EXPECT_EQ(loads[0].keys, std::vector<BlockKey>({slot.sequence().keys()[1], slot.sequence().keys()[2]}));
-  EXPECT_EQ(loads[0].slots, device_blocks(2, 11));
+  EXPECT_EQ(loads[0].block_ids, device_blocks(2, 11));
   EXPECT_EQ(slot.computed_tokens(), 4) << "nothing counts before it has come";
 
   EXPECT_TRUE(is_invalid_operation(slot.onboard_done(loads[0].id, 3)));
@@ -88,17 +87,17 @@ TEST(SlotMatchTest, WhatFellShortIsComputedAndSaved) {
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 4));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
-  const auto loads = only<OnboardOperation>(slot.take_pending_operations());
+  const auto loads = loads_of(slot.take_pending_operations());
   CAIRN_SLOT_OK(slot.onboard_done(loads.at(0).id, 1));
   EXPECT_EQ(slot.computed_tokens(), 4);
   EXPECT_TRUE(slot.keys_to_match(4).empty()) << "it would be asked for again and again";
 
   CAIRN_SLOT_OK(slot.mark_as_prefilling(2));
   CAIRN_SLOT_OK(slot.advance_computed_position(14));
-  const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+  const auto saves = saves_of(slot.take_pending_operations());
   ASSERT_EQ(saves.size(), 1);
   EXPECT_EQ(saves[0].first_block, 1) << "what was loaded is not saved again";
-  EXPECT_EQ(saves[0].slots, device_blocks(3, 11));
+  EXPECT_EQ(saves[0].block_ids, device_blocks(3, 11));
 }
 
 TEST(SlotMatchTest, MatchesAgainUntilItIsScheduled) {
@@ -118,10 +117,10 @@ TEST(SlotMatchTest, MatchesAgainUntilItIsScheduled) {
 
 TEST(SlotMatchTest, WhatThePoolsAnsweredIsPassedOn) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
-  const SlotStatus status = slot.acquire_all_local_matches(0, fail(ErrorCode::kUnavailable, "no tier"));
+  const Status status = slot.acquire_all_local_matches(0, fail(ErrorCode::kUnavailable, "no tier"));
   ASSERT_FALSE(status);
-  ASSERT_NE(status.error().get_if<SlotError::PoolError>(), nullptr);
-  EXPECT_EQ(status.error().to_error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(status.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(status.error().message, "no tier");
   EXPECT_EQ(slot.state(), SlotState::initialized());
 }
 

@@ -15,7 +15,7 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace)
 using Kind = SlotState::Kind;
 
-Verdict verdict_of(const SlotStatus& status) {
+Verdict verdict_of(const Status& status) {
   if (status) {
     return Verdict::kOk;
   }
@@ -54,9 +54,9 @@ class Walk {
   // Mostly at most `bound`.
   std::size_t about(std::size_t bound) { return below(10) == 0 ? bound + 1 + below(3) : below(bound + 1); }
 
-  Verdict both(const char* what, const SlotStatus& status, Verdict expected) {
+  Verdict both(const char* what, const Status& status, Verdict expected) {
     what_ = what;
-    EXPECT_EQ(verdict_of(status), expected) << what << (status ? "" : status.error().to_error().message);
+    EXPECT_EQ(verdict_of(status), expected) << what << (status ? "" : status.error().message);
     return expected;
   }
 
@@ -109,11 +109,11 @@ class Walk {
       }
       case 12: {
         const std::vector<Token> more = tokens(below(7), static_cast<Token>(random_()));
-        return both("guess", slot_.append_speculative_tokens(more), model_.append(more, true));
+        return both("draft", slot_.append_draft_tokens(more), model_.append(more, true));
       }
       case 13: {
-        const std::size_t accepted = about(model_.guesses());
-        return both("settle", slot_.settle_speculation(accepted), model_.settle(accepted));
+        const std::size_t accepted = about(model_.draft_tokens());
+        return both("settle", slot_.settle_draft_tokens(accepted), model_.settle(accepted));
       }
       case 14: {
         const std::size_t room = std::min(model_.size(), model_.blocks.size() * kBlockSize);
@@ -138,7 +138,7 @@ class Walk {
   }
 
   Verdict copy_done() {
-    // One that is under way, or any number.
+    // One that is in flight, or any number.
     std::uint32_t number = static_cast<std::uint32_t>(below(model_.next_copy + 1));
     bool is_load = below(2) == 0;
     std::size_t arrived = below(5);
@@ -146,7 +146,7 @@ class Walk {
       const auto copy = std::next(model_.copies.begin(), static_cast<std::ptrdiff_t>(below(model_.copies.size())));
       number = copy->first;
       is_load = copy->second.is_load;
-      arrived = below(3) == 0 ? about(copy->second.slots.size()) : copy->second.slots.size();
+      arrived = below(3) == 0 ? about(copy->second.block_ids.size()) : copy->second.block_ids.size();
     }
     const OperationId id{kSerial, number};
     return both("done", is_load ? slot_.onboard_done(id, arrived) : slot_.offload_done(id),
@@ -155,25 +155,16 @@ class Walk {
 
   // What is given out is what the model has not seen taken, in order.
   void take() {
-    const std::vector<SlotOperation> operations = slot_.take_pending_operations();
-    std::vector<std::uint32_t> taken;
-    std::vector<std::vector<std::uint32_t>> fences;
-    std::vector<std::uint32_t> cancels;
-    for (const SlotOperation& operation : operations) {
-      if (const auto* load = std::get_if<OnboardOperation>(&operation)) {
-        expect_copy(*load, true);
-        taken.push_back(load->id.number);
-      } else if (const auto* save = std::get_if<OffloadOperation>(&operation)) {
-        expect_copy(*save, false);
-        taken.push_back(save->id.number);
-      } else if (const auto* cancel = std::get_if<CancelOperation>(&operation)) {
-        cancels.push_back(cancel->id.number);
-      } else {
-        std::vector<std::uint32_t>& fence = fences.emplace_back();
-        for (const OperationId id : std::get<FenceOperation>(operation).saves) {
-          fence.push_back(id.number);
-        }
+    const auto numbers_of = [](const std::vector<OperationPtr>& operations) {
+      std::vector<std::uint32_t> numbers;
+      for (const OperationPtr& operation : operations) {
+        numbers.push_back(operation->id.number);
       }
+      return numbers;
+    };
+    const SlotOperations operations = slot_.take_pending_operations();
+    for (const OperationPtr& operation : operations.start) {
+      expect_copy(*operation);
     }
     std::vector<std::uint32_t> expected;
     for (auto& [number, copy] : model_.copies) {
@@ -181,29 +172,28 @@ class Walk {
         expected.push_back(number);
       }
     }
-    EXPECT_EQ(taken, expected);
-    EXPECT_EQ(fences, std::exchange(model_.fences, {}));
-    EXPECT_EQ(cancels, std::exchange(model_.cancels, {}));
+    EXPECT_EQ(numbers_of(operations.start), expected);
+    EXPECT_EQ(numbers_of(operations.fence), std::exchange(model_.fences, {}));
+    EXPECT_EQ(numbers_of(operations.cancel), std::exchange(model_.cancels, {}));
   }
 
-  template <typename Operation>
-  void expect_copy(const Operation& operation, bool is_load) {
+  void expect_copy(const Operation& operation) {
     EXPECT_EQ(operation.id.slot, kSerial);
     ASSERT_TRUE(model_.copies.contains(operation.id.number));
     const ModelCopy& copy = model_.copies[operation.id.number];
-    EXPECT_EQ(copy.is_load, is_load);
+    EXPECT_EQ(copy.is_load, operation.is_load);
     EXPECT_EQ(operation.first_block, copy.first_block);
-    EXPECT_EQ(operation.slots, copy.slots);
+    EXPECT_EQ(operation.block_ids, copy.block_ids);
     // Certain tokens are never taken back: their names can be made from the tokens of now.
     const TokenBlockSequence fresh = *TokenBlockSequence::create(model_.content(), kBlockSize);
-    ASSERT_LE(copy.first_block + copy.slots.size(), fresh.block_count());
-    EXPECT_TRUE(std::ranges::equal(operation.keys, fresh.keys().subspan(copy.first_block, copy.slots.size())));
+    ASSERT_LE(copy.first_block + copy.block_ids.size(), fresh.block_count());
+    EXPECT_TRUE(std::ranges::equal(operation.keys, fresh.keys().subspan(copy.first_block, copy.block_ids.size())));
   }
 
   void compare() {
     EXPECT_EQ(slot_.state().kind(), model_.state) << what_;
     EXPECT_EQ(slot_.computed_tokens(), model_.computed()) << what_;
-    EXPECT_EQ(slot_.operations_under_way(), model_.copies.size()) << what_;
+    EXPECT_EQ(slot_.operations_in_flight(), model_.copies.size()) << what_;
     EXPECT_TRUE(std::ranges::equal(slot_.device_blocks(), model_.blocks)) << what_;
     EXPECT_TRUE(std::ranges::equal(slot_.sequence().tokens(), model_.content())) << what_;
   }

@@ -15,10 +15,10 @@ namespace cairn::testing {
 
 enum class Verdict : std::uint8_t { kOk, kInvalidState, kInvalidOperation };
 
-// A token with all that is known of it, and a copy with all that it was asked for.
+// A token and a load or save, with all that is known of them.
 struct ModelToken {
   Token token = 0;
-  bool is_guess = false;
+  bool is_draft = false;
   bool is_on_device = false;
   bool was_computed_here = false;  // not found by the engine, not loaded
 };
@@ -26,7 +26,7 @@ struct ModelCopy {
   bool is_load = false;
   bool is_taken = false;
   std::size_t first_block = 0;
-  std::vector<BlockId> slots;
+  std::vector<BlockId> block_ids;
 };
 
 class SlotModel {
@@ -44,15 +44,15 @@ class SlotModel {
   std::vector<BlockId> blocks;
   std::map<std::uint32_t, ModelCopy> copies;  // not over, by number
   std::uint32_t next_copy = 0;
-  std::vector<std::vector<std::uint32_t>> fences;
+  std::vector<std::uint32_t> fences;  // saves
   std::vector<std::uint32_t> cancels;
 
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
   [[nodiscard]] std::size_t computed() const {
     return static_cast<std::size_t>(std::ranges::count_if(tokens_, &ModelToken::is_on_device));
   }
-  [[nodiscard]] std::size_t guesses() const {
-    return static_cast<std::size_t>(std::ranges::count_if(tokens_, &ModelToken::is_guess));
+  [[nodiscard]] std::size_t draft_tokens() const {
+    return static_cast<std::size_t>(std::ranges::count_if(tokens_, &ModelToken::is_draft));
   }
   [[nodiscard]] std::vector<Token> content() const {
     std::vector<Token> out;
@@ -69,7 +69,7 @@ class SlotModel {
       return 0;
     }
     std::size_t count = 0;
-    for (std::size_t end = local + kBlockSize; end < size() - guesses(); end += kBlockSize) {
+    for (std::size_t end = local + kBlockSize; end < size() - draft_tokens(); end += kBlockSize) {
       ++count;
     }
     return count;
@@ -100,13 +100,10 @@ class SlotModel {
   Verdict preempt(std::uint64_t iteration) {
     const Verdict verdict = not_scheduled(iteration);
     if (verdict == Verdict::kOk) {
-      if (!copies.empty()) {
-        std::vector<std::uint32_t>& fence = fences.emplace_back();
-        for (const auto& [number, copy] : copies) {
-          fence.push_back(number);
-        }
+      for (const auto& [number, copy] : copies) {
+        fences.push_back(number);
       }
-      drop_guesses();
+      drop_draft_tokens();
       for (ModelToken& token : tokens_) {
         token = {.token = token.token};
       }
@@ -128,7 +125,7 @@ class SlotModel {
       } else if (load != copies.end()) {
         cancels.push_back(load->first);
       }
-      drop_guesses();
+      drop_draft_tokens();
       settle_end();
     });
   }
@@ -148,13 +145,13 @@ class SlotModel {
     }
     return Verdict::kOk;
   }
-  Verdict append(const std::vector<Token>& added, bool are_guesses) {
+  Verdict append(const std::vector<Token>& added, bool are_drafts) {
     const bool makes = state == Kind::kNotScheduled || state == Kind::kPrefilling || state == Kind::kDecoding;
-    if (!makes || (are_guesses ? !has_run_ : guesses() > 0)) {
+    if (!makes || (are_drafts ? !has_run_ : draft_tokens() > 0)) {
       return Verdict::kInvalidOperation;
     }
     for (const Token token : added) {
-      tokens_.push_back({.token = token, .is_guess = are_guesses});
+      tokens_.push_back({.token = token, .is_draft = are_drafts});
     }
     if (!has_run_) {
       known_ = size();
@@ -162,12 +159,12 @@ class SlotModel {
     return Verdict::kOk;
   }
   Verdict settle(std::size_t accepted) {
-    if (accepted > guesses()) {
+    if (accepted > draft_tokens()) {
       return Verdict::kInvalidOperation;
     }
-    tokens_.resize(size() - guesses() + accepted);
+    tokens_.resize(size() - draft_tokens() + accepted);
     for (ModelToken& token : tokens_) {
-      token.is_guess = false;
+      token.is_draft = false;
     }
     offer();
     return Verdict::kOk;
@@ -259,30 +256,26 @@ class SlotModel {
       blocks.clear();
     }
   }
-  void drop_guesses() { tokens_.resize(size() - guesses()); }
+  void drop_draft_tokens() { tokens_.resize(size() - draft_tokens()); }
   void add_copy(bool is_load, BlockRange range) {
     copies[next_copy++] = {.is_load = is_load,
                            .first_block = range.begin,
-                           .slots = {blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
-                                     blocks.begin() + static_cast<std::ptrdiff_t>(range.end)}};
+                           .block_ids = {blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                                         blocks.begin() + static_cast<std::ptrdiff_t>(range.end)}};
   }
   // Those of blocks from there on: what nobody took does not happen, what was taken is fenced.
   void take_back_saves(std::size_t block) {
     std::erase_if(offered_, [block](std::size_t offered) { return offered >= block; });
     for (auto& [number, copy] : copies) {
-      if (!copy.is_taken && copy.first_block + copy.slots.size() > block) {
-        copy.slots.resize(std::max(block, copy.first_block) - copy.first_block);
+      if (!copy.is_taken && copy.first_block + copy.block_ids.size() > block) {
+        copy.block_ids.resize(std::max(block, copy.first_block) - copy.first_block);
       }
     }
-    std::erase_if(copies, [](const auto& numbered) { return numbered.second.slots.empty(); });
-    std::vector<std::uint32_t> fence;
+    std::erase_if(copies, [](const auto& numbered) { return numbered.second.block_ids.empty(); });
     for (const auto& [number, copy] : copies) {
-      if (copy.first_block + copy.slots.size() > block) {
-        fence.push_back(number);
+      if (copy.first_block + copy.block_ids.size() > block) {
+        fences.push_back(number);
       }
-    }
-    if (!fence.empty()) {
-      fences.push_back(fence);
     }
   }
   // Every full block that is on the device and certain, that was computed here at its last token, and was not offered.
@@ -291,7 +284,7 @@ class SlotModel {
     for (std::size_t block = 0; (block + 1) * kBlockSize <= size(); ++block) {
       const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(block * kBlockSize);
       const bool is_whole = std::all_of(begin, begin + kBlockSize,
-                                        [](const ModelToken& token) { return token.is_on_device && !token.is_guess; });
+                                        [](const ModelToken& token) { return token.is_on_device && !token.is_draft; });
       if (is_whole && (begin + kBlockSize - 1)->was_computed_here && offered_.insert(block).second) {
         savable.push_back(block);
       }

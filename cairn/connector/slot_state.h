@@ -1,8 +1,9 @@
 // SlotState: where a request stands between the engine's scheduler and Cairn, and which steps lead on from there.
 //
-// Does:     a closed value: one of eight kinds, two of which carry a number. kSlotTransitions is every legal step and the
-//           only place that says so; docs/connector.md shows the same table.
-// Threads:  plain values and constants.
+// One of eight kinds, two of which carry a number. kSlotTransitions lists every legal step; docs/connector.md shows the same
+// table.
+//
+// Thread safety: plain values and constants.
 #pragma once
 
 #include <array>
@@ -17,13 +18,13 @@ namespace cairn {
 class SlotState {
  public:
   enum class Kind : std::uint8_t {
-    kInitialized,    // known, never scheduled
-    kNotScheduled,   // has no place in the present iteration: passed over, preempted, or loaded and waiting
-    kOnboardStaged,  // tiers have blocks of it; loading has not begun
-    kOnboarding,     // its blocks are being loaded
-    kPrefilling,     // computes tokens that were known when it (re)started
-    kDecoding,       // computes tokens that it makes
-    kFinishing,      // over for the engine; copies still use its device blocks
+    kInitialized,    // added, never scheduled
+    kNotScheduled,   // not in the current iteration: passed over, preempted, or loaded and waiting
+    kOnboardStaged,  // tiers have blocks of it; its load has not started
+    kOnboarding,     // its load is in flight
+    kPrefilling,     // computes tokens that were known when it started or was resumed
+    kDecoding,       // computes tokens that it generated
+    kFinishing,      // over for the engine; operations still use its device blocks
     kFinished,       // over, and nothing touches its device blocks
   };
   static constexpr std::size_t kKinds = 8;
@@ -40,11 +41,11 @@ class SlotState {
   [[nodiscard]] static constexpr SlotState finished() { return {Kind::kFinished, 0}; }
 
   [[nodiscard]] constexpr Kind kind() const { return kind_; }
-  // How many tokens loading would bring; only of OnboardStaged.
+  // Tokens that can be loaded; only of OnboardStaged.
   [[nodiscard]] constexpr std::optional<std::size_t> staged_tokens() const {
     return kind_ == Kind::kOnboardStaged ? std::optional<std::size_t>(number_) : std::nullopt;
   }
-  // When loading began; only of Onboarding.
+  // The iteration that started the load; only of Onboarding.
   [[nodiscard]] constexpr std::optional<std::uint64_t> onboarding_iteration() const {
     return kind_ == Kind::kOnboarding ? std::optional<std::uint64_t>(number_) : std::nullopt;
   }
@@ -79,32 +80,32 @@ inline constexpr auto kSlotTransitions = [] {
       {kNotScheduled, kOnboardStaged, "tiers have blocks: after preemption, or between chunks"},
       {kNotScheduled, kPrefilling, "scheduled, with known tokens left to compute"},
       {kNotScheduled, kDecoding, "scheduled, with all of them computed"},
-      {kNotScheduled, kFinishing, "finished or aborted, copies are under way"},
+      {kNotScheduled, kFinishing, "finished or aborted, operations are in flight"},
       {kNotScheduled, kFinished, "finished or aborted"},
       {kOnboardStaged, kOnboardStaged, "matched again"},
       {kOnboardStaged, kNotScheduled, "the match is gone; passed over; preempted"},
-      {kOnboardStaged, kOnboarding, "scheduled: the load is given out"},
+      {kOnboardStaged, kOnboarding, "scheduled: the load starts"},
       {kOnboardStaged, kPrefilling, "scheduled to compute instead of loading"},
-      {kOnboardStaged, kFinishing, "aborted, copies from before a preemption are under way"},
+      {kOnboardStaged, kFinishing, "aborted, saves from before a preemption are in flight"},
       {kOnboardStaged, kFinished, "aborted"},
-      {kOnboarding, kNotScheduled, "the load is over: all of it, a part or nothing came"},
-      {kOnboarding, kFinishing, "aborted, the load or another copy is under way"},
-      {kOnboarding, kFinished, "aborted before anybody took the load"},
+      {kOnboarding, kNotScheduled, "the load is over: all, some or none of its blocks were loaded"},
+      {kOnboarding, kFinishing, "aborted, the load or another operation is in flight"},
+      {kOnboarding, kFinished, "aborted before the load was taken"},
       {kPrefilling, kPrefilling, "scheduled for the next chunk"},
       {kPrefilling, kDecoding, "scheduled, with the prompt computed"},
       {kPrefilling, kNotScheduled, "passed over; preempted"},
-      {kPrefilling, kFinishing, "finished or aborted, copies are under way"},
+      {kPrefilling, kFinishing, "finished or aborted, operations are in flight"},
       {kPrefilling, kFinished, "finished or aborted"},
       {kDecoding, kDecoding, "scheduled for the next tokens"},
       {kDecoding, kNotScheduled, "passed over; preempted"},
-      {kDecoding, kFinishing, "finished or aborted, copies are under way"},
+      {kDecoding, kFinishing, "finished or aborted, operations are in flight"},
       {kDecoding, kFinished, "finished or aborted"},
-      {kFinishing, kFinished, "the last copy is proven over"},
+      {kFinishing, kFinished, "the last operation is over"},
   });
 }();
 
 [[nodiscard]] constexpr bool is_legal(SlotState::Kind from, SlotState::Kind to) {
-  // One bit for each step, in one word: nothing is read to look it up.
+  // One bit for each step, in one word: the check reads no memory.
   constexpr auto kPlaceOf = [](SlotState::Kind before, SlotState::Kind after) {
     return static_cast<unsigned>(before) * SlotState::kKinds + static_cast<unsigned>(after);
   };

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
-#include <variant>
 #include <vector>
 
 #include "cairn/connector/slot_manager.h"
@@ -33,27 +32,38 @@ inline constexpr std::uint32_t kBlockSize = 4;
   return {serial, *TokenBlockSequence::create(tokens(prompt), kBlockSize)};
 }
 
-[[nodiscard]] inline ::testing::AssertionResult is_ok(const SlotStatus& status) {
-  return status ? ::testing::AssertionSuccess()
-                : ::testing::AssertionFailure() << status.error().to_error().to_string();
+[[nodiscard]] inline ::testing::AssertionResult is_ok(const Status& status) {
+  return status ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << status.error().to_string();
 }
 #define CAIRN_SLOT_OK(expression) ASSERT_TRUE(::cairn::testing::is_ok(expression))
 
-[[nodiscard]] inline bool is_invalid_operation(const SlotStatus& status) {
-  return !status && status.error().get_if<SlotError::InvalidOperation>() != nullptr;
+// A step that kSlotTransitions does not have; any other error is an invalid operation.
+[[nodiscard]] inline bool is_invalid_state(const Status& status) {
+  return !status && status.error().code == ErrorCode::kFailedPrecondition &&
+         status.error().message.starts_with("a slot cannot go from ");
 }
-[[nodiscard]] inline bool is_invalid_state(const SlotStatus& status) {
-  return !status && status.error().get_if<SlotError::InvalidState>() != nullptr;
-}
+[[nodiscard]] inline bool is_invalid_operation(const Status& status) { return !status && !is_invalid_state(status); }
 
-// The operations of one kind, of those given.
-template <typename Operation>
-[[nodiscard]] std::vector<Operation> only(const std::vector<SlotOperation>& operations) {
+// The loads and the saves that are to be started.
+[[nodiscard]] inline std::vector<Operation> started(const SlotOperations& operations, bool are_loads) {
   std::vector<Operation> out;
-  for (const SlotOperation& operation : operations) {
-    if (const auto* found = std::get_if<Operation>(&operation)) {
-      out.push_back(*found);
+  for (const OperationPtr& operation : operations.start) {
+    if (operation->is_load == are_loads) {
+      out.push_back(*operation);
     }
+  }
+  return out;
+}
+[[nodiscard]] inline std::vector<Operation> loads_of(const SlotOperations& operations) {
+  return started(operations, true);
+}
+[[nodiscard]] inline std::vector<Operation> saves_of(const SlotOperations& operations) {
+  return started(operations, false);
+}
+[[nodiscard]] inline std::vector<OperationId> ids_of(const std::vector<OperationPtr>& operations) {
+  std::vector<OperationId> out;
+  for (const OperationPtr& operation : operations) {
+    out.push_back(operation->id);
   }
   return out;
 }
@@ -65,7 +75,7 @@ inline void prefill(ExternallyManagedDeviceSlot& slot, std::uint64_t iteration) 
   CAIRN_SLOT_OK(slot.advance_computed_position(slot.sequence().size() - slot.computed_tokens()));
 }
 
-// A slot with a prompt of 16 tokens in that state, with nothing under way but what the state is about: a load that was
+// A slot with a prompt of 16 tokens in that state, with nothing in flight but what the state is about: a load that was
 // taken in Onboarding, a save that was taken in Finishing.
 inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
   using enum SlotState::Kind;
@@ -79,7 +89,7 @@ inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
       CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 2));
       CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4)));
       CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
-      ASSERT_EQ(slot.take_pending_operations().size(), 1);
+      ASSERT_EQ(slot.take_pending_operations().start.size(), 1);
       return;
     case kPrefilling:
       CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(8)));
@@ -96,7 +106,7 @@ inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
   }
   prefill(slot, 1);
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
-  const auto saves = only<OffloadOperation>(slot.take_pending_operations());
+  const auto saves = saves_of(slot.take_pending_operations());
   ASSERT_EQ(saves.size(), 1);
   if (kind == kFinishing) {
     CAIRN_SLOT_OK(slot.mark_as_finished(3));
@@ -121,14 +131,14 @@ struct SlotView {
   explicit SlotView(const ExternallyManagedDeviceSlot& slot)
       : state(slot.state()),
         computed(slot.computed_tokens()),
-        under_way(slot.operations_under_way()),
+        in_flight(slot.operations_in_flight()),
         blocks(slot.device_blocks().begin(), slot.device_blocks().end()),
         content(slot.sequence().tokens().begin(), slot.sequence().tokens().end()) {}
   friend bool operator==(const SlotView&, const SlotView&) = default;
 
   SlotState state;
   std::size_t computed;
-  std::size_t under_way;
+  std::size_t in_flight;
   std::vector<BlockId> blocks;
   std::vector<Token> content;
 };

@@ -43,7 +43,7 @@ class WorkerConnector::Impl {
  private:
   const std::vector<std::string> layers_;
   std::vector<std::pair<std::string_view, std::uint32_t>> by_name_;
-  // Told by the rank's thread: outlives it.
+  // The rank's thread calls it: outlives the rank.
   const std::unique_ptr<WorkerOperations> operations_;
   const std::unique_ptr<Rank> rank_;
   WorkerSteps steps_;
@@ -53,35 +53,29 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
                                                                std::vector<std::string> layers, Options options) {
   if (options.leader.has_value() == (options.group != nullptr)) {
     return fail(ErrorCode::kInvalidArgument,
-                "give either the leader's address or its group of ranks, where it is in this process");
+                "give either the leader's address or, if it is in this process, its group of ranks");
   }
-  Result<LayoutGroups> device = make_kv_groups(groups, layers);
-  if (!device) {
-    return Unexpected(device.error());
-  }
+  CAIRN_TRY_ASSIGN(LayoutGroups device, make_kv_groups(groups, layers));
   const WorkerSteps::Options steps = {.layers = static_cast<std::uint32_t>(layers.size()),
-                                      .blocks = device->layouts().front()->blocks(),
+                                      .blocks = device.layouts().front()->blocks(),
                                       .clock = options.clock,
                                       .fence_limit = limited(options.fence_limit),
                                       .layer_limit = limited(options.layer_limit),
                                       .answer_limit = limited(options.answer_limit)};
   auto operations = std::make_unique<WorkerOperations>(*options.clock);
-  const auto told = [to = operations.get()](const LeaderId& leader, std::span<const std::byte> notice) {
-    to->told(leader, notice);
+  const auto receive = [to = operations.get()](const LeaderId& leader, std::span<const std::byte> message) {
+    to->receive(leader, message);
   };
-  Result<std::unique_ptr<Rank>> worker = join_leader(options, {.rank = options.rank,
-                                                               .ranks = options.ranks,
-                                                               .device = *std::move(device),
-                                                               .secret = std::move(options.secret),
-                                                               .clock = options.clock,
-                                                               .around = std::move(options.around),
-                                                               .on_broadcast = told,
-                                                               .first_connection = options.first_connection});
-  if (!worker) {
-    return Unexpected(worker.error());
-  }
+  CAIRN_TRY_ASSIGN(std::unique_ptr<Rank> worker, join_leader(options, {.rank = options.rank,
+                                                                       .ranks = options.ranks,
+                                                                       .device = std::move(device),
+                                                                       .secret = std::move(options.secret),
+                                                                       .clock = options.clock,
+                                                                       .around = std::move(options.around),
+                                                                       .on_broadcast = receive,
+                                                                       .first_connection = options.first_connection}));
   return std::unique_ptr<WorkerConnector>(
-      new WorkerConnector(std::make_unique<Impl>(std::move(layers), std::move(operations), *std::move(worker), steps)));
+      new WorkerConnector(std::make_unique<Impl>(std::move(layers), std::move(operations), std::move(worker), steps)));
 }
 
 WorkerConnector::WorkerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -95,7 +89,7 @@ Status WorkerConnector::save_layer(std::uint32_t layer, StepEventPtr after) {
   return impl_->steps().save_layer(layer, std::move(after));
 }
 Status WorkerConnector::save_step(StepEventPtr after) { return impl_->steps().save_step(std::move(after)); }
-WorkerReport WorkerConnector::take_report() { return impl_->steps().take_report(); }
+WorkerOutcomes WorkerConnector::take_outcomes() { return impl_->steps().take_outcomes(); }
 Rank::State WorkerConnector::state() const { return impl_->rank().state(); }
 
 }  // namespace cairn

@@ -1,22 +1,23 @@
-// WorkerConnector: the worker's side of an engine: one rank's KV tensors, and the loads and saves of each iteration.
+// WorkerConnector: the worker's side of the connector: the KV tensors of one rank, and the loads and saves of each
+// iteration. In each step the engine calls:
+//   bind(metadata)             waits for fences: saves of blocks that this step writes to
+//   start_load()               loads may write to their blocks from now on
+//   wait_for_layer()           before each layer, if loads arrive in the step
+//   save_layer(), save_step()  after each layer, or after all of them: what the step computed may be read
+//   take_outcomes()            which loads and saves are over, and which blocks failed
+// A step without loads and saves takes well under 2 us.
 //
-// Does:     in the order of an engine's step:
-//             bind(metadata)      and waits for fences: saves of blocks that this step writes to
-//             start_load()        loads may touch their blocks from now on
-//             wait_for_layer()    before each layer, where loads come in the step
-//             save_layer() / save_step()   after each layer, or after all: what the step computed is there
-//             take_report()       what is finished and what failed
-//           A step with nothing to do takes well under 2 us.
-// Reports:  what is told is what the leader says of all ranks together, so that every rank reports the same.
-// Failed:   blocks whose load failed are named: the engine computes them again and uses no result of this step that
-//           read them. Where the leader is gone, everything that is expected fails, by its deadline.
-// Owner:    the engine's worker. Threads: one at a time, the engine's; only what is said to wait waits, and never
-//           beyond its deadline.
-// Restart:  the first metadata of a scheduler that was started again drops what the one before had under way; later metadata
-//           of the old one is refused (kFailedPrecondition). While copies of the old one still touch device blocks, bind()
-//           returns kUnavailable: the step may not compute before bind() succeeds.
-// Fails:    calls out of order: kFailedPrecondition; bad metadata: kCorrupt. The step then goes on without a cache, and
-//           saves that may still read blocks fail, since nobody knows which blocks the step writes to.
+// Outcomes are what the leader says of all ranks together, so that every rank reports the same. Blocks whose load failed are
+// named: the engine computes them again and uses no result of this step that read them. If the leader is gone, everything
+// that is expected fails, by its deadline.
+// The first metadata of a scheduler that was restarted drops what the one before had in flight; later metadata of the old
+// one is refused (kFailedPrecondition). While copies of the old one still touch device blocks, bind() returns kUnavailable:
+// the step may not compute before bind() succeeds.
+//
+// Thread safety: none; the engine's thread alone. Calls that wait say so, and never wait beyond their limit.
+// Ownership: the engine's worker.
+// Errors: calls out of order are kFailedPrecondition; metadata that cannot be read is kCorrupt: the step then goes on
+// without a cache, and saves that may still read blocks fail, since nobody knows which blocks the step writes to.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@
 
 namespace cairn {
 
-// One tensor of an engine, by its memory, sizes and strides: see layout/tensor_view.h for what engines have.
+// One tensor of an engine, by its memory, sizes and strides; layout/tensor_view.h lists what engines have.
 struct KvTensor {
   void* base = nullptr;  // the first element
   std::uint64_t bytes = 0;
@@ -60,16 +61,16 @@ struct KvGroup {
   std::uint32_t page_size = 16;  // tokens a block
 };
 
-struct WorkerReport {
+struct WorkerOutcomes {
   struct Loaded {
     RequestId request;
     bool whole = true;  // all blocks of the load are there
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };
-  std::vector<Loaded> loaded = {};
-  std::vector<RequestId> saved = {};        // a save of theirs is over, saved or not
-  std::vector<BlockId> failed_blocks = {};  // device blocks that hold nothing to be used
-  friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
+  std::vector<Loaded> loaded = {};          // requests whose load is over
+  std::vector<RequestId> saved = {};        // requests of which a save is over, saved or not
+  std::vector<BlockId> failed_blocks = {};  // device blocks whose content must not be used
+  friend bool operator==(const WorkerOutcomes&, const WorkerOutcomes&) = default;
 };
 
 class WorkerConnector {
@@ -77,13 +78,13 @@ class WorkerConnector {
   struct Options {
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::optional<RankAddress> leader = {};  // one of the two
+    std::optional<RankAddress> leader = {};  // the leader's address, or
     LocalLeader* group = nullptr;            // a Leader of this process
     std::string secret = {};
     const Clock* clock = &steady_clock();
-    Duration fence_limit = std::chrono::milliseconds(200);  // that bind() waits for saves at most
-    Duration layer_limit = std::chrono::seconds(10);        // that wait_for_layer() and take_report() wait at most
-    // That the leader may take to say what became of a load or save; then it counts as failed.
+    Duration fence_limit = std::chrono::milliseconds(200);  // the longest that bind() waits for saves
+    Duration layer_limit = std::chrono::seconds(10);  // the longest that wait_for_layer() and take_outcomes() wait
+    // A load or save without an outcome from the leader for so long counts as failed.
     Duration answer_limit = std::chrono::seconds(120);
     std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
     Duration first_connection = std::chrono::seconds(60);
@@ -99,24 +100,23 @@ class WorkerConnector {
   [[nodiscard]] std::optional<std::uint32_t> layer(std::string_view name) const;
 
   // --- a step ---
-  // Waits for fences, up to their limit; saves that are not over by then fail.
+  // Waits for fences, up to fence_limit; saves that are not over by then fail.
   [[nodiscard]] Status bind(std::span<const std::byte> metadata);
-  // The blocks that this step loads into are free to be written once `after` is over, and all that was told with events
-  // before it.
+  // Loads may write to the blocks of this step once `after` and all events given before it are over.
   [[nodiscard]] Status start_load(StepEventPtr after = {});
-  // Waits until the layer of all loads of this step is there, but for what will not come. An error: some will not, or did
-  // not in time; go on, the blocks are in the report. They count as failed whatever comes of them later, since they may have
-  // been read too early, and so do those after them in their load; other loads are good, and waited for as before.
+  // Waits until the layer of all loads of this step is there. Fails if some blocks will not be loaded, or not in time; the
+  // engine goes on, and the blocks are among the failed ones of take_outcomes(): they may have been read too early, and so
+  // may those after them in their load. Other loads are good, and waited for as before.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
-  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once;
-  // the last one that was missing ends the step, as save_step() does, and save_step() then changes nothing. A step in
-  // which some layers are not saved is ended by save_step().
+  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once. The
+  // last missing layer ends the step, as save_step() does, and save_step() then has no effect. If some layers are not
+  // saved, save_step() ends the step.
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after = {});
   [[nodiscard]] Status save_step(StepEventPtr after = {});
   // What is over since the last call, each once; ends a step that was started. Waits for the loads that this step read
-  // layer by layer: their bytes are verified now. Those that are not known by the limit are told as failed, and what is
-  // heard of them later changes nothing. May also be called between steps.
-  [[nodiscard]] WorkerReport take_report();
+  // layer by layer: their bytes are verified now. Those without an outcome by layer_limit are reported as failed, and later
+  // outcomes of them are ignored. May also be called between steps.
+  [[nodiscard]] WorkerOutcomes take_outcomes();
 
   [[nodiscard]] Rank::State state() const;
 

@@ -8,7 +8,8 @@
 
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/kv_groups.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
+#include "cairn/connector/operation_testing.h"
 #include "cairn/connector/worker_testing.h"
 #include "cairn/layout/block_pattern.h"
 #include "cairn/leader/leader_testing.h"
@@ -27,7 +28,9 @@ using ::testing::HasSubstr;
 using testing::kAllTensorKinds;
 using testing::kPatience;
 using testing::layer_names;
+using testing::load_operation;
 using testing::rank_plan;
+using testing::save_operation;
 using testing::TensorKind;
 using testing::TransferLog;
 
@@ -140,9 +143,9 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   void submit_load(std::uint64_t iteration, const std::vector<BlockPair>& pairs) {
     submit("load", MemoryKind::kPinned, MemoryKind::kDevice, pairs, StepMark::begun(iteration));
   }
-  void tell(const OperationNotice& notice) {
+  void tell(const OperationOutcomes& outcomes) {
     ASSERT_TRUE(group_->wait_for_ranks(kPatience));  // who is not there is not told
-    group_->broadcast({.bytes = notice.encode()});
+    group_->broadcast({.bytes = outcomes.encode()});
   }
   // Of the copy that was asked for last: blocks that came, from the first on.
   void tell_load(OperationId id) {
@@ -171,11 +174,11 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
     }
   }
   // What a worker says next.
-  static WorkerReport next_report(WorkerConnector& worker) {
+  static WorkerOutcomes next_report(WorkerConnector& worker) {
     const TimePoint deadline = steady_clock().now() + kPatience;
-    WorkerReport report;
-    while (report == WorkerReport() && steady_clock().now() < deadline) {
-      report = worker.take_report();
+    WorkerOutcomes report;
+    while (report == WorkerOutcomes() && steady_clock().now() < deadline) {
+      report = worker.take_outcomes();
       std::this_thread::yield();
     }
     return report;
@@ -192,9 +195,9 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
 
 const std::vector<BlockPair> kSaved = {{0, 5}, {1, 6}, {2, 7}};   // device, host
 const std::vector<BlockPair> kLoaded = {{5, 3}, {6, 1}, {7, 4}};  // host, device
-const IterationMetadata::Save kSave = {{1, 1}, "save", {BlockId{0}, BlockId{1}, BlockId{2}}};
-const IterationMetadata::Load kLoad = {{1, 2}, "load", false, {BlockId{3}, BlockId{1}, BlockId{4}}};
-const IterationMetadata::Load kLoadInStep = {{1, 2}, "load", true, {BlockId{3}, BlockId{1}, BlockId{4}}};
+const OperationPtr kSave = save_operation({1, 1}, "save", {BlockId{0}, BlockId{1}, BlockId{2}});
+const OperationPtr kLoad = load_operation({1, 2}, "load", {BlockId{3}, BlockId{1}, BlockId{4}});
+const OperationPtr kLoadInStep = load_operation({1, 2}, "load", {BlockId{3}, BlockId{1}, BlockId{4}}, true);
 
 class EveryTensorKindThreadsTest : public WorkerConnectorThreadsTest,
                                    public ::testing::WithParamInterface<TensorKind> {};
@@ -209,15 +212,15 @@ TEST_P(EveryTensorKindThreadsTest, WhatIsLoadedIsWhatWasSaved) {
   step({.iteration = 1});
   submit_save(2, kSaved);
   step({.iteration = 2, .saves = {kSave}});
-  tell_save(kSave.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}}));
+  tell_save(kSave->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}}));
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     rank().write(block, 200 + block);
   }
   submit_load(3, kLoaded);
   step({.iteration = 3, .loads = {kLoad}});
-  tell_load(kLoad.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.loaded = {{"load", true}}}));
+  tell_load(kLoad->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.loaded = {{"load", true}}}));
   EXPECT_TRUE(rank().holds(3, 100));
   EXPECT_TRUE(rank().holds(1, 101));
   EXPECT_TRUE(rank().holds(4, 102));
@@ -235,12 +238,12 @@ TEST_P(EveryTensorKindThreadsTest, LayersComeInTheStep) {
   step({.iteration = 1});
   submit_save(2, kSaved);
   step({.iteration = 2, .saves = {kSave}});
-  tell_save(kSave.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}}));
+  tell_save(kSave->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}}));
   rank().write(1, 999);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 3, .loads = {kLoadInStep}})));
   submit_load(3, kLoaded);
-  std::thread leader([this] { tell_load(kLoad.id); });
+  std::thread leader([this] { tell_load(kLoad->id); });
   ASSERT_TRUE(worker().start_load());
   for (std::uint32_t layer = 0; layer < kShape.layers; ++layer) {
     const Status there = worker().wait_for_layer(layer);
@@ -250,7 +253,7 @@ TEST_P(EveryTensorKindThreadsTest, LayersComeInTheStep) {
   EXPECT_TRUE(rank().holds(1, 101));
   EXPECT_TRUE(rank().holds(4, 102));
   ASSERT_TRUE(worker().save_step());
-  EXPECT_EQ(worker().take_report(), (WorkerReport{.loaded = {{"load", true}}})) << "it waits for the leader's word";
+  EXPECT_EQ(worker().take_outcomes(), (WorkerOutcomes{.loaded = {{"load", true}}})) << "it waits for the leader's word";
   leader.join();
 }
 
@@ -290,20 +293,20 @@ TEST_F(WorkerConnectorThreadsTest, EveryRankSaysTheSame) {
   step({.iteration = 1});
   submit_save(2, kSaved);
   step({.iteration = 2, .saves = {kSave}});
-  tell_save(kSave.id);
+  tell_save(kSave->id);
   submit_load(3, kLoaded);
   step({.iteration = 3, .loads = {kLoad}});
   log_.wait_settled("load");
-  tell({.loads = {{kLoad.id, 2}}});
+  tell({.loads = {{kLoad->id, 2}}});
   for (std::uint32_t i = 0; i < 2; ++i) {
-    WorkerReport report;
+    WorkerOutcomes report;
     while (report.loaded.empty()) {
-      const WorkerReport next = next_report(worker(i));
-      ASSERT_NE(next, WorkerReport());
+      const WorkerOutcomes next = next_report(worker(i));
+      ASSERT_NE(next, WorkerOutcomes());
       report.loaded.insert(report.loaded.end(), next.loaded.begin(), next.loaded.end());
       report.failed_blocks.insert(report.failed_blocks.end(), next.failed_blocks.begin(), next.failed_blocks.end());
     }
-    EXPECT_EQ(report, (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {BlockId{4}}}));
+    EXPECT_EQ(report, (WorkerOutcomes{.loaded = {{"load", false}}, .failed_blocks = {BlockId{4}}}));
     EXPECT_TRUE(rank(i).holds(3, 100 * (i + 1)));
   }
 }
@@ -319,13 +322,13 @@ TEST_F(WorkerConnectorThreadsTest, ACopyThatFailsIsReportedByItsBlocks) {
   step({.iteration = 1});
   submit_save(2, kSaved);
   step({.iteration = 2, .saves = {kSave}});
-  tell_save(kSave.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}}));
+  tell_save(kSave->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}}));
   submit_load(3, kLoaded);
   step({.iteration = 3, .loads = {kLoad}});
-  tell_load(kLoad.id);
+  tell_load(kLoad->id);
   EXPECT_EQ(next_report(worker()),
-            (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = {BlockId{1}, BlockId{4}}}));
+            (WorkerOutcomes{.loaded = {{"load", false}}, .failed_blocks = {BlockId{1}, BlockId{4}}}));
 }
 
 TEST_F(WorkerConnectorThreadsTest, ALoadInTheStepThatNeverBeginsHoldsNobodyUp) {
@@ -333,12 +336,12 @@ TEST_F(WorkerConnectorThreadsTest, ALoadInTheStepThatNeverBeginsHoldsNobodyUp) {
   join(TensorKind::kKvFirst);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 1, .loads = {kLoadInStep}})));
   ASSERT_TRUE(worker().start_load());
-  std::thread leader([this] { tell({.loads = {{kLoad.id, 0}}}); });
+  std::thread leader([this] { tell({.loads = {{kLoad->id, 0}}}); });
   const Status there = worker().wait_for_layer(0);
   leader.join();
   ASSERT_FALSE(there);
   EXPECT_EQ(there.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(worker().take_report(), (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = kLoad.blocks}));
+  EXPECT_EQ(worker().take_outcomes(), (WorkerOutcomes{.loaded = {{"load", false}}, .failed_blocks = kLoad->block_ids}));
 }
 
 // The engine takes the blocks while their save waits for a step that does not end.
@@ -348,13 +351,13 @@ TEST_F(WorkerConnectorThreadsTest, ASaveOfBlocksThatAreTakenAwayFails) {
   const auto endless = std::make_shared<TestEvent>();
   step({.iteration = 1}, endless);
   submit_save(2, kSaved);
-  ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {{kSave.id, kSave.blocks}}})));
+  ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {kSave}})));
   EXPECT_THAT(log_.states("save"), Each(BlockState::kFailed)) << "told before the step begins";
   endless->now = StepState::kOver;
   saved_as_ = BlockState::kFailed;
-  tell_save(kSave.id);
+  tell_save(kSave->id);
   ASSERT_TRUE(worker().start_load());
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}}));
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}}));
 }
 
 TEST_F(WorkerConnectorThreadsTest, AFenceLetsASaveEnd) {
@@ -367,9 +370,9 @@ TEST_F(WorkerConnectorThreadsTest, AFenceLetsASaveEnd) {
   submit_save(2, kSaved);
   std::thread leader([&] {
     computed->now = StepState::kOver;
-    tell_save(kSave.id);
+    tell_save(kSave->id);
   });
-  ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {{kSave.id, kSave.blocks}}})));
+  ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {kSave}})));
   leader.join();
 }
 
@@ -435,12 +438,12 @@ TEST_P(SchedulerRestartThreadsTest, TheCacheIsBackWithTheFirstIterationOfTheNewO
   }
   step({.iteration = 1, .saves = {kSave}});
   EXPECT_THAT(log_.states("save"), Each(BlockState::kDone));
-  tell_save(kSave.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.saved = {"save"}})) << "and nothing of the one before";
+  tell_save(kSave->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}})) << "and nothing of the one before";
   submit_load(2, kLoaded);
   step({.iteration = 2, .loads = {kLoad}});
-  tell_load(kLoad.id);
-  EXPECT_EQ(next_report(worker()), (WorkerReport{.loaded = {{"load", true}}}));
+  tell_load(kLoad->id);
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.loaded = {{"load", true}}}));
   EXPECT_TRUE(rank().holds(3, 77)) << "saved when iteration 0 had computed it, not before";
 }
 
@@ -451,19 +454,19 @@ TEST_F(WorkerConnectorThreadsTest, WithoutALeaderWhatIsExpectedFails) {
   options_.leader = address;
   join(TensorKind::kKvFirst);
   step({.iteration = 1, .loads = {kLoad}, .saves = {kSave}});
-  EXPECT_EQ(worker().take_report(), WorkerReport());
+  EXPECT_EQ(worker().take_outcomes(), WorkerOutcomes());
   executor_.reset();
   group_.reset();
-  WorkerReport report = next_report(worker());
-  EXPECT_EQ(report, (WorkerReport{.loaded = {{"load", false}}, .saved = {"save"}, .failed_blocks = kLoad.blocks}));
+  WorkerOutcomes report = next_report(worker());
+  EXPECT_EQ(report,
+            (WorkerOutcomes{.loaded = {{"load", false}}, .saved = {"save"}, .failed_blocks = kLoad->block_ids}));
   EXPECT_FALSE(worker().state().is_connected);
   // Steps go on, and so do loads that are expected while they compute.
-  IterationMetadata::Load later = kLoadInStep;
-  later.id.number = 9;
+  const OperationPtr later = load_operation({1, 9}, "load", kLoad->block_ids, true);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .loads = {later}})));
   ASSERT_TRUE(worker().start_load());
   EXPECT_FALSE(worker().wait_for_layer(0));
-  EXPECT_EQ(worker().take_report(), (WorkerReport{.loaded = {{"load", false}}, .failed_blocks = kLoad.blocks}));
+  EXPECT_EQ(worker().take_outcomes(), (WorkerOutcomes{.loaded = {{"load", false}}, .failed_blocks = kLoad->block_ids}));
 }
 
 TEST_F(WorkerConnectorThreadsTest, WhatCannotBeMadeSaysWhy) {
@@ -474,7 +477,8 @@ TEST_F(WorkerConnectorThreadsTest, WhatCannotBeMadeSaysWhy) {
     const auto made = WorkerConnector::make(groups, layers, std::move(options));
     return made ? std::string("accepted") : made.error().message;
   };
-  EXPECT_THAT(error_of(layer_names(3), {}), HasSubstr("either the leader's address or its group"));
+  EXPECT_THAT(error_of(layer_names(3), {}),
+              HasSubstr("either the leader's address or, if it is in this process, its group"));
   EXPECT_THAT(error_of(layer_names(4), {.group = group_.get()}),
               HasSubstr("layer 'layer.3' of the model is in no group"));
   EXPECT_THAT(error_of(layer_names(3), {.rank = 4, .group = group_.get()}), HasSubstr("rank 4"));

@@ -7,26 +7,26 @@
 namespace cairn {
 namespace {
 
-// Between two looks at the clock and at the connection: neither wakes anybody.
+// How often a waiting thread looks at the clock and at the connection, neither of which wakes it.
 constexpr Duration kLook = std::chrono::milliseconds(1);
 
 }  // namespace
 
-void WorkerOperations::told(const LeaderId& leader, std::span<const std::byte> notice) {
-  Result<OperationNotice> decoded = OperationNotice::decode(notice);
+void WorkerOperations::receive(const LeaderId& leader, std::span<const std::byte> message) {
+  Result<OperationOutcomes> decoded = OperationOutcomes::decode(message);
   if (!decoded) {
     return;
   }
   {
     const MutexLock lock(mutex_);
     if (leader == leader_) {
-      take_notice(*decoded);
+      apply(*decoded);
     } else {
       if (ahead_leader_ != leader) {
         ahead_.clear();
         ahead_leader_ = leader;
       }
-      if (ahead_.size() < kNoticesAhead) {
+      if (ahead_.size() < kMessagesAhead) {
         ahead_.push_back(*std::move(decoded));
       }
     }
@@ -34,14 +34,14 @@ void WorkerOperations::told(const LeaderId& leader, std::span<const std::byte> n
   changed_.notify_all();
 }
 
-void WorkerOperations::take_notice(const OperationNotice& notice) {
-  for (const OperationNotice::Load& load : notice.loads) {
-    end(load.id, true, load.arrived);
+void WorkerOperations::apply(const OperationOutcomes& outcomes) {
+  for (const OperationOutcomes::Load& load : outcomes.loads) {
+    end(load.id, true, load.loaded_blocks);
   }
-  for (const OperationId& save : notice.saves) {
+  for (const OperationId& save : outcomes.saves) {
     end(save, false, 0);
   }
-  end_missed(notice);
+  end_missed(outcomes);
 }
 
 void WorkerOperations::follow(const LeaderId& leader) {
@@ -51,29 +51,29 @@ void WorkerOperations::follow(const LeaderId& leader) {
   pending_.clear();
   over_.clear();
   early_.clear();
-  over_before_ = 0;
-  under_way_.clear();
+  finished_before_ = 0;
+  in_flight_.clear();
   in_step_ = 0;
   is_in_step_short_ = false;
   short_.clear();
   if (ahead_leader_ == leader) {
-    for (const OperationNotice& notice : ahead_) {
-      take_notice(notice);
+    for (const OperationOutcomes& outcomes : ahead_) {
+      apply(outcomes);
     }
     ahead_.clear();
   }
 }
 
-void WorkerOperations::end_missed(const OperationNotice& notice) {
-  if (notice.over_before == 0) {
+void WorkerOperations::end_missed(const OperationOutcomes& outcomes) {
+  if (outcomes.finished_before == 0) {
     return;
   }
-  over_before_ = notice.over_before;
-  under_way_ = {notice.under_way.begin(), notice.under_way.end()};
+  finished_before_ = outcomes.finished_before;
+  in_flight_ = {outcomes.in_flight.begin(), outcomes.in_flight.end()};
   std::vector<std::pair<OperationId, bool>> missed;  // whether it is a load
-  for (const auto& [id, operation] : pending_) {
-    if (is_missed(id, operation.iteration)) {
-      missed.emplace_back(id, operation.is_load);
+  for (const auto& [id, expected] : pending_) {
+    if (is_missed(id, expected.iteration)) {
+      missed.emplace_back(id, expected.operation->is_load);
     }
   }
   for (const auto& [id, is_load] : missed) {
@@ -81,75 +81,66 @@ void WorkerOperations::end_missed(const OperationNotice& notice) {
   }
 }
 
-void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t arrived) {
+void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t loaded_blocks) {
   const auto found = pending_.find(id);
   if (found == pending_.end()) {
-    early_.insert_or_assign(id, Early{arrived, binds_});
+    early_.insert_or_assign(id, Early{loaded_blocks, binds_});
     return;
   }
-  Operation& operation = found->second;
+  Expected& expected = found->second;
+  const Operation& operation = *expected.operation;
   if (operation.is_load != is_load) {
     return;
   }
-  operation.arrived = arrived;
+  expected.loaded_blocks = loaded_blocks;
   if (operation.in_step) {
     --in_step_;
-    if (arrived < operation.blocks.size()) {
+    if (loaded_blocks < operation.block_ids.size()) {
       is_in_step_short_ = true;
-      short_.insert(short_.end(), operation.blocks.begin() + arrived, operation.blocks.end());
+      short_.insert(short_.end(), operation.block_ids.begin() + loaded_blocks, operation.block_ids.end());
     }
   }
-  over_.push_back(std::move(operation));
+  over_.push_back(std::move(expected));
   pending_.erase(found);
 }
 
-void WorkerOperations::bind(IterationMetadata& metadata, std::uint32_t generation) {
+void WorkerOperations::bind(const IterationMetadata& metadata, std::uint32_t connection) {
   const TimePoint now = clock_.now();
   const MutexLock lock(mutex_);
   ++binds_;
   is_in_step_short_ = false;
   short_.clear();
   if (pending_.empty()) {
-    least_generation_ = generation;
+    least_connection_ = connection;
     least_bound_ = now;
   }
-  least_generation_ = std::min(least_generation_, generation);
-  if (metadata.iteration >= over_before_) {
-    over_before_ = 0;  // iterations grow: no more is bound of those before
-    under_way_.clear();
+  least_connection_ = std::min(least_connection_, connection);
+  if (metadata.iteration >= finished_before_) {
+    finished_before_ = 0;  // iterations grow: none of those before is bound any more
+    in_flight_.clear();
   }
-  for (IterationMetadata::Load& load : metadata.loads) {
-    add(load.id, {.iteration = metadata.iteration,
-                  .request = std::move(load.request),
-                  .blocks = std::move(load.blocks),
-                  .generation = generation,
-                  .bound = now,
-                  .is_load = true,
-                  .in_step = load.in_step});
-  }
-  for (IterationMetadata::Save& save : metadata.saves) {
-    add(save.id, {.iteration = metadata.iteration,
-                  .request = std::move(save.request),
-                  .blocks = std::move(save.blocks),
-                  .generation = generation,
-                  .bound = now});
+  for (const auto* list : {&metadata.loads, &metadata.saves}) {
+    for (const OperationPtr& operation : *list) {
+      add({.operation = operation, .iteration = metadata.iteration, .connection = connection, .bound = now});
+    }
   }
   forget_early();
 }
 
-void WorkerOperations::add(OperationId id, Operation operation) {
-  const auto [added, is_new] = pending_.emplace(id, std::move(operation));
-  if (!is_new) {
+void WorkerOperations::add(Expected expected) {
+  const Operation& operation = *expected.operation;
+  const std::uint64_t iteration = expected.iteration;
+  if (!pending_.emplace(operation.id, std::move(expected)).second) {
     return;
   }
   ++untaken_;
-  in_step_ += added->second.in_step ? 1 : 0;
-  if (const auto early = early_.find(id); early != early_.end()) {
-    const std::uint32_t arrived = early->second.arrived;
+  in_step_ += operation.in_step ? 1 : 0;
+  if (const auto early = early_.find(operation.id); early != early_.end()) {
+    const std::uint32_t loaded_blocks = early->second.loaded_blocks;
     early_.erase(early);
-    end(id, added->second.is_load, arrived);
-  } else if (is_missed(id, added->second.iteration)) {
-    end(id, added->second.is_load, 0);
+    end(operation.id, operation.is_load, loaded_blocks);
+  } else if (is_missed(operation.id, iteration)) {
+    end(operation.id, operation.is_load, 0);
   }
 }
 
@@ -181,9 +172,10 @@ bool WorkerOperations::wait(TimePoint deadline, const GoesOn& goes_on, const IsO
   }
 }
 
-bool WorkerOperations::wait_for(std::span<const OperationId> ids, TimePoint deadline, const GoesOn& goes_on) {
+bool WorkerOperations::wait_for(std::span<const OperationPtr> operations, TimePoint deadline, const GoesOn& goes_on) {
   return wait(deadline, goes_on, [&]() CAIRN_REQUIRES(mutex_) {
-    return std::ranges::none_of(ids, [&](OperationId id) CAIRN_REQUIRES(mutex_) { return pending_.contains(id); });
+    return std::ranges::none_of(operations, [&](const OperationPtr& operation)
+                                                CAIRN_REQUIRES(mutex_) { return pending_.contains(operation->id); });
   });
 }
 
@@ -206,12 +198,13 @@ std::vector<BlockId> WorkerOperations::take_short() {
   return std::exchange(short_, {});
 }
 
-void WorkerOperations::limit(Operation& operation, const std::unordered_set<std::uint32_t>& blocks) {
+void WorkerOperations::limit(Expected& expected, const std::unordered_set<std::uint32_t>& blocks) {
+  const Operation& operation = *expected.operation;
   if (!operation.in_step) {
     return;
   }
-  const auto first = std::ranges::find_if(operation.blocks, [&](BlockId b) { return blocks.contains(index_of(b)); });
-  operation.usable = std::min(operation.usable, static_cast<std::uint32_t>(first - operation.blocks.begin()));
+  const auto first = std::ranges::find_if(operation.block_ids, [&](BlockId b) { return blocks.contains(index_of(b)); });
+  expected.usable = std::min(expected.usable, static_cast<std::uint32_t>(first - operation.block_ids.begin()));
 }
 
 void WorkerOperations::read_early(std::span<const BlockId> blocks) {
@@ -220,38 +213,38 @@ void WorkerOperations::read_early(std::span<const BlockId> blocks) {
     early.insert(index_of(block));
   }
   const MutexLock lock(mutex_);
-  for (auto& [id, operation] : pending_) {
-    limit(operation, early);
+  for (auto& [id, expected] : pending_) {
+    limit(expected, early);
   }
-  for (Operation& operation : over_) {
-    limit(operation, early);
+  for (Expected& expected : over_) {
+    limit(expected, early);
   }
 }
 
-std::vector<WorkerOperations::Pending> WorkerOperations::pending_in_step() const {
-  std::vector<Pending> found;
+std::vector<OperationPtr> WorkerOperations::pending_in_step() const {
+  std::vector<OperationPtr> found;
   const MutexLock lock(mutex_);
-  for (const auto& [id, operation] : pending_) {
-    if (operation.in_step) {
-      found.push_back({id, operation.blocks});
+  for (const auto& [id, expected] : pending_) {
+    if (expected.operation->in_step) {
+      found.push_back(expected.operation);
     }
   }
   return found;
 }
 
-std::vector<WorkerOperations::Pending> WorkerOperations::unanswered(std::uint32_t generation, TimePoint bound_before) {
-  std::vector<Pending> found;
+std::vector<OperationPtr> WorkerOperations::unanswered(std::uint32_t connection, TimePoint bound_before) {
+  std::vector<OperationPtr> found;
   const MutexLock lock(mutex_);
-  if (generation != 0 && least_generation_ == generation && least_bound_ >= bound_before) {
+  if (connection != 0 && least_connection_ == connection && least_bound_ >= bound_before) {
     return found;
   }
-  least_generation_ = generation;
+  least_connection_ = connection;
   least_bound_ = clock_.now();
-  for (const auto& [id, operation] : pending_) {
-    least_generation_ = std::min(least_generation_, operation.generation);
-    least_bound_ = std::min(least_bound_, operation.bound);
-    if (generation == 0 || operation.generation != generation || operation.bound < bound_before) {
-      found.push_back({id, operation.blocks});
+  for (const auto& [id, expected] : pending_) {
+    least_connection_ = std::min(least_connection_, expected.connection);
+    least_bound_ = std::min(least_bound_, expected.bound);
+    if (connection == 0 || expected.connection != connection || expected.bound < bound_before) {
+      found.push_back(expected.operation);
     }
   }
   return found;
@@ -260,41 +253,42 @@ std::vector<WorkerOperations::Pending> WorkerOperations::unanswered(std::uint32_
 void WorkerOperations::give_up(OperationId id) {
   const MutexLock lock(mutex_);
   if (const auto found = pending_.find(id); found != pending_.end()) {
-    end(id, found->second.is_load, 0);
+    end(id, found->second.operation->is_load, 0);
   }
 }
 
-WorkerReport WorkerOperations::take() {
-  std::vector<Operation> over;
-  WorkerReport report;
+WorkerOutcomes WorkerOperations::take() {
+  std::vector<Expected> over;
+  WorkerOutcomes outcomes;
   {
     const MutexLock lock(mutex_);
     // All memory first: what is taken is reported once.
     std::size_t blocks = 0;
-    for (const Operation& operation : over_) {
-      blocks += operation.blocks.size();
+    for (const Expected& expected : over_) {
+      blocks += expected.operation->block_ids.size();
     }
-    report.saved.reserve(over_.size());
-    report.loaded.reserve(over_.size());
-    report.failed_blocks.reserve(blocks);
+    outcomes.saved.reserve(over_.size());
+    outcomes.loaded.reserve(over_.size());
+    outcomes.failed_blocks.reserve(blocks);
     over.swap(over_);
     is_in_step_short_ = false;
     short_.clear();
   }
   untaken_ -= over.size();
-  for (Operation& operation : over) {
+  for (const Expected& expected : over) {
+    Operation& operation = *expected.operation;  // decoded for this worker alone: its request can be moved out
     if (!operation.is_load) {
-      report.saved.push_back(std::move(operation.request));
+      outcomes.saved.push_back(std::move(operation.request));
       continue;
     }
-    const std::size_t arrived =
-        std::min<std::size_t>(std::min(operation.arrived, operation.usable), operation.blocks.size());
-    report.loaded.push_back({std::move(operation.request), arrived == operation.blocks.size()});
-    report.failed_blocks.insert(report.failed_blocks.end(),
-                                operation.blocks.begin() + static_cast<std::ptrdiff_t>(arrived),
-                                operation.blocks.end());
+    const std::vector<BlockId>& block_ids = operation.block_ids;
+    const std::size_t loaded =
+        std::min<std::size_t>(std::min(expected.loaded_blocks, expected.usable), block_ids.size());
+    outcomes.loaded.push_back({std::move(operation.request), loaded == block_ids.size()});
+    outcomes.failed_blocks.insert(outcomes.failed_blocks.end(), block_ids.begin() + static_cast<std::ptrdiff_t>(loaded),
+                                  block_ids.end());
   }
-  return report;
+  return outcomes;
 }
 
 }  // namespace cairn

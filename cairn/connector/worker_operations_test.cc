@@ -16,7 +16,7 @@ class WorkerOperationsTest : public ::testing::Test {
  protected:
   WorkerOperationsTest() { operations_.follow({}); }
   void bind(IterationMetadata metadata, std::uint32_t generation = 1) { operations_.bind(metadata, generation); }
-  void tell(const OperationNotice& notice) { operations_.told({}, notice.encode()); }
+  void tell(const OperationOutcomes& outcomes) { operations_.receive({}, outcomes.encode()); }
 
   ManualClock clock_;
   WorkerOperations operations_{clock_};
@@ -26,26 +26,26 @@ TEST_F(WorkerOperationsTest, WhatIsOverIsTakenOnceInItsOrder) {
   EXPECT_FALSE(operations_.has_any());
   bind({.loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
   EXPECT_TRUE(operations_.has_any());
-  EXPECT_EQ(operations_.take(), WorkerReport());
+  EXPECT_EQ(operations_.take(), WorkerOutcomes());
   tell({.loads = {{operation(2), 1}}});
   tell({.loads = {{operation(1), 2}}, .saves = {operation(3)}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{2U, true}, {1U, true}}, .saved = {3U}}));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{2U, true}, {1U, true}}, .saved = {3U}}));
   EXPECT_FALSE(operations_.has_any());
-  EXPECT_EQ(operations_.take(), WorkerReport());
+  EXPECT_EQ(operations_.take(), WorkerOutcomes());
 }
 
 TEST_F(WorkerOperationsTest, ALoadThatArrivedInPartNamesTheOtherBlocks) {
   bind({.loads = {load_of(1, {10, 11, 12}), load_of(2, {20, 21})}});
   tell({.loads = {{operation(1), 1}, {operation(2), 0}}});
   EXPECT_EQ(operations_.take(),
-            (WorkerReport{.loaded = {{1U, false}, {2U, false}}, .failed_blocks = blocks_of({11, 12, 20, 21})}));
+            (WorkerOutcomes{.loaded = {{1U, false}, {2U, false}}, .failed_blocks = blocks_of({11, 12, 20, 21})}));
 }
 
 // A leader that counts more blocks than there are cannot make us read beyond them.
 TEST_F(WorkerOperationsTest, MoreBlocksThanThereAreIsAllOfThem) {
   bind({.loads = {load_of(1, {10})}});
   tell({.loads = {{operation(1), 99}}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}}));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}}));
 }
 
 TEST_F(WorkerOperationsTest, ANoticeThatComesFirstIsKept) {
@@ -54,7 +54,7 @@ TEST_F(WorkerOperationsTest, ANoticeThatComesFirstIsKept) {
   bind({.loads = {load_of(1, {10, 11})}, .saves = {save_of(2, {12})}});
   EXPECT_FALSE(operations_.is_pending(operation(1)));
   EXPECT_EQ(operations_.take(),
-            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({11})}));
+            (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({11})}));
 }
 
 TEST_F(WorkerOperationsTest, ANoticeOfNoOperationIsForgotten) {
@@ -69,21 +69,21 @@ TEST_F(WorkerOperationsTest, ANoticeOfNoOperationIsForgotten) {
 TEST_F(WorkerOperationsTest, WhatWasMissedIsOverWithNothing) {
   bind({.iteration = 4, .loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
   bind({.iteration = 5, .loads = {load_of(4, {14})}});
-  tell({.over_before = 5, .under_way = {operation(2)}});
-  EXPECT_TRUE(operations_.is_pending(operation(2))) << "it is under way";
+  tell({.finished_before = 5, .in_flight = {operation(2)}});
+  EXPECT_TRUE(operations_.is_pending(operation(2))) << "it is in flight";
   EXPECT_TRUE(operations_.is_pending(operation(4))) << "nothing is said of its iteration";
-  const WorkerReport report = operations_.take();
-  EXPECT_EQ(report.loaded, (std::vector<WorkerReport::Loaded>{{1U, false}}));
+  const WorkerOutcomes report = operations_.take();
+  EXPECT_EQ(report.loaded, (std::vector<WorkerOutcomes::Loaded>{{1U, false}}));
   EXPECT_EQ(report.saved, std::vector<RequestId>{3U});
   EXPECT_EQ(report.failed_blocks, blocks_of({10, 11}));
   tell({.loads = {{operation(2), 1}, {operation(4), 1}}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{2U, true}, {4U, true}}}));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{2U, true}, {4U, true}}}));
 }
 
 TEST_F(WorkerOperationsTest, WhatWasMissedIsOverAlsoWhereItIsBoundLater) {
-  tell({.loads = {{operation(1), 1}}, .over_before = 6, .under_way = {operation(2)}});
+  tell({.loads = {{operation(1), 1}}, .finished_before = 6, .in_flight = {operation(2)}});
   bind({.iteration = 4, .loads = {load_of(1, {10}), load_of(2, {11})}, .saves = {save_of(3, {12})}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}, .saved = {3U}})) << "what was told counts";
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}, .saved = {3U}})) << "what was told counts";
   EXPECT_TRUE(operations_.is_pending(operation(2)));
   bind({.iteration = 6, .saves = {save_of(4, {13})}});
   EXPECT_TRUE(operations_.is_pending(operation(4)));
@@ -92,7 +92,7 @@ TEST_F(WorkerOperationsTest, WhatWasMissedIsOverAlsoWhereItIsBoundLater) {
 
 TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
   bind({.iteration = 4, .loads = {load_of(1, {10}, true)}});
-  tell({.over_before = 5});
+  tell({.finished_before = 5});
   EXPECT_FALSE(operations_.in_step().is_pending);
   EXPECT_TRUE(operations_.in_step().is_short);
 }
@@ -100,7 +100,7 @@ TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
 TEST_F(WorkerOperationsTest, ANoticeOfTheOtherKindOrOfNoSenseChangesNothing) {
   bind({.loads = {load_of(1, {10})}});
   tell({.saves = {operation(1)}});
-  operations_.told({}, std::vector<std::byte>(7));
+  operations_.receive({}, std::vector<std::byte>(7));
   EXPECT_TRUE(operations_.is_pending(operation(1)));
 }
 
@@ -110,15 +110,15 @@ TEST_F(WorkerOperationsTest, WhatIsGivenUpHasFailedWhateverIsToldLater) {
   operations_.give_up(operation(2));
   tell({.loads = {{operation(1), 2}}, .saves = {operation(2)}});
   EXPECT_EQ(operations_.take(),
-            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({10, 11})}));
-  EXPECT_EQ(operations_.take(), WorkerReport());
+            (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({10, 11})}));
+  EXPECT_EQ(operations_.take(), WorkerOutcomes());
 }
 
 TEST_F(WorkerOperationsTest, WhatTheLeaderSaidFirstIsNotGivenUp) {
   bind({.loads = {load_of(1, {10})}});
   tell({.loads = {{operation(1), 1}}});
   operations_.give_up(operation(1));
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, true}}}));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}}));
 }
 
 TEST_F(WorkerOperationsTest, LoadsInTheStepAreCountedApart) {
@@ -141,8 +141,8 @@ TEST_F(WorkerOperationsTest, WhatWasReadTooEarlyIsNotLoaded) {
   operations_.read_early(blocks_of({11, 20, 30}));
   operations_.read_early(blocks_of({99}));
   tell({.loads = {{operation(2), 1}, {operation(3), 1}, {operation(4), 2}}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.loaded = {{1U, false}, {2U, false}, {3U, true}, {4U, true}},
-                                              .failed_blocks = blocks_of({11, 20})}));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, false}, {2U, false}, {3U, true}, {4U, true}},
+                                                .failed_blocks = blocks_of({11, 20})}));
 }
 
 TEST_F(WorkerOperationsTest, BlocksThatWillNotComeAreTakenOnce) {
@@ -157,8 +157,8 @@ TEST_F(WorkerOperationsTest, BlocksThatWillNotComeAreTakenOnce) {
 TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) {
   const auto unanswered = [&](std::uint32_t generation, Duration bound_before) {
     std::vector<std::uint64_t> slots;
-    for (const WorkerOperations::Pending& pending : operations_.unanswered(generation, bound_before)) {
-      slots.push_back(pending.id.slot);
+    for (const OperationPtr& pending : operations_.unanswered(generation, bound_before)) {
+      slots.push_back(pending->id.slot);
     }
     std::ranges::sort(slots);
     return slots;
@@ -182,7 +182,7 @@ TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) 
 
 TEST_F(WorkerOperationsTest, WaitsUntilItIsOverOrTheDeadlineOrNobodyAnswers) {
   bind({.loads = {load_of(1, {10}, true)}, .saves = {save_of(2, {20})}});
-  const std::vector<OperationId> save = {operation(2)};
+  const std::vector<OperationPtr> save = {save_of(2, {20})};
   const TimePoint deadline = clock_.now() + std::chrono::seconds(1);
   int asked = 0;
   const auto advance = [&] {
@@ -204,18 +204,18 @@ TEST_F(WorkerOperationsTest, NoticesOfALeaderThatIsNotFollowedYetAreKeptAndBound
   constexpr LeaderId kNext{5, 5};
   bind({.loads = {load_of(1, {10}, true)}});
   const auto tell_next = [&](std::uint64_t slot) {
-    operations_.told(kNext, OperationNotice{.saves = {operation(slot)}}.encode());
+    operations_.receive(kNext, OperationOutcomes{.saves = {operation(slot)}}.encode());
   };
-  for (std::uint64_t slot = 0; slot < WorkerOperations::kNoticesAhead + 5; ++slot) {
+  for (std::uint64_t slot = 0; slot < WorkerOperations::kMessagesAhead + 5; ++slot) {
     tell_next(slot);
   }
   EXPECT_TRUE(operations_.is_pending(operation(1))) << "it is another leader's";
   operations_.follow(kNext);
   EXPECT_FALSE(operations_.has_any());
   EXPECT_FALSE(operations_.in_step().is_pending);
-  bind({.saves = {save_of(1, {1}), save_of(WorkerOperations::kNoticesAhead + 1, {2})}});
-  EXPECT_EQ(operations_.take(), (WorkerReport{.saved = {1U}}));
-  EXPECT_TRUE(operations_.is_pending(operation(WorkerOperations::kNoticesAhead + 1)));
+  bind({.saves = {save_of(1, {1}), save_of(WorkerOperations::kMessagesAhead + 1, {2})}});
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.saved = {1U}}));
+  EXPECT_TRUE(operations_.is_pending(operation(WorkerOperations::kMessagesAhead + 1)));
 }
 
 }  // namespace

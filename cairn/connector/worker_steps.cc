@@ -11,13 +11,13 @@
 namespace cairn {
 namespace {
 
-// Between two looks at what the leader said while a layer is waited for: a load that failed before it began has no copy
-// that the rank would know of.
+// How often a wait for a layer looks at the leader's outcomes: a load that failed before it began has no copy that the rank
+// knows of.
 constexpr Duration kLayerLook = std::chrono::milliseconds(1);
-// Replaced leaders that are remembered. A scheduler does not outlive so many restarts of itself.
+// Replaced leaders that are remembered.
 constexpr std::size_t kReplacedLeaders = 256;
 
-// Over when all of them are, failed when one is.
+// Over when all events are over, failed when one has failed.
 class AllEvents final : public StepEvent {
  public:
   explicit AllEvents(std::vector<StepEventPtr> events) : events_(std::move(events)) {}
@@ -71,27 +71,25 @@ std::uint32_t WorkerSteps::connection() {
 }
 
 Result<IterationMetadata> WorkerSteps::read(std::span<const std::byte> metadata) const {
-  Result<IterationMetadata> read = IterationMetadata::decode(metadata);
-  if (!read) {
-    return read;
+  CAIRN_TRY_ASSIGN(IterationMetadata read, IterationMetadata::decode(metadata));
+  if (is_outdated(read.leader)) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat("iteration ", read.iteration,
+                        " is of a scheduler that was replaced by another one; stop the old scheduler"));
   }
-  if (is_outdated(read->leader)) {
-    return fail(
-        ErrorCode::kFailedPrecondition,
-        str_cat("iteration ", read->iteration, " is of a scheduler that another one has replaced; end the old one"));
+  if (read.leader == leader_ && iteration_ && read.iteration <= *iteration_) {
+    return fail(ErrorCode::kFailedPrecondition, str_cat("iteration ", read.iteration, " was bound after iteration ",
+                                                        *iteration_, "; bind metadata in the order of iterations"));
   }
-  if (read->leader == leader_ && iteration_ && read->iteration <= *iteration_) {
-    return fail(ErrorCode::kFailedPrecondition, str_cat("iteration ", read->iteration, " is bound after iteration ",
-                                                        *iteration_, "; their numbers grow"));
-  }
-  const auto is_strange = [this](BlockId block) { return index_of(block) >= options_.blocks; };
-  const auto check = [&](const auto& entries) {
-    return std::ranges::none_of(entries,
-                                [&](const auto& entry) { return std::ranges::any_of(entry.blocks, is_strange); });
-  };
-  if (!check(read->loads) || !check(read->saves) || !check(read->fences)) {
-    return fail(ErrorCode::kCorrupt, str_cat("iteration ", read->iteration, " names a block beyond the ",
-                                             options_.blocks, " that are registered"));
+  for (const auto* list : {&read.loads, &read.saves, &read.fences}) {
+    for (const OperationPtr& operation : *list) {
+      for (const BlockId block : operation->block_ids) {
+        if (index_of(block) >= options_.blocks) {
+          return fail(ErrorCode::kCorrupt, str_cat("iteration ", read.iteration, " names block ", index_of(block),
+                                                   ", but only ", options_.blocks, " blocks are registered"));
+        }
+      }
+    }
   }
   return read;
 }
@@ -101,11 +99,11 @@ Status WorkerSteps::bind(std::span<const std::byte> metadata) {
   try {
     return bind_all(metadata);
   } catch (const std::bad_alloc&) {
-    // Whatever was done of it: when it is bound again, all saves that may read blocks of this step fail.
+    // When it is bound again, all saves that may read blocks of this step fail.
     iteration_ = before;
     phase_ = Phase::kNone;
     is_metadata_missed_ = true;
-    return fail(ErrorCode::kExhausted, "out of memory; bind the metadata again before the step computes anything");
+    return fail(ErrorCode::kExhausted, "out of memory; bind the metadata again before the step computes");
   }
 }
 
@@ -115,10 +113,8 @@ Status WorkerSteps::bind_all(std::span<const std::byte> metadata) {
     miss();
     return Unexpected(good.error());
   }
-  if (Status followed = follow(good->leader); !followed) {
-    phase_ = Phase::kNone;
-    return followed;
-  }
+  phase_ = Phase::kNone;
+  CAIRN_TRY(follow(good->leader));
   iteration_ = good->iteration;
   ++binds_;
   saved_layers_ = 0;
@@ -132,7 +128,8 @@ Status WorkerSteps::bind_all(std::span<const std::byte> metadata) {
   return {};
 }
 
-// The later start is the later leader, unless a clock was set back: then the rank knows, once it has joined the new one.
+// The leader that started later is the later one, unless a clock was set back: then the rank knows, once it has joined the
+// new one.
 bool WorkerSteps::is_outdated(const LeaderId& leader) const {
   if (!leader_ || leader == *leader_) {
     return false;
@@ -162,14 +159,13 @@ Status WorkerSteps::follow(const LeaderId& leader) {
   }
   is_following_ = rank_.follow(leader, options_.clock->now() + options_.fence_limit);
   if (!is_following_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "copies that an earlier scheduler asked for still touch device blocks; bind again before the step computes");
+    return fail(ErrorCode::kUnavailable,
+                "copies of an earlier scheduler still touch device blocks; bind again before the step computes");
   }
   return {};
 }
 
-// The step goes on without us. What it overwrites is not known: no copy of before may count.
+// The step goes on without a cache. Which blocks it overwrites is not known: no copy of before may count.
 void WorkerSteps::miss() {
   phase_ = Phase::kNone;
   is_metadata_missed_ = true;
@@ -180,9 +176,9 @@ void WorkerSteps::miss() {
 void WorkerSteps::expect(const IterationMetadata& metadata) {
   const bool was_expecting = !expected_.empty();
   expected_.clear();
-  for (const IterationMetadata::Load& load : metadata.loads) {
-    if (load.in_step) {
-      expected_.insert(expected_.end(), load.blocks.begin(), load.blocks.end());
+  for (const OperationPtr& load : metadata.loads) {
+    if (load->in_step) {
+      expected_.insert(expected_.end(), load->block_ids.begin(), load->block_ids.end());
     }
   }
   if (was_expecting || !expected_.empty()) {
@@ -199,15 +195,13 @@ void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
   if (metadata.fences.empty()) {
     return;
   }
-  std::vector<OperationId> saves;
   std::vector<BlockId> blocks;
-  for (const IterationMetadata::Fence& fence : metadata.fences) {
-    saves.push_back(fence.save);
-    blocks.insert(blocks.end(), fence.blocks.begin(), fence.blocks.end());
+  for (const OperationPtr& save : metadata.fences) {
+    blocks.insert(blocks.end(), save->block_ids.begin(), save->block_ids.end());
   }
   const TimePoint deadline = options_.clock->now() + options_.fence_limit;
-  (void)operations_.wait_for(saves, deadline, [this] { return connection() != 0; });
-  // Also of saves that are over: whatever copies of those blocks there may be, what they held is gone.
+  (void)operations_.wait_for(metadata.fences, deadline, [this] { return connection() != 0; });
+  // Also for saves that are over: no copy of these blocks may count from now on.
   (void)rank_.fence(blocks, StepMark::begun(metadata.iteration), deadline);
 }
 
@@ -247,9 +241,7 @@ Status WorkerSteps::require_started(const char* call) const {
 }
 
 Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
-  if (Status started = require_started("wait_for_layer"); !started) {
-    return started;
-  }
+  CAIRN_TRY(require_started("wait_for_layer"));
   if (layer >= options_.layers) {
     return fail(ErrorCode::kOutOfRange, str_cat("wait_for_layer: layer ", layer, " of ", options_.layers));
   }
@@ -260,7 +252,7 @@ Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
   if (there) {
     return there;
   }
-  // The engine goes on. What it reads too early is not used, and what comes of it is not waited for.
+  // The engine goes on. Blocks that it reads too early count as failed, and their later layers are not waited for.
   const std::vector<BlockId> lacking = rank_.lacking(layer);
   operations_.read_early(lacking);
   rank_.pass_over(lacking);
@@ -282,16 +274,14 @@ Status WorkerSteps::wait_in_step(std::uint32_t layer) {
       }
     }
     if (there && loads.is_short) {
-      return fail(ErrorCode::kUnavailable, "the leader says that a load did not come whole");
+      return fail(ErrorCode::kUnavailable, "the leader reports that a load did not succeed completely");
     }
     return there;
   }
 }
 
 Status WorkerSteps::save_layer(std::uint32_t layer, StepEventPtr after) {
-  if (Status started = require_started("save_layer"); !started) {
-    return started;
-  }
+  CAIRN_TRY(require_started("save_layer"));
   if (layer >= options_.layers) {
     return fail(ErrorCode::kOutOfRange, str_cat("save_layer: layer ", layer, " of ", options_.layers));
   }
@@ -315,9 +305,7 @@ Status WorkerSteps::save_step(StepEventPtr after) {
     phase_ = Phase::kEnded;
     return {};
   }
-  if (Status started = require_started("save_step"); !started) {
-    return started;
-  }
+  CAIRN_TRY(require_started("save_step"));
   end(std::move(after), Phase::kEnded);
   return {};
 }
@@ -331,7 +319,7 @@ void WorkerSteps::end(StepEventPtr after, Phase phase) {
   phase_ = phase;
 }
 
-WorkerReport WorkerSteps::take_report() {
+WorkerOutcomes WorkerSteps::take_outcomes() {
   const bool is_started = phase_ >= Phase::kStarted;
   phase_ = is_started ? Phase::kNone : phase_;
   if (!operations_.has_any()) {
@@ -347,12 +335,12 @@ WorkerReport WorkerSteps::take_report() {
 void WorkerSteps::give_up_unanswered() {
   const Rank::State rank = rank_.state();
   if (!rank.is_connected && rank.copies > 0) {
-    return;  // it ends them before anything else; until then they touch blocks
+    return;  // its copies still touch blocks; it ends them first
   }
   const TimePoint now = options_.clock->now();
-  for (const WorkerOperations::Pending& operation : operations_.unanswered(connection(), now - options_.answer_limit)) {
-    if (rank_.fence(operation.blocks, StepMark::begun(next_iteration()), now)) {
-      operations_.give_up(operation.id);
+  for (const OperationPtr& operation : operations_.unanswered(connection(), now - options_.answer_limit)) {
+    if (rank_.fence(operation->block_ids, StepMark::begun(next_iteration()), now)) {
+      operations_.give_up(operation->id);
     }
   }
 }
@@ -367,10 +355,10 @@ void WorkerSteps::finish_in_step() {
   if (operations_.wait_for_in_step(deadline, is_answered)) {
     return;
   }
-  for (const WorkerOperations::Pending& load : operations_.pending_in_step()) {
-    // The engine computes into these blocks next: what still writes to them has to be over.
-    (void)rank_.fence(load.blocks, StepMark::begun(next_iteration()), options_.clock->now() + options_.layer_limit);
-    operations_.give_up(load.id);
+  for (const OperationPtr& load : operations_.pending_in_step()) {
+    // The engine computes into these blocks next: nothing may write to them any more.
+    (void)rank_.fence(load->block_ids, StepMark::begun(next_iteration()), options_.clock->now() + options_.layer_limit);
+    operations_.give_up(load->id);
   }
 }
 

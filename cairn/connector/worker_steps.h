@@ -1,13 +1,15 @@
-// WorkerSteps: the steps of a worker in their order, between the engine, what the leader says and the rank.
+// WorkerSteps: the steps of a worker in their order, between the engine, the leader's outcomes and the rank.
+// connector/worker_connector.h is the contract of the calls.
 //
-// Does:     what connector/worker_connector.h promises of a step; that header is the contract of the calls here.
-// Bad:      after metadata that cannot be read nobody knows which blocks the engine overwrites: all saves that are
-//           under way fail, and so do those that were given out before the next metadata that is good.
-// Leader:   metadata of another leader than before is that of a scheduler that was started again: its iterations count
-//           anew, and what the one before had under way is dropped. Metadata of a leader that was replaced is refused.
-// Given up: a load or save whose end the leader does not tell is told to the engine only once the rank's fence says
-//           that no copy touches its blocks; but for loads in the step, which must be told with it.
-// Owner:    the worker's connector. Threads: the engine's, one at a time.
+// After metadata that cannot be read nobody knows which blocks the engine overwrites: all saves in flight fail, and so do
+// those of iterations before the next metadata that is good.
+// Metadata of another leader is that of a scheduler that was restarted: its iterations count anew, and the operations of the
+// one before are dropped. Metadata of a leader that was replaced is refused.
+// A load or save without an outcome is reported as failed only once the rank's fence says that no copy touches its blocks;
+// in-step loads are reported with their step all the same.
+//
+// Thread safety: none; the engine's thread alone.
+// Ownership: WorkerConnector.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +39,7 @@ class WorkerSteps {
     Duration layer_limit{};
     Duration answer_limit{};
   };
-  // Both outlive it.
+  // `rank` and `operations` outlive it.
   WorkerSteps(Rank& rank, WorkerOperations& operations, const Options& options);
 
   [[nodiscard]] Status bind(std::span<const std::byte> metadata);
@@ -45,21 +47,21 @@ class WorkerSteps {
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after);
   [[nodiscard]] Status save_step(StepEventPtr after);
-  [[nodiscard]] WorkerReport take_report();
+  [[nodiscard]] WorkerOutcomes take_outcomes();
 
  private:
   enum class Phase : std::uint8_t {
     kNone,           // nothing is bound
-    kBound,          // bind() is over
-    kStarted,        // start_load() is
-    kEndedByLayers,  // each layer was saved
-    kEnded,          // save_step() is
+    kBound,          // after bind()
+    kStarted,        // after start_load()
+    kEndedByLayers,  // every layer was saved
+    kEnded,          // after save_step()
   };
 
   [[nodiscard]] Result<IterationMetadata> read(std::span<const std::byte> metadata) const;
-  // Whether another leader than the one that is followed is not to be followed: it was replaced, or is an earlier one.
+  // Whether the leader must not be followed: it was replaced, or is an earlier one.
   [[nodiscard]] bool is_outdated(const LeaderId& leader) const;
-  // The steps are another leader's from now on. An error: copies of the one before still touch device blocks.
+  // The steps are this leader's from now on. Fails while copies of the one before still touch device blocks.
   [[nodiscard]] Status follow(const LeaderId& leader);
   [[nodiscard]] Status require_started(const char* call) const;
   [[nodiscard]] Status bind_all(std::span<const std::byte> metadata);
@@ -71,7 +73,7 @@ class WorkerSteps {
   void end(StepEventPtr after, Phase phase);
   void finish_in_step();
   void give_up_unanswered();
-  // Numbers the connections to the followed leader that notices came on; 0 if the rank is not connected to that leader.
+  // Numbers the connections to the followed leader that outcomes come on; 0 if the rank is not connected to it.
   [[nodiscard]] std::uint32_t connection();
   [[nodiscard]] std::uint64_t next_iteration() const { return iteration_ ? *iteration_ + 1 : 0; }
 
@@ -81,15 +83,15 @@ class WorkerSteps {
 
   Phase phase_ = Phase::kNone;
   std::optional<LeaderId> leader_;  // that is followed
-  std::vector<LeaderId> replaced_;  // leaders that were followed before, the latest last
-  LeaderId passed_over_;            // that the rank had joined when the engine turned to the one that is followed
-  bool is_following_ = false;       // nothing of those touches device blocks
+  std::vector<LeaderId> replaced_;  // leaders that were followed before, the latest one last
+  LeaderId passed_over_;            // that the rank had joined when leader_ was first bound
+  bool is_following_ = false;       // no copy of an earlier leader touches device blocks
   LeaderId connected_to_;           // what connection() saw last
   std::uint32_t generation_ = 0;    // of that
   std::uint32_t connections_ = 0;
   std::optional<std::uint64_t> iteration_;  // the latest of the leader that was bound
   bool is_metadata_missed_ = false;         // since then
-  std::vector<BlockId> expected_;           // blocks that come in this step
+  std::vector<BlockId> expected_;           // blocks that are loaded in this step
   std::uint64_t binds_ = 0;
   std::vector<std::uint64_t> saved_in_;     // by layer: the number of the bind that it was last saved in
   std::uint32_t saved_layers_ = 0;          // in this step

@@ -15,6 +15,7 @@ using std::chrono::seconds;
 using testing::blocks_of;
 using ::testing::ElementsAre;
 using testing::encoded;
+using testing::fenced_operation;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::load_of;
@@ -40,7 +41,7 @@ class WorkerStepsTest : public ::testing::Test {
     ASSERT_TRUE(bind(metadata));
     ASSERT_TRUE(steps_.start_load({}));
   }
-  void tell(const OperationNotice& notice) { operations_.told({}, notice.encode()); }
+  void tell(const OperationOutcomes& outcomes) { operations_.receive({}, outcomes.encode()); }
   // While the steps wait, this happens at the n-th time that they look around.
   void at_look(int n, const std::function<void()>& what) {
     rank_.on_state = [this, n, what, from = rank_.asked] {
@@ -86,7 +87,7 @@ TEST_F(WorkerStepsTest, NothingGoesBeforeTheFirstBind) {
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_layer(0, {})), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   EXPECT_THAT(rank_.marks, IsEmpty());
 }
 
@@ -99,7 +100,7 @@ TEST_F(WorkerStepsTest, AStepTellsTheRankHowFarTheEngineIs) {
     EXPECT_TRUE(steps_.wait_for_layer(layer));
   }
   ASSERT_TRUE(steps_.save_step(second));
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   EXPECT_THAT(rank_.marks, ElementsAre(ScriptedRank::Mark{StepMark::begun(7), first},
                                        ScriptedRank::Mark{StepMark::computed(7), second}));
 }
@@ -110,7 +111,7 @@ TEST_F(WorkerStepsTest, AStepWithoutWorkIsOnlyMarked) {
     bind_and_start({.iteration = i});
     EXPECT_TRUE(steps_.wait_for_layer(0));
     EXPECT_TRUE(steps_.save_step({}));
-    EXPECT_EQ(steps_.take_report(), WorkerReport());
+    EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   }
   EXPECT_EQ(rank_.asked, 1) << "which leader it has joined, by the first bind";
   EXPECT_THAT(rank_.expected, IsEmpty());
@@ -130,7 +131,7 @@ TEST_F(WorkerStepsTest, CallsOutOfOrderAreRefused) {
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_layer(0, {})), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
-  (void)steps_.take_report();
+  (void)steps_.take_outcomes();
   EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   EXPECT_THAT(rank_.marks, SizeIs(2));
@@ -139,7 +140,7 @@ TEST_F(WorkerStepsTest, CallsOutOfOrderAreRefused) {
 TEST_F(WorkerStepsTest, AStepWithoutAForwardPassIsLegal) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   tell({.loads = {{operation(1), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}}}));
   bind_and_start({.iteration = 2});
   EXPECT_THAT(rank_.marks,
               ElementsAre(ScriptedRank::Mark{StepMark::begun(1), {}}, ScriptedRank::Mark{StepMark::begun(2), {}}));
@@ -151,18 +152,18 @@ TEST_F(WorkerStepsTest, ReportsThatNobodyTookAreNotLost) {
   ASSERT_TRUE(bind({.iteration = 2, .saves = {save_of(2, {7})}}));
   tell({.saves = {operation(2)}});
   bind_and_start({.iteration = 3});
-  EXPECT_EQ(steps_.take_report(),
-            (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({6})}));
+  EXPECT_EQ(steps_.take_outcomes(),
+            (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({6})}));
 }
 
 // Between bind() and start_load(), and where the engine idles, it asks for what is over and nothing ends.
 TEST_F(WorkerStepsTest, AReportCanBeTakenAtAnyTime) {
   ASSERT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {5}, true)}}));
-  EXPECT_EQ(steps_.take_report(), WorkerReport()) << "and waits for nothing that has not begun";
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes()) << "and waits for nothing that has not begun";
   ASSERT_TRUE(steps_.start_load({}));
   tell({.loads = {{operation(1), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}}}));
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
 }
 
 // --- events ---
@@ -242,7 +243,7 @@ TEST_F(WorkerStepsTest, LayersOfLoadsInTheStepAreWaitedFor) {
   tell({.loads = {{operation(1), 2}, {operation(3), 1}}});
   EXPECT_TRUE(steps_.wait_for_layer(2)) << "all of it is there and verified";
   EXPECT_THAT(rank_.layers, SizeIs(2));
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}, {3U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}, {3U, true}}}));
   // The next step expects nothing, and says so once.
   bind_and_start({.iteration = 2});
   bind_and_start({.iteration = 3});
@@ -268,13 +269,13 @@ TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsTheLoadsThatLackIt) {
   EXPECT_TRUE(steps_.wait_for_layer(2)) << "of the others later layers are waited for";
   EXPECT_THAT(rank_.layers, ElementsAre(0U, 1U, 2U));
   tell({.loads = {{operation(1), 1}, {operation(2), 3}, {operation(3), 1}, {operation(4), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, true}, {2U, false}, {3U, true}, {4U, false}},
-                                                .failed_blocks = blocks_of({8, 9, 10})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}, {2U, false}, {3U, true}, {4U, false}},
+                                                    .failed_blocks = blocks_of({8, 9, 10})}));
   // And the next step is a new one.
   bind_and_start({.iteration = 2, .loads = {load_of(5, {8}, true)}});
   EXPECT_TRUE(steps_.wait_for_layer(0));
   tell({.loads = {{operation(5), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{5U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{5U, true}}}));
 }
 
 // The leader knows of it, and this rank perhaps never will.
@@ -292,7 +293,8 @@ TEST_F(WorkerStepsTest, ALoadThatFallsShortDoesNotKeepTheOthersFromComing) {
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable) << "once the layer of the other is there";
   EXPECT_EQ(looks, 2);
   tell({.loads = {{operation(2), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}, {2U, true}}, .failed_blocks = blocks_of({6})}));
+  EXPECT_EQ(steps_.take_outcomes(),
+            (WorkerOutcomes{.loaded = {{1U, false}, {2U, true}}, .failed_blocks = blocks_of({6})}));
 }
 
 TEST_F(WorkerStepsTest, ALayerIsWaitedForUpToItsLimit) {
@@ -314,8 +316,8 @@ TEST_F(WorkerStepsTest, ALoadThatFailedBeforeItBeganEndsTheWait) {
   };
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
   EXPECT_THAT(rank_.layers, SizeIs(1));
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
-  // The same where the notice was there before the metadata.
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  // The same where the outcomes was there before the metadata.
   tell({.loads = {{operation(2), 0}}});
   bind_and_start({.iteration = 2, .loads = {load_of(2, {6}, true)}});
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
@@ -325,20 +327,20 @@ TEST_F(WorkerStepsTest, ALoadThatFailedBeforeItBeganEndsTheWait) {
 TEST_F(WorkerStepsTest, AReportWaitsForLoadsOfTheStep) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7})}});
   at_look(4, [this] { tell({.loads = {{operation(1), 1}}}); });
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({6})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({6})}));
   EXPECT_TRUE(operations_.is_pending(operation(2))) << "nobody computes with it yet";
 }
 
 TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
   bind_and_start({.iteration = 4, .loads = {load_of(1, {5, 6}, true)}});
   let_time_pass(seconds(3));
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5, 6})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5, 6})}));
   EXPECT_GE(clock_.now(), seconds(10));
   ASSERT_THAT(rank_.fences, SizeIs(1)) << "copies of it that come yet are refused";
   EXPECT_EQ(rank_.fences[0].blocks, blocks_of({5, 6}));
   EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(5));
   tell({.loads = {{operation(1), 2}}});
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
 }
 
 // --- fences ---
@@ -346,7 +348,7 @@ TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
 TEST_F(WorkerStepsTest, BindWaitsUntilFencedSavesAreOver) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5, 6}), save_of(2, {7})}});
   at_look(3, [this] { tell({.saves = {operation(1)}}); });
-  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5, 6})}}}));
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {fenced_operation(operation(1), blocks_of({5, 6}))}}));
   EXPECT_FALSE(operations_.is_pending(operation(1)));
   EXPECT_TRUE(operations_.is_pending(operation(2)));
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5, 6}), StepMark::begun(2), milliseconds(200)}));
@@ -356,9 +358,10 @@ TEST_F(WorkerStepsTest, SavesThatAreNotOverByTheLimitAreFencedByTheRank) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
   let_time_pass(milliseconds(60));
   // Also one that was given out only now, from blocks that are taken away at once.
-  ASSERT_TRUE(bind({.iteration = 2,
-                    .saves = {save_of(2, {6})},
-                    .fences = {{operation(1), blocks_of({5})}, {operation(2), blocks_of({6})}}}));
+  ASSERT_TRUE(bind(
+      {.iteration = 2,
+       .saves = {save_of(2, {6})},
+       .fences = {fenced_operation(operation(1), blocks_of({5})), fenced_operation(operation(2), blocks_of({6}))}}));
   ASSERT_THAT(rank_.fences, SizeIs(1));
   EXPECT_EQ(rank_.fences[0].blocks, blocks_of({5, 6}));
   EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(2));
@@ -370,14 +373,14 @@ TEST_F(WorkerStepsTest, SavesThatAreNotOverByTheLimitAreFencedByTheRank) {
 TEST_F(WorkerStepsTest, WithoutALeaderFencesAreNotWaitedFor) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
   rank_.now.is_connected = false;
-  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(1), blocks_of({5})}}}));
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {fenced_operation(operation(1), blocks_of({5}))}}));
   EXPECT_EQ(clock_.now(), Duration(0));
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
 }
 
 // A save that this worker never heard of may still have a copy here.
 TEST_F(WorkerStepsTest, AFenceOfAnUnknownSaveIsTheRanksAlone) {
-  ASSERT_TRUE(bind({.iteration = 2, .fences = {{operation(9), blocks_of({5})}}}));
+  ASSERT_TRUE(bind({.iteration = 2, .fences = {fenced_operation(operation(9), blocks_of({5}))}}));
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
 }
 
@@ -397,7 +400,7 @@ TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   tell({.saves = {operation(1)}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {1U}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.saved = {1U}}));
   // Copies that were given out in it may come yet.
   bind_and_start({.iteration = 9});
   ASSERT_THAT(rank_.fences, SizeIs(2));
@@ -410,7 +413,8 @@ TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
 TEST_F(WorkerStepsTest, BlocksThatAreNotThereAreBadMetadata) {
   EXPECT_EQ(code_of(bind({.iteration = 1, .loads = {load_of(1, {5, kBlocks})}})), ErrorCode::kCorrupt);
   EXPECT_EQ(code_of(bind({.iteration = 1, .saves = {save_of(1, {kBlocks})}})), ErrorCode::kCorrupt);
-  EXPECT_EQ(code_of(bind({.iteration = 1, .fences = {{operation(1), blocks_of({kBlocks})}}})), ErrorCode::kCorrupt);
+  EXPECT_EQ(code_of(bind({.iteration = 1, .fences = {fenced_operation(operation(1), blocks_of({kBlocks}))}})),
+            ErrorCode::kCorrupt);
   EXPECT_FALSE(operations_.has_any());
   EXPECT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {kBlocks - 1})}}));
 }
@@ -419,7 +423,7 @@ TEST_F(WorkerStepsTest, IterationsGrow) {
   bind_and_start({.iteration = 5, .loads = {load_of(1, {5}, true)}});
   const Status again = bind({.iteration = 5});
   EXPECT_EQ(code_of(again), ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(again.error().message, HasSubstr("iteration 5 is bound after iteration 5"));
+  EXPECT_THAT(again.error().message, HasSubstr("iteration 5 was bound after iteration 5"));
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   EXPECT_THAT(rank_.expected.back(), IsEmpty());
   EXPECT_TRUE(bind({.iteration = 8}));
@@ -429,61 +433,61 @@ TEST_F(WorkerStepsTest, IterationsGrow) {
 
 TEST_F(WorkerStepsTest, WhatWasBoundFailsOnceWhenTheLeaderIsGone) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6})}, .saves = {save_of(2, {7})}});
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   rank_.now = {.is_connected = false, .generation = 1, .copies = 1};
-  EXPECT_EQ(steps_.take_report(), WorkerReport()) << "a copy still touches blocks";
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes()) << "a copy still touches blocks";
   rank_.now.copies = 0;
-  WorkerReport report = steps_.take_report();
-  EXPECT_EQ(report, (WorkerReport{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({5, 6})}));
+  WorkerOutcomes report = steps_.take_outcomes();
+  EXPECT_EQ(report, (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({5, 6})}));
   for (const ScriptedRank::Fence& fence : rank_.fences) {
     EXPECT_EQ(fence.overwritten_in, StepMark::begun(2));
     EXPECT_EQ(fence.deadline, clock_.now()) << "nothing waits";
   }
   rank_.now = {.is_connected = true, .generation = 2};
   tell({.loads = {{operation(1), 2}}, .saves = {operation(2)}});
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
 }
 
 TEST_F(WorkerStepsTest, ANoticeOfAnotherConnectionIsNotWaitedFor) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   rank_.now.generation = 2;
   bind_and_start({.iteration = 2, .loads = {load_of(2, {6})}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
   tell({.loads = {{operation(2), 1}}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{2U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{2U, true}}}));
 }
 
 TEST_F(WorkerStepsTest, WhatIsBoundWithoutALeaderFailsToo) {
   rank_.now = {.is_connected = false};
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   rank_.now = {.is_connected = true, .generation = 1};
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
 }
 
 TEST_F(WorkerStepsTest, NothingIsGivenUpWhileACopyReadsItsBlocks) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
   rank_.now.generation = 2;
   rank_.is_free = false;
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   EXPECT_THAT(rank_.fences, SizeIs(1));
   rank_.is_free = true;
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {1U}}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.saved = {1U}}));
 }
 
 TEST_F(WorkerStepsTest, ALeaderThatGoesWhileAStepWaitsEndsTheWait) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
   at_look(5, [this] { rank_.now = {.is_connected = false, .generation = 1, .copies = 1}; });
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
   EXPECT_EQ(clock_.now(), Duration(0));
 }
 
-// Its notice may have gone to a connection that was lost before the metadata was bound.
+// Its outcomes may have gone to a connection that was lost before the metadata was bound.
 TEST_F(WorkerStepsTest, NothingIsExpectedForEver) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   clock_.advance(seconds(60));
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   clock_.advance(seconds(1));
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
 }
 
 // --- a scheduler that was started again ---
@@ -508,7 +512,7 @@ TEST_F(WorkerStepsTest, ASchedulerThatWasReplacedIsRefused) {
   ASSERT_TRUE(bind({.leader = kNew, .iteration = 0}));
   const Status late = bind({.leader = kOld, .iteration = 1001});
   EXPECT_EQ(code_of(late), ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(late.error().message, HasSubstr("another one has replaced"));
+  EXPECT_THAT(late.error().message, HasSubstr("replaced by another one"));
   ASSERT_THAT(rank_.fences, SizeIs(1)) << "nobody knows what that step overwrites";
   EXPECT_EQ(rank_.fences.back().blocks, all_blocks());
   EXPECT_EQ(rank_.fences.back().overwritten_in, StepMark::begun(1));
@@ -542,13 +546,13 @@ TEST_F(WorkerStepsTest, ASchedulerWhoseClockIsBehindIsFollowedOnceTheRankHasJoin
 TEST_F(WorkerStepsTest, WhatTheOldSchedulerHadUnderWayIsDropped) {
   rank_.now.leader = kOld;
   bind_and_start({.leader = kOld, .iteration = 9, .loads = {load_of(1, {5})}, .saves = {save_of(2, {6})}});
-  rank_.now = {.is_connected = true, .leader = kNew, .generation = 1};             // the same number as before
-  operations_.told(kNew, OperationNotice{.loads = {{operation(1), 0}}}.encode());  // before its metadata
+  rank_.now = {.is_connected = true, .leader = kNew, .generation = 1};                  // the same number as before
+  operations_.receive(kNew, OperationOutcomes{.loads = {{operation(1), 0}}}.encode());  // before its metadata
   bind_and_start({.leader = kNew, .iteration = 0, .loads = {load_of(1, {7})}, .saves = {save_of(2, {8})}});
-  operations_.told(kOld, OperationNotice{.saves = {operation(2)}}.encode());
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({7})}));
-  operations_.told(kNew, OperationNotice{.saves = {operation(2)}}.encode());
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.saved = {2U}}));
+  operations_.receive(kOld, OperationOutcomes{.saves = {operation(2)}}.encode());
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({7})}));
+  operations_.receive(kNew, OperationOutcomes{.saves = {operation(2)}}.encode());
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.saved = {2U}}));
 }
 
 // The engine hears of the new scheduler before the rank does: nothing can come yet, and nobody waits for it.
@@ -556,12 +560,12 @@ TEST_F(WorkerStepsTest, ALoadOfALeaderThatTheRankHasNotJoinedFails) {
   rank_.now.leader = kOld;
   bind_and_start({.leader = kOld, .iteration = 9});
   bind_and_start({.leader = kNew, .iteration = 0, .loads = {load_of(1, {5})}});
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
   rank_.now.leader = kNew;
   bind_and_start({.leader = kNew, .iteration = 1, .loads = {load_of(2, {6})}});
-  EXPECT_EQ(steps_.take_report(), WorkerReport());
-  operations_.told(kNew, OperationNotice{.loads = {{operation(2), 1}}}.encode());
-  EXPECT_EQ(steps_.take_report(), (WorkerReport{.loaded = {{2U, true}}}));
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
+  operations_.receive(kNew, OperationOutcomes{.loads = {{operation(2), 1}}}.encode());
+  EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{2U, true}}}));
 }
 
 TEST_F(WorkerStepsTest, AStepDoesNotBeginWhileCopiesOfTheOldLeaderTouchTheDevice) {

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
+#include "cairn/connector/operation_testing.h"
 #include "cairn/rank/rank.h"
 
 namespace cairn::testing {
@@ -80,12 +81,11 @@ inline std::vector<BlockId> blocks_of(std::initializer_list<std::uint32_t> numbe
 
 inline OperationId operation(std::uint64_t slot, std::uint32_t number = 0) { return {slot, number}; }
 
-inline IterationMetadata::Load load_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks,
-                                       bool in_step = false) {
-  return {operation(slot), RequestId(slot), in_step, blocks_of(blocks)};
+inline OperationPtr load_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks, bool in_step = false) {
+  return load_operation(operation(slot), RequestId(slot), blocks_of(blocks), in_step);
 }
-inline IterationMetadata::Save save_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks) {
-  return {operation(slot), RequestId(slot), blocks_of(blocks)};
+inline OperationPtr save_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks) {
+  return save_operation(operation(slot), RequestId(slot), blocks_of(blocks));
 }
 
 inline std::vector<std::byte> encoded(const IterationMetadata& metadata) {

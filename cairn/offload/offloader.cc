@@ -118,7 +118,8 @@ class Offloader::Impl {
   [[nodiscard]] std::shared_ptr<CopyLoan> borrow(std::vector<BlockKey>& keys) CAIRN_REQUIRES(mutex_);
   // The blocks of the engine that a requested key names. Only requests name the engine's blocks.
   [[nodiscard]] const EngineBlocks& engine_blocks_of(const BlockKey& key) const CAIRN_REQUIRES(mutex_);
-  // Keeps the keys that wait for the same step of the engine as the first one; the others stay pending. A transfer has one
+  // Keeps the keys that wait for the same step of the engine as the first one, and are of the same tenant; the others stay
+  // pending. A transfer has one
   // mark: with a later one than its own, a block would be read when it may hold something else.
   void keep_one_step(std::vector<BlockKey>& keys) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] EngineBlocks engine_source(std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);

@@ -1,6 +1,6 @@
-/* An engine's scheduler and its one worker, in one process: a prompt with an image is computed, saved while it runs, and loaded
- * for the next request that begins with the same tokens and the same image. What an engine does with a GPU is the same, with its tensors in the place of
- * `kv` and CUDA events in the place of NULL. */
+/* An engine's scheduler and its one worker in one process. A prompt with an image is computed and saved; the next request that
+ * begins with the same tokens and the same image loads it. An engine with a GPU does the same with its own tensors instead of
+ * `kv` and with CUDA events instead of NULL. */
 #include <string.h>
 
 #include "examples/c/must.h"
@@ -101,12 +101,12 @@ static void step(cairn_scheduler* scheduler, cairn_worker* worker, const cairn_s
   must(cairn_worker_start_load(worker, NULL, &failure), "start_load");
   compute(blocks, first, last);
   must(cairn_worker_save_step(worker, NULL, &failure), "save_step");
-  cairn_report report = CAIRN_INIT(cairn_report);
-  must(cairn_worker_take_report(worker, &report, &failure), "take_report");
-  check(report.failed_block_count == 0, "no load failed");
+  cairn_worker_outcomes outcomes = CAIRN_INIT(cairn_worker_outcomes);
+  must(cairn_worker_take_outcomes(worker, &outcomes, &failure), "take_outcomes");
+  check(outcomes.failed_block_count == 0, "no load failed");
 }
 
-/* Runs a request through its prefill; gives the tokens that were loaded instead of computed. */
+/* Runs a request through its prefill; returns the number of tokens that were loaded instead of computed. */
 static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* id, uint64_t image,
                   const uint32_t* blocks, size_t block_count) {
   uint32_t tokens[kPrompt];
@@ -122,20 +122,23 @@ static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* 
   prompt.token_count = kPrompt;
   prompt.mm_runs = &item;
   prompt.mm_run_count = 1;
+  cairn_new_request added = CAIRN_INIT(cairn_new_request);
+  added.id = id;
+  added.prompt = &prompt;
   cairn_request request = 0;
-  must(cairn_scheduler_add_prompt(scheduler, id, &prompt, &request, &failure), "add");
+  must(cairn_scheduler_add(scheduler, &added, &request, &failure), "add");
   size_t loaded = 0;
   int32_t when = CAIRN_NOW;
   must(cairn_scheduler_match(scheduler, request, 0, &loaded, &when, &failure), "match");
   must(cairn_scheduler_allocated(scheduler, request, blocks, block_count, 0, loaded, &failure), "allocated");
   if (when == CAIRN_LATER) {
-    step(scheduler, worker, NULL, blocks, 0, 0); /* gives the load out */
+    step(scheduler, worker, NULL, blocks, 0, 0); /* starts the load */
     size_t waiting = 1;
     while (waiting > 0) {
-      cairn_results results = CAIRN_INIT(cairn_results);
-      must(cairn_scheduler_take_results(scheduler, &results, &failure), "take_results");
-      if (results.loaded_count > 0) {
-        const cairn_loaded* first = CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, 0);
+      cairn_outcomes outcomes = CAIRN_INIT(cairn_outcomes);
+      must(cairn_scheduler_take_outcomes(scheduler, &outcomes, &failure), "take_outcomes");
+      if (outcomes.loaded_count > 0) {
+        const cairn_loaded* first = CAIRN_AT(cairn_loaded, outcomes.loaded, outcomes.loaded_stride, 0);
         check(first->request == request && first->missing == 0, "all of it came");
         waiting = 0;
       }
@@ -146,14 +149,14 @@ static size_t run(cairn_scheduler* scheduler, cairn_worker* worker, const char* 
   scheduled.request = request;
   scheduled.computed_tokens = loaded;
   step(scheduler, worker, &scheduled, blocks, (uint32_t)loaded, kPrompt);
-  /* That the prompt is computed is told with the end: its full blocks are saved. */
+  /* The whole prompt is computed: its full blocks are saved. */
   uint32_t held = 0;
   must(cairn_scheduler_finish(scheduler, request, kPrompt, &held, &failure), "finish");
-  step(scheduler, worker, NULL, blocks, 0, 0); /* gives the saves out */
+  step(scheduler, worker, NULL, blocks, 0, 0); /* starts the saves */
   while (held != 0) {
-    cairn_results results = CAIRN_INIT(cairn_results);
-    must(cairn_scheduler_take_results(scheduler, &results, &failure), "take_results");
-    held = results.released_count == 0;
+    cairn_outcomes outcomes = CAIRN_INIT(cairn_outcomes);
+    must(cairn_scheduler_take_outcomes(scheduler, &outcomes, &failure), "take_outcomes");
+    held = outcomes.released_count == 0;
   }
   return loaded;
 }

@@ -111,7 +111,7 @@ StepOutput Rank::end() {
     output.samples = shard_.samples();
   }
   if (connector_) {
-    for (const BlockId block : connector_->take_report().failed_blocks) {
+    for (const BlockId block : connector_->take_outcomes().failed_blocks) {
       output.failed_blocks.push_back(index_of(block));
     }
   }

@@ -51,7 +51,7 @@ Result<const StepInput*> Scheduler::schedule() {
 }
 
 void Scheduler::take_loaded() {
-  for (const SchedulerTiers::Loaded& loaded : tiers_.take_results(pool_)) {
+  for (const SchedulerTiers::Loaded& loaded : tiers_.take_outcomes(pool_)) {
     Request& request = *loaded.request;
     if (std::erase(loading_, &request) == 0) {
       continue;  // it computes already, and the step that loaded said what came

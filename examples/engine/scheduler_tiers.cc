@@ -37,9 +37,9 @@ void SchedulerTiers::add(Request& request) {
   if (connector_ == nullptr) {
     return;
   }
-  const auto handle = connector_->add(request.id, request.tokens);
+  const auto handle = connector_->add(request.id, {.tokens = request.tokens});
   if (!handle) {
-    refuse(request, handle.error().to_error());
+    refuse(request, handle.error());
     return;
   }
   request.handle = *handle;
@@ -53,7 +53,7 @@ SchedulerConnector::Match SchedulerTiers::match(Request& request, std::size_t lo
   }
   const auto match = connector_->match(*request.handle, known_part(request, local_tokens));
   if (!match) {
-    refuse(request, match.error().to_error());
+    refuse(request, match.error());
     return {};
   }
   return *match;
@@ -63,10 +63,10 @@ bool SchedulerTiers::allocated(Request& request, std::size_t local_tokens, std::
   if (!is_told(request)) {
     return loaded_tokens == 0;
   }
-  const SlotStatus taken = connector_->allocated(*request.handle, block_ids(request.blocks),
-                                                 known_part(request, local_tokens), loaded_tokens);
+  const Status taken = connector_->allocated(*request.handle, block_ids(request.blocks),
+                                             known_part(request, local_tokens), loaded_tokens);
   if (!taken) {
-    refuse(request, taken.error().to_error());
+    refuse(request, taken.error());
     return loaded_tokens == 0;
   }
   request.told_blocks = request.blocks.size();
@@ -122,18 +122,18 @@ void SchedulerTiers::finish(Request& request, DevicePool& pool) {
     if (keeps && *keeps) {
       kept_[request.id] = std::exchange(request.blocks, {});
     } else if (!keeps) {
-      refuse(request, keeps.error().to_error());
+      refuse(request, keeps.error());
     }
   }
   pool.release(request.blocks);
   request.blocks.clear();
 }
 
-std::vector<SchedulerTiers::Loaded> SchedulerTiers::take_results(DevicePool& pool) {
+std::vector<SchedulerTiers::Loaded> SchedulerTiers::take_outcomes(DevicePool& pool) {
   if (connector_ == nullptr) {
     return {};
   }
-  const SchedulerConnector::Results results = connector_->take_results();
+  const SchedulerConnector::Outcomes results = connector_->take_outcomes();
   for (const RequestId& released : results.released) {
     const auto blocks = kept_.extract(released);
     CAIRN_CHECK(!blocks.empty(), "what is released was kept");

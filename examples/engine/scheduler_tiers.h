@@ -53,7 +53,7 @@ class SchedulerTiers {
     std::size_t tokens;  // on the device now, from the first on
   };
   // Loads that are over. Blocks that were kept for a save go back to the pool.
-  [[nodiscard]] std::vector<Loaded> take_results(DevicePool& pool);
+  [[nodiscard]] std::vector<Loaded> take_outcomes(DevicePool& pool);
   // Tokens of a load within a step that came, and that did not.
   void count_load(std::size_t arrived_tokens, std::size_t missing_tokens);
 

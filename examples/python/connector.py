@@ -48,10 +48,11 @@ MmRun = struct("MmRun", ("item_hash", c.c_uint64), ("offset", c.c_uint64), ("len
                ("item_offset", c.c_uint32))
 Prompt = struct("Prompt", ("tokens", U32S), ("token_count", c.c_size_t), ("salt", c.c_char_p),
                 ("lora_name", c.c_char_p), ("mm_runs", c.POINTER(MmRun)), ("mm_run_count", c.c_size_t))
+NewRequest = struct("NewRequest", ("id", c.c_char_p), ("prompt", c.POINTER(Prompt)))
 Scheduled = struct(
     "Scheduled", ("request", c.c_uint64), ("computed_tokens", c.c_size_t), ("new_tokens", U32S),
-    ("new_token_count", c.c_size_t), ("new_blocks", U32S), ("new_block_count", c.c_size_t), ("guesses", U32S),
-    ("guess_count", c.c_size_t), ("accepted_guesses", c.c_size_t), ("new_mm_runs", c.POINTER(MmRun)),
+    ("new_token_count", c.c_size_t), ("new_blocks", U32S), ("new_block_count", c.c_size_t), ("draft_tokens", U32S),
+    ("draft_token_count", c.c_size_t), ("accepted_draft_tokens", c.c_size_t), ("new_mm_runs", c.POINTER(MmRun)),
     ("new_mm_run_count", c.c_size_t), ("scheduled_tokens", c.c_size_t))
 Iteration = struct(
     "Iteration", ("number", c.c_uint64), ("preempted", U64S), ("preempted_count", c.c_size_t),
@@ -62,8 +63,8 @@ class Loaded(c.Structure):
     _fields_ = [("request", c.c_uint64), ("tokens", c.c_size_t), ("missing", c.c_size_t)]
 
 
-Results = struct("Results", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("released", TEXTS),
-                 ("released_count", c.c_size_t), ("loaded_stride", c.c_size_t))
+Outcomes = struct("Outcomes", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("released", TEXTS),
+                  ("released_count", c.c_size_t), ("loaded_stride", c.c_size_t))
 Tensor = struct("Tensor", ("base", c.c_void_p), ("bytes", c.c_uint64), ("memory", c.c_uint32), ("device", c.c_int32),
                 ("rank", c.c_uint32), ("axes", U32S), ("sizes", U64S), ("strides", I64S))
 Group = struct("Group", ("name", c.c_char_p), ("layers", TEXTS), ("layer_count", c.c_size_t),
@@ -80,9 +81,9 @@ class WorkerLoaded(c.Structure):
     _fields_ = [("request", c.c_char_p), ("whole", c.c_uint32)]
 
 
-Report = struct("Report", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("saved", TEXTS),
-                ("saved_count", c.c_size_t), ("failed_blocks", U32S), ("failed_block_count", c.c_size_t),
-                ("loaded_stride", c.c_size_t))
+WorkerOutcomes = struct("WorkerOutcomes", ("loaded", c.c_void_p), ("loaded_count", c.c_size_t), ("saved", TEXTS),
+                        ("saved_count", c.c_size_t), ("failed_blocks", U32S), ("failed_block_count", c.c_size_t),
+                        ("loaded_stride", c.c_size_t))
 
 
 def array(kind, values):
@@ -164,38 +165,39 @@ class Engine:
             for place, values in self.places(blocks, token):
                 self.kv[place] = values
         self.cairn.worker_save_step(self.worker, None)
-        report = Report()
-        self.cairn.worker_take_report(self.worker, c.byref(report))
-        assert report.failed_block_count == 0
+        outcomes = WorkerOutcomes()
+        self.cairn.worker_take_outcomes(self.worker, c.byref(outcomes))
+        assert outcomes.failed_block_count == 0
 
-    def results(self):
-        results = Results()
-        self.cairn.scheduler_take_results(self.scheduler, c.byref(results))
-        return results
+    def outcomes(self):
+        outcomes = Outcomes()
+        self.cairn.scheduler_take_outcomes(self.scheduler, c.byref(outcomes))
+        return outcomes
 
     def run(self, name, blocks, image):
-        """A request through its prefill; gives how many tokens were loaded instead of computed."""
+        """A request through its prefill; returns how many tokens were loaded instead of computed."""
         tokens = array(c.c_uint32, [99 if i in IMAGE else 7 * i for i in range(PROMPT)])
         run = MmRun(item_hash=image, offset=IMAGE[0], length=len(IMAGE))
         prompt = Prompt(tokens=tokens, token_count=PROMPT, mm_runs=c.pointer(run), mm_run_count=1)
         request, loaded, when = c.c_uint64(), c.c_size_t(), c.c_int32()
-        self.cairn.scheduler_add_prompt(self.scheduler, name, c.byref(prompt), c.byref(request))
+        added = NewRequest(id=name, prompt=c.pointer(prompt))
+        self.cairn.scheduler_add(self.scheduler, c.byref(added), c.byref(request))
         self.cairn.scheduler_match(self.scheduler, request, c.c_size_t(0), c.byref(loaded), c.byref(when))
         self.cairn.scheduler_allocated(self.scheduler, request, array(c.c_uint32, blocks), c.c_size_t(len(blocks)),
                                        c.c_size_t(0), loaded)
         if when.value == LATER:
             self.step(None, blocks, 0, 0)
-            while (results := self.results()).loaded_count == 0:
+            while (outcomes := self.outcomes()).loaded_count == 0:
                 pass
-            assert element(Loaded, results.loaded, results.loaded_stride, 0).missing == 0
+            assert element(Loaded, outcomes.loaded, outcomes.loaded_stride, 0).missing == 0
             for token in range(loaded.value):
                 for place, values in self.places(blocks, token):
                     assert self.kv[place] == values, "what was loaded is what was computed before"
         self.step(Scheduled(request=request, computed_tokens=loaded.value), blocks, loaded.value, PROMPT)
         held = c.c_uint32()
         self.cairn.scheduler_finish(self.scheduler, request, c.c_size_t(PROMPT), c.byref(held))
-        self.step(None, blocks, 0, 0)  # gives the saves out
-        while held.value and self.results().released_count == 0:
+        self.step(None, blocks, 0, 0)  # starts the saves
+        while held.value and self.outcomes().released_count == 0:
             pass
         return loaded.value
 

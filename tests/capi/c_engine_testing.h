@@ -130,7 +130,13 @@ class Engine {
     for (std::uint32_t i = 0; i < 10; ++i) {
       tokens[i] = first + i;
     }
-    return cairn_scheduler_add(scheduler, id.c_str(), tokens, 10, nullptr, nullptr, request, &error);
+    auto prompt = sized<cairn_prompt>();
+    prompt.tokens = tokens;
+    prompt.token_count = 10;
+    auto given = sized<cairn_new_request>();
+    given.id = id.c_str();
+    given.prompt = &prompt;
+    return cairn_scheduler_add(scheduler, &given, request, &error);
   }
   // Builds an iteration of at most one request.
   int32_t build(const cairn_scheduled* scheduled, std::uint64_t number) {
@@ -143,21 +149,22 @@ class Engine {
   // Runs a whole iteration.
   void step(const cairn_scheduled* scheduled = nullptr) {
     EXPECT_EQ(build(scheduled, ++iterations), CAIRN_OK) << error.message;
-    const cairn_refused* refused = nullptr;
-    EXPECT_EQ(cairn_scheduler_refused(scheduler, &refused), 0U) << refused[0].message;
+    auto refusals = sized<cairn_refusals>();
+    EXPECT_EQ(cairn_scheduler_get_refusals(scheduler, &refusals, &error), CAIRN_OK) << error.message;
+    EXPECT_EQ(refusals.refused_count, 0U) << refusals.refused[0].message;
     EXPECT_EQ(cairn_worker_bind(worker, metadata, metadata_size, &error), CAIRN_OK) << error.message;
     EXPECT_EQ(cairn_worker_start_load(worker, nullptr, &error), CAIRN_OK) << error.message;
     EXPECT_EQ(cairn_worker_save_step(worker, nullptr, &error), CAIRN_OK) << error.message;
-    auto report = sized<cairn_report>();
-    EXPECT_EQ(cairn_worker_take_report(worker, &report, &error), CAIRN_OK) << error.message;
+    auto outcomes = sized<cairn_worker_outcomes>();
+    EXPECT_EQ(cairn_worker_take_outcomes(worker, &outcomes, &error), CAIRN_OK) << error.message;
   }
   // Runs iterations until a request is released.
   void wait_for_release() {
     for (std::size_t released = 0; released == 0;) {
       step();
-      auto results = sized<cairn_results>();
-      ASSERT_EQ(cairn_scheduler_take_results(scheduler, &results, &error), CAIRN_OK) << error.message;
-      released = results.released_count;
+      auto outcomes = sized<cairn_outcomes>();
+      ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler, &outcomes, &error), CAIRN_OK) << error.message;
+      released = outcomes.released_count;
     }
   }
   // Runs a request that computes its prompt in these blocks, and waits until they are saved.

@@ -395,12 +395,12 @@ TEST_P(AllocationTest, Requests) {
   prompt.mm_runs = &run;
   prompt.mm_run_count = 1;
   const std::string other = engine.next_id();
+  auto given = sized<cairn_new_request>();
+  given.id = other.c_str();
+  given.prompt = &prompt;
   starve(
-      "cairn_scheduler_add_prompt", GetParam(),
-      [&] {
-        return done(cairn_scheduler_add_prompt(engine.scheduler, other.c_str(), &prompt, &request, &engine.error),
-                    engine.error);
-      },
+      "cairn_scheduler_add", GetParam(),
+      [&] { return done(cairn_scheduler_add(engine.scheduler, &given, &request, &engine.error), engine.error); },
       [&] { engine.finish(request); });
   engine.finish(request);
 }
@@ -470,28 +470,28 @@ TEST_P(AllocationTest, Iterations) {
   auto state = sized<cairn_worker_state>();
   starve("cairn_worker_get_state", GetParam(),
          [&] { return done(cairn_worker_get_state(engine.worker, &state), engine.error) && state.is_connected == 1; });
-  auto report = sized<cairn_report>();
+  auto report = sized<cairn_worker_outcomes>();
   std::size_t reported = 0;
-  const auto take_report = [&] {
-    return done(cairn_worker_take_report(engine.worker, &report, &engine.error), engine.error);
+  const auto take_outcomes = [&] {
+    return done(cairn_worker_take_outcomes(engine.worker, &report, &engine.error), engine.error);
   };
   while (reported == 0 && !HasFailure()) {
-    starve("cairn_worker_take_report", GetParam(), take_report, [&] { reported += report.loaded_count; });
+    starve("cairn_worker_take_outcomes", GetParam(), take_outcomes, [&] { reported += report.loaded_count; });
     reported += report.loaded_count;
   }
   EXPECT_EQ(reported, 1U) << "the load is reported once";
 
-  auto results = sized<cairn_results>();
+  auto outcomes = sized<cairn_outcomes>();
   std::vector<cairn_request> loaded;
   const auto keep = [&] {
-    for (std::size_t i = 0; i < results.loaded_count; ++i) {
-      loaded.push_back(CAIRN_AT(cairn_loaded, results.loaded, results.loaded_stride, i)->request);
+    for (std::size_t i = 0; i < outcomes.loaded_count; ++i) {
+      loaded.push_back(CAIRN_AT(cairn_loaded, outcomes.loaded, outcomes.loaded_stride, i)->request);
     }
   };
   while (loaded.empty()) {
     starve(
-        "cairn_scheduler_take_results", GetParam(),
-        [&] { return done(cairn_scheduler_take_results(engine.scheduler, &results, &engine.error), engine.error); },
+        "cairn_scheduler_take_outcomes", GetParam(),
+        [&] { return done(cairn_scheduler_take_outcomes(engine.scheduler, &outcomes, &engine.error), engine.error); },
         keep);
     keep();
   }
@@ -513,9 +513,6 @@ TEST_P(AllocationTest, Iterations) {
     return done(cairn_scheduler_get_refusals(engine.scheduler, &refusals, &engine.error), engine.error) &&
            refusals.refused_count == 1;
   });
-  const cairn_refused* refused = nullptr;
-  starve("cairn_scheduler_refused", GetParam(),
-         [&] { return cairn_scheduler_refused(engine.scheduler, &refused) == 1; });
   std::uint32_t held = 9;
   starve(
       "cairn_scheduler_finish", GetParam(),

@@ -55,11 +55,11 @@ TEST_P(ExtremesTest, AnEngineWithLongLimitsLoadsAndSaves) {
   const std::uint32_t blocks[] = {4, 5, 6};
   ASSERT_EQ(cairn_scheduler_allocated(scheduler, request, blocks, 3, 0, 8, &error_), CAIRN_OK) << error_.message;
   engine.step();
-  auto results = sized<cairn_results>();
-  while (results.loaded_count == 0) {
-    ASSERT_EQ(cairn_scheduler_take_results(scheduler, &results, &error_), CAIRN_OK);
+  auto outcomes = sized<cairn_outcomes>();
+  while (outcomes.loaded_count == 0) {
+    ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler, &outcomes, &error_), CAIRN_OK);
   }
-  EXPECT_EQ(results.loaded[0].tokens, 8U) << "the load did not time out";
+  EXPECT_EQ(outcomes.loaded[0].tokens, 8U) << "the load had time enough";
   engine.finish(request);
 }
 
@@ -93,11 +93,12 @@ TEST(ExtremeNumbersTest, LargeIndicesAndCountsAreErrors) {
   auto scheduled = sized<cairn_scheduled>();
   scheduled.request = request;
   scheduled.computed_tokens = SIZE_MAX;
-  scheduled.accepted_guesses = SIZE_MAX;
+  scheduled.accepted_draft_tokens = SIZE_MAX;
   scheduled.scheduled_tokens = SIZE_MAX;
   ASSERT_EQ(engine.build(&scheduled, UINT64_MAX), CAIRN_OK);
-  const cairn_refused* refused = nullptr;
-  ASSERT_EQ(cairn_scheduler_refused(engine.scheduler, &refused), 1U);
+  auto refusals = sized<cairn_refusals>();
+  ASSERT_EQ(cairn_scheduler_get_refusals(engine.scheduler, &refusals, &error), CAIRN_OK);
+  ASSERT_EQ(refusals.refused_count, 1U);
   engine.finish(request);
 }
 

@@ -80,7 +80,7 @@ int serve(int fd, std::uint32_t rank, std::uint32_t ranks, const char* leader) {
     if (const Result<IterationMetadata> metadata = IterationMetadata::decode(step.metadata); metadata && is_bound) {
       unheard += metadata->loads.size() + metadata->saves.size();
     }
-    const WorkerReport report = (*worker)->take_report();
+    const WorkerOutcomes report = (*worker)->take_outcomes();
     unheard -= report.loaded.size() + report.saved.size();
     answer.failed = static_cast<std::uint32_t>(report.failed_blocks.size());
     answer.unheard = static_cast<std::uint32_t>(unheard);

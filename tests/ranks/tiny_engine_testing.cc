@@ -89,27 +89,27 @@ void TinyEngine::admit() {
     if (free_.size() < wanted) {
       return;
     }
-    const SlotResult<RequestHandle> added = connector_->add(request.id, request.tokens);
-    CAIRN_CHECK(added.has_value(), added.has_value() ? "" : added.error().to_error().message);
+    const Result<RequestHandle> added = connector_->add(request.id, {.tokens = request.tokens});
+    CAIRN_CHECK(added.has_value(), added.has_value() ? "" : added.error().message);
     request.handle = *added;
     ++next_id_;
     ++counts_.requests;
-    const SlotResult<SchedulerConnector::Match> match = connector_->match(request.handle, 0);
+    const Result<SchedulerConnector::Match> match = connector_->match(request.handle, 0);
     CAIRN_CHECK(match.has_value(), "a new request can be matched");
     const std::size_t tokens = match->when == SchedulerConnector::Match::When::kLater ? match->tokens : 0;
     request.blocks.assign(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(wanted));
     free_.erase(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(wanted));
-    const SlotStatus allocated = connector_->allocated(request.handle, request.blocks, 0, tokens);
-    CAIRN_CHECK(allocated.has_value(), allocated.has_value() ? "" : allocated.error().to_error().message);
+    const Status allocated = connector_->allocated(request.handle, request.blocks, 0, tokens);
+    CAIRN_CHECK(allocated.has_value(), allocated.has_value() ? "" : allocated.error().message);
     request.loading = tokens;
     request.phase = tokens > 0 ? Request::Phase::kLoading : Request::Phase::kReady;
     requests_.push_back(std::move(request));
   }
 }
 
-void TinyEngine::take_results() {
-  const SchedulerConnector::Results results = connector_->take_results();
-  for (const SchedulerConnector::Results::Loaded& loaded : results.loaded) {
+void TinyEngine::take_outcomes() {
+  const SchedulerConnector::Outcomes results = connector_->take_outcomes();
+  for (const SchedulerConnector::Outcomes::Loaded& loaded : results.loaded) {
     const auto found = std::ranges::find(requests_, loaded.request, &Request::handle);
     if (found == requests_.end()) {
       continue;  // aborted meanwhile
@@ -158,7 +158,7 @@ TinyStep TinyEngine::make_step() {
 }
 
 bool TinyEngine::step() {
-  take_results();
+  take_outcomes();
   admit();
   const TinyStep step = make_step();
   const std::optional<TinyAnswer> answer = ranks_->step(step);
@@ -169,8 +169,8 @@ bool TinyEngine::step() {
   for (std::size_t i = 0; i < requests_.size();) {
     Request& request = requests_[i];
     if (request.phase == Request::Phase::kComputed) {
-      const SlotResult<bool> held = connector_->finish(request.handle);
-      CAIRN_CHECK(held.has_value(), held.has_value() ? "" : held.error().to_error().message);
+      const Result<bool> held = connector_->finish(request.handle);
+      CAIRN_CHECK(held.has_value(), held.has_value() ? "" : held.error().message);
       *held ? finishing_.push_back(request) : release(request.blocks);
       requests_.erase(requests_.begin() + static_cast<std::ptrdiff_t>(i));
       continue;
@@ -185,15 +185,15 @@ bool TinyEngine::step() {
 }
 
 void TinyEngine::idle() {
-  take_results();
+  take_outcomes();
   std::this_thread::yield();
 }
 
 void TinyEngine::abort_all() {
   for (const Request& request : requests_) {
     ++counts_.aborted;
-    const SlotResult<bool> held = connector_->finish(request.handle);
-    CAIRN_CHECK(held.has_value(), held.has_value() ? "" : held.error().to_error().message);
+    const Result<bool> held = connector_->finish(request.handle);
+    CAIRN_CHECK(held.has_value(), held.has_value() ? "" : held.error().message);
     *held ? finishing_.push_back(request) : release(request.blocks);
   }
   requests_.clear();
@@ -211,7 +211,7 @@ bool TinyEngine::finish_all() {
   const TimePoint end = steady_clock().now() + kForever;
   bool is_over = false;
   while (!is_over && steady_clock().now() < end) {
-    take_results();
+    take_outcomes();
     const std::optional<TinyAnswer> answer = ranks_->step(make_step());  // gives out what finish() came to
     if (!answer) {
       return false;

@@ -59,7 +59,7 @@ class TinyEngine {
   };
 
   void admit();
-  void take_results();
+  void take_outcomes();
   void abort_all();
   [[nodiscard]] TinyStep make_step();
   void release(const std::vector<BlockId>& blocks);

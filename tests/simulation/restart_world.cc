@@ -18,7 +18,8 @@
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
+#include "cairn/connector/operation_testing.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/connector/worker_steps.h"
 #include "cairn/memory/system_region.h"
@@ -410,8 +411,8 @@ class RestartWorld::Impl {
       }
       for (const auto& [open, operation] : s.open) {
         if (!operation.is_load && operation.block == block) {
-          metadata.fences.push_back(
-              {{.slot = operation.block, .number = static_cast<std::uint32_t>(open)}, {BlockId{block}}});
+          metadata.fences.push_back(fenced_operation(
+              {.slot = operation.block, .number = static_cast<std::uint32_t>(open)}, {BlockId{block}}));
         }
       }
       if (chance(0.2) && metadata.fences.empty() && is_led()) {
@@ -439,9 +440,9 @@ class RestartWorld::Impl {
     const std::vector<BlockId> blocks = {BlockId{operation.block}};
     if (operation.is_load) {
       operation.stamp = (s.serial << 32U) + operation.number;
-      metadata.loads.push_back({id, RequestId(operation.number), false, blocks});
+      metadata.loads.push_back(load_operation(id, RequestId(operation.number), blocks));
     } else {
-      metadata.saves.push_back({id, RequestId(operation.number), blocks});
+      metadata.saves.push_back(save_operation(id, RequestId(operation.number), blocks));
     }
     if (!is_led()) {
       counts_.failed += operation.is_load ? 0 : 1;
@@ -496,7 +497,7 @@ class RestartWorld::Impl {
     const auto event = std::make_shared<TestStep>();
     device_queue_.push_back({step.writes, event});
     CAIRN_CHECK(steps_->save_step(event).has_value(), "what is started can be saved");
-    (void)steps_->take_report();
+    (void)steps_->take_outcomes();
   }
 
   void run_device() {
@@ -527,7 +528,7 @@ class RestartWorld::Impl {
       sent_.push_back(*next.copy);
       transfers_->submit(*next.copy);
     } else {
-      operations_->told(joined_, next.notice);
+      operations_->receive(joined_, next.notice);
     }
   }
 
@@ -563,7 +564,7 @@ class RestartWorld::Impl {
     }
     const Operation operation = found->second;
     const bool is_done = done.states.front() == BlockState::kDone;
-    OperationNotice notice;
+    OperationOutcomes notice;
     const OperationId id{.slot = operation.block, .number = static_cast<std::uint32_t>(number)};
     if (operation.is_load) {
       if (is_done) {

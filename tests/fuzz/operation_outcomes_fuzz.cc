@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "cairn/base/check.h"
-#include "cairn/connector/operation_notice.h"
+#include "cairn/connector/operation_outcomes.h"
 #include "tests/fuzz/sealed_input_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cairn;
   const std::vector<std::byte> bytes = sealed_input(data, size);
-  if (const auto decoded = OperationNotice::decode(bytes)) {
+  if (const auto decoded = OperationOutcomes::decode(bytes)) {
     CAIRN_CHECK(decoded->encode() == bytes, "what decodes encodes back");
   }
   return 0;
