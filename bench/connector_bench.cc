@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "cairn/connector/scheduler_connector.h"
+#include "cairn/leader/leader.h"
 
 namespace cairn {
 namespace {
@@ -98,7 +99,7 @@ class Engine {
     }
     connector_ = *std::move(made);
     rank_ = std::make_unique<QuickRank>(connector_->ranks());
-    (void)connector_->ranks().wait_for_ranks(std::chrono::seconds(10));
+    (void)connector_->wait_for_ranks(std::chrono::seconds(10));
   }
   ~Engine() { connector_.reset(); }
   Engine(const Engine&) = delete;

@@ -135,14 +135,13 @@ cairn_manager* cairn_scheduler_manager(cairn_scheduler* scheduler) { return sche
 
 size_t cairn_scheduler_address(const cairn_scheduler* scheduler, char* buffer, size_t capacity, size_t* needed) {
   return guarded_text(buffer, capacity, needed, [&] {
-    const std::optional<RankAddress> address = scheduler->connector->ranks().address();
+    const std::optional<RankAddress> address = scheduler->connector->address();
     return address ? address->to_string() : std::string();
   });
 }
 
 int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uint64_t longest_ms, cairn_error* error) {
-  return guarded(error,
-                 [&]() -> Status { return scheduler->connector->ranks().wait_for_ranks(limited_ms(longest_ms)); });
+  return guarded(error, [&]() -> Status { return scheduler->connector->wait_for_ranks(limited_ms(longest_ms)); });
 }
 
 int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const cairn_new_request* request, cairn_request* handle,

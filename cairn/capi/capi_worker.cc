@@ -77,7 +77,7 @@ Result<WorkerConnector::Options> read_options(const cairn_worker_options& given)
   if (given.leader != nullptr) {
     CAIRN_TRY_ASSIGN(options.leader, RankAddress::parse(given.leader));
   } else {
-    options.group = &given.scheduler->connector->ranks();
+    options.group = &given.scheduler->connector->local_leader();
   }
   options.secret = read_text(given.secret);
   set_limit(options.fence_limit, given.fence_limit_ms);
@@ -209,7 +209,7 @@ int32_t cairn_worker_take_outcomes(cairn_worker* worker, cairn_worker_outcomes* 
 
 int32_t cairn_worker_get_state(const cairn_worker* worker, cairn_worker_state* state) {
   return guarded(nullptr, [&] {
-    const Rank::State now = worker->connector->state();
+    const RankState now = worker->connector->state();
     cairn_worker_state out{};
     out.is_connected = now.is_connected ? 1 : 0;
     out.generation = now.generation;

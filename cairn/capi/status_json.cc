@@ -9,7 +9,7 @@ namespace cairn::capi {
 
 namespace {
 
-void write(JsonWriter& json, const char* name, const TierHealth::Report& health) {
+void write(JsonWriter& json, const char* name, const TierHealthReport& health) {
   json.begin_object(name);
   json.field("is_up", health.is_up);
   json.field("reason", health.reason);

@@ -6,7 +6,7 @@
 #include <iosfwd>
 
 #include "cairn/base/result.h"
-#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/policy_kind.h"
 
 namespace cairn::cli {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/policy_kind.h"
 
 namespace cairn::cli {
 

@@ -13,6 +13,7 @@
 #include "cairn/connector/operation_runner.h"
 #include "cairn/connector/save_counts.h"
 #include "cairn/connector/slot_manager.h"
+#include "cairn/leader/leader.h"
 
 namespace cairn {
 
@@ -876,6 +877,10 @@ Result<ResetReport> SchedulerConnector::invalidate(std::uint64_t weights_generat
   return impl_->manager().invalidate(weights_generation);
 }
 const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
+Status SchedulerConnector::wait_for_ranks(Duration longest) const { return impl_->ranks().wait_for_ranks(longest); }
+std::vector<RankStatus> SchedulerConnector::rank_status() const { return impl_->ranks().status(); }
+std::optional<RankAddress> SchedulerConnector::address() const { return impl_->ranks().address(); }
+LocalLeader& SchedulerConnector::local_leader() const { return impl_->ranks(); }
 Leader& SchedulerConnector::ranks() const { return impl_->ranks(); }
 
 }  // namespace cairn

@@ -30,13 +30,16 @@
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot_state.h"
 #include "cairn/evict/retention_hint.h"
-#include "cairn/leader/leader.h"
+#include "cairn/leader/leader_options.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
 #include "cairn/tokens/mm_run.h"
 
 namespace cairn {
+
+class Leader;
+class LocalLeader;
 
 enum class LoadMode : std::uint8_t {
   kAsync,   // the request waits until its blocks are loaded, and computes the rest then
@@ -50,7 +53,7 @@ class SchedulerConnector {
     // that the engine has. The engine manages the device.
     ManagerConfig manager;
     ManagerParts parts = {};  // clock, incidents; `elsewhere` is set here
-    Leader::Options ranks = {};
+    LeaderOptions ranks = {};
     LoadMode load = LoadMode::kAsync;
     std::uint32_t loading_blocks = 16384;  // in flight at once
     std::uint32_t least_blocks = 1;        // a load of fewer blocks is not worth it: they are computed
@@ -187,6 +190,15 @@ class SchedulerConnector {
   Result<ResetReport> invalidate(std::uint64_t weights_generation);
 
   [[nodiscard]] const KvBlockManager& manager() const;  // status, metrics, events, control
+
+  // --- ranks ---
+  // Waits until all ranks have joined. kExpired names those that are missing.
+  [[nodiscard]] Status wait_for_ranks(Duration longest) const;
+  [[nodiscard]] std::vector<RankStatus> rank_status() const;
+  // Where ranks connect to, with the port that the system chose; std::nullopt if all ranks are in this process.
+  [[nodiscard]] std::optional<RankAddress> address() const;
+  // For workers of this process: WorkerConnector::Options::group.
+  [[nodiscard]] LocalLeader& local_leader() const;
   [[nodiscard]] Leader& ranks() const;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/scheduler_testing.h"
+#include "cairn/leader/leader.h"
 
 namespace cairn {
 namespace {

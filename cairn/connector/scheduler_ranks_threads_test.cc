@@ -4,6 +4,7 @@
 #include <future>
 
 #include "cairn/connector/scheduler_testing.h"
+#include "cairn/leader/leader.h"
 #include "cairn/memory/memory_testing.h"
 
 namespace cairn {
@@ -78,7 +79,7 @@ TEST(SchedulerConnectorTest, ARankThatComesBackFindsTheHostTierEmpty) {
   EXPECT_EQ(matched(world, b), 16);
   world.ranks[1]->leave();
   world.ranks[1]->join(world->ranks(), 1);
-  ASSERT_TRUE(world->ranks().wait_for_ranks(kConnectorPatience).has_value());
+  ASSERT_TRUE(world->wait_for_ranks(kConnectorPatience).has_value());
   world.take_until([&] { return matched(world, b) == 0; });
   const std::lock_guard lock(mutex);
   EXPECT_GE(changes.size(), 4) << "whoever asked for it is told as well";

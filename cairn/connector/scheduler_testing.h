@@ -25,6 +25,7 @@
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_testing.h"
 #include "cairn/connector/worker_operations.h"
+#include "cairn/leader/leader.h"
 
 namespace cairn::testing {
 
@@ -281,7 +282,7 @@ class World {
     for (std::uint32_t rank = 0; rank < options.ranks.ranks; ++rank) {
       ranks.push_back(std::make_unique<NumberRank>(connector->ranks(), rank, seed));
     }
-    EXPECT_TRUE(connector->ranks().wait_for_ranks(kConnectorPatience).has_value());
+    EXPECT_TRUE(connector->wait_for_ranks(kConnectorPatience).has_value());
   }
   ~World() { connector.reset(); }
   World(const World&) = delete;

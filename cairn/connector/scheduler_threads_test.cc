@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/connector/scheduler_testing.h"
+#include "cairn/onboard/load_cost.h"
 
 namespace cairn {
 namespace {

@@ -90,6 +90,6 @@ Status WorkerConnector::save_layer(std::uint32_t layer, StepEventPtr after) {
 }
 Status WorkerConnector::save_step(StepEventPtr after) { return impl_->steps().save_step(std::move(after)); }
 WorkerOutcomes WorkerConnector::take_outcomes() { return impl_->steps().take_outcomes(); }
-Rank::State WorkerConnector::state() const { return impl_->rank().state(); }
+RankState WorkerConnector::state() const { return impl_->rank().state(); }
 
 }  // namespace cairn

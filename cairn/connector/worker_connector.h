@@ -35,11 +35,16 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/layout/tensor_view.h"
+#include "cairn/manager/kv_block_manager.h"
 #include "cairn/memory/region.h"
-#include "cairn/rank/rank.h"
+#include "cairn/rank/rank_state.h"
 #include "cairn/transfer/step_event.h"
+#include "cairn/wire/rank_address.h"
 
 namespace cairn {
+
+class LocalLeader;
+class TransferExecutor;
 
 // One tensor of an engine, by its memory, sizes and strides; layout/tensor_view.h lists what engines have.
 struct KvTensor {
@@ -118,7 +123,7 @@ class WorkerConnector {
   // outcomes of them are ignored. May also be called between steps.
   [[nodiscard]] WorkerOutcomes take_outcomes();
 
-  [[nodiscard]] Rank::State state() const;
+  [[nodiscard]] RankState state() const;
 
  private:
   class Impl;

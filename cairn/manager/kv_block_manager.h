@@ -33,13 +33,17 @@
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
 #include "cairn/manager/reset_channel.h"
-#include "cairn/offload/offloader.h"
-#include "cairn/onboard/onboarder.h"
+#include "cairn/memory/memory_progress.h"
+#include "cairn/offload/offload_request.h"
+#include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
+#include "cairn/tier/engine_blocks.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/transfer/executor.h"
 
 namespace cairn {
+
+class LoadCostModel;
+class TransferExecutor;
 
 // What a reset of tiers did.
 struct ResetReport {

@@ -11,6 +11,7 @@
 
 #include "cairn/layout/layout_testing.h"
 #include "cairn/manager/manager_testing.h"
+#include "cairn/tier/disk_file.h"
 #include "cairn/tokens/token_sequence.h"
 
 namespace cairn::testing {

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "cairn/manager/manager_testing.h"
+#include "cairn/onboard/load_cost.h"
+#include "cairn/tier/disk_file.h"
 #include "cairn/transfer/stuck_executor_testing.h"
 
 namespace cairn::testing {

@@ -19,18 +19,17 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/policy_kind.h"
 #include "cairn/layout/block_layout.h"
 #include "cairn/layout/kv_shape.h"
 #include "cairn/memory/system_region.h"
 #include "cairn/offload/offload_options.h"
 #include "cairn/onboard/onboard_options.h"
 #include "cairn/pool/block_pool.h"
-#include "cairn/tier/disk_opening.h"
-#include "cairn/tier/tier_health.h"
+#include "cairn/tier/tier_status.h"
 #include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
-#include "cairn/transfer/io_backend.h"
+#include "cairn/transfer/io_method.h"
 
 namespace cairn {
 
@@ -123,7 +122,7 @@ struct ManagerConfig {
   OffloadOptions offload_to_disk;  // [offload.disk]: from the host, or from the device if there is no host tier
   OnboardOptions onboard;          // [onboard]
   RequestsConfig requests;         // [requests]
-  TierHealth::Options health;      // [health]: when a failing tier is suspended, and tried again
+  TierHealthOptions health;        // [health]: when a failing tier is suspended, and tried again
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.

@@ -79,7 +79,7 @@ void add_tier_metrics(Metrics& metrics, const Tier& tier) {
                              [&tier, use] { return static_cast<double>(tier.report(use).times_out); });
   }
   if (tier.has_file()) {
-    const Tier::Recovered& found = tier.recovered();
+    const TierRecovered& found = tier.recovered();
     metrics.gauge_function("cairn_disk_recovered_blocks", "Blocks that the file held when it was opened", labels,
                            [&found] { return static_cast<double>(found.blocks); });
     metrics.gauge_function("cairn_disk_damaged_entries", "Entries of the file that were damaged or cut off then",

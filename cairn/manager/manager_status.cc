@@ -1,6 +1,8 @@
 #include "cairn/manager/manager_status.h"
 
 #include "cairn/base/str_cat.h"
+#include "cairn/tier/tier.h"
+#include "cairn/tier/tier_link.h"
 
 namespace cairn {
 

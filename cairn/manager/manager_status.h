@@ -9,15 +9,15 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
-#include "cairn/offload/offloader.h"
-#include "cairn/onboard/onboarder.h"
+#include "cairn/offload/offload_request.h"
+#include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
-#include "cairn/tier/disk_scrub.h"
-#include "cairn/tier/link_meter.h"
-#include "cairn/tier/tier.h"
-#include "cairn/tier/tier_link.h"
+#include "cairn/tier/tier_status.h"
 
 namespace cairn {
+
+class Tier;
+class TierLink;
 
 // Something that an operator should know of.
 struct Incident {
@@ -46,9 +46,9 @@ struct TierStatus {
   PoolStats stats = {};
   std::uint32_t withheld = 0;     // blocks that a resize has taken out of use
   std::uint32_t to_withhold = 0;  // blocks that it will take once they are released
-  TierHealth::Report reading = {};
-  TierHealth::Report writing = {};
-  Tier::Recovered recovered = {};  // of the disk tier
+  TierHealthReport reading = {};
+  TierHealthReport writing = {};
+  TierRecovered recovered = {};  // of the disk tier
   std::size_t metadata_bytes = 0;
 };
 

@@ -192,7 +192,7 @@ void ManagerTiers::report_recovery() {
   if (disk == nullptr) {
     return;
   }
-  const Tier::Recovered& found = disk->recovered();
+  const TierRecovered& found = disk->recovered();
   if (!found.damage.empty()) {
     incidents_.add(
         Incident::Kind::kDamagedFile, kDisk,

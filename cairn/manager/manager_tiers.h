@@ -21,6 +21,8 @@
 #include "cairn/manager/host_size.h"
 #include "cairn/manager/incident_log.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/offload/offloader.h"
+#include "cairn/onboard/onboarder.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"

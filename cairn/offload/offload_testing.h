@@ -91,7 +91,7 @@ struct WorldOptions {
   OffloadOptions offload = {};
   SimulatedExecutor::Options link = {.latency = milliseconds(1)};
   FaultOptions faults = {};
-  TierHealth::Options health = {};
+  TierHealthOptions health = {};
 };
 
 class World {

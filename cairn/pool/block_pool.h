@@ -23,7 +23,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/policy_kind.h"
 #include "cairn/evict/retention_hint.h"
 #include "cairn/hash/key_seed.h"
 #include "cairn/pool/blocks.h"

@@ -37,6 +37,7 @@
 #include "cairn/base/result.h"
 #include "cairn/layout/layer_groups.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/rank/rank_state.h"
 #include "cairn/transfer/step_event.h"
 #include "cairn/transfer/step_mark.h"
 #include "cairn/wire/leader_id.h"
@@ -94,16 +95,7 @@ class Rank {
   [[nodiscard]] virtual bool fence(std::span<const BlockId> device_blocks, StepMark overwritten_in,
                                    TimePoint deadline) = 0;
 
-  struct State {
-    bool is_connected = false;
-    LeaderId leader = {};  // to which it is, or was last, connected
-    std::uint32_t generation = 0;
-    std::uint32_t copies = 0;  // transfers in flight
-    std::uint64_t done = 0;    // blocks
-    std::uint64_t failed = 0;  // blocks, for any reason
-    std::string reason = {};   // why it is not connected
-    std::string damage = {};   // what was wrong with its file of the disk tier, and what was done about it
-  };
+  using State = RankState;
   [[nodiscard]] virtual State state() const = 0;
 
  protected:

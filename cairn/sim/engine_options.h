@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cairn/evict/eviction_policy.h"
+#include "cairn/evict/policy_kind.h"
 #include "cairn/sim/cost_model.h"
 #include "cairn/sim/profile.h"
 

@@ -16,14 +16,9 @@
 
 #include "cairn/base/result.h"
 #include "cairn/tier/disk_file.h"
+#include "cairn/tier/tier_status.h"
 
 namespace cairn {
-
-enum class DiskOpening : std::uint8_t {
-  kReuse,     // what is in the file is served; there is none: it is made
-  kExisting,  // there has to be one
-  kFresh,     // one that is there is replaced, if it is ours and nobody has it open
-};
 
 struct OpenedDisk {
   DiskFile file;

@@ -23,18 +23,10 @@
 #include "cairn/layout/block_layout.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/tier.h"
+#include "cairn/tier/tier_status.h"
 #include "cairn/transfer/executor.h"
 
 namespace cairn {
-
-struct ScrubStatus {
-  std::uint64_t bytes = 0;       // that were read
-  std::uint64_t blocks = 0;      // that were read and verified
-  std::uint64_t damaged = 0;     // that were wrong, and are dropped
-  std::uint64_t unreadable = 0;  // that could not be read
-  std::uint64_t passes = 0;      // over the whole tier
-  std::uint32_t position = 0;    // the next block of the present pass
-};
 
 class DiskScrub {
  public:

@@ -9,23 +9,9 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/metrics.h"
 #include "cairn/base/mutex.h"
+#include "cairn/tier/tier_status.h"
 
 namespace cairn {
-
-struct LinkTotals {
-  std::uint64_t copies = 0;
-  std::uint64_t blocks = 0;  // that arrived
-  std::uint64_t bytes = 0;   // of those
-  std::uint64_t failed = 0;  // blocks
-  std::uint64_t mismatched = 0;
-  std::uint64_t expired = 0;
-  std::uint64_t cancelled = 0;
-  Duration busy = Duration::zero();  // while at least one transfer was in flight
-  std::uint64_t blocks_in_flight = 0;
-  std::uint64_t bytes_in_flight = 0;
-  std::uint64_t quarantined = 0;  // blocks that a late copy may still touch
-  std::uint64_t unsettled = 0;    // transfers that may still touch memory, in flight or late
-};
 
 class LinkMeter {
  public:

@@ -27,6 +27,7 @@
 #include "cairn/tier/disk_entry_index.h"
 #include "cairn/tier/disk_file.h"
 #include "cairn/tier/tier_health.h"
+#include "cairn/tier/tier_status.h"
 #include "cairn/tokens/key_secret.h"
 #include "cairn/tokens/namespace.h"
 #include "cairn/transfer/checksum.h"
@@ -124,15 +125,7 @@ class Tier {
   // When it returns, what was written before survives a loss of power.
   [[nodiscard]] Status sync();
 
-  // What make() found in the file: how many entries, and how many were damaged or superseded.
-  struct Recovered {
-    std::uint32_t blocks = 0;
-    std::uint32_t damaged = 0;
-    std::uint32_t cut_off = 0;  // entries whose blocks the file no longer had
-    std::uint32_t superseded = 0;
-    bool clean = true;        // the file was closed
-    std::string damage = {};  // what was wrong with the file itself, and what became of it; empty if all was well
-  };
+  using Recovered = TierRecovered;
   [[nodiscard]] const Recovered& recovered() const { return recovered_; }
   [[nodiscard]] bool has_file() const { return has_file_; }
   // The secret that the file's keys were made with; std::nullopt if there is no file, or it keeps none.

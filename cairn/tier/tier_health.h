@@ -16,24 +16,14 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/mutex.h"
+#include "cairn/tier/tier_status.h"
 
 namespace cairn {
 
 class TierHealth {
  public:
-  struct Options {
-    std::uint32_t failures = 3;  // in a row
-    Duration first_wait = std::chrono::seconds(1);
-    Duration longest_wait = std::chrono::minutes(1);
-  };
-  struct Report {
-    bool is_up = true;
-    std::uint64_t failures = 0;   // since it was made
-    std::uint64_t times_out = 0;  // how often it was taken out of use
-    std::optional<TimePoint> out_since = {};
-    std::optional<TimePoint> next_trial = {};
-    std::string reason = {};  // of the last failure
-  };
+  using Options = TierHealthOptions;
+  using Report = TierHealthReport;
   enum class Change : std::uint8_t { kNone, kOut, kBack };
 
   explicit TierHealth(const Options& options) : options_(options) {}

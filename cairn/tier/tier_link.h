@@ -32,24 +32,12 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/result.h"
 #include "cairn/pool/blocks.h"
+#include "cairn/tier/engine_blocks.h"
 #include "cairn/tier/link_meter.h"
 #include "cairn/tier/tier.h"
 #include "cairn/transfer/executor.h"
 
 namespace cairn {
-
-// Blocks that the engine holds in a tier without a pool. It must not change or reuse them until `held` is released.
-struct EngineBlocks {
-  std::vector<BlockId> block_ids = {};
-  std::vector<BlockFacts> facts = {};  // one for each block, as far as they are known; not used for targets
-  std::shared_ptr<void> held = {};     // released when nothing touches the blocks any more
-  // KvBlockManager::fences() when the engine began to write the blocks. A save of blocks from before a fence is refused.
-  // std::nullopt means now.
-  std::optional<std::uint64_t> fence = {};
-  // Transfers from and to the blocks do not begin before the engine has reached this step.
-  StepMark not_before = {};
-  TenantId tenant = kDefaultTenant;  // that copies of the blocks are charged to, in the tier that they go to
-};
 
 // What a transfer reads.
 class CopySource {

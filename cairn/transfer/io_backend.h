@@ -15,6 +15,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/transfer/io_method.h"
 
 namespace cairn {
 
@@ -64,12 +65,6 @@ class IoBackend {
 
   // "io_uring, 16 in flight, files registered, buffers not registered: ..."
   [[nodiscard]] virtual std::string describe() const = 0;
-};
-
-enum class IoMethod : std::uint8_t {
-  kBest,     // io_uring if it works, else threads
-  kUring,    // io_uring, or fail
-  kThreads,  // pread() and pwrite()
 };
 
 // Tries a real write and read to see whether io_uring works. With kBest, describe() says why it does not.

@@ -14,6 +14,7 @@
 
 #include "cairn/base/result.h"
 #include "cairn/connector/worker_connector.h"
+#include "cairn/wire/local_leader.h"
 #include "examples/engine/model.h"
 #include "examples/engine/step.h"
 

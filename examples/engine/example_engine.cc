@@ -135,15 +135,15 @@ Result<RunFigures> run_engine(const EngineConfig& config) {
     }
     connector = std::move(*made);
     if (config.processes) {
-      rank_config.leader = connector->ranks().address()->to_string();
+      rank_config.leader = connector->address()->to_string();
     }
   }
-  const auto ranks = start_ranks(config, rank_config, connector ? &connector->ranks() : nullptr);
+  const auto ranks = start_ranks(config, rank_config, connector ? &connector->local_leader() : nullptr);
   if (!ranks) {
     return Unexpected(ranks.error());
   }
   if (connector) {
-    if (Status ready = connector->ranks().wait_for_ranks(kPatience); !ready) {
+    if (Status ready = connector->wait_for_ranks(kPatience); !ready) {
       return Unexpected(ready.error());
     }
   }

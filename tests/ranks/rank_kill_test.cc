@@ -76,22 +76,22 @@ TEST_P(RankKillTest, ARankThatHangsFailsWhatItTakesPartInAndComesBack) {
     ASSERT_TRUE(engine.step());
   }
   const std::uint32_t rank = GetParam() - 1;
-  const std::uint32_t before = engine.connector().ranks().status()[rank].generation;
+  const std::uint32_t before = engine.connector().rank_status()[rank].generation;
   engine.ranks().stop(rank);
   // The leader finds out by itself, and goes on.
   const TimePoint end = steady_clock().now() + std::chrono::seconds(60);
-  while (engine.connector().ranks().status()[rank].is_there && steady_clock().now() < end) {
+  while (engine.connector().rank_status()[rank].is_there && steady_clock().now() < end) {
     engine.idle();
   }
-  EXPECT_FALSE(engine.connector().ranks().status()[rank].is_there);
+  EXPECT_FALSE(engine.connector().rank_status()[rank].is_there);
   engine.ranks().go_on(rank);
   // The engine does not wait for it: what is over before the leader has it back is known to it all the same.
   const TimePoint back = steady_clock().now() + std::chrono::seconds(60);
-  while (!engine.connector().ranks().status()[rank].is_there && steady_clock().now() < back) {
+  while (!engine.connector().rank_status()[rank].is_there && steady_clock().now() < back) {
     ASSERT_TRUE(engine.step());
   }
-  EXPECT_TRUE(engine.connector().ranks().status()[rank].is_there);
-  EXPECT_GT(engine.connector().ranks().status()[rank].generation, before);
+  EXPECT_TRUE(engine.connector().rank_status()[rank].is_there);
+  EXPECT_GT(engine.connector().rank_status()[rank].generation, before);
   run_until_loaded(engine, 50);
   expect_nothing_lost(engine);
 }

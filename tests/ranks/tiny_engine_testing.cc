@@ -51,11 +51,11 @@ TinyEngine::TinyEngine(std::uint32_t ranks, const std::string& folder, std::uint
   Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(options_of(ranks, folder, with_disk));
   CAIRN_CHECK(made.has_value(), made.has_value() ? "" : made.error().message);
   connector_ = *std::move(made);
-  ranks_ = std::make_unique<RankProcesses>(ranks, connector_->ranks().address()->to_string());
+  ranks_ = std::make_unique<RankProcesses>(ranks, connector_->address()->to_string());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     ranks_->start(rank);
   }
-  const Status there = connector_->ranks().wait_for_ranks(kForever);
+  const Status there = connector_->wait_for_ranks(kForever);
   CAIRN_CHECK(there.has_value(), there.has_value() ? "" : there.error().message);
   for (std::uint32_t block = 0; block < kTinyDeviceBlocks; ++block) {
     free_.push_back(BlockId{block});
@@ -202,7 +202,7 @@ void TinyEngine::abort_all() {
 void TinyEngine::recover(std::uint32_t rank) {
   abort_all();
   ranks_->start(rank);
-  const Status there = connector_->ranks().wait_for_ranks(kForever);
+  const Status there = connector_->wait_for_ranks(kForever);
   CAIRN_CHECK(there.has_value(), there.has_value() ? "" : there.error().message);
 }
 

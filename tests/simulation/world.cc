@@ -8,6 +8,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/layout/block_pattern.h"
+#include "cairn/tier/disk_file.h"
 
 namespace cairn::testing {
 
