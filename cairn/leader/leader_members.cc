@@ -77,7 +77,7 @@ void LeaderMembers::make_room_for_stranger() {
     return;
   }
   const auto oldest = std::find_if(open_.begin(), open_.end(), is_stranger);  // ids grow with every connection
-  refuse(oldest->first, str_cat(kMaxStrangers, " connections have not said who they are, and this is the oldest one"));
+  refuse(oldest->first, str_cat(kMaxStrangers, " connections have sent no hello, and this is the oldest one"));
 }
 
 bool LeaderMembers::is_proven(ConnectionId connection) const {
@@ -254,7 +254,7 @@ void LeaderMembers::tick(TimePoint now) {
     }
     if (member.phase != Phase::kReady) {
       silent.emplace_back(connection, member.phase == Phase::kChallenged
-                                          ? str_cat("it did not say who it is within ", milliseconds_of(hello_limit_))
+                                          ? str_cat("no hello within ", milliseconds_of(hello_limit_))
                                           : str_cat("it was not ready within ", milliseconds_of(kReadyLimit)));
     } else if (member.unanswered && now >= *member.unanswered + options_.silence) {
       silent.emplace_back(connection, str_cat("it said nothing for ", milliseconds_of(now - *member.unanswered)));

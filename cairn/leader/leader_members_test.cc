@@ -205,7 +205,7 @@ TEST_F(OpenLeaderMembersTest, WhoDoesNotSayWhoItIsIsDropped) {
   now_ += milliseconds(1);
   members_.tick(now_);
   EXPECT_THAT(events(),
-              ElementsAre("send refusal to 1: it did not say who it is within 2000 ms", "hang up 1", "forget 1"));
+              ElementsAre("send refusal to 1: no hello within 2000 ms", "hang up 1", "forget 1"));
 }
 
 TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
@@ -218,7 +218,7 @@ TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
   connect(99, 99);
   EXPECT_THAT(events(), ElementsAre("send challenge to 99")) << "who has said hello is no stranger any more";
   connect(100, 100);
-  EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have not said who they are"),
+  EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have sent no hello"),
                                     "hang up 1", "forget 1", "send challenge to 100"));
   // However many come, a rank that answers its challenge gets its place, and one that has it keeps it.
   for (std::uint64_t connection = 101; connection < 1000; ++connection) {

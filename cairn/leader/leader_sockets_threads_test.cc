@@ -210,7 +210,7 @@ TEST_F(LeaderSocketsTest, ASilentStrangerIsDropped) {
   make({.ranks = 1, .address = unix_, .heartbeat = milliseconds(10), .silence = milliseconds(50)});
   SocketRank stranger(unix_);
   stranger.next_as<RankChallenge>();
-  EXPECT_THAT(stranger.refusal(), HasSubstr("it did not say who it is within 50 ms"));
+  EXPECT_THAT(stranger.refusal(), HasSubstr("no hello within 50 ms"));
 }
 
 // Strangers that announce large messages and send them cost the leader no memory.

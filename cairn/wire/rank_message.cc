@@ -223,7 +223,7 @@ Result<std::optional<RankDecoder::Received>> RankDecoder::cut() {
   const auto header = ByteReader(unread).get<FrameHeader>();
   if (header.payload_bytes > max_payload_) {
     return corrupt(str_cat("rank message of ", header.payload_bytes, " bytes; at most ", max_payload_, " are allowed",
-                           max_payload_ < kMaxPayload ? " until the peer has proven who it is" : ""));
+                           max_payload_ < kMaxPayload ? " until the peer has proven that it knows the secret" : ""));
   }
   if (unread.size() - kFrameBytes < header.payload_bytes) return std::optional<Received>();
   const std::span<const std::byte> payload = unread.subspan(kFrameBytes, header.payload_bytes);
