@@ -17,25 +17,25 @@ namespace cairn {
 
 // A thread that holds one may take any that is further down in this list. docs/architecture.md has the same list.
 enum class LockRank : std::uint8_t {
-  kManager = 5,        // state that a KvBlockManager changes while it runs: sizes of tiers, requests
-  kBlockManager = 10,  // sequence tables of allocator/block_manager.h
-  kOffload = 14,       // the queue of one offloader; never held together with kOnboard
-  kOnboard = 16,       // loads in flight
-  kAllocator = 20,     // allocator/block_allocator.h
-  kPool = 30,          // the blocks of one pool
-  kRegistry = 40,      // keys across tiers; taken under a pool's lock
-  kInbox = 45,         // notifications to an offloader or a connector; taken under a pool's lock
-  kWake = 48,          // wakes the manager's thread; taken under a pool's lock
-  kEventLog = 50,      // the event log; taken under a pool's lock
-  kDiskFile = 55,      // entries of a disk tier's file
-  kRankWork = 57,      // the transfers of a rank
-  kStepGate = 58,      // the steps that a rank's engine has reached
-  kRankLine = 59,      // a rank's connection to its leader; nothing is called under it
-  kExecutor = 60,      // state of an executor beside its ledger
-  kTransfers = 70,     // the ledger of one executor; callbacks run without it
-  kOperations = 75,    // operations of a connector and their outcomes; nothing is called under it
-  kHealth = 80,        // health of a tier, throughput of a link, progress of a scrub
-  kMetrics = 90,       // the list of metrics; nothing is called under it
+  kManager = 5,          // state that a KvBlockManager changes while it runs: sizes of tiers, requests
+  kBlockManager = 10,    // sequence tables of allocator/block_manager.h
+  kOffload = 14,         // the queue of one offloader; never held together with kOnboard
+  kOnboard = 16,         // loads in flight
+  kAllocator = 20,       // allocator/block_allocator.h
+  kPool = 30,            // the blocks of one pool
+  kRegistry = 40,        // keys across tiers; taken under a pool's lock
+  kInbox = 45,           // notifications to an offloader or a connector; taken under a pool's lock
+  kWake = 48,            // wakes the manager's thread; taken under a pool's lock
+  kEventLog = 50,        // the event log; taken under a pool's lock
+  kDiskFile = 55,        // entries of a disk tier's file
+  kRankTransfers = 57,   // the transfers of a rank
+  kStepGate = 58,        // the steps that a rank's engine has reached
+  kRankConnection = 59,  // a rank's connection to its leader; nothing is called under it
+  kExecutor = 60,        // state of an executor beside its ledger
+  kTransfers = 70,       // the ledger of one executor; callbacks run without it
+  kOperations = 75,      // operations of a connector and their outcomes; nothing is called under it
+  kHealth = 80,          // health of a tier, throughput of a link, progress of a scrub
+  kMetrics = 90,         // the list of metrics; nothing is called under it
 };
 
 class CAIRN_CAPABILITY("mutex") Mutex {

@@ -204,8 +204,7 @@ TEST_F(OpenLeaderMembersTest, WhoDoesNotSayWhoItIsIsDropped) {
   EXPECT_THAT(events(), IsEmpty());
   now_ += milliseconds(1);
   members_.tick(now_);
-  EXPECT_THAT(events(),
-              ElementsAre("send refusal to 1: no hello within 2000 ms", "hang up 1", "forget 1"));
+  EXPECT_THAT(events(), ElementsAre("send refusal to 1: no hello within 2000 ms", "hang up 1", "forget 1"));
 }
 
 TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
@@ -218,8 +217,8 @@ TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
   connect(99, 99);
   EXPECT_THAT(events(), ElementsAre("send challenge to 99")) << "who has said hello is no stranger any more";
   connect(100, 100);
-  EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have sent no hello"),
-                                    "hang up 1", "forget 1", "send challenge to 100"));
+  EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have sent no hello"), "hang up 1",
+                                    "forget 1", "send challenge to 100"));
   // However many come, a rank that answers its challenge gets its place, and one that has it keeps it.
   for (std::uint64_t connection = 101; connection < 1000; ++connection) {
     connect(connection, connection);

@@ -237,7 +237,7 @@ class RankThread {
   const Rank::Options options_;
   const std::unique_ptr<RankConnection> connection_;  // outlives the transfers, which send through it
   RankTransfers transfers_;
-  mutable Mutex mutex_{LockRank::kRankLine};
+  mutable Mutex mutex_{LockRank::kRankConnection};
   std::condition_variable_any changed_;
   Rank::State state_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Error> unfit_ CAIRN_GUARDED_BY(mutex_);  // why the leader's configuration does not fit this rank

@@ -96,7 +96,7 @@ class LocalConnection final : public RankConnection {
 
   LocalLeader& leader_;
   const std::uint32_t rank_;
-  Mutex mutex_{LockRank::kRankLine};
+  Mutex mutex_{LockRank::kRankConnection};
   std::condition_variable_any news_;
   std::shared_ptr<LocalLeader::Port> port_ CAIRN_GUARDED_BY(mutex_);  // shared with a send() that is running
   std::deque<Received> inbox_ CAIRN_GUARDED_BY(mutex_);
@@ -240,7 +240,7 @@ class SocketConnection final : public RankConnection {
   std::optional<RankSocket> socket_;
   std::optional<RankChallenge> challenge_;
   RankHello hello_;
-  Mutex mutex_{LockRank::kRankLine};
+  Mutex mutex_{LockRank::kRankConnection};
   bool is_open_ CAIRN_GUARDED_BY(mutex_) = false;
   std::deque<Received> queue_ CAIRN_GUARDED_BY(mutex_);
 };

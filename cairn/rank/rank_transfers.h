@@ -128,7 +128,7 @@ class RankTransfers {
   const Clock& clock_;
   const Send send_;
   StepGate gate_;
-  mutable Mutex mutex_{LockRank::kRankWork};
+  mutable Mutex mutex_{LockRank::kRankTransfers};
   std::condition_variable_any news_;                           // for callers that wait for transfers
   std::condition_variable_any steps_;                          // for the own thread: something is held, or the end
   std::uint32_t generation_ CAIRN_GUARDED_BY(mutex_) = 0;      // 0: there is no leader

@@ -282,7 +282,8 @@ TEST(RankMessageTest, FramesMayBeLimitedUntilThePeerIsKnown) {
   decoder.feed(std::span(large).first(kHeader));
   const Next refused = decoder.next();
   ASSERT_FALSE(refused.has_value());
-  EXPECT_THAT(refused.error().message, HasSubstr("at most 256 are allowed until the peer has proven that it knows the secret"));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("at most 256 are allowed until the peer has proven that it knows the secret"));
   EXPECT_EQ(decoder.buffered(), 0U);
 
   RankDecoder known(kMaxHelloPayload);

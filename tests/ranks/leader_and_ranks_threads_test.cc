@@ -24,7 +24,7 @@ using testing::rank_plan;
 using testing::TransferLog;
 using testing::write_block;
 
-class JoinedRanksTest : public ::testing::Test {
+class LeaderAndRanksTest : public ::testing::Test {
  protected:
   void make_leader(std::uint32_t ranks) {
     ranks_ = ranks;
@@ -40,7 +40,7 @@ class JoinedRanksTest : public ::testing::Test {
                                      [this](const LeaderId& leader, std::span<const std::byte> bytes) {
                                        EXPECT_EQ(leader, leader_->id());
                                        const std::lock_guard lock(mutex_);
-                                       notices_.push_back(bytes.size());
+                                       broadcasts_.push_back(bytes.size());
                                        changed_.notify_all();
                                      },
                                  .first_connection = first_connection_});
@@ -85,7 +85,7 @@ class JoinedRanksTest : public ::testing::Test {
   Duration first_connection_ = testing::kRankPatience;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::size_t> notices_;
+  std::vector<std::size_t> broadcasts_;
   TransferLog log_;
   int moves_ = 0;
   std::vector<LayoutGroups> devices_;
@@ -94,7 +94,7 @@ class JoinedRanksTest : public ::testing::Test {
   std::vector<std::unique_ptr<Rank>> workers_;
 };
 
-TEST_F(JoinedRanksTest, EachMovesItsPart) {
+TEST_F(LeaderAndRanksTest, EachMovesItsPart) {
   make_leader(2);
   open();
   join_all();
@@ -117,7 +117,7 @@ TEST_F(JoinedRanksTest, EachMovesItsPart) {
   EXPECT_EQ(leader_->status()[1].block_bytes, testing::kRankShape.block_bytes());
 }
 
-TEST_F(JoinedRanksTest, CopiesWaitForTheSlowestRank) {
+TEST_F(LeaderAndRanksTest, CopiesWaitForTheSlowestRank) {
   make_leader(2);
   open();
   join_all();
@@ -129,18 +129,18 @@ TEST_F(JoinedRanksTest, CopiesWaitForTheSlowestRank) {
   EXPECT_THAT(log_.states("save"), Each(BlockState::kDone));
 }
 
-TEST_F(JoinedRanksTest, NoticesCome) {
+TEST_F(LeaderAndRanksTest, BroadcastsCome) {
   make_leader(1);
   open();
   join_all();
   leader_->broadcast({.bytes = std::vector<std::byte>(3)});
   leader_->broadcast({.bytes = std::vector<std::byte>(5)});
   std::unique_lock lock(mutex_);
-  EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return notices_.size() == 2; }));
-  EXPECT_EQ(notices_, (std::vector<std::size_t>{3, 5}));
+  EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return broadcasts_.size() == 2; }));
+  EXPECT_EQ(broadcasts_, (std::vector<std::size_t>{3, 5}));
 }
 
-TEST_F(JoinedRanksTest, ARankThatGoesAndComesBackFindsItsFile) {
+TEST_F(LeaderAndRanksTest, ARankThatGoesAndComesBackFindsItsFile) {
   make_leader(2);
   open();
   join_all();
@@ -157,7 +157,7 @@ TEST_F(JoinedRanksTest, ARankThatGoesAndComesBackFindsItsFile) {
   EXPECT_TRUE(holds(devices_[1], 1, 7));
 }
 
-TEST_F(JoinedRanksTest, WhatIsNotItsShareIsRefused) {
+TEST_F(LeaderAndRanksTest, WhatIsNotItsShareIsRefused) {
   make_leader(1);
   open();
   KvShape shape = testing::kRankShape;
@@ -168,7 +168,7 @@ TEST_F(JoinedRanksTest, WhatIsNotItsShareIsRefused) {
   join_all();  // the place is free for one that fits
 }
 
-TEST_F(JoinedRanksTest, APlaceIsTakenOnce) {
+TEST_F(LeaderAndRanksTest, APlaceIsTakenOnce) {
   make_leader(1);
   open();
   join_all();
@@ -180,7 +180,7 @@ TEST_F(JoinedRanksTest, APlaceIsTakenOnce) {
   EXPECT_THAT(join(0, one_group()).error().message, HasSubstr("rank 0 of 0"));
 }
 
-TEST_F(JoinedRanksTest, ThoseThatComeEarlyWaitForTheLeader) {
+TEST_F(LeaderAndRanksTest, ThoseThatComeEarlyWaitForTheLeader) {
   make_leader(1);
   std::future<void> joined = std::async(std::launch::async, [this] { join_all(); });
   open();
@@ -189,7 +189,7 @@ TEST_F(JoinedRanksTest, ThoseThatComeEarlyWaitForTheLeader) {
 }
 
 // Over a socket.
-TEST(LeaderAndRanksTest, ALeaderGoesAndAnotherComesInItsPlace) {
+TEST(LeaderAndRanksOverASocketTest, ALeaderGoesAndAnotherComesInItsPlace) {
   const TestFolder folder;
   const RankAddress address{RankAddress::Unix{folder.in("leader")}};
   const ManagerConfig config = rank_config(folder.in("disk"), 2);
