@@ -1,4 +1,4 @@
-// Recorded runs: `cairn ops` in the seed profile answers each script exactly as it was answered when it was recorded.
+// Recorded runs: `cairn ops` in the seed profile answers each script exactly as recorded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The first line in which two texts differ, for a message that can be read.
+// The first line in which two texts differ, for a readable message.
 std::string first_difference(const std::string& actual, const std::string& expected) {
   std::istringstream left(actual);
   std::istringstream right(expected);
@@ -82,7 +82,7 @@ TEST(GoldenTest, EveryRecordedScriptOfTheTestData) {
   }
 }
 
-// Not what was recorded, but nothing may break, and no script that fits the one profile is malformed in the other.
+// The answers differ from the recorded ones, but no line of a script may be malformed.
 TEST(GoldenTest, TheStrictProfileAnswersEveryLineToo) {
   for (const std::filesystem::path& script : scripts_in(CAIRN_GOLDENS)) {
     std::ifstream in(script);

@@ -43,7 +43,7 @@ Json replay(const std::string& trace, const Json& config) {
   return Json::parse(out.str());
 }
 
-// Every key that was recorded: counts as they are, figures to within a share of themselves.
+// Compares every recorded key: counts must be equal, figures may differ by a fraction of their value.
 void expect_agreement(const Json& recorded, const Json& ours, double share) {
   for (const auto& [key, value] : recorded.items()) {
     ASSERT_TRUE(ours.contains(key)) << key;
@@ -74,7 +74,7 @@ TEST(ReplayGoldenTest, RecordedReportsAgree) {
   for (const std::filesystem::path& report : reports_in(*folder)) {
     SCOPED_TRACE(report.string());
     const Json recorded = read_json(report);
-    // Under sanitizers only what takes seconds.
+    // Under sanitizers only replays that take seconds.
     if (!CAIRN_SANITIZED || recorded["report"]["num_requests"] <= 4'000) {
       const auto trace = test_data("traces/" + recorded["config"]["trace"].get<std::string>());
       expect_agreement(recorded["report"], replay(trace->string(), recorded["config"])["report"], 1e-8);
