@@ -23,7 +23,7 @@ void write_entries(const ManagerConfig& config) {
       must(DiskFile::create(config.disk.path, {.space = config.space(),
                                                .block_bytes = config.shape().block_bytes(),
                                                .row_bytes = static_cast<std::uint32_t>(config.shape().row_bytes()),
-                                               .block_ids = config.disk.blocks}));
+                                               .blocks = config.disk.blocks}));
   std::vector<DiskEntry> entries;
   for (std::uint32_t first = 0; first < config.disk.blocks; first += kChain) {
     entries.clear();
