@@ -339,12 +339,12 @@ std::string print_tenants(const std::vector<TenantQuota>& tenants) {
 void add_requests(List& list) {
   list.section("requests");
   list.whole(
-      "priority", "Of blocks that an engine's requests save; the lowest is evicted first",
+      "priority", "Priority of the blocks that requests save; the lowest is evicted first",
       [](auto& c) -> auto& { return c.requests.priority; }, 0, Retention::kMaxPriority);
   list.flag("retention", "Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block",
             [](auto& c) -> auto& { return c.requests.retention; });
   list.add(
-      "time_to_live", "Unused blocks that an engine's requests saved are dropped after it; needs retention",
+      "time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
       str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"),
       [](auto& c) -> auto& { return c.requests.time_to_live; },
       [](std::string_view text) -> std::optional<std::optional<Duration>> {
@@ -353,7 +353,8 @@ void add_requests(List& list) {
       },
       [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
   list.add(
-      "tenants", "Quotas of tenants in the tier that saves go to, in blocks: name:reserved:limit; limit 0: none",
+      "tenants",
+      "Quotas in blocks of the tier that saves go to, name:reserved:limit for each tenant; limit 0 for no limit",
       "a list such as batch:100:500, trial:0:50", [](auto& c) -> auto& { return c.requests.tenants; }, parse_tenants,
       print_tenants);
   list.last().is_text = true;
