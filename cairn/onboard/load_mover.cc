@@ -332,8 +332,11 @@ Result<TransferId> LoadMover::submit(const LoadPartPtr& part) {
     blocks.reset();
     return taken;
   };
-  auto submitted = link_of(*part).submit(
-      {.source = std::move(source), .targets = take_targets(), .deadline = load.transfers_by, .done = done_for_(part)});
+  CopyTargets targets = take_targets();
+  auto submitted = link_of(*part).submit({.source = std::move(source),
+                                          .targets = std::move(targets),
+                                          .deadline = load.transfers_by,
+                                          .done = done_for_(part)});
   if (!submitted) {
     LinkTransfer& refused = submitted.error().blocks;
     part->source.emplace(std::move(refused.source));
