@@ -178,7 +178,7 @@ TEST_F(CapiTest, NewWeightsInvalidateWhatIsStored) {
   ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
   (void)next_events(events);
   EXPECT_EQ(cairn_manager_invalidate(manager_, 0, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
-  EXPECT_THAT(error_.message, HasSubstr("weights generation 0 is not above 0"));
+  EXPECT_THAT(error_.message, HasSubstr("weights generation 0 is not above the present one, 0"));
   ASSERT_EQ(cairn_manager_invalidate(manager_, 2, nullptr, &error_), CAIRN_OK) << error_.message;
   EXPECT_THAT(next_events(events), HasSubstr(R"("tier":"G2","data":{"invalidated":{"weights_generation":2}}})"));
   cairn_events_destroy(events);

@@ -313,7 +313,7 @@ std::optional<std::vector<TenantQuota>> parse_tenants(std::string_view text) {
     one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
     const std::size_t first = one.find(':');
     const std::size_t second = one.find(':', first == one.npos ? first : first + 1);
-    if (first == 0 || second == one.npos) {
+    if (first == 0 || second == one.npos || !is_plain_text(one)) {
       return std::nullopt;
     }
     const auto reserved = parse_whole(one.substr(first + 1, second - first - 1), 0, kMost);
@@ -349,7 +349,10 @@ void add_requests(List& list) {
       [](auto& c) -> auto& { return c.requests.time_to_live; },
       [](std::string_view text) -> std::optional<std::optional<Duration>> {
         const std::optional<Duration> time = parse_duration(text);
-        return time || text == "none" ? std::optional(time) : std::nullopt;
+        if (!time && text != "none") {
+          return std::nullopt;
+        }
+        return std::optional<std::optional<Duration>>(std::in_place, time);
       },
       [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
   list.add(

@@ -44,6 +44,7 @@ namespace cairn {
                                        "fresh",
                                        "io_uring",
                                        "off",
+                                       "batch:100:500",
                                        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
                                        "say \"\\\" = # [x]"}) {
     ManagerConfig config;
