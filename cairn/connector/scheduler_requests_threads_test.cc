@@ -62,6 +62,7 @@ TEST(SchedulerRequestsTest, TheConfigurationHasTheDefaults) {
 
 TEST(SchedulerRequestsTest, BlocksAreGoneAfterTheirTimeToLive) {
   ManualClock clock;
+  clock.advance(steady_clock().now());  // deadlines are compared with the clock of the ranks
   SchedulerConnector::Options options = small_options(64, 8);
   options.manager.requests.retention = true;
   options.parts.clock = &clock;
