@@ -136,8 +136,8 @@ TEST_F(OpenLeaderMembersTest, OneThatIsHeardKeepsItsPlace) {
   connect(2, 200);
   say(2, 0, hello(0));
   EXPECT_THAT(events(), ElementsAre("send challenge to 2",
-                                    "send refusal to 2: rank 0 is there already, in process 100; end that one, or wait "
-                                    "until it is given up",
+                                    "send refusal to 2: rank 0 is there already, in process 100; end that process, or "
+                                    "wait until the leader gives it up",
                                     "hang up 2", "forget 2"));
   EXPECT_TRUE(members_.presence()[0].is_there);
 }
