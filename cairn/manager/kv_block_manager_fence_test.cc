@@ -164,7 +164,7 @@ TEST_F(KvBlockManagerFenceTest, AFileIsOfTheGenerationThatItWasInvalidatedTo) {
       const Result<ResetReport> refused = manager->invalidate(wrong);
       ASSERT_FALSE(refused);
       EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-      EXPECT_THAT(refused.error().message, HasSubstr("is not above 7"));
+      EXPECT_THAT(refused.error().message, HasSubstr("is not above the present one, 7"));
     }
     EXPECT_EQ(manager->disk()->counts().registered, 4U) << "what is refused changes nothing";
     ASSERT_TRUE(manager->invalidate(9));
