@@ -65,10 +65,10 @@ TEST(AdmissionFilterTest, SaysWhatIsWrongWithItsOptions) {
   const auto error = [](const AdmissionOptions& options) {
     return AdmissionFilter::create(options, {}).error().message;
   };
-  EXPECT_NE(error({}).find("a tier of 0 blocks"), std::string::npos);
+  EXPECT_NE(error({}).find("the tier has 0 blocks"), std::string::npos);
   EXPECT_NE(error({.capacity = 1, .least_uses = 5}).find("up to 4"), std::string::npos);
   EXPECT_NE(error({.capacity = 1, .least_chance = 1}).find("from 0 to below 1"), std::string::npos);
-  EXPECT_NE(error({.capacity = 1, .bytes_per_day = 1}).find("give block_bytes"), std::string::npos);
+  EXPECT_NE(error({.capacity = 1, .bytes_per_day = 1}).find("block_bytes is 0"), std::string::npos);
 }
 
 TEST(AdmissionFilterTest, EveryVerdictHasANameOfItsOwn) {

@@ -310,7 +310,7 @@ TEST(LineageDeathTest, NeedsAWayToFindParents) {
   const FakeBlocks fake(1);
   PolicyView view = fake.view();
   view.parents = nullptr;
-  EXPECT_DEATH(static_cast<void>(make_policy(PolicyKind::kLineageTick, view)), "a way to find parents");
+  EXPECT_DEATH(static_cast<void>(make_policy(PolicyKind::kLineageTick, view)), "needs a ParentFinder");
 }
 
 TEST(LineagePolicyTest, RefusesMoreBlocksThanItCanOrder) {
