@@ -59,7 +59,7 @@ TEST_P(ExtremesTest, AnEngineWithLongLimitsLoadsAndSaves) {
   while (outcomes.loaded_count == 0) {
     ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler, &outcomes, &error_), CAIRN_OK);
   }
-  EXPECT_EQ(outcomes.loaded[0].tokens, 8U) << "the load had time enough";
+  EXPECT_EQ(outcomes.loaded[0].tokens, 8U) << "the load did not time out";
   engine.finish(request);
 }
 

@@ -1,5 +1,4 @@
-// What workers are told became of loads and saves: bytes from outside are refused or decode to what encodes back to
-// them.
+// The outcomes of loads and saves that workers receive: bytes that decode encode to the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace cairn;
   const std::vector<std::byte> bytes = sealed_input(data, size);
   if (const auto decoded = OperationOutcomes::decode(bytes)) {
-    CAIRN_CHECK(decoded->encode() == bytes, "what decodes encodes back");
+    CAIRN_CHECK(decoded->encode() == bytes, "outcomes that decode encode to the same bytes");
   }
   return 0;
 }
