@@ -199,7 +199,11 @@ void Slot::fence_saves_from(std::size_t block) {
 
 SlotOperations Slot::take_pending_operations() noexcept {
   taken_below_ = next_number_;
-  return std::exchange(pending_, {});
+  SlotOperations taken;
+  if (!pending_.start.empty() || !pending_.cancel.empty() || !pending_.fence.empty()) {  // most steps have none
+    std::swap(taken, pending_);
+  }
+  return taken;
 }
 
 Result<std::size_t> Slot::find(OperationId id, bool is_load) const {

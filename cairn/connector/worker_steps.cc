@@ -224,15 +224,14 @@ Status WorkerSteps::start_load(StepEventPtr after) {
   return {};
 }
 
-Status WorkerSteps::require_started(const char* call) const {
+Unexpected<Error> WorkerSteps::not_started(const char* call) const {
   switch (phase_) {
-    case Phase::kStarted:
-      return {};
     case Phase::kNone:
       return fail(ErrorCode::kFailedPrecondition, str_cat(call, ": no iteration is bound; bind() comes first"));
     case Phase::kBound:
       return fail(ErrorCode::kFailedPrecondition,
                   str_cat(call, ": the iteration is not started; start_load() comes first"));
+    case Phase::kStarted:
     case Phase::kEndedByLayers:
     case Phase::kEnded:
       break;
@@ -241,7 +240,9 @@ Status WorkerSteps::require_started(const char* call) const {
 }
 
 Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
-  CAIRN_TRY(require_started("wait_for_layer"));
+  if (phase_ != Phase::kStarted) {
+    return not_started("wait_for_layer");
+  }
   if (layer >= options_.layers) {
     return fail(ErrorCode::kOutOfRange, str_cat("wait_for_layer: layer ", layer, " of ", options_.layers));
   }
@@ -281,7 +282,9 @@ Status WorkerSteps::wait_in_step(std::uint32_t layer) {
 }
 
 Status WorkerSteps::save_layer(std::uint32_t layer, StepEventPtr after) {
-  CAIRN_TRY(require_started("save_layer"));
+  if (phase_ != Phase::kStarted) {
+    return not_started("save_layer");
+  }
   if (layer >= options_.layers) {
     return fail(ErrorCode::kOutOfRange, str_cat("save_layer: layer ", layer, " of ", options_.layers));
   }
@@ -305,7 +308,9 @@ Status WorkerSteps::save_step(StepEventPtr after) {
     phase_ = Phase::kEnded;
     return {};
   }
-  CAIRN_TRY(require_started("save_step"));
+  if (phase_ != Phase::kStarted) {
+    return not_started("save_step");
+  }
   end(std::move(after), Phase::kEnded);
   return {};
 }

@@ -63,7 +63,8 @@ class WorkerSteps {
   [[nodiscard]] bool is_outdated(const LeaderId& leader) const;
   // The steps are this leader's from now on. Fails while copies of the one before still touch device blocks.
   [[nodiscard]] Status follow(const LeaderId& leader);
-  [[nodiscard]] Status require_started(const char* call) const;
+  // Why a call that needs a started iteration is refused. Cold, because such a call comes for every layer.
+  [[nodiscard, gnu::cold]] Unexpected<Error> not_started(const char* call) const;
   [[nodiscard]] Status bind_all(std::span<const std::byte> metadata);
   void miss();
   void expect(const IterationMetadata& metadata);
