@@ -447,10 +447,11 @@ TEST_F(RankTransfersTest, ExpectedLayersThatFailAreTold) {
   transfers_->expect(block_ids({0, 1}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
   EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
-  const Status waited = transfers_->wait_for_layer(2, in_time());
+  // The third layer was in flight with the second one, and may have come before that failed.
+  const Status waited = transfers_->wait_for_layer(1, in_time());
   ASSERT_FALSE(waited.has_value());
   EXPECT_EQ(waited.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(transfers_->lacking(2), block_ids({0})) << "the other block came";
+  EXPECT_EQ(transfers_->lacking(1), block_ids({0})) << "the other block came";
   EXPECT_TRUE(transfers_->wait_for_layer(0, in_time()).has_value()) << "of both";
   transfers_->expect(block_ids({0, 1}));
   move(kHost, kDevice, {{0, 0}, {1, 1}});
