@@ -26,7 +26,7 @@ class OpenSslAes {
 
   void encrypt(const AesBlock& key, std::span<AesBlock> blocks) {
     if (!has_key_ || key_ != key) {
-      CAIRN_CHECK(EVP_EncryptInit_ex(context_.get(), cipher_.get(), nullptr, bytes_of(key), nullptr) == 1 &&
+      CAIRN_CHECK(EVP_EncryptInit_ex(context_.get(), fetched_cipher(), nullptr, bytes_of(key), nullptr) == 1 &&
                       EVP_CIPHER_CTX_set_padding(context_.get(), 0) == 1,
                   "OpenSSL takes an AES key");
       key_ = key;
@@ -47,17 +47,20 @@ class OpenSslAes {
  private:
   struct Free {
     void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-    void operator()(EVP_CIPHER* cipher) const { EVP_CIPHER_free(cipher); }
   };
 
-  OpenSslAes() : cipher_(EVP_CIPHER_fetch(nullptr, "AES-128-ECB", nullptr)), context_(EVP_CIPHER_CTX_new()) {
-    CAIRN_CHECK(cipher_ != nullptr && context_ != nullptr, "OpenSSL has AES-128");
+  OpenSslAes() : context_(EVP_CIPHER_CTX_new()) {
+    CAIRN_CHECK(fetched_cipher() != nullptr && context_ != nullptr, "OpenSSL has AES-128");
+  }
+  // Fetched once for all threads and never freed, as in sha256.cc.
+  static const EVP_CIPHER* fetched_cipher() {
+    static const EVP_CIPHER* const cipher = EVP_CIPHER_fetch(nullptr, "AES-128-ECB", nullptr);
+    return cipher;
   }
   static const unsigned char* bytes_of(const AesBlock& block) {
     return reinterpret_cast<const unsigned char*>(block.bytes.data());
   }
 
-  std::unique_ptr<EVP_CIPHER, Free> cipher_;
   std::unique_ptr<EVP_CIPHER_CTX, Free> context_;
   AesBlock key_;
   bool has_key_ = false;

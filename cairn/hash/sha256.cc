@@ -6,12 +6,21 @@
 
 namespace cairn::internal {
 
-void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
-void Sha256::Free::operator()(evp_md_st* algorithm) const { EVP_MD_free(algorithm); }
+namespace {
 
-// Fetched once: fetching takes locks and searches the providers.
-Sha256::Sha256() : algorithm_(EVP_MD_fetch(nullptr, "SHA256", nullptr)), context_(EVP_MD_CTX_new()) {
-  CAIRN_CHECK(algorithm_ != nullptr && context_ != nullptr, "OpenSSL has SHA-256");
+// Fetched once for all threads, because fetching takes locks and searches the providers. Never freed: a thread that ends while the
+// process exits would otherwise free it beside OpenSSL's own cleanup.
+const EVP_MD* fetched_sha256() {
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return algorithm;
+}
+
+}  // namespace
+
+void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  CAIRN_CHECK(fetched_sha256() != nullptr && context_ != nullptr, "OpenSSL has SHA-256");
 }
 
 Sha256& Sha256::of_this_thread() {
@@ -20,7 +29,7 @@ Sha256& Sha256::of_this_thread() {
 }
 
 void Sha256::begin() {
-  CAIRN_CHECK(EVP_DigestInit_ex(context_.get(), algorithm_.get(), nullptr) == 1, "OpenSSL begins a SHA-256 digest");
+  CAIRN_CHECK(EVP_DigestInit_ex(context_.get(), fetched_sha256(), nullptr) == 1, "OpenSSL begins a SHA-256 digest");
 }
 
 void Sha256::add(std::span<const std::byte> bytes) {

@@ -12,7 +12,6 @@
 #include "cairn/hash/sha256_digest.h"
 
 struct evp_md_ctx_st;
-struct evp_md_st;
 
 namespace cairn::internal {
 
@@ -27,12 +26,10 @@ class Sha256 {
  private:
   struct Free {
     void operator()(evp_md_ctx_st* context) const;
-    void operator()(evp_md_st* algorithm) const;
   };
 
   Sha256();
 
-  std::unique_ptr<evp_md_st, Free> algorithm_;
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
