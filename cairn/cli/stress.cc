@@ -157,10 +157,14 @@ Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& 
     run_traffic(options, streams, manager, traffic, faults.get(), report);
   }
   report.seconds = duration<double>(steady_clock().now() - began).count();
-  if (faults != nullptr) {
-    faults->release();
-  }
-  report.drained = manager.drain(std::chrono::seconds(30)).has_value();
+  // Copies that begin while the manager drains may hang too, so they are released until nothing is left.
+  const TimePoint give_up = steady_clock().now() + std::chrono::seconds(30);
+  do {
+    if (faults != nullptr) {
+      faults->release();
+    }
+    report.drained = manager.drain(std::chrono::milliseconds(100)).has_value();
+  } while (!report.drained && steady_clock().now() < give_up);
   report.leaked = blocks_in_use(manager);
   report.resident_bytes = resident_bytes();
   report.wrong = traffic.first_wrong();

@@ -66,8 +66,8 @@ TEST_F(StressTest, EverythingAtOnceWithFaults) {
   all.faults = 0.02;
   all.config.health.first_wait = std::chrono::milliseconds(20);
   all.config.onboard.deadline = std::chrono::milliseconds(200);
-  ASSERT_EQ(*run(all), StressEnd::kGood);
-  EXPECT_EQ(report()["drained"], true);
+  ASSERT_EQ(*run(all), StressEnd::kGood) << out_.str();
+  EXPECT_EQ(report()["drained"], true) << out_.str();
 }
 
 TEST_F(StressTest, SaysSoWhereThereIsNothingToVerify) {
