@@ -332,6 +332,7 @@ void LeaderThread::take_commands() {
       cancel_on_ranks(transfers_.all_cancelled());
       break;
     case End::kGiveUp:
+      cancel_on_ranks(transfers_.all_cancelled());  // if this thread was too late for kCancelAll
       give_up_transfers();
       break;
   }
