@@ -149,7 +149,7 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
   out << "memory of the process: " << with_commas(report.resident_bytes_early >> 20) << " MiB early, "
       << with_commas(report.resident_bytes >> 20) << " MiB at the end\n";
   if (!report.drained) {
-    out << "NOT DRAINED: something is still under way\n";
+    out << "NOT DRAINED: transfers or requests are still in flight\n";
   } else if (report.leaked > 0) {
     out << "LEAKED: " << with_commas(report.leaked) << " blocks are in use or quarantined, and nobody has them\n";
   }
