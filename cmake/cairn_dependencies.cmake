@@ -12,11 +12,10 @@ check_cxx_source_compiles("#include <liburing.h>
   int answer(io_uring* ring) { return io_uring_register_buffers_sparse(ring, IORING_SETUP_DEFER_TASKRUN); }" CAIRN_IO_URING)
 unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
 unset(CMAKE_REQUIRED_INCLUDES)
-find_path(CAIRN_TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)
+# The system's, or what scripts/setup.sh has fetched.
+find_path(CAIRN_TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h PATHS ${PROJECT_SOURCE_DIR}/build/tomlplusplus)
 if(NOT CAIRN_TOMLPLUSPLUS_INCLUDE_DIR)
-  set(CAIRN_TOMLPLUSPLUS_INCLUDE_DIR ${CMAKE_BINARY_DIR}/third_party)
-  file(ARCHIVE_EXTRACT INPUT ${PROJECT_SOURCE_DIR}/third_party/toml++-3.4.0.tar.xz
-    DESTINATION ${CAIRN_TOMLPLUSPLUS_INCLUDE_DIR})
+  message(FATAL_ERROR "toml++ is missing; install it (libtomlplusplus-dev), or start ./run once, which fetches it")
 endif()
 if(CAIRN_TESTS OR CAIRN_STATIC)
   find_package(GTest REQUIRED)

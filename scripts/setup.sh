@@ -69,7 +69,7 @@ cairn_debian_packages() {
   system=$(source "$CAIRN_OS_RELEASE" && echo "${UBUNTU_CODENAME:-${VERSION_CODENAME:-}}")
   while read -r _ _ name _; do
     case $system:$name in
-      # Ubuntu 22.04: g++ 11, CMake 3.22 (cairn_fetch_cmake) and mold 1.0 are too old, toml++ is missing (third_party/).
+      # Ubuntu 22.04: g++ 11, CMake 3.22 (cairn_fetch_cmake) and mold 1.0 are too old, toml++ is missing (cairn_fetch_tomlplusplus).
       jammy:g++) echo g++-12 ;;
       jammy:cmake) echo python3-pip ;;
       jammy:libtomlplusplus-dev | jammy:mold) ;;
@@ -98,7 +98,7 @@ cairn_need() {
   fi
   status=$?
   cairn_choose_compiler
-  [ $status = 0 ] && cairn_fetch_cmake
+  [ $status = 0 ] && cairn_fetch_tomlplusplus && cairn_fetch_cmake
 }
 
 # Of the kinds in `required` and `optional`, by apt.
@@ -179,6 +179,24 @@ cairn_fetch_cmake() {
     return 1
   fi
   export PATH=$PWD/build/cmake/cmake/data/bin:$PATH
+}
+
+# If the compiler finds no toml++, puts the headers into build/tomlplusplus, where CMake looks for them.
+cairn_fetch_tomlplusplus() {
+  local folder=build/tomlplusplus
+  [ ! -d $folder ] || return 0
+  printf '%s\n' '#if !__has_include(<toml++/toml.h>)' '#error' '#endif' | "${CXX:-g++}" -E -x c++ - >/dev/null 2>&1 && return 0
+  rm -rf $folder.part
+  if cairn_quietly build/setup.log python3 -m pip download --no-deps --require-hashes --no-binary :all: \
+    --no-build-isolation --dest $folder.part --requirement scripts/tomlplusplus-source.txt &&
+    tar -xzf $folder.part/pytomlpp-*.tar.gz -C $folder.part --strip-components=4 --wildcards \
+      '*/third_party/tomlplusplus/include/toml++' 2>>build/setup.log &&
+    mv $folder.part $folder; then
+    return 0
+  fi
+  cat build/setup.log >&2
+  echo "toml++ is needed, and pip could not fetch it; its output is above and in build/setup.log" >&2
+  return 1
 }
 
 # Without nvcc the library has no GPU kernels and everything else works, so a failure is only reported.

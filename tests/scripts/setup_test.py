@@ -32,7 +32,7 @@ echo "$(basename "$0") $*" >>calls
 """
 PIP = """#!/bin/bash
 echo "python3 $*" >>calls
-while [ "$1" != --target ]; do shift; done
+while [ "$1" != --target ] && [ "$1" != --dest ]; do shift; done
 mkdir -p "$2"
 """
 
@@ -53,7 +53,7 @@ class Setup(unittest.TestCase):
 
     def with_apt(self):
         for name, text in (("dpkg-query", DPKG_QUERY), ("apt-get", LOG), ("apt-cache", APT_CACHE), ("g++", COMPILER),
-                           ("python3", PIP), ("id", "#!/bin/bash\necho 0\n")):
+                           ("python3", PIP), ("tar", LOG), ("id", "#!/bin/bash\necho 0\n")):
             self.tool(name, text)
 
     def need(self, kinds, os_release, **variables):
@@ -67,7 +67,7 @@ class Setup(unittest.TestCase):
         calls.unlink(missing_ok=True)
         return done.returncode, done.stderr, text
 
-    # What apt-get was told to install.
+    # The packages given to apt-get install.
     def installed(self, calls):
         lines = [line for line in calls.splitlines() if " install " in line and line.startswith("apt-get")]
         return sorted(lines[0].split("--no-install-recommends ")[1].split()) if lines else []
@@ -138,7 +138,7 @@ class WithApt(Setup):
         self.assertEqual((code, self.installed(calls)), (0, sorted(self.BUILD + ["clang-format-19"])))
         code, said, calls = self.need(kinds, "ID=debian\n", INSTALLED=" ".join(self.BUILD + ["clang-format-19"]), **unavailable)
         self.assertEqual((code, said, calls), (0, "", ""))
-        # Where everything is required, apt-get says what it lacks.
+        # If everything is required, apt-get reports what is missing.
         _, _, calls = self.need(kinds, "ID=debian\n", INSTALLED=" ".join(self.BUILD), CAIRN_REQUIRE_ALL="1", **unavailable)
         self.assertEqual(self.installed(calls), ["chromium-headless-shell", "clang-format-19"])
 
@@ -148,6 +148,24 @@ class WithApt(Setup):
         self.assertIn("--no-deps --require-hashes --only-binary :all:", calls)
         self.assertIn("--requirement scripts/cmake-wheel.txt", calls)
         self.assertTrue(Path(self.folder.name, "build", "cmake").is_dir())
+
+    def test_toml_comes_from_the_pinned_archive_where_the_system_has_none(self):
+        lacks = {"INSTALLED": " ".join(self.BUILD), "MISSING_HEADERS": "toml++/toml.h"}
+        code, said, calls = self.need("build", "ID=debian\n", **lacks)
+        self.assertEqual((code, said), (0, ""))
+        self.assertIn("pip download --no-deps --require-hashes", calls)
+        self.assertIn("--requirement scripts/tomlplusplus-source.txt", calls)
+        self.assertTrue(Path(self.folder.name, "build", "tomlplusplus").is_dir())
+        # Once is enough.
+        self.assertEqual(self.need("build", "ID=debian\n", **lacks), (0, "", ""))
+
+    def test_an_archive_that_pip_refuses_is_not_used(self):
+        self.tool("python3", "#!/bin/bash\necho 'hashes do not match' >&2\nexit 1\n")
+        code, said, _ = self.need("build", "ID=debian\n", INSTALLED=" ".join(self.BUILD), MISSING_HEADERS="toml++/toml.h")
+        self.assertEqual(code, 1)
+        self.assertIn("hashes do not match", said)
+        self.assertIn("toml++ is needed", said)
+        self.assertFalse(Path(self.folder.name, "build", "tomlplusplus").exists())
 
 
 if __name__ == "__main__":
