@@ -47,7 +47,7 @@ class QuickRank {
  public:
   explicit QuickRank(Leader& group) {
     auto port =
-        group.join(0, [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
+        group.join({}, [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
     const std::lock_guard lock(mutex_);
     port_ = *std::move(port);
     for (const auto& [generation, message] : std::exchange(early_, {})) {
@@ -72,7 +72,7 @@ class QuickRank {
     } else if (const auto* copy = std::get_if<RankTransfer>(&message)) {
       RankTransferOutcome done{.id = copy->id};
       done.states.assign(copy->pairs.size(), BlockState::kDone);
-      done.checksums.assign(copy->pairs.size(), Checksum{1});
+      done.sums.assign(copy->pairs.size(), BlockSums{1, 1});
       port_->send(generation, done);
       port_->send(generation, RankSettled{copy->id});
     }
@@ -91,6 +91,8 @@ class Engine {
     options.manager.model = {.name = "bench", .layers = 2, .heads = 8, .head_size = 64, .element_type = "f16"};
     options.manager.device.blocks = 3 * kLongBlocks;
     options.manager.host.blocks = 4 * kLongBlocks;
+    options.manager.onboard.prefill_tokens_per_second = 100;  // so slow that everything is worth loading
+    options.manager.onboard.host_to_device_bytes_per_second = 25'000'000'000;  // known, so that no load is a trial
     options.manager.offload_to_host.queue = 4 * kLongBlocks;
     Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(options);
     if (!made) {

@@ -1,4 +1,4 @@
-// What following events costs a router: applying events to a view, and asking how much of a request is cached.
+// The cost of following events for a router: applying events to a view, and looking up how much of a request is cached.
 //
 //   events_bench --benchmark_filter=match
 #include <benchmark/benchmark.h>

@@ -379,7 +379,9 @@ int main(int argc, char** argv) {
   }
   const GpuContext context = must(GpuContext::enter(device));
   if (calibrate) {
-    tuning = must(calibrate_cuda(device, [](const std::string& line) { std::printf("%s\n", line.c_str()); }));
+    tuning =
+        must(calibrate_cuda(device, {.progress = [](const std::string& line) { std::printf("%s\n", line.c_str()); },
+                                     .longest = std::chrono::minutes(1)}));
   }
   const std::unique_ptr<CudaExecutor> executor = must(CudaExecutor::create({.device = device, .tuning = tuning}));
   std::printf("%s\n", executor->describe().c_str());

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/engine_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/sglang_key.h"
-#include "cairn/tokens/vllm_key.h"
 
 namespace cairn {
 namespace {
@@ -28,7 +27,7 @@ std::vector<Token> prompt() {
   return tokens;
 }
 
-// Runs `work`, which makes the keys of `blocks` blocks, as often as the framework asks for. Counts processor time: the
+// Runs `work`, which makes the keys of `blocks` blocks, as often as the framework says. Counts processor time: the
 // work never waits, and on a shared machine wall-clock time would include the work of others.
 template <typename Work>
 void measure(benchmark::State& state, std::size_t blocks, Work work) {

@@ -119,7 +119,8 @@ class Engine {
     must(slots_.remove_slot(running.id));
   }
   void carry_out(ExternallyManagedDeviceSlot& slot) {
-    for (const OperationPtr& operation : slot.take_pending_operations().start) {
+    slot.take_pending_operations(taken_);
+    for (const OperationPtr& operation : taken_.start) {
       moved_ += operation->keys.size();
       must(operation->is_load ? slot.onboard_done(operation->id, operation->keys.size())
                               : slot.offload_done(operation->id));
@@ -132,6 +133,7 @@ class Engine {
   std::vector<Token> prompt_;
   std::array<BlockId, kPromptTokens / kBlockSize + 1> blocks_{};
   std::vector<Running> running_;
+  SlotOperations taken_;
   std::uint64_t request_ = 0;
   std::uint64_t iteration_ = 0;
   std::uint64_t moved_ = 0;

@@ -1,20 +1,22 @@
 // The time that the worker side of the connector adds to an engine's step: with nothing to do, and with saves in
 // flight.
 //
-// ConnectorStep runs a whole connector whose rank has joined a leader of the same process. The other benchmarks use a
-// rank that only takes marks, so that they control what is in flight.
+// ConnectorStep runs a whole connector whose rank has joined a leader of the same process. SavedAfterPrefill runs both sides of
+// the connector. The other benchmarks use a rank that only takes marks, so that they control what is in flight.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_outcomes.h"
 #include "cairn/connector/operation_testing.h"
+#include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/connector/worker_steps.h"
@@ -33,6 +35,9 @@ class IdleRank final : public Rank {
   [[nodiscard]] bool follow(const LeaderId& /*leader*/, TimePoint /*deadline*/) override { return true; }
   void reached(StepMark mark, StepEventPtr after) override {
     last_ = mark;
+    event_ = std::move(after);
+  }
+  void reached_layers(std::uint64_t /*iteration*/, std::uint32_t /*layers*/, StepEventPtr after) override {
     event_ = std::move(after);
   }
   void expect(std::span<const BlockId> /*blocks*/) override {}
@@ -103,7 +108,7 @@ class Engine {
            .strides = {kDeviceBlocks * 16 * 8, 16 * 8, 8, 8, 1}});
     }
     std::vector<std::string> layers = group.layers;
-    worker_ = *WorkerConnector::make({std::move(group)}, std::move(layers), {.group = leader_.get()});
+    worker_ = *WorkerConnector::make({std::move(group)}, std::move(layers), {.leader = leader_.get()});
   }
   [[nodiscard]] WorkerConnector& worker() { return *worker_; }
   [[nodiscard]] LeaderId leader() const { return leader_->id(); }
@@ -195,6 +200,68 @@ void StepWithASave(benchmark::State& state) {
   }
 }
 BENCHMARK(StepWithASave)->Arg(1)->Arg(64);
+
+// How long the blocks of a prefill are still read after its step: 64 blocks of 32 layers, each of which computes for 500 us.
+// Argument: SchedulerConnector::Options::in_step_save_blocks; 0: the save begins after the step.
+void SavedAfterPrefill(benchmark::State& state) {
+  constexpr std::uint32_t kPrefillLayers = 32;
+  constexpr std::uint32_t kPrefillBlocks = 64;
+  constexpr std::uint32_t kTokens = 16;
+  constexpr std::uint64_t kLayerBytes = std::uint64_t{2} * kPrefillBlocks * kTokens * 8 * 128 * sizeof(std::uint16_t);
+  SchedulerConnector::Options options;
+  options.manager.block_size = kTokens;
+  options.manager.model = {
+      .name = "bench", .layers = kPrefillLayers, .heads = 8, .head_size = 128, .element_type = "f16"};
+  options.manager.device.blocks = kPrefillBlocks;
+  options.manager.host.blocks = 4 * kPrefillBlocks;
+  options.in_step_save_blocks = static_cast<std::uint32_t>(state.range(0));
+  const std::unique_ptr<SchedulerConnector> scheduler = *SchedulerConnector::make(options);
+  std::vector<std::byte> memory(kLayerBytes * kPrefillLayers);
+  KvGroup group = {.name = "all", .layers = {}, .tensors = {}, .element_bits = 16, .page_size = kTokens};
+  for (std::uint32_t layer = 0; layer < kPrefillLayers; ++layer) {
+    group.layers.push_back(std::to_string(layer));
+    group.tensors.push_back(
+        {.base = memory.data() + layer * kLayerBytes,
+         .bytes = kLayerBytes,
+         .kind = MemoryKind::kSystem,
+         .axes = {TensorAxis::kKv, TensorAxis::kBlock, TensorAxis::kToken, TensorAxis::kHead, TensorAxis::kElement},
+         .sizes = {2, kPrefillBlocks, kTokens, 8, 128},
+         .strides = {kPrefillBlocks * kTokens * 8 * 128, kTokens * 8 * 128, 8 * 128, 128, 1}});
+  }
+  const std::vector<std::string> layers = group.layers;
+  const auto worker = *WorkerConnector::make({group}, layers, {.leader = &scheduler->local_leader()});
+  (void)scheduler->wait_for_ranks(std::chrono::seconds(10));
+  std::vector<BlockId> blocks;
+  for (std::uint32_t i = 0; i < kPrefillBlocks; ++i) {
+    blocks.push_back(BlockId{i});
+  }
+  std::vector<Token> prompt(kPrefillBlocks * kTokens);
+  std::vector<std::byte> metadata;
+  std::uint64_t number = 0;
+  const auto step = [&](std::vector<SchedulerConnector::Scheduled> scheduled, Duration of_layer) {
+    (void)scheduler->build({.number = ++number, .scheduled = scheduled}, metadata);
+    (void)worker->bind(metadata);
+    (void)worker->start_load();
+    for (std::uint32_t layer = 0; layer < kPrefillLayers; ++layer) {
+      std::this_thread::sleep_for(of_layer);  // the GPU computes; the machine's cores are free
+      (void)worker->save_layer(layer);
+    }
+    (void)worker->take_outcomes();
+  };
+  for (auto _ : state) {
+    prompt[0] = static_cast<Token>(number);  // another prefix each time
+    const RequestHandle request = *scheduler->add(number, {.tokens = prompt});
+    step({{.request = request, .new_blocks = blocks, .scheduled_tokens = prompt.size()}},
+         std::chrono::microseconds(500));
+    const TimePoint ended = steady_clock().now();
+    (void)scheduler->finish(request, prompt.size());
+    while (scheduler->take_outcomes().released.empty()) {
+      step({}, {});
+    }
+    state.SetIterationTime(std::chrono::duration<double>(steady_clock().now() - ended).count());
+  }
+}
+BENCHMARK(SavedAfterPrefill)->Arg(0)->Arg(8)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace cairn

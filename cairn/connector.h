@@ -2,9 +2,11 @@
 #pragma once
 
 // IWYU pragma: begin_exports
+#include "cairn/connector/request_id.h"
 #include "cairn/connector/scheduler_connector.h"
+#include "cairn/connector/slot.h"
 #include "cairn/connector/slot_manager.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/manager.h"
-#include "cairn/transfer/cuda_step_event.h"
+#include "cairn/transfer/step_event.h"
 // IWYU pragma: end_exports

@@ -2,23 +2,20 @@
 #pragma once
 
 // IWYU pragma: begin_exports
-#include "cairn/allocator/block_allocator.h"
 #include "cairn/allocator/block_manager.h"
-#include "cairn/allocator/block_table.h"
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/events/event.h"
-#include "cairn/events/event_json.h"
 #include "cairn/events/event_log.h"
-#include "cairn/events/event_subscriber.h"
 #include "cairn/events/residency_view.h"
-#include "cairn/events/snapshot.h"
+#include "cairn/evict/retention.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/blocks.h"
+#include "cairn/pool/pool_observer.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/engine_key.h"
+#include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/router_hash.h"
-#include "cairn/tokens/sglang_key.h"
 #include "cairn/tokens/token_sequence.h"
-#include "cairn/tokens/vllm_key.h"
 // IWYU pragma: end_exports

@@ -2,9 +2,11 @@
 #pragma once
 
 // IWYU pragma: begin_exports
+#include "cairn/base/metrics.h"
 #include "cairn/core.h"
+#include "cairn/layout/block_layout.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
-#include "cairn/memory/external_region.h"
+#include "cairn/memory/region.h"
 // IWYU pragma: end_exports

@@ -2,7 +2,8 @@
 #pragma once
 
 // IWYU pragma: begin_exports
+#include "cairn/sim/engine_options.h"
+#include "cairn/sim/kv_event_sink.h"
 #include "cairn/sim/replay.h"
 #include "cairn/sim/report.h"
-#include "cairn/sim/request_source.h"
 // IWYU pragma: end_exports

@@ -1,14 +1,12 @@
-// A router that follows the events of one worker and asks how much of a request is cached there. docs/events.md shows the
-// part between the marks.
+// A router that follows the events of one worker and looks up how much of a request is cached there. docs/events.md
+// shows the part between the marks.
 #include <cstdio>
 #include <numeric>
 #include <variant>
 #include <vector>
 
 #include "cairn/events/event_log.h"
-#include "cairn/events/event_subscriber.h"
 #include "cairn/events/residency_view.h"
-#include "cairn/events/snapshot.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tokens/token_sequence.h"
 

@@ -19,9 +19,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/events/event_log.h"
-#include "cairn/events/event_subscriber.h"
 #include "cairn/events/residency_view.h"
-#include "cairn/events/snapshot.h"
 #include "cairn/pool/block_pool.h"
 
 namespace cairn {

@@ -1,4 +1,5 @@
-// Hit ratios that are known: on public traces, as others measured them; and on generated traces, as Cairn did before.
+// Hit ratios that are known: on public traces, as measured by other systems; on generated traces, as recorded from
+// Cairn.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -73,7 +74,7 @@ Trace generated(trace::WorkloadKind kind) {
   return trace;
 }
 
-// The same on generated traffic, for everyone: hits that Cairn itself counted when it agreed with the references.
+// The same on generated traffic, which needs no data files: hits that Cairn counted when it agreed with the references.
 TEST(RecordedHitsTest, LruAndOptHitAsManyBlocksAsBefore) {
   const auto expect = [](const Trace& trace, const char* policy, const std::vector<std::uint64_t>& blocks_hit) {
     const auto rows = measure(trace, *parse_contenders({policy}), {*parse_capacity("2%"), *parse_capacity("10%")});

@@ -100,7 +100,9 @@ void measure_disk(const Settings& settings, Report& report) {
     const std::optional<double> read_limit = run_fio(fio);
     clear(manager, CacheLevel::kG2);
     const double start = seconds_now();
-    const std::uint32_t arrived = must(manager.prefetch(keys).get());
+    OutcomeWaiter<std::uint32_t> waiter(manager);
+    must(manager.prefetch({.keys = keys, .done = waiter.done()}));
+    const std::uint32_t arrived = must(waiter.wait());
     const double read = seconds_now() - start;
     if (arrived != blocks) {
       stop(str_cat(arrived, " of ", blocks, " blocks were loaded from the disk"));
@@ -139,7 +141,9 @@ void measure_onboard(const Settings& settings, Report& report) {
         bare_copy(*executor, manager.layout(CacheLevel::kG2), manager.layout(CacheLevel::kG1), kOnboarded);
     const double start = seconds_now();
     {
-      const LoadOutcome loaded = must(manager.load_and_wait({.keys = keys}));
+      OutcomeWaiter<LoadOutcome> waiter(manager);
+      must(manager.load({.keys = keys, .done = waiter.done()}));
+      const LoadOutcome loaded = must(waiter.wait());
       const double ours = seconds_now() - start;
       if (loaded.prefix != kOnboarded) {
         stop(str_cat(loaded.prefix, " of ", kOnboarded, " blocks were loaded: ", loaded.why));

@@ -1,9 +1,10 @@
-#include "cairn/allocator/block_allocator.h"
+#include "cairn/allocator/block_manager.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -122,6 +123,83 @@ Status BlockAllocator::check_in_use(const PhysicalTokenBlock& block) const {
   return Status();
 }
 
+namespace internal {
+
+// What the tenants of an allocator share. `tenant` is one of them.
+struct AllocatorState {
+  explicit AllocatorState(BlockAllocator allocator)
+      : blocks(std::move(allocator)), holders(blocks.total_blocks(), nullptr) {}
+
+  [[nodiscard]] static std::uint32_t unmet_of(const BlockTenant& tenant) {
+    return tenant.share_.reserved - std::min(tenant.share_.reserved, tenant.used_);
+  }
+  [[nodiscard]] std::uint32_t available(const BlockTenant& tenant) const CAIRN_REQUIRES(mutex);
+  [[nodiscard]] Status check_available(const BlockTenant& tenant, std::uint32_t count) const CAIRN_REQUIRES(mutex);
+  [[nodiscard]] Status check_held(const BlockTenant& tenant, std::span<const PhysicalTokenBlock> taken) const
+      CAIRN_REQUIRES(mutex);
+  void set_used(BlockTenant& tenant, std::uint32_t used) CAIRN_REQUIRES(mutex);
+  [[nodiscard]] Result<PhysicalTokenBlock> allocate_one(BlockTenant& tenant) CAIRN_REQUIRES(mutex);
+
+  mutable Mutex mutex{LockRank::kAllocator};
+  BlockAllocator blocks CAIRN_GUARDED_BY(mutex);
+  // By block number: the tenant that allocated the block last. Only compared, never dereferenced: a free block may still
+  // name a tenant that has left.
+  std::vector<const BlockTenant*> holders CAIRN_GUARDED_BY(mutex);
+  std::vector<const BlockTenant*> tenants CAIRN_GUARDED_BY(mutex);
+  // Blocks that are reserved and not used, of all tenants together. Never more than the free blocks, so that every
+  // reservation can be served.
+  std::uint32_t unmet CAIRN_GUARDED_BY(mutex) = 0;
+};
+
+std::uint32_t AllocatorState::available(const BlockTenant& tenant) const {
+  const std::uint32_t kept_for_others = unmet - unmet_of(tenant);
+  return std::min(tenant.share_.limit - tenant.used_, blocks.free_blocks() - kept_for_others);
+}
+
+Status AllocatorState::check_available(const BlockTenant& tenant, std::uint32_t count) const {
+  if (count <= available(tenant)) {
+    return Status();
+  }
+  const TenantShare& share = tenant.share_;
+  if (count > share.limit - tenant.used_) {
+    return fail(ErrorCode::kExhausted,
+                str_cat("tenant '", share.name, "' requested ", count, " blocks and uses ", tenant.used_,
+                        " of its limit of ", share.limit, "; free some of its own and retry"));
+  }
+  return fail(ErrorCode::kExhausted,
+              str_cat("tenant '", share.name, "' requested ", count, " blocks where ", blocks.free_blocks(), " of ",
+                      blocks.total_blocks(), " are free and ", unmet - unmet_of(tenant),
+                      " of them reserved by others; free some and retry"));
+}
+
+Status AllocatorState::check_held(const BlockTenant& tenant, std::span<const PhysicalTokenBlock> taken) const {
+  for (const PhysicalTokenBlock& block : taken) {
+    // BlockAllocator refuses a number past the end.
+    if (block.block_number < holders.size() && holders[block.block_number] != &tenant) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("tenant '", tenant.share_.name, "' does not hold ",
+                                                       name_of(block), "; give it to the tenant that allocated it"));
+    }
+  }
+  return Status();
+}
+
+void AllocatorState::set_used(BlockTenant& tenant, std::uint32_t used) {
+  unmet -= unmet_of(tenant);
+  tenant.used_ = used;
+  unmet += unmet_of(tenant);
+}
+
+Result<PhysicalTokenBlock> AllocatorState::allocate_one(BlockTenant& tenant) {
+  CAIRN_TRY(check_available(tenant, 1));
+  Result<PhysicalTokenBlock> block = blocks.allocate();
+  CAIRN_CHECK(block.has_value(), "an available block is free");
+  holders[block->block_number] = &tenant;
+  set_used(tenant, tenant.used_ + 1);
+  return block;
+}
+
+}  // namespace internal
+
 Result<std::shared_ptr<SharedBlockAllocator>> SharedBlockAllocator::create(std::uint32_t total_blocks,
                                                                            std::uint32_t block_size,
                                                                            std::uint32_t device_id) {
@@ -132,8 +210,9 @@ Result<std::shared_ptr<SharedBlockAllocator>> SharedBlockAllocator::create(std::
 SharedBlockAllocator::SharedBlockAllocator(BlockAllocator blocks)
     : total_blocks_(blocks.total_blocks()),
       block_size_(blocks.block_size()),
-      blocks_(std::move(blocks)),
-      holders_(total_blocks_, nullptr) {}
+      state_(std::make_unique<internal::AllocatorState>(std::move(blocks))) {}
+
+SharedBlockAllocator::~SharedBlockAllocator() = default;
 
 Result<std::shared_ptr<BlockTenant>> SharedBlockAllocator::join(TenantShare share) {
   if (share.name.empty()) {
@@ -144,9 +223,9 @@ Result<std::shared_ptr<BlockTenant>> SharedBlockAllocator::join(TenantShare shar
                 str_cat("tenant '", share.name, "' reserves ", share.reserved, " blocks and is limited to ",
                         share.limit, "; raise its limit or reserve less"));
   }
-  const MutexLock lock(mutex_);
+  const MutexLock lock(state_->mutex);
   std::uint32_t reserved = 0;
-  for (const BlockTenant* tenant : tenants_) {
+  for (const BlockTenant* tenant : state_->tenants) {
     if (tenant->share().name == share.name) {
       return fail(ErrorCode::kAlreadyExists,
                   str_cat("tenant '", share.name, "' is on this allocator already; choose another name"));
@@ -158,31 +237,33 @@ Result<std::shared_ptr<BlockTenant>> SharedBlockAllocator::join(TenantShare shar
                 str_cat("tenant '", share.name, "' reserves ", share.reserved, " blocks where others have reserved ",
                         reserved, " of ", total_blocks_, "; reserve less or let another leave"));
   }
-  if (share.reserved > blocks_.free_blocks() - unmet_) {
-    return fail(ErrorCode::kExhausted,
-                str_cat("tenant '", share.name, "' reserves ", share.reserved, " blocks where others use all but ",
-                        blocks_.free_blocks() - unmet_, "; join before them or retry after they freed some"));
+  if (share.reserved > state_->blocks.free_blocks() - state_->unmet) {
+    return fail(
+        ErrorCode::kExhausted,
+        str_cat("tenant '", share.name, "' reserves ", share.reserved, " blocks where others use all but ",
+                state_->blocks.free_blocks() - state_->unmet, "; join before them or retry after they freed some"));
   }
   std::shared_ptr<BlockTenant> tenant(new BlockTenant(shared_from_this(), std::move(share)));
-  tenants_.push_back(tenant.get());
-  unmet_ += tenant->share().reserved;
+  state_->tenants.push_back(tenant.get());
+  state_->unmet += tenant->share().reserved;
   return tenant;
 }
 
 std::uint32_t SharedBlockAllocator::free_blocks() const {
-  const MutexLock lock(mutex_);
-  return blocks_.free_blocks();
+  const MutexLock lock(state_->mutex);
+  return state_->blocks.free_blocks();
 }
 
 BlockTenant::BlockTenant(std::shared_ptr<SharedBlockAllocator> allocator, TenantShare share)
     : allocator_(std::move(allocator)), share_(std::move(share)) {}
 
 BlockTenant::~BlockTenant() {
-  const MutexLock lock(allocator_->mutex_);
-  BlockAllocator& blocks = allocator_->blocks_;
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  BlockAllocator& blocks = state.blocks;
   for (std::uint32_t number = blocks.total_blocks(); used_ > 0 && number > 0; --number) {
     const PhysicalTokenBlock block{number - 1, blocks.block_size(), blocks.device_id()};
-    if (allocator_->holders_[block.block_number] != this) {
+    if (state.holders[block.block_number] != this) {
       continue;
     }
     Result<std::uint64_t> references = blocks.references(block);
@@ -192,113 +273,72 @@ BlockTenant::~BlockTenant() {
     for (; *references > 0; --*references) {
       CAIRN_CHECK(blocks.free(std::span(&block, 1)).has_value(), "a block in use can be freed");
     }
-    set_used(used_ - 1);
+    state.set_used(*this, used_ - 1);
   }
   CAIRN_CHECK(used_ == 0, "every block charged to a tenant is held by it");
-  allocator_->unmet_ -= unmet();
-  std::erase(allocator_->tenants_, this);
+  state.unmet -= state.unmet_of(*this);
+  std::erase(state.tenants, this);
 }
 
 Result<PhysicalTokenBlock> BlockTenant::allocate() {
-  const MutexLock lock(allocator_->mutex_);
-  return allocate_one();
-}
-
-Result<PhysicalTokenBlock> BlockTenant::allocate_one() {
-  CAIRN_TRY(check_available(1));
-  Result<PhysicalTokenBlock> block = allocator_->blocks_.allocate();
-  CAIRN_CHECK(block.has_value(), "an available block is free");
-  allocator_->holders_[block->block_number] = this;
-  set_used(used_ + 1);
-  return block;
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  return state.allocate_one(*this);
 }
 
 Status BlockTenant::allocate(std::uint32_t count, std::vector<PhysicalTokenBlock>& blocks) {
-  const MutexLock lock(allocator_->mutex_);
-  CAIRN_TRY(check_available(count));
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  CAIRN_TRY(state.check_available(*this, count));
   const std::size_t before = blocks.size();
-  CAIRN_CHECK(allocator_->blocks_.allocate(count, blocks).has_value(), "available blocks are free");
+  CAIRN_CHECK(state.blocks.allocate(count, blocks).has_value(), "available blocks are free");
   for (const PhysicalTokenBlock& block : std::span(blocks).subspan(before)) {
-    allocator_->holders_[block.block_number] = this;
+    state.holders[block.block_number] = this;
   }
-  set_used(used_ + count);
+  state.set_used(*this, used_ + count);
   return Status();
 }
 
 Status BlockTenant::retain(std::span<const PhysicalTokenBlock> blocks) {
-  const MutexLock lock(allocator_->mutex_);
-  CAIRN_TRY(check_held(blocks));
-  return allocator_->blocks_.retain(blocks);
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  CAIRN_TRY(state.check_held(*this, blocks));
+  return state.blocks.retain(blocks);
 }
 
 Result<std::uint32_t> BlockTenant::free(std::span<const PhysicalTokenBlock> blocks) {
-  const MutexLock lock(allocator_->mutex_);
-  CAIRN_TRY(check_held(blocks));
-  Result<std::uint32_t> returned = allocator_->blocks_.free(blocks);
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  CAIRN_TRY(state.check_held(*this, blocks));
+  Result<std::uint32_t> returned = state.blocks.free(blocks);
   if (returned) {
-    set_used(used_ - *returned);
+    state.set_used(*this, used_ - *returned);
   }
   return returned;
 }
 
 Result<std::optional<PhysicalTokenBlock>> BlockTenant::allocate_if_shared(const PhysicalTokenBlock& block) {
-  const MutexLock lock(allocator_->mutex_);
-  CAIRN_TRY(check_held(std::span(&block, 1)));
-  CAIRN_TRY_ASSIGN(std::uint64_t references, allocator_->blocks_.references(block));
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  CAIRN_TRY(state.check_held(*this, std::span(&block, 1)));
+  CAIRN_TRY_ASSIGN(std::uint64_t references, state.blocks.references(block));
   if (references == 1) {
     return std::optional<PhysicalTokenBlock>();
   }
-  CAIRN_TRY_ASSIGN(PhysicalTokenBlock fresh, allocate_one());
+  CAIRN_TRY_ASSIGN(PhysicalTokenBlock fresh, state.allocate_one(*this));
   return std::optional(fresh);
 }
 
 bool BlockTenant::can_allocate(std::uint32_t count) const {
-  const MutexLock lock(allocator_->mutex_);
-  return count <= available();
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
+  return count <= state.available(*this);
 }
 
 std::uint32_t BlockTenant::used_blocks() const {
-  const MutexLock lock(allocator_->mutex_);
+  internal::AllocatorState& state = *allocator_->state_;
+  const MutexLock lock(state.mutex);
   return used_;
-}
-
-std::uint32_t BlockTenant::unmet() const { return share_.reserved - std::min(share_.reserved, used_); }
-
-std::uint32_t BlockTenant::available() const {
-  const std::uint32_t kept_for_others = allocator_->unmet_ - unmet();
-  return std::min(share_.limit - used_, allocator_->blocks_.free_blocks() - kept_for_others);
-}
-
-Status BlockTenant::check_available(std::uint32_t count) const {
-  if (count <= available()) {
-    return Status();
-  }
-  if (count > share_.limit - used_) {
-    return fail(ErrorCode::kExhausted,
-                str_cat("tenant '", share_.name, "' asked for ", count, " blocks and uses ", used_, " of its limit of ",
-                        share_.limit, "; free some of its own and retry"));
-  }
-  return fail(ErrorCode::kExhausted,
-              str_cat("tenant '", share_.name, "' asked for ", count, " blocks where ",
-                      allocator_->blocks_.free_blocks(), " of ", allocator_->total_blocks_, " are free and ",
-                      allocator_->unmet_ - unmet(), " of them reserved by others; free some and retry"));
-}
-
-Status BlockTenant::check_held(std::span<const PhysicalTokenBlock> blocks) const {
-  for (const PhysicalTokenBlock& block : blocks) {
-    // BlockAllocator refuses a number past the end.
-    if (block.block_number < allocator_->total_blocks_ && allocator_->holders_[block.block_number] != this) {
-      return fail(ErrorCode::kInvalidArgument, str_cat("tenant '", share_.name, "' does not hold ", name_of(block),
-                                                       "; give it to the tenant that allocated it"));
-    }
-  }
-  return Status();
-}
-
-void BlockTenant::set_used(std::uint32_t used) {
-  allocator_->unmet_ -= unmet();
-  used_ = used;
-  allocator_->unmet_ += unmet();
 }
 
 }  // namespace cairn

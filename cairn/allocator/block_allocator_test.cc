@@ -1,4 +1,4 @@
-#include "cairn/allocator/block_allocator.h"
+#include "cairn/allocator/block_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::vector<PhysicalTokenBlock> take(auto& allocator, std::uint32_t count) {
   return blocks;
 }
 
-// What was left of the pool, in the order in which it is handed out.
+// The free blocks, in the order of allocation.
 std::vector<std::uint32_t> drain(BlockAllocator& allocator) {
   std::vector<std::uint32_t> numbers;
   while (allocator.free_blocks() > 0) {
@@ -244,7 +244,7 @@ TEST(SharedBlockAllocatorTest, ATenantAlwaysGetsItsReservation) {
   EXPECT_FALSE(a->can_allocate(1));
   EXPECT_TRUE(a->can_allocate(0));
   expect_error(a->allocate(), ErrorCode::kExhausted,
-               "tenant 'a' asked for 1 blocks where 3 of 8 are free and 3 of them reserved by others");
+               "tenant 'a' requested 1 blocks where 3 of 8 are free and 3 of them reserved by others");
   expect_error(a->allocate(1, greedy), ErrorCode::kExhausted, "tenant 'a'");
   EXPECT_EQ(greedy.size(), 5U);
   EXPECT_TRUE(b->can_allocate(3));
@@ -263,7 +263,7 @@ TEST(SharedBlockAllocatorTest, ATenantNeverExceedsItsLimit) {
   const auto allocator = make_shared_allocator(8);
   const auto a = *allocator->join({.name = "a", .reserved = 1, .limit = 2});
   const std::vector<PhysicalTokenBlock> blocks = take(*a, 2);
-  expect_error(a->allocate(), ErrorCode::kExhausted, "tenant 'a' asked for 1 blocks and uses 2 of its limit of 2");
+  expect_error(a->allocate(), ErrorCode::kExhausted, "tenant 'a' requested 1 blocks and uses 2 of its limit of 2");
   EXPECT_EQ(a->used_blocks(), 2U);
   EXPECT_EQ(allocator->free_blocks(), 6U);
   ASSERT_TRUE(a->free(std::span(blocks).first(1)));

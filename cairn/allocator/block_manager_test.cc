@@ -66,8 +66,8 @@ TEST(BlockManagerTest, AllocatesABatchWholeOrNotAtAll) {
   const auto manager = make_manager(5);
   EXPECT_EQ(*manager->allocate(1, 2), 0U);
   EXPECT_EQ(*manager->allocate(1, 1), 2U);
-  expect_error(manager->allocate(1, 3), ErrorCode::kExhausted, "asked for 3 blocks where 2 of 5 are free");
-  expect_error(manager->allocate(2, 3), ErrorCode::kExhausted, "asked for 3 blocks");
+  expect_error(manager->allocate(1, 3), ErrorCode::kExhausted, "requested 3 blocks where 2 of 5 are free");
+  expect_error(manager->allocate(2, 3), ErrorCode::kExhausted, "requested 3 blocks");
   EXPECT_THAT(numbers_of(*manager, 1), ElementsAre(0, 1, 2));
   EXPECT_FALSE(manager->get_block_table(2).has_value());
   EXPECT_EQ(manager->free_blocks(), 2U);
@@ -244,7 +244,7 @@ TEST(BlockManagerTest, ACopyWithoutABlockLeavesTheTable) {
   const auto manager = make_manager(2);
   ASSERT_TRUE(manager->allocate(1, 2));
   ASSERT_TRUE(manager->fork(1, 2));
-  expect_error(manager->make_writable(2, 1), ErrorCode::kExhausted, "asked for 1 blocks where 0 of 2 are free");
+  expect_error(manager->make_writable(2, 1), ErrorCode::kExhausted, "requested 1 blocks where 0 of 2 are free");
   EXPECT_THAT(numbers_of(*manager, 2), ElementsAre(0, 1));
   manager->free(1);
   EXPECT_FALSE(manager->make_writable(2, 1)->copy_from.has_value());

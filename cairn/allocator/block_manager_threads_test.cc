@@ -123,7 +123,7 @@ class Model {
 
   void check() const {
     RC_ASSERT(allocator_->free_blocks() == free_count());
-    RC_ASSERT(unmet() <= free_count());  // every reservation can be had
+    RC_ASSERT(unmet() <= free_count());  // every reservation can be met
     for (const Tenant& tenant : tenants) {
       RC_ASSERT(tenant.used().size() <= tenant.share.limit);
       if (tenant.manager != nullptr) {
@@ -147,7 +147,7 @@ class Model {
       all.merge(tenant.used());
       sum += tenant.used().size();
     }
-    RC_ASSERT(all.size() == sum);  // no block is two tenants'
+    RC_ASSERT(all.size() == sum);  // no block belongs to two tenants
     return all;
   }
   [[nodiscard]] std::uint32_t free_count() const { return kTotal - static_cast<std::uint32_t>(used().size()); }
@@ -240,7 +240,7 @@ class Worker {
   [[nodiscard]] std::uint64_t writes() const { return writes_; }
 
  private:
-  // False, and nothing written, where the pool had no block for the copy.
+  // Returns false and writes nothing if the pool had no block for the copy.
   bool write(std::uint64_t sequence, std::uint32_t index, std::uint64_t value) {
     Result<WritableBlock> writable = manager_.make_writable(sequence, index);
     if (!writable) {
@@ -294,7 +294,7 @@ TEST(BlockManagerThreadsTest, ManagersHammerOneAllocator) {
   for (Worker& worker : workers) {
     threads.emplace_back([&worker] { worker.run(); });
   }
-  // Meanwhile a tenant comes and goes, and what it reserved is there whatever the others do.
+  // Meanwhile a tenant joins and leaves, and always gets its reservation.
   int joined = 0;
   while (joined < 50) {
     auto visitor = BlockManager::create_shared(allocator, {.name = "visitor", .reserved = 8});
@@ -321,7 +321,7 @@ TEST(BlockManagerThreadsTest, ManagersHammerOneAllocator) {
   EXPECT_EQ(allocator->free_blocks(), kTotal);
 }
 
-// Copies end after their manager did, on other threads, and others take the blocks at once.
+// Copies end after their manager, on other threads, and other managers take the blocks at once.
 TEST(BlockManagerThreadsTest, HoldsEndOnAnyThread) {
   const auto allocator = *SharedBlockAllocator::create(kTotal, 16, 0);
   for (int round = 0; round < 200; ++round) {

@@ -1,4 +1,4 @@
-#include "cairn/allocator/block_table.h"
+#include "cairn/allocator/block_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -38,12 +38,12 @@ TEST(ByteStreamTest, FieldsAreLittleEndianOneAfterTheOther) {
   EXPECT_EQ(reader.get<std::uint16_t>(), 0x0102);
   EXPECT_EQ(reader.get<Pair>(), (Pair{3, 4}));
   EXPECT_EQ(reader.text(), "ab");
-  EXPECT_FALSE(reader.ended_well()) << "a list is left";
+  EXPECT_FALSE(reader.ended_well()) << "a list is unread";
   EXPECT_EQ(reader.list<std::uint8_t>(), std::vector<std::uint8_t>{5});
   EXPECT_TRUE(reader.ended_well());
 }
 
-TEST(ByteStreamTest, WhatIsNotThereIsRefusedAndReadsAsNothing) {
+TEST(ByteStreamTest, MissingBytesAreRefusedAndReadAsZero) {
   const std::vector<std::byte> bytes = bytes_of({1, 2, 3});
   ByteReader number(bytes);
   EXPECT_EQ(number.get<std::uint32_t>(), 0U);

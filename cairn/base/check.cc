@@ -12,10 +12,4 @@ void check_failed(const char* file, int line, const char* condition, std::string
   std::abort();
 }
 
-void abort_because(std::string_view message) {
-  std::fprintf(stderr, "cairn: %.*s\n", static_cast<int>(message.size()), message.data());
-  std::fflush(stderr);
-  std::abort();
-}
-
 }  // namespace cairn::internal

@@ -9,8 +9,6 @@
 namespace cairn::internal {
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view message);
-// For misuse of this library's own types, such as value() of a failed Result.
-[[noreturn]] void abort_because(std::string_view message);
 
 }  // namespace cairn::internal
 

@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(ClockTest, ManualTimeMovesOnlyWhenTold) {
+TEST(ClockTest, ManualTimeMovesOnlyWhenAdvanced) {
   ManualClock clock;
   const TimePoint start = clock.now();
   EXPECT_EQ(clock.now() - start, 0ns);

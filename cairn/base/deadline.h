@@ -25,6 +25,11 @@ inline constexpr TimePoint kLatestTime = TimePoint(std::int64_t{1} << 62);
                               : Duration(std::chrono::milliseconds(static_cast<std::int64_t>(milliseconds)));
 }
 
+[[nodiscard]] constexpr Duration limited_ns(std::uint64_t nanoseconds) {
+  return Duration(
+      static_cast<Duration::rep>(std::min(nanoseconds, static_cast<std::uint64_t>(kLongestDuration.count()))));
+}
+
 // The end of a wait of `longest` that begins now; at most kLatestTime. A negative duration ends at once.
 [[nodiscard]] constexpr TimePoint deadline_after(TimePoint now, Duration longest) {
   return longest <= Duration::zero()             ? now

@@ -49,7 +49,7 @@ TEST(JsonWriterTest, TakesValuesThatAreJsonAlready) {
             R"([{"a":1},null])");
 }
 
-TEST(JsonWriterTest, AppendsToWhatIsThere) {
+TEST(JsonWriterTest, AppendsToExistingText) {
   std::string out = "before ";
   JsonWriter(out).value(7);
   EXPECT_EQ(out, "before 7");

@@ -4,9 +4,12 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <variant>
 
 #include "cairn/base/check.h"
+#include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
@@ -193,18 +196,52 @@ std::string_view to_string(MetricKind kind) {
   return "unknown";
 }
 
-std::unique_ptr<Metrics::Figure>& Metrics::place(MetricKind kind, std::string_view name, std::string_view help,
-                                                 MetricLabels labels) {
+struct Metrics::Registry {
+  explicit Registry(MetricLabels labels) : common(std::move(labels)) {}
+
+  // Never moved: references to them are given out.
+  using Figure = std::variant<Counter, Gauge, std::function<double()>, Histogram>;
+  struct Family {
+    MetricKind kind;
+    std::string help;
+    std::map<MetricLabels, std::unique_ptr<Figure>> figures = {};
+  };
+  struct Row {
+    const std::string* name;
+    const Family* family;
+    const MetricLabels* labels;
+    const Figure* figure;
+  };
+
+  void add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
+                    std::function<double()> function);
+  // The place of a metric; null if it is new.
+  std::unique_ptr<Figure>& place(MetricKind kind, std::string_view name, std::string_view help, MetricLabels labels)
+      CAIRN_REQUIRES(mutex);
+  // All metrics. They are never removed, so the rows stay valid without the lock.
+  [[nodiscard]] std::vector<Row> rows() const;
+
+  const MetricLabels common;  // of all metrics
+  mutable Mutex mutex{LockRank::kMetrics};
+  std::map<std::string, Family, std::less<>> families CAIRN_GUARDED_BY(mutex);
+};
+
+Metrics::Metrics(MetricLabels common) : registry_(std::make_unique<Registry>(std::move(common))) {}
+Metrics::~Metrics() = default;
+
+std::unique_ptr<Metrics::Registry::Figure>& Metrics::Registry::place(MetricKind kind, std::string_view name,
+                                                                     std::string_view help, MetricLabels labels) {
   CAIRN_CHECK(is_name(name, true), str_cat("'", name, "' is not a valid name of a metric"));
+  labels.insert(labels.end(), common.begin(), common.end());
   std::ranges::sort(labels);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string& label = labels[i].first;
     CAIRN_CHECK(is_name(label, false) && label != "le", str_cat("'", label, "' is not a valid name of a label"));
     CAIRN_CHECK(i == 0 || labels[i - 1].first != label, str_cat("the label '", label, "' is given twice"));
   }
-  auto at = families_.find(name);
-  if (at == families_.end()) {
-    at = families_.emplace(name, Family{.kind = kind, .help = std::string(help)}).first;
+  auto at = families.find(name);
+  if (at == families.end()) {
+    at = families.emplace(name, Family{.kind = kind, .help = std::string(help)}).first;
   }
   CAIRN_CHECK(at->second.kind == kind,
               str_cat("the metric ", name, " is a ", to_string(at->second.kind), ", not a ", to_string(kind)));
@@ -212,19 +249,19 @@ std::unique_ptr<Metrics::Figure>& Metrics::place(MetricKind kind, std::string_vi
 }
 
 Counter& Metrics::counter(std::string_view name, std::string_view help, const MetricLabels& labels) {
-  const MutexLock lock(mutex_);
-  std::unique_ptr<Figure>& figure = place(MetricKind::kCounter, name, help, labels);
+  const MutexLock lock(registry_->mutex);
+  std::unique_ptr<Registry::Figure>& figure = registry_->place(MetricKind::kCounter, name, help, labels);
   if (figure == nullptr) {
-    figure = std::make_unique<Figure>(std::in_place_type<Counter>);
+    figure = std::make_unique<Registry::Figure>(std::in_place_type<Counter>);
   }
   return std::get<Counter>(*figure);
 }
 
 Gauge& Metrics::gauge(std::string_view name, std::string_view help, const MetricLabels& labels) {
-  const MutexLock lock(mutex_);
-  std::unique_ptr<Figure>& figure = place(MetricKind::kGauge, name, help, labels);
+  const MutexLock lock(registry_->mutex);
+  std::unique_ptr<Registry::Figure>& figure = registry_->place(MetricKind::kGauge, name, help, labels);
   if (figure == nullptr) {
-    figure = std::make_unique<Figure>(std::in_place_type<Gauge>);
+    figure = std::make_unique<Registry::Figure>(std::in_place_type<Gauge>);
   }
   CAIRN_CHECK(std::holds_alternative<Gauge>(*figure), str_cat("the metric ", name, " comes from a function"));
   return std::get<Gauge>(*figure);
@@ -232,18 +269,18 @@ Gauge& Metrics::gauge(std::string_view name, std::string_view help, const Metric
 
 void Metrics::gauge_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                              std::function<double()> function) {
-  add_function(MetricKind::kGauge, name, help, labels, std::move(function));
+  registry_->add_function(MetricKind::kGauge, name, help, labels, std::move(function));
 }
 
 void Metrics::counter_function(std::string_view name, std::string_view help, const MetricLabels& labels,
                                std::function<double()> function) {
-  add_function(MetricKind::kCounter, name, help, labels, std::move(function));
+  registry_->add_function(MetricKind::kCounter, name, help, labels, std::move(function));
 }
 
-void Metrics::add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
-                           std::function<double()> function) {
+void Metrics::Registry::add_function(MetricKind kind, std::string_view name, std::string_view help,
+                                     const MetricLabels& labels, std::function<double()> function) {
   CAIRN_CHECK(function != nullptr, str_cat("the metric ", name, " has no function"));
-  const MutexLock lock(mutex_);
+  const MutexLock lock(mutex);
   std::unique_ptr<Figure>& figure = place(kind, name, help, labels);
   CAIRN_CHECK(figure == nullptr, str_cat("the metric ", name, " has a source already"));
   figure = std::make_unique<Figure>(std::in_place_type<std::function<double()>>, std::move(function));
@@ -251,20 +288,20 @@ void Metrics::add_function(MetricKind kind, std::string_view name, std::string_v
 
 Histogram& Metrics::histogram(std::string_view name, std::string_view help, const MetricLabels& labels,
                               Histogram::Unit unit) {
-  const MutexLock lock(mutex_);
-  std::unique_ptr<Figure>& figure = place(MetricKind::kHistogram, name, help, labels);
+  const MutexLock lock(registry_->mutex);
+  std::unique_ptr<Registry::Figure>& figure = registry_->place(MetricKind::kHistogram, name, help, labels);
   if (figure == nullptr) {
-    figure = std::make_unique<Figure>(std::in_place_type<Histogram>, unit);
+    figure = std::make_unique<Registry::Figure>(std::in_place_type<Histogram>, unit);
   }
   auto& histogram = std::get<Histogram>(*figure);
   CAIRN_CHECK(histogram.unit() == unit, str_cat("the metric ", name, " has another unit"));
   return histogram;
 }
 
-std::vector<Metrics::Row> Metrics::rows() const {
-  const MutexLock lock(mutex_);
+std::vector<Metrics::Registry::Row> Metrics::Registry::rows() const {
+  const MutexLock lock(mutex);
   std::vector<Row> rows;
-  for (const auto& [name, family] : families_) {
+  for (const auto& [name, family] : families) {
     for (const auto& [labels, figure] : family.figures) {
       rows.push_back({.name = &name, .family = &family, .labels = &labels, .figure = figure.get()});
     }
@@ -274,7 +311,7 @@ std::vector<Metrics::Row> Metrics::rows() const {
 
 std::vector<Metrics::Sample> Metrics::snapshot() const {
   std::vector<Sample> samples;
-  for (const Row& row : rows()) {
+  for (const Registry::Row& row : registry_->rows()) {
     Sample& sample = samples.emplace_back();
     sample.name = *row.name;
     sample.labels = *row.labels;
@@ -290,8 +327,8 @@ std::vector<Metrics::Sample> Metrics::snapshot() const {
 
 std::string Metrics::to_prometheus() const {
   std::string out;
-  const Family* last = nullptr;
-  for (const Row& row : rows()) {
+  const Registry::Family* last = nullptr;
+  for (const Registry::Row& row : registry_->rows()) {
     const std::string& name = *row.name;
     if (row.family != last) {
       last = row.family;

@@ -16,20 +16,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/base/mutex.h"
 
 namespace cairn {
 
-// {{"tier", "G2"}, {"edge", "G1-G2"}}; in any order, each name once.
+// {{"tier", "G2"}, {"link", "G1-G2"}}; in any order, each name once.
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 // Only grows. Has its own cache line, so that threads with different counters do not slow each other down.
@@ -106,9 +103,11 @@ enum class MetricKind : std::uint8_t { kCounter, kGauge, kHistogram };
 
 class Metrics {
  public:
-  Metrics() = default;
+  // `common`: labels of all metrics.
+  explicit Metrics(MetricLabels common = {});
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
+  ~Metrics();
 
   // The same name and labels return the same object. The first help text that is given for a name is kept.
   Counter& counter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
@@ -134,30 +133,8 @@ class Metrics {
   [[nodiscard]] std::string to_prometheus() const;
 
  private:
-  // Never moved: references to them are given out.
-  using Figure = std::variant<Counter, Gauge, std::function<double()>, Histogram>;
-  struct Family {
-    MetricKind kind;
-    std::string help;
-    std::map<MetricLabels, std::unique_ptr<Figure>> figures = {};
-  };
-  struct Row {
-    const std::string* name;
-    const Family* family;
-    const MetricLabels* labels;
-    const Figure* figure;
-  };
-
-  void add_function(MetricKind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
-                    std::function<double()> function);
-  // The place of a metric; null if it is new.
-  std::unique_ptr<Figure>& place(MetricKind kind, std::string_view name, std::string_view help, MetricLabels labels)
-      CAIRN_REQUIRES(mutex_);
-  // All metrics. They are never removed, so the rows stay valid without the lock.
-  [[nodiscard]] std::vector<Row> rows() const;
-
-  mutable Mutex mutex_{LockRank::kMetrics};
-  std::map<std::string, Family, std::less<>> families_ CAIRN_GUARDED_BY(mutex_);
+  struct Registry;
+  const std::unique_ptr<Registry> registry_;
 };
 
 }  // namespace cairn

@@ -31,9 +31,9 @@ TEST(MetricsTest, CountersAndGaugesKeepWhatIsRecorded) {
 
 TEST(MetricsTest, TheSameNameAndLabelsAreTheSameFigure) {
   Metrics metrics;
-  Counter& first = metrics.counter("cairn_hits_total", "Blocks found", {{"tier", "G2"}, {"edge", "G1-G2"}});
-  Counter& reordered = metrics.counter("cairn_hits_total", "", {{"edge", "G1-G2"}, {"tier", "G2"}});
-  Counter& other = metrics.counter("cairn_hits_total", "", {{"tier", "G3"}, {"edge", "G1-G2"}});
+  Counter& first = metrics.counter("cairn_hits_total", "Blocks found", {{"tier", "G2"}, {"link", "G1-G2"}});
+  Counter& reordered = metrics.counter("cairn_hits_total", "", {{"link", "G1-G2"}, {"tier", "G2"}});
+  Counter& other = metrics.counter("cairn_hits_total", "", {{"tier", "G3"}, {"link", "G1-G2"}});
   EXPECT_EQ(&first, &reordered);
   EXPECT_NE(&first, &other);
   EXPECT_EQ(&metrics.gauge("cairn_free", ""), &metrics.gauge("cairn_free", ""));
@@ -94,7 +94,7 @@ TEST(MetricsTest, WritesHistogramsCumulativelyInSeconds) {
   EXPECT_THAT(text, HasSubstr("cairn_load_seconds_count{tier=\"G2\"} 3\n"));
 }
 
-// Where a value falls is computed by its bits; here by comparing it with every bound.
+// The code finds a value's bucket from its bits; the test compares the value with every bound.
 TEST(MetricsTest, AValueIsInTheFirstBucketThatIsNotBelowIt) {
   for (std::uint64_t power = 1; power <= (std::uint64_t{1} << 41U); power *= 2) {
     for (const std::uint64_t value : {power - 1, power, power + 1, power + power / 2, power + power / 2 + 1}) {
@@ -162,6 +162,14 @@ TEST(MetricsTest, TheSnapshotHoldsEveryFigureByNameAndLabels) {
   EXPECT_EQ(samples[3].kind, MetricKind::kHistogram);
   EXPECT_EQ(samples[3].histogram.count, 1U);
   EXPECT_EQ(samples[3].histogram.sum, 3);
+}
+
+TEST(MetricsTest, CommonLabelsStandBesideTheOthers) {
+  Metrics metrics(MetricLabels{{"dp_rank", "3"}});
+  metrics.counter("a_total", "", {{"tier", "G2"}}).add(1);
+  metrics.gauge_function("b", "", {}, [] { return 2.0; });
+  EXPECT_THAT(metrics.to_prometheus(), HasSubstr("a_total{dp_rank=\"3\",tier=\"G2\"} 1\n"));
+  EXPECT_THAT(metrics.to_prometheus(), HasSubstr("b{dp_rank=\"3\"} 2\n"));
 }
 
 // A figure of a pool takes the pool's lock, which ranks below.

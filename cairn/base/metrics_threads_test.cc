@@ -11,8 +11,7 @@
 namespace cairn {
 namespace {
 
-// Threads ask for the same figures and record into them while another reads: nothing is lost, and what is read never
-// goes back.
+// Threads look up the same figures and record into them while another reads: nothing is lost, and no figure decreases.
 TEST(MetricsThreadsTest, NothingIsLostWhileOthersRegisterAndRead) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 2'000;

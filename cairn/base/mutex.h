@@ -21,7 +21,7 @@ enum class LockRank : std::uint8_t {
   kBlockManager = 10,    // sequence tables of allocator/block_manager.h
   kOffload = 14,         // the queue of one offloader; never held together with kOnboard
   kOnboard = 16,         // loads in flight
-  kAllocator = 20,       // allocator/block_allocator.h
+  kAllocator = 20,       // allocator/block_allocator.cc
   kPool = 30,            // the blocks of one pool
   kRegistry = 40,        // keys across tiers; taken under a pool's lock
   kInbox = 45,           // notifications to an offloader or a connector; taken under a pool's lock

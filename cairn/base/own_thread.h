@@ -1,7 +1,8 @@
 // start_own_thread(): starts every thread that Cairn runs by itself.
 //
-// If an exception leaves such a thread, the process ends with a message that names the thread. In practice the exception is
-// an allocation that failed in the middle of a change: no caller can be told, and going on could serve wrong blocks.
+// If an exception leaves such a thread, the process ends with a message that names the thread. In practice the
+// exception is an allocation that failed in the middle of a change: no caller can get an error, and continuing could
+// serve wrong blocks.
 //
 // Thread safety: safe from any thread.
 #pragma once

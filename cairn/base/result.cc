@@ -1,6 +1,19 @@
 #include "cairn/base/result.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace cairn {
+
+namespace internal {
+
+void abort_because(std::string_view message) {
+  std::fprintf(stderr, "cairn: %.*s\n", static_cast<int>(message.size()), message.data());
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace internal
 
 std::string_view to_string(ErrorCode code) {
   switch (code) {

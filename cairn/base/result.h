@@ -15,8 +15,6 @@
 #include <utility>
 #include <variant>
 
-#include "cairn/base/check.h"
-
 namespace cairn {
 
 enum class ErrorCode : unsigned char {
@@ -27,7 +25,7 @@ enum class ErrorCode : unsigned char {
   kExhausted,           // a capacity, quota or budget is used up: retry after something is released
   kOutOfRange,          // a position, index or number beyond what the format or object can hold
   kCorrupt,             // bytes from outside do not decode to anything we wrote
-  kUnavailable,         // a device, driver or system facility is not there: the message says what would bring it
+  kUnavailable,         // a device, driver or system facility is missing: the message says what to install or change
   kIo,                  // the system refused or broke off a read, write or copy
   kExpired,             // the deadline passed first
   kCancelled,           // the caller took it back first
@@ -45,7 +43,7 @@ struct Error {
   [[nodiscard]] std::string to_string() const;
 };
 
-// Wraps an error on its way into a Result: `return Unexpected(Error{...});`
+// Wraps an error that becomes a Result: `return Unexpected(Error{...});`
 template <typename E>
 class Unexpected {
  public:
@@ -57,6 +55,9 @@ class Unexpected {
 };
 
 namespace internal {
+
+// For misuse of this library's own types, such as value() of a failed Result.
+[[noreturn]] void abort_because(std::string_view message);
 
 // Aborts; prints the error if it is an Error.
 template <typename E>
@@ -113,7 +114,9 @@ class [[nodiscard]] Result {
   }
   template <typename Self>
   static auto* checked_error(Self* self) {
-    CAIRN_CHECK(!self->has_value(), "error() of a Result that has a value");
+    if (self->has_value()) [[unlikely]] {
+      internal::abort_because("error() of a Result that has a value");
+    }
     return std::get_if<1>(&self->state_);
   }
 
@@ -137,7 +140,9 @@ class [[nodiscard]] Result<void, E> {
  private:
   template <typename Self>
   static auto* checked_error(Self* self) {
-    CAIRN_CHECK(!self->has_value(), "error() of a Result that has a value");
+    if (self->has_value()) [[unlikely]] {
+      internal::abort_because("error() of a Result that has a value");
+    }
     return std::get_if<1>(&self->state_);
   }
 

@@ -24,11 +24,11 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/cairn_c.h"
 #include "cairn/connector/request_id.h"
+#include "cairn/layout/rank_grid.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/mm_run.h"
 
 namespace cairn::capi {
 
@@ -97,9 +97,17 @@ struct Prompt {
   RequestSalt salt;
   std::vector<MmRun> mm_runs;
 };
+// The parts of a manager that options of a manager or scheduler give.
+[[nodiscard]] ManagerParts read_parts(cairn_offload_filter filter, void* context, uint64_t limit_us);
+
 [[nodiscard]] Result<Prompt> read_prompt(const cairn_prompt* prompt);
 [[nodiscard]] Result<std::vector<MmRun>> read_mm_runs(const cairn_mm_run* first, std::size_t count);
 [[nodiscard]] Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count);
+[[nodiscard]] Result<CacheLevel> read_level(std::uint32_t level);
+[[nodiscard]] Result<RetentionHint> read_hint(std::uint32_t hint, std::uint64_t return_ms);
+// `ranks`: all of them; `pipeline`: their stages; 0 stands for 1.
+[[nodiscard]] Result<RankGrid> read_grid(std::uint32_t ranks, std::uint32_t pipeline);
+
 [[nodiscard]] inline std::string read_text(const char* text) { return text == nullptr ? std::string() : text; }
 
 // Sets `limit` unless `given_ms` is 0. More milliseconds than a Duration holds become the longest Duration.

@@ -121,11 +121,44 @@ typedef struct cairn_manager cairn_manager;
 typedef struct cairn_blocks
     cairn_blocks; /* a run of blocks of one tier that the caller holds: they cannot be evicted */
 
+/* A block that an offload filter decides about. */
+typedef struct cairn_filter_block {
+  cairn_key key;
+  uint32_t position; /* index of the block in its sequence */
+  uint32_t priority; /* 0 to 100 */
+  uint32_t uses;     /* by requests, as far as they are remembered; at least 1 */
+  uint32_t tenant;   /* index in requests.tenants plus 1; 0 for the default tenant */
+} cairn_filter_block;
+
+/* Blocks that could be copied to the tier below: consecutive blocks of a request that the engine saves, or blocks of any
+ * sequences that leave a tier, each after the block before it. */
+typedef struct cairn_filter_run {
+  size_t struct_size;
+  uint32_t from;            /* cairn_level of the tier that has the blocks */
+  uint32_t to;              /* cairn_level of the tier below */
+  const char* request;      /* id of the request; NULL if it is not known */
+  uint64_t sequence_tokens; /* that the request has so far; 0 if they are not known */
+  const cairn_filter_block* blocks;
+  size_t block_count;
+  size_t block_stride;
+} cairn_filter_run;
+
+/* Decides, beside the filters of the configuration, which blocks are copied to the tier below. `keep` has block_count bytes,
+ * all 1: set those of blocks to 0 that are not to be copied. The rest of a sequence after such a block is not copied either.
+ * Called once for a run of blocks, on threads of Cairn, maybe on two at once, with no lock held. It may look up blocks and
+ * read status; it must not wait for a copy, create or destroy handles, or keep pointers that it is given. A call that takes
+ * longer than the limit is an incident. After eight such calls in a row the filter is not called for a while, and no block is
+ * copied that it would be asked about. */
+typedef void (*cairn_offload_filter)(void* context, const cairn_filter_run* run, uint8_t* keep);
+
 typedef struct cairn_manager_options {
   size_t struct_size;
-  const char* config;       /* configuration as TOML text, */
-  const char* config_file;  /* or the path of a TOML file; not both. If both are NULL, the defaults apply */
-  uint32_t use_environment; /* 1: environment variables CAIRN_* override the configuration */
+  const char* config;                  /* configuration as TOML text, */
+  const char* config_file;             /* or the path of a TOML file; not both. If both are NULL, the defaults apply */
+  uint32_t use_environment;            /* 1: environment variables CAIRN_* override the configuration */
+  cairn_offload_filter offload_filter; /* NULL: none */
+  void* offload_filter_context;        /* passed to it */
+  uint64_t offload_filter_limit_us;    /* of a call; 0: 1000 */
 } cairn_manager_options;
 
 /* [any] If the configuration has mistakes, `error` lists all of them (as many as fit). */
@@ -154,12 +187,31 @@ CAIRN_API int32_t cairn_manager_locate(const cairn_manager* manager, const cairn
  * if too many blocks of the tier are in use, CAIRN_NOT_FOUND if there is no such tier. */
 CAIRN_API int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t count, cairn_blocks** blocks,
                                          cairn_error* error);
+/* How long registered blocks are kept once nobody uses them. */
+typedef struct cairn_retention {
+  size_t struct_size;
+  uint32_t priority;        /* 1 to 100, the lowest is evicted first; 0: 35 */
+  uint64_t priority_ms;     /* the priority applies for so long, then 35; 0: forever. Needs requests.retention */
+  uint64_t time_to_live_ms; /* the blocks are dropped after so long; 0: never. Needs requests.retention */
+} cairn_retention;
 /* [one for the blocks] Registers allocated blocks that the caller has filled, under one key each. From now on lookups find
- * them. The caller still holds them. */
-CAIRN_API int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count, cairn_error* error);
+ * them. The caller still holds them. `retention` may be NULL: the defaults of its members. */
+CAIRN_API int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count,
+                                        const cairn_retention* retention, cairn_error* error);
 /* [any] Looks up the longest prefix that one tier has, and holds it. *blocks is set to NULL if the first key is not there. */
 CAIRN_API int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
                                       cairn_blocks** blocks, cairn_error* error);
+/* [any] Holds the blocks of all keys that one tier has, in the order of the keys, whatever is missing between them. *blocks is
+ * set to NULL if the tier has none of them. positions[i] (unless `positions` is NULL; it has room for `count`) is set to the
+ * index of key i's block in `blocks`, or to CAIRN_NO_POSITION. */
+#define CAIRN_NO_POSITION UINT32_MAX
+CAIRN_API int32_t cairn_manager_match_scattered(cairn_manager* manager, uint32_t level, const cairn_key* keys,
+                                                size_t count, uint32_t* positions, cairn_blocks** blocks,
+                                                cairn_error* error);
+/* [any] How many of the keys, from the first on, are worth loading: loading more would take longer than computing. The first
+ * key is that of block `first_block` of its sequence. *blocks is at most what cairn_manager_locate() finds. */
+CAIRN_API int32_t cairn_manager_worth_loading(const cairn_manager* manager, const cairn_key* keys, size_t count,
+                                              uint32_t first_block, uint32_t* blocks, cairn_error* error);
 /* [any, but not from a callback of Cairn] Loads the longest prefix that any tier has into the device tier, waits for it, and
  * holds it. The deadline is deadline_ms milliseconds from now, or onboard.deadline of the configuration if deadline_ms is 0;
  * what has arrived by then is returned. *blocks is set to NULL if that is nothing. If memory runs out, the call returns
@@ -208,6 +260,124 @@ CAIRN_API int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uin
 /* [any] Changes the number of blocks of the host tier, up to host.max_size of the configuration. */
 CAIRN_API int32_t cairn_manager_resize_host(cairn_manager* manager, uint32_t blocks, cairn_error* error);
 
+/* ------------------------------------------- manager: copies that are started */
+
+/* A copy that was started and may still be in flight. The functions that start one return at once. Wait for its outcome, or
+ * poll it with a timeout of 0. Destroying a future neither cancels the copy nor waits for it. Destroy futures before their
+ * manager. */
+typedef struct cairn_future cairn_future;
+
+typedef struct cairn_load_options {
+  size_t struct_size;
+  const cairn_key* keys;
+  size_t key_count;
+  uint64_t deadline_ms; /* what has arrived by then is the outcome; 0: onboard.deadline of the configuration */
+  uint32_t max_blocks;  /* 0: any number */
+  uint32_t load_all;    /* 1: also what would be faster to compute */
+} cairn_load_options;
+/* [any] Starts to load the longest prefix that any tier has into the device tier. */
+CAIRN_API int32_t cairn_manager_start_load(cairn_manager* manager, const cairn_load_options* options,
+                                           cairn_future** future, cairn_error* error);
+/* [any] Starts to copy those of the keys that are only on disk to host memory, before they are needed. */
+CAIRN_API int32_t cairn_manager_start_prefetch(cairn_manager* manager, const cairn_key* keys, size_t count,
+                                               cairn_future** future, cairn_error* error);
+/* [any, one for the blocks] Starts to copy registered blocks of a lower tier to the device: into `targets`, as many allocated
+ * device blocks, or into new blocks if `targets` is NULL. The copy holds `blocks` too, so the caller may release them. If the
+ * call succeeds, it takes the blocks of `targets`: the handle has no blocks from then on, and is still to be released. */
+CAIRN_API int32_t cairn_manager_start_onboard(cairn_manager* manager, const cairn_blocks* blocks, cairn_blocks* targets,
+                                              cairn_future** future, cairn_error* error);
+
+typedef struct cairn_offload_options {
+  size_t struct_size;
+  const cairn_key* keys;
+  size_t key_count;
+  uint32_t priority;    /* 1 to 100, the highest is copied first; 0: 50 */
+  uint64_t deadline_ms; /* 0: none */
+} cairn_offload_options;
+/* [any] Starts to copy blocks to the tier `into` from the tier above it, whatever offload.*.mode says. */
+CAIRN_API int32_t cairn_manager_start_offload(cairn_manager* manager, uint32_t into,
+                                              const cairn_offload_options* options, cairn_future** future,
+                                              cairn_error* error);
+
+typedef struct cairn_future_outcome {
+  size_t struct_size;
+  uint32_t
+      blocks; /* a load: on the device now, from the first key on. A prefetch: that arrived in host memory. An onboard:
+                            on the device now. An offload: in the lower tier now */
+  uint32_t from_device; /* a load: of those blocks, where they were found */
+  uint32_t from_host;
+  uint32_t from_disk;
+  uint32_t not_worth_it; /* a load: blocks that were found and are faster to compute */
+} cairn_future_outcome;
+/* [one] Waits for the outcome, at most timeout_ms; CAIRN_EXPIRED means that the copy is still in flight. Any other error is
+ * that of the copy; a load or an offload that falls short is no error. `outcome` (unless NULL) is filled. May be called
+ * again. Not from a callback of Cairn. */
+CAIRN_API int32_t cairn_future_wait(cairn_future* future, uint64_t timeout_ms, cairn_future_outcome* outcome,
+                                    cairn_error* error);
+/* [one] The device blocks that a load or an onboard brought, which the caller holds from now on and releases. NULL if there
+ * are none, they were taken before, or the outcome is not there yet. */
+CAIRN_API cairn_blocks* cairn_future_take_blocks(cairn_future* future);
+/* [one] Of an offload: is_below[i] is set to 1 if the block of key i is in the lower tier now, else to 0, for `capacity` keys at
+ * most. Returns the number of keys; 0 for other futures, or if the outcome is not there yet. */
+CAIRN_API size_t cairn_future_is_below(const cairn_future* future, uint8_t* is_below, size_t capacity);
+/* [one] Work that has not begun does not begin. The outcome comes all the same. */
+CAIRN_API void cairn_future_cancel(cairn_future* future);
+CAIRN_API void cairn_future_destroy(cairn_future* future); /* [one] */
+
+/* -------------------------------------------------- manager: hints and resets */
+
+/* Whether blocks will be needed again. A hint shifts the order of eviction for a time; it never holds a
+ * block. */
+typedef enum cairn_hint {
+  CAIRN_HINT_NONE = 0,           /* nothing is known */
+  CAIRN_HINT_RETURNS = 1,        /* again in about the given time: a session that waits for a tool or a person */
+  CAIRN_HINT_SYSTEM_PROMPT = 2,  /* many requests begin with these blocks */
+  CAIRN_HINT_WILL_NOT_RETURN = 3 /* the session has ended */
+} cairn_hint;
+
+/* [any] Applies a hint to the blocks of these keys in all tiers. return_ms is for CAIRN_HINT_RETURNS. *found (unless NULL) is set
+ * to the number of blocks found, in all tiers together. Returns CAIRN_FAILED_PRECONDITION unless requests.retention is on. */
+CAIRN_API int32_t cairn_manager_hint(cairn_manager* manager, const cairn_key* keys, size_t count, uint32_t hint,
+                                     uint64_t return_ms, uint32_t* found, cairn_error* error);
+
+typedef struct cairn_keys_reset {
+  size_t struct_size;
+  uint32_t reset;
+  uint32_t not_found;
+  uint32_t in_use; /* not reset */
+} cairn_keys_reset;
+/* [any] Drops only the blocks of these keys in one tier, and only if they are not in use. No fence: a copy in flight may store
+ * one of them again. `outcome` is NULL, or is filled. */
+CAIRN_API int32_t cairn_manager_reset_keys(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
+                                           cairn_keys_reset* outcome, cairn_error* error);
+
+/* Tells which tiers were reset since it was created, so that a follower drops what it knows of them. May outlive its manager. */
+typedef struct cairn_resets cairn_resets;
+CAIRN_API int32_t cairn_resets_create(const cairn_manager* manager, cairn_resets** resets,
+                                      cairn_error* error); /* [any] */
+/* [one] Returns the tier (cairn_level) of the next reset, oldest first; -1 if there is none. Resets that were dropped because
+ * the follower was too slow are counted in *missed (unless NULL), since the creation. */
+CAIRN_API int32_t cairn_resets_next(cairn_resets* resets, uint64_t* missed);
+CAIRN_API void cairn_resets_destroy(cairn_resets* resets); /* [one] */
+
+/* ------------------------------------------------- manager: status and metrics */
+
+/* What an engine computed in one iteration, and how long that took. */
+typedef struct cairn_engine_iteration {
+  size_t struct_size;
+  uint64_t prefill_tokens; /* tokens of prompts, of all requests */
+  uint64_t
+      prefill_context; /* the tokens before each of them, added up: n tokens after the first p have n*p + n*(n-1)/2 */
+  uint64_t decode_tokens;  /* generated tokens, draft tokens included */
+  uint64_t decode_context; /* the tokens before those of each request, added up */
+  uint32_t is_full;        /* 1: a prompt was cut off because the engine computes only so many tokens at once */
+  uint64_t duration_ns;
+} cairn_engine_iteration;
+/* [any] For engines without a cairn_scheduler, which reports by itself. cairn_manager_load() is weighed against what is
+ * reported here; as long as nothing is, everything is loaded. */
+CAIRN_API int32_t cairn_manager_report_iteration(const cairn_manager* manager, const cairn_engine_iteration* iteration,
+                                                 cairn_error* error);
+
 /* [any] The state of the manager as JSON: tiers, links, loads, incidents (docs/manager.md lists the members). As for every text,
  * the return value is the number of bytes written. */
 CAIRN_API size_t cairn_manager_status(const cairn_manager* manager, char* buffer, size_t capacity, size_t* needed);
@@ -217,7 +387,7 @@ CAIRN_API size_t cairn_manager_metrics(const cairn_manager* manager, char* buffe
 /* ------------------------------------------------------------------ events */
 
 /* A subscription to what is cached where, without gaps. It begins with a snapshot and continues with every change; if the
- * subscriber falls too far behind, it gets a new snapshot. A snapshot is told as events that share one sequence number: for
+ * subscriber falls too far behind, it gets a new snapshot. A snapshot is a list of events that share one sequence number: for
  * each tier "cleared", then what is stored in it, then whether it is suspended or resumed. */
 typedef struct cairn_events cairn_events;
 
@@ -237,7 +407,7 @@ CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, cha
  * of its workers has a cairn_worker. An iteration is one step of the engine: its scheduler decides what to run, every worker
  * runs it. In each iteration:
  *
- *   scheduler: cairn_scheduler_take_outcomes()   which loads are over, which finished requests are released
+ *   scheduler: cairn_scheduler_take_outcomes()   which loads have ended, which finished requests are released
  *              cairn_scheduler_match()           before a request first runs: how many tokens can be loaded
  *              cairn_scheduler_allocated()       the request got its device blocks; its load is in the next metadata
  *              cairn_scheduler_build()           makes the metadata of the iteration, which the engine sends to every worker
@@ -250,7 +420,7 @@ CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, cha
 typedef struct cairn_scheduler cairn_scheduler;
 typedef uint64_t cairn_request; /* names a request of one scheduler; never used again; 0 names no request */
 
-/* When a request that loads blocks computes: after its load is over, or in the same iteration, layer by layer. */
+/* When a request that loads blocks computes: after its load has ended, or in the same iteration, layer by layer. */
 typedef enum cairn_load_mode { CAIRN_LOAD_ASYNC = 0, CAIRN_LOAD_IN_STEP = 1 } cairn_load_mode;
 
 typedef struct cairn_scheduler_options {
@@ -268,6 +438,14 @@ typedef struct cairn_scheduler_options {
   uint32_t ask_again;        /* times that match returns CAIRN_ASK_AGAIN for a request, then it computes; 0: 64 */
   uint64_t load_deadline_ms; /* 0: 10000 */
   uint64_t save_deadline_ms; /* 0: 30000 */
+  uint32_t pipeline;         /* pipeline stages of the workers; divides `ranks`; 0: 1 */
+  const uint32_t* dp_rank;   /* data parallel rank of the engine; NULL: dp_rank of the configuration */
+  cairn_offload_filter offload_filter; /* NULL: none */
+  void* offload_filter_context;        /* passed to it */
+  uint64_t offload_filter_limit_us;    /* of a call; 0: 1000 */
+  /* A request that fills at least so many blocks in an iteration is saved while that computes, layer by layer, if its
+   * scheduled_tokens are given. 0: 8; UINT32_MAX: blocks are saved after their iteration. */
+  uint32_t in_step_save_blocks;
 } cairn_scheduler_options;
 
 /* [any] */
@@ -285,32 +463,26 @@ CAIRN_API int32_t cairn_scheduler_wait_for_ranks(cairn_scheduler* scheduler, uin
 
 /* All functions below are [one]: the thread of the engine's scheduler. None of them waits for a copy. */
 
-/* Whether the blocks of a request will be wanted again. A hint shifts the order of eviction for a time; it never holds a
- * block. */
-typedef enum cairn_hint {
-  CAIRN_HINT_NONE = 0,           /* nothing is known */
-  CAIRN_HINT_RETURNS = 1,        /* again in about hint_return_ms: a session that waits for a tool or a person */
-  CAIRN_HINT_SYSTEM_PROMPT = 2,  /* many requests begin with these blocks */
-  CAIRN_HINT_WILL_NOT_RETURN = 3 /* the session is over */
-} cairn_hint;
-
 typedef struct cairn_new_request {
   size_t struct_size;
   const char* id; /* the engine's name for the request, unique until the request is released */
   const cairn_prompt* prompt;
   uint32_t priority;    /* of the blocks that are saved for it, 1 to 100, the lowest is evicted first; 0:
                                requests.priority of the configuration */
-  uint64_t priority_ms; /* unused blocks keep the priority for so long; 0: for ever. Needs requests.retention */
+  uint64_t priority_ms; /* unused blocks keep the priority for so long; 0: forever. Needs requests.retention */
   uint64_t
       time_to_live_ms; /* unused blocks are dropped after so long; 0: requests.time_to_live. Needs requests.retention */
   const char* tenant;  /* one of requests.tenants, whose quota the saved blocks count for; NULL: no quota */
-  uint32_t hint;       /* cairn_hint; applied when the request is over. Needs requests.retention */
+  uint32_t hint;       /* cairn_hint; applied when the request has ended. Needs requests.retention */
   uint64_t hint_return_ms;
   const uint8_t*
       block_digests; /* the engine's own digests of the full blocks of the prompt, one after the other: required
                                    if model.scheme is vllm, sglang or router, and NULL otherwise */
   size_t block_digest_count;
   size_t digest_size; /* bytes of each: 16 to 32 for vllm and sglang, 8 (little-endian) for router */
+  const uint32_t*
+      dp_rank; /* the data parallel rank that the request is for; it is refused if the scheduler is of another
+                              one. NULL: not said */
 } cairn_new_request;
 /* Adds a request. Returns CAIRN_ALREADY_EXISTS if the id names a request that is not released yet. */
 CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const cairn_new_request* request,
@@ -368,11 +540,15 @@ typedef struct cairn_iteration {
   size_t preempted_count;
   const cairn_scheduled* scheduled; /* requests that run in this iteration */
   size_t scheduled_count;
+  uint64_t
+      duration_ns; /* how long the engine took to compute an earlier iteration, if it measures that; 0: the time between
+                           two builds counts. Loads are weighed against the engine's speed */
+  uint64_t duration_of; /* the number of that iteration; 0: the last one */
 } cairn_iteration;
 
 /* Makes the metadata of an iteration, which the engine passes to every worker unchanged. *metadata stays valid until the next
- * build. If a request's numbers contradict each other, it goes on without a cache and is among the refusals; the build
- * succeeds. Returns CAIRN_EXHAUSTED if memory runs out: the scheduled requests go on without a cache, nothing else is lost;
+ * build. If a request's numbers contradict each other, it continues without a cache and is among the refusals; the build
+ * succeeds. Returns CAIRN_EXHAUSTED if memory runs out: the scheduled requests continue without a cache, nothing else is lost;
  * build again with the same number. */
 CAIRN_API int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration* iteration,
                                         const uint8_t** metadata, size_t* metadata_size, cairn_error* error);
@@ -394,24 +570,73 @@ CAIRN_API int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn
 
 /* The request ended or was aborted. computed_tokens, as in cairn_scheduled, reports what its last iteration computed: full
  * blocks of it are saved. CAIRN_NOT_SAID: nothing more is saved. *held is set to 1 if copies still use its device blocks: the
- * engine must not reuse them until take_outcomes lists the request as released, and must go on building iterations while
+ * engine must not reuse them until take_outcomes lists the request as released, and must keep building iterations while
  * cairn_scheduler_has_work(). If *held is 0, the request is gone. */
 #define CAIRN_NOT_SAID SIZE_MAX
 CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                          uint32_t* held, cairn_error* error);
 
+/* What became of tokens. All but `requests` are numbers of tokens. A prompt is counted once, when its request first runs or
+ * its load has ended. These hold at any time:
+ *   asked = device + loaded_host + loaded_disk + computed
+ *   found_host + found_disk = loaded_host + loaded_disk + too_slow + failed + skipped
+ *   lost = kept + reloaded + recomputed */
+typedef struct cairn_token_counts {
+  size_t struct_size;
+  uint64_t requests;            /* requests that are counted here */
+  uint64_t asked;               /* tokens of the prompts */
+  uint64_t device;              /* in the engine's own prefix cache */
+  uint64_t found_host;          /* beyond those, in the tiers, by the nearest tier */
+  uint64_t found_disk;          /* */
+  uint64_t loaded_host;         /* loaded, by the tier that they came from */
+  uint64_t loaded_disk;         /* */
+  uint64_t too_slow;            /* found, and faster to compute than to load */
+  uint64_t failed;              /* to be loaded, but the load did not bring them */
+  uint64_t skipped;             /* found, and not loaded for another reason: limits, or the engine's choice */
+  uint64_t computed;            /* left to the engine to compute */
+  uint64_t lost;                /* no longer on the device, after a preemption or a load that failed */
+  uint64_t kept;                /* of those, in the engine's own prefix cache when the request ran again */
+  uint64_t reloaded;            /* of those, loaded */
+  uint64_t recomputed;          /* of those, left to the engine to compute again */
+  uint64_t loaded_late;         /* not lost, and loaded after the request had run */
+  uint64_t saved;               /* of saves that have ended, in whole blocks */
+  uint64_t dropped_filtered;    /* not saved: admission did not want them */
+  uint64_t dropped_shed;        /* the queue was full, or the tier had no room */
+  uint64_t dropped_unavailable; /* offloading was paused, or a tier out of use */
+  uint64_t dropped_failed;      /* the transfer failed, was cancelled or expired, or a reset came */
+} cairn_token_counts;
+/* The counts of a request so far. When it is gone, take_outcomes has them. */
+CAIRN_API int32_t cairn_scheduler_get_request_counts(const cairn_scheduler* scheduler, cairn_request request,
+                                                     cairn_token_counts* counts, cairn_error* error);
+typedef enum cairn_counts_of {
+  CAIRN_COUNTS_TOTAL = 0,
+  CAIRN_COUNTS_LAST_REQUESTS = 1, /* the last requests.window_requests requests */
+  CAIRN_COUNTS_LAST_TIME = 2      /* the last requests.window_time */
+} cairn_counts_of;
+/* [any] The counts of all requests. `which`: a cairn_counts_of. `tenant`: NULL for all; with CAIRN_COUNTS_TOTAL one of
+ * requests.tenants, or "" for requests that name none. */
+CAIRN_API int32_t cairn_scheduler_get_counts(const cairn_scheduler* scheduler, uint32_t which, const char* tenant,
+                                             cairn_token_counts* counts, cairn_error* error);
+
 typedef struct cairn_loaded {
   cairn_request request;
   size_t tokens;  /* tokens whose KV is on the device now, from the first on */
-  size_t missing; /* tokens that were to be loaded and were not: the engine computes them */
+  size_t missing; /* tokens whose load failed: the engine computes them */
 } cairn_loaded;
+typedef struct cairn_ended {
+  cairn_request request;
+  cairn_token_counts counts;
+} cairn_ended;
 typedef struct cairn_outcomes {
   size_t struct_size;
-  const cairn_loaded* loaded; /* requests whose load is over: they can be scheduled */
+  const cairn_loaded* loaded; /* requests whose load has ended: they can be scheduled */
   size_t loaded_count;
   const char* const* released; /* ids of finished requests whose device blocks can be reused */
   size_t released_count;
   size_t loaded_stride;
+  const cairn_ended* ended; /* requests that are gone, whether finish said so or they were released */
+  size_t ended_count;
+  size_t ended_stride;
 } cairn_outcomes;
 /* What happened since the last call. */
 CAIRN_API int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cairn_outcomes* outcomes,
@@ -419,7 +644,29 @@ CAIRN_API int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cair
 /* Returns 1 while loads or saves are in flight or wait for the next metadata, or outcomes can be taken: the engine should build
  * iterations, even without requests to run. */
 CAIRN_API uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler);
-/* As cairn_manager_reset_all(). Requests that were added before are not saved any more. */
+
+/* What became of the blocks that were to be saved, since the scheduler was created. `asked` is the sum of the others once all
+ * saves have ended. */
+typedef struct cairn_save_status {
+  size_t struct_size;
+  uint64_t asked;
+  uint64_t saved;  /* in a tier when the save ended */
+  uint64_t shed;   /* the queue was full of more valuable blocks */
+  uint64_t paused; /* offloading was paused or had ended */
+  uint64_t lost;   /* accepted and not saved; "refused" in the status of the manager says why */
+  /* Rejected by a filter. */
+  uint64_t too_short;      /* offload.*.least_blocks */
+  uint64_t too_few_uses;   /* least_uses */
+  uint64_t would_not_last; /* least_chance */
+  uint64_t over_budget;    /* bytes_per_day */
+  uint64_t low_priority;   /* least_priority */
+  uint64_t filtered;       /* the offload filter of the options */
+  uint64_t no_parent;      /* the block before it in its sequence was rejected, or is in no tier any more */
+} cairn_save_status;
+/* [any] */
+CAIRN_API int32_t cairn_scheduler_saves(const cairn_scheduler* scheduler, cairn_save_status* status,
+                                        cairn_error* error);
+/* As cairn_manager_reset_all(). Requests that were added before are no longer saved. */
 CAIRN_API int32_t cairn_scheduler_reset(cairn_scheduler* scheduler, cairn_reset_report* report, cairn_error* error);
 /* As cairn_manager_invalidate(): the engine has new weights. */
 CAIRN_API int32_t cairn_scheduler_invalidate(cairn_scheduler* scheduler, uint64_t weights_generation,
@@ -479,8 +726,10 @@ typedef struct cairn_worker_options {
   uint64_t first_connection_ms; /* longest wait of create for the scheduler; 0: 60000 */
   const cairn_group* groups;
   size_t group_count;
-  const char* const* layers; /* names of all layers in the order in which the model computes them; numbered from 0 */
+  const char* const* layers; /* names of all layers of this worker, as the model computes them; numbered from 0 */
   size_t layer_count;
+  uint32_t pipeline;    /* as in cairn_scheduler_options. Worker number = stage x (ranks / pipeline) + tensor rank */
+  uint32_t first_layer; /* number in the model of layers[0]; 0 in a later stage: the layers are dealt evenly */
 } cairn_worker_options;
 
 /* [any] Registers the engine's tensors and connects to the scheduler. The tensors must outlive the worker. */
@@ -489,38 +738,38 @@ CAIRN_API void cairn_worker_destroy(cairn_worker* worker); /* [one] */
 
 /* All functions below are [one]: the thread of the engine's worker, in the order of a step. A call out of order returns
  * CAIRN_FAILED_PRECONDITION. `event` is a CUevent that the engine recorded on its stream, on the GPU of its first device
- * tensor, in the primary context; NULL if the work that it stands for is done already. An event must stay valid as long as the
+ * tensor, in the primary context; NULL if its work is already done. An event must stay valid as long as the
  * worker. An event that is recorded again is waited for again, so a few events used in turn are enough. */
 
 /* Begins the step of an iteration with the metadata of cairn_scheduler_build(). Waits for saves of blocks that this step writes
- * to, at most fence_limit_ms; saves that are not over by then fail. If it fails with CAIRN_EXHAUSTED or CAIRN_UNAVAILABLE, bind
+ * to, at most fence_limit_ms; saves that have not ended by then fail. If it fails with CAIRN_EXHAUSTED or CAIRN_UNAVAILABLE, bind
  * the same metadata again before the step computes. */
 CAIRN_API int32_t cairn_worker_bind(cairn_worker* worker, const uint8_t* metadata, size_t size, cairn_error* error);
-/* Loads may write to their device blocks once `event` is over. */
+/* Loads may write to their device blocks once `event` has ended. */
 CAIRN_API int32_t cairn_worker_start_load(cairn_worker* worker, void* event, cairn_error* error);
-/* Call before computing a layer, with CAIRN_LOAD_IN_STEP. Waits until that layer of all loads of this step is there, at most
- * layer_limit_ms. If it fails, go on: take_outcomes names the blocks that must not be used. */
+/* Call before computing a layer, with CAIRN_LOAD_IN_STEP. Waits until that layer of all loads of this step is loaded, at most
+ * layer_limit_ms. If it fails, continue: take_outcomes names the blocks that must not be used. */
 CAIRN_API int32_t cairn_worker_wait_for_layer(cairn_worker* worker, uint32_t layer, cairn_error* error);
-/* The layer is computed once `event` is over. Call once for each layer, or cairn_worker_save_step() for all of them. */
+/* The layer is computed once `event` has ended. Call once for each layer, or cairn_worker_save_step() for all of them. */
 CAIRN_API int32_t cairn_worker_save_layer(cairn_worker* worker, uint32_t layer, void* event, cairn_error* error);
-/* All layers of the step are computed once `event` is over. */
+/* All layers of the step are computed once `event` has ended. */
 CAIRN_API int32_t cairn_worker_save_step(cairn_worker* worker, void* event, cairn_error* error);
 
 typedef struct cairn_worker_loaded {
   const char* request; /* id */
-  uint32_t whole;      /* 1: all blocks of the load are there */
+  uint32_t whole;      /* 1: all blocks of the load were loaded */
 } cairn_worker_loaded;
 typedef struct cairn_worker_outcomes {
   size_t struct_size;
-  const cairn_worker_loaded* loaded; /* requests whose load is over */
+  const cairn_worker_loaded* loaded; /* requests whose load has ended */
   size_t loaded_count;
-  const char* const* saved; /* ids of requests of which a save is over, saved or not */
+  const char* const* saved; /* ids of requests of which a save has ended, saved or not */
   size_t saved_count;
   const uint32_t* failed_blocks; /* device blocks whose content must not be used: compute them again */
   size_t failed_block_count;
   size_t loaded_stride;
 } cairn_worker_outcomes;
-/* Ends the step, and returns the loads and saves that are over since the last call. Waits for the loads of this step that were
+/* Ends the step, and returns the loads and saves that have ended since the last call. Waits for the loads of this step that were
  * read layer by layer, at most layer_limit_ms. All workers report the same. */
 CAIRN_API int32_t cairn_worker_take_outcomes(cairn_worker* worker, cairn_worker_outcomes* outcomes, cairn_error* error);
 
@@ -528,7 +777,7 @@ typedef struct cairn_worker_state {
   size_t struct_size;
   uint32_t is_connected; /* 1: to the scheduler */
   uint32_t generation;   /* number of the connection */
-  uint32_t copies;       /* in flight */
+  uint32_t transfers;    /* in flight */
   uint64_t done;         /* blocks copied */
   uint64_t failed;       /* blocks whose copy failed */
 } cairn_worker_state;

@@ -2,8 +2,8 @@
 
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
-#include "cairn/events/event_json.h"
-#include "cairn/events/snapshot.h"
+#include "cairn/events/event.h"
+#include "cairn/events/event_log.h"
 
 using namespace cairn;        // NOLINT(google-build-using-namespace): the C functions are outside of the namespace
 using namespace cairn::capi;  // NOLINT(google-build-using-namespace)
@@ -14,11 +14,20 @@ namespace {
 void append_snapshot(const Snapshot& snapshot, std::string& lines) {
   for (const TierSnapshot& tier : snapshot.tiers) {
     const auto append = [&](EventData data) {
-      append_json_line({.sequence = snapshot.sequence, .tier = tier.tier, .data = std::move(data)}, lines);
+      append_json_line({.sequence = snapshot.sequence,
+                        .tier = tier.tier,
+                        .data = std::move(data),
+                        .source = snapshot.source,
+                        .group = tier.group},
+                       lines);
     };
     append(Cleared());
-    for (const ResidentBlock& block : tier.blocks) {
+    for (std::size_t i = 0; i < tier.blocks.size(); ++i) {
+      const ResidentBlock& block = tier.blocks[i];
       Stored stored;
+      if (!tier.token_ids.empty()) {
+        stored.token_ids = tier.token_ids[i];
+      }
       if (block.key.position() > 0) {
         stored.parent = block.parent;
       }

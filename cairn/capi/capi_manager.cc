@@ -13,20 +13,12 @@ namespace cairn::capi {
 
 namespace {
 
-Result<CacheLevel> level_of(uint32_t level) {
-  if (level > CAIRN_G3) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("unknown level ", level, " (expected CAIRN_G1, CAIRN_G2 or CAIRN_G3)"));
-  }
-  return static_cast<CacheLevel>(level);
-}
-
 Unexpected<Error> no_tier(CacheLevel level) {
   return fail(ErrorCode::kNotFound, str_cat("the manager has no tier ", to_string(level), "; configure its size"));
 }
 
 Result<BlockPool*> pool_of(const cairn_manager* manager, uint32_t level) {
-  CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+  CAIRN_TRY_ASSIGN(const CacheLevel read, read_level(level));
   BlockPool* const pool = manager->manager.pool(read);
   if (pool == nullptr) {
     return no_tier(read);
@@ -37,6 +29,24 @@ Result<BlockPool*> pool_of(const cairn_manager* manager, uint32_t level) {
 // NULL if there are no blocks.
 cairn_blocks* handle_of(ImmutableBlocks blocks) {
   return blocks.empty() ? nullptr : new cairn_blocks{std::move(blocks)};
+}
+
+Result<Retention> read_retention(const cairn_retention* retention) {
+  Retention read;
+  if (retention == nullptr) {
+    return read;
+  }
+  CAIRN_TRY_ASSIGN(const cairn_retention given, read_struct(retention, "retention"));
+  if (given.priority != 0) {
+    read.priority = given.priority;
+  }
+  if (given.priority_ms != 0) {
+    read.priority_duration = limited_ms(given.priority_ms);
+  }
+  if (given.time_to_live_ms != 0) {
+    read.time_to_live = limited_ms(given.time_to_live_ms);
+  }
+  return read;
 }
 
 Status check_index(std::string_view name, uint32_t index, uint32_t count) {
@@ -86,7 +96,9 @@ int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager
     }
     CAIRN_TRY_ASSIGN(const ManagerConfig config,
                      read_config(given.config, given.config_file, given.use_environment != 0));
-    CAIRN_TRY_ASSIGN(KvBlockManager made, KvBlockManager::make(config));
+    CAIRN_TRY_ASSIGN(KvBlockManager made,
+                     KvBlockManager::make(config, read_parts(given.offload_filter, given.offload_filter_context,
+                                                             given.offload_filter_limit_us)));
     *manager = new cairn_manager(std::move(made));
     return {};
   });
@@ -145,8 +157,10 @@ int32_t cairn_manager_allocate(cairn_manager* manager, uint32_t level, uint32_t 
   });
 }
 
-int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count, cairn_error* error) {
+int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_t count,
+                              const cairn_retention* retention, cairn_error* error) {
   return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const Retention kept, read_retention(retention));
     auto* const filled = std::get_if<MutableBlocks>(&blocks->blocks);
     if (filled == nullptr) {
       return fail(ErrorCode::kFailedPrecondition, "the blocks are already registered");
@@ -158,7 +172,7 @@ int32_t cairn_blocks_register(cairn_blocks* blocks, const cairn_key* keys, size_
       return Unexpected(std::move(complete.error().error));
     }
     try {
-      auto registered = (*std::move(complete)).register_blocks(Retention{});
+      auto registered = (*std::move(complete)).register_blocks(kept);
       if (!registered) {
         blocks->blocks.emplace<MutableBlocks>(std::move(registered.error().blocks).reset());
         return Unexpected(std::move(registered.error().error));
@@ -182,6 +196,29 @@ int32_t cairn_manager_match(cairn_manager* manager, uint32_t level, const cairn_
   });
 }
 
+int32_t cairn_manager_match_scattered(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
+                                      uint32_t* positions, cairn_blocks** blocks, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(BlockPool* const pool, pool_of(manager, level));
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    ScatteredMatch match = pool->match_scattered(read);
+    *blocks = handle_of(std::move(match.blocks));
+    for (std::size_t i = 0; positions != nullptr && i < match.position.size(); ++i) {
+      positions[i] = match.position[i].value_or(CAIRN_NO_POSITION);
+    }
+    return {};
+  });
+}
+
+int32_t cairn_manager_worth_loading(const cairn_manager* manager, const cairn_key* keys, size_t count,
+                                    uint32_t first_block, uint32_t* blocks, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    *blocks = manager->manager.worth_loading(manager->manager.locate(read), {.first_block = first_block}).blocks;
+    return {};
+  });
+}
+
 int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t count, uint64_t deadline_ms,
                            cairn_blocks** blocks, cairn_error* error) {
   return guarded(error, [&]() -> Status {
@@ -190,7 +227,10 @@ int32_t cairn_manager_load(cairn_manager* manager, const cairn_key* keys, size_t
     if (deadline_ms != 0) {
       request.deadline = deadline_after(steady_clock().now(), limited_ms(deadline_ms));
     }
-    CAIRN_TRY_ASSIGN(LoadOutcome loaded, manager->manager.load_and_wait(std::move(request)));
+    OutcomeWaiter<LoadOutcome> waiter(manager->manager);
+    request.done = waiter.done();
+    CAIRN_TRY(manager->manager.load(std::move(request)));
+    CAIRN_TRY_ASSIGN(LoadOutcome loaded, waiter.wait());
     *blocks = handle_of(std::move(loaded.blocks));
     return {};
   });
@@ -222,7 +262,7 @@ void cairn_blocks_release(cairn_blocks* blocks) { delete blocks; }
 int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint32_t block_id, uint32_t layer,
                               uint32_t k_or_v, uint32_t token, uint32_t head, void** address, cairn_error* error) {
   return guarded(error, [&]() -> Status {
-    CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+    CAIRN_TRY_ASSIGN(const CacheLevel read, read_level(level));
     const BlockLayoutPtr layout = manager->manager.layout(read);
     if (layout == nullptr) {
       return no_tier(read);
@@ -246,7 +286,7 @@ int32_t cairn_manager_address(const cairn_manager* manager, uint32_t level, uint
 
 int32_t cairn_manager_reset(cairn_manager* manager, uint32_t level, uint32_t* count, cairn_error* error) {
   return guarded(error, [&]() -> Status {
-    CAIRN_TRY_ASSIGN(const CacheLevel read, level_of(level));
+    CAIRN_TRY_ASSIGN(const CacheLevel read, read_level(level));
     CAIRN_TRY_ASSIGN(const ResetReport done, manager->manager.reset(read));
     if (count != nullptr) {
       *count = done.reset;
@@ -264,15 +304,80 @@ int32_t cairn_manager_invalidate(cairn_manager* manager, uint64_t weights_genera
   return reset_and_report(report, error, [&] { return manager->manager.invalidate(weights_generation); });
 }
 
+int32_t cairn_manager_reset_keys(cairn_manager* manager, uint32_t level, const cairn_key* keys, size_t count,
+                                 cairn_keys_reset* outcome, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const CacheLevel read, read_level(level));
+    CAIRN_TRY(pool_of(manager, level));
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> names, read_keys(keys, count));
+    if (outcome != nullptr) {
+      CAIRN_TRY(read_struct(outcome, "outcome"));  // before anything is reset
+    }
+    const ResetOutcome done = manager->manager.reset(read, names);
+    if (outcome == nullptr) {
+      return {};
+    }
+    cairn_keys_reset out{};
+    out.reset = done.reset;
+    out.not_found = done.not_found;
+    out.in_use = done.in_use;
+    return write_struct(outcome, out, "outcome");
+  });
+}
+
+int32_t cairn_resets_create(const cairn_manager* manager, cairn_resets** resets, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    *resets = new cairn_resets{manager->manager.resets()};
+    return {};
+  });
+}
+
+int32_t cairn_resets_next(cairn_resets* resets, uint64_t* missed) {
+  const std::optional<CacheLevel> level = resets->receiver.try_next();
+  if (missed != nullptr) {
+    *missed = resets->receiver.missed();
+  }
+  return level ? static_cast<int32_t>(*level) : -1;
+}
+
+void cairn_resets_destroy(cairn_resets* resets) { delete resets; }
+
+int32_t cairn_manager_hint(cairn_manager* manager, const cairn_key* keys, size_t count, uint32_t hint,
+                           uint64_t return_ms, uint32_t* found, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    CAIRN_TRY_ASSIGN(const RetentionHint given, read_hint(hint, return_ms));
+    CAIRN_TRY_ASSIGN(const std::uint32_t blocks, manager->manager.hint(read, given));
+    if (found != nullptr) {
+      *found = blocks;
+    }
+    return {};
+  });
+}
+
 int32_t cairn_manager_drain(cairn_manager* manager, uint64_t timeout_ms, cairn_error* error) {
   return guarded(error, [&] { return manager->manager.drain(limited_ms(timeout_ms)); });
 }
 
 int32_t cairn_manager_pause(cairn_manager* manager, uint32_t from, uint32_t to, uint32_t paused, cairn_error* error) {
   return guarded(error, [&]() -> Status {
-    CAIRN_TRY_ASSIGN(const CacheLevel above, level_of(from));
-    CAIRN_TRY_ASSIGN(const CacheLevel below, level_of(to));
+    CAIRN_TRY_ASSIGN(const CacheLevel above, read_level(from));
+    CAIRN_TRY_ASSIGN(const CacheLevel below, read_level(to));
     return paused != 0 ? manager->manager.pause(above, below) : manager->manager.resume(above, below);
+  });
+}
+
+int32_t cairn_manager_report_iteration(const cairn_manager* manager, const cairn_engine_iteration* iteration,
+                                       cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const cairn_engine_iteration given, read_struct(iteration, "iteration"));
+    manager->manager.report({.prefill_tokens = given.prefill_tokens,
+                             .prefill_context = given.prefill_context,
+                             .decode_tokens = given.decode_tokens,
+                             .decode_context = given.decode_context,
+                             .is_full = given.is_full != 0,
+                             .duration = limited_ns(given.duration_ns)});
+    return {};
   });
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -30,8 +32,9 @@ Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& 
   }
   CAIRN_TRY_ASSIGN(ManagerConfig config, read_config(given.config, given.config_file, given.use_environment != 0));
   SchedulerConnector::Options options{.manager = std::move(config)};
+  options.parts = read_parts(given.offload_filter, given.offload_filter_context, given.offload_filter_limit_us);
   set_if(options.manager.device.blocks, given.device_blocks);
-  set_if(options.ranks.ranks, given.ranks);
+  CAIRN_TRY_ASSIGN(options.ranks.ranks, read_grid(given.ranks, given.pipeline));
   if (given.address != nullptr) {
     CAIRN_TRY_ASSIGN(options.ranks.address, RankAddress::parse(given.address));
   }
@@ -40,8 +43,12 @@ Result<SchedulerConnector::Options> read_options(const cairn_scheduler_options& 
   set_if(options.loading_blocks, given.loading_blocks);
   set_if(options.least_blocks, given.least_blocks);
   set_if(options.ask_again, given.ask_again);
+  set_if(options.in_step_save_blocks, given.in_step_save_blocks);
   set_limit(options.load_deadline, given.load_deadline_ms);
   set_limit(options.save_deadline, given.save_deadline_ms);
+  if (given.dp_rank != nullptr) {
+    options.manager.dp_rank = *given.dp_rank;
+  }
   return options;
 }
 
@@ -57,9 +64,7 @@ Result<SchedulerConnector::BlockDigests> read_digests(const uint8_t* digests, st
 }
 
 Result<SchedulerConnector::NewRequest> read_new_request(const cairn_new_request& given, const Prompt& prompt) {
-  if (given.hint > CAIRN_HINT_WILL_NOT_RETURN) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("unknown hint ", given.hint));
-  }
+  CAIRN_TRY_ASSIGN(const RetentionHint hint, read_hint(given.hint, given.hint_return_ms));
   SchedulerConnector::NewRequest request{.tokens = prompt.tokens, .salt = prompt.salt, .mm_runs = prompt.mm_runs};
   const auto time = [](uint64_t ms) { return ms == 0 ? std::nullopt : std::optional(limited_ms(ms)); };
   if (given.priority != 0) {
@@ -68,10 +73,39 @@ Result<SchedulerConnector::NewRequest> read_new_request(const cairn_new_request&
   request.priority_duration = time(given.priority_ms);
   request.time_to_live = time(given.time_to_live_ms);
   request.tenant = given.tenant == nullptr ? std::string_view() : given.tenant;
-  request.hint = {.kind = static_cast<RetentionHint::Kind>(given.hint), .in = limited_ms(given.hint_return_ms)};
+  request.dp_rank = given.dp_rank == nullptr ? std::nullopt : std::optional(*given.dp_rank);
+  request.hint = hint;
   CAIRN_TRY_ASSIGN(request.block_digests,
                    read_digests(given.block_digests, given.block_digest_count, given.digest_size));
   return request;
+}
+
+cairn_token_counts as_c(const TokenCounts& counts) {
+  cairn_token_counts out{};
+  out.struct_size = sizeof(out);
+  constexpr std::size_t kFirst = offsetof(cairn_token_counts, requests);
+  static_assert(sizeof(out) == kFirst + sizeof(counts), "the counts are the same, in the same order");
+  std::memcpy(reinterpret_cast<std::byte*>(&out) + kFirst, &counts, sizeof(counts));
+  return out;
+}
+
+Result<TokenCounts> choose_counts(const TokenReport& report, uint32_t which, const char* tenant) {
+  if (which > CAIRN_COUNTS_LAST_TIME) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("unknown counts ", which));
+  }
+  if (tenant == nullptr) {
+    return which == CAIRN_COUNTS_TOTAL           ? report.total
+           : which == CAIRN_COUNTS_LAST_REQUESTS ? report.last_requests
+                                                 : report.last_time;
+  }
+  if (which != CAIRN_COUNTS_TOTAL) {
+    return fail(ErrorCode::kInvalidArgument, "a tenant has no window of its own; ask for CAIRN_COUNTS_TOTAL");
+  }
+  const auto found = std::ranges::find(report.tenants, std::string_view(tenant), &TokenReport::Tenant::name);
+  if (found == report.tenants.end()) {
+    return fail(ErrorCode::kNotFound, str_cat("unknown tenant '", tenant, "'; requests.tenants lists them"));
+  }
+  return found->total;
 }
 
 // The requests that an iteration schedules, with the runs that their spans refer to.
@@ -202,8 +236,14 @@ int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration*
     static_assert(sizeof(RequestHandle) == sizeof(cairn_request));
     const std::span<const RequestHandle> taken(reinterpret_cast<const RequestHandle*>(preempted.data()),
                                                preempted.size());
-    CAIRN_TRY(scheduler->connector->build({.number = given.number, .preempted = taken, .scheduled = scheduled.all},
-                                          scheduler->metadata));
+    SchedulerConnector::Iteration read{.number = given.number, .preempted = taken, .scheduled = scheduled.all};
+    if (given.duration_ns != 0) {
+      read.duration = limited_ns(given.duration_ns);
+    }
+    if (given.duration_of != 0) {
+      read.duration_of = given.duration_of;
+    }
+    CAIRN_TRY(scheduler->connector->build(read, scheduler->metadata));
     *metadata = reinterpret_cast<const uint8_t*>(scheduler->metadata.data());
     *metadata_size = scheduler->metadata.size();
     return {};
@@ -245,7 +285,7 @@ int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cairn_outcomes
     CAIRN_TRY(read_struct(outcomes, "outcomes"));  // before anything is taken
     // Outcomes that were taken and not reported, because memory ran out, are reported now.
     SchedulerConnector::Outcomes& taken = scheduler->outcomes;
-    if (taken.loaded.empty() && taken.released.empty()) {
+    if (taken.loaded.empty() && taken.released.empty() && taken.ended.empty()) {
       taken = scheduler->connector->take_outcomes();
     }
     scheduler->loaded.clear();
@@ -260,15 +300,38 @@ int32_t cairn_scheduler_take_outcomes(cairn_scheduler* scheduler, cairn_outcomes
     for (const std::string& id : scheduler->released) {
       scheduler->released_ids.push_back(id.c_str());
     }
+    scheduler->ended.clear();
+    for (const SchedulerConnector::Outcomes::Ended& one : taken.ended) {
+      scheduler->ended.push_back({static_cast<cairn_request>(one.request), as_c(one.counts)});
+    }
     cairn_outcomes out{};
     out.loaded = scheduler->loaded.data();
     out.loaded_count = scheduler->loaded.size();
     out.released = scheduler->released_ids.data();
     out.released_count = scheduler->released_ids.size();
     out.loaded_stride = sizeof(cairn_loaded);
+    out.ended = scheduler->ended.data();
+    out.ended_count = scheduler->ended.size();
+    out.ended_stride = sizeof(cairn_ended);
     CAIRN_TRY(write_struct(outcomes, out, "outcomes"));
     taken = {};
     return {};
+  });
+}
+
+int32_t cairn_scheduler_get_request_counts(const cairn_scheduler* scheduler, cairn_request request,
+                                           cairn_token_counts* counts, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const TokenCounts found, scheduler->connector->counts(RequestHandle{request}));
+    return write_struct(counts, as_c(found), "counts");
+  });
+}
+
+int32_t cairn_scheduler_get_counts(const cairn_scheduler* scheduler, uint32_t which, const char* tenant,
+                                   cairn_token_counts* counts, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const TokenCounts found, choose_counts(scheduler->connector->counts(), which, tenant));
+    return write_struct(counts, as_c(found), "counts");
   });
 }
 
@@ -276,6 +339,27 @@ uint32_t cairn_scheduler_has_work(const cairn_scheduler* scheduler) {
   return guarded_or(1U, [&] {
     const bool has_outcomes = !scheduler->outcomes.loaded.empty() || !scheduler->outcomes.released.empty();
     return has_outcomes || scheduler->connector->has_work() ? 1U : 0U;
+  });
+}
+
+int32_t cairn_scheduler_saves(const cairn_scheduler* scheduler, cairn_save_status* status, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    const SchedulerConnector::SaveStatus saves = scheduler->connector->saves();
+    return write_struct(status,
+                        cairn_save_status{.struct_size = sizeof(cairn_save_status),
+                                          .asked = saves.asked,
+                                          .saved = saves.saved,
+                                          .shed = saves.shed,
+                                          .paused = saves.paused,
+                                          .lost = saves.lost,
+                                          .too_short = saves.too_short,
+                                          .too_few_uses = saves.too_few_uses,
+                                          .would_not_last = saves.would_not_last,
+                                          .over_budget = saves.over_budget,
+                                          .low_priority = saves.low_priority,
+                                          .filtered = saves.filtered,
+                                          .no_parent = saves.no_parent},
+                        "status");
   });
 }
 

@@ -1,5 +1,5 @@
-// The C interface as its callers see it: codes, messages, structs of other sizes, buffers that are too small. What it does
-// beyond that is the library's; examples/c and examples/python run it end to end.
+// The C interface as its callers see it: codes, messages, structs of other sizes, buffers that are too small. Behaviour
+// beyond that is tested in C++; examples/c and examples/python run it end to end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,65 +9,35 @@
 
 #include <cairn/cairn_c.h>
 
+#include "cairn/capi/capi_testing.h"
+
 namespace {
 
+using cairn_c_test::config_text;
+using cairn_c_test::sized;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kConfig[] = R"(
-block_size = 4
-[model]
-name = "test"
-layers = 1
-heads = 1
-head_size = 4
-element_type = "f32"
-[device]
-memory = "system"
-blocks = 4
-[host]
-blocks = 8
-[offload.host]
-mode = "write-through"
-)";
-
-template <typename T>
-T sized() {
-  T made{};
-  made.struct_size = sizeof(T);
-  return made;
-}
+const std::string kConfig = config_text(1, 4, 8);
 
 class CapiTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto options = sized<cairn_manager_options>();
-    options.config = kConfig;
+    options.config = kConfig.c_str();
     ASSERT_EQ(cairn_manager_create(&options, &manager_, &error_), CAIRN_OK) << error_.message;
   }
   void TearDown() override { cairn_manager_destroy(manager_); }
 
   std::vector<cairn_key> keys(std::uint32_t first_token, std::size_t blocks) {
-    std::vector<std::uint32_t> tokens(blocks * 4);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = first_token + static_cast<std::uint32_t>(i);
-    }
-    std::vector<cairn_key> made(blocks);
-    std::size_t count = 0;
-    auto prompt = sized<cairn_prompt>();
-    prompt.tokens = tokens.data();
-    prompt.token_count = tokens.size();
-    prompt.salt = "";
-    EXPECT_EQ(cairn_manager_hash_prompt(manager_, &prompt, made.data(), made.size(), &count, nullptr), CAIRN_OK);
-    EXPECT_EQ(count, blocks);
-    return made;
+    return cairn_c_test::keys_of(manager_, first_token, blocks);
   }
   void cache(const std::vector<cairn_key>& names) {
     cairn_blocks* blocks = nullptr;
     ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, static_cast<std::uint32_t>(names.size()), &blocks, &error_),
               CAIRN_OK)
         << error_.message;
-    ASSERT_EQ(cairn_blocks_register(blocks, names.data(), names.size(), &error_), CAIRN_OK);
+    ASSERT_EQ(cairn_blocks_register(blocks, names.data(), names.size(), nullptr, &error_), CAIRN_OK);
     cairn_blocks_release(blocks);
   }
   std::string next_events(cairn_events* events, std::size_t capacity = 1 << 16) {
@@ -92,7 +62,7 @@ TEST_F(CapiTest, SaysItsVersions) {
   EXPECT_STREQ(cairn_code_name(99), "unknown");
 }
 
-TEST_F(CapiTest, RefusesWhatIsNotThereAndNamesIt) {
+TEST_F(CapiTest, RefusesMissingArgumentsAndNamesThem) {
   cairn_manager* made = nullptr;
   EXPECT_EQ(cairn_manager_create(nullptr, &made, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("options is NULL"));
@@ -105,15 +75,15 @@ TEST_F(CapiTest, RefusesWhatIsNotThereAndNamesIt) {
   EXPECT_THAT(error_.message, HasSubstr("siez"));
   EXPECT_EQ(error_.code, CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(made, nullptr);
-  // Nobody has to want to know.
+  // `error` may be null.
   EXPECT_EQ(cairn_manager_create(&options, &made, nullptr), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiTest, CallersOfAnEarlierVersionHaveSmallerStructs) {
   cairn_manager_options early{};
   early.struct_size = offsetof(cairn_manager_options, config_file);
-  early.config = kConfig;
-  early.config_file = "/nowhere";  // beyond what such a caller has: not looked at
+  early.config = kConfig.c_str();
+  early.config_file = "/nowhere";  // beyond the caller's struct: ignored
   cairn_manager* made = nullptr;
   EXPECT_EQ(cairn_manager_create(&early, &made, &error_), CAIRN_OK) << error_.message;
   cairn_manager_destroy(made);
@@ -131,10 +101,10 @@ TEST_F(CapiTest, BlocksGoTheirWay) {
   cairn_blocks* blocks = nullptr;
   ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 2, &blocks, &error_), CAIRN_OK);
   ASSERT_EQ(cairn_blocks_count(blocks), 2U);
-  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 1, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 1, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(cairn_blocks_count(blocks), 2U);  // as they were
-  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, &error_), CAIRN_OK) << error_.message;
-  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, &error_), CAIRN_FAILED_PRECONDITION);
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, nullptr, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 2, nullptr, &error_), CAIRN_FAILED_PRECONDITION);
   cairn_blocks_release(blocks);
   ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G1, names.data(), 2, &blocks, &error_), CAIRN_OK);
   EXPECT_EQ(cairn_blocks_count(blocks), 2U);
@@ -158,7 +128,7 @@ TEST_F(CapiTest, AResetIsAFenceAndSaysWhatItDid) {
   EXPECT_EQ(cairn_manager_reset_all(manager_, &no_size, &error_), CAIRN_INVALID_ARGUMENT);
   std::size_t found = 0;
   ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
-  EXPECT_EQ(found, 3U) << "what is refused resets nothing";
+  EXPECT_EQ(found, 3U) << "a refused reset has no effect";
   auto report = sized<cairn_reset_report>();
   ASSERT_EQ(cairn_manager_reset_all(manager_, &report, &error_), CAIRN_OK) << error_.message;
   EXPECT_EQ(report.reset, 5U);
@@ -180,7 +150,7 @@ TEST_F(CapiTest, NewWeightsInvalidateWhatIsStored) {
   EXPECT_EQ(cairn_manager_invalidate(manager_, 0, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("weights generation 0 is not above the present one, 0"));
   ASSERT_EQ(cairn_manager_invalidate(manager_, 2, nullptr, &error_), CAIRN_OK) << error_.message;
-  EXPECT_THAT(next_events(events), HasSubstr(R"("tier":"G2","data":{"invalidated":{"weights_generation":2}}})"));
+  EXPECT_THAT(next_events(events), HasSubstr(R"("tier":"G2","data":{"invalidated":{"weights_generation":2}},)"));
   cairn_events_destroy(events);
   std::size_t found = 0;
   ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
@@ -190,6 +160,49 @@ TEST_F(CapiTest, NewWeightsInvalidateWhatIsStored) {
   cache(names);
   ASSERT_EQ(cairn_manager_locate(manager_, names.data(), 3, nullptr, &found, &error_), CAIRN_OK);
   EXPECT_EQ(found, 3U);
+}
+
+// What an offload filter is asked; keeps the first block of each sequence.
+struct FilterLog {
+  std::vector<std::string> requests;
+  std::vector<std::uint32_t> positions;
+  std::uint32_t from = 9;
+  std::uint32_t to = 9;
+};
+void keep_first_blocks(void* context, const cairn_filter_run* run, std::uint8_t* keep) {
+  auto& log = *static_cast<FilterLog*>(context);
+  log.from = run->from;
+  log.to = run->to;
+  log.requests.emplace_back(run->request == nullptr ? "none" : run->request);
+  for (std::size_t i = 0; i < run->block_count; ++i) {
+    const auto* block = CAIRN_AT(cairn_filter_block, run->blocks, run->block_stride, i);
+    EXPECT_EQ(keep[i], 1);
+    EXPECT_GE(block->uses, 1U);
+    log.positions.push_back(block->position);
+    keep[i] = block->position == 0 ? 1 : 0;
+  }
+}
+
+TEST_F(CapiTest, AFilterDecidesWhatIsCopiedDown) {
+  cairn_manager_destroy(manager_);
+  FilterLog log;
+  auto options = sized<cairn_manager_options>();
+  options.config = kConfig.c_str();
+  options.offload_filter = keep_first_blocks;
+  options.offload_filter_context = &log;
+  options.offload_filter_limit_us = 1'000'000;
+  ASSERT_EQ(cairn_manager_create(&options, &manager_, &error_), CAIRN_OK) << error_.message;
+  const auto names = keys(1, 3);
+  cache(names);
+  ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+  cairn_blocks* found = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G2, names.data(), names.size(), &found, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_blocks_count(found), 1U);
+  cairn_blocks_release(found);
+  EXPECT_EQ(log.positions, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(log.requests, std::vector<std::string>{"none"});
+  EXPECT_EQ(log.from, CAIRN_G1);
+  EXPECT_EQ(log.to, CAIRN_G2);
 }
 
 TEST_F(CapiTest, KeysThatAreNoneAreRefused) {
@@ -223,13 +236,13 @@ TEST_F(CapiTest, TextsAreCutOffWhereTheyDoNotFit) {
   EXPECT_THAT(metrics, HasSubstr("# TYPE cairn_"));
 }
 
-TEST_F(CapiTest, EventsBeginWithASnapshotAndGoOn) {
+TEST_F(CapiTest, EventsBeginWithASnapshotAndContinue) {
   cache(keys(1, 1));
   ASSERT_EQ(cairn_manager_drain(manager_, 5000, &error_), CAIRN_OK) << error_.message;
   cairn_events* events = nullptr;
   ASSERT_EQ(cairn_events_create(manager_, &events, &error_), CAIRN_OK);
   const std::string snapshot = next_events(events);
-  EXPECT_THAT(snapshot, HasSubstr(R"("tier":"G1","data":"cleared"})"));
+  EXPECT_THAT(snapshot, HasSubstr(R"("tier":"G1","data":"cleared","worker_id":)"));
   EXPECT_THAT(snapshot, HasSubstr(R"("tier":"G2","data":{"stored":)"));
   EXPECT_EQ(next_events(events), "");
   cache(keys(100, 1));
@@ -241,9 +254,192 @@ TEST_F(CapiTest, EventsBeginWithASnapshotAndGoOn) {
   cairn_events_destroy(events);
 }
 
+// Three blocks that are in host memory and no longer on the device.
+class FutureTest : public CapiTest {
+ protected:
+  void SetUp() override {
+    CapiTest::SetUp();
+    names_ = keys(1, 3);
+    cache(names_);
+    ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+    ASSERT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK) << error_.message;
+  }
+  // Waits for the outcome of future_.
+  cairn_future_outcome outcome() {
+    auto outcome = sized<cairn_future_outcome>();
+    EXPECT_EQ(cairn_future_wait(future_, 10'000, &outcome, &error_), CAIRN_OK) << error_.message;
+    return outcome;
+  }
+  void TearDown() override {
+    cairn_future_destroy(future_);
+    CapiTest::TearDown();
+  }
+
+  std::vector<cairn_key> names_;
+  cairn_future* future_ = nullptr;
+};
+
+TEST_F(FutureTest, ALoadBringsItsBlocksWhileTheCallerGoesOn) {
+  auto options = sized<cairn_load_options>();
+  options.keys = names_.data();
+  options.key_count = names_.size();
+  options.max_blocks = 2;
+  ASSERT_EQ(cairn_manager_start_load(manager_, &options, &future_, &error_), CAIRN_OK) << error_.message;
+  const cairn_future_outcome loaded = outcome();
+  EXPECT_EQ(loaded.blocks, 2U);
+  EXPECT_EQ(loaded.from_host, 2U);
+  EXPECT_EQ(loaded.from_device + loaded.from_disk, 0U);
+  EXPECT_EQ(outcome().blocks, 2U) << "may be asked again";
+  cairn_blocks* const blocks = cairn_future_take_blocks(future_);
+  EXPECT_EQ(cairn_blocks_count(blocks), 2U);
+  EXPECT_EQ(cairn_future_take_blocks(future_), nullptr) << "taken";
+  EXPECT_EQ(cairn_future_is_below(future_, nullptr, 0), 0U) << "of an offload only";
+  cairn_blocks_release(blocks);
+  cairn_future_cancel(future_);  // has ended: no effect
+}
+
+TEST_F(FutureTest, BlocksOfHostMemoryAreCopiedIntoGivenBlocks) {
+  cairn_blocks* held = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G2, names_.data(), 3, &held, &error_), CAIRN_OK);
+  cairn_blocks* targets = nullptr;
+  ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 2, &targets, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(cairn_manager_start_onboard(manager_, held, targets, &future_, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("3 blocks for 2 targets"));
+  EXPECT_EQ(cairn_blocks_count(targets), 2U) << "a refused call leaves them to the caller";
+  EXPECT_EQ(cairn_manager_start_onboard(manager_, targets, nullptr, &future_, &error_), CAIRN_FAILED_PRECONDITION);
+  cairn_blocks_release(targets);
+  ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 3, &targets, &error_), CAIRN_OK) << error_.message;
+  std::vector<std::uint32_t> ids(3);
+  ASSERT_EQ(cairn_blocks_ids(targets, ids.data(), 3), 3U);
+  ASSERT_EQ(cairn_manager_start_onboard(manager_, held, targets, &future_, &error_), CAIRN_OK) << error_.message;
+  cairn_blocks_release(targets);
+  cairn_blocks_release(held);
+  EXPECT_EQ(outcome().blocks, 3U);
+  cairn_blocks* const blocks = cairn_future_take_blocks(future_);
+  std::vector<std::uint32_t> brought(3);
+  ASSERT_EQ(cairn_blocks_ids(blocks, brought.data(), 3), 3U);
+  EXPECT_EQ(brought, ids) << "into the targets";
+  cairn_blocks_release(blocks);
+}
+
+TEST_F(FutureTest, NewBlocksAreAllocatedIfNoneAreGiven) {
+  cairn_blocks* held = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G2, names_.data(), 3, &held, &error_), CAIRN_OK);
+  ASSERT_EQ(cairn_manager_start_onboard(manager_, held, nullptr, &future_, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(outcome().blocks, 3U);
+  cairn_blocks_release(held);
+}
+
+TEST_F(FutureTest, AnOffloadSaysWhichBlocksAreBelow) {
+  const std::vector<cairn_key> both = {keys(1, 1)[0], keys(700, 1)[0]};
+  auto options = sized<cairn_offload_options>();
+  options.keys = both.data();
+  options.key_count = both.size();
+  options.priority = 101;
+  EXPECT_EQ(cairn_manager_start_offload(manager_, CAIRN_G2, &options, &future_, &error_), CAIRN_INVALID_ARGUMENT);
+  options.priority = 90;
+  EXPECT_EQ(cairn_manager_start_offload(manager_, CAIRN_G3, &options, &future_, &error_), CAIRN_NOT_FOUND);
+  ASSERT_EQ(cairn_manager_start_offload(manager_, CAIRN_G2, &options, &future_, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(outcome().blocks, 1U);
+  std::uint8_t is_below[2] = {7, 7};
+  EXPECT_EQ(cairn_future_is_below(future_, is_below, 2), 2U);
+  EXPECT_EQ(is_below[0], 1U);
+  EXPECT_EQ(is_below[1], 0U) << "nobody has it";
+  EXPECT_EQ(cairn_future_take_blocks(future_), nullptr);
+}
+
+TEST_F(FutureTest, APrefetchWithoutADiskBringsNothing) {
+  ASSERT_EQ(cairn_manager_start_prefetch(manager_, names_.data(), 3, &future_, &error_), CAIRN_OK) << error_.message;
+  EXPECT_EQ(outcome().blocks, 0U);
+}
+
+TEST_F(FutureTest, AFutureMayBeDestroyedBeforeItsOutcome) {
+  auto options = sized<cairn_load_options>();
+  options.keys = names_.data();
+  options.key_count = names_.size();
+  cairn_future* dropped = nullptr;
+  ASSERT_EQ(cairn_manager_start_load(manager_, &options, &dropped, &error_), CAIRN_OK) << error_.message;
+  cairn_future_destroy(dropped);
+  ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+  cairn_future_destroy(nullptr);
+}
+
+TEST_F(FutureTest, ScatteredKeysAreMatchedWhereverTheyAre) {
+  const std::vector<cairn_key> some = {names_[2], keys(900, 1)[0], names_[0]};
+  std::uint32_t positions[3] = {7, 7, 7};
+  cairn_blocks* blocks = nullptr;
+  ASSERT_EQ(cairn_manager_match_scattered(manager_, CAIRN_G2, some.data(), 3, positions, &blocks, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_blocks_count(blocks), 2U);
+  EXPECT_EQ(positions[0], 0U);
+  EXPECT_EQ(positions[1], CAIRN_NO_POSITION);
+  EXPECT_EQ(positions[2], 1U);
+  cairn_blocks_release(blocks);
+  ASSERT_EQ(cairn_manager_match_scattered(manager_, CAIRN_G1, some.data(), 3, nullptr, &blocks, &error_), CAIRN_OK);
+  EXPECT_EQ(blocks, nullptr);
+  std::uint32_t worth = 0;
+  ASSERT_EQ(cairn_manager_worth_loading(manager_, names_.data(), 3, 0, &worth, &error_), CAIRN_OK);
+  EXPECT_LE(worth, 3U);
+}
+
+TEST_F(FutureTest, ResetsOfKeysAndOfTiersAreTold) {
+  cairn_resets* resets = nullptr;
+  ASSERT_EQ(cairn_resets_create(manager_, &resets, &error_), CAIRN_OK);
+  std::uint64_t missed = 7;
+  EXPECT_EQ(cairn_resets_next(resets, &missed), -1);
+  EXPECT_EQ(missed, 0U);
+  cairn_blocks* held = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G2, names_.data(), 1, &held, &error_), CAIRN_OK);
+  const std::vector<cairn_key> some = {names_[0], names_[2], keys(900, 1)[0]};
+  auto dropped = sized<cairn_keys_reset>();
+  ASSERT_EQ(cairn_manager_reset_keys(manager_, CAIRN_G2, some.data(), 3, &dropped, &error_), CAIRN_OK);
+  EXPECT_EQ(dropped.reset, 1U);
+  EXPECT_EQ(dropped.in_use, 1U);
+  EXPECT_EQ(dropped.not_found, 1U);
+  EXPECT_EQ(cairn_manager_reset_keys(manager_, CAIRN_G3, some.data(), 3, nullptr, &error_), CAIRN_NOT_FOUND);
+  cairn_blocks_release(held);
+  ASSERT_EQ(cairn_manager_reset(manager_, CAIRN_G2, nullptr, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_resets_next(resets, nullptr), CAIRN_G2);
+  EXPECT_EQ(cairn_resets_next(resets, nullptr), -1);
+  cairn_resets_destroy(resets);
+}
+
+TEST_F(FutureTest, RetentionAndHintsNeedTheirSetting) {
+  cairn_blocks* blocks = nullptr;
+  const auto names = keys(50, 1);
+  ASSERT_EQ(cairn_manager_allocate(manager_, CAIRN_G1, 1, &blocks, &error_), CAIRN_OK);
+  auto retention = sized<cairn_retention>();
+  retention.priority = 101;
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 1, &retention, &error_), CAIRN_INVALID_ARGUMENT);
+  retention.priority = 80;
+  retention.time_to_live_ms = 1000;
+  EXPECT_NE(cairn_blocks_register(blocks, names.data(), 1, &retention, &error_), CAIRN_OK) << "no requests.retention";
+  EXPECT_EQ(cairn_blocks_count(blocks), 1U) << "as they were";
+  retention.time_to_live_ms = 0;
+  EXPECT_EQ(cairn_blocks_register(blocks, names.data(), 1, &retention, &error_), CAIRN_OK) << error_.message;
+  cairn_blocks_release(blocks);
+  std::uint32_t found = 7;
+  EXPECT_EQ(cairn_manager_hint(manager_, names.data(), 1, CAIRN_HINT_SYSTEM_PROMPT, 0, &found, &error_),
+            CAIRN_FAILED_PRECONDITION);
+  EXPECT_EQ(cairn_manager_hint(manager_, names.data(), 1, 99, 0, &found, &error_), CAIRN_INVALID_ARGUMENT);
+
+  auto options = sized<cairn_manager_options>();
+  const std::string config = kConfig + "[requests]\nretention = true\n";
+  options.config = config.c_str();
+  cairn_manager* keeps = nullptr;
+  ASSERT_EQ(cairn_manager_create(&options, &keeps, &error_), CAIRN_OK) << error_.message;
+  const auto kept = cairn_c_test::keys_of(keeps, 50, 1);
+  ASSERT_EQ(cairn_manager_allocate(keeps, CAIRN_G1, 1, &blocks, &error_), CAIRN_OK);
+  retention.time_to_live_ms = 1'000'000;
+  EXPECT_EQ(cairn_blocks_register(blocks, kept.data(), 1, &retention, &error_), CAIRN_OK) << error_.message;
+  cairn_blocks_release(blocks);
+  EXPECT_EQ(cairn_manager_hint(keeps, kept.data(), 1, CAIRN_HINT_RETURNS, 5000, &found, &error_), CAIRN_OK);
+  EXPECT_GE(found, 1U);
+  cairn_manager_destroy(keeps);
+}
+
 TEST_F(CapiTest, AnEventLogThatIsOffCannotBeFollowed) {
   auto options = sized<cairn_manager_options>();
-  const std::string config = std::string("event_log = 0\n") + kConfig;
+  const std::string config = "event_log = 0\n" + kConfig;
   options.config = config.c_str();
   cairn_manager* quiet = nullptr;
   ASSERT_EQ(cairn_manager_create(&options, &quiet, &error_), CAIRN_OK) << error_.message;
@@ -289,9 +485,9 @@ TEST_F(CapiTest, TwoImagesBehindTheSamePlaceholdersHaveOtherKeys) {
   const std::vector<cairn_key> dog = keys_with_image(manager_, 2);
   EXPECT_TRUE(same(cat[0], dog[0])) << "before the image";
   EXPECT_FALSE(same(cat[1], dog[1]));
-  EXPECT_FALSE(same(cat[2], dog[2])) << "what follows them too";
-  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 0)[1])) << "no image is another one again";
-  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 1, 4)[1])) << "and so is another part of the image";
+  EXPECT_FALSE(same(cat[2], dog[2])) << "and the blocks after it";
+  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 0)[1])) << "without an image the key differs again";
+  EXPECT_FALSE(same(cat[1], keys_with_image(manager_, 1, 4)[1])) << "and with another part of the image";
   EXPECT_TRUE(same(cat[2], keys_with_image(manager_, 1)[2]));
   cache(cat);
   std::size_t found = 0;
@@ -437,11 +633,49 @@ TEST(CapiKeysTest, SchemeSaltAndSecretSelectTheKeys) {
   EXPECT_NE(std::string(error.message).find("scheme vllm"), std::string::npos);
 }
 
+TEST(CapiGridTest, RanksAreAGrid) {
+  auto options = sized<cairn_scheduler_options>();
+  options.config = "block_size = 4\n[model]\nlayers = 3\nheads = 1\nhead_size = 4\n[host]\nblocks = 8\n";
+  options.device_blocks = 16;
+  options.ranks = 3;
+  options.pipeline = 2;
+  auto error = sized<cairn_error>();
+  cairn_scheduler* scheduler = nullptr;
+  EXPECT_EQ(cairn_scheduler_create(&options, &scheduler, &error), CAIRN_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(error.message).find("each stage needs the same number of ranks"), std::string::npos);
+  options.ranks = 4;
+  ASSERT_EQ(cairn_scheduler_create(&options, &scheduler, &error), CAIRN_OK) << error.message;
+  EXPECT_EQ(cairn_scheduler_wait_for_ranks(scheduler, 1, &error), CAIRN_EXPIRED);
+  EXPECT_NE(std::string(error.message).find("not all 4 ranks (2 tensor x 2 pipeline) are ready"), std::string::npos)
+      << error.message;
+  cairn_scheduler_destroy(scheduler);
+}
+
+TEST_F(CapiTest, IterationsThatAreReportedAreLearnedFrom) {
+  const auto status = [this] {
+    std::string text(1 << 16, '\0');
+    text.resize(cairn_manager_status(manager_, text.data(), text.size(), nullptr));
+    return text;
+  };
+  EXPECT_THAT(status(), HasSubstr(R"("prefill":{"source":"unknown")"));
+  auto iteration = sized<cairn_engine_iteration>();
+  iteration.prefill_tokens = 1000;
+  iteration.prefill_context = 1000 * 999 / 2;
+  iteration.duration_ns = 50'000'000;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(cairn_manager_report_iteration(manager_, &iteration, &error_), CAIRN_OK) << error_.message;
+  }
+  EXPECT_THAT(status(), HasSubstr(R"("prefill":{"source":"learned","iterations":8)"));
+  EXPECT_EQ(cairn_manager_report_iteration(manager_, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
 class CapiSchedulerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto options = sized<cairn_scheduler_options>();
-    options.config = "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\n[host]\nblocks = 8\n";
+    options.config =
+        "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\n[host]\nblocks = 8\n"
+        "[onboard]\nweigh = false\n";
     options.device_blocks = 16;
     ASSERT_EQ(cairn_scheduler_create(&options, &scheduler_, &error_), CAIRN_OK) << error_.message;
   }
@@ -511,11 +745,15 @@ TEST_F(CapiSchedulerTest, ARequestSaysHowItsBlocksAreKept) {
   const std::uint8_t digest[32] = {};
   given.block_digests = digest;
   given.block_digest_count = 1;
-  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT) << "of which size?";
+  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT) << "the size is missing";
   given.digest_size = 32;
   EXPECT_EQ(add_now(), CAIRN_FAILED_PRECONDITION) << "keys are made from tokens here";
   given.block_digest_count = 0;
   given.digest_size = 0;
+  const std::uint32_t dp_ranks[] = {1, 0};
+  given.dp_rank = &dp_ranks[0];
+  EXPECT_EQ(add_now(), CAIRN_INVALID_ARGUMENT) << "of another data parallel rank";
+  given.dp_rank = &dp_ranks[1];
   EXPECT_EQ(add_now(), CAIRN_OK) << error_.message;
 }
 
@@ -578,12 +816,70 @@ TEST_F(CapiSchedulerTest, RefusalsAndOutcomesSayHowFarTheirElementsAreApart) {
   EXPECT_EQ(early.loaded_stride, 77U);
 }
 
+TEST_F(CapiSchedulerTest, CountsAreThoseOfTheConnector) {
+  const cairn_request request = add("a");
+  std::size_t tokens = 0;
+  std::int32_t when = 0;
+  ASSERT_EQ(cairn_scheduler_match(scheduler_, request, 0, &tokens, &when, &error_), CAIRN_OK);
+  const std::uint32_t blocks[] = {0, 1};
+  auto scheduled = sized<cairn_scheduled>();
+  scheduled.request = request;
+  scheduled.new_blocks = blocks;
+  scheduled.new_block_count = 2;
+  auto iteration = sized<cairn_iteration>();
+  iteration.number = 1;
+  iteration.scheduled = &scheduled;
+  iteration.scheduled_count = 1;
+  const std::uint8_t* metadata = nullptr;
+  std::size_t size = 0;
+  ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
+
+  auto counts = sized<cairn_token_counts>();
+  ASSERT_EQ(cairn_scheduler_get_request_counts(scheduler_, request, &counts, &error_), CAIRN_OK);
+  EXPECT_EQ(counts.requests, 1U);
+  EXPECT_EQ(counts.asked, 6U);
+  EXPECT_EQ(counts.computed, 6U);
+  for (const std::uint32_t which : {CAIRN_COUNTS_TOTAL, CAIRN_COUNTS_LAST_REQUESTS, CAIRN_COUNTS_LAST_TIME}) {
+    auto all = sized<cairn_token_counts>();
+    ASSERT_EQ(cairn_scheduler_get_counts(scheduler_, which, nullptr, &all, &error_), CAIRN_OK);
+    EXPECT_EQ(all.asked, 6U);
+  }
+  EXPECT_EQ(cairn_scheduler_get_counts(scheduler_, CAIRN_COUNTS_TOTAL, "", &counts, &error_), CAIRN_OK);
+  EXPECT_EQ(counts.computed, 6U);
+  EXPECT_EQ(cairn_scheduler_get_counts(scheduler_, CAIRN_COUNTS_TOTAL, "nobody", &counts, &error_), CAIRN_NOT_FOUND);
+  EXPECT_EQ(cairn_scheduler_get_counts(scheduler_, CAIRN_COUNTS_LAST_TIME, "", &counts, &error_),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_scheduler_get_counts(scheduler_, 3, nullptr, &counts, &error_), CAIRN_INVALID_ARGUMENT);
+
+  std::uint32_t held = 9;
+  ASSERT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
+  ASSERT_EQ(held, 0U);
+  EXPECT_EQ(cairn_scheduler_get_request_counts(scheduler_, request, &counts, &error_), CAIRN_NOT_FOUND);
+  auto outcomes = sized<cairn_outcomes>();
+  ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler_, &outcomes, &error_), CAIRN_OK);
+  ASSERT_EQ(outcomes.ended_count, 1U);
+  const cairn_ended* const ended = CAIRN_AT(cairn_ended, outcomes.ended, outcomes.ended_stride, 0);
+  EXPECT_EQ(ended->request, request);
+  EXPECT_EQ(ended->counts.asked, 6U);
+  ASSERT_EQ(cairn_scheduler_take_outcomes(scheduler_, &outcomes, &error_), CAIRN_OK);
+  EXPECT_EQ(outcomes.ended_count, 0U) << "told once";
+}
+
 TEST_F(CapiSchedulerTest, ResetsAndInvalidates) {
   auto report = sized<cairn_reset_report>();
   EXPECT_EQ(cairn_scheduler_reset(scheduler_, &report, &error_), CAIRN_OK) << error_.message;
   EXPECT_EQ(report.reset, 0U);
   EXPECT_EQ(cairn_scheduler_invalidate(scheduler_, 3, nullptr, &error_), CAIRN_OK) << error_.message;
   EXPECT_EQ(cairn_scheduler_invalidate(scheduler_, 3, &report, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
+TEST_F(CapiSchedulerTest, SaysWhatBecameOfSaves) {
+  auto status = sized<cairn_save_status>();
+  status.asked = 7;
+  ASSERT_EQ(cairn_scheduler_saves(scheduler_, &status, &error_), CAIRN_OK);
+  EXPECT_EQ(status.asked, 0U);
+  EXPECT_EQ(status.no_parent, 0U);
+  EXPECT_EQ(cairn_scheduler_saves(scheduler_, nullptr, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
 TEST_F(CapiSchedulerTest, ItsManagerIsBorrowed) {

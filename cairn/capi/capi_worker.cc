@@ -69,15 +69,19 @@ Result<KvGroup> read_group(const cairn_group& given) {
 }
 
 Result<WorkerConnector::Options> read_options(const cairn_worker_options& given) {
-  WorkerConnector::Options options{.rank = given.rank, .ranks = given.ranks == 0 ? 1 : given.ranks};
+  WorkerConnector::Options options{.rank = given.rank};
+  CAIRN_TRY_ASSIGN(options.ranks, read_grid(given.ranks, given.pipeline));
+  if (given.first_layer != 0) {
+    options.first_layer = given.first_layer;
+  }
   if ((given.leader == nullptr) == (given.scheduler == nullptr)) {
     return fail(ErrorCode::kInvalidArgument,
                 "give either leader, the address of the scheduler, or scheduler, if it is in this process");
   }
   if (given.leader != nullptr) {
-    CAIRN_TRY_ASSIGN(options.leader, RankAddress::parse(given.leader));
+    CAIRN_TRY_ASSIGN(options.address, RankAddress::parse(given.leader));
   } else {
-    options.group = &given.scheduler->connector->local_leader();
+    options.leader = &given.scheduler->connector->local_leader();
   }
   options.secret = read_text(given.secret);
   set_limit(options.fence_limit, given.fence_limit_ms);
@@ -213,7 +217,7 @@ int32_t cairn_worker_get_state(const cairn_worker* worker, cairn_worker_state* s
     cairn_worker_state out{};
     out.is_connected = now.is_connected ? 1 : 0;
     out.generation = now.generation;
-    out.copies = now.copies;
+    out.transfers = now.transfers;
     out.done = now.done;
     out.failed = now.failed;
     return outcome(write_struct(state, out, "state"), nullptr);

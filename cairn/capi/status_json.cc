@@ -1,6 +1,7 @@
 #include "cairn/capi/status_json.h"
 
 #include <chrono>
+#include <cmath>
 #include <string>
 
 #include "cairn/base/json_writer.h"
@@ -47,6 +48,7 @@ void write(JsonWriter& json, const LinkStatus& link) {
   json.field("bytes", link.totals.bytes);
   json.field("bytes_per_second", link.bytes_per_second, 6);
   json.field("executor", link.executor);
+  json.field("pinned_bytes_per_second", link.pinned_bytes_per_second, 6);
   json.end_object();
 }
 
@@ -63,6 +65,10 @@ void write(JsonWriter& json, const OffloadStatus& offload) {
     json.field(to_string(static_cast<OffloadRefusal>(i)), offload.refused[i]);
   }
   json.end_object();
+  json.field("filter_calls", offload.filter_calls);
+  json.field("filter_overruns", offload.filter_overruns);
+  json.field("filter_failures", offload.filter_failures);
+  json.field("filter_bypassed", offload.is_filter_bypassed);
   json.end_object();
 }
 
@@ -100,6 +106,18 @@ void write(JsonWriter& json, const OnboardStatus& onboard) {
   json.end_object();
 }
 
+void write(JsonWriter& json, const PrefillStatus& prefill) {
+  json.begin_object("prefill");
+  json.field("source", to_string(prefill.source));
+  json.field("iterations", prefill.iterations);
+  json.field("tokens_per_second", prefill.tokens_per_second, 6);
+  json.field("tokens_per_second_at_32k", prefill.tokens_per_second_at_32k, 6);
+  json.field("seconds_per_iteration", prefill.seconds_per_iteration, 6);
+  // 0: prompts are not cut, or nothing is known.
+  json.field("tokens_per_iteration", std::isfinite(prefill.tokens_per_iteration) ? prefill.tokens_per_iteration : 0, 6);
+  json.end_object();
+}
+
 void write(JsonWriter& json, const ScrubStatus& scrub) {
   json.begin_object("scrub");
   json.field("bytes", scrub.bytes);
@@ -111,6 +129,34 @@ void write(JsonWriter& json, const ScrubStatus& scrub) {
   json.end_object();
 }
 
+void write(JsonWriter& json, const TokenCounts& counts) {
+  for (const auto& [name, count] : kTokenCounts) {
+    json.field(name, counts.*count);
+  }
+  json.field("hit_rate", counts.hit_rate(), 6);
+}
+
+void write(JsonWriter& json, const TokenReport& tokens) {
+  const auto write_one = [&json](const char* name, const TokenCounts& counts) {
+    json.begin_object(name);
+    write(json, counts);
+    json.end_object();
+  };
+  json.begin_object("tokens");
+  write_one("total", tokens.total);
+  write_one("last_requests", tokens.last_requests);
+  write_one("last_time", tokens.last_time);
+  json.begin_array("tenants");
+  for (const TokenReport::Tenant& tenant : tokens.tenants) {
+    json.begin_object();
+    json.field("name", tenant.name);
+    write(json, tenant.total);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
 }  // namespace
 
 std::string status_as_json(const ManagerStatus& status) {
@@ -118,16 +164,21 @@ std::string status_as_json(const ManagerStatus& status) {
   JsonWriter json(out);
   json.begin_object();
   json.field("worker_id", status.worker_id);
+  json.field("dp_rank", status.dp_rank.value_or(0));
   json.field("uptime_seconds", std::chrono::duration<double>(status.uptime).count(), 6);
   write_all(json, "tiers", status.tiers);
   write_all(json, "links", status.links);
   write_all(json, "offload", status.offload);
   write(json, status.onboard);
+  write(json, status.prefill);
   if (status.scrub) {
     write(json, *status.scrub);
   }
   write_all(json, "incidents", status.incidents);
   json.field("incident_count", status.incident_count);
+  if (status.tokens) {
+    write(json, *status.tokens);
+  }
   json.end_object();
   return out;
 }

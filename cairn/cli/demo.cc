@@ -15,7 +15,6 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/cli/text.h"
 #include "cairn/events/event_log.h"
-#include "cairn/events/event_subscriber.h"
 #include "cairn/events/residency_view.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tokens/token_sequence.h"

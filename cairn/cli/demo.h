@@ -6,7 +6,7 @@
 #include <iosfwd>
 
 #include "cairn/base/result.h"
-#include "cairn/evict/policy_kind.h"
+#include "cairn/evict/retention.h"
 
 namespace cairn::cli {
 

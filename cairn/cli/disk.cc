@@ -8,6 +8,7 @@
 #include <functional>
 #include <iomanip>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "cairn/tier/disk_check.h"
 #include "cairn/tier/disk_compact.h"
 #include "cairn/tier/disk_file.h"
+#include "cairn/tier/disk_rank_files.h"
+#include "cairn/tier/disk_reshard.h"
 
 namespace cairn::cli {
 
@@ -80,6 +83,28 @@ std::uint64_t allocated_bytes(const std::string& path) {
   return stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
 }
 
+// What the files of ranks beside a leader's file say of the grid that wrote them.
+struct RanksSeen {
+  std::vector<std::string> files = {};  // names, without "PATH."
+  std::size_t stages = 0;               // that have different layers
+  std::size_t heads = 0;                // parts of the heads in each
+};
+RanksSeen ranks_of(const std::string& path) {
+  RanksSeen seen;
+  std::set<std::uint32_t> layers;
+  std::set<std::uint32_t> heads;
+  for (const RankFileName& name : find_rank_files(path)) {
+    seen.files.push_back(name.suffix);
+    layers.insert(name.part.layers.first);
+    heads.insert(name.part.first_head);
+  }
+  seen.stages = layers.size();
+  seen.heads = heads.size();
+  return seen;
+}
+
+std::string counted(std::size_t count, const char* what) { return str_cat(count, " ", what, count == 1 ? "" : "s"); }
+
 Json inspection_as_json(const Looked& looked, const DiskOptions& options) {
   const DiskGeometry& geometry = looked.file.geometry();
   const Namespace& space = geometry.space;
@@ -108,10 +133,30 @@ Json inspection_as_json(const Looked& looked, const DiskOptions& options) {
   for (std::size_t i = 0; i < depths.size(); ++i) {
     json["depths"].push_back({{"from", range_of(i).first}, {"to", range_of(i).second}, {"blocks", depths[i]}});
   }
+  if (!geometry.has_blocks()) {
+    const RanksSeen seen = ranks_of(options.path);
+    json["ranks"] = {{"files", seen.files}, {"stages", seen.stages}, {"parts_of_heads", seen.heads}};
+  }
+  json["is_of_rank"] = is_rank_file(looked.file);
   if (options.keys) {
     json["entries"] = to_json(looked.recovery.entries);
   }
   return json;
+}
+
+// Of a leader's file: the parts of its blocks.
+void write_ranks(const std::string& path, std::ostream& out) {
+  const RanksSeen seen = ranks_of(path);
+  out << "\nfiles of ranks      ";
+  if (seen.files.empty()) {
+    out << "none beside it\n";
+    return;
+  }
+  out << counted(seen.files.size(), "file") << ": " << counted(seen.stages, "pipeline stage") << ", heads in "
+      << counted(seen.heads, "part") << "\n";
+  for (const std::string& name : seen.files) {
+    out << "  " << path << "." << name << "\n";
+  }
 }
 
 void write_inspection(const Looked& looked, const DiskOptions& options, std::ostream& out) {
@@ -141,6 +186,10 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
   line("file", str_cat(with_commas(looked.file.file_bytes()), " bytes, ", with_commas(allocated_bytes(options.path)),
                        " of them allocated"));
   line("blocks", with_commas(geometry.blocks));
+  if (is_rank_file(looked.file)) {
+    line("used", str_cat("see ", leader_of(looked.file), ": this is one rank's part of the blocks"));
+    return;
+  }
   line("used", used.str());
   line("damaged entries", with_commas(recovery.damaged));
   line("superseded entries", with_commas(recovery.superseded));
@@ -153,6 +202,9 @@ void write_inspection(const Looked& looked, const DiskOptions& options, std::ost
     const auto [from, to] = range_of(i);
     out << std::left << std::setw(12) << (from == to ? str_cat(from) : str_cat(from, "-", to)) << std::right
         << std::setw(10) << with_commas(depths[i]) << "\n";
+  }
+  if (!geometry.has_blocks()) {
+    write_ranks(options.path, out);
   }
   if (options.keys && !recovery.entries.empty()) {
     out << "\n      block     order  checksum          key, oldest first\n";
@@ -213,10 +265,17 @@ Result<DiskEnd> inspect_disk(const DiskOptions& options, const DiskStreams& stre
 }
 
 Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& streams) {
-  CAIRN_TRY_ASSIGN(const Looked looked, look_at(options.path));
-  const DiskRecovery& recovery = looked.recovery;
+  CAIRN_TRY_ASSIGN(std::optional<Looked> looked, look_at(options.path));
+  const DiskRecovery recovery = std::move(looked->recovery);
   Progress progress(streams);
-  CAIRN_TRY_ASSIGN(const DiskCheck check, check_blocks(looked.file, recovery.entries, std::ref(progress)));
+  DiskCheck check;
+  if (looked->file.geometry().has_blocks() && !is_rank_file(looked->file)) {
+    CAIRN_TRY_ASSIGN(check, check_blocks(looked->file, recovery.entries, std::ref(progress)));
+  } else {
+    looked.reset();  // and unlocked
+    CAIRN_TRY_ASSIGN(RankFiles files, RankFiles::open(options.path));
+    CAIRN_TRY_ASSIGN(check, check_blocks(files, recovery.entries, std::ref(progress)));
+  }
   const bool is_good = recovery.damaged == 0 && check.right.size() == recovery.entries.size();
   if (options.json) {
     streams.out << Json{{"path", options.path},
@@ -236,7 +295,9 @@ Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& strea
       streams.out << "  damaged: " << with_commas(recovery.damaged) << " entries; which blocks they named is lost\n";
     }
     if (!is_good) {
-      streams.out << "None of these would be served. `cairn disk compact` writes a file without them.\n";
+      streams.out
+          << "None of these would be served. `cairn disk compact` writes a file without them; if ranks hold the "
+             "blocks,\n`cairn disk reshard` does.\n";
     }
   }
   return written(is_good ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
@@ -258,6 +319,55 @@ Result<DiskEnd> compact_disk(const DiskOptions& options, const DiskStreams& stre
                 << with_commas(done.old_bytes) << ")\n";
   }
   return written(DiskEnd::kGood, streams.out);
+}
+
+Result<DiskEnd> reshard_disk(const DiskOptions& options, const DiskStreams& streams) {
+  Progress progress(streams);
+  const RankGrid grid(options.tensor, options.pipeline);
+  CAIRN_TRY_ASSIGN(const Resharding done,
+                   reshard(options.path, {.grid = grid, .stage_layers = options.layers, .dry_run = options.dry_run},
+                           std::ref(progress)));
+  if (options.json) {
+    streams.out << Json{{"path", options.path},
+                        {"tensor", grid.tensor},
+                        {"pipeline", grid.pipeline},
+                        {"dry_run", options.dry_run},
+                        {"from", done.from},
+                        {"to", done.to},
+                        {"kept", done.kept},
+                        {"entries", done.entries},
+                        {"moved", done.moved},
+                        {"wrong", done.wrong},
+                        {"new_bytes", done.new_bytes},
+                        {"old_bytes", done.old_bytes},
+                        {"free_bytes", done.free_bytes},
+                        {"finished_earlier", done.finished_earlier}}
+                       .dump(2)
+                << "\n";
+    return written(done.wrong == 0 ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
+  }
+  if (done.finished_earlier) {
+    streams.out << options.path << ": finished an earlier reshard that was killed\n";
+  }
+  const std::string sizes =
+      str_cat(with_commas(done.new_bytes), " bytes of new files, ", with_commas(done.old_bytes), " bytes of old ones");
+  if (done.kept.size() == done.to.size() && done.from.size() == done.to.size()) {
+    streams.out << options.path << ": has the files of " << grid.to_string() << " already; nothing to do\n";
+  } else if (options.dry_run) {
+    streams.out << options.path << ": would rewrite " << with_commas(done.entries) << " blocks for " << grid.to_string()
+                << "; " << sizes << " removed afterwards, " << with_commas(done.free_bytes) << " bytes free\n";
+    for (const std::string& name : done.from) {
+      streams.out << "  from  " << options.path << "." << name << "\n";
+    }
+    for (const std::string& name : done.to) {
+      const bool is_kept = std::ranges::find(done.kept, name) != done.kept.end();
+      streams.out << "  to    " << options.path << "." << name << (is_kept ? " (stays)" : "") << "\n";
+    }
+  } else {
+    streams.out << options.path << ": " << with_commas(done.moved) << " blocks rewritten for " << grid.to_string()
+                << ", " << with_commas(done.wrong) << " were wrong and are dropped; " << sizes << " removed\n";
+  }
+  return written(done.wrong == 0 ? DiskEnd::kGood : DiskEnd::kWrong, streams.out);
 }
 
 }  // namespace cairn::cli

@@ -1,4 +1,4 @@
-// `cairn disk`: inspects, verifies and compacts the file of a disk tier. Needs no configuration.
+// `cairn disk`: inspects, verifies and compacts the file of a disk tier, and rewrites the files of ranks for another grid. Needs no configuration.
 //
 // Errors: the file is not of a disk tier, is in use by a process, or cannot be read; no space for a new file. Damage in the file
 // is not an error: the functions report it and return DiskEnd::kWrong.
@@ -9,6 +9,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
@@ -20,6 +21,11 @@ struct DiskOptions {
   bool json = false;
   bool keys = false;                         // inspect: list the entries
   std::optional<std::uint32_t> blocks = {};  // compact: blocks of the new file; default: those of the old one
+  // reshard:
+  std::uint32_t tensor = 1;
+  std::uint32_t pipeline = 1;
+  std::vector<std::uint32_t> layers = {};  // of each pipeline stage; default: as equal as possible
+  bool dry_run = false;
 };
 
 struct DiskStreams {
@@ -37,5 +43,7 @@ enum class DiskEnd : std::uint8_t { kGood, kWrong };
 // Reads every block.
 [[nodiscard]] Result<DiskEnd> verify_disk(const DiskOptions& options, const DiskStreams& streams);
 [[nodiscard]] Result<DiskEnd> compact_disk(const DiskOptions& options, const DiskStreams& streams);
+// Rewrites the files of ranks. kWrong if blocks were dropped.
+[[nodiscard]] Result<DiskEnd> reshard_disk(const DiskOptions& options, const DiskStreams& streams);
 
 }  // namespace cairn::cli

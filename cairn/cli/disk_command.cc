@@ -38,7 +38,7 @@ CLI::App* add_work(CLI::App& disk, const std::string& name, const std::string& w
 
 void add_disk(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<DiskOptions>();
-  CLI::App* disk = app.add_subcommand("disk", "Inspects, verifies or compacts the file of a disk tier");
+  CLI::App* disk = app.add_subcommand("disk", "Inspects, verifies, compacts or reshards a disk tier");
   disk->require_subcommand(1);
   disk->footer(
       "No manager may have the file open. Exits with status 0 if the file is good, 1 if a part of it is damaged, 2 if "
@@ -49,7 +49,8 @@ void add_disk(CLI::App& app, Chosen& chosen) {
       "  cairn disk inspect /nvme/blocks --keys               and the key of every block\n"
       "  cairn disk verify /nvme/blocks                       reads every block and checks its checksum\n"
       "  cairn disk compact /nvme/blocks                      writes a new file without the damaged blocks\n"
-      "  cairn disk compact /nvme/blocks --blocks 100000      changes the number of blocks, keeping the newest");
+      "  cairn disk compact /nvme/blocks --blocks 100000      changes the number of blocks, keeping the newest\n"
+      "  cairn disk reshard /nvme/blocks --tensor 4           rewrites the files of ranks for 4 tensor ranks");
   CLI::App* inspect = add_work(*disk, "inspect", "Shows the model, the number of blocks and the damage of a file",
                                options, &inspect_disk, chosen);
   inspect->add_flag("--keys", options->keys, "List all blocks, oldest first");
@@ -82,6 +83,31 @@ void add_disk(CLI::App& app, Chosen& chosen) {
       "Examples:\n"
       "  cairn disk compact /nvme/blocks\n"
       "  cairn disk compact /nvme/blocks --blocks 100000");
+  CLI::App* reshard = add_work(*disk, "reshard", "Rewrites the files of ranks for another tensor or pipeline size",
+                               options, &reshard_disk, chosen);
+  reshard->add_option("--tensor", options->tensor, "Tensor-parallel size of the engine from now on")
+      ->required()
+      ->check(CLI::Range(1U, 65'536U));
+  reshard->add_option("--pipeline", options->pipeline, "Pipeline-parallel size of the engine from now on")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 65'536U));
+  reshard
+      ->add_option("--layers", options->layers,
+                   "Layers of each pipeline stage, such as 15,17; default: as equal as possible, as vLLM deals them")
+      ->delimiter(',');
+  reshard->add_flag("--dry-run", options->dry_run, "Show the files and the space that it takes, and change nothing");
+  reshard->footer(
+      "If ranks hold the blocks, FILE is the leader's (disk.path), and the files of the ranks are beside it, named by\n"
+      "the layers and heads that they hold. They say how many ranks wrote them; give only the new sizes. Run it after\n"
+      "the engine was stopped and before it starts with other sizes; the files of all ranks must be on this "
+      "machine.\n\n"
+      "Every block is verified; a damaged one is dropped, and the exit status is 1. Needs space for the new files "
+      "next\n"
+      "to the old ones. If it is killed, the old files are there, or the next reshard finishes what this one began.\n\n"
+      "Examples:\n"
+      "  cairn disk reshard /nvme/blocks --tensor 4 --dry-run\n"
+      "  cairn disk reshard /nvme/blocks --tensor 4\n"
+      "  cairn disk reshard /nvme/blocks --tensor 2 --pipeline 2 --layers 15,17");
 }
 
 }  // namespace cairn::cli

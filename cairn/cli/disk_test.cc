@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "cairn/tier/disk_ranks_testing.h"
 #include "cairn/tier/disk_testing.h"
 
 namespace cairn::cli {
@@ -23,7 +24,7 @@ class DiskCommandTest : public DiskFileOfBlocks {
   using Work = Result<DiskEnd> (*)(const DiskOptions&, const DiskStreams&);
   static constexpr Work kAll[] = {&inspect_disk, &verify_disk, &compact_disk};
 
-  // Ten blocks in twenty blocks.
+  // Ten of twenty blocks are used.
   void SetUp() override {
     write(small_, {{9, 0}, {3, 1}, {4, 2}, {5, 3}, {19, 4}, {0, 5}, {1, 6}, {2, 7}, {8, 8}, {7, 9}});
   }
@@ -52,7 +53,7 @@ class DiskCommandTest : public DiskFileOfBlocks {
   ManualClock clock_;
 };
 
-TEST_F(DiskCommandTest, InspectSaysWhoseBlocksTheyAre) {
+TEST_F(DiskCommandTest, InspectNamesTheModelOfTheBlocks) {
   const std::string text = output_of(&inspect_disk, {.path = path_}, DiskEnd::kGood);
   EXPECT_THAT(text,
               AllOf(HasSubstr(path_ + ": a disk tier, format 2, closed cleanly"), HasSubstr("model               m\n"),
@@ -158,7 +159,7 @@ TEST_F(DiskCommandTest, CompactLeavesAFileThatVerifies) {
   EXPECT_EQ(json_of(&inspect_disk, {.path = path_, .keys = true})["entries"][2]["key"], key(8).to_string());
 }
 
-TEST_F(DiskCommandTest, SaysHowFarItIsAndStopsWhenTold) {
+TEST_F(DiskCommandTest, ReportsProgressAndStopsOnRequest) {
   class SlowClock final : public Clock {
    public:
     [[nodiscard]] TimePoint now() const override { return std::chrono::milliseconds(600 * ++asked_); }
@@ -207,6 +208,80 @@ TEST_F(DiskCommandTest, RefusesAFileInUse) {
   for (const Work work : kAll) {
     EXPECT_THAT(error_of(work, {.path = path_}), AllOf(HasSubstr(path_), HasSubstr("in use by another process")));
   }
+}
+
+class RankedDiskCommandTest : public RankedDisk {
+ protected:
+  using Work = Result<DiskEnd> (*)(const DiskOptions&, const DiskStreams&);
+  std::string output_of(Work work, const DiskOptions& options, DiskEnd wanted = DiskEnd::kGood) {
+    std::ostringstream out;
+    const Result<DiskEnd> end = work(options, {.out = out, .log = log_, .stop = stop_, .clock = clock_});
+    EXPECT_TRUE(end) << end.error().message;
+    EXPECT_EQ(end ? *end : DiskEnd::kGood, wanted) << out.str();
+    return out.str();
+  }
+  std::string error_of(Work work, const DiskOptions& options) {
+    std::ostringstream out;
+    const Result<DiskEnd> end = work(options, {.out = out, .log = log_, .stop = stop_, .clock = clock_});
+    return end ? "none" : end.error().message;
+  }
+  std::ostringstream log_;
+  std::atomic<bool> stop_{false};
+  ManualClock clock_;
+};
+
+TEST_F(RankedDiskCommandTest, InspectSaysWhichGridWroteTheFiles) {
+  write({2, 2}, 3);
+  EXPECT_THAT(output_of(&inspect_disk, {.path = path_}),
+              AllOf(HasSubstr("files of ranks      4 files: 2 pipeline stages, heads in 2 parts\n"),
+                    HasSubstr(path_ + ".l3-4.h2-3\n"), HasSubstr("used                3 (15.0 %)")));
+  const auto json = nlohmann::json::parse(output_of(&inspect_disk, {.path = path_, .json = true}));
+  EXPECT_EQ(json["ranks"]["stages"], 2);
+  EXPECT_EQ(json["ranks"]["files"].size(), 4U);
+  EXPECT_THAT(
+      output_of(&inspect_disk, {.path = path_ + ".l3-4.h2-3"}),
+      AllOf(HasSubstr("used                see " + path_ + ": this is one rank's part"), Not(HasSubstr("sequences"))));
+}
+
+TEST_F(RankedDiskCommandTest, VerifyReadsTheFilesOfAllRanks) {
+  write({2}, 5);
+  EXPECT_THAT(output_of(&verify_disk, {.path = path_}), HasSubstr("5 of 5 blocks are right"));
+  damage("l0-4.h0-1", 2);
+  EXPECT_THAT(output_of(&verify_disk, {.path = path_}, DiskEnd::kWrong),
+              AllOf(HasSubstr("4 of 5 blocks are right"), HasSubstr("wrong: block 2")));
+  EXPECT_THAT(error_of(&verify_disk, {.path = path_ + ".l0-4.h0-1"}), HasSubstr("give the leader's file, " + path_));
+}
+
+TEST_F(RankedDiskCommandTest, CompactDoesNotEmptyTheFileOfARank) {
+  write({2}, 5);
+  const auto before = folder();
+  EXPECT_THAT(error_of(&compact_disk, {.path = path_ + ".l0-4.h0-1"}), HasSubstr("holds the part of one rank"));
+  EXPECT_THAT(error_of(&compact_disk, {.path = path_}), HasSubstr("`cairn disk reshard`"));
+  EXPECT_TRUE(folder() == before);
+}
+
+TEST_F(RankedDiskCommandTest, ReshardSaysWhatItDoesAndDid) {
+  write({2}, 5);
+  EXPECT_THAT(output_of(&reshard_disk, {.path = path_, .tensor = 4, .dry_run = true}),
+              AllOf(HasSubstr("would rewrite 5 blocks for 4 ranks"), HasSubstr("from  " + path_ + ".l0-4.h0-1\n"),
+                    HasSubstr("to    " + path_ + ".l0-4.h3-3\n")));
+  damage("l0-4.h0-1", 2);
+  EXPECT_THAT(output_of(&reshard_disk, {.path = path_, .tensor = 4, .pipeline = 2}, DiskEnd::kWrong),
+              HasSubstr("4 blocks rewritten for 8 ranks (4 tensor x 2 pipeline), 1 were wrong and are dropped"));
+  EXPECT_THAT(output_of(&reshard_disk, {.path = path_, .tensor = 4, .pipeline = 2}),
+              HasSubstr("has the files of 8 ranks (4 tensor x 2 pipeline) already"));
+  const auto json = nlohmann::json::parse(output_of(&reshard_disk, {.path = path_, .json = true}));
+  EXPECT_EQ(json["moved"], 4);
+  EXPECT_EQ(json["from"].size(), 8U);
+  EXPECT_EQ(json["to"], nlohmann::json::parse(R"(["l0-4.h0-3"])"));
+}
+
+TEST_F(RankedDiskCommandTest, ReshardStopsOnRequest) {
+  write({2}, 5);
+  const auto before = folder();
+  stop_ = true;
+  EXPECT_THAT(error_of(&reshard_disk, {.path = path_, .tensor = 4}), HasSubstr("are as they were"));
+  EXPECT_TRUE(folder() == before);
 }
 
 }  // namespace

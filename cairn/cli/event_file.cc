@@ -23,7 +23,7 @@ Status EventFile::close() {
   file_ << std::exchange(buffer_, {});
   file_.close();
   if (!file_) {
-    return fail(ErrorCode::kExhausted, str_cat("--events: ", path_, " could not be written to its end"));
+    return fail(ErrorCode::kExhausted, str_cat("--events: ", path_, " could not be written completely"));
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// EventFile: writes the events of a replay as lines of JSON, in the shape of events/event_json.h, with the worker and the
+// EventFile: writes the events of a replay as lines of JSON, in the shape of events/event.h, with the worker and the
 // virtual time in front:
 //
 //     {"worker":0,"time_ms":12.5,"event_id":7,"tier":"G1","data":{"stored":{"parent_hash":null,"blocks":[

@@ -179,7 +179,7 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
     }
     if (!only_json) {
       out << path << ": " << with_commas(trace.requests().size()) << " requests, "
-          << with_commas(trace.reference_count()) << " blocks asked for, " << with_commas(trace.unique_blocks())
+          << with_commas(trace.reference_count()) << " blocks requested, " << with_commas(trace.unique_blocks())
           << " of them distinct\n";
       write_table(out, "share of the blocks that were hit, with all blocks before them", *rows, capacities.size(),
                   &lab::HitCounts::block_ratio);

@@ -111,7 +111,7 @@ class TraceSection {
                         with_commas(trace_.distinct), " of them distinct."),
         .figures = figures()};
     page::Chart hits = chart("Hit ratio over capacity",
-                             "Share of the blocks asked for that are found, with all blocks "
+                             "Share of the requested blocks that are found, with all blocks "
                              "before them in the request: the part of the prompt that is not computed again.",
                              &lab::HitCounts::block_ratio);
     hits.width = page::Chart::Width::kFull;
@@ -120,7 +120,7 @@ class TraceSection {
       section.charts.push_back(gain_chart());
     }
     section.charts.push_back(
-        chart("Bytes", "Share of the bytes asked for that are found.", &lab::HitCounts::byte_ratio));
+        chart("Bytes", "Share of the requested bytes that are found.", &lab::HitCounts::byte_ratio));
     section.charts.push_back(chart("Requests",
                                    "Share of the requests that find at least one block. OPT saves the most blocks, "
                                    "which is not the most requests.",
@@ -200,7 +200,7 @@ class TraceSection {
   [[nodiscard]] page::Chart written_chart() const {
     page::Chart chart = this->chart("Written to a lower tier",
                                     "Blocks that would be written to the tier below for each "
-                                    "block that is hit: what flash pays.",
+                                    "block that is hit: the wear of a disk.",
                                     &lab::HitCounts::written_per_hit);
     chart.marks.clear();
     chart.y = {.label = "Blocks written for a hit"};

@@ -24,7 +24,7 @@ TEST(HitrateTest, WritesATableAndNamesWhatItLeftOut) {
   std::ostringstream log;
   ASSERT_TRUE(run_hitrate({.traces = {write_trace()}, .policies = {"lru", "opt"}, .capacities = {"2", "50%"}},
                           {.out = out, .log = log}));
-  EXPECT_THAT(out.str(), HasSubstr("2 requests, 4 blocks asked for, 2 of them distinct"));
+  EXPECT_THAT(out.str(), HasSubstr("2 requests, 4 blocks requested, 2 of them distinct"));
   EXPECT_THAT(out.str(), HasSubstr("lru              0.5000   0.2500"));
   EXPECT_THAT(log.str(), MatchesRegex("[^\r\033]*left out 1 bad rows; the first is line 3[^\r\033]*"));
 }

@@ -135,7 +135,7 @@ TEST(OpsTest, AMalformedLineIsNamedAndNotAnswered) {
   }
 }
 
-TEST(OpsTest, AConfigThatMakesNoSenseIsRefused) {
+TEST(OpsTest, AnInvalidConfigIsRefused) {
   for (const std::string config : {
            R"({"op":"new","seq":"a","tokens":[1]})",
            R"({"op":"config","capacity":0,"block_size":2,"eviction":"lru"})",

@@ -1,19 +1,47 @@
 // The options of `cairn replay`.
 #include <CLI/CLI.hpp>
 
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
 
 #include "cairn/base/clock.h"
+#include "cairn/cli/call_replay.h"
 #include "cairn/cli/commands.h"
 #include "cairn/cli/replay_runs.h"
+#include "cairn/cli/replay_settings.h"
 #include "cairn/cli/replay_showcase.h"
 #include "cairn/cli/text.h"
 
 namespace cairn::cli {
 
 namespace {
+
+// Exit status 3: the replayed connector refused a call of the recording.
+int run_call_replay(CallReplayOptions options, const ReplayCommand& command) {
+  ReplaySettings settings = command.settings;
+  for (const std::string& link : command.bandwidths) {
+    if (const Status set = set_bandwidth(link, settings); !set) {
+      return finish("replay", set, 2);
+    }
+  }
+  options.links.host = settings.host_gbps * 1e9;
+  options.links.disk = settings.disk_gbps * 1e9;
+  const Result<CallReplayReport> report = replay_calls(options);
+  if (!report) {
+    return finish("replay", Unexpected(report.error()), report.error().code == ErrorCode::kInvalidArgument ? 2 : 1);
+  }
+  if (command.json == "-") {
+    std::cout << to_json(*report);
+  } else {
+    std::cout << to_text(*report);
+    if (!command.json.empty() && !(std::ofstream(command.json) << to_json(*report)).flush()) {
+      return finish("replay", fail(ErrorCode::kIo, command.json + " cannot be written"), 1);
+    }
+  }
+  return report->problem_count == 0 ? 0 : 3;
+}
 
 int run_replay_of(ReplayCommand command) {
   if (command.trace.empty()) {
@@ -32,7 +60,7 @@ int run_replay_of(ReplayCommand command) {
   return finish("replay", Unexpected(end.error()), end.error().code == ErrorCode::kInvalidArgument ? 2 : 1);
 }
 
-void add_replay_options(CLI::App& command, ReplayCommand& replay) {
+void add_replay_options(CLI::App& command, ReplayCommand& replay, CallReplayOptions& calls) {
   ReplaySettings& settings = replay.settings;
   command
       .add_option("trace", replay.trace,
@@ -81,6 +109,14 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
   command
       .add_option("--events", replay.events, "Write every stored and removed block to this file, one line of JSON each")
       ->type_name("FILE");
+  command
+      .add_option(
+          "--calls", calls.path,
+          "Instead of a trace: calls of an engine's scheduler that the setting record.path wrote; - for standard "
+          "input. Of the other options only --set, --bandwidth and --json apply")
+      ->type_name("FILE");
+  command.add_option("--set", calls.settings, "With --calls: sets a key of the configuration (see cairn config)")
+      ->type_name("KEY=VALUE");
   command.add_flag("--strict", replay.strict, "Fail on an invalid row of the trace instead of skipping it");
   command.footer(
       "Ctrl-C prints the report so far.\n\n"
@@ -91,7 +127,8 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay) {
       "  cairn replay chat.jsonl --compare blocks=4096,8192,16384           how much memory pays off\n"
       "  cairn replay chat.jsonl --compare host-blocks=0,65536              what a tier in host memory brings\n"
       "  cairn replay chat.jsonl --html replay.html                         with plots\n"
-      "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl");
+      "  cairn replay chat.jsonl.gz --json report.json --events events.jsonl\n"
+      "  cairn replay --calls calls.jsonl --set host.size=64GiB             what an engine did, with a larger tier");
 }
 
 }  // namespace
@@ -100,11 +137,12 @@ void add_replay(CLI::App& app, const std::string& words, Chosen& chosen) {
   const auto replay = std::make_shared<ReplayCommand>();
   CLI::App* command =
       app.add_subcommand("replay", "Replays a trace on simulated engines, and reports hit rate, latencies and more");
-  add_replay_options(*command, *replay);
+  const auto calls = std::make_shared<CallReplayOptions>();
+  add_replay_options(*command, *replay, *calls);
   command->callback([=, &chosen] {
     chosen = [=] {
       replay->words = words;
-      return run_replay_of(*replay);
+      return calls->path.empty() ? run_replay_of(*replay) : run_call_replay(*calls, *replay);
     };
   });
 }

@@ -63,7 +63,8 @@ page::Chart time_chart(Runs runs, const std::string& measure, const ValueAt& val
 page::Chart hit_chart(Runs runs) {
   page::Chart chart =
       time_chart(runs, "Hit ratio", [](const SeriesPoint& point) { return point.hit_ratio; }, Look::kArea);
-  chart.note = "Share of the prompt tokens that were found in the cache, of the requests whose first token came then.";
+  chart.note =
+      "Share of the prompt tokens that were found in the cache, for requests by the time of their first token.";
   chart.y.unit = Unit::kShare;
   chart.y.to = 1;
   chart.width = page::Chart::Width::kFull;
@@ -137,13 +138,14 @@ page::Chart ttft_distribution(Runs runs) {
 }
 
 page::Chart eviction_chart(Runs runs) {
-  return distribution_chart(runs,
-                            {.title = "Age of evicted blocks",
-                             .note = "How long blocks had not been used when they went. Young ones go where the cache "
-                                     "is too small for the traffic.",
-                             .x = {.label = "Time since the last use", .unit = Unit::kMilliseconds},
-                             .y = {.label = "Share of evicted blocks", .unit = Unit::kShare}},
-                            &Report::eviction_histogram);
+  return distribution_chart(
+      runs,
+      {.title = "Age of evicted blocks",
+       .note = "Time since the last use of blocks when they were evicted. Young blocks are evicted if the cache "
+               "is too small for the traffic.",
+       .x = {.label = "Time since the last use", .unit = Unit::kMilliseconds},
+       .y = {.label = "Share of evicted blocks", .unit = Unit::kShare}},
+      &Report::eviction_histogram);
 }
 
 // As a share of a worker's blocks, so that runs with different capacities can be compared.
@@ -163,7 +165,7 @@ page::Chart use_chart(Runs runs) {
         &SeriesPoint::blocks_in_use);
   }
   if (runs.size() == 1) {
-    chart.note = "Share of a worker's blocks that requests held, and that held anything at all.";
+    chart.note = "Share of a worker's blocks that requests held, and share that was not free.";
     add("resident", runs[0].report, Look::kLine, &SeriesPoint::blocks_resident);
     const Report& report = runs[0].report;
     for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
@@ -181,16 +183,16 @@ page::Chart use_chart(Runs runs) {
 page::Chart waiting_chart(Runs runs) {
   page::Chart chart = time_chart(
       runs, "Requests waiting", [](const SeriesPoint& point) { return std::optional(point.waiting); }, Look::kArea);
-  chart.note = "Requests of a worker that had come and were not yet computed, on average.";
+  chart.note = "Requests of a worker that had arrived and were not computed yet, on average.";
   return chart;
 }
 
 page::Chart tokens_chart(Runs runs) {
   page::Chart chart = time_chart(runs, "Tokens a second",
                                  [](const SeriesPoint& point) { return std::optional(point.prompt_tokens_per_s); });
-  chart.note = "Prompt tokens that all workers computed in a second: what a hit spares.";
+  chart.note = "Prompt tokens that all workers computed per second; hits reduce them.";
   if (runs.size() == 1) {
-    chart.note = "Prompt tokens that all workers computed, and tokens that came out.";
+    chart.note = "Prompt tokens that all workers computed, and tokens that they generated.";
     chart.series[0].name = "prompt";
     chart.series.push_back({.name = "output", .points = over_time(runs[0].report, [](const SeriesPoint& point) {
                                                 return std::optional(point.output_tokens_per_s);
@@ -385,10 +387,11 @@ page::Page compared_page(Runs runs, std::span<const Comparison> comparisons) {
   for (const Comparison& comparison : comparisons) {
     differences.tables.push_back(difference_table(comparison));
   }
-  return {.title = {},
-          .lead = str_cat(runs.size(), " settings side by side: ", settings_text(runs[0].settings),
-                          ", but for what the names say.", complete ? "" : " The runs were stopped before their end."),
-          .sections = {std::move(section), std::move(differences)}};
+  return {
+      .title = {},
+      .lead = str_cat(runs.size(), " settings side by side: ", settings_text(runs[0].settings),
+                      ", except for what the names say.", complete ? "" : " The runs were stopped before their end."),
+      .sections = {std::move(section), std::move(differences)}};
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ void run_jobs(const ReplayCommand& command, const ReplaySurroundings& around, Pr
 
 Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
   if (!command.compare.empty() && !command.events.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "--events is of one run; leave it out, or --compare");
+    return fail(ErrorCode::kInvalidArgument, "--events needs a single run; remove it or --compare");
   }
   ReplaySettings settings = command.settings;
   for (const std::string& link : command.bandwidths) {
@@ -166,7 +166,7 @@ Status write_json(const ReplayCommand& command, const std::string& text, std::os
   } else if (!command.json.empty()) {
     file << text;
     if (!file.flush()) {
-      return fail(ErrorCode::kExhausted, str_cat("--json: ", command.json, " could not be written to its end"));
+      return fail(ErrorCode::kExhausted, str_cat("--json: ", command.json, " could not be written completely"));
     }
   }
   return {};
@@ -238,7 +238,7 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
   }
   if (!command.html.empty() &&
       !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {
-    return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written to its end"));
+    return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written completely"));
   }
   if (command.conclude && command.json != "-") {
     command.conclude(runs);

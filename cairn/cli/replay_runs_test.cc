@@ -66,7 +66,7 @@ TEST_F(ReplayCommandTest, ReportsForPeople) {
   for (const char* title : {"hit ratio", "TTFT", "ITL", "TPOT", "E2E", "queue", "evictions", "peak use", "p99"}) {
     EXPECT_THAT(out_.str(), HasSubstr(title));
   }
-  EXPECT_EQ(log_.str(), "") << "no progress where the log is a pipe or a file";
+  EXPECT_EQ(log_.str(), "") << "no progress if the log is a pipe or a file";
 }
 
 TEST_F(ReplayCommandTest, WritesTheKeysOfRecordedReportsAndMoreBesides) {
@@ -162,7 +162,8 @@ TEST_F(ReplayCommandTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1024"}), HasSubstr("two or more"));
   EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,x"}), HasSubstr("invalid value 'x' for blocks"));
   EXPECT_THAT(error_of({.trace = trace, .compare = "size=1,2"}), HasSubstr("(expected workers, block-size"));
-  EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,2", .events = "e"}), HasSubstr("--events is of one run"));
+  EXPECT_THAT(error_of({.trace = trace, .compare = "blocks=1,2", .events = "e"}),
+              HasSubstr("--events needs a single run"));
   EXPECT_THAT(error_of({.trace = trace, .json = "/no/such/folder/x"}), HasSubstr("cannot write"));
   EXPECT_THAT(error_of({.trace = trace, .events = "/no/such/folder/x"}), HasSubstr("cannot write"));
 }
@@ -176,7 +177,7 @@ TEST_F(ReplayCommandTest, ReportsWhatThereIsWhenStopped) {
   EXPECT_THAT(out_.str(), HasSubstr("stopped before the end"));
 }
 
-// A clock that moves each time it is looked at.
+// A clock that advances on each read.
 class RunningClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return std::chrono::milliseconds(now_.fetch_add(40)); }

@@ -26,7 +26,7 @@ nlohmann::json as_json(const StressReport& report, const ManagerStatus& status, 
                        const StressCounts& counts) {
   nlohmann::json json{{"seconds", report.seconds},
                       {"requests", counts.requests.load()},
-                      {"blocks_asked", counts.asked.load()},
+                      {"blocks_requested", counts.requested.load()},
                       {"blocks_verified", counts.verified.load()},
                       {"blocks_registered", counts.registered.load()},
                       {"refused", counts.refused.load()},
@@ -121,8 +121,8 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
   }
   out << "\n"
       << with_commas(counts.requests) << " requests in " << fixed(report.seconds, 1) << " s; "
-      << with_commas(counts.asked) << " blocks asked for, " << with_commas(counts.verified) << " read and verified, "
-      << with_commas(counts.registered) << " filled and registered\n\n"
+      << with_commas(counts.requested) << " blocks requested, " << with_commas(counts.verified)
+      << " read and verified, " << with_commas(counts.registered) << " filled and registered\n\n"
       << "tier      blocks  registered       evicted          hits  health\n";
   for (const TierStatus& tier : status.tiers) {
     out << std::left << std::setw(4) << to_string(tier.level) << std::right << std::setw(12)
@@ -151,7 +151,7 @@ void write_stress_report(const StressReport& report, const KvBlockManager& manag
   if (!report.drained) {
     out << "NOT DRAINED: transfers or requests are still in flight\n";
   } else if (report.leaked > 0) {
-    out << "LEAKED: " << with_commas(report.leaked) << " blocks are in use or quarantined, and nobody has them\n";
+    out << "LEAKED: " << with_commas(report.leaked) << " blocks are in use or quarantined without a holder\n";
   }
   out << (report.wrong.empty() ? "no wrong byte\n" : "WRONG BYTES: " + report.wrong + "\n");
 }

@@ -56,7 +56,7 @@ TEST_F(StressTest, VerifiesWhatItReadsAndResumesFromWhatItLeft) {
   resume.resume = true;
   resume.seconds = 0;
   ASSERT_EQ(*run(resume), StressEnd::kGood);
-  // Blocks that made room for others are found too, where nothing was written over them.
+  // Evicted blocks are found too, if they were not overwritten.
   EXPECT_GE(report()["recovered"]["verified"], on_disk);
   EXPECT_EQ(report()["recovered"]["refused"], 0);
 }

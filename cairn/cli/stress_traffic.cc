@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <thread>
 #include <utility>
 
@@ -62,8 +61,8 @@ void StressTraffic::run(std::uint32_t thread) {
 }
 
 std::optional<LoadOutcome> StressTraffic::load(Worker& worker, const std::vector<BlockKey>& keys) {
-  const auto promise = std::make_shared<std::promise<LoadOutcome>>();
-  LoadRequest request{.keys = keys, .done = [promise](LoadOutcome&& result) { promise->set_value(std::move(result)); }};
+  OutcomeWaiter<LoadOutcome> waiter(manager_);
+  LoadRequest request{.keys = keys, .done = waiter.done()};
   const std::uint32_t whim = options_.steady ? 100 : worker.below(100);
   if (whim < 3) {
     request.deadline = steady_clock().now() + std::chrono::microseconds(200);
@@ -77,13 +76,13 @@ std::optional<LoadOutcome> StressTraffic::load(Worker& worker, const std::vector
     manager_.cancel(*id);
     ++counts_.cancelled;
   }
-  return promise->get_future().get();
+  return *waiter.wait();
 }
 
 void StressTraffic::request(Worker& worker) {
   const std::vector<BlockKey> keys = some_keys(worker);
   ++counts_.requests;
-  counts_.asked += keys.size();
+  counts_.requested += keys.size();
   std::optional<LoadOutcome> loaded = load(worker, keys);
   std::uint32_t prefix = 0;
   if (loaded) {
@@ -125,18 +124,26 @@ void StressTraffic::compute(Worker& worker, const std::vector<BlockKey>& keys, s
   worker.held.push_back(*std::move(registered));
 }
 
+Result<ImmutableBlocks> StressTraffic::onboard(ImmutableBlocks blocks) {
+  OutcomeWaiter<ImmutableBlocks> waiter(manager_);
+  CAIRN_TRY(manager_.onboard_blocks({.blocks = std::move(blocks), .done = waiter.done()}));
+  return waiter.wait();
+}
+
 // Onboards blocks that are held in a lower tier, or prefetches blocks from disk.
 void StressTraffic::bring_up(Worker& worker) {
   const std::vector<BlockKey> keys = some_keys(worker);
   if (worker.below(2) == 0) {
-    (void)manager_.prefetch(keys).get();
+    OutcomeWaiter<std::uint32_t> prefetched(manager_);
+    (void)manager_.prefetch({.keys = keys, .done = prefetched.done()});
+    (void)prefetched.wait();
     return;
   }
   BlockPool* const pool = manager_.pool(worker.below(2) == 0 ? CacheLevel::kG2 : CacheLevel::kG3);
   if (pool == nullptr) {
     return;
   }
-  const Result<ImmutableBlocks> up = manager_.onboard_blocks(pool->scan(keys)).get();
+  const Result<ImmutableBlocks> up = onboard(pool->scan(keys));
   if (up) {
     verify(*up);
   }
@@ -209,7 +216,7 @@ Result<StressTraffic::DiskCheck> StressTraffic::verify_disk() {
       if (there.empty()) {
         break;
       }
-      const Result<ImmutableBlocks> up = manager_.onboard_blocks(std::move(there)).get();
+      const Result<ImmutableBlocks> up = onboard(std::move(there));
       if (up) {
         verify(*up);
         check.blocks += up->size();

@@ -18,7 +18,7 @@ namespace cairn::cli {
 
 struct StressCounts {
   std::atomic<std::uint64_t> requests{0};
-  std::atomic<std::uint64_t> asked{0};       // blocks
+  std::atomic<std::uint64_t> requested{0};   // blocks
   std::atomic<std::uint64_t> verified{0};    // blocks read whose bytes were right
   std::atomic<std::uint64_t> registered{0};  // blocks
   std::atomic<std::uint64_t> refused{0};     // allocations and loads refused because there was no room
@@ -58,6 +58,7 @@ class StressTraffic {
   [[nodiscard]] std::vector<BlockKey> some_keys(Worker& worker) const;
   void request(Worker& worker);
   [[nodiscard]] std::optional<LoadOutcome> load(Worker& worker, const std::vector<BlockKey>& keys);
+  [[nodiscard]] Result<ImmutableBlocks> onboard(ImmutableBlocks blocks);
   void compute(Worker& worker, const std::vector<BlockKey>& keys, std::uint32_t from);
   void disturb(Worker& worker);
   void bring_up(Worker& worker);

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/evict/policy_kind.h"
+#include "cairn/evict/retention.h"
 
 namespace cairn::cli {
 

@@ -47,7 +47,7 @@ TEST(TraceCommandTest, EveryKindWritesGoodRowsInOrder) {
   }
 }
 
-TEST(TraceCommandTest, RowsSayWhatIsAnsweredAndWhoFollowsWhom) {
+TEST(TraceCommandTest, RowsSayWhatIsAnsweredAndWhatFollows) {
   std::istringstream lines(output_of(small("flood")));
   trace::TraceRow row;
   std::map<std::string, std::size_t> turns;
@@ -60,7 +60,7 @@ TEST(TraceCommandTest, RowsSayWhatIsAnsweredAndWhoFollowsWhom) {
     EXPECT_FALSE(row.delay_ms.has_value());
   }
   EXPECT_GT(longest, 100U);
-  EXPECT_GT(turns[""], 100U) << "the flood is of no session";
+  EXPECT_GT(turns[""], 100U) << "the flood belongs to no session";
   turns.erase("");
   EXPECT_GT(turns.size(), 10U);
   EXPECT_TRUE(std::ranges::any_of(turns, [](const auto& session) { return session.second > 1; }));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/sim/request_source.h"
+#include "cairn/sim/replay.h"
 #include "cairn/trace/trace_file.h"
 
 namespace cairn::cli {

@@ -13,7 +13,7 @@ std::vector<BlockId> blocks(std::initializer_list<std::uint32_t> numbers) {
   return all;
 }
 
-TEST(DeviceBlockUseTest, ABlockStandsInATableOnce) {
+TEST(DeviceBlockUseTest, ABlockIsInATableOnce) {
   DeviceBlockUse use(8);
   EXPECT_EQ(use.add(blocks({4, 5, 4})), BlockId{4});
   EXPECT_EQ(use.add(blocks({4, 5})), std::nullopt) << "a call that fails adds nothing";
@@ -34,7 +34,7 @@ TEST(DeviceBlockUseTest, WhatTheEngineHadIsSharedAndNotWritten) {
   DeviceBlockUse use(8);
   ASSERT_EQ(use.add(blocks({0, 1})), std::nullopt);
   ASSERT_EQ(use.add(blocks({0, 1, 2})), std::nullopt);
-  EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 2), std::nullopt) << "the other request still runs";
+  EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 2), std::nullopt) << "shared with a running request";
   EXPECT_EQ(use.find_conflict(blocks({0, 1, 2}), 1), BlockId{1});
 }
 

@@ -36,7 +36,7 @@ OperationPtr get_operation(ByteReader& in, bool is_load) {
   operation->id = internal::get_operation_id(in);
   operation->is_load = is_load;
   const auto flags = in.get<std::uint8_t>();
-  if ((flags & ~(is_load ? kInStep | kIsText : kIsText)) != 0) in.refuse();
+  if ((flags & ~(kInStep | kIsText)) != 0) in.refuse();
   operation->in_step = (flags & kInStep) != 0;
   operation->request = (flags & kIsText) != 0 ? RequestId(in.text()) : RequestId(in.get<std::uint64_t>());
   operation->block_ids = in.list<BlockId>();

@@ -6,8 +6,8 @@
 //
 // Encoding, little-endian: magic u32 "CRNI", version u16, flags u16, leader (u64, u64), iteration u64, three counts u32,
 // entries, hash u64 of all bytes before it. A load is its id (u64, u32), flags u8 (1: in step, 2: the request id is a text),
-// the request (u64, or u32 bytes and the text) and its blocks (u32 count, u32 each); a save the same, never in step; a fence
-// is the id of a save and its blocks.
+// the request (u64, or u32 bytes and the text) and its blocks (u32 count, u32 each); a save the same; a fence is the id of a
+// save and its blocks.
 //
 // Thread safety: a plain value.
 // Errors: decode() returns kCorrupt for bytes that do not add up, or of another version; it allocates nothing before the
@@ -20,20 +20,20 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/connector/operation.h"
-#include "cairn/wire/leader_id.h"
+#include "cairn/connector/slot.h"
+#include "cairn/wire/rank_address.h"
 
 namespace cairn {
 
 struct IterationMetadata {
-  static constexpr std::uint16_t kVersion = 2;
+  static constexpr std::uint16_t kVersion = 3;
 
   LeaderId leader = {};
   std::uint64_t iteration = 0;
   std::vector<OperationPtr> loads = {};
   std::vector<OperationPtr> saves = {};
-  // The engine writes to the blocks of these saves in this iteration: the worker waits until they are over, or fails them.
-  // Decoded, they have no request.
+  // The engine writes to the blocks of these saves in this iteration: the worker waits until they have ended, or fails
+  // them. Decoded, they have no request.
   std::vector<OperationPtr> fences = {};
 
   // Replaces `out` and reuses its memory.

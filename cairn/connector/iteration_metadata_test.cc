@@ -58,7 +58,7 @@ Bytes encoded(const IterationMetadata& metadata) {
   return bytes;
 }
 
-// The fields of it, changed, under a hash that is right.
+// Changed fields with a valid hash.
 Bytes sealed_again(Bytes bytes) {
   bytes.resize(bytes.size() - 8);
   ByteWriter(bytes).put(hash_bytes(bytes, 0));
@@ -90,7 +90,7 @@ TEST(IterationMetadataTest, IsAsDocumented) {
   Bytes expected;
   ByteWriter out(expected);
   out.raw(std::as_bytes(std::span("CRNI", 4)));
-  out.put(std::uint16_t{2});
+  out.put(std::uint16_t{3});
   out.put(std::uint16_t{0});
   out.put(std::uint64_t{13});
   out.put(std::uint64_t{14});
@@ -162,7 +162,10 @@ TEST(IterationMetadataTest, RefusesWhatDoesNotAddUpUnderAGoodHash) {
   EXPECT_EQ(code_of(sealed_again(none)), ErrorCode::kCorrupt) << "bytes are left over";
   Bytes in_step = good;
   in_step[56] = std::byte{1};
-  EXPECT_EQ(code_of(sealed_again(in_step)), ErrorCode::kCorrupt) << "a save is never in step";
+  EXPECT_TRUE(IterationMetadata::decode(sealed_again(in_step))->saves[0]->in_step);
+  Bytes unknown = good;
+  unknown[56] = std::byte{4};
+  EXPECT_EQ(code_of(sealed_again(unknown)), ErrorCode::kCorrupt) << "there is no such flag";
   Bytes flags = good;
   flags[6] = std::byte{1};
   EXPECT_EQ(code_of(sealed_again(flags)), ErrorCode::kCorrupt);
@@ -176,7 +179,7 @@ TEST(IterationMetadataTest, RefusesAnotherVersionByName) {
   other[4] = std::byte{1};
   const Result<IterationMetadata> decoded = IterationMetadata::decode(sealed_again(other));
   ASSERT_FALSE(decoded.has_value());
-  EXPECT_THAT(decoded.error().message, HasSubstr("version 1, but this program reads version 2"));
+  EXPECT_THAT(decoded.error().message, HasSubstr("version 1, but this program reads version 3"));
 }
 
 }  // namespace

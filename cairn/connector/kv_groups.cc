@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/memory/external_region.h"
+#include "cairn/memory/region.h"
 
 namespace cairn {
 namespace {

@@ -26,7 +26,7 @@ std::string error_of(const std::vector<KvGroup>& groups, const std::vector<std::
   return made ? std::string("accepted") : made.error().message;
 }
 
-// The error of one group of three layers that somebody spoiled.
+// The error of one invalid group of three layers.
 std::string error_of_spoiled(TensorKind kind, const std::function<void(KvGroup&)>& spoil) {
   EngineTensors memory;
   KvGroup group = engine_group(memory, kind, {});
@@ -48,8 +48,8 @@ TEST(KvGroupsTest, EveryKindOfTensorsIsRead) {
   }
 }
 
-// What is K of token 5 in the engine's own tensor is so in the layout.
-TEST(KvGroupsTest, KAndVOfALayerStandNextToEachOther) {
+// K of token 5 is at the same address in the engine's tensor and in the layout.
+TEST(KvGroupsTest, KAndVOfALayerAreNextToEachOther) {
   EngineTensors memory;
   const KvGroup group = engine_group(memory, TensorKind::kKAndVApart, {});
   const Result<LayoutGroups> made = make_kv_groups(std::vector{group}, layer_names(3));
@@ -62,7 +62,7 @@ TEST(KvGroupsTest, KAndVOfALayerStandNextToEachOther) {
   }
 }
 
-// Blocks of a group are told apart, and all of their bytes are in the tensors.
+// Blocks of a group do not overlap, and all of their bytes are in the tensors.
 TEST(KvGroupsTest, BlocksLieWhereTheTensorsSay) {
   for (const TensorKind kind : kAllTensorKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
@@ -126,7 +126,7 @@ TEST(KvGroupsTest, NumbersOfTensorsThatFitNoLayersAreRefused) {
 
 TEST(KvGroupsTest, TensorsOfAnotherKindThanTheirNumberSaysAreRefused) {
   EngineTensors memory;
-  // All layers of K and all of V: not the layers' own.
+  // One tensor with K and one with V of all layers, not one tensor for each layer.
   const KvGroup apart = {.name = "full",
                          .layers = layer_names(2),
                          .tensors = {memory.add({kLayer, kBlock, kToken, kHead, kElement}, {2, 8, 4, 2, 8}),
@@ -189,7 +189,7 @@ TEST(KvGroupsTest, GroupsHaveTheSameBlocks) {
               HasSubstr("two groups are called 'full'"));
 }
 
-// A state has no tokens: the page size of the group says nothing of it.
+// A state has no tokens: the page size of the group does not apply to it.
 TEST(KvGroupsTest, AStateIsABlockOfItsOwn) {
   EngineTensors memory;
   const KvGroup state = {.name = "state",

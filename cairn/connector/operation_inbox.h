@@ -1,11 +1,12 @@
-// OperationInbox: brings loads and saves that are over from the threads that ended them to the scheduler's, and tells the
-// ranks.
+// OperationInbox: brings loads and saves that have ended from the threads that ended them to the scheduler's, and tells
+// the ranks.
 //
-// An operation is over when nothing refers to its hold (hold()) any more. The manager drops the hold that it was given with
-// the blocks when no copy touches them, and the one in its callback when there is nothing to report. So an operation that
-// was refused, cancelled or lost is over as well, and each is over once.
-// Ranks are told of an operation after it is in the inbox; operations that end together are told in one message. Nothing is
-// kept for ranks that are not ready: when one becomes ready, all ranks are told what is in flight (tell_in_flight()).
+// An operation has ended when the last copy of its hold (hold()) is gone. The manager drops the hold that it was
+// given with the blocks when no copy touches them, and the one in its callback when there is nothing to report. So an
+// operation that was refused, cancelled or lost ends too, and each ends once.
+// Outcomes are sent to the ranks after they are in the inbox; operations that end together share one message. Nothing
+// is kept for ranks that are not ready: when one becomes ready, all ranks get the list of operations in flight
+// (tell_in_flight()).
 //
 // Thread safety: any thread; take() the scheduler's.
 // Ownership: SchedulerConnector, shared with the holds.
@@ -21,8 +22,8 @@
 
 #include "cairn/base/mutex.h"
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation.h"
 #include "cairn/connector/operation_outcomes.h"
+#include "cairn/connector/slot.h"
 
 namespace cairn {
 
@@ -33,18 +34,18 @@ class OperationInbox {
   explicit OperationInbox(Tell tell) : tell_(std::move(tell)) {}
 
   // What everything holds that may touch the blocks of the operation or report on it. When the last copy goes, the
-  // operation is over.
+  // operation has ended.
   [[nodiscard]] static OperationPtr hold(const std::shared_ptr<OperationInbox>& inbox, OperationPtr operation);
 
-  // The loads and saves of the iteration are in flight. Called before the metadata goes out: ranks may then be told of them.
+  // The loads and saves of the iteration are in flight. Called before the metadata goes out: outcomes may then be sent.
   void add(const IterationMetadata& iteration) CAIRN_EXCLUDES(mutex_);
-  // Replaces `out` by what is over since the last call, in order; reuses the memory of `out`.
+  // Replaces `out` by what has ended since the last call, in order; reuses the memory of `out`.
   void take(std::vector<OperationPtr>& out) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] bool empty() const CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] bool is_over(const Operation& operation) const CAIRN_EXCLUDES(mutex_);
   // A rank is ready and may have missed outcomes. Does not wait.
   void tell_in_flight() CAIRN_EXCLUDES(mutex_);
-  // Operations that end from now on are dropped, and nobody is told. When this returns, `tell` is not running.
+  // Operations that end from now on are dropped without a message. When this returns, `tell` is not running.
   void close() CAIRN_EXCLUDES(mutex_);
 
  private:

@@ -23,16 +23,16 @@ OperationPtr operation(std::uint32_t number, bool is_load = false) {
   return made;
 }
 
-TEST(OperationInboxTest, AnOperationIsOverWhenNothingHoldsIt) {
-  std::vector<OperationOutcomes> told;
+TEST(OperationInboxTest, AnOperationEndsWhenNothingHoldsIt) {
+  std::vector<OperationOutcomes> sent;
   const auto inbox =
-      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { told.push_back(outcomes); });
+      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { sent.push_back(outcomes); });
   const OperationPtr load = operation(3, true);
   OperationPtr in_blocks = OperationInbox::hold(inbox, load);
   OperationPtr in_callback = in_blocks;
   in_callback->loaded_blocks = 5;
   in_callback.reset();
-  EXPECT_TRUE(inbox->empty()) << "its blocks are touched still";
+  EXPECT_TRUE(inbox->empty()) << "its blocks are still in use";
   EXPECT_FALSE(inbox->is_over(*load));
   in_blocks.reset();
   EXPECT_TRUE(inbox->is_over(*load));
@@ -43,13 +43,13 @@ TEST(OperationInboxTest, AnOperationIsOverWhenNothingHoldsIt) {
   EXPECT_EQ(over[0], load);
   EXPECT_EQ(over[0]->loaded_blocks, 5);
   EXPECT_TRUE(inbox->empty());
-  ASSERT_EQ(told.size(), 1);
-  EXPECT_EQ(told[0], (OperationOutcomes{.loads = {{.id = load->id, .loaded_blocks = 5}}}));
+  ASSERT_EQ(sent.size(), 1);
+  EXPECT_EQ(sent[0], (OperationOutcomes{.loads = {{.id = load->id, .loaded_blocks = 5}}}));
   inbox->take(over);
   EXPECT_TRUE(over.empty());
 }
 
-TEST(OperationInboxTest, WhatNobodyTookUpIsOverWithNothing) {
+TEST(OperationInboxTest, AnOperationThatNothingStartedEndsWithoutBlocks) {
   const auto inbox = std::make_shared<OperationInbox>([](const OperationOutcomes&) {});
   {
     const OperationPtr refused = OperationInbox::hold(inbox, operation(1, true));
@@ -60,16 +60,16 @@ TEST(OperationInboxTest, WhatNobodyTookUpIsOverWithNothing) {
   EXPECT_EQ(over[0]->loaded_blocks, 0);
 }
 
-TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere) {
+TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsReportedOnceAfterItIsInTheInbox) {
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 500;
-  std::vector<std::uint32_t> told(kThreads * kEach);
+  std::vector<std::uint32_t> sent(kThreads * kEach);
   std::atomic<int> tellers{0};
   std::shared_ptr<OperationInbox> inbox;
   inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) {
     EXPECT_EQ(tellers.fetch_add(1), 0) << "one at a time";
     for (const OperationId id : outcomes.saves) {
-      ++told[id.number];
+      ++sent[id.number];
     }
     tellers.fetch_sub(1);
   });
@@ -81,7 +81,7 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
       }
     });
   }
-  std::vector<std::uint32_t> taken(told.size());
+  std::vector<std::uint32_t> taken(sent.size());
   std::vector<OperationPtr> over;
   std::uint32_t count = 0;
   while (count < taken.size()) {
@@ -96,15 +96,15 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsToldOnceAfterItIsThere
     thread.join();
   }
   EXPECT_EQ(taken, std::vector<std::uint32_t>(taken.size(), 1));
-  EXPECT_EQ(told, std::vector<std::uint32_t>(told.size(), 1));
+  EXPECT_EQ(sent, std::vector<std::uint32_t>(sent.size(), 1));
 }
 
 TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsInFlight) {
-  std::vector<OperationOutcomes> told;
+  std::vector<OperationOutcomes> sent;
   const auto inbox =
-      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { told.push_back(outcomes); });
+      std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { sent.push_back(outcomes); });
   inbox->tell_in_flight();
-  EXPECT_TRUE(told.empty()) << "nothing was ever given out";
+  EXPECT_TRUE(sent.empty()) << "no operation was started";
   const std::vector<OperationPtr> given = {operation(1), operation(2, true), operation(3)};
   inbox->add({.iteration = 7, .loads = {given[1]}, .saves = {given[0], given[2]}});
   std::vector<OperationPtr> holds;
@@ -113,19 +113,19 @@ TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsInFlight) {
   }
   holds[0].reset();
   inbox->tell_in_flight();
-  ASSERT_EQ(told.size(), 2);
-  EXPECT_EQ(told[0], (OperationOutcomes{.saves = {given[0]->id}}));
-  EXPECT_EQ(told[1], (OperationOutcomes{.finished_before = 8, .in_flight = {given[1]->id, given[2]->id}}));
+  ASSERT_EQ(sent.size(), 2);
+  EXPECT_EQ(sent[0], (OperationOutcomes{.saves = {given[0]->id}}));
+  EXPECT_EQ(sent[1], (OperationOutcomes{.finished_before = 8, .in_flight = {given[1]->id, given[2]->id}}));
   holds.clear();
   inbox->tell_in_flight();
-  EXPECT_EQ(told.back(), (OperationOutcomes{.finished_before = 8})) << "nothing is kept of what is over";
+  EXPECT_EQ(sent.back(), (OperationOutcomes{.finished_before = 8})) << "operations that have ended are not kept";
   inbox->close();
   inbox->tell_in_flight();
-  EXPECT_EQ(told.size(), 5);
+  EXPECT_EQ(sent.size(), 5);
 }
 
-// A rank that is not ready misses what is told; whenever it is ready again, everything comes to an end for it, and what
-// is told on its behalf changes nothing for one that was ready all along.
+// A rank that is not ready misses outcomes. When it is ready again, every operation ends for it; the message that this
+// takes changes nothing for a rank that was ready all along.
 TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
   constexpr std::uint32_t kIterations = 600;
   constexpr std::uint32_t kEach = 3;
@@ -217,14 +217,14 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
   EXPECT_FALSE(fickle.has_any());
 }
 
-TEST(OperationInboxTest, AfterItIsClosedNobodyIsTold) {
-  int told = 0;
-  const auto inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes&) { ++told; });
+TEST(OperationInboxTest, AClosedInboxSendsNothing) {
+  int sent = 0;
+  const auto inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes&) { ++sent; });
   inbox->close();
   {
     const OperationPtr late = OperationInbox::hold(inbox, operation(1));
   }
-  EXPECT_EQ(told, 0);
+  EXPECT_EQ(sent, 0);
   EXPECT_TRUE(inbox->empty());
 }
 

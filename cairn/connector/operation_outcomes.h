@@ -1,8 +1,8 @@
 // OperationOutcomes: what became of loads and saves, from the leader to the workers of all ranks (RankBroadcast).
 //
 // An outcome covers all ranks together: a block is loaded when every rank has it. So all workers report the same.
-// A rank that is not ready hears nothing. When one becomes ready, all ranks are sent the operations still in flight of the
-// iterations so far: every other operation of those iterations is over, whether or not its outcome was heard.
+// A rank that is not ready hears nothing. When one becomes ready, all ranks are sent the operations still in flight of
+// the iterations so far: every other operation of those iterations has ended, whether or not its outcome was heard.
 //
 // Encoding, little-endian: magic u32 "CRNO", version u16, flags u16; count u32 of loads, each its id (u64, u32) and its
 // loaded blocks (u32); count u32 of saves, each its id; finished_before u64; count u32 of those in flight, each its id; hash
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/connector/operation.h"
+#include "cairn/connector/slot.h"
 
 namespace cairn {
 
@@ -33,7 +33,7 @@ struct OperationOutcomes {
   };
   std::vector<Load> loads = {};
   std::vector<OperationId> saves = {};  // over, saved or not
-  // All operations of iterations before this one are over, except those in flight. 0: says nothing about them.
+  // All operations of iterations before this one have ended, except those in flight. 0: says nothing about them.
   std::uint64_t finished_before = 0;
   std::vector<OperationId> in_flight = {};
 

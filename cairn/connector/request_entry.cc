@@ -3,6 +3,7 @@
 #include <new>
 
 #include "cairn/base/check.h"
+#include "cairn/connector/refuse.h"
 
 namespace cairn {
 
@@ -45,7 +46,10 @@ Status RequestEntry::set_computed(std::size_t computed_tokens) {
   const std::size_t before = slot.computed_tokens();
   if (computed_tokens < before) {
     load_fell_short = false;
-    return slot.retreat_computed_position(before - computed_tokens);
+    CAIRN_TRY(slot.retreat_computed_position(before - computed_tokens));
+    counting.computes_again(before - computed_tokens);
+    may_count = true;
+    return {};
   }
   if (std::exchange(load_fell_short, false) && computed_tokens > before) {
     return refuse(ErrorCode::kFailedPrecondition, computed_tokens,

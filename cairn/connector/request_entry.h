@@ -4,7 +4,7 @@
 // requests, tiers or workers is SchedulerConnector's.
 //
 // Thread safety: none; the scheduler's thread alone.
-// Ownership: a SlotManager.
+// Ownership: a RequestTable.
 // Errors: the engine's account of the request cannot be true. The slot may have changed then: the caller abandons the
 // request.
 #pragma once
@@ -18,9 +18,10 @@
 #include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/connector/externally_managed_device_slot.h"
+#include "cairn/connector/request_counts.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/scheduler_connector.h"
+#include "cairn/connector/slot.h"
 
 namespace cairn {
 
@@ -28,16 +29,18 @@ struct RequestEntry {
   using Scheduled = SchedulerConnector::Scheduled;
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-  RequestEntry(RequestHandle name, TokenBlockSequence sequence)
+  RequestEntry(RequestHandle name, TokenBlockSequence&& sequence)
       : handle(name), slot(static_cast<std::uint64_t>(name), std::move(sequence)) {}
 
   // --- every iteration ---
   RequestHandle handle;
   std::uint64_t scheduled_in = kNever;  // the latest iteration
-  bool is_abandoned = false;            // what the engine said of it makes no sense: it goes on without a cache
-  bool load_fell_short = false;         // and the engine has not said how the request goes on
-  bool has_operations = false;          // stands in the list of requests with pending operations
+  std::uint64_t in_step_in = kNever;    // the latest iteration with an in-step save; kNever if that is settled
+  bool is_abandoned = false;            // invalid input: it continues without a cache
+  bool load_fell_short = false;         // and the engine has not scheduled the request since
+  bool has_operations = false;          // in the list of requests with pending operations
   bool drafts_are_aside = false;        // draft_tokens are not in the slot
+  bool may_count = false;               // `counting` may have something to count when the request runs
   // Tokens whose KV can be on the device when the next iteration begins: what iterations scheduled so far or, before the
   // first one, what the engine said to have in its own cache.
   std::size_t computable = 0;
@@ -47,7 +50,8 @@ struct RequestEntry {
   // --- its load ---
   bool wants_load = false;               // in the next metadata
   bool computes_beside_load = false;     // it runs while it is loaded (LoadMode::kInStep)
-  std::size_t staged_blocks = 0;         // of a load that is wanted or in flight
+  std::size_t staged_blocks = 0;         // of a load that is pending or in flight
+  std::uint32_t staged_on_disk = 0;      // of those, or of the latest match
   std::size_t matched_at = 0;            // the engine's own tokens at the latest match
   std::uint32_t times_put_off = 0;       // in a row
   std::vector<Token> late_tokens = {};   // that it got while it is loaded; the slot takes them afterwards
@@ -61,11 +65,17 @@ struct RequestEntry {
   std::uint32_t time_to_live_ms = 0;
   TenantId tenant = kDefaultTenant;
   RetentionHint hint = {};
+  std::size_t uses_counted = 0;  // blocks of its sequence, from the first on, that it was counted as a use of
 
-  const RequestId* id = nullptr;  // the key of its entry in the SlotManager
+  const RequestId* id = nullptr;  // the key of its entry in the RequestTable
+  RequestCounts counting = {};    // of its tokens
 
   [[nodiscard]] std::size_t block_size() const { return slot.sequence().block_size(); }
   [[nodiscard]] std::size_t most_computed() const { return std::max(computable, slot.computed_tokens()); }
+  // Tokens whose KV is on the device if the iterations so far are computed; draft tokens count once they are settled.
+  [[nodiscard]] std::size_t tokens_on_device() const {
+    return std::min(most_computed(), slot.sequence().size() - (drafts_are_aside ? 0 : draft_tokens.size()));
+  }
   // Of `count` more blocks, those whose tokens are in the engine's own cache: other requests may have them too.
   [[nodiscard]] std::size_t shared_blocks(std::size_t count, std::size_t local_tokens) const {
     const std::size_t local = local_tokens / block_size();
@@ -79,12 +89,12 @@ struct RequestEntry {
   [[nodiscard]] Status settle_drafts(std::size_t accepted, std::vector<Token>& kept);
   // Remembers what the iteration computes. `tokens`: that the request has in it, draft tokens included.
   void note_scheduled(const Scheduled& scheduled, std::size_t tokens);
-  // A step of a request that is loaded meanwhile, before and after its new blocks: the slot takes no tokens until the load
-  // is over.
+  // A step of a request that is loaded meanwhile, before and after its new blocks: the slot takes no tokens until the
+  // load has ended.
   [[nodiscard]] Status begin_step_beside_load(const Scheduled& scheduled);
   void end_step_beside_load(const Scheduled& scheduled);
-  // The load is over: gives the slot the tokens of the iterations that it was not told of. False: there is no memory, or
-  // the tokens make no sense.
+  // The load has ended: gives the slot the tokens of the iterations that ran meanwhile. False if there is no memory or
+  // the tokens are invalid.
   [[nodiscard]] bool catch_up(std::uint64_t iteration);
 
   [[nodiscard]] Unexpected<Error> never_scheduled(std::size_t computed_tokens) const;

@@ -8,12 +8,18 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/deadline.h"
+#include "cairn/connector/call_recorder.h"
 #include "cairn/connector/device_block_use.h"
+#include "cairn/connector/iteration_timer.h"
 #include "cairn/connector/operation_inbox.h"
 #include "cairn/connector/operation_runner.h"
+#include "cairn/connector/refuse.h"
+#include "cairn/connector/request_table.h"
 #include "cairn/connector/save_counts.h"
-#include "cairn/connector/slot_manager.h"
+#include "cairn/leader/block_footprint.h"
 #include "cairn/leader/leader.h"
+#include "cairn/manager/token_counter.h"
+#include "cairn/transfer/in_step_mark.h"
 
 namespace cairn {
 
@@ -40,6 +46,10 @@ Result<ManagerConfig> without_bytes(ManagerConfig config) {
   return config;
 }
 
+const OffloadOptions& save_options(const ManagerConfig& config, CacheLevel save_to) {
+  return save_to == CacheLevel::kG3 ? config.offload_to_disk : config.offload_to_host;
+}
+
 // The configuration that ranks get: sizes in blocks, since a rank has a part of each block, and no secret, since ranks make
 // no keys.
 ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
@@ -54,6 +64,28 @@ ManagerConfig in_blocks(ManagerConfig config, const KvBlockManager& manager) {
   config.model.secret.clear();
   config.model.secret_file.clear();
   return config;
+}
+
+Status check_size(const char* key, const TierConfig& tier, std::uint64_t block_bytes) {
+  if (tier.size == 0 || tier.size >= block_bytes) {
+    return {};
+  }
+  return fail(ErrorCode::kInvalidArgument, str_cat(key, " is ", tier.size, " bytes, less than the ", block_bytes,
+                                                   " bytes that one block takes on all ranks together; give more"));
+}
+
+// So that the sizes of tiers are those of all ranks together. Ranks with several kinds of layers hold what they hold, whether or
+// not the model's heads can be dealt to them; then a block counts as the model says.
+Status set_footprint(const ManagerConfig& config, const LeaderOptions& ranks, ManagerParts& parts) {
+  CAIRN_TRY(ranks.ranks.validate());
+  const Result<BlockFootprint> footprint = footprint_of(config, ranks);
+  if (!footprint) {
+    return {};
+  }
+  parts.elsewhere_host_bytes = footprint->host_bytes;
+  parts.elsewhere_disk_bytes = footprint->disk_bytes;
+  CAIRN_TRY(check_size("host.size", config.host, footprint->host_bytes));
+  return check_size("disk.size", config.disk, footprint->disk_bytes);
 }
 
 // As BlockFacts keeps times: rounded up to milliseconds; 0: none.
@@ -83,13 +115,18 @@ Unexpected<Error> listed_twice(const RequestEntry& entry, BlockId block) {
 
 class SchedulerConnector::Impl {
  public:
-  Impl(const Options& options, SlotManager slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
+  Impl(const Options& options, RequestTable slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
        std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
   ~Impl();
 
   [[nodiscard]] Result<RequestHandle> add(const RequestId& id, const NewRequest& request);
   [[nodiscard]] std::optional<RequestHandle> find(const RequestId& id) const { return slots_.handle_of(id); }
   [[nodiscard]] Result<SlotState> state(RequestHandle request) const;
+  // Null if there is no such request.
+  [[nodiscard]] const TokenBlockSequence* sequence(RequestHandle request) const {
+    const RequestEntry* const entry = slots_.find(request);
+    return entry != nullptr ? &entry->slot.sequence() : nullptr;
+  }
   [[nodiscard]] Result<Match> match(RequestHandle request, std::size_t local_tokens);
   [[nodiscard]] Status allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                  std::size_t loaded_tokens);
@@ -99,6 +136,8 @@ class SchedulerConnector::Impl {
   [[nodiscard]] Outcomes take_outcomes();
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
+  [[nodiscard]] Result<TokenCounts> counts(RequestHandle request) const;
+  [[nodiscard]] TokenReport counts() const { return tokens_->report(clock_.now()); }
   [[nodiscard]] const KvBlockManager& manager() const { return *manager_; }
   [[nodiscard]] Leader& ranks() const { return *ranks_; }
 
@@ -106,11 +145,19 @@ class SchedulerConnector::Impl {
   using Kind = SlotState::Kind;
 
   // --- requests ---
-  [[nodiscard]] std::size_t blocks_to_load(const Slot& slot, std::size_t local_tokens) const;
+  struct ToLoad {
+    std::size_t blocks = 0;
+    std::uint32_t on_disk = 0;  // of those
+  };
+  // The blocks that the tiers have and that are worth loading. Says in `lookup` what was found.
+  [[nodiscard]] ToLoad blocks_to_load(const Slot& slot, std::size_t local_tokens, RequestCounts::Lookup& lookup);
   // Adds the blocks to the request's table, unless one is in it already.
   [[nodiscard]] Status add_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
   // Whether the request may have the blocks of its table from `first` on, the first `shared` of them together with others.
   [[nodiscard]] Status check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) const;
+  // Counts what the request has open. `device`: tokens from the engine's own cache.
+  void count(RequestEntry& entry, std::size_t device, const RequestCounts::Load& load);
+  void count_save(RequestEntry& entry, const SavedBlocks& saved);
   void note_operations(RequestEntry& entry) {
     if (!entry.has_operations && !entry.slot.pending_operations().empty()) {
       with_operations_.push_back(entry.handle);
@@ -122,24 +169,44 @@ class SchedulerConnector::Impl {
     const std::span<const BlockId> blocks = entry.slot.device_blocks();
     had_blocks_.assign(blocks.begin(), blocks.end());
   }
+  // Memory for count_uses() up to this block of the request's sequence.
+  void reserve_uses(const RequestEntry& entry, std::size_t end) {
+    if (counts_uses_ && end > entry.uses_counted) {
+      make_room(batch_.used, batch_.used.size() + end - entry.uses_counted);
+    }
+  }
+  // The request has these blocks, up to this one, in its sequence: one use of each, once for each request.
+  void count_uses(RequestEntry& entry, std::size_t end) {
+    if (counts_uses_ && end > entry.uses_counted) {
+      const auto keys = entry.slot.sequence().keys().subspan(entry.uses_counted, end - entry.uses_counted);
+      batch_.used.insert(batch_.used.end(), keys.begin(), keys.end());
+      entry.uses_counted = end;
+    }
+  }
   // Requires: remember_blocks() before the slot was finished.
   RequestId remove(RequestEntry& entry);
   // Drops a load whose blocks are allocated and which is not started. `blocks`: the request's table.
   void drop_load(RequestEntry& entry, std::span<const BlockId> blocks);
-  // What the engine said of the request cannot be true: nobody knows which block holds what.
+  // The request continues without a cache.
+  void give_up(RequestEntry& entry);
+  // The engine's input for the request is invalid: it is unknown which block holds what.
   void abandon(RequestEntry& entry, Error error);
 
   // --- an iteration ---
   void build_all(const Iteration& iteration, std::vector<std::byte>& metadata);
-  // There was no memory: what the requests were told is done in part and cannot be told again. Loads, saves and fences stay
+  // There was no memory: the iteration was applied in part and cannot be applied again. Loads, saves and fences stay
   // for the next iteration that is built.
   void lose_iteration(const Iteration& iteration);
   void preempt(RequestHandle request, std::uint64_t number);
-  // Checks what allocated() was told since the last iteration, now that the preemptions are known.
+  // Checks the calls of allocated() since the last iteration, now that the preemptions are known.
   void check_new_tables();
   void schedule(const Scheduled& scheduled, std::uint64_t number);
+  // What the request computes in the iteration, unless it is one token.
+  void add_work(const RequestEntry& entry, const Scheduled& scheduled, std::size_t tokens);
+  // Whether the engine computes a token after one that it does not know yet.
+  [[nodiscard]] bool schedules_ahead(const Iteration& iteration) const;
   [[nodiscard]] inline Status step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
-  // What few requests have in an iteration: draft tokens, new blocks, a load that is not wanted after all.
+  // What few requests have in an iteration: draft tokens, new blocks, a load that is not needed after all.
   [[nodiscard]] Status prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] Status step_beside_load(RequestEntry& entry, const Scheduled& scheduled);
   [[nodiscard]] Status take_digests(RequestEntry& entry, const Scheduled& scheduled);
@@ -147,9 +214,17 @@ class SchedulerConnector::Impl {
   // Marks requests that ran in the last iteration and do not run in this one.
   void pass_over(std::uint64_t number);
   void start_loads(std::uint64_t number);
-  // Moves the operations of a slot into the batch: all of them or, if there is no memory, none.
-  void collect(RequestEntry& entry);
-  void hand_over(std::uint64_t number);
+  // Offers the blocks that the iteration computes for saving, if there are enough.
+  void offer_in_step_save(RequestEntry& entry, std::uint64_t number);
+  // The engine has computed so many tokens of a request with an in-step save. Returns whether all of the save stands.
+  bool settle_in_step_save(RequestEntry& entry, std::size_t computed_tokens);
+  // Withdraws the in-step saves of the last iteration whose requests are not in this one: nobody says whether they were
+  // computed.
+  void withdraw_in_step_saves(std::uint64_t number);
+  // Moves the operations of a slot into the batch of the iteration: all of them or, if there is no memory, none.
+  void collect(RequestEntry& entry, std::uint64_t number);
+  void hand_over();
+  void prefetch();
 
   // --- outcomes ---
   void finish_load(RequestEntry& entry, const Operation& load, Outcomes& outcomes);
@@ -164,8 +239,13 @@ class SchedulerConnector::Impl {
   const std::size_t block_size_;
   const std::uint32_t device_blocks_;
   const std::optional<CacheLevel> save_to_;  // std::nullopt: there is no tier, nothing is saved
+  const bool rejects_saves_;                 // a filter may reject saves
+  const bool counts_uses_;                   // a filter looks at how often blocks were used
+  const bool events_have_token_ids_;
+  const std::size_t in_step_save_blocks_;
+  const std::size_t in_step_save_tokens_;  // an iteration of fewer tokens fills fewer blocks
 
-  SlotManager slots_;
+  RequestTable slots_;
   DeviceBlockUse device_use_;
   std::vector<BlockId> had_blocks_;  // memory that is used again
   // What allocated() added to tables. Whether another request has a block is known with the preemptions of the iteration:
@@ -180,13 +260,23 @@ class SchedulerConnector::Impl {
   std::vector<RequestHandle> running_;           // in the latest iteration
   std::vector<RequestHandle> running_before_;    // memory that is used again
   std::size_t running_on_ = 0;                   // of those, how many run in this iteration too
-  std::vector<RequestHandle> to_load_;           // allocated, for the next metadata, in that order
-  std::vector<RequestHandle> with_operations_;   // for the next metadata
+  std::size_t running_now_ = 0;                  // of the latest iteration, how many have not ended
+  EngineIteration work_;                         // of the iteration that is built
+  bool waits_ = false;                           // it waits for loads or saves
+  IterationTimer timer_;
+  std::vector<RequestHandle> to_load_;          // allocated, for the next metadata, in that order
+  std::vector<RequestHandle> with_operations_;  // for the next metadata
+  std::vector<RequestHandle> saving_in_step_;   // those with RequestEntry::in_step_in
   std::vector<Refused> refused_;
-  OperationRunner::Batch batch_;          // of the next metadata
-  std::size_t loading_blocks_ = 0;        // allocated for loads that are not over
+  OperationRunner::Batch batch_;    // of the next metadata
+  std::size_t loading_blocks_ = 0;  // allocated for loads that are not over
+  PromisedBlocks promised_;
+  std::vector<BlockKey> to_prefetch_;     // after the next metadata, to measure the disk
   std::size_t operations_in_flight_ = 0;  // handed out and not taken as over
   std::vector<OperationPtr> over_;        // taken from the inbox
+  SlotOperations taken_;                  // by collect(): its memory is reused
+  std::vector<Outcomes::Ended> ended_;    // not taken
+  const std::shared_ptr<TokenCounter> tokens_;
   const std::shared_ptr<std::atomic<bool>> rank_came_back_;
 
   // Destroyed in the reverse order.
@@ -201,36 +291,54 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   if (options.loading_blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; give at least 1");
   }
+  std::unique_ptr<CallRecorder> recorder;
+  if (!options.manager.record.path.empty()) {
+    CAIRN_TRY_ASSIGN(recorder, CallRecorder::open(options));
+  }
   // The inbox tells the group of outcomes, and the group tells the inbox of ranks that are ready: none is before open().
   const auto group = std::make_shared<Leader*>(nullptr);
   const auto inbox = std::make_shared<OperationInbox>(
       [group](const OperationOutcomes& outcomes) { (*group)->broadcast(RankBroadcast{outcomes.encode()}); });
   const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
-  options.ranks.told = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks),
-                        told = std::move(options.ranks.told)](const RankChange& change) mutable {
+  CAIRN_TRY(set_footprint(options.manager, options.ranks, options.parts));
+  options.ranks.on_change = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks.count()),
+                             on_change = std::move(options.ranks.on_change)](const RankChange& change) mutable {
     if (change.is_there && std::exchange(was_there[change.rank], 1) != 0) {
       *rank_came_back = true;
     }
     if (change.is_there) {
       inbox->tell_in_flight();
     }
-    if (told) {
-      told(change);
+    if (on_change) {
+      on_change(change);
     }
   };
-  CAIRN_TRY_ASSIGN(std::unique_ptr<Leader> ranks, Leader::make(std::move(options.ranks)));
+  Result<std::unique_ptr<Leader>> made = Leader::make(std::move(options.ranks));
+  if (!made && made.error().code == ErrorCode::kAlreadyExists) {
+    return fail(made.error().code, str_cat(made.error().message,
+                                           "; give each engine, and each data parallel rank of one, an address of its "
+                                           "own: another path, or port 0 for one that the system chooses"));
+  }
+  CAIRN_TRY_ASSIGN(std::unique_ptr<Leader> ranks, std::move(made));
   *group = ranks.get();
   CAIRN_TRY_ASSIGN(const ManagerConfig logical, without_bytes(options.manager));
-  options.parts.elsewhere = [&group = *ranks] { return group.make_executor(); };
+  options.parts.reports_iterations = true;
+  if (options.parts.elsewhere) {
+    options.in_step_save_blocks = 0;  // only ranks know the engine's steps
+  } else {
+    options.parts.elsewhere = [&group = *ranks] { return group.make_executor(); };
+  }
+  options.parts.tokens = std::make_shared<TokenCounter>(options.manager.requests);
   CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(logical, options.parts));
-  CAIRN_TRY_ASSIGN(SlotManager slots,
-                   SlotManager::make(options.manager.block_size, manager.hasher(), logical.space().id()));
+  CAIRN_TRY_ASSIGN(RequestTable slots,
+                   RequestTable::make(options.manager.block_size, manager.hasher(), logical.space().id()));
   ranks->open(in_blocks(options.manager, manager));
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
-      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_came_back)));
+      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_came_back),
+      std::move(recorder)));
 }
 
-SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBlockManager manager,
+SchedulerConnector::Impl::Impl(const Options& options, RequestTable slots, KvBlockManager manager,
                                std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox,
                                std::shared_ptr<std::atomic<bool>> rank_came_back)
     : load_mode_(options.load),
@@ -243,20 +351,45 @@ SchedulerConnector::Impl::Impl(const Options& options, SlotManager slots, KvBloc
       block_size_(options.manager.block_size),
       device_blocks_(options.manager.device.blocks),
       save_to_(save_tier(manager)),
+      rejects_saves_(save_to_ &&
+                     (options.parts.offload_filter || save_options(options.manager, *save_to_).is_selective())),
+      counts_uses_(save_to_ &&
+                   (options.parts.offload_filter || save_options(options.manager, *save_to_).counts_uses())),
+      events_have_token_ids_(options.manager.event_token_ids),
+      in_step_save_blocks_(options.in_step_save_blocks),
+      in_step_save_tokens_(save_to_ == CacheLevel::kG2 && in_step_save_blocks_ > 0
+                               ? (in_step_save_blocks_ - 1) * block_size_ + 1
+                               : std::numeric_limits<std::size_t>::max()),
       slots_(std::move(slots)),
       device_use_(device_blocks_),
+      tokens_(options.parts.tokens),
       rank_came_back_(std::move(rank_came_back)),
       ranks_(std::move(ranks)),
       inbox_(std::move(inbox)),
       manager_(std::move(manager)),
       save_counts_(std::make_shared<SaveCounts>()) {
   batch_.iteration.leader = ranks_->id();
-  runner_.emplace(*manager_, inbox_, save_counts_, save_to_);
+  runner_.emplace(*manager_, *ranks_, inbox_, save_counts_,
+                  OperationRunner::Options{.save_to = save_to_,
+                                           .names_requests = options.parts.offload_filter != nullptr,
+                                           .promised = &promised_,
+                                           .own_thread = options.parts.own_thread});
 }
 
 // Nothing new is started, and what is in flight ends with the manager. An operation that could not be proven over, because
-// its rank is gone, finds the inbox closed.
+// its rank is gone, finds the inbox closed. In-step saves that the engine has not spoken of are withdrawn: the manager does
+// not have to wait for them.
 SchedulerConnector::Impl::~Impl() {
+  try {
+    for (const RequestHandle request : saving_in_step_) {
+      if (RequestEntry* const entry = slots_.find(request); entry != nullptr && entry->slot.has_in_step_save()) {
+        settle_in_step_save(*entry, 0);
+      }
+    }
+    runner_->settle(batch_.settled);
+  } catch (const std::bad_alloc&) {
+    // It waits up to its limit, then.
+  }
   runner_.reset();
   manager_.reset();
   inbox_->close();
@@ -269,6 +402,11 @@ Result<RequestHandle> SchedulerConnector::Impl::add(const RequestId& id, const N
   make_room(with_operations_, slots_.size() + 1);
   make_room(to_load_, slots_.size() + 1);
   const RequestsConfig& defaults = manager_->config().requests;
+  if (request.dp_rank && *request.dp_rank != manager_->dp_rank()) {
+    return refuse(ErrorCode::kInvalidArgument, "request ", id.to_string(), " is for data parallel rank ",
+                  *request.dp_rank, ", but this connector is of rank ", manager_->dp_rank(),
+                  " (dp_rank of the configuration); add it to the connector of its rank");
+  }
   const std::uint32_t priority = request.priority.value_or(defaults.priority);
   if (priority > Retention::kMaxPriority) {
     return refuse(ErrorCode::kInvalidArgument, "request ", id.to_string(), " has priority ", priority,
@@ -292,6 +430,9 @@ Result<RequestHandle> SchedulerConnector::Impl::add(const RequestId& id, const N
   entry->time_to_live_ms = time_to_live_ms;
   entry->tenant = tenant;
   entry->hint = request.hint;
+  if (rejects_saves_) {
+    entry->slot.offer_cached_blocks();
+  }
   return entry->handle;
 }
 
@@ -300,16 +441,56 @@ Result<SlotState> SchedulerConnector::Impl::state(RequestHandle request) const {
   return entry != nullptr ? Result<SlotState>(entry->slot.state()) : unknown_request(request);
 }
 
-// The blocks that the tiers have and that are worth loading.
-std::size_t SchedulerConnector::Impl::blocks_to_load(const Slot& slot, std::size_t local_tokens) const {
+Result<TokenCounts> SchedulerConnector::Impl::counts(RequestHandle request) const {
+  const RequestEntry* const entry = slots_.find(request);
+  return entry != nullptr ? Result<TokenCounts>(entry->counting.counts()) : unknown_request(request);
+}
+
+void SchedulerConnector::Impl::count(RequestEntry& entry, std::size_t device, const RequestCounts::Load& load) {
+  entry.may_count = false;
+  if (entry.counting.is_open()) {
+    const TokenCounts more = entry.counting.count(device, load);
+    entry.counting.add(more, tokens_->add(entry.tenant, entry.counting.number(), more, clock_.now()));
+  }
+}
+
+void SchedulerConnector::Impl::count_save(RequestEntry& entry, const SavedBlocks& saved) {
+  const TokenCounts more{.saved = saved.saved * block_size_,
+                         .dropped_filtered = saved.filtered * block_size_,
+                         .dropped_shed = saved.shed * block_size_,
+                         .dropped_unavailable = saved.unavailable * block_size_,
+                         .dropped_failed = saved.failed * block_size_};
+  entry.counting.add(more, tokens_->add(entry.tenant, entry.counting.number(), more, clock_.now()));
+}
+
+SchedulerConnector::Impl::ToLoad SchedulerConnector::Impl::blocks_to_load(const Slot& slot, std::size_t local_tokens,
+                                                                          RequestCounts::Lookup& lookup) {
+  lookup.asked = slot.sequence().size();
   const std::span<const BlockKey> keys = slot.keys_to_match(local_tokens);
   if (keys.empty() || !save_to_) {
-    return 0;
+    return {};
   }
   const PrefixLocation found = manager_->locate(keys);
-  const auto first = static_cast<std::uint32_t>(local_tokens / block_size_);
-  const std::uint32_t blocks = std::min(manager_->worth_loading(found, first), loading_blocks_limit_);
-  return blocks >= least_blocks_ ? blocks : 0;
+  LoadContext context{.first_block = static_cast<std::uint32_t>(local_tokens / block_size_),
+                      .total_tokens = static_cast<std::uint32_t>(slot.sequence().size()),
+                      .engine_is_busy = load_mode_ == LoadMode::kAsync && running_now_ > 0};
+  context.promised[index_of(CacheLevel::kG2)] = promised_.on_host.load(std::memory_order_relaxed);
+  context.promised[index_of(CacheLevel::kG3)] = promised_.on_disk.load(std::memory_order_relaxed);
+  const LoadWorth worth = manager_->worth_loading(found, context);
+  if (worth.to_prefetch > 0 && to_prefetch_.empty()) {
+    const std::span<const BlockKey> next = keys.subspan(worth.blocks, worth.to_prefetch);
+    to_prefetch_.assign(next.begin(), next.end());
+  }
+  const auto on_disk = static_cast<std::size_t>(std::ranges::count(found.levels, CacheLevel::kG3));
+  lookup.disk = on_disk * block_size_;
+  lookup.host = (found.blocks() - on_disk) * block_size_;
+  lookup.too_slow = (found.blocks() - worth.blocks) * block_size_;
+  const std::uint32_t blocks = std::min(worth.blocks, loading_blocks_limit_);
+  if (blocks < least_blocks_) {
+    return {};
+  }
+  const auto staged_on_disk = std::ranges::count(std::span(found.levels).first(blocks), CacheLevel::kG3);
+  return {.blocks = blocks, .on_disk = static_cast<std::uint32_t>(staged_on_disk)};
 }
 
 Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle request, std::size_t local_tokens) {
@@ -324,14 +505,20 @@ Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle 
     return refuse(ErrorCode::kFailedPrecondition, "the blocks of request ", entry->id->to_string(),
                   " are allocated; its load is in the next metadata");
   }
-  std::size_t blocks = blocks_to_load(entry->slot, local_tokens);
+  reserve_uses(*entry, entry->slot.sequence().block_count());
+  RequestCounts::Lookup lookup;
+  auto [blocks, on_disk] = blocks_to_load(entry->slot, local_tokens, lookup);
   const bool has_room = loading_blocks_ == 0 || loading_blocks_ + blocks <= loading_blocks_limit_;
   const bool asks_again = blocks > 0 && !has_room && entry->times_put_off < ask_again_;
   if (!has_room) {
     blocks = 0;
   }
   CAIRN_TRY(entry->slot.acquire_all_local_matches(local_tokens, blocks));
+  count_uses(*entry, entry->slot.sequence().block_count());
   entry->matched_at = local_tokens;
+  entry->staged_on_disk = on_disk;
+  entry->counting.matched(lookup, entry->slot.has_run());
+  entry->may_count = true;
   if (!entry->slot.has_run()) {
     entry->computable = local_tokens;
   }
@@ -418,6 +605,8 @@ Status SchedulerConnector::Impl::allocated(RequestHandle request, std::span<cons
   if (loaded_tokens > 0) {
     entry->wants_load = true;
     entry->staged_blocks = loaded_tokens / block_size_;
+    entry->staged_on_disk = std::min(entry->staged_on_disk, static_cast<std::uint32_t>(entry->staged_blocks));
+    promised_.add(entry->staged_blocks, entry->staged_on_disk);
     loading_blocks_ += entry->staged_blocks;
     device_use_.begin_load(slot.device_blocks().subspan(local_tokens / block_size_, entry->staged_blocks));
     to_load_.push_back(request);
@@ -431,19 +620,32 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
   if (entry == nullptr) {
     return unknown_request(request);
   }
+  make_room(ended_, ended_.size() + 1);
   ExternallyManagedDeviceSlot& slot = entry->slot;
   const Kind kind = slot.state().kind();
   const bool is_computing = kind == Kind::kPrefilling || kind == Kind::kDecoding || kind == Kind::kNotScheduled;
-  if (computed_tokens && is_computing && !entry->is_abandoned) {
+  const bool is_told = computed_tokens && is_computing && !entry->is_abandoned;
+  if (is_told) {
     CAIRN_TRY(entry->set_computed(*computed_tokens));
+  }
+  if (slot.has_in_step_save()) {
+    settle_in_step_save(*entry, is_told ? slot.computed_tokens() : 0);
+    try {
+      runner_->settle(batch_.settled);  // the next iteration may be far off
+    } catch (const std::bad_alloc&) {
+      // They go with the next iteration.
+    }
   }
   if (entry->wants_load) {
     drop_load(*entry, slot.device_blocks());
   }
   remember_blocks(*entry);
   CAIRN_TRY(slot.mark_as_finished(iteration_.value_or(0)));
+  if (iteration_ && entry->scheduled_in == *iteration_ && running_now_ > 0 && --running_now_ == 0) {
+    timer_.idle(clock_.now());
+  }
   if (!save_to_) {
-    collect(*entry);  // there is no tier: its saves are over
+    collect(*entry, iteration_.value_or(0));  // there is no tier: its saves have ended
   }
   if (slot.state() == SlotState::finished()) {
     (void)remove(*entry);
@@ -463,6 +665,10 @@ RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
       entry.hint = {};  // the blocks are evicted in the usual order
     }
   }
+  if (ended_.size() == Outcomes::kMostEnded) {
+    ended_.clear();
+  }
+  ended_.push_back({entry.handle, entry.counting.counts()});
   return slots_.remove(entry);
 }
 
@@ -471,6 +677,7 @@ void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const Bl
   CAIRN_CHECK(place != to_load_.end(), "a load that is wanted is in the list");
   to_load_.erase(place);
   loading_blocks_ -= entry.staged_blocks;
+  promised_.remove(entry.staged_blocks, entry.staged_on_disk);
   device_use_.end_load(blocks.subspan(entry.matched_at / block_size_, entry.staged_blocks));
   entry.wants_load = false;
   entry.computes_beside_load = false;
@@ -479,11 +686,18 @@ void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const Bl
   entry.late_keys.clear();
 }
 
-void SchedulerConnector::Impl::abandon(RequestEntry& entry, Error error) {
+void SchedulerConnector::Impl::give_up(RequestEntry& entry) {
   entry.is_abandoned = true;
   if (entry.wants_load) {
     drop_load(entry, entry.slot.device_blocks());
   }
+  if (entry.may_count && entry.slot.state().kind() != Kind::kOnboarding) {
+    count(entry, entry.slot.computed_tokens(), {});
+  }
+}
+
+void SchedulerConnector::Impl::abandon(RequestEntry& entry, Error error) {
+  give_up(entry);
   error.message += "; the request goes on without a cache";
   refused_.push_back({entry.handle, std::move(error)});
   note_operations(entry);
@@ -508,6 +722,25 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
     return refuse(ErrorCode::kExhausted, "no memory for iteration ", number,
                   "; the requests that it schedules go on without a cache; build it again");
   }
+  if (iteration.duration) {
+    const std::optional<std::uint64_t> of = iteration.duration_of ? iteration.duration_of : iteration_;
+    if (const auto measured = of ? timer_.measured(*of, *iteration.duration) : std::nullopt) {
+      manager_->report(*measured);
+    }
+  }
+  const auto timed = timer_.built({.number = number,
+                                   .work = work_,
+                                   .continues = running_on_ > 0,
+                                   .is_ahead = schedules_ahead(iteration),
+                                   .waits = waits_},
+                                  clock_.now());
+  if (timed) {
+    manager_->report(*timed);
+  }
+  if (!to_prefetch_.empty()) {
+    prefetch();
+  }
+  running_now_ = running_.size();
   iteration_ = number;
   return {};
 }
@@ -515,10 +748,7 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
 void SchedulerConnector::Impl::lose_iteration(const Iteration& iteration) {
   for (const Scheduled& scheduled : iteration.scheduled) {
     if (RequestEntry* const entry = slots_.find(scheduled.request)) {
-      entry->is_abandoned = true;
-      if (entry->wants_load) {
-        drop_load(*entry, entry->slot.device_blocks());
-      }
+      give_up(*entry);
     }
   }
   running_.clear();
@@ -531,6 +761,8 @@ void SchedulerConnector::Impl::lose_iteration(const Iteration& iteration) {
 
 void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector<std::byte>& metadata) {
   const std::uint64_t number = iteration.number;
+  work_ = {};
+  waits_ = false;
   running_.reserve(iteration.scheduled.size());
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
@@ -545,16 +777,19 @@ void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector
   if (running_on_ < running_before_.size()) {
     pass_over(number);
   }
+  if (!saving_in_step_.empty()) {
+    withdraw_in_step_saves(number);
+  }
   start_loads(number);
   for (const RequestHandle request : with_operations_) {
     if (RequestEntry* const entry = slots_.find(request)) {
-      collect(*entry);
+      collect(*entry, number);
     }
   }
   with_operations_.clear();
   batch_.iteration.iteration = number;
   batch_.iteration.encode(metadata);
-  hand_over(number);
+  hand_over();
 }
 
 void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t number) {
@@ -564,11 +799,18 @@ void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t numb
     return;
   }
   remember_blocks(*entry);
+  const std::size_t computed = entry->tokens_on_device();
+  const bool has_run = entry->slot.has_run();
+  if (entry->slot.has_in_step_save()) {
+    settle_in_step_save(*entry, 0);
+  }
   if (Status preempted = entry->slot.preempt(number); !preempted) {
     refused_.push_back({request, std::move(preempted).error()});
     return;
   }
   device_use_.remove(had_blocks_);
+  entry->counting.preempted(computed, has_run);
+  entry->may_count = true;
   entry->computable = 0;
   if (entry->wants_load) {
     drop_load(*entry, had_blocks_);
@@ -605,10 +847,42 @@ void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_
     abandon(*entry, std::move(stepped).error());
     return;
   }
+  if (entry->may_count && !entry->wants_load && entry->slot.state().kind() != Kind::kOnboarding) {
+    count(*entry, entry->slot.computed_tokens(), {});
+  }
   running_on_ += entry->scheduled_in == iteration_ ? 1 : 0;
   entry->scheduled_in = number;
   running_.push_back(entry->handle);
+  const std::size_t tokens = entry->computable - scheduled.computed_tokens;
+  if (tokens == 1) {
+    work_.add_decode(scheduled.computed_tokens, 1);
+  } else {
+    add_work(*entry, scheduled, tokens);
+  }
   note_operations(*entry);
+}
+
+void SchedulerConnector::Impl::add_work(const RequestEntry& entry, const Scheduled& scheduled, std::size_t tokens) {
+  switch (entry.slot.state().kind()) {
+    case Kind::kPrefilling:
+      work_.add_prefill(scheduled.computed_tokens, tokens);
+      work_.is_full |= entry.computable < entry.slot.sequence().size();
+      break;
+    case Kind::kDecoding:
+      work_.add_decode(scheduled.computed_tokens, tokens);
+      break;
+    default:  // it computes beside its load
+      waits_ = true;
+  }
+}
+
+bool SchedulerConnector::Impl::schedules_ahead(const Iteration& iteration) const {
+  if (iteration.scheduled.empty() || iteration.scheduled.back().scheduled_tokens == 0) {
+    return false;
+  }
+  const RequestEntry* const entry = slots_.find(iteration.scheduled.back().request);
+  return entry != nullptr && entry->slot.state().kind() == Kind::kDecoding &&
+         entry->computable > entry->slot.sequence().size();
 }
 
 Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
@@ -637,11 +911,45 @@ Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& sche
   CAIRN_TRY(entry.set_computed(scheduled.computed_tokens));
   CAIRN_TRY(slot.mark_as_scheduled(number));
   entry.note_scheduled(scheduled, slot.sequence().size() + scheduled.draft_tokens.size());
+  // What was withdrawn is saved after its step: the copies of the step that failed still hold its keys.
+  const bool stands = !slot.has_in_step_save() || settle_in_step_save(entry, slot.computed_tokens());
+  if (stands && scheduled.scheduled_tokens >= in_step_save_tokens_) {
+    offer_in_step_save(entry, number);
+  }
   if (!scheduled.draft_tokens.empty()) {
     entry.draft_tokens.assign(scheduled.draft_tokens.begin(), scheduled.draft_tokens.end());
     return slot.append_draft_tokens(scheduled.draft_tokens);
   }
   return {};
+}
+
+void SchedulerConnector::Impl::offer_in_step_save(RequestEntry& entry, std::uint64_t number) {
+  make_room(saving_in_step_, saving_in_step_.size() + 1);
+  if (entry.slot.offer_in_step_save(entry.computable, in_step_save_blocks_) &&
+      std::exchange(entry.in_step_in, number) == RequestEntry::kNever) {
+    saving_in_step_.push_back(entry.handle);
+  }
+}
+
+bool SchedulerConnector::Impl::settle_in_step_save(RequestEntry& entry, std::size_t computed_tokens) {
+  make_room(batch_.settled, batch_.settled.size() + 1);
+  const Slot::SettledSave& settled = batch_.settled.emplace_back(entry.slot.settle_in_step_save(computed_tokens));
+  return settled.confirmed == settled.save->block_ids.size();
+}
+
+void SchedulerConnector::Impl::withdraw_in_step_saves(std::uint64_t number) {
+  make_room(batch_.settled, batch_.settled.size() + saving_in_step_.size());
+  std::erase_if(saving_in_step_, [&](RequestHandle request) {
+    RequestEntry* const entry = slots_.find(request);
+    if (entry == nullptr || entry->in_step_in == number) {
+      return entry == nullptr;
+    }
+    if (entry->slot.has_in_step_save()) {
+      settle_in_step_save(*entry, 0);
+    }
+    entry->in_step_in = RequestEntry::kNever;
+    return true;
+  });
 }
 
 Status SchedulerConnector::Impl::prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number) {
@@ -662,7 +970,7 @@ Status SchedulerConnector::Impl::prepare(RequestEntry& entry, const Scheduled& s
 Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Scheduled& scheduled) {
   if (load_mode_ == LoadMode::kAsync || (!entry.wants_load && !entry.computes_beside_load)) {
     return refuse(ErrorCode::kFailedPrecondition, "the load of request ", entry.id->to_string(),
-                  " is in flight; schedule the request when take_outcomes() says that the load is over");
+                  " is in flight; schedule the request when take_outcomes() says that the load has ended");
   }
   CAIRN_TRY(entry.begin_step_beside_load(scheduled));
   CAIRN_TRY(take_new_blocks(entry, scheduled.new_blocks, 0));
@@ -718,7 +1026,7 @@ void SchedulerConnector::Impl::start_loads(std::uint64_t number) {
       entry.wants_load = false;
       ++started;
       note_operations(entry);
-      collect(entry);  // now: loads start in the order of this list
+      collect(entry, number);  // now: loads start in the order of this list
     }
   } catch (...) {
     to_load_.erase(to_load_.begin(), to_load_.begin() + static_cast<std::ptrdiff_t>(started));
@@ -727,7 +1035,7 @@ void SchedulerConnector::Impl::start_loads(std::uint64_t number) {
   to_load_.clear();
 }
 
-void SchedulerConnector::Impl::collect(RequestEntry& entry) {
+void SchedulerConnector::Impl::collect(RequestEntry& entry, std::uint64_t number) {
   const SlotOperations& pending = entry.slot.pending_operations();
   IterationMetadata& iteration = batch_.iteration;
   make_room(iteration.loads, iteration.loads.size() + pending.start.size());
@@ -735,46 +1043,73 @@ void SchedulerConnector::Impl::collect(RequestEntry& entry) {
   make_room(iteration.fences, iteration.fences.size() + pending.fence.size());
   make_room(batch_.cancelled, batch_.cancelled.size() + pending.cancel.size());
   for (const OperationPtr& operation : pending.start) {
+    if (!operation->is_load) {
+      reserve_uses(entry, operation->end_block());  // of one sequence: the last one reaches furthest
+    }
     operation->request = *entry.id;
-    operation->in_step = operation->is_load && entry.computes_beside_load;
+    if (operation->is_load) {
+      operation->in_step = entry.computes_beside_load;
+      operation->not_before = StepMark::begun(number);
+      operation->on_disk = entry.staged_on_disk;
+    } else if (operation->in_step) {
+      operation->not_before = in_step_mark(number);
+    } else {
+      operation->not_before = iteration_ ? StepMark::computed(*iteration_) : StepMark();
+    }
     operation->fence = entry.fence;
     operation->priority = entry.priority;
     operation->priority_ms = entry.priority_ms;
     operation->time_to_live_ms = entry.time_to_live_ms;
     operation->tenant = entry.tenant;
+    operation->sequence_tokens = entry.slot.sequence().size();
+    if (events_have_token_ids_ && !operation->is_load) {
+      const auto tokens = entry.slot.sequence().tokens().subspan(operation->first_block * block_size_,
+                                                                 operation->block_ids.size() * block_size_);
+      operation->token_ids.assign(tokens.begin(), tokens.end());
+    }
   }
   entry.has_operations = false;
-  const SlotOperations taken = entry.slot.take_pending_operations();
-  for (const OperationPtr& operation : taken.start) {
+  entry.slot.take_pending_operations(taken_);
+  for (const OperationPtr& operation : taken_.start) {
     if (!operation->is_load && !save_to_) {
       CAIRN_CHECK(entry.slot.offload_done(operation->id).has_value(), "a save that was taken can be over");
       continue;
     }
+    if (!operation->is_load) {
+      count_uses(entry, operation->end_block());
+    }
     (operation->is_load ? iteration.loads : iteration.saves).push_back(operation);
     ++operations_in_flight_;
   }
-  batch_.cancelled.insert(batch_.cancelled.end(), taken.cancel.begin(), taken.cancel.end());
-  for (const OperationPtr& save : taken.fence) {
+  batch_.cancelled.insert(batch_.cancelled.end(), taken_.cancel.begin(), taken_.cancel.end());
+  for (const OperationPtr& save : taken_.fence) {
     // Each save once: its blocks may be another request's by the next time.
     if (save_to_ && !save->is_fenced && !inbox_->is_over(*save)) {
       save->is_fenced = true;
+      waits_ = true;
       iteration.fences.push_back(save);
     }
   }
 }
 
-void SchedulerConnector::Impl::hand_over(std::uint64_t number) {
+void SchedulerConnector::Impl::hand_over() {
   if (batch_.empty()) {
     batch_.iteration.fences.clear();
     return;
   }
   const TimePoint now = clock_.now();
-  batch_.saves_after = iteration_ ? StepMark::computed(*iteration_) : StepMark();
-  batch_.loads_after = StepMark::begun(number);
   batch_.save_deadline = deadline_after(now, save_deadline_);
   batch_.load_deadline = deadline_after(now, load_deadline_);
   runner_->run(std::move(batch_));
   batch_ = {.iteration = {.leader = ranks_->id()}};
+}
+
+void SchedulerConnector::Impl::prefetch() {
+  try {
+    runner_->prefetch(std::exchange(to_prefetch_, {}));
+  } catch (const std::bad_alloc&) {
+    to_prefetch_.clear();  // the disk is measured another time
+  }
 }
 
 // --- outcomes ---
@@ -797,9 +1132,10 @@ SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
   // All memory first: what is taken here is reported once.
   outcomes.loaded.reserve(over_.size());
   outcomes.released.reserve(over_.size());
+  make_room(ended_, ended_.size() + over_.size());
   for (const OperationPtr& operation : over_) {
     const RequestEntry* const entry = slots_.find(RequestHandle{operation->id.slot});
-    CAIRN_CHECK(entry != nullptr, "a request stays until its operations are over");
+    CAIRN_CHECK(entry != nullptr, "a request stays until its operations have ended");
     make_room(had_blocks_, entry->slot.num_device_blocks_allocated());
   }
   for (const OperationPtr& operation : over_) {
@@ -812,13 +1148,15 @@ SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
       device_use_.end_load(operation->block_ids);
       finish_load(*entry, *operation, outcomes);
     } else {
-      CAIRN_CHECK(entry->slot.offload_done(operation->id).has_value(), "a save is over once");
+      CAIRN_CHECK(entry->slot.offload_done(operation->id).has_value(), "a save ends once");
+      count_save(*entry, operation->saved);
     }
     if (entry->slot.state() == SlotState::finished()) {
       outcomes.released.push_back(remove(*entry));
     }
   }
   over_.clear();
+  std::swap(outcomes.ended, ended_);
   return outcomes;
 }
 
@@ -829,11 +1167,21 @@ void SchedulerConnector::Impl::finish_load(RequestEntry& entry, const Operation&
   loading_blocks_ -= wanted;
   entry.staged_blocks = 0;
   const bool is_waited_for = slot.state().kind() == Kind::kOnboarding;
-  CAIRN_CHECK(slot.onboard_done(load.id, loaded).has_value(), "a load is over once");
+  CAIRN_CHECK(slot.onboard_done(load.id, loaded).has_value(), "a load ends once");
   if (!is_waited_for) {
     return;
   }
   entry.load_fell_short = loaded < wanted;
+  const std::size_t end = (load.first_block + wanted) * block_size_;
+  if (loaded < wanted && entry.computes_beside_load && entry.computable > end) {
+    entry.counting.computes_again(entry.computable - end);  // what it computed on top of the missing tokens
+    entry.computable = slot.computed_tokens();
+  }
+  const std::size_t from_disk = std::min<std::size_t>(load.loaded_from_disk, loaded);
+  count(entry, load.first_block * block_size_,
+        {.wanted = wanted * block_size_,
+         .from_host = (loaded - from_disk) * block_size_,
+         .from_disk = from_disk * block_size_});
   outcomes.loaded.push_back(
       {.request = entry.handle, .tokens = slot.computed_tokens(), .missing = (wanted - loaded) * block_size_});
   if (std::exchange(entry.computes_beside_load, false) && !entry.catch_up(*iteration_)) {
@@ -847,34 +1195,71 @@ bool SchedulerConnector::Impl::has_work() const {
 
 // --- the public class ---
 
-SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SchedulerConnector::SchedulerConnector(std::unique_ptr<Impl> impl, std::unique_ptr<CallRecorder> recorder)
+    : impl_(std::move(impl)), recorder_(std::move(recorder)) {}
 SchedulerConnector::~SchedulerConnector() = default;
 
+template <typename Call>
+void SchedulerConnector::record(Call call) {
+  if (recorder_ == nullptr) {
+    return;
+  }
+  try {
+    call(*recorder_);
+  } catch (const std::bad_alloc&) {
+    recorder_.reset();  // a recording with a gap would mislead
+  }
+}
+
 Result<RequestHandle> SchedulerConnector::add(const RequestId& id, const NewRequest& request) {
-  return impl_->add(id, request);
+  Result<RequestHandle> added = impl_->add(id, request);
+  record([&](CallRecorder& to) { to.added(id, request, added, added ? impl_->sequence(*added) : nullptr); });
+  return added;
 }
 std::optional<RequestHandle> SchedulerConnector::find(const RequestId& id) const { return impl_->find(id); }
 Result<SlotState> SchedulerConnector::state(RequestHandle request) const { return impl_->state(request); }
 Result<SchedulerConnector::Match> SchedulerConnector::match(RequestHandle request, std::size_t local_tokens) {
-  return impl_->match(request, local_tokens);
+  Result<Match> match = impl_->match(request, local_tokens);
+  record([&](CallRecorder& to) { to.matched(request, local_tokens, match); });
+  return match;
 }
 Status SchedulerConnector::allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                      std::size_t loaded_tokens) {
-  return impl_->allocated(request, blocks, local_tokens, loaded_tokens);
+  Status status = impl_->allocated(request, blocks, local_tokens, loaded_tokens);
+  record([&](CallRecorder& to) { to.allocated(request, blocks, local_tokens, loaded_tokens, status); });
+  return status;
 }
 Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
-  return impl_->build(iteration, metadata);
+  Status status = impl_->build(iteration, metadata);
+  record([&](CallRecorder& to) {
+    to.built(iteration, status, impl_->refused(), [&](RequestHandle request) { return impl_->sequence(request); });
+  });
+  return status;
 }
 std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
 Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
-  return impl_->finish(request, computed_tokens);
+  Result<bool> is_held = impl_->finish(request, computed_tokens);
+  record([&](CallRecorder& to) { to.finished(request, computed_tokens, is_held); });
+  return is_held;
 }
-SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() { return impl_->take_outcomes(); }
+SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() {
+  Outcomes outcomes = impl_->take_outcomes();
+  record([&](CallRecorder& to) { to.took(outcomes); });
+  return outcomes;
+}
 bool SchedulerConnector::has_work() const { return impl_->has_work(); }
 SchedulerConnector::SaveStatus SchedulerConnector::saves() const { return impl_->saves(); }
-Result<ResetReport> SchedulerConnector::reset() { return impl_->manager().reset_all(); }
+Result<TokenCounts> SchedulerConnector::counts(RequestHandle request) const { return impl_->counts(request); }
+TokenReport SchedulerConnector::counts() const { return impl_->counts(); }
+Result<ResetReport> SchedulerConnector::reset() {
+  Result<ResetReport> report = impl_->manager().reset_all();
+  record([&](CallRecorder& to) { to.reset(std::nullopt, report); });
+  return report;
+}
 Result<ResetReport> SchedulerConnector::invalidate(std::uint64_t weights_generation) {
-  return impl_->manager().invalidate(weights_generation);
+  Result<ResetReport> report = impl_->manager().invalidate(weights_generation);
+  record([&](CallRecorder& to) { to.reset(weights_generation, report); });
+  return report;
 }
 const KvBlockManager& SchedulerConnector::manager() const { return impl_->manager(); }
 Status SchedulerConnector::wait_for_ranks(Duration longest) const { return impl_->ranks().wait_for_ranks(longest); }

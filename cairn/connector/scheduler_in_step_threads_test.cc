@@ -45,7 +45,7 @@ TEST(SchedulerInStepTest, ARequestRunsInTheIterationOfItsLoad) {
   const auto token = tokens(1, 900);
   const auto saves = world.step({{.request = a, .computed_tokens = 22, .new_tokens = token}}).saves;
   EXPECT_THAT(world->refused(), IsEmpty());
-  ASSERT_THAT(saves, SizeIs(1)) << "what it computed beside its load";
+  ASSERT_THAT(saves, SizeIs(1)) << "what it computed during its load";
   EXPECT_EQ(saves[0]->block_ids, device_blocks(1, 24));
   EXPECT_EQ(*world->state(a), SlotState::decoding());
   EXPECT_TRUE(*world->finish(a));
@@ -60,7 +60,7 @@ TEST(SchedulerInStepTest, AMatchIsForNow) {
   EXPECT_EQ(match.when, When::kNow);
 }
 
-TEST(SchedulerInStepTest, IterationsThatAreBuiltBeforeTheLoadIsOverAreTakenInAfterwards) {
+TEST(SchedulerInStepTest, IterationsThatAreBuiltDuringALoadAreAppliedAfterIt) {
   World world(in_step());
   const RequestHandle a = loads_four(world, "a");
   std::vector<std::byte> bytes;
@@ -155,7 +155,7 @@ TEST(SchedulerConnectorTest, ComputedAgainIsSavedAgainAndFenced) {
   world.drain();
 }
 
-TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
+TEST(SchedulerConnectorTest, DraftTokensAreSettledFirstAlsoAcrossAPreemption) {
   World world(small_options());
   const RequestHandle a = world.add("a", 7);
   const auto blocks = device_blocks(4, 0);
@@ -174,7 +174,7 @@ TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
                    .saves;
   EXPECT_THAT(world->refused(), IsEmpty());
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_EQ(saves[0]->block_ids, device_blocks(1, 1)) << "the second; the third has a token to compute";
+  EXPECT_EQ(saves[0]->block_ids, device_blocks(1, 1)) << "the second block; the third has a token to compute";
 
   world.take_until([&] { return !world->has_work(); });
   world.step({}, {a});
@@ -191,7 +191,7 @@ TEST(SchedulerConnectorTest, GuessesAreSettledFirstAlsoAcrossAPreemption) {
   }
   world.drain();
   const TokenBlockSequence sequence = *TokenBlockSequence::create(all, kBlockSize, world->manager().hasher());
-  EXPECT_EQ(world->manager().locate(sequence.keys()).blocks(), 3) << "by the names of the tokens as they came";
+  EXPECT_EQ(world->manager().locate(sequence.keys()).blocks(), 3) << "under the keys of the final tokens";
 
   world.step({{.request = a, .computed_tokens = 15, .accepted_draft_tokens = 1}});
   ASSERT_THAT(world->refused(), SizeIs(1));

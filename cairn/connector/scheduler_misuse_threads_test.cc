@@ -1,5 +1,5 @@
-// What an engine can tell the scheduler's side wrongly: blocks that belong to others, progress that was never scheduled,
-// multimodal items; and what it may tell.
+// Invalid calls of the scheduler's side: blocks that belong to other requests, progress that was never scheduled,
+// multimodal items; and valid calls that look similar.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -55,19 +55,19 @@ TEST(SchedulerMisuseTest, ABlockThatIsWrittenBelongsToOneLiveRequest) {
   const RequestHandle c = world.add("c", kPrompt, 700);
   const auto of_a = device_blocks(5, 0);
   world.step({{.request = a, .new_blocks = of_a}});
-  // With allocated(), which comes before the preemptions of the iteration are known.
+  // In allocated(), which is called before the preemptions of the iteration are known.
   CAIRN_SLOT_OK(world->allocated(b, slots({10, 11, 4, 12, 13}), 0, 0));
   world.step({{.request = a, .computed_tokens = kPrompt}, {.request = b}});
   EXPECT_THAT(refusal(world), HasSubstr("device block 4 of request \"b\" is in use by request \"a\""));
-  // And in the iteration itself.
+  // In the iteration itself.
   const auto of_c = slots({20, 3});
   world.step({{.request = c, .new_blocks = of_c}});
   EXPECT_THAT(refusal(world), HasSubstr("device block 3 of request \"c\" is in use by request \"a\""));
   EXPECT_FALSE(*world->finish(b));
   EXPECT_FALSE(*world->finish(c));
-  EXPECT_TRUE(*world->finish(a)) << "it is not concerned";
+  EXPECT_TRUE(*world->finish(a)) << "the other request is unaffected";
   world.drain();
-  // What finished requests had is free.
+  // Blocks of finished requests are free.
   const RequestHandle d = world.add("d", kPrompt, 900);
   world.step({{.request = d, .new_blocks = of_a}});
   EXPECT_THAT(world->refused(), IsEmpty());
@@ -101,7 +101,7 @@ TEST(SchedulerMisuseTest, WhatTheEngineHasCachedIsShared) {
   const auto of_c = slots({0, 1, 30, 31, 32});
   world.step({{.request = b, .computed_tokens = 12}, {.request = c, .computed_tokens = 8, .new_blocks = of_c}});
   EXPECT_THAT(world->refused(), IsEmpty());
-  // The block behind the shared ones is the request's own.
+  // The block after the shared ones belongs to the request alone.
   const RequestHandle d = world.add("d", kPrompt);
   ASSERT_TRUE(world->match(d, 8).has_value());
   CAIRN_SLOT_OK(world->allocated(d, slots({0, 1, 2, 40, 41}), 8, 0));
@@ -141,7 +141,7 @@ TEST(SchedulerMisuseTest, ProgressThatWasNeverScheduledIsRefused) {
   world.step({{.request = a, .computed_tokens = 8, .new_blocks = blocks}});
   EXPECT_THAT(refusal(world), HasSubstr("8 tokens of request \"a\" are said to be computed, but at most 0 can be"));
   EXPECT_THAT(refusal(world), HasSubstr("computed_tokens counts before the iteration, not after it"));
-  // A token that comes with this iteration was computed in none before it.
+  // A token that comes with this iteration was not computed before it.
   const RequestHandle b = world.add("b", kPrompt, 500);
   const auto of_b = device_blocks(5, 10);
   world.step({{.request = b, .new_blocks = of_b}});
@@ -155,7 +155,7 @@ TEST(SchedulerMisuseTest, ProgressThatWasNeverScheduledIsRefused) {
   world.step({}, {c});
   world.step({{.request = c, .computed_tokens = 8, .new_blocks = of_c}});
   EXPECT_THAT(refusal(world), HasSubstr("at most 0 can be"));
-  // Nor can a request end with more.
+  // A request cannot end with more either.
   const RequestHandle d = world.add("d", kPrompt, 900);
   const auto of_d = device_blocks(5, 30);
   world.step({{.request = d, .new_blocks = of_d, .scheduled_tokens = 8}});
@@ -172,7 +172,7 @@ TEST(SchedulerMisuseTest, ScheduledTokensSayWhatAChunkComputes) {
   world.step({{.request = a, .new_blocks = blocks, .scheduled_tokens = 8}});
   world.step({{.request = a, .computed_tokens = 8, .scheduled_tokens = 10}});
   EXPECT_THAT(world->refused(), IsEmpty());
-  // A token is scheduled before it is known, and told an iteration later.
+  // A token is scheduled before it is known, and passed in an iteration later.
   world.step({{.request = a, .computed_tokens = 18, .scheduled_tokens = 1}});
   const std::vector<Token> sampled = {7};
   world.step({{.request = a, .computed_tokens = 19, .new_tokens = sampled, .scheduled_tokens = 1}});
@@ -181,7 +181,7 @@ TEST(SchedulerMisuseTest, ScheduledTokensSayWhatAChunkComputes) {
   EXPECT_THAT(refusal(world), HasSubstr("at most 20 can be"));
 }
 
-TEST(SchedulerMisuseTest, RejectedGuessesWereNotComputed) {
+TEST(SchedulerMisuseTest, RejectedDraftTokensWereNotComputed) {
   World world(small_options());
   const auto blocks = device_blocks(7, 0);
   const RequestHandle a = world.add("a", kPrompt);
@@ -247,7 +247,7 @@ TEST(SchedulerMisuseTest, ImagesThatComeWithLaterTokensHaveTheirOwnKeys) {
   EXPECT_EQ(hits("no image", {}), 16);
 }
 
-TEST(SchedulerMisuseTest, RunsStandInsideTheTokensTheyComeWith) {
+TEST(SchedulerMisuseTest, RunsAreWithinTheTokensTheyComeWith) {
   World world(small_options());
   EXPECT_FALSE(world->add("x", {.tokens = tokens(kPrompt, 100), .mm_runs = std::vector{image(1, 16, 6)}}).has_value());
   const RequestHandle a = world.add("a", kPrompt);

@@ -1,8 +1,9 @@
-// A random engine with few blocks, many requests of the same beginnings and ranks that fail, stall and die, against the
-// plain truth: a device block that is said to hold a block of a request holds the number of its key.
+// A random engine with few blocks, many requests with common prefixes, and ranks that fail, stall and die. Checked
+// against a simple model: a device block that is reported to hold a block of a request holds the number of its key.
 #include <gmock/gmock.h>
 
 #include <list>
+#include <map>
 #include <random>
 
 #include "cairn/base/str_cat.h"
@@ -25,12 +26,19 @@ struct Totals {
   std::size_t fences = 0;
   std::size_t put_off = 0;
   std::size_t drafts_right = 0;
+  std::size_t failed_steps = 0;
+  std::uint64_t saved_in_step = 0;  // blocks that were given out with the step that computes them, and confirmed
+  std::uint64_t withdrawn = 0;      // or not
 };
 
 class RandomEngine {
  public:
   RandomEngine(std::uint64_t seed, LoadMode mode, std::uint32_t ranks)
-      : random_(seed), mode_(mode), world_(options(mode, ranks), seed) {
+      : random_(seed),
+        mode_(mode),
+        gives_scheduled_tokens_(seed % 2 == 0),
+        fails_steps_(seed % 4 == 0),
+        world_(options(mode, ranks), seed) {
     for (std::uint32_t i = 0; i < kDeviceBlocks; ++i) {
       free_.push_back(BlockId{i});
     }
@@ -63,12 +71,20 @@ class RandomEngine {
     std::vector<BlockId> blocks = {};
     enum class State : std::uint8_t { kWaiting, kLoading, kRunning, kFinishing } state = State::kWaiting;
     std::size_t told_blocks = 0;
-    std::vector<Token> new_tokens = {};  // not told
-    std::size_t accepted = 0;            // not told
+    std::vector<Token> new_tokens = {};  // not passed in yet
+    std::size_t accepted = 0;            // not passed in yet
     // of the present iteration
     std::size_t scheduled = 0;  // tokens
     std::vector<Token> draft_tokens = {};
     bool is_loaded_in_step = false;
+  };
+  // What the counts of a request have to be.
+  struct Counted {
+    std::size_t prompt = 0;
+    bool is_matched = false;
+    std::size_t lost = 0;          // by a preemption, and the request has not run since
+    std::size_t saved_blocks = 0;  // that were handed to the workers
+    TokenCounts counts = {};
   };
   using State = Request::State;
 
@@ -77,7 +93,8 @@ class RandomEngine {
     options.load = mode;
     options.loading_blocks = 20;
     options.ask_again = 3;
-    options.manager.health.failures = 1000000;  // faults are what this is about
+    options.in_step_save_blocks = 1;
+    options.manager.health.failures = 1000000;  // faults must not suspend a tier
     return options;
   }
 
@@ -121,6 +138,7 @@ class RandomEngine {
       request.tokens.push_back(token_at(request.family, i));
     }
     request.handle = *world_->add(request.id, {.tokens = request.tokens});
+    counted_[request.handle].prompt = prompt;
     requests_.push_back(std::move(request));
   }
 
@@ -133,17 +151,26 @@ class RandomEngine {
     const SchedulerConnector::Outcomes results = world_->take_outcomes();
     for (const auto& loaded : results.loaded) {
       Request& request = *find(loaded.request);
-      ASSERT_EQ(loaded.tokens + loaded.missing, request.computed) << "what was asked for";
+      ASSERT_EQ(loaded.tokens + loaded.missing, request.computed) << "what was requested";
       expect_held(request, loaded.tokens, "loaded");
+      if (mode_ == LoadMode::kInStep && loaded.missing > 0) {
+        const std::size_t beyond = request.scheduled;
+        counted_[request.handle].counts.lost += beyond;
+        counted_[request.handle].counts.recomputed += beyond;
+      }
+      count(request, loaded.tokens, loaded.missing);
       totals_->loaded += loaded.tokens;
       totals_->missing += loaded.missing;
       request.computed = loaded.tokens;
       if (loaded.missing > 0) {
-        request.scheduled = 0;  // what it computes in this iteration is worth nothing
+        request.scheduled = 0;  // what it computes in this iteration is discarded
         request.draft_tokens.clear();
       }
       request.is_loaded_in_step = false;
       request.state = State::kRunning;
+    }
+    for (const auto& ended : results.ended) {
+      check_counts(ended);
     }
     for (const RequestId& id : results.released) {
       const auto found = std::ranges::find(requests_, id, &Request::id);
@@ -152,6 +179,53 @@ class RandomEngine {
       remove(found);
     }
   }
+  // The request runs, or its load has ended: nothing is in the engine's own cache.
+  void count(const Request& request, std::size_t loaded, std::size_t failed) {
+    Counted& counted = counted_[request.handle];
+    TokenCounts& counts = counted.counts;
+    if (counted.is_matched && counts.asked == 0) {
+      counts.requests = 1;
+      counts.asked = counted.prompt;
+      counts.loaded_host = loaded;
+      counts.failed = failed;
+      counts.computed = counted.prompt - loaded;
+    } else {
+      const std::size_t reloaded = std::min(loaded, counted.lost);
+      counts.lost += counted.lost;
+      counts.reloaded += reloaded;
+      counts.recomputed += counted.lost - reloaded;
+      counts.loaded_late += loaded - reloaded;
+      counted.lost = 0;
+    }
+  }
+  void count_saves(const IterationMetadata& metadata) {
+    for (const OperationPtr& save : metadata.saves) {
+      counted_[RequestHandle{save->id.slot}].saved_blocks += save->block_ids.size();
+    }
+  }
+  void check_counts(const SchedulerConnector::Outcomes::Ended& ended) {
+    ASSERT_TRUE(counted_.contains(ended.request)) << "each ends once";
+    const Counted counted = counted_[ended.request];
+    counted_.erase(ended.request);
+    const TokenCounts& is = ended.counts;
+    const TokenCounts& should_be = counted.counts;
+    EXPECT_TRUE(is.adds_up());
+    EXPECT_EQ(is.requests, should_be.requests);
+    EXPECT_EQ(is.asked, should_be.asked);
+    EXPECT_EQ(is.loaded(), should_be.loaded());
+    EXPECT_EQ(is.failed, should_be.failed);
+    if (!fails_steps_) {
+      EXPECT_EQ(is.computed, should_be.computed);
+    }
+    EXPECT_EQ(is.saved + is.dropped(), counted.saved_blocks * kBlockSize);
+    if (gives_scheduled_tokens_ && !fails_steps_) {  // otherwise all that a request has counts as computed
+      EXPECT_EQ(is.lost, should_be.lost);
+      EXPECT_EQ(is.reloaded, should_be.reloaded);
+      EXPECT_EQ(is.recomputed, should_be.recomputed);
+      EXPECT_EQ(is.loaded_late, should_be.loaded_late);
+    }
+    sum_ += is;
+  }
   void remove(std::list<Request>::iterator request) {
     free_.insert(free_.end(), request->blocks.begin(), request->blocks.end());
     requests_.erase(request);
@@ -159,9 +233,9 @@ class RandomEngine {
 
   void end(std::list<Request>::iterator request) {
     const bool tells = below(2) == 0 && request->state == State::kRunning && request->accepted == 0;
-    const std::size_t told = request->tokens.size() - request->new_tokens.size();
+    const std::size_t passed = request->tokens.size() - request->new_tokens.size();
     const auto held =
-        tells ? world_->finish(request->handle, std::min(request->computed, told)) : world_->finish(request->handle);
+        tells ? world_->finish(request->handle, std::min(request->computed, passed)) : world_->finish(request->handle);
     ASSERT_TRUE(held.has_value()) << held.error().to_string();
     if (*held) {
       request->state = State::kFinishing;
@@ -184,6 +258,10 @@ class RandomEngine {
   }
   void preempt(Request& request) {
     ++totals_->preempted;
+    Counted& counted = counted_[request.handle];
+    const std::size_t told = request.tokens.size() - request.new_tokens.size() - request.accepted;
+    counted.lost = std::max(counted.lost, std::min(request.computed, told));
+    counted.is_matched = false;
     free_.insert(free_.end(), request.blocks.begin(), request.blocks.end());
     request.blocks.clear();
     request.told_blocks = 0;
@@ -220,7 +298,7 @@ class RandomEngine {
   // The next chunk, or the next token with drafts.
   void run_on(Request& request) {
     if (below(10) == 0) {
-      return;  // passed over
+      return;  // not scheduled
     }
     const std::size_t left = request.tokens.size() - request.computed;
     const std::size_t count = left == 1 ? 1 : 1 + below(left);
@@ -239,6 +317,7 @@ class RandomEngine {
   void start(Request& request) {
     const auto match = world_->match(request.handle, 0);
     ASSERT_TRUE(match.has_value()) << match.error().to_string();
+    counted_[request.handle].is_matched = true;
     totals_->put_off += match->when == When::kAskAgain ? 1 : 0;
     const std::size_t loaded = match->tokens > 0 && below(4) == 0 ? match->tokens - kBlockSize : match->tokens;
     const std::size_t count = loaded == 0 || mode_ == LoadMode::kInStep ? 1 + below(request.tokens.size() - loaded) : 0;
@@ -260,17 +339,25 @@ class RandomEngine {
     std::vector<Scheduled> scheduled;
     for (Request& request : requests_) {
       if (request.scheduled > 0) {
-        scheduled.push_back({.request = request.handle,
-                             .computed_tokens = request.computed,
-                             .new_tokens = request.new_tokens,
-                             .new_blocks = std::span(request.blocks).subspan(request.told_blocks),
-                             .draft_tokens = request.draft_tokens,
-                             .accepted_draft_tokens = std::exchange(request.accepted, 0)});
+        scheduled.push_back(
+            {.request = request.handle,
+             .computed_tokens = request.computed,
+             .new_tokens = request.new_tokens,
+             .new_blocks = std::span(request.blocks).subspan(request.told_blocks),
+             .draft_tokens = request.draft_tokens,
+             .accepted_draft_tokens = std::exchange(request.accepted, 0),
+             .scheduled_tokens = gives_scheduled_tokens_ ? request.scheduled + request.draft_tokens.size() : 0});
         request.told_blocks = request.blocks.size();
       }
     }
     const IterationMetadata metadata = world_.begin(scheduled, preempted_);
     totals_->fences += metadata.fences.size();
+    count_saves(metadata);
+    for (const Request& request : requests_) {
+      if (request.scheduled > 0 && request.state == State::kRunning) {
+        count(request, 0, 0);
+      }
+    }
     for (const auto& refused : world_->refused()) {
       ADD_FAILURE() << refused.error.to_string();
     }
@@ -280,6 +367,10 @@ class RandomEngine {
       }
     }
     wait_for_layers();
+    if (fails_steps_ && below(12) == 0) {
+      fail_step();
+      return;
+    }
     for (Request& request : requests_) {
       if (request.scheduled > 0) {
         compute(request);
@@ -288,7 +379,28 @@ class RandomEngine {
     world_.end();
   }
 
-  // Loads of this very iteration are there before what comes after them is computed.
+  // The device has written something to the blocks, and the engine uses nothing of it. Half of the time only the scheduler
+  // knows.
+  void fail_step() {
+    ++totals_->failed_steps;
+    for (Request& request : requests_) {
+      if (request.scheduled == 0) {
+        continue;
+      }
+      const std::size_t end = request.computed + request.scheduled + request.draft_tokens.size();
+      for (std::size_t block = (request.computed + kBlockSize - 1) / kBlockSize; block * kBlockSize < end; ++block) {
+        for (const auto& rank : world_.ranks) {
+          rank->write(request.blocks[block], random_());
+        }
+      }
+      request.draft_tokens.clear();
+    }
+    if (below(2) == 0) {
+      world_.end();
+    }
+  }
+
+  // Loads of this iteration end before later tokens are computed.
   void wait_for_layers() {
     const auto waits = [this] {
       return std::ranges::any_of(requests_, [](const Request& request) { return request.is_loaded_in_step; });
@@ -299,7 +411,7 @@ class RandomEngine {
         rank->stop(false);
       }
       take_outcomes();
-      ASSERT_LT(steady_clock().now(), end) << "a load does not come";
+      ASSERT_LT(steady_clock().now(), end) << "a load does not end";
       std::this_thread::yield();
     }
   }
@@ -333,7 +445,7 @@ class RandomEngine {
     }
   }
 
-  // Whatever happened: at the end nothing is left.
+  // At the end nothing is left, whatever happened.
   void wind_up() {
     for (const auto& rank : world_.ranks) {
       rank->stop(false);
@@ -347,36 +459,49 @@ class RandomEngine {
     }
     const TimePoint last = steady_clock().now() + kConnectorPatience;
     while (world_->has_work() && !::testing::Test::HasFailure()) {
-      world_.step();
+      count_saves(world_.step());
       take_outcomes();
-      ASSERT_LT(steady_clock().now(), last) << "something is under way for ever";
+      ASSERT_LT(steady_clock().now(), last) << "a transfer never ends";
       std::this_thread::yield();
     }
     EXPECT_EQ(free_.size(), kDeviceBlocks);
     EXPECT_TRUE(requests_.empty());
+    take_outcomes();
+    EXPECT_TRUE(counted_.empty()) << "the counts of all requests were told";
+    const TokenReport report = world_->counts();
+    EXPECT_EQ(report.total, sum_);
+    EXPECT_TRUE(report.last_requests.adds_up());
+    EXPECT_EQ(report.total.saved, world_->saves().saved * kBlockSize);
     ASSERT_TRUE(world_->manager().drain(kConnectorPatience).has_value());
     const PoolCounts counts = world_->manager().host()->counts();
-    EXPECT_EQ(counts.available(), counts.total) << "blocks of the host tier are held by nobody";
+    EXPECT_EQ(counts.available(), counts.total) << "blocks of the host tier have leaked";
     EXPECT_EQ(counts.pinned, 0);
+    const SchedulerConnector::SaveStatus saves = world_->saves();
+    totals_->saved_in_step += saves.in_step - saves.withdrawn;
+    totals_->withdrawn += saves.withdrawn;
   }
 
   std::mt19937_64 random_;
   const LoadMode mode_;
+  const bool gives_scheduled_tokens_;
+  const bool fails_steps_;
   World world_;
   std::list<Request> requests_;
   std::vector<BlockId> free_;
   std::vector<RequestHandle> preempted_;
+  std::map<RequestHandle, Counted> counted_;
+  TokenCounts sum_ = {};  // of requests that have ended
   std::uint64_t next_id_ = 1;
   Totals* totals_ = nullptr;
 };
 
-// Of what depends on how copies and steps fall together.
+// The cases that depend on the timing of copies and steps.
 bool saw_all(const Totals& totals, LoadMode mode) {
   return totals.preempted > 0 && totals.loaded > 0 && totals.missing > 0 && totals.fences > 0 &&
          totals.drafts_right > 0 && (mode != LoadMode::kAsync || totals.put_off > 0);
 }
 
-// So many, and on a machine that is busy, where copies and steps rarely meet, as many more as it takes.
+// Runs `seeds` seeds, and on a busy machine more of them until every case has been seen.
 void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
   Totals totals;
   const TimePoint last = steady_clock().now() + std::chrono::seconds(120);
@@ -387,7 +512,7 @@ void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
     SCOPED_TRACE(str_cat("seed ", seed));
     RandomEngine(seed, mode, ranks).run(250, totals);
   }
-  // All that is to be seen was.
+  // Every case was seen.
   EXPECT_GT(totals.finished, 0);
   EXPECT_GT(totals.aborted, 0);
   EXPECT_GT(totals.preempted, 0);
@@ -398,6 +523,9 @@ void run_seeds(LoadMode mode, std::uint32_t ranks, std::uint64_t seeds) {
     EXPECT_GT(totals.put_off, 0);
   }
   EXPECT_GT(totals.drafts_right, 0);
+  EXPECT_GT(totals.failed_steps, 0);
+  EXPECT_GT(totals.saved_in_step, 0);
+  EXPECT_GT(totals.withdrawn, 0);
 }
 
 TEST(SchedulerModelTest, WhatIsLoadedIsWhatWasSavedByThatName) { run_seeds(LoadMode::kAsync, 1, 12); }

@@ -1,8 +1,9 @@
-// The scheduler's side where tiers are missing or reset, ranks go and come back, and at its end.
+// The scheduler's side when tiers are missing or reset, when ranks leave and come back, and at shutdown.
 #include <gmock/gmock.h>
 
 #include <future>
 
+#include "cairn/connector/operation_testing.h"
 #include "cairn/connector/scheduler_testing.h"
 #include "cairn/leader/leader.h"
 #include "cairn/memory/memory_testing.h"
@@ -12,6 +13,7 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -34,8 +36,8 @@ TEST(SchedulerConnectorTest, WithoutTiersNothingIsSavedAndNothingHeld) {
   EXPECT_FALSE(world->has_work());
 }
 
-// A rank has a part of each block: bytes of the whole would be too many for it, and no number of blocks no memory at all.
-TEST(SchedulerConnectorTest, RanksAreToldHowManyBlocksTheTiersHave) {
+// A rank has a part of each block, so it needs the number of blocks: the size in bytes is that of all ranks.
+TEST(SchedulerConnectorTest, RanksGetTheNumberOfBlocksOfEachTier) {
   const TestFolder folder;
   SchedulerConnector::Options options = small_options(64, 0);
   options.manager.host.size = 1 << 20;
@@ -43,19 +45,47 @@ TEST(SchedulerConnectorTest, RanksAreToldHowManyBlocksTheTiersHave) {
   options.manager.disk.size = 1 << 20;
   options.manager.disk.path = folder.in("blocks");
   const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(options);
-  std::promise<std::string> told;
-  const auto port = connector->ranks().join(0, [&](std::uint32_t, const RankMessage& message) {
+  std::promise<std::string> reported;
+  const auto port = connector->ranks().join({}, [&](std::uint32_t, const RankMessage& message) {
     if (const auto* welcome = std::get_if<RankWelcome>(&message)) {
-      told.set_value(welcome->config);
+      reported.set_value(welcome->config);
     }
   });
   ASSERT_TRUE(port.has_value());
-  const Result<ManagerConfig> config = ManagerConfig::from_toml(told.get_future().get(), "welcome");
+  const Result<ManagerConfig> config = ManagerConfig::from_toml(reported.get_future().get(), "welcome");
   ASSERT_TRUE(config.has_value()) << config.error().message;
   EXPECT_GT(config->host.blocks, 0U);
   EXPECT_EQ(config->host.blocks, connector->manager().host()->capacity());
   EXPECT_EQ(config->disk.blocks, connector->manager().disk()->capacity());
   EXPECT_EQ(config->device.blocks, 64U);
+}
+
+// KV of one data parallel rank is good on every other one; what they cannot share is a file or an address.
+TEST(SchedulerConnectorTest, DataParallelRanksMakeTheSameKeysInFilesAndAtAddressesOfTheirOwn) {
+  const TestFolder folder;
+  const auto options_of = [&](std::uint32_t dp_rank, const std::string& file, const std::string& socket) {
+    SchedulerConnector::Options options = small_options(64, 16);
+    options.manager.dp_rank = dp_rank;
+    options.manager.model.secret = std::string(64, '7');
+    options.manager.disk.blocks = 16;
+    options.manager.disk.path = folder.in(file);
+    options.ranks.address = *RankAddress::parse("unix:" + folder.in(socket));
+    return options;
+  };
+  const auto first = *SchedulerConnector::make(options_of(0, "blocks", "socket"));
+  const auto same_file = SchedulerConnector::make(options_of(1, "blocks", "socket1"));
+  ASSERT_FALSE(same_file);
+  EXPECT_THAT(same_file.error().message, HasSubstr("neither do the data parallel ranks of an engine"));
+  const auto same_address = SchedulerConnector::make(options_of(1, "blocks1", "socket"));
+  ASSERT_FALSE(same_address);
+  EXPECT_THAT(same_address.error().message, HasSubstr("each data parallel rank of one, an address of its own"));
+  const auto second = SchedulerConnector::make(options_of(1, "blocks1", "socket1"));
+  ASSERT_TRUE(second) << second.error().message;
+  const auto keys_of = [](const SchedulerConnector& connector) {
+    const auto sequence = *TokenBlockSequence::create(tokens(kPrompt), kBlockSize, connector.manager().hasher());
+    return std::vector<BlockKey>(sequence.keys().begin(), sequence.keys().end());
+  };
+  EXPECT_EQ(keys_of(*first), keys_of(**second));
 }
 
 TEST(SchedulerConnectorTest, ResetForgetsWhatTiersHave) {
@@ -69,7 +99,7 @@ TEST(SchedulerConnectorTest, ARankThatComesBackFindsTheHostTierEmpty) {
   std::vector<RankChange> changes;
   std::mutex mutex;
   SchedulerConnector::Options options = small_options(64, 64, 2);
-  options.ranks.told = [&](const RankChange& change) {
+  options.ranks.on_change = [&](const RankChange& change) {
     const std::lock_guard lock(mutex);
     changes.push_back(change);
   };
@@ -82,7 +112,7 @@ TEST(SchedulerConnectorTest, ARankThatComesBackFindsTheHostTierEmpty) {
   ASSERT_TRUE(world->wait_for_ranks(kConnectorPatience).has_value());
   world.take_until([&] { return matched(world, b) == 0; });
   const std::lock_guard lock(mutex);
-  EXPECT_GE(changes.size(), 4) << "whoever asked for it is told as well";
+  EXPECT_GE(changes.size(), 4) << "the caller's own on_change is called as well";
 }
 
 TEST(SchedulerConnectorTest, ARankThatIsGoneFailsLoadsAndSavesAndNothingElse) {
@@ -102,9 +132,9 @@ TEST(SchedulerConnectorTest, ARankThatIsGoneFailsLoadsAndSavesAndNothingElse) {
   EXPECT_THAT(world.released, ElementsAre(RequestId("a"), RequestId("b")));
 }
 
-// Its connection is there for the rank before the leader counts on it: what is told in between it hears when it is ready,
-// whether its engine has bound it by then or not.
-TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
+// A rank is connected before the leader counts it as ready. It gets the outcomes from the time in between when it is
+// ready, whether its engine has bound the operations by then or not.
+TEST(SchedulerConnectorTest, ARankHearsMissedOutcomesWhenItBecomesReady) {
   WorkerOperations worker(steady_clock());
   World world(small_options(64, 64, 2));
   world.save_prompt("a", kPrompt);
@@ -127,26 +157,26 @@ TEST(SchedulerConnectorTest, ARankThatIsNotReadyYetHearsWhatIsOverWhenItIs) {
   worker.follow(first.leader);
   worker.bind(first, 2);
   world.take_until([&] { return world.ranks[0]->has_heard(load) && world.ranks[0]->has_heard(late_load); });
-  EXPECT_TRUE(worker.is_pending(load));
+  EXPECT_TRUE(is_pending(worker, load));
   world.ranks[1]->ready();
-  world.take_until([&] { return !worker.is_pending(load); });
+  world.take_until([&] { return !is_pending(worker, load); });
   worker.bind(second, 2);
-  EXPECT_FALSE(worker.is_pending(late_load));
+  EXPECT_FALSE(is_pending(worker, late_load));
   const WorkerOutcomes report = worker.take();
   EXPECT_THAT(report.loaded, ElementsAre(WorkerOutcomes::Loaded{"b", false}, WorkerOutcomes::Loaded{"c", false}));
   EXPECT_THAT(report.failed_blocks, SizeIs(8));
-  // What is given out from now on it hears as all do.
+  // It gets later outcomes as all ranks do.
   const auto blocks = device_blocks(5, 40);
   const RequestHandle d = world.add("d", kPrompt, 500);
   world.step({{.request = d, .new_blocks = blocks}});
   IterationMetadata third = world.step({{.request = d, .computed_tokens = 18}});
   const OperationId save = third.saves.at(0)->id;
   worker.bind(third, 2);
-  world.take_until([&] { return !worker.is_pending(save); });
+  world.take_until([&] { return !is_pending(worker, save); });
   EXPECT_TRUE(world.ranks[1]->has_heard(save));
 }
 
-TEST(SchedulerConnectorTest, EndsWithLoadsAndSavesUnderWay) {
+TEST(SchedulerConnectorTest, EndsWithLoadsAndSavesInFlight) {
   for (const bool is_stopped : {true, false}) {
     SchedulerConnector::Options options = small_options(64, 64, 2);
     options.manager.shutdown = std::chrono::milliseconds(50);

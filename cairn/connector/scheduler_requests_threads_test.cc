@@ -73,10 +73,10 @@ TEST(SchedulerRequestsTest, BlocksAreGoneAfterTheirTimeToLive) {
   clock.advance(std::chrono::seconds(61));
   save(world, "other", {.tokens = tokens(kPrompt, 300)}, 16);
   EXPECT_EQ(stored(world, 100), 0);
-  EXPECT_EQ(stored(world, 200), 4) << "though it was there as long";
+  EXPECT_EQ(stored(world, 200), 4) << "though it is as old";
 }
 
-TEST(SchedulerRequestsTest, ASessionThatIsOverMakesRoomFirst) {
+TEST(SchedulerRequestsTest, ASessionThatHasEndedIsEvictedFirst) {
   SchedulerConnector::Options options = small_options(64, 8);
   options.manager.requests.retention = true;
   World world(options);
@@ -174,6 +174,22 @@ INSTANTIATE_TEST_SUITE_P(Schemes, EngineDigestsTest,
                                            std::pair(KeyScheme::kVllm, std::size_t{16}),
                                            std::pair(KeyScheme::kSglang, std::size_t{32}),
                                            std::pair(KeyScheme::kRouter, std::size_t{8})));
+
+TEST(SchedulerRequestsTest, ARequestOfAnotherDataParallelRankIsRefused) {
+  World alone(small_options(64, 8));
+  EXPECT_TRUE(alone->add("zero", {.tokens = tokens(kPrompt), .dp_rank = 0})) << "an engine that is not data parallel";
+  EXPECT_EQ(alone->add("one", {.tokens = tokens(kPrompt), .dp_rank = 1}).error().code, ErrorCode::kInvalidArgument);
+
+  SchedulerConnector::Options options = small_options(64, 8);
+  options.manager.dp_rank = 3;
+  World world(options);
+  EXPECT_TRUE(world->add("a", {.tokens = tokens(kPrompt), .dp_rank = 3}));
+  EXPECT_TRUE(world->add("b", {.tokens = tokens(kPrompt)})) << "not said";
+  const auto refused = world->add("c", {.tokens = tokens(kPrompt), .dp_rank = 2});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("is for data parallel rank 2, but this connector is of rank 3"));
+  EXPECT_FALSE(world->find("c"));
+}
 
 TEST(SchedulerRequestsTest, DigestsAreRefusedWhereKeysAreMadeFromTokens) {
   World world(small_options(64, 8));

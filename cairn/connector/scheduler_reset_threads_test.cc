@@ -75,8 +75,8 @@ TEST(SchedulerResetTest, SavesInFlightAreNotStored) {
   EXPECT_EQ(world->saves().lost, 4U);
 }
 
-// Its first blocks are of the old weights, and so is all that stands on them.
-TEST(SchedulerResetTest, ARequestOfBeforeIsNotSavedAnyMore) {
+// Its first blocks are of the old weights, and so are all blocks computed from them.
+TEST(SchedulerResetTest, ARequestFromBeforeAResetIsNotSaved) {
   World world(small_options());
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
@@ -91,7 +91,7 @@ TEST(SchedulerResetTest, ARequestOfBeforeIsNotSavedAnyMore) {
   EXPECT_EQ(world->saves().lost, 4U);
   EXPECT_EQ(world->manager().host()->counts().registered, 0U);
   world.save_prompt("b", kPrompt, 20);
-  EXPECT_EQ(world->saves().saved, 4U) << "those that come after it are";
+  EXPECT_EQ(world->saves().saved, 4U) << "requests added after the reset are saved";
   EXPECT_EQ(matched(world, world.add("c", kPrompt)), 16U);
 }
 

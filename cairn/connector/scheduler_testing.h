@@ -1,5 +1,5 @@
-// What the tests of the scheduler's side share: ranks that keep one number in the place of each block and do as they are
-// told, when the engine is so far; and an engine's loop around a connector, step by step.
+// Shared by the tests of the scheduler's side: ranks that keep one number in the place of each block and carry out
+// copies when the engine has reached their mark; and an engine's loop around a connector, step by step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,19 +20,21 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/operation_outcomes.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_testing.h"
 #include "cairn/connector/worker_operations.h"
 #include "cairn/leader/leader.h"
+#include "cairn/transfer/in_step_mark.h"
 
 namespace cairn::testing {
 
-// Far beyond what anything here takes; reached only by a defect.
+// Much longer than any test takes; only a defect reaches it.
 inline constexpr std::chrono::seconds kConnectorPatience{20};
 
-// One rank: holds copies until the engine is so far, then makes them in any order, or fails them.
+// One rank: holds copies until the engine has reached their mark, then makes them in any order, or fails them.
 class NumberRank {
  public:
   NumberRank(Leader& group, std::uint32_t rank, std::uint64_t seed = 0) : random_(seed + rank) {
@@ -52,17 +54,18 @@ class NumberRank {
   }
 
   void join(Leader& group, std::uint32_t rank) {
-    auto port = group.join(rank, [this](std::uint32_t generation, const RankMessage& message) {
-      const std::lock_guard lock(mutex_);
-      messages_.emplace_back(generation, message);
-      changed_.notify_all();
-    });
+    auto port = group.join({.rank = rank, .ranks = group.ranks()},
+                           [this](std::uint32_t generation, const RankMessage& message) {
+                             const std::lock_guard lock(mutex_);
+                             messages_.emplace_back(generation, message);
+                             changed_.notify_all();
+                           });
     EXPECT_TRUE(port.has_value());
     const std::lock_guard lock(mutex_);
     port_ = *std::move(port);
     changed_.notify_all();
   }
-  // As if its process were dead: what it had in host memory is gone, and it does nothing any more.
+  // As if its process were dead: its host memory is lost, and it does nothing more.
   void leave() {
     std::unique_ptr<Leader::Port> port;
     {
@@ -70,7 +73,7 @@ class NumberRank {
       port = std::move(port_);
       copies_.clear();
     }
-    port.reset();  // nothing is delivered any more
+    port.reset();  // nothing more is delivered
     const std::lock_guard lock(mutex_);
     messages_.clear();
     numbers_[index_of(CacheLevel::kG2)].clear();
@@ -95,7 +98,7 @@ class NumberRank {
     const std::lock_guard lock(mutex_);
     return numbers_[0][index_of(block)];
   }
-  // It is welcomed the next time and says nothing, until it is ready().
+  // The next time it is welcomed it sends nothing until ready().
   void hold_back() {
     const std::lock_guard lock(mutex_);
     is_held_back_ = true;
@@ -109,7 +112,7 @@ class NumberRank {
     is_held_back_ = false;
     port_->send(*std::exchange(welcomed_, {}), RankReady{.block_bytes = 64});
   }
-  // This worker gets the notices too; it outlives the rank.
+  // This worker gets the broadcasts too; it outlives the rank.
   void listen(WorkerOperations& worker) {
     const std::lock_guard lock(mutex_);
     worker_ = &worker;
@@ -120,7 +123,7 @@ class NumberRank {
     is_stopped_ = stopped;
     changed_.notify_all();
   }
-  // This share of the blocks fails; as many are damaged where they are kept.
+  // This share of the blocks fails; the same share is damaged in host memory.
   void fail(double share) {
     const std::lock_guard lock(mutex_);
     share_failed_ = share;
@@ -133,7 +136,7 @@ class NumberRank {
     const std::lock_guard lock(mutex_);
     return static_cast<std::size_t>(std::ranges::count(heard_, id));
   }
-  // Copies to the device that it made, each as the first device block of it.
+  // The first device block of each copy to the device that it made.
   std::vector<BlockId> loads() {
     const std::lock_guard lock(mutex_);
     return loads_;
@@ -161,10 +164,10 @@ class NumberRank {
       }
     }
   }
-  // One of the copies that the engine is far enough for.
+  // A copy whose mark the engine has reached. A block is one number here: an in-step save reads it when its step is computed.
   std::size_t due() {
     for (std::size_t i = 0; i < copies_.size() && !is_stopped_; ++i) {
-      if (copies_[i].second.not_before <= reached_) {
+      if (step_of(copies_[i].second.not_before) <= reached_) {
         return i;
       }
     }
@@ -181,12 +184,12 @@ class NumberRank {
     } else if (const auto* ping = std::get_if<RankPing>(&message)) {
       port_->send(generation, RankPong{ping->number});
     } else if (const auto* notice = std::get_if<RankBroadcast>(&message)) {
-      const Result<OperationOutcomes> told = OperationOutcomes::decode(notice->bytes);
-      ASSERT_TRUE(told.has_value());
-      for (const OperationOutcomes::Load& load : told->loads) {
+      const Result<OperationOutcomes> outcomes = OperationOutcomes::decode(notice->bytes);
+      ASSERT_TRUE(outcomes.has_value());
+      for (const OperationOutcomes::Load& load : outcomes->loads) {
         heard_.push_back(load.id);
       }
-      heard_.insert(heard_.end(), told->saves.begin(), told->saves.end());
+      heard_.insert(heard_.end(), outcomes->saves.begin(), outcomes->saves.end());
       if (worker_ != nullptr) {
         worker_->receive(leader_, notice->bytes);
       }
@@ -204,9 +207,9 @@ class NumberRank {
     const auto [generation, copy] = copies_[which];
     copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
     std::vector<BlockState> states;
-    std::vector<Checksum> sums;
+    std::vector<BlockSums> sums;
     for (const BlockPair pair : copy.pairs) {
-      const bool is_fenced = copy.from == CacheLevel::kG1 && copy.not_before < fences_[pair.source];
+      const bool is_fenced = copy.from == CacheLevel::kG1 && step_of(copy.not_before) < fences_[pair.source];
       const double luck = std::uniform_real_distribution<double>()(random_);
       if (is_fenced || luck < share_failed_) {
         states.push_back(is_fenced ? BlockState::kCancelled : BlockState::kFailed);
@@ -217,7 +220,7 @@ class NumberRank {
       const bool is_damaged = copy.to != CacheLevel::kG1 && luck > 1 - share_failed_;
       numbers_[index_of(copy.to)][pair.destination] = number + (is_damaged ? 1 : 0);
       states.push_back(BlockState::kDone);
-      sums.push_back(Checksum{number});
+      sums.push_back({.products = number, .words = 0});
     }
     if (copy.to == CacheLevel::kG1) {
       loads_.push_back(BlockId{copy.pairs.front().destination});
@@ -225,12 +228,12 @@ class NumberRank {
     answer(generation, copy, std::move(states), std::move(sums));
   }
   void answer(std::uint32_t generation, const RankTransfer& copy, std::vector<BlockState> states,
-              std::vector<Checksum> sums) {
+              std::vector<BlockSums> sums) {
     sums.resize(states.size());
     const bool all_done = std::ranges::all_of(states, [](BlockState state) { return state == BlockState::kDone; });
     port_->send(generation, RankTransferOutcome{.id = copy.id,
                                                 .states = std::move(states),
-                                                .checksums = std::move(sums),
+                                                .sums = std::move(sums),
                                                 .error = all_done ? "" : "it was to fail"});
     port_->send(generation, RankSettled{copy.id});
   }
@@ -268,6 +271,7 @@ inline SchedulerConnector::Options small_options(std::uint32_t device = 64, std:
   options.manager.model = {.name = "small", .layers = 2, .heads = 8, .head_size = 8, .element_type = "f16"};
   options.manager.device.blocks = device;
   options.manager.host.blocks = host;
+  options.manager.onboard.weigh = false;  // this engine computes in no time, so that nothing would be worth loading
   options.ranks.ranks = ranks;
   return options;
 }
@@ -279,7 +283,7 @@ class World {
     Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(options);
     CAIRN_CHECK(made.has_value(), made ? "" : made.error().message);
     connector = *std::move(made);
-    for (std::uint32_t rank = 0; rank < options.ranks.ranks; ++rank) {
+    for (std::uint32_t rank = 0; rank < options.ranks.ranks.count(); ++rank) {
       ranks.push_back(std::make_unique<NumberRank>(connector->ranks(), rank, seed));
     }
     EXPECT_TRUE(connector->wait_for_ranks(kConnectorPatience).has_value());
@@ -306,11 +310,22 @@ class World {
       for (const OperationPtr& save : metadata->fences) {
         rank->fence(save->block_ids, StepMark::begun(iteration));
       }
+      if (!is_computed) {  // as WorkerSteps
+        rank->fence(in_step_saves, StepMark::begun(iteration));
+      }
       rank->reached(StepMark::begun(iteration));
     }
+    in_step_saves.clear();
+    for (const OperationPtr& save : metadata->saves) {
+      if (save->in_step) {
+        in_step_saves.insert(in_step_saves.end(), save->block_ids.begin(), save->block_ids.end());
+      }
+    }
+    is_computed = false;
     return *std::move(metadata);
   }
   void end() {
+    is_computed = true;
     for (const auto& rank : ranks) {
       rank->reached(StepMark::computed(iteration));
     }
@@ -346,10 +361,11 @@ class World {
       SchedulerConnector::Outcomes more = connector->take_outcomes();
       loaded.insert(loaded.end(), more.loaded.begin(), more.loaded.end());
       released.insert(released.end(), more.released.begin(), more.released.end());
+      ended.insert(ended.end(), more.ended.begin(), more.ended.end());
       if (condition()) {
         return;
       }
-      ASSERT_LT(steady_clock().now(), end) << "it does not happen";
+      ASSERT_LT(steady_clock().now(), end) << "the condition does not become true";
       std::this_thread::yield();
     }
   }
@@ -359,7 +375,7 @@ class World {
     while (connector->has_work()) {
       step();
       take_until([] { return true; });
-      ASSERT_LT(steady_clock().now(), end) << "it does not end";
+      ASSERT_LT(steady_clock().now(), end) << "an operation does not end";
       std::this_thread::yield();
     }
   }
@@ -383,8 +399,11 @@ class World {
   std::unique_ptr<SchedulerConnector> connector;
   std::vector<std::unique_ptr<NumberRank>> ranks;
   std::uint64_t iteration = 0;
+  std::vector<BlockId> in_step_saves;  // of the latest iteration
+  bool is_computed = true;             // the latest iteration
   std::vector<SchedulerConnector::Outcomes::Loaded> loaded;
   std::vector<RequestId> released;
+  std::vector<SchedulerConnector::Outcomes::Ended> ended;
 };
 
 }  // namespace cairn::testing

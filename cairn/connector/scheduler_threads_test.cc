@@ -33,7 +33,7 @@ TEST(SchedulerConnectorTest, WhatOneRequestComputedIsLoadedForTheNext) {
   const auto match = *world->match(b, 0);
   EXPECT_EQ(match.tokens, 16);
   EXPECT_EQ(match.when, When::kLater);
-  EXPECT_EQ(matched(world, b), 16) << "it may be asked again";
+  EXPECT_EQ(matched(world, b), 16) << "match() may be called again";
   const auto blocks = device_blocks(5, 30);
   CAIRN_SLOT_OK(world->allocated(b, blocks, 0, 16));
   EXPECT_TRUE(world->has_work());
@@ -52,7 +52,7 @@ TEST(SchedulerConnectorTest, WhatOneRequestComputedIsLoadedForTheNext) {
   EXPECT_THAT(world.step({{.request = b, .computed_tokens = 16}}).saves, IsEmpty());
   EXPECT_EQ(*world->state(b), SlotState::prefilling());
   EXPECT_THAT(world->refused(), IsEmpty());
-  EXPECT_FALSE(*world->finish(b, 18)) << "all that is full came from the tiers";
+  EXPECT_FALSE(*world->finish(b, 18)) << "all full blocks came from the tiers";
   EXPECT_FALSE(world->has_work());
 }
 
@@ -79,7 +79,7 @@ TEST(SchedulerConnectorTest, LoadsTouchTheirBlocksWhenTheIterationHasBegunAndSav
   world.begin({{.request = a, .new_blocks = blocks}});
   EXPECT_TRUE(*world->finish(a, kPrompt));
   std::vector<std::byte> bytes;
-  ASSERT_TRUE(world->build({.number = ++world.iteration}, bytes).has_value());  // the ranks are not so far
+  ASSERT_TRUE(world->build({.number = ++world.iteration}, bytes).has_value());  // the ranks have not begun it
   const auto saves = IterationMetadata::decode(bytes)->saves;
   ASSERT_THAT(saves, SizeIs(1));
   world.take_until([&] { return world.ranks[0]->held() == 1; });
@@ -119,7 +119,7 @@ TEST(SchedulerConnectorTest, TheEnginesOwnTokensAndFewerBlocksThanMatched) {
   const auto keys = world.keys_of(kPrompt);
   EXPECT_TRUE(world.hold(std::span(keys).subspan(1, 2), device_blocks(2, 21)));
 
-  // What it computes itself is there already, and saved as one more time as anything: one copy is enough.
+  // The block that it computes itself is stored already; it is saved again like any other.
   world.step({{.request = b, .computed_tokens = 12}});
   const auto saves = world.step({{.request = b, .computed_tokens = 17}}).saves;
   ASSERT_THAT(saves, SizeIs(1));
@@ -129,7 +129,7 @@ TEST(SchedulerConnectorTest, TheEnginesOwnTokensAndFewerBlocksThanMatched) {
   world.drain();
 }
 
-TEST(SchedulerConnectorTest, AMatchThatIsNotWantedIsForgotten) {
+TEST(SchedulerConnectorTest, AMatchThatIsNotUsedIsForgotten) {
   World world(small_options());
   world.save_prompt("a", kPrompt);
   const RequestHandle b = world.add("b", kPrompt);
@@ -163,7 +163,7 @@ TEST(SchedulerConnectorTest, LoadsAreBegunInTheOrderOfAllocation) {
   }
 }
 
-TEST(SchedulerConnectorTest, LoadsBeyondTheLimitAreAskedForAgainAndThenComputed) {
+TEST(SchedulerConnectorTest, LoadsBeyondTheLimitAreRetriedAndThenComputed) {
   SchedulerConnector::Options options = small_options();
   options.loading_blocks = 6;
   options.ask_again = 2;
@@ -171,7 +171,7 @@ TEST(SchedulerConnectorTest, LoadsBeyondTheLimitAreAskedForAgainAndThenComputed)
   world.save_prompt("a", kPrompt);
   world.save_prompt("long", 34, 0, 500);  // eight blocks
   const RequestHandle big = world.add("big", 34, 500);
-  EXPECT_EQ(matched(world, big), 24) << "as many as there may be at once";
+  EXPECT_EQ(matched(world, big), 24) << "the most that may be loaded at once";
   const RequestHandle b = world.add("b", kPrompt);
   const RequestHandle c = world.add("c", kPrompt);
   EXPECT_EQ(matched(world, b), 16);
@@ -207,6 +207,7 @@ TEST(SchedulerConnectorTest, TheCostModelDecides) {
     }
   };
   SchedulerConnector::Options options = small_options();
+  options.manager.onboard.weigh = true;
   options.parts.cost = std::make_shared<OneBlock>();
   World world(options);
   world.save_prompt("a", kPrompt);
@@ -227,7 +228,7 @@ TEST(SchedulerConnectorTest, ALoadThatFailsSaysWhatIsMissing) {
   EXPECT_EQ(world.loaded[0].missing, 16);
   world.take_until([&] { return world.ranks[0]->has_heard(loads[0]->id); });
   world.ranks[0]->fail(0);
-  EXPECT_EQ(matched(world, b), 0) << "what did not come once is computed";
+  EXPECT_EQ(matched(world, b), 0) << "blocks whose load failed once are computed";
   world.step({{.request = b, .computed_tokens = 0}});
   EXPECT_THAT(world->refused(), IsEmpty());
   EXPECT_THAT(world.step({{.request = b, .computed_tokens = 16}}).saves, SizeIs(1)) << "and saved";
@@ -245,13 +246,14 @@ TEST(SchedulerConnectorTest, SavesThatAreRefusedAreCountedByReason) {
   EXPECT_EQ(world->saves().paused, 4);
   ASSERT_TRUE(world->manager().resume(CacheLevel::kG1, CacheLevel::kG2).has_value());
   world.save_prompt("c", kPrompt + 2 * kBlockSize, 0, 900);  // one save of six blocks
-  EXPECT_EQ(world->saves().lost, 2);
+  EXPECT_EQ(world->saves().shed, 2);
+  EXPECT_EQ(world->saves().lost, 0);
   EXPECT_EQ(world->saves().saved, 8);
   world.ranks[0]->fail(1);
   world.save_prompt("d", kPrompt, 0, 1300);
-  EXPECT_EQ(world->saves().lost, 6);
+  EXPECT_EQ(world->saves().lost, 4);
   EXPECT_EQ(world->saves().asked, 18);
-  // The offloader's figures are of the same blocks, by their reasons: whatever is copied from an engine's device is a save.
+  // The offloader's figures are of the same blocks, by their reasons: every copy from an engine's device is a save.
   const std::string text = world->manager().metrics().to_prometheus();
   for (const char* line : {"cairn_offload_offered_total{into=\"G2\"} 18", "cairn_offload_copied_total{into=\"G2\"} 8",
                            "cairn_offload_refused_total{into=\"G2\",reason=\"tier_out\"} 4",
@@ -274,7 +276,7 @@ TEST(SchedulerConnectorTest, WhatDidNotComeCannotBeCountedAsComputed) {
   EXPECT_EQ(world->refused()[0].request, b);
   EXPECT_THAT(world->refused()[0].error.message, HasSubstr("the load of the request ended at 0"));
   EXPECT_THAT(world.step({{.request = b, .computed_tokens = 17}}).saves, IsEmpty()) << "nobody knows what is in them";
-  EXPECT_THAT(world->refused(), IsEmpty()) << "said once";
+  EXPECT_THAT(world->refused(), IsEmpty()) << "reported once";
   EXPECT_EQ(matched(world, b), 0);
   EXPECT_FALSE(*world->finish(b));
 }
@@ -332,7 +334,7 @@ TEST(SchedulerConnectorTest, APreemptedRequestIsFencedSavedAndLoadedAgain) {
   ASSERT_THAT(saves, SizeIs(1));
   world.take_until([&] { return world.ranks[0]->has_heard(saves[0]->id); });
   world.take_until([] { return true; });
-  EXPECT_THAT(world.step({}, {a}).fences, IsEmpty()) << "the save is over";
+  EXPECT_THAT(world.step({}, {a}).fences, IsEmpty()) << "the save has ended";
   EXPECT_EQ(*world->state(a), SlotState::not_scheduled());
 
   EXPECT_EQ(matched(world, a), 16);
@@ -345,7 +347,7 @@ TEST(SchedulerConnectorTest, APreemptedRequestIsFencedSavedAndLoadedAgain) {
   EXPECT_THAT(world->refused(), IsEmpty());
 }
 
-TEST(SchedulerConnectorTest, SavesUnderWayAreFencedOnceAndReadNothingNew) {
+TEST(SchedulerConnectorTest, SavesInFlightAreFencedOnceAndReadNothingNew) {
   World world(small_options());
   const RequestHandle a = world.add("a", kPrompt);
   const auto blocks = device_blocks(5);
@@ -364,7 +366,7 @@ TEST(SchedulerConnectorTest, SavesUnderWayAreFencedOnceAndReadNothingNew) {
   EXPECT_THAT(world.step({}, {a}).fences, IsEmpty());
   world.ranks[0]->stop(false);
   world.drain();
-  EXPECT_EQ(matched(world, a), 0) << "what was read too late is not known";
+  EXPECT_EQ(matched(world, a), 0) << "blocks that were read too late are not stored";
 }
 
 TEST(SchedulerConnectorTest, ALoadCannotBePreemptedButFinished) {
@@ -377,7 +379,7 @@ TEST(SchedulerConnectorTest, ALoadCannotBePreemptedButFinished) {
   const auto loads = world.step().loads;
   world.step({{.request = b, .computed_tokens = 16}}, {b});
   ASSERT_THAT(world->refused(), SizeIs(2));
-  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("wait until it is over, or finish"));
+  EXPECT_THAT(world->refused()[0].error.message, HasSubstr("wait until it has ended, or finish"));
   EXPECT_THAT(world->refused()[1].error.message, HasSubstr("is in flight; schedule the request when"));
   EXPECT_TRUE(*world->finish(b)) << "the load writes to its blocks";
   EXPECT_FALSE(world->finish(b).has_value());
@@ -400,7 +402,7 @@ TEST(SchedulerConnectorTest, ARequestThatIsGoneBeforeItsLoadBeganLeavesNothing) 
   EXPECT_FALSE(world->has_work());
   const RequestHandle c = world.add("c", kPrompt);
   EXPECT_NE(b, c);
-  EXPECT_FALSE(world->state(b).has_value()) << "its place is another's now";
+  EXPECT_FALSE(world->state(b).has_value()) << "another request has its place now";
   EXPECT_EQ(matched(world, c), 16);
   CAIRN_SLOT_OK(world->allocated(c, device_blocks(5, 20), 0, 16));
   EXPECT_THAT(world.step({}, {c}).loads, IsEmpty());

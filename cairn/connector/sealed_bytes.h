@@ -16,7 +16,7 @@
 #include "cairn/base/byte_stream.h"
 #include "cairn/base/result.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/connector/operation.h"
+#include "cairn/connector/slot.h"
 #include "cairn/hash/hash_bytes.h"
 
 namespace cairn::internal {

@@ -1,19 +1,43 @@
 #include "cairn/connector/slot.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cairn/base/check.h"
+#include "cairn/base/str_cat.h"
+#include "cairn/connector/refuse.h"
 
 namespace cairn {
 
-Slot::Slot(std::uint64_t serial, TokenBlockSequence sequence)
+Slot::Slot(std::uint64_t serial, TokenBlockSequence&& sequence)
     : serial_(serial), sequence_(std::move(sequence)), known_at_start_(sequence_.size()) {
   CAIRN_CHECK(!sequence_.empty(), "a request has a token");
 }
 
 Unexpected<Error> Slot::illegal_step(SlotState to) const {
-  return fail(ErrorCode::kFailedPrecondition,
-              str_cat("a slot cannot go from ", state_.to_string(), " to ", to.to_string()));
+  return refuse(ErrorCode::kFailedPrecondition, "a slot cannot go from ", state_.to_string(), " to ", to.to_string());
+}
+
+Unexpected<Error> Slot::earlier_iteration(std::uint64_t iteration) const {
+  return refuse(ErrorCode::kInvalidArgument, "iteration ", iteration, " follows iteration ", iteration_,
+                "; iteration numbers never decrease");
+}
+
+Unexpected<Error> Slot::wrong_phase() const {
+  return computed_ < known_at_start_ ? refuse(ErrorCode::kFailedPrecondition, "only ", computed_, " of ",
+                                              known_at_start_, " tokens are computed; mark it as prefilling")
+                                     : refuse(ErrorCode::kFailedPrecondition, "all ", known_at_start_,
+                                              " tokens are computed; mark it as decoding");
+}
+
+Unexpected<Error> Slot::gets_no_tokens(const char* operation) const {
+  return refuse(ErrorCode::kFailedPrecondition, operation, ": a slot that is ", to_string(state_.kind()),
+                " gets no tokens");
+}
+
+Unexpected<Error> Slot::unsettled_draft_tokens() const {
+  return refuse(ErrorCode::kFailedPrecondition, draft_tokens_,
+                " draft tokens are not settled; say first how many of them were accepted");
 }
 
 // --- marks ---
@@ -34,7 +58,7 @@ Status Slot::mark_as_not_scheduled(std::uint64_t iteration) {
   CAIRN_TRY(check_step(SlotState::not_scheduled(), iteration));
   if (state_.kind() == kOnboarding) {
     return refuse(ErrorCode::kFailedPrecondition,
-                  "a load writes to its device blocks; wait until it is over, or finish the request");
+                  "a load writes to its device blocks; wait until it has ended, or finish the request");
   }
   staged_ = {};
   step(SlotState::not_scheduled(), iteration);
@@ -144,11 +168,42 @@ void Slot::take_back(std::size_t count) {
   computed_ = std::min(computed_, sequence_.size());
 }
 
+// --- in-step saves ---
+
+bool Slot::offer_in_step_save(std::size_t tokens, std::size_t least_blocks) {
+  const std::size_t end =
+      std::min({std::min(tokens, certain_tokens()) / block_size(), sequence_.block_count(), device_blocks_.size()});
+  if (end < next_to_save_ + least_blocks) {
+    return false;
+  }
+  add_operation(false, {next_to_save_, end});
+  in_step_save_ = in_flight_.back();
+  in_step_save_->in_step = true;
+  next_to_save_ = end;
+  return true;
+}
+
+Slot::SettledSave Slot::settle_in_step_save(std::size_t tokens) noexcept {
+  SettledSave settled{.save = std::exchange(in_step_save_, nullptr)};
+  const std::size_t first = settled.save->first_block;
+  if (!is_taken(*settled.save)) {  // the iteration was not built
+    withdraw_saves_from(first);
+    next_to_save_ = std::min(next_to_save_, first);
+    return settled;
+  }
+  const std::size_t end = std::clamp(tokens / block_size(), first, settled.save->end_block());
+  settled.confirmed = end - first;
+  if (end < settled.save->end_block()) {
+    next_to_save_ = std::min(next_to_save_, end);
+  }
+  return settled;
+}
+
 // --- operations ---
 
 // Changes nothing if there is no memory for it.
 void Slot::add_operation(bool is_load, BlockRange blocks) {
-  const auto operation = std::make_shared<Operation>();
+  auto operation = std::make_shared<Operation>();
   const auto keys = sequence_.keys().subspan(blocks.begin, blocks.size());
   const auto block_ids = std::span(device_blocks_).subspan(blocks.begin, blocks.size());
   operation->id = {serial_, next_number_};
@@ -159,11 +214,13 @@ void Slot::add_operation(bool is_load, BlockRange blocks) {
   if (!is_load) {
     const auto hashes = sequence_.block_hashes().subspan(blocks.begin, blocks.size());
     operation->token_hashes.assign(hashes.begin(), hashes.end());
-    operation->parent = blocks.begin > 0 ? sequence_.keys()[blocks.begin - 1].sequence_hash() : SequenceHash{0};
+    if (blocks.begin > 0) {
+      operation->parent = sequence_.keys()[blocks.begin - 1];
+    }
   }
   pending_.start.push_back(operation);
   try {
-    in_flight_.push_back(operation);
+    in_flight_.push_back(std::move(operation));
   } catch (...) {
     pending_.start.pop_back();
     throw;
@@ -195,15 +252,6 @@ void Slot::fence_saves_from(std::size_t block) {
       pending_.fence.push_back(save);
     }
   }
-}
-
-SlotOperations Slot::take_pending_operations() noexcept {
-  taken_below_ = next_number_;
-  SlotOperations taken;
-  if (!pending_.start.empty() || !pending_.cancel.empty() || !pending_.fence.empty()) {  // most steps have none
-    std::swap(taken, pending_);
-  }
-  return taken;
 }
 
 Result<std::size_t> Slot::find(OperationId id, bool is_load) const {
@@ -244,6 +292,80 @@ Status Slot::offload_done(OperationId id) {
   CAIRN_TRY_ASSIGN(const std::size_t index, find(id, false));
   remove_operation(index);
   return {};
+}
+
+// --- ExternallyManagedDeviceSlot ---
+
+Unexpected<Error> ExternallyManagedDeviceSlot::computes_nothing() const {
+  return refuse(ErrorCode::kFailedPrecondition, "a slot that is ", to_string(state_.kind()), " computes nothing");
+}
+
+Unexpected<Error> ExternallyManagedDeviceSlot::beyond_end(std::size_t num_tokens, std::size_t end) const {
+  return refuse(ErrorCode::kOutOfRange, num_tokens, " more tokens than ", computed_, " cannot be computed: of ",
+                sequence_.size(), " tokens in ", device_blocks_.size(), " device blocks at most ", end, " can be");
+}
+
+Status ExternallyManagedDeviceSlot::preempt(std::uint64_t iteration) {
+  reserve_fence();
+  CAIRN_TRY(mark_as_not_scheduled(iteration));
+  fence_saves_from(0);
+  take_back(draft_tokens_);
+  device_blocks_.clear();
+  computed_ = 0;
+  known_at_start_ = sequence_.size();
+  next_to_save_ = 0;
+  has_run_ = false;
+  load_fell_short_ = false;
+  return {};
+}
+
+Status ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t num_tokens) {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
+    return refuse(ErrorCode::kFailedPrecondition, "a slot that is ", to_string(kind), " computes nothing again");
+  }
+  if (num_tokens > computed_) {
+    return refuse(ErrorCode::kOutOfRange, "only ", computed_, " tokens are computed; ", num_tokens,
+                  " cannot be computed again");
+  }
+  if (num_tokens == 0) {
+    return {};
+  }
+  reserve_fence();
+  computed_ -= num_tokens;
+  const std::size_t block = computed_ / block_size();
+  withdraw_saves_from(block);
+  fence_saves_from(block);
+  next_to_save_ = std::min(next_to_save_, block);
+  if (kind != kInitialized) {
+    staged_ = {};
+    state_ = SlotState::not_scheduled();
+  }
+  return {};
+}
+
+Status ExternallyManagedDeviceSlot::append_mutable_device_blocks(std::span<const BlockId> blocks) {
+  if (state_.kind() == kFinishing || state_.kind() == kFinished) {
+    return refuse(ErrorCode::kFailedPrecondition, "a slot that is ", to_string(state_.kind()),
+                  " takes no device blocks");
+  }
+  if (std::ranges::find(blocks, kNoBlock) != blocks.end()) {
+    return refuse(ErrorCode::kInvalidArgument, "block id ", index_of(kNoBlock), " names no device block");
+  }
+  device_blocks_.insert(device_blocks_.end(), blocks.begin(), blocks.end());
+  return {};
+}
+
+std::string_view to_string(SlotState::Kind kind) {
+  constexpr std::array<std::string_view, SlotState::kKinds> kNames = {
+      "Initialized", "NotScheduled", "OnboardStaged", "Onboarding", "Prefilling", "Decoding", "Finishing", "Finished"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string SlotState::to_string() const {
+  const std::string_view name = cairn::to_string(kind_);
+  const bool has_number = kind_ == Kind::kOnboardStaged || kind_ == Kind::kOnboarding;
+  return has_number ? str_cat(name, '(', number_, ')') : std::string(name);
 }
 
 }  // namespace cairn

@@ -1,49 +1,226 @@
 // Slot: one request of an engine: its tokens, how far their KV is on the device, and what is to be loaded and saved.
 //
-// Pure logic: the scheduler says what the engine does, takes the operations that follow from it (operation.h), starts them,
-// and says when each is over. A slot calls nobody. The engine's device blocks are told to ExternallyManagedDeviceSlot.
-// A block is offered for saving when its KV is computed through its last token and no token of it can be taken back, never
-// when it is merely full. Blocks that the engine already had, or that a load brought, are not offered.
+// Pure logic: the scheduler says what the engine does, takes the operations that follow from it, starts
+// them, and says when each has ended. A slot makes no calls. ExternallyManagedDeviceSlot adds the engine's device blocks.
+// A block is offered for saving when its KV is computed through its last token and no token of it can be taken back,
+// never when it is merely full. Blocks that the engine already had, or that a load brought, are not offered.
+// An in-step save is offered ahead of that, with the iteration that computes its blocks. It is settled when the engine has
+// said how far it came.
 //
 // Thread safety: none; the scheduler's thread alone. Outcomes of operations are brought to that thread.
-// Ownership: a SlotManager.
+// Ownership: a SlotManager or a SchedulerConnector.
 // Errors: a failed call changes nothing. The seeds' kinds are codes of Error: a slot that is unknown is kNotFound; a step
 // that kSlotTransitions does not have, or a call that the state does not allow, is kFailedPrecondition; any other invalid
 // operation is kInvalidArgument, kOutOfRange, kAlreadyExists or kNotFound (of an operation); errors of pools are passed on.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/base/str_cat.h"
-#include "cairn/connector/operation.h"
-#include "cairn/connector/slot_state.h"
+#include "cairn/connector/request_id.h"
+#include "cairn/tokens/block_key.h"
+#include "cairn/tokens/hashes.h"
 #include "cairn/tokens/token_sequence.h"
 
 namespace cairn {
 
-// What take_pending_operations() returns.
+// The state of a request between the engine's scheduler and Cairn, and the legal transitions. One of eight kinds, two of
+// which carry a number. kSlotTransitions lists every legal step; docs/connector.md shows the same table.
+class SlotState {
+ public:
+  enum class Kind : std::uint8_t {
+    kInitialized,    // added, never scheduled
+    kNotScheduled,   // not in the current iteration: passed over, preempted, or loaded and waiting
+    kOnboardStaged,  // tiers have blocks of it; its load has not started
+    kOnboarding,     // its load is in flight
+    kPrefilling,     // computes tokens that were known when it started or was resumed
+    kDecoding,       // computes tokens that it generated
+    kFinishing,      // over for the engine; operations still use its device blocks
+    kFinished,       // over, and nothing touches its device blocks
+  };
+  static constexpr std::size_t kKinds = 8;
+
+  [[nodiscard]] static constexpr SlotState initialized() { return {Kind::kInitialized, 0}; }
+  [[nodiscard]] static constexpr SlotState not_scheduled() { return {Kind::kNotScheduled, 0}; }
+  [[nodiscard]] static constexpr SlotState onboard_staged(std::size_t tokens) { return {Kind::kOnboardStaged, tokens}; }
+  [[nodiscard]] static constexpr SlotState onboarding(std::uint64_t iteration) {
+    return {Kind::kOnboarding, iteration};
+  }
+  [[nodiscard]] static constexpr SlotState prefilling() { return {Kind::kPrefilling, 0}; }
+  [[nodiscard]] static constexpr SlotState decoding() { return {Kind::kDecoding, 0}; }
+  [[nodiscard]] static constexpr SlotState finishing() { return {Kind::kFinishing, 0}; }
+  [[nodiscard]] static constexpr SlotState finished() { return {Kind::kFinished, 0}; }
+
+  [[nodiscard]] constexpr Kind kind() const { return kind_; }
+  // Tokens that can be loaded; only of OnboardStaged.
+  [[nodiscard]] constexpr std::optional<std::size_t> staged_tokens() const {
+    return kind_ == Kind::kOnboardStaged ? std::optional<std::size_t>(number_) : std::nullopt;
+  }
+  // The iteration that started the load; only of Onboarding.
+  [[nodiscard]] constexpr std::optional<std::uint64_t> onboarding_iteration() const {
+    return kind_ == Kind::kOnboarding ? std::optional<std::uint64_t>(number_) : std::nullopt;
+  }
+  // "Prefilling", "OnboardStaged(32)", "Onboarding(7)"
+  [[nodiscard]] std::string to_string() const;
+
+  friend constexpr bool operator==(const SlotState&, const SlotState&) = default;
+
+ private:
+  constexpr SlotState(Kind kind, std::uint64_t number) : kind_(kind), number_(number) {}
+
+  Kind kind_;
+  std::uint64_t number_;
+};
+
+// "Initialized", "NotScheduled" and so on
+[[nodiscard]] std::string_view to_string(SlotState::Kind kind);
+
+struct SlotTransition {
+  SlotState::Kind from;
+  SlotState::Kind to;
+  std::string_view when;
+};
+
+inline constexpr auto kSlotTransitions = [] {
+  using enum SlotState::Kind;
+  return std::to_array<SlotTransition>({
+      {kInitialized, kOnboardStaged, "tiers have blocks of the prompt"},
+      {kInitialized, kPrefilling, "scheduled"},
+      {kInitialized, kFinished, "aborted"},
+      {kNotScheduled, kNotScheduled, "passed over again; preempted meanwhile"},
+      {kNotScheduled, kOnboardStaged, "tiers have blocks: after preemption, or between chunks"},
+      {kNotScheduled, kPrefilling, "scheduled, with known tokens left to compute"},
+      {kNotScheduled, kDecoding, "scheduled, with all of them computed"},
+      {kNotScheduled, kFinishing, "finished or aborted, operations are in flight"},
+      {kNotScheduled, kFinished, "finished or aborted"},
+      {kOnboardStaged, kOnboardStaged, "matched again"},
+      {kOnboardStaged, kNotScheduled, "the match is gone; passed over; preempted"},
+      {kOnboardStaged, kOnboarding, "scheduled: the load starts"},
+      {kOnboardStaged, kPrefilling, "scheduled to compute instead of loading"},
+      {kOnboardStaged, kFinishing, "aborted, saves from before a preemption are in flight"},
+      {kOnboardStaged, kFinished, "aborted"},
+      {kOnboarding, kNotScheduled, "the load has ended: all, some or none of its blocks were loaded"},
+      {kOnboarding, kFinishing, "aborted, the load or another operation is in flight"},
+      {kOnboarding, kFinished, "aborted before the load was taken"},
+      {kPrefilling, kPrefilling, "scheduled for the next chunk"},
+      {kPrefilling, kDecoding, "scheduled, with the prompt computed"},
+      {kPrefilling, kNotScheduled, "passed over; preempted"},
+      {kPrefilling, kFinishing, "finished or aborted, operations are in flight"},
+      {kPrefilling, kFinished, "finished or aborted"},
+      {kDecoding, kDecoding, "scheduled for the next tokens"},
+      {kDecoding, kNotScheduled, "passed over; preempted"},
+      {kDecoding, kFinishing, "finished or aborted, operations are in flight"},
+      {kDecoding, kFinished, "finished or aborted"},
+      {kFinishing, kFinished, "the last operation has ended"},
+  });
+}();
+
+[[nodiscard]] constexpr bool is_legal(SlotState::Kind from, SlotState::Kind to) {
+  // One bit for each step, in one word: the check reads no memory.
+  constexpr auto kPlaceOf = [](SlotState::Kind before, SlotState::Kind after) {
+    return static_cast<unsigned>(before) * SlotState::kKinds + static_cast<unsigned>(after);
+  };
+  constexpr std::uint64_t kLegal = [kPlaceOf] {
+    std::uint64_t bits = 0;
+    for (const SlotTransition& step : kSlotTransitions) {
+      bits |= std::uint64_t{1} << kPlaceOf(step.from, step.to);
+    }
+    return bits;
+  }();
+  return ((kLegal >> kPlaceOf(from, to)) & 1U) != 0;
+}
+
+// Names an operation. Never used again, not even by a later request with the same id.
+struct OperationId {
+  std::uint64_t slot = 0;  // the RequestHandle of its request
+  std::uint32_t number = 0;
+
+  friend bool operator==(const OperationId&, const OperationId&) = default;
+};
+
+// What became of the blocks of a save; see TokenCounts.
+struct SavedBlocks {
+  std::uint32_t saved = 0;
+  std::uint32_t filtered = 0;
+  std::uint32_t shed = 0;
+  std::uint32_t unavailable = 0;
+  std::uint32_t failed = 0;
+};
+
+// One load or save of a request, from the slot that needs it to its outcome.
+//
+// A slot makes it, the metadata of an iteration names it to the workers, OperationRunner starts it at the manager, and
+// OperationInbox brings its outcome back to the slot. Workers know id, request, in_step and block_ids only.
+//
+// Thread safety: a plain value. What it has to do does not change once the slot has handed it out; comments
+// below say which thread may change the other fields.
+struct Operation {
+  // --- what it has to do ---
+  OperationId id = {};
+  bool is_load = false;  // load keys[i] into device block block_ids[i]; else save block_ids[i] as keys[i]
+  // A load: the request computes in the iteration that loads it, and the engine waits layer by layer. A save: the iteration
+  // computes the blocks, and each layer is read once it is computed.
+  bool in_step = false;
+  RequestId request = std::uint64_t{0};
+  std::size_t first_block = 0;      // index in the sequence of the block that keys[0] names
+  std::vector<BlockKey> keys = {};  // OperationRunner moves them to the manager
+  std::vector<BlockId> block_ids = {};
+  std::vector<BlockHash> token_hashes = {};  // of a save: one for each key
+  std::uint32_t on_disk = 0;                 // of a load: blocks that were on disk when they were matched
+  std::optional<BlockKey> parent = {};       // of a save: the block before the first one
+  std::size_t sequence_tokens = 0;           // of a save: that the request has when it is handed out
+  std::vector<Token> token_ids = {};         // of a save, if events carry them (event_token_ids): of all its blocks
+  StepMark not_before = {};                  // the step that the engine has to reach before it begins
+  std::uint64_t fence = 0;                   // of a save: EngineBlocks::fence
+  // Of a save: how its blocks are kept (BlockFacts), and whose they are.
+  std::uint32_t priority = 0;
+  std::uint32_t priority_ms = 0;
+  std::uint32_t time_to_live_ms = 0;
+  TenantId tenant = kDefaultTenant;
+
+  // --- what became of it ---
+  // Set before it has ended.
+  std::uint32_t loaded_blocks = 0;     // of a load: blocks from the first on that are on the device, verified
+  std::uint32_t loaded_from_disk = 0;  // of those
+  SavedBlocks saved = {};              // of a save
+  bool is_fenced = false;              // the scheduler's thread
+  // OperationInbox, under its lock.
+  bool is_over = false;
+  std::optional<std::size_t> place = {};
+  // The manager's id of a load, once it is started. OperationRunner's thread.
+  std::optional<std::uint64_t> manager_id = {};
+
+  [[nodiscard]] std::size_t end_block() const { return first_block + block_ids.size(); }
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+// What take_pending_operations() hands out.
 struct SlotOperations {
   std::vector<OperationPtr> start = {};  // loads and saves, in the order in which they are to be started
   std::vector<OperationPtr> cancel =
-      {};  // loads that nobody waits for; each may be over, and is reported as over as ever
-  // Saves whose device blocks the engine is about to use again: the next iteration begins only when they are over. Some may
-  // be over already.
+      {};  // loads that are no longer needed; each may have ended, and its end is reported as always
+  // Saves whose device blocks the engine is about to use again: the next iteration begins only when they have ended.
+  // Some may have ended already.
   std::vector<OperationPtr> fence = {};
 
   [[nodiscard]] bool empty() const { return start.empty() && cancel.empty() && fence.empty(); }
+  void clear() {
+    start.clear();
+    cancel.clear();
+    fence.clear();
+  }
 };
-
-// The error of a call that a slot or the scheduler refuses; the message is the pieces, as in str_cat().
-template <typename... Pieces>
-[[nodiscard, gnu::cold, gnu::noinline]] Unexpected<Error> refuse(ErrorCode code, const Pieces&... pieces) {
-  return fail(code, str_cat(pieces...));
-}
 
 class Slot {
  public:
@@ -90,26 +267,48 @@ class Slot {
   // Keeps the first `accepted` of all draft tokens, and takes back the others and what was computed of them.
   [[nodiscard]] Status settle_draft_tokens(std::size_t accepted);
 
+  // --- in-step saves ---
+  // Offers the blocks that the engine fills if it computes up to `tokens` in this iteration, if there are at least
+  // `least_blocks`. Returns whether it has. Blocks with draft tokens, or without a device block or a key, are not offered.
+  // Requires: the in-step save before is settled, and least_blocks > 0.
+  bool offer_in_step_save(std::size_t tokens, std::size_t least_blocks);
+  [[nodiscard]] bool has_in_step_save() const { return in_step_save_ != nullptr; }
+  struct SettledSave {
+    OperationPtr save;
+    std::size_t confirmed = 0;  // blocks, from the first on; the others were not computed
+  };
+  // The engine has computed up to `tokens`. Blocks that were not computed are offered again when they are.
+  // Requires: has_in_step_save().
+  [[nodiscard]] SettledSave settle_in_step_save(std::size_t tokens) noexcept;
+
   // --- operations ---
+  // Blocks that the engine has in its own cache are offered for saving too: they may have been rejected before.
+  void offer_cached_blocks() { offers_cached_blocks_ = true; }
   [[nodiscard]] const SlotOperations& pending_operations() const { return pending_; }
-  // What came up since the last call. The caller starts each operation and reports when it is over.
-  [[nodiscard]] SlotOperations take_pending_operations() noexcept;
-  // A load is over: its first `arrived` blocks are on the device, verified, and nothing writes to any of its blocks.
+  // Replaces `out` by what came up since the last call, and reuses its memory. The caller starts each operation and reports
+  // when it has ended.
+  void take_pending_operations(SlotOperations& out) noexcept;
+  // A load has ended: its first `arrived` blocks are on the device, verified, and nothing writes to any of its blocks.
   [[nodiscard]] Status onboard_done(OperationId id, std::size_t arrived);
-  // A save is over, whatever became of it: nothing reads its device blocks.
+  // A save has ended, whatever became of it: nothing reads its device blocks.
   [[nodiscard]] Status offload_done(OperationId id);
 
  protected:
   using enum SlotState::Kind;
 
   // Requires: a sequence with a token.
-  Slot(std::uint64_t serial, TokenBlockSequence sequence);
+  Slot(std::uint64_t serial, TokenBlockSequence&& sequence);
   Slot(Slot&&) = default;
   ~Slot() = default;
 
   // What every mark checks first: the table, and that iteration numbers do not decrease.
   [[nodiscard]] Status check_step(SlotState to, std::uint64_t iteration) const;
-  [[nodiscard, gnu::cold, gnu::noinline]] Unexpected<Error> illegal_step(SlotState to) const;
+  // Errors of the functions that are inlined.
+  [[nodiscard, gnu::cold]] Unexpected<Error> illegal_step(SlotState to) const;
+  [[nodiscard, gnu::cold]] Unexpected<Error> earlier_iteration(std::uint64_t iteration) const;
+  [[nodiscard, gnu::cold]] Unexpected<Error> wrong_phase() const;
+  [[nodiscard, gnu::cold]] Unexpected<Error> gets_no_tokens(const char* operation) const;
+  [[nodiscard, gnu::cold]] Unexpected<Error> unsettled_draft_tokens() const;
   void step(SlotState to, std::uint64_t iteration) {
     state_ = to;
     iteration_ = iteration;
@@ -137,18 +336,52 @@ class Slot {
   TokenBlockSequence sequence_;
   std::vector<BlockId> device_blocks_;  // device_blocks_[i] holds block i of the sequence
   SlotState state_ = SlotState::initialized();
-  std::uint64_t iteration_ = 0;          // the latest one
-  std::size_t computed_ = 0;             // tokens
-  std::size_t draft_tokens_ = 0;         // tokens at the end that may be taken back
-  std::size_t known_at_start_;           // tokens: Prefilling until they are computed
-  std::size_t next_to_save_ = 0;         // block; those before it were offered, or need not be
+  std::uint64_t iteration_ = 0;   // the latest one
+  std::size_t computed_ = 0;      // tokens
+  std::size_t draft_tokens_ = 0;  // tokens at the end that may be taken back
+  std::size_t known_at_start_;    // tokens: Prefilling until they are computed
+  std::size_t next_to_save_ = 0;  // block; those before it were offered, or need not be
+  bool offers_cached_blocks_ = false;
   bool has_run_ = false;                 // since it was created or preempted
   bool load_fell_short_ = false;         // since it was created or preempted
   BlockRange staged_;                    // to be loaded, or being loaded
   SlotOperations pending_;               // not taken
   std::vector<OperationPtr> in_flight_;  // taken or not, by number
+  OperationPtr in_step_save_;            // that is not settled
   std::uint32_t next_number_ = 0;
   std::uint32_t taken_below_ = 0;
+};
+
+// A slot whose device blocks belong to the engine, which says which blocks the request has and
+// how far they are filled.
+//
+// In each iteration the scheduler says first what the last iterations computed (append_tokens, advance_computed_position),
+// then the new device blocks, then the mark. A slot knows no other requests: SchedulerConnector checks that nobody else
+// writes to its device blocks (device_block_use.h).
+class ExternallyManagedDeviceSlot final : public Slot {
+ public:
+  // `serial` is OperationId::slot of its operations. Requires: a sequence with a token.
+  ExternallyManagedDeviceSlot(std::uint64_t serial, TokenBlockSequence&& sequence)
+      : Slot(serial, std::move(sequence)) {}
+
+  // device_blocks()[i] holds block i of the sequence. Valid until blocks are appended or taken away.
+  [[nodiscard]] std::span<const BlockId> device_blocks() const { return device_blocks_; }
+  // The KV of so many more tokens is on the device: the engine computed them or, before the request first ran since it was
+  // created or preempted, found them in its own cache. Not beyond the tokens or the device blocks of the request.
+  [[nodiscard]] Status advance_computed_position(std::size_t num_tokens);
+  // The engine computes the last tokens again, into the same blocks: something that they were computed from did not come.
+  // Saves of those blocks that were not taken are withdrawn, the others are fenced; all are offered again. A staged load is
+  // dropped, and the request has to be marked anew. Fails while a load is in flight.
+  [[nodiscard]] Status retreat_computed_position(std::size_t num_tokens);
+  // The engine's blocks for what comes after the blocks it gave before; may be more than the tokens need.
+  [[nodiscard]] Status append_mutable_device_blocks(std::span<const BlockId> blocks);
+  // The engine takes all device blocks away: no token counts as computed, draft tokens are taken back, and the request can
+  // be matched anew. Saves of those blocks are fenced. Fails while a load writes to them: wait for it, or finish.
+  [[nodiscard]] Status preempt(std::uint64_t iteration);
+
+ private:
+  [[nodiscard, gnu::cold]] Unexpected<Error> computes_nothing() const;
+  [[nodiscard, gnu::cold]] Unexpected<Error> beyond_end(std::size_t num_tokens, std::size_t end) const;
 };
 
 // --- inlined: called for every running request in every iteration, of hundreds in a few microseconds ---
@@ -158,8 +391,7 @@ inline Status Slot::check_step(SlotState to, std::uint64_t iteration) const {
     return illegal_step(to);
   }
   if (iteration < iteration_) {
-    return refuse(ErrorCode::kInvalidArgument, "iteration ", iteration, " follows iteration ", iteration_,
-                  "; iteration numbers never decrease");
+    return earlier_iteration(iteration);
   }
   return {};
 }
@@ -167,7 +399,7 @@ inline Status Slot::check_step(SlotState to, std::uint64_t iteration) const {
 inline Status Slot::mark_as_prefilling(std::uint64_t iteration) {
   CAIRN_TRY(check_step(SlotState::prefilling(), iteration));
   if (computed_ >= known_at_start_) {
-    return refuse(ErrorCode::kFailedPrecondition, "all ", known_at_start_, " tokens are computed; mark it as decoding");
+    return wrong_phase();
   }
   staged_ = {};
   has_run_ = true;
@@ -178,8 +410,7 @@ inline Status Slot::mark_as_prefilling(std::uint64_t iteration) {
 inline Status Slot::mark_as_decoding(std::uint64_t iteration) {
   CAIRN_TRY(check_step(SlotState::decoding(), iteration));
   if (computed_ < known_at_start_) {
-    return refuse(ErrorCode::kFailedPrecondition, "only ", computed_, " of ", known_at_start_,
-                  " tokens are computed; mark it as prefilling");
+    return wrong_phase();
   }
   step(SlotState::decoding(), iteration);
   return {};
@@ -197,20 +428,27 @@ inline Status Slot::check_tokens(const char* operation) const {
   if (kind == kNotScheduled || kind == kPrefilling || kind == kDecoding) {
     return {};
   }
-  return refuse(ErrorCode::kFailedPrecondition, operation, ": a slot that is ", to_string(kind), " gets no tokens");
+  return gets_no_tokens(operation);
 }
 
 inline Status Slot::append_tokens(std::span<const Token> tokens, std::span<const MmRun> runs) {
   CAIRN_TRY(check_tokens("append_tokens"));
   if (draft_tokens_ != 0) {
-    return refuse(ErrorCode::kFailedPrecondition, draft_tokens_,
-                  " draft tokens are not settled; say first how many of them were accepted");
+    return unsettled_draft_tokens();
   }
   CAIRN_TRY(add_tokens(tokens, runs));
   if (!has_run_) {
     known_at_start_ = sequence_.size();
   }
   return {};
+}
+
+inline void Slot::take_pending_operations(SlotOperations& out) noexcept {
+  out.clear();
+  if (!pending_.empty()) {  // most steps have none
+    taken_below_ = next_number_;
+    std::swap(out, pending_);
+  }
 }
 
 inline void Slot::offer_saves() {
@@ -223,6 +461,30 @@ inline void Slot::offer_saves() {
       next_to_save_ = end;
     }
   }
+}
+
+inline Status ExternallyManagedDeviceSlot::advance_computed_position(std::size_t num_tokens) {
+  const SlotState::Kind kind = state_.kind();
+  if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
+    return computes_nothing();
+  }
+  std::size_t end = std::min(sequence_.size(), device_blocks_.size() * block_size());
+  if (!has_run_) {
+    end = std::min(end, sequence_.size() - 1);  // one token stays to be computed
+  }
+  if (kind == kOnboardStaged) {
+    end = std::min(end, staged_.begin * block_size());
+  }
+  if (num_tokens > end - computed_) {
+    return beyond_end(num_tokens, end);
+  }
+  computed_ += num_tokens;
+  if (has_run_) {
+    offer_saves();
+  } else if (!offers_cached_blocks_) {
+    next_to_save_ = std::max(next_to_save_, computed_ / block_size());
+  }
+  return {};
 }
 
 }  // namespace cairn

@@ -9,7 +9,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 TEST(SlotPreemptTest, TakesEverythingFromTheDeviceAndFencesSaves) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  const auto saves = saves_of(slot.take_pending_operations());
+  const auto saves = saves_of(take_operations(slot));
   ASSERT_EQ(saves.size(), 1);
   CAIRN_SLOT_OK(slot.append_tokens(tokens(2, 500)));
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
@@ -20,7 +20,7 @@ TEST(SlotPreemptTest, TakesEverythingFromTheDeviceAndFencesSaves) {
   EXPECT_EQ(slot.computed_tokens(), 0);
   EXPECT_EQ(slot.num_device_blocks_allocated(), 0);
   EXPECT_EQ(slot.sequence().size(), 20);
-  const SlotOperations operations = slot.take_pending_operations();
+  const SlotOperations operations = take_operations(slot);
   ASSERT_EQ(operations.start.size(), 1) << "the save that was not taken";
   EXPECT_FALSE(operations.start[0]->is_load);
   EXPECT_EQ(ids_of(operations.fence), std::vector<OperationId>({saves[0].id, operations.start[0]->id}));
@@ -30,7 +30,7 @@ TEST(SlotPreemptTest, WithoutSavesThereIsNoFence) {
   ExternallyManagedDeviceSlot slot = new_slot(3);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   CAIRN_SLOT_OK(slot.preempt(2));
-  EXPECT_TRUE(slot.take_pending_operations().empty());
+  EXPECT_TRUE(take_operations(slot).empty());
 }
 
 TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
@@ -38,17 +38,17 @@ TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   CAIRN_SLOT_OK(slot.append_tokens(tokens(3, 500)));
   CAIRN_SLOT_OK(slot.preempt(2));
-  for (const Operation& save : saves_of(slot.take_pending_operations())) {
+  for (const Operation& save : saves_of(take_operations(slot))) {
     CAIRN_SLOT_OK(slot.offload_done(save.id));
   }
 
-  // What it made itself is known now: all of 21 tokens but the last can be asked for.
+  // The tokens that it generated are known now: all of 21 tokens but the last can be matched.
   EXPECT_EQ(slot.keys_to_match(0).size(), 5);
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(4, 2));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4, 50)));
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(3));
-  const auto loads = loads_of(slot.take_pending_operations());
+  const auto loads = loads_of(take_operations(slot));
   ASSERT_EQ(loads.size(), 1);
   EXPECT_EQ(loads[0].block_ids, device_blocks(2, 51));
   CAIRN_SLOT_OK(slot.onboard_done(loads[0].id, 2));
@@ -57,7 +57,7 @@ TEST(SlotPreemptTest, ResumesWithFewerBlocksByLoadingAndComputing) {
   EXPECT_EQ(slot.state(), SlotState::prefilling());
   EXPECT_TRUE(is_invalid_operation(slot.advance_computed_position(9))) << "it has four blocks, not the eight it had";
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
-  const auto saves = saves_of(slot.take_pending_operations());
+  const auto saves = saves_of(take_operations(slot));
   ASSERT_EQ(saves.size(), 1);
   EXPECT_EQ(saves[0].first_block, 3);
   EXPECT_EQ(saves[0].block_ids, device_blocks(1, 53));
@@ -104,10 +104,10 @@ TEST(SlotPreemptTest, AShortLoadMayBeTriedAgainAfterwards) {
   EXPECT_EQ(slot.keys_to_match(0).size(), 3);
 }
 
-TEST(SlotFinishTest, IsFinishingUntilTheLastSaveIsOver) {
+TEST(SlotFinishTest, IsFinishingUntilTheLastSaveHasEnded) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  const auto first = saves_of(slot.take_pending_operations());
+  const auto first = saves_of(take_operations(slot));
   CAIRN_SLOT_OK(slot.append_tokens(tokens(2, 500)));
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
   CAIRN_SLOT_OK(slot.advance_computed_position(2));
@@ -115,19 +115,19 @@ TEST(SlotFinishTest, IsFinishingUntilTheLastSaveIsOver) {
   EXPECT_EQ(slot.state(), SlotState::finishing());
   EXPECT_EQ(slot.num_device_blocks_allocated(), 8) << "the saves read them";
 
-  // The last block was computed before the end: its save is still given out.
-  const auto last = saves_of(slot.take_pending_operations());
+  // The last block was computed before the end: its save is still returned.
+  const auto last = saves_of(take_operations(slot));
   ASSERT_EQ(last.size(), 1);
   EXPECT_EQ(last[0].first_block, 4);
   CAIRN_SLOT_OK(slot.offload_done(last[0].id));
   EXPECT_EQ(slot.state(), SlotState::finishing());
-  EXPECT_TRUE(is_invalid_operation(slot.offload_done(last[0].id))) << "told twice";
+  EXPECT_TRUE(is_invalid_operation(slot.offload_done(last[0].id))) << "reported twice";
   CAIRN_SLOT_OK(slot.offload_done(first.at(0).id));
   EXPECT_EQ(slot.state(), SlotState::finished());
   EXPECT_EQ(slot.num_device_blocks_allocated(), 0);
 }
 
-TEST(SlotFinishTest, ASaveThatNobodyTookIsNotOver) {
+TEST(SlotFinishTest, ASaveThatWasNotTakenHasNotEnded) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   EXPECT_TRUE(is_invalid_operation(slot.offload_done({1, 0})));
@@ -141,31 +141,31 @@ TEST(SlotFinishTest, AnAbortedLoadIsCancelledAndWaitedFor) {
   CAIRN_SLOT_OK(slot.mark_as_finished(2));
   EXPECT_EQ(slot.state(), SlotState::finishing()) << "it writes to the device blocks";
   EXPECT_EQ(slot.num_device_blocks_allocated(), 4);
-  const std::vector<OperationPtr> cancelled = slot.take_pending_operations().cancel;
+  const std::vector<OperationPtr> cancelled = take_operations(slot).cancel;
   ASSERT_EQ(cancelled.size(), 1);
   CAIRN_SLOT_OK(slot.onboard_done(cancelled[0]->id, 1));
   EXPECT_EQ(slot.state(), SlotState::finished());
   EXPECT_EQ(slot.computed_tokens(), 0);
 }
 
-TEST(SlotFinishTest, ALoadThatNobodyTookIsWithdrawn) {
+TEST(SlotFinishTest, ALoadThatWasNotTakenIsWithdrawn) {
   ExternallyManagedDeviceSlot slot = new_slot(16);
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 2));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4)));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
   CAIRN_SLOT_OK(slot.mark_as_finished(1));
   EXPECT_EQ(slot.state(), SlotState::finished());
-  EXPECT_TRUE(slot.take_pending_operations().empty());
+  EXPECT_TRUE(take_operations(slot).empty());
 }
 
-TEST(SlotFinishTest, AbortInEveryStateLeavesNothingOnceItsCopiesAreOver) {
+TEST(SlotFinishTest, AbortInEveryStateLeavesNothingOnceItsCopiesHaveEnded) {
   for (const SlotState::Kind kind : kAllKinds) {
     SCOPED_TRACE(to_string(kind));
     ExternallyManagedDeviceSlot slot = new_slot(16);
     ASSERT_NO_FATAL_FAILURE(bring_to(kind, slot));
     const bool is_over = kind == SlotState::Kind::kFinishing || kind == SlotState::Kind::kFinished;
     EXPECT_EQ(slot.mark_as_finished(9).has_value(), !is_over);
-    EXPECT_TRUE(loads_of(slot.take_pending_operations()).empty()) << "nothing new is loaded";
+    EXPECT_TRUE(loads_of(take_operations(slot)).empty()) << "nothing new is loaded";
     // Each of those slots has at most one copy, its first.
     const bool has_copy = slot.operations_in_flight() == 1;
     EXPECT_EQ(has_copy, slot.state() == SlotState::finishing());
@@ -183,7 +183,7 @@ TEST(SlotFinishTest, SavesFromBeforeAPreemptionAreWaitedForInEveryState) {
     ExternallyManagedDeviceSlot slot = new_slot(18);
     ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
     CAIRN_SLOT_OK(slot.preempt(2));
-    const auto saves = saves_of(slot.take_pending_operations());
+    const auto saves = saves_of(take_operations(slot));
     if (is_staged) {
       CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 2));
     }

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <set>
-
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -53,7 +51,7 @@ TEST_F(SlotManagerTest, ASchemeWithoutKeysForTokensIsRefused) {
   EXPECT_FALSE(slots.has_slot("a"));
 }
 
-TEST_F(SlotManagerTest, WhatIsNotThereIsNotFound) {
+TEST_F(SlotManagerTest, UnknownRequestsAreNotFound) {
   const auto found = slots_.get_slot("a");
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
@@ -73,7 +71,7 @@ TEST_F(SlotManagerTest, RefusesWhatMakesNoSlot) {
   EXPECT_FALSE(slots_.has_slot("a"));
 }
 
-TEST_F(SlotManagerTest, AnIdThatIsInUseIsRefusedAndTheRequestGoesOn) {
+TEST_F(SlotManagerTest, AnIdThatIsInUseIsRefusedAndItsRequestContinues) {
   ExternallyManagedDeviceSlot* slot = create("a");
   ASSERT_NO_FATAL_FAILURE(bring_to(SlotState::Kind::kFinishing, *slot));
   const auto again = slots_.create_slot("a", tokens(4));
@@ -94,10 +92,10 @@ TEST_F(SlotManagerTest, OnlyAFinishedSlotIsRemoved) {
   }
 }
 
-TEST_F(SlotManagerTest, ResultsOfARequestAreNotThoseOfALaterOneWithItsId) {
+TEST_F(SlotManagerTest, OutcomesOfARequestAreNotThoseOfALaterOneWithItsId) {
   ExternallyManagedDeviceSlot* first = create("a");
   ASSERT_NO_FATAL_FAILURE(prefill(*first, 1));
-  const auto old_saves = saves_of(first->take_pending_operations());
+  const auto old_saves = saves_of(take_operations(*first));
   ASSERT_EQ(old_saves.size(), 1);
   CAIRN_SLOT_OK(first->offload_done(old_saves[0].id));
   CAIRN_SLOT_OK(first->mark_as_finished(2));
@@ -106,49 +104,9 @@ TEST_F(SlotManagerTest, ResultsOfARequestAreNotThoseOfALaterOneWithItsId) {
   ExternallyManagedDeviceSlot* second = create("a");
   EXPECT_EQ(second->computed_tokens(), 0);
   ASSERT_NO_FATAL_FAILURE(prefill(*second, 1));
-  ASSERT_EQ(second->take_pending_operations().start.size(), 1);
+  ASSERT_EQ(take_operations(*second).start.size(), 1);
   EXPECT_TRUE(is_invalid_operation(second->offload_done(old_saves[0].id)));
   EXPECT_EQ(second->operations_in_flight(), 1);
-}
-
-TEST_F(SlotManagerTest, FindsByHandleAndById) {
-  ExternallyManagedDeviceSlot* const one = create("a");
-  ExternallyManagedDeviceSlot* const two = create(7U);
-  const std::optional<RequestHandle> a = slots_.handle_of("a");
-  ASSERT_TRUE(a.has_value());
-  EXPECT_EQ(slots_.size(), 2);
-  ASSERT_NE(slots_.find(*a), nullptr);
-  EXPECT_EQ(&slots_.find(*a)->slot, one);
-  EXPECT_EQ(slots_.find(*a)->handle, *a);
-  EXPECT_EQ(*slots_.find(*a)->id, RequestId("a"));
-  EXPECT_EQ(&slots_.find(*slots_.handle_of(7U))->slot, two);
-  EXPECT_EQ(slots_.handle_of("7"), std::nullopt);
-}
-
-TEST_F(SlotManagerTest, AHandleIsNeverUsedAgain) {
-  std::set<RequestHandle> seen;
-  for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(create("a")->mark_as_finished(0));
-    const RequestHandle handle = *slots_.handle_of("a");
-    EXPECT_TRUE(seen.insert(handle).second);
-    slots_.find(handle)->is_abandoned = true;
-    EXPECT_EQ(slots_.remove(*slots_.find(handle)), RequestId("a"));
-    EXPECT_EQ(slots_.find(handle), nullptr);
-    EXPECT_EQ(slots_.handle_of("a"), std::nullopt);
-  }
-  (void)create("b");
-  EXPECT_FALSE(slots_.find(*slots_.handle_of("b"))->is_abandoned) << "nothing is left of who had the place before";
-  for (const RequestHandle old : seen) {
-    EXPECT_EQ(slots_.find(old), nullptr);
-  }
-}
-
-TEST_F(SlotManagerTest, AHandleThatWasNeverGivenOutIsNotFound) {
-  EXPECT_EQ(slots_.find(RequestHandle{0}), nullptr);
-  EXPECT_EQ(slots_.find(RequestHandle{~std::uint64_t{0}}), nullptr);
-  (void)create("a");
-  EXPECT_EQ(slots_.find(RequestHandle{0}), nullptr) << "its place, before it was there";
-  EXPECT_EQ(slots_.find(RequestHandle{static_cast<std::uint64_t>(*slots_.handle_of("a")) + 1}), nullptr);
 }
 
 }  // namespace

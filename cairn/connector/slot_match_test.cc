@@ -1,4 +1,4 @@
-// Matching and loading: what is asked for, what is staged, and what a load brings.
+// Matching and loading: which keys are looked up, what is staged, and what a load brings.
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -25,7 +25,7 @@ TEST(SlotMatchTest, OfAPromptOfWholeBlocksOneTokenStaysToBeComputed) {
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 3));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4)));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
-  const auto loads = loads_of(slot.take_pending_operations());
+  const auto loads = loads_of(take_operations(slot));
   ASSERT_EQ(loads.size(), 1);
   CAIRN_SLOT_OK(slot.onboard_done(loads[0].id, 3));
   EXPECT_EQ(slot.computed_tokens(), 12);
@@ -50,24 +50,24 @@ TEST(SlotMatchTest, StagesGivesOutAndCountsWhatCame) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(4, 2));
   EXPECT_EQ(slot.state(), SlotState::onboard_staged(8));
-  EXPECT_TRUE(slot.take_pending_operations().empty()) << "nothing is loaded before it is scheduled";
+  EXPECT_TRUE(take_operations(slot).empty()) << "nothing is loaded before it is scheduled";
 
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(7));
   EXPECT_EQ(slot.state(), SlotState::onboarding(7));
-  const auto loads = loads_of(slot.take_pending_operations());
+  const auto loads = loads_of(take_operations(slot));
   ASSERT_EQ(loads.size(), 1);
   EXPECT_EQ(loads[0].first_block, 1);
   EXPECT_EQ(loads[0].keys, std::vector<BlockKey>({slot.sequence().keys()[1], slot.sequence().keys()[2]}));
   EXPECT_EQ(loads[0].block_ids, device_blocks(2, 11));
-  EXPECT_EQ(slot.computed_tokens(), 4) << "nothing counts before it has come";
+  EXPECT_EQ(slot.computed_tokens(), 4) << "blocks do not count before the load has ended";
 
   EXPECT_TRUE(is_invalid_operation(slot.onboard_done(loads[0].id, 3)));
   CAIRN_SLOT_OK(slot.onboard_done(loads[0].id, 2));
   EXPECT_EQ(slot.state(), SlotState::not_scheduled());
   EXPECT_EQ(slot.computed_tokens(), 12);
-  EXPECT_TRUE(is_invalid_operation(slot.onboard_done(loads[0].id, 2))) << "told twice";
+  EXPECT_TRUE(is_invalid_operation(slot.onboard_done(loads[0].id, 2))) << "reported twice";
 }
 
 TEST(SlotMatchTest, ALoadNeedsDeviceBlocksAndTheEnginesTokens) {
@@ -77,7 +77,7 @@ TEST(SlotMatchTest, ALoadNeedsDeviceBlocksAndTheEnginesTokens) {
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(2)));
   CAIRN_SLOT_OK(slot.advance_computed_position(4));
   EXPECT_TRUE(is_invalid_operation(slot.mark_as_onboarding(1)));
-  EXPECT_TRUE(is_invalid_operation(slot.advance_computed_position(1))) << "into what is to be loaded";
+  EXPECT_TRUE(is_invalid_operation(slot.advance_computed_position(1))) << "into blocks that are to be loaded";
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(1, 12)));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
 }
@@ -87,14 +87,14 @@ TEST(SlotMatchTest, WhatFellShortIsComputedAndSaved) {
   CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 4));
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
   CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
-  const auto loads = loads_of(slot.take_pending_operations());
+  const auto loads = loads_of(take_operations(slot));
   CAIRN_SLOT_OK(slot.onboard_done(loads.at(0).id, 1));
   EXPECT_EQ(slot.computed_tokens(), 4);
-  EXPECT_TRUE(slot.keys_to_match(4).empty()) << "it would be asked for again and again";
+  EXPECT_TRUE(slot.keys_to_match(4).empty()) << "it would be looked up again and again";
 
   CAIRN_SLOT_OK(slot.mark_as_prefilling(2));
   CAIRN_SLOT_OK(slot.advance_computed_position(14));
-  const auto saves = saves_of(slot.take_pending_operations());
+  const auto saves = saves_of(take_operations(slot));
   ASSERT_EQ(saves.size(), 1);
   EXPECT_EQ(saves[0].first_block, 1) << "what was loaded is not saved again";
   EXPECT_EQ(saves[0].block_ids, device_blocks(3, 11));

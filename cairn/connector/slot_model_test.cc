@@ -1,4 +1,4 @@
-// Random operations on a slot, sensible and not, against the model.
+// Random operations on a slot, valid and invalid, against the model.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -49,7 +49,7 @@ class Walk {
   static constexpr std::uint64_t kSerial = 42;
 
   std::size_t below(std::size_t bound) { return random_() % bound; }
-  // Mostly the next one; now and then one that was.
+  // Mostly the next one; now and then an earlier one.
   std::uint64_t iteration() { return below(12) == 0 && iteration_ > 0 ? iteration_ - 1 : ++iteration_; }
   // Mostly at most `bound`.
   std::size_t about(std::size_t bound) { return below(10) == 0 ? bound + 1 + below(3) : below(bound + 1); }
@@ -62,7 +62,7 @@ class Walk {
 
   Verdict act() {
     const std::uint64_t it = iteration_;
-    switch (below(17)) {
+    switch (below(19)) {
       case 0:
       case 1:
       case 2: {
@@ -85,13 +85,13 @@ class Walk {
         return both("not scheduled", slot_.mark_as_not_scheduled(it), model_.not_scheduled(it));
       case 7: {
         if (below(3) == 0) {
-          return both("preempt", slot_.preempt(it), model_.preempt(it));
+          return model_.in_step ? in_step_save() : both("preempt", slot_.preempt(it), model_.preempt(it));
         }
         return give_blocks();
       }
       case 8: {
         if (below(6) == 0) {
-          return both("finish", slot_.mark_as_finished(it), model_.finish(it));
+          return model_.in_step ? in_step_save() : both("finish", slot_.mark_as_finished(it), model_.finish(it));
         }
         return give_blocks();
       }
@@ -127,9 +127,36 @@ class Walk {
         }
         return copy_done();
       }
+      case 16:
+      case 17:
+        return in_step_save();
       default:
         return copy_done();
     }
+  }
+
+  // As the scheduler's side does: offered in an iteration that runs, settled with what is computed, and before a preemption
+  // or the end.
+  void settle_in_step_save() {
+    EXPECT_EQ(slot_.has_in_step_save(), model_.in_step.has_value());
+    if (model_.in_step) {
+      take();  // one that was not taken: SlotSaveTest
+      what_ = "settle in step";
+      EXPECT_EQ(slot_.settle_in_step_save(slot_.computed_tokens()).confirmed, model_.settle_in_step(model_.computed()));
+    }
+  }
+  Verdict in_step_save() {
+    what_ = "in step";
+    if (model_.in_step) {
+      settle_in_step_save();
+    } else if (model_.state == Kind::kPrefilling || model_.state == Kind::kDecoding) {
+      what_ = "offer in step";
+      const std::size_t upto = model_.computed() + below(12);
+      const std::size_t least = 1 + below(2);
+      EXPECT_EQ(slot_.offer_in_step_save(upto, least), model_.offer_in_step(upto, least));
+    }
+    EXPECT_EQ(slot_.has_in_step_save(), model_.in_step.has_value());
+    return Verdict::kOk;
   }
 
   Verdict give_blocks() {
@@ -153,7 +180,7 @@ class Walk {
                 model_.copy_done(number, is_load, arrived));
   }
 
-  // What is given out is what the model has not seen taken, in order.
+  // The slot returns the operations that the model has not seen taken, in order.
   void take() {
     const auto numbers_of = [](const std::vector<OperationPtr>& operations) {
       std::vector<std::uint32_t> numbers;
@@ -162,7 +189,7 @@ class Walk {
       }
       return numbers;
     };
-    const SlotOperations operations = slot_.take_pending_operations();
+    const SlotOperations operations = take_operations(slot_);
     for (const OperationPtr& operation : operations.start) {
       expect_copy(*operation);
     }
@@ -184,7 +211,7 @@ class Walk {
     EXPECT_EQ(copy.is_load, operation.is_load);
     EXPECT_EQ(operation.first_block, copy.first_block);
     EXPECT_EQ(operation.block_ids, copy.block_ids);
-    // Certain tokens are never taken back: their names can be made from the tokens of now.
+    // Verified tokens are never taken back: their keys follow from the present tokens.
     const TokenBlockSequence fresh = *TokenBlockSequence::create(model_.content(), kBlockSize);
     ASSERT_LE(copy.first_block + copy.block_ids.size(), fresh.block_count());
     EXPECT_TRUE(std::ranges::equal(operation.keys, fresh.keys().subspan(copy.first_block, copy.block_ids.size())));
@@ -209,8 +236,9 @@ class Walk {
     }
   }
 
-  // Whatever happened: an abort and the end of all copies leave nothing.
+  // An abort and the end of all copies leave nothing, whatever happened before.
   void wind_up() {
+    settle_in_step_save();
     if (!model_.is_over()) {
       EXPECT_EQ(both("finish", slot_.mark_as_finished(iteration_), model_.finish(iteration_)), Verdict::kOk);
     }
@@ -238,7 +266,7 @@ class Walk {
 
 TEST(SlotModelTest, RandomOperationsDoWhatTheModelDoes) {
   std::set<std::pair<Kind, Kind>> steps_seen;
-  for (std::uint64_t seed = 0; seed < 600 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 1500 && !HasFailure(); ++seed) {
     SCOPED_TRACE(str_cat("seed ", seed));
     Walk(seed).run(steps_seen);
   }

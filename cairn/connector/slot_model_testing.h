@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "cairn/connector/slot_testing.h"
@@ -42,10 +44,16 @@ class SlotModel {
 
   Kind state = Kind::kInitialized;
   std::vector<BlockId> blocks;
-  std::map<std::uint32_t, ModelCopy> copies;  // not over, by number
+  std::map<std::uint32_t, ModelCopy> copies;  // not ended, by number
   std::uint32_t next_copy = 0;
   std::vector<std::uint32_t> fences;  // saves
   std::vector<std::uint32_t> cancels;
+  struct InStepSave {
+    std::uint32_t copy = 0;
+    std::size_t first = 0;
+    std::size_t end = 0;
+  };
+  std::optional<InStepSave> in_step;  // not settled
 
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
   [[nodiscard]] std::size_t computed() const {
@@ -63,7 +71,7 @@ class SlotModel {
   }
   [[nodiscard]] bool is_over() const { return state == Kind::kFinishing || state == Kind::kFinished; }
 
-  // How many blocks from `local` on may be asked for: those with a token after them that is certain.
+  // How many blocks from `local` on may be looked up: those that are followed by a verified token.
   [[nodiscard]] std::size_t wanted(std::size_t local) const {
     if (fell_short_ || local % kBlockSize != 0 || local < computed()) {
       return 0;
@@ -182,6 +190,38 @@ class SlotModel {
     offer();
     return Verdict::kOk;
   }
+  // The blocks from the first one on that was not offered and that the engine did not have, as far as their tokens are
+  // certain and have device blocks.
+  bool offer_in_step(std::size_t token_count, std::size_t least) {
+    std::size_t first = 0;
+    while (offered_.contains(first) || (is_whole(first) && !is_computed_here(first))) {
+      ++first;
+    }
+    const std::size_t end = std::min(std::min(token_count, size() - draft_tokens()) / kBlockSize, blocks.size());
+    if (end < first + least) {
+      return false;
+    }
+    in_step = InStepSave{next_copy, first, end};
+    add_copy(false, {first, end});
+    for (std::size_t block = first; block < end; ++block) {
+      offered_.insert(block);
+    }
+    return true;
+  }
+  // Returns how many blocks of the in-step save stand.
+  std::size_t settle_in_step(std::size_t token_count) {
+    const InStepSave save = *std::exchange(in_step, std::nullopt);
+    const auto copy = copies.find(save.copy);
+    const bool is_untaken = copy != copies.end() && !copy->second.is_taken;
+    if (is_untaken) {
+      copies.erase(copy);
+    }
+    const std::size_t end = is_untaken ? save.first : std::clamp(token_count / kBlockSize, save.first, save.end);
+    if (end < save.end) {
+      std::erase_if(offered_, [end](std::size_t offered) { return offered >= end; });
+    }
+    return end - save.first;
+  }
   Verdict retreat(std::size_t count) {
     const std::size_t end = computed();
     if (is_over() || state == Kind::kOnboarding || count > end) {
@@ -256,6 +296,18 @@ class SlotModel {
       blocks.clear();
     }
   }
+  [[nodiscard]] bool is_whole(std::size_t block) const {
+    if ((block + 1) * kBlockSize > size()) {
+      return false;
+    }
+    const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(block * kBlockSize);
+    return std::all_of(begin, begin + kBlockSize,
+                       [](const ModelToken& token) { return token.is_on_device && !token.is_draft; });
+  }
+  // At its last token. Requires: it is full.
+  [[nodiscard]] bool is_computed_here(std::size_t block) const {
+    return tokens_[(block + 1) * kBlockSize - 1].was_computed_here;
+  }
   void drop_draft_tokens() { tokens_.resize(size() - draft_tokens()); }
   void add_copy(bool is_load, BlockRange range) {
     copies[next_copy++] = {.is_load = is_load,
@@ -263,12 +315,15 @@ class SlotModel {
                            .block_ids = {blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
                                          blocks.begin() + static_cast<std::ptrdiff_t>(range.end)}};
   }
-  // Those of blocks from there on: what nobody took does not happen, what was taken is fenced.
+  // Takes back the saves of blocks from there on: saves that were not taken are dropped, the others are fenced.
   void take_back_saves(std::size_t block) {
     std::erase_if(offered_, [block](std::size_t offered) { return offered >= block; });
     for (auto& [number, copy] : copies) {
       if (!copy.is_taken && copy.first_block + copy.block_ids.size() > block) {
         copy.block_ids.resize(std::max(block, copy.first_block) - copy.first_block);
+        if (in_step && in_step->copy == number) {
+          in_step->end = std::max(block, copy.first_block);
+        }
       }
     }
     std::erase_if(copies, [](const auto& numbered) { return numbered.second.block_ids.empty(); });
@@ -278,14 +333,11 @@ class SlotModel {
       }
     }
   }
-  // Every full block that is on the device and certain, that was computed here at its last token, and was not offered.
+  // Every full block of verified tokens on the device whose last token was computed here and that was not offered.
   void offer() {
     std::vector<std::size_t> savable;
     for (std::size_t block = 0; (block + 1) * kBlockSize <= size(); ++block) {
-      const auto begin = tokens_.begin() + static_cast<std::ptrdiff_t>(block * kBlockSize);
-      const bool is_whole = std::all_of(begin, begin + kBlockSize,
-                                        [](const ModelToken& token) { return token.is_on_device && !token.is_draft; });
-      if (is_whole && (begin + kBlockSize - 1)->was_computed_here && offered_.insert(block).second) {
+      if (is_whole(block) && is_computed_here(block) && offered_.insert(block).second) {
         savable.push_back(block);
       }
     }

@@ -1,4 +1,4 @@
-// When blocks are offered to be saved: chunks, decoding, draft tokens; and iterations and arguments that make no sense.
+// When blocks are offered to be saved: chunks, decoding, draft tokens; and invalid iterations and arguments.
 #include "cairn/connector/slot_testing.h"
 
 namespace cairn {
@@ -8,7 +8,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 
 std::vector<std::size_t> saved_blocks(ExternallyManagedDeviceSlot& slot) {
   std::vector<std::size_t> blocks;
-  for (const Operation& save : saves_of(slot.take_pending_operations())) {
+  for (const Operation& save : saves_of(take_operations(slot))) {
     for (std::size_t i = 0; i < save.keys.size(); ++i) {
       EXPECT_EQ(save.keys[i], slot.sequence().keys()[save.first_block + i]);
       EXPECT_EQ(save.block_ids[i], slot.device_blocks()[save.first_block + i]);
@@ -65,6 +65,21 @@ TEST(SlotSaveTest, WhatTheEngineHadIsNotOffered) {
   EXPECT_EQ(saved_blocks(slot), Blocks({2, 3}));
 }
 
+TEST(SlotSaveTest, WhatTheEngineHadIsOfferedIfItMayHaveBeenRejected) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  slot.offer_cached_blocks();
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.advance_computed_position(10));
+  EXPECT_EQ(saved_blocks(slot), Blocks({})) << "not before the request has run";
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  CAIRN_SLOT_OK(slot.advance_computed_position(8));
+  const std::vector<Operation> saves = saves_of(take_operations(slot));
+  ASSERT_EQ(saves.size(), 1U);
+  EXPECT_EQ(saves[0].first_block, 0U);
+  EXPECT_EQ(saves[0].keys.size(), 4U);
+  EXPECT_EQ(saves[0].parent, std::nullopt);
+}
+
 TEST(SlotSaveTest, BlocksOfASkippedIterationAreOfferedAllTheSame) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
@@ -77,12 +92,12 @@ TEST(SlotSaveTest, BlocksOfASkippedIterationAreOfferedAllTheSame) {
 TEST(SlotSaveTest, WhatIsComputedAgainIsOfferedAgainAndItsSavesAreFenced) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
-  const auto saves = saves_of(slot.take_pending_operations());
+  const auto saves = saves_of(take_operations(slot));
   ASSERT_EQ(saves.size(), 1);
   CAIRN_SLOT_OK(slot.retreat_computed_position(18 - 9));
   EXPECT_EQ(slot.computed_tokens(), 9);
   EXPECT_EQ(slot.state(), SlotState::not_scheduled());
-  EXPECT_EQ(ids_of(slot.take_pending_operations().fence), std::vector{saves[0].id})
+  EXPECT_EQ(ids_of(take_operations(slot).fence), std::vector{saves[0].id})
       << "the engine writes to blocks that the save reads";
   EXPECT_TRUE(slot.pending_operations().empty());
 
@@ -93,13 +108,13 @@ TEST(SlotSaveTest, WhatIsComputedAgainIsOfferedAgainAndItsSavesAreFenced) {
   EXPECT_EQ(saved_blocks(slot), Blocks({2, 3}));
 }
 
-TEST(SlotSaveTest, SavesThatNobodyTookAreWithdrawnWithWhatIsComputedAgain) {
+TEST(SlotSaveTest, SavesThatWereNotTakenAreWithdrawnIfBlocksAreComputedAgain) {
   ExternallyManagedDeviceSlot slot = new_slot(18);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   CAIRN_SLOT_OK(slot.retreat_computed_position(18 - 9));
   EXPECT_EQ(slot.operations_in_flight(), 1);
   CAIRN_SLOT_OK(slot.retreat_computed_position(2));
-  EXPECT_EQ(saved_blocks(slot), Blocks({0})) << "of those whose tokens are computed still";
+  EXPECT_EQ(saved_blocks(slot), Blocks({0})) << "of blocks whose tokens are still computed";
   CAIRN_SLOT_OK(slot.retreat_computed_position(0));
   EXPECT_TRUE(is_invalid_operation(slot.retreat_computed_position(8))) << "more than are computed";
   EXPECT_EQ(slot.computed_tokens(), 7);
@@ -127,7 +142,7 @@ TEST(SlotSaveTest, DraftTokensAreNotSavedBeforeTheyAreSettled) {
   EXPECT_EQ(slot.computed_tokens(), 10);
   EXPECT_EQ(saved_blocks(slot), Blocks({1}));
 
-  // What comes in the place of the others makes block 2 anew.
+  // The tokens that replace the others fill block 2 anew.
   CAIRN_SLOT_OK(slot.append_tokens(tokens(2, 700)));
   CAIRN_SLOT_OK(slot.mark_as_scheduled(3));
   EXPECT_EQ(saved_blocks(slot), Blocks({}));
@@ -194,6 +209,109 @@ TEST(SlotSaveTest, ABlockWhoseKeyTheEngineGivesIsOfferedOnceItHasIt) {
   CAIRN_SLOT_OK(slot.append_block_keys(std::span(given).subspan(2)));
   EXPECT_EQ(saved_blocks(slot), Blocks({2, 3}));
   EXPECT_TRUE(is_invalid_operation(slot.append_block_keys(std::span(given).first(1)))) << "block 4 is not full";
+}
+
+// --- in-step saves ---
+
+TEST(SlotSaveTest, AnInStepSaveHasTheBlocksThatTheIterationFills) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  EXPECT_FALSE(slot.offer_in_step_save(11, 3)) << "it fills two";
+  EXPECT_TRUE(slot.offer_in_step_save(11, 2));
+  EXPECT_TRUE(slot.has_in_step_save());
+  const auto saves = saves_of(take_operations(slot));
+  ASSERT_EQ(saves.size(), 1U);
+  EXPECT_TRUE(saves[0].in_step);
+  EXPECT_EQ(saves[0].block_ids, device_blocks(2));
+  // Computed as announced: it stands, and is not offered again.
+  CAIRN_SLOT_OK(slot.advance_computed_position(11));
+  const Slot::SettledSave settled = slot.settle_in_step_save(slot.computed_tokens());
+  EXPECT_EQ(settled.save->id, saves[0].id);
+  EXPECT_EQ(settled.confirmed, 2U);
+  EXPECT_FALSE(slot.has_in_step_save());
+  EXPECT_TRUE(slot.pending_operations().empty());
+  EXPECT_FALSE(slot.offer_in_step_save(100, 3)) << "18 tokens fill two more";
+  EXPECT_TRUE(slot.offer_in_step_save(100, 2));
+}
+
+// Asynchronous scheduling: the last token of a block becomes known after the iteration that computes it was built.
+TEST(SlotSaveTest, ABlockThatIsFullWhenTheSaveIsSettledIsOfferedOnce) {
+  ExternallyManagedDeviceSlot slot = new_slot(11);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  ASSERT_TRUE(slot.offer_in_step_save(12, 1));
+  EXPECT_EQ(saved_blocks(slot), (Blocks{0, 1}));
+  CAIRN_SLOT_OK(slot.append_tokens(tokens(1)));
+  CAIRN_SLOT_OK(slot.advance_computed_position(12));
+  EXPECT_EQ(slot.settle_in_step_save(slot.computed_tokens()).confirmed, 2U);
+  EXPECT_EQ(saved_blocks(slot), Blocks{2});
+  CAIRN_SLOT_OK(slot.append_tokens(tokens(4)));
+  CAIRN_SLOT_OK(slot.advance_computed_position(4));
+  EXPECT_EQ(saved_blocks(slot), Blocks{3});
+}
+
+TEST(SlotSaveTest, BlocksThatWereNotComputedAreOfferedAgain) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  ASSERT_TRUE(slot.offer_in_step_save(16, 1));
+  (void)take_operations(slot);
+  CAIRN_SLOT_OK(slot.advance_computed_position(9));
+  EXPECT_EQ(slot.settle_in_step_save(slot.computed_tokens()).confirmed, 2U);
+  EXPECT_TRUE(slot.pending_operations().empty());
+  CAIRN_SLOT_OK(slot.advance_computed_position(7));
+  const auto saves = saves_of(take_operations(slot));
+  ASSERT_EQ(saves.size(), 1U);
+  EXPECT_FALSE(saves[0].in_step);
+  EXPECT_EQ(saves[0].first_block, 2U);
+  EXPECT_EQ(saves[0].block_ids.size(), 2U);
+}
+
+TEST(SlotSaveTest, DraftTokensAndMissingDeviceBlocksAreNotSavedInTheStep) {
+  ExternallyManagedDeviceSlot slot = new_slot(10);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(2)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  CAIRN_SLOT_OK(slot.append_draft_tokens(tokens(4)));
+  EXPECT_TRUE(slot.offer_in_step_save(14, 2)) << "10 tokens are certain";
+  EXPECT_EQ(saves_of(take_operations(slot))[0].block_ids.size(), 2U);
+  ExternallyManagedDeviceSlot short_of_blocks = new_slot(16);
+  CAIRN_SLOT_OK(short_of_blocks.append_mutable_device_blocks(device_blocks(2)));
+  CAIRN_SLOT_OK(short_of_blocks.mark_as_scheduled(1));
+  EXPECT_FALSE(short_of_blocks.offer_in_step_save(16, 3));
+}
+
+// A step that failed: the engine computes the same tokens again, into the same blocks or, after a preemption, into others.
+TEST(SlotSaveTest, AnInStepSaveOfAStepThatFailedIsSettledAndFencedWhereBlocksAreUsedAgain) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  ASSERT_TRUE(slot.offer_in_step_save(16, 1));
+  const OperationId id = take_operations(slot).start[0]->id;
+  EXPECT_EQ(slot.settle_in_step_save(0).confirmed, 0U);
+  CAIRN_SLOT_OK(slot.mark_as_not_scheduled(2));
+  CAIRN_SLOT_OK(slot.preempt(2));
+  EXPECT_EQ(ids_of(take_operations(slot).fence), std::vector{id}) << "a rank may still read the blocks";
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5, 30)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(3));
+  CAIRN_SLOT_OK(slot.advance_computed_position(16));
+  EXPECT_EQ(saves_of(take_operations(slot))[0].block_ids, device_blocks(4, 30));
+  CAIRN_SLOT_OK(slot.offload_done(id));
+}
+
+// The iteration could not be built: nobody was given the save.
+TEST(SlotSaveTest, AnInStepSaveThatWasNotTakenIsWithdrawn) {
+  ExternallyManagedDeviceSlot slot = new_slot(18);
+  CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(5)));
+  CAIRN_SLOT_OK(slot.mark_as_scheduled(1));
+  ASSERT_TRUE(slot.offer_in_step_save(16, 1));
+  const Slot::SettledSave settled = slot.settle_in_step_save(16);
+  EXPECT_EQ(settled.confirmed, 0U);
+  EXPECT_TRUE(settled.save->block_ids.empty());
+  EXPECT_TRUE(slot.pending_operations().empty());
+  EXPECT_EQ(slot.operations_in_flight(), 0U);
+  CAIRN_SLOT_OK(slot.advance_computed_position(16));
+  EXPECT_EQ(saves_of(take_operations(slot))[0].block_ids.size(), 4U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tests of slots share: prompts, device blocks, slots in every state, and operations by kind.
+// Shared by the tests of slots: prompts, device blocks, slots in every state, and operations by kind.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,6 +44,12 @@ inline constexpr std::uint32_t kBlockSize = 4;
 }
 [[nodiscard]] inline bool is_invalid_operation(const Status& status) { return !status && !is_invalid_state(status); }
 
+[[nodiscard]] inline SlotOperations take_operations(Slot& slot) {
+  SlotOperations taken;
+  slot.take_pending_operations(taken);
+  return taken;
+}
+
 // The loads and the saves that are to be started.
 [[nodiscard]] inline std::vector<Operation> started(const SlotOperations& operations, bool are_loads) {
   std::vector<Operation> out;
@@ -75,8 +81,8 @@ inline void prefill(ExternallyManagedDeviceSlot& slot, std::uint64_t iteration) 
   CAIRN_SLOT_OK(slot.advance_computed_position(slot.sequence().size() - slot.computed_tokens()));
 }
 
-// A slot with a prompt of 16 tokens in that state, with nothing in flight but what the state is about: a load that was
-// taken in Onboarding, a save that was taken in Finishing.
+// A slot with a prompt of 16 tokens in that state, with nothing in flight except a load in Onboarding and a save in
+// Finishing.
 inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
   using enum SlotState::Kind;
   switch (kind) {
@@ -89,7 +95,7 @@ inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
       CAIRN_SLOT_OK(slot.acquire_all_local_matches(0, 2));
       CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(4)));
       CAIRN_SLOT_OK(slot.mark_as_onboarding(1));
-      ASSERT_EQ(slot.take_pending_operations().start.size(), 1);
+      ASSERT_EQ(take_operations(slot).start.size(), 1);
       return;
     case kPrefilling:
       CAIRN_SLOT_OK(slot.append_mutable_device_blocks(device_blocks(8)));
@@ -106,7 +112,7 @@ inline void bring_to(SlotState::Kind kind, ExternallyManagedDeviceSlot& slot) {
   }
   prefill(slot, 1);
   CAIRN_SLOT_OK(slot.mark_as_decoding(2));
-  const auto saves = saves_of(slot.take_pending_operations());
+  const auto saves = saves_of(take_operations(slot));
   ASSERT_EQ(saves.size(), 1);
   if (kind == kFinishing) {
     CAIRN_SLOT_OK(slot.mark_as_finished(3));
@@ -126,7 +132,7 @@ inline constexpr auto kAllKinds = [] {
   return kinds;
 }();
 
-// All that can be seen of a slot, to find out whether anything changed.
+// All visible state of a slot, to find out whether anything changed.
 struct SlotView {
   explicit SlotView(const ExternallyManagedDeviceSlot& slot)
       : state(slot.state()),

@@ -50,8 +50,7 @@ TEST(SlotTransitionsTest, TheDocumentHasTheTable) {
       << table;
 }
 
-// An operation of a slot that asks for a state. Finishing and Finished have a test of their own; nothing asks for
-// Initialized.
+// A call of a slot that requests a state. Finishing and Finished have their own test; no call requests Initialized.
 struct Ask {
   Kind to;
   std::function<Status(ExternallyManagedDeviceSlot&)> ask;
@@ -84,7 +83,7 @@ TEST(SlotTransitionsTest, EveryPairOnASlotIsTakenOrRefusedWithBothStatesAndNothi
         continue;
       }
       EXPECT_EQ(SlotView(slot), before);
-      EXPECT_TRUE(slot.take_pending_operations().empty());
+      EXPECT_TRUE(take_operations(slot).empty());
       EXPECT_EQ(is_invalid_state(status), !is_legal(from, ask.to));
       if (is_invalid_state(status)) {
         const std::string& message = status.error().message;

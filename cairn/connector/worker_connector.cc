@@ -13,8 +13,8 @@ namespace cairn {
 namespace {
 
 Result<std::unique_ptr<Rank>> join_leader(const WorkerConnector::Options& options, Rank::Options rank) {
-  return options.group != nullptr ? Rank::join(*options.group, std::move(rank))
-                                  : Rank::connect(*options.leader, std::move(rank));
+  return options.leader != nullptr ? Rank::join(*options.leader, std::move(rank))
+                                   : Rank::connect(*options.address, std::move(rank));
 }
 
 }  // namespace
@@ -51,9 +51,9 @@ class WorkerConnector::Impl {
 
 Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGroup> groups,
                                                                std::vector<std::string> layers, Options options) {
-  if (options.leader.has_value() == (options.group != nullptr)) {
+  if (options.address.has_value() == (options.leader != nullptr)) {
     return fail(ErrorCode::kInvalidArgument,
-                "give either the leader's address or, if it is in this process, its group of ranks");
+                "give either the address of the leader or, if it is in this process, the leader itself");
   }
   CAIRN_TRY_ASSIGN(LayoutGroups device, make_kv_groups(groups, layers));
   const WorkerSteps::Options steps = {.layers = static_cast<std::uint32_t>(layers.size()),
@@ -68,6 +68,7 @@ Result<std::unique_ptr<WorkerConnector>> WorkerConnector::make(std::vector<KvGro
   };
   CAIRN_TRY_ASSIGN(std::unique_ptr<Rank> worker, join_leader(options, {.rank = options.rank,
                                                                        .ranks = options.ranks,
+                                                                       .first_layer = options.first_layer,
                                                                        .device = std::move(device),
                                                                        .secret = std::move(options.secret),
                                                                        .clock = options.clock,

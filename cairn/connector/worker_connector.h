@@ -4,7 +4,7 @@
 //   start_load()               loads may write to their blocks from now on
 //   wait_for_layer()           before each layer, if loads arrive in the step
 //   save_layer(), save_step()  after each layer, or after all of them: what the step computed may be read
-//   take_outcomes()            which loads and saves are over, and which blocks failed
+//   take_outcomes()            which loads and saves have ended, and which blocks failed
 // A step without loads and saves takes well under 2 us.
 //
 // Outcomes are what the leader says of all ranks together, so that every rank reports the same. Blocks whose load failed are
@@ -16,8 +16,8 @@
 //
 // Thread safety: none; the engine's thread alone. Calls that wait say so, and never wait beyond their limit.
 // Ownership: the engine's worker.
-// Errors: calls out of order are kFailedPrecondition; metadata that cannot be read is kCorrupt: the step then goes on
-// without a cache, and saves that may still read blocks fail, since nobody knows which blocks the step writes to.
+// Errors: calls out of order are kFailedPrecondition; metadata that cannot be read is kCorrupt: the step then continues
+// without a cache, and saves that may still read blocks fail, since it is unknown which blocks the step writes to.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
-#include "cairn/layout/tensor_view.h"
+#include "cairn/layout/block_layout.h"
+#include "cairn/layout/rank_grid.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/memory/region.h"
-#include "cairn/rank/rank_state.h"
 #include "cairn/transfer/step_event.h"
 #include "cairn/wire/rank_address.h"
 
@@ -72,8 +72,8 @@ struct WorkerOutcomes {
     bool whole = true;  // all blocks of the load are there
     friend bool operator==(const Loaded&, const Loaded&) = default;
   };
-  std::vector<Loaded> loaded = {};          // requests whose load is over
-  std::vector<RequestId> saved = {};        // requests of which a save is over, saved or not
+  std::vector<Loaded> loaded = {};          // requests whose load has ended
+  std::vector<RequestId> saved = {};        // requests of which a save has ended, saved or not
   std::vector<BlockId> failed_blocks = {};  // device blocks whose content must not be used
   friend bool operator==(const WorkerOutcomes&, const WorkerOutcomes&) = default;
 };
@@ -82,9 +82,12 @@ class WorkerConnector {
  public:
   struct Options {
     std::uint32_t rank = 0;
-    std::uint32_t ranks = 1;
-    std::optional<RankAddress> leader = {};  // the leader's address, or
-    LocalLeader* group = nullptr;            // a Leader of this process
+    RankGrid ranks = 1;  // or {tensor, pipeline}
+    // With pipeline parallelism: the number in the model of this worker's first layer. std::nullopt: the layers are dealt
+    // evenly (even_layers()), or this is the first stage.
+    std::optional<std::uint32_t> first_layer = {};
+    std::optional<RankAddress> address = {};  // of the leader, or
+    LocalLeader* leader = nullptr;            // a leader of this process
     std::string secret = {};
     const Clock* clock = &steady_clock();
     Duration fence_limit = std::chrono::milliseconds(200);  // the longest that bind() waits for saves
@@ -95,7 +98,7 @@ class WorkerConnector {
     Duration first_connection = std::chrono::seconds(60);
   };
   // Registers the engine's tensors and joins the leader. `layers` of all groups, in the order in which the model
-  // computes them, give the numbers that layers have here.
+  // computes them, give the numbers that layers have here: from 0 on in every pipeline stage.
   [[nodiscard]] static Result<std::unique_ptr<WorkerConnector>> make(std::vector<KvGroup> groups,
                                                                      std::vector<std::string> layers, Options options);
   WorkerConnector(const WorkerConnector&) = delete;
@@ -107,20 +110,20 @@ class WorkerConnector {
   // --- a step ---
   // Waits for fences, up to fence_limit; saves that are not over by then fail.
   [[nodiscard]] Status bind(std::span<const std::byte> metadata);
-  // Loads may write to the blocks of this step once `after` and all events given before it are over.
+  // Loads may write to the blocks of this step once `after` and all events given before it have ended.
   [[nodiscard]] Status start_load(StepEventPtr after = {});
   // Waits until the layer of all loads of this step is there. Fails if some blocks will not be loaded, or not in time; the
   // engine goes on, and the blocks are among the failed ones of take_outcomes(): they may have been read too early, and so
   // may those after them in their load. Other loads are good, and waited for as before.
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer);
-  // The KV that this step computed for the layer is there once `after` is over. Layers come in any order, each once. The
-  // last missing layer ends the step, as save_step() does, and save_step() then has no effect. If some layers are not
-  // saved, save_step() ends the step.
+  // The KV that this step computed for the layer is there once `after` has ended. Layers come in any order, each once.
+  // The last missing layer ends the step, as save_step() does, and save_step() then has no effect. If some layers are
+  // not saved, save_step() ends the step.
   [[nodiscard]] Status save_layer(std::uint32_t layer, StepEventPtr after = {});
   [[nodiscard]] Status save_step(StepEventPtr after = {});
-  // What is over since the last call, each once; ends a step that was started. Waits for the loads that this step read
-  // layer by layer: their bytes are verified now. Those without an outcome by layer_limit are reported as failed, and later
-  // outcomes of them are ignored. May also be called between steps.
+  // What has ended since the last call, each once; ends a step that was started. Waits for the loads that this step
+  // read layer by layer: their bytes are verified now. Those without an outcome by layer_limit are reported as failed,
+  // and later outcomes of them are ignored. May also be called between steps.
   [[nodiscard]] WorkerOutcomes take_outcomes();
 
   [[nodiscard]] RankState state() const;

@@ -53,7 +53,7 @@ ManagerConfig config_of(TensorKind kind, std::uint32_t ranks) {
   return config;
 }
 
-// A step of a device that is over, or fails, when told.
+// A step of a device that the test ends or fails.
 class TestEvent final : public StepEvent {
  public:
   [[nodiscard]] StepState state() override { return now; }
@@ -89,15 +89,15 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   ~WorkerConnectorThreadsTest() override { ranks_.clear(); }
 
   void lead(TensorKind kind, std::uint32_t ranks = 1, std::optional<RankAddress> address = {}) {
-    group_ = *Leader::make({.ranks = ranks, .address = std::move(address), .transfers = 64});
-    executor_ = group_->make_executor();
-    group_->open(config_of(kind, ranks));
+    leader_ = *Leader::make({.ranks = ranks, .address = std::move(address), .transfers = 64});
+    executor_ = leader_->make_executor();
+    leader_->open(config_of(kind, ranks));
     options_.ranks = ranks;
-    leader_ = group_->id();
+    leader_id_ = leader_->id();
   }
   // What the scheduler of that leader says.
   [[nodiscard]] std::vector<std::byte> encoded(IterationMetadata metadata) const {
-    metadata.leader = leader_;
+    metadata.leader = leader_id_;
     std::vector<std::byte> bytes;
     metadata.encode(bytes);
     return bytes;
@@ -108,7 +108,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
     rank->device = *make_kv_groups(groups, layer_names(kShape.layers));
     WorkerConnector::Options options = options_;
     options.rank = static_cast<std::uint32_t>(ranks_.size());
-    options.group = options.leader ? nullptr : group_.get();
+    options.leader = options.address ? nullptr : leader_.get();
     Result<std::unique_ptr<WorkerConnector>> connector =
         WorkerConnector::make(std::move(groups), layer_names(kShape.layers), std::move(options));
     if (!connector) {
@@ -126,10 +126,10 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   [[nodiscard]] Rank& rank(std::size_t i = 0) const { return *ranks_[i]; }
   [[nodiscard]] WorkerConnector& worker(std::size_t i = 0) const { return *ranks_[i]->connector; }
 
-  // --- what a scheduler's side would ask of the group ---
+  // --- what a scheduler's side does with the leader ---
   void submit(const std::string& name, MemoryKind from, MemoryKind to, const std::vector<BlockPair>& pairs,
               StepMark not_before) {
-    ASSERT_TRUE(group_->wait_for_ranks(kPatience));
+    ASSERT_TRUE(leader_->wait_for_ranks(kPatience));
     Transfer transfer = log_.transfer(name, rank_plan(from, to), 0, steady_clock().now() + kPatience);
     transfer.not_before = not_before;
     for (const BlockPair& pair : pairs) {
@@ -144,10 +144,10 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
     submit("load", MemoryKind::kPinned, MemoryKind::kDevice, pairs, StepMark::begun(iteration));
   }
   void tell(const OperationOutcomes& outcomes) {
-    ASSERT_TRUE(group_->wait_for_ranks(kPatience));  // who is not there is not told
-    group_->broadcast({.bytes = outcomes.encode()});
+    ASSERT_TRUE(leader_->wait_for_ranks(kPatience));  // a rank that is not ready gets no outcomes
+    leader_->broadcast({.bytes = outcomes.encode()});
   }
-  // Of the copy that was asked for last: blocks that came, from the first on.
+  // Blocks of the last copy that were loaded, from the first on.
   void tell_load(OperationId id) {
     log_.wait_settled("load");
     std::uint32_t arrived = 0;
@@ -173,7 +173,7 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
       ASSERT_TRUE(rank->connector->save_step(computed));
     }
   }
-  // What a worker says next.
+  // The next outcomes of a worker.
   static WorkerOutcomes next_report(WorkerConnector& worker) {
     const TimePoint deadline = steady_clock().now() + kPatience;
     WorkerOutcomes report;
@@ -187,8 +187,8 @@ class WorkerConnectorThreadsTest : public ::testing::Test {
   WorkerConnector::Options options_ = {.fence_limit = milliseconds(50), .layer_limit = kPatience};
   BlockState saved_as_ = BlockState::kDone;
   TransferLog log_;
-  LeaderId leader_;
-  std::unique_ptr<Leader> group_;
+  LeaderId leader_id_;
+  std::unique_ptr<Leader> leader_;
   std::unique_ptr<TransferExecutor> executor_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
@@ -253,7 +253,8 @@ TEST_P(EveryTensorKindThreadsTest, LayersComeInTheStep) {
   EXPECT_TRUE(rank().holds(1, 101));
   EXPECT_TRUE(rank().holds(4, 102));
   ASSERT_TRUE(worker().save_step());
-  EXPECT_EQ(worker().take_outcomes(), (WorkerOutcomes{.loaded = {{"load", true}}})) << "it waits for the leader's word";
+  EXPECT_EQ(worker().take_outcomes(), (WorkerOutcomes{.loaded = {{"load", true}}}))
+      << "it waits for the leader's outcome";
   leader.join();
 }
 
@@ -313,7 +314,7 @@ TEST_F(WorkerConnectorThreadsTest, EveryRankSaysTheSame) {
 
 TEST_F(WorkerConnectorThreadsTest, ACopyThatFailsIsReportedByItsBlocks) {
   lead(TensorKind::kKvFirst);
-  // The first block that is loaded comes, the others fail.
+  // The first block is loaded, the others fail.
   options_.around = [](ExecutorKind, std::unique_ptr<TransferExecutor> inside) -> std::unique_ptr<TransferExecutor> {
     return std::make_unique<FaultExecutor>(steady_clock(), std::move(inside),
                                            FaultOptions{.rules = {{.fault = Fault::kFail, .at = 5, .every = 1}}});
@@ -331,7 +332,7 @@ TEST_F(WorkerConnectorThreadsTest, ACopyThatFailsIsReportedByItsBlocks) {
             (WorkerOutcomes{.loaded = {{"load", false}}, .failed_blocks = {BlockId{1}, BlockId{4}}}));
 }
 
-TEST_F(WorkerConnectorThreadsTest, ALoadInTheStepThatNeverBeginsHoldsNobodyUp) {
+TEST_F(WorkerConnectorThreadsTest, AnInStepLoadThatNeverBeginsDoesNotBlock) {
   lead(TensorKind::kKvFirst);
   join(TensorKind::kKvFirst);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 1, .loads = {kLoadInStep}})));
@@ -352,7 +353,7 @@ TEST_F(WorkerConnectorThreadsTest, ASaveOfBlocksThatAreTakenAwayFails) {
   step({.iteration = 1}, endless);
   submit_save(2, kSaved);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}, .fences = {kSave}})));
-  EXPECT_THAT(log_.states("save"), Each(BlockState::kFailed)) << "told before the step begins";
+  EXPECT_THAT(log_.states("save"), Each(BlockState::kFailed)) << "reported before the step begins";
   endless->now = StepState::kOver;
   saved_as_ = BlockState::kFailed;
   tell_save(kSave->id);
@@ -376,7 +377,7 @@ TEST_F(WorkerConnectorThreadsTest, AFenceLetsASaveEnd) {
   leader.join();
 }
 
-// An event of the last step that is not over holds its saves, whatever the next step says.
+// An event of the last step that has not ended holds its saves, whatever the next step does.
 TEST_F(WorkerConnectorThreadsTest, ASaveWaitsForTheEventOfItsStep) {
   lead(TensorKind::kKvFirst);
   join(TensorKind::kKvFirst);
@@ -385,7 +386,7 @@ TEST_F(WorkerConnectorThreadsTest, ASaveWaitsForTheEventOfItsStep) {
   submit_save(2, kSaved);
   ASSERT_TRUE(worker().bind(encoded({.iteration = 2, .saves = {kSave}})));
   ASSERT_TRUE(worker().start_load());
-  // A copy that waits for nothing goes all the way meanwhile.
+  // Meanwhile a copy that waits for nothing is carried out.
   submit("other", MemoryKind::kDevice, MemoryKind::kPinned, {{9, 9}}, StepMark());
   log_.wait_settled("other");
   EXPECT_FALSE(log_.is_done("save"));
@@ -395,7 +396,7 @@ TEST_F(WorkerConnectorThreadsTest, ASaveWaitsForTheEventOfItsStep) {
   submit_load(3, {{5, 3}});
   step({.iteration = 3});
   EXPECT_THAT(log_.states("load"), Each(BlockState::kDone));
-  EXPECT_TRUE(rank().holds(3, 100)) << "what was there when the step was over";
+  EXPECT_TRUE(rank().holds(3, 100)) << "the bytes at the end of the step";
 }
 
 TEST_F(WorkerConnectorThreadsTest, ASaveAfterAnEventThatFailedFails) {
@@ -418,17 +419,17 @@ TEST_P(SchedulerRestartThreadsTest, TheCacheIsBackWithTheFirstIterationOfTheNewO
   const TestFolder folder;
   const RankAddress address = *RankAddress::parse("unix:" + folder.in("leader.sock"));
   lead(TensorKind::kKvFirst, 1, address);
-  options_.leader = address;
+  options_.address = address;
   join(TensorKind::kKvFirst);
   step({.iteration = 500, .loads = {kLoad}, .saves = {kSave}});
   executor_.reset();
-  group_.reset();
+  leader_.reset();
 
   lead(TensorKind::kKvFirst, 1, address);
   const bool rank_is_first = GetParam();
   if (rank_is_first) {
-    ASSERT_TRUE(group_->wait_for_ranks(kPatience));
-    // Asked of the rank before the engine has begun any step of this leader, which is 500 iterations below the last.
+    ASSERT_TRUE(leader_->wait_for_ranks(kPatience));
+    // Sent to the rank before the engine has begun any step of this leader, which is 500 iterations below the last.
     submit_save(1, kSaved);
   }
   rank().write(0, 77);
@@ -439,7 +440,7 @@ TEST_P(SchedulerRestartThreadsTest, TheCacheIsBackWithTheFirstIterationOfTheNewO
   step({.iteration = 1, .saves = {kSave}});
   EXPECT_THAT(log_.states("save"), Each(BlockState::kDone));
   tell_save(kSave->id);
-  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}})) << "and nothing of the one before";
+  EXPECT_EQ(next_report(worker()), (WorkerOutcomes{.saved = {"save"}})) << "and no outcome of the leader before";
   submit_load(2, kLoaded);
   step({.iteration = 2, .loads = {kLoad}});
   tell_load(kLoad->id);
@@ -451,12 +452,12 @@ TEST_F(WorkerConnectorThreadsTest, WithoutALeaderWhatIsExpectedFails) {
   const TestFolder folder;
   const RankAddress address = *RankAddress::parse("unix:" + folder.in("leader.sock"));
   lead(TensorKind::kKvFirst, 1, address);
-  options_.leader = address;
+  options_.address = address;
   join(TensorKind::kKvFirst);
   step({.iteration = 1, .loads = {kLoad}, .saves = {kSave}});
   EXPECT_EQ(worker().take_outcomes(), WorkerOutcomes());
   executor_.reset();
-  group_.reset();
+  leader_.reset();
   WorkerOutcomes report = next_report(worker());
   EXPECT_EQ(report,
             (WorkerOutcomes{.loaded = {{"load", false}}, .saved = {"save"}, .failed_blocks = kLoad->block_ids}));
@@ -478,10 +479,10 @@ TEST_F(WorkerConnectorThreadsTest, WhatCannotBeMadeSaysWhy) {
     return made ? std::string("accepted") : made.error().message;
   };
   EXPECT_THAT(error_of(layer_names(3), {}),
-              HasSubstr("either the leader's address or, if it is in this process, its group"));
-  EXPECT_THAT(error_of(layer_names(4), {.group = group_.get()}),
+              HasSubstr("either the address of the leader or, if it is in this process, the leader"));
+  EXPECT_THAT(error_of(layer_names(4), {.leader = leader_.get()}),
               HasSubstr("layer 'layer.3' of the model is in no group"));
-  EXPECT_THAT(error_of(layer_names(3), {.rank = 4, .group = group_.get()}), HasSubstr("rank 4"));
+  EXPECT_THAT(error_of(layer_names(3), {.rank = 4, .leader = leader_.get()}), HasSubstr("rank 4"));
 }
 
 }  // namespace

@@ -10,6 +10,9 @@ namespace {
 // How often a waiting thread looks at the clock and at the connection, neither of which wakes it.
 constexpr Duration kLook = std::chrono::milliseconds(1);
 
+// Saves in the step are waited for by nobody.
+bool is_in_step_load(const Operation& operation) { return operation.is_load && operation.in_step; }
+
 }  // namespace
 
 void WorkerOperations::receive(const LeaderId& leader, std::span<const std::byte> message) {
@@ -93,7 +96,7 @@ void WorkerOperations::end(OperationId id, bool is_load, std::uint32_t loaded_bl
     return;
   }
   expected.loaded_blocks = loaded_blocks;
-  if (operation.in_step) {
+  if (is_in_step_load(operation)) {
     --in_step_;
     if (loaded_blocks < operation.block_ids.size()) {
       is_in_step_short_ = true;
@@ -116,7 +119,7 @@ void WorkerOperations::bind(const IterationMetadata& metadata, std::uint32_t con
   }
   least_connection_ = std::min(least_connection_, connection);
   if (metadata.iteration >= finished_before_) {
-    finished_before_ = 0;  // iterations grow: none of those before is bound any more
+    finished_before_ = 0;  // iterations grow: no earlier one will be bound
     in_flight_.clear();
   }
   for (const auto* list : {&metadata.loads, &metadata.saves}) {
@@ -134,7 +137,7 @@ void WorkerOperations::add(Expected expected) {
     return;
   }
   ++untaken_;
-  in_step_ += operation.in_step ? 1 : 0;
+  in_step_ += is_in_step_load(operation) ? 1 : 0;
   if (const auto early = early_.find(operation.id); early != early_.end()) {
     const std::uint32_t loaded_blocks = early->second.loaded_blocks;
     early_.erase(early);
@@ -183,11 +186,6 @@ bool WorkerOperations::wait_for_in_step(TimePoint deadline, const GoesOn& goes_o
   return wait(deadline, goes_on, [&]() CAIRN_REQUIRES(mutex_) { return in_step_ == 0; });
 }
 
-bool WorkerOperations::is_pending(OperationId id) const {
-  const MutexLock lock(mutex_);
-  return pending_.contains(id);
-}
-
 WorkerOperations::InStep WorkerOperations::in_step() const {
   const MutexLock lock(mutex_);
   return {.is_pending = in_step_ > 0, .is_short = is_in_step_short_};
@@ -200,7 +198,7 @@ std::vector<BlockId> WorkerOperations::take_short() {
 
 void WorkerOperations::limit(Expected& expected, const std::unordered_set<std::uint32_t>& blocks) {
   const Operation& operation = *expected.operation;
-  if (!operation.in_step) {
+  if (!is_in_step_load(operation)) {
     return;
   }
   const auto first = std::ranges::find_if(operation.block_ids, [&](BlockId b) { return blocks.contains(index_of(b)); });
@@ -225,7 +223,7 @@ std::vector<OperationPtr> WorkerOperations::pending_in_step() const {
   std::vector<OperationPtr> found;
   const MutexLock lock(mutex_);
   for (const auto& [id, expected] : pending_) {
-    if (expected.operation->in_step) {
+    if (is_in_step_load(*expected.operation)) {
       found.push_back(expected.operation);
     }
   }

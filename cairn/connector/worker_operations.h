@@ -1,11 +1,11 @@
 // WorkerOperations: the loads and saves that a worker expects, until the engine has taken their outcomes.
 //
-// Keeps the operations of bound metadata, takes the outcomes that the leader sends, and returns what is over, each once. An
-// outcome of an operation that is not bound yet is kept for it; one of an operation that was given up is ignored.
-// Operations are those of one scheduler (leader) at a time, since their numbers start anew with every scheduler. follow()
-// drops those of the scheduler before. Outcomes of a leader that is not followed yet are kept until it is.
-// OperationOutcomes::finished_before ends operations whose outcome was sent while this rank was not ready, bound already or
-// bound later: nothing of their loads counts.
+// Keeps the operations of bound metadata, takes the outcomes that the leader sends, and returns what has ended, each
+// once. An outcome that arrives before its operation is bound is kept; an outcome that arrives after give_up() is
+// ignored. Operations are those of one scheduler (leader) at a time, since their numbers start anew with every
+// scheduler. follow() drops those of the scheduler before. Outcomes of a leader that is not followed yet are kept until
+// it is. OperationOutcomes::finished_before ends operations whose outcome was sent while this rank was not ready, bound
+// already or bound later: nothing of their loads counts.
 // In-step loads are read by the engine while they arrive. A block whose layer was not there when the engine went on may
 // have been read too early (read_early()): neither it nor the blocks after it in its load count as loaded.
 //
@@ -28,17 +28,17 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/thread_annotations.h"
 #include "cairn/connector/iteration_metadata.h"
-#include "cairn/connector/operation.h"
 #include "cairn/connector/operation_outcomes.h"
 #include "cairn/connector/request_id.h"
+#include "cairn/connector/slot.h"
 #include "cairn/connector/worker_connector.h"
-#include "cairn/wire/leader_id.h"
+#include "cairn/wire/rank_address.h"
 
 namespace cairn {
 
 class WorkerOperations {
  public:
-  // An outcome without a bound operation is forgotten after so many binds: its operation was over before.
+  // An outcome without a bound operation is forgotten after so many binds: its operation had ended before.
   static constexpr std::uint64_t kKeptIterations = 1024;
   // Messages kept of a leader that is not followed. Later ones are dropped: their operations count as unanswered.
   static constexpr std::size_t kMessagesAhead = 1024;
@@ -54,18 +54,17 @@ class WorkerOperations {
   // Expects the loads and saves of the metadata. `connection`: the number of the connection that outcomes are expected on; 0
   // if there is none.
   void bind(const IterationMetadata& metadata, std::uint32_t connection);
-  // Whether an operation is expected, or over and not taken. Takes no lock.
+  // Whether an operation is pending, or has ended and was not taken. Takes no lock.
   [[nodiscard]] bool has_any() const { return untaken_ > 0; }
 
-  // Waits until none of the operations is pending; `goes_on` is asked now and then whether waiting still makes sense.
+  // Waits until none of the operations is pending; `goes_on` is called now and then; waiting ends if it returns false.
   using GoesOn = std::function<bool()>;
   bool wait_for(std::span<const OperationPtr> operations, TimePoint deadline, const GoesOn& goes_on);
   bool wait_for_in_step(TimePoint deadline, const GoesOn& goes_on);
-  [[nodiscard]] bool is_pending(OperationId id) const;
 
   struct InStep {
     bool is_pending = false;  // one of them
-    bool is_short = false;    // one of those bound last is over and was not loaded whole
+    bool is_short = false;    // one of those bound last has ended and was not loaded whole
   };
   [[nodiscard]] InStep in_step() const;
   // Blocks of the in-step loads bound last that will not be loaded, by the leader's word; each once.
@@ -78,7 +77,7 @@ class WorkerOperations {
   // Ends the operation as if the leader had said that nothing was loaded, unless it is over already.
   void give_up(OperationId id);
 
-  // What is over, in the order in which it ended.
+  // What has ended, in the order in which it ended.
   [[nodiscard]] WorkerOutcomes take();
 
  private:
@@ -93,7 +92,7 @@ class WorkerOperations {
     std::uint32_t connection = 0;
     TimePoint bound{};
     std::uint32_t usable = ~0U;       // blocks from the first on; those after may have been read too early
-    std::uint32_t loaded_blocks = 0;  // once it is over
+    std::uint32_t loaded_blocks = 0;  // once it has ended
   };
   struct Early {
     std::uint32_t loaded_blocks = 0;
@@ -106,7 +105,7 @@ class WorkerOperations {
   void end(OperationId id, bool is_load, std::uint32_t loaded_blocks) CAIRN_REQUIRES(mutex_);
   void forget_early() CAIRN_REQUIRES(mutex_);
   void end_missed(const OperationOutcomes& outcomes) CAIRN_REQUIRES(mutex_);
-  // Whether the operation is over by finished_before.
+  // Whether the operation has ended by finished_before.
   [[nodiscard]] bool is_missed(OperationId id, std::uint64_t iteration) const CAIRN_REQUIRES(mutex_) {
     return iteration < finished_before_ && !in_flight_.contains(id);
   }

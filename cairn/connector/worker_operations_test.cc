@@ -8,6 +8,7 @@ namespace cairn {
 namespace {
 
 using testing::blocks_of;
+using testing::is_pending;
 using testing::load_of;
 using testing::operation;
 using testing::save_of;
@@ -22,7 +23,7 @@ class WorkerOperationsTest : public ::testing::Test {
   WorkerOperations operations_{clock_};
 };
 
-TEST_F(WorkerOperationsTest, WhatIsOverIsTakenOnceInItsOrder) {
+TEST_F(WorkerOperationsTest, OutcomesAreTakenOnceInOrder) {
   EXPECT_FALSE(operations_.has_any());
   bind({.loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
   EXPECT_TRUE(operations_.has_any());
@@ -48,30 +49,30 @@ TEST_F(WorkerOperationsTest, MoreBlocksThanThereAreIsAllOfThem) {
   EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}}));
 }
 
-TEST_F(WorkerOperationsTest, ANoticeThatComesFirstIsKept) {
+TEST_F(WorkerOperationsTest, AnOutcomeThatComesFirstIsKept) {
   tell({.loads = {{operation(1), 1}}, .saves = {operation(2)}});
   EXPECT_FALSE(operations_.has_any());
   bind({.loads = {load_of(1, {10, 11})}, .saves = {save_of(2, {12})}});
-  EXPECT_FALSE(operations_.is_pending(operation(1)));
+  EXPECT_FALSE(is_pending(operations_, operation(1)));
   EXPECT_EQ(operations_.take(),
             (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({11})}));
 }
 
-TEST_F(WorkerOperationsTest, ANoticeOfNoOperationIsForgotten) {
+TEST_F(WorkerOperationsTest, AnOutcomeWithoutAnOperationIsForgotten) {
   tell({.saves = {operation(7)}});
   for (std::uint64_t i = 0; i < 2 * WorkerOperations::kKeptIterations; ++i) {
     bind({});
   }
   bind({.saves = {save_of(7, {1})}});
-  EXPECT_TRUE(operations_.is_pending(operation(7)));
+  EXPECT_TRUE(is_pending(operations_, operation(7)));
 }
 
-TEST_F(WorkerOperationsTest, WhatWasMissedIsOverWithNothing) {
+TEST_F(WorkerOperationsTest, AMissedOperationEndsWithoutBlocks) {
   bind({.iteration = 4, .loads = {load_of(1, {10, 11}), load_of(2, {12})}, .saves = {save_of(3, {13})}});
   bind({.iteration = 5, .loads = {load_of(4, {14})}});
   tell({.finished_before = 5, .in_flight = {operation(2)}});
-  EXPECT_TRUE(operations_.is_pending(operation(2))) << "it is in flight";
-  EXPECT_TRUE(operations_.is_pending(operation(4))) << "nothing is said of its iteration";
+  EXPECT_TRUE(is_pending(operations_, operation(2))) << "it is in flight";
+  EXPECT_TRUE(is_pending(operations_, operation(4))) << "its iteration is not covered";
   const WorkerOutcomes report = operations_.take();
   EXPECT_EQ(report.loaded, (std::vector<WorkerOutcomes::Loaded>{{1U, false}}));
   EXPECT_EQ(report.saved, std::vector<RequestId>{3U});
@@ -80,14 +81,15 @@ TEST_F(WorkerOperationsTest, WhatWasMissedIsOverWithNothing) {
   EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{2U, true}, {4U, true}}}));
 }
 
-TEST_F(WorkerOperationsTest, WhatWasMissedIsOverAlsoWhereItIsBoundLater) {
+TEST_F(WorkerOperationsTest, AMissedOperationEndsAlsoIfItIsBoundLater) {
   tell({.loads = {{operation(1), 1}}, .finished_before = 6, .in_flight = {operation(2)}});
   bind({.iteration = 4, .loads = {load_of(1, {10}), load_of(2, {11})}, .saves = {save_of(3, {12})}});
-  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}, .saved = {3U}})) << "what was told counts";
-  EXPECT_TRUE(operations_.is_pending(operation(2)));
+  EXPECT_EQ(operations_.take(), (WorkerOutcomes{.loaded = {{1U, true}}, .saved = {3U}}))
+      << "the outcomes that came count";
+  EXPECT_TRUE(is_pending(operations_, operation(2)));
   bind({.iteration = 6, .saves = {save_of(4, {13})}});
-  EXPECT_TRUE(operations_.is_pending(operation(4)));
-  EXPECT_TRUE(operations_.is_pending(operation(2)));
+  EXPECT_TRUE(is_pending(operations_, operation(4)));
+  EXPECT_TRUE(is_pending(operations_, operation(2)));
 }
 
 TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
@@ -97,14 +99,14 @@ TEST_F(WorkerOperationsTest, AMissedLoadOfTheStepIsShort) {
   EXPECT_TRUE(operations_.in_step().is_short);
 }
 
-TEST_F(WorkerOperationsTest, ANoticeOfTheOtherKindOrOfNoSenseChangesNothing) {
+TEST_F(WorkerOperationsTest, AnOutcomeOfTheOtherKindOrOfBadBytesChangesNothing) {
   bind({.loads = {load_of(1, {10})}});
   tell({.saves = {operation(1)}});
   operations_.receive({}, std::vector<std::byte>(7));
-  EXPECT_TRUE(operations_.is_pending(operation(1)));
+  EXPECT_TRUE(is_pending(operations_, operation(1)));
 }
 
-TEST_F(WorkerOperationsTest, WhatIsGivenUpHasFailedWhateverIsToldLater) {
+TEST_F(WorkerOperationsTest, AnOperationFailsOnGiveUpWhateverArrivesLater) {
   bind({.loads = {load_of(1, {10, 11})}, .saves = {save_of(2, {12})}});
   operations_.give_up(operation(1));
   operations_.give_up(operation(2));
@@ -114,7 +116,7 @@ TEST_F(WorkerOperationsTest, WhatIsGivenUpHasFailedWhateverIsToldLater) {
   EXPECT_EQ(operations_.take(), WorkerOutcomes());
 }
 
-TEST_F(WorkerOperationsTest, WhatTheLeaderSaidFirstIsNotGivenUp) {
+TEST_F(WorkerOperationsTest, AnOutcomeOfTheLeaderIsNotChangedByGiveUp) {
   bind({.loads = {load_of(1, {10})}});
   tell({.loads = {{operation(1), 1}}});
   operations_.give_up(operation(1));
@@ -127,7 +129,7 @@ TEST_F(WorkerOperationsTest, LoadsInTheStepAreCountedApart) {
   EXPECT_FALSE(operations_.in_step().is_short);
   tell({.loads = {{operation(1), 1}, {operation(3), 0}}});
   EXPECT_TRUE(operations_.in_step().is_pending);
-  EXPECT_FALSE(operations_.in_step().is_short) << "another's load";
+  EXPECT_FALSE(operations_.in_step().is_short) << "the load of an earlier bind";
   tell({.loads = {{operation(2), 1}}});
   EXPECT_FALSE(operations_.in_step().is_pending);
   EXPECT_TRUE(operations_.in_step().is_short);
@@ -170,7 +172,7 @@ TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) 
   clock_.advance(std::chrono::seconds(1));
   bind({.saves = {save_of(3, {30})}}, 2);
   EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots({1}));
-  EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots({1})) << "until it is given up";
+  EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots({1})) << "until give_up()";
   EXPECT_EQ(unanswered(0, std::chrono::seconds(0)), Slots({1, 2, 3}));
   operations_.give_up(operation(1));
   EXPECT_EQ(unanswered(2, std::chrono::seconds(0)), Slots());
@@ -180,7 +182,7 @@ TEST_F(WorkerOperationsTest, UnansweredAreThoseOfAnotherConnectionAndOfLongAgo) 
   EXPECT_EQ(unanswered(3, std::chrono::seconds(0)), Slots({2, 3}));
 }
 
-TEST_F(WorkerOperationsTest, WaitsUntilItIsOverOrTheDeadlineOrNobodyAnswers) {
+TEST_F(WorkerOperationsTest, WaitsUntilTheEndOrTheDeadlineOrUntilNobodyAnswers) {
   bind({.loads = {load_of(1, {10}, true)}, .saves = {save_of(2, {20})}});
   const std::vector<OperationPtr> save = {save_of(2, {20})};
   const TimePoint deadline = clock_.now() + std::chrono::seconds(1);
@@ -200,7 +202,7 @@ TEST_F(WorkerOperationsTest, WaitsUntilItIsOverOrTheDeadlineOrNobodyAnswers) {
   EXPECT_TRUE(operations_.wait_for_in_step(clock_.now(), answer));
 }
 
-TEST_F(WorkerOperationsTest, NoticesOfALeaderThatIsNotFollowedYetAreKeptAndBounded) {
+TEST_F(WorkerOperationsTest, OutcomesOfALeaderThatIsNotFollowedYetAreKeptAndBounded) {
   constexpr LeaderId kNext{5, 5};
   bind({.loads = {load_of(1, {10}, true)}});
   const auto tell_next = [&](std::uint64_t slot) {
@@ -209,13 +211,13 @@ TEST_F(WorkerOperationsTest, NoticesOfALeaderThatIsNotFollowedYetAreKeptAndBound
   for (std::uint64_t slot = 0; slot < WorkerOperations::kMessagesAhead + 5; ++slot) {
     tell_next(slot);
   }
-  EXPECT_TRUE(operations_.is_pending(operation(1))) << "it is another leader's";
+  EXPECT_TRUE(is_pending(operations_, operation(1))) << "it is another leader's";
   operations_.follow(kNext);
   EXPECT_FALSE(operations_.has_any());
   EXPECT_FALSE(operations_.in_step().is_pending);
   bind({.saves = {save_of(1, {1}), save_of(WorkerOperations::kMessagesAhead + 1, {2})}});
   EXPECT_EQ(operations_.take(), (WorkerOutcomes{.saved = {1U}}));
-  EXPECT_TRUE(operations_.is_pending(operation(WorkerOperations::kMessagesAhead + 1)));
+  EXPECT_TRUE(is_pending(operations_, operation(WorkerOperations::kMessagesAhead + 1)));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr Duration kLayerLook = std::chrono::milliseconds(1);
 // Replaced leaders that are remembered.
 constexpr std::size_t kReplacedLeaders = 256;
 
-// Over when all events are over, failed when one has failed.
+// kOver when all events have ended, kFailed when one has failed.
 class AllEvents final : public StepEvent {
  public:
   explicit AllEvents(std::vector<StepEventPtr> events) : events_(std::move(events)) {}
@@ -120,6 +120,7 @@ Status WorkerSteps::bind_all(std::span<const std::byte> metadata) {
   saved_layers_ = 0;
   layer_events_.clear();
   expect(*good);
+  expect_in_step_saves(*good);
   if (!good->loads.empty() || !good->saves.empty()) {
     operations_.bind(*good, connection());
   }
@@ -155,6 +156,7 @@ Status WorkerSteps::follow(const LeaderId& leader) {
     passed_over_ = rank_.state().leader;
     leader_ = leader;
     iteration_.reset();
+    in_step_saves_.clear();
     operations_.follow(leader);
   }
   is_following_ = rank_.follow(leader, options_.clock->now() + options_.fence_limit);
@@ -165,12 +167,13 @@ Status WorkerSteps::follow(const LeaderId& leader) {
   return {};
 }
 
-// The step goes on without a cache. Which blocks it overwrites is not known: no copy of before may count.
+// The step continues without a cache. It is unknown which blocks it overwrites: earlier copies must not count.
 void WorkerSteps::miss() {
   phase_ = Phase::kNone;
   is_metadata_missed_ = true;
   expect({});
   fence_all(next_iteration());
+  in_step_saves_.clear();
 }
 
 void WorkerSteps::expect(const IterationMetadata& metadata) {
@@ -184,6 +187,21 @@ void WorkerSteps::expect(const IterationMetadata& metadata) {
   if (was_expecting || !expected_.empty()) {
     rank_.expect(expected_);
   }
+}
+
+void WorkerSteps::expect_in_step_saves(const IterationMetadata& metadata) {
+  if (!in_step_saves_.empty() && !is_computed_) {
+    // The engine has given that step up: nobody knows what is in the blocks.
+    (void)rank_.fence(in_step_saves_, StepMark::begun(metadata.iteration), options_.clock->now());
+  }
+  in_step_saves_.clear();
+  for (const OperationPtr& save : metadata.saves) {
+    if (save->in_step) {
+      in_step_saves_.insert(in_step_saves_.end(), save->block_ids.begin(), save->block_ids.end());
+    }
+  }
+  named_layers_ = 0;
+  is_computed_ = false;
 }
 
 void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
@@ -201,7 +219,7 @@ void WorkerSteps::wait_for_fences(const IterationMetadata& metadata) {
   }
   const TimePoint deadline = options_.clock->now() + options_.fence_limit;
   (void)operations_.wait_for(metadata.fences, deadline, [this] { return connection() != 0; });
-  // Also for saves that are over: no copy of these blocks may count from now on.
+  // Also for saves that have ended: no copy of these blocks may count from now on.
   (void)rank_.fence(blocks, StepMark::begun(metadata.iteration), deadline);
 }
 
@@ -253,7 +271,7 @@ Status WorkerSteps::wait_for_layer(std::uint32_t layer) {
   if (there) {
     return there;
   }
-  // The engine goes on. Blocks that it reads too early count as failed, and their later layers are not waited for.
+  // The engine continues. Blocks that it reads too early count as failed, and their later layers are not waited for.
   const std::vector<BlockId> lacking = rank_.lacking(layer);
   operations_.read_early(lacking);
   rank_.pass_over(lacking);
@@ -300,7 +318,21 @@ Status WorkerSteps::save_layer(std::uint32_t layer, StepEventPtr after) {
   }
   ++saved_layers_;
   saved_in_[layer] = binds_;
+  if (!in_step_saves_.empty() && phase_ == Phase::kStarted) {
+    name_layers();
+  }
   return {};
+}
+
+void WorkerSteps::name_layers() {
+  const std::uint32_t named = named_layers_;
+  while (saved_in_[named_layers_] == binds_) {  // the last layer has ended the step
+    ++named_layers_;
+  }
+  if (named_layers_ > named) {
+    rank_.reached_layers(*iteration_, named_layers_, join(layer_events_));
+    layer_events_.clear();
+  }
 }
 
 Status WorkerSteps::save_step(StepEventPtr after) {
@@ -321,6 +353,7 @@ void WorkerSteps::end(StepEventPtr after, Phase phase) {
   }
   rank_.reached(StepMark::computed(*iteration_), join(layer_events_));
   layer_events_.clear();
+  is_computed_ = true;
   phase_ = phase;
 }
 
@@ -339,7 +372,7 @@ WorkerOutcomes WorkerSteps::take_outcomes() {
 
 void WorkerSteps::give_up_unanswered() {
   const Rank::State rank = rank_.state();
-  if (!rank.is_connected && rank.copies > 0) {
+  if (!rank.is_connected && rank.transfers > 0) {
     return;  // its copies still touch blocks; it ends them first
   }
   const TimePoint now = options_.clock->now();
@@ -361,7 +394,7 @@ void WorkerSteps::finish_in_step() {
     return;
   }
   for (const OperationPtr& load : operations_.pending_in_step()) {
-    // The engine computes into these blocks next: nothing may write to them any more.
+    // The engine computes into these blocks next: nothing may write to them from now on.
     (void)rank_.fence(load->block_ids, StepMark::begun(next_iteration()), options_.clock->now() + options_.layer_limit);
     operations_.give_up(load->id);
   }

@@ -1,8 +1,8 @@
 // WorkerSteps: the steps of a worker in their order, between the engine, the leader's outcomes and the rank.
 // connector/worker_connector.h is the contract of the calls.
 //
-// After metadata that cannot be read nobody knows which blocks the engine overwrites: all saves in flight fail, and so do
-// those of iterations before the next metadata that is good.
+// After metadata that cannot be read it is unknown which blocks the engine overwrites: all saves in flight fail, and so
+// do those of iterations before the next metadata that is good.
 // Metadata of another leader is that of a scheduler that was restarted: its iterations count anew, and the operations of the
 // one before are dropped. Metadata of a leader that was replaced is refused.
 // A load or save without an outcome is reported as failed only once the rank's fence says that no copy touches its blocks;
@@ -68,6 +68,10 @@ class WorkerSteps {
   [[nodiscard]] Status bind_all(std::span<const std::byte> metadata);
   void miss();
   void expect(const IterationMetadata& metadata);
+  // Takes the in-step saves of the metadata. Those of the step before end here if that step was not computed.
+  void expect_in_step_saves(const IterationMetadata& metadata);
+  // Names the layers, from the first on, that were saved in this step: in-step saves may read them.
+  void name_layers();
   void wait_for_fences(const IterationMetadata& metadata);
   void fence_all(std::uint64_t iteration);
   [[nodiscard]] Status wait_in_step(std::uint32_t layer);
@@ -96,7 +100,10 @@ class WorkerSteps {
   std::uint64_t binds_ = 0;
   std::vector<std::uint64_t> saved_in_;     // by layer: the number of the bind that it was last saved in
   std::uint32_t saved_layers_ = 0;          // in this step
-  std::vector<StepEventPtr> layer_events_;  // of those, each once
+  std::vector<StepEventPtr> layer_events_;  // of those, each once, except what name_layers() has named
+  std::uint32_t named_layers_ = 0;          // in this step
+  std::vector<BlockId> in_step_saves_;      // blocks that are saved in the latest step
+  bool is_computed_ = false;                // that step
 };
 
 }  // namespace cairn

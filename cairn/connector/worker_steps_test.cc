@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using testing::encoded;
 using testing::fenced_operation;
 using ::testing::HasSubstr;
+using testing::is_pending;
 using ::testing::IsEmpty;
 using testing::load_of;
 using testing::operation;
@@ -42,7 +43,7 @@ class WorkerStepsTest : public ::testing::Test {
     ASSERT_TRUE(steps_.start_load({}));
   }
   void tell(const OperationOutcomes& outcomes) { operations_.receive({}, outcomes.encode()); }
-  // While the steps wait, this happens at the n-th time that they look around.
+  // Called on the n-th poll while the steps wait.
   void at_look(int n, const std::function<void()>& what) {
     rank_.on_state = [this, n, what, from = rank_.asked] {
       if (rank_.asked == from + n) {
@@ -105,7 +106,7 @@ TEST_F(WorkerStepsTest, AStepTellsTheRankHowFarTheEngineIs) {
                                        ScriptedRank::Mark{StepMark::computed(7), second}));
 }
 
-// A step with nothing to do asks the rank nothing.
+// A step with nothing to do makes no call to the rank but its marks.
 TEST_F(WorkerStepsTest, AStepWithoutWorkIsOnlyMarked) {
   for (std::uint64_t i = 1; i <= 3; ++i) {
     bind_and_start({.iteration = i});
@@ -113,7 +114,7 @@ TEST_F(WorkerStepsTest, AStepWithoutWorkIsOnlyMarked) {
     EXPECT_TRUE(steps_.save_step({}));
     EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
   }
-  EXPECT_EQ(rank_.asked, 1) << "which leader it has joined, by the first bind";
+  EXPECT_EQ(rank_.asked, 1) << "the first bind reads which leader it has joined";
   EXPECT_THAT(rank_.expected, IsEmpty());
   EXPECT_THAT(rank_.layers, IsEmpty());
   EXPECT_THAT(rank_.fences, IsEmpty());
@@ -146,7 +147,7 @@ TEST_F(WorkerStepsTest, AStepWithoutAForwardPassIsLegal) {
               ElementsAre(ScriptedRank::Mark{StepMark::begun(1), {}}, ScriptedRank::Mark{StepMark::begun(2), {}}));
 }
 
-TEST_F(WorkerStepsTest, ReportsThatNobodyTookAreNotLost) {
+TEST_F(WorkerStepsTest, OutcomesThatWereNotTakenAreNotLost) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6})}});
   tell({.loads = {{operation(1), 1}}});
   ASSERT_TRUE(bind({.iteration = 2, .saves = {save_of(2, {7})}}));
@@ -156,10 +157,10 @@ TEST_F(WorkerStepsTest, ReportsThatNobodyTookAreNotLost) {
             (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({6})}));
 }
 
-// Between bind() and start_load(), and where the engine idles, it asks for what is over and nothing ends.
+// The engine may take outcomes between bind() and start_load() and while it idles; that ends no step.
 TEST_F(WorkerStepsTest, AReportCanBeTakenAtAnyTime) {
   ASSERT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {5}, true)}}));
-  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes()) << "and waits for nothing that has not begun";
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes()) << "and does not wait for loads that have not begun";
   ASSERT_TRUE(steps_.start_load({}));
   tell({.loads = {{operation(1), 1}}});
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}}}));
@@ -191,7 +192,7 @@ TEST_F(WorkerStepsTest, LayersEndTheStepInAnyOrderWithAllTheirEvents) {
   events[1]->now = StepState::kFailed;
   EXPECT_EQ(all.state(), StepState::kFailed);
   EXPECT_EQ(all.wait_until({}), StepState::kFailed);
-  EXPECT_TRUE(steps_.save_step({})) << "ended already, as it says";
+  EXPECT_TRUE(steps_.save_step({})) << "the step has already ended";
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   EXPECT_THAT(rank_.marks, SizeIs(2));
 }
@@ -235,16 +236,16 @@ TEST_F(WorkerStepsTest, AStepWithLayersThatAreNotSavedIsEndedByTheEngine) {
 TEST_F(WorkerStepsTest, LayersOfLoadsInTheStepAreWaitedFor) {
   ASSERT_TRUE(bind({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7}), load_of(3, {8}, true)}}));
   EXPECT_THAT(rank_.expected, ElementsAre(blocks_of({5, 6, 8})));
-  EXPECT_THAT(rank_.marks, IsEmpty()) << "expected before it is started";
+  EXPECT_THAT(rank_.marks, IsEmpty()) << "the loads are expected before the step is started";
   ASSERT_TRUE(steps_.start_load({}));
   EXPECT_TRUE(steps_.wait_for_layer(0));
   EXPECT_TRUE(steps_.wait_for_layer(1));
   EXPECT_THAT(rank_.layers, ElementsAre(0U, 1U));
   tell({.loads = {{operation(1), 2}, {operation(3), 1}}});
-  EXPECT_TRUE(steps_.wait_for_layer(2)) << "all of it is there and verified";
+  EXPECT_TRUE(steps_.wait_for_layer(2)) << "all blocks are loaded and verified";
   EXPECT_THAT(rank_.layers, SizeIs(2));
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}, {3U, true}}}));
-  // The next step expects nothing, and says so once.
+  // The next step expects nothing, and waits for nothing.
   bind_and_start({.iteration = 2});
   bind_and_start({.iteration = 3});
   EXPECT_THAT(rank_.expected, ElementsAre(blocks_of({5, 6, 8}), IsEmpty()));
@@ -252,7 +253,7 @@ TEST_F(WorkerStepsTest, LayersOfLoadsInTheStepAreWaitedFor) {
   EXPECT_THAT(rank_.layers, SizeIs(2));
 }
 
-// The engine went on without those that lack the layer, and may have read them too early; the others are good.
+// The engine continued without the blocks that lack the layer, and may have read them too early; the others are valid.
 TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsTheLoadsThatLackIt) {
   bind_and_start(
       {.iteration = 1,
@@ -263,22 +264,22 @@ TEST_F(WorkerStepsTest, ALayerThatDoesNotComeFailsTheLoadsThatLackIt) {
   const Status second = steps_.wait_for_layer(1);
   EXPECT_EQ(code_of(second), ErrorCode::kUnavailable);
   EXPECT_EQ(second.error().message, "layer 1 of iteration 1: gone");
-  EXPECT_EQ(rank_.passed_over, blocks_of({8, 10})) << "they are not waited for any more";
+  EXPECT_EQ(rank_.passed_over, blocks_of({8, 10})) << "nothing waits for them any longer";
   rank_.on_layer = {};
   rank_.lacks.clear();
-  EXPECT_TRUE(steps_.wait_for_layer(2)) << "of the others later layers are waited for";
+  EXPECT_TRUE(steps_.wait_for_layer(2)) << "later layers of the other blocks are still waited for";
   EXPECT_THAT(rank_.layers, ElementsAre(0U, 1U, 2U));
   tell({.loads = {{operation(1), 1}, {operation(2), 3}, {operation(3), 1}, {operation(4), 1}}});
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, true}, {2U, false}, {3U, true}, {4U, false}},
                                                     .failed_blocks = blocks_of({8, 9, 10})}));
-  // And the next step is a new one.
+  // The next step is not affected.
   bind_and_start({.iteration = 2, .loads = {load_of(5, {8}, true)}});
   EXPECT_TRUE(steps_.wait_for_layer(0));
   tell({.loads = {{operation(5), 1}}});
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{5U, true}}}));
 }
 
-// The leader knows of it, and this rank perhaps never will.
+// The leader knows that the load is short; this rank may never get to know.
 TEST_F(WorkerStepsTest, ALoadThatFallsShortDoesNotKeepTheOthersFromComing) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7}, true)}});
   int looks = 0;
@@ -290,7 +291,8 @@ TEST_F(WorkerStepsTest, ALoadThatFallsShortDoesNotKeepTheOthersFromComing) {
     EXPECT_EQ(rank_.passed_over, blocks_of({6}));
     return {};
   };
-  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable) << "once the layer of the other is there";
+  EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable)
+      << "once the layer of the other load has arrived";
   EXPECT_EQ(looks, 2);
   tell({.loads = {{operation(2), 1}}});
   EXPECT_EQ(steps_.take_outcomes(),
@@ -307,7 +309,7 @@ TEST_F(WorkerStepsTest, ALayerIsWaitedForUpToItsLimit) {
   EXPECT_EQ(clock_.now(), seconds(12));
 }
 
-// The rank knows nothing of it: no copy was ever asked of it.
+// The rank does not know the load: it never got a copy of it.
 TEST_F(WorkerStepsTest, ALoadThatFailedBeforeItBeganEndsTheWait) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
   rank_.on_layer = [this](std::uint32_t, TimePoint) {
@@ -317,7 +319,7 @@ TEST_F(WorkerStepsTest, ALoadThatFailedBeforeItBeganEndsTheWait) {
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
   EXPECT_THAT(rank_.layers, SizeIs(1));
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
-  // The same where the outcomes was there before the metadata.
+  // The same if the outcomes came before the metadata.
   tell({.loads = {{operation(2), 0}}});
   bind_and_start({.iteration = 2, .loads = {load_of(2, {6}, true)}});
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kUnavailable);
@@ -328,7 +330,7 @@ TEST_F(WorkerStepsTest, AReportWaitsForLoadsOfTheStep) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6}, true), load_of(2, {7})}});
   at_look(4, [this] { tell({.loads = {{operation(1), 1}}}); });
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({6})}));
-  EXPECT_TRUE(operations_.is_pending(operation(2))) << "nobody computes with it yet";
+  EXPECT_TRUE(is_pending(operations_, operation(2))) << "nobody computes with it yet";
 }
 
 TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
@@ -336,7 +338,7 @@ TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
   let_time_pass(seconds(3));
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5, 6})}));
   EXPECT_GE(clock_.now(), seconds(10));
-  ASSERT_THAT(rank_.fences, SizeIs(1)) << "copies of it that come yet are refused";
+  ASSERT_THAT(rank_.fences, SizeIs(1)) << "later copies of it are refused";
   EXPECT_EQ(rank_.fences[0].blocks, blocks_of({5, 6}));
   EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(5));
   tell({.loads = {{operation(1), 2}}});
@@ -345,19 +347,19 @@ TEST_F(WorkerStepsTest, ALoadOfTheStepThatIsNotKnownInTimeHasFailedForGood) {
 
 // --- fences ---
 
-TEST_F(WorkerStepsTest, BindWaitsUntilFencedSavesAreOver) {
+TEST_F(WorkerStepsTest, BindWaitsUntilFencedSavesHaveEnded) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5, 6}), save_of(2, {7})}});
   at_look(3, [this] { tell({.saves = {operation(1)}}); });
   ASSERT_TRUE(bind({.iteration = 2, .fences = {fenced_operation(operation(1), blocks_of({5, 6}))}}));
-  EXPECT_FALSE(operations_.is_pending(operation(1)));
-  EXPECT_TRUE(operations_.is_pending(operation(2)));
+  EXPECT_FALSE(is_pending(operations_, operation(1)));
+  EXPECT_TRUE(is_pending(operations_, operation(2)));
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5, 6}), StepMark::begun(2), milliseconds(200)}));
 }
 
-TEST_F(WorkerStepsTest, SavesThatAreNotOverByTheLimitAreFencedByTheRank) {
+TEST_F(WorkerStepsTest, SavesThatHaveNotEndedByTheLimitAreFencedByTheRank) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
   let_time_pass(milliseconds(60));
-  // Also one that was given out only now, from blocks that are taken away at once.
+  // Also a save that starts only now, of blocks that are overwritten at once.
   ASSERT_TRUE(bind(
       {.iteration = 2,
        .saves = {save_of(2, {6})},
@@ -378,7 +380,7 @@ TEST_F(WorkerStepsTest, WithoutALeaderFencesAreNotWaitedFor) {
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
 }
 
-// A save that this worker never heard of may still have a copy here.
+// A save that is unknown to this worker may still have a copy here.
 TEST_F(WorkerStepsTest, AFenceOfAnUnknownSaveIsTheRanksAlone) {
   ASSERT_TRUE(bind({.iteration = 2, .fences = {fenced_operation(operation(9), blocks_of({5}))}}));
   EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({5}), StepMark::begun(2), milliseconds(200)}));
@@ -386,7 +388,7 @@ TEST_F(WorkerStepsTest, AFenceOfAnUnknownSaveIsTheRanksAlone) {
 
 // --- bad metadata ---
 
-// Nobody knows what the engine overwrites in such a step: a save that reads it must not count.
+// It is unknown which blocks the engine overwrites in such a step: a save that reads them must fail.
 TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
   bind_and_start({.iteration = 3, .saves = {save_of(1, {5})}});
   std::vector<std::byte> bad = encoded({.iteration = 4});
@@ -395,13 +397,13 @@ TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
   ASSERT_THAT(rank_.fences, SizeIs(1));
   EXPECT_EQ(rank_.fences[0].blocks, all_blocks());
   EXPECT_EQ(rank_.fences[0].overwritten_in, StepMark::begun(4));
-  // The step goes on without a cache.
+  // The step continues without a cache.
   EXPECT_EQ(code_of(steps_.start_load({})), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.wait_for_layer(0)), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(steps_.save_step({})), ErrorCode::kFailedPrecondition);
   tell({.saves = {operation(1)}});
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.saved = {1U}}));
-  // Copies that were given out in it may come yet.
+  // Copies of this step may still arrive.
   bind_and_start({.iteration = 9});
   ASSERT_THAT(rank_.fences, SizeIs(2));
   EXPECT_EQ(rank_.fences[1].blocks, all_blocks());
@@ -410,7 +412,7 @@ TEST_F(WorkerStepsTest, BadMetadataIsRefusedAndFencesAllBlocks) {
   EXPECT_THAT(rank_.fences, SizeIs(2));
 }
 
-TEST_F(WorkerStepsTest, BlocksThatAreNotThereAreBadMetadata) {
+TEST_F(WorkerStepsTest, UnknownBlocksAreBadMetadata) {
   EXPECT_EQ(code_of(bind({.iteration = 1, .loads = {load_of(1, {5, kBlocks})}})), ErrorCode::kCorrupt);
   EXPECT_EQ(code_of(bind({.iteration = 1, .saves = {save_of(1, {kBlocks})}})), ErrorCode::kCorrupt);
   EXPECT_EQ(code_of(bind({.iteration = 1, .fences = {fenced_operation(operation(1), blocks_of({kBlocks}))}})),
@@ -434,9 +436,9 @@ TEST_F(WorkerStepsTest, IterationsGrow) {
 TEST_F(WorkerStepsTest, WhatWasBoundFailsOnceWhenTheLeaderIsGone) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5, 6})}, .saves = {save_of(2, {7})}});
   EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
-  rank_.now = {.is_connected = false, .generation = 1, .copies = 1};
+  rank_.now = {.is_connected = false, .generation = 1, .transfers = 1};
   EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes()) << "a copy still touches blocks";
-  rank_.now.copies = 0;
+  rank_.now.transfers = 0;
   WorkerOutcomes report = steps_.take_outcomes();
   EXPECT_EQ(report, (WorkerOutcomes{.loaded = {{1U, false}}, .saved = {2U}, .failed_blocks = blocks_of({5, 6})}));
   for (const ScriptedRank::Fence& fence : rank_.fences) {
@@ -448,7 +450,7 @@ TEST_F(WorkerStepsTest, WhatWasBoundFailsOnceWhenTheLeaderIsGone) {
   EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
 }
 
-TEST_F(WorkerStepsTest, ANoticeOfAnotherConnectionIsNotWaitedFor) {
+TEST_F(WorkerStepsTest, AnOutcomeOfAnotherConnectionIsNotWaitedFor) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   rank_.now.generation = 2;
   bind_and_start({.iteration = 2, .loads = {load_of(2, {6})}});
@@ -464,7 +466,7 @@ TEST_F(WorkerStepsTest, WhatIsBoundWithoutALeaderFailsToo) {
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
 }
 
-TEST_F(WorkerStepsTest, NothingIsGivenUpWhileACopyReadsItsBlocks) {
+TEST_F(WorkerStepsTest, NoOperationFailsWhileACopyReadsItsBlocks) {
   bind_and_start({.iteration = 1, .saves = {save_of(1, {5})}});
   rank_.now.generation = 2;
   rank_.is_free = false;
@@ -476,13 +478,13 @@ TEST_F(WorkerStepsTest, NothingIsGivenUpWhileACopyReadsItsBlocks) {
 
 TEST_F(WorkerStepsTest, ALeaderThatGoesWhileAStepWaitsEndsTheWait) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5}, true)}});
-  at_look(5, [this] { rank_.now = {.is_connected = false, .generation = 1, .copies = 1}; });
+  at_look(5, [this] { rank_.now = {.is_connected = false, .generation = 1, .transfers = 1}; });
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.loaded = {{1U, false}}, .failed_blocks = blocks_of({5})}));
   EXPECT_EQ(clock_.now(), Duration(0));
 }
 
 // Its outcomes may have gone to a connection that was lost before the metadata was bound.
-TEST_F(WorkerStepsTest, NothingIsExpectedForEver) {
+TEST_F(WorkerStepsTest, NothingIsExpectedForever) {
   bind_and_start({.iteration = 1, .loads = {load_of(1, {5})}});
   clock_.advance(seconds(60));
   EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
@@ -513,18 +515,18 @@ TEST_F(WorkerStepsTest, ASchedulerThatWasReplacedIsRefused) {
   const Status late = bind({.leader = kOld, .iteration = 1001});
   EXPECT_EQ(code_of(late), ErrorCode::kFailedPrecondition);
   EXPECT_THAT(late.error().message, HasSubstr("replaced by another one"));
-  ASSERT_THAT(rank_.fences, SizeIs(1)) << "nobody knows what that step overwrites";
+  ASSERT_THAT(rank_.fences, SizeIs(1)) << "it is unknown which blocks that step overwrites";
   EXPECT_EQ(rank_.fences.back().blocks, all_blocks());
   EXPECT_EQ(rank_.fences.back().overwritten_in, StepMark::begun(1));
   ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
 }
 
-// One that died before any of its metadata came: what comes late is known by the time of its start.
+// A scheduler that died before any of its metadata came: its late metadata is recognized by the time of its start.
 TEST_F(WorkerStepsTest, ASchedulerThatWasSkippedIsRefused) {
   constexpr LeaderId kSkipped{2, 9};
   constexpr LeaderId kLatest{3, 3};
   ASSERT_TRUE(bind({.leader = kOld, .iteration = 9}));
-  rank_.now.leader = kSkipped;  // joined before it died; the rank has not noticed
+  rank_.now.leader = kSkipped;  // joined before it died; the rank does not know yet
   ASSERT_TRUE(bind({.leader = kLatest, .iteration = 0}));
   EXPECT_EQ(code_of(bind({.leader = kSkipped, .iteration = 0})), ErrorCode::kFailedPrecondition);
   rank_.now.leader = kLatest;
@@ -542,8 +544,8 @@ TEST_F(WorkerStepsTest, ASchedulerWhoseClockIsBehindIsFollowedOnceTheRankHasJoin
   EXPECT_EQ(code_of(bind({.leader = kNew, .iteration = 10})), ErrorCode::kFailedPrecondition) << "it is replaced";
 }
 
-// The numbers of operations begin anew as well, and the scheduler that is to hear of the old ones is gone.
-TEST_F(WorkerStepsTest, WhatTheOldSchedulerHadUnderWayIsDropped) {
+// The numbers of operations begin anew as well, and the scheduler that waited for the old ones is gone.
+TEST_F(WorkerStepsTest, OperationsInFlightOfTheOldSchedulerAreDropped) {
   rank_.now.leader = kOld;
   bind_and_start({.leader = kOld, .iteration = 9, .loads = {load_of(1, {5})}, .saves = {save_of(2, {6})}});
   rank_.now = {.is_connected = true, .leader = kNew, .generation = 1};                  // the same number as before
@@ -555,7 +557,7 @@ TEST_F(WorkerStepsTest, WhatTheOldSchedulerHadUnderWayIsDropped) {
   EXPECT_EQ(steps_.take_outcomes(), (WorkerOutcomes{.saved = {2U}}));
 }
 
-// The engine hears of the new scheduler before the rank does: nothing can come yet, and nobody waits for it.
+// The engine knows the new scheduler before the rank does: no outcome can come yet, so nothing waits for one.
 TEST_F(WorkerStepsTest, ALoadOfALeaderThatTheRankHasNotJoinedFails) {
   rank_.now.leader = kOld;
   bind_and_start({.leader = kOld, .iteration = 9});
@@ -577,6 +579,66 @@ TEST_F(WorkerStepsTest, AStepDoesNotBeginWhileCopiesOfTheOldLeaderTouchTheDevice
   rank_.is_clear = true;
   ASSERT_TRUE(bind({.leader = kNew, .iteration = 1}));
   EXPECT_THAT(rank_.followed, ElementsAre(kOld, kNew, kNew));
+}
+
+// --- saves in the step that computes the blocks ---
+
+TEST_F(WorkerStepsTest, LayersAreNamedForInStepSavesAsSoonAsAllBeforeThemAreSaved) {
+  const auto zero = std::make_shared<TestEvent>();
+  const auto one = std::make_shared<TestEvent>();
+  bind_and_start({.iteration = 4, .saves = {save_of(1, {8, 9}, true), save_of(2, {3})}});
+  EXPECT_TRUE(steps_.save_layer(1, one));
+  EXPECT_THAT(rank_.marks, ElementsAre(ScriptedRank::Mark{StepMark::begun(4), {}})) << "layer 0 is not computed";
+  EXPECT_TRUE(steps_.save_layer(0, zero));
+  ASSERT_THAT(rank_.marks, SizeIs(2));
+  EXPECT_EQ(rank_.marks[1].mark, StepMark::begun(4));
+  EXPECT_EQ(rank_.marks[1].layers, 2U);
+  one->now = StepState::kOver;
+  EXPECT_EQ(rank_.marks[1].after->state(), StepState::kPending) << "of both layers";
+  zero->now = StepState::kOver;
+  EXPECT_EQ(rank_.marks[1].after->state(), StepState::kOver);
+  EXPECT_TRUE(steps_.save_layer(2, zero));
+  ASSERT_THAT(rank_.marks, SizeIs(3));
+  EXPECT_EQ(rank_.marks[2], (ScriptedRank::Mark{StepMark::computed(4), zero}));
+  // The next step has none: its layers are not named.
+  bind_and_start({.iteration = 5, .saves = {save_of(3, {4})}});
+  EXPECT_TRUE(steps_.save_layer(0, {}));
+  EXPECT_TRUE(steps_.save_step({}));
+  ASSERT_THAT(rank_.marks, SizeIs(5));
+  EXPECT_EQ(rank_.marks[4].mark, StepMark::computed(5));
+  EXPECT_THAT(rank_.fences, IsEmpty());
+}
+
+// The engine has given up the step: what is in the blocks is unknown.
+TEST_F(WorkerStepsTest, InStepSavesOfAStepThatWasNotComputedAreFenced) {
+  bind_and_start({.iteration = 4, .saves = {save_of(1, {8, 9}, true), save_of(2, {3})}});
+  EXPECT_TRUE(steps_.save_layer(0, {}));
+  bind_and_start({.iteration = 5});
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({8, 9}), StepMark::begun(5), clock_.now()}));
+  rank_.fences.clear();
+  EXPECT_TRUE(steps_.save_step({}));
+  bind_and_start({.iteration = 6, .saves = {save_of(1, {7}, true)}});
+  (void)steps_.take_outcomes();
+  bind_and_start({.iteration = 7, .saves = {save_of(4, {6}, true)}});
+  EXPECT_THAT(rank_.fences, ElementsAre(ScriptedRank::Fence{blocks_of({7}), StepMark::begun(7), clock_.now()}));
+  EXPECT_TRUE(steps_.save_step({}));
+  bind_and_start({.iteration = 8});
+  EXPECT_THAT(rank_.fences, SizeIs(1)) << "iteration 7 was computed";
+}
+
+// The outcome comes with the next iteration at the earliest.
+TEST_F(WorkerStepsTest, NobodyWaitsForAnInStepSave) {
+  bind_and_start({.iteration = 4, .saves = {save_of(1, {8, 9}, true)}});
+  EXPECT_TRUE(steps_.wait_for_layer(0));
+  EXPECT_TRUE(steps_.save_step({}));
+  const TimePoint before = clock_.now();
+  let_time_pass(milliseconds(1));
+  EXPECT_EQ(steps_.take_outcomes(), WorkerOutcomes());
+  EXPECT_LT(clock_.now() - before, milliseconds(100));
+  EXPECT_THAT(rank_.fences, IsEmpty());
+  EXPECT_TRUE(is_pending(operations_, operation(1)));
+  tell({.saves = {operation(1)}});
+  EXPECT_THAT(steps_.take_outcomes().saved, ElementsAre(RequestId(1U)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// For tests of a worker's steps: a rank that does as it is told, and what a leader would send.
+// For tests of a worker's steps: a rank under the test's control, and the messages of a leader.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@ class ScriptedRank final : public Rank {
   struct Mark {
     StepMark mark;
     StepEventPtr after;
+    std::uint32_t layers = 0;  // of reached_layers()
     friend bool operator==(const Mark&, const Mark&) = default;
   };
   struct Fence {
@@ -33,7 +34,10 @@ class ScriptedRank final : public Rank {
     followed.push_back(leader);
     return is_clear;
   }
-  void reached(StepMark mark, StepEventPtr after) override { marks.push_back({mark, std::move(after)}); }
+  void reached(StepMark mark, StepEventPtr after) override { marks.push_back({mark, std::move(after), 0}); }
+  void reached_layers(std::uint64_t iteration, std::uint32_t first_layers, StepEventPtr after) override {
+    marks.push_back({StepMark::begun(iteration), std::move(after), first_layers});
+  }
   void expect(std::span<const BlockId> blocks) override { expected.emplace_back(blocks.begin(), blocks.end()); }
   [[nodiscard]] Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
     layers.push_back(layer);
@@ -47,7 +51,7 @@ class ScriptedRank final : public Rank {
     fences.push_back({{blocks.begin(), blocks.end()}, overwritten_in, deadline});
     return is_free;
   }
-  // Also asked while the steps wait: what the hook does happens meanwhile.
+  // Also called while the steps wait, so that the hook can act meanwhile.
   [[nodiscard]] Rank::State state() const override {
     ++asked;
     if (on_state) {
@@ -84,8 +88,8 @@ inline OperationId operation(std::uint64_t slot, std::uint32_t number = 0) { ret
 inline OperationPtr load_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks, bool in_step = false) {
   return load_operation(operation(slot), RequestId(slot), blocks_of(blocks), in_step);
 }
-inline OperationPtr save_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks) {
-  return save_operation(operation(slot), RequestId(slot), blocks_of(blocks));
+inline OperationPtr save_of(std::uint64_t slot, std::initializer_list<std::uint32_t> blocks, bool in_step = false) {
+  return save_operation(operation(slot), RequestId(slot), blocks_of(blocks), in_step);
 }
 
 inline std::vector<std::byte> encoded(const IterationMetadata& metadata) {

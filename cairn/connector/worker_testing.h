@@ -1,4 +1,4 @@
-// For tests of the worker's side: tensors such as engines have, in memory of the heap.
+// For tests of the worker's side: tensors such as engines have, in heap memory.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace cairn::testing {
 
-// Of a tensor as it is allocated: without gaps, in the order of its sizes.
+// The strides of a tensor as it is allocated: without gaps, in the order of its sizes.
 inline std::vector<std::int64_t> dense_strides(const std::vector<std::uint64_t>& sizes) {
   std::vector<std::int64_t> strides(sizes.size());
   std::int64_t next = 1;

@@ -1,11 +1,16 @@
 #include "cairn/events/event_log.h"
 
 #include <algorithm>
+#include <bitset>
 #include <iterator>
 #include <utility>
+#include <variant>
 
 #include "cairn/base/check.h"
+#include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/events/event_ring.h"
+#include "cairn/events/known_tokens.h"
 
 namespace cairn {
 
@@ -32,20 +37,129 @@ std::size_t chain_length(std::span<const ResidentBlock> blocks) {
 
 }  // namespace
 
+class EventLog::Impl {
+ public:
+  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared, kInvalidated, kSuspended, kResumed };
+  // An event without its blocks and token ids, which are in other rings.
+  struct Record {
+    std::uint64_t first_block = 0;  // number in blocks_
+    std::uint64_t first_token = 0;  // number in tokens_; kInvalidated: the generation of the weights
+    SequenceHash parent{0};         // of the first stored block
+    std::uint32_t blocks = 0;
+    std::uint32_t tokens = 0;
+    CacheLevel tier = CacheLevel::kG1;
+    Kind kind = Kind::kCleared;
+  };
+  using Records = internal::EventRing<Record>;
+  using Blocks = internal::EventRing<StoredBlock>;
+  using Tokens = internal::EventRing<Token>;
+
+  Impl(Records records, Blocks blocks, Tokens tokens, const EventLogOptions& options)
+      : source_(options.source),
+        keeps_token_ids_(options.known_blocks != 0),
+        known_(options.known_blocks, options.block_size),
+        records_(std::move(records)),
+        blocks_(std::move(blocks)),
+        tokens_(std::move(tokens)) {}
+
+  // As those of EventLog.
+  void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens);
+  void on_removed(CacheLevel tier, std::span<const BlockKey> keys);
+  void append_mark(Kind kind, CacheLevel tier, std::uint64_t weights_generation = 0);
+  void expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids);
+  void forget_token_ids(std::span<const BlockKey> keys);
+  [[nodiscard]] bool keeps_token_ids() const { return keeps_token_ids_; }
+  [[nodiscard]] std::vector<std::vector<Token>> token_ids_of(std::span<const ResidentBlock> blocks) const;
+  [[nodiscard]] EventSource source() const { return source_; }
+  void set_suspended(CacheLevel tier, bool suspended);
+  [[nodiscard]] bool is_suspended(CacheLevel tier) const;
+  [[nodiscard]] std::uint64_t last_sequence() const;
+  [[nodiscard]] std::uint64_t oldest_sequence() const;
+  [[nodiscard]] Result<EventBatch> read(std::uint64_t from, std::size_t max_blocks) const;
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  // How many blocks, from the first on, have token ids that are known, or unknown, like those of the first one.
+  [[nodiscard]] std::size_t known_alike(std::span<const ResidentBlock> blocks) const CAIRN_REQUIRES(mutex_);
+  // Appends one chain, in as many events as it needs. `tokens_per_block` is 0 if token ids are not recorded; `tokens` is
+  // empty if they are among the known ones.
+  void append_chain(CacheLevel tier, std::span<const ResidentBlock> chain, std::span<const Token> tokens,
+                    std::size_t tokens_per_block) CAIRN_REQUIRES(mutex_);
+  // Appends an event of `blocks` blocks, which the caller writes from number first_block on. Drops old events if needed.
+  Record& append(Kind kind, CacheLevel tier, std::size_t blocks) CAIRN_REQUIRES(mutex_);
+
+  // Parts of read(), each with a bounded hold of the lock. They return false if event `from` was dropped.
+  [[nodiscard]] bool copy_records(std::uint64_t from, std::span<Record> out) const;
+  [[nodiscard]] bool copy_blocks(std::uint64_t from, std::uint64_t first_block, std::span<StoredBlock> out) const;
+  // The data of an event with these blocks.
+  [[nodiscard]] EventData data_of(const Record& record, std::span<const StoredBlock> blocks) const;
+  // The token ids of a record; empty if some were dropped.
+  [[nodiscard]] std::vector<Token> copy_tokens(const Record& record) const;
+  [[nodiscard]] Lagged lagged(std::uint64_t from) const;
+
+  const EventSource source_;
+  const bool keeps_token_ids_;
+  mutable Mutex mutex_{LockRank::kEventLog};
+  internal::KnownTokens known_ CAIRN_GUARDED_BY(mutex_);
+  Records records_ CAIRN_GUARDED_BY(mutex_);
+  Blocks blocks_ CAIRN_GUARDED_BY(mutex_);
+  Tokens tokens_ CAIRN_GUARDED_BY(mutex_);
+  std::bitset<kCacheLevels> suspended_ CAIRN_GUARDED_BY(mutex_);  // after event next_ - 1, at index_of(tier)
+  std::uint64_t oldest_ CAIRN_GUARDED_BY(mutex_) = 1;             // the log has events [oldest_, next_)
+  std::uint64_t next_ CAIRN_GUARDED_BY(mutex_) = 1;
+  std::uint64_t oldest_block_ CAIRN_GUARDED_BY(mutex_) = 0;  // their blocks are [oldest_block_, next_block_)
+  std::uint64_t next_block_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_token_ CAIRN_GUARDED_BY(mutex_) = 0;  // the log has the last capacity before it
+};
+
 Result<std::unique_ptr<EventLog>> EventLog::create(const EventLogOptions& options) {
   if (options.blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "an event log of 0 blocks cannot keep any event; give it at least 1");
   }
-  CAIRN_TRY_ASSIGN(Records records, Records::create(options.blocks));
-  CAIRN_TRY_ASSIGN(Blocks blocks, Blocks::create(options.blocks));
-  CAIRN_TRY_ASSIGN(Tokens tokens, Tokens::create(options.token_ids));
-  return std::unique_ptr<EventLog>(new EventLog(std::move(records), std::move(blocks), std::move(tokens)));
+  if (options.known_blocks != 0 && options.block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("an event log that remembers the token ids of ", options.known_blocks,
+                        " blocks needs a block_size; give the tokens of a block"));
+  }
+  CAIRN_TRY_ASSIGN(Impl::Records records, Impl::Records::create(options.blocks));
+  CAIRN_TRY_ASSIGN(Impl::Blocks blocks, Impl::Blocks::create(options.blocks));
+  CAIRN_TRY_ASSIGN(Impl::Tokens tokens, Impl::Tokens::create(options.token_ids));
+  return std::unique_ptr<EventLog>(
+      new EventLog(std::make_unique<Impl>(std::move(records), std::move(blocks), std::move(tokens), options)));
 }
 
-EventLog::EventLog(Records records, Blocks blocks, Tokens tokens)
-    : records_(std::move(records)), blocks_(std::move(blocks)), tokens_(std::move(tokens)) {}
+EventLog::EventLog(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EventLog::~EventLog() = default;
 
 void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) {
+  impl_->on_registered(tier, blocks, tokens);
+}
+void EventLog::on_removed(CacheLevel tier, std::span<const BlockKey> keys) { impl_->on_removed(tier, keys); }
+void EventLog::on_cleared(CacheLevel tier) { impl_->append_mark(Impl::Kind::kCleared, tier); }
+void EventLog::invalidate(CacheLevel tier, std::uint64_t weights_generation) {
+  impl_->append_mark(Impl::Kind::kInvalidated, tier, weights_generation);
+}
+void EventLog::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
+  impl_->expect_token_ids(keys, token_ids);
+}
+void EventLog::forget_token_ids(std::span<const BlockKey> keys) { impl_->forget_token_ids(keys); }
+bool EventLog::keeps_token_ids() const { return impl_->keeps_token_ids(); }
+std::vector<std::vector<Token>> EventLog::token_ids_of(std::span<const ResidentBlock> blocks) const {
+  return impl_->token_ids_of(blocks);
+}
+EventSource EventLog::source() const { return impl_->source(); }
+void EventLog::suspend(CacheLevel tier) { impl_->set_suspended(tier, true); }
+void EventLog::resume(CacheLevel tier) { impl_->set_suspended(tier, false); }
+bool EventLog::is_suspended(CacheLevel tier) const { return impl_->is_suspended(tier); }
+std::uint64_t EventLog::last_sequence() const { return impl_->last_sequence(); }
+std::uint64_t EventLog::oldest_sequence() const { return impl_->oldest_sequence(); }
+Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) const {
+  return impl_->read(from, max_blocks);
+}
+std::size_t EventLog::bytes() const { return sizeof(*this) + impl_->bytes(); }
+
+void EventLog::Impl::on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks,
+                                   std::span<const Token> tokens) {
   if (blocks.empty()) {
     return;
   }
@@ -56,20 +170,39 @@ void EventLog::on_registered(CacheLevel tier, std::span<const ResidentBlock> blo
     tokens_per_block = tokens.size() / blocks.size();
     CAIRN_CHECK(tokens_per_block * blocks.size() == tokens.size(), "token ids of whole blocks are given for a batch");
   }
-  if (tokens_per_block > tokens_.capacity()) {
-    tokens_per_block = 0;  // token ids are not recorded, or those of one block do not fit
+  if (keeps_token_ids_) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      known_.stored(tier, blocks[i].key, tokens.subspan(i * tokens_per_block, tokens_per_block));
+    }
   }
+  const bool looks_up = keeps_token_ids_ && tokens.empty();
   while (!blocks.empty()) {
-    const std::size_t length = chain_length(blocks);
+    std::size_t length = chain_length(blocks);
+    std::size_t recorded = tokens_per_block;
+    if (looks_up) {
+      length = std::min(length, known_alike(blocks));
+      recorded = known_.find(blocks.front().key).size();
+    }
+    if (recorded > tokens_.capacity()) {
+      recorded = 0;  // token ids are not recorded, or those of one block do not fit
+    }
     const std::size_t token_count = length * tokens_per_block;
-    append_chain(tier, blocks.first(length), tokens.first(token_count), tokens_per_block);
+    append_chain(tier, blocks.first(length), tokens.first(token_count), recorded);
     blocks = blocks.subspan(length);
     tokens = tokens.subspan(token_count);
   }
 }
 
-void EventLog::append_chain(CacheLevel tier, std::span<const ResidentBlock> chain, std::span<const Token> tokens,
-                            std::size_t tokens_per_block) {
+std::size_t EventLog::Impl::known_alike(std::span<const ResidentBlock> blocks) const {
+  const bool is_known = !known_.find(blocks.front().key).empty();
+  const auto other = std::ranges::find_if(blocks, [&](const ResidentBlock& block) CAIRN_REQUIRES(mutex_) {
+    return known_.find(block.key).empty() == is_known;
+  });
+  return static_cast<std::size_t>(other - blocks.begin());
+}
+
+void EventLog::Impl::append_chain(CacheLevel tier, std::span<const ResidentBlock> chain, std::span<const Token> tokens,
+                                  std::size_t tokens_per_block) {
   std::size_t most = blocks_.capacity();
   if (tokens_per_block != 0) {
     most = std::min(most, tokens_.capacity() / tokens_per_block);
@@ -83,14 +216,28 @@ void EventLog::append_chain(CacheLevel tier, std::span<const ResidentBlock> chai
     if (tokens_per_block != 0) {
       const std::size_t count = piece.size() * tokens_per_block;
       record.tokens = static_cast<std::uint32_t>(count);
-      tokens_.write(next_token_, tokens.subspan(begin * tokens_per_block, count), [](Token token) { return token; });
-      next_token_ += count;
+      const auto write = [this](std::span<const Token> from) CAIRN_REQUIRES(mutex_) {
+        tokens_.write(next_token_, from, [](Token token) { return token; });
+        next_token_ += from.size();
+      };
+      if (!tokens.empty()) {
+        write(tokens.subspan(begin * tokens_per_block, count));
+      } else {
+        for (const ResidentBlock& block : piece) {
+          write(known_.find(block.key));
+        }
+      }
     }
   }
 }
 
-void EventLog::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
+void EventLog::Impl::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
+  if (keeps_token_ids_) {
+    for (const BlockKey& key : keys) {
+      known_.removed(tier, key);
+    }
+  }
   while (!keys.empty()) {
     const std::size_t count = std::min(keys.size(), blocks_.capacity());
     const Record& record = append(Kind::kRemoved, tier, count);
@@ -99,38 +246,68 @@ void EventLog::on_removed(CacheLevel tier, std::span<const BlockKey> keys) {
   }
 }
 
-void EventLog::on_cleared(CacheLevel tier) {
+void EventLog::Impl::append_mark(Kind kind, CacheLevel tier, std::uint64_t weights_generation) {
   const MutexLock lock(mutex_);
-  append(Kind::kCleared, tier, 0);
-}
-
-void EventLog::invalidate(CacheLevel tier, std::uint64_t weights_generation) {
-  const MutexLock lock(mutex_);
-  append(Kind::kInvalidated, tier, 0).first_token = weights_generation;
-}
-
-void EventLog::suspend(CacheLevel tier) {
-  const MutexLock lock(mutex_);
-  if (!suspended_[index_of(tier)]) {
-    suspended_.set(index_of(tier));
-    append(Kind::kSuspended, tier, 0);
+  if (keeps_token_ids_ && kind == Kind::kCleared) {
+    known_.cleared(tier);
+  }
+  Record& record = append(kind, tier, 0);
+  if (kind == Kind::kInvalidated) {
+    record.first_token = weights_generation;
   }
 }
 
-void EventLog::resume(CacheLevel tier) {
+void EventLog::Impl::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
+  if (!keeps_token_ids_) {
+    return;
+  }
   const MutexLock lock(mutex_);
-  if (suspended_[index_of(tier)]) {
-    suspended_.reset(index_of(tier));
-    append(Kind::kResumed, tier, 0);
+  const std::size_t size = known_.block_size();
+  CAIRN_CHECK(token_ids.size() == keys.size() * size, "token ids of whole blocks are given");
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    known_.pin(keys[i], token_ids.subspan(i * size, size));
   }
 }
 
-bool EventLog::is_suspended(CacheLevel tier) const {
+void EventLog::Impl::forget_token_ids(std::span<const BlockKey> keys) {
+  if (!keeps_token_ids_) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  for (const BlockKey& key : keys) {
+    known_.unpin(key);
+  }
+}
+
+std::vector<std::vector<Token>> EventLog::Impl::token_ids_of(std::span<const ResidentBlock> blocks) const {
+  std::vector<std::vector<Token>> all;
+  all.reserve(blocks.size());
+  while (!blocks.empty()) {
+    const std::size_t count = std::min(blocks.size(), kBlocksPerLock);
+    const MutexLock lock(mutex_);
+    for (const ResidentBlock& block : blocks.first(count)) {
+      const std::span<const Token> tokens = known_.find(block.key);
+      all.emplace_back(tokens.begin(), tokens.end());
+    }
+    blocks = blocks.subspan(count);
+  }
+  return all;
+}
+
+void EventLog::Impl::set_suspended(CacheLevel tier, bool suspended) {
+  const MutexLock lock(mutex_);
+  if (suspended_[index_of(tier)] != suspended) {
+    suspended_.set(index_of(tier), suspended);
+    append(suspended ? Kind::kSuspended : Kind::kResumed, tier, 0);
+  }
+}
+
+bool EventLog::Impl::is_suspended(CacheLevel tier) const {
   const MutexLock lock(mutex_);
   return suspended_[index_of(tier)];
 }
 
-EventLog::Record& EventLog::append(Kind kind, CacheLevel tier, std::size_t blocks) {
+EventLog::Impl::Record& EventLog::Impl::append(Kind kind, CacheLevel tier, std::size_t blocks) {
   while (next_ - oldest_ >= records_.capacity() || next_block_ + blocks - oldest_block_ > blocks_.capacity()) {
     oldest_block_ += records_[oldest_].blocks;
     ++oldest_;
@@ -145,22 +322,22 @@ EventLog::Record& EventLog::append(Kind kind, CacheLevel tier, std::size_t block
   return record;
 }
 
-std::uint64_t EventLog::last_sequence() const {
+std::uint64_t EventLog::Impl::last_sequence() const {
   const MutexLock lock(mutex_);
   return next_ - 1;
 }
 
-std::uint64_t EventLog::oldest_sequence() const {
+std::uint64_t EventLog::Impl::oldest_sequence() const {
   const MutexLock lock(mutex_);
   return oldest_;
 }
 
-std::size_t EventLog::bytes() const {
+std::size_t EventLog::Impl::bytes() const {
   const MutexLock lock(mutex_);
-  return sizeof(*this) + records_.bytes() + blocks_.bytes() + tokens_.bytes();
+  return sizeof(*this) + records_.bytes() + blocks_.bytes() + tokens_.bytes() + known_.bytes();
 }
 
-Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) const {
+Result<EventBatch> EventLog::Impl::read(std::uint64_t from, std::size_t max_blocks) const {
   const std::uint64_t last = last_sequence();
   if (from == 0 || from > last + 1) {
     return fail(ErrorCode::kOutOfRange, str_cat("event ", from, " is not in this log, which has numbered events 1 to ",
@@ -189,14 +366,16 @@ Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) co
   events.reserve(count);
   std::span<const StoredBlock> rest = blocks;
   for (const Record& record : records) {
-    events.push_back(
-        {.sequence = from + events.size(), .tier = record.tier, .data = data_of(record, rest.first(record.blocks))});
+    events.push_back({.sequence = from + events.size(),
+                      .tier = record.tier,
+                      .data = data_of(record, rest.first(record.blocks)),
+                      .source = source_});
     rest = rest.subspan(record.blocks);
   }
   return events;
 }
 
-EventData EventLog::data_of(const Record& record, std::span<const StoredBlock> blocks) const {
+EventData EventLog::Impl::data_of(const Record& record, std::span<const StoredBlock> blocks) const {
   switch (record.kind) {
     case Kind::kStored: {
       Stored stored{.parent = {}, .blocks = {blocks.begin(), blocks.end()}, .token_ids = copy_tokens(record)};
@@ -223,7 +402,7 @@ EventData EventLog::data_of(const Record& record, std::span<const StoredBlock> b
   __builtin_unreachable();
 }
 
-bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {
+bool EventLog::Impl::copy_records(std::uint64_t from, std::span<Record> out) const {
   const MutexLock lock(mutex_);
   if (from < oldest_) {
     return false;
@@ -232,7 +411,7 @@ bool EventLog::copy_records(std::uint64_t from, std::span<Record> out) const {
   return true;
 }
 
-bool EventLog::copy_blocks(std::uint64_t from, std::uint64_t first_block, std::span<StoredBlock> out) const {
+bool EventLog::Impl::copy_blocks(std::uint64_t from, std::uint64_t first_block, std::span<StoredBlock> out) const {
   while (!out.empty()) {
     const std::size_t count = std::min(out.size(), kBlocksPerLock);
     const MutexLock lock(mutex_);
@@ -246,7 +425,7 @@ bool EventLog::copy_blocks(std::uint64_t from, std::uint64_t first_block, std::s
   return true;
 }
 
-std::vector<Token> EventLog::copy_tokens(const Record& record) const {
+std::vector<Token> EventLog::Impl::copy_tokens(const Record& record) const {
   std::vector<Token> tokens(record.tokens);
   std::uint64_t number = record.first_token;
   for (std::span<Token> out = tokens; !out.empty();) {
@@ -262,6 +441,39 @@ std::vector<Token> EventLog::copy_tokens(const Record& record) const {
   return tokens;
 }
 
-Lagged EventLog::lagged(std::uint64_t from) const { return {.missed_from = from, .oldest = oldest_sequence()}; }
+Lagged EventLog::Impl::lagged(std::uint64_t from) const { return {.missed_from = from, .oldest = oldest_sequence()}; }
+
+// --- EventSubscriber ---
+
+Result<EventSubscriber> EventSubscriber::resuming(const EventLog& log, std::uint64_t next) {
+  EventSubscriber subscriber = joining(log);
+  CAIRN_TRY(subscriber.resume_at(next));
+  return subscriber;
+}
+
+EventBatch EventSubscriber::poll(std::size_t max_blocks) {
+  if (needs_snapshot_) {
+    return Lagged{.missed_from = next_, .oldest = log_->oldest_sequence()};
+  }
+  Result<EventBatch> batch = log_->read(next_, max_blocks);
+  CAIRN_CHECK(batch.has_value(), "a subscriber's cursor is never ahead of its log");
+  if (const auto* events = std::get_if<std::vector<Event>>(&*batch)) {
+    next_ += events->size();
+  } else {
+    needs_snapshot_ = true;
+  }
+  return *std::move(batch);
+}
+
+Status EventSubscriber::resume_at(std::uint64_t next) {
+  const std::uint64_t last = log_->last_sequence();
+  if (next == 0 || next > last + 1) {
+    return fail(ErrorCode::kOutOfRange, str_cat("cannot resume at event ", next, ": the log has numbered events 1 to ",
+                                                last, "; it may be a new log, so take a snapshot and resume after it"));
+  }
+  next_ = next;
+  needs_snapshot_ = false;
+  return {};
+}
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-#include "cairn/events/event_subscriber.h"
+#include "cairn/events/event_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(EventSubscriberTest, JoiningNeedsASnapshotFirst) {
   EXPECT_THAT(events(subscriber.poll()), SizeIs(2));
 }
 
-TEST_F(EventSubscriberTest, IsToldThatItLagsUntilItResumes) {
+TEST_F(EventSubscriberTest, GetsLaggedUntilItResumes) {
   auto subscriber = *EventSubscriber::resuming(*log_, 1);
   store(2);
   EXPECT_THAT(events(subscriber.poll()), SizeIs(2));

@@ -46,7 +46,7 @@ class PlainPool final : public ResidentSource {
  public:
   PlainPool(CacheLevel tier, std::uint32_t capacity, EventLog& log) : tier_(tier), log_(log), blocks_(capacity) {}
 
-  // Puts a block at a block id and removes what was there. Does nothing if the pool has the block.
+  // Puts a block at a block id and removes the block that was there. Does nothing if the pool has the block.
   void put(std::uint32_t block_id, const ResidentBlock& block) {
     const MutexLock lock(mutex_);
     const bool known = std::ranges::any_of(blocks_, [&](const auto& b) { return b && b->key == block.key; });

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "cairn/events/event_log.h"
-#include "cairn/events/event_subscriber.h"
 #include "cairn/events/events_testing.h"
 #include "cairn/events/residency_view.h"
-#include "cairn/events/snapshot.h"
 
 namespace cairn {
 namespace {
@@ -84,7 +82,7 @@ void churn(PlainPool& pool, std::uint32_t seed) {
   }
 }
 
-// Two of these race for each change; only one of them makes it an event, or the followers' views would refuse one.
+// Two of these race for each change; only one may make it an event, because the followers' views refuse a second one.
 void suspend_and_resume(EventLog& log, std::uint32_t seed) {
   std::mt19937 random(seed);
   for (int i = 0; i < kStepsPerPool; ++i) {
@@ -149,7 +147,7 @@ TEST(EventsThreadsTest, FollowersOfALargeLogEqualThePools) { run_with_log_of(1 <
 
 TEST(EventsThreadsTest, FollowersThatLagResynchroniseAndEqualThePools) { run_with_log_of(24); }
 
-// Readers of large events while they are overwritten: whole and right, or gone.
+// Readers of large events while they are overwritten get the whole event or Lagged.
 TEST(EventsThreadsTest, AnEventThatIsOverwrittenIsGoneNotTorn) {
   constexpr std::uint32_t kKeys = 4'000;
   constexpr std::uint32_t kTokens = 4;

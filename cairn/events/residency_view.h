@@ -6,26 +6,27 @@
 // sorted_blocks()) tell what is cached there, suspended or not.
 //
 // Thread safety: one thread at a time; const calls may run at the same time as each other.
-// Errors: apply() refuses an event that is not the next one, a Stored of a key that is there, a Removed of a key that is
+// Errors: apply() refuses an event that is not the next one, an event of another worker or data
+// parallel rank, a Stored of a key that is there, a Removed of a key that is
 // not, a Suspended or Resumed that changes nothing, and a snapshot that names a tier or key twice. A call that fails has
 // no effect; to go on, apply a new snapshot.
 // Complexity: about 45 to 85 bytes for each block of each tier.
 #pragma once
 
 #include <array>
-#include <bit>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "cairn/base/flat_table.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/events/event.h"
-#include "cairn/events/snapshot.h"
-#include "cairn/hash/key_seed.h"
+#include "cairn/events/event_log.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
 
@@ -33,6 +34,12 @@ namespace cairn {
 
 class ResidencyView {
  public:
+  ResidencyView();
+  ResidencyView(const ResidencyView& other);
+  ResidencyView(ResidencyView&& other) noexcept;
+  ResidencyView& operator=(ResidencyView other) noexcept;
+  ~ResidencyView();
+
   // Replaces everything the view knows.
   [[nodiscard]] Status apply(const Snapshot& snapshot);
   // `event` is the one after sequence().
@@ -40,11 +47,9 @@ class ResidencyView {
 
   // The number of the last event that was applied, or that the snapshot includes.
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
-  [[nodiscard]] bool is_suspended(CacheLevel tier) const { return tiers_[index_of(tier)].suspended; }
+  [[nodiscard]] bool is_suspended(CacheLevel tier) const;
   // Whether the block can be loaded from the tier.
-  [[nodiscard]] bool contains(CacheLevel tier, const BlockKey& key) const {
-    return !is_suspended(tier) && blocks_of(tier).contains(Name(key));
-  }
+  [[nodiscard]] bool contains(CacheLevel tier, const BlockKey& key) const;
   // The tiers that the block can be loaded from: one bit for each tier, at index_of(tier).
   [[nodiscard]] std::bitset<kCacheLevels> tiers_holding(const BlockKey& key) const;
 
@@ -61,55 +66,19 @@ class ResidencyView {
   [[nodiscard]] PrefixMatch match_prefix(std::span<const BlockKey> keys,
                                          std::bitset<kCacheLevels> among = std::bitset<kCacheLevels>().set()) const;
 
-  [[nodiscard]] std::size_t size(CacheLevel tier) const { return blocks_of(tier).size(); }
+  [[nodiscard]] std::size_t size(CacheLevel tier) const;
   // Of all tiers together; a block in two tiers counts twice.
   [[nodiscard]] std::size_t size() const;
-  // Calls fn(const ResidentBlock&) for each block of the tier, in no particular order.
-  template <typename Fn>
-  void for_each(CacheLevel tier, Fn fn) const {
-    blocks_of(tier).for_each([&fn](const Name& name, const Rest& rest) {
-      fn(ResidentBlock{.key = name.key(), .parent = rest.parent, .tokens_hash = rest.tokens_hash});
-    });
-  }
+  // Calls `visit` for each block of the tier, in no particular order.
+  void for_each(CacheLevel tier, const std::function<void(const ResidentBlock&)>& visit) const;
   // In the order of their keys, as in a snapshot.
   [[nodiscard]] std::vector<ResidentBlock> sorted_blocks(CacheLevel tier) const;
 
  private:
-  // A key, or none: no key has all bits set, because there is no mode 3.
-  struct Name {
-    std::uint64_t high = ~std::uint64_t{0};
-    std::uint64_t low = ~std::uint64_t{0};
-
-    Name() = default;
-    explicit Name(const BlockKey& key) : high(key.high_word()), low(key.low_word()) {}
-    [[nodiscard]] BlockKey key() const { return std::bit_cast<BlockKey>(std::array{high, low}); }
-    friend bool operator==(const Name&, const Name&) = default;
-  };
-  struct Rest {
-    SequenceHash parent{0};
-    BlockHash tokens_hash{0};
-  };
-  struct Traits {
-    static std::uint64_t hash(const Name& name) { return KeySeed::of_process().mix(name.high, name.low); }
-    static bool is_vacant(const Name& name, const Rest& /*rest*/) { return name == Name(); }
-    static constexpr std::uint32_t kMaxPercent = 75;
-  };
-  using BlockMap = FlatTable<Name, Rest, Traits>;
-  struct Tier {
-    BlockMap blocks;
-    bool suspended = false;
-  };
-
-  [[nodiscard]] const BlockMap& blocks_of(CacheLevel tier) const { return tiers_[index_of(tier)].blocks; }
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Stored& stored);
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Removed& removed);
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Cleared&);
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Invalidated&);
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Suspended&);
-  [[nodiscard]] static Status apply_to(Tier& tier, const Event& event, const Resumed&);
-
-  std::array<Tier, kCacheLevels> tiers_;
+  struct Tiers;
+  std::unique_ptr<Tiers> tiers_;
   std::uint64_t sequence_ = 0;
+  std::optional<EventSource> source_;  // of the snapshot or the first event
 };
 
 }  // namespace cairn

@@ -66,7 +66,7 @@ TEST(ResidencyViewTest, ASnapshotReplacesEverything) {
   EXPECT_TRUE(view.apply(removed(10, kG2, chain(2, 1, 1))));
 }
 
-TEST(ResidencyViewTest, WhatASuspendedTierHoldsCannotBeHadUntilItIsResumed) {
+TEST(ResidencyViewTest, BlocksOfASuspendedTierAreNotFoundUntilItResumes) {
   ResidencyView view;
   ASSERT_TRUE(view.apply(stored(1, kG1, chain(1, 0, 1))));
   ASSERT_TRUE(view.apply(stored(2, kG2, chain(1, 0, 3))));
@@ -81,7 +81,7 @@ TEST(ResidencyViewTest, WhatASuspendedTierHoldsCannotBeHadUntilItIsResumed) {
   EXPECT_EQ(view.size(kG2), 3U);
   EXPECT_EQ(view.size(), 4U);
 
-  // What comes and goes meanwhile is known when it is back.
+  // Changes meanwhile are visible after the tier resumes.
   ASSERT_TRUE(view.apply(removed(4, kG2, chain(1, 2, 1))));
   ASSERT_TRUE(view.apply(stored(5, kG2, chain(2, 0, 1))));
   EXPECT_FALSE(view.contains(kG2, block_at(2, 0).key));
@@ -152,7 +152,7 @@ TEST(ResidencyViewTest, APrefixMatchDoesNotCountSuspendedTiers) {
   EXPECT_EQ(view.match_prefix(keys), (ResidencyView::PrefixMatch{.blocks = 5, .by_tier = {2, 3}}));
 }
 
-// The same answer as asking for each key, in a view of many sequences with holes.
+// The same answer as a lookup of each key, in a view of many sequences with holes.
 TEST(ResidencyViewTest, APrefixMatchAgreesWithSingleLookups) {
   ResidencyView view;
   std::uint64_t event = 0;
@@ -174,7 +174,7 @@ TEST(ResidencyViewTest, APrefixMatchAgreesWithSingleLookups) {
   }
 }
 
-// Applies what must fail to a view at event 5 with three blocks in G1, and sees that nothing changed.
+// Applies an invalid event to a view at event 5 with three blocks in G1, and checks that nothing changed.
 class ResidencyViewErrorTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(view_.apply(Snapshot{.sequence = 5, .tiers = {{kG1, chain(1, 0, 3)}}})); }

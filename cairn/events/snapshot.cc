@@ -1,4 +1,4 @@
-#include "cairn/events/snapshot.h"
+#include "cairn/events/event_log.h"
 
 #include <algorithm>
 #include <array>
@@ -134,8 +134,12 @@ class Walk {
       TierWindow& window = windows_[index_of(tier.tier)];
       tier.suspended = window.is_suspended(tier.suspended);
       tier.blocks = std::move(window).resolve(std::move(tier.blocks));
+      if (log_.keeps_token_ids()) {
+        tier.token_ids = log_.token_ids_of(tier.blocks);
+      }
     }
     snapshot.sequence = next_ - 1;
+    snapshot.source = log_.source();
     return snapshot;
   }
 

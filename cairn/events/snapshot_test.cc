@@ -1,4 +1,4 @@
-#include "cairn/events/snapshot.h"
+#include "cairn/events/event_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,10 +21,10 @@ using ::testing::SizeIs;
 
 constexpr CacheLevel kG1 = CacheLevel::kG1;
 constexpr CacheLevel kG2 = CacheLevel::kG2;
-// Larger than what a walk takes under one lock, so that there is a time between its pieces.
+// More blocks than a walk takes under one lock, so that it has several pieces.
 constexpr std::uint32_t kManyBlocks = 40'000;
 
-// A source that does something after each piece of the walk; it is told how many pieces there were.
+// A source that calls a function after each piece of the walk, with the number of pieces so far.
 class Disturbed final : public ResidentSource {
  public:
   Disturbed(const ResidentSource& pool, std::function<void(std::uint32_t piece)> disturb)
@@ -196,7 +196,7 @@ TEST(SnapshotTest, SuspendedDuringTheWalkIsAsAtItsEnd) {
       const Disturbed source(g2, [&](std::uint32_t piece) {
         for (int i = 0; piece == 1 && i < changes; ++i) {
           toggle_all();
-          g2.clear();  // which decides nothing of this
+          g2.clear();  // does not resume the tier
         }
       });
       const Snapshot snapshot = *snapshot_of(*log, {&g1, &source, &g3});
@@ -262,6 +262,39 @@ TEST(SnapshotTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, ErrorCode::kExhausted);
   EXPECT_THAT(snapshot.error().message, HasSubstr("make the log larger"));
+}
+
+TEST(SnapshotTest, HasTheSourceAndTheTokensThatTheLogKnows) {
+  const EventSource source{.worker_id = 9, .dp_rank = 1};
+  const auto log =
+      *EventLog::create({.blocks = 16, .token_ids = 16, .known_blocks = 4, .block_size = 2, .source = source});
+  PlainPool pool(kG2, 4, *log);
+  const BlockKey known = block_at(1, 0).key;
+  const Token tokens[] = {5, 6};
+  log->expect_token_ids({&known, 1}, tokens);
+  pool.put(0, block_at(1, 0));
+  pool.put(1, block_at(1, 1));
+  const ResidentSource* pools[] = {&pool};
+  const Snapshot snapshot = *take_snapshot(*log, pools);
+  EXPECT_EQ(snapshot.source, source);
+  ASSERT_THAT(snapshot.tiers, SizeIs(1));
+  EXPECT_EQ(snapshot.tiers[0].group, 0U);
+  EXPECT_EQ(snapshot.tiers[0].token_ids, (std::vector<std::vector<Token>>{{5, 6}, {}}));
+
+  ResidencyView view;
+  ASSERT_TRUE(view.apply(snapshot));
+  const Status other =
+      view.apply({.sequence = snapshot.sequence + 1, .tier = kG2, .data = Cleared{}, .source = {.worker_id = 9}});
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("data parallel rank 0, but the view is of worker 9, rank 1"));
+  EXPECT_EQ(view.size(kG2), 2U);
+  EXPECT_TRUE(view.apply({.sequence = snapshot.sequence + 1, .tier = kG2, .data = Cleared{}, .source = source}));
+
+  const auto plain = *EventLog::create({.blocks = 4});
+  PlainPool other_pool(kG2, 4, *plain);
+  other_pool.put(0, block_at(1, 0));
+  const ResidentSource* other_pools[] = {&other_pool};
+  EXPECT_THAT((*take_snapshot(*plain, other_pools)).tiers[0].token_ids, IsEmpty());
 }
 
 }  // namespace

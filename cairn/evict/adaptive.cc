@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "cairn/hash/key_seed.h"
+#include "cairn/tokens/block_key.h"
 
 namespace cairn {
 

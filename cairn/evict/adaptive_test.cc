@@ -67,9 +67,9 @@ TEST(ReuseModelTest, LearnsThatBlocksComeBackAfterAWhile) {
     model.returned(2, 3'000 + i % 100);
   }
   model.learn(1);
-  EXPECT_GT(model.worth(2, 2'500), model.worth(2, 100));  // it is about to come
+  EXPECT_GT(model.worth(2, 2'500), model.worth(2, 100));  // its use is expected soon
   EXPECT_GT(model.worth(2, 100), model.worth(1, 100));
-  EXPECT_LT(model.worth(2, 8'000), model.worth(2, 100));  // it did not come
+  EXPECT_LT(model.worth(2, 8'000), model.worth(2, 100));  // the expected use did not come
 }
 
 TEST(ShadowCacheTest, HitsWhatItsExpertWouldHaveKept) {
@@ -92,7 +92,7 @@ TEST(ShadowCacheTest, GivesMoreRoomToThePartThatLostWhatComesBack) {
   for (std::uint64_t n = 0; n < 6; ++n) {
     arc->use(key(n), 1, model, ++now);
   }
-  EXPECT_FALSE(arc->use(key(0), 2, model, ++now));  // it was used once when it went
+  EXPECT_FALSE(arc->use(key(0), 2, model, ++now));  // it had been used once when it was evicted
   EXPECT_EQ(arc->once_share(), 0.25);
 }
 
@@ -163,7 +163,7 @@ TEST_F(AdaptivePolicyTest, FollowsTheTrafficWhenItChanges) {
   for (std::uint64_t n = 0; n < std::uint64_t{40} * (kBlocks + 1); ++n) {
     use(n % (kBlocks + 1));
   }
-  // What was used last is used again, and then never: nothing but recency counts.
+  // The latest block is used once more, and then never again: only recency counts.
   std::uint32_t hits = 0;
   for (std::uint64_t n = 0; n < 40 * kBlocks; ++n) {
     use(1'000'000 + n);

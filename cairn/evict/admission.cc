@@ -48,7 +48,7 @@ Result<AdmissionFilter> AdmissionFilter::create(const AdmissionOptions& options,
   }
   if (options.least_uses > ReuseHistory::kMaxUses) {
     return fail(ErrorCode::kInvalidArgument, str_cat("uses are counted up to ", ReuseHistory::kMaxUses,
-                                                     "; blocks with ", options.least_uses, " cannot be told apart"));
+                                                     "; blocks with ", options.least_uses, " cannot be distinguished"));
   }
   if (!(options.least_chance >= 0 && options.least_chance < 1)) {
     return fail(ErrorCode::kInvalidArgument, "least_chance is out of range; give a number from 0 to below 1");
@@ -85,6 +85,11 @@ void AdmissionFilter::used(std::span<const BlockKey> blocks) {
     history_.record(block, now_, uses);
     model_.fade(now_);
   }
+}
+
+std::uint32_t AdmissionFilter::uses(const BlockKey& block) const {
+  const auto past = history_.find(block, now_);
+  return past ? past->uses : 0;
 }
 
 Admission AdmissionFilter::offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now) {

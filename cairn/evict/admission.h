@@ -1,11 +1,11 @@
 // AdmissionFilter: which blocks are worth writing to a lower tier.
 //
-// It is told of every use of a block and asked about every block that could be written; it admits the block or says why
-// not, and counts. From the uses it learns, for blocks used once, twice and so on, after what time they are used again;
-// from the blocks it admits, how long the tier keeps a block. Together these give the probability that a block is read
-// before the tier evicts it. Near the end of the budget, only likelier blocks are admitted. A block is useless without
-// the blocks before it: if leaves are offered first, the blocks before an admitted block are admitted too, as far as
-// the budget allows.
+// The caller reports every use of a block and offers every block that could be written; the filter admits the block or
+// says why not, and counts. From the uses it learns, for blocks used once, twice and so on, after what time they are
+// used again; from the blocks it admits, how long the tier keeps a block. Together these give the probability that a
+// block is read before the tier evicts it. Near the end of the budget, only likelier blocks are admitted. A block is
+// useless without the blocks before it: if leaves are offered first, the blocks before an admitted block are admitted
+// too, as far as the budget allows.
 //
 // Deterministic; the time is passed in and used for the budget only.
 //
@@ -28,7 +28,6 @@
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
 #include "cairn/evict/write_budget.h"
-#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {
@@ -63,8 +62,17 @@ class AdmissionFilter {
   void used(std::span<const BlockKey> blocks);
   // Whether to write the block, which is part of a sequence of so many blocks. An admitted block counts as written.
   [[nodiscard]] Admission offer(const BlockKey& block, std::uint32_t sequence_blocks, TimePoint now);
-  // The same for a block that a caller asked to be written: only the budget can refuse it.
+  // The same for a block that a caller wants written: only the budget can refuse it.
   [[nodiscard]] Admission demand(const BlockKey& block, TimePoint now);
+
+  // A block that was admitted is not written after all.
+  void take_back() {
+    if (budget_) {
+      budget_->give_back(options_.block_bytes);
+    }
+  }
+  // How often the block was used, as far back as uses are remembered; at most ReuseHistory::kMaxUses.
+  [[nodiscard]] std::uint32_t uses(const BlockKey& block) const;
 
   // How many offers and demands had this outcome.
   [[nodiscard]] std::uint64_t count(Admission admission) const { return counts_[static_cast<std::size_t>(admission)]; }

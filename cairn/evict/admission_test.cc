@@ -37,7 +37,7 @@ TEST(WriteBudgetTest, HoldsAnHourAndFillsEvenly) {
   EXPECT_FALSE(budget.take(1, hours(5)));
   EXPECT_DOUBLE_EQ(budget.fullness(hours(5) + minutes(15)), 0.25);
   EXPECT_TRUE(budget.take(25, hours(5) + minutes(15)));
-  EXPECT_DOUBLE_EQ(budget.fullness(hours(500)), 1) << "a quiet week saves nothing up";
+  EXPECT_DOUBLE_EQ(budget.fullness(hours(500)), 1) << "a quiet week does not accumulate budget";
 }
 
 // Second by second, with whole numbers.
@@ -93,14 +93,14 @@ TEST(AdmissionFilterTest, RefusesWhatWasNotUsedOftenEnough) {
   EXPECT_EQ(offer(filter, 1), Admission::kNeverSeenTwice);
   use(filter, 1);
   EXPECT_EQ(offer(filter, 1), Admission::kAdmitted);
-  EXPECT_EQ(offer(filter, 2), Admission::kNeverSeenTwice) << "never heard of";
+  EXPECT_EQ(offer(filter, 2), Admission::kNeverSeenTwice) << "unknown block";
 }
 
 TEST(AdmissionFilterTest, LearnsWhatIsNeverReadAgain) {
   AdmissionFilter filter = make({.capacity = 1'000, .least_chance = 0.02});
   std::uint64_t name = 1;
   use(filter, name);
-  EXPECT_EQ(offer(filter, name), Admission::kAdmitted) << "before anything is known";
+  EXPECT_EQ(offer(filter, name), Admission::kAdmitted) << "before anything was learned";
   for (int i = 0; i < 40'000; ++i) {
     use(filter, ++name);
     if (i % 4 == 0) {  // a hot one beside the flood
@@ -114,8 +114,8 @@ TEST(AdmissionFilterTest, LearnsWhatIsNeverReadAgain) {
 }
 
 TEST(AdmissionFilterTest, LearnsThatTheTierIsTooSmallToKeepThemThatLong) {
-  // All blocks come back, after 12,800 uses. A tier that is written for each use keeps a block for 1,600 at most; the
-  // same one keeps it long enough if it is given one block in twenty.
+  // All blocks come back, after 12,800 uses. A tier that writes every use keeps a block for at most 1,600 uses; it
+  // keeps blocks long enough if it writes one in twenty.
   for (const int written_each : {1, 20}) {
     AdmissionFilter filter = make({.capacity = 1'600, .least_chance = 0.02});
     Admission last = Admission::kAdmitted;
@@ -129,7 +129,7 @@ TEST(AdmissionFilterTest, LearnsThatTheTierIsTooSmallToKeepThemThatLong) {
   }
 }
 
-TEST(AdmissionFilterTest, WhatStandsBeforeAnAdmittedBlockIsAdmitted) {
+TEST(AdmissionFilterTest, BlocksBeforeAnAdmittedBlockAreAdmitted) {
   AdmissionFilter filter = make({.capacity = 100, .least_uses = 2});
   const BlockKey head = root_key(1);
   const BlockKey middle = child_key(head, 2);
@@ -162,7 +162,7 @@ TEST(AdmissionFilterTest, KeepsToItsBudgetAndPrefersTheLikelyAsItRunsOut) {
   EXPECT_EQ(filter.count(Admission::kOverBudget), 5 * 400 - hot - cold);
 }
 
-// The chance, counted from a list of all uses.
+// The probability, counted from a list of all uses.
 TEST(AdmissionFilterTest, AgreesWithCountingByHand) {
   constexpr std::uint32_t kCapacity = 256;
   AdmissionFilter filter = make({.capacity = kCapacity, .least_chance = 0});
@@ -183,11 +183,11 @@ TEST(AdmissionFilterTest, AgreesWithCountingByHand) {
   }
   for (std::uint32_t uses = 1; uses <= 4; ++uses) {
     const double returned = static_cast<double>(ages[uses - 1].size());
-    // Nothing was written yet: the tier keeps what it has as far as can be seen. 200 more are supposed, 60 returning.
+    // Nothing was written yet, so the tier seems to keep everything. The prior adds 200 uses, 60 of which return.
     EXPECT_NEAR(filter.chance(uses, 0), (returned + 60) / (began[uses - 1] + 200), 0.01) << uses;
     const double later =
         static_cast<double>(std::ranges::count_if(ages[uses - 1], [](auto age) { return age >= 512; }));
-    // The bucket of 512 begins there: a quarter of the 41 supposed buckets lies below it.
+    // The bucket of 512 begins there: a quarter of the 41 buckets of the prior lies below it.
     const double supposed = 60.0 * (41 - 29) / 41;
     EXPECT_NEAR(filter.chance(uses, 512),
                 (later + supposed) / (began[uses - 1] + 200 - (returned - later) - (60 - supposed)), 0.01)

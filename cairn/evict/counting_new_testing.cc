@@ -23,7 +23,7 @@ void* checked(void* memory) { return memory != nullptr ? memory : throw std::bad
 
 std::uint64_t cairn::allocation_count() { return allocations; }
 
-// All forms, since the sanitizers bring their own for those that are left out.
+// All forms, since the sanitizers replace those that are left out.
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 void* operator new(std::size_t n) { return checked(take(n)); }
 void* operator new[](std::size_t n) { return checked(take(n)); }

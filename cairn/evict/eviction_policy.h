@@ -25,8 +25,7 @@
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/policy_kind.h"
-#include "cairn/hash/key_seed.h"
+#include "cairn/evict/retention.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {

@@ -30,7 +30,7 @@ inline BlockKey child_key(const BlockKey& parent, std::uint64_t hash) {
   return BlockKey::make_checked(parent.position() + 1, SequenceHash{hash}, parent.sequence_hash());
 }
 
-// A policy as a pool may ask for it.
+// A policy as a pool may configure it.
 struct Asked {
   PolicyKind kind;
   bool leaves_first = false;
@@ -79,7 +79,7 @@ class FakeBlocks final : public ParentFinder {
     return index_of(records_[index_of(block_id)].eviction_class);
   }
 
-  // The block holds the block of this name from now on.
+  // The block id holds this key from now on.
   void put(BlockId block_id, const BlockKey& key, std::uint32_t eviction_class = 0) {
     records_[index_of(block_id)] = {true, static_cast<EvictionClass>(eviction_class), key};
   }
@@ -87,7 +87,7 @@ class FakeBlocks final : public ParentFinder {
     records_[index_of(block_id)].eviction_class = static_cast<EvictionClass>(eviction_class);
   }
   [[nodiscard]] EvictionClass& class_entry(BlockId block_id) { return records_[index_of(block_id)].eviction_class; }
-  // The block is gone from the block, in the pool's order: not to be found any more, forgotten, overwritten.
+  // The block id loses its key, in the pool's order: it is not found any more, forgotten, overwritten.
   template <typename Policy>
   void drop(Policy& policy, BlockId block_id) {
     records_[index_of(block_id)].named = false;
@@ -116,7 +116,7 @@ class FakeBlocks final : public ParentFinder {
   std::vector<Record> records_;
 };
 
-// The next `count` victims, fewer where the policy gives no more.
+// The next `count` victims, or fewer if the policy has no more.
 inline std::vector<BlockId> evict(EvictionPolicy& policy, std::uint32_t count,
                                   ClassRange classes = {0, ~std::uint32_t{0}}, const Veto& veto = {}) {
   std::vector<BlockId> victims;
@@ -132,7 +132,7 @@ inline std::vector<BlockId> evict(EvictionPolicy& policy, std::uint32_t count,
 
 inline std::vector<BlockId> evict_all(EvictionPolicy& policy, ClassRange classes = {0, ~std::uint32_t{0}},
                                       const Veto& veto = {}) {
-  // One more than it holds: a policy that gives a block twice is found out.
+  // One more than it holds, to detect a policy that returns a block twice.
   return evict(policy, policy.size() + 1, classes, veto);
 }
 

@@ -1,4 +1,4 @@
-// FIFO: a block's place is that of its first release, whatever happens to it until its key is gone.
+// FIFO: a block's place is that of its first release, until it loses its key.
 #include <gtest/gtest.h>
 
 #include <memory>

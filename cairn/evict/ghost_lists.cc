@@ -5,7 +5,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/hash/key_seed.h"
+#include "cairn/tokens/block_key.h"
 
 namespace cairn {
 

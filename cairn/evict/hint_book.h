@@ -24,8 +24,7 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/retention_hint.h"
-#include "cairn/hash/key_seed.h"
+#include "cairn/evict/retention.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {

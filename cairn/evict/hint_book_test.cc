@@ -31,7 +31,7 @@ class HintBookTest : public ::testing::Test {
   void say(Kind kind, Duration in = {}, TimePoint now = {}, BlockId block_id = kBlock) {
     book_.add(block_id, {.kind = kind, .in = in}, now);
   }
-  // Blocks that were said something of and did, or did not, what was said.
+  // Blocks with a hint that came true, or did not.
   void record(Kind kind, std::uint32_t blocks, bool right) {
     for (std::uint32_t i = 0; i < blocks; ++i) {
       say(kind, seconds(1), {}, BlockId{9});
@@ -51,7 +51,7 @@ class HintBookTest : public ::testing::Test {
   std::uint64_t next_name_ = 1'000;
 };
 
-TEST_F(HintBookTest, NothingSaidIsNormalForEver) {
+TEST_F(HintBookTest, WithoutAHintTheRankIsNormal) {
   EXPECT_EQ(book_.rank(kBlock, kTenant, {}), Rank{});
   EXPECT_EQ(Rank{}.review, HintBook::kNoReview);
 }
@@ -89,13 +89,13 @@ TEST_F(HintBookTest, OfSeveralReturnsTheFirstCounts) {
   say(Kind::kReturns, seconds(10));
   say(Kind::kReturns, seconds(500));
   EXPECT_EQ(level(seconds(1)), 13U);
-  say(Kind::kReturns, seconds(500), seconds(11));  // the first is past
+  say(Kind::kReturns, seconds(500), seconds(11));  // the first hint has passed
   EXPECT_EQ(level(seconds(11)), 3U);
   say(Kind::kReturns, seconds(1), seconds(12));
   EXPECT_EQ(level(seconds(12)), 15U);
 }
 
-TEST_F(HintBookTest, WhatOthersAwaitIsNotGivenUp) {
+TEST_F(HintBookTest, BlocksThatOthersAwaitAreKept) {
   say(Kind::kReturns, seconds(10));
   say(Kind::kWillNotReturn, {}, seconds(5));
   EXPECT_EQ(level(seconds(5)), 14U);
@@ -141,7 +141,7 @@ TEST_F(HintBookTest, MostReturnsMustBeKeptToBeBelieved) {
   EXPECT_EQ(level(seconds(0)), kNormalLevel);
   EXPECT_TRUE(book_.believes(TenantId{1}, Kind::kReturns));
   EXPECT_TRUE(book_.believes(kTenant, Kind::kSystemPrompt));
-  record(Kind::kReturns, 100, true);  // what has no effect is judged all the same
+  record(Kind::kReturns, 100, true);  // a hint without effect is judged all the same
   EXPECT_TRUE(book_.believes(kTenant, Kind::kReturns));
 }
 
@@ -154,7 +154,7 @@ TEST_F(HintBookTest, OneInEightMayReturnThatShouldNot) {
   EXPECT_EQ(level({}), kNormalLevel);
 }
 
-TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
+TEST_F(HintBookTest, AReturnCountsAgainstTheHintThatDeniedIt) {
   for (std::uint64_t name = 1; name < 5'000; ++name) {
     say(Kind::kWillNotReturn);
     book_.on_removed(kBlock, kTenant, root_key(name));
@@ -165,7 +165,7 @@ TEST_F(HintBookTest, WhatWentAndComesBackCountsAgainstWhoSaidItWouldNot) {
   EXPECT_FALSE(book_.believes(kTenant, Kind::kWillNotReturn));
 }
 
-// In a large pool a sample is counted, of those that stay as of those that go.
+// In a large pool a sample is counted, of blocks that stay and of blocks that are evicted.
 TEST_F(HintBookTest, AFewThatReturnToALargePoolDoNotOutweighTheManyThatGo) {
   HintBook book = *HintBook::create(10'000, 1);
   for (std::uint64_t name = 1; name < 40'000; ++name) {
@@ -181,14 +181,14 @@ TEST_F(HintBookTest, LearnsTheTimeABlockTakesForAHit) {
     book_.observe(2, 1, 50, seconds(second));
   }
   EXPECT_NEAR(static_cast<double>(book_.time_per_hit().count()), 25e9, 1e9);
-  // No hits at all: the longer the better.
+  // Without hits, a longer time is better.
   for (int second = 1'000; second < 400'000; second += 10) {
     book_.observe(0, 10, 50, seconds(second));
   }
   EXPECT_GT(book_.time_per_hit(), std::chrono::minutes(50));
 }
 
-TEST_F(HintBookTest, TimeThatStandsStillIsNotDividedBy) {
+TEST_F(HintBookTest, ATimeSpanOfZeroIsNotDividedBy) {
   for (int i = 0; i < 1'000; ++i) {
     book_.observe(1, 1, 50, seconds(7));
   }

@@ -52,7 +52,7 @@ BlockId LineageForest::prune(Link self) {
     Node& node = at(self);
     const Link above = node.parent;
     if (above != kNoLink && node.prev == kNoLink && node.next == kNoLink) {
-      // An only child, as along a sequence nobody else shares.
+      // An only child, as in a sequence that is not shared.
       node.child &= ~kLinked;
       node.parent = kNoLink;
       at(above).child &= ~kLinkMask;

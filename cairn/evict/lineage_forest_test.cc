@@ -1,4 +1,4 @@
-// LineageForest: who is a leaf after each call.
+// LineageForest: which blocks are leaves after each call.
 #include "cairn/evict/lineage_forest.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// What insert and remove answer, to compare at once.
+// The results of insert and remove, to compare both at once.
 using Answer = std::pair<bool, BlockId>;
 
 // Blocks 0 to 3 hold a chain, 4 a second child of 1, 5 nothing.
@@ -37,7 +37,7 @@ class LineageForestTest : public ::testing::Test {
     const auto [was_leaf, new_leaf] = forest_.remove(BlockId{number});
     return {was_leaf, new_leaf};
   }
-  // Forgets as the pool does, and says who became a leaf.
+  // Forgets as the pool does, and returns the new leaf.
   BlockId drop(std::uint32_t number) {
     struct Recorder {
       LineageForest& forest;
@@ -66,7 +66,7 @@ TEST_F(LineageForestTest, RootFirstEachChildTakesItsParentsPlace) {
   EXPECT_EQ(insert(0), Answer(kLeaf, kNoBlock));
   EXPECT_EQ(insert(1), Answer(kLeaf, BlockId{0}));
   EXPECT_EQ(insert(2), Answer(kLeaf, BlockId{1}));
-  EXPECT_EQ(insert(4), Answer(kLeaf, kNoBlock)) << "1 was none any more";
+  EXPECT_EQ(insert(4), Answer(kLeaf, kNoBlock)) << "1 was no longer a leaf";
 }
 
 TEST_F(LineageForestTest, ContainsTheEvictableOnes) {
@@ -107,7 +107,7 @@ TEST_F(LineageForestTest, AGhostIsFilledInItsPlace) {
   EXPECT_EQ(remove(1), Answer(kLeaf, BlockId{0}));
 }
 
-TEST_F(LineageForestTest, AParentThatWasNeverEvictableHoldsNobodyBack) {
+TEST_F(LineageForestTest, AParentThatWasNeverEvictableHoldsNoChildBack) {
   insert(0);
   EXPECT_EQ(insert(2), Answer(kLeaf, kNoBlock)) << "1 is in use";
   EXPECT_EQ(remove(0), Answer(kLeaf, kNoBlock));

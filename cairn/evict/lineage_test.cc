@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Block n lies in block n; `parents[n]` is the block before it.
+// Block n has block id n; `parents[n]` is the block before it.
 using Parents = std::vector<std::optional<std::uint32_t>>;
 
 class LineageTest : public ::testing::Test {
@@ -128,7 +128,7 @@ TEST_F(LineageTest, AReleasedParentIsNoLeafWhileAnEvictableChildHangsBelow) {
   EXPECT_EQ(evict_all(*policy_), block_ids({2, 1, 0}));
 }
 
-TEST_F(LineageTest, AParentInUseStandsInTheTreeAsAGhost) {
+TEST_F(LineageTest, AParentInUseIsAGhostInTheTree) {
   build_chain(3);
   release({2, 1, 0});
   hit({1});  // 0 still has 2 below it
@@ -158,7 +158,7 @@ TEST_F(LineageTest, ChildrenOfADroppedParentAreLeavesOnTheirOwn) {
   build_chain(4);
   release({3, 2, 1, 0});
   hit({2});
-  drop(2);  // 3 waits for it; 1 has nothing below it any more
+  drop(2);  // 3 waits for it; 1 has no child left
   EXPECT_EQ(evict(*policy_, 1, {0, 1}, [](BlockId block_id) { return block_id == BlockId{3}; }), block_ids({1}));
   EXPECT_EQ(evict_all(*policy_), block_ids({3, 0}));
 }
@@ -206,7 +206,7 @@ TEST_F(LineageTest, AChainHoldsTogetherWhereKeysChangeTheirLayout) {
 
 TEST_F(LineageTest, OrphansAreAdoptedWhereKeysChangeTheirLayout) {
   for (const std::uint32_t position : {0U, 254U, 255U, 65534U, 65535U, BlockKey::kMaxPosition - 1}) {
-    FakeBlocks fake(1'000);  // many lists of orphans, so that the right one is not found by chance
+    FakeBlocks fake(1'000);  // many lists of orphans, so that the right list is not found by chance
     const BlockKey parent = BlockKey::make_checked(position, SequenceHash{~std::uint64_t{0}}, SequenceHash{7});
     const std::unique_ptr<EvictionPolicy> policy = fake.make(PolicyKind::kLineageTick);
     fake.put(BlockId{0}, child_key(parent, 1));
@@ -262,7 +262,7 @@ RC_GTEST_PROP(LineageProperty, NoBlockIsEvictedBeforeAChildOfIts, ()) {
   RC_ASSERT(policy->size() == 0U);
 }
 
-// Two blocks that a child cannot tell apart: same position, and sequence hashes equal in the 38 bits a key keeps.
+// Two blocks that a child cannot distinguish: same position, and sequence hashes equal in the 38 bits a key keeps.
 RC_GTEST_PROP(LineageProperty, EveryBlockIsEvictedOnceAlthoughFragmentsCollide, ()) {
   constexpr std::uint32_t kFirst = 1U << 16;
   constexpr std::uint32_t kLevels = 4;

@@ -221,7 +221,7 @@ TEST_P(PolicyConformanceTest, AVetoOnAWholeClassLeadsToTheNext) {
 }
 
 TEST_P(PolicyConformanceTest, AForgottenBlockIsAsGoodAsNew) {
-  // A block with some history goes; the next one comes into the same block here and into a fresh one there.
+  // A block with some history is evicted; the next block gets the same block id here and a new one there.
   const std::unique_ptr<EvictionPolicy> other = fake_.make(GetParam());
   for (EvictionPolicy* policy : {policy_.get(), other.get()}) {
     policy->insert(block_ids({0, 1, 2, 3, 4}));
@@ -316,14 +316,14 @@ TEST_P(PolicyConformanceTest, UsesOfBlocksInUseChangeNoHoldings) {
   EXPECT_EQ(sorted(evict_all(*policy_)), block_ids({0, 1, 2, 3}));
 }
 
-TEST_P(PolicyConformanceTest, LeavesGoFirstWhereAskedFor) {
+TEST_P(PolicyConformanceTest, LeavesAreEvictedFirstIfConfigured) {
   if (!GetParam().leaves_first) {
     return;
   }
   FakeBlocks fake(120, 3);
   Watched watched(GetParam(), fake);
   churn(watched, fake, 7, 400);
-  // What is left is all of the last churn; no victim may have a held block below it.
+  // The remaining blocks are those of the last churn; no victim may have a held block below it.
   for (std::vector<BlockId> held = watched.held(); !held.empty(); held = watched.held()) {
     const BlockId victim = watched.evict({0, 3}, {});
     ASSERT_NE(victim, kNoBlock);
@@ -342,7 +342,7 @@ TEST_P(PolicyConformanceTest, KnowsWhatHangsBelowABlockWhereLeavesGoFirst) {
   policy_->insert(block_ids({1, 0}));
   EXPECT_EQ(sorted(evict(*policy_, 2)), family);
   EXPECT_FALSE(policy_->holds_below(BlockId{0}));
-  policy_->insert(block_ids({1}));  // wanted again before it was gone
+  policy_->insert(block_ids({1}));  // used again before it was forgotten
   EXPECT_EQ(policy_->holds_below(BlockId{0}), policy_->leaves_first());
   EXPECT_FALSE(policy_->holds_below(BlockId{1}));
   policy_->insert(block_ids({0}));

@@ -23,7 +23,7 @@ namespace {
 
 enum class Action : std::uint8_t { kPlace, kRelease, kHit, kEvict, kDrop, kReclass, kTouch };
 
-// `pick` chooses and `bits` shapes what each action leaves open.
+// `pick` and `bits` choose the details of each action.
 struct Step {
   Action action;
   std::uint32_t pick;
@@ -57,7 +57,7 @@ std::uint64_t scrambled(std::uint64_t number) {
   return number ^ (number >> 29);
 }
 
-// A forest of blocks: each is a root, follows one that is no block of ours, or follows an earlier one.
+// A forest of blocks: each is a root, follows an unknown block, or follows an earlier one.
 std::vector<BlockKey> forest(const std::vector<std::uint32_t>& links) {
   constexpr std::array<std::uint32_t, 4> kDeep{1, 254, 65534, BlockKey::kMaxPosition - 1};
   std::vector<BlockKey> blocks;
@@ -76,7 +76,7 @@ std::vector<BlockKey> forest(const std::vector<std::uint32_t>& links) {
   return blocks;
 }
 
-// kAdaptive is held to its parts: reuse_history.h, reuse_model.h, shadow_cache.h.
+// kAdaptive is tested by its parts: reuse_history.h, reuse_model.h, shadow_cache.h.
 std::vector<Asked> all_with_models() {
   std::vector<Asked> all = all_asked();
   std::erase_if(all, [](Asked asked) { return asked.kind == PolicyKind::kAdaptive; });
@@ -212,7 +212,7 @@ class SideBySide {
   void place(const Step& step) {
     std::size_t next = step.pick % blocks_.size();
     for (const BlockId block_id : some(State::kEmpty, step)) {
-      while (is_placed(blocks_[next])) {  // there are more blocks than blocks
+      while (is_placed(blocks_[next])) {  // there are more keys than block ids
         next = (next + 1) % blocks_.size();
       }
       fake_.put(block_id, blocks_[next], kUsedClasses[(step.bits + next) % kUsedClasses.size()]);

@@ -1,4 +1,4 @@
-// What each eviction policy does, slow and obviously right. For tests.
+// Models of the eviction policies, slow and simple. For tests.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class PolicyModel {
   virtual void insert(BlockId block_id) = 0;
   virtual void remove(BlockId block_id) = 0;
   virtual void forget(BlockId block_id) = 0;
-  // One more use of a block in use; the order of those that go by releases does not know it.
+  // One more use of a block in use; policies that order by releases ignore it.
   virtual void touch(BlockId /*block_id*/) {}
 
   BlockId evict(ClassRange range, const Veto& veto) {
@@ -41,7 +41,7 @@ class PolicyModel {
     return victim;
   }
 
-  // The next victim among those permitted, which are held by whoever calls; kNoBlock where there is none.
+  // The next victim among those permitted, which the caller holds; kNoBlock if there is none.
   using Permitted = std::function<bool(BlockId)>;
   virtual BlockId choose(const Permitted& permitted) = 0;
 
@@ -93,9 +93,8 @@ class FifoModel final : public PolicyModel {
   std::set<BlockId> held_;
 };
 
-// The graph of blocks by what a child's key says of its parent. A node whose block is not evictable, or is not there at
-// all, is a ghost. A block is linked to its parent when it is inserted; the link ends when it is pruned or loses its
-// key.
+// The graph of blocks by the parent that a child's key names. A node whose block is not evictable, or not resident, is
+// a ghost. A block is connected to its parent when it is inserted, until it is pruned or loses its key.
 class LineageModel final : public PolicyModel {
  public:
   LineageModel(const FakeBlocks& fake, bool by_tick) : PolicyModel(fake), by_tick_(by_tick) {}
@@ -164,7 +163,7 @@ class LineageModel final : public PolicyModel {
     }
   }
 
-  // After each call: at most one node has become a leaf by it.
+  // Checked after each call: at most one node has become a leaf.
   void note_leaves() {
     for (auto& [name, node] : graph_) {
       if (!node.real || !node.children.empty()) {
@@ -194,7 +193,7 @@ class LineageModel final : public PolicyModel {
   std::uint64_t now_ = 0;
 };
 
-// Any model, with blocks that have something evictable below them kept back.
+// Any model, except that a block with an evictable block below it is kept.
 class LeafFirstModel final : public PolicyModel {
  public:
   LeafFirstModel(const FakeBlocks& fake, std::unique_ptr<PolicyModel> inner)

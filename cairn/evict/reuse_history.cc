@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cairn/hash/key_seed.h"
+#include "cairn/tokens/block_key.h"
 
 namespace cairn {
 

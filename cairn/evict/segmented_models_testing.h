@@ -1,4 +1,4 @@
-// The models of policies that rank blocks by segments, slow and obviously right. For tests.
+// Models of the policies that rank blocks by segments, slow and simple. For tests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// Lists of known blocks, each in its order; the held ones among them can be had.
+// Lists of known blocks, each in its order; the held ones among them can be evicted.
 class SegmentedModel : public PolicyModel {
  public:
   SegmentedModel(const FakeBlocks& fake, std::size_t segments) : PolicyModel(fake), lists_(segments) {}
@@ -50,7 +50,7 @@ class SegmentedModel : public PolicyModel {
     return lowest_class(lists_[segment],
                         [&](BlockId block_id) { return held_.contains(block_id) && permitted(block_id); });
   }
-  // The lower class of two fronts, the first where they are of one.
+  // The front of the lower class; the first if both have the same class.
   [[nodiscard]] BlockId better(BlockId a, BlockId b) const {
     std::vector<BlockId> both{a, b};
     std::erase(both, kNoBlock);

@@ -1,4 +1,4 @@
-// What sets each of the segmented policies apart, by example; their whole behaviour is in policy_model_test.cc.
+// How the segmented policies differ, by example; policy_model_test.cc tests their whole behaviour.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class SegmentedPoliciesTest : public ::testing::Test {
     policy.remove(block_ids({block_id}));
     policy.insert(block_ids({block_id}));
   }
-  // The block goes, and another comes into its block.
+  // The block is evicted, and another takes its block id.
   void replace(EvictionPolicy& policy, BlockId block_id, std::uint64_t hash) {
     fake_.drop(policy, block_id);
     fake_.put(block_id, root_key(hash));
@@ -81,7 +81,7 @@ TEST_F(SegmentedPoliciesTest, UsesFadeUnderLfu) {
   EXPECT_LT(rounds, 5);
 }
 
-TEST_F(SegmentedPoliciesTest, MoreClassesThanCanBeToldApartAreRefused) {
+TEST_F(SegmentedPoliciesTest, MoreClassesThanCanBeDistinguishedAreRefused) {
   const FakeBlocks many(4, 40'000);
   EXPECT_FALSE(make_policy(PolicyKind::kArc, many.view()));
   EXPECT_TRUE(make_policy(PolicyKind::kLru, many.view()));

@@ -1,4 +1,4 @@
-// TickQueue against std::set: whatever order ticks come in, they leave in their own.
+// TickQueue against std::set: ticks pushed in any order are popped in order.
 #include "cairn/evict/tick_queue.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "cairn/hash/key_seed.h"
+#include "cairn/tokens/block_key.h"
 
 namespace cairn {
 

@@ -1,4 +1,4 @@
-// Watched: a policy that is held to its contract at every call. For tests.
+// Watched: checks the contract of a policy at every call. For tests.
 #pragma once
 
 #include <gtest/gtest.h>

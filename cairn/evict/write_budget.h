@@ -32,6 +32,8 @@ class WriteBudget {
     bytes_ -= static_cast<double>(bytes);
     return true;
   }
+  // Bytes that were taken and are not written after all.
+  void give_back(std::uint64_t bytes) { bytes_ = std::min(most_, bytes_ + static_cast<double>(bytes)); }
   // The bytes in the bucket as a share of an hour's worth.
   [[nodiscard]] double fullness(TimePoint now) {
     fill(now);

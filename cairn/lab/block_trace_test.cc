@@ -20,7 +20,7 @@ std::string write_file(const std::string& name, const std::string& text) {
   return path;
 }
 
-TEST(TraceTest, NumbersBlocksByWhatStandsBeforeThem) {
+TEST(TraceTest, NumbersBlocksByTheirPrefix) {
   const std::string path = write_file("numbers.jsonl",
                                       "{\"hash_ids\":[1,2,3],\"input_length\":1100}\n"
                                       "\n"

@@ -61,12 +61,12 @@ TEST(SimulateTest, LoopOverOneMoreThanFits) {
   }
   const Trace trace = trace_of(loop);
   EXPECT_EQ(simulate(trace, {.policy = PolicyKind::kLru, .capacity = 2})->blocks_hit, 0U);
-  // The clairvoyant keeps 1 and 2 and lets 3 pass.
+  // OPT keeps 1 and 2 and does not cache 3.
   EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 18U);
 }
 
-TEST(SimulateTest, OptKeepsWhatIsAskedForSoonestHeadsFirst) {
-  // After the second request one of two can stay: 1, asked for next; then of {1, 2} the head.
+TEST(SimulateTest, OptKeepsWhatIsRequestedSoonestHeadsFirst) {
+  // After the second request one of two can stay: 1, which is requested next; then of {1, 2} the head.
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 1).blocks_hit, 2U);
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 2).blocks_hit, 3U);
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 3).blocks_hit, 4U);
@@ -120,7 +120,7 @@ TEST(ExperimentTest, AnUnknownPolicyIsAnsweredWithThoseThereAre) {
   EXPECT_EQ(parse_contenders({"all"})->size(), std::size(kAllPolicies) + 2);
 }
 
-TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
+TEST(ExperimentTest, RowsComeInTheRequestedOrder) {
   const Trace trace = trace_of({{1, 2}, {1, 2}, {3}, {1, 2}});
   std::size_t calls = 0;
   const auto rows = measure(trace, *parse_contenders({"opt", "lru"}), {*parse_capacity("2"), *parse_capacity("100%")},
@@ -136,7 +136,7 @@ TEST(ExperimentTest, RowsComeInTheOrderAskedFor) {
   EXPECT_EQ((*rows)[2].counts, *simulate(trace, {.policy = PolicyKind::kLru, .capacity = 2}));
 }
 
-// On traffic of every kind it keeps up with the policies it chooses among.
+// On every kind of traffic it is about as good as the policies it chooses among.
 TEST(AdaptiveTest, IsNearTheBestOfOthersOnGeneratedTraffic) {
   for (const trace::WorkloadKind kind : trace::kAllWorkloads) {
     Trace trace(std::string(to_string(kind)), 512);

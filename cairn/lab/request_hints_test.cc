@@ -52,7 +52,7 @@ TEST(RequestHintsTest, WhatManyBeginWithIsASystemPrompt) {
   EXPECT_EQ(hints[1].returns_in, std::nullopt);
 }
 
-// Hints that say the opposite of the truth, and those that say the same of everything.
+// Hints that are the opposite of the truth, and hints that are the same for every request.
 enum class Lie : std::uint8_t {
   kNone,
   kOpposite,
@@ -62,7 +62,7 @@ enum class Lie : std::uint8_t {
   kAllSystemPrompt
 };
 
-std::vector<RequestHints> told(const Trace& trace, Lie lie) {
+std::vector<RequestHints> hints_of(const Trace& trace, Lie lie) {
   std::vector<RequestHints> hints = honest_hints(trace);
   for (std::size_t i = 0; i < hints.size(); ++i) {
     switch (lie) {
@@ -101,7 +101,7 @@ TEST_P(HintsTest, HonestOnesCloseHalfOfTheGapAndLiesCostLittle) {
                     [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
     const std::uint32_t capacity = parse_capacity("3%")->of(trace);
     const auto with = [&](Lie lie) {
-      const std::vector<RequestHints> hints = told(trace, lie);
+      const std::vector<RequestHints> hints = hints_of(trace, lie);
       return simulate(trace, {.policy = GetParam(), .capacity = capacity, .hints = hints})->block_ratio();
     };
     const double lru = simulate(trace, {.policy = PolicyKind::kLru, .capacity = capacity})->block_ratio();

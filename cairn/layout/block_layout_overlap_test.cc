@@ -1,4 +1,4 @@
-// from_places(): places by their steps, with bounds and overlaps told exactly.
+// from_places(): places by their steps, with exact bounds and overlaps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,7 +113,7 @@ TEST(FromPlacesTest, ViewsOfOneAllocationAreNotTwoRegions) {
   EXPECT_FALSE(BlockLayout::from_places(kShape, 3, {kFirst, second}, {view(0), view(72)}));
 }
 
-// Rows of two files never meet; those of one do.
+// Rows in two files never overlap; rows in one file may.
 TEST(FromPlacesTest, FilesAreSpacesOfTheirOwn) {
   const auto file = [](int descriptor) {
     RegionFacts facts;
@@ -146,13 +146,13 @@ TEST(FromPlacesTest, LargeLayoutsTakeNoTime) {
   EXPECT_FALSE(BlockLayout::from_places(shape, 1U << 26U, layers, {region}));
 }
 
-// Layers of different steps whose rows come near each other everywhere take a search that gives up.
+// Layers of different steps whose rows are close to each other everywhere need a search that stops at its limit.
 TEST(FromPlacesTest, SaysWhenStepsAreTooIrregular) {
   const KvShape shape{2, 1, 1U << 12U, 1U << 12U, 1, 8};
   RegionFacts facts;
   facts.size = std::uint64_t{1} << 59U;
   const auto region = std::make_shared<Region>(facts, nullptr);
-  // Even addresses and odd ones: never the same, and never far.
+  // Even and odd addresses: never equal, always close.
   Result<BlockLayoutPtr> made = BlockLayout::from_places(
       shape, 1U << 12U, {{0, 0, 2U << 24U, 0, 2U << 12U, 2}, {0, 1, (2U << 24U) + 2, 0, (2U << 12U) + 2, 2}}, {region});
   ASSERT_FALSE(made);

@@ -1,4 +1,4 @@
-#include "cairn/layout/kv_shape.h"
+#include "cairn/layout/block_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

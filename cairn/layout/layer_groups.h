@@ -18,7 +18,6 @@
 
 #include "cairn/base/result.h"
 #include "cairn/layout/block_layout.h"
-#include "cairn/layout/kv_shape.h"
 
 namespace cairn {
 

@@ -58,7 +58,7 @@ TEST(LayerGroupsTest, EachLayerIsInExactlyOneGroup) {
   EXPECT_THAT(error_of(6, in_one), HasSubstr("layer 1 is in group 'window' and again in 'window'"));
 }
 
-TEST(LayerGroupsTest, RefusesGroupsThatAreNone) {
+TEST(LayerGroupsTest, RefusesInvalidGroups) {
   EXPECT_THAT(error_of(0, {}), HasSubstr("a model of 0 layers"));
   EXPECT_THAT(error_of(~0U, {}), HasSubstr("a model of 4294967295 layers"));
   EXPECT_THAT(error_of(1, {}), HasSubstr("layer 0 of 1 is in no group"));

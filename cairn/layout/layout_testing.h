@@ -1,5 +1,5 @@
-// For tests: layouts in plain heap memory with guard areas around every region, whose bytes can be told apart and
-// compared. TestLayout::make() is the whole of it; a test that moves blocks takes one for each side.
+// For tests: layouts in plain heap memory with guard areas around every region, whose bytes are distinct and can be
+// compared. Use TestLayout::make(); a test that moves blocks makes one for each side.
 //
 //   TestLayout from = TestLayout::make({shape, Arrangement::kLayersKvNhd, 8, 1});
 //   TestLayout to = TestLayout::make({shape, Arrangement::kContiguousHnd, 8, 4096});
@@ -93,7 +93,7 @@ class TestLayout {
   }
 
   // An arrangement, or tensors such as engines have: dimensions in any order with gaps between, a region for all layers
-  // or one for each, layers in any order and at uneven distances. Of small shapes, from a seed.
+  // or one for each, layers in any order and at uneven distances. With small shapes, from a seed.
   [[nodiscard]] static TestLayout random(const KvShape& shape, std::uint32_t blocks, std::mt19937_64& random);
 
   [[nodiscard]] const BlockLayoutPtr& layout() const { return layout_; }
@@ -112,7 +112,7 @@ class TestLayout {
     remember();
   }
 
-  // What untouched_but() compares with from now on.
+  // untouched_but() compares with the present bytes from now on.
   void remember() {
     before_.clear();
     for (const TestRegion& region : regions_) {
@@ -199,7 +199,7 @@ class TestLayout {
 
 inline TestLayout TestLayout::random(const KvShape& shape, std::uint32_t blocks, std::mt19937_64& random) {
   const auto one_of = [&](std::uint64_t choices) { return static_cast<std::uint32_t>(random() % choices); };
-  // Steps for the dimensions given, in a random order; returns what they span. A gap here and there.
+  // Random steps for the given dimensions, with some gaps; returns the bytes that they span.
   struct Dimension {
     std::uint64_t count;
     std::uint64_t* step;

@@ -1,4 +1,4 @@
-#include "cairn/layout/tensor_view.h"
+#include "cairn/layout/block_layout.h"
 
 #include <array>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "cairn/layout/tensor_view.h"
+#include "cairn/layout/block_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using testing::TestLayout;
 using enum TensorAxis;
 
-// Of a tensor as it is allocated: without gaps, in the order of its sizes.
+// The strides of a tensor as it is allocated: without gaps, in the order of its sizes.
 std::vector<std::int64_t> dense_strides(const std::vector<std::uint64_t>& sizes) {
   std::vector<std::int64_t> strides(sizes.size());
   std::int64_t next = 1;
@@ -35,7 +35,7 @@ std::string error_of(const std::vector<TensorView>& tensors, const TensorOptions
   return places ? std::string("accepted") : places.error().message;
 }
 
-// What an arrangement of ours would have made of the same tensors.
+// The layout that a named arrangement gives for the same tensors.
 std::vector<LayerPlace> arranged(const KvShape& shape, Arrangement arrangement, std::uint32_t blocks) {
   const TestLayout made = TestLayout::make({shape, arrangement, blocks, 1});
   return {made.layout()->layers().begin(), made.layout()->layers().end()};
@@ -96,7 +96,7 @@ TEST(TensorViewTest, SglangPoolsHaveFlatTokensAndKeysApartFromValues) {
   EXPECT_EQ(places->shape, (KvShape{4, 1, 16, 2, 32, 16}));
   EXPECT_EQ(places->blocks, 4U);
   EXPECT_EQ(places->layers[3], (LayerPlace{3, 0, 16 * 128, 0, 128, 64}));
-  // The rows have the numbers that they have where K and V are one tensor.
+  // The rows have the same numbers as if K and V were one tensor.
   const KvShape together{2, 2, 16, 2, 32, 16};
   EXPECT_EQ(places->shape.row(3, 0, 5, 1), together.row(1, 1, 5, 1));
   EXPECT_EQ(places->shape.block_bytes(), together.block_bytes());

@@ -28,9 +28,7 @@ class LocalPort final : public LocalLeader::Port {
 }  // namespace
 
 Result<std::unique_ptr<Leader>> Leader::make(Options options) {
-  if (options.ranks == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a leader of 0 ranks; give at least one");
-  }
+  CAIRN_TRY(options.ranks.validate());
   if (options.transfers == 0) {
     return fail(ErrorCode::kInvalidArgument, "a leader with room for 0 transfers; give at least one");
   }
@@ -52,12 +50,15 @@ Leader::~Leader() { thread_->stop(); }
 void Leader::open(const ManagerConfig& config) { thread_->open(config); }
 std::unique_ptr<TransferExecutor> Leader::make_executor() { return std::make_unique<LeaderExecutor>(thread_); }
 void Leader::broadcast(const RankBroadcast& message) { thread_->broadcast(message); }
+void Leader::confirm(StepMark mark, std::span<const BlockId> blocks) { thread_->confirm(mark, blocks); }
+void Leader::withdraw(StepMark mark, std::span<const BlockId> blocks) { thread_->withdraw(mark, blocks); }
 
-Result<std::unique_ptr<LocalLeader::Port>> Leader::join(std::uint32_t rank, Deliver deliver) {
-  CAIRN_TRY_ASSIGN(const ConnectionId connection, thread_->join(rank, std::move(deliver)));
+Result<std::unique_ptr<LocalLeader::Port>> Leader::join(const RankClaim& claim, Deliver deliver) {
+  CAIRN_TRY_ASSIGN(const ConnectionId connection, thread_->join(claim, std::move(deliver)));
   return std::unique_ptr<Port>(std::make_unique<LocalPort>(thread_, connection));
 }
 
+RankGrid Leader::ranks() const { return thread_->options().ranks; }
 LeaderId Leader::id() const { return *thread_->options().id; }
 std::optional<RankAddress> Leader::address() const { return thread_->address(); }
 std::vector<RankStatus> Leader::status() const { return thread_->status(); }

@@ -2,7 +2,9 @@
 // of the blocks.
 //
 // A rank connects over a socket, or joins from this process. Every connection of a rank gets a higher generation. A block of
-// a transfer is done only when all ranks say so; its checksum is combined from theirs (wire/combined_checksum.h).
+// a transfer is done only when all ranks say so; its checksum is that of the whole block, whatever ranks it is split over.
+//   - Pipeline parallel: the stages must cover the layers of the model without gap or overlap. A rank whose layers do not fit
+//     those of the ranks that are there is refused, and told which rank has what.
 //   - A rank that closes its connection, or says nothing for Options::silence, is gone. The transfers it takes part in fail
 //     at once; later ones fail until it is back. The blocks of those transfers are settled when they are proven untouched:
 //     the rank is back, which it is only after its old transfers have ended, or its process is dead.
@@ -14,7 +16,7 @@
 //     frames are checked for damage, not encrypted.
 //
 // Thread safety: any thread may call. One thread of its own serves the connections.
-// Ownership:     the leader outlives its executor, unless the stop of the executor's manager was given up.
+// Ownership:     the leader outlives its executor, unless the shutdown of the executor's manager timed out.
 // Errors:        make(): the address cannot be listened on; TCP without a secret.
 #pragma once
 
@@ -22,14 +24,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/leader/leader_options.h"
 #include "cairn/manager/manager_config.h"
-#include "cairn/wire/leader_id.h"
 #include "cairn/wire/local_leader.h"
 #include "cairn/wire/rank_address.h"
 #include "cairn/wire/rank_message.h"
@@ -56,9 +58,14 @@ class Leader final : public LocalLeader {
   [[nodiscard]] std::unique_ptr<TransferExecutor> make_executor();
   // Sends the message to every rank that is ready, in order with the transfers. Ranks that are not ready never get it.
   void broadcast(const RankBroadcast& message);
+  // A save with an in_step_mark() succeeds only once it is confirmed: the engine has computed the device blocks in that
+  // iteration. If it has not, the save is withdrawn. Either may come before the save.
+  void confirm(StepMark mark, std::span<const BlockId> blocks);
+  void withdraw(StepMark mark, std::span<const BlockId> blocks);
   // A rank of this process.
-  [[nodiscard]] Result<std::unique_ptr<Port>> join(std::uint32_t rank, Deliver deliver) override;
+  [[nodiscard]] Result<std::unique_ptr<Port>> join(const RankClaim& claim, Deliver deliver) override;
 
+  [[nodiscard]] RankGrid ranks() const;
   // Of this run of the leader; the metadata of every iteration carries it.
   [[nodiscard]] LeaderId id() const;
   // Where it listens, with the port that the system chose.

@@ -37,8 +37,6 @@ bool LeaderExecutor::can_move(const CopyPlan& plan) const { return route_of(plan
 
 ExecutorLoad LeaderExecutor::load() const { return ledger_.load(); }
 
-std::string LeaderExecutor::describe() const {
-  return str_cat("copies by ", thread_->options().ranks, thread_->options().ranks == 1 ? " rank" : " ranks");
-}
+std::string LeaderExecutor::describe() const { return str_cat("copies by ", thread_->options().ranks.to_string()); }
 
 }  // namespace cairn

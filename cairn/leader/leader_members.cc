@@ -24,28 +24,34 @@ std::string name_of(const RankPeer& peer) {
 }  // namespace
 
 LeaderMembers::LeaderMembers(Options options)
-    : options_(std::move(options)), hello_limit_(std::min(options_.silence, kHelloLimit)), seats_(options_.ranks) {}
+    : options_(std::move(options)),
+      hello_limit_(std::min(options_.silence, kHelloLimit)),
+      seats_(options_.ranks.count()) {}
 
-void LeaderMembers::open(std::string config, TimePoint now) {
-  config_ = std::move(config);
-  for (auto& [connection, member] : open_) {
+void LeaderMembers::open(Model model, TimePoint now) {
+  model_ = std::move(model);
+  welcome_waiting(now);
+}
+
+void LeaderMembers::welcome_waiting(TimePoint now) {
+  std::vector<ConnectionId> waiting;  // welcome() may end the connection
+  for (const auto& [connection, member] : open_) {
     if (member.phase == Phase::kKnown) {
-      welcome(connection, member, now);
+      waiting.push_back(connection);
     }
+  }
+  for (const ConnectionId connection : waiting) {
+    welcome(connection, open_.at(connection), now);
   }
 }
 
 // Gives the rank's seat to this connection, or says which process has it.
 Status LeaderMembers::seat(ConnectionId connection, Member& member) {
-  if (member.rank >= options_.ranks) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there are ", options_.ranks, " ranks, 0 to ", options_.ranks - 1,
-                                                     ", and no rank ", member.rank));
-  }
-  Seat& seat = seats_[member.rank];
+  Seat& seat = seats_[member.rank()];
   if (seat.connection) {
     const RankPeer& other = open_.at(*seat.connection).peer;
     if (other.process == 0 || other.process != member.peer.process) {
-      return fail(ErrorCode::kAlreadyExists, str_cat("rank ", member.rank, " is there already, in ", name_of(other),
+      return fail(ErrorCode::kAlreadyExists, str_cat("rank ", member.rank(), " is there already, in ", name_of(other),
                                                      "; end that process, or wait until the leader gives it up"));
     }
     leave(*seat.connection, "its process connected again");
@@ -55,11 +61,12 @@ Status LeaderMembers::seat(ConnectionId connection, Member& member) {
   return {};
 }
 
-Status LeaderMembers::join(ConnectionId connection, std::uint32_t rank, TimePoint now) {
-  Member member{.peer = {.is_local = true}, .rank = rank, .since = now};
+Status LeaderMembers::join(ConnectionId connection, const RankClaim& claim, TimePoint now) {
+  CAIRN_TRY(check_claim(claim));
+  Member member{.peer = {.is_local = true}, .hello = {.claim = claim}, .since = now};
   CAIRN_TRY(seat(connection, member));
   Member& kept = open_.emplace(connection, member).first->second;
-  if (config_) {
+  if (model_) {
     welcome(connection, kept, now);
   }
   return {};
@@ -90,11 +97,46 @@ Status LeaderMembers::check_hello(const Member& member, const RankHello& hello) 
   if (!cairn::is_proven(hello, member.nonce, options_.secret)) {
     return fail(ErrorCode::kInvalidArgument, "it does not know the leader's secret");
   }
-  if (hello.ranks != options_.ranks) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("it is one of ", hello.ranks, " ranks and the leader has ",
-                                                     options_.ranks, "; give both the same number"));
+  return check_claim(hello.claim);
+}
+
+Status LeaderMembers::check_claim(const RankClaim& claim) const {
+  const RankGrid& ranks = options_.ranks;
+  if (claim.ranks != ranks) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("it is one of ", claim.ranks.to_string(), " and the leader has ",
+                                                     ranks.to_string(), "; give both the same number"));
+  }
+  if (claim.rank >= ranks.count()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("there are ", ranks.to_string(), ", 0 to ", ranks.count() - 1, ", and no rank ", claim.rank));
   }
   return {};
+}
+
+Result<LayerRange> LeaderMembers::check_layers(const RankClaim& claim) const {
+  CAIRN_TRY_ASSIGN(const LayerRange layers, claim.layer_range(model_->layers));
+  const std::uint32_t stage = options_.ranks.stage_of(claim.rank);
+  std::vector<std::optional<LayerRange>> stages(options_.ranks.pipeline);
+  for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
+    const Seat& seat = seats_[rank];
+    if (!seat.layers || rank == claim.rank) {
+      continue;
+    }
+    const std::uint32_t other = options_.ranks.stage_of(rank);
+    if (other == stage && (*seat.layers != layers || seat.groups != claim.groups)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  str_cat("rank ", claim.rank, " has layers ", layers.first, " to ", layers.end() - 1, " in ",
+                          claim.groups, " groups, but rank ", rank, " of the same pipeline stage ", stage,
+                          " has layers ", seat.layers->first, " to ", seat.layers->end() - 1, " in ", seat.groups));
+    }
+    stages[other] = seat.layers;
+  }
+  stages[stage] = layers;
+  // A rank of one stage that does not say its first layer compares its device memory with the model.
+  if (options_.ranks.pipeline > 1 || claim.first_layer) {
+    CAIRN_TRY(check_stages(stages, model_->layers));
+  }
+  return layers;
 }
 
 void LeaderMembers::take_hello(ConnectionId connection, Member& member, const RankHello& hello, TimePoint now) {
@@ -102,7 +144,6 @@ void LeaderMembers::take_hello(ConnectionId connection, Member& member, const Ra
     refuse(connection, fits.error().message);
     return;
   }
-  member.rank = hello.rank;
   member.hello = hello;
   if (const Status seated = seat(connection, member); !seated) {
     refuse(connection, seated.error().message);
@@ -110,26 +151,75 @@ void LeaderMembers::take_hello(ConnectionId connection, Member& member, const Ra
   }
   member.phase = Phase::kKnown;
   member.since = now;
-  if (config_) {
+  if (model_) {
     welcome(connection, member, now);
   }
 }
 
 void LeaderMembers::welcome(ConnectionId connection, Member& member, TimePoint now) {
-  Seat& seat = seats_[member.rank];
+  const Result<LayerRange> layers = check_layers(member.hello.claim);
+  if (!layers) {
+    refuse(connection, layers.error().message);
+    return;
+  }
+  const RankClaim& claim = member.hello.claim;
+  Seat& seat = seats_[claim.rank];
+  seat.layers = *layers;
+  seat.groups = claim.groups;
+  RankWelcome message{.leader = options_.leader, .heartbeat = options_.heartbeat, .config = model_->config};
+  const Result<bool> chosen = choose_store(claim, message);
+  if (!chosen) {
+    refuse(connection, chosen.error().message);
+    return;
+  }
+  if (!*chosen) {
+    return;  // until the keeper is ready
+  }
   member.generation = ++seat.generation;
   member.phase = Phase::kWelcomed;
   member.since = now;
-  RankWelcome message{
-      .leader = options_.leader, .generation = member.generation, .heartbeat = options_.heartbeat, .config = *config_};
+  message.generation = member.generation;
   if (!member.peer.is_local) {
     message.proof = proof_of(message, member.hello, member.nonce, options_.secret);
   }
   events_.emplace_back(MemberSend{connection, member.generation, std::move(message)});
 }
 
+std::span<LeaderMembers::Seat> LeaderMembers::replicas_of(std::uint32_t rank) {
+  const std::uint32_t replicas = replicas_of(seats_[rank]);
+  const std::uint32_t first = rank - options_.ranks.tensor_rank_of(rank) % replicas;
+  return std::span(seats_).subspan(first, replicas);
+}
+
+Result<bool> LeaderMembers::choose_store(const RankClaim& claim, RankWelcome& message) {
+  Seat& seat = seats_[claim.rank];
+  if (!shares(seat)) {
+    return true;
+  }
+  const std::span<Seat> replicas = replicas_of(claim.rank);
+  const auto keeper = std::ranges::find_if(replicas, &Seat::is_keeper);
+  if (keeper != replicas.end() && open_.at(*keeper->connection).phase != Phase::kReady) {
+    return false;
+  }
+  SharedMemoryPtr& memory = replicas.front().host_memory;
+  const std::uint64_t size = model_->host_blocks * claim.host_step;
+  if (size != 0 && memory == nullptr) {
+    CAIRN_TRY_ASSIGN(memory, model_->make_memory(size));
+  }
+  if (size != 0 && memory->size() != size) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("its host memory would have ", size,
+                                                     " bytes, but that of the ranks with the same layers and heads ",
+                                                     memory->size(), "; give all of them the same device memory"));
+  }
+  seat.is_keeper = keeper == replicas.end();
+  message.store = seat.is_keeper ? RankStore::kKeeper : RankStore::kGuest;
+  message.has_host_memory = size != 0;
+  message.host_memory = size != 0 ? memory : nullptr;
+  return true;
+}
+
 void LeaderMembers::ready(Member& member, const RankReady& message, TimePoint now) {
-  Seat& seat = seats_[member.rank];
+  Seat& seat = seats_[member.rank()];
   member.phase = Phase::kReady;
   member.since = member.pinged = now;
   seat.block_bytes = message.block_bytes;
@@ -140,11 +230,11 @@ void LeaderMembers::ready(Member& member, const RankReady& message, TimePoint no
     if (former.peer.is_local || is_another) {
       return false;
     }
-    events_.emplace_back(MemberSettled{member.rank, former.generation});
+    events_.emplace_back(MemberSettled{member.rank(), former.generation});
     events_.emplace_back(MemberForget{former.connection});
     return true;
   });
-  events_.emplace_back(MemberReady{member.rank, member.generation});
+  events_.emplace_back(MemberReady{member.rank(), member.generation});
 }
 
 std::optional<LeaderMembers::From> LeaderMembers::received(ConnectionId connection, std::uint32_t generation,
@@ -175,7 +265,7 @@ std::optional<LeaderMembers::From> LeaderMembers::received(ConnectionId connecti
       return std::nullopt;
     }
     if (std::holds_alternative<RankTransferOutcome>(message) || std::holds_alternative<RankSettled>(message)) {
-      return From{member.rank, member.generation};
+      return From{member.rank(), member.generation};
     }
   }
   refuse(connection, "it sent a message that is not its turn");
@@ -189,12 +279,14 @@ void LeaderMembers::leave(ConnectionId connection, const std::string& reason) {
   events_.emplace_back(MemberHangUp{connection});
   const bool was_ready = member.phase == Phase::kReady;
   if (member.phase != Phase::kChallenged) {
-    Seat& seat = seats_[member.rank];
+    Seat& seat = seats_[member.rank()];
     seat.connection.reset();
+    seat.layers.reset();
+    seat.is_keeper = false;
     seat.reason = reason;
     if (was_ready) {
       seat.formers.push_back({.connection = connection, .generation = member.generation, .peer = member.peer});
-      events_.emplace_back(MemberGone{member.rank, member.generation, reason});
+      events_.emplace_back(MemberGone{member.rank(), member.generation, reason});
     }
   }
   if (!was_ready) {
@@ -267,6 +359,9 @@ void LeaderMembers::tick(TimePoint now) {
   for (const auto& [connection, reason] : silent) {
     refuse(connection, reason);
   }
+  if (model_) {
+    welcome_waiting(now);  // a keeper that they wait for may be ready, or gone
+  }
 }
 
 std::optional<TimePoint> LeaderMembers::next_time() const {
@@ -284,11 +379,20 @@ std::vector<RankPresence> LeaderMembers::presence() const {
   std::vector<RankPresence> all;
   all.reserve(seats_.size());
   for (const Seat& seat : seats_) {
+    const std::uint32_t replicas = replicas_of(seat);
     all.push_back({.is_there = seat.connection && open_.at(*seat.connection).phase == Phase::kReady,
                    .generation = seat.generation,
+                   .replica = options_.ranks.tensor_rank_of(static_cast<std::uint32_t>(all.size())) % replicas,
+                   .replicas = replicas,
+                   .shares = shares(seat),
                    .reason = seat.reason});
   }
   return all;
+}
+
+// The model says what the ranks have of a block only if all layers are of one kind.
+std::uint32_t LeaderMembers::replicas_of(const Seat& seat) const {
+  return model_ && seat.groups == 1 ? model_->replicas : 1;
 }
 
 std::optional<ConnectionId> LeaderMembers::connection_of(std::uint32_t rank) const {

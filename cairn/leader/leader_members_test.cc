@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "cairn/base/str_cat.h"
@@ -16,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What follows, a line each.
+// The events that follow, one line each.
 std::string line(const MemberSend& event) {
   constexpr const char* kNames[] = {"challenge", "hello",   "welcome", "ready",     "refusal", "transfer",
                                     "cancel",    "outcome", "settled", "broadcast", "ping",    "pong"};
@@ -46,7 +47,7 @@ class LeaderMembersTest : public ::testing::Test {
     return lines;
   }
   static RankHello hello(std::uint32_t rank, const std::string& secret = "secret", std::uint32_t ranks = 2) {
-    RankHello message{.rank = rank, .ranks = ranks};
+    RankHello message{.claim = {.rank = rank, .ranks = ranks}};
     message.proof = proof_of(message, kNonce, secret);
     return message;
   }
@@ -71,7 +72,7 @@ class LeaderMembersTest : public ::testing::Test {
 
 class OpenLeaderMembersTest : public LeaderMembersTest {
  protected:
-  OpenLeaderMembersTest() { members_.open("config", now_); }
+  OpenLeaderMembersTest() { members_.open({.config = "config", .layers = 4}, now_); }
 };
 
 TEST_F(LeaderMembersTest, AStrangerIsChallengedAndWelcomedWhenThereIsAConfiguration) {
@@ -80,7 +81,7 @@ TEST_F(LeaderMembersTest, AStrangerIsChallengedAndWelcomedWhenThereIsAConfigurat
   say(1, 0, hello(1));
   EXPECT_THAT(events(), IsEmpty());
   EXPECT_EQ(members_.presence()[1].reason, "it is not ready yet");
-  members_.open("config", now_);
+  members_.open({.config = "config", .layers = 4}, now_);
   const std::vector<MemberEvent> welcome = members_.take_events();
   ASSERT_EQ(welcome.size(), 1U);
   const auto& message = std::get<RankWelcome>(std::get<MemberSend>(welcome[0]).message);
@@ -95,7 +96,7 @@ TEST_F(LeaderMembersTest, AStrangerIsChallengedAndWelcomedWhenThereIsAConfigurat
   EXPECT_FALSE(members_.all_ready());
 }
 
-TEST_F(OpenLeaderMembersTest, RefusesWhoDoesNotBelong) {
+TEST_F(OpenLeaderMembersTest, RefusesPeersThatDoNotFit) {
   connect(1, 100);
   connect(2, 101);
   connect(3, 102);
@@ -177,7 +178,7 @@ TEST_F(OpenLeaderMembersTest, WhereProcessesAreNotKnownReadyAgainIsProof) {
               ElementsAre("send challenge to 3", "send welcome to 3", "rank 0.1 over", "forget 1", "rank 0.2 ready"));
 }
 
-TEST_F(OpenLeaderMembersTest, ADeadProcessIsGoneAndOver) {
+TEST_F(OpenLeaderMembersTest, ADeadProcessIsGoneAndItsTransfersHaveEnded) {
   make_ready(1, 1, 100);
   members_.ended(ConnectionId{1});
   EXPECT_THAT(events(), ElementsAre("hang up 1", "rank 1.1 gone: its process has ended", "rank 1.1 over", "forget 1"));
@@ -195,7 +196,7 @@ TEST_F(OpenLeaderMembersTest, OneThatWasNeverReadyHasNothingInHand) {
   EXPECT_THAT(events(), IsEmpty());
 }
 
-TEST_F(OpenLeaderMembersTest, WhoDoesNotSayWhoItIsIsDropped) {
+TEST_F(OpenLeaderMembersTest, AConnectionWithoutHelloIsClosed) {
   connect(1, 100);
   (void)events();
   EXPECT_EQ(members_.next_time(), now_ + milliseconds(2000));
@@ -215,11 +216,12 @@ TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
   say(2, 0, hello(0));
   (void)events();
   connect(99, 99);
-  EXPECT_THAT(events(), ElementsAre("send challenge to 99")) << "who has said hello is no stranger any more";
+  EXPECT_THAT(events(), ElementsAre("send challenge to 99"))
+      << "a peer that has sent its hello does not count as a stranger";
   connect(100, 100);
   EXPECT_THAT(events(), ElementsAre(HasSubstr("send refusal to 1: 64 connections have sent no hello"), "hang up 1",
                                     "forget 1", "send challenge to 100"));
-  // However many come, a rank that answers its challenge gets its place, and one that has it keeps it.
+  // However many peers connect, a rank that answers its challenge is accepted, and a connected rank stays connected.
   for (std::uint64_t connection = 101; connection < 1000; ++connection) {
     connect(connection, connection);
   }
@@ -231,7 +233,7 @@ TEST_F(OpenLeaderMembersTest, StrangersAreBounded) {
   EXPECT_FALSE(members_.is_proven(ConnectionId{101})) << "pushed out";
 }
 
-// Each has a short time from its first moment on, whatever it says meanwhile.
+// The deadline of a stranger counts from its connection, whatever it sends meanwhile.
 TEST_F(OpenLeaderMembersTest, AStrangerHasAShortDeadline) {
   LeaderMembers patient({.ranks = 1, .heartbeat = milliseconds(500), .silence = std::chrono::hours(1)});
   patient.accepted(ConnectionId{1}, {}, kNonce, now_);
@@ -276,7 +278,7 @@ TEST_F(OpenLeaderMembersTest, ALeaderThatSleptDoesNotBlameItsRanks) {
   members_.tick(now_);
   EXPECT_THAT(events(), ElementsAre("send ping to 1"));
   now_ += milliseconds(1999);
-  (void)members_.received(ConnectionId{1}, 1, RankSettled{}, now_);  // any word will do
+  (void)members_.received(ConnectionId{1}, 1, RankSettled{}, now_);  // any message counts
   now_ += milliseconds(1);
   members_.tick(now_);
   EXPECT_THAT(events(), ElementsAre("send ping to 1"));
@@ -286,6 +288,156 @@ TEST_F(OpenLeaderMembersTest, ARankThatRefusesIsGone) {
   make_ready(1, 0, 100);
   say(1, 1, RankRefusal{"it ends"});
   EXPECT_THAT(events(), ElementsAre("hang up 1", "rank 0.1 gone: it refused: it ends"));
+}
+
+// Ranks of a grid: two stages of two tensor ranks, a model of 5 layers.
+class GridMembersTest : public ::testing::Test {
+ protected:
+  GridMembersTest() { members_.open({.config = "config", .layers = 5, .replicas = 2}, now_); }
+
+  // The refusal; empty if the rank was welcomed.
+  std::string join(std::uint32_t rank, std::uint32_t layers, std::optional<std::uint32_t> first = {},
+                   std::uint32_t groups = 1) {
+    const RankClaim claim{
+        .rank = rank, .ranks = RankGrid(2, 2), .layers = layers, .first_layer = first, .groups = groups};
+    EXPECT_TRUE(members_.join(ConnectionId{++last_}, claim, now_).has_value());
+    std::string refusal;
+    for (const MemberEvent& event : members_.take_events()) {
+      if (const auto* send = std::get_if<MemberSend>(&event)) {
+        if (const auto* refused = std::get_if<RankRefusal>(&send->message)) {
+          refusal = refused->reason;
+        }
+      }
+    }
+    return refusal;
+  }
+
+  TimePoint now_{milliseconds(1000)};
+  LeaderMembers members_{{.ranks = RankGrid(2, 2), .heartbeat = milliseconds(500), .silence = milliseconds(2000)}};
+  std::uint64_t last_ = 0;
+};
+
+TEST_F(GridMembersTest, StagesHaveTheLayersThatTheirRanksSay) {
+  EXPECT_EQ(join(2, 1, 4), "");
+  EXPECT_EQ(join(0, 4), "");
+  EXPECT_EQ(join(1, 4), "");
+  EXPECT_EQ(join(3, 1, 4), "");
+  EXPECT_EQ(members_.layers(1), (LayerRange{0, 4}));
+  EXPECT_EQ(members_.layers(3), (LayerRange{4, 1}));
+  EXPECT_EQ(members_.presence()[3].replica, 1U);
+  EXPECT_EQ(members_.presence()[3].replicas, 2U);
+}
+
+TEST_F(GridMembersTest, LayersThatAreDealtEvenlyNeedNotBeSaid) {
+  EXPECT_EQ(join(0, 3), "");
+  EXPECT_EQ(join(2, 2), "");
+  EXPECT_EQ(members_.layers(2), (LayerRange{3, 2}));
+  EXPECT_THAT(join(3, 3),
+              HasSubstr("rank 3 has 3 layers and does not say which; pipeline stage 1 of 2 would have 2 of 5"));
+}
+
+TEST_F(GridMembersTest, RefusesRanksWhoseLayersDoNotFitTheOthers) {
+  EXPECT_EQ(join(0, 3), "");
+  EXPECT_THAT(join(2, 3, 2), HasSubstr("stage 1 has layers 2 to 4, but stage 0 has layers 0 to 2"));
+  EXPECT_THAT(join(2, 1, 4), HasSubstr("no stage has layer 3"));
+  EXPECT_THAT(join(2, 3, 3), HasSubstr("the leader's model has 5 layers"));
+  EXPECT_THAT(join(1, 2),
+              HasSubstr("rank 1 has layers 0 to 1 in 1 groups, but rank 0 of the same pipeline stage 0 has"));
+  EXPECT_THAT(join(1, 3, std::nullopt, 2), HasSubstr("in 2 groups, but rank 0"));
+  EXPECT_EQ(members_.layers(2), LayerRange{}) << "a rank that was refused has no layers";
+  EXPECT_EQ(join(2, 2, 3), "");
+}
+
+// The model says nothing of layers of several kinds: whether ranks hold the same is unknown.
+TEST_F(GridMembersTest, RanksWithSeveralGroupsAreNoReplicas) {
+  EXPECT_EQ(join(2, 2, 3, 2), "");
+  EXPECT_EQ(join(3, 2, 3, 2), "");
+  EXPECT_EQ(members_.presence()[3].replicas, 1U);
+}
+
+// Two tensor ranks that hold the same.
+class ReplicasTest : public ::testing::Test {
+ protected:
+  ReplicasTest() {
+    members_.open({.config = "config",
+                   .layers = 5,
+                   .replicas = 2,
+                   .shares = true,
+                   .host_blocks = 10,
+                   .make_memory = [this](std::uint64_t size) -> Result<SharedMemoryPtr> {
+                     ++made_;
+                     return SharedMemory::make(size);
+                   }},
+                  now_);
+  }
+  // The welcomes and refusals that were sent, by connection.
+  std::map<std::uint64_t, RankMessage> sent() {
+    std::map<std::uint64_t, RankMessage> all;
+    for (const MemberEvent& event : members_.take_events()) {
+      if (const auto* send = std::get_if<MemberSend>(&event)) {
+        all[static_cast<std::uint64_t>(send->connection)] = send->message;
+      }
+    }
+    return all;
+  }
+  void join(std::uint64_t connection, std::uint32_t rank, std::uint64_t host_step = 4096) {
+    const RankClaim claim{.rank = rank, .ranks = 2, .layers = 5, .host_step = host_step};
+    EXPECT_TRUE(members_.join(ConnectionId{connection}, claim, now_).has_value());
+  }
+  void ready(std::uint64_t connection, std::uint32_t generation) {
+    EXPECT_FALSE(members_.received(ConnectionId{connection}, generation, RankReady{}, now_).has_value());
+    members_.tick(now_);
+  }
+
+  TimePoint now_{milliseconds(1000)};
+  LeaderMembers members_{{.ranks = 2, .heartbeat = milliseconds(500), .silence = milliseconds(2000)}};
+  int made_ = 0;
+};
+
+TEST_F(ReplicasTest, TheFirstMakesTheFileAndTheOthersWaitForIt) {
+  join(1, 1);
+  join(2, 0);
+  auto messages = sent();
+  ASSERT_EQ(messages.size(), 1U);
+  const auto first = std::get<RankWelcome>(messages.at(1));
+  EXPECT_EQ(first.store, RankStore::kKeeper);
+  EXPECT_TRUE(first.has_host_memory);
+  EXPECT_EQ(first.host_memory->size(), 40'960U);
+  members_.tick(now_);
+  EXPECT_TRUE(sent().empty()) << "the keeper is not ready";
+  ready(1, 1);
+  messages = sent();
+  const auto second = std::get<RankWelcome>(messages.at(2));
+  EXPECT_EQ(second.store, RankStore::kGuest);
+  EXPECT_EQ(second.host_memory, first.host_memory);
+  EXPECT_EQ(made_, 1);
+  EXPECT_TRUE(members_.presence()[0].shares);
+}
+
+TEST_F(ReplicasTest, AnotherTakesThePlaceOfAKeeperThatIsGone) {
+  join(1, 0);
+  join(2, 1);
+  (void)sent();
+  members_.ended(ConnectionId{1});  // before it was ready
+  members_.tick(now_);
+  EXPECT_EQ(std::get<RankWelcome>(sent().at(2)).store, RankStore::kKeeper);
+  ready(2, 1);
+  join(3, 0);
+  EXPECT_EQ(std::get<RankWelcome>(sent().at(3)).store, RankStore::kGuest);
+  ready(3, 2);
+  members_.ended(ConnectionId{2});  // the keeper; the guest goes on with what it has
+  join(4, 1);
+  const auto back = std::get<RankWelcome>(sent().at(4));
+  EXPECT_EQ(back.store, RankStore::kKeeper);
+  EXPECT_EQ(made_, 1) << "the memory is the leader's, not the keeper's";
+}
+
+TEST_F(ReplicasTest, RefusesReplicasOfAnotherSize) {
+  join(1, 0);
+  ready(1, 1);
+  (void)sent();
+  join(2, 1, 8192);
+  EXPECT_THAT(std::get<RankRefusal>(sent().at(2)).reason, HasSubstr("would have 81920 bytes"));
 }
 
 }  // namespace

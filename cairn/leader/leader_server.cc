@@ -84,7 +84,7 @@ void LeaderServer::send(ConnectionId id, std::uint32_t generation, const RankMes
   }
 }
 
-// Whoever moves a virtual clock calls wake().
+// With a virtual clock, the caller that advances it calls wake().
 int LeaderServer::timeout_until(std::optional<TimePoint> time) const {
   using std::chrono::milliseconds;
   const auto is_pending = [](const auto& each) {

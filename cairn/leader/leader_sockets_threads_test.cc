@@ -36,13 +36,13 @@ using testing::kPatience;
 using testing::rank_plan;
 using testing::TransferLog;
 
-// A rank at the end of a socket, that does what it is told to.
+// A rank at the end of a socket, under the test's control.
 class SocketRank {
  public:
   explicit SocketRank(const RankAddress& address) : SocketRank(connect(address)) {}
   explicit SocketRank(RankSocket socket) : socket_(std::move(socket)) {}
 
-  // None: the leader hung up.
+  // std::nullopt if the leader has closed the connection.
   std::optional<RankMessage> next() {
     const TimePoint until = steady_clock().now() + kPatience;
     while (steady_clock().now() < until) {
@@ -61,7 +61,7 @@ class SocketRank {
       pollfd one{.fd = socket_.fd(), .events = POLLIN, .revents = 0};
       ::poll(&one, 1, 1000);
     }
-    ADD_FAILURE() << "nothing was said";
+    ADD_FAILURE() << "no message came";
     return std::nullopt;
   }
   template <typename Message>
@@ -70,16 +70,16 @@ class SocketRank {
     if (message && std::holds_alternative<Message>(*message)) {
       return std::get<Message>(*std::move(message));
     }
-    ADD_FAILURE() << "not that was said";
+    ADD_FAILURE() << "a message of another kind came";
     return {};
   }
-  // Where the leader has hung up, next() says so.
+  // If the leader has closed the connection, next() says so.
   void send(const RankMessage& message) { (void)socket_.send(message, generation_); }
   void hello(std::uint32_t rank, std::uint32_t ranks, const std::string& secret = {}) {
     answer(next_as<RankChallenge>(), rank, ranks, secret);
   }
   void answer(const RankChallenge& challenge, std::uint32_t rank, std::uint32_t ranks, const std::string& secret = {}) {
-    RankHello message{.rank = rank, .ranks = ranks, .nonce = make_nonce()};
+    RankHello message{.claim = {.rank = rank, .ranks = ranks}, .nonce = make_nonce()};
     message.proof = proof_of(message, challenge.nonce, secret);
     send(message);
   }
@@ -185,12 +185,12 @@ TEST_F(LeaderSocketsTest, TcpNeedsASecretOnBothSides) {
   EXPECT_TRUE(log_.outcome("a").all_done());
 }
 
-TEST_F(LeaderSocketsTest, SomebodyElseListensThere) {
+TEST_F(LeaderSocketsTest, AnAddressInUseIsRefused) {
   make({.ranks = 1, .address = unix_});
   EXPECT_EQ(Leader::make({.ranks = 1, .address = unix_}).error().code, ErrorCode::kAlreadyExists);
 }
 
-TEST_F(LeaderSocketsTest, WhoDoesNotBelongIsToldWhy) {
+TEST_F(LeaderSocketsTest, ARefusedPeerGetsTheReason) {
   make({.ranks = 2, .address = unix_});
   SocketRank wrong(unix_);
   wrong.hello(2, 2);
@@ -213,7 +213,7 @@ TEST_F(LeaderSocketsTest, ASilentStrangerIsDropped) {
   EXPECT_THAT(stranger.refusal(), HasSubstr("no hello within 50 ms"));
 }
 
-// Strangers that announce large messages and send them cost the leader no memory.
+// Large messages of strangers cost the leader no memory.
 TEST_F(LeaderSocketsTest, StrangersCannotFillTheLeadersMemory) {
   constexpr std::size_t kStrangers = 8;
   constexpr std::size_t kEach = std::size_t{8} << 20;
@@ -254,7 +254,7 @@ TEST_F(LeaderSocketsTest, StrangersCannotKeepARankOut) {
   std::vector<SocketRank> strangers;
   for (std::size_t i = 0; i < LeaderMembers::kMaxStrangers + 8; ++i) {
     strangers.emplace_back(*leader_->address());
-    strangers.back().next_as<RankChallenge>();  // and says nothing
+    strangers.back().next_as<RankChallenge>();  // and sends nothing
   }
   EXPECT_THAT(strangers.front().refusal(), HasSubstr("this is the oldest"));
   SocketRank rank(*leader_->address());
@@ -290,13 +290,13 @@ TEST_F(LeaderSocketsTest, AConnectionThatIsLostFailsCopiesAndProvesNothing) {
   rank.reset();
   EXPECT_THAT(log_.outcome("a").error, HasSubstr("rank 0 is gone: the peer closed the connection"));
   EXPECT_FALSE(log_.is_settled("a"));
-  EXPECT_EQ(leader_->status()[0].copies, 1U);
+  EXPECT_EQ(leader_->status()[0].transfers, 1U);
   rank.emplace(unix_);
   rank->make_ready(0, 1);
   log_.wait_settled("a");
 }
 
-TEST_F(LeaderSocketsTest, TheLeaderEndsWithConnectionsAndCopiesUnderWay) {
+TEST_F(LeaderSocketsTest, TheLeaderEndsWithConnectionsAndCopiesInFlight) {
   make({.ranks = 2, .address = unix_});
   SocketRank first(unix_);
   SocketRank second(unix_);
@@ -312,7 +312,7 @@ TEST_F(LeaderSocketsTest, TheLeaderEndsWithConnectionsAndCopiesUnderWay) {
   EXPECT_THAT(first.refusal(), HasSubstr("still had transfers in flight"));
 }
 
-// A rank that answers everything, and hangs up every so often to connect again.
+// A rank that answers everything, and now and then closes its connection and connects again.
 void come_and_go(const RankAddress& address, std::uint32_t rank, std::uint32_t ranks, const std::atomic<bool>& stops) {
   std::mt19937 random(rank);
   while (!stops) {
@@ -338,7 +338,7 @@ void come_and_go(const RankAddress& address, std::uint32_t rank, std::uint32_t r
   }
 }
 
-TEST_F(LeaderSocketsTest, EveryTransferIsToldAndSettledWhileRanksComeAndGo) {
+TEST_F(LeaderSocketsTest, EveryTransferIsReportedAndSettledWhileRanksComeAndGo) {
   constexpr std::uint32_t kRanks = 4;
   constexpr int kThreads = 3;
   constexpr int kEach = 200;
@@ -357,7 +357,7 @@ TEST_F(LeaderSocketsTest, EveryTransferIsToldAndSettledWhileRanksComeAndGo) {
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&] {
       for (int i = 0; i < kEach;) {
-        // One that is refused for want of a rank is over at once, and says nothing of what is to be seen here.
+        // A transfer that is refused because a rank is missing ends at once, and does not count here.
         (void)leader_->wait_for_ranks(kPatience);
         Transfer transfer{.plan = down_,
                           .blocks = testing::same_blocks(3),
@@ -394,7 +394,7 @@ TEST_F(LeaderSocketsTest, EveryTransferIsToldAndSettledWhileRanksComeAndGo) {
   }
 }
 
-// A process of its own that is one rank: ready, and deaf from then on.
+// A separate process as one rank: becomes ready, and answers nothing from then on.
 class RankProcess {
  public:
   // Before the test has threads.
@@ -424,7 +424,7 @@ class RankProcess {
   pid_t pid_;
 };
 
-TEST_F(LeaderSocketsTest, AProcessThatIsKilledIsGoneAndProvenOver) {
+TEST_F(LeaderSocketsTest, AKilledProcessIsGoneAndItsTransfersHaveEnded) {
   RankProcess process(unix_);
   make({.ranks = 1, .address = unix_});
   ASSERT_TRUE(leader_->wait_for_ranks(kPatience).has_value());
@@ -441,7 +441,7 @@ TEST_F(LeaderSocketsTest, AProcessThatHangsIsGoneAndSettlesWhenItIsDead) {
   ASSERT_TRUE(leader_->wait_for_ranks(kPatience).has_value());
   submit("a", 2);
   EXPECT_THAT(log_.outcome("a").error, HasSubstr("rank 0 is gone: it said nothing for 1"));
-  // Another process takes the place, and knows nothing of what the first one does.
+  // Another process takes the rank's place; that says nothing about the transfers of the first one.
   SocketRank second(unix_);
   second.make_ready(0, 1);
   ASSERT_TRUE(leader_->wait_for_ranks(kPatience).has_value());

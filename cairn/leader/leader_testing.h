@@ -22,7 +22,7 @@
 
 namespace cairn::testing {
 
-// Far beyond what anything here takes; reached only by a defect.
+// Much longer than any test takes; only a defect reaches it.
 inline constexpr std::chrono::seconds kPatience{20};
 
 inline CopyPlanPtr rank_plan(MemoryKind from, MemoryKind to, std::uint32_t blocks = 64) {
@@ -31,7 +31,7 @@ inline CopyPlanPtr rank_plan(MemoryKind from, MemoryKind to, std::uint32_t block
   return plan_between(TestLayout::make(options, from).layout(), TestLayout::make(options, to).layout());
 }
 
-// What was told of transfers, each by its name.
+// The outcomes of transfers, by name.
 class TransferLog {
  public:
   Transfer transfer(const std::string& name, CopyPlanPtr plan, std::uint32_t blocks,
@@ -84,11 +84,11 @@ class TransferLog {
   std::map<std::string, bool> settled_;
 };
 
-inline RankTransferOutcome all_done(const RankTransfer& copy, std::uint64_t checksum = 1) {
+inline RankTransferOutcome all_done(const RankTransfer& copy, std::uint64_t products = 1) {
   RankTransferOutcome answer;
   answer.id = copy.id;
   answer.states.assign(copy.pairs.size(), BlockState::kDone);
-  answer.checksums.assign(copy.pairs.size(), Checksum{checksum});
+  answer.sums.assign(copy.pairs.size(), {.products = products, .words = 0});
   return answer;
 }
 
@@ -96,17 +96,18 @@ inline RankTransferOutcome all_failed(const RankTransfer& copy, std::string erro
   RankTransferOutcome answer;
   answer.id = copy.id;
   answer.states.assign(copy.pairs.size(), BlockState::kFailed);
-  answer.checksums.assign(copy.pairs.size(), Checksum{});
+  answer.sums.resize(copy.pairs.size());
   answer.error = std::move(error);
   return answer;
 }
 
-// A rank of this process that does nothing by itself but answer pings, if it is to.
+// A rank of this process that does nothing by itself except, if enabled, answer pings.
 class FakeRank {
  public:
   FakeRank(Leader& leader, std::uint32_t rank) {
     Result<std::unique_ptr<Leader::Port>> port =
-        leader.join(rank, [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
+        leader.join({.rank = rank, .ranks = leader.ranks()},
+                    [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
     EXPECT_TRUE(port.has_value()) << port.error().to_string();
     const std::lock_guard lock(mutex_);
     port_ = *std::move(port);
@@ -143,7 +144,7 @@ class FakeRank {
     if (auto* wanted = std::get_if<Message>(&message)) {
       return std::move(*wanted);
     }
-    ADD_FAILURE() << "something of kind " << message.index() << " was sent";
+    ADD_FAILURE() << "a message of kind " << message.index() << " was sent";
     return {};
   }
   bool has_message() {

@@ -9,6 +9,7 @@
 #include "cairn/base/check.h"
 #include "cairn/base/deadline.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/leader/block_footprint.h"
 #include "cairn/wire/rank_proof.h"
 
 namespace cairn {
@@ -55,25 +56,43 @@ void LeaderThread::open(const ManagerConfig& config) {
   {
     const MutexLock lock(mutex_);
     shutdown_ = config.shutdown;
-    members_.open(config.to_toml(), options_.clock->now());
+    // If neither of heads and ranks divides the other, no rank of one kind of layers fits, and says so.
+    const Result<HeadShare> heads = share_of(0, options_.ranks.tensor, config.model.heads);
+    members_.open({.config = config.to_toml(),
+                   .layers = config.model.layers,
+                   .replicas = heads ? heads->replicas : 1,
+                   .shares = shares_memory(options_),
+                   .host_blocks = config.host.blocks,
+                   .make_memory = &SharedMemory::make},
+                  options_.clock->now());
   }
   server_->wake();
 }
 
-void LeaderThread::broadcast(const RankBroadcast& message) {
+void LeaderThread::enqueue(Command command) {
   {
     const MutexLock lock(mutex_);
-    commands_.emplace_back(message);
+    commands_.push_back(std::move(command));
   }
   server_->wake();
 }
 
-Result<ConnectionId> LeaderThread::join(std::uint32_t rank, LocalLeader::Deliver deliver) {
+void LeaderThread::broadcast(const RankBroadcast& message) { enqueue(message); }
+
+void LeaderThread::confirm(StepMark mark, std::span<const BlockId> blocks) {
+  enqueue(ConfirmCommand{mark, {blocks.begin(), blocks.end()}});
+}
+
+void LeaderThread::withdraw(StepMark mark, std::span<const BlockId> blocks) {
+  enqueue(WithdrawCommand{mark, {blocks.begin(), blocks.end()}});
+}
+
+Result<ConnectionId> LeaderThread::join(const RankClaim& claim, LocalLeader::Deliver deliver) {
   ConnectionId connection{};
   {
     const MutexLock lock(mutex_);
     connection = ConnectionId{next_connection_++};
-    CAIRN_TRY(members_.join(connection, rank, options_.clock->now()));
+    CAIRN_TRY(members_.join(connection, claim, options_.clock->now()));
     LocalRank local{.deliver = std::make_shared<const LocalLeader::Deliver>(std::move(deliver))};
     local.farewell.push_back({connection});
     local_ranks_.emplace(connection, std::move(local));
@@ -113,14 +132,15 @@ void LeaderThread::leave(ConnectionId connection) {
 std::vector<RankStatus> LeaderThread::status() const {
   const MutexLock lock(mutex_);
   std::vector<RankStatus> all;
-  all.reserve(options_.ranks);
+  all.reserve(options_.ranks.count());
   for (const RankPresence& presence : members_.presence()) {
     const auto rank = static_cast<std::uint32_t>(all.size());
     all.push_back({.is_there = presence.is_there,
                    .generation = presence.generation,
                    .process = members_.peer_of(rank).process,
                    .block_bytes = members_.block_bytes(rank),
-                   .copies = transfers_.in_flight(rank),
+                   .layers = members_.layers(rank),
+                   .transfers = transfers_.in_flight(rank),
                    .reason = presence.reason});
   }
   return all;
@@ -139,7 +159,7 @@ Status LeaderThread::wait_for_ranks(Duration longest) const {
         }
         ++rank;
       }
-      return fail(ErrorCode::kExpired, str_cat("not all ", options_.ranks, " ranks are ready: ", missing));
+      return fail(ErrorCode::kExpired, str_cat("not all ", options_.ranks.to_string(), " are ready: ", missing));
     }
   }
   return {};
@@ -193,9 +213,9 @@ bool LeaderThread::has_no_transfers() const {
   return transfers_.empty() && std::none_of(commands_.begin(), commands_.end(), submits);
 }
 
-// A rank that does not answer in time may still copy. That is safe: the bytes are its own, this process frees none of them,
-// and the rank is disconnected, so it comes back only after its transfers have ended. Until then nobody asks it for
-// anything, and no block that it touches is read.
+// A rank that does not answer in time may still copy. That is safe: this process frees none of the bytes, also not those that
+// replicas share, and the rank is disconnected, so it comes back only after its transfers have ended. Until then no transfer
+// begins, because each of them takes all ranks, and no block that it touches is read.
 void LeaderThread::end_executor() {
   const auto wait = [this](Duration longest) {
     const auto until = real_time_in(longest);
@@ -217,7 +237,7 @@ void LeaderThread::end_executor() {
       end_ = End::kGiveUp;
     }
     server_->wake();
-    CAIRN_CHECK(wait(Duration::max()), "no transfer is left after all were given up");
+    CAIRN_CHECK(wait(Duration::max()), "no transfer is left after give_up()");
   }
   const MutexLock lock(mutex_);
   has_executor_ = false;
@@ -342,8 +362,17 @@ void LeaderThread::take_commands() {
 void LeaderThread::carry_out(SubmitCommand& command) {
   std::optional<RankTransfer> transfer =
       transfers_.begin(std::move(command.transfer), members_.presence(), options_.clock->now());
-  if (transfer) {
+  if (!transfer) {
+    return;
+  }
+  if (!transfers_.is_dealt(transfer->id)) {
     send_to_all(*std::move(transfer));
+    return;
+  }
+  for (std::uint32_t rank = 0; rank < options_.ranks.count(); ++rank) {
+    if (std::optional<RankTransfer> part = transfers_.part_of(*transfer, rank); part) {
+      send_to(rank, std::make_shared<const RankMessage>(*std::move(part)));
+    }
   }
 }
 
@@ -351,7 +380,7 @@ void LeaderThread::carry_out(const CancelCommand& command) { cancel_on_ranks(tra
 
 void LeaderThread::give_up_transfers() {
   std::vector<ConnectionId> busy;
-  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+  for (std::uint32_t rank = 0; rank < options_.ranks.count(); ++rank) {
     if (const std::optional<ConnectionId> connection = members_.connection_of(rank);
         connection && transfers_.in_flight(rank) > 0) {
       busy.push_back(*connection);
@@ -359,8 +388,9 @@ void LeaderThread::give_up_transfers() {
   }
   transfers_.give_up("the leader ended before the ranks had answered");
   for (const ConnectionId connection : busy) {
-    members_.refuse(connection,
-                    "the leader ended while this rank still had transfers in flight; connect again when they are over");
+    members_.refuse(
+        connection,
+        "the leader ended while this rank still had transfers in flight; connect again when they have ended");
   }
 }
 
@@ -379,11 +409,15 @@ void LeaderThread::cancel_on_ranks(const LeaderTransfers::Needless& needless) {
 
 void LeaderThread::send_to_all(RankMessage message) {
   const auto shared = std::make_shared<const RankMessage>(std::move(message));
-  const std::vector<RankPresence> presence = members_.presence();
-  for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-    if (const std::optional<ConnectionId> connection = members_.connection_of(rank); connection) {
-      actions_.emplace_back(Outgoing{*connection, presence[rank].generation, shared});
-    }
+  for (std::uint32_t rank = 0; rank < options_.ranks.count(); ++rank) {
+    send_to(rank, shared);
+  }
+}
+
+// If it is ready.
+void LeaderThread::send_to(std::uint32_t rank, std::shared_ptr<const RankMessage> message) {
+  if (const std::optional<ConnectionId> connection = members_.connection_of(rank); connection) {
+    actions_.emplace_back(Outgoing{*connection, members_.generation_of(rank), std::move(message)});
   }
 }
 
@@ -439,8 +473,8 @@ void LeaderThread::act(const RankChange& action) {
     const MutexLock lock(mutex_);
     is_left = is_left_;
   }
-  if (options_.told && !is_left) {
-    options_.told(action);
+  if (options_.on_change && !is_left) {
+    options_.on_change(action);
   }
 }
 

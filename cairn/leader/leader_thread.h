@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,13 +34,15 @@ class LeaderThread : private LeaderServer::User {
   LeaderThread(Leader::Options options, std::unique_ptr<LeaderServer> server);
   ~LeaderThread() override;
   void start();
-  // Ends the thread and closes all connections; Options::told is not called any more. If the executor still exists, because
-  // the stop of its manager was given up, the thread ends with the executor instead.
+  // Ends the thread and closes all connections; Options::on_change is not called again. If the executor still exists,
+  // because the shutdown of its manager timed out, the thread ends with the executor instead.
   void stop();
 
   void open(const ManagerConfig& config);
   void broadcast(const RankBroadcast& message);
-  [[nodiscard]] Result<ConnectionId> join(std::uint32_t rank, LocalLeader::Deliver deliver);
+  void confirm(StepMark mark, std::span<const BlockId> blocks);
+  void withdraw(StepMark mark, std::span<const BlockId> blocks);
+  [[nodiscard]] Result<ConnectionId> join(const RankClaim& claim, LocalLeader::Deliver deliver);
   [[nodiscard]] std::vector<RankStatus> status() const;
   [[nodiscard]] Status wait_for_ranks(Duration longest) const;
   [[nodiscard]] const Leader::Options& options() const { return options_; }
@@ -47,7 +50,7 @@ class LeaderThread : private LeaderServer::User {
 
   // --- for ports of ranks of this process ---
   void send(ConnectionId connection, std::uint32_t generation, const RankMessage& message);
-  // When it returns, nothing is delivered any more; if the thread itself calls it: after the present delivery. Allocates
+  // When it returns, nothing more is delivered; if the thread itself calls it: after the present delivery. Allocates
   // nothing, since a destructor calls it.
   void leave(ConnectionId connection);
 
@@ -68,7 +71,16 @@ class LeaderThread : private LeaderServer::User {
   struct CancelCommand {
     TransferId transfer{};
   };
-  using Command = std::variant<SubmitCommand, CancelCommand, RankBroadcast>;
+  // What the engine said of blocks that in-step saves read.
+  struct ConfirmCommand {
+    StepMark mark = {};
+    std::vector<BlockId> blocks = {};
+  };
+  struct WithdrawCommand {
+    StepMark mark = {};
+    std::vector<BlockId> blocks = {};
+  };
+  using Command = std::variant<SubmitCommand, CancelCommand, RankBroadcast, ConfirmCommand, WithdrawCommand>;
   // How the executor ends, after the commands before.
   enum class End : std::uint8_t { kNotYet, kCancelAll, kGiveUp };
 
@@ -105,6 +117,13 @@ class LeaderThread : private LeaderServer::User {
   void carry_out(SubmitCommand& command) CAIRN_REQUIRES(mutex_);
   void carry_out(const CancelCommand& command) CAIRN_REQUIRES(mutex_);
   void carry_out(const RankBroadcast& message) CAIRN_REQUIRES(mutex_) { send_to_all(message); }
+  void carry_out(const ConfirmCommand& command) CAIRN_REQUIRES(mutex_) {
+    cancel_on_ranks(transfers_.confirm(command.mark, command.blocks));
+  }
+  void carry_out(const WithdrawCommand& command) CAIRN_REQUIRES(mutex_) {
+    cancel_on_ranks(transfers_.withdraw(command.mark, command.blocks));
+  }
+  void enqueue(Command command) CAIRN_EXCLUDES(mutex_);
   void give_up_transfers() CAIRN_REQUIRES(mutex_);
   void look_at_clock() CAIRN_REQUIRES(mutex_);
 
@@ -116,6 +135,7 @@ class LeaderThread : private LeaderServer::User {
   void take_event(const MemberHangUp& event) CAIRN_REQUIRES(mutex_) { actions_.emplace_back(event); }
   void take_event(const MemberForget& event) CAIRN_REQUIRES(mutex_) { actions_.emplace_back(event); }
   void send_to_all(RankMessage message) CAIRN_REQUIRES(mutex_);
+  void send_to(std::uint32_t rank, std::shared_ptr<const RankMessage> message) CAIRN_REQUIRES(mutex_);
   void cancel_on_ranks(const LeaderTransfers::Needless& needless) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool has_no_transfers() const CAIRN_REQUIRES(mutex_);
 

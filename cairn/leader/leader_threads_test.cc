@@ -23,7 +23,7 @@ using testing::kPatience;
 using testing::rank_plan;
 using testing::TransferLog;
 
-// What `told` was told, as lines.
+// The calls of `on_change`, as lines.
 class Changes {
  public:
   void add(const RankChange& change) {
@@ -48,7 +48,7 @@ class LeaderTest : public ::testing::Test {
  protected:
   void make(std::uint32_t ranks, const Clock& clock = steady_clock()) {
     Result<std::unique_ptr<Leader>> made =
-        Leader::make({.ranks = ranks, .transfers = 64, .clock = &clock, .told = [this](const RankChange& change) {
+        Leader::make({.ranks = ranks, .transfers = 64, .clock = &clock, .on_change = [this](const RankChange& change) {
                         changes_.add(change);
                       }});
     ASSERT_TRUE(made.has_value()) << made.error().to_string();
@@ -91,7 +91,7 @@ class LeaderTest : public ::testing::Test {
 };
 
 TEST_F(LeaderTest, RefusesNothingToDo) {
-  EXPECT_THAT(Leader::make({.ranks = 0}).error().message, HasSubstr("at least one"));
+  EXPECT_THAT(Leader::make({.ranks = 0}).error().message, HasSubstr("at least 1"));
   EXPECT_THAT(Leader::make({.transfers = 0}).error().message, HasSubstr("at least one"));
 }
 
@@ -116,7 +116,7 @@ TEST_F(LeaderTest, RanksWaitForTheConfigurationAndAreReadyAfterIt) {
   EXPECT_TRUE(status[1].is_there);
   EXPECT_EQ(status[1].generation, 1U);
   EXPECT_EQ(status[1].block_bytes, 4096U);
-  EXPECT_EQ(status[1].copies, 0U);
+  EXPECT_EQ(status[1].transfers, 0U);
 }
 
 TEST_F(LeaderTest, EveryRankGetsTheCopyAndTheBlockIsDoneWhenAllAre) {
@@ -252,29 +252,29 @@ TEST_F(LeaderTest, WhatAnotherGenerationSaysIsNotTaken) {
   log_.wait_settled("a");
 }
 
-TEST_F(LeaderTest, ARankThatAnswersWhatItWasNotAskedIsThrownOut) {
+TEST_F(LeaderTest, ARankThatAnswersAnUnknownTransferIsDisconnected) {
   make_ready(1);
   submit("a", down_, 1);
   const auto copy = ranks_[0]->next<RankTransfer>();
   RankTransferOutcome wrong = all_done(copy);
   wrong.states.push_back(BlockState::kDone);
   ranks_[0]->send(wrong);
-  EXPECT_THAT(log_.outcome("a").error, HasSubstr("rank 0 is gone: it answers for 2 blocks and was asked for 1"));
+  EXPECT_THAT(log_.outcome("a").error, HasSubstr("rank 0 is gone: it answers for 2 blocks, but the transfer has 1"));
   EXPECT_THAT(ranks_[0]->next<RankRefusal>().reason, HasSubstr("it answers for 2 blocks"));
   EXPECT_FALSE(log_.is_settled("a"));
-  EXPECT_EQ(leader_->status()[0].copies, 1U);
-  ranks_[0]->leave();  // whatever it does is over
+  EXPECT_EQ(leader_->status()[0].transfers, 1U);
+  ranks_[0]->leave();  // none of its transfers is in flight
   log_.wait_settled("a");
 }
 
 TEST_F(LeaderTest, TwoOfOneRankAreOneTooMany) {
   make_ready(2);
   const auto ignore = [](std::uint32_t /*generation*/, const RankMessage& /*message*/) {};
-  const auto second = leader_->join(1, ignore);
+  const auto second = leader_->join({.rank = 1, .ranks = 2}, ignore);
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
   EXPECT_THAT(second.error().message, HasSubstr("rank 1 is there already, in this process"));
-  EXPECT_EQ(leader_->join(2, ignore).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(leader_->join({.rank = 2, .ranks = 2}, ignore).error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(leader_->status()[1].is_there);
 }
 
@@ -294,7 +294,7 @@ TEST_F(LeaderTest, AHungRankExpiresAndSettlesWhenItHasAnswered) {
   log_.wait_settled("a");
 }
 
-TEST_F(LeaderTest, ASilentRankIsGoneAndNotProvenOver) {
+TEST_F(LeaderTest, ASilentRankIsGoneAndItsTransfersMayStillRun) {
   make_ready(2, manual_);
   ranks_[1]->keep_pings();
   submit("a", down_, 1);
@@ -312,14 +312,14 @@ TEST_F(LeaderTest, ASilentRankIsGoneAndNotProvenOver) {
   EXPECT_THAT(ranks_[1]->next<RankRefusal>().reason, HasSubstr("it said nothing for 5000 ms"));
   EXPECT_EQ(ranks_[0]->next<RankCancel>().id, copy.id);
   ranks_[0]->answer(all_done(copy));
-  ranks_[1]->answer(all_done(copy));  // too late: it is not the rank any more
+  ranks_[1]->answer(all_done(copy));  // too late: it is no longer the rank
   EXPECT_TRUE(leader_->status()[0].is_there);
   EXPECT_FALSE(leader_->status()[1].is_there);
 
-  // Another one in its place knows nothing of what the first one does.
+  // Another process in its place says nothing about the transfers of the first one.
   const auto second = FakeRank::ready(*leader_, 1);
   ASSERT_TRUE(leader_->wait_for_ranks(kPatience).has_value());
-  EXPECT_EQ(leader_->status()[1].copies, 1U);
+  EXPECT_EQ(leader_->status()[1].transfers, 1U);
   EXPECT_FALSE(log_.is_settled("a"));
   ranks_[1]->leave();
   log_.wait_settled("a");
@@ -355,7 +355,8 @@ TEST_F(LeaderTest, ManyTransfersFromManyThreads) {
   };
   std::vector<Quick> quick(kRanks);
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-    auto port = leader_->join(rank, [&quick, rank](std::uint32_t generation, const RankMessage& message) {
+    const RankClaim claim{.rank = rank, .ranks = kRanks};
+    auto port = leader_->join(claim, [&quick, rank](std::uint32_t generation, const RankMessage& message) {
       Leader::Port* answers = nullptr;
       while (answers == nullptr) {
         answers = quick[rank].shared;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/transfer/in_step_mark.h"
 #include "cairn/wire/combined_checksum.h"
 
 namespace cairn {
@@ -96,6 +97,7 @@ std::optional<RankTransfer> LeaderTransfers::begin(std::shared_ptr<ActiveTransfe
     return std::nullopt;  // cancelled or expired
   }
   Entry entry{.transfer = std::move(transfer), .route = *route_of(*asked.plan), .epoch = epoch_};
+  entry.is_in_step_save = entry.route.from == CacheLevel::kG1 && is_in_step(asked.not_before);
   choose_blocks(entry);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ranks[rank].is_there) {
@@ -109,8 +111,16 @@ std::optional<RankTransfer> LeaderTransfers::begin(std::shared_ptr<ActiveTransfe
     let_go_if_over(entry);
     return std::nullopt;
   }
+  entry.is_dealt = entry.route.to != CacheLevel::kG1 && std::ranges::any_of(ranks, [](const RankPresence& rank) {
+                     return rank.shares && rank.replicas > 1;
+                   });
   for (const RankPresence& rank : ranks) {
-    entry.parts.push_back({.generation = rank.generation});
+    Part& part = entry.parts.emplace_back(
+        Part{.generation = rank.generation, .replica = rank.replica, .replicas = rank.replicas, .shares = rank.shares});
+    const bool has_some = !entry.is_dealt || std::ranges::any_of(entry.sent, [&](std::uint32_t block) {
+      return carries_out(entry, part, block);
+    });
+    part.step = has_some ? Step::kSent : Step::kOver;
   }
   const TransferId id{next_id_++};
   RankTransfer message;
@@ -135,22 +145,66 @@ void LeaderTransfers::fail_all(Entry& entry, const std::string& error) {
   }
 }
 
-// Combines the checksums of the blocks that are done. Requires: all ranks have answered.
+bool LeaderTransfers::carries_out(const Entry& entry, const Part& part, std::uint32_t block) {
+  return !entry.is_dealt || !part.shares ||
+         entry.transfer->transfer().blocks[block].pair.destination % part.replicas == part.replica;
+}
+
+std::optional<RankTransfer> LeaderTransfers::part_of(const RankTransfer& message, std::uint32_t rank) const {
+  const Entry& entry = open_.at(message.id);
+  const Part& part = entry.parts[rank];
+  if (part.step == Step::kOver) {
+    return std::nullopt;
+  }
+  RankTransfer own = message;
+  own.pairs.clear();
+  own.tags.clear();
+  for (std::size_t i = 0; i < entry.sent.size(); ++i) {
+    if (carries_out(entry, part, entry.sent[i])) {
+      own.pairs.push_back(message.pairs[i]);
+      own.tags.push_back(message.tags[i]);
+    }
+  }
+  return own;
+}
+
+// Adds up the sums of the blocks that are done. Requires: all ranks have answered.
 void LeaderTransfers::add_checksums(Entry& entry) {
   const Transfer& asked = entry.transfer->transfer();
   if (asked.verify == Verify::kOff) {
     return;
   }
-  std::vector<Checksum> parts(entry.parts.size());
-  for (std::size_t i = 0; i < entry.sent.size(); ++i) {
-    const std::uint32_t block = entry.sent[i];
-    if (entry.outcomes[block].state != BlockState::kDone) {
+  std::vector<std::size_t> next(entry.parts.size());  // of the sums of each part
+  for (const std::uint32_t block : entry.sent) {
+    BlockSums whole;
+    std::optional<BlockSums> of_replicas;  // of the replicas before this one
+    bool replicas_differ = false;
+    for (std::size_t rank = 0; rank < entry.parts.size(); ++rank) {
+      const Part& part = entry.parts[rank];
+      if (part.replica == 0) {
+        of_replicas.reset();
+      }
+      if (!carries_out(entry, part, block)) {
+        continue;
+      }
+      const BlockSums& sums = part.sums[next[rank]++];
+      if (!part.shares && part.replica > 0) {
+        whole += combine(std::span(&sums, 1), part.replica);  // a copy of its own, which may differ from the others
+      } else if (!of_replicas) {
+        whole += sums;
+        of_replicas = sums;
+      } else {
+        replicas_differ = replicas_differ || *of_replicas != sums;
+      }
+    }
+    BlockOutcome& outcome = entry.outcomes[block];
+    if (outcome.state != BlockState::kDone) {
       continue;
     }
-    std::transform(entry.parts.begin(), entry.parts.end(), parts.begin(),
-                   [i](const Part& part) { return part.checksums[i]; });
-    entry.outcomes[block].checksum = combine(parts);
-    if (asked.verify == Verify::kCheck && entry.outcomes[block].checksum != asked.blocks[block].expected) {
+    outcome.checksum = finish(whole, asked.plan->whole_block_bytes(), asked.blocks[block].tag);
+    if (replicas_differ) {
+      object(entry, block, BlockState::kMismatch, "ranks that share their memory read different bytes of this block");
+    } else if (asked.verify == Verify::kCheck && outcome.checksum != asked.blocks[block].expected) {
       object(entry, block, BlockState::kMismatch, "the ranks read other bytes than were written under this key");
     }
   }
@@ -169,7 +223,7 @@ void LeaderTransfers::tell(Entry& entry) {
   entry.transfer->tell_early(0, entry.outcomes, entry.error);
 }
 
-bool LeaderTransfers::let_go_if_over(Entry& entry) {
+bool LeaderTransfers::let_go_if_over(const Entry& entry) {
   const auto is_over = [](const Part& part) { return part.step == Step::kOver; };
   if (!entry.is_told || !std::all_of(entry.parts.begin(), entry.parts.end(), is_over)) {
     return false;
@@ -178,10 +232,87 @@ bool LeaderTransfers::let_go_if_over(Entry& entry) {
   return true;
 }
 
+// --- in-step saves ---
+
+LeaderTransfers::Needless LeaderTransfers::confirm(StepMark mark, std::span<const BlockId> blocks) {
+  return decide(mark, blocks, Word::kConfirmed);
+}
+
+LeaderTransfers::Needless LeaderTransfers::withdraw(StepMark mark, std::span<const BlockId> blocks) {
+  return decide(mark, blocks, Word::kWithdrawn);
+}
+
+LeaderTransfers::Needless LeaderTransfers::decide(StepMark mark, std::span<const BlockId> blocks, Word word) {
+  for (const BlockId block : blocks) {
+    if (index_of(block) >= decisions_.size()) {
+      decisions_.resize(std::max<std::size_t>(std::size_t{index_of(block)} + 1, decisions_.size() * 2));
+    }
+    decisions_[index_of(block)] = {mark, word};
+  }
+  Needless needless;
+  for (auto& each : open_) {
+    if (each.second.is_in_step_save && !each.second.is_told) {
+      tell_if_certain(each, needless);
+    }
+  }
+  let_go_of_all_over();
+  return needless;
+}
+
+LeaderTransfers::Word LeaderTransfers::word_of(const Entry& entry, std::uint32_t block) const {
+  const std::uint32_t source = entry.transfer->transfer().blocks[block].pair.source;
+  const Decision decision = source < decisions_.size() ? decisions_[source] : Decision();
+  const StepMark mark = entry.transfer->transfer().not_before;
+  return decision.mark == mark ? decision.word : decision.mark > mark ? Word::kWithdrawn : Word::kNone;
+}
+
+bool LeaderTransfers::apply_words(Entry& entry) {
+  bool is_open = false;
+  for (const std::uint32_t block : entry.sent) {
+    if (entry.outcomes[block].state != BlockState::kDone) {
+      continue;
+    }
+    const Word word = word_of(entry, block);
+    is_open = is_open || word == Word::kNone;
+    if (word == Word::kWithdrawn) {
+      object(entry, block, BlockState::kCancelled, "the engine has not computed the block in the step that was to");
+    }
+  }
+  return is_open;
+}
+
+void LeaderTransfers::tell_if_certain(Entries::value_type& each, Needless& needless) {
+  Entry& entry = each.second;
+  const bool is_open = entry.is_in_step_save && apply_words(entry);
+  const auto has_answered = [](const Part& part) { return part.step != Step::kSent; };
+  const auto is_done = [](const BlockOutcome& outcome) { return outcome.state == BlockState::kDone; };
+  if (std::none_of(entry.outcomes.begin(), entry.outcomes.end(), is_done)) {
+    tell(entry);
+    if (!std::all_of(entry.parts.begin(), entry.parts.end(), has_answered)) {
+      cancel(each, needless);
+    }
+  } else if (!is_open && std::all_of(entry.parts.begin(), entry.parts.end(), has_answered)) {
+    add_checksums(entry);
+    tell(entry);
+  }
+}
+
+void LeaderTransfers::let_go_of_all_over() {
+  std::erase_if(open_, [](const auto& each) { return let_go_if_over(each.second); });
+}
+
 void LeaderTransfers::cancel(Entries::value_type& each, Needless& needless) {
-  if (!each.second.is_cancelled) {
-    each.second.is_cancelled = true;
-    needless.push_back(each.first);
+  Entry& entry = each.second;
+  if (entry.is_cancelled) {
+    return;
+  }
+  entry.is_cancelled = true;
+  needless.push_back(each.first);
+  if (entry.is_in_step_save && !entry.is_told) {
+    for (const std::uint32_t block : entry.sent) {
+      object(entry, block, BlockState::kCancelled, "it was cancelled before its step was known to be computed");
+    }
+    tell(entry);
   }
 }
 
@@ -191,33 +322,30 @@ Result<LeaderTransfers::Needless> LeaderTransfers::answered(std::uint32_t rank, 
   if (found == open_.end() || found->second.parts[rank].generation != generation ||
       found->second.parts[rank].step != Step::kSent) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("it answers transfer ", static_cast<std::uint64_t>(answer.id), ", which it was not asked for"));
+                str_cat("it answers transfer ", static_cast<std::uint64_t>(answer.id), ", which was not sent to it"));
   }
   Entry& entry = found->second;
-  if (answer.states.size() != entry.sent.size() || answer.checksums.size() != entry.sent.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("it answers for ", answer.states.size(), " blocks and was asked for ", entry.sent.size()));
-  }
   Part& part = entry.parts[rank];
+  const auto is_its = [&](std::uint32_t block) { return carries_out(entry, part, block); };
+  const auto blocks = static_cast<std::size_t>(std::ranges::count_if(entry.sent, is_its));
+  if (answer.states.size() != blocks || answer.sums.size() != blocks) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("it answers for ", answer.states.size(), " blocks, but the transfer has ", blocks));
+  }
   part.step = Step::kAnswered;
-  part.checksums = answer.checksums;
+  part.sums = answer.sums;
   const std::string error = str_cat("rank ", rank, ": ", answer.error);
-  for (std::size_t i = 0; i < entry.sent.size(); ++i) {
-    object(entry, entry.sent[i], answer.states[i], error);
+  std::size_t next = 0;
+  for (const std::uint32_t block : entry.sent) {
+    if (is_its(block)) {
+      object(entry, block, answer.states[next++], error);
+    }
   }
   Needless needless;
   if (entry.is_told) {
     return needless;
   }
-  const auto has_answered = [](const Part& each) { return each.step != Step::kSent; };
-  const auto is_done = [](const BlockOutcome& each) { return each.state == BlockState::kDone; };
-  if (std::all_of(entry.parts.begin(), entry.parts.end(), has_answered)) {
-    add_checksums(entry);
-    tell(entry);
-  } else if (std::none_of(entry.outcomes.begin(), entry.outcomes.end(), is_done)) {
-    tell(entry);
-    cancel(*found, needless);
-  }
+  tell_if_certain(*found, needless);
   return needless;
 }
 
@@ -240,7 +368,9 @@ LeaderTransfers::Needless LeaderTransfers::gone(std::uint32_t rank, std::uint32_
   Needless needless;
   for (auto& each : open_) {
     Entry& entry = each.second;
-    if (entry.is_told || entry.parts[rank].generation != generation) {
+    const Part& part = entry.parts[rank];
+    const bool has_no_block = part.step == Step::kOver && part.sums.empty();
+    if (entry.is_told || part.generation != generation || has_no_block) {
       continue;
     }
     // Also where it had answered: what it copied to its host memory is not to be read by a later generation.
@@ -252,13 +382,12 @@ LeaderTransfers::Needless LeaderTransfers::gone(std::uint32_t rank, std::uint32_
 }
 
 void LeaderTransfers::over(std::uint32_t rank, std::uint32_t generation) {
-  for (auto each = open_.begin(); each != open_.end();) {
-    Entry& entry = each->second;
+  for (auto& [id, entry] : open_) {
     if (entry.parts[rank].generation == generation) {
       entry.parts[rank].step = Step::kOver;
     }
-    each = let_go_if_over(entry) ? open_.erase(each) : std::next(each);
   }
+  let_go_of_all_over();
 }
 
 void LeaderTransfers::give_up(const std::string& reason) {
@@ -280,6 +409,7 @@ LeaderTransfers::Needless LeaderTransfers::cancelled(TransferId transfer) {
       cancel(each, needless);
     }
   }
+  let_go_of_all_over();
   return needless;
 }
 
@@ -288,6 +418,7 @@ LeaderTransfers::Needless LeaderTransfers::all_cancelled() {
   for (auto& each : open_) {
     cancel(each, needless);
   }
+  let_go_of_all_over();
   return needless;
 }
 
@@ -298,6 +429,7 @@ LeaderTransfers::Needless LeaderTransfers::expired(TimePoint now) {
       cancel(each, needless);
     }
   }
+  let_go_of_all_over();
   return needless;
 }
 

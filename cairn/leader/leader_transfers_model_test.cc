@@ -1,4 +1,4 @@
-// Random answers, deaths, returns and deadlines, against a model that only remembers who said what.
+// Random answers, deaths, returns and deadlines, against a model that only remembers the messages of each rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "cairn/leader/leader_testing.h"
 #include "cairn/leader/leader_transfers.h"
-#include "cairn/wire/combined_checksum.h"
 
 namespace cairn {
 namespace {
@@ -43,12 +42,12 @@ class LeaderTransfersModel {
   struct Part {
     std::uint32_t generation = 0;
     Step step = Step::kOut;
-    bool is_lost = false;  // went before it was over
+    bool is_lost = false;  // went before it had ended
     std::vector<BlockState> states = {};
   };
   struct Entry {
     RankTransfer copy;
-    std::vector<Part> parts = {};  // none: nobody was asked
+    std::vector<Part> parts = {};  // empty: nothing was sent
     bool is_done = false;
     bool is_settled = false;
   };
@@ -99,7 +98,7 @@ class LeaderTransfersModel {
     }
   }
 
-  // The rank answers or settles one of those that it has in hand.
+  // The rank answers or settles one of its transfers.
   void advance(std::uint32_t rank) {
     std::vector<Entry*> in_hand;
     for (auto& [name, entry] : entries_) {
@@ -183,14 +182,14 @@ class LeaderTransfersModel {
       }
       ASSERT_FALSE(entry.parts.empty());
       for (const Part& part : entry.parts) {
-        ASSERT_FALSE(part.states.empty()) << "nobody is done who has not said so";
+        ASSERT_FALSE(part.states.empty()) << "a block is done only if the rank has reported it";
         EXPECT_EQ(part.states[block], BlockState::kDone);
       }
-      std::vector<Checksum> sums;
+      BlockSums sums;
       for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-        sums.push_back(Checksum{1 + rank});
+        sums += {.products = 1 + rank, .words = 0};
       }
-      EXPECT_EQ(outcome.blocks[block].checksum, combine(sums));
+      EXPECT_EQ(outcome.blocks[block].checksum, finish(sums, plan_->whole_block_bytes(), entry.copy.tags[block]));
     }
   }
   void settled(std::uint64_t name) {

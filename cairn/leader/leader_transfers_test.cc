@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cairn/leader/leader_testing.h"
+#include "cairn/transfer/in_step_mark.h"
 #include "cairn/wire/combined_checksum.h"
 
 namespace cairn {
@@ -31,7 +32,7 @@ class LeaderTransfersTest : public ::testing::Test {
                                     TimePoint deadline = TimePoint::max(), Verify verify = Verify::kMake) {
     Transfer transfer = log_.transfer(name, plan, blocks, deadline);
     transfer.verify = verify;
-    transfer.not_before = StepMark::begun(3);
+    transfer.not_before = mark_;
     const Result<TransferId> id = ledger_.accept(std::move(transfer));
     EXPECT_TRUE(id.has_value());
     last_ = *id;
@@ -62,6 +63,7 @@ class LeaderTransfersTest : public ::testing::Test {
   const CopyPlanPtr down_ = rank_plan(MemoryKind::kDevice, MemoryKind::kPinned);
   const CopyPlanPtr up_ = rank_plan(MemoryKind::kPinned, MemoryKind::kDevice);
   const CopyPlanPtr to_disk_ = rank_plan(MemoryKind::kPinned, MemoryKind::kFile);
+  StepMark mark_ = StepMark::begun(3);
   TransferLog log_;
   ManualClock clock_;
   TransferId last_{};
@@ -109,12 +111,12 @@ TEST_F(LeaderTransfersTest, IsDoneWhenEveryRankSaysSoAndSettledWhenEveryRankHas)
   }
 }
 
-TEST_F(LeaderTransfersTest, TheChecksumIsMadeOfThoseOfAllRanksInOrder) {
+TEST_F(LeaderTransfersTest, TheChecksumIsThatOfTheSumsOfAllRanks) {
   const std::optional<RankTransfer> copy = begin("a", 2, there(2), down_);
   answered(1, all_done(*copy, 6));
   answered(0, all_done(*copy, 5));
-  const std::vector<Checksum> in_order = {Checksum{5}, Checksum{6}};
-  EXPECT_EQ(log_.outcome("a").blocks[1].checksum, combine(in_order));
+  EXPECT_EQ(log_.outcome("a").blocks[1].checksum,
+            cairn::finish({.products = 11, .words = 0}, down_->whole_block_bytes(), copy->tags[1]));
   settled(0, copy->id);
   settled(1, copy->id);
 }
@@ -122,8 +124,8 @@ TEST_F(LeaderTransfersTest, TheChecksumIsMadeOfThoseOfAllRanksInOrder) {
 TEST_F(LeaderTransfersTest, ChecksumsAreComparedOrLeftOut) {
   Transfer transfer = log_.transfer("a", down_, 2);
   transfer.verify = Verify::kCheck;
-  const Checksum one{1};
-  transfer.blocks[0].expected = combine({&one, 1});
+  transfer.blocks[0].expected =
+      cairn::finish({.products = 1, .words = 0}, down_->whole_block_bytes(), transfer.blocks[0].tag);
   ASSERT_TRUE(ledger_.accept(std::move(transfer)).has_value());
   std::optional<RankTransfer> copy = copies_.begin(ledger_.try_take(), there(1), clock_.now());
   finish(*copy, 1);
@@ -155,7 +157,7 @@ TEST_F(LeaderTransfersTest, OfSeveralOutcomesTheWorstCounts) {
   EXPECT_TRUE(log_.is_settled("a"));
 }
 
-TEST_F(LeaderTransfersTest, IsToldWhenNoBlockCanBeDoneAndTheOthersNeedNotBegin) {
+TEST_F(LeaderTransfersTest, IsReportedWhenNoBlockCanBeDoneAndTheOthersNeedNotBegin) {
   const std::optional<RankTransfer> copy = begin("a", 2, there(2), down_);
   EXPECT_THAT(answered(1, all_failed(*copy, "no memory")), ElementsAre(copy->id));
   EXPECT_THAT(log_.states("a"), Each(BlockState::kFailed));
@@ -191,7 +193,7 @@ TEST_F(LeaderTransfersTest, WhenARankGoesItsCopiesFailAndNoOthersDo) {
   EXPECT_THAT(log_.outcome("a").error, HasSubstr("rank 1 is gone: its process has ended"));
   EXPECT_FALSE(log_.is_done("b"));
   settled(0, with_old->id);
-  EXPECT_FALSE(log_.is_settled("a"));  // nobody knows what rank 1 does
+  EXPECT_FALSE(log_.is_settled("a"));  // rank 1 may still copy
   EXPECT_EQ(copies_.in_flight(1), 2U);
   copies_.over(1, 1);
   run();
@@ -207,21 +209,21 @@ TEST_F(LeaderTransfersTest, WhenARankGoesItsCopiesFailAndNoOthersDo) {
   EXPECT_TRUE(log_.is_settled("b"));
 }
 
-TEST_F(LeaderTransfersTest, ARankThatAnsweredAndWentFailsACopyThatIsNotToldAndNoneThatIs) {
+TEST_F(LeaderTransfersTest, ARankThatAnsweredAndWentFailsOnlyTransfersWithoutAnOutcome) {
   const std::optional<RankTransfer> open = begin("open", 1, there(2), down_);
-  const std::optional<RankTransfer> told = begin("told", 1, there(2), down_);
+  const std::optional<RankTransfer> reported = begin("reported", 1, there(2), down_);
   answered(1, all_done(*open));
-  answered(1, all_done(*told));
-  answered(0, all_done(*told));
+  answered(1, all_done(*reported));
+  answered(0, all_done(*reported));
   EXPECT_THAT(copies_.gone(1, 1, "gone"), ElementsAre(open->id));
   run();
   EXPECT_THAT(log_.states("open"), Each(BlockState::kFailed));
-  EXPECT_TRUE(log_.outcome("told").all_done());
-  EXPECT_FALSE(log_.is_settled("told"));
-  settled(0, told->id);
+  EXPECT_TRUE(log_.outcome("reported").all_done());
+  EXPECT_FALSE(log_.is_settled("reported"));
+  settled(0, reported->id);
   copies_.over(1, 1);
   run();
-  EXPECT_TRUE(log_.is_settled("told"));
+  EXPECT_TRUE(log_.is_settled("reported"));
   copies_.give_up("over");
   run();
 }
@@ -229,12 +231,13 @@ TEST_F(LeaderTransfersTest, ARankThatAnsweredAndWentFailsACopyThatIsNotToldAndNo
 TEST_F(LeaderTransfersTest, AnswersThatDoNotFitAreTheRanksFault) {
   const std::optional<RankTransfer> copy = begin("a", 2, there(2), down_);
   RankTransferOutcome answer = all_done(*copy);
-  EXPECT_THAT(copies_.answered(0, 2, answer).error().message, HasSubstr("which it was not asked for"));
+  EXPECT_THAT(copies_.answered(0, 2, answer).error().message, HasSubstr("which was not sent to it"));
   EXPECT_THAT(copies_.settled(0, 1, copy->id).error().message, HasSubstr("which it has not answered"));
   answer.states.pop_back();
-  EXPECT_THAT(copies_.answered(0, 1, answer).error().message, HasSubstr("answers for 1 blocks and was asked for 2"));
+  EXPECT_THAT(copies_.answered(0, 1, answer).error().message,
+              HasSubstr("answers for 1 blocks, but the transfer has 2"));
   answer = all_done(*copy);
-  answer.checksums.pop_back();
+  answer.sums.pop_back();
   EXPECT_FALSE(copies_.answered(0, 1, answer).has_value());
   answer = all_done(*copy);
   answer.id = TransferId{99};
@@ -248,7 +251,7 @@ TEST_F(LeaderTransfersTest, AnswersThatDoNotFitAreTheRanksFault) {
   EXPECT_TRUE(log_.outcome("a").all_done());
 }
 
-TEST_F(LeaderTransfersTest, ADeadlineIsToldToRanksOnceAndSettlesWithTheirWord) {
+TEST_F(LeaderTransfersTest, ADeadlineIsSentToRanksOnceAndSettlesWithTheirAnswer) {
   const std::optional<RankTransfer> copy = begin("a", 1, there(1), down_, TimePoint(milliseconds(10)));
   EXPECT_EQ(copies_.next_deadline(), TimePoint(milliseconds(10)));
   EXPECT_THAT(copies_.expired(clock_.now()), ElementsAre());
@@ -289,7 +292,7 @@ TEST_F(LeaderTransfersTest, WhatWasCancelledBeforeItBeganIsNotSent) {
   EXPECT_TRUE(log_.is_settled("a"));
 }
 
-TEST_F(LeaderTransfersTest, HostMemoryOfAnEarlierEpochIsAMismatchThatNoRankIsAsked) {
+TEST_F(LeaderTransfersTest, HostMemoryOfAnEarlierEpochIsAMismatchAndNotSentToRanks) {
   finish(*begin("down", 2, there(2), down_), 2);
   finish(*begin("up", 2, there(2), up_), 2);
   EXPECT_TRUE(log_.outcome("up").all_done());
@@ -332,15 +335,204 @@ TEST_F(LeaderTransfersTest, HostMemoryThatWasWrittenInPartIsNotRead) {
 
 TEST_F(LeaderTransfersTest, GivingUpFailsWhatIsOpenAndLetsGoOfAll) {
   const std::optional<RankTransfer> open = begin("open", 1, there(2), down_);
-  const std::optional<RankTransfer> told = begin("told", 1, there(2), down_);
-  answered(0, all_done(*told));
-  answered(1, all_done(*told));
+  const std::optional<RankTransfer> reported = begin("reported", 1, there(2), down_);
+  answered(0, all_done(*reported));
+  answered(1, all_done(*reported));
   copies_.give_up("the leader ended");
   run();
   EXPECT_THAT(log_.outcome("open").error, HasSubstr("failed: the leader ended"));
-  EXPECT_TRUE(log_.outcome("told").all_done());
+  EXPECT_TRUE(log_.outcome("reported").all_done());
   EXPECT_TRUE(log_.is_settled("open"));
-  EXPECT_TRUE(log_.is_settled("told"));
+  EXPECT_TRUE(log_.is_settled("reported"));
+  EXPECT_TRUE(copies_.empty());
+}
+
+// Ranks 0 and 1 hold one head, ranks 2 and 3 another.
+class DealtTransfersTest : public LeaderTransfersTest {
+ protected:
+  static std::vector<RankPresence> two_by_two(bool shares) {
+    std::vector<RankPresence> ranks = there(4);
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      ranks[rank].replica = rank % 2;
+      ranks[rank].replicas = 2;
+      ranks[rank].shares = shares;
+    }
+    return ranks;
+  }
+  Checksum checksum(const CopyPlanPtr& plan, const BlockSums& sums, const BlockTag& tag) {
+    return cairn::finish(sums, plan->whole_block_bytes(), tag);
+  }
+};
+
+TEST_F(DealtTransfersTest, ReplicasThatShareSaveSomeBlocksEach) {
+  const std::optional<RankTransfer> whole = begin("a", 3, two_by_two(true), down_);
+  ASSERT_TRUE(copies_.is_dealt(whole->id));
+  const std::optional<RankTransfer> even = copies_.part_of(*whole, 2);
+  const std::optional<RankTransfer> odd = copies_.part_of(*whole, 3);
+  EXPECT_THAT(even->pairs, ElementsAre(BlockPair{0, 0}, BlockPair{2, 2}));
+  EXPECT_THAT(even->tags, ElementsAre(whole->tags[0], whole->tags[2]));
+  EXPECT_THAT(odd->pairs, ElementsAre(BlockPair{1, 1}));
+  for (const std::uint32_t rank : {0U, 2U}) {
+    answered(rank, all_done(*even, 10 + rank));
+  }
+  for (const std::uint32_t rank : {1U, 3U}) {
+    EXPECT_FALSE(log_.is_done("a"));
+    answered(rank, all_done(*odd, 10 + rank));
+  }
+  const TransferOutcome outcome = log_.outcome("a");
+  EXPECT_TRUE(outcome.all_done());
+  EXPECT_EQ(outcome.blocks[0].checksum, checksum(down_, {22, 0}, whole->tags[0]));
+  EXPECT_EQ(outcome.blocks[1].checksum, checksum(down_, {24, 0}, whole->tags[1]));
+  EXPECT_EQ(outcome.blocks[2].checksum, checksum(down_, {22, 0}, whole->tags[2]));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    settled(rank, whole->id);
+  }
+  EXPECT_TRUE(log_.is_settled("a"));
+}
+
+TEST_F(DealtTransfersTest, ARankWithoutABlockTakesNoPart) {
+  const std::optional<RankTransfer> whole = begin("a", 1, two_by_two(true), down_);
+  EXPECT_FALSE(copies_.part_of(*whole, 1).has_value());
+  EXPECT_EQ(copies_.in_flight(1), 0U);
+  EXPECT_THAT(copies_.gone(1, 1, "dead"), ::testing::IsEmpty()) << "its loss is none of this transfer";
+  EXPECT_FALSE(copies_.answered(3, 1, all_done(*whole)).has_value()) << "it was not asked";
+  answered(0, all_done(*whole));
+  answered(2, all_done(*whole));
+  EXPECT_TRUE(log_.outcome("a").all_done());
+  settled(0, whole->id);
+  EXPECT_FALSE(log_.is_settled("a"));
+  settled(2, whole->id);
+  EXPECT_TRUE(log_.is_settled("a"));
+}
+
+TEST_F(DealtTransfersTest, EveryReplicaLoadsAndAllMustReadTheSame) {
+  const CopyPlanPtr from_disk = rank_plan(MemoryKind::kFile, MemoryKind::kDevice);
+  const std::optional<RankTransfer> whole = begin("a", 2, two_by_two(true), from_disk);
+  EXPECT_FALSE(copies_.is_dealt(whole->id));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    RankTransferOutcome answer = all_done(*whole, rank < 2 ? 5 : 6);
+    answer.sums[1].words = rank == 3 ? 1 : 0;
+    answered(rank, answer);
+    settled(rank, whole->id);
+  }
+  EXPECT_THAT(log_.states("a"), ElementsAre(BlockState::kDone, BlockState::kMismatch));
+  EXPECT_EQ(log_.outcome("a").blocks[0].checksum, checksum(from_disk, {11, 0}, whole->tags[0]));
+}
+
+TEST_F(DealtTransfersTest, CopiesOfReplicasAreCheckedEachForItself) {
+  const std::vector<RankPresence> ranks = two_by_two(false);
+  const auto run_once = [&](const std::string& name, std::uint64_t of_replica) {
+    const std::optional<RankTransfer> whole = begin(name, 1, ranks, down_);
+    EXPECT_FALSE(copies_.is_dealt(whole->id));
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      answered(rank, all_done(*whole, rank % 2 == 0 ? 5 : of_replica));
+      settled(rank, whole->id);
+    }
+    EXPECT_TRUE(log_.outcome(name).all_done()) << "copies may differ";
+    return log_.outcome(name).blocks[0].checksum;
+  };
+  const Checksum saved = run_once("a", 7);
+  EXPECT_EQ(run_once("b", 7), saved);
+  EXPECT_NE(run_once("c", 8), saved);
+}
+
+// --- in-step saves: device block i to host block i ---
+
+std::vector<BlockId> first_blocks(std::uint32_t count) {
+  std::vector<BlockId> blocks;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    blocks.push_back(BlockId{i});
+  }
+  return blocks;
+}
+
+TEST_F(LeaderTransfersTest, AnInStepSaveIsDoneWhenTheEngineSaysThatItsStepIsComputed) {
+  mark_ = in_step_mark(3);
+  const std::optional<RankTransfer> copy = begin("a", 2, there(2), down_);
+  EXPECT_EQ(copy->not_before, in_step_mark(3));
+  finish(*copy, 2);
+  EXPECT_FALSE(log_.is_done("a")) << "the bytes are copied; nobody knows whether they are right";
+  EXPECT_FALSE(copies_.empty());
+  EXPECT_TRUE(copies_.confirm(in_step_mark(2), first_blocks(2)).empty());
+  EXPECT_TRUE(copies_.confirm(in_step_mark(3), first_blocks(1)).empty());
+  run();
+  EXPECT_FALSE(log_.is_done("a")) << "of one block nothing was said";
+  EXPECT_TRUE(copies_.confirm(in_step_mark(3), first_blocks(2)).empty());
+  run();
+  EXPECT_TRUE(log_.outcome("a").all_done());
+  EXPECT_NE(log_.outcome("a").blocks[1].checksum, kNoChecksum);
+  EXPECT_TRUE(log_.is_settled("a"));
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(LeaderTransfersTest, TheEnginesWordMayComeBeforeTheSaveAndBeforeTheRanks) {
+  mark_ = in_step_mark(3);
+  EXPECT_TRUE(copies_.confirm(in_step_mark(3), first_blocks(2)).empty());
+  const std::optional<RankTransfer> early = begin("early", 2, there(1), down_);
+  EXPECT_FALSE(log_.is_done("early"));
+  finish(*early, 1);
+  EXPECT_TRUE(log_.outcome("early").all_done());
+  mark_ = in_step_mark(4);
+  const std::optional<RankTransfer> next = begin("next", 1, there(1), down_);
+  finish(*next, 1);
+  EXPECT_FALSE(log_.is_done("next")) << "the word was of an earlier step";
+  EXPECT_TRUE(copies_.withdraw(in_step_mark(4), first_blocks(1)).empty());
+  run();
+  EXPECT_THAT(log_.states("next"), Each(BlockState::kCancelled));
+  mark_ = in_step_mark(2);
+  finish(*begin("old", 1, there(1), down_), 1);
+  EXPECT_THAT(log_.states("old"), Each(BlockState::kCancelled)) << "its blocks are another step's by now";
+}
+
+TEST_F(LeaderTransfersTest, BlocksOfAStepThatFailedAreNotSavedAndTheOthersAre) {
+  mark_ = in_step_mark(3);
+  const std::optional<RankTransfer> copy = begin("a", 3, there(2), down_);
+  answered(0, all_done(*copy));
+  EXPECT_TRUE(copies_.withdraw(in_step_mark(3), std::vector{BlockId{2}}).empty());
+  EXPECT_TRUE(copies_.confirm(in_step_mark(3), first_blocks(2)).empty());
+  run();
+  EXPECT_FALSE(log_.is_done("a")) << "a rank has not answered";
+  answered(1, all_done(*copy));
+  EXPECT_THAT(log_.states("a"), ElementsAre(BlockState::kDone, BlockState::kDone, BlockState::kCancelled));
+  settled(0, copy->id);
+  settled(1, copy->id);
+  // If nothing is left of it, the ranks need not go on.
+  const std::optional<RankTransfer> all = begin("all", 2, there(2), down_);
+  answered(0, all_failed(*all, "no"));
+  EXPECT_TRUE(log_.is_done("all"));
+  settled(0, all->id);
+  answered(1, all_done(*all));
+  settled(1, all->id);
+  mark_ = in_step_mark(4);
+  const std::optional<RankTransfer> none = begin("none", 2, there(2), down_);
+  EXPECT_THAT(copies_.withdraw(in_step_mark(4), first_blocks(2)), ElementsAre(none->id));
+  run();
+  EXPECT_THAT(log_.states("none"), Each(BlockState::kCancelled));
+  EXPECT_FALSE(log_.is_settled("none")) << "ranks may still read";
+  finish(*none, 2);
+  EXPECT_TRUE(log_.is_settled("none"));
+}
+
+TEST_F(LeaderTransfersTest, AnInStepSaveThatNobodySpeaksOfEnds) {
+  mark_ = in_step_mark(3);
+  const std::optional<RankTransfer> cancelled = begin("cancelled", 1, there(1), down_);
+  finish(*cancelled, 1);
+  EXPECT_THAT(copies_.cancelled(last_), ElementsAre(cancelled->id));
+  run();
+  EXPECT_THAT(log_.states("cancelled"), Each(BlockState::kCancelled));
+  EXPECT_TRUE(log_.is_settled("cancelled"));
+  const std::optional<RankTransfer> late = begin("late", 1, there(1), down_, clock_.now() + milliseconds(5));
+  finish(*late, 1);
+  clock_.advance(milliseconds(5));
+  EXPECT_THAT(copies_.expired(clock_.now()), ElementsAre(late->id));
+  run();
+  EXPECT_THAT(log_.states("late"), Each(BlockState::kCancelled));
+  const std::optional<RankTransfer> last = begin("last", 1, there(1), down_);
+  EXPECT_THAT(copies_.all_cancelled(), ElementsAre(last->id));
+  run();
+  EXPECT_TRUE(log_.is_done("last"));
+  finish(*last, 1);
+  EXPECT_TRUE(log_.is_settled("last"));
   EXPECT_TRUE(copies_.empty());
 }
 

@@ -30,6 +30,8 @@ std::vector<Name<T>> names_of(std::span<const T> all) {
 
 constexpr Name<DeviceMemory> kMemories[] = {{DeviceMemory::kGpu, "gpu"}, {DeviceMemory::kSystem, "system"}};
 constexpr Name<Duplicates> kDuplicates[] = {{Duplicates::kReject, "reject"}, {Duplicates::kAllow, "allow"}};
+constexpr Name<GpuCalibration> kCalibrations[] = {
+    {GpuCalibration::kCached, "cached"}, {GpuCalibration::kFresh, "fresh"}, {GpuCalibration::kOff, "off"}};
 constexpr Name<Pinning> kPinnings[] = {
     {Pinning::kPreferred, "preferred"}, {Pinning::kRequired, "required"}, {Pinning::kOff, "off"}};
 constexpr Name<HugePages> kPages[] = {{HugePages::kNone, "none"},
@@ -224,6 +226,12 @@ void add_tiers(List& list) {
       [](auto& c) -> auto& { return c.device.memory; }, kMemories);
   list.whole("gpu", "CUDA device number", [](auto& c) -> auto& { return c.device.gpu; });
   list.choice(
+      "calibration",
+      "Whether copies of the GPU are tuned by a measurement of two seconds. cached: once, kept in "
+      "XDG_CACHE_HOME/cairn; "
+      "fresh: now; off: defaults",
+      [](auto& c) -> auto& { return c.device.calibration; }, kCalibrations);
+  list.choice(
       "layout", "Layout of blocks in memory that Cairn allocates", [](auto& c) -> auto& { return c.device.layout; },
       names_of<Arrangement>(kAllArrangements));
   list.choice(
@@ -361,6 +369,11 @@ void add_requests(List& list) {
       "a list such as batch:100:500, trial:0:50", [](auto& c) -> auto& { return c.requests.tenants; }, parse_tenants,
       print_tenants);
   list.last().is_text = true;
+  list.whole(
+      "window_requests", "Requests in the sliding window of token counts",
+      [](auto& c) -> auto& { return c.requests.window_requests; }, 1, 1000000);
+  list.duration("window_time", "Length of the other sliding window of token counts",
+                [](auto& c) -> auto& { return c.requests.window_time; });
 }
 
 void add_the_rest(List& list) {
@@ -371,12 +384,18 @@ void add_the_rest(List& list) {
                 [](auto& c) -> auto& { return c.onboard.deadline; });
   list.whole(
       "loads", "Most loads in flight; further loads are refused", [](auto& c) -> auto& { return c.onboard.loads; }, 1);
-  list.flag("weigh", "Load only what loads faster than the engine would compute it; needs prefill_tokens_per_second",
+  list.flag("weigh", "Load only what loads faster than the engine would compute it",
             [](auto& c) -> auto& { return c.onboard.weigh; });
   list.add(
-      "prefill_tokens_per_second", "Speed of the engine's prefill; 0 if unknown, then everything is loaded",
+      "prefill_tokens_per_second", "Speed of the engine's prefill; 0 to learn it from the engine's iterations",
       "a number, at least 0", [](auto& c) -> auto& { return c.onboard.prefill_tokens_per_second; },
       [](std::string_view text) { return parse_real(text, 0, std::numeric_limits<double>::max()); }, print_real);
+  list.size("host_to_device_bytes_per_second", "Speed of loads from host memory to the device; 0 to measure it",
+            [](auto& c) -> auto& { return c.onboard.host_to_device_bytes_per_second; });
+  list.size("disk_to_device_bytes_per_second", "Speed of loads from disk straight to the device; 0 to measure it",
+            [](auto& c) -> auto& { return c.onboard.disk_to_device_bytes_per_second; });
+  list.size("disk_to_host_bytes_per_second", "Speed of loads from disk to host memory; 0 to measure it",
+            [](auto& c) -> auto& { return c.onboard.disk_to_host_bytes_per_second; });
 
   list.section("health");
   list.whole(
@@ -385,14 +404,34 @@ void add_the_rest(List& list) {
   list.duration("first_wait", "Time until a suspended tier is tried again; doubles with each failed trial",
                 [](auto& c) -> auto& { return c.health.first_wait; });
   list.duration("longest_wait", "Upper limit of that time", [](auto& c) -> auto& { return c.health.longest_wait; });
+
+  list.section("record");
+  list.text("path",
+            "File for the calls of the engine's scheduler, to be replayed by cairn replay --calls; none if empty",
+            [](auto& c) -> auto& { return c.record.path; });
+  list.flag("tokens", "Whether that file has token ids, salts and adapters; otherwise keys of blocks stand for them",
+            [](auto& c) -> auto& { return c.record.tokens; });
 }
 
 std::vector<ConfigKey> make_keys() {
   List list;
   list.whole("worker_id", "Id of this process in events", [](auto& c) -> auto& { return c.worker_id; });
+  list.add(
+      "dp_rank", "Data parallel rank of the engine, in events and metrics; none if the engine is not data parallel",
+      "none, or a whole number", [](auto& c) -> auto& { return c.dp_rank; },
+      [](std::string_view text) -> std::optional<std::optional<std::uint32_t>> {
+        const auto rank = parse_whole(text, 0, std::numeric_limits<std::uint32_t>::max());
+        if (!rank && text != "none") {
+          return std::nullopt;
+        }
+        return std::optional<std::optional<std::uint32_t>>(std::in_place, rank);
+      },
+      [](const std::optional<std::uint32_t>& rank) { return rank ? std::to_string(*rank) : std::string("none"); });
   list.whole("block_size", "Tokens in a block", [](auto& c) -> auto& { return c.block_size; }, 1);
   list.whole("event_log", "Events kept for subscribers that lag; 0 for no events",
              [](auto& c) -> auto& { return c.event_log; });
+  list.flag("event_token_ids", "Whether events carry the token ids of stored blocks; 4 bytes a token in memory",
+            [](auto& c) -> auto& { return c.event_token_ids; });
   list.duration("shutdown", "How long a shutdown waits for copies in flight",
                 [](auto& c) -> auto& { return c.shutdown; });
   add_model(list);

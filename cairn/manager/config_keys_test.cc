@@ -37,7 +37,7 @@ TEST(ConfigKeysTest, NamesOfAKey) {
   EXPECT_EQ(find_key("host"), nullptr);
 }
 
-// Two keys for one place would show here: the later one would undo the earlier.
+// Finds two keys for one field: the later one would undo the earlier.
 TEST(ConfigKeysTest, EveryKeyIsAPlaceOfItsOwn) {
   const ManagerConfig usual;
   for (const ConfigKey& changed : config_keys()) {
@@ -81,7 +81,7 @@ TEST(ConfigKeysTest, ASecretIsNotShown) {
   EXPECT_EQ(mistyped.error().message, "model.secret is a text of 65 characters; expected 64 hexadecimal digits");
 }
 
-TEST(ConfigKeysTest, NumbersAndFlagsStandInFilesWithoutQuotes) {
+TEST(ConfigKeysTest, NumbersAndFlagsAreWrittenWithoutQuotes) {
   EXPECT_TRUE(find_key("block_size")->is_bare("16"));
   EXPECT_TRUE(find_key("offload.host.low_water")->is_bare("1e-05"));
   EXPECT_TRUE(find_key("disk.direct")->is_bare("true"));
@@ -107,7 +107,7 @@ TEST(ConfigKeysTest, ElementTypes) {
   EXPECT_EQ(element_bits("f64"), std::nullopt);
 }
 
-// "\|" is how a bar stands in a table.
+// In a table a bar is written as "\|".
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
     text.insert(at, 1, '\\');

@@ -1,4 +1,4 @@
-// For tests of the configuration: one that can be used, and one in which no key is as it is by default.
+// For tests of the configuration: a valid one, and one in which every key differs from its default.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace cairn {
   return config;
 }
 
-// Another value than the default's, for any key: found by trying, so that a key that is added later is covered.
+// A value other than the default, for any key: found by trying, so that new keys are covered too.
 [[nodiscard]] inline std::string other_value(const ConfigKey& key) {
   const std::string usual = key.print(ManagerConfig());
   for (const std::string_view value : {"7",
@@ -65,7 +65,7 @@ namespace cairn {
   return config;
 }
 
-// What `config` holds, key by key.
+// The values of `config`, key by key.
 [[nodiscard]] inline std::vector<std::pair<std::string, std::string>> values_of(const ManagerConfig& config) {
   std::vector<std::pair<std::string, std::string>> values;
   for (const ConfigKey& key : config_keys()) {

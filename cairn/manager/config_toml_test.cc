@@ -61,7 +61,7 @@ prefill_tokens_per_second = 8000
   EXPECT_DOUBLE_EQ(config.offload_to_host.low_water, 0.05);
   EXPECT_EQ(config.offload_to_disk.low_water, 0.25);
   EXPECT_EQ(config.onboard.prefill_tokens_per_second, 8000);
-  EXPECT_EQ(config.disk.in_flight, DiskConfig().in_flight) << "what is not given stays as it is";
+  EXPECT_EQ(config.disk.in_flight, DiskConfig().in_flight) << "missing keys keep their value";
 }
 
 TEST(ConfigTomlTest, AnEmptyFileIsTheDefault) { EXPECT_EQ(values_of(read("")), values_of(ManagerConfig())); }
@@ -126,7 +126,7 @@ TEST(ConfigTomlTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of("[host]\n\nsize = \n"), StartsWith("cairn.toml:3: "));
   EXPECT_THAT(error_of("block_size = 1\nblock_size = 2\n"), StartsWith("cairn.toml:2: "));
   EXPECT_THAT(error_of("a = \"\xff\"\n"), StartsWith("cairn.toml:1: "));
-  EXPECT_THAT(error_of("\n[!ost]\n"), StartsWith("cairn.toml:2: ")) << "which the library asserts against";
+  EXPECT_THAT(error_of("\n[!ost]\n"), StartsWith("cairn.toml:2: ")) << "an assertion in the TOML library";
 }
 
 TEST(ConfigTomlTest, LettersBeyondAscii) {

@@ -51,7 +51,7 @@ TEST(ConfigValuesTest, Durations) {
   for (const Duration duration : {Duration(1), Duration(1'001), Duration::max(), Duration(std::chrono::hours(5))}) {
     EXPECT_EQ(parse_duration(print_duration(duration)), duration);
   }
-  EXPECT_FALSE(parse_duration(print_duration(Duration(-5)))) << "what is out of range does not read back";
+  EXPECT_FALSE(parse_duration(print_duration(Duration(-5)))) << "a value out of range cannot be parsed again";
 }
 
 TEST(ConfigValuesTest, Shares) {

@@ -5,6 +5,7 @@
 
 #include "cairn/memory/pinned_region.h"
 #include "cairn/transfer/bounce_executor.h"
+#include "cairn/transfer/cuda_calibration.h"
 #include "cairn/transfer/cuda_executor.h"
 #include "cairn/transfer/file_executor.h"
 #include "cairn/transfer/host_executor.h"
@@ -16,6 +17,18 @@ namespace {
 // Between a GPU and a file: enough for both to be busy.
 constexpr std::uint64_t kRingBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kLeastRingBlocks = 8;
+
+// A GPU that cannot be measured copies with the defaults.
+CudaTuning gpu_tuning(const DeviceConfig& config) {
+  const Result<CudaIdentity> gpu = cuda_identity(config.gpu);
+  if (!gpu || config.calibration == GpuCalibration::kOff) {
+    return {};
+  }
+  const CudaTuningCache cache(CudaTuningCache::folder_of(ManagerConfig::environment_of_process()));
+  const auto calibrate = [&config] { return calibrate_cuda(config.gpu, {}); };
+  return config.calibration == GpuCalibration::kCached ? cached_tuning(*gpu, cache, calibrate)
+                                                       : fresh_tuning(*gpu, cache, calibrate);
+}
 
 }  // namespace
 
@@ -45,8 +58,12 @@ Result<TransferExecutor*> Executors::file() {
 }
 
 Result<TransferExecutor*> Executors::gpu() {
-  return in_place(gpu_, ExecutorKind::kGpu,
-                  [this] { return CudaExecutor::create({.device = config_.device.gpu, .clock = parts_.clock}); });
+  return in_place(gpu_, ExecutorKind::kGpu, [this]() -> Result<std::unique_ptr<TransferExecutor>> {
+    CAIRN_TRY_ASSIGN(std::unique_ptr<CudaExecutor> made,
+                     CudaExecutor::create(
+                         {.device = config_.device.gpu, .tuning = gpu_tuning(config_.device), .clock = parts_.clock}));
+    return made;
+  });
 }
 
 Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,

@@ -13,8 +13,10 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/incident_log.h"
 #include "cairn/manager/manager_fence.h"
+#include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/manager_thread.h"
 #include "cairn/manager/manager_tiers.h"
+#include "cairn/manager/token_counter.h"
 
 namespace cairn {
 
@@ -23,14 +25,6 @@ namespace {
 Error no_tier(CacheLevel level) {
   constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "a remote tier"};
   return {ErrorCode::kNotFound, str_cat("there is no ", to_string(level), " tier; configure ", kKeys[index_of(level)])};
-}
-
-// A future that has its value already.
-template <typename T>
-std::future<T> ready(T value) {
-  std::promise<T> promise;
-  promise.set_value(std::move(value));
-  return promise.get_future();
 }
 
 }  // namespace
@@ -59,6 +53,8 @@ class KvBlockManager::State {
       : config(given_config),
         parts(given_parts),
         started(given_parts.clock->now()),
+        metrics(given_config.dp_rank ? MetricLabels{{"dp_rank", std::to_string(*given_config.dp_rank)}}
+                                     : MetricLabels()),
         load_seconds(metrics.histogram("cairn_load_seconds", "From the request of a load to its result")),
         incidents(std::make_shared<IncidentLog>(*given_parts.clock, given_parts.on_incident)),
         thread(*given_parts.clock) {}
@@ -81,6 +77,9 @@ Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const
   state->metrics.counter_function(
       "cairn_incidents_total", "What an operator should know of", {},
       [incidents = state->incidents.get()] { return static_cast<double>(incidents->count()); });
+  if (parts.tokens != nullptr) {
+    add_token_metrics(state->metrics, *parts.tokens, *parts.clock);
+  }
   if (parts.own_thread) {
     state->thread.start(*state->tiers);
   }
@@ -96,7 +95,7 @@ KvBlockManager::State::~State() {
     try {
       return thread.drain(*tiers, config.shutdown).has_value();
     } catch (const std::bad_alloc&) {
-      return false;  // as if the time were over
+      return false;  // as if the time had run out
     }
   };
   if (!is_drained() && parts.own_thread) {
@@ -114,9 +113,9 @@ void KvBlockManager::State::end_and_wait(State* state) {
   const bool has_disk = state->config.disk.is_there();
   const std::shared_ptr<IncidentLog> incidents = state->incidents;
   Incident incident{
-      .kind = Incident::Kind::kStopGivenUp,
+      .kind = Incident::Kind::kShutdownTimedOut,
       .level = has_disk ? CacheLevel::kG3 : CacheLevel::kG2,
-      .text = str_cat("the stop of the manager was given up after ",
+      .text = str_cat("the shutdown of the manager timed out after ",
                       std::chrono::duration_cast<std::chrono::milliseconds>(limit).count(),
                       " ms: I/O has not returned; its memory", has_disk ? " and " + state->config.disk.path : "",
                       " stay in use until it does, or until the process ends")};
@@ -162,6 +161,7 @@ BlockLayoutPtr KvBlockManager::layout(CacheLevel level) const {
 }
 
 std::uint64_t KvBlockManager::worker_id() const { return state_->config.worker_id; }
+std::uint32_t KvBlockManager::dp_rank() const { return state_->config.dp_rank.value_or(0); }
 std::uint32_t KvBlockManager::block_size() const { return state_->config.block_size; }
 const ManagerConfig& KvBlockManager::config() const { return state_->config; }
 const KeyHasher& KvBlockManager::hasher() const { return state_->tiers->hasher(); }
@@ -172,8 +172,12 @@ PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const {
   return state_->tiers->onboarder().locate(keys);
 }
 
-std::uint32_t KvBlockManager::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
-  return state_->tiers->onboarder().worth_loading(found, first_block);
+LoadWorth KvBlockManager::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
+  return state_->tiers->onboarder().worth_loading(found, context);
+}
+
+void KvBlockManager::report(const EngineIteration& iteration) const {
+  state_->tiers->prefill().add(iteration, state_->parts.clock->now());
 }
 
 namespace {
@@ -204,48 +208,23 @@ Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& r
 
 void KvBlockManager::cancel(LoadId load) const { kept()->tiers->onboarder().cancel(load); }
 
-Result<LoadOutcome> KvBlockManager::load_and_wait(LoadRequest&& request) const {
-  const auto result = std::make_shared<std::promise<LoadOutcome>>();
-  std::future<LoadOutcome> future = result->get_future();
-  request.done = [result](LoadOutcome&& loaded) { result->set_value(std::move(loaded)); };
-  const std::shared_ptr<State> state = kept();
-  CAIRN_TRY(load(std::move(request)));
-  while (!state->parts.own_thread && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    if (!state->tiers->pump()) {
-      return fail(ErrorCode::kUnavailable, "the load is in flight and nothing more can be done before the clock moves");
+Result<LoadId> KvBlockManager::onboard_blocks(OnboardRequest&& request) const {
+  return kept()->tiers->onboarder().onboard(std::move(request));
+}
+
+Result<LoadId> KvBlockManager::prefetch(PrefetchRequest&& request) const {
+  return kept()->tiers->onboarder().prefetch(std::move(request));
+}
+
+Status KvBlockManager::wait_for(const std::atomic<int>& flag) const {
+  while (!state_->parts.own_thread && flag.load(std::memory_order_acquire) == 0) {
+    if (!pump()) {
+      return fail(ErrorCode::kUnavailable,
+                  "the request is in flight and nothing more can be done before the clock moves");
     }
   }
-  return future.get();
-}
-
-std::future<Result<ImmutableBlocks>> KvBlockManager::onboard_blocks(ImmutableBlocks blocks,
-                                                                    std::optional<MutableBlocks> targets) const {
-  const std::optional<CacheLevel> from = blocks.tier();
-  if (!from) {
-    return ready<Result<ImmutableBlocks>>(ImmutableBlocks());
-  }
-  const auto result = std::make_shared<std::promise<Result<ImmutableBlocks>>>();
-  std::future<Result<ImmutableBlocks>> future = result->get_future();
-  const TimePoint deadline = deadline_after(state_->parts.clock->now(), config().onboard.deadline);
-  Result<LoadId> id = state_->tiers->onboarder().onboard(
-      *from, std::move(blocks), std::move(targets), deadline,
-      [result](Result<ImmutableBlocks>&& loaded) { result->set_value(std::move(loaded)); });
-  if (!id) {
-    return ready<Result<ImmutableBlocks>>(Unexpected(std::move(id).error()));
-  }
-  return future;
-}
-
-std::future<Result<std::uint32_t>> KvBlockManager::prefetch(std::vector<BlockKey> keys) const {
-  const auto result = std::make_shared<std::promise<Result<std::uint32_t>>>();
-  std::future<Result<std::uint32_t>> future = result->get_future();
-  const TimePoint deadline = deadline_after(state_->parts.clock->now(), config().onboard.deadline);
-  Result<LoadId> id = state_->tiers->onboarder().prefetch(
-      std::move(keys), deadline, [result](std::uint32_t arrived) { result->set_value(arrived); });
-  if (!id) {
-    return ready<Result<std::uint32_t>>(Unexpected(std::move(id).error()));
-  }
-  return future;
+  flag.wait(0, std::memory_order_acquire);
+  return {};
 }
 
 // --- down ---
@@ -291,6 +270,12 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&&
   return offloader->offload(std::move(blocks), std::move(request));
 }
 
+void KvBlockManager::used(CacheLevel into, std::span<const BlockKey> keys) const {
+  if (Offloader* const offloader = state_->tiers->offloader_into(into)) {
+    offloader->used_by_engine(keys);
+  }
+}
+
 void KvBlockManager::cancel(CacheLevel into, OffloadRequestId request) const {
   const std::shared_ptr<State> state = kept();
   if (Offloader* const offloader = state->tiers->offloader_into(into)) {
@@ -323,9 +308,14 @@ Status KvBlockManager::resume(CacheLevel from, CacheLevel to) const { return sta
 Status KvBlockManager::resize_host(std::uint32_t blocks) const { return state_->tiers->resize_host(blocks); }
 
 ManagerStatus KvBlockManager::status() const {
-  ManagerStatus status{.worker_id = worker_id(), .uptime = state_->parts.clock->now() - state_->started};
+  ManagerStatus status{.worker_id = worker_id(),
+                       .dp_rank = state_->config.dp_rank,
+                       .uptime = state_->parts.clock->now() - state_->started};
   state_->tiers->add_to(status);
   state_->incidents->add_to(status);
+  if (state_->parts.tokens != nullptr) {
+    status.tokens = state_->parts.tokens->report(state_->parts.clock->now());
+  }
   return status;
 }
 

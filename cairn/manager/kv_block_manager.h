@@ -15,13 +15,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/clock.h"
@@ -29,20 +30,21 @@
 #include "cairn/base/metrics.h"
 #include "cairn/base/result.h"
 #include "cairn/events/event_log.h"
-#include "cairn/hash/key_seed.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
-#include "cairn/manager/reset_channel.h"
-#include "cairn/memory/memory_progress.h"
+#include "cairn/memory/region.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
-#include "cairn/tier/engine_blocks.h"
+#include "cairn/pool/blocks.h"
+#include "cairn/tokens/block_key.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 
 class LoadCostModel;
+class ResetChannel;
+class TokenCounter;
 class TransferExecutor;
 
 // What a reset of tiers did.
@@ -52,6 +54,28 @@ struct ResetReport {
   std::uint32_t in_use = 0;                               // blocks that stay with their holders; no lookup finds them
   std::uint64_t copies = 0;  // blocks in flight into a tier that was reset: they are not registered there
   std::uint32_t loads = 0;   // loads in flight, which end without blocks
+};
+
+// Learns which tiers of a manager were reset after the receiver was made, oldest first. The last 64 resets are kept for slow
+// receivers.
+//
+// Thread safety: one thread at a time.
+// Ownership: a value; it may outlive the manager.
+class ResetReceiver {
+ public:
+  // std::nullopt if there is no further reset.
+  [[nodiscard]] std::optional<CacheLevel> try_next();
+  // How many resets were dropped before this receiver read them.
+  [[nodiscard]] std::uint64_t missed() const { return missed_; }
+
+ private:
+  friend class ResetChannel;
+  ResetReceiver(std::shared_ptr<const ResetChannel> channel, std::uint64_t next)
+      : channel_(std::move(channel)), next_(next) {}
+
+  std::shared_ptr<const ResetChannel> channel_;
+  std::uint64_t next_;
+  std::uint64_t missed_ = 0;
 };
 
 enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
@@ -69,9 +93,20 @@ struct ManagerParts {
   // The blocks are in other processes, and this executor moves them: tiers keep no bytes here, the disk file only its
   // entries. The manager owns it.
   std::function<std::unique_ptr<TransferExecutor>()> elsewhere = {};
-  std::shared_ptr<const LoadCostModel> cost = {};         // null: as the configuration says
+  // Bytes that a block takes in those processes together, in host memory and on disk; 0: as many as here.
+  std::uint64_t elsewhere_host_bytes = 0;
+  std::uint64_t elsewhere_disk_bytes = 0;
+  std::shared_ptr<const LoadCostModel> cost = {};  // null: as the configuration says
+  std::shared_ptr<TokenCounter> tokens = {};       // whose counts are shown in status and metrics, if it is given
+  // The program calls report(): until it has reported enough, loads are weighed as if the engine were fast. Off: everything
+  // is loaded until the first report.
+  bool reports_iterations = false;
   std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
-  MemoryProgress progress = {};                           // while memory is allocated
+  // Decides beside the filters of the configuration which blocks are copied to a tier below; see docs/manager.md. A call
+  // that takes longer than the limit is an incident.
+  OffloadFilter offload_filter = {};
+  Duration offload_filter_limit = std::chrono::milliseconds(1);
+  MemoryProgress progress = {};  // while memory is allocated
 };
 
 class KvBlockManager {
@@ -86,6 +121,7 @@ class KvBlockManager {
   // Where the blocks of a tier lie, for code that fills and reads them; null if there is no such tier.
   [[nodiscard]] BlockLayoutPtr layout(CacheLevel level) const;
   [[nodiscard]] std::uint64_t worker_id() const;
+  [[nodiscard]] std::uint32_t dp_rank() const;     // 0 if the configuration names none
   [[nodiscard]] std::uint32_t block_size() const;  // tokens
   [[nodiscard]] const ManagerConfig& config() const;
   // Makes the keys of this manager's blocks: TokenBlockSequence::create(tokens, block_size(), hasher().with({.salt = "a"})).
@@ -94,33 +130,38 @@ class KvBlockManager {
   // --- up ---
   // Looks the keys up in all tiers, without an effect on them.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
-  // How many of the found blocks are worth loading. The first of them is block `first_block` of its sequence.
-  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
-  // Loads the longest prefix of the keys to the device; see onboard/onboarder.h.
+  // How many of the found blocks are worth loading rather than computing.
+  [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
+  // The engine has computed this. Loads are weighed against its speed; SchedulerConnector reports by itself.
+  void report(const EngineIteration& iteration) const;
+  // Each call starts a request and returns; the request's `done` gets the outcome, once (OutcomeWaiter waits for it). A
+  // request that is refused has no effect, and its `done` is not called. See onboard/onboarder.h.
+  // Loads the longest prefix of the keys to the device, or into the engine's blocks.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request) const;
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;
+  // Copies blocks that the caller holds in a lower tier to the device, into given blocks or into new ones.
+  [[nodiscard]] Result<LoadId> onboard_blocks(OnboardRequest&& request) const;
+  // Copies blocks from disk to host memory before they are needed.
+  [[nodiscard]] Result<LoadId> prefetch(PrefetchRequest&& request) const;
+  // Work of any of the above that has not begun does not begin. `done` gets the outcome all the same.
   void cancel(LoadId load) const;
-  // Loads and waits. Not from a callback. With own_thread off it pumps; returns kUnavailable if the load cannot go on before
-  // the clock moves.
-  [[nodiscard]] Result<LoadOutcome> load_and_wait(LoadRequest&& request) const;
-  // Copies blocks that the caller holds in a lower tier to the device: into `targets`, as many, or into new blocks.
-  [[nodiscard]] std::future<Result<ImmutableBlocks>> onboard_blocks(
-      ImmutableBlocks blocks, std::optional<MutableBlocks> targets = std::nullopt) const;
-  // Copies blocks from disk to host memory before they are needed. Returns how many arrived.
-  [[nodiscard]] std::future<Result<std::uint32_t>> prefetch(std::vector<BlockKey> keys) const;
 
   // --- down ---
-  // Copies blocks of the tier above `into` now, whatever the mode of the link.
+  // Copies blocks of the tier above `into` now, whatever the mode of the link: blocks of its pool whatever the filters (except
+  // the write budget), blocks that the engine manages as far as the filters admit them; see offload/offloader.h.
   [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, OffloadRequest&& request) const;
   [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadRequest&& request) const;
   void cancel(CacheLevel into, OffloadRequestId request) const;
+  // Requests of an engine that manages the device have these blocks in their sequences: one use of each, for the filters of
+  // what is copied into the tier. Uses of blocks of a pool are counted by their lookups and loads.
+  void used(CacheLevel into, std::span<const BlockKey> keys) const;
 
   // What is known of the blocks of these keys in every tier (BlockPool::hint()): shifts when they are evicted. The number
   // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint) const;
 
-  // --- control, all while traffic goes on ---
+  // --- control, while requests run ---
   // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart
   // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay
   // with their holders, unchanged, no lookup finds them, and they are free when the last holder releases them. Blocks that
@@ -132,9 +173,9 @@ class KvBlockManager {
   // but blocks from before may be found after a restart.
   Result<ResetReport> reset(CacheLevel level) const;
   Result<ResetReport> reset_all() const;
-  // The weights of the model have changed: reset_all(), and blocks stored from now on are of this generation, in files too.
-  // A file is opened afterwards only by a configuration with model.weights_generation as given here. Followers of events
-  // are told. kInvalidArgument if the generation is not higher than the present one.
+  // The weights of the model have changed: reset_all(), and blocks stored from now on are of this generation, in files
+  // too. A file is opened afterwards only by a configuration with model.weights_generation as given here. Followers of
+  // events get an event. kInvalidArgument if the generation is not higher than the present one.
   Result<ResetReport> invalidate(std::uint64_t weights_generation) const;
   [[nodiscard]] std::uint64_t weights_generation() const;
   // How often reset_all() and invalidate() were called; see EngineBlocks::fence.
@@ -163,11 +204,59 @@ class KvBlockManager {
   [[nodiscard]] std::optional<TimePoint> next_time() const;
 
  private:
+  template <typename Outcome>
+  friend class OutcomeWaiter;
   class State;
   explicit KvBlockManager(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  // Waits until the flag is not 0.
+  [[nodiscard]] Status wait_for(const std::atomic<int>& flag) const;
   // For calls that may run callbacks: a callback may destroy the last copy, this one included.
   [[nodiscard]] std::shared_ptr<State> kept() const { return state_; }
   std::shared_ptr<State> state_;
+};
+
+// OutcomeWaiter: waits for the outcome of one request to a manager.
+//
+//   OutcomeWaiter<LoadOutcome> waiter(manager);
+//   CAIRN_TRY(manager.load({.keys = keys, .done = waiter.done()}));
+//   CAIRN_TRY_ASSIGN(LoadOutcome loaded, waiter.wait());
+//
+// Thread safety: one thread waits, not in a callback of the manager. With ManagerParts::own_thread off, wait() pumps.
+// Errors: wait() returns the error of the outcome if it has one, kUnavailable if the request was destroyed without an outcome
+// (because it was refused), and kUnavailable if own_thread is off and nothing can be done before the clock moves; then
+// wait() may be called again.
+template <typename Outcome>
+class OutcomeWaiter {
+ public:
+  explicit OutcomeWaiter(const KvBlockManager& manager) : manager_(manager) {}
+
+  // For `done` of the request. Call it once.
+  [[nodiscard]] auto done() {
+    std::shared_ptr<State> ends(state_.get(), [state = state_](State*) { state->end(); });  // called or not
+    return [ends = std::move(ends)](Result<Outcome>&& outcome) {
+      ends->outcome.emplace(std::move(outcome));
+      ends->end();
+    };
+  }
+  [[nodiscard]] Result<Outcome> wait() {
+    CAIRN_TRY(manager_.wait_for(state_->is_over));
+    if (!state_->outcome) {
+      return fail(ErrorCode::kUnavailable, "the request was refused and has no outcome");
+    }
+    return *std::move(state_->outcome);
+  }
+
+ private:
+  struct State {
+    std::optional<Result<Outcome>> outcome;
+    std::atomic<int> is_over{0};  // release and acquire: `outcome` is written before
+    void end() {
+      is_over.store(1, std::memory_order_release);
+      is_over.notify_one();
+    }
+  };
+  const KvBlockManager manager_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace cairn

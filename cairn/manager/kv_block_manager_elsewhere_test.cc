@@ -1,4 +1,4 @@
-// A manager whose blocks other processes hold: it keeps account of them, verifies and survives as any other.
+// A manager whose blocks are held by other processes: it tracks, verifies and recovers them as any other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace cairn::testing {
 namespace {
 
-// What stands in the blocks of other processes: a number for each, by the kind of memory.
+// The contents of the blocks of other processes: a number for each, by the kind of memory.
 using Contents = std::map<std::pair<MemoryKind, std::uint32_t>, std::uint64_t>;
 
 // Copies those numbers, at once and without failing.
@@ -108,7 +108,7 @@ class KvBlockManagerElsewhereTest : public ::testing::Test {
     begin_save(keys);
     settle();
   }
-  // How many of them come back, and what they hold then.
+  // How many of them are loaded, and their contents.
   std::vector<std::uint64_t> load(const Keys& keys, StepMark not_before = {}) {
     EngineBlocks blocks{.not_before = not_before};
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
@@ -160,7 +160,7 @@ TEST_F(KvBlockManagerElsewhereTest, CopiesOfTheEnginesBlocksCarryTheirStep) {
   using Copy = FarExecutor::DeviceCopy;
   EXPECT_THAT(executor_->take_device_copies(),
               ::testing::UnorderedElementsAre(Copy{StepMark::computed(3), 2}, Copy{StepMark::computed(4), 2}))
-      << "no copy joins blocks of two steps";
+      << "no transfer has blocks of two steps";
   EXPECT_EQ(load(first, StepMark::begun(9)), seeds(first));
   EXPECT_THAT(executor_->take_device_copies(), ::testing::ElementsAre(Copy{StepMark::begun(9), 2}));
 }
@@ -214,7 +214,7 @@ TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
     EXPECT_THAT(saved->error, ::testing::HasSubstr("reset"));
     EXPECT_EQ(manager_->locate(keys).blocks(), 0U);
   }
-  // What was begun before the latest reset is refused, whenever it is asked for.
+  // Requests from before the latest reset are refused, whenever they come.
   EngineBlocks late = blocks_of();
   late.fence = manager_->fences() - 1;
   const Result<OffloadRequestId> refused = manager_->offload(CacheLevel::kG2, std::move(late), {.keys = keys});
@@ -233,18 +233,18 @@ TEST_F(KvBlockManagerElsewhereTest, SavesAndLoadsOfBeforeAResetComeToNothing) {
   EXPECT_EQ(manager_->invalidate(5)->loads, 1U);
   settle();
   ASSERT_TRUE(loaded.has_value());
-  EXPECT_EQ(loaded->prefix, 0U) << "though its bytes may have come";
+  EXPECT_EQ(loaded->prefix, 0U) << "though its bytes may have arrived";
   EXPECT_EQ(load(keys), seeds({}));
 }
 
 TEST_F(KvBlockManagerElsewhereTest, SaysWhatIsWorthLoading) {
   const Keys keys = chain(1, 4);
   save(keys);
-  EXPECT_EQ(manager_->worth_loading(manager_->locate(keys), 0), 4U);
-  EXPECT_EQ(manager_->worth_loading({}, 0), 0U);
+  EXPECT_EQ(manager_->worth_loading(manager_->locate(keys), {}).blocks, 4U);
+  EXPECT_EQ(manager_->worth_loading({}, {}).blocks, 0U);
 }
 
-// A leader has no bytes to look at.
+// A leader has no bytes to check.
 TEST_F(KvBlockManagerElsewhereTest, RefusesToScrub) {
   const Result<KvBlockManager> refused = make_scrubbed();
   ASSERT_FALSE(refused.has_value());

@@ -1,4 +1,4 @@
-// Resets and new weights: nothing that was stored before is found after them, at whatever moment of a copy they come.
+// Resets and new weights: nothing that was stored before is found after them, at any time during a copy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -40,7 +40,7 @@ class KvBlockManagerFenceTest : public ::testing::Test {
     }
     EXPECT_EQ(manager.locate(chain(1, 8)).blocks(), 0U);
   }
-  // The file as it is now comes into the place of what the manager leaves: its process is killed at this moment.
+  // Keeps the file as it is now, as if the process had been killed at this moment.
   void keep_file() {
     std::filesystem::copy_file(path_, path_ + ".kept", std::filesystem::copy_options::overwrite_existing);
   }
@@ -50,7 +50,7 @@ class KvBlockManagerFenceTest : public ::testing::Test {
   const std::string path_ = folder_.in("blocks");
 };
 
-// A block on its way from the device to the disk, and up again to the device: the reset comes after so many microseconds.
+// A block is copied from the device to the disk and back; the reset comes after so many microseconds.
 TEST_F(KvBlockManagerFenceTest, NothingOfBeforeIsFoundWheneverTheResetComes) {
   const Keys keys = chain(1, 8);
   std::uint64_t in_flight = 0;
@@ -115,7 +115,7 @@ TEST_F(KvBlockManagerFenceTest, SaysWhatItDid) {
   cache_on_device(*manager, chain(2, 2));
   manager.settle();
   const ResetReport report = *manager->reset_all();
-  EXPECT_EQ(report.tiers[0].dropped, 2U) << "a copy reads them, and nobody uses them";
+  EXPECT_EQ(report.tiers[0].dropped, 2U) << "a copy reads them, and no request uses them";
   EXPECT_EQ(report.tiers[0].in_use, 3U);
   EXPECT_EQ(report.tiers[1].dropped, 3U);
   EXPECT_EQ(report.tiers[2].dropped, 3U);
@@ -124,7 +124,7 @@ TEST_F(KvBlockManagerFenceTest, SaysWhatItDid) {
   EXPECT_EQ(report.copies, 2U);
   EXPECT_EQ(report.loads, 0U);
   EXPECT_EQ(manager->fences(), 1U);
-  EXPECT_TRUE(hold_their_bytes(*manager, held)) << "its holder has it as it was";
+  EXPECT_TRUE(hold_their_bytes(*manager, held)) << "it is unchanged for its holder";
   EXPECT_EQ(manager->pool(CacheLevel::kG1)->counts().free, 13U);
 }
 
@@ -166,7 +166,7 @@ TEST_F(KvBlockManagerFenceTest, AFileIsOfTheGenerationThatItWasInvalidatedTo) {
       EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
       EXPECT_THAT(refused.error().message, HasSubstr("is not above the present one, 7"));
     }
-    EXPECT_EQ(manager->disk()->counts().registered, 4U) << "what is refused changes nothing";
+    EXPECT_EQ(manager->disk()->counts().registered, 4U) << "a refused call has no effect";
     ASSERT_TRUE(manager->invalidate(9));
     EXPECT_EQ(manager->weights_generation(), 9U);
     EXPECT_FALSE(manager->invalidate(9));
@@ -187,7 +187,7 @@ TEST_F(KvBlockManagerFenceTest, AFileIsOfTheGenerationThatItWasInvalidatedTo) {
   EXPECT_EQ(manager->device()->count_prefix(keys), 4U) << "checksums are of the new namespace";
 }
 
-TEST_F(KvBlockManagerFenceTest, FollowersOfEventsAreTold) {
+TEST_F(KvBlockManagerFenceTest, FollowersOfEventsAreNotified) {
   VirtualManager manager(config());
   cache_on_device(*manager, chain(1, 2));
   manager.settle();
@@ -213,7 +213,7 @@ TEST_F(KvBlockManagerFenceTest, AResetOfOneTierLeavesTheOthers) {
   const ResetReport report = *manager->reset(CacheLevel::kG2);
   EXPECT_EQ(report.copies, 4U);
   manager.advance(seconds(1));
-  EXPECT_EQ(manager->host()->counts().registered, 0U) << "what was on its way did not arrive";
+  EXPECT_EQ(manager->host()->counts().registered, 0U) << "copies in flight were not registered";
   EXPECT_EQ(manager->device()->count_prefix(keys), 4U);
   EXPECT_EQ(manager->fences(), 0U);
 }
@@ -234,10 +234,10 @@ TEST_F(KvBlockManagerFenceTest, AFileThatCannotBeWrittenIsAnErrorAndTheResetHold
   EXPECT_THAT(report.error().message,
               HasSubstr("the reset holds in this process but could not be written: cannot write"));
   expect_empty(*manager);
-  EXPECT_TRUE(manager->reset_all()) << "again, when it can be";
+  EXPECT_TRUE(manager->reset_all()) << "it can be repeated";
 }
 
-// Callers of before learn of it in the same call, without a lock: they may reset again.
+// Callbacks of earlier requests run in the same call, without a lock: they may reset again.
 TEST_F(KvBlockManagerFenceTest, CallbacksOfLoadsMayResetToo) {
   VirtualManager manager(config(), kSlow);
   const Keys keys = chain(1, 2);
@@ -258,7 +258,7 @@ TEST_F(KvBlockManagerFenceTest, CallbacksOfLoadsMayResetToo) {
   EXPECT_EQ(manager->fences(), 2U);
 }
 
-// A full tier: the blocks are reclaimed in steps of the manager's thread, and what comes meanwhile finds room.
+// A full tier: the manager's thread reclaims the blocks in steps, and allocations meanwhile find room.
 TEST_F(KvBlockManagerFenceTest, BlocksAreReclaimedAfterwards) {
   ManagerConfig large = reference_config(path_, 20'000, 0, 0);
   VirtualManager manager(large);

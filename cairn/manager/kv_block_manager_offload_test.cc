@@ -1,5 +1,5 @@
-// What the manager keeps of the blocks that leave the device, with offload as it is by default: in virtual time, with links
-// that are fast enough, too slow, or out of use for a while.
+// Which blocks that leave the device the manager keeps, with the default offload settings: in virtual time, with links
+// that are fast enough, too slow, or suspended for a while.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,8 +52,8 @@ double unsaved(const VirtualManager& manager, CacheLevel tier = CacheLevel::kG1)
   return 0;
 }
 
-// A request as an engine runs it: its blocks are allocated and registered, all at once or some at a time, and let go of at
-// its end. While there is no room the engine tries again after a step.
+// A request as an engine runs it: its blocks are allocated and registered, all at once or some at a time, and released
+// at its end. While there is no room the engine retries after a step.
 void run_request(VirtualManager& manager, const Keys& keys, std::size_t chunk, Duration step = Duration::zero()) {
   std::vector<ImmutableBlocks> held;
   for (std::size_t begin = 0; begin < keys.size(); begin += chunk) {
@@ -81,7 +81,7 @@ void run_request(VirtualManager& manager, const Keys& keys, std::size_t chunk, D
   }
 }
 
-// How many blocks of each request can be had, from the first on.
+// How many blocks of each request can be loaded, from the first on.
 std::uint64_t loadable(const VirtualManager& manager, const std::vector<Keys>& requests) {
   std::uint64_t sum = 0;
   for (const Keys& keys : requests) {
@@ -166,8 +166,8 @@ TEST_P(OverloadTest, TheLinkCarriesPrefixes) {
     }));
   }
   EXPECT_EQ(unsaved(manager), lost) << "every loss is counted";
-  (void)manager->reset(CacheLevel::kG1);  // what is above does not count
-  EXPECT_GE(static_cast<double>(loadable(manager, requests)), 0.9 * carried) << carried << " blocks could be carried";
+  (void)manager->reset(CacheLevel::kG1);  // blocks on the device do not count
+  EXPECT_GE(static_cast<double>(loadable(manager, requests)), 0.9 * carried) << carried << " blocks could be copied";
 }
 
 INSTANTIATE_TEST_SUITE_P(Requests, OverloadTest,
@@ -217,8 +217,28 @@ TEST(DefaultOffloadTest, ThroughTheHostTierToTheDisk) {
   EXPECT_EQ(unsaved(manager, CacheLevel::kG1), 0);
   EXPECT_EQ(unsaved(manager, CacheLevel::kG2), 0);
   EXPECT_EQ(loadable(manager, requests), 40U * 64);
-  EXPECT_GE(manager->disk()->counts().registered, 40U * 64 - 128) << "the device may have some that are nowhere else";
+  EXPECT_GE(manager->disk()->counts().registered, 40U * 64 - 128) << "some may be only on the device";
   ASSERT_NO_FATAL_FAILURE(expect_loads(manager, requests[3]));
+}
+
+TEST(DefaultOffloadTest, ALoadIsAUseForTheTierBelowTheOneItReads) {
+  const TestFolder folder;
+  ManagerConfig config = default_offload(16, 64);
+  config.disk.blocks = 64;
+  config.disk.path = folder.in("blocks");
+  config.disk.direct = false;
+  config.offload_to_disk.least_uses = 2;
+  VirtualManager manager(config, link_of(100'000));
+  const Keys keys = chain(1, 8);
+  cache_on_device(*manager, keys);
+  ASSERT_NO_FATAL_FAILURE(drain(manager));
+  EXPECT_EQ(manager->host()->counts().registered, 8U);
+  EXPECT_EQ(manager->disk()->counts().registered, 0U) << "used once";
+  (void)manager->reset(CacheLevel::kG1);
+  ASSERT_NO_FATAL_FAILURE(expect_loads(manager, first_of(keys, 5)));
+  ASSERT_NO_FATAL_FAILURE(drain(manager));
+  EXPECT_EQ(manager->disk()->count_prefix(keys), 5U);
+  EXPECT_EQ(manager->disk()->counts().registered, 5U);
 }
 
 TEST(DefaultOffloadTest, AnOffloaderThatWasPausedCatchesUp) {
@@ -242,17 +262,17 @@ TEST(DefaultOffloadTest, EveryLossIsCountedAndNothingElse) {
   ASSERT_TRUE(manager->pause(CacheLevel::kG1, CacheLevel::kG2));
   cache_on_device(*manager, chain(1, 10));
   (void)manager->reset(CacheLevel::kG1);
-  EXPECT_EQ(unsaved(manager), 0) << "a reset is no loss";
+  EXPECT_EQ(unsaved(manager), 0) << "a reset does not count as a loss";
   cache_on_device(*manager, chain(2, 10));
   cache_on_device(*manager, chain(3, 10));
   EXPECT_EQ(unsaved(manager), 4);
   (void)*manager->device()->allocate(16);
-  EXPECT_EQ(unsaved(manager), 20) << "whoever allocates";
+  EXPECT_EQ(unsaved(manager), 20) << "whichever call allocates";
   ASSERT_TRUE(manager->resume(CacheLevel::kG1, CacheLevel::kG2));
   cache_on_device(*manager, chain(4, 10));
   manager.advance(milliseconds(10));
   (void)*manager->device()->allocate(16);
-  EXPECT_EQ(unsaved(manager), 20) << "what is below is not lost";
+  EXPECT_EQ(unsaved(manager), 20) << "blocks in a lower tier are not lost";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The manager in virtual time: what is registered comes to be below, what is below comes up, and control on the way.
+// The manager in virtual time: registered blocks are offloaded, offloaded blocks are loaded, and control calls
+// meanwhile.
 #include "cairn/manager/kv_block_manager.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// While it lives no file can be written beyond so many bytes.
+// While it exists, no file can be written beyond so many bytes.
 class WriteLimit {
  public:
   explicit WriteLimit(rlim_t bytes) {
@@ -54,7 +55,7 @@ class KvBlockManagerTest : public ::testing::Test {
   TestFolder folder_;
 };
 
-// A load, and what it gives once the manager has settled.
+// A load, and its outcome once the manager is idle.
 std::optional<LoadOutcome> load_now(VirtualManager& manager, LoadRequest request) {
   std::optional<LoadOutcome> loaded;
   request.done = [&loaded](LoadOutcome&& result) { loaded.emplace(std::move(result)); };
@@ -76,7 +77,7 @@ TEST_F(KvBlockManagerTest, ARegisteredBlockIsOnHostAndDiskWithItsBytes) {
   EXPECT_TRUE(hold_their_bytes(*manager, host));
   const ImmutableBlocks disk = manager->disk()->match_prefix(keys);
   ASSERT_EQ(disk.size(), 1U);
-  // The file's bytes are seen where they are read: on the device, after everything above was reset.
+  // The file's bytes are checked on the device, after all tiers above were reset.
   EXPECT_EQ(manager->status().offload[1].copied, 1U);
 }
 
@@ -94,7 +95,7 @@ TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
   EXPECT_EQ(loaded->prefix, 4U);
   EXPECT_EQ(loaded->from[index_of(CacheLevel::kG3)], 4U);
   EXPECT_TRUE(hold_their_bytes(*manager, loaded->blocks));
-  EXPECT_EQ(manager->host()->count_prefix(keys), 4U);  // on their way
+  EXPECT_EQ(manager->host()->count_prefix(keys), 4U);  // being copied
 }
 
 TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
@@ -167,13 +168,17 @@ TEST_F(KvBlockManagerTest, OnboardBlocksThatTheCallerHolds) {
   cache_on_device(*manager, keys);
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
-  auto onboarded = manager->onboard_blocks(manager->host()->match_prefix(keys));
+  OutcomeWaiter<ImmutableBlocks> onboarded(*manager);
+  ASSERT_TRUE(
+      manager->onboard_blocks({.blocks = manager->host()->match_prefix(keys), .done = onboarded.done()}).has_value());
   manager.settle();
-  const Result<ImmutableBlocks> up = onboarded.get();
+  const Result<ImmutableBlocks> up = onboarded.wait();
   ASSERT_TRUE(up.has_value());
   EXPECT_EQ(up->size(), 3U);
   EXPECT_TRUE(hold_their_bytes(*manager, *up));
-  EXPECT_EQ(manager->onboard_blocks(ImmutableBlocks()).get()->size(), 0U);
+  OutcomeWaiter<ImmutableBlocks> nothing(*manager);
+  ASSERT_TRUE(manager->onboard_blocks({.blocks = {}, .done = nothing.done()}).has_value());
+  EXPECT_EQ(nothing.wait()->size(), 0U);
 }
 
 TEST_F(KvBlockManagerTest, PrefetchFromDiskToHost) {
@@ -183,13 +188,37 @@ TEST_F(KvBlockManagerTest, PrefetchFromDiskToHost) {
   manager.settle();
   (void)manager->reset(CacheLevel::kG1);
   (void)manager->reset(CacheLevel::kG2);
-  auto prefetched = manager->prefetch(keys);
+  OutcomeWaiter<std::uint32_t> prefetched(*manager);
+  ASSERT_TRUE(manager->prefetch({.keys = keys, .done = prefetched.done()}).has_value());
   manager.settle();
-  EXPECT_EQ(*prefetched.get(), 3U);
+  EXPECT_EQ(*prefetched.wait(), 3U);
   EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(keys)));
 }
 
-TEST_F(KvBlockManagerTest, ResetsAreToldAndLeaveBlocksInUseToTheirHolders) {
+TEST_F(KvBlockManagerTest, AWaiterPumpsAndDoesNotWaitForTheClock) {
+  VirtualManager manager(config());
+  const Keys keys = chain(1, 2);
+  cache_on_device(*manager, keys);
+  OutcomeWaiter<LoadOutcome> at_once(*manager);
+  ASSERT_TRUE(manager->load({.keys = keys, .done = at_once.done()}).has_value());
+  EXPECT_EQ(at_once.wait()->prefix, 2U);
+  manager.settle();
+  (void)manager->reset(CacheLevel::kG1);
+  OutcomeWaiter<LoadOutcome> later(*manager);
+  ASSERT_TRUE(manager->load({.keys = keys, .done = later.done()}).has_value());
+  EXPECT_EQ(later.wait().error().code, ErrorCode::kUnavailable);
+  manager.settle();
+  EXPECT_EQ(later.wait()->prefix, 2U);
+}
+
+TEST_F(KvBlockManagerTest, AWaiterForARefusedRequestReturns) {
+  VirtualManager manager(config());
+  OutcomeWaiter<OffloadOutcome> refused(*manager);
+  EXPECT_FALSE(manager->offload(CacheLevel::kG4, {.keys = chain(1, 2), .done = refused.done()}).has_value());
+  EXPECT_EQ(refused.wait().error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(KvBlockManagerTest, ResetsAreReportedAndLeaveBlocksInUseToTheirHolders) {
   VirtualManager manager(config());
   ResetReceiver receiver = manager->resets();
   const ImmutableBlocks held = compute(*manager, chain(1, 2));
@@ -255,7 +284,7 @@ TEST_F(KvBlockManagerTest, TheHostTierIsResizedWhileInUse) {
   EXPECT_EQ(manager->status().tiers[1].withheld, 0U);
   EXPECT_EQ(manager->resize_host(0).error().code, ErrorCode::kOutOfRange);
   EXPECT_EQ(manager->resize_host(17).error().code, ErrorCode::kOutOfRange);
-  // What comes to lie in pages that were given back is as good as any.
+  // Blocks in pages that were released before are as good as any.
   cache_on_device(*manager, chain(5, 8));
   manager.settle();
   EXPECT_TRUE(hold_their_bytes(*manager, manager->host()->match_prefix(chain(5, 8))));
@@ -283,11 +312,12 @@ TEST_F(KvBlockManagerTest, AnyTierMayBeMissing) {
     EXPECT_EQ(manager->offload(CacheLevel::kG2, {.keys = chain(1, 2)}).error().code, ErrorCode::kNotFound);
   }
   {
-    VirtualManager manager(config(0, 16, 16));  // its first blocks were written by the others
+    VirtualManager manager(config(0, 16, 16));  // its first blocks were written by the managers before
     EXPECT_EQ(manager->device(), nullptr);
-    auto prefetched = manager->prefetch(chain(1, 2));
+    OutcomeWaiter<std::uint32_t> prefetched(*manager);
+    ASSERT_TRUE(manager->prefetch({.keys = chain(1, 2), .done = prefetched.done()}).has_value());
     manager.settle();
-    EXPECT_EQ(*prefetched.get(), 2U);
+    EXPECT_EQ(*prefetched.wait(), 2U);
   }
 }
 
@@ -352,7 +382,7 @@ TEST_F(KvBlockManagerTest, TheEngineMayAlsoSayWhichBlockHoldsWhat) {
   EXPECT_EQ(is_held.use_count(), 1);  // only by this test
 }
 
-TEST_F(KvBlockManagerTest, ADiskThatFailsIsTakenOutToldAndComesBack) {
+TEST_F(KvBlockManagerTest, ADiskThatFailsIsSuspendedReportedAndResumed) {
   ManagerConfig failing = config(8, 0, 16);
   failing.health = {.failures = 2, .first_wait = milliseconds(100), .longest_wait = seconds(1)};
   std::vector<Incident::Kind> kinds;
@@ -362,7 +392,7 @@ TEST_F(KvBlockManagerTest, ADiskThatFailsIsTakenOutToldAndComesBack) {
   cache_on_device(*manager, chain(1, 2));
   manager.settle();
   ASSERT_EQ(manager->disk()->counts().registered, 2U);
-  // Its file cannot grow and cannot be written any more: the process may write nothing beyond the first bytes.
+  // Its file can no longer be written: the process may write nothing beyond the first bytes.
   for (std::uint64_t i = 2; i < 5; ++i) {
     const WriteLimit limit(64);
     cache_on_device(*manager, chain(i, 1));
@@ -370,7 +400,7 @@ TEST_F(KvBlockManagerTest, ADiskThatFailsIsTakenOutToldAndComesBack) {
   }
   EXPECT_THAT(kinds, ElementsAre(Incident::Kind::kTierOut));
   EXPECT_FALSE(manager->status().tiers[1].writing.is_up);
-  // Reading goes on.
+  // Reading still works.
   (void)manager->reset(CacheLevel::kG1);
   EXPECT_EQ(load_now(manager, {.keys = chain(1, 2)})->prefix, 2U);
   manager.advance(milliseconds(150));
@@ -448,7 +478,7 @@ TEST_F(KvBlockManagerTest, KeysAreTheSameAfterARestartWithAFileAndOthersWithout)
   EXPECT_EQ(key_with(given), key_with(given));
   ManagerConfig tenant = given;
   tenant.model.tenant = "acme";
-  EXPECT_NE(key_with(given), key_with(tenant)) << "tenants have keys of their own";
+  EXPECT_NE(key_with(given), key_with(tenant)) << "each tenant has its own keys";
 }
 
 TEST_F(KvBlockManagerTest, AnotherSecretThanTheFilesIsRefused) {
@@ -489,7 +519,7 @@ TEST_F(KvBlockManagerTest, AFileOfAnotherModelIsRefusedByName) {
   const Result<KvBlockManager> made = KvBlockManager::make(other, {.own_thread = false});
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().message, HasSubstr("another"));
-  // And is replaced where that is what was asked for.
+  // It is replaced if the configuration says so.
   other.disk.opening = DiskOpening::kFresh;
   VirtualManager fresh(other);
   EXPECT_EQ(fresh->disk()->counts().registered, 0U);
@@ -533,7 +563,7 @@ TEST_F(KvBlockManagerTest, ATruncatedFileIsUsedAsFarAsItGoes) {
   EXPECT_THAT(manager->metrics().to_prometheus(), HasSubstr("cairn_disk_file_damaged{tier=\"G3\"} 1\n"));
   cache_on_device(*manager, keys);
   manager.settle();
-  EXPECT_EQ(manager->disk()->counts().registered, 6U) << "it is a tier as any other";
+  EXPECT_EQ(manager->disk()->counts().registered, 6U) << "the tier works";
   ASSERT_TRUE(manager->reset(CacheLevel::kG1));
   ASSERT_TRUE(manager->reset(CacheLevel::kG2));
   const std::optional<LoadOutcome> loaded = load_now(manager, {.keys = keys});
@@ -562,7 +592,7 @@ TEST_F(KvBlockManagerTest, AFileThatCannotBeReadIsRenamedAndTheTierStartsEmpty) 
   EXPECT_EQ(manager->status().incidents.size(), 1U);
 }
 
-TEST_F(KvBlockManagerTest, AScrubFindsFlippedBitsThatNobodyReads) {
+TEST_F(KvBlockManagerTest, AScrubFindsFlippedBitsInUnreadBlocks) {
   ManagerConfig scrubbed = config();
   scrubbed.disk.scrub_rate = 1'000'000;
   std::vector<Incident> incidents;
@@ -599,7 +629,7 @@ TEST_F(KvBlockManagerTest, AScrubFindsFlippedBitsThatNobodyReads) {
                            "cairn_scrub_passes_total ", "cairn_scrub_position "}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-  EXPECT_FALSE(VirtualManager(config(8, 16, 0))->status().scrub.has_value()) << "off unless it is asked for";
+  EXPECT_FALSE(VirtualManager(config(8, 16, 0))->status().scrub.has_value()) << "off by default";
 }
 
 TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {
@@ -607,6 +637,19 @@ TEST_F(KvBlockManagerTest, TwoManagersDoNotShareAFile) {
   const Result<KvBlockManager> second = KvBlockManager::make(config(), {.own_thread = false});
   ASSERT_FALSE(second.has_value());
   EXPECT_THAT(second.error().message, HasSubstr("disk.path"));
+  const std::string path = config().disk.path;
+  EXPECT_THAT(second.error().message, HasSubstr("data parallel ranks of an engine (such as " + path + ".dp0 and"));
+}
+
+TEST_F(KvBlockManagerTest, ADataParallelRankIsInStatusAndMetrics) {
+  ManagerConfig ranked = config();
+  ranked.dp_rank = 2;
+  VirtualManager manager(ranked);
+  EXPECT_EQ(manager->dp_rank(), 2U);
+  EXPECT_EQ(manager->status().dp_rank, 2U);
+  const std::string text = manager->metrics().to_prometheus();
+  EXPECT_THAT(text, HasSubstr("cairn_blocks_registered{dp_rank=\"2\",tier=\"G2\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("cairn_load_misses_total{dp_rank=\"2\"} 0\n"));
 }
 
 TEST_F(KvBlockManagerTest, DurationsBeyondTheClockLastForever) {
@@ -643,6 +686,35 @@ TEST_F(KvBlockManagerTest, DurationsBeyondTheClockLastForever) {
     manager.advance(seconds(1));
     EXPECT_TRUE(late.has_value()) << "a deadline that has passed ends the load";
   }
+}
+
+// Without a connector: a program that reports what its engine computes.
+TEST_F(KvBlockManagerTest, LoadsAreWeighedOnceIterationsAreReported) {
+  // 1 s a block.
+  VirtualManager manager(reference_config(folder_.in("blocks"), 8, 16, 0), {.bytes_per_second = 768});
+  const Keys keys = chain(1, 4);
+  cache_on_device(*manager, keys);
+  manager.advance(std::chrono::seconds(10));
+  const auto worth = [&] {
+    PrefixLocation found;
+    found.levels.assign(4, CacheLevel::kG2);
+    return manager->worth_loading(found, {}).blocks;
+  };
+  EXPECT_EQ(worth(), 4U) << "nothing is known of the engine";
+  EXPECT_EQ(manager->status().prefill.source, PrefillStatus::Source::kUnknown);
+  ASSERT_TRUE(manager->reset(CacheLevel::kG1).has_value());
+  ASSERT_TRUE(manager->load({.keys = keys, .deadline = TimePoint::max()}).has_value());
+  manager.advance(std::chrono::seconds(10));
+  EngineIteration iteration;
+  iteration.add_prefill(0, 1000);
+  iteration.duration = std::chrono::milliseconds(50);
+  for (int i = 0; i < 20; ++i) {
+    manager->report(iteration);
+  }
+  EXPECT_EQ(worth(), 0U);
+  EXPECT_EQ(manager->status().prefill.source, PrefillStatus::Source::kLearned);
+  EXPECT_NEAR(manager->status().prefill.tokens_per_second, 20'000, 1'000);
+  EXPECT_THAT(manager->metrics().to_prometheus(), HasSubstr("cairn_prefill_iterations_total 20"));
 }
 
 }  // namespace

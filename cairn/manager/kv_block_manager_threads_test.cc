@@ -41,13 +41,13 @@ TEST_P(KvBlockManagerThreadsTest, ARegisteredBlockIsOnHostAndDisk) {
   EXPECT_EQ(manager.disk()->match_prefix(keys).size(), 3U);
   (void)manager.reset(CacheLevel::kG1);
   (void)manager.reset(CacheLevel::kG2);
-  const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
+  const Result<LoadOutcome> loaded = load_and_wait(manager, keys);
   ASSERT_TRUE(loaded.has_value());
   EXPECT_EQ(loaded->prefix, 3U);
   EXPECT_TRUE(hold_their_bytes(manager, loaded->blocks));
 }
 
-// Victims that are claimed to see whether they have to be copied are held for a moment too.
+// Victims that are claimed to check whether they must be copied are held briefly too.
 TEST_P(KvBlockManagerThreadsTest, NothingIsHeldOnceItIsDrained) {
   ManagerConfig ahead = config(48, 64, 128);
   ahead.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.5, .batch = 16};
@@ -55,7 +55,7 @@ TEST_P(KvBlockManagerThreadsTest, NothingIsHeldOnceItIsDrained) {
   const KvBlockManager manager = *KvBlockManager::make(ahead);
   for (std::uint64_t i = 0; i < 500; ++i) {
     const Keys keys = chain(i % 23, 6);
-    const std::uint32_t found = manager.load_and_wait({.keys = keys})->prefix;
+    const std::uint32_t found = load_and_wait(manager, keys)->prefix;
     cache_on_device(manager, Keys(keys.begin() + found, keys.end()));
     ASSERT_TRUE(manager.drain(seconds(30)).has_value());
     for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
@@ -84,7 +84,7 @@ TEST_P(KvBlockManagerThreadsTest, TheLastCopyStopsItAndEveryLoadEnds) {
   EXPECT_GT(begun, 0);
 }
 
-// Says when the manager that holds it is gone.
+// Signals when the manager that holds it is destroyed.
 class Farewell final : public LoadCostModel {
  public:
   explicit Farewell(std::promise<void>& gone) : gone_(gone) {}
@@ -95,8 +95,8 @@ class Farewell final : public LoadCostModel {
   std::promise<void>& gone_;
 };
 
-// The callback of a load has the last copy, on a thread that the manager's end waits for: it drops the copy in the call, or
-// the copy goes with the callback afterwards.
+// The callback of a load has the last handle to the manager, on a thread that the manager's destructor waits for: it
+// drops the handle in the call, or the handle is destroyed with the callback afterwards.
 TEST_P(KvBlockManagerThreadsTest, TheLastCopyMayGoInACallback) {
   for (const bool in_the_call : {true, false}) {
     std::promise<void> gone;
@@ -126,7 +126,7 @@ TEST_P(KvBlockManagerThreadsTest, TheLastCopyMayGoInACallback) {
     ours.reset();
     dropped.set_value();
     EXPECT_EQ(loaded.get_future().get(), 8U);
-    ASSERT_EQ(gone.get_future().wait_for(seconds(60)), std::future_status::ready) << "nobody stopped it";
+    ASSERT_EQ(gone.get_future().wait_for(seconds(60)), std::future_status::ready) << "the manager was not stopped";
   }
 }
 
@@ -140,7 +140,7 @@ TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
     threads.emplace_back([&, thread] {
       for (std::uint64_t i = 0; i < 60; ++i) {
         const Keys keys = chain((thread * 7 + i * 5) % 23, 6);
-        const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
+        const Result<LoadOutcome> loaded = load_and_wait(manager, keys);
         if (!loaded || !hold_their_bytes(manager, loaded->blocks)) {
           ++wrong;
           continue;
@@ -175,7 +175,7 @@ TEST_P(KvBlockManagerThreadsTest, ManyThreadsAndOneManager) {
   }
 }
 
-// The scrub reads beside the traffic, through the same executor, and finds what nobody asked for.
+// The scrub reads while traffic runs, through the same executor, and finds damage in blocks that no request reads.
 TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
   ManagerConfig scrubbed = config(32, 32, 64);
   const Keys damaged = chain(99, 2);
@@ -196,8 +196,8 @@ TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
   scrubbed.disk.scrub_rate = 1'000'000'000;
   std::promise<std::string> found;
   ManagerParts parts;
-  parts.on_incident = [&found, told = false](const Incident& incident) mutable {
-    if (incident.kind == Incident::Kind::kWrongBytes && !std::exchange(told, true)) {
+  parts.on_incident = [&found, reported = false](const Incident& incident) mutable {
+    if (incident.kind == Incident::Kind::kWrongBytes && !std::exchange(reported, true)) {
       found.set_value(incident.text);
     }
   };
@@ -206,7 +206,7 @@ TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
   std::uint64_t turns = 0;
   do {
     const Keys keys = chain(turns++ % 7, 4);
-    const std::uint32_t there = manager.load_and_wait({.keys = keys})->prefix;
+    const std::uint32_t there = load_and_wait(manager, keys)->prefix;
     cache_on_device(manager, Keys(keys.begin() + there, keys.end()));
   } while (text.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready && turns < 20'000);
   ASSERT_LT(turns, 20'000U);
@@ -214,13 +214,13 @@ TEST_P(KvBlockManagerThreadsTest, AScrubRunsBesideTheTraffic) {
   EXPECT_EQ(manager.disk()->count_prefix(damaged) + manager.disk()->count_prefix({&damaged[1], 1}), 1U);
 }
 
-// A disk hangs while a load reads from it, and the engine ends.
+// A disk hangs while a load reads from it, and the engine shuts down.
 TEST(KvBlockManagerStopThreadsTest, IoThatNeverReturnsDoesNotHoldUpTheStop) {
   const TestFolder folder;
   ManagerConfig config = reference_config(folder.in("blocks"));
   config.shutdown = std::chrono::milliseconds(20);
   const auto io = std::make_shared<StuckIo>();
-  std::atomic<int> told{0};
+  std::atomic<int> reported{0};
   std::vector<Incident> incidents;
   std::weak_ptr<const Region> host;
   {
@@ -241,34 +241,35 @@ TEST(KvBlockManagerStopThreadsTest, IoThatNeverReturnsDoesNotHoldUpTheStop) {
                     .load({.keys = keys,
                            .deadline = steady_clock().now() + std::chrono::hours(1),
                            .done =
-                               [&told](LoadOutcome&& result) {
+                               [&reported](LoadOutcome&& result) {
                                  EXPECT_EQ(result.prefix, 0U);
-                                 ++told;
+                                 ++reported;
                                }})
                     .has_value());
     while (io->stuck == 0) {
       std::this_thread::yield();
     }
   }
-  EXPECT_EQ(told, 1) << "who waits for the load hears of its end before the manager is gone";
+  EXPECT_EQ(reported, 1) << "the load gets its outcome before the manager is gone";
   ASSERT_EQ(incidents.size(), 1U);
-  EXPECT_EQ(incidents[0].kind, Incident::Kind::kStopGivenUp);
-  EXPECT_EQ(to_string(incidents[0].kind), "stop given up");
+  EXPECT_EQ(incidents[0].kind, Incident::Kind::kShutdownTimedOut);
+  EXPECT_EQ(to_string(incidents[0].kind), "shutdown timed out");
   EXPECT_THAT(incidents[0].text, ::testing::HasSubstr("I/O has not returned"));
   EXPECT_FALSE(host.expired()) << "the disk may still write to it";
   EXPECT_EQ(io->ended, 0);
   io->promise.set_value();
-  // The manager's parts, which go last, keep it too: a thread that still ended the manager would outlive the program.
+  // The manager's parts, which are destroyed last, keep it too: otherwise a thread that still destroys the manager
+  // would outlive the program.
   while (io.use_count() > 1) {
     std::this_thread::yield();
   }
   EXPECT_TRUE(host.expired());
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   EXPECT_EQ(incidents.size(), 1U);
 }
 
-// Whatever a thread reads was written after the last reset but one: what is filled while a reset goes on may be of before or
-// after it.
+// A thread only reads bytes written after the last reset but one: a block that is filled during a reset may count as
+// before or after it.
 TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
   ManagerConfig small = config(48, 64, 128);
   small.offload_to_host = {.mode = OffloadMode::kAhead, .low_water = 0.2, .batch = 8};
@@ -289,7 +290,7 @@ TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
     for (std::uint64_t i = 0; i < 80 || resets < 8; ++i) {
       const Keys keys = chain((thread * 7 + i * 5) % 11, 6);
       const std::uint64_t before = resets;
-      const Result<LoadOutcome> loaded = manager.load_and_wait({.keys = keys});
+      const Result<LoadOutcome> loaded = load_and_wait(manager, keys);
       for (std::uint32_t k = 0; loaded && k < loaded->blocks.size(); ++k) {
         wrong += is_of_late(loaded->blocks, k, before) ? 0 : 1;
       }
@@ -316,7 +317,7 @@ TEST_P(KvBlockManagerThreadsTest, ResetsRaceWithTraffic) {
           resets % 2 == 0 ? manager.reset_all() : manager.invalidate(manager.weights_generation() + 1);
       wrong += report ? 0 : 1;
       ++resets;
-      (void)manager.load_and_wait({.keys = chain(resets % 11, 6)});  // so that others have their turns
+      (void)load_and_wait(manager, chain(resets % 11, 6));  // so that other threads run
     }
   });
   for (std::thread& thread : threads) {

@@ -164,6 +164,10 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     check_host(config.host, *block_bytes, mistakes);
   }
   check_disk(config.disk, mistakes);
+  if (config.event_token_ids && config.event_log == 0) {
+    mistakes.add({"event_token_ids", "event_log"},
+                 "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
+  }
   if (config.requests.time_to_live && !config.requests.retention) {
     mistakes.add({"requests.time_to_live", "requests.retention"},
                  "requests.time_to_live is given, but requests.retention is off; set it to true");

@@ -19,17 +19,14 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/policy_kind.h"
+#include "cairn/evict/retention.h"
 #include "cairn/layout/block_layout.h"
-#include "cairn/layout/kv_shape.h"
-#include "cairn/memory/system_region.h"
-#include "cairn/offload/offload_options.h"
-#include "cairn/onboard/onboard_options.h"
+#include "cairn/memory/region.h"
+#include "cairn/offload/offload_request.h"
+#include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/tier_status.h"
-#include "cairn/tokens/key_secret.h"
-#include "cairn/tokens/namespace.h"
-#include "cairn/transfer/io_method.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 
@@ -65,10 +62,18 @@ enum class DeviceMemory : std::uint8_t {
   kSystem,  // memory of this process takes the place of a GPU's, on machines without one
 };
 
+// Whether it is measured how a GPU copies best.
+enum class GpuCalibration : std::uint8_t {
+  kCached,  // once on a machine
+  kFresh,   // now
+  kOff,     // the defaults are used
+};
+
 // [device], G1
 struct DeviceConfig : TierConfig {
   DeviceMemory memory = DeviceMemory::kGpu;
   int gpu = 0;
+  GpuCalibration calibration = GpuCalibration::kCached;
   Arrangement layout = Arrangement::kContiguousNhd;
   Duplicates duplicates = Duplicates::kReject;
   // Describes memory that the engine owns. Set by the engine's program; there is no key for it. Replaces blocks, size and
@@ -106,14 +111,27 @@ struct RequestsConfig {
   std::optional<Duration> time_to_live = {};  // needs `retention`
   // Shares of the tier that saves go to. Requests that name none of these are the default tenant's, which has no quota.
   std::vector<TenantQuota> tenants = {};
+  // The sliding windows of counts (manager/token_counts.h): the last so many requests, and the last so much time.
+  std::uint32_t window_requests = 1000;
+  Duration window_time = std::chrono::seconds(60);
   // The tenant of that name; the default tenant if it is empty. kNotFound: it is not in `tenants`.
   [[nodiscard]] Result<TenantId> tenant_id(std::string_view name) const;
 };
 
+// [record]: a file with the calls of an engine's scheduler, for bug reports; `cairn replay --calls` reads it.
+struct RecordConfig {
+  std::string path = {};  // empty: none
+  bool tokens = false;    // whether token ids, salts and adapters are in the file
+};
+
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
+  // Which of several engines that serve one model side by side this is, in events and metrics. Not part of the namespace:
+  // all of them compute the same KV. std::nullopt: the only one (0 in events, no label in metrics).
+  std::optional<std::uint32_t> dp_rank = {};
   std::uint32_t block_size = 16;    // tokens
   std::uint32_t event_log = 65536;  // events that are kept for subscribers that lag; 0 for no events
+  bool event_token_ids = false;     // whether events of stored blocks carry the token ids of the blocks
   ModelConfig model;
   DeviceConfig device;
   HostConfig host;
@@ -123,6 +141,7 @@ struct ManagerConfig {
   OnboardOptions onboard;          // [onboard]
   RequestsConfig requests;         // [requests]
   TierHealthOptions health;        // [health]: when a failing tier is suspended, and tried again
+  RecordConfig record;             // [record]
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.

@@ -54,6 +54,19 @@ TEST(ManagerConfigTest, ASecretIsGivenOnceAndToASchemeThatHasOne) {
   EXPECT_THAT(bad, ::testing::Not(HasSubstr("77777777")));
 }
 
+TEST(ManagerConfigTest, ADataParallelRankIsGivenOrNot) {
+  ManagerConfig config;
+  EXPECT_EQ(config.dp_rank, std::nullopt);
+  const NamespaceId alone = config.space().id();
+  ASSERT_TRUE(config.set("dp_rank", "3"));
+  EXPECT_EQ(config.dp_rank, 3U);
+  EXPECT_EQ(config.space().id(), alone) << "all data parallel ranks compute the same KV";
+  ASSERT_TRUE(config.set("dp_rank", "none"));
+  EXPECT_EQ(config.dp_rank, std::nullopt);
+  EXPECT_FALSE(config.set("dp_rank", "-1"));
+  EXPECT_FALSE(config.set("dp_rank", "first"));
+}
+
 TEST(ManagerConfigTest, RequestsHaveDefaultsAndTenantsHaveQuotas) {
   ManagerConfig config;
   ASSERT_TRUE(config.set("requests.priority", "7"));
@@ -92,7 +105,7 @@ TEST(ManagerConfigTest, SetsByTheNameOfAKey) {
               HasSubstr("device.policy is 'mru'; expected fifo, lru"));
 }
 
-TEST(ManagerConfigTest, TheEnvironmentGoesOverWhatIsThere) {
+TEST(ManagerConfigTest, TheEnvironmentOverridesExistingValues) {
   ManagerConfig config;
   config.block_size = 64;
   config.host.blocks = 5;
@@ -186,7 +199,7 @@ TEST(ManagerConfigTest, ReadsAllSourcesAndListsTheMistakesOfAll) {
   };
   const std::string model = "[model]\nlayers = 2\nheads = 2\nhead_size = 64\n";
   EXPECT_EQ(read({.toml = model + "[host]\nsize = \"1GiB\"\n"}), "none");
-  EXPECT_EQ(read({.toml = model}), "none") << "contradictions are validate()'s, if there is nothing else";
+  EXPECT_EQ(read({.toml = model}), "none") << "validate() finds contradictions, if there is no other mistake";
   const std::string all = read({.toml = model + "[host]\nsize = \"1 gig\"\n[disk]\nblocks = 1\n",
                                 .environment = {{"CAIRN_BLOCK_SISE", "1"}},
                                 .settings = {"device.blocks=-1", "x"}});
@@ -196,8 +209,8 @@ TEST(ManagerConfigTest, ReadsAllSourcesAndListsTheMistakesOfAll) {
                     HasSubstr("\n  --set device.blocks: device.blocks is '-1'"), HasSubstr("\n  --set x has no value"),
                     HasSubstr("\n  disk.path is empty")));
   EXPECT_THAT(read({.toml = "[host]\nmax_size = \"1GiB\"\nsize = \"lots\"\n" + model}), Not(HasSubstr("host.max_size")))
-      << "what host.size should have been is not known";
-  EXPECT_THAT(read({.toml = "[host\n"}), StartsWith("config:1: ")) << "nothing is known of the rest";
+      << "the intended host.size is unknown";
+  EXPECT_THAT(read({.toml = "[host\n"}), StartsWith("config:1: ")) << "the rest cannot be read";
   EXPECT_EQ(read_config({.file = "/nowhere/cairn.toml"}).error().code, ErrorCode::kNotFound);
 }
 
@@ -221,7 +234,7 @@ TEST(ManagerConfigTest, TiersNeedTheModelsNumbers) {
               HasSubstr("more than can be addressed"));
 }
 
-// Filled in by hand, past the keys.
+// Filled in by hand, without the keys.
 TEST(ManagerConfigTest, HoldsEachValueToItsRange) {
   EXPECT_THAT(problem([](ManagerConfig& c) { c.block_size = 0; }), HasSubstr("block_size is '0'"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.model.kv = 3; }), HasSubstr("model.kv is '3'"));

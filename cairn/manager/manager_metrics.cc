@@ -1,8 +1,10 @@
 #include "cairn/manager/manager_metrics.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/base/str_cat.h"
 
@@ -29,13 +31,14 @@ constexpr Figure<PoolCounts, std::uint32_t> kCounts[] = {
 
 constexpr Figure<PoolStats, std::uint64_t> kStats[] = {
     {"cairn_allocated_total", "Blocks given out to be filled", &PoolStats::allocated},
-    {"cairn_allocation_failures_total", "Allocations refused for want of room", &PoolStats::allocation_failures},
+    {"cairn_allocation_failures_total", "Allocations refused because the pool was full",
+     &PoolStats::allocation_failures},
     {"cairn_evicted_total", "Blocks evicted", &PoolStats::evicted},
-    {"cairn_expired_total", "Blocks whose time to live was over", &PoolStats::expired},
+    {"cairn_expired_total", "Blocks whose time to live has passed", &PoolStats::expired},
     {"cairn_reset_total", "Blocks reset", &PoolStats::reset},
     {"cairn_registered_total", "Blocks registered", &PoolStats::registered},
     {"cairn_deduplicated_total", "Late copies of a block given back", &PoolStats::deduplicated},
-    {"cairn_lookups_total", "Keys asked for in a tier's pool", &PoolStats::lookups},
+    {"cairn_lookups_total", "Keys looked up in a tier's pool", &PoolStats::lookups},
     {"cairn_lookup_hits_total", "Of those, found", &PoolStats::hits},
     {"cairn_abandoned_in_quarantine_total", "Blocks lost for good: nobody can say that nothing writes to them",
      &PoolStats::abandoned_in_quarantine},
@@ -65,7 +68,73 @@ std::string with_dashes(std::string_view words) {
   return label;
 }
 
+struct TokenFigure {
+  const char* name;
+  const char* help;
+  MetricLabels labels;
+  std::uint64_t TokenCounts::* count;
+};
+
+// Counters of each tenant. What has one name adds up: cairn_prompt_tokens_total of all sources to cairn_asked_tokens_total,
+// cairn_found_tokens_total to what was loaded and cairn_not_loaded_tokens_total.
+std::vector<TokenFigure> token_figures() {
+  constexpr const char* kPrompt = "Tokens of prompts, by where their KV came from";
+  constexpr const char* kFound = "Tokens of prompts that a tier had, by the nearest tier";
+  constexpr const char* kNotLoaded = "Of those, tokens that were not loaded, by reason";
+  constexpr const char* kResumed = "Tokens that were on the device and lost, by where they came from afterwards";
+  constexpr const char* kDropped = "Tokens of saves that came to nothing, by reason";
+  return {
+      {"cairn_counted_requests_total", "Requests whose prompts are counted", {}, &TokenCounts::requests},
+      {"cairn_asked_tokens_total", "Tokens of prompts", {}, &TokenCounts::asked},
+      {"cairn_prompt_tokens_total", kPrompt, {{"source", "device"}}, &TokenCounts::device},
+      {"cairn_prompt_tokens_total", kPrompt, {{"source", "host"}}, &TokenCounts::loaded_host},
+      {"cairn_prompt_tokens_total", kPrompt, {{"source", "disk"}}, &TokenCounts::loaded_disk},
+      {"cairn_prompt_tokens_total", kPrompt, {{"source", "computed"}}, &TokenCounts::computed},
+      {"cairn_found_tokens_total", kFound, {{"tier", to_string(CacheLevel::kG2)}}, &TokenCounts::found_host},
+      {"cairn_found_tokens_total", kFound, {{"tier", to_string(CacheLevel::kG3)}}, &TokenCounts::found_disk},
+      {"cairn_not_loaded_tokens_total", kNotLoaded, {{"reason", "too_slow"}}, &TokenCounts::too_slow},
+      {"cairn_not_loaded_tokens_total", kNotLoaded, {{"reason", "failed"}}, &TokenCounts::failed},
+      {"cairn_not_loaded_tokens_total", kNotLoaded, {{"reason", "skipped"}}, &TokenCounts::skipped},
+      {"cairn_resumed_tokens_total", kResumed, {{"source", "device"}}, &TokenCounts::kept},
+      {"cairn_resumed_tokens_total", kResumed, {{"source", "loaded"}}, &TokenCounts::reloaded},
+      {"cairn_resumed_tokens_total", kResumed, {{"source", "recomputed"}}, &TokenCounts::recomputed},
+      {"cairn_loaded_late_tokens_total", "Tokens loaded after their request had run", {}, &TokenCounts::loaded_late},
+      {"cairn_saved_tokens_total", "Tokens saved to a tier", {}, &TokenCounts::saved},
+      {"cairn_dropped_tokens_total", kDropped, {{"reason", "filtered"}}, &TokenCounts::dropped_filtered},
+      {"cairn_dropped_tokens_total", kDropped, {{"reason", "shed"}}, &TokenCounts::dropped_shed},
+      {"cairn_dropped_tokens_total", kDropped, {{"reason", "unavailable"}}, &TokenCounts::dropped_unavailable},
+      {"cairn_dropped_tokens_total", kDropped, {{"reason", "failed"}}, &TokenCounts::dropped_failed},
+  };
+}
+
 }  // namespace
+
+void add_token_metrics(Metrics& metrics, const TokenCounter& tokens, const Clock& clock) {
+  const std::vector<std::string>& tenants = tokens.tenants();
+  for (const TokenFigure& figure : token_figures()) {
+    for (std::size_t i = 0; i < tenants.size(); ++i) {
+      MetricLabels labels = figure.labels;
+      if (i > 0) {
+        labels.emplace_back("tenant", tenants[i]);
+      }
+      metrics.counter_function(figure.name, figure.help, labels,
+                               [&tokens, tenant = TenantId{static_cast<std::uint8_t>(i)}, count = figure.count] {
+                                 return static_cast<double>(tokens.total(tenant).*count);
+                               });
+    }
+  }
+  const auto add_window = [&metrics](const char* name, const std::function<TokenCounts()>& counts) {
+    const MetricLabels labels{{"window", name}};
+    metrics.gauge_function("cairn_window_hit_rate", "Share of the prompts of a window that nobody had to compute",
+                           labels, [counts] { return counts().hit_rate(); });
+    metrics.gauge_function("cairn_window_asked_tokens", "Tokens of the prompts of a window", labels,
+                           [counts] { return static_cast<double>(counts().asked); });
+    metrics.gauge_function("cairn_window_loaded_tokens", "Of those, tokens that were loaded", labels,
+                           [counts] { return static_cast<double>(counts().loaded()); });
+  };
+  add_window("requests", [&tokens] { return tokens.last_requests(); });
+  add_window("time", [&tokens, &clock] { return tokens.last_time(clock.now()); });
+}
 
 void add_tier_metrics(Metrics& metrics, const Tier& tier) {
   const MetricLabels labels{{"tier", to_string(tier.level())}};
@@ -135,6 +204,14 @@ void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& off
                              {{"into", to_string(into)}, {"reason", with_dashes(to_string(refusal))}},
                              [&offloader, i] { return static_cast<double>(offloader.status().refused[i]); });
   }
+  metrics.counter_function("cairn_offload_filter_calls_total", "Calls of the user's offload filter", labels,
+                           [&offloader] { return static_cast<double>(offloader.status().filter_calls); });
+  metrics.counter_function("cairn_offload_filter_overruns_total", "Of those, calls that took longer than the limit",
+                           labels, [&offloader] { return static_cast<double>(offloader.status().filter_overruns); });
+  metrics.counter_function("cairn_offload_filter_failures_total", "Of those, calls that threw", labels,
+                           [&offloader] { return static_cast<double>(offloader.status().filter_failures); });
+  metrics.gauge_function("cairn_offload_filter_bypassed", "1 while the offload filter is not called", labels,
+                         [&offloader] { return offloader.status().is_filter_bypassed ? 1.0 : 0.0; });
 }
 
 void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub) {
@@ -157,6 +234,25 @@ void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& regi
   metrics.counter_function("cairn_evicted_unsaved_total", "Blocks evicted while no other tier held them",
                            {{"tier", to_string(of)}},
                            [&registry, of] { return static_cast<double>(registry.evicted_unsaved(of)); });
+}
+
+void add_prefill_metrics(Metrics& metrics, const PrefillMeter& prefill) {
+  constexpr Figure<PrefillStatus, double> kSpeeds[] = {
+      {"0", "", &PrefillStatus::tokens_per_second},
+      {"32768", "", &PrefillStatus::tokens_per_second_at_32k},
+  };
+  for (const auto& speed : kSpeeds) {
+    metrics.gauge_function("cairn_prefill_tokens_per_second",
+                           "Speed of the engine's prefill that loads are weighed against, by context; 0 if unknown",
+                           {{"context", speed.name}},
+                           [&prefill, member = speed.member] { return prefill.status().*member; });
+  }
+  metrics.gauge_function("cairn_prefill_iteration_seconds",
+                         "Time of an iteration of the engine besides the tokens that it prefills", {},
+                         [&prefill] { return prefill.status().seconds_per_iteration; });
+  metrics.counter_function("cairn_prefill_iterations_total",
+                           "Iterations of the engine that prefilled and were reported", {},
+                           [&prefill] { return static_cast<double>(prefill.status().iterations); });
 }
 
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {

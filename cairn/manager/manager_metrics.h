@@ -3,10 +3,13 @@
 // Ownership: the metrics refer to the parts, and may not be read after the parts are destroyed.
 #pragma once
 
+#include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/metrics.h"
+#include "cairn/manager/token_counter.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
+#include "cairn/onboard/prefill_meter.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"
@@ -20,6 +23,8 @@ void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& off
 void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub);
 // Of a tier from which blocks move down.
 void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry);
+void add_prefill_metrics(Metrics& metrics, const PrefillMeter& prefill);
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder);
+void add_token_metrics(Metrics& metrics, const TokenCounter& tokens, const Clock& clock);
 
 }  // namespace cairn

@@ -20,8 +20,12 @@ std::string_view to_string(Incident::Kind kind) {
       return "damaged entries";
     case Incident::Kind::kDamagedFile:
       return "damaged file";
-    case Incident::Kind::kStopGivenUp:
-      return "stop given up";
+    case Incident::Kind::kNotReserved:
+      return "no space reserved";
+    case Incident::Kind::kShutdownTimedOut:
+      return "shutdown timed out";
+    case Incident::Kind::kOffloadFilter:
+      return "offload filter";
   }
   return "unknown";
 }

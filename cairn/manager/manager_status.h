@@ -9,6 +9,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
+#include "cairn/manager/token_counts.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
@@ -28,7 +29,9 @@ struct Incident {
     kStartedUnclean,
     kDamagedEntries,
     kDamagedFile,
-    kStopGivenUp
+    kNotReserved,
+    kShutdownTimedOut,
+    kOffloadFilter  // the user's filter is slow, threw, is bypassed or is called again
   };
   TimePoint when{};
   Kind kind = Kind::kTierOut;
@@ -59,18 +62,23 @@ struct LinkStatus {
   LinkTotals totals = {};
   double bytes_per_second = 0;  // recently
   std::string executor = {};    // how it copies, for people
+  double pinned_bytes_per_second =
+      0;  // what loads are weighed with instead, by the configuration; 0: what was measured
 };
 
 struct ManagerStatus {
   std::uint64_t worker_id = 0;
+  std::optional<std::uint32_t> dp_rank = {};
   Duration uptime = Duration::zero();
   std::vector<TierStatus> tiers = {};
   std::vector<LinkStatus> links = {};
   std::vector<OffloadStatus> offload = {};
   OnboardStatus onboard = {};
+  PrefillStatus prefill = {};
   std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
   std::vector<Incident> incidents = {};   // the latest, oldest first
   std::uint64_t incident_count = 0;
+  std::optional<TokenReport> tokens = {};  // of the requests of an engine, if a connector counts them
 };
 
 // Without `path` and what a resize withholds.

@@ -1,4 +1,4 @@
-// What the tests of the manager share: a small model, blocks with contents, managers in virtual time.
+// Shared by the tests of the manager: a small model, blocks with contents, managers in virtual time.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/layout/block_pattern.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/memory/memory_testing.h"
@@ -41,7 +42,7 @@ inline ManagerConfig reference_config(const std::string& disk_path, std::uint32_
 
 inline std::uint64_t seed_of(const BlockKey& key) { return key.high_word() * 31 + key.low_word(); }
 
-// Allocates device blocks, fills them with what their keys say, and registers them.
+// Allocates device blocks, fills them with the bytes of their keys, and registers them.
 inline ImmutableBlocks compute(const KvBlockManager& manager, const Keys& keys, const Retention& retention = {}) {
   MutableBlocks blocks = *manager.device()->allocate(static_cast<std::uint32_t>(keys.size()));
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -50,12 +51,18 @@ inline ImmutableBlocks compute(const KvBlockManager& manager, const Keys& keys, 
   return *(*std::move(blocks).complete({.keys = keys})).register_blocks(retention);
 }
 
-// The same, and lets go of them.
+// The same, and releases them.
 inline void cache_on_device(const KvBlockManager& manager, const Keys& keys) {
   const ImmutableBlocks dropped = compute(manager, keys);
 }
 
-// Whether every block has the bytes that its key says, in memory.
+inline Result<LoadOutcome> load_and_wait(const KvBlockManager& manager, const Keys& keys) {
+  OutcomeWaiter<LoadOutcome> waiter(manager);
+  CAIRN_TRY(manager.load({.keys = keys, .done = waiter.done()}));
+  return waiter.wait();
+}
+
+// Whether every block has the bytes of its key, in memory.
 inline ::testing::AssertionResult hold_their_bytes(const KvBlockManager& manager, const ImmutableBlocks& blocks) {
   for (std::uint32_t i = 0; i < blocks.size(); ++i) {
     const BlockLayoutPtr layout = manager.layout(*blocks.tier());
@@ -66,7 +73,7 @@ inline ::testing::AssertionResult hold_their_bytes(const KvBlockManager& manager
   return ::testing::AssertionSuccess();
 }
 
-// A manager that nothing moves but advance() and settle(): its executors copy in virtual time.
+// A manager that only advance() and settle() drive: its executors copy in virtual time.
 class VirtualManager {
  public:
   explicit VirtualManager(const ManagerConfig& config, SimulatedExecutor::Options speed = {}, ManagerParts parts = {}) {
@@ -86,7 +93,7 @@ class VirtualManager {
   [[nodiscard]] const KvBlockManager* operator->() const { return &*manager_; }
   [[nodiscard]] const Clock& clock() const { return clock_; }
 
-  // Does all that can be done at this instant.
+  // Runs everything that is due now.
   void settle() {
     for (bool more = true; more;) {
       more = manager_->pump();
@@ -95,7 +102,7 @@ class VirtualManager {
       }
     }
   }
-  // Lets time pass, in steps to where something happens.
+  // Advances the clock from event to event.
   void advance(Duration by) {
     const TimePoint end = clock_.now() + by;
     settle();

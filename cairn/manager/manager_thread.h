@@ -36,8 +36,8 @@ class ManagerThread {
 
  private:
   void run(ManagerTiers& tiers);
-  // What has to be the same before and after a look at all tiers, which is not atomic: work goes from one to the next.
-  // std::nullopt while a copy is unsettled, or the thread is awake: it holds blocks while it decides.
+  // Must be equal before and after a check of all tiers, because the check is not atomic and work moves from tier to
+  // tier. std::nullopt while a copy is unsettled, or the thread is awake: it holds blocks while it decides.
   struct Rest {
     std::uint64_t sleeps = 0;
     std::uint64_t copies = 0;

@@ -1,12 +1,14 @@
 #include "cairn/manager/manager_tiers.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/tier_maker.h"
+#include "cairn/memory/preallocate.h"
 
 namespace cairn {
 
@@ -29,7 +31,13 @@ ManagerTiers::ManagerTiers(const ManagerConfig& config, const ManagerParts& part
       clock_(*parts.clock),
       incidents_(incidents),
       wake_(std::move(wake)),
-      executors_(std::make_unique<Executors>(config_, parts_)) {}
+      prefill_(std::make_shared<PrefillMeter>(config.onboard.prefill_tokens_per_second,
+                                              static_cast<double>(config.shape().block_bytes()) / config.block_size)),
+      executors_(std::make_unique<Executors>(config_, parts_)) {
+  if (parts.reports_iterations) {
+    prefill_->expect_iterations();
+  }
+}
 
 Result<std::unique_ptr<ManagerTiers>> ManagerTiers::make(const ManagerConfig& config, const ManagerParts& parts,
                                                          IncidentLog& incidents, std::function<void()> wake) {
@@ -67,7 +75,16 @@ Status ManagerTiers::make_tiers() {
                       config_.disk.is_there()};
   CAIRN_TRY_ASSIGN(registry_, BlockRegistry::create(maker.blocks()));
   if (config_.event_log != 0) {
-    CAIRN_TRY_ASSIGN(events_, EventLog::create({.blocks = config_.event_log}));
+    EventLogOptions options{.blocks = config_.event_log,
+                            .block_size = config_.block_size,
+                            .source = {.worker_id = config_.worker_id, .dp_rank = config_.dp_rank.value_or(0)}};
+    if (config_.event_token_ids) {
+      constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max() / 2;
+      options.token_ids =
+          static_cast<std::uint32_t>(std::min(std::uint64_t{config_.event_log} * config_.block_size, kMost));
+      options.known_blocks = maker.blocks();
+    }
+    CAIRN_TRY_ASSIGN(events_, EventLog::create(options));
   }
   for (const CacheLevel level : kManagedTiers) {
     if (!has[index_of(level)]) {
@@ -75,7 +92,7 @@ Status ManagerTiers::make_tiers() {
     }
     TierMaker::Followers followers;
     followers.when_low = wake_;
-    followers.told = [this](const TierChange& change) {
+    followers.on_change = [this](const TierChange& change) {
       if (events_ != nullptr && change.use == TierUse::kReading) {
         change.is_up ? events_->resume(change.level) : events_->suspend(change.level);
       }
@@ -83,7 +100,7 @@ Status ManagerTiers::make_tiers() {
                      change.is_up ? str_cat(to_string(change.use), " works again")
                                   : str_cat(to_string(change.use), ": ", change.reason));
     };
-    followers.dropped = [this](CacheLevel where, std::span<const BlockKey> keys) {
+    followers.on_dropped = [this](CacheLevel where, std::span<const BlockKey> keys) {
       for (const BlockKey& key : keys) {
         incidents_.add(Incident::Kind::kWrongBytes, where,
                        str_cat("block ", key.to_string(), " has other bytes than were stored; it was dropped"));
@@ -137,13 +154,26 @@ CacheLevel ManagerTiers::above(CacheLevel level) const {
   return level == kDisk && tier(kHost) != nullptr ? kHost : kDevice;
 }
 
+std::uint64_t ManagerTiers::pinned_speed(CacheLevel from, CacheLevel to) const {
+  const OnboardOptions& onboard = config_.onboard;
+  if (to == kDevice) {
+    return from == kHost ? onboard.host_to_device_bytes_per_second : onboard.disk_to_device_bytes_per_second;
+  }
+  return from == kDisk ? onboard.disk_to_host_bytes_per_second : 0;
+}
+
 Status ManagerTiers::make_offloader(CacheLevel from, CacheLevel to, const OffloadOptions& options) {
   TierLink* const down = link(from, to);
   if (down == nullptr) {
     return {};
   }
   std::unique_ptr<Offloader>& offloader = offloaders_[index_of(to)];
-  CAIRN_TRY_ASSIGN(offloader, Offloader::make(*down, *registry_, options, clock_, wake_));
+  CAIRN_TRY_ASSIGN(offloader, Offloader::make(*down, *registry_, options, clock_, wake_,
+                                              {.filter = parts_.offload_filter,
+                                               .limit = parts_.offload_filter_limit,
+                                               .report = [this, to](std::string text) {
+                                                 incidents_.add(Incident::Kind::kOffloadFilter, to, std::move(text));
+                                               }}));
   listeners_[index_of(from)].attach(offloader.get());
   return {};
 }
@@ -158,7 +188,7 @@ Status ManagerTiers::make_movers() {
                                .disk_to_device = link(kDisk, kDevice),
                                .disk_to_host = link(kDisk, kHost),
                                .registry = registry_.get(),
-                               .cost = parts_.cost,
+                               .cost = parts_.cost != nullptr ? parts_.cost : metered_cost_model(prefill_),
                                .block_size = config_.block_size,
                                .clock = &clock_,
                                .wake = wake_};
@@ -197,6 +227,9 @@ void ManagerTiers::report_recovery() {
     incidents_.add(
         Incident::Kind::kDamagedFile, kDisk,
         str_cat(found.damage, found.cut_off == 0 ? "" : str_cat("; ", found.cut_off, " blocks were cut off")));
+  }
+  if (!found.is_reserved) {
+    incidents_.add(Incident::Kind::kNotReserved, kDisk, str_cat(config_.disk.path, ": ", kNotReserved));
   }
   if (!found.clean) {
     incidents_.add(Incident::Kind::kStartedUnclean, kDisk,
@@ -355,6 +388,7 @@ void ManagerTiers::add_metrics(Metrics& metrics) {
     }
   }
   add_onboard_metrics(metrics, *onboarder_);
+  add_prefill_metrics(metrics, *prefill_);
   if (scrub_ != nullptr) {
     add_scrub_metrics(metrics, *scrub_);
   }
@@ -379,10 +413,12 @@ void ManagerTiers::add_to(ManagerStatus& status) const {
     for (const CacheLevel to : kManagedTiers) {
       if (const TierLink* const each = link(level, to)) {
         status.links.push_back(link_status(*each));
+        status.links.back().pinned_bytes_per_second = static_cast<double>(pinned_speed(level, to));
       }
     }
   }
   status.onboard = onboarder_->status();
+  status.prefill = prefill_->status();
   if (scrub_ != nullptr) {
     status.scrub = scrub_->status();
   }

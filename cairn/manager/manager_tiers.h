@@ -23,6 +23,7 @@
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
+#include "cairn/onboard/prefill_meter.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/tier/disk_scrub.h"
 #include "cairn/tier/tier.h"
@@ -51,6 +52,7 @@ class ManagerTiers {
   // What moves blocks down into this tier.
   [[nodiscard]] Offloader* offloader_into(CacheLevel level) const { return offloaders_[index_of(level)].get(); }
   [[nodiscard]] Onboarder& onboarder() const { return *onboarder_; }
+  [[nodiscard]] PrefillMeter& prefill() const { return *prefill_; }
   [[nodiscard]] BlockRegistry& registry() const { return *registry_; }
   [[nodiscard]] EventLog* events() const { return events_.get(); }
   [[nodiscard]] const KeyHasher& hasher() const { return hasher_; }
@@ -96,6 +98,7 @@ class ManagerTiers {
     }
     void on_removed(CacheLevel, std::span<const BlockKey>) override {}
     void on_cleared(CacheLevel) override {}
+    void on_loaded(CacheLevel level, std::span<const BlockKey> keys) override { on_matched(level, keys); }
     void on_matched(CacheLevel, std::span<const BlockKey> keys) override {
       try {
         if (Offloader* offloader = offloader_) {
@@ -119,6 +122,8 @@ class ManagerTiers {
   [[nodiscard]] Status make_scrub();
   void report_recovery();
   [[nodiscard]] bool reclaim();
+  // onboard.*_bytes_per_second of the configuration; 0 if the link is measured.
+  [[nodiscard]] std::uint64_t pinned_speed(CacheLevel from, CacheLevel to) const;
   // The tier from which blocks move down into this one.
   [[nodiscard]] CacheLevel above(CacheLevel level) const;
 
@@ -129,6 +134,7 @@ class ManagerTiers {
   const std::function<void()> wake_;
   KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   std::atomic<bool> may_reclaim_{false};    // pools may have blocks to reclaim
+  const std::shared_ptr<PrefillMeter> prefill_;
 
   // In the order of their needs: what comes later is destroyed earlier.
   std::unique_ptr<BlockRegistry> registry_;

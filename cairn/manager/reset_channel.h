@@ -7,18 +7,16 @@
 // Ownership:     shared by the manager and its receivers; either may be destroyed first.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "cairn/base/ids.h"
 #include "cairn/base/mutex.h"
+#include "cairn/manager/kv_block_manager.h"
 
 namespace cairn {
-
-class ResetReceiver;
 
 class ResetChannel : public std::enable_shared_from_this<ResetChannel> {
  public:
@@ -32,23 +30,6 @@ class ResetChannel : public std::enable_shared_from_this<ResetChannel> {
   mutable Mutex mutex_{LockRank::kHealth};
   std::deque<CacheLevel> kept_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t sent_ CAIRN_GUARDED_BY(mutex_) = 0;
-};
-
-class ResetReceiver {
- public:
-  // std::nullopt if there is no further reset.
-  [[nodiscard]] std::optional<CacheLevel> try_next();
-  // How many resets were dropped before this receiver read them.
-  [[nodiscard]] std::uint64_t missed() const { return missed_; }
-
- private:
-  friend class ResetChannel;
-  ResetReceiver(std::shared_ptr<const ResetChannel> channel, std::uint64_t next)
-      : channel_(std::move(channel)), next_(next) {}
-
-  std::shared_ptr<const ResetChannel> channel_;
-  std::uint64_t next_;
-  std::uint64_t missed_ = 0;
 };
 
 }  // namespace cairn

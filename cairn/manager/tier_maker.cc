@@ -38,8 +38,8 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
                         .space = space_.id(),
                         .health = config_.health,
                         .clock = parts_.clock,
-                        .told = followers.told,
-                        .dropped = followers.dropped};
+                        .on_change = followers.on_change,
+                        .on_dropped = followers.on_dropped};
   options.pool.emplace();
   options.pool->block_size = config_.block_size;
   options.pool->policy = tier.policy;
@@ -77,7 +77,9 @@ std::uint32_t TierMaker::host_capacity() const {
 
 std::uint32_t TierMaker::disk_capacity() const {
   const DiskConfig& disk = config_.disk;
-  return disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, round_up(shape_.block_bytes(), DiskFile::kAlignment));
+  const std::uint64_t step = parts_.elsewhere_disk_bytes != 0 ? parts_.elsewhere_disk_bytes
+                                                              : round_up(shape_.block_bytes(), DiskFile::kAlignment);
+  return disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, step);
 }
 
 std::uint32_t TierMaker::blocks() const {
@@ -123,7 +125,8 @@ Result<std::unique_ptr<Tier>> TierMaker::device(const Followers& followers) cons
 }
 
 std::uint64_t TierMaker::host_step() const {
-  return round_up(shape_.block_bytes(), host_alignment(config_.disk.is_there()));
+  return parts_.elsewhere_host_bytes != 0 ? parts_.elsewhere_host_bytes
+                                          : round_up(shape_.block_bytes(), host_alignment(config_.disk.is_there()));
 }
 
 std::uint32_t TierMaker::host_blocks() const {

@@ -14,7 +14,7 @@
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/tier/tier.h"
-#include "cairn/tokens/key_secret.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 
@@ -28,8 +28,8 @@ class TierMaker {
   struct Followers {
     std::vector<PoolObserver*> observers = {};
     std::function<void()> when_low = {};  // only used if blocks leave the tier ahead of need
-    std::function<void(const TierChange&)> told = {};
-    std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};
+    std::function<void(const TierChange&)> on_change = {};
+    std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};
     double low_water = 0;  // share of its blocks
   };
   // Requires: the configuration has the tier.

@@ -14,20 +14,22 @@ Unexpected<Error> at_key(const char* key, const Error& error) {
 std::uint64_t host_alignment(bool has_disk) { return has_disk ? DiskFile::kAlignment : std::uint64_t{256}; }
 
 Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,
-                              const MemoryProgress& progress) {
+                              const MemoryProgress& progress, const SharedMemoryPtr& shared) {
   if (host.pinning == Pinning::kOff || (!has_gpu && host.pinning == Pinning::kPreferred)) {
     return system_region({.size = size,
                           .huge_pages = host.huge_pages,
                           .prefault = host.max_size == 0,  // memory for a later growth is not touched before
                           .numa_node = host.numa_node.value_or(kNoNumaNode),
-                          .progress = progress});
+                          .progress = progress,
+                          .shared = shared});
   }
   return pinned_region({.size = size,
                         .device = gpu,
                         .required = host.pinning == Pinning::kRequired,
                         .huge_pages = host.huge_pages,
                         .numa_node = host.numa_node,
-                        .progress = progress});
+                        .progress = progress,
+                        .shared = shared});
 }
 
 }  // namespace cairn

@@ -8,19 +8,23 @@
 
 #include "cairn/base/result.h"
 #include "cairn/manager/manager_config.h"
-#include "cairn/memory/memory_progress.h"
 #include "cairn/memory/region.h"
+#include "cairn/memory/shared_memory.h"
 
 namespace cairn {
 
 // The error, with the key of the configuration that it is about in front.
 [[nodiscard]] Unexpected<Error> at_key(const char* key, const Error& error);
 
+// Of blocks in host memory that several processes share: whole pages, whether or not there is a disk tier.
+inline constexpr std::uint64_t kSharedBlockAlignment = 4096;
+
 // Of the blocks of a host tier: whole pages if there is a disk tier.
 [[nodiscard]] std::uint64_t host_alignment(bool has_disk);
 
-// Pinned if the configuration requires it, or prefers it and there is a GPU; `gpu`: the GPU that copies from it.
+// Pinned if the configuration requires it, or prefers it and there is a GPU; `gpu`: the GPU that copies from it. `shared`: maps
+// this memory, which other processes map too.
 [[nodiscard]] Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,
-                                            const MemoryProgress& progress = {});
+                                            const MemoryProgress& progress = {}, const SharedMemoryPtr& shared = {});
 
 }  // namespace cairn

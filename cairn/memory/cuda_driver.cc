@@ -40,6 +40,7 @@ Status CudaDriver::load() {
       EntryPoint{"cuDeviceGetName", &device_get_name},
       EntryPoint{"cuDeviceGetAttribute", &device_get_attribute},
       EntryPoint{"cuDeviceGetPCIBusId", &device_get_pci_bus_id},
+      EntryPoint{"cuDeviceGetUuid_v2", &device_get_uuid},
       EntryPoint{"cuDevicePrimaryCtxRetain", &device_primary_ctx_retain},
       EntryPoint{"cuDevicePrimaryCtxRelease_v2", &device_primary_ctx_release},
       EntryPoint{"cuCtxPushCurrent_v2", &ctx_push_current},

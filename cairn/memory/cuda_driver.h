@@ -38,6 +38,10 @@ inline constexpr int kAttributeMultiprocessors = 16;
 inline constexpr int kAttributeComputeMajor = 75;
 inline constexpr int kAttributeComputeMinor = 76;
 
+struct Uuid {
+  unsigned char bytes[16] = {};
+};
+
 // How the driver may run the copies of a batch.
 struct BatchAttributes {
   int source_access_order = 1;  // the source is read in the order of the stream
@@ -62,6 +66,7 @@ class CudaDriver {
   cuda::Code (*device_get_name)(char*, int, cuda::Device) = nullptr;
   cuda::Code (*device_get_attribute)(int*, int, cuda::Device) = nullptr;
   cuda::Code (*device_get_pci_bus_id)(char*, int, cuda::Device) = nullptr;
+  cuda::Code (*device_get_uuid)(cuda::Uuid*, cuda::Device) = nullptr;
   cuda::Code (*device_primary_ctx_retain)(cuda::Context*, cuda::Device) = nullptr;
   cuda::Code (*device_primary_ctx_release)(cuda::Device) = nullptr;
   cuda::Code (*ctx_push_current)(cuda::Context) = nullptr;

@@ -11,7 +11,7 @@ namespace cairn {
 
 Result<RegionPtr> device_region(const DeviceRegionOptions& options) {
   if (options.size == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a region of 0 bytes was asked for; give its size");
+    return fail(ErrorCode::kInvalidArgument, "a region of 0 bytes was requested; give its size");
   }
   CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
   CAIRN_TRY_ASSIGN(const GpuContext context, GpuContext::enter(options.device));

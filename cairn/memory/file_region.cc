@@ -18,6 +18,7 @@
 #include "cairn/memory/direct_io.h"
 #include "cairn/memory/host_limits.h"
 #include "cairn/memory/host_text.h"
+#include "cairn/memory/preallocate.h"
 
 namespace cairn {
 
@@ -100,7 +101,7 @@ class OpenFile {
   bool created_;
 };
 
-// Checked before reserving: a file system that reserves until it is full hurts everybody who uses it.
+// Checked before reserving: a file system that reserves until it is full hurts all its users.
 Status check_room(const FileRegionOptions& options, int descriptor, std::uint64_t missing) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && options.size > limit.rlim_cur) {
@@ -130,20 +131,13 @@ Status check_room(const FileRegionOptions& options, int descriptor, std::uint64_
 }
 
 Status reserve_space(const FileRegionOptions& options, int descriptor, std::string& notes) {
-  int result = 0;
-  do {
-    result = fallocate(descriptor, 0, 0, static_cast<off_t>(options.size));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) {
-    return {};
+  const Preallocated done = preallocate(descriptor, options.size);
+  if (done.error != 0) {
+    return failed(str_cat("reserving ", bytes_text(options.size), " for"), options.path, done.error);
   }
-  if (errno != EOPNOTSUPP && errno != ENOSYS) {
-    return failed(str_cat("reserving ", bytes_text(options.size), " for"), options.path, errno);
+  if (!done.is_reserved) {
+    add_note(notes, kNotReserved);
   }
-  if (ftruncate(descriptor, static_cast<off_t>(options.size)) != 0) {
-    return failed("setting the size of", options.path, errno);
-  }
-  add_note(notes, "no space reserved: the file system cannot; writes will fail if the disk is full");
   return {};
 }
 
@@ -173,11 +167,11 @@ void remove_if_same(const std::string& path, int descriptor) {
 
 Status check_options(const FileRegionOptions& options) {
   if (options.path.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "a file without a name was asked for; give its path");
+    return fail(ErrorCode::kInvalidArgument, "a file without a name was requested; give its path");
   }
   if (options.size == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("a file of 0 bytes was asked for at ", options.path, "; give its size"));
+                str_cat("a file of 0 bytes was requested at ", options.path, "; give its size"));
   }
   if (options.size > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ": a file cannot have ", bytes_text(options.size)));

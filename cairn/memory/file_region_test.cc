@@ -74,11 +74,11 @@ TEST(FileRegionTest, DirectReadsAndWritesKeepToTheAlignmentItNames) {
   ASSERT_EQ(pwrite(region->file(), bytes, alignment, offset), static_cast<ssize_t>(alignment));
   ASSERT_EQ(pread(region->file(), bytes + alignment, alignment, offset), static_cast<ssize_t>(alignment));
   EXPECT_TRUE(std::equal(bytes, bytes + alignment, bytes + alignment));
-  // And it is direct: what does not keep to it is refused.
+  // I/O is direct: unaligned I/O is refused.
   EXPECT_EQ(pread(region->file(), bytes, alignment, offset + 1), -1);
 }
 
-TEST(FileRegionTest, OpeningKeepsWhatIsThere) {
+TEST(FileRegionTest, OpeningKeepsTheContents) {
   const TestFolder folder;
   const std::string path = folder.in("blocks");
   std::string text(64 * 1024, 'x');
@@ -101,7 +101,7 @@ TEST(FileRegionTest, HolesOfAnOpenedFileAreSetAside) {
   EXPECT_GE(facts_of(path).st_blocks * 512, 1 << 20);
 }
 
-TEST(FileRegionTest, PermissionsAreThoseAskedFor) {
+TEST(FileRegionTest, PermissionsAreAsRequested) {
   const TestFolder folder;
   const mode_t before = umask(0);
   const Result<RegionPtr> made = file_region({.path = folder.in("blocks"), .size = 4096, .permissions = 0640});
@@ -110,7 +110,7 @@ TEST(FileRegionTest, PermissionsAreThoseAskedFor) {
   EXPECT_EQ(facts_of(folder.in("blocks")).st_mode & 0777, 0640U);
 }
 
-TEST(FileRegionTest, IsRemovedOnReleaseIfAsked) {
+TEST(FileRegionTest, IsRemovedOnReleaseOnRequest) {
   const TestFolder folder;
   const std::string path = folder.in("blocks");
   RegionPtr region = file_region({.path = path, .size = 4096, .remove_on_release = true}).value();
@@ -125,7 +125,7 @@ TEST(FileRegionTest, IsRemovedOnReleaseIfAsked) {
   EXPECT_TRUE(exists(path));
 }
 
-TEST(FileRegionTest, BufferedWhereAskedOrWhereTheSizeDoesNotFit) {
+TEST(FileRegionTest, IsBufferedOnRequestOrIfTheSizeDoesNotFit) {
   const TestFolder folder;
   const RegionPtr buffered = file_region({.path = folder.in("a"), .size = 8192, .direct = false}).value();
   EXPECT_FALSE(buffered->is_direct());
@@ -135,7 +135,7 @@ TEST(FileRegionTest, BufferedWhereAskedOrWhereTheSizeDoesNotFit) {
   EXPECT_FALSE(odd->is_direct());
   EXPECT_EQ(fcntl(odd->file(), F_GETFL) & O_DIRECT, 0);
   EXPECT_THAT(odd->notes(), AllOf(HasSubstr("buffered"), HasSubstr("10001 bytes is not a multiple of")));
-  EXPECT_EQ(facts_of(folder.in("b")).st_size, 10'001);  // trying did not make it longer
+  EXPECT_EQ(facts_of(folder.in("b")).st_size, 10'001);  // the attempt did not make it longer
 }
 
 TEST(FileRegionTest, WrongRequests) {
@@ -143,7 +143,7 @@ TEST(FileRegionTest, WrongRequests) {
   const std::string path = folder.in("blocks");
   EXPECT_THAT(text_of(file_region({.size = 1})), StartsWith("invalid_argument: a file without a name"));
   EXPECT_THAT(text_of(file_region({.path = path})),
-              StartsWith("invalid_argument: a file of 0 bytes was asked for at " + path));
+              StartsWith("invalid_argument: a file of 0 bytes was requested at " + path));
   EXPECT_THAT(text_of(file_region({.path = path, .size = UINT64_MAX})), StartsWith("invalid_argument: " + path));
   EXPECT_THAT(text_of(file_region({.path = path, .size = 1, .opening = FileOpening::kOpen})),
               AllOf(StartsWith("not_found: opening " + path), HasSubstr("No such file")));
@@ -210,7 +210,7 @@ TEST(FileRegionTest, TheLimitOnFilesIsAnErrorAndNoSignal) {
   EXPECT_FALSE(exists(path));
 }
 
-// What `body` says with another file system mounted at `folder`; "" where mounting is not permitted.
+// The result of `body` with another file system mounted at `folder`; "" if mounting is not permitted.
 std::string with_mounted(const TestFolder& folder, const char* type, const char* options,
                          const std::function<std::string()>& body) {
   return in_child([&]() -> std::string {

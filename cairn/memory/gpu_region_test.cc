@@ -1,4 +1,4 @@
-// Regions on a real GPU. Skipped with the reason where there is none.
+// Regions on a real GPU. Skipped, with the reason, on machines without one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class GpuRegionTest : public ::testing::Test {
     return free;
   }
 
-  // One copy and no other: what crosses a registration that was made in pieces is refused.
+  // Exactly one copy: a copy across two registrations would be refused.
   void copy(cuda::Pointer to, cuda::Pointer from, std::uint64_t bytes) const {
     const Result<GpuContext> context = GpuContext::enter(0);
     ASSERT_TRUE(context);

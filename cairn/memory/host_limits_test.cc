@@ -72,7 +72,7 @@ TEST(HostLimitsTest, TheTightestGroupOfVersion2Counts) {
   machine.write("sys/fs/cgroup/pod/memory.current", str_cat(3 * kGiB, "\n"));
   machine.write("sys/fs/cgroup/pod/memory.stat", str_cat("anon 5\ninactive_file ", kGiB, "\nactive_file ", kGiB, "\n"));
   const MemoryRoom room = HostLimits(machine.root()).memory();
-  EXPECT_EQ(room.bytes, 3 * kGiB - 64 * kMiB);  // the cache of files is given up first
+  EXPECT_EQ(room.bytes, 3 * kGiB - 64 * kMiB);  // the page cache is dropped first
   EXPECT_THAT(room.limit, AllOf(HasSubstr("control group /pod may use 4294967296 bytes"), HasSubstr("memory.max"),
                                 HasSubstr("uses 1073741824 bytes")));
 }

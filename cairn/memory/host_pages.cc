@@ -37,6 +37,7 @@ Status map_refused(std::uint64_t bytes, int error) {
 }
 
 // Asks the kernel to touch the pages if it can: a missing page is an error then, not a signal.
+// Changes nothing of pages that are there.
 Status touch_range(std::byte* base, std::uint64_t bytes) {
   while (madvise(base, bytes, MADV_POPULATE_WRITE) != 0) {
     const int error = errno;
@@ -46,7 +47,7 @@ Status touch_range(std::byte* base, std::uint64_t bytes) {
     if (error == EINVAL) {  // before Linux 5.14
       const std::uint64_t step = small_page();
       for (std::uint64_t offset = 0; offset < bytes; offset += step) {
-        *reinterpret_cast<volatile std::byte*>(base + offset) = std::byte{0};
+        __atomic_fetch_or(reinterpret_cast<unsigned char*>(base + offset), 0, __ATOMIC_RELAXED);
       }
       return {};
     }
@@ -95,7 +96,7 @@ Status HostPages::map_explicit(const SystemRegionOptions& options) {
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (giant ? MAP_HUGE_1GB : MAP_HUGE_2MB), -1, 0);
   if (pages == MAP_FAILED) {
     return fail(ErrorCode::kExhausted,
-                str_cat("no huge pages: ", bytes / page, " pages of ", giant ? "1 GiB" : "2 MiB", " were asked for, ",
+                str_cat("no huge pages: ", bytes / page, " pages of ", giant ? "1 GiB" : "2 MiB", " were requested, ",
                         pool.free, " of ", pool.total, " are free",
                         options.numa_node == kNoNumaNode ? std::string() : str_cat(" on node ", options.numa_node),
                         "; reserve more (/sys/kernel/mm/hugepages/hugepages-", page / 1024, "kB/nr_hugepages)"));
@@ -139,8 +140,19 @@ Status HostPages::map_small(const SystemRegionOptions& options) {
   return {};
 }
 
+// In the place of the pages that were just mapped.
+Status HostPages::map_shared(const SharedMemory& memory) {
+  void* const pages = mmap(base_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.descriptor(), 0);
+  if (pages == MAP_FAILED) {
+    return map_refused(bytes_, errno);
+  }
+  madvise(base_, bytes_, MADV_HUGEPAGE);  // a wish: the machine says whether shared memory has huge pages
+  return {};
+}
+
 Status HostPages::place(const SystemRegionOptions& options, NumaWish wish) {
-  if (options.numa_node == kNoNumaNode) {
+  // Processes that share memory may prefer different nodes: the first that touches a page has its way.
+  if (options.numa_node == kNoNumaNode || (options.shared != nullptr && wish == NumaWish::kPrefer)) {
     return {};
   }
   Status status = place_on_node(base_, bytes_, options.numa_node, wish);
@@ -156,7 +168,7 @@ Status HostPages::touch(const SystemRegionOptions& options, int strict_node) con
   const std::uint64_t chunk = std::max(kTouchChunk, page_bytes_);
   return for_each_chunk({.bytes = bytes_, .chunk = chunk, .threads = options.threads, .progress = options.progress},
                         [&](std::uint64_t offset, std::uint64_t bytes) -> Status {
-                          if (!from_pool_ && offset % kLookAgain == 0) {
+                          if (!from_pool_ && options.shared == nullptr && offset % kLookAgain == 0) {
                             if (Status status = limits.check_memory(std::min(bytes_ - offset, kLookAgain), strict_node);
                                 !status) {
                               return status;
@@ -184,7 +196,7 @@ Status HostPages::verify_node(const SystemRegionOptions& options, NumaWish wish)
   }
   const std::string where = found->node == kNoNumaNode ? found->words : str_cat("all are on node ", found->node);
   const std::string text =
-      str_cat("memory node ", options.numa_node, " was asked for, and not all pages are there: ", where);
+      str_cat("memory node ", options.numa_node, " was requested, but not all pages are on it: ", where);
   if (wish == NumaWish::kRequire) {
     return fail(ErrorCode::kUnavailable, text + "; free memory on that node, or name another");
   }
@@ -194,31 +206,40 @@ Status HostPages::verify_node(const SystemRegionOptions& options, NumaWish wish)
 
 Result<HostPages> HostPages::map(const SystemRegionOptions& options, NumaWish wish) {
   if (options.size == 0) {
-    return fail(ErrorCode::kInvalidArgument, "a region of 0 bytes was asked for; give its size");
+    return fail(ErrorCode::kInvalidArgument, "a region of 0 bytes was requested; give its size");
   }
   if (options.size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) - 2 * kGiB) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("a region of ", bytes_text(options.size), " is more than can be addressed; ask for less"));
+  }
+  if (options.shared != nullptr && options.size > options.shared->size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("a region of ", options.size, " bytes; the shared memory has ",
+                                                     options.shared->size(), " bytes"));
   }
   CAIRN_TRY(check_node(options));
   const HostLimits limits(options.machine_root);
   const int strict_node = wish == NumaWish::kRequire ? options.numa_node : kNoNumaNode;
 
   HostPages pages;
-  if (options.huge_pages == HugePages::k2MiB || options.huge_pages == HugePages::k1GiB) {
+  if (options.shared == nullptr && (options.huge_pages == HugePages::k2MiB || options.huge_pages == HugePages::k1GiB)) {
     if (Status status = pages.map_explicit(options); !status) {
       pages.note(status.error().message);
     }
   }
   if (!pages.from_pool_) {
     // Checked before touching: the kernel maps more than it has, and kills a process later.
-    if (Status room = limits.check_memory(options.size, strict_node); !room) {
+    const std::uint64_t there = options.shared == nullptr ? 0 : std::min(options.shared->touched(), options.size);
+    const Status room = there == options.size ? Status() : limits.check_memory(options.size - there, strict_node);
+    if (!room) {
       if (options.prefault) {
-        return Unexpected(std::move(room).error());
+        return Unexpected(room.error());
       }
       pages.note(str_cat("not touched yet: ", room.error().message));
     }
     CAIRN_TRY(pages.map_small(options));
+    if (options.shared != nullptr) {
+      CAIRN_TRY(pages.map_shared(*options.shared));
+    }
   }
   madvise(pages.base_, pages.bytes_, MADV_DONTFORK);
   madvise(pages.base_, pages.bytes_, MADV_DONTDUMP);

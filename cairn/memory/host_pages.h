@@ -45,6 +45,7 @@ class HostPages {
   HostPages() = default;
   [[nodiscard]] Status map_explicit(const SystemRegionOptions& options);
   [[nodiscard]] Status map_small(const SystemRegionOptions& options);
+  [[nodiscard]] Status map_shared(const SharedMemory& memory);
   [[nodiscard]] Status place(const SystemRegionOptions& options, NumaWish wish);
   [[nodiscard]] Status touch(const SystemRegionOptions& options, int strict_node) const;
   [[nodiscard]] Status verify_node(const SystemRegionOptions& options, NumaWish wish);

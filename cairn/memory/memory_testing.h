@@ -1,4 +1,4 @@
-// Helpers of the tests of regions: temporary folders, machines made of files, child processes with limits of their own.
+// Helpers of the tests of regions: temporary folders, machines made of files, child processes with their own limits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ inline std::string in_child(const std::function<std::string()>& body) {
   return WIFSIGNALED(status) ? str_cat("killed by signal ", WTERMSIG(status)) : text;
 }
 
-// For child processes: gives up all capabilities, as if the user were not root.
+// For child processes: drops all capabilities, as if the user were not root.
 inline void drop_rights() {
   __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct none[2] = {};

@@ -32,7 +32,7 @@ struct FoundNode {
 // The node of a range's pages, from an evenly spread sample of up to some thousand pages, the first and last included.
 [[nodiscard]] Result<FoundNode> find_node(std::byte* base, std::uint64_t bytes);
 
-// The same from what the kernel answered for each page: a node, or a negative number for a page that is not there.
+// The same from what the kernel answered for each page: a node, or a negative number for a page that is not present.
 [[nodiscard]] FoundNode summarize_nodes(std::span<const int> nodes);
 
 }  // namespace cairn

@@ -68,7 +68,7 @@ TEST(NumaPagesTest, OneNodeOrWords) {
   EXPECT_EQ(summarize_nodes(std::array{-2, -2}).node, kNoNumaNode);
 }
 
-TEST(NumaPagesTest, PagesAreWhereTheyWereAsked) {
+TEST(NumaPagesTest, PagesAreOnTheRequestedNode) {
   constexpr std::uint64_t kBytes = 8 * kMiB;
   auto* const pages =
       static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -79,7 +79,7 @@ TEST(NumaPagesTest, PagesAreWhereTheyWereAsked) {
     munmap(pages, kBytes);
     GTEST_SKIP() << placed.error().message;
   }
-  // Not a page is there yet.
+  // No page is present yet.
   EXPECT_THAT(find_node(pages, kBytes).value().words, HasSubstr("not present"));
   for (std::uint64_t offset = 0; offset < kBytes; offset += 4096) {
     pages[offset] = std::byte{1};
@@ -89,7 +89,7 @@ TEST(NumaPagesTest, PagesAreWhereTheyWereAsked) {
   munmap(pages, kBytes);
 }
 
-TEST(NumaPagesTest, ANodeThatIsNotThereIsRefused) {
+TEST(NumaPagesTest, AnUnknownNodeIsRefused) {
   std::byte* const nowhere = nullptr;
   EXPECT_EQ(place_on_node(nowhere, 4096, kMostNumaNodes, NumaWish::kPrefer).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(place_on_node(nowhere, 4096, -1, NumaWish::kPrefer).error().code, ErrorCode::kInvalidArgument);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/base/own_thread.h"
 
 namespace cairn {

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "cairn/base/result.h"
-#include "cairn/memory/memory_progress.h"
+#include "cairn/memory/region.h"
 
 namespace cairn {
 

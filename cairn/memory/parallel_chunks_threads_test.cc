@@ -64,11 +64,11 @@ TEST(ParallelChunksTest, WhatThreadsWroteIsSeenAfterwards) {
 TEST(ParallelChunksTest, AFailureStopsTheRestAndIsReturned) {
   for (const unsigned threads : {1U, 4U}) {
     std::atomic<std::uint64_t> begun{0};
-    std::uint64_t told = 0;
+    std::uint64_t reported = 0;
     const Status status = for_each_chunk({.bytes = 1'000'000,
                                           .chunk = 1,
                                           .threads = threads,
-                                          .progress = [&](std::uint64_t done, auto) { told = done; }},
+                                          .progress = [&](std::uint64_t done, auto) { reported = done; }},
                                          [&](std::uint64_t offset, std::uint64_t) -> Status {
                                            begun.fetch_add(1, std::memory_order_relaxed);
                                            if (offset >= 100) {
@@ -79,7 +79,7 @@ TEST(ParallelChunksTest, AFailureStopsTheRestAndIsReturned) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kExhausted);
     EXPECT_LE(begun.load(), 100 + threads);
-    EXPECT_LE(told, 100U);
+    EXPECT_LE(reported, 100U);
   }
 }
 

@@ -95,7 +95,8 @@ Result<RegionPtr> pinned_region(const PinnedRegionOptions& options, Result<PageR
                       .threads = options.threads,
                       .progress = progress ? [&](std::uint64_t done, std::uint64_t total) { progress(done, 2 * total); }
                                            : MemoryProgress(),
-                      .machine_root = options.machine_root},
+                      .machine_root = options.machine_root,
+                      .shared = options.shared},
                      placement.wish));
   if (!placement.note.empty()) {
     pages.note(placement.note);

@@ -24,7 +24,6 @@
 #include <string>
 
 #include "cairn/base/result.h"
-#include "cairn/memory/memory_progress.h"
 #include "cairn/memory/region.h"
 #include "cairn/memory/system_region.h"
 
@@ -39,6 +38,7 @@ struct PinnedRegionOptions {
   unsigned threads = 0;               // 0: one for each processor of this process, at most 32
   MemoryProgress progress = {};
   std::string machine_root = {};  // below which /proc and /sys are read; for tests
+  SharedMemoryPtr shared = {};    // as in SystemRegionOptions
 };
 
 [[nodiscard]] Result<RegionPtr> pinned_region(const PinnedRegionOptions& options);

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A GPU that takes note of what it is told.
+// A fake GPU that records its calls.
 struct FakeGpu {
   struct Range {
     std::byte* base;
@@ -136,7 +136,7 @@ TEST(PinnedRegionTest, OutOfMemoryIsAnErrorAndNothingIsRegistered) {
   EXPECT_THAT(gpu.added, IsEmpty());
 }
 
-TEST(PinnedRegionTest, TheNodeOfTheGpuIsAskedForAndVerified) {
+TEST(PinnedRegionTest, TheNodeOfTheGpuIsRequestedAndVerified) {
   const FakeMachine machine;
   machine.set_nodes("0-1");
   machine.set_pci_node("0000:1b:00.0", 0);

@@ -1,4 +1,5 @@
-// Region: describes one piece of memory or one file that holds blocks. The functions beside this header make regions.
+// Region: describes one piece of memory or one file that holds blocks. external_region() describes memory of an engine;
+// other functions of this folder make regions.
 //
 // A region does not read or write its bytes. Bytes are addressed by their offset, so that host memory, GPU memory and
 // files are handled alike.
@@ -14,6 +15,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "cairn/base/result.h"
 
 namespace cairn {
 
@@ -78,5 +81,37 @@ class Region {
 };
 
 using RegionPtr = std::shared_ptr<const Region>;
+
+struct ExternalMemory {
+  void* base = nullptr;
+  std::uint64_t size = 0;
+  MemoryKind kind = MemoryKind::kDevice;  // kPinned only if the pages are registered with the driver
+  int device = kNoDevice;                 // kDevice: the GPU; kPinned: the GPU that uses the pages, if known
+  std::shared_ptr<void> keep_alive = {};  // null: the owner keeps the memory longer than the region
+};
+
+// Describes memory that somebody else owns, such as an engine's tensor. Nothing here checks that the address is valid. The
+// region holds `keep_alive`; the last holder of the region drops it, on whichever thread that is.
+// Errors: no address, a size of 0, a range beyond the address space, kind kFile, GPU memory without a device number.
+[[nodiscard]] Result<RegionPtr> external_region(ExternalMemory memory);
+
+// The pages of host memory.
+enum class HugePages : std::uint8_t {
+  kNone,         // the machine's small pages
+  kTransparent,  // 2 MiB pages if the kernel has them
+  k2MiB,         // reserved by the administrator (/proc/sys/vm/nr_hugepages)
+  k1GiB,
+};
+
+// How files are read and written.
+enum class IoMethod : std::uint8_t {
+  kBest,     // io_uring if it works, else threads
+  kUring,    // io_uring, or fail
+  kThreads,  // pread() and pwrite()
+};
+
+// Reports how much of a large region is ready. Called on the thread that makes the region, with the bytes of work done and in
+// total. `done` never shrinks, and reaches `total` if the region is made. Touching a page and registering it count separately.
+using MemoryProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 }  // namespace cairn

@@ -9,7 +9,6 @@
 #include "cairn/memory/cuda_driver.h"
 #include "cairn/memory/device_region.h"
 #include "cairn/memory/elsewhere_region.h"
-#include "cairn/memory/external_region.h"
 
 namespace cairn {
 namespace {
@@ -35,7 +34,7 @@ TEST(RegionTest, TheLastHolderReleasesOnce) {
 
 TEST(RegionTest, NothingToReleaseIsFine) { std::make_shared<const Region>(RegionFacts{}, nullptr).reset(); }
 
-TEST(ExternalRegionTest, SaysWhatItWasTold) {
+TEST(ExternalRegionTest, KeepsItsDescription) {
   alignas(256) std::byte tensor[1024];
   const RegionPtr region =
       external_region({.base = tensor + 64, .size = 512, .kind = MemoryKind::kDevice, .device = 3}).value();
@@ -65,7 +64,7 @@ TEST(ExternalRegionTest, WhatKeepsItAliveIsHeldByTheLastHolder) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST(ExternalRegionTest, WhatCannotBeIsRefusedAndLetGo) {
+TEST(ExternalRegionTest, InvalidMemoryIsRefusedAndReleased) {
   std::byte tensor[8];
   auto keep = std::make_shared<int>(1);
   const ExternalMemory good = {.base = tensor, .size = 8, .kind = MemoryKind::kDevice, .device = 0, .keep_alive = keep};
@@ -108,7 +107,7 @@ TEST(ElsewhereRegionTest, HasAKindAndASizeAndNoBytes) {
 TEST(DeviceRegionTest, WithoutAGpuItIsUnavailable) {
   EXPECT_EQ(device_region({.size = 0}).error().code, ErrorCode::kInvalidArgument);
   if (CudaDriver::get()) {
-    GTEST_SKIP() << "there is a GPU: gpu_memory_test tries it";
+    GTEST_SKIP() << "there is a GPU: gpu_memory_test covers it";
   }
   const Result<RegionPtr> made = device_region({.size = 4096});
   ASSERT_FALSE(made);

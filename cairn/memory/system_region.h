@@ -9,7 +9,7 @@
 // Ownership: the region unmaps the pages.
 // Errors: a size of 0; more than the machine, its control group, the memory node or RLIMIT_AS allow; RLIMIT_MEMLOCK if
 // `lock` is set; a memory node that does not exist, or that the pages are not on. The message says which limit, how much
-// was asked for, how much is there, and what to change.
+// was requested, how much is available, and what to change.
 // Complexity: touching takes 40 GB/s on 16 processors with huge pages, 28 GB/s without.
 #pragma once
 
@@ -17,17 +17,10 @@
 #include <string>
 
 #include "cairn/base/result.h"
-#include "cairn/memory/memory_progress.h"
 #include "cairn/memory/region.h"
+#include "cairn/memory/shared_memory.h"
 
 namespace cairn {
-
-enum class HugePages : std::uint8_t {
-  kNone,         // the machine's small pages
-  kTransparent,  // 2 MiB pages if the kernel has them
-  k2MiB,         // reserved by the administrator (/proc/sys/vm/nr_hugepages)
-  k1GiB,
-};
 
 struct SystemRegionOptions {
   std::uint64_t size = 0;
@@ -38,6 +31,8 @@ struct SystemRegionOptions {
   unsigned threads = 0;         // 0: one for each processor of this process, at most 32
   MemoryProgress progress = {};
   std::string machine_root = {};  // below which /proc and /sys are read; for tests
+  // Maps this memory in the place of zeroed pages. What other processes have written there is kept.
+  SharedMemoryPtr shared = {};
 };
 
 [[nodiscard]] Result<RegionPtr> system_region(const SystemRegionOptions& options);

@@ -51,7 +51,7 @@ TEST(SystemRegionTest, LargeOnesBeginAtAHugePage) {
   }
 }
 
-TEST(SystemRegionTest, EveryPageIsThereAtOnce) {
+TEST(SystemRegionTest, EveryPageIsPresentAtOnce) {
   const Result<RegionPtr> touched = system_region({.size = 40 * kMiB, .huge_pages = HugePages::kNone});
   const Result<RegionPtr> not_touched =
       system_region({.size = 40 * kMiB, .huge_pages = HugePages::kNone, .prefault = false});
@@ -105,7 +105,8 @@ TEST(SystemRegionTest, MoreThanTheMachineHasIsAnErrorBeforeAnythingIsTouched) {
 TEST(SystemRegionTest, MemoryTakenMeanwhileIsAnErrorToo) {
   const FakeMachine machine;
   machine.set_available(kGiB);
-  // Others take all there is as soon as the first chunk is touched; it is looked again before the next 128 MiB.
+  // Other processes take all memory as soon as the first chunk is touched; the room is checked again before the next
+  // 128 MiB.
   const Result<RegionPtr> made = system_region({.size = 144 * kMiB,
                                                 .threads = 1,
                                                 .progress = [&](auto, auto) { machine.set_available(0); },
@@ -129,13 +130,13 @@ TEST(SystemRegionTest, HugePagesThatAreNotSetAsideAreNotedAndDoneWithout) {
   const Result<RegionPtr> made =
       system_region({.size = 5 * kMiB, .huge_pages = HugePages::k2MiB, .machine_root = machine.root()});
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_THAT((*made)->notes(), AllOf(HasSubstr("no huge pages: 3 pages of 2 MiB were asked for, 1 of 3 are free"),
+  EXPECT_THAT((*made)->notes(), AllOf(HasSubstr("no huge pages: 3 pages of 2 MiB were requested, 1 of 3 are free"),
                                       HasSubstr("nr_hugepages")));
   EXPECT_EQ((*made)->alignment(), 2 * kMiB);
   const Result<RegionPtr> giant =
       system_region({.size = 4096, .huge_pages = HugePages::k1GiB, .machine_root = machine.root()});
   ASSERT_TRUE(giant) << giant.error().message;
-  EXPECT_THAT((*giant)->notes(), HasSubstr("1 pages of 1 GiB were asked for, 0 of 0 are free"));
+  EXPECT_THAT((*giant)->notes(), HasSubstr("1 pages of 1 GiB were requested, 0 of 0 are free"));
 }
 
 TEST(SystemRegionTest, HugePagesThatAreSetAsideAreUsed) {
@@ -185,7 +186,7 @@ TEST(SystemRegionTest, TheLimitOnAddressSpaceIsNamed) {
   EXPECT_THAT(refused, AllOf(HasSubstr("exhausted: mapping 1073741824 bytes"), HasSubstr("RLIMIT_AS is ")));
 }
 
-TEST(SystemRegionTest, ANodeIsAskedForAndVerified) {
+TEST(SystemRegionTest, ANodeIsRequestedAndVerified) {
   const Result<RegionPtr> made = system_region({.size = 8 * kMiB, .numa_node = 0});
   if (!made && made.error().code == ErrorCode::kUnavailable) {
     GTEST_SKIP() << made.error().message;

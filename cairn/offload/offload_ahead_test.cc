@@ -34,7 +34,7 @@ TEST(OffloadAheadTest, KeepsBlocksReadyUnderChurnAndEverythingEvictedIsBelow) {
   for (const BlockKey& key : keys) {
     world.put({key});
     const PoolCounts counts = world.above().counts();
-    // One was taken since the last look; a batch on its way is neither free nor ready.
+    // One was taken since the last check; a batch in flight is neither free nor ready.
     ASSERT_GE(counts.free + counts.ready, 3U) << key.to_string();
     world.run_for(milliseconds(2));
     const PoolCounts later = world.above().counts();
@@ -79,9 +79,9 @@ TEST(OffloadAheadTest, WhatIsRegisteredIsCopiedWhileThereIsFreeRoomBelow) {
   EXPECT_FALSE(world.offloader->is_idle());
   world.drain();
   EXPECT_EQ(world.arrived(), keys) << "heads before tails";
-  EXPECT_EQ(world.above().counts().ready, 0U) << "nothing has to go";
+  EXPECT_EQ(world.above().counts().ready, 0U) << "nothing has to be evicted";
   EXPECT_EQ(world.offloader->status().offered, 20U);
-  // As long as nothing has to make room for it.
+  // As long as nothing is evicted for it.
   world.put(chain(2, 44));
   world.drain();
   EXPECT_EQ(world.below().counts().free, 0U);
@@ -106,7 +106,7 @@ TEST(OffloadAheadTest, WithoutFreeRoomVictimsAreCopiedAndOthersAreNot) {
   // One is free; three more make twice the low water.
   EXPECT_EQ(world.above().counts().ready, 3U);
   world.drain();
-  // Three are about to go, and nobody could load them without those before them.
+  // Three are about to be evicted, and could not be loaded without the blocks before them.
   EXPECT_EQ(world.arrived(), chain(1, 6));
   EXPECT_EQ(world.below().stats().evicted, 6U);
   EXPECT_FALSE(world.is_below(chain(2, 1)[0]));
@@ -114,7 +114,7 @@ TEST(OffloadAheadTest, WithoutFreeRoomVictimsAreCopiedAndOthersAreNot) {
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadAheadTest, AFullTierGoesOnForEver) {
+TEST(OffloadAheadTest, AFullTierKeepsWorking) {
   World world({.upper = 64, .lower = 128, .low_water = 4, .leaves_first = true});
   fill_below(world);
   std::vector<Keys> sequences;
@@ -156,7 +156,7 @@ TEST(OffloadAheadTest, TheWaterFollowsTheAllocations) {
   const PoolCounts counts = world.above().counts();
   EXPECT_GE(counts.free + counts.ready, 24U);
   EXPECT_EQ(world.registry->evicted_unsaved(CacheLevel::kG2), 0U);
-  // Smaller ones for a long time: it falls again.
+  // After many smaller allocations it falls again.
   for (std::uint64_t name = 100; name < 600; ++name) {
     world.put(chain(name, 4));
     world.run_for(milliseconds(2));
@@ -164,7 +164,7 @@ TEST(OffloadAheadTest, TheWaterFollowsTheAllocations) {
   EXPECT_LT(world.above().counts().free + world.above().counts().ready, 24U);
 }
 
-TEST(OffloadAheadTest, MoreThanTheEdgeMayRememberIsFoundAgain) {
+TEST(OffloadAheadTest, BlocksBeyondTheQueueLimitAreFoundAgain) {
   World world({.upper = 256, .lower = 512, .low_water = 4, .offload = {.batch = 8, .queue = 16}});
   const Keys keys = chain(1, 200);
   world.put(keys);
@@ -189,7 +189,7 @@ TEST(OffloadAheadTest, ATierThatWasOutGetsWhatItMissed) {
   world.drain();
   EXPECT_TRUE(world.offloader->is_idle());
   world.clock.advance(seconds(3));
-  world.put(chain(3, 1));  // tries it
+  world.put(chain(3, 1));  // the trial
   world.drain();
   world.clock.advance(seconds(3));
   world.put(chain(4, 1));
@@ -201,7 +201,7 @@ TEST(OffloadAheadTest, ATierThatWasOutGetsWhatItMissed) {
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadAheadTest, ABlockThatNobodyCouldLoadIsNotCopied) {
+TEST(OffloadAheadTest, ABlockThatCouldNotBeLoadedIsNotCopied) {
   World world({.upper = 16, .lower = 64, .low_water = 2, .link = {.latency = seconds(1)}});
   const Keys keys = chain(1, 3);
   world.put(keys);
@@ -235,11 +235,11 @@ TEST(OffloadAheadTest, WhatIsBelowAlreadyIsReadyAtOnce) {
   const Keys keys = singles(0, 7);
   put_each(world, first_of(keys, 5));
   world.drain();
-  put_each(world, {keys[5]});  // two are free: four more are wanted
+  put_each(world, {keys[5]});  // two are free: four more are needed
   (void)world.offloader->pump();
   EXPECT_EQ(world.above().counts().ready, 4U);
   EXPECT_EQ(world.refused(OffloadRefusal::kAlreadyBelow), 4U);
-  EXPECT_EQ(world.offloader->status().in_flight, 1U) << "the one that is new";
+  EXPECT_EQ(world.offloader->status().in_flight, 1U) << "the new one";
   world.drain();
   EXPECT_EQ(world.offloader->status().copied, 6U);
   EXPECT_EQ(world.below().stats().deduplicated, 0U);
@@ -253,7 +253,7 @@ TEST(OffloadAheadTest, CopiesLeaveRoomForAllocations) {
   EXPECT_EQ(world.above().counts().borrowed, 8U) << "an eighth of the pool";
   EXPECT_EQ(world.offloader->status().in_flight, 8U) << "in two batches";
   world.drain();
-  // An allocation of nearly all of the pool is to find its room while copies go on.
+  // An allocation of nearly all of the pool must find room while copies are in flight.
   world.put(chain(100, 60));
   world.settle();
   EXPECT_LE(world.above().counts().borrowed, 4U);
@@ -276,7 +276,7 @@ TEST(OffloadAheadTest, BlocksInUseAreCopiedWhereNothingElseIsLeft) {
   EXPECT_EQ(world.offloader->status().copied, 62U);
 }
 
-TEST(OffloadAheadTest, ASlowLinkDelaysNobody) {
+TEST(OffloadAheadTest, ASlowLinkDelaysNoAllocation) {
   World world({.upper = 16, .low_water = 2, .link = {.latency = seconds(1)}});
   for (std::uint64_t name = 0; name < 200; ++name) {
     world.put(singles(name, 1));
@@ -310,14 +310,14 @@ TEST(OffloadAheadTest, FiltersAndCountsWhatIsNotWorthIt) {
   world.put(chain(200, 3), {.priority = 10});  // of too low a priority
   world.put(singles(1, 1));
   world.drain();
-  // Each twice: when they are registered, and when they are about to go.
+  // Each twice: when they are registered, and when they are about to be evicted.
   EXPECT_EQ(world.refused(OffloadRefusal::kLowPriority), 6U);
   EXPECT_EQ(world.refused(OffloadRefusal::kTooShort), 4U);
   EXPECT_THAT(world.arrived(), ElementsAreArray(longer));
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadAheadTest, WritesOnlyWhatWasUsedTwiceWhereThatIsAsked) {
+TEST(OffloadAheadTest, WritesOnlyWhatWasUsedTwiceIfConfigured) {
   World world({.upper = 8, .low_water = 4, .offload = {.least_uses = 2}});
   const Keys keys = singles(0, 8);
   put_each(world, first_of(keys, 4));
@@ -325,7 +325,8 @@ TEST(OffloadAheadTest, WritesOnlyWhatWasUsedTwiceWhereThatIsAsked) {
   put_each(world, {keys[4], keys[5], keys[6], keys[7]});
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAreArray({keys[1]}));
-  EXPECT_EQ(world.refused(OffloadRefusal::kNeverSeenTwice), 14U) << "each when it is new, and when it is about to go";
+  EXPECT_EQ(world.refused(OffloadRefusal::kNeverSeenTwice), 14U)
+      << "each when it is registered, and when it is about to be evicted";
   EXPECT_EQ(world.above().counts().ready, 8U);
 }
 
@@ -388,12 +389,12 @@ TEST(OffloadAheadTest, RefusesOptionsThatMakeNoSense) {
   const World world({});
   for (const OffloadOptions& options :
        {OffloadOptions{.batch = 0}, OffloadOptions{.in_flight = 0}, OffloadOptions{.queue = 0}}) {
-    const auto offloader = Offloader::make(*world.link, *world.registry, options, world.clock, [] {});
+    const auto offloader = Offloader::make(*world.link, *world.registry, options, world.clock, [] {}, {});
     ASSERT_FALSE(offloader);
     expect_error(offloader.error(), ErrorCode::kInvalidArgument, "each is at least 1");
   }
   const auto offloader =
-      Offloader::make(*world.link, *world.registry, OffloadOptions{.least_uses = 9}, world.clock, [] {});
+      Offloader::make(*world.link, *world.registry, OffloadOptions{.least_uses = 9}, world.clock, [] {}, {});
   ASSERT_FALSE(offloader);
   expect_error(offloader.error(), ErrorCode::kInvalidArgument, "uses are counted up to");
 }

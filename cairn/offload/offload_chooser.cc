@@ -7,8 +7,13 @@
 
 namespace cairn {
 
-OffloadChooser::OffloadChooser(const OffloadOptions& options, AdmissionFilter filter, bool is_ahead)
-    : options_(options), is_ahead_(is_ahead), filter_(std::move(filter)), queue_(options.queue) {}
+OffloadChooser::OffloadChooser(const OffloadOptions& options, AdmissionFilter filter, bool is_ahead,
+                               bool has_user_filter)
+    : options_(options),
+      is_ahead_(is_ahead),
+      has_user_filter_(has_user_filter),
+      filter_(std::move(filter)),
+      queue_(options.queue) {}
 
 OffloadChooser::Refusal OffloadChooser::refusal_of(Admission admission) {
   switch (admission) {
@@ -31,13 +36,17 @@ void OffloadChooser::refuse(OffloadRefusal reason, std::uint64_t blocks) {
   count(reason, blocks);
 }
 
+OffloadChooser::Refusal OffloadChooser::judge(const BlockKey& key, std::uint32_t sequence_blocks,
+                                              std::uint32_t priority, TimePoint now) {
+  if (priority < options_.least_priority) {
+    return OffloadRefusal::kLowPriority;
+  }
+  return refusal_of(filter_.offer(key, sequence_blocks, now));
+}
+
 OffloadChooser::Offered OffloadChooser::offer(const Candidate& candidate, TimePoint now) {
   ++offered_;
-  if (candidate.priority < options_.least_priority) {
-    count(OffloadRefusal::kLowPriority);
-    return Offered::kRefused;
-  }
-  if (const Refusal refusal = refusal_of(filter_.offer(candidate.key, candidate.sequence_blocks, now))) {
+  if (const Refusal refusal = judge(candidate.key, candidate.sequence_blocks, candidate.priority, now)) {
     count(*refusal);
     return Offered::kRefused;
   }
@@ -49,6 +58,9 @@ OffloadChooser::Offered OffloadChooser::offer(const Candidate& candidate, TimePo
                                                    number);
   keys_.emplace(candidate.key, Key{.is_offered = true, .is_admitted = true, .is_urgent = candidate.is_urgent});
   urgent_ += candidate.is_urgent ? 1 : 0;
+  if (has_user_filter_) {
+    unasked_.push_back(candidate.key);
+  }
   if (!shed) {
     return Offered::kPending;
   }
@@ -57,7 +69,7 @@ OffloadChooser::Offered OffloadChooser::offer(const Candidate& candidate, TimePo
 }
 
 bool OffloadChooser::request(RequestedKey requested, const BlockKey& key, std::uint32_t priority,
-                             std::uint32_t frequency) {
+                             std::uint32_t frequency, bool is_admitted) {
   if (const auto found = keys_.find(key); found != keys_.end()) {
     refuse(OffloadRefusal::kInFlight);
     found->second.requests.push_back(requested);
@@ -71,11 +83,25 @@ bool OffloadChooser::request(RequestedKey requested, const BlockKey& key, std::u
     return false;
   }
   ++offered_;
-  keys_.emplace(key, Key{.requests = {requested}});
+  keys_.emplace(key, Key{.is_admitted = is_admitted, .requests = {requested}});
   if (shed) {
     resolve(*shed, OffloadRefusal::kShed);
   }
   return true;
+}
+
+bool OffloadChooser::is_pending(const BlockKey& key) const {
+  const auto found = keys_.find(key);
+  return found != keys_.end() && !found->second.is_in_flight;
+}
+
+void OffloadChooser::reject(const BlockKey& key, OffloadRefusal reason) {
+  Key& state = keys_.at(key);
+  state.is_offered = false;
+  if (state.requests.empty()) {
+    filter_.take_back();
+    resolve(key, reason);
+  }
 }
 
 bool OffloadChooser::make_urgent(const BlockKey& key) {
@@ -199,7 +225,7 @@ void OffloadChooser::resolve(const BlockKey& key, Refusal refusal, std::string_v
   const bool is_below = !refusal || *refusal == OffloadRefusal::kAlreadyBelow;
   for (const RequestedKey& requested : state.requests) {
     resolved_.push_back({.requested = requested,
-                         .is_below = is_below,
+                         .refusal = is_below ? std::nullopt : refusal,
                          .error = is_below ? std::string()
                                            : str_cat("block ", key.to_string(), ": ", to_string(*refusal),
                                                      detail.empty() ? "" : "; ", detail)});

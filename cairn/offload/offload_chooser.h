@@ -35,7 +35,8 @@ class OffloadChooser {
  public:
   // `is_ahead`: blocks that nobody requested are copied only after those before them in their sequence, and only urgent ones
   // make room below at the cost of others.
-  OffloadChooser(const OffloadOptions& options, AdmissionFilter filter, bool is_ahead);
+  // `has_user_filter`: offered blocks are in take_unasked() until the user's filter was asked about them.
+  OffloadChooser(const OffloadOptions& options, AdmissionFilter filter, bool is_ahead, bool has_user_filter = false);
 
   // A block that the mode wants copied.
   struct Candidate {
@@ -54,15 +55,28 @@ class OffloadChooser {
   };
   // Requires: !contains(key), and the block is not below.
   Offered offer(const Candidate& candidate, TimePoint now);
-  // A request wants the block, which is not below. False if there is no room for it in the queue: nothing has changed then.
+  // Why a block, which is part of a sequence of so many blocks, is not worth a place below; std::nullopt if it is: then it
+  // counts as written.
+  using Refusal = std::optional<OffloadRefusal>;
+  [[nodiscard]] Refusal judge(const BlockKey& key, std::uint32_t sequence_blocks, std::uint32_t priority,
+                              TimePoint now);
+  // A request wants the block, which is not below. `is_admitted`: judge() admitted it; else only the budget may refuse it.
+  // False if there is no room for it in the queue: nothing has changed then.
   [[nodiscard]] bool request(RequestedKey requested, const BlockKey& key, std::uint32_t priority,
-                             std::uint32_t frequency);
+                             std::uint32_t frequency, bool is_admitted = false);
   // Counts blocks as offered and refused.
   void refuse(OffloadRefusal reason, std::uint64_t blocks = 1);
   // The uses of blocks teach the admission filter.
   void used(std::span<const BlockKey> keys) { filter_.used(keys); }
+  [[nodiscard]] std::uint32_t uses(const BlockKey& key) const { return filter_.uses(key); }
+  // Keys that were offered since the last call, last one first. Some may not be pending any more.
+  [[nodiscard]] std::vector<BlockKey> take_unasked() { return std::exchange(unasked_, {}); }
   [[nodiscard]] std::uint64_t take_numbers(std::size_t count) { return queue_.take_numbers(count); }
 
+  [[nodiscard]] bool is_pending(const BlockKey& key) const;
+  // The user's filter does not want the block, or the one before it: it is copied only if a request wants it. Requires:
+  // is_pending(key).
+  void reject(const BlockKey& key, OffloadRefusal reason);
   // Pending or in flight.
   [[nodiscard]] bool contains(const BlockKey& key) const { return keys_.contains(key); }
   [[nodiscard]] bool is_requested(const BlockKey& key) const { return !keys_.at(key).requests.empty(); }
@@ -70,7 +84,7 @@ class OffloadChooser {
   [[nodiscard]] RequestedKey requester(const BlockKey& key) const { return keys_.at(key).requests.front(); }
   // Moves a pending block before those that are not urgent. False if it was urgent already, or is in flight.
   bool make_urgent(const BlockKey& key);
-  // The request does not want the key any more. A pending key that nobody wants is dropped. Returns whether the key is in
+  // The request no longer needs the key. A pending key that no request needs is dropped. Returns whether the key is in
   // flight: then its transfer goes on.
   [[nodiscard]] bool withdraw(OffloadRequestId request, const BlockKey& key);
 
@@ -101,7 +115,6 @@ class OffloadChooser {
   // A transfer copies these pending keys from now on.
   void began(std::span<const BlockKey> keys);
   // The key is neither pending nor in flight any more. std::nullopt: it was copied.
-  using Refusal = std::optional<OffloadRefusal>;
   void resolve(const BlockKey& key, Refusal refusal, std::string_view detail = {});
   void drop_pending(OffloadRefusal reason, std::string_view detail = {});
   void drop_all(OffloadRefusal reason, std::string_view detail);
@@ -109,7 +122,7 @@ class OffloadChooser {
   // Keys of requests that were resolved since the last call.
   struct Resolved {
     RequestedKey requested;
-    bool is_below = false;
+    Refusal refusal = {};    // std::nullopt: it is below
     std::string error = {};  // if it is not
   };
   [[nodiscard]] std::vector<Resolved> take_resolved() { return std::exchange(resolved_, {}); }
@@ -133,6 +146,8 @@ class OffloadChooser {
 
   const OffloadOptions options_;
   const bool is_ahead_;
+  const bool has_user_filter_;
+  std::vector<BlockKey> unasked_;
   AdmissionFilter filter_;
   OffloadQueue queue_;
   std::unordered_map<BlockKey, Key> keys_;

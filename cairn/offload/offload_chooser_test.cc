@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/pool/pool_testing.h"
 
 namespace cairn::testing {
@@ -159,7 +160,7 @@ TEST(OffloadChooserTest, MakesABlockUrgentOnce) {
   EXPECT_EQ(chooser.urgent(), 0U);
 }
 
-TEST(OffloadChooserTest, ARequestIsToldOfEachKeyOnce) {
+TEST(OffloadChooserTest, ARequestGetsAnOutcomeForEachKeyOnce) {
   OffloadChooser chooser = make_chooser({.queue = 3}, false);
   const Keys keys = chain(1, 3);
   constexpr OffloadRequestId kOther{2};
@@ -169,10 +170,10 @@ TEST(OffloadChooserTest, ARequestIsToldOfEachKeyOnce) {
   EXPECT_TRUE(chooser.request({kOther, 0}, keys[1], 50, 0));
   EXPECT_TRUE(chooser.request({kRequest, 2}, keys[2], 50, 0));
   EXPECT_FALSE(chooser.withdraw(kRequest, keys[2]));
-  EXPECT_FALSE(chooser.contains(keys[2])) << "nobody else wants it";
+  EXPECT_FALSE(chooser.contains(keys[2])) << "no other request needs it";
   EXPECT_FALSE(chooser.withdraw(kRequest, keys[1]));
-  EXPECT_TRUE(chooser.contains(keys[1])) << "the other request wants it";
-  EXPECT_THAT(chooser.take_resolved(), IsEmpty()) << "who withdraws is not told";
+  EXPECT_TRUE(chooser.contains(keys[1])) << "the other request needs it";
+  EXPECT_THAT(chooser.take_resolved(), IsEmpty()) << "a withdrawn request gets no outcome";
   chooser.began(std::vector{keys[0], keys[1]});
   EXPECT_TRUE(chooser.withdraw(kRequest, keys[0])) << "it is in flight";
   chooser.resolve(keys[0], std::nullopt);
@@ -180,9 +181,9 @@ TEST(OffloadChooserTest, ARequestIsToldOfEachKeyOnce) {
   const std::vector<OffloadChooser::Resolved> resolved = chooser.take_resolved();
   ASSERT_EQ(resolved.size(), 2U);
   EXPECT_EQ(resolved[0].requested.request, kRequest);
-  EXPECT_TRUE(resolved[0].is_below);
+  EXPECT_EQ(resolved[0].refusal, std::nullopt);
   EXPECT_EQ(resolved[1].requested.request, kOther);
-  EXPECT_FALSE(resolved[1].is_below);
+  EXPECT_EQ(resolved[1].refusal, OffloadRefusal::kFailed);
   EXPECT_THAT(resolved[1].error, HasSubstr("failed; no disk"));
 }
 
@@ -200,7 +201,7 @@ TEST(OffloadDemandTest, KeepsAsManyReadyAsWereAllocatedWhileCopiesCaughtUp) {
   OffloadDemand demand;
   EXPECT_EQ(demand.follow(10, 4, 400, true), 10U);
   EXPECT_EQ(demand.follow(40, 30, 400, false), 30U);
-  EXPECT_EQ(demand.follow(70, 1, 400, true), 60U) << "it had not caught up in between";
+  EXPECT_EQ(demand.follow(70, 1, 400, true), 60U) << "the demand was not met in between";
   EXPECT_EQ(demand.follow(71, 1, 400, true), 60U);
   EXPECT_EQ(demand.follow(471, 1, 400, true), 100U) << "a quarter of the pool at most";
   std::uint32_t ready = 0;
@@ -221,7 +222,7 @@ TEST(OffloadDemandTest, LendsSoThatTheLargestAllocationStillFits) {
   lendable = demand.lendable(counts, 6);
   EXPECT_EQ(lendable.blocks, 2U);
   lendable = demand.lendable({.total = 64, .free = 2, .inactive = 6}, 0);
-  EXPECT_EQ(lendable.unused, 1U) << "most of the little that there is stays";
+  EXPECT_EQ(lendable.unused, 1U) << "most of the few blocks stay";
 }
 
 }  // namespace

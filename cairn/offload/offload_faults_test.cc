@@ -1,4 +1,4 @@
-// What an offloader lives with: copies that fail or are late, tiers that are out, tiers that are full, wrong bytes.
+// Failures that an offloader survives: copies that fail or are late, suspended tiers, full tiers, wrong bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(OffloadFaultsTest, FailedCopiesLeaveNothingBehind) {
   EXPECT_EQ(world.above().stats().allocation_failures, 0U);
 }
 
-TEST(OffloadFaultsTest, ATierThatIsOutIsCountedAndDelaysNobody) {
+TEST(OffloadFaultsTest, ASuspendedTierIsCountedAndDelaysNoAllocation) {
   World world({.upper = 8,
                .low_water = 4,
                .faults = {.rules = {{.fault = Fault::kFail, .chance = 1}}},
@@ -66,7 +66,7 @@ TEST(OffloadFaultsTest, ATierThatIsOutIsTriedAndComesBack) {
   EXPECT_THAT(outcome.is_below, ElementsAre(false, false, false, false, false));
   EXPECT_THAT(outcome.error, HasSubstr("failed"));
   EXPECT_EQ(world.refused(OffloadRefusal::kFailed), 2U);
-  EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "nothing is tried for ever";
+  EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "nothing is retried forever";
 
   Outcome early;
   ASSERT_TRUE(world.offloader->offload({.keys = {keys[0]}, .done = early.hear()}));
@@ -83,7 +83,7 @@ TEST(OffloadFaultsTest, ATierThatIsOutIsTriedAndComesBack) {
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadFaultsTest, WithoutRoomBelowVictimsAreLetGoOf) {
+TEST(OffloadFaultsTest, WithoutRoomBelowVictimsAreReleased) {
   World world({.upper = 8, .lower = 4, .low_water = 4});
   const MutableBlocks in_use = *world.below().allocate(4);
   for (std::uint64_t name = 0; name < 50; ++name) {
@@ -103,10 +103,10 @@ TEST(OffloadFaultsTest, WhereThereIsRoomForSomeTheFirstAreCopied) {
     keys.push_back(chain(name, 1)[0]);
     world.put({keys.back()});
   }
-  (void)world.offloader->pump();  // half of them are wanted
+  (void)world.offloader->pump();  // half of them are needed
   EXPECT_EQ(world.above().counts().ready, 32U);
   EXPECT_EQ(world.offloader->status().in_flight, 3U);
-  EXPECT_EQ(world.offloader->status().pending, 29U) << "until those have landed";
+  EXPECT_EQ(world.offloader->status().pending, 29U) << "until those have arrived";
   world.drain();
   const Keys arrived = world.arrived();
   ASSERT_GE(arrived.size(), 3U);
@@ -115,14 +115,14 @@ TEST(OffloadFaultsTest, WhereThereIsRoomForSomeTheFirstAreCopied) {
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadFaultsTest, RequestsWaitForRoomOnlyWhileSomethingIsUnderWay) {
+TEST(OffloadFaultsTest, RequestsWaitForRoomOnlyWhileSomethingIsInFlight) {
   World world({.lower = 2, .offload = {.mode = OffloadMode::kOff, .batch = 4}});
   const Keys keys = chain(1, 4);
   world.put(keys);
   Outcome outcome;
   ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcome.hear()}));
   world.drain();
-  EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true, true)) << "at its time";
+  EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true, true)) << "after the retry time";
   const MutableBlocks in_use = *world.below().allocate(2);
   Outcome none;
   ASSERT_TRUE(world.offloader->offload({.keys = {keys[0]}, .done = none.hear()}));
@@ -162,7 +162,7 @@ TEST(OffloadFaultsTest, BlocksOfALateCopyAreNotReusedUntilNothingReadsThem) {
   EXPECT_TRUE(world.above().allocate(8));
 }
 
-TEST(OffloadFaultsTest, AnExecutorThatIsFullForGoodIsNotWaitedForEver) {
+TEST(OffloadFaultsTest, AnExecutorThatStaysFullIsNotWaitedForForever) {
   World world({.upper = 8,
                .low_water = 2,
                .offload = {.batch = 1, .deadline = milliseconds(10)},
@@ -179,12 +179,12 @@ TEST(OffloadFaultsTest, AnExecutorThatIsFullForGoodIsNotWaitedForEver) {
   world.put(chain(2, 4));
   world.run_for(milliseconds(9));
   EXPECT_EQ(outcome.times, 0);
-  EXPECT_EQ(world.offloader->status().pending, 6U) << "two that are asked for, and four that were registered";
+  EXPECT_EQ(world.offloader->status().pending, 6U) << "two requested ones, and four that were registered";
   world.run_for(milliseconds(2));
   EXPECT_THAT(outcome.is_below, ElementsAre(false, false));
   EXPECT_THAT(outcome.error, HasSubstr("accepts no transfers"));
   EXPECT_GE(world.refused(OffloadRefusal::kTierOut), 6U);
-  world.drain();  // what was dropped is not looked for again and again
+  world.drain();  // dropped blocks are not looked up again and again
   world.expect_accounts_add_up();
 }
 

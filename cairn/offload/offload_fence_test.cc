@@ -1,4 +1,4 @@
-// Fences: what an offloader has in hand from before one is not copied, and is in nobody's way afterwards.
+// Fences: blocks that an offloader had pending before one are not copied, and do not hold up later ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(OffloadFenceTest, VictimsThatAreClaimedAreGivenBackAndNotCopied) {
   EXPECT_EQ(world.above().counts().free, 8U);
   world.put(chain(2, 8));
   world.drain();
-  EXPECT_GT(world.below().counts().registered, 0U) << "those of afterwards are copied";
+  EXPECT_GT(world.below().counts().registered, 0U) << "later blocks are copied";
   world.expect_accounts_add_up();
 }
 

@@ -1,5 +1,5 @@
-// OffloadInbox: what an Offloader was told under a pool's lock, until pump() takes it. Keeps keys in the order in which they
-// came, up to a bound; beyond it, new ones are only counted.
+// OffloadInbox: notifications to an Offloader under a pool's lock, until pump() takes them. Keeps keys in the order in
+// which they came, up to a bound; beyond it, new ones are only counted.
 //
 // Thread safety: any thread. One lock; nothing else is called under it.
 #pragma once
@@ -42,7 +42,7 @@ class OffloadInbox {
   // long run nothing is allocated under a pool's lock.
   void take(Contents& contents);
   [[nodiscard]] bool has_candidates() const;
-  // Records nothing any more.
+  // Records nothing from now on.
   void close();
 
  private:

@@ -1,4 +1,4 @@
-#include "cairn/offload/offload_options.h"
+#include "cairn/offload/offload_request.h"
 
 #include <gtest/gtest.h>
 

@@ -69,7 +69,7 @@ TEST(OffloadQueueTest, UrgentOnesGoFirstAmongThoseOfTheirPriority) {
   EXPECT_THAT(queue.first(5), ElementsAre(high[0], keys[1], keys[2], frequent[0], keys[0]));
 }
 
-// The same, a list that is sorted whenever somebody looks.
+// The same as a list that is sorted on every lookup.
 class NaiveQueue {
  public:
   explicit NaiveQueue(std::size_t bound) : bound_(bound) {}

@@ -1,4 +1,4 @@
-// Seeded runs of an offloader with everything that can happen to it, held to what must be so at any time and at the end.
+// Seeded runs of an offloader with all kinds of faults; invariants are checked at every step and at the end.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class RandomRun {
     check_bytes();
     world_.expect_accounts_add_up();
     world_.finish();
-    EXPECT_EQ(world_.above().counts().active, 0U) << "nothing is claimed any more";
+    EXPECT_EQ(world_.above().counts().active, 0U) << "no claim is left";
     EXPECT_EQ(world_.above().counts().pinned, 0U);
     EXPECT_EQ(world_.below().stats().deduplicated, 0U) << "nothing is copied twice";
     EXPECT_EQ(world_.below().stats().registered, copied());
@@ -167,7 +167,7 @@ class RandomRun {
 
   std::mt19937_64 random_;
   World world_;
-  std::deque<Outcome> outcomes_;  // which keep their places
+  std::deque<Outcome> outcomes_;  // a deque keeps their addresses
   std::vector<OffloadRequestId> requests_;
   std::vector<ImmutableBlocks> in_use_;
   std::optional<MutableBlocks> held_below_;

@@ -87,7 +87,7 @@ TEST(OffloadRegistrationTest, TheMostValuableGoFirst) {
   World world({.offload = one_at_a_time()});
   const Keys first = chain(0, 1);
   world.put(first);
-  world.settle();  // on its way
+  world.settle();  // in flight
   const Keys low = chain(1, 2);
   const Keys high = chain(2, 1);
   const Keys frequent = chain(3, 1);
@@ -117,7 +117,7 @@ TEST(OffloadRegistrationTest, ShedsTheLeastValuable) {
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadRegistrationTest, WhatNobodyLooksAtIsBoundedToo) {
+TEST(OffloadRegistrationTest, NotificationsThatWerePumpedLateAreBoundedToo) {
   World world({.offload = one_at_a_time(3)});
   const Keys keys = chain(1, 8);
   world.put(keys);
@@ -136,7 +136,7 @@ TEST(OffloadRegistrationTest, WhatIsGoneBeforeItsTurnIsNotCopied) {
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[2]));
   EXPECT_EQ(world.refused(OffloadRefusal::kGone), 1U);
-  // Gone before anybody looked.
+  // Evicted before the offloader looked at it.
   world.put(chain(2, 1));
   (void)world.above().reset(chain(2, 1));
   world.drain();
@@ -147,7 +147,7 @@ TEST(OffloadRegistrationTest, NothingBelowMakesRoomForWhatIsGone) {
   World world({.lower = 3, .offload = one_at_a_time()});
   const Keys keys = chain(1, 3);
   world.put(keys, {.priority = 90});
-  world.settle();  // one on its way
+  world.settle();  // one is in flight
   world.put(chain(2, 1));
   world.settle();
   EXPECT_EQ(world.above().reset(chain(2, 1)).reset, 1U);
@@ -202,7 +202,7 @@ TEST(OffloadRegistrationTest, PassesOverWhatIsRegisteredWhilePaused) {
   world.offloader->pause();
   world.put(chain(2, 3));
   world.run_for(milliseconds(20));
-  EXPECT_THAT(world.arrived(), ElementsAre(before[0])) << "what was under way goes on";
+  EXPECT_THAT(world.arrived(), ElementsAre(before[0])) << "transfers in flight continue";
   EXPECT_EQ(world.offloader->status().pending, 2U);
   world.offloader->resume();
   world.drain();

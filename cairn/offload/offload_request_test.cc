@@ -1,4 +1,4 @@
-// Blocks that somebody asked for.
+// Requested blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 constexpr OffloadOptions kOff{.mode = OffloadMode::kOff};
 constexpr OffloadOptions kOneAtATime{.mode = OffloadMode::kOff, .batch = 1, .in_flight = 1};
 
-TEST(OffloadRequestTest, IsToldOfEachKey) {
+TEST(OffloadRequestTest, GetsAnOutcomeForEachKey) {
   World world({.offload = kOff});
   const Keys keys = chain(1, 3);
   const Keys missing = chain(2, 1);
@@ -58,7 +58,7 @@ TEST(OffloadRequestTest, WhatIsBelowAlreadyIsAnsweredByThePump) {
   EXPECT_EQ(world.offloader->status().copied, 2U);
 }
 
-TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
+TEST(OffloadRequestTest, ManyRequestsForOneBlockShareItsCopy) {
   World world({.offload = kOff});
   const Keys keys = chain(1, 1);
   world.put(keys);
@@ -66,7 +66,7 @@ TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     ASSERT_TRUE(world.offloader->offload({.keys = keys, .done = outcomes[i].hear()}));
     if (i == 10) {
-      (void)world.offloader->pump();  // under way from here on
+      (void)world.offloader->pump();  // in flight from here on
       EXPECT_EQ(world.offloader->status().in_flight, 1U);
     }
   }
@@ -80,12 +80,12 @@ TEST(OffloadRequestTest, ManyWhoAskForOneBlockShareItsCopy) {
   EXPECT_EQ(world.below().stats().registered, 1U);
 }
 
-TEST(OffloadRequestTest, AVictimThatIsAskedForIsCopiedOnce) {
+TEST(OffloadRequestTest, ARequestedVictimIsCopiedOnce) {
   World world({.upper = 8, .low_water = 4, .offload = {.batch = 1, .in_flight = 1}});
   for (std::uint64_t name = 0; name < 8; ++name) {
     world.put(chain(name, 1));
   }
-  (void)world.offloader->pump();  // the first is under way, the second claimed
+  (void)world.offloader->pump();  // the first is in flight, the second claimed
   Outcome outcome;
   ASSERT_TRUE(
       world.offloader->offload({.keys = {chain(0, 1)[0], chain(1, 1)[0], chain(2, 1)[0]}, .done = outcome.hear()}));
@@ -124,11 +124,11 @@ TEST(OffloadRequestTest, AFullQueueShedsTheLeastValuableOrTurnsAway) {
   EXPECT_THAT(low.is_below, ElementsAre(true, false, false));
   EXPECT_THAT(low.error, HasSubstr(keys[1].to_string()));
   EXPECT_THAT(high.is_below, ElementsAre(true));
-  EXPECT_EQ(world.refused(OffloadRefusal::kShed), 3U) << "with the one that was turned away";
+  EXPECT_EQ(world.refused(OffloadRefusal::kShed), 3U) << "with the one that was refused";
   world.expect_accounts_add_up();
 }
 
-TEST(OffloadRequestTest, CancelledOnesAreNotCopiedUnlessTheyAreUnderWay) {
+TEST(OffloadRequestTest, CancelledOnesAreNotCopiedUnlessTheyAreInFlight) {
   World world({.offload = kOneAtATime});
   const Keys keys = chain(1, 3);
   world.put(keys);
@@ -141,8 +141,8 @@ TEST(OffloadRequestTest, CancelledOnesAreNotCopiedUnlessTheyAreUnderWay) {
   world.offloader->cancel(*request);
   world.offloader->cancel(*request);
   world.settle();
-  EXPECT_EQ(outcome.times, 0) << "one is under way";
-  EXPECT_EQ(world.offloader->status().pending, 1U) << "another request wants it";
+  EXPECT_EQ(outcome.times, 0) << "one is in flight";
+  EXPECT_EQ(world.offloader->status().pending, 1U) << "another request needs it";
   world.drain();
   EXPECT_EQ(outcome.times, 1);
   EXPECT_THAT(outcome.is_below, ElementsAre(true, false, false));
@@ -175,7 +175,7 @@ TEST(OffloadRequestTest, ADeadlineEndsTheRequestAndNotTheCopy) {
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[1]));
 }
 
-TEST(OffloadRequestTest, WhilePausedNothingIsAskedForAndWhatWaitsWaits) {
+TEST(OffloadRequestTest, WhilePausedNothingIsSubmittedAndPendingBlocksWait) {
   World world({.offload = kOneAtATime});
   const Keys keys = chain(1, 3);
   world.put(keys);
@@ -187,7 +187,7 @@ TEST(OffloadRequestTest, WhilePausedNothingIsAskedForAndWhatWaitsWaits) {
   const auto refused = world.offloader->offload({.keys = keys});
   ASSERT_FALSE(refused);
   expect_error(refused.error(), ErrorCode::kFailedPrecondition, "paused");
-  EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "what is turned away counts too";
+  EXPECT_EQ(world.refused(OffloadRefusal::kTierOut), 3U) << "refused requests count too";
   world.offloader->resume();
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true));
@@ -207,13 +207,13 @@ TEST(OffloadRequestTest, TheEndAnswersEveryRequest) {
   (void)world.offloader->pump();
   EXPECT_EQ(second.times, 1);
   EXPECT_THAT(second.is_below, ElementsAre(false, false));
-  EXPECT_EQ(first.times, 0) << "one is under way";
+  EXPECT_EQ(first.times, 0) << "one is in flight";
   world.drain();
   EXPECT_THAT(first.is_below, ElementsAre(true, false, false));
   EXPECT_FALSE(world.offloader->offload({.keys = keys}));
 }
 
-TEST(OffloadRequestTest, OnlyTheBudgetRefusesWhatIsAskedFor) {
+TEST(OffloadRequestTest, OnlyTheBudgetRefusesARequest) {
   World world({.offload = {.mode = OffloadMode::kOff,
                            .least_uses = 3,
                            .least_blocks = 50,
@@ -239,7 +239,7 @@ TEST(OffloadRequestTest, AFullExecutorIsTriedAgain) {
   world.settle();
   EXPECT_EQ(world.offloader->status().in_flight, 2U);
   EXPECT_EQ(world.offloader->status().pending, 4U);
-  EXPECT_EQ(world.offloader->next_time(), std::nullopt) << "the next that ends wakes it";
+  EXPECT_EQ(world.offloader->next_time(), std::nullopt) << "the next transfer that ends wakes it";
   world.drain();
   EXPECT_THAT(outcome.is_below, ElementsAre(true, true, true, true, true, true));
 }
@@ -248,7 +248,7 @@ TEST(OffloadRequestTest, AnExecutorThatOthersHaveFilledIsTriedAgainSoon) {
   World world({.offload = kOff, .link = {.latency = seconds(1), .limit = 1}});
   const Keys keys = chain(1, 1);
   world.put(keys);
-  const auto others = Offloader::make(*world.link, *world.registry, kOff, world.clock, [] {});
+  const auto others = Offloader::make(*world.link, *world.registry, kOff, world.clock, [] {}, {});
   world.put(chain(2, 1));
   ASSERT_TRUE((*others)->offload({.keys = chain(2, 1)}));
   (void)(*others)->pump();

@@ -38,15 +38,18 @@ const OffloadRequests::Open* OffloadRequests::find(Id request) const {
   return place == open_.end() ? nullptr : &place->second;
 }
 
-void OffloadRequests::resolve(RequestedKey key, bool is_below, const std::string& error) {
+void OffloadRequests::resolve(RequestedKey key, std::optional<OffloadRefusal> refusal, const std::string& error) {
   const auto place = open_.find(key.request);
   if (place == open_.end() || place->second.is_resolved[key.index]) {
     return;
   }
   Open& open = place->second;
   open.is_resolved[key.index] = true;
-  open.outcome.is_below[key.index] = is_below;
-  if (!is_below && key.index < open.error_index) {
+  open.outcome.is_below[key.index] = !refusal;
+  if (refusal) {
+    ++open.outcome.refused[static_cast<std::size_t>(*refusal)];
+  }
+  if (refusal && key.index < open.error_index) {
     open.error_index = key.index;
     open.outcome.error = error;
   }
@@ -62,7 +65,7 @@ void OffloadRequests::close(Id request, const std::string& error) {
   }
   const auto count = static_cast<std::uint32_t>(place->second.keys.size());
   for (std::uint32_t i = 0; i < count; ++i) {
-    resolve({request, i}, false, error);
+    resolve({request, i}, OffloadRefusal::kCancelled, error);
   }
 }
 

@@ -47,9 +47,10 @@ class OffloadRequests {
   [[nodiscard]] Open forget(Id request);
   // Null if it is not open any more.
   [[nodiscard]] const Open* find(Id request) const;
-  // `error`: if it is not below. Does nothing if the key is resolved already or the request is not open any more.
-  void resolve(RequestedKey key, bool is_below, const std::string& error);
-  // Resolves all keys that are not.
+  // `refusal` and `error`: if the key is not below. Does nothing if the key is resolved already or the request is not open any
+  // more.
+  void resolve(RequestedKey key, std::optional<OffloadRefusal> refusal, const std::string& error);
+  // Resolves all keys that are not, as cancelled.
   void close(Id request, const std::string& error);
 
   [[nodiscard]] std::vector<Id> all() const;

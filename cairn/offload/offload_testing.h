@@ -1,4 +1,5 @@
-// What the tests of an offloader share: two tiers in memory, a link in virtual time with faults, and the offloader between them.
+// Shared by the tests of an offloader: two tiers in memory, a link in virtual time with faults, and the offloader
+// between them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -8,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,7 +41,7 @@ inline TestLayout tiny_layout(std::uint32_t blocks) {
   return TestLayout::make({.shape = kTinyBlocks, .blocks = blocks});
 }
 
-// The bytes that the block of this key has wherever it is.
+// The bytes of the block with this key, in any tier.
 inline std::vector<std::byte> bytes_of(const BlockKey& key) {
   std::vector<std::byte> bytes(kTinyBlocks.block_bytes());
   std::uint64_t state = key.high_word() ^ (key.low_word() * 3);
@@ -59,7 +62,7 @@ inline void write_block(const TestLayout& memory, BlockId block_id, const BlockK
   });
 }
 
-// Tells the offloader what the upper pool does, as a manager would.
+// Notifies the offloader of what the upper pool does, as a manager would.
 class EdgeTeller final : public PoolObserver {
  public:
   Offloader* offloader = nullptr;
@@ -75,6 +78,7 @@ class EdgeTeller final : public PoolObserver {
     removed.insert(removed.end(), keys.begin(), keys.end());
   }
   void on_cleared(CacheLevel /*tier*/) override {}
+  void on_loaded(CacheLevel tier, std::span<const BlockKey> keys) override { on_matched(tier, keys); }
   void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
     if (offloader != nullptr) {
       offloader->used(keys);
@@ -92,6 +96,7 @@ struct WorldOptions {
   SimulatedExecutor::Options link = {.latency = milliseconds(1)};
   FaultOptions faults = {};
   TierHealthOptions health = {};
+  Offloader::UserFilter filter = {};
 };
 
 class World {
@@ -124,7 +129,7 @@ class World {
     faults.callbacks = TransferLedger::Callbacks::kOnRequest;
     executor = std::make_unique<FaultExecutor>(clock, std::move(inside), std::move(faults));
     link = *TierLink::make(*upper, *lower, *executor, clock);
-    offloader = *Offloader::make(*link, *registry, options.offload, clock, [this] { ++woken; });
+    offloader = *Offloader::make(*link, *registry, options.offload, clock, [this] { ++woken; }, options.filter);
     teller.offloader = offloader.get();
   }
   ~World() { finish(); }
@@ -141,7 +146,7 @@ class World {
   BlockPool& above() const { return *upper->pool(); }
   BlockPool& below() const { return *lower->pool(); }
 
-  // Everything that happens without time passing; whether anything did.
+  // Runs everything that is due now; returns whether anything was.
   bool settle() {
     bool did = false;
     for (bool again = true; again;) {
@@ -173,7 +178,7 @@ class World {
       run_for(milliseconds(1));
     }
     EXPECT_TRUE(offloader->is_idle()) << offloader->status().pending << " wait, " << offloader->status().in_flight
-                                      << " are under way, " << executor->load().transfers << " transfers";
+                                      << " are in flight, " << executor->load().transfers << " transfers";
   }
 
   // Blocks of these keys with their bytes, in the upper pool.
@@ -187,7 +192,7 @@ class World {
   void put(const Keys& keys, const Retention& retention = {}) { (void)fill(keys, retention); }
 
   bool is_below(const BlockKey& key) const { return below().contains(key); }
-  // In the lower tier, and with the bytes that it must have.
+  // In the lower tier, with the right bytes.
   bool is_whole_below(const BlockKey& key) const {
     const PinnedBlocks held = below().hold({{key}});
     return held.size() == 1 && lower_memory.gather(index_of(held.block_ids()[0])) == bytes_of(key);
@@ -195,9 +200,9 @@ class World {
   // What was registered below since the last call, in order.
   Keys arrived() {
     Keys keys;
-    for (const Told& told : arrivals.take()) {
-      if (told.what == Told::What::kRegistered) {
-        keys = joined(keys, told.keys);
+    for (const ObserverCall& call : arrivals.take()) {
+      if (call.what == ObserverCall::What::kRegistered) {
+        keys = joined(keys, call.keys);
       }
     }
     return keys;
@@ -205,7 +210,7 @@ class World {
   std::uint64_t refused(OffloadRefusal refusal) const {
     return offloader->status().refused[static_cast<std::size_t>(refusal)];
   }
-  // Each block that was offered was copied, refused, or is on its way.
+  // Each offered block was copied, was refused, or is in flight.
   void expect_accounts_add_up() const {
     const OffloadStatus status = offloader->status();
     std::uint64_t sum = status.copied + status.pending + status.in_flight;
@@ -230,17 +235,23 @@ class World {
   std::unique_ptr<Offloader> offloader;
 };
 
-// What a request was told.
+// The outcome of a request.
 struct Outcome {
   int times = 0;
   std::vector<bool> is_below = {};
   std::string error = {};
+  std::map<OffloadRefusal, std::uint32_t> refused = {};  // blocks, by reason
 
   std::function<void(OffloadOutcome&&)> hear() {
     return [this](OffloadOutcome&& outcome) {
       ++times;
       is_below = std::move(outcome.is_below);
       error = std::move(outcome.error);
+      for (std::size_t i = 0; i < kOffloadRefusals; ++i) {
+        if (outcome.refused[i] > 0) {
+          refused[static_cast<OffloadRefusal>(i)] = outcome.refused[i];
+        }
+      }
     };
   }
 };

@@ -38,7 +38,7 @@ void run_threads(OffloadMode mode) {
   auto executor = std::make_unique<HostExecutor>(steady_clock(), HostExecutor::Options{.threads = 2});
   const auto link = *TierLink::make(*upper, *lower, *executor, steady_clock());
   const auto offloader =
-      *Offloader::make(*link, *registry, {.mode = mode, .batch = 8, .queue = 100'000}, steady_clock(), wake);
+      *Offloader::make(*link, *registry, {.mode = mode, .batch = 8, .queue = 100'000}, steady_clock(), wake, {});
   teller.offloader = offloader.get();
 
   std::atomic<bool> is_over{false};
@@ -50,7 +50,7 @@ void run_threads(OffloadMode mode) {
     }
   });
   std::atomic<std::uint32_t> asked{0};
-  std::atomic<std::uint32_t> told{0};
+  std::atomic<std::uint32_t> reported{0};
   const auto work = [&](std::uint64_t seed) {
     std::mt19937_64 random(seed);
     for (int i = 0; i < 2'000; ++i) {
@@ -61,13 +61,13 @@ void run_threads(OffloadMode mode) {
       }
       if (random() % 16 == 0) {
         ++asked;
-        if (!offloader->offload({.keys = keys, .done = [&told](OffloadOutcome&&) { ++told; }})) {
+        if (!offloader->offload({.keys = keys, .done = [&reported](OffloadOutcome&&) { ++reported; }})) {
           --asked;
         }
       }
       const Keys rest(keys.begin() + found.size(), keys.end());
       Result<MutableBlocks> blocks = upper->pool()->allocate(static_cast<std::uint32_t>(rest.size()));
-      ASSERT_TRUE(blocks) << "a few blocks are to be had at any time";
+      ASSERT_TRUE(blocks) << "a few blocks can be allocated at any time";
       for (std::size_t j = 0; j < rest.size(); ++j) {
         write_block(upper_memory, blocks->block_ids()[j], rest[j]);
       }
@@ -81,14 +81,14 @@ void run_threads(OffloadMode mode) {
   for (std::thread& worker : workers) {
     worker.join();
   }
-  is_over = true;  // what waits is copied still
+  is_over = true;  // pending blocks are still copied
   wake();
   pumping.join();
   offloader->end();
   executor.reset();
 
-  EXPECT_EQ(told, asked);
-  EXPECT_GT(offloader->status().copied, 0U);  // a pump that comes late finds less to copy
+  EXPECT_EQ(reported, asked);
+  EXPECT_GT(offloader->status().copied, 0U);  // a late pump() finds less to copy
   EXPECT_EQ(upper->pool()->counts().active, 0U);
   EXPECT_EQ(lower->pool()->counts().active, 0U);
   upper->pool()->check_invariants();

@@ -9,10 +9,12 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/offload/copy_loan.h"
+#include "cairn/offload/filter_caller.h"
 #include "cairn/offload/offload_candidates.h"
 #include "cairn/offload/offload_chooser.h"
 #include "cairn/offload/offload_inbox.h"
 #include "cairn/offload/offload_requests.h"
+#include "cairn/transfer/in_step_mark.h"
 
 namespace cairn {
 
@@ -20,14 +22,16 @@ std::string_view to_string(OffloadRefusal refusal) {
   constexpr std::array<std::string_view, kOffloadRefusals> kNames = {
       "too short",     "never seen twice", "would not last", "over budget", "low priority",
       "already below", "in flight",        "shed",           "gone",        "no room",
-      "tier out",      "failed",           "cancelled",      "no parent"};
+      "tier out",      "failed",           "cancelled",      "no parent",   "filtered"};
   return kNames[static_cast<std::size_t>(refusal)];
 }
 
 namespace {
 
-// An executor that others have filled is asked again after this long: nobody says when it has room.
+// Time until a full executor is tried again; it has no callback for room.
 constexpr Duration kRetryAfter = std::chrono::milliseconds(1);
+// Batches at once of what the engine's present step computes.
+constexpr std::uint32_t kInStepBatches = 64;
 
 std::optional<OffloadRefusal> refusal_of(BlockState state) {
   switch (state) {
@@ -43,13 +47,12 @@ std::optional<OffloadRefusal> refusal_of(BlockState state) {
   return OffloadRefusal::kFailed;
 }
 
-OffloadInbox::Interests interests_of(const OffloadOptions& options, bool has_upper_pool) {
+OffloadInbox::Interests interests_of(const OffloadOptions& options, bool has_upper_pool, bool has_user_filter) {
   const bool by_itself = options.mode != OffloadMode::kOff && has_upper_pool;
-  const bool learns = options.least_uses > 1 || options.least_chance > 0 || options.bytes_per_day > 0;
   return {.candidates = by_itself,
-          .uses = learns && options.mode != OffloadMode::kOff,
+          .uses = by_itself && (options.counts_uses() || has_user_filter),
           // A block that was refused when it was new may be worth a copy when it is used again.
-          .used_again = by_itself && options.least_uses > 1,
+          .used_again = by_itself && (options.least_uses > 1 || has_user_filter),
           .bound = options.queue};
 }
 
@@ -72,11 +75,12 @@ std::optional<MutableBlocks> allocate_up_to(BlockPool& pool, std::uint32_t count
 class Offloader::Impl {
  public:
   Impl(TierLink& link, BlockRegistry& registry, const OffloadOptions& options, const Clock& clock,
-       std::function<void()> wake, AdmissionFilter filter);
+       std::function<void()> wake, AdmissionFilter filter, UserFilter&& user_filter);
   ~Impl();
 
   void registered(std::span<const ResidentBlock> blocks);
   void used(std::span<const BlockKey> keys);
+  void used_by_engine(std::span<const BlockKey> keys);
   [[nodiscard]] Result<OffloadRequestId> offload(EngineBlocks&& blocks, OffloadRequest&& request);
   [[nodiscard]] const Tier& from() const { return link_.from(); }
   void cancel(OffloadRequestId request);
@@ -94,13 +98,36 @@ class Offloader::Impl {
     std::vector<BlockKey> keys;
     std::weak_ptr<CopyLoan> loan = {};  // null for the engine's blocks
     std::uint64_t epoch = 0;            // epoch_ when it began
+    bool is_in_step = false;            // it saves what the engine's present step computes
   };
 
+  // Which keys of a request the user's filter refuses, or was not asked about because another request has them pending or
+  // below. Empty: there is no filter.
+  using Unwanted = std::vector<bool>;
+  // What the filters have to know of the blocks that the engine saves in one request.
+  struct Save {
+    std::vector<std::uint32_t> priorities = {};  // of the blocks; empty: no filter looks at them
+    std::uint32_t sequence_blocks = 0;
+    std::optional<BlockKey> parent = {};
+    Unwanted unwanted = {};
+  };
+  [[nodiscard]] Save save_of(const EngineBlocks& blocks, const OffloadRequest& request) const;
+  [[nodiscard]] Result<Unwanted> ask_about_save(const EngineBlocks& blocks, const OffloadRequest& request)
+      CAIRN_EXCLUDES(mutex_);
+  // Asks the user's filter about what was offered since the last call. Returns whether there was anything.
+  bool ask_about_offered() CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] FilteredBlock filtered(const BlockKey& key, std::uint32_t priority, TenantId tenant) const
+      CAIRN_REQUIRES(mutex_) {
+    return {.key = key,
+            .priority = priority,
+            .uses = std::max({1U, chooser_.uses(key), registry_.frequency(key)}),
+            .tenant = tenant};
+  }
   // Whether a request of so many blocks can be taken; counts them if not.
   [[nodiscard]] Status check_open(const EngineBlocks& blocks, std::size_t count) CAIRN_REQUIRES(mutex_);
-  // False if there is no room for the key in the queue: nothing has changed then.
-  [[nodiscard]] bool enqueue(RequestedKey requested, const BlockKey& key, std::uint32_t priority)
-      CAIRN_REQUIRES(mutex_);
+  // Queues the keys that are not below and not rejected. Returns the indices of those for which the queue has no room.
+  [[nodiscard]] std::vector<std::uint32_t> enqueue(OffloadRequestId request, std::span<const BlockKey> keys,
+                                                   std::uint32_t priority, const Save& save) CAIRN_REQUIRES(mutex_);
   void withdraw(OffloadRequestId request, const std::string& why) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool expire_requests(TimePoint now) CAIRN_REQUIRES(mutex_);
   // Passes what the chooser has resolved on to the requests.
@@ -127,7 +154,9 @@ class Offloader::Impl {
       CAIRN_REQUIRES(mutex_);
   void transferred(const Batch& batch, LinkOutcome&& outcome) CAIRN_EXCLUDES(mutex_);
   void drop_pending(OffloadRefusal reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] bool is_busy() const CAIRN_REQUIRES(mutex_) { return batches_ >= options_.in_flight || is_full_; }
+  [[nodiscard]] bool is_busy() const CAIRN_REQUIRES(mutex_) {
+    return batches_ - in_step_batches_ >= options_.in_flight || is_full_;
+  }
   [[nodiscard]] bool may_begin() const CAIRN_REQUIRES(mutex_) {
     return !is_paused_ && !is_ended_ && !link_.is_paused();
   }
@@ -139,6 +168,7 @@ class Offloader::Impl {
   const std::function<void()> wake_;
   BlockPool* const upper_;  // null: the engine's own blocks
   BlockPool& lower_;
+  std::optional<FilterCaller> user_filter_;
   OffloadInbox inbox_;
   std::atomic<std::uint32_t> on_loan_{0};  // blocks of upper_ that transfers read
 
@@ -148,7 +178,9 @@ class Offloader::Impl {
   OffloadRequests requests_ CAIRN_GUARDED_BY(mutex_);
   OffloadInbox::Contents news_ CAIRN_GUARDED_BY(mutex_);  // taken last; kept for its memory
   std::uint32_t batches_ CAIRN_GUARDED_BY(mutex_) = 0;    // in flight
-  bool is_full_ CAIRN_GUARDED_BY(mutex_) = false;         // the executor is, until a transfer ends or retry_at_
+  // Of those, the ones that wait for the layers of the engine's step: they do not keep other batches from the link.
+  std::uint32_t in_step_batches_ CAIRN_GUARDED_BY(mutex_) = 0;
+  bool is_full_ CAIRN_GUARDED_BY(mutex_) = false;  // the executor is, until a transfer ends or retry_at_
   TimePoint retry_at_ CAIRN_GUARDED_BY(mutex_){};
   std::optional<TimePoint> full_since_ CAIRN_GUARDED_BY(mutex_);  // and has accepted and ended nothing of ours since
   bool is_stuck_ CAIRN_GUARDED_BY(mutex_) = false;  // it was full for too long, and has accepted nothing since
@@ -159,7 +191,7 @@ class Offloader::Impl {
 };
 
 Offloader::Impl::Impl(TierLink& link, BlockRegistry& registry, const OffloadOptions& options, const Clock& clock,
-                      std::function<void()> wake, AdmissionFilter filter)
+                      std::function<void()> wake, AdmissionFilter filter, UserFilter&& user_filter)
     : link_(link),
       registry_(registry),
       options_(options),
@@ -167,9 +199,14 @@ Offloader::Impl::Impl(TierLink& link, BlockRegistry& registry, const OffloadOpti
       wake_(std::move(wake)),
       upper_(link.from().pool()),
       lower_(*link.to().pool()),
-      inbox_(interests_of(options, upper_ != nullptr)),
-      chooser_(options, std::move(filter), options.mode == OffloadMode::kAhead && upper_ != nullptr),
-      candidates_(link, registry, options, chooser_) {}
+      inbox_(interests_of(options, upper_ != nullptr, user_filter.filter != nullptr)),
+      chooser_(options, std::move(filter), options.mode == OffloadMode::kAhead && upper_ != nullptr,
+               user_filter.filter != nullptr),
+      candidates_(link, registry, options, chooser_) {
+  if (user_filter.filter) {
+    user_filter_.emplace(std::move(user_filter.filter), user_filter.limit, std::move(user_filter.report), clock);
+  }
+}
 
 Offloader::Impl::~Impl() {
   end();
@@ -194,6 +231,13 @@ void Offloader::Impl::used(std::span<const BlockKey> keys) {
   }
 }
 
+void Offloader::Impl::used_by_engine(std::span<const BlockKey> keys) {
+  if (options_.counts_uses() || user_filter_) {
+    const MutexLock lock(mutex_);
+    chooser_.used(keys);
+  }
+}
+
 Status Offloader::Impl::check_open(const EngineBlocks& blocks, std::size_t count) {
   if (!may_begin()) {
     chooser_.refuse(OffloadRefusal::kTierOut, count);
@@ -208,27 +252,121 @@ Status Offloader::Impl::check_open(const EngineBlocks& blocks, std::size_t count
   return {};
 }
 
+Offloader::Impl::Save Offloader::Impl::save_of(const EngineBlocks& blocks, const OffloadRequest& request) const {
+  Save save{.parent = request.parent};
+  if (upper_ != nullptr || (!options_.is_selective() && !user_filter_)) {
+    return save;
+  }
+  std::uint32_t deepest = 0;
+  for (const BlockFacts& facts : blocks.facts) {
+    save.priorities.push_back(facts.priority);
+    deepest = std::max(deepest, facts.block.key.position());
+  }
+  const auto blocks_of_tokens = static_cast<std::uint32_t>(request.sequence_tokens / lower_.block_size());
+  save.sequence_blocks = std::max(deepest + 1, blocks_of_tokens);
+  return save;
+}
+
+Result<Offloader::Impl::Unwanted> Offloader::Impl::ask_about_save(const EngineBlocks& blocks,
+                                                                  const OffloadRequest& request) {
+  std::vector<FilteredBlock> run;
+  std::vector<std::size_t> indices;
+  {
+    const MutexLock lock(mutex_);
+    CAIRN_TRY(check_open(blocks, request.keys.size()));
+    for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      if (!chooser_.contains(request.keys[i]) && !candidates_.is_below(request.keys[i])) {
+        run.push_back(filtered(request.keys[i], blocks.facts[i].priority, blocks.tenant));
+        indices.push_back(i);
+      }
+    }
+  }
+  Unwanted unwanted(request.keys.size(), true);
+  if (run.empty()) {
+    return unwanted;
+  }
+  const auto keep = std::make_unique<bool[]>(run.size());
+  user_filter_->ask({.from = link_.from().level(),
+                     .to = link_.to().level(),
+                     .request = request.request,
+                     .sequence_tokens = request.sequence_tokens,
+                     .blocks = run},
+                    {keep.get(), run.size()});
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    unwanted[indices[i]] = !keep[i];
+  }
+  return unwanted;
+}
+
+bool Offloader::Impl::ask_about_offered() {
+  std::vector<BlockKey> offered;
+  {
+    const MutexLock lock(mutex_);
+    offered = chooser_.take_unasked();
+  }
+  if (offered.empty()) {
+    return false;
+  }
+  std::ranges::reverse(offered);  // they were offered last one first
+  const auto keep = std::make_unique<bool[]>(options_.batch);
+  std::vector<FilteredBlock> run;
+  for (std::span<const BlockKey> left = offered; !left.empty();) {
+    const std::span<const BlockKey> keys = left.first(std::min<std::size_t>(left.size(), options_.batch));
+    left = left.subspan(keys.size());
+    run.clear();
+    {
+      const std::vector<std::optional<PeekedBlock>> seen = upper_->peek(keys);
+      const MutexLock lock(mutex_);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (seen[i] && chooser_.is_pending(keys[i])) {
+          run.push_back(filtered(keys[i], seen[i]->facts.priority, seen[i]->tenant));
+        }
+      }
+    }
+    if (run.empty()) {
+      continue;  // they are gone
+    }
+    user_filter_->ask({.from = link_.from().level(), .to = link_.to().level(), .blocks = run},
+                      {keep.get(), run.size()});
+    const MutexLock lock(mutex_);
+    std::vector<BlockKey> refused;
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      const BlockKey& key = run[i].key;
+      const bool has_no_parent =
+          std::ranges::any_of(refused, [&key](const BlockKey& other) { return other.is_parent_of(key); });
+      if (keep[i] && !has_no_parent) {
+        continue;
+      }
+      refused.push_back(key);
+      if (chooser_.is_pending(key)) {
+        chooser_.reject(key, keep[i] ? OffloadRefusal::kNoParent : OffloadRefusal::kFiltered);
+      }
+    }
+  }
+  return true;
+}
+
 Result<OffloadRequestId> Offloader::Impl::offload(EngineBlocks&& blocks, OffloadRequest&& request) {
   const std::vector<BlockKey> keys = request.keys;
   const std::uint32_t priority = request.priority;
+  Save save = save_of(blocks, request);
+  if (upper_ == nullptr && user_filter_) {
+    CAIRN_TRY_ASSIGN(save.unwanted, ask_about_save(blocks, request));
+  }
   OffloadRequestId id{};
   std::optional<OffloadRequests::Open> refused;  // destroyed without the lock
   {
     const MutexLock lock(mutex_);
     CAIRN_TRY(check_open(blocks, keys.size()));
     id = requests_.add(std::move(request), std::move(blocks));
-    std::vector<std::uint32_t> shed;
-    for (std::uint32_t i = 0; i < keys.size(); ++i) {
-      if (!enqueue({id, i}, keys[i], priority)) {
-        shed.push_back(i);
-      }
-    }
+    const std::vector<std::uint32_t> shed = enqueue(id, keys, priority, save);
     chooser_.refuse(OffloadRefusal::kShed, shed.size());
     if (!keys.empty() && shed.size() == keys.size()) {
       refused = requests_.forget(id);
     } else {
       for (const std::uint32_t i : shed) {
-        requests_.resolve({id, i}, false, str_cat("block ", keys[i].to_string(), ": the queue is full"));
+        requests_.resolve({id, i}, OffloadRefusal::kShed,
+                          str_cat("block ", keys[i].to_string(), ": the queue is full"));
       }
     }
   }
@@ -240,13 +378,41 @@ Result<OffloadRequestId> Offloader::Impl::offload(EngineBlocks&& blocks, Offload
   return id;
 }
 
-bool Offloader::Impl::enqueue(RequestedKey requested, const BlockKey& key, std::uint32_t priority) {
-  if (candidates_.is_below(key)) {
-    chooser_.refuse(OffloadRefusal::kAlreadyBelow);
-    requests_.resolve(requested, true, {});
-    return true;
+std::vector<std::uint32_t> Offloader::Impl::enqueue(OffloadRequestId request, std::span<const BlockKey> keys,
+                                                    std::uint32_t priority, const Save& save) {
+  const bool is_filtered = !save.priorities.empty();
+  const TimePoint now = is_filtered ? clock_.now() : TimePoint();
+  // A block before the next one was rejected and is in no tier: nobody could load what comes after it.
+  bool is_cut =
+      is_filtered && save.parent && !chooser_.contains(*save.parent) && registry_.tiers_of(*save.parent).empty();
+  std::vector<std::uint32_t> shed;
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    const BlockKey& key = keys[i];
+    is_cut = is_cut && (i == 0 || keys[i - 1].is_parent_of(key));
+    if (candidates_.is_below(key)) {
+      chooser_.refuse(OffloadRefusal::kAlreadyBelow);
+      requests_.resolve({request, i}, std::nullopt, {});
+      continue;
+    }
+    OffloadChooser::Refusal refusal;
+    const bool is_judged = is_filtered && !chooser_.contains(key);
+    if (is_judged && is_cut) {
+      refusal = OffloadRefusal::kNoParent;
+    } else if (is_judged) {
+      // The user's filter first: what judge() admits counts as written.
+      const bool is_unwanted = !save.unwanted.empty() && save.unwanted[i];
+      refusal =
+          is_unwanted ? OffloadRefusal::kFiltered : chooser_.judge(key, save.sequence_blocks, save.priorities[i], now);
+      is_cut = refusal && registry_.tiers_of(key).empty();
+    }
+    if (refusal) {
+      chooser_.refuse(*refusal);
+      requests_.resolve({request, i}, refusal, str_cat("block ", key.to_string(), ": ", to_string(*refusal)));
+    } else if (!chooser_.request({request, i}, key, priority, registry_.frequency(key), is_judged)) {
+      shed.push_back(i);
+    }
   }
-  return chooser_.request(requested, key, priority, registry_.frequency(key));
+  return shed;
 }
 
 void Offloader::Impl::cancel(OffloadRequestId request) {
@@ -267,7 +433,7 @@ void Offloader::Impl::withdraw(OffloadRequestId request, const std::string& why)
   const std::vector<BlockKey> keys = open->keys;
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
     if (!chooser_.withdraw(request, keys[i])) {
-      requests_.resolve({request, i}, false, why);
+      requests_.resolve({request, i}, OffloadRefusal::kCancelled, why);
     }
   }
 }
@@ -283,7 +449,7 @@ bool Offloader::Impl::expire_requests(TimePoint now) {
 
 void Offloader::Impl::apply_resolved() {
   for (const OffloadChooser::Resolved& resolved : chooser_.take_resolved()) {
-    requests_.resolve(resolved.requested, resolved.is_below, resolved.error);
+    requests_.resolve(resolved.requested, resolved.refusal, resolved.error);
   }
 }
 
@@ -311,7 +477,7 @@ void Offloader::Impl::fence(std::uint64_t fences) {
     for (const OffloadRequestId request : requests_.all()) {
       withdraw(request, std::string(kWhy));
     }
-    // Transfers in flight end by themselves and change nothing here any more: their keys may be those of other blocks.
+    // Transfers in flight end by themselves and have no effect here: their keys may belong to other blocks now.
     chooser_.drop_all(OffloadRefusal::kCancelled, kWhy);
     candidates_.forget();
   }
@@ -358,6 +524,9 @@ OffloadStatus Offloader::Impl::status() const {
   status.to = link_.to().level();
   status.mode = options_.mode;
   status.is_paused = is_paused_;
+  if (user_filter_) {
+    user_filter_->add_to(status);
+  }
   return status;
 }
 
@@ -379,18 +548,24 @@ bool Offloader::Impl::is_idle() const {
 bool Offloader::Impl::pump() {
   std::vector<OffloadRequests::Ended> ended;
   bool any = false;
+  const TimePoint now = clock_.now();
   {
     const MutexLock lock(mutex_);
-    const TimePoint now = clock_.now();
     any = look_into_inbox(now);
     any = expire_requests(now) || any;
     if (may_begin()) {
       give_up_on_a_full_executor(now);
       any = candidates_.offer_victims(now) || any;
       any = (!is_stuck_ && candidates_.offer_missed(now)) || any;
-      while (begin_batch(now)) {
-        any = true;
-      }
+    }
+  }
+  if (user_filter_ && upper_ != nullptr) {
+    any = ask_about_offered() || any;
+  }
+  {
+    const MutexLock lock(mutex_);
+    while (may_begin() && begin_batch(now)) {
+      any = true;
     }
     ended = take_ended();
   }
@@ -442,6 +617,9 @@ bool Offloader::Impl::begin_batch(TimePoint now) {
   }
   if (upper_ == nullptr) {
     keep_one_step(keys);
+    if (cairn::is_in_step(engine_blocks_of(keys.front()).not_before) && in_step_batches_ >= kInStepBatches) {
+      return false;
+    }
   }
   const TenantId tenant = upper_ == nullptr ? engine_blocks_of(keys.front()).tenant : kDefaultTenant;
   std::optional<MutableBlocks> targets = allocate_up_to(lower_, static_cast<std::uint32_t>(keys.size()), tenant);
@@ -463,7 +641,9 @@ bool Offloader::Impl::begin_batch(TimePoint now) {
                                       : CopySource(std::shared_ptr<const BorrowedBlocks>(loan, &loan->blocks()));
   MutableBlocks fitting = targets->take_front(static_cast<std::uint32_t>(keys.size()));
   targets.reset();
-  const Status status = submit(std::move(source), std::move(fitting), {.keys = keys, .loan = loan}, now);
+  const bool is_in_step = cairn::is_in_step(source.not_before());
+  const Status status =
+      submit(std::move(source), std::move(fitting), {.keys = keys, .loan = loan, .is_in_step = is_in_step}, now);
   if (status && loan != nullptr) {
     loan->begun();
   }
@@ -574,6 +754,7 @@ Status Offloader::Impl::submit(CopySource source, MutableBlocks targets, Batch b
   full_since_.reset();
   is_stuck_ = false;
   ++batches_;
+  in_step_batches_ += shared->is_in_step ? 1 : 0;
   return {};
 }
 
@@ -591,6 +772,7 @@ void Offloader::Impl::transferred(const Batch& batch, LinkOutcome&& outcome) {
       candidates_.copied_some();
     }
     --batches_;
+    in_step_batches_ -= batch.is_in_step ? 1 : 0;
     is_full_ = false;
     full_since_.reset();
     ended = take_ended();
@@ -606,7 +788,7 @@ void Offloader::Impl::transferred(const Batch& batch, LinkOutcome&& outcome) {
 
 Result<std::unique_ptr<Offloader>> Offloader::make(TierLink& link, BlockRegistry& registry,
                                                    const OffloadOptions& options, const Clock& clock,
-                                                   std::function<void()> wake) {
+                                                   std::function<void()> wake, UserFilter filter) {
   if (options.batch == 0 || options.in_flight == 0 || options.queue == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 str_cat("offloading in ", options.in_flight, " batches of ", options.batch, " blocks with a queue of ",
@@ -616,16 +798,16 @@ Result<std::unique_ptr<Offloader>> Offloader::make(TierLink& link, BlockRegistry
     return fail(ErrorCode::kInvalidArgument,
                 str_cat(to_string(link.to().level()), " has no pool; blocks move down to a tier that has one"));
   }
-  CAIRN_TRY_ASSIGN(AdmissionFilter filter, AdmissionFilter::create({.capacity = link.to().pool()->capacity(),
-                                                                    .least_uses = options.least_uses,
-                                                                    .least_blocks = options.least_blocks,
-                                                                    .least_chance = options.least_chance,
-                                                                    .bytes_per_day = options.bytes_per_day,
-                                                                    .block_bytes = link.to().block_bytes(),
-                                                                    .seed = link.to().pool()->seed()},
-                                                                   clock.now()));
-  return std::unique_ptr<Offloader>(
-      new Offloader(std::make_unique<Impl>(link, registry, options, clock, std::move(wake), std::move(filter))));
+  CAIRN_TRY_ASSIGN(AdmissionFilter admission, AdmissionFilter::create({.capacity = link.to().pool()->capacity(),
+                                                                       .least_uses = options.least_uses,
+                                                                       .least_blocks = options.least_blocks,
+                                                                       .least_chance = options.least_chance,
+                                                                       .bytes_per_day = options.bytes_per_day,
+                                                                       .block_bytes = link.to().block_bytes(),
+                                                                       .seed = link.to().pool()->seed()},
+                                                                      clock.now()));
+  return std::unique_ptr<Offloader>(new Offloader(std::make_unique<Impl>(
+      link, registry, options, clock, std::move(wake), std::move(admission), std::move(filter))));
 }
 
 Offloader::Offloader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -633,6 +815,7 @@ Offloader::~Offloader() = default;
 
 void Offloader::registered(std::span<const ResidentBlock> blocks) { impl_->registered(blocks); }
 void Offloader::used(std::span<const BlockKey> keys) { impl_->used(keys); }
+void Offloader::used_by_engine(std::span<const BlockKey> keys) { impl_->used_by_engine(keys); }
 
 Result<OffloadRequestId> Offloader::offload(OffloadRequest&& request) {
   if (impl_->from().pool() == nullptr) {

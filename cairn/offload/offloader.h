@@ -31,7 +31,6 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/offload/offload_options.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/pool/pool_observer.h"
@@ -41,22 +40,33 @@ namespace cairn {
 
 class Offloader {
  public:
+  // A filter of the user's, which decides beside the filters of OffloadOptions. Called in pump() and in offload() of the
+  // engine's blocks, with no lock held.
+  struct UserFilter {
+    OffloadFilter filter = {};  // empty: there is none
+    Duration limit = std::chrono::milliseconds(1);
+    std::function<void(std::string)> report = {};  // see FilterCaller
+  };
   // `wake` is called when there is something to pump, from any thread, also under a pool's lock. It must return soon and
   // take only locks above LockRank::kRegistry.
   [[nodiscard]] static Result<std::unique_ptr<Offloader>> make(TierLink& link, BlockRegistry& registry,
                                                                const OffloadOptions& options, const Clock& clock,
-                                                               std::function<void()> wake);
+                                                               std::function<void()> wake, UserFilter filter);
   ~Offloader();
 
   // What is registered and used in the upper pool; called under its lock. Only recorded: pump() looks at it.
   void registered(std::span<const ResidentBlock> blocks);
   void used(std::span<const BlockKey> keys);
+  // Requests of the engine have these blocks in their sequences: one use of each. For a tier without a pool.
+  void used_by_engine(std::span<const BlockKey> keys);
 
   // Copies blocks of the upper pool, whatever the mode and filters (except the write budget). kExhausted if the queue is
   // full of more valuable blocks; kFailedPrecondition while paused.
   [[nodiscard]] Result<OffloadRequestId> offload(OffloadRequest&& request);
-  // Copies blocks that the engine holds in a tier without a pool. EngineBlocks::held is released when nothing touches the
-  // blocks any more. Also kCancelled, if EngineBlocks::fence is older than the last fence.
+  // Copies blocks that the engine holds in a tier without a pool, whatever the mode, as far as all filters admit them: the
+  // keys of one sequence, in order, up to the first that is rejected; keys after it are refused as kNoParent unless they are
+  // below already. EngineBlocks::held is released when nothing touches the blocks any more. Errors as above; also
+  // kCancelled, if EngineBlocks::fence is older than the last fence.
   [[nodiscard]] Result<OffloadRequestId> offload(EngineBlocks&& blocks, OffloadRequest&& request);
   // Drops the request's pending blocks. Transfers in flight go on. The outcome comes as always.
   void cancel(OffloadRequestId request);

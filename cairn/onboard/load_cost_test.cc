@@ -66,10 +66,63 @@ TEST(LoadCost, WhatIsAheadInTheWayCountsOnceForEachWay) {
   EXPECT_EQ(worth(*kModel, {host, disk}), 0U);
 }
 
-TEST(LoadCost, AnUnknownWayIsTried) {
-  EXPECT_EQ(
-      worth(*kModel, {{.blocks = 5, .block_bytes = 1'000'000'000, .bytes_per_second = 0, .bytes_ahead = 1'000'000}}),
-      5U);
+TEST(LoadCost, AnUnknownLinkIsMeasuredAndNotMore) {
+  const LoadRun unknown{.from = CacheLevel::kG3, .blocks = 5, .block_bytes = 1'000'000'000};
+  EXPECT_EQ(worth(*kModel, {unknown}), 0U) << "something is ahead that measures it";
+  LoadRun probe = unknown;
+  probe.probe_blocks = 2;
+  EXPECT_EQ(worth(*kModel, {probe}), 2U);
+  probe.probe_blocks = 9;
+  EXPECT_EQ(worth(*kModel, {probe}), 5U);
+  const LoadRun host{.blocks = 10, .block_bytes = 1000, .bytes_per_second = 1e6};
+  EXPECT_EQ(worth(*kModel, {host, probe, host}), 15U);
+  EXPECT_EQ(worth(*kModel, {host, unknown, host}), 10U);
+  LoadRun slow = host;
+  slow.bytes_per_second = 1e3;
+  EXPECT_EQ(worth(*kModel, {slow, probe}), 0U) << "the load does not get there";
+}
+
+TEST(LoadCost, AnOldSpeedIsMeasuredAgain) {
+  LoadRun slow{.from = CacheLevel::kG3, .blocks = 50, .block_bytes = 1000, .bytes_per_second = 1e3};
+  EXPECT_EQ(worth(*kModel, {slow}), 0U);
+  slow.probe_blocks = 3;
+  EXPECT_EQ(worth(*kModel, {slow}), 3U);
+  LoadRun fast = slow;
+  fast.bytes_per_second = 1e6;
+  EXPECT_EQ(worth(*kModel, {fast}), 50U);
+}
+
+TEST(LoadCost, TheIterationInProgressDelaysALoadedRequest) {
+  // Four blocks save 9 ms each.
+  const Runs runs = {{.blocks = 4, .block_bytes = 1000, .bytes_per_second = 1e6}};
+  PrefillEstimate prefill = PrefillEstimate::constant(1600);
+  prefill.seconds_until_next = 0.03;
+  EXPECT_EQ(blocks_worth_loading(prefill, {.runs = runs, .block_size = 16, .engine_is_busy = true}), 4U);
+  prefill.seconds_until_next = 0.05;
+  EXPECT_EQ(blocks_worth_loading(prefill, {.runs = runs, .block_size = 16, .engine_is_busy = true}), 0U);
+  EXPECT_EQ(blocks_worth_loading(prefill, {.runs = runs, .block_size = 16}), 4U);
+}
+
+TEST(LoadCost, WhatWasLearnedIsUsedWithCaution) {
+  // 10 ms a block to compute, 9.5 ms to load.
+  const Runs runs = {{.blocks = 4, .block_bytes = 1000, .bytes_per_second = 1000 / 0.0095}};
+  PrefillEstimate prefill = PrefillEstimate::constant(1600);
+  EXPECT_EQ(blocks_worth_loading(prefill, {.runs = runs, .block_size = 16}), 4U);
+  prefill.caution = 1.1;
+  EXPECT_EQ(blocks_worth_loading(prefill, {.runs = runs, .block_size = 16}), 0U);
+}
+
+TEST(LoadCost, SavesIterations) {
+  // Iterations of 64 tokens take 1 s each, tokens nothing: of 161 tokens, loading 4 or 8 of 10 blocks saves one or two.
+  const PrefillEstimate prefill{.seconds_per_token = 1e-9, .seconds_per_iteration = 1, .tokens_per_iteration = 64};
+  const auto loaded = [&](double seconds_a_block, std::uint32_t total) {
+    const Runs runs = {{.blocks = 10, .block_bytes = 1000, .bytes_per_second = 1000 / seconds_a_block}};
+    return blocks_worth_loading(prefill, {.runs = runs, .block_size = 16, .total_tokens = total});
+  };
+  EXPECT_EQ(loaded(1, 161), 0U);
+  EXPECT_EQ(loaded(0.2, 161), 7U) << "64 tokens are left: one iteration";
+  EXPECT_EQ(loaded(0.2, 200), 9U);
+  EXPECT_EQ(loaded(0.1, 225), 7U) << "the last three blocks save nothing";
 }
 
 TEST(LoadCost, OfEqualsTheLarger) {
@@ -93,7 +146,7 @@ TEST(LoadCost, DoesNotLoadForLongerThanComputingTakes) {
   EXPECT_EQ(worth(*measured_cost_model(engine), {disk}), 0U);
 }
 
-// What the time to the first token is, said another way: every number of blocks is tried.
+// The time to the first token by trying every number of blocks.
 TEST(LoadCost, FindsTheBestOfAllNumbers) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {
@@ -103,7 +156,7 @@ TEST(LoadCost, FindsTheBestOfAllNumbers) {
       runs.push_back({.from = random() % 2 == 0 ? CacheLevel::kG2 : CacheLevel::kG3,
                       .blocks = static_cast<std::uint32_t>(random() % 30),
                       .block_bytes = 1000 + random() % 1000,
-                      .bytes_per_second = random() % 8 == 0 ? 0.0 : static_cast<double>(20'000 + random() % 400'000),
+                      .bytes_per_second = static_cast<double>(20'000 + random() % 400'000),
                       .bytes_ahead = random() % 3 == 0 ? random() % 100'000 : 0});
     }
     const std::uint32_t first_token = static_cast<std::uint32_t>(random() % 100'000);
@@ -132,6 +185,57 @@ TEST(LoadCost, FindsTheBestOfAllNumbers) {
       least = std::min(least, seconds(n));
     }
     EXPECT_NEAR(seconds(worth(*kModel, runs, first_token)), least, 1e-9) << "round " << round;
+  }
+}
+
+// The same with iterations, latencies and a busy engine.
+TEST(LoadCost, FindsTheBestOfAllNumbersWithIterations) {
+  std::mt19937_64 random(8);
+  const auto below = [&random](std::uint64_t n) { return static_cast<std::uint32_t>(random() % n); };
+  for (int round = 0; round < 300; ++round) {
+    const PrefillEstimate prefill{.seconds_per_token = 1e-5 * (1 + below(20)),
+                                  .seconds_per_context = 1e-9 * below(5),
+                                  .seconds_per_iteration = 1e-3 * below(20),
+                                  .tokens_per_iteration = below(3) == 0 ? std::numeric_limits<double>::infinity()
+                                                                        : static_cast<double>(16 + below(2000)),
+                                  .seconds_until_next = 1e-3 * below(10)};
+    Runs runs;
+    std::uint32_t found = 0;
+    for (std::uint32_t i = 0, count = 1 + below(4); i < count; ++i) {
+      runs.push_back({.from = i == 0 ? CacheLevel::kG2 : CacheLevel::kG3,
+                      .blocks = 1 + below(60),
+                      .block_bytes = 1000,
+                      .bytes_per_second = 1e5 * (1 + below(40)),
+                      .bytes_ahead = below(3) * 10'000,
+                      .latency_seconds = 1e-4 * below(20)});
+      found += runs.back().blocks;
+    }
+    const LoadQuestion question{.runs = runs,
+                                .block_size = 16,
+                                .first_token = 16 * below(100),
+                                .total_tokens = 0,
+                                .engine_is_busy = below(2) == 0};
+    LoadQuestion total = question;
+    total.total_tokens = question.first_token + found * 16 + 1 + below(3000);
+    const auto seconds = [&](std::uint32_t loaded) {
+      double time = prefill.seconds(total.first_token + loaded * 16, total.total_tokens);
+      time += loaded > 0 && total.engine_is_busy ? prefill.seconds_until_next : 0;
+      std::set<CacheLevel> used;
+      for (const LoadRun& run : runs) {
+        const std::uint32_t blocks = std::min(run.blocks, loaded);
+        loaded -= blocks;
+        if (blocks > 0 && used.insert(run.from).second) {
+          time += static_cast<double>(run.bytes_ahead) / run.bytes_per_second + run.latency_seconds;
+        }
+        time += 1000.0 * blocks / run.bytes_per_second;
+      }
+      return time;
+    };
+    double least = std::numeric_limits<double>::max();
+    for (std::uint32_t n = 0; n <= found; ++n) {
+      least = std::min(least, seconds(n));
+    }
+    EXPECT_NEAR(seconds(blocks_worth_loading(prefill, total)), least, 1e-9) << "round " << round;
   }
 }
 

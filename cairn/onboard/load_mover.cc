@@ -11,7 +11,7 @@ namespace cairn {
 
 namespace {
 
-// A full executor is asked again after this long, unless a transfer ends before.
+// Time until a full executor is tried again, unless a transfer ends before.
 constexpr Duration kRetryAfter = std::chrono::milliseconds(1);
 // So short that a string needs no memory for it.
 constexpr const char* kNoMemory = "no memory";
@@ -19,22 +19,6 @@ constexpr const char* kNoMemory = "no memory";
 std::uint32_t count_done(std::span<const BlockState> states) {
   const auto other = std::find_if(states.begin(), states.end(), [](BlockState s) { return s != BlockState::kDone; });
   return static_cast<std::uint32_t>(other - states.begin());
-}
-
-// The first `count` of these keys, or as many of them, from the first on, as the pool still has.
-std::optional<PinnedBlocks> pin_first(BlockPool& pool, std::span<const BlockKey> keys, std::uint32_t& count) {
-  while (count > 0) {
-    PinnedBlocks pinned = pool.hold(keys.first(count));
-    if (pinned.size() == count) {
-      return pinned;
-    }
-    std::uint32_t same = 0;
-    while (same < pinned.size() && pinned.key(same) == keys[same]) {
-      ++same;
-    }
-    count = same;
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -50,8 +34,9 @@ void Load::explain(std::string_view reason) {
   }
 }
 
-LoadMover::LoadMover(const Onboarder::Parts& parts, DoneFor done_for)
+LoadMover::LoadMover(const Onboarder::Parts& parts, Queued& queued, DoneFor done_for)
     : parts_(parts),
+      queued_(queued),
       done_for_(std::move(done_for)),
       links_{parts.host_to_device, parts.disk_to_device, parts.disk_to_host} {}
 
@@ -100,7 +85,6 @@ std::vector<LoadPartPtr> LoadMover::make_parts(const LoadPtr& load, const LoadPl
     return parts.back();
   };
   for (const LoadPlan::Part& planned : plan.parts) {
-    std::uint32_t count = planned.count;
     const std::span<const BlockKey> keys = load->keys_of(planned.first, planned.count);
     if (planned.kind == Kind::kJoined) {
       add(planned, 0, LoadPart::State::kJoined);
@@ -113,15 +97,19 @@ std::vector<LoadPartPtr> LoadMover::make_parts(const LoadPtr& load, const LoadPl
       }
       continue;
     }
-    if (planned.kind == Kind::kPresent) {
-      if (std::optional<PinnedBlocks> pinned = pin_first(*device_pool(), keys, count)) {
-        load->present.push_back(*std::move(pinned));
+    const bool is_present = planned.kind == Kind::kPresent;
+    BlockPool& source = is_present ? *device_pool() : *links_[index_of(planned.link)]->from().pool();
+    PinnedBlocks pinned = source.pin_prefix(keys, is_present ? BlockPool::LoadUse::kDoesNotCount : load->use());
+    const std::uint32_t count = pinned.size();
+    if (is_present && count > 0) {
+      load->present.push_back(std::move(pinned));
+    } else if (count > 0) {
+      if (load->kind == Load::Kind::kEngine) {
+        parts_.registry->used(keys.first(count));
       }
-    } else if (std::optional<PinnedBlocks> pinned =
-                   pin_first(*links_[index_of(planned.link)]->from().pool(), keys, count)) {
       const LoadPartPtr part = add(planned, 0, LoadPart::State::kQueued);
       part->count = count;
-      part->source.emplace(*std::move(pinned));
+      part->source.emplace(std::move(pinned));
     }
     if (count == planned.count) {
       continue;
@@ -210,14 +198,26 @@ void LoadMover::enter(const LoadPartPtr& part) {
   move_to(part, other->second->joined[index_of(part->joined_at)]);
 }
 
+void LoadMover::count_queued(const LoadPart& part, const LoadPartList* list, bool enters) {
+  for (std::size_t link = 0; link < kLoadLinks; ++link) {
+    if (list == &queues_[link]) {
+      enters ? queued_.blocks[link].fetch_add(part.count, std::memory_order_relaxed)
+             : queued_.blocks[link].fetch_sub(part.count, std::memory_order_relaxed);
+    }
+  }
+}
+
 void LoadMover::move_to(const LoadPartPtr& part, LoadPartList& list) {
   LoadPartList& from = part->list != nullptr ? *part->list : part->node;
+  count_queued(*part, part->list, false);
+  count_queued(*part, &list, true);
   *part->place = part;
   list.splice(list.end(), from, part->place);
   part->list = &list;
 }
 
 void LoadMover::take_out(LoadPart& part) {
+  count_queued(part, part.list, false);
   part.node.splice(part.node.begin(), *part.list, part.place);
   part.list = nullptr;
   part.node.front() = nullptr;  // may be the last owner but the caller
@@ -513,7 +513,8 @@ std::optional<TimePoint> LoadMover::next_time() const {
   return next != TimePoint::max() ? std::optional(next) : std::nullopt;
 }
 
-// What is in flight behind a hole does not change a prefix any more. Only the engine waits for it: its blocks are written.
+// Transfers after a hole cannot lengthen the prefix. Only loads into engine blocks wait for them, because they write to
+// those blocks.
 bool LoadMover::is_decided(const Load& load) {
   return load.kind == Load::Kind::kPrefix &&
          std::none_of(load.parts.begin(), load.parts.end(),

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -79,7 +80,7 @@ struct Load {
   std::vector<LoadPartPtr> parts = {};  // that have not ended
   bool is_cancelled = false;
   bool is_fenced = false;     // a reset came while it was in flight: its outcome is a miss
-  bool is_called_in = false;  // transfers_by has passed, and the executors were told
+  bool is_called_in = false;  // transfers_by has passed, and the executors were notified
   bool is_late = false;       // some transfer expired
   bool is_over = false;       // the outcome is made
   std::string why = {};       // the first reason for a shorter prefix
@@ -97,6 +98,10 @@ struct Load {
       return std::nullopt;
     }
     return kind == Kind::kPrefetch ? CacheLevel::kG2 : CacheLevel::kG1;
+  }
+  // Whether reading a block below counts as a use of it. Blocks that the caller holds were found by a lookup.
+  [[nodiscard]] BlockPool::LoadUse use() const {
+    return kind == Kind::kGiven ? BlockPool::LoadUse::kDoesNotCount : BlockPool::LoadUse::kCounts;
   }
   // Keeps the first reason.
   void explain(std::string_view reason);
@@ -129,11 +134,15 @@ struct LoadPart {
 
 class LoadMover {
  public:
+  // Blocks that are queued for each link. Read without the lock, to weigh other loads.
+  struct Queued {
+    std::array<std::atomic<std::uint32_t>, kLoadLinks> blocks = {};  // relaxed: a number orders nothing
+  };
   using DoneFor = std::function<std::function<void(LinkOutcome&&)>(const LoadPartPtr&)>;
   // `done_for` makes the callback of a part's transfer, which has to call transferred().
-  LoadMover(const Onboarder::Parts& parts, DoneFor done_for);
+  LoadMover(const Onboarder::Parts& parts, Queued& queued, DoneFor done_for);
 
-  // What has ended since the last call, to be told and destroyed without the lock.
+  // What has ended since the last call, to be reported and destroyed without the lock.
   struct Ended {
     LoadList loads = {};
     LoadPartList parts = {};
@@ -205,10 +214,13 @@ class LoadMover {
   [[nodiscard]] static bool is_decided(const Load& load);
   [[nodiscard]] LoadOutcome outcome_of(Load& load) const;
   void collect(Load& load, LoadOutcome& outcome) const;
-  static void move_to(const LoadPartPtr& part, LoadPartList& list);
-  static void take_out(LoadPart& part);
+  void move_to(const LoadPartPtr& part, LoadPartList& list);
+  void take_out(LoadPart& part);
+  // The part enters or leaves this list.
+  void count_queued(const LoadPart& part, const LoadPartList* list, bool enters);
 
   const Onboarder::Parts parts_;
+  Queued& queued_;
   const DoneFor done_for_;
   const std::array<TierLink*, kLoadLinks> links_;
   std::map<LoadId, LoadPtr> loads_;                                  // without an outcome

@@ -13,25 +13,30 @@ LoadRun describe(const KeyRun& run, const LoadLinks& links, const LoadCosts& cos
   if (run.tier == CacheLevel::kG1) {
     return described;
   }
-  // The bytes of joined blocks are among those in flight.
+  // The bytes of joined blocks are among those ahead.
   described.block_bytes = run.joined_at ? 0 : costs.block_bytes;
-  const auto add = [&](LoadLink link) {
+  const auto use = [&](LoadLink link) {
     const LinkSpeed& speed = costs.speeds[index_of(link)];
-    if (described.bytes_per_second == 0 ||
-        (speed.bytes_per_second > 0 && speed.bytes_per_second < described.bytes_per_second)) {
-      described.bytes_per_second = speed.bytes_per_second;
-      described.bytes_ahead = speed.bytes_in_flight;
+    described.bytes_per_second = speed.bytes_per_second;
+    described.bytes_ahead = speed.bytes_ahead;
+    const bool is_measured = speed.is_old && !(link == LoadLink::kDiskToHost && costs.may_prefetch);
+    if ((speed.bytes_per_second <= 0 || is_measured) && speed.bytes_ahead == 0 && described.block_bytes > 0) {
+      described.probe_blocks = probe_blocks(costs.block_bytes);
     }
   };
   if (run.tier == CacheLevel::kG2) {
-    add(LoadLink::kHostToDevice);
+    use(LoadLink::kHostToDevice);
   } else if (links.disk_to_device && !links.goes_through_host()) {
-    add(LoadLink::kDiskToDevice);
+    use(LoadLink::kDiskToDevice);
   } else {
-    // Both links work at once, so that the slower one counts. A disk of unknown speed is tried.
-    add(LoadLink::kDiskToHost);
-    if (described.bytes_per_second > 0) {
-      add(LoadLink::kHostToDevice);
+    // Both links work at once: the slower one counts, and the first or last part is alone on the other.
+    const double disk = costs.speeds[index_of(LoadLink::kDiskToHost)].bytes_per_second;
+    const double host = costs.speeds[index_of(LoadLink::kHostToDevice)].bytes_per_second;
+    const bool is_host_slower = disk > 0 && host > 0 && host < disk;
+    use(is_host_slower ? LoadLink::kHostToDevice : LoadLink::kDiskToHost);
+    if (disk > 0 && host > 0) {
+      const double part = static_cast<double>(described.block_bytes) * std::min(run.blocks, costs.max_part_blocks);
+      described.latency_seconds = part / std::max(disk, host);
     }
   }
   return described;
@@ -133,8 +138,11 @@ std::uint32_t worth_loading(std::span<const KeyRun> runs, const LoadLinks& links
   if (costs.model == nullptr || blocks == 0) {
     return blocks;
   }
-  return std::min(blocks, costs.model->worth_loading(
-                              {.runs = described, .block_size = costs.block_size, .first_token = costs.first_token}));
+  return std::min(blocks, costs.model->worth_loading({.runs = described,
+                                                      .block_size = costs.block_size,
+                                                      .first_token = costs.first_token,
+                                                      .total_tokens = costs.total_tokens,
+                                                      .engine_is_busy = costs.engine_is_busy}));
 }
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 // pools, threads or clocks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -41,16 +42,27 @@ struct LoadLinks {
 };
 
 struct LinkSpeed {
-  double bytes_per_second = 0;        // 0 if it is not known yet
-  std::uint64_t bytes_in_flight = 0;  // ahead of a new transfer
+  double bytes_per_second = 0;    // 0 if it is not known yet
+  std::uint64_t bytes_ahead = 0;  // of a new transfer: in flight, pending, and promised
+  bool is_old = false;            // it was measured so long ago that it should be measured again
 };
+// So much is loaded to measure a link.
+inline constexpr std::uint64_t kProbeBytes = std::uint64_t{16} << 20;
+[[nodiscard]] constexpr std::uint32_t probe_blocks(std::uint64_t block_bytes) {
+  return block_bytes < kProbeBytes ? static_cast<std::uint32_t>(kProbeBytes / std::max<std::uint64_t>(block_bytes, 1))
+                                   : 1;
+}
 
 // What loading costs, and what computing instead.
 struct LoadCosts {
-  const LoadCostModel* model = nullptr;  // only asked for prefixes; null: everything is worth loading
+  const LoadCostModel* model = nullptr;  // only used for prefixes; null: everything is worth loading
   std::uint64_t block_bytes = 0;
   std::uint32_t block_size = 0;   // tokens
   std::uint32_t first_token = 0;  // of the first run
+  std::uint32_t total_tokens = 0;
+  bool engine_is_busy = false;
+  std::uint32_t max_part_blocks = 1;  // as in LoadPlanRequest
+  bool may_prefetch = false;          // an old speed of the link from disk to host is measured without this load
   std::array<LinkSpeed, kLoadLinks> speeds = {};
 };
 

@@ -114,8 +114,8 @@ TEST(LoadPlanTest, EndsWhereComputingIsFaster) {
   Asked model;
   model.answer = 3;
   LoadCosts costs{.model = &model, .block_bytes = 100, .block_size = 16, .first_token = 32};
-  costs.speeds[index_of(LoadLink::kHostToDevice)] = {.bytes_per_second = 50, .bytes_in_flight = 7};
-  costs.speeds[index_of(LoadLink::kDiskToHost)] = {.bytes_per_second = 20, .bytes_in_flight = 8};
+  costs.speeds[index_of(LoadLink::kHostToDevice)] = {.bytes_per_second = 50, .bytes_ahead = 7};
+  costs.speeds[index_of(LoadLink::kDiskToHost)] = {.bytes_per_second = 20, .bytes_ahead = 8};
   const std::vector<KeyRun> runs = {{1, kDevice}, {4, kHost}, {2, kDisk}, {1, kDisk, kDevice}};
   const LoadPlan plan = plan_load({.max_part_blocks = 8}, runs, kAllLinks, costs);
   EXPECT_EQ(plan.found, 8U);
@@ -134,7 +134,8 @@ TEST(LoadPlanTest, EndsWhereComputingIsFaster) {
   EXPECT_EQ(model.runs[3].block_bytes, 0U) << "joined: its bytes are in flight already";
   costs.speeds[index_of(LoadLink::kDiskToHost)] = {};
   EXPECT_EQ(worth_loading(runs, kAllLinks, costs), 3U);
-  EXPECT_EQ(model.runs[2].bytes_per_second, 0) << "a disk of unknown speed is tried";
+  EXPECT_EQ(model.runs[2].bytes_per_second, 0);
+  EXPECT_EQ(model.runs[2].probe_blocks, kProbeBytes / 100) << "a disk of unknown speed is measured";
   costs.speeds[index_of(LoadLink::kDiskToDevice)] = {.bytes_per_second = 30};
   EXPECT_EQ(worth_loading(runs, kStraight, costs), 3U);
   EXPECT_EQ(model.runs[2].bytes_per_second, 30);
@@ -144,7 +145,7 @@ TEST(LoadPlanTest, EndsWhereComputingIsFaster) {
   EXPECT_EQ(plan_load({}, runs, kAllLinks, costs).end, 8U);
 }
 
-// Whatever the runs are: the parts cover the keys that were found, without gaps in a prefix and in order.
+// For all runs, the parts cover the keys that were found, in order and without gaps in a prefix.
 TEST(LoadPlanTest, PartsCoverWhatWasFound) {
   std::mt19937_64 random(1);
   const auto below = [&random](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };

@@ -21,6 +21,10 @@ namespace {
 constexpr Duration kBeforeTheDeadline = std::chrono::milliseconds(1);
 // The largest part of a load that goes through host memory.
 constexpr std::uint32_t kMaxPartBlocks = 32;
+// When a link that is not used because it was slow is measured again, in seconds since the last time: at least so many, and
+// so many times what the measurement takes.
+constexpr double kLeastAge = 60;
+constexpr double kAgeOfProbe = 1000;
 
 Onboarder::Parts with_cost_model(Onboarder::Parts parts, const OnboardOptions& options) {
   if (parts.cost == nullptr) {
@@ -96,8 +100,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
 
   // What a load is begun with beside its Load.
   struct Start {
-    const LoadRequest* request = nullptr;  // of a prefix
-    std::optional<MutableBlocks> targets = {};
+    const LoadRequest* request = nullptr;             // of a prefix
+    std::optional<MutableBlocks>* targets = nullptr;  // of blocks that are given; taken once the load is accepted
   };
   // `fill` gives the load what only its kind has. A load that is refused leaves its arguments as they were.
   template <typename Fill>
@@ -114,7 +118,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   void notify_all(LoadMover::Ended& ended) CAIRN_EXCLUDES(mutex_);
 
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
-  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
+  [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
   [[nodiscard]] OnboardStatus status() const CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<TimePoint> next_time() const CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] bool is_idle() const CAIRN_EXCLUDES(mutex_);
@@ -125,7 +129,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] const Parts& parts() const { return parts_; }
   [[nodiscard]] std::uint64_t fences() const { return fences_; }
   void count_fence() { ++fences_; }
-  [[nodiscard]] TimePoint deadline_of(const LoadRequest& request) const {
+  template <typename Request>
+  [[nodiscard]] TimePoint deadline_of(const Request& request) const {
     return request.deadline.value_or(deadline_after(parts_.clock->now(), options_.deadline));
   }
 
@@ -133,7 +138,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   [[nodiscard]] Status admit() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadLinks links() const;
   [[nodiscard]] TierSet readable_tiers(const LoadLinks& links, bool is_prefetch) const;
-  [[nodiscard]] LoadCosts costs(std::uint32_t first_block) const;
+  [[nodiscard]] LoadCosts costs(const LoadContext& context) const;
+  [[nodiscard]] std::uint32_t max_part_blocks() const;
   [[nodiscard]] std::vector<KeyRun> locate(const Load& load, std::uint32_t first, std::uint32_t last,
                                            std::uint32_t attempt, const LoadLinks& links) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] LoadPlanRequest plan_request(const Load& load, std::uint32_t first) const;
@@ -150,6 +156,7 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   // before it grows.
   std::atomic<std::uint64_t> fences_{0};
   mutable Mutex mutex_{LockRank::kOnboard};
+  LoadMover::Queued queued_;
   LoadMover mover_ CAIRN_GUARDED_BY(mutex_);
   std::uint32_t notifying_ CAIRN_GUARDED_BY(mutex_) = 0;  // threads
   std::uint64_t next_id_ CAIRN_GUARDED_BY(mutex_) = 1;
@@ -157,7 +164,9 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
 };
 
 Onboarder::Impl::Impl(const Parts& parts, const OnboardOptions& options)
-    : parts_(with_cost_model(parts, options)), options_(options), mover_(parts, [this](const LoadPartPtr& part) {
+    : parts_(with_cost_model(parts, options)),
+      options_(options),
+      mover_(parts, queued_, [this](const LoadPartPtr& part) {
         return [self = shared_from_this(), part](LinkOutcome&& outcome) {
           // The outcome holds the blocks that arrived until parts that joined this one were planned again.
           LoadMover::Ended ended = self->handle([&](LoadMover& mover) { mover.transferred(part, outcome); });
@@ -300,20 +309,41 @@ TierSet Onboarder::Impl::readable_tiers(const LoadLinks& links, bool is_prefetch
   return tiers;
 }
 
-LoadCosts Onboarder::Impl::costs(std::uint32_t first_block) const {
+LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
   LoadCosts costs{.model = options_.weigh ? parts_.cost.get() : nullptr,
                   .block_bytes = parts_.device != nullptr ? parts_.device->block_bytes() : 0,
                   .block_size = parts_.block_size,
-                  .first_token = first_block * parts_.block_size};
-  const auto measure = [&costs](LoadLink which, const TierLink* link) {
-    if (costs.model != nullptr && link != nullptr) {
-      costs.speeds[index_of(which)] = {.bytes_per_second = link->meter().bytes_per_second(),
-                                       .bytes_in_flight = link->meter().totals().bytes_in_flight};
+                  .first_token = context.first_block * parts_.block_size,
+                  .total_tokens = context.total_tokens,
+                  .engine_is_busy = context.engine_is_busy,
+                  .max_part_blocks = max_part_blocks()};
+  if (costs.model == nullptr) {
+    return costs;
+  }
+  const TimePoint now = parts_.clock->now();
+  const auto measure = [&](LoadLink which, const TierLink* link, std::uint64_t pinned, std::uint32_t promised) {
+    if (link == nullptr) {
+      return;
     }
+    const LinkMeter::Estimate estimate = link->meter().estimate(now);
+    LinkSpeed& speed = costs.speeds[index_of(which)];
+    const std::uint64_t blocks = queued_.blocks[index_of(which)].load(std::memory_order_relaxed) + promised;
+    speed.bytes_ahead = estimate.bytes_in_flight + blocks * costs.block_bytes;
+    speed.bytes_per_second = pinned > 0 ? static_cast<double>(pinned) : estimate.bytes_per_second;
+    // Measuring again costs a request little time in relation to the time that has passed since.
+    const double probe = static_cast<double>(kProbeBytes) / std::max(speed.bytes_per_second, 1.0);
+    const double age = std::chrono::duration<double>(estimate.age).count();
+    speed.is_old = pinned == 0 && age > std::max(kLeastAge, kAgeOfProbe * probe);
   };
-  measure(LoadLink::kHostToDevice, parts_.host_to_device);
-  measure(LoadLink::kDiskToDevice, parts_.disk_to_device);
-  measure(LoadLink::kDiskToHost, parts_.disk_to_host);
+  const std::uint32_t from_host = context.promised[index_of(CacheLevel::kG2)];
+  const std::uint32_t from_disk = context.promised[index_of(CacheLevel::kG3)];
+  const bool through_host = links().goes_through_host();
+  measure(LoadLink::kHostToDevice, parts_.host_to_device, options_.host_to_device_bytes_per_second,
+          from_host + (through_host ? from_disk : 0));
+  measure(LoadLink::kDiskToDevice, parts_.disk_to_device, options_.disk_to_device_bytes_per_second,
+          through_host ? 0 : from_disk);
+  measure(LoadLink::kDiskToHost, parts_.disk_to_host, options_.disk_to_host_bytes_per_second,
+          through_host ? from_disk : 0);
   return costs;
 }
 
@@ -332,7 +362,7 @@ PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
   return location;
 }
 
-std::uint32_t Onboarder::Impl::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
+LoadWorth Onboarder::Impl::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
   std::vector<KeyRun> runs;
   for (const CacheLevel level : found.levels) {
     if (runs.empty() || runs.back().tier != level) {
@@ -340,7 +370,17 @@ std::uint32_t Onboarder::Impl::worth_loading(const PrefixLocation& found, std::u
     }
     ++runs.back().blocks;
   }
-  return cairn::worth_loading(runs, links(), costs(first_block));
+  const LoadLinks now = links();
+  LoadCosts cost = costs(context);
+  cost.may_prefetch = true;
+  LoadWorth worth{.blocks = cairn::worth_loading(runs, now, cost)};
+  const LinkSpeed& disk = cost.speeds[index_of(LoadLink::kDiskToHost)];
+  if (now.goes_through_host() && disk.is_old && disk.bytes_ahead == 0) {
+    const auto rest = std::span(found.levels).subspan(worth.blocks);
+    const auto other = std::ranges::find_if(rest, [](CacheLevel level) { return level != CacheLevel::kG3; });
+    worth.to_prefetch = std::min(static_cast<std::uint32_t>(other - rest.begin()), probe_blocks(cost.block_bytes));
+  }
+  return worth;
 }
 
 std::vector<KeyRun> Onboarder::Impl::locate(const Load& load, std::uint32_t first, std::uint32_t last,
@@ -380,12 +420,16 @@ std::vector<KeyRun> Onboarder::Impl::locate(const Load& load, std::uint32_t firs
   return runs;
 }
 
-LoadPlanRequest Onboarder::Impl::plan_request(const Load& load, std::uint32_t first) const {
+std::uint32_t Onboarder::Impl::max_part_blocks() const {
   const BlockPool* const host = pool_of(parts_.host);
+  return host != nullptr ? std::clamp(host->capacity() / 4, 1U, kMaxPartBlocks) : 1;
+}
+
+LoadPlanRequest Onboarder::Impl::plan_request(const Load& load, std::uint32_t first) const {
   return {.first = first,
           .is_prefix = load.is_prefix(),
           .is_prefetch = load.kind == Load::Kind::kPrefetch,
-          .max_part_blocks = host != nullptr ? std::clamp(host->capacity() / 4, 1U, kMaxPartBlocks) : 1};
+          .max_part_blocks = max_part_blocks()};
 }
 
 void Onboarder::Impl::plan_first(const LoadPtr& load, Start&& start) {
@@ -403,7 +447,7 @@ void Onboarder::Impl::plan_first(const LoadPtr& load, Start&& start) {
     LoadCosts cost;
     if (load->is_prefix()) {
       request.max_blocks = start.request->most;
-      cost = costs(first);
+      cost = costs({.first_block = first});
       cost.model = start.request->weigh ? cost.model : nullptr;
     }
     plan = plan_load(request, runs, now, cost);
@@ -423,7 +467,8 @@ void Onboarder::Impl::plan_first(const LoadPtr& load, Start&& start) {
                   : load->kind == Load::Kind::kGiven  ? all
                                                       : plan.end;
   load->limit = load->planned;
-  mover_.start(load, plan, {.first = first, .targets = std::move(start.targets)});
+  mover_.start(load, plan,
+               {.first = first, .targets = start.targets != nullptr ? std::move(*start.targets) : std::nullopt});
 }
 
 void Onboarder::Impl::plan_again(const LoadPartPtr& woken) {
@@ -534,37 +579,39 @@ Result<LoadId> Onboarder::load_into(EngineBlocks&& targets, LoadRequest&& reques
                       });
 }
 
-Result<LoadId> Onboarder::onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
-                                  TimePoint deadline, std::function<void(Result<ImmutableBlocks>&&)> done) {
+Result<LoadId> Onboarder::onboard(OnboardRequest&& request) {
   const Parts& parts = impl_->parts();
+  const ImmutableBlocks& blocks = request.blocks;
   if (pool_of(parts.device) == nullptr) {
     return fail(ErrorCode::kInvalidArgument, "there is no device with a pool to load into");
   }
-  if ((from != CacheLevel::kG2 || parts.host == nullptr) && (from != CacheLevel::kG3 || parts.disk == nullptr)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(from), " below the device"));
+  const std::optional<CacheLevel> from = blocks.tier();
+  if (from && (from != CacheLevel::kG2 || parts.host == nullptr) &&
+      (from != CacheLevel::kG3 || parts.disk == nullptr)) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(*from), " below the device"));
   }
-  if (targets && targets->size() != blocks.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat(blocks.size(), " blocks for ", targets->size(), " targets; give one target for each block"));
+  if (request.targets && request.targets->size() != blocks.size()) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(blocks.size(), " blocks for ", request.targets->size(),
+                                                     " targets; give one target for each block"));
   }
   std::vector<BlockKey> keys;
   keys.reserve(blocks.size());
   for (const BlockFacts& facts : blocks.facts()) {
     keys.push_back(facts.block.key);
   }
-  const bool has_targets = targets.has_value();
-  return impl_->begin(Load::Kind::kGiven, std::move(keys), deadline, {.targets = std::move(targets)}, [&](Load& load) {
-    load.done = std::move(done);
-    load.base = std::move(blocks);
-    load.has_targets = has_targets;
-  });
+  const bool has_targets = request.targets.has_value();
+  return impl_->begin(Load::Kind::kGiven, std::move(keys), impl_->deadline_of(request), {.targets = &request.targets},
+                      [&](Load& load) {
+                        load.done = std::move(request.done);
+                        load.base = std::move(request.blocks);
+                        load.has_targets = has_targets;
+                      });
 }
 
-Result<LoadId> Onboarder::prefetch(std::vector<BlockKey> keys, TimePoint deadline,
-                                   std::function<void(std::uint32_t)> done) {
-  return impl_->begin(Load::Kind::kPrefetch, std::move(keys), deadline, {}, [&](Load& load) {
+Result<LoadId> Onboarder::prefetch(PrefetchRequest&& request) {
+  return impl_->begin(Load::Kind::kPrefetch, std::move(request.keys), impl_->deadline_of(request), {}, [&](Load& load) {
     load.is_there.assign(load.keys.size(), false);
-    load.done = std::move(done);
+    load.done = std::move(request.done);
   });
 }
 
@@ -612,8 +659,8 @@ void Onboarder::end_now() {
 }
 
 PrefixLocation Onboarder::locate(std::span<const BlockKey> keys) const { return impl_->locate(keys); }
-std::uint32_t Onboarder::worth_loading(const PrefixLocation& found, std::uint32_t first_block) const {
-  return impl_->worth_loading(found, first_block);
+LoadWorth Onboarder::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
+  return impl_->worth_loading(found, context);
 }
 OnboardStatus Onboarder::status() const { return impl_->status(); }
 bool Onboarder::pump() { return impl_->pump(); }

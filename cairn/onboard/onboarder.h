@@ -28,7 +28,6 @@
 #include "cairn/base/result.h"
 #include "cairn/onboard/load_cost.h"
 #include "cairn/onboard/load_request.h"
-#include "cairn/onboard/onboard_options.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/tier/tier_link.h"
@@ -44,7 +43,7 @@ class Onboarder {
     TierLink* host_to_device = nullptr;
     TierLink* disk_to_device = nullptr;
     TierLink* disk_to_host = nullptr;
-    const BlockRegistry* registry = nullptr;         // of the pools of all of them
+    BlockRegistry* registry = nullptr;               // of the pools of all of them
     std::shared_ptr<const LoadCostModel> cost = {};  // null: measured_cost_model() with the speed of the options
     std::uint32_t block_size = 0;
     const Clock* clock = nullptr;
@@ -56,21 +55,17 @@ class Onboarder {
   // Where the keys are; pins and touches nothing.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
 
-  // How many of the blocks that locate() found are worth loading at the current speed of the links. `first_block`: the
-  // position of the first one in its sequence.
-  [[nodiscard]] std::uint32_t worth_loading(const PrefixLocation& found, std::uint32_t first_block) const;
+  // How many of the blocks that locate() found are worth loading at the current speed of the links.
+  [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
 
   // Loads the longest prefix to the device.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request);
   // The same into blocks of the engine, for a device without a pool: targets.block_ids[i] is for keys[i].
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
-  // Copies blocks that the caller holds in a lower tier to the device, into `targets` (one for each) or into blocks that are
-  // allocated here. Brings every block that can be brought, in order, not only a prefix; does not ask the cost model.
-  [[nodiscard]] Result<LoadId> onboard(CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets,
-                                       TimePoint deadline, std::function<void(Result<ImmutableBlocks>&&)> done);
-  // Copies those of the keys that are only on disk to host memory. `done` gets the number of blocks that arrived.
-  [[nodiscard]] Result<LoadId> prefetch(std::vector<BlockKey> keys, TimePoint deadline,
-                                        std::function<void(std::uint32_t)> done);
+  // Copies blocks that the caller holds to the device; does not ask the cost model.
+  [[nodiscard]] Result<LoadId> onboard(OnboardRequest&& request);
+  // Copies blocks from disk to host memory.
+  [[nodiscard]] Result<LoadId> prefetch(PrefetchRequest&& request);
   // What has not begun does not begin. The outcome comes as always.
   void cancel(LoadId load);
   // Call when all tiers are fenced and the fences of their pools are up. Every load in flight ends without blocks, as soon as

@@ -1,4 +1,4 @@
-// Deadlines, cancelling and the end.
+// Deadlines, cancelling and shutdown.
 #include "cairn/onboard/onboarder_testing.h"
 
 namespace cairn {
@@ -35,7 +35,7 @@ TEST(OnboarderDeadline, AHungCopyEndsTheLoadInTimeWithWhatHasArrived) {
   EXPECT_TRUE(rig.is_right(loaded->result, keys));
   EXPECT_THAT(loaded->result.why, HasSubstr("deadline"));
   EXPECT_EQ(rig.onboarder().status().expired, 1U);
-  // The one that hangs may still be written to, and is nobody's until it has settled.
+  // The block that hangs may still be written to, and stays quarantined until it has settled.
   EXPECT_EQ(rig.device().pool().counts().quarantined, 1U);
   EXPECT_EQ(rig.host().pool().counts().pinned, 12U);
   loaded->result = {};
@@ -46,7 +46,7 @@ TEST(OnboarderDeadline, AHungCopyEndsTheLoadInTimeWithWhatHasArrived) {
 }
 
 TEST(OnboarderDeadline, CopiesThatArrivedBeforeItAreInTheResult) {
-  // A stretch from the host, and behind it one from a disk that hangs.
+  // A part from the host, then a part from a disk that hangs.
   RigOptions options = hanging(LoadLink::kDiskToDevice, 1);
   options.onboard.through_host = false;
   Rig rig(options);
@@ -65,12 +65,12 @@ TEST(OnboarderDeadline, PumpEndsALoadThoughItsCopyDoesNotAnswer) {
   const Keys keys = chain(1, 3);
   (void)rig.host().put(keys);
   const auto loaded = rig.load(keys, seconds(1));
-  EXPECT_EQ(rig.onboarder().next_time(), seconds(1) - milliseconds(1)) << "when its copies are to have answered";
+  EXPECT_EQ(rig.onboarder().next_time(), seconds(1) - milliseconds(1)) << "when its copies must have ended";
   rig.clock().advance(seconds(1));
   EXPECT_TRUE(rig.onboarder().pump());
   ASSERT_TRUE(loaded->is_done);
   EXPECT_EQ(loaded->result.prefix, 0U);
-  EXPECT_FALSE(rig.onboarder().is_idle()) << "the copy is still under way";
+  EXPECT_FALSE(rig.onboarder().is_idle()) << "the copy is still in flight";
   EXPECT_FALSE(rig.onboarder().pump());
   rig.run();
   rig.expect_drained();
@@ -106,7 +106,7 @@ TEST(OnboarderDeadline, AfterTheFirstHopNothingMoreIsBegun) {
   rig.run();
   EXPECT_LE(loaded->at, milliseconds(100));
   EXPECT_EQ(loaded->result.prefix, 0U);
-  EXPECT_EQ(rig.host().pool().count_prefix(keys), 3U) << "so far it got";
+  EXPECT_EQ(rig.host().pool().count_prefix(keys), 3U) << "as far as it got";
   rig.expect_drained();
 }
 
@@ -159,7 +159,7 @@ TEST(OnboarderCancel, BetweenTheHops) {
   rig.expect_drained();
 }
 
-TEST(OnboarderEnd, EndsWhatIsUnderWayAndTakesNothingMore) {
+TEST(OnboarderEnd, EndsTransfersInFlightAndTakesNothingMore) {
   Rig rig({.ways = {.latency = milliseconds(10), .limit = 2}});
   std::vector<std::shared_ptr<testing::Loaded>> loads;
   for (std::uint64_t name = 1; name <= 5; ++name) {

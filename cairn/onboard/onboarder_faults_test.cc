@@ -1,4 +1,4 @@
-// What goes wrong on the way: a shorter prefix, never a hole, never wrong bytes.
+// Failures during a load: a shorter prefix, never a hole, never wrong bytes.
 #include "cairn/onboard/onboarder_testing.h"
 
 namespace cairn {
@@ -74,7 +74,7 @@ TEST(OnboarderFaults, TheFirstHopFailsInTheMiddle) {
   EXPECT_EQ(loaded->result.prefix, 9U);
   EXPECT_TRUE(rig.is_right(loaded->result, keys));
   EXPECT_THAT(loaded->result.why, HasSubstr("injected"));
-  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 9U) << "what is behind the hole is not brought up";
+  EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 9U) << "blocks after the hole are not loaded";
   loaded->result = {};
   rig.expect_drained();
 }
@@ -119,7 +119,7 @@ TEST(OnboarderFaults, BehindAHoleNothingIsWaitedFor) {
   EXPECT_EQ(loaded->result.prefix, 0U);
   rig.release_hung();
   rig.run();
-  EXPECT_EQ(rig.device().pool().count_prefix(some_of(keys, 1, 6)), 5U) << "what had begun arrived";
+  EXPECT_EQ(rig.device().pool().count_prefix(some_of(keys, 1, 6)), 5U) << "transfers that had begun arrived";
 }
 
 TEST(OnboarderFaults, ATierThatIsOutIsAMissAndComesBack) {
@@ -152,7 +152,7 @@ TEST(OnboarderFaults, ATierThatIsOutIsAMissAndComesBack) {
 }
 
 TEST(OnboarderFaults, WhatIsRefusedCutsItsStretchAndAllAfterIt) {
-  // Out, and due for a trial: the first copy is it, the second is refused.
+  // Suspended, and due for a trial: the first copy is the trial, the second is refused.
   RigOptions options = faulty(LoadLink::kDiskToDevice, {{.fault = Fault::kFail, .at = 1, .every = 1}});
   options.onboard.through_host = false;
   Rig rig(options);

@@ -1,4 +1,4 @@
-// Loads that want what others are bringing already.
+// Loads of blocks that other loads already bring.
 #include "cairn/onboard/onboarder_testing.h"
 
 namespace cairn {
@@ -101,7 +101,7 @@ TEST_F(OnboarderJoinTest, ThereIsNoRoomWhereItHasToBeTriedAgain) {
   EXPECT_THAT(second_->result.why, HasSubstr("no room"));
 }
 
-TEST_F(OnboarderJoinTest, ABlockWhoseBytesAreWrongIsNotTriedForEver) {
+TEST_F(OnboarderJoinTest, ABlockWithWrongBytesIsNotRetriedForever) {
   Rig rig;
   (void)rig.host().put(keys_);
   rig.host().corrupt(keys_[4]);
@@ -130,7 +130,9 @@ TEST_F(OnboarderJoinTest, ALoadTakesOverWhatAPrefetchBrings) {
   Rig rig;
   (void)rig.disk().put(keys_);
   std::optional<std::uint32_t> fetched;
-  ASSERT_TRUE(rig.onboarder().prefetch(keys_, testing::kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
+  ASSERT_TRUE(rig.onboarder()
+                  .prefetch({.keys = keys_, .deadline = testing::kNever, .done = [&](std::uint32_t n) { fetched = n; }})
+                  .has_value());
   first_ = rig.load(keys_);
   rig.run();
   EXPECT_EQ(fetched, 8U);
@@ -144,7 +146,9 @@ TEST_F(OnboarderJoinTest, APrefetchWaitsForWhatALoadBrings) {
   (void)rig.disk().put(keys_);
   first_ = rig.load(first_of(keys_, 5));
   std::optional<std::uint32_t> fetched;
-  ASSERT_TRUE(rig.onboarder().prefetch(keys_, testing::kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
+  ASSERT_TRUE(rig.onboarder()
+                  .prefetch({.keys = keys_, .deadline = testing::kNever, .done = [&](std::uint32_t n) { fetched = n; }})
+                  .has_value());
   rig.run();
   EXPECT_EQ(fetched, 8U);
   EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 8U);
@@ -168,7 +172,7 @@ TEST_F(OnboarderJoinTest, HoweverManyGiveUpBeforeItALoadBringsWhatItCan) {
 }
 
 TEST_F(OnboarderJoinTest, ManyLoadsOfWhatOneFailsToBring) {
-  // Every copy of the first block fails for a while: each of them tries once, none for ever.
+  // Every copy of the first block fails for a while: each load tries once, none forever.
   RigOptions options;
   options.faults[0] = {{.fault = Fault::kFail, .at = 1, .every = 1}};
   Rig rig(options);

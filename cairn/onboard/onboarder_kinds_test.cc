@@ -1,4 +1,4 @@
-// The other ways to bring blocks up: into the engine's blocks, given blocks, and ahead of time.
+// The other kinds of loads: into the engine's blocks, into given blocks, and prefetches.
 #include "cairn/onboard/onboarder_testing.h"
 
 namespace cairn {
@@ -46,6 +46,37 @@ class OnboarderBlocksTest : public ::testing::Test {
   std::shared_ptr<int> held_;
 };
 
+TEST_F(OnboarderBlocksTest, EveryLoadIsOneUseInTheTierItReads) {
+  for (const bool through_host : {true, false}) {
+    Rig rig({.onboard = {.through_host = through_host}, .engine_block_ids = true});
+    const Keys keys = chain(1, 6);
+    (void)rig.host().put(first_of(keys, 4));
+    (void)rig.disk().put(some_of(keys, 2, 6));
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto loaded = load_into(rig, keys);
+      rig.run();
+      ASSERT_EQ(loaded->result.prefix, 6U);
+      EXPECT_EQ(rig.registry().frequency(keys[0]), i + 2) << "and one for its registration";
+      EXPECT_EQ(rig.registry().frequency(keys[5]), i + 2);
+    }
+    // What was read from disk through the host is in the host afterwards.
+    EXPECT_EQ(rig.disk().take_load_uses(), through_host ? 2U : 6U);
+    EXPECT_EQ(rig.host().take_load_uses(), through_host ? 16U : 12U);
+    rig.expect_drained();
+  }
+}
+
+TEST_F(OnboarderBlocksTest, OverlappingLoadsAreOneUseEach) {
+  Rig rig({.engine_block_ids = true});
+  const Keys keys = chain(1, 4);
+  (void)rig.host().put(keys);
+  const auto first = load_into(rig, keys);
+  const auto second = load_into(rig, first_of(keys, 2));
+  rig.run();
+  EXPECT_EQ(first->result.prefix + second->result.prefix, 6U);
+  EXPECT_EQ(rig.host().take_load_uses(), 6U);
+}
+
 TEST_F(OnboarderBlocksTest, AreFilledFromAllTiers) {
   for (const bool through_host : {true, false}) {
     Rig rig({.onboard = {.through_host = through_host}, .engine_block_ids = true});
@@ -59,7 +90,7 @@ TEST_F(OnboarderBlocksTest, AreFilledFromAllTiers) {
     EXPECT_THAT(loaded->result.from, ElementsAre(0U, 4U, 41U, 0U));
     EXPECT_TRUE(loaded->result.blocks.empty());
     EXPECT_TRUE(are_filled(rig, keys, 45));
-    EXPECT_EQ(held_.use_count(), 1) << "nothing touches them any more";
+    EXPECT_EQ(held_.use_count(), 1) << "no copy touches them";
     EXPECT_EQ(rig.host().pool().count_prefix(keys), through_host ? 45U : 4U);
     rig.expect_drained();
   }
@@ -126,13 +157,14 @@ TEST_F(OnboarderBlocksTest, OneForEachKey) {
 
 class OnboardGivenTest : public ::testing::Test {
  protected:
-  void onboard(Rig& rig, CacheLevel from, ImmutableBlocks blocks, std::optional<MutableBlocks> targets = {},
-               TimePoint deadline = kNever) {
-    const Result<LoadId> id = rig.onboarder().onboard(from, std::move(blocks), std::move(targets), deadline,
-                                                      [this](Result<ImmutableBlocks>&& result) {
-                                                        EXPECT_FALSE(result_.has_value());
-                                                        result_.emplace(std::move(result));
-                                                      });
+  void onboard(Rig& rig, ImmutableBlocks blocks, std::optional<MutableBlocks> targets = {}) {
+    const Result<LoadId> id = rig.onboarder().onboard({.blocks = std::move(blocks),
+                                                       .targets = std::move(targets),
+                                                       .deadline = kNever,
+                                                       .done = [this](Result<ImmutableBlocks>&& result) {
+                                                         EXPECT_FALSE(result_.has_value());
+                                                         result_.emplace(std::move(result));
+                                                       }});
     EXPECT_TRUE(id.has_value()) << (id.has_value() ? "" : id.error().to_string());
   }
   bool is_right(Rig& rig, const Keys& keys) {
@@ -149,12 +181,21 @@ class OnboardGivenTest : public ::testing::Test {
 
 TEST_F(OnboardGivenTest, IntoBlocksOfItsOwn) {
   Rig rig;
-  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  onboard(rig, rig.host().put(keys_));
   rig.run();
   ASSERT_TRUE(result_.has_value() && result_->has_value());
   EXPECT_TRUE(is_right(rig, keys_));
   result_.reset();
   rig.expect_drained();
+}
+
+TEST_F(OnboardGivenTest, TheLookupThatFoundThemWasTheirUse) {
+  Rig rig;
+  onboard(rig, rig.host().put(keys_));
+  rig.run();
+  ASSERT_TRUE(result_.has_value() && result_->has_value());
+  EXPECT_EQ(rig.host().take_load_uses(), 0U);
+  result_.reset();
 }
 
 TEST_F(OnboardGivenTest, IntoGivenOnes) {
@@ -163,12 +204,12 @@ TEST_F(OnboardGivenTest, IntoGivenOnes) {
     result_.reset();
     MutableBlocks targets = *rig.device().pool().allocate(10);
     const std::vector<BlockId> block_ids(targets.block_ids().begin(), targets.block_ids().end());
-    onboard(rig, from, (from == CacheLevel::kG2 ? rig.host() : rig.disk()).put(keys_), std::move(targets));
+    onboard(rig, (from == CacheLevel::kG2 ? rig.host() : rig.disk()).put(keys_), std::move(targets));
     rig.run();
     ASSERT_TRUE(result_.has_value() && result_->has_value());
     EXPECT_TRUE(is_right(rig, keys_));
     EXPECT_TRUE(std::ranges::equal((*result_)->block_ids(), block_ids));
-    EXPECT_EQ(rig.host().pool().count_prefix(keys_), 10U) << "through the host, or from there";
+    EXPECT_EQ(rig.host().pool().count_prefix(keys_), 10U) << "through the host, or from the host";
     result_.reset();
     rig.expect_drained();
   }
@@ -180,7 +221,7 @@ TEST_F(OnboardGivenTest, GivenOnesThatAreNotNeededAreFree) {
   const auto before = rig.load(first_of(keys_, 2));
   ImmutableBlocks blocks = rig.host().put(keys_);
   const auto joined_load = rig.load(first_of(keys_, 2));
-  onboard(rig, CacheLevel::kG2, std::move(blocks), *rig.device().pool().allocate(10));
+  onboard(rig, std::move(blocks), *rig.device().pool().allocate(10));
   rig.run();
   ASSERT_TRUE(result_.has_value() && result_->has_value());
   EXPECT_TRUE(is_right(rig, keys_));
@@ -194,7 +235,7 @@ TEST_F(OnboardGivenTest, AHoleIsPassedOver) {
   RigOptions options;
   options.faults[0] = {{.fault = Fault::kFail, .at = 4}};
   Rig rig(options);
-  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  onboard(rig, rig.host().put(keys_));
   rig.run();
   ASSERT_TRUE(result_.has_value() && result_->has_value());
   EXPECT_TRUE(is_right(rig, joined(first_of(keys_, 3), some_of(keys_, 4, 10))));
@@ -205,7 +246,7 @@ TEST_F(OnboardGivenTest, AHoleInTheFirstHopIsPassedOverToo) {
   RigOptions options;
   options.faults[2] = {{.fault = Fault::kFail, .at = 4}};
   Rig rig(options);
-  onboard(rig, CacheLevel::kG3, rig.disk().put(keys_));
+  onboard(rig, rig.disk().put(keys_));
   rig.run();
   ASSERT_TRUE(result_.has_value() && result_->has_value());
   EXPECT_TRUE(is_right(rig, joined(first_of(keys_, 3), some_of(keys_, 4, 10))));
@@ -217,14 +258,14 @@ TEST_F(OnboardGivenTest, SaysWhyNothingCame) {
   RigOptions options;
   options.faults[0] = {{.fault = Fault::kFail, .at = 1, .every = 1}};
   Rig rig(options);
-  onboard(rig, CacheLevel::kG2, rig.host().put(keys_));
+  onboard(rig, rig.host().put(keys_));
   rig.run();
   ASSERT_TRUE(result_.has_value());
   ASSERT_FALSE(result_->has_value());
   EXPECT_THAT(result_->error().message, HasSubstr("injected"));
   result_.reset();
   rig.link(LoadLink::kHostToDevice).pause(true);
-  onboard(rig, CacheLevel::kG2, rig.host().pool().match_prefix(keys_));
+  onboard(rig, rig.host().pool().match_prefix(keys_));
   ASSERT_TRUE(result_.has_value());
   ASSERT_FALSE(result_->has_value());
   EXPECT_THAT(result_->error().message, HasSubstr("no tier"));
@@ -235,16 +276,19 @@ TEST_F(OnboardGivenTest, RefusesWhatMakesNoSense) {
   Rig rig;
   ImmutableBlocks blocks = rig.host().put(keys_);
   const auto none = [](Result<ImmutableBlocks>&&) { ADD_FAILURE(); };
-  EXPECT_FALSE(rig.onboarder().onboard(CacheLevel::kG1, blocks.share(), {}, kNever, none).has_value());
-  EXPECT_FALSE(rig.onboarder().onboard(CacheLevel::kG4, blocks.share(), {}, kNever, none).has_value());
+  EXPECT_FALSE(rig.onboarder().onboard({.blocks = rig.device().put(chain(2, 1)), .done = none}).has_value());
   EXPECT_FALSE(rig.onboarder()
-                   .onboard(CacheLevel::kG2, blocks.share(), *rig.device().pool().allocate(9), kNever, none)
+                   .onboard({.blocks = blocks.share(), .targets = *rig.device().pool().allocate(9), .done = none})
                    .has_value());
+  EXPECT_FALSE(
+      rig.onboarder().onboard({.blocks = {}, .targets = *rig.device().pool().allocate(1), .done = none}).has_value());
 }
 
 std::optional<std::uint32_t> prefetch(Rig& rig, const Keys& keys, TimePoint deadline = kNever) {
   std::optional<std::uint32_t> fetched;
-  EXPECT_TRUE(rig.onboarder().prefetch(keys, deadline, [&](std::uint32_t n) { fetched = n; }).has_value());
+  EXPECT_TRUE(rig.onboarder()
+                  .prefetch({.keys = keys, .deadline = deadline, .done = [&](std::uint32_t n) { fetched = n; }})
+                  .has_value());
   rig.run();
   return fetched;
 }
@@ -260,6 +304,16 @@ TEST(OnboarderPrefetch, BringsWhatIsOnDiskAndNotAbove) {
   EXPECT_THAT(rig.host().wrong_blocks(), IsEmpty());
   EXPECT_EQ(prefetch(rig, keys), 0U);
   rig.expect_drained();
+}
+
+TEST(OnboarderPrefetch, IsAUseOfWhatItReadsFromDisk) {
+  Rig rig;
+  const Keys keys = chain(1, 6);
+  (void)rig.disk().put(keys);
+  (void)rig.host().put(first_of(keys, 2));
+  EXPECT_EQ(prefetch(rig, keys), 4U);
+  EXPECT_EQ(rig.disk().take_load_uses(), 4U);
+  EXPECT_EQ(rig.host().take_load_uses(), 0U);
 }
 
 TEST(OnboarderPrefetch, AsMuchAsThereIsRoomFor) {
@@ -288,7 +342,9 @@ TEST(OnboarderPrefetch, EndsByItsDeadline) {
   const Keys keys = chain(1, 50);
   (void)rig.disk().put(keys);
   std::optional<std::uint32_t> fetched;
-  ASSERT_TRUE(rig.onboarder().prefetch(keys, milliseconds(50), [&](std::uint32_t n) { fetched = n; }).has_value());
+  ASSERT_TRUE(rig.onboarder()
+                  .prefetch({.keys = keys, .deadline = milliseconds(50), .done = [&](std::uint32_t n) { fetched = n; }})
+                  .has_value());
   rig.run(milliseconds(60));
   EXPECT_EQ(fetched, 49U);
 }
@@ -299,7 +355,9 @@ TEST(OnboarderPrefetch, WithoutADiskThereIsNothingToDo) {
   testing::MemoryTier host(CacheLevel::kG2, 8, clock, *registry);
   auto onboarder = *Onboarder::make({.host = &host.tier(), .registry = registry.get(), .clock = &clock}, {});
   std::optional<std::uint32_t> fetched;
-  ASSERT_TRUE(onboarder->prefetch(chain(1, 3), kNever, [&](std::uint32_t n) { fetched = n; }).has_value());
+  ASSERT_TRUE(
+      onboarder->prefetch({.keys = chain(1, 3), .deadline = kNever, .done = [&](std::uint32_t n) { fetched = n; }})
+          .has_value());
   EXPECT_EQ(fetched, 0U);
 }
 

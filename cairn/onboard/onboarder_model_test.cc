@@ -1,4 +1,4 @@
-// Whatever happens on the way: nothing wrong is served, every load ends in time and once, and nothing is lost.
+// With random faults: no wrong bytes are served, every load ends once and in time, and no block leaks.
 #include <random>
 
 #include "cairn/onboard/onboarder_testing.h"
@@ -38,7 +38,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
   }
 
   std::uint32_t one_of(std::uint32_t choices) { return static_cast<std::uint32_t>(random_() % choices); }
-  // The beginning of one of a few sequences, half of which begin alike.
+  // A prefix of one of a few sequences, half of which share a beginning.
   Keys some_keys() {
     const std::uint32_t name = one_of(6);
     const Keys trunk = chain(name % 2, 12);
@@ -54,7 +54,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
                                                      .deadline = deadline,
                                                      .most = one_of(4) == 0 ? one_of(20) : 0,
                                                      .done = [this, loaded, keys, deadline](LoadOutcome&& result) {
-                                                       EXPECT_FALSE(loaded->is_done) << "told twice";
+                                                       EXPECT_FALSE(loaded->is_done) << "reported twice";
                                                        EXPECT_LE(rig_.clock().now(), deadline);
                                                        EXPECT_TRUE(rig_.is_right(result, keys)) << "wrong bytes";
                                                        std::uint32_t from = 0;
@@ -77,13 +77,13 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
     }
   }
   void onboard() {
-    ImmutableBlocks blocks = rig_.host().pool().match_prefix(some_keys());
-    (void)rig_.onboarder().onboard(CacheLevel::kG2, std::move(blocks), std::nullopt,
-                                   rig_.clock().now() + milliseconds(10), [this](Result<ImmutableBlocks>&& result) {
-                                     for (std::uint32_t i = 0; result && i < result->size(); ++i) {
-                                       EXPECT_TRUE(rig_.device().holds(result->block_ids()[i], result->key(i)));
-                                     }
-                                   });
+    (void)rig_.onboarder().onboard({.blocks = rig_.host().pool().match_prefix(some_keys()),
+                                    .deadline = rig_.clock().now() + milliseconds(10),
+                                    .done = [this](Result<ImmutableBlocks>&& result) {
+                                      for (std::uint32_t i = 0; result && i < result->size(); ++i) {
+                                        EXPECT_TRUE(rig_.device().holds(result->block_ids()[i], result->key(i)));
+                                      }
+                                    }});
   }
   void put(testing::MemoryTier& tier) {
     const Keys keys = some_keys();
@@ -112,7 +112,7 @@ class OnboarderModelTest : public ::testing::TestWithParam<std::uint64_t> {
         }
         return;
       case 8:
-        (void)rig_.onboarder().prefetch(some_keys(), rig_.clock().now() + milliseconds(5), [](std::uint32_t) {});
+        (void)rig_.onboarder().prefetch({.keys = some_keys(), .deadline = rig_.clock().now() + milliseconds(5)});
         return;
       case 9:
         return onboard();

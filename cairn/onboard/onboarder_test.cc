@@ -1,4 +1,4 @@
-// Finding, weighing and loading where nothing goes wrong.
+// Lookups, the cost model and loads without faults.
 #include "cairn/onboard/onboarder.h"
 
 #include "cairn/onboard/onboarder_testing.h"
@@ -51,7 +51,7 @@ TEST(OnboarderLocate, LeavesOutWhatCannotBeReached) {
   EXPECT_THAT(rig.onboarder().locate(keys).levels, ElementsAre(kG2, kG2, kG3, kG3));
 }
 
-TEST(Onboarder, WhatTheDeviceHasIsToldAtOnce) {
+TEST(Onboarder, BlocksOnTheDeviceAreReportedAtOnce) {
   Rig rig;
   const Keys keys = chain(1, 5);
   (void)rig.device().put(keys);
@@ -63,7 +63,24 @@ TEST(Onboarder, WhatTheDeviceHasIsToldAtOnce) {
   EXPECT_EQ(rig.onboarder().status().hits[0], 5U);
 }
 
-TEST(Onboarder, WhatNobodyHasIsToldAtOnceToo) {
+TEST(Onboarder, EveryLoadIsOneUseInTheTierItReads) {
+  Rig rig;
+  const Keys keys = chain(1, 5);
+  (void)rig.host().put(keys);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    {
+      const auto loaded = rig.load(keys);
+      rig.run();
+      ASSERT_EQ(loaded->result.prefix, 5U);
+      loaded->result = {};
+    }
+    EXPECT_EQ(rig.host().take_load_uses(), 5U);
+    EXPECT_EQ(rig.registry().frequency(keys[4]), i + 2) << "once, though the device has it as well";
+    EXPECT_EQ(rig.device().pool().reset_inactive(), 5U);
+  }
+}
+
+TEST(Onboarder, AMissIsReportedAtOnceToo) {
   Rig rig;
   const auto loaded = rig.load(chain(1, 5));
   ASSERT_TRUE(loaded->is_done);
@@ -166,7 +183,7 @@ TEST(Onboarder, AsMuchAsThereIsRoomFor) {
   EXPECT_THAT(loaded->result.why, HasSubstr("no room in G1 for 19 of 28 blocks"));
 }
 
-TEST(Onboarder, NoMoreThanAskedFor) {
+TEST(Onboarder, NoMoreThanRequested) {
   Rig rig;
   const Keys keys = chain(1, 30);
   (void)rig.device().put(first_of(keys, 2));
@@ -180,7 +197,7 @@ TEST(Onboarder, NoMoreThanAskedFor) {
   EXPECT_THAT(loaded->result.why, IsEmpty());
 }
 
-// Says how much, and remembers what it was asked.
+// Returns a fixed number, and records its arguments.
 class GivenAnswer final : public LoadCostModel {
  public:
   explicit GivenAnswer(std::uint32_t answer) : answer_(answer) {}
@@ -198,7 +215,7 @@ class GivenAnswer final : public LoadCostModel {
   mutable std::uint32_t first_token_ = 0;
 };
 
-TEST(OnboarderWeigh, TheModelIsAskedWithWhatIsKnown) {
+TEST(OnboarderWeigh, TheModelGetsWhatIsKnown) {
   const auto model = std::make_shared<GivenAnswer>(6);
   Rig rig({.cost = model});
   const Keys keys = chain(1, 12);
@@ -218,14 +235,14 @@ TEST(OnboarderWeigh, TheModelIsAskedWithWhatIsKnown) {
   EXPECT_EQ(loaded->result.not_worth_it, 4U);
   EXPECT_THAT(loaded->result.why, IsEmpty());
   EXPECT_EQ(rig.onboarder().status().not_worth_it, 4U);
-  // By now speeds are known, and what is under way is ahead.
+  // Now speeds are known, and transfers in flight are ahead.
   const Keys more = chain(2, 8);
   (void)rig.host().put(first_of(more, 4));
   (void)rig.disk().put(more);
   (void)rig.load(first_of(more, 4), {}, 0, false);
   (void)rig.load(more);
   ASSERT_EQ(model->asked().size(), 2U);
-  EXPECT_EQ(model->asked()[0].block_bytes, 0U) << "it is coming already";
+  EXPECT_EQ(model->asked()[0].block_bytes, 0U) << "it is already in flight";
   EXPECT_EQ(model->asked()[0].bytes_ahead, 4 * rig.device().tier().block_bytes());
   EXPECT_GT(model->asked()[0].bytes_per_second, 0);
   EXPECT_GT(model->asked()[1].bytes_per_second, 0);

@@ -1,5 +1,5 @@
-// For tests of onboarding: three tiers in plain memory with an onboarder over them, faults on every way and virtual time.
-// Which bytes a block has follows from its key: wrong ones are seen wherever they turn up.
+// For tests of onboarding: three tiers in plain memory with an onboarder over them, faults on every link and virtual
+// time. A block's bytes follow from its key, so wrong bytes are detected in any tier.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -33,14 +33,15 @@ inline BlockLayout::Options onboard_layout(std::uint32_t blocks) {
           .blocks = blocks};
 }
 
-// A tier in memory whose bytes can be looked at.
+// A tier in memory whose bytes can be read.
 class MemoryTier {
  public:
   MemoryTier(CacheLevel level, std::uint32_t blocks, const Clock& clock, BlockRegistry& registry, bool has_pool = true)
       : layout_(TestLayout::make(onboard_layout(blocks))), plan_(plan_between(layout_.layout(), layout_.layout())) {
     Tier::Options options{.level = level, .layout = layout_.layout(), .clock = &clock};
     if (has_pool) {
-      options.pool = BlockPoolOptions{.block_size = kBlockSize, .policy = PolicyKind::kLru, .observers = {&registry}};
+      options.pool =
+          BlockPoolOptions{.block_size = kBlockSize, .policy = PolicyKind::kLru, .observers = {&registry, &observer_}};
     }
     Result<std::unique_ptr<Tier>> tier = Tier::make(std::move(options));
     CAIRN_CHECK(tier.has_value(), tier.has_value() ? "" : tier.error().message);
@@ -49,8 +50,16 @@ class MemoryTier {
 
   [[nodiscard]] Tier& tier() { return *tier_; }
   [[nodiscard]] BlockPool& pool() { return *tier_->pool(); }
+  // How often loads have used blocks of the pool since the last call.
+  [[nodiscard]] std::size_t take_load_uses() {
+    std::size_t uses = 0;
+    for (const ObserverCall& call : observer_.take()) {
+      uses += call.what == ObserverCall::What::kLoaded ? call.keys.size() : 0;
+    }
+    return uses;
+  }
 
-  // These blocks are here from now on, with the bytes of their keys, and held.
+  // Stores these blocks with the bytes of their keys, and holds them.
   ImmutableBlocks put(std::span<const BlockKey> keys) {
     MutableBlocks blocks = *pool().allocate(static_cast<std::uint32_t>(keys.size()));
     std::vector<BlockFacts> facts;
@@ -70,12 +79,12 @@ class MemoryTier {
   [[nodiscard]] bool holds(BlockId block_id, const BlockKey& key) const {
     return layout_.gather(index_of(block_id)) == bytes_of(key);
   }
-  // One bit of the block's bytes turns over.
+  // Flips one bit of the block's bytes.
   void corrupt(const BlockKey& key) {
     const PinnedBlocks held = pool().hold({&key, 1});
     layout_.row(index_of(held.block_ids()[0]), 1, 1, 1, 0)[3] ^= std::byte{4};
   }
-  // Of all that can be matched here, what has not the bytes of its key.
+  // The blocks that can be matched here and do not have the bytes of their key.
   [[nodiscard]] Keys wrong_blocks() {
     std::vector<ResidentBlock> all;
     (void)pool().list_resident(0, pool().capacity(), all);
@@ -107,6 +116,7 @@ class MemoryTier {
     });
   }
 
+  RecordingObserver observer_;
   TestLayout layout_;
   CopyPlanPtr plan_;
   std::unique_ptr<Tier> tier_;
@@ -123,7 +133,7 @@ struct RigOptions {
   std::uint64_t seed = 1;
 };
 
-// What became of a load.
+// The outcome of a load.
 struct Loaded {
   bool is_done = false;
   TimePoint at{};
@@ -172,7 +182,7 @@ class Rig {
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
-  // Lets everything happen that happens by this time, or all of it.
+  // Runs everything that is due by this time, or everything.
   void run(TimePoint until = kNever) {
     while (true) {
       for (bool more = true; more;) {
@@ -217,7 +227,7 @@ class Rig {
   std::function<void(LoadOutcome&&)> note(const std::shared_ptr<Loaded>& loaded) {
     loads_.push_back(loaded);
     return [this, loaded](LoadOutcome&& result) {
-      EXPECT_FALSE(loaded->is_done) << "told twice";
+      EXPECT_FALSE(loaded->is_done) << "reported twice";
       loaded->is_done = true;
       loaded->at = clock_.now();
       loaded->result = std::move(result);
@@ -251,7 +261,7 @@ class Rig {
   [[nodiscard]] FaultExecutor& executor(LoadLink which) { return *executors_[index_of(which)]; }
   [[nodiscard]] std::uint64_t copied(LoadLink which) { return links_[index_of(which)]->meter().totals().blocks; }
   [[nodiscard]] Onboarder& onboarder() { return *onboarder_; }
-  [[nodiscard]] const BlockRegistry& registry() const { return *registry_; }
+  [[nodiscard]] BlockRegistry& registry() { return *registry_; }
   [[nodiscard]] MemoryTier& device() { return device_; }
   [[nodiscard]] MemoryTier& host() { return host_; }
   [[nodiscard]] MemoryTier& disk() { return disk_; }

@@ -1,4 +1,4 @@
-// Many threads load overlapping sequences while others make room under their feet.
+// Many threads load overlapping sequences while others evict them.
 #include <atomic>
 #include <condition_variable>
 #include <future>
@@ -20,7 +20,7 @@ using testing::joined;
 using testing::Keys;
 using testing::MemoryTier;
 
-// Pumps when there is something to pump.
+// Calls pump() when there is something to do.
 class Pump {
  public:
   void begin(Onboarder& onboarder) {
@@ -101,16 +101,16 @@ TEST(OnboarderThreads, LoadsOverlapAndBlocksAreEvictedMeanwhile) {
         std::mt19937_64 random(static_cast<std::uint64_t>(t));
         for (int i = 0; i < kLoads; ++i) {
           const Keys keys = keys_of(1 + random() % kSequences, 1 + random() % 40);
-          std::promise<LoadOutcome> told;
+          std::promise<LoadOutcome> reported;
           const Result<LoadId> id = onboarder->load(
-              {.keys = keys, .deadline = clock.now() + seconds(60), .done = [&told](LoadOutcome&& result) {
-                 told.set_value(std::move(result));
+              {.keys = keys, .deadline = clock.now() + seconds(60), .done = [&reported](LoadOutcome&& result) {
+                 reported.set_value(std::move(result));
                }});
           ASSERT_TRUE(id.has_value());
           if (random() % 16 == 0) {
             onboarder->cancel(*id);
           }
-          const LoadOutcome result = told.get_future().get();
+          const LoadOutcome result = reported.get_future().get();
           whole += result.prefix == keys.size() ? 1 : 0;
           ASSERT_LE(result.prefix, keys.size());
           for (std::uint32_t k = 0; k < result.blocks.size(); ++k) {

@@ -44,7 +44,7 @@ TEST(RenderTest, IsOneFileThatLoadsNothing) {
   const std::string html = render(small_page());
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
   EXPECT_THAT(html, HasSubstr("@media (prefers-color-scheme: dark)"));
-  // The icon is inside; nothing else refers to anything, but for the name of the SVG namespace.
+  // The icon is inline; the only URL is the name of the SVG namespace.
   const std::regex loads("(src|href)=\"(?!data:)|url\\(|@import|<iframe|fetch\\(");
   EXPECT_FALSE(std::regex_search(html, loads));
 }

@@ -22,7 +22,7 @@ std::size_t count(const std::string& text, const std::string& what) {
   return found;
 }
 
-// The path of the part of a drawing that has this class, in the order of the drawing.
+// The paths of the elements of this class, in drawing order.
 std::vector<std::string> paths(const std::string& svg, const std::string& part) {
   std::vector<std::string> out;
   const std::regex path("<path class=\"" + part + "\" d=\"([^\"]*)\"");

@@ -52,7 +52,7 @@ TEST(ScaleTest, EndsThatAreGivenStay) {
   EXPECT_THAT(labels(scale), ElementsAre("2", "4", "6", "8"));
   EXPECT_EQ(scale.at(9.3), 100);
   EXPECT_EQ(scale.at(1), 0);
-  EXPECT_EQ(scale.at(50), 100) << "what lies beyond is drawn at the end";
+  EXPECT_EQ(scale.at(50), 100) << "values beyond the end are drawn at the end";
   EXPECT_EQ(scale.at(-50), 0);
 }
 

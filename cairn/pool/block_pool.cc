@@ -132,7 +132,7 @@ Result<Run> allocate_run(PoolState& pool, std::uint32_t count, TenantId tenant, 
   return run;
 }
 
-// The keys that are there, misses skipped. `position` may be null.
+// The keys that are resident, misses skipped. `position` may be null.
 Run match_each(PoolState& pool, std::span<const BlockKey> keys, std::vector<std::optional<std::uint32_t>>* position) {
   KeyIndex::Lookup lookup(pool.index, keys);
   const MutexLock lock(pool.mutex);
@@ -201,7 +201,7 @@ Status index_restored(PoolState& pool, std::span<const RestoredBlock> blocks) CA
   return status;
 }
 
-// Parents before their children, as new blocks are told: the reverse of the order in which they were released.
+// Parents before their children, as for new blocks: the reverse of the order in which they were released.
 void tell_restored(PoolState& pool, std::span<const RestoredBlock> blocks) CAIRN_REQUIRES(pool.mutex) {
   constexpr std::size_t kMostTold = 1024;
   for (std::size_t i = blocks.size(); i-- > 0;) {
@@ -388,7 +388,8 @@ std::vector<std::optional<PeekedBlock>> BlockPool::peek(std::span<const BlockKey
     const BlockId parent = pool.index.find_parent(key);
     seen.push_back(PeekedBlock{.facts = pool.facts(block_id),
                                .parent = parent == kNoBlock ? std::nullopt : std::optional(pool.blocks.key(parent)),
-                               .in_use = pool.blocks.is_in_use(block_id)});
+                               .in_use = pool.blocks.is_in_use(block_id),
+                               .tenant = pool.blocks.tenant_of(block_id)});
   }
   return seen;
 }
@@ -414,6 +415,34 @@ PinnedBlocks BlockPool::hold(std::span<const BlockKey> keys) {
     return true;
   });
   pool.inactive.hold(matched.inactive());
+  pool.pinned += run.size();
+  if (run.size() == 0) {
+    pool.end_run(run);
+  }
+  return PinnedBlocks(std::move(run));
+}
+
+PinnedBlocks BlockPool::pin_prefix(std::span<const BlockKey> keys, LoadUse use) {
+  PoolState& pool = *state_;
+  KeyIndex::Lookup lookup(pool.index, keys);
+  const MutexLock lock(pool.mutex);
+  pool.refresh();
+  Run run = pool.new_run(static_cast<std::uint32_t>(keys.size()));
+  PoolState::Matched matched = pool.new_match(keys.size());
+  lookup.for_each([&](std::size_t /*i*/, BlockId block_id) CAIRN_REQUIRES(pool.mutex) {
+    if (block_id == kNoBlock) {
+      return false;
+    }
+    matched.add(block_id, pool.blocks.add_reference(block_id));
+    run.push_back(block_id);
+    return true;
+  });
+  if (use == LoadUse::kCounts) {
+    pool.inactive.match(matched.inactive(), matched.in_use());
+    pool.notifier.tell_loaded(keys.first(run.size()));
+  } else {
+    pool.inactive.hold(matched.inactive());
+  }
   pool.pinned += run.size();
   if (run.size() == 0) {
     pool.end_run(run);

@@ -23,9 +23,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
-#include "cairn/evict/policy_kind.h"
-#include "cairn/evict/retention_hint.h"
-#include "cairn/hash/key_seed.h"
+#include "cairn/evict/retention.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
@@ -161,6 +159,7 @@ struct PeekedBlock {
   BlockFacts facts;
   std::optional<BlockKey> parent;  // of the block before it in its sequence, if the pool has that
   bool in_use = false;
+  TenantId tenant = kDefaultTenant;  // that the block is charged to
 };
 
 class BlockPool final : public ResidentSource {
@@ -217,6 +216,15 @@ class BlockPool final : public ResidentSource {
   // it was ready, it is the last of the ready blocks again, unless a request used it meanwhile.
   [[nodiscard]] PinnedBlocks hold(std::span<const BlockKey> keys);
 
+  // Pins the blocks of the keys up to the first miss, to be copied to a tier above. If the load counts as a use, the
+  // policy learns of it as of a match, a block that was ready is not ready any more, and observers are told
+  // (on_loaded()). Not a lookup: stats() does not change.
+  enum class LoadUse : std::uint8_t {
+    kCounts,
+    kDoesNotCount,  // the caller's lookup counted it, or a lookup of the same load will
+  };
+  [[nodiscard]] PinnedBlocks pin_prefix(std::span<const BlockKey> keys, LoadUse use);
+
   // Presence. Changes nothing.
   [[nodiscard]] bool contains(const BlockKey& key) const;
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
@@ -250,8 +258,8 @@ class BlockPool final : public ResidentSource {
 
   // For a tier that outlives the process: registers blocks that it still has, inactive, as if they had been released in
   // this order (the first is evicted first; of one sequence, leaf first). They get the pool's retention, are charged to
-  // the default tenant, and observers are told of them as of new blocks. Fails without any effect if the pool was used
-  // before, if a block id is out of range, if a block or a key is there twice, or if the tenant may not have so many.
+  // the default tenant, and observers see them as new blocks. Fails without any effect if the pool was used
+  // before, if a block id is out of range, if a block or a key is given twice, or if the tenant may not have so many.
   [[nodiscard]] Result<void> restore(std::span<const RestoredBlock> blocks);
 
   [[nodiscard]] std::uint32_t list_resident(std::uint32_t first, std::uint32_t count,

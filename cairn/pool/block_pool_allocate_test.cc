@@ -94,7 +94,7 @@ TEST_P(AllocateTest, AppendsTheKeysThatHadToGoInTheirOrder) {
   EXPECT_FALSE(pool_->contains(keys_[0]));
 }
 
-TEST_P(AllocateTest, NeverEvictsWhatSomebodyHolds) {
+TEST_P(AllocateTest, NeverEvictsBlocksInUse) {
   const ImmutableBlocks held = store(*pool_, keys_);
   cache(*pool_, chain(2, 1));
   EXPECT_FALSE(pool_->allocate(2));
@@ -128,7 +128,7 @@ TEST_P(AllocateTest, ResetMakesInactiveBlocksOfTheKeysFree) {
   const ResetOutcome outcome = pool_->reset(asked);
   EXPECT_EQ(outcome.reset, 1U);
   EXPECT_EQ(outcome.in_use, 1U);
-  EXPECT_EQ(outcome.not_found, 2U);  // one never was there, the other no longer is
+  EXPECT_EQ(outcome.not_found, 2U);  // one was never resident, the other no longer is
   EXPECT_THAT(resident_keys(*pool_), UnorderedElementsAreArray({keys_[0], keys_[2]}));
   EXPECT_EQ(pool_->counts(), (PoolCounts{.total = 4, .free = 2, .inactive = 1, .active = 1, .registered = 2}));
   EXPECT_EQ(pool_->stats().reset, 1U);
@@ -147,7 +147,7 @@ TEST_P(AllocateTest, ResetInactiveLeavesWhatIsInUse) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, AllocateTest, ::testing::ValuesIn(kAllPolicies));
 
-// What each policy gives up first, where they differ: a sequence 0, 1, 2 and a branch 3, 4 that follows 0.
+// What each policy evicts first, where they differ: a sequence 0, 1, 2 and a branch 3, 4 that follows 0.
 struct PolicyOrder {
   PolicyKind policy;
   std::vector<std::size_t> order;
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, PolicyOrderTest,
                                            PolicyOrder{PolicyKind::kLineageTick, {4, 3, 2, 1, 0}},
                                            PolicyOrder{PolicyKind::kLineageFifo, {4, 2, 3, 1, 0}}));
 
-// The predecessor's own: chains 0-1-2-3-4 and 1-5-6, then 2-7-8-9; it discriminates the two lineage rules.
+// The predecessor's test: chains 0-1-2-3-4 and 1-5-6, then 2-7-8-9; it discriminates the two lineage rules.
 TEST(EvictionOrderTest, OfLineageIsThatOfThePredecessor) {
   for (const PolicyKind policy : {PolicyKind::kLineageTick, PolicyKind::kLineageFifo, PolicyKind::kLru}) {
     const auto pool = make_pool(10, {.policy = policy});

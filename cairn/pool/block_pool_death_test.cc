@@ -1,4 +1,4 @@
-// Broken invariants of one's own abort, with a message that names them.
+// Broken invariants abort, with a message that names them.
 #include <gtest/gtest.h>
 
 #include "cairn/pool/key_index.h"
@@ -61,13 +61,13 @@ TEST_F(BlockPoolDeathTest, APoolDestroyedBeforeWeakBlocksAborts) {
 TEST_F(BlockPoolDeathTest, TheKeyOfABlockThatTheRunDoesNotHaveAborts) {
   cache(*pool_, chain(1, 1));
   const ImmutableBlocks blocks = store(*pool_, chain(2, 1));
-  EXPECT_DEATH((void)blocks.key(1), "key\\(i\\) is asked of a block that the run has");
-  EXPECT_DEATH((void)blocks.pin().key(7), "key\\(i\\) is asked");
-  EXPECT_DEATH((void)ImmutableBlocks().key(0), "key\\(i\\) is asked");
-  EXPECT_DEATH((void)completed(*pool_, chain(3, 1)).key(1), "key\\(i\\) is asked");
+  EXPECT_DEATH((void)blocks.key(1), "key\\(i\\) needs a block that the run has");
+  EXPECT_DEATH((void)blocks.pin().key(7), "key\\(i\\) needs");
+  EXPECT_DEATH((void)ImmutableBlocks().key(0), "key\\(i\\) needs");
+  EXPECT_DEATH((void)completed(*pool_, chain(3, 1)).key(1), "key\\(i\\) needs");
 }
 
-// An observer that comes back to the pool that tells it.
+// An observer that calls the pool that notifies it.
 class CallsItsPool final : public PoolObserver {
  public:
   void on_registered(CacheLevel, std::span<const ResidentBlock>, std::span<const Token>) override { call(); }

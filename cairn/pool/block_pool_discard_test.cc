@@ -45,7 +45,7 @@ TEST_F(BlockPoolDiscardTest, BlocksInUseStayWithTheirHoldersAndAreMatchedNoMore)
   EXPECT_THAT(observer_.take(), ElementsAre(removed({keys_[1]})));
   EXPECT_EQ(pool->match_prefix(keys_).size(), 1U);
   EXPECT_EQ(pool->hold(keys_).size(), 3U);
-  EXPECT_EQ(pool->discard({&keys_[1], 1}), 0U) << "it is not there any more";
+  EXPECT_EQ(pool->discard({&keys_[1], 1}), 0U) << "it is no longer resident";
   EXPECT_EQ(keys_of(held), keys_);
   EXPECT_TRUE(std::ranges::equal(held.block_ids(), block_ids));
   PoolCounts counts = pool->counts();
@@ -53,7 +53,7 @@ TEST_F(BlockPoolDiscardTest, BlocksInUseStayWithTheirHoldersAndAreMatchedNoMore)
   EXPECT_EQ(counts.registered, 3U);
   pool->check_invariants();
   EXPECT_EQ(resident_keys(*pool).size(), 3U);
-  // The other four are had, its block is not.
+  // The other four can be allocated, its block cannot.
   const MutableBlocks others = *pool->allocate(4);
   EXPECT_FALSE(pool->allocate(1).has_value());
 
@@ -61,7 +61,7 @@ TEST_F(BlockPoolDiscardTest, BlocksInUseStayWithTheirHoldersAndAreMatchedNoMore)
   counts = pool->counts();
   EXPECT_EQ(counts.free, 1U);
   EXPECT_EQ(counts.inactive, 3U);
-  EXPECT_THAT(observer_.take(), ElementsAre(matched({keys_[0]}))) << "that it is free is nobody's news";
+  EXPECT_THAT(observer_.take(), ElementsAre(matched({keys_[0]}))) << "observers do not see that it is free";
   pool->check_invariants();
 }
 
@@ -94,7 +94,7 @@ TEST_F(BlockPoolDiscardTest, WeakHandlesComeTooLate) {
   const WeakBlocks after = held.downgrade();
   EXPECT_THAT(after.keys(), ::testing::ElementsAreArray(keys_));
   EXPECT_FALSE(after.upgrade().has_value());
-  EXPECT_EQ(pool->counts().active, 4U) << "what failed took nothing";
+  EXPECT_EQ(pool->counts().active, 4U) << "a failed allocation takes nothing";
 }
 
 TEST_F(BlockPoolDiscardTest, RetentionAndResetOfADiscardedBlockChangeNothing) {
@@ -105,7 +105,7 @@ TEST_F(BlockPoolDiscardTest, RetentionAndResetOfADiscardedBlockChangeNothing) {
   held.reset_on_release(true);
   (void)observer_.take();
   held = {};
-  EXPECT_THAT(observer_.take(), IsEmpty()) << "they were told of once";
+  EXPECT_THAT(observer_.take(), IsEmpty()) << "they were reported once";
   EXPECT_EQ(pool->stats().reset, 0U);
   EXPECT_EQ(pool->counts().free, 8U);
   pool->check_invariants();
@@ -121,7 +121,7 @@ TEST_F(BlockPoolDiscardTest, TheSameKeyCanBeRegisteredWhileAnOldCopyIsHeld) {
   EXPECT_EQ(pool->counts().active, 2U);
   EXPECT_EQ(pool->counts().registered, 1U);
   EXPECT_EQ(wrong.downgrade().upgrade()->block_ids()[0], right.block_ids()[0])
-      << "a name is of the block that has it now";
+      << "a key names the block that has it now";
   pool->check_invariants();
   wrong = {};
   EXPECT_TRUE(pool->contains(keys_[0]));
@@ -139,7 +139,7 @@ TEST_F(BlockPoolDiscardTest, EveryCopyIsDiscarded) {
   EXPECT_EQ(pool->counts().registered, 0U);
   pool->check_invariants();
   ImmutableBlocks anew = store(*pool, first_of(keys_, 1));
-  EXPECT_EQ(pool->stats().duplicated, 1U) << "the new one is a copy of none of them";
+  EXPECT_EQ(pool->stats().duplicated, 1U) << "the new one is a duplicate of none of them";
   first = {};
   EXPECT_EQ(pool->counts().active, 3U) << "the second copy holds the first, as it always did";
   pool->check_invariants();

@@ -1,4 +1,4 @@
-// What one pool knows of a block and another takes over: names, parents, priorities, checksums.
+// What one pool knows of a block and another pool takes over: keys, parents, priorities, checksums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(BlockFactsTest, GoFromPoolToPool) {
   EXPECT_EQ(facts[2].block, (ResidentBlock{keys[2], keys[1].sequence_hash(), BlockHash{13}}));
 
   facts[0].checksum = 5;
-  // The last block alone: its parent is not there to be asked, but all of it was handed over.
+  // The last block alone: its parent is not in the pool, but all facts were handed over.
   const std::vector<BlockFacts> last{facts[2], facts[0]};
   const ImmutableBlocks lower = take_over(*below, last);
   EXPECT_EQ(lower.facts()[0].block, facts[2].block);
@@ -53,7 +53,7 @@ TEST(BlockFactsTest, GoFromPoolToPool) {
   EXPECT_EQ(ImmutableBlocks().tier(), std::nullopt);
 }
 
-TEST(BlockFactsTest, NotesEndWithTheNameTheyWereMadeFor) {
+TEST(BlockFactsTest, ChecksumsEndWithTheKeyTheyWereMadeFor) {
   const auto pool = make_pool(1, {.checksums = true});
   const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .checksum = 7}};
   EXPECT_THAT(notes_of(take_over(*pool, facts).facts()), ElementsAre(7));
@@ -61,7 +61,7 @@ TEST(BlockFactsTest, NotesEndWithTheNameTheyWereMadeFor) {
   EXPECT_THAT(notes_of(other.facts()), ElementsAre(0));
 }
 
-TEST(BlockFactsTest, NotesAreKeptWhereThePoolWasToldTo) {
+TEST(BlockFactsTest, ChecksumsAreKeptIfThePoolIsConfiguredTo) {
   const auto pool = make_pool(1);
   const std::vector<BlockFacts> facts{{.block = {.key = chain(1, 1)[0]}, .checksum = 7}};
   EXPECT_THAT(notes_of(take_over(*pool, facts).facts()), ElementsAre(0));

@@ -48,7 +48,7 @@ TEST_F(BlockPoolFenceTest, NothingOfBeforeIsFound) {
   EXPECT_EQ(counts.active, 2U);
   EXPECT_EQ(counts.inactive, 0U);
   EXPECT_EQ(counts.registered, 0U);
-  EXPECT_EQ(keys_of(held), chain(2, 2)) << "its holder has it as it was";
+  EXPECT_EQ(keys_of(held), chain(2, 2)) << "it is unchanged for its holder";
   held = {};
   counts = pool->counts();
   EXPECT_EQ(counts.free, 8U) << "free, not evictable";
@@ -71,7 +71,7 @@ TEST_F(BlockPoolFenceTest, BlocksAllocatedBeforeAreRegisteredForTheirHolderAlone
   EXPECT_FALSE(pool->contains(chain(2, 1)[0]));
   EXPECT_THAT(observer_.take(), IsEmpty());
   pool->check_invariants();
-  // The same key of after the fence is another block.
+  // After the fence the same key is another block.
   const ImmutableBlocks after = store(*pool, first_of(keys_, 2));
   EXPECT_TRUE(after.is_current());
   EXPECT_EQ(pool->match_prefix(keys_).block_ids()[0], after.block_ids()[0]);
@@ -88,7 +88,7 @@ TEST_F(BlockPoolFenceTest, WhileItIsUpNothingIsRegisteredForOthers) {
   const ImmutableBlocks at_once = store(*pool, first_of(keys_, 1));
   EXPECT_FALSE(pool->contains(keys_[0]));
   pool->lower_fence();
-  EXPECT_FALSE(between.is_current()) << "it was taken on the other side";
+  EXPECT_FALSE(between.is_current()) << "it was taken before the fence";
   const ImmutableBlocks later = *(*std::move(between).complete({.keys = first_of(keys_, 1)})).register_blocks();
   EXPECT_FALSE(pool->contains(keys_[0]));
   const ImmutableBlocks after = store(*pool, first_of(keys_, 1));
@@ -96,7 +96,7 @@ TEST_F(BlockPoolFenceTest, WhileItIsUpNothingIsRegisteredForOthers) {
   pool->check_invariants();
 }
 
-TEST_F(BlockPoolFenceTest, BlocksAreReclaimedByThoseWhoNeedThemFirst) {
+TEST_F(BlockPoolFenceTest, BlocksAreReclaimedFirstByAllocationsThatNeedThem) {
   const auto pool = make({}, 1000);
   cache(*pool, chain(1, 1000));
   fence(*pool);
@@ -107,7 +107,7 @@ TEST_F(BlockPoolFenceTest, BlocksAreReclaimedByThoseWhoNeedThemFirst) {
   EXPECT_EQ(pool->stats().evicted, 0U);
   const Keys all = chain(4, 490);
   cache(*pool, all);
-  EXPECT_EQ(pool->stats().evicted, 0U) << "what is not found goes before what is";
+  EXPECT_EQ(pool->stats().evicted, 0U) << "blocks that cannot be found are evicted first";
   EXPECT_EQ(pool->counts().free, 0U);
   EXPECT_EQ(pool->counts().registered, 1000U);
   pool->check_invariants();
@@ -172,7 +172,7 @@ TEST_F(BlockPoolFenceTest, DuplicatesPinsVictimsAndTimesAreLeftBehind) {
     pool->check_invariants();
   }
   clock.advance(std::chrono::seconds(2));
-  EXPECT_EQ(pool->counts().registered, 0U) << "and nothing that is gone expires";
+  EXPECT_EQ(pool->counts().registered, 0U) << "and removed blocks do not expire";
   EXPECT_EQ(pool->counts().free, 5U);
   std::move(claimed).release_as_victims();
   EXPECT_EQ(pool->counts().ready, 0U);

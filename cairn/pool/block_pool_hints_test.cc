@@ -1,4 +1,4 @@
-// What the pool tells its policy beyond releases: uses of blocks in use, leaves first, and hints of the engine.
+// What the pool passes to its policy beyond releases: uses of blocks in use, leaves first, and hints of the engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST_P(LeavesFirstTest, NoBlockGoesBeforeThoseBelowIt) {
     MutableBlocks blocks = *pool->allocate(static_cast<std::uint32_t>(rest.size()), kDefaultTenant, evicted);
     for (const BlockKey& gone : evicted) {
       for (const BlockKey& resident : resident_keys(*pool)) {
-        ASSERT_FALSE(gone.is_parent_of(resident)) << gone.to_string() << " went before a block below it";
+        ASSERT_FALSE(gone.is_parent_of(resident)) << gone.to_string() << " was evicted before a block below it";
       }
     }
     ASSERT_TRUE(held.append(*(*std::move(blocks).complete({.keys = rest}))
@@ -116,7 +116,7 @@ TEST_P(HintTest, WhatReturnsLaterGoesEarlier) {
   for (const Keys& keys : {a_, b_, c_, d_}) {
     cache(*pool, keys);
   }
-  // Around the minute that a block is supposed to need for a hit before anything was seen.
+  // Around one minute, the assumed time to a hit before anything was observed.
   say(*pool, a_, Kind::kReturns, seconds(20));
   say(*pool, b_, Kind::kReturns, seconds(50));
   say(*pool, c_, Kind::kReturns, seconds(500));
@@ -132,7 +132,7 @@ TEST_P(HintTest, WhatComesNearerRises) {
   EXPECT_THAT(evicted_for(*pool, 2), ElementsAre(b_[0], a_[0]));
 }
 
-TEST_P(HintTest, IsForgottenWhenItsTimeIsOver) {
+TEST_P(HintTest, IsForgottenWhenItsTimeHasPassed) {
   const auto pool = make(2);
   cache(*pool, a_);
   say(*pool, a_, Kind::kReturns, seconds(8));
@@ -194,7 +194,7 @@ TEST_P(HintTest, IsTakenBackByNone) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, HintTest, ::testing::ValuesIn(kAllPolicies));
 
-TEST(HintsTest, OfBlocksThatAreNotThereAreOfNone) {
+TEST(HintsTest, OfUnknownBlocksHaveNoEffect) {
   const auto pool = make_pool(2, {.hints = true});
   cache(*pool, chain(1, 1));
   EXPECT_EQ(*pool->hint(joined(chain(1, 1), chain(2, 3)), {.kind = Kind::kSystemPrompt}), 1U);
@@ -216,7 +216,7 @@ TEST(HintsTest, TakeRoomForTheirLevelsFromTheNumberOfTenants) {
   expect_error(BlockPool::create(options).error(), ErrorCode::kInvalidArgument, "41 tenants are more than the 40");
 }
 
-// One tenant's lies are believed for a while; the others' words go on counting.
+// Wrong hints of one tenant are trusted for a while; hints of other tenants keep their effect.
 TEST(HintsTest, LiesCostTheirTenantItsBelief) {
   ManualClock clock;
   const auto pool = make_pool(200, {.policy = PolicyKind::kLru,
@@ -225,7 +225,7 @@ TEST(HintsTest, LiesCostTheirTenantItsBelief) {
                                                 {.name = "honest", .reserved = 100, .limit = 100}},
                                     .clock = &clock});
   const TenantId liar{0};
-  for (std::uint64_t round = 0; round < 100; ++round) {  // said to return, never does
+  for (std::uint64_t round = 0; round < 100; ++round) {  // hinted to return, never does
     const Keys keys = chain(1000 + round, 1);
     cache(*pool, keys, {}, liar);
     (void)pool->hint(keys, {.kind = Kind::kReturns, .in = seconds(1)});

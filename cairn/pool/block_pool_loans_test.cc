@@ -1,4 +1,4 @@
-// Blocks that a copy reads, and looks at blocks that change nothing.
+// Borrowed blocks, and reads that change nothing.
 #include <chrono>
 #include <optional>
 #include <random>
@@ -25,7 +25,7 @@ Keys lent_keys(const BorrowedBlocks& loan) {
 
 class EveryPolicyLoansTest : public ::testing::TestWithParam<PolicyKind> {};
 
-// What a copy reads keeps its place and its uses: pools with and without copies evict the same.
+// A borrowed block keeps its place and its uses: pools with and without copies evict the same blocks.
 TEST_P(EveryPolicyLoansTest, ALoanChangesNoOrder) {
   const auto run = [](PolicyKind policy, bool lends) {
     auto pool = make_pool(64, {.policy = policy, .low_water = 8});
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicyLoansTest, ::testing::ValuesIn(kAl
   return name;
 });
 
-TEST(BlockPoolLoansTest, IsNoUseAndNobodyIsTold) {
+TEST(BlockPoolLoansTest, IsNoUseAndObserversAreNotNotified) {
   RecordingObserver observer;
   const auto pool = make_pool(8, {.policy = PolicyKind::kLru, .observers = {&observer}, .low_water = 2});
   const Keys keys = chain(1, 3);
@@ -69,7 +69,7 @@ TEST(BlockPoolLoansTest, IsNoUseAndNobodyIsTold) {
     EXPECT_EQ(pool->counts().inactive, 3U);
     EXPECT_EQ(pool->counts().borrowed, 3U);
     EXPECT_EQ(pool->counts().available(), 5U);
-    EXPECT_EQ(pool->borrow(keys).size(), 0U) << "lent already";
+    EXPECT_EQ(pool->borrow(keys).size(), 0U) << "already borrowed";
   }
   EXPECT_EQ(pool->counts(), before);
   EXPECT_EQ(pool->stats().lookups, 0U);
@@ -86,7 +86,7 @@ TEST(BlockPoolLoansTest, AnotherBlockGoesInThePlaceOfOneThatIsRead) {
   EXPECT_TRUE(pool->contains(keys[3]));
   pool->check_invariants();
   loan.reset();
-  EXPECT_EQ(pool->counts().ready, 1U) << "its turn has come";
+  EXPECT_EQ(pool->counts().ready, 1U) << "it is next to be evicted";
   EXPECT_EQ(pool->counts().active, 0U);
   EXPECT_EQ(evicted_for(*pool, 2), Keys({keys[3]}));
   pool->check_invariants();
@@ -102,7 +102,7 @@ TEST(BlockPoolLoansTest, AReadyBlockThatIsReadWaitsForItsReader) {
   std::optional<BorrowedBlocks> loan = pool->borrow({{keys[0]}});
   EXPECT_EQ(pool->counts().ready, 2U);
   EXPECT_EQ(evicted_for(*pool, 2), Keys({keys[1], keys[2]}));
-  EXPECT_EQ(pool->wanted_victims(), 0U) << "two are free and one comes back";
+  EXPECT_EQ(pool->wanted_victims(), 0U) << "two are free and one is returned";
   loan.reset();
   EXPECT_EQ(evicted_for(*pool, 3), Keys({keys[0]}));
 }
@@ -132,7 +132,7 @@ TEST(BlockPoolLoansTest, AMatchOfABlockThatIsReadIsAMatch) {
   EXPECT_EQ(evicted_for(*pool, 4), reversed(keys));
 }
 
-TEST(BlockPoolLoansTest, ABlockInUseCanBeReadAndLetGoOf) {
+TEST(BlockPoolLoansTest, ABlockInUseCanBeReadAndReleased) {
   const auto pool = make_pool(4, lru());
   const Keys keys = chain(1, 2);
   std::optional<ImmutableBlocks> used = store(*pool, keys);
@@ -146,7 +146,7 @@ TEST(BlockPoolLoansTest, ABlockInUseCanBeReadAndLetGoOf) {
   EXPECT_TRUE(pool->allocate(4));
 }
 
-TEST(BlockPoolLoansTest, AnAllocationThatCannotBeHadEvictsNothing) {
+TEST(BlockPoolLoansTest, AnAllocationThatFailsEvictsNothing) {
   const auto pool = make_pool(4, lru());
   cache(*pool, chain(1, 4));
   const BorrowedBlocks loan = pool->borrow(chain(1, 1));
@@ -200,7 +200,7 @@ TEST(BlockPoolLoansTest, AFenceFreesNoMemoryThatIsRead) {
   pool->lower_fence();
   pool->check_invariants();
   EXPECT_EQ(pool->borrow(keys).size(), 0U);
-  EXPECT_FALSE(pool->allocate(3)) << "two are read still";
+  EXPECT_FALSE(pool->allocate(3)) << "two are still read";
   EXPECT_TRUE(pool->allocate(2));
   pool->check_invariants();
   loan.reset();

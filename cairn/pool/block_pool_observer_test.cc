@@ -1,4 +1,4 @@
-// What observers are told, and in which order.
+// What observers see, and in which order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST_P(ObserverTest, TheRemovalComesBeforeWhatTookItsPlace) {
   EXPECT_THAT(observer_.take(), ElementsAre(registered(keys_), removed({keys_[2], keys_[1]}), registered(others)));
 }
 
-TEST_P(ObserverTest, NothingIsToldOfAllocatingNamingDroppingAndReleasing) {
+TEST_P(ObserverTest, ObserversDoNotSeeAllocatingNamingDroppingAndReleasing) {
   {
     const MutableBlocks dropped = *pool_->allocate(2);
   }
@@ -41,7 +41,7 @@ TEST_P(ObserverTest, NothingIsToldOfAllocatingNamingDroppingAndReleasing) {
   EXPECT_THAT(observer_.take(), IsEmpty());
 }
 
-TEST_P(ObserverTest, ABlockUsedAgainIsToldAsMatchedAndNotAsStored) {
+TEST_P(ObserverTest, ABlockUsedAgainIsReportedAsMatchedAndNotAsStored) {
   cache(*pool_, keys_);
   (void)observer_.take();
   (void)pool_->match_prefix(joined(first_of(keys_, 2), chain(5, 1)));
@@ -50,7 +50,7 @@ TEST_P(ObserverTest, ABlockUsedAgainIsToldAsMatchedAndNotAsStored) {
   EXPECT_THAT(observer_.take(), ElementsAre(matched(first_of(keys_, 2)), matched({keys_[2], keys_[0]})));
 }
 
-TEST_P(ObserverTest, ALateCopyIsNotToldOf) {
+TEST_P(ObserverTest, ALateCopyIsNotReported) {
   const ImmutableBlocks held = store(*pool_, first_of(keys_, 2));
   (void)observer_.take();
   const ImmutableBlocks again = store(*pool_, first_of(keys_, 2));
@@ -95,7 +95,7 @@ TEST_F(StoredTest, CarriesTheTokensHashesAndTheParents) {
   const std::vector<BlockHash> hashes = {BlockHash{11}, BlockHash{12}};
   const Keys branch = chain(2, 2, first_of(keys_, 3));
   const SequenceHash parent = keys_[2].sequence_hash();
-  ASSERT_NE(value_of(parent), branch[0].parent_fragment()) << "the key alone does not say all of it";
+  ASSERT_NE(value_of(parent), branch[0].parent_fragment()) << "the key alone has only a part of the hash";
   auto complete =
       (*pool_->allocate(2)).complete({.keys = branch, .tokens_hashes = hashes, .parent = keys_[2].sequence_hash()});
   const ImmutableBlocks held = *(*std::move(complete)).register_blocks();
@@ -107,17 +107,17 @@ TEST_F(StoredTest, CarriesTheTokensHashesAndTheParents) {
   EXPECT_THAT(listed, ElementsAre(first, second));
 }
 
-TEST_F(StoredTest, CarriesWhatTheKeySaysOfAParentThatNobodyGave) {
+TEST_F(StoredTest, CarriesTheParentOfTheKeyIfNoneIsGiven) {
   const Keys branch = chain(2, 1, first_of(keys_, 3));
   cache(*pool_, branch);
-  cache(*pool_, {keys_[4], keys_[0]});  // neighbours in a run that are none in a sequence
+  cache(*pool_, {keys_[4], keys_[0]});  // neighbours in a run but not in a sequence
   const auto fragment = [](const BlockKey& key) { return SequenceHash{key.parent_fragment()}; };
   EXPECT_THAT(observer_.blocks(), ElementsAre(ResidentBlock{.key = branch[0], .parent = fragment(branch[0])},
                                               ResidentBlock{.key = keys_[4], .parent = fragment(keys_[4])},
                                               ResidentBlock{.key = keys_[0]}));
 }
 
-TEST_F(StoredTest, FindsTheParentThatNobodyGaveWhereItIsRegistered) {
+TEST_F(StoredTest, FindsARegisteredParentIfNoneIsGiven) {
   cache(*pool_, first_of(keys_, 3));
   const Keys branch = chain(2, 1, first_of(keys_, 3));
   cache(*pool_, branch);
@@ -179,7 +179,7 @@ TEST_F(StoredTest, HasNoTokensWhereNoneWereGiven) {
   EXPECT_THAT(observer_.tokens(), ElementsAre(IsEmpty()));
 }
 
-// Several observers are told in their order, with the pool's tier.
+// Several observers are called in order, with the pool's tier.
 class OrderedObserver final : public PoolObserver {
  public:
   OrderedObserver(int name, std::vector<int>& calls) : name_(name), calls_(calls) {}
@@ -197,7 +197,7 @@ class OrderedObserver final : public PoolObserver {
   std::vector<int>& calls_;
 };
 
-TEST(ObserversTest, AreToldInTheirOrderWithTheTier) {
+TEST(ObserversTest, AreNotifiedInOrderWithTheTier) {
   std::vector<int> calls;
   OrderedObserver first(1, calls);
   OrderedObserver second(2, calls);

@@ -1,4 +1,4 @@
-// Naming and registering: what fails gives the blocks back and changes nothing; duplicates; reset on release.
+// Completing and registering: a failed call returns the blocks and changes nothing; duplicates; reset on release.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class CompleteTest : public ::testing::Test {
     expect_error(complete.error().error, ErrorCode::kInvalidArgument, part);
     EXPECT_THAT(complete.error().blocks.block_ids(), ElementsAreArray(block_ids));
     EXPECT_EQ(pool_->counts(), before);
-    // They can be named as they should.
+    // They can be completed correctly afterwards.
     EXPECT_TRUE(std::move(complete.error().blocks).complete({.keys = keys_}));
   }
 
@@ -39,7 +39,7 @@ TEST_F(CompleteTest, WantsOneKeyForEachBlock) {
   expect_rejected({}, "0 keys for 3 blocks");
 }
 
-TEST_F(CompleteTest, WantsTokensHashesForAllOrNone) {
+TEST_F(CompleteTest, NeedsTokensHashesForAllBlocksOrNone) {
   const std::vector<BlockHash> two(2);
   expect_rejected({.keys = keys_, .tokens_hashes = two}, "2 tokens hashes for 3 blocks");
 }
@@ -96,7 +96,7 @@ TEST_F(RegisterTest, MakesBlocksKnown) {
   EXPECT_EQ(pool->counts(), (PoolCounts{.total = 6, .free = 3, .active = 3, .registered = 3}));
 }
 
-TEST_F(RegisterTest, FailsOnAKeyThatStandsTwiceInOneBatch) {
+TEST_F(RegisterTest, FailsOnAKeyThatIsTwiceInOneBatch) {
   const Keys twice = {keys_[0], keys_[1], keys_[0]};
   expect_rejected(*make(), twice, {}, {}, ErrorCode::kInvalidArgument,
                   (keys_[0].to_string() + " is in one registration twice").c_str());
@@ -253,7 +253,7 @@ TEST_F(ResetOnReleaseTest, CanBeThePoolsDefaultThatABlockIsExemptFrom) {
     held.reset_on_release(false);
   }
   EXPECT_EQ(pool->counts().inactive, 3U);
-  EXPECT_EQ(pool->match_prefix(keys_).size(), 3U);  // it stays so when the block is used again
+  EXPECT_EQ(pool->match_prefix(keys_).size(), 3U);  // also when the block is used again
   EXPECT_EQ(pool->counts().inactive, 3U);
 }
 

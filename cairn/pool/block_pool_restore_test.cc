@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Restored = std::vector<RestoredBlock>;
 
-TEST(BlockPoolRestoreTest, BlocksAreThereUnusedInTheirBlocks) {
+TEST(BlockPoolRestoreTest, RestoredBlocksAreInactiveAtTheirBlockIds) {
   const auto pool = make_pool(8, {.policy = PolicyKind::kLru});
   const Keys keys = chain(1, 3);
   const Restored blocks{{BlockId{6}, keys[2]}, {BlockId{1}, keys[1]}, {BlockId{3}, keys[0]}};
@@ -27,7 +27,7 @@ TEST(BlockPoolRestoreTest, BlocksAreThereUnusedInTheirBlocks) {
     const ImmutableBlocks found = pool->match_prefix(keys);
     EXPECT_THAT(found.block_ids(), ElementsAre(BlockId{3}, BlockId{1}, BlockId{6}));
   }
-  // Every other block can be had.
+  // Every other block can be allocated.
   const MutableBlocks others = *pool->allocate(5);
   std::vector<BlockId> block_ids(others.block_ids().begin(), others.block_ids().end());
   std::ranges::sort(block_ids);
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, RestorePoliciesTest, ::testing::ValuesIn(kAll
   return name;
 });
 
-TEST(BlockPoolRestoreTest, ObserversAreToldOfParentsBeforeWhatIsBelowThem) {
+TEST(BlockPoolRestoreTest, ObserversSeeParentsBeforeChildren) {
   RecordingObserver observer;
   const auto pool = make_pool(8, {.observers = {&observer}});
   const Keys keys = chain(1, 3);
@@ -94,7 +94,7 @@ TEST(BlockPoolRestoreTest, WhatCannotBeRestoredChangesNothing) {
   }
   expect_refused(too_many, ErrorCode::kInvalidArgument, "5 blocks to restore in a pool of 4");
   ASSERT_TRUE(pool->restore({}).has_value());
-  ASSERT_TRUE(pool->restore(Restored{{BlockId{3}, keys[0]}}).has_value()) << "what was refused is not in the way";
+  ASSERT_TRUE(pool->restore(Restored{{BlockId{3}, keys[0]}}).has_value()) << "a refused call has no effect";
   expect_error(pool->restore(Restored{{BlockId{1}, keys[1]}}).error(), ErrorCode::kFailedPrecondition, "used before");
   EXPECT_EQ(pool->counts().inactive, 1U);
 }
@@ -116,7 +116,7 @@ TEST(BlockPoolRestoreTest, BlocksAreTheDefaultTenantsWithinItsMeans) {
   ASSERT_TRUE(pool->restore({three.data(), 2}).has_value());
   EXPECT_EQ(pool->usage(kDefaultTenant)->used, 2U);
   EXPECT_EQ(pool->usage(kDefaultTenant)->inactive, 2U);
-  EXPECT_TRUE(pool->allocate(2, TenantId{1}).has_value()) << "what is reserved is there";
+  EXPECT_TRUE(pool->allocate(2, TenantId{1}).has_value()) << "the reservation can be allocated";
   pool->check_invariants();
 }
 
@@ -130,7 +130,7 @@ TEST(BlockPoolRestoreTest, BlocksHaveThePoolsRetention) {
   pool->check_invariants();
 }
 
-TEST(BlockPoolRestoreTest, ManyBlocksAreToldInPartsAndAllFound) {
+TEST(BlockPoolRestoreTest, ManyBlocksAreReportedInPartsAndAllFound) {
   constexpr std::uint32_t kChains = 20;
   constexpr std::uint32_t kLength = 250;
   RecordingObserver observer;

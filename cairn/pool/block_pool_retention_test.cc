@@ -1,4 +1,4 @@
-// Priorities, time to live, and what becomes of blocks when the last holder lets go.
+// Priorities, time to live, and what becomes of blocks when the last handle is released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(RetentionTest, ThatCannotBeKeptChangesNothing) {
   ImmutableBlocks elsewhere = store(*timeless, chain(1, 2));
   expect_error(elsewhere.set_retention({.time_to_live = seconds(1)}).error(), ErrorCode::kFailedPrecondition,
                "create it with time_to_live");
-  EXPECT_TRUE(ImmutableBlocks().set_retention({.priority = 200}));  // of nothing
+  EXPECT_TRUE(ImmutableBlocks().set_retention({.priority = 200}));  // of no blocks
 }
 
 TEST_P(PriorityTest, LastsForItsTimeAndIsTheDefaultThen) {
@@ -99,7 +99,7 @@ TEST_P(PriorityTest, LastsForItsTimeAndIsTheDefaultThen) {
   cache(*pool, ending, {.priority = 90, .priority_duration = seconds(10)});
   cache(*pool, plain);
   clock.advance(seconds(10));
-  // Of one priority now, as if they always had been: the older one first.
+  // Both have the same priority now: the older one is evicted first.
   EXPECT_THAT(evicted_for(*pool, 4), ElementsAre(ending[0], plain[0], lasting[0]));
 }
 
@@ -197,16 +197,16 @@ TEST_F(TimeToLiveTest, ABlockIsGoneOnceItHasLainUnusedForThatLong) {
   pool->check_invariants();
 }
 
-TEST_F(TimeToLiveTest, ItsEndIsToldAsARemoval) {
+TEST_F(TimeToLiveTest, ItsEndIsReportedAsARemoval) {
   const auto pool = make(4);
   cache(*pool, keys_, {.time_to_live = milliseconds(10)});
   (void)observer_.take();
   clock_.advance(milliseconds(10));
   (void)pool->counts();
-  const std::vector<Told> told = observer_.take();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].what, Told::What::kRemoved);
-  EXPECT_THAT(told[0].keys, UnorderedElementsAreArray(keys_));
+  const std::vector<ObserverCall> calls = observer_.take();
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].what, ObserverCall::What::kRemoved);
+  EXPECT_THAT(calls[0].keys, UnorderedElementsAreArray(keys_));
 }
 
 TEST_F(TimeToLiveTest, ABlockInUseIsNotGoneHoweverOldItIs) {
@@ -241,7 +241,7 @@ TEST_F(TimeToLiveTest, LookingDoesNotStartItAnew) {
   EXPECT_FALSE(pool->contains(keys_[0]));
 }
 
-TEST_F(TimeToLiveTest, BlocksWithoutOneStayForEver) {
+TEST_F(TimeToLiveTest, BlocksWithoutATimeToLiveDoNotExpire) {
   const auto pool = make(4);
   cache(*pool, keys_);
   clock_.advance(seconds(1'000'000));
@@ -257,7 +257,7 @@ TEST_F(TimeToLiveTest, IsRoundedUpToMilliseconds) {
   EXPECT_FALSE(pool->contains(keys_[0]));
 }
 
-TEST_F(TimeToLiveTest, WhatIsOverMakesRoomBeforeAnythingIsEvicted) {
+TEST_F(TimeToLiveTest, ExpiredBlocksMakeRoomBeforeAnythingIsEvicted) {
   const auto pool = make(4, {.policy = PolicyKind::kLru});
   const Keys older = chain(2, 1);
   cache(*pool, older, {.priority = 0});
@@ -267,7 +267,7 @@ TEST_F(TimeToLiveTest, WhatIsOverMakesRoomBeforeAnythingIsEvicted) {
   EXPECT_TRUE(pool->contains(older[0]));
 }
 
-TEST_F(TimeToLiveTest, WhatIsOverIsNotFoundByARegistrationEither) {
+TEST_F(TimeToLiveTest, AnExpiredBlockIsNotFoundByARegistrationEither) {
   const auto pool = make(2, {.policy = PolicyKind::kLru});
   const Keys key = chain(1, 1);
   cache(*pool, key, {.time_to_live = milliseconds(10)});
@@ -281,14 +281,14 @@ TEST_F(TimeToLiveTest, WhatIsOverIsNotFoundByARegistrationEither) {
   EXPECT_THAT(observer_.take(), ElementsAre(removed(key), registered(key)));
 }
 
-TEST_F(TimeToLiveTest, WhatIsOverIsNotUsedByAnyTenant) {
+TEST_F(TimeToLiveTest, ExpiredBlocksCountForNoTenant) {
   const auto pool = make(2);
   cache(*pool, chain(1, 1), {.time_to_live = milliseconds(10)});
   clock_.advance(milliseconds(10));
   EXPECT_EQ(pool->usage(kDefaultTenant)->used, 0U);
 }
 
-TEST_F(TimeToLiveTest, WhatIsOverIsInTheStatistics) {
+TEST_F(TimeToLiveTest, ExpiredBlocksAreInTheStatistics) {
   const auto pool = make(2);
   cache(*pool, chain(1, 1), {.time_to_live = milliseconds(10)});
   clock_.advance(milliseconds(10));

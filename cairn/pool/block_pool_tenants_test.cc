@@ -1,4 +1,4 @@
-// Tenants of a shared pool: reservations, limits, and whose blocks make room for whom.
+// Tenants of a shared pool: reservations, limits, and which tenant's blocks are evicted for which.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(TenantsTest, ALimitIsNeverExceeded) {
 TEST(TenantsTest, AtItsLimitATenantEvictsItsOwn) {
   const auto pool = shared_pool(10, {{.name = "a", .limit = 3}, {.name = "b"}});
   const Keys mine = chain(1, 3);
-  cache(*pool, chain(2, 3), {.priority = 0}, kB);  // older and of less worth
+  cache(*pool, chain(2, 3), {.priority = 0}, kB);  // older and of lower priority
   cache(*pool, mine, {}, kA);
   EXPECT_THAT(evicted_for(*pool, 2, kA), ElementsAre(mine[2], mine[1]));
   EXPECT_EQ(pool->usage(kA)->used, 1U);
@@ -72,7 +72,7 @@ TEST(TenantsTest, TheOneFurthestBeyondItsReservationGives) {
   const MutableBlocks last_free = *pool->allocate(1, kA);
   Keys evicted;
   const MutableBlocks more = *pool->allocate(4, kA, evicted);
-  // c is 3 beyond, b is 1; then 2 and 1; then a itself has most, but nothing to evict.
+  // c is 3 beyond its reservation, b is 1; then 2 and 1; then a itself has most, but nothing to evict.
   EXPECT_THAT(evicted, ElementsAre(of_c[2], of_c[1], of_b[4], of_c[0]));
   expect_error(pool->allocate(1, kA).error(), ErrorCode::kExhausted, "0 available");
   EXPECT_EQ(pool->count_prefix(of_b), 4U);
@@ -87,7 +87,7 @@ TEST(TenantsTest, OneThatIsFurthestItselfGivesItsOwn) {
   EXPECT_THAT(evicted_for(*pool, 1, kA), ElementsAre(of_a[3]));
 }
 
-TEST(TenantsTest, BlocksAreChargedToWhoeverAllocatedThemUntilTheyAreFree) {
+TEST(TenantsTest, BlocksAreChargedToTheirAllocatingTenantUntilTheyAreFree) {
   const auto pool = shared_pool(6, {{.name = "a"}, {.name = "b"}});
   const Keys keys = chain(1, 2);
   cache(*pool, keys, {}, kA);
@@ -134,7 +134,7 @@ TEST(TenantsTest, QuotasThatContradictThemselvesAreNamed) {
   expect_error(error(std::vector<TenantQuota>(257)), ErrorCode::kInvalidArgument, "257 tenants");
 }
 
-TEST(TenantsTest, AsManyAsCanBeToldApart) {
+TEST(TenantsTest, AsManyAsCanBeDistinguished) {
   const auto pool = shared_pool(256, std::vector<TenantQuota>(256, {.name = "one of many", .reserved = 1}));
   const MutableBlocks last = *pool->allocate(1, TenantId{255});
   EXPECT_FALSE(pool->allocate(1, TenantId{255}));
@@ -142,7 +142,8 @@ TEST(TenantsTest, AsManyAsCanBeToldApart) {
   pool->check_invariants();
 }
 
-// One tenant's blocks may all lie below another's in the same sequences: leaves go first, and nobody starves by it.
+// All blocks of one tenant may be below another tenant's in the same sequences: leaves are evicted first, and no tenant
+// starves.
 class SharedPrefixTest : public ::testing::TestWithParam<PolicyKind> {
  protected:
   const Keys prefix_ = chain(1, 2);
@@ -202,7 +203,7 @@ TEST(MayEvictTest, ThatRefusesMidwayLeavesWhatWasEvictedFree) {
   pool->check_invariants();
 }
 
-TEST(MayEvictTest, IsAskedWithTheBlockThatHoldsTheKey) {
+TEST(MayEvictTest, IsCalledWithTheBlockThatHoldsTheKey) {
   BlockId asked{99};
   const auto pool = make_pool(1, {.may_evict = [&](BlockId block_id, const BlockKey&) {
                                 asked = block_id;

@@ -1,6 +1,5 @@
-// A small pool used by many threads at once. Each block has a plain word of memory that whoever holds it as mutable
-// writes and whoever holds it as immutable reads: a block that is reused while somebody holds it shows as a wrong word,
-// and under TSan as a race.
+// A small pool used by many threads at once. Each block has a plain word of memory that its mutable holder writes and
+// its immutable holders read: a block that is reused while it is held shows as a wrong word, and under TSan as a race.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -41,7 +40,7 @@ class PoolThreadsTest : public ::testing::TestWithParam<PolicyKind> {
     }
   }
 
-  // Fills, names and registers as many of the keys as there is room for, if for any.
+  // Fills, completes and registers as many of the keys as there is room for.
   ImmutableBlocks write(BlockPool& pool, std::span<const BlockKey> keys) {
     Result<MutableBlocks> blocks = pool.allocate(static_cast<std::uint32_t>(keys.size()));
     if (!blocks) {
@@ -100,7 +99,7 @@ TEST_P(PoolThreadsTest, UpgradeRacesWithEviction) {
   const auto evict = [&](std::mt19937& random) { (void)write(*pool, chain(2 + random() % 5, 1 + random() % 12)); };
   const auto restore = [&](std::mt19937&) { (void)write(*pool, keys); };
   run(*pool, {upgrade, upgrade, evict, evict, restore});
-  // Whether the threads found it is up to the scheduler; from here on it is there.
+  // Whether the threads found it depends on the scheduler; here it is resident.
   const ImmutableBlocks there = write(*pool, keys);
   EXPECT_TRUE(weak.upgrade().has_value()) << upgraded.load(std::memory_order_relaxed) << " times before";
 }
@@ -109,7 +108,7 @@ TEST_P(PoolThreadsTest, ReleaseRacesWithMatch) {
   const auto pool = make();
   const Keys keys = chain(1, 8);
   (void)write(*pool, keys);
-  // Nothing is ever evicted here: every match finds all of it, however the last reference is dropped beside it.
+  // Nothing is evicted here: every match finds all blocks, also while the last reference is dropped.
   const auto match = [&](std::mt19937& random) {
     const std::size_t count = 1 + random() % 8;
     ImmutableBlocks held = pool->match_prefix(std::span(keys).first(count));
@@ -157,7 +156,8 @@ TEST_P(PoolThreadsTest, ResetOnReleaseRacesWithMatch) {
   run(*pool, std::vector<std::function<void(std::mt19937&)>>(kThreads, work));
 }
 
-// Blocks are copied ahead while others allocate: nobody waits, and what is claimed stays as it is until it is let go.
+// Blocks are copied ahead while others allocate: nothing waits, and a claimed block does not change until it is
+// released.
 TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
   std::atomic<std::uint32_t> low{0};  // relaxed: a count, read after the threads have ended
   const auto pool = make({.low_water = 6, .when_low = [&] { low.fetch_add(1, std::memory_order_relaxed); }});
@@ -196,7 +196,7 @@ TEST_P(PoolThreadsTest, ClaimsRaceWithAllocation) {
   };
   run(*pool, {work, work, work, copy, peek, lend});
   EXPECT_GT(low.load(std::memory_order_relaxed), 0U);
-  // The one that claims may have been through before there was anything: then it is there now.
+  // The claiming thread may have ended before there was anything to claim: then it is resident now.
   EXPECT_GT(claimed_blocks.load(std::memory_order_relaxed) + pool->claim_victims(1).size(), 0U);
 }
 

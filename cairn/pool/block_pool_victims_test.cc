@@ -1,4 +1,4 @@
-// Blocks that are copied ahead of their eviction: claimed, ready to go, held to be read.
+// Blocks that are copied ahead of their eviction: claimed, ready, borrowed.
 #include <chrono>
 #include <random>
 #include <string>
@@ -19,7 +19,7 @@ BlockPoolOptions with_low_water(std::uint32_t low_water, BlockPoolOptions option
 
 BlockPoolOptions lru(std::uint32_t low_water) { return with_low_water(low_water, {.policy = PolicyKind::kLru}); }
 
-// The next `count` of the pool's blocks are claimed and stand ready to go; their keys.
+// Claims the next `count` victims and makes them ready; returns their keys.
 Keys make_ready(BlockPool& pool, std::uint32_t count) {
   ImmutableBlocks claimed = pool.claim_victims(count);
   const Keys keys = keys_of(claimed);
@@ -114,7 +114,7 @@ TEST(BlockPoolVictimsTest, AClaimIsNoLookupNoUseAndNoEviction) {
   EXPECT_EQ(pool->match_prefix(keys).size(), 4U) << "claimed blocks can be matched";
 }
 
-TEST(BlockPoolVictimsTest, EvictionOfReadyBlocksIsTold) {
+TEST(BlockPoolVictimsTest, EvictionOfReadyBlocksIsReported) {
   RecordingObserver observer;
   const auto pool = make_pool(4, with_low_water(1, {.policy = PolicyKind::kLru, .observers = {&observer}}));
   const Keys keys = chain(1, 4);
@@ -126,7 +126,7 @@ TEST(BlockPoolVictimsTest, EvictionOfReadyBlocksIsTold) {
   EXPECT_EQ(pool->stats().evicted, 1U);
   EXPECT_FALSE(pool->contains(keys[3]));
   EXPECT_TRUE(pool->contains(keys[2]));
-  EXPECT_THAT(evicted_for(*pool, 1), IsEmpty()) << "a free block comes before what is ready";
+  EXPECT_THAT(evicted_for(*pool, 1), IsEmpty()) << "free blocks are used before ready ones";
   EXPECT_EQ(pool->counts().ready, 1U);
 }
 
@@ -157,7 +157,7 @@ TEST(BlockPoolVictimsTest, ALateCopyOfAReadyBlockUsesIt) {
   pool->check_invariants();
 }
 
-TEST(BlockPoolVictimsTest, BlocksThatOthersHoldAreOnlyLetGo) {
+TEST(BlockPoolVictimsTest, BlocksThatOthersHoldAreOnlyReleased) {
   const auto pool = make_pool(2, lru(1));
   const Keys keys = chain(1, 2);
   cache(*pool, keys);
@@ -181,7 +181,7 @@ TEST(BlockPoolVictimsTest, ReleaseAsVictimsFreesWhatIsToBeReset) {
   EXPECT_EQ(pool->counts().free, 1U);
 }
 
-TEST(BlockPoolVictimsTest, MayEvictIsAskedForClaimsAndForReadyBlocks) {
+TEST(BlockPoolVictimsTest, MayEvictIsCalledForClaimsAndForReadyBlocks) {
   BlockKey refused = chain(1, 1)[0];
   const auto pool =
       make_pool(3, with_low_water(1, {.policy = PolicyKind::kLru,
@@ -236,7 +236,7 @@ TEST(BlockPoolVictimsTest, WhenLowIsCalledWhileThePolicyHasMoreToGive) {
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(pool->wanted_victims(), 4U) << "six less the two that are free, and the policy has four";
   const ImmutableBlocks claimed = pool->claim_victims(2);
-  EXPECT_EQ(pool->wanted_victims(), 2U) << "what the policy still has";
+  EXPECT_EQ(pool->wanted_victims(), 2U) << "all that the policy still has";
   (void)*pool->allocate(0);
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(make_ready(*pool, 1).size(), 1U);
@@ -248,7 +248,7 @@ TEST(BlockPoolVictimsTest, WhenLowIsCalledWhileThePolicyHasMoreToGive) {
   EXPECT_EQ(pool->wanted_victims(), 0U);
 }
 
-TEST(BlockPoolVictimsTest, HoldPinsWhatIsThereWithoutUsingIt) {
+TEST(BlockPoolVictimsTest, HoldPinsResidentBlocksWithoutUsingThem) {
   RecordingObserver observer;
   const auto pool = make_pool(4, with_low_water(1, {.policy = PolicyKind::kLru, .observers = {&observer}}));
   const Keys keys = chain(1, 4);
@@ -305,6 +305,66 @@ TEST(BlockPoolVictimsTest, AHeldReadyBlockThatIsUsedMeanwhileIsAsAnyOther) {
   EXPECT_EQ(pool->counts().ready, 0U);
   EXPECT_EQ(pool->counts().inactive, 2U);
   pool->check_invariants();
+}
+
+TEST(BlockPoolVictimsTest, ALoadPinsAPrefixAndIsAUseOfIt) {
+  RecordingObserver observer;
+  const auto pool = make_pool(8, with_low_water(1, {.policy = PolicyKind::kLru, .observers = {&observer}}));
+  const Keys keys = chain(1, 4);
+  cache(*pool, keys);
+  (void)pool->reset({&keys[2], 1});
+  (void)observer.take();
+  const PoolStats before = pool->stats();
+  {
+    const PinnedBlocks pinned = pool->pin_prefix(keys, BlockPool::LoadUse::kCounts);
+    EXPECT_THAT(keys_of(pinned), ElementsAre(keys[0], keys[1])) << "keys[2] is a miss";
+    EXPECT_EQ(pool->counts().pinned, 2U);
+    EXPECT_THAT(observer.take(), ElementsAre(loaded(first_of(keys, 2))));
+    const PinnedBlocks again = pool->pin_prefix(first_of(keys, 1), BlockPool::LoadUse::kCounts);
+    EXPECT_THAT(observer.take(), ElementsAre(loaded(first_of(keys, 1)))) << "once for each load";
+    const PinnedBlocks uncounted = pool->pin_prefix(keys, BlockPool::LoadUse::kDoesNotCount);
+    EXPECT_EQ(uncounted.size(), 2U);
+    EXPECT_THAT(observer.take(), IsEmpty());
+  }
+  EXPECT_EQ(pool->counts().pinned, 0U);
+  EXPECT_EQ(pool->stats().lookups, before.lookups);
+  EXPECT_EQ(pool->pin_prefix({&keys[2], 1}, BlockPool::LoadUse::kCounts).size(), 0U);
+  EXPECT_THAT(observer.take(), IsEmpty());
+  pool->check_invariants();
+}
+
+TEST(BlockPoolVictimsTest, ALoadedReadyBlockIsNotReadyAnyMore) {
+  const auto pool = make_pool(3, lru(1));
+  const Keys keys = joined(joined(chain(1, 1), chain(2, 1)), chain(3, 1));
+  for (const BlockKey& key : keys) {
+    cache(*pool, {key});
+  }
+  EXPECT_EQ(make_ready(*pool, 2), first_of(keys, 2));
+  (void)pool->pin_prefix({keys.data(), 1}, BlockPool::LoadUse::kCounts);
+  EXPECT_EQ(pool->counts().ready, 1U);
+  (void)pool->pin_prefix({&keys[1], 1}, BlockPool::LoadUse::kDoesNotCount);
+  EXPECT_EQ(pool->counts().ready, 1U);
+  EXPECT_THAT(evicted_for(*pool, 3), ElementsAre(keys[1], keys[2], keys[0])) << "the loaded block was used last";
+}
+
+// Blocks that loads keep in use all the time are worth as much as blocks that become inactive in between.
+TEST(BlockPoolVictimsTest, EachOfOverlappingLoadsIsAUseForThePolicy) {
+  const auto pool = make_pool(3, {.policy = PolicyKind::kLfu});
+  const Keys keys = joined(joined(chain(1, 1), chain(2, 1)), chain(3, 1));
+  for (const BlockKey& key : keys) {
+    cache(*pool, {key});
+  }
+  {
+    std::vector<PinnedBlocks> loads;
+    for (int i = 0; i < 5; ++i) {
+      loads.push_back(pool->pin_prefix({keys.data(), 1}, BlockPool::LoadUse::kCounts));
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    (void)pool->match_prefix({&keys[1], 1});
+  }
+  (void)pool->match_prefix({&keys[2], 1});
+  EXPECT_THAT(evicted_for(*pool, 3), ElementsAre(keys[2], keys[1], keys[0]));
 }
 
 TEST(BlockPoolVictimsTest, ReadyBlocksAreResetAsOthersAre) {
@@ -368,8 +428,8 @@ class VictimTenantsTest : public ::testing::Test {
 };
 
 TEST_F(VictimTenantsTest, TheOneFurthestBeyondItsReservationGives) {
-  const Keys a = chain(1, 4);  // two beyond
-  const Keys b = chain(2, 4);  // four beyond
+  const Keys a = chain(1, 4);  // two beyond the reservation
+  const Keys b = chain(2, 4);  // four beyond the reservation
   cache(*pool_, a, {}, kA);
   cache(*pool_, b, {}, kB);
   const ImmutableBlocks claimed = pool_->claim_victims(4);
@@ -396,12 +456,13 @@ TEST_F(VictimTenantsTest, AVictimGivesItsOwnReadyBlocksFirst) {
   EXPECT_EQ(pool_->usage(kB)->inactive, 6U) << "a ready block is evictable";
   EXPECT_EQ(pool_->counts().ready, 2U);
   pool_->check_invariants();
-  EXPECT_THAT(evicted_for(*pool_, 3, kA), ElementsAre(b[0], b[5], a[0])) << "then both are four beyond";
+  EXPECT_THAT(evicted_for(*pool_, 3, kA), ElementsAre(b[0], b[5], a[0]))
+      << "then both are four beyond their reservation";
   EXPECT_EQ(pool_->counts().ready, 0U);
   pool_->check_invariants();
 }
 
-// A block that is ready to go waits for what is below it all the same.
+// A ready block still waits for the blocks below it.
 class VictimLeavesTest : public ::testing::TestWithParam<PolicyKind> {
  protected:
   std::unique_ptr<BlockPool> pool_ = make_pool(4, with_low_water(1, {.policy = GetParam(), .leaves_first = true}));
@@ -427,7 +488,7 @@ TEST_P(VictimLeavesTest, AParentDoesNotGoBeforeAChildThatBecameReadyLater) {
   pool_->check_invariants();
 }
 
-TEST_P(VictimLeavesTest, AParentThatIsGoneKeepsNobodyWaiting) {
+TEST_P(VictimLeavesTest, AParentThatIsGoneHoldsNoChildBack) {
   cache(*pool_, keys_);
   EXPECT_EQ(make_ready(*pool_, 2), (Keys{keys_[3], keys_[2]}));
   EXPECT_EQ(pool_->reset({&keys_[2], 1}).reset, 1U);

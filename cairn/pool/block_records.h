@@ -94,7 +94,7 @@ class BlockRecords {
   [[nodiscard]] BlockId take_free();
   // The blocks, taken from the free list or evicted, belong to a holder that fills them for the tenant.
   void make_private(std::span<const BlockId> block_ids, TenantId tenant);
-  // The block is nobody's any more. If it is borrowed it is quarantined until it is returned.
+  // The block has no holder left. If it is borrowed, it is quarantined until it is returned.
   void make_free(BlockId block_id);
   // Gives private blocks their keys and facts, without a lock. Fails unless there is one entry for each block.
   [[nodiscard]] Status complete(std::span<const BlockId> block_ids, const BlockNames& names);

@@ -103,7 +103,7 @@ TierSet BlockRegistry::tiers_of(const BlockKey& key) const {
 
 std::optional<BlockRegistry::Run> BlockRegistry::nearest_run(std::span<const BlockKey> keys, TierSet among) const {
   constexpr std::size_t kNextKeys = 16;
-  std::array<std::uint64_t, kNextKeys> hashes;  // of the next keys, whose places are on their way into the cache
+  std::array<std::uint64_t, kNextKeys> hashes;  // of the next keys, whose places are being prefetched
   const MutexLock lock(mutex_);
   const auto fetch = [&](std::size_t i) CAIRN_REQUIRES(mutex_) {
     hashes[i % kNextKeys] = hash_of(keys[i]);
@@ -233,7 +233,7 @@ void BlockRegistry::on_cleared(CacheLevel tier) {
                 [this](const auto& entry) CAIRN_REQUIRES(mutex_) { return find(hash_of(entry.first)) == kNowhere; });
 }
 
-void BlockRegistry::on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) {
+void BlockRegistry::used(std::span<const BlockKey> keys) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + kPrefetchAhead < keys.size()) {

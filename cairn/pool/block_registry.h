@@ -1,12 +1,13 @@
 // BlockRegistry: which tiers hold a key, how often it was used, and values that others attached to it.
 //
-// It observes the pools of one process, at most one for each tier. It saves asking every pool but is not the authority:
-// a key may be gone by the time its pool is asked. When the last tier loses a key, its frequency and attachments go
-// too. Not a FlatTable (base/): two arrays of hashes and facts take 12 bytes a key, and a fence swaps them.
+// It observes the pools of one process, at most one for each tier. It saves a lookup in every pool but is not the
+// authority: a key may be gone by the time its pool is locked. When the last tier loses a key, its frequency and
+// attachments go too. Not a FlatTable (base/): two arrays of hashes and facts take 12 bytes a key, and a fence swaps
+// them.
 //
 // Thread safety: every call is safe from any thread; one mutex, rank kRegistry.
 // Ownership: outlives the pools that it observes.
-// Complexity: O(1) a key. About 12 bytes a key. Keys are told apart by 64 bits of hash.
+// Complexity: O(1) a key. About 12 bytes a key. Keys are compared by 64 bits of hash.
 #pragma once
 
 #include <array>
@@ -64,8 +65,10 @@ class BlockRegistry final : public PoolObserver {
     std::uint32_t keys = 0;
   };
   [[nodiscard]] std::optional<Run> nearest_run(std::span<const BlockKey> keys, TierSet among) const;
-  // Matches since a first tier registered the key, plus that registration; at most 255. 0 if no tier holds the key.
+  // Uses since a first tier registered the key, plus that registration; at most 255. 0 if no tier holds the key. A use is
+  // a match in any tier, or a load into blocks of an engine, which no pool matches (used()).
   [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
+  void used(std::span<const BlockKey> keys);
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t bytes() const;
   // How many blocks the tier evicted to make room while no other tier held them.
@@ -93,7 +96,7 @@ class BlockRegistry final : public PoolObserver {
   void on_removed(CacheLevel tier, std::span<const BlockKey> keys) override;
   void on_evicted(CacheLevel tier, std::span<const BlockKey> keys) override;
   void on_cleared(CacheLevel tier) override;
-  void on_matched(CacheLevel tier, std::span<const BlockKey> keys) override;
+  void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override { used(keys); }
 
  private:
   struct Attachment {

@@ -126,7 +126,7 @@ TEST(BlockRegistryTest, ForgetsAllPoolsAtOnce) {
   put(*registry, CacheLevel::kG2, 1);
   EXPECT_EQ(registry->size(), 1U);
   registry->on_cleared(CacheLevel::kG2);
-  EXPECT_EQ(registry->size(), 0U) << "one pool alone, as ever";
+  EXPECT_EQ(registry->size(), 0U) << "with one pool alone";
 }
 
 // Against maps, in a table that starts too small and has to grow, with few distinct keys so that places collide.

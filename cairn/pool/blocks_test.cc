@@ -1,4 +1,4 @@
-// The handles: which steps there are, and what becomes of blocks that are dropped on the way.
+// The handles: which steps exist, and what becomes of blocks that are dropped between steps.
 #include "cairn/pool/blocks.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ concept Named = requires(const Blocks& blocks) { blocks.key(0); };
 template <typename Blocks, typename Other>
 concept Appends = requires(Blocks blocks, Other other) { blocks.append(std::move(other)); };
 
-// A step consumes its handle: it is taken from a value that is moved away, and from no other kind of handle.
+// A step consumes its handle: it needs an rvalue of the right kind of handle.
 static_assert(Completes<MutableBlocks&&> && !Completes<MutableBlocks&> && !Completes<const MutableBlocks&>);
 static_assert(!Completes<CompleteBlocks&&> && !Completes<ImmutableBlocks&&> && !Completes<QuarantinedBlocks&&>);
 static_assert(Registers<CompleteBlocks&&> && !Registers<CompleteBlocks&>);
@@ -50,7 +50,7 @@ static_assert(Resets<CompleteBlocks&&> && !Resets<CompleteBlocks&> && !Resets<Mu
 static_assert(!Resets<ImmutableBlocks&&>);
 static_assert(Quarantines<MutableBlocks&&> && !Quarantines<MutableBlocks&> && !Quarantines<ImmutableBlocks&&>);
 static_assert(ReleasesQuarantine<QuarantinedBlocks&&> && !ReleasesQuarantine<QuarantinedBlocks&>);
-// Only what is registered is shared, pinned or known by name without holding it.
+// Only registered blocks can be shared, pinned or referred to weakly.
 static_assert(Shares<ImmutableBlocks> && !Shares<MutableBlocks> && !Shares<CompleteBlocks> && !Shares<PinnedBlocks>);
 static_assert(Pins<ImmutableBlocks> && !Pins<MutableBlocks> && !Pins<CompleteBlocks>);
 static_assert(Downgrades<ImmutableBlocks> && !Downgrades<MutableBlocks> && !Downgrades<CompleteBlocks>);
@@ -64,7 +64,7 @@ constexpr bool kMoveOnly = std::is_nothrow_move_constructible_v<Blocks> && !std:
                            !std::is_copy_assignable_v<Blocks>;
 static_assert(kMoveOnly<MutableBlocks> && kMoveOnly<CompleteBlocks> && kMoveOnly<ImmutableBlocks>);
 static_assert(kMoveOnly<PinnedBlocks> && kMoveOnly<QuarantinedBlocks>);
-// Assigning drops what was there. Only for blocks that others may go on using is that harmless.
+// Assigning drops the old blocks. That is harmless only for registered blocks.
 static_assert(std::is_nothrow_move_assignable_v<ImmutableBlocks>);
 static_assert(!std::is_move_assignable_v<MutableBlocks> && !std::is_move_assignable_v<CompleteBlocks>);
 static_assert(!std::is_move_assignable_v<PinnedBlocks> && !std::is_move_assignable_v<QuarantinedBlocks>);
@@ -213,7 +213,7 @@ TEST_F(BlocksTest, AnEmptyHandleHoldsNothingOfItsPool) {
   held.release_tail(0);
   MutableBlocks none = *pool_->allocate(0);
   const ImmutableBlocks missed = pool_->match_prefix(chain(9, 2));
-  pool_.reset();  // before the handles, which is their right
+  pool_.reset();  // before the handles, which is allowed
 }
 
 TEST_F(BlocksTest, PinnedOnesStayAndAreCountedApart) {
@@ -271,7 +271,7 @@ TEST_F(BlocksTest, WeakOnesAreAllOrNothingAndAnUpgradeThatFailsTouchesNothing) {
   EXPECT_FALSE(weak.upgrade());
   EXPECT_EQ(pool->counts(), before);
   EXPECT_THAT(observer.take(), IsEmpty());
-  EXPECT_THAT(evicted_for(*pool, 4), ElementsAre(keys_[1], keys_[0], chain(2, 1)[0]));  // as old as they were
+  EXPECT_THAT(evicted_for(*pool, 4), ElementsAre(keys_[1], keys_[0], chain(2, 1)[0]));  // in their old order
 }
 
 TEST_F(BlocksTest, QuarantinedOnesAreOutOfUseUntilProvenFinished) {
@@ -293,7 +293,7 @@ TEST_F(BlocksTest, QuarantinedOnesThatAreDroppedNeverComeBack) {
   EXPECT_EQ(pool_->reset_inactive(), 0U);
   EXPECT_FALSE(pool_->allocate(2));
   pool_->check_invariants();
-  pool_.reset();  // which is no broken invariant
+  pool_.reset();  // which is allowed
 }
 
 TEST_F(BlocksTest, MovedFromHandlesHoldNothing) {

@@ -76,7 +76,7 @@ std::uint32_t InactiveBlocks::count_borrowed(std::span<const BlockId> block_ids)
                                                   [this](BlockId block_id) { return blocks_.is_borrowed(block_id); }));
 }
 
-// What changes when blocks become inactive, wherever they stand then.
+// What changes when blocks become inactive, in the policy or in the ready queue.
 void InactiveBlocks::on_inserted(std::span<const BlockId> block_ids) {
   borrowed_ += count_borrowed(block_ids);
   if (order_.retention_clock) {
@@ -203,13 +203,16 @@ void InactiveBlocks::match(std::span<const BlockId> inactive, std::span<const Bl
   use(inactive, in_use);
 }
 
+void InactiveBlocks::tell_hints_of_use(std::span<const BlockId> block_ids) {
+  for (const BlockId block_id : block_ids) {
+    order_.hints->on_used(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
+  }
+}
+
 void InactiveBlocks::use(std::span<const BlockId> inactive, std::span<const BlockId> in_use) {
   if (order_.hints) {
-    for (const std::span<const BlockId> block_ids : {inactive, in_use}) {
-      for (const BlockId block_id : block_ids) {
-        order_.hints->on_used(block_id, blocks_.tenant_of(block_id), blocks_.key(block_id));
-      }
-    }
+    tell_hints_of_use(inactive);
+    tell_hints_of_use(in_use);
   }
   if (!inactive.empty()) {
     remove(inactive);
@@ -257,7 +260,7 @@ bool InactiveBlocks::has_inactive_child(BlockId block_id) const {
 }
 
 // Takes the tenant's first ready blocks out, and returns how many. A block that has an inactive child goes back to the
-// policy instead: the child was used since its parent was claimed, and nobody knows how long it stays.
+// policy instead: the child was used since its parent was claimed, and it is unknown how long it stays.
 std::size_t InactiveBlocks::take_ready(TenantId tenant, std::span<BlockId> out) {
   std::size_t taken = 0;
   BlockId next = order_.ready->front(tenant);

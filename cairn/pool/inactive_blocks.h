@@ -76,7 +76,7 @@ class InactiveBlocks final : private ParentFinder {
   [[nodiscard]] bool keeps_ready_blocks() const { return order_.ready.has_value(); }
   [[nodiscard]] std::size_t bytes() const;
 
-  // Nobody uses these any more, in this order; of one sequence, leaf first. Blocks that hold() took from the ready
+  // These were released, in this order; of one sequence, leaf first. Blocks that hold() took from the ready
   // queue return to it unless they were used since.
   void insert(std::span<const BlockId> block_ids);
   // The same, but they are evicted before all that the policy has. As insert() if the pool keeps no blocks ready.
@@ -142,6 +142,7 @@ class InactiveBlocks final : private ParentFinder {
   void on_inserted(std::span<const BlockId> block_ids);
   void on_removed(std::span<const BlockId> block_ids);
   void touch(std::span<const BlockId> block_ids);
+  void tell_hints_of_use(std::span<const BlockId> block_ids);
   void push_ready(std::span<const BlockId> block_ids);
   void remove_ready(BlockId block_id);
   [[nodiscard]] bool has_inactive_child(BlockId block_id) const;

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-// A table, an index and the inactive blocks between them, as a pool has them, without lock and handles.
+// The table, index and inactive blocks of a pool, without lock and handles.
 class Parts {
  public:
   explicit Parts(BlockPoolOptions options, Veto veto = {})
@@ -224,7 +224,7 @@ TEST(InactiveBlocksTest, AVetoedBlockStaysWhereItIs) {
   parts.drop(a);
 }
 
-TEST(InactiveBlocksTest, ExpiresBlocksWhoseTimeIsOver) {
+TEST(InactiveBlocksTest, ExpiresBlocksWhoseTimeHasPassed) {
   Parts parts({.time_to_live = true});
   const std::vector<BlockId> a = parts.cache(chain(1, 1), {.time_to_live = std::chrono::milliseconds(5)});
   parts.cache(chain(2, 1));

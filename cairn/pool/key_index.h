@@ -27,7 +27,6 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
-#include "cairn/hash/key_seed.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {

@@ -68,8 +68,8 @@ TEST_F(KeyIndexTest, FindsTheParentOfAKeyAtEveryDepth) {
   EXPECT_EQ(index_.find_parent(key(0, 5)), kNoBlock);
 }
 
-// Keys that differ only in bits the hash does not see all want the same bucket: they fill it and the ones after it.
-// Keys that all had one bucket when the multiplier was a constant that everybody knows.
+// Keys that differ only in bits that the hash ignores share one bucket: they fill it and the ones after it. Such keys
+// existed when the multiplier was a public constant.
 TEST(KeyIndexSeedTest, KeysChosenForOneBucketSpreadOverAll) {
   constexpr std::uint64_t kOldMultiplier = 0x9E3779B97F4A7C15U;
   std::uint64_t inverse = kOldMultiplier;  // modulo 2^64, by Newton's method
@@ -158,7 +158,7 @@ TEST_P(KeyLookupTest, VisitsEveryKeyInOrderWithItsBlock) {
   EXPECT_EQ(visits, kKeys);
 }
 
-TEST_P(KeyLookupTest, StopsWhenItIsTold) {
+TEST_P(KeyLookupTest, StopsOnRequest) {
   KeyIndex::Lookup lookup(index_, asked_);
   std::size_t visits = 0;
   lookup.for_each([&](std::size_t, BlockId) { return ++visits < 150; });

@@ -35,10 +35,7 @@ std::size_t PoolNotifier::bytes() const {
          registered_.capacity() * sizeof(ResidentBlock);
 }
 
-void PoolNotifier::tell_removed() {
-  if (removed_.empty()) {
-    return;
-  }
+void PoolNotifier::report_removed() {
   const CallbackScope scope(lock_, kWhat);
   for (PoolObserver* observer : observers_) {
     observer->on_removed(tier_, removed_);
@@ -68,13 +65,20 @@ void PoolNotifier::tell_registered(std::span<const Token> tokens) {
   registered_.clear();
 }
 
-void PoolNotifier::tell_matched(std::span<const BlockKey> keys) {
+void PoolNotifier::report_matched(std::span<const BlockKey> keys) {
+  const CallbackScope scope(lock_, kWhat);
+  for (PoolObserver* observer : observers_) {
+    observer->on_matched(tier_, keys);
+  }
+}
+
+void PoolNotifier::tell_loaded(std::span<const BlockKey> keys) {
   if (keys.empty() || !is_watched()) {
     return;
   }
   const CallbackScope scope(lock_, kWhat);
   for (PoolObserver* observer : observers_) {
-    observer->on_matched(tier_, keys);
+    observer->on_loaded(tier_, keys);
   }
 }
 

@@ -41,8 +41,12 @@ class PoolNotifier {
   }
   [[nodiscard]] std::size_t registered_count() const { return registered_.size(); }
 
-  // Each reports what was added and starts anew; none calls anybody if nothing was added.
-  void tell_removed();
+  // Each reports what was added and starts anew; none calls an observer if nothing was added.
+  void tell_removed() {
+    if (!removed_.empty()) {
+      report_removed();
+    }
+  }
   void tell_evicted();
   // `tokens`: the token ids of the blocks, or empty.
   void tell_registered(std::span<const Token> tokens);
@@ -50,11 +54,20 @@ class PoolNotifier {
     tell_matched(matched_);
     matched_.clear();
   }
-  void tell_matched(std::span<const BlockKey> keys);
+  void tell_matched(std::span<const BlockKey> keys) {
+    if (!keys.empty() && is_watched()) {
+      report_matched(keys);
+    }
+  }
+  void tell_loaded(std::span<const BlockKey> keys);
   // The pool is empty for lookups. Keys that were added as removed are not reported one by one.
   void tell_cleared();
 
  private:
+  // Apart, so that calls without observers cost a comparison.
+  void report_removed();
+  void report_matched(std::span<const BlockKey> keys);
+
   const CacheLevel tier_;
   const std::vector<PoolObserver*> observers_;
   const Mutex& lock_;

@@ -57,9 +57,12 @@ class PoolObserver {
   virtual void on_cleared(CacheLevel tier) = 0;
   // A lookup found these blocks, and they are in use now.
   virtual void on_matched(CacheLevel tier, std::span<const BlockKey> keys) = 0;
+  // A load copies these blocks to a tier above, which counts as a use of them here. Observers of the pool above hear of
+  // the blocks there as well.
+  virtual void on_loaded(CacheLevel /*tier*/, std::span<const BlockKey> /*keys*/) {}
 };
 
-// The blocks that are there now, for a follower that starts late or lost events.
+// The blocks that are resident now, for a follower that starts late or lost events.
 class ResidentSource {
  public:
   virtual ~ResidentSource() = default;

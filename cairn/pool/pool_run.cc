@@ -1,4 +1,3 @@
-#include "cairn/pool/pool_run.h"
 
 #include <algorithm>
 
@@ -101,7 +100,7 @@ void release_to_ready(PoolState& pool, std::span<const BlockId> block_ids) CAIRN
 }  // namespace
 
 BlockKey Run::key(std::uint32_t i) const {
-  CAIRN_CHECK(i < size_, "key(i) is asked of a block that the run has");
+  CAIRN_CHECK(i < size_, "key(i) needs a block that the run has");
   return pool_->blocks.key(block_ids_[i]);
 }
 

@@ -72,13 +72,6 @@ void PoolState::end_run(Run& run) {
   run = Run(this, nullptr, 0, 0);
 }
 
-BlockId* PoolState::scratch(std::size_t count) {
-  if (scratch_.size() < count) {
-    scratch_.resize(count);
-  }
-  return scratch_.data();
-}
-
 void PoolState::expire() {
   if (!inactive.keeps_time()) {
     return;

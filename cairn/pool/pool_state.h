@@ -24,10 +24,10 @@
 #include "cairn/base/result.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/block_records.h"
+#include "cairn/pool/blocks.h"
 #include "cairn/pool/inactive_blocks.h"
 #include "cairn/pool/key_index.h"
 #include "cairn/pool/pool_notifier.h"
-#include "cairn/pool/pool_run.h"
 #include "cairn/pool/run_buffers.h"
 
 namespace cairn::internal {
@@ -63,7 +63,12 @@ class PoolState {
   // Gives the memory of the run back; the blocks are the caller's matter.
   void end_run(Run& run) CAIRN_REQUIRES(mutex);
   // Room for this many block ids until the next call.
-  [[nodiscard]] BlockId* scratch(std::size_t count) CAIRN_REQUIRES(mutex);
+  [[nodiscard]] BlockId* scratch(std::size_t count) CAIRN_REQUIRES(mutex) {
+    if (scratch_.size() < count) {
+      scratch_.resize(count);
+    }
+    return scratch_.data();
+  }
 
   // The blocks of a lookup, divided into those that were inactive and those that were in use.
   class Matched {
@@ -90,7 +95,7 @@ class PoolState {
   };
   [[nodiscard]] Matched new_match(std::size_t most) CAIRN_REQUIRES(mutex) { return {scratch(most), most}; }
 
-  // Makes expired blocks free. Their keys are to be told to the observers.
+  // Makes expired blocks free. The caller reports their keys to the observers.
   void expire() CAIRN_REQUIRES(mutex);
   // The same, and tells the observers: the first step of most calls.
   void refresh() CAIRN_REQUIRES(mutex) {

@@ -1,4 +1,4 @@
-// What the tests of the block pool share: keys, filled blocks, an observer that writes down what it is told.
+// Shared by the tests of the block pool: keys, filled blocks, an observer that records its calls.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using Keys = std::vector<BlockKey>;
 
 inline constexpr std::uint32_t kBlockSize = 4;
 
-// The keys of `count` blocks that follow `parents`, or begin a sequence. Another name: another sequence.
+// The keys of `count` blocks that follow `parents`, or begin a sequence. Different names make different sequences.
 inline Keys chain(std::uint64_t name, std::size_t count, const Keys& parents = {}) {
   Keys keys;
   std::optional<BlockKey> parent = parents.empty() ? std::nullopt : std::optional(parents.back());
@@ -62,7 +62,7 @@ inline CompleteBlocks completed(BlockPool& pool, const Keys& keys, TenantId tena
   return *(*pool.allocate(static_cast<std::uint32_t>(keys.size()), tenant)).complete({.keys = keys});
 }
 
-// Allocates, names and registers.
+// Allocates, completes and registers.
 inline ImmutableBlocks store(BlockPool& pool, const Keys& keys, const Retention& retention = {},
                              TenantId tenant = kDefaultTenant) {
   return *completed(pool, keys, tenant).register_blocks(retention);
@@ -74,7 +74,7 @@ inline void cache(BlockPool& pool, const Keys& keys, const Retention& retention 
   const ImmutableBlocks dropped = store(pool, keys, retention, tenant);
 }
 
-// The keys that have to go, in order, to make room for `count` blocks; those are free again afterwards.
+// The keys that are evicted, in order, to make room for `count` blocks; those are free again afterwards.
 inline Keys evicted_for(BlockPool& pool, std::uint32_t count, TenantId tenant = kDefaultTenant) {
   Keys evicted;
   const Result<MutableBlocks> blocks = pool.allocate(count, tenant, evicted);
@@ -106,51 +106,55 @@ inline void expect_error(const Error& error, ErrorCode code, const char* part) {
 }
 
 // One call to an observer.
-struct Told {
-  enum class What : std::uint8_t { kRegistered, kRemoved, kCleared, kMatched };
+struct ObserverCall {
+  enum class What : std::uint8_t { kRegistered, kRemoved, kCleared, kMatched, kLoaded };
   What what;
   Keys keys = {};
-  friend bool operator==(const Told&, const Told&) = default;
+  friend bool operator==(const ObserverCall&, const ObserverCall&) = default;
 };
 
-inline void PrintTo(const Told& told, std::ostream* out) {
-  constexpr const char* kNames[] = {"registered", "removed", "cleared", "matched"};
-  *out << kNames[static_cast<std::size_t>(told.what)] << ::testing::PrintToString(told.keys);
+inline void PrintTo(const ObserverCall& call, std::ostream* out) {
+  constexpr const char* kNames[] = {"registered", "removed", "cleared", "matched", "loaded"};
+  *out << kNames[static_cast<std::size_t>(call.what)] << ::testing::PrintToString(call.keys);
 }
 
-inline Told registered(Keys keys) { return {Told::What::kRegistered, std::move(keys)}; }
-inline Told removed(Keys keys) { return {Told::What::kRemoved, std::move(keys)}; }
-inline Told cleared() { return {Told::What::kCleared}; }
-inline Told matched(Keys keys) { return {Told::What::kMatched, std::move(keys)}; }
+inline ObserverCall registered(Keys keys) { return {ObserverCall::What::kRegistered, std::move(keys)}; }
+inline ObserverCall removed(Keys keys) { return {ObserverCall::What::kRemoved, std::move(keys)}; }
+inline ObserverCall cleared() { return {ObserverCall::What::kCleared}; }
+inline ObserverCall matched(Keys keys) { return {ObserverCall::What::kMatched, std::move(keys)}; }
+inline ObserverCall loaded(Keys keys) { return {ObserverCall::What::kLoaded, std::move(keys)}; }
 
 class RecordingObserver final : public PoolObserver {
  public:
   void on_registered(CacheLevel /*tier*/, std::span<const ResidentBlock> blocks,
                      std::span<const Token> tokens) override {
-    Told told = registered({});
+    ObserverCall call = registered({});
     for (const ResidentBlock& block : blocks) {
-      told.keys.push_back(block.key);
+      call.keys.push_back(block.key);
       blocks_.push_back(block);
     }
-    told_.push_back(told);
+    calls_.push_back(call);
     tokens_.emplace_back(tokens.begin(), tokens.end());
   }
   void on_removed(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
-    told_.push_back(removed({keys.begin(), keys.end()}));
+    calls_.push_back(removed({keys.begin(), keys.end()}));
   }
-  void on_cleared(CacheLevel /*tier*/) override { told_.push_back(cleared()); }
+  void on_cleared(CacheLevel /*tier*/) override { calls_.push_back(cleared()); }
   void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
-    told_.push_back(matched({keys.begin(), keys.end()}));
+    calls_.push_back(matched({keys.begin(), keys.end()}));
+  }
+  void on_loaded(CacheLevel /*tier*/, std::span<const BlockKey> keys) override {
+    calls_.push_back(loaded({keys.begin(), keys.end()}));
   }
 
-  // Since it was last asked.
-  [[nodiscard]] std::vector<Told> take() { return std::exchange(told_, {}); }
+  // Since the last call.
+  [[nodiscard]] std::vector<ObserverCall> take() { return std::exchange(calls_, {}); }
   [[nodiscard]] const std::vector<ResidentBlock>& blocks() const { return blocks_; }
   // One for each call about registered blocks.
   [[nodiscard]] const std::vector<std::vector<Token>>& tokens() const { return tokens_; }
 
  private:
-  std::vector<Told> told_;
+  std::vector<ObserverCall> calls_;
   std::vector<ResidentBlock> blocks_;
   std::vector<std::vector<Token>> tokens_;
 };

@@ -22,7 +22,7 @@ std::vector<std::uint32_t> all_of(const ReadyQueue& queue, TenantId tenant) {
   return block_ids;
 }
 
-TEST(ReadyQueueTest, BlocksStandInTheOrderInWhichTheyCame) {
+TEST(ReadyQueueTest, BlocksAreInTheOrderOfArrival) {
   ReadyQueue queue = *ReadyQueue::create(5, 2);
   EXPECT_THAT(all_of(queue, kA), IsEmpty());
   EXPECT_FALSE(queue.contains(BlockId{0}));
@@ -56,7 +56,7 @@ TEST(ReadyQueueTest, AParkedBlockIsOutUntilItIsPushedOrForgotten) {
   queue.push(BlockId{1}, kA);
   EXPECT_FALSE(queue.is_returning(BlockId{1}));
   queue.clear_returning(BlockId{2});
-  queue.clear_returning(BlockId{0});  // which was not
+  queue.clear_returning(BlockId{0});  // which is not returning
   EXPECT_EQ(queue.returning_count(), 0U);
   EXPECT_THAT(all_of(queue, kA), ElementsAre(1));
 }
@@ -70,7 +70,7 @@ TEST(ReadyQueueTest, CountsWhatHangsBelowABlock) {
   EXPECT_EQ(queue.ready_children(BlockId{1}), 1U);
   EXPECT_EQ(queue.ready_children(BlockId{0}), 0U);
   queue.remove(BlockId{1}, kA);
-  EXPECT_EQ(queue.ready_children(BlockId{1}), 1U) << "it is of the block, ready or not";
+  EXPECT_EQ(queue.ready_children(BlockId{1}), 1U) << "the count belongs to the block, ready or not";
 }
 
 }  // namespace

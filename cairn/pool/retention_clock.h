@@ -27,7 +27,7 @@ class RetentionClock {
   void set_time_to_live(BlockId block_id, std::optional<Duration> time_to_live);
   void set_priority_duration(BlockId block_id, std::optional<Duration> duration);
   [[nodiscard]] std::optional<Duration> priority_duration(BlockId block_id) const;
-  // The same two as they are kept, in milliseconds; 0: for ever.
+  // The same two as they are kept, in milliseconds; 0: forever.
   [[nodiscard]] std::uint32_t time_to_live_ms(BlockId block_id) const {
     return entries_[index_of(block_id)].time_to_live_ms;
   }

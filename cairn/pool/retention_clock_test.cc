@@ -14,7 +14,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// What has expired; kNoBlock where nothing has. Anything else that is due fails the test.
+// The expired block, or kNoBlock. Anything else that is due fails the test.
 BlockId due(RetentionClock& clock, TimePoint now) {
   const auto next = clock.pop_due(now);
   if (!next) {
@@ -101,7 +101,7 @@ TEST(RetentionClockTest, StaysInOrderHoweverBlocksComeAndGo) {
       deadlines.erase(found);
     }
     for (const auto& [waiting, deadline] : deadlines) {
-      ASSERT_GT(deadline, now) << "block " << waiting << " should have been given out";
+      ASSERT_GT(deadline, now) << "block " << waiting << " should have been returned";
     }
   }
 }

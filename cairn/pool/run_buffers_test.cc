@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-TEST(RunBuffersTest, GivesAtLeastWhatIsAskedFor) {
+TEST(RunBuffersTest, GivesAtLeastWhatIsRequested) {
   RunBuffers buffers(100);
   for (const std::uint32_t count : {1U, 7U, 8U, 9U, 16U, 17U, 1000U, 100'000U}) {
     const RunBuffers::Buffer buffer = buffers.take(count);
@@ -37,7 +37,7 @@ TEST(RunBuffersTest, GivesOutAgainWhatCameBack) {
   buffers.put_back(other);
 }
 
-TEST(RunBuffersTest, DoesNotGiveASmallerBufferThanAsked) {
+TEST(RunBuffersTest, DoesNotGiveASmallerBufferThanRequested) {
   RunBuffers buffers(100);
   buffers.put_back(buffers.take(8));
   const RunBuffers::Buffer larger = buffers.take(9);

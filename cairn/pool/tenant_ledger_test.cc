@@ -52,7 +52,7 @@ TEST(TenantLedgerTest, WhatOthersHoldWithinTheirReservationIsNotToBeHad) {
   TenantLedger ledger = *TenantLedger::create({{.name = "a", .reserved = 4}, {.name = "b"}}, 10);
   ledger.charge(kA, 6);
   ledger.add_inactive(kA, 6);
-  EXPECT_TRUE(ledger.can_take(kB, 6, 4));  // four free ones and two that a has beyond
+  EXPECT_TRUE(ledger.can_take(kB, 6, 4));  // four free ones and two that a has beyond its reservation
   EXPECT_FALSE(ledger.can_take(kB, 7, 4));
   EXPECT_TRUE(ledger.can_take(kA, 10, 4));  // its own, and the free ones
 }
@@ -65,7 +65,7 @@ TEST(TenantLedgerTest, TheNextBlockIsFreeThenOfTheOneFurthestBeyond) {
   ledger.add_inactive(kC, 4);
   const TenantLedger::Next next = ledger.next_source(kA, 0, {});
   EXPECT_EQ(next.source, Source::kEvict);
-  EXPECT_EQ(next.victim, kC);  // 4 beyond, b only 3
+  EXPECT_EQ(next.victim, kC);  // 4 beyond its reservation, b only 3
   TenantLedger::TenantSet barren;
   barren.set(index_of(kC));
   EXPECT_EQ(ledger.next_source(kA, 0, barren).victim, kB);
@@ -90,7 +90,7 @@ TEST(TenantLedgerTest, AtItsLimitATenantGivesItsOwn) {
   EXPECT_THAT(status.error().message, HasSubstr("tenant 'a' is limited to 2 and holds 2, of which 1 are inactive"));
 }
 
-// Whatever happens, can_take() tells the truth about what next_source() can find, and reservations stay covered.
+// can_take() always agrees with what next_source() finds, and reservations stay covered.
 TEST(TenantLedgerTest, WhatCanBeTakenIsFoundBlockByBlock) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
@@ -139,7 +139,7 @@ TEST(TenantLedgerTest, WhatCanBeTakenIsFoundBlockByBlock) {
   }
 }
 
-TEST(TenantLedgerTest, WhoGivesToAnyoneIsFurthestBeyondItsReservation) {
+TEST(TenantLedgerTest, TheTenantFurthestBeyondItsReservationGives) {
   TenantLedger ledger =
       *TenantLedger::create({{.name = "a", .reserved = 4}, {.name = "b"}, {.name = "c", .reserved = 4}}, 20);
   std::vector<std::uint32_t> gone(3);
@@ -155,7 +155,7 @@ TEST(TenantLedgerTest, WhoGivesToAnyoneIsFurthestBeyondItsReservation) {
   gone[1] = 2;  // it has no more than that
   EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{0});
   gone[0] = 2;
-  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{0}) << "none is beyond: the first gives";
+  EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{0}) << "none is beyond its reservation: the first gives";
   gone[0] = 6;
   EXPECT_EQ(ledger.furthest_beyond(gone, {}), TenantId{2}) << "within its reservation";
   TenantLedger::TenantSet barren;

@@ -26,9 +26,18 @@ bool ActiveRankTransfer::fail(std::size_t block, BlockState state, const std::st
   return true;
 }
 
-void ActiveRankTransfer::use_whole(std::span<const GroupRoute> routes) {
+StepPoint ActiveRankTransfer::next_point() const {
+  if (is_in_step_save() && is_by_layer_ && has_parts_left()) {
+    return {begin_of(mark()), static_cast<std::uint32_t>(next_route_ + 1)};
+  }
+  return mark();
+}
+
+void ActiveRankTransfer::use_whole(std::span<const GroupRoute> routes, std::uint32_t rank) {
   whole_ = routes;
+  rank_ = rank;
   routes_ = routes;
+  is_by_layer_ = false;
   sums_.resize(states_.size() * routes.size());
 }
 
@@ -77,24 +86,17 @@ void ActiveRankTransfer::ended(const Part& part, const TransferOutcome& outcome)
   }
 }
 
-bool ActiveRankTransfer::has_outcome() const {
-  return (!has_parts_left() && in_flight_.empty()) || std::ranges::find(states_, BlockState::kDone) == states_.end();
-}
+bool ActiveRankTransfer::has_outcome() const { return (!has_parts_left() && in_flight_.empty()) || !is_any_well(); }
 
 RankTransferOutcome ActiveRankTransfer::report() {
   is_reported_ = true;
-  RankTransferOutcome outcome{.id = id(), .states = states_, .checksums = {}, .error = std::move(error_)};
-  outcome.checksums.resize(states_.size());
-  std::vector<Checksum> of_groups(whole_.size());
+  RankTransferOutcome outcome{.id = id(), .states = states_, .sums = {}, .error = std::move(error_)};
+  outcome.sums.resize(states_.size());
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!is_well(i)) {
-      continue;
+    if (is_well(i)) {
+      const std::span<const BlockSums> of_groups = std::span(sums_).subspan(i * whole_.size(), whole_.size());
+      outcome.sums[i] = of_groups.size() == 1 ? of_groups.front() : combine(of_groups, rank_);
     }
-    for (std::size_t group = 0; group < whole_.size(); ++group) {
-      of_groups[group] =
-          finish(sums_[i * whole_.size() + group], whole_[group].plan->whole_block_bytes(), message_.tags[i]);
-    }
-    outcome.checksums[i] = of_groups.size() == 1 ? of_groups.front() : combine(of_groups);
   }
   return outcome;
 }

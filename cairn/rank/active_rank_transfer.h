@@ -1,11 +1,13 @@
 // ActiveRankTransfer: one transfer that a rank carries out: its parts, the state of each block, and the outcome.
 //
-// A transfer has one part for each group of layers. If the engine expects its blocks layer by layer, it has one part for each
-// layer instead, in their order. The sums of the parts are added up, so that the checksum of a block is the same either way.
+// A transfer has one part for each group of layers. If the engine expects its blocks layer by layer, or computes them layer
+// by layer while they are saved, it has one part for each layer instead, in their order. The sums of the parts are added up,
+// so that the checksum of a block is the same either way.
 //
 // Thread safety: under the lock of RankTransfers.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,9 +17,11 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/rank/rank_routes.h"
+#include "cairn/rank/step_gate.h"
 #include "cairn/transfer/checksum.h"
 #include "cairn/transfer/executor.h"
-#include "cairn/wire/leader_id.h"
+#include "cairn/transfer/in_step_mark.h"
+#include "cairn/wire/rank_address.h"
 #include "cairn/wire/rank_message.h"
 
 namespace cairn {
@@ -39,6 +43,12 @@ class ActiveRankTransfer {
   [[nodiscard]] bool is_load() const { return message_.to == CacheLevel::kG1; }
   [[nodiscard]] bool is_save() const { return message_.from == CacheLevel::kG1; }
   [[nodiscard]] bool touches_device() const { return is_load() || is_save(); }
+  // A save of blocks that the engine computes in the step of the mark.
+  [[nodiscard]] bool is_in_step_save() const { return is_save() && is_in_step(message_.not_before); }
+  // The step whose content it reads or replaces; of an in-step save computed() of that step.
+  [[nodiscard]] StepMark mark() const { return is_in_step_save() ? step_of(message_.not_before) : message_.not_before; }
+  // What its next part waits for. When an in-step save has no parts left: what its outcome waits for.
+  [[nodiscard]] StepPoint next_point() const;
   // Requires: touches_device(). No transfer has device blocks on both sides.
   [[nodiscard]] std::uint32_t device_block(std::size_t block) const {
     return is_save() ? message_.pairs[block].source : message_.pairs[block].destination;
@@ -48,16 +58,18 @@ class ActiveRankTransfer {
   [[nodiscard]] std::size_t blocks() const { return states_.size(); }
   // Whether nothing has gone wrong with the block so far.
   [[nodiscard]] bool is_well(std::size_t block) const { return states_[block] == BlockState::kDone; }
+  [[nodiscard]] bool is_any_well() const { return std::ranges::find(states_, BlockState::kDone) != states_.end(); }
   // Gives a block that is well this state. Returns false if it has another one already. The first error is reported.
   bool fail(std::size_t block, BlockState state, const std::string& error);
 
   // --- parts ---
-  // Before the first part: one part a group of layers.
-  void use_whole(std::span<const GroupRoute> routes);
+  // Before the first part begins: one part a group of layers. `rank`: for the sums of several groups.
+  void use_whole(std::span<const GroupRoute> routes, std::uint32_t rank);
   // The same layer by layer. Requires: use_whole() was called.
   void use_layers(std::span<const GroupRoute> routes);
   [[nodiscard]] bool is_by_layer() const { return is_by_layer_; }
   [[nodiscard]] std::span<const GroupRoute> routes() const { return routes_; }
+  [[nodiscard]] bool has_begun() const { return next_route_ > 0; }
   [[nodiscard]] bool has_parts_left() const { return next_route_ < routes_.size(); }
   void skip_parts() { next_route_ = routes_.size(); }
   // The next part: the blocks that are well. Requires: has_parts_left().
@@ -90,7 +102,8 @@ class ActiveRankTransfer {
   const LeaderId leader_;
   const std::uint32_t generation_;
   const TimePoint deadline_;
-  std::span<const GroupRoute> whole_ = {};   // by group
+  std::span<const GroupRoute> whole_ = {};  // by group
+  std::uint32_t rank_ = 0;
   std::span<const GroupRoute> routes_ = {};  // of its parts: those, or the ones by layer
   bool is_by_layer_ = false;
   std::vector<BlockState> states_;    // kDone: well so far

@@ -23,7 +23,8 @@ class ActiveRankTransferTest : public ::testing::Test {
   void SetUp() override {
     const LayoutGroups device = testing::two_groups();
     const ManagerConfig config = testing::rank_config(folder_.in("disk"));
-    routes_ = *RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, 0, 1), steady_clock(), {});
+    routes_ = *RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, {.layers = 3}),
+                                steady_clock(), {});
   }
   static ActiveRankTransfer load(std::uint32_t blocks) {
     RankTransfer message{.id = TransferId{5}, .from = kHost, .to = kDevice};
@@ -52,7 +53,7 @@ class ActiveRankTransferTest : public ::testing::Test {
 
 TEST_F(ActiveRankTransferTest, HasOnePartForEachGroup) {
   ActiveRankTransfer transfer = load(2);
-  transfer.use_whole(routes_->whole(kHost, kDevice));
+  transfer.use_whole(routes_->whole(kHost, kDevice), 0);
   EXPECT_EQ(transfer.device_block(1), 11U);
   const ActiveRankTransfer::Part first = transfer.next_part();
   EXPECT_THAT(first.blocks, ElementsAre(0, 1));
@@ -77,11 +78,11 @@ TEST_F(ActiveRankTransferTest, HasOnePartForEachGroup) {
 
 TEST_F(ActiveRankTransferTest, ABlockHasTheSameChecksumWholeAndLayerByLayer) {
   ActiveRankTransfer whole = load(1);
-  whole.use_whole(routes_->whole(kHost, kDevice));
+  whole.use_whole(routes_->whole(kHost, kDevice), 0);
   run(whole, 30);  // the outer group: layers 0 and 2 together
   run(whole, 7);
   ActiveRankTransfer layers = load(1);
-  layers.use_whole(routes_->whole(kHost, kDevice));
+  layers.use_whole(routes_->whole(kHost, kDevice), 0);
   layers.use_layers(routes_->by_layer(kHost, kDevice));
   EXPECT_TRUE(layers.is_by_layer());
   run(layers, 10);
@@ -91,12 +92,12 @@ TEST_F(ActiveRankTransferTest, ABlockHasTheSameChecksumWholeAndLayerByLayer) {
   const RankTransferOutcome other = layers.report();
   EXPECT_THAT(one.states, ElementsAre(BlockState::kDone));
   EXPECT_EQ(one, other);
-  EXPECT_NE(one.checksums[0], Checksum{});
+  EXPECT_NE(one.sums[0], BlockSums{});
 }
 
 TEST_F(ActiveRankTransferTest, ABlockThatFailedIsInNoFurtherPartAndHasNoChecksum) {
   ActiveRankTransfer transfer = load(2);
-  transfer.use_whole(routes_->whole(kHost, kDevice));
+  transfer.use_whole(routes_->whole(kHost, kDevice), 0);
   run(transfer, 1);
   EXPECT_TRUE(transfer.fail(0, BlockState::kExpired, "too late"));
   EXPECT_FALSE(transfer.fail(0, BlockState::kFailed, "again"));
@@ -106,14 +107,14 @@ TEST_F(ActiveRankTransferTest, ABlockThatFailedIsInNoFurtherPartAndHasNoChecksum
   const RankTransferOutcome outcome = transfer.report();
   EXPECT_TRUE(transfer.is_reported());
   EXPECT_THAT(outcome.states, ElementsAre(BlockState::kExpired, BlockState::kDone));
-  EXPECT_EQ(outcome.checksums[0], Checksum{});
-  EXPECT_NE(outcome.checksums[1], Checksum{});
+  EXPECT_EQ(outcome.sums[0], BlockSums{});
+  EXPECT_NE(outcome.sums[1], BlockSums{});
   EXPECT_EQ(outcome.error, "too late");
 }
 
 TEST_F(ActiveRankTransferTest, HasItsOutcomeWhenNoBlockIsWell) {
   ActiveRankTransfer transfer = load(1);
-  transfer.use_whole(routes_->whole(kHost, kDevice));
+  transfer.use_whole(routes_->whole(kHost, kDevice), 0);
   transfer.begun(TransferId{1});
   EXPECT_FALSE(transfer.has_outcome());
   transfer.fail(0, BlockState::kFailed, "x");

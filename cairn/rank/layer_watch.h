@@ -1,6 +1,6 @@
 // LayerWatch: which layers of the expected blocks have come.
 //
-// A block that has failed is not waited for any more; the others are.
+// It no longer waits for a block that has failed, only for the others.
 //
 // Thread safety: under the lock of RankTransfers.
 #pragma once

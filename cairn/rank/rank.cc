@@ -15,6 +15,7 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/own_thread.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/manager/tier_memory.h"
 #include "cairn/rank/rank_connection.h"
 #include "cairn/rank/rank_memory.h"
 #include "cairn/rank/rank_routes.h"
@@ -30,6 +31,31 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 // A leader that sends nothing for so many heartbeats, or for this long if that is longer, is gone.
 constexpr int kSilentHeartbeats = 10;
 constexpr Duration kLeastSilence = std::chrono::seconds(1);
+
+// Of blocks of one kind of layers; others are not shared.
+std::uint64_t host_step_of(const LayoutGroups& device) {
+  const std::uint64_t bytes = device.layouts().front()->shape().block_bytes();
+  return device.layouts().size() > 1
+             ? 0
+             : (bytes + kSharedBlockAlignment - 1) / kSharedBlockAlignment * kSharedBlockAlignment;
+}
+
+RankClaim claim_of(const Rank::Options& options) {
+  return {.rank = options.rank,
+          .ranks = options.ranks,
+          .layers = options.device.groups().model_layers(),
+          .first_layer = options.first_layer,
+          .groups = static_cast<std::uint32_t>(options.device.groups().groups().size()),
+          .host_step = host_step_of(options.device)};
+}
+
+Status check_rank(const Rank::Options& options) {
+  CAIRN_TRY(options.ranks.validate());
+  return options.rank < options.ranks.count()
+             ? Status()
+             : fail(ErrorCode::kInvalidArgument,
+                    str_cat("rank ", options.rank, " of ", options.ranks.to_string(), "; ranks count from 0"));
+}
 
 // The connection to the leader, the thread that serves it, and the transfers.
 class RankThread {
@@ -82,7 +108,7 @@ class RankThread {
     const RankTransfers::Counts counts = transfers_.counts();
     const MutexLock lock(mutex_);
     Rank::State state = state_;
-    state.copies = counts.copies;
+    state.transfers = counts.transfers;
     state.done = counts.done;
     state.failed = counts.failed;
     return state;
@@ -92,7 +118,7 @@ class RankThread {
   void serve() {
     Duration pause = kFirstPause;
     while (!is_stopping()) {
-      // No new generation before all transfers of the old one are over, which may be never.
+      // No new generation before all transfers of the old one have ended, which may be never.
       if (!transfers_.wait_until_quiet(TimePoint::max())) {
         continue;
       }
@@ -188,7 +214,7 @@ class RankThread {
     if (generation_ != 0 || welcome.generation == 0) {
       return fail(ErrorCode::kCorrupt, "the leader sent a second welcome, or generation 0");
     }
-    if (Status made = make_memory(welcome.config); !made) {
+    if (Status made = make_memory(welcome); !made) {
       connection_->send(welcome.generation, RankRefusal{.reason = made.error().message});
       const MutexLock lock(mutex_);
       unfit_ = made.error();
@@ -212,15 +238,17 @@ class RankThread {
   }
 
   // Memory and file stay if the configuration is the same: the leader knows what is in them.
-  [[nodiscard]] Status make_memory(const std::string& text) {
-    if (config_ == text) {
+  [[nodiscard]] Status make_memory(const RankWelcome& welcome) {
+    const std::string& text = welcome.config;
+    if (config_ == text && has_same_storage(welcome)) {
       return {};
     }
     config_.reset();
     transfers_.use(nullptr);  // frees the old memory and closes the old file first
     CAIRN_TRY_ASSIGN(const ManagerConfig config, ManagerConfig::from_toml(text, "the leader's configuration"));
     shutdown_ = config.shutdown.count();
-    CAIRN_TRY_ASSIGN(RankMemory memory, RankMemory::make(config, options_.device, options_.rank, options_.ranks));
+    CAIRN_TRY_ASSIGN(RankMemory memory, RankMemory::make(config, options_.device, claim_of(options_),
+                                                         {.store = welcome.store, .host_memory = welcome.host_memory}));
     block_bytes_ = memory.block_bytes();
     {
       const MutexLock lock(mutex_);
@@ -231,7 +259,17 @@ class RankThread {
         RankRoutes::make(config, options_.device.groups(), std::move(memory), *options_.clock, options_.around));
     transfers_.use(std::move(routes));
     config_ = text;
+    is_shared_ = welcome.store != RankStore::kOwn;
+    host_memory_ = welcome.host_memory;
     return {};
+  }
+
+  // A leader that was started again has made other host memory for replicas. Which of them is the keeper does not matter once
+  // the file is open.
+  [[nodiscard]] bool has_same_storage(const RankWelcome& welcome) const {
+    const bool has_memory = host_memory_ != nullptr;
+    return is_shared_ == (welcome.store != RankStore::kOwn) && has_memory == (welcome.host_memory != nullptr) &&
+           (!has_memory || host_memory_->is_same(*welcome.host_memory));
   }
 
   const Rank::Options options_;
@@ -245,6 +283,8 @@ class RankThread {
   std::atomic<Duration::rep> shutdown_ = Duration(std::chrono::seconds(5)).count();  // the leader's, once it is known
   // Of the thread alone.
   std::optional<std::string> config_;  // of the present memory
+  bool is_shared_ = false;             // with replicas
+  SharedMemoryPtr host_memory_;        // the same, if it is
   std::uint64_t block_bytes_ = 0;
   std::uint32_t generation_ = 0;  // of this connection; 0 before the welcome
   LeaderId leader_;               // which sent the welcome
@@ -260,10 +300,11 @@ void end(std::unique_ptr<RankThread> thread) {
   const std::uint32_t rank = thread->options().rank;
   const Duration limit = end_limit(thread->shutdown());
   if (!end_within(std::move(thread), limit)) {
-    std::fprintf(stderr,
-                 "cairn: the end of rank %u was given up after %lld ms: I/O has not returned; its host memory and file "
-                 "stay in use until it does, or until the process ends\n",
-                 rank, static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
+    std::fprintf(
+        stderr,
+        "cairn: the shutdown of rank %u timed out after %lld ms: I/O has not returned; its host memory and file "
+        "stay in use until it does, or until the process ends\n",
+        rank, static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
   }
 }
 
@@ -276,6 +317,9 @@ class ConnectedRank final : public Rank {
     return thread_->transfers().follow(leader, deadline);
   }
   void reached(StepMark mark, StepEventPtr after) override { thread_->transfers().reached(mark, std::move(after)); }
+  void reached_layers(std::uint64_t iteration, std::uint32_t layers, StepEventPtr after) override {
+    thread_->transfers().reached_layers(iteration, layers, std::move(after));
+  }
   void expect(std::span<const BlockId> device_blocks) override { thread_->transfers().expect(device_blocks); }
   Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline) override {
     return thread_->transfers().wait_for_layer(model_layer, deadline);
@@ -294,10 +338,6 @@ class ConnectedRank final : public Rank {
 };
 
 Result<std::unique_ptr<Rank>> start(std::unique_ptr<RankConnection> connection, Rank::Options options) {
-  if (options.rank >= options.ranks) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("rank ", options.rank, " of ", options.ranks, "; ranks count from 0"));
-  }
   auto thread = std::make_unique<RankThread>(std::move(connection), std::move(options));
   if (Status accepted = thread->wait_for_leader(); !accepted) {
     end(std::move(thread));
@@ -309,14 +349,15 @@ Result<std::unique_ptr<Rank>> start(std::unique_ptr<RankConnection> connection, 
 }  // namespace
 
 Result<std::unique_ptr<Rank>> Rank::connect(const RankAddress& leader, Options options) {
-  CAIRN_TRY_ASSIGN(
-      std::unique_ptr<RankConnection> connection,
-      make_socket_connection(leader, {.rank = options.rank, .ranks = options.ranks, .secret = options.secret}));
+  CAIRN_TRY(check_rank(options));
+  CAIRN_TRY_ASSIGN(std::unique_ptr<RankConnection> connection,
+                   make_socket_connection(leader, claim_of(options), options.secret));
   return start(std::move(connection), std::move(options));
 }
 
 Result<std::unique_ptr<Rank>> Rank::join(LocalLeader& leader, Options options) {
-  std::unique_ptr<RankConnection> connection = make_local_connection(leader, options.rank);
+  CAIRN_TRY(check_rank(options));
+  std::unique_ptr<RankConnection> connection = make_local_connection(leader, claim_of(options));
   return start(std::move(connection), std::move(options));
 }
 

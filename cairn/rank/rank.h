@@ -1,7 +1,7 @@
-// Rank: one rank as its engine sees it: the engine's device memory, host memory and a file of its own, and the transfers
-// between them that the leader asks for.
+// Rank: one rank as its engine sees it: the engine's device memory, host memory and a file, and the transfers between
+// them that the leader asks for.
 //
-// The rank joins the leader, allocates host memory and a file (config.disk.path + ".r<rank>of<ranks>"; the leader knows what
+// The rank joins the leader, allocates host memory and a file (rank_memory.h says its name; the leader knows what
 // is in the blocks) as the leader's configuration says, carries out transfers with this machine's executors and reports the
 // outcome of every block. The parts of a block (groups of layers, GPUs) are copied side by side; the block is done when all
 // of them are.
@@ -9,9 +9,11 @@
 //   - Blocks that the engine needs while it computes (expect()) are loaded layer by layer, first layers first.
 //   - fence() waits until no transfer reads the blocks, and no load that has begun writes to them. From then on no transfer
 //     of their old content succeeds.
+//   - Saves of what the present step computes read each layer once that is reached (reached_layers()), and succeed only if
+//     the whole step is.
 //   - What was computed before this rank's first step, by a rank that died, is not saved: this rank does not have it.
-// If the leader is gone, transfers are cancelled, those that have begun are waited for, and the rank connects again, for ever,
-// under a new generation. The engine goes on without a cache meanwhile.
+// If the leader is gone, transfers are cancelled, those that have begun are waited for, and the rank connects again,
+// without a limit, under a new generation. The engine continues without a cache meanwhile.
 // A leader that was started again is another leader: it has another LeaderId. Marks, fences and expectations belong to the
 // leader that the engine follows. Until the engine follows a new leader, transfers of that leader that touch device blocks
 // wait; once it does, no transfer of an earlier leader touches the device.
@@ -28,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,11 +39,9 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/layout/layer_groups.h"
+#include "cairn/layout/rank_grid.h"
 #include "cairn/manager/kv_block_manager.h"
-#include "cairn/rank/rank_state.h"
 #include "cairn/transfer/step_event.h"
-#include "cairn/transfer/step_mark.h"
-#include "cairn/wire/leader_id.h"
 #include "cairn/wire/local_leader.h"
 #include "cairn/wire/rank_address.h"
 
@@ -50,7 +51,10 @@ class Rank {
  public:
   struct Options {
     std::uint32_t rank = 0;
-    std::uint32_t ranks = 1;
+    RankGrid ranks = 1;
+    // With pipeline parallelism: the number in the model of the first layer of `device`. std::nullopt: the layers are dealt
+    // evenly (even_layers()), or this is the first stage.
+    std::optional<std::uint32_t> first_layer = {};
     LayoutGroups device;  // the engine's; block i has a part in every group
     std::string secret = {};
     const Clock* clock = &steady_clock();
@@ -73,10 +77,12 @@ class Rank {
   // the deadline. Never go back to a leader that was replaced. The first leader that the rank joins needs no call.
   [[nodiscard]] virtual bool follow(const LeaderId& leader, TimePoint deadline) = 0;
 
-  // The engine has reached the mark once `after` and the events of all earlier marks are over. Never waits. Marks do not go
-  // back.
+  // The engine has reached the mark once `after` and the events of all earlier marks have ended. Never waits. Marks do
+  // not go back.
   virtual void reached(StepMark mark, StepEventPtr after) = 0;
   void reached(StepMark mark) { reached(mark, nullptr); }
+  // The same of the first `layers` layers of an iteration that has begun: in-step saves may read them.
+  virtual void reached_layers(std::uint64_t iteration, std::uint32_t layers, StepEventPtr after) = 0;
 
   // The engine needs these blocks layer by layer in the present iteration. Replaces what was expected before. Call before
   // reached().

@@ -28,13 +28,13 @@ constexpr Duration kConnectLimit = std::chrono::seconds(5);
 
 class LocalConnection final : public RankConnection {
  public:
-  LocalConnection(LocalLeader& leader, std::uint32_t rank) : leader_(leader), rank_(rank) {}
+  LocalConnection(LocalLeader& leader, const RankClaim& claim) : leader_(leader), claim_(claim) {}
   ~LocalConnection() override { leave(); }
 
   Status open() override {
     leave();
     CAIRN_TRY_ASSIGN(std::unique_ptr<LocalLeader::Port> port,
-                     leader_.join(rank_, [this](std::uint32_t generation, const RankMessage& message) {
+                     leader_.join(claim_, [this](std::uint32_t generation, const RankMessage& message) {
                        const MutexLock lock(mutex_);
                        inbox_.push_back({.generation = generation, .message = message});
                        news_.notify_one();
@@ -95,7 +95,7 @@ class LocalConnection final : public RankConnection {
   }
 
   LocalLeader& leader_;
-  const std::uint32_t rank_;
+  const RankClaim claim_;
   Mutex mutex_{LockRank::kRankConnection};
   std::condition_variable_any news_;
   std::shared_ptr<LocalLeader::Port> port_ CAIRN_GUARDED_BY(mutex_);  // shared with a send() that is running
@@ -106,8 +106,8 @@ class LocalConnection final : public RankConnection {
 
 class SocketConnection final : public RankConnection {
  public:
-  SocketConnection(RankAddress leader, RankConnectionOptions options, OwnedFd woken)
-      : leader_(std::move(leader)), options_(std::move(options)), woken_(std::move(woken)) {}
+  SocketConnection(RankAddress leader, const RankClaim& claim, std::string secret, OwnedFd woken)
+      : leader_(std::move(leader)), claim_(claim), secret_(std::move(secret)), woken_(std::move(woken)) {}
 
   Status open() override {
     CAIRN_TRY_ASSIGN(RankSocket socket, RankSocket::connect(leader_, steady_clock().now() + kConnectLimit));
@@ -214,7 +214,7 @@ class SocketConnection final : public RankConnection {
         continue;
       }
       if (const auto* welcome = std::get_if<RankWelcome>(&message)) {
-        if (!challenge_ || !is_proven(*welcome, hello_, challenge_->nonce, options_.secret)) {
+        if (!challenge_ || !is_proven(*welcome, hello_, challenge_->nonce, secret_)) {
           return fail(ErrorCode::kUnavailable, str_cat("the leader at ", leader_.to_string(),
                                                        " does not prove that it knows the secret; give both the same"));
         }
@@ -229,13 +229,14 @@ class SocketConnection final : public RankConnection {
       return fail(ErrorCode::kCorrupt, "the leader sent a second challenge");
     }
     challenge_ = challenge;
-    hello_ = {.rank = options_.rank, .ranks = options_.ranks, .nonce = make_nonce()};
-    hello_.proof = proof_of(hello_, challenge.nonce, options_.secret);
+    hello_ = {.claim = claim_, .nonce = make_nonce()};
+    hello_.proof = proof_of(hello_, challenge.nonce, secret_);
     return socket_->send(hello_, 0);
   }
 
   const RankAddress leader_;
-  const RankConnectionOptions options_;
+  const RankClaim claim_;
+  const std::string secret_;
   const OwnedFd woken_;
   std::optional<RankSocket> socket_;
   std::optional<RankChallenge> challenge_;
@@ -247,19 +248,19 @@ class SocketConnection final : public RankConnection {
 
 }  // namespace
 
-Result<std::unique_ptr<RankConnection>> make_socket_connection(const RankAddress& leader,
-                                                               RankConnectionOptions options) {
+Result<std::unique_ptr<RankConnection>> make_socket_connection(const RankAddress& leader, const RankClaim& claim,
+                                                               std::string secret) {
   OwnedFd woken(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!woken) {
     return fail(ErrorCode::kUnavailable, str_cat("cannot create an eventfd for a rank: ", std::strerror(errno),
                                                  "; raise the limit of open files"));
   }
   return std::unique_ptr<RankConnection>(
-      std::make_unique<SocketConnection>(leader, std::move(options), std::move(woken)));
+      std::make_unique<SocketConnection>(leader, claim, std::move(secret), std::move(woken)));
 }
 
-std::unique_ptr<RankConnection> make_local_connection(LocalLeader& leader, std::uint32_t rank) {
-  return std::make_unique<LocalConnection>(leader, rank);
+std::unique_ptr<RankConnection> make_local_connection(LocalLeader& leader, const RankClaim& claim) {
+  return std::make_unique<LocalConnection>(leader, claim);
 }
 
 }  // namespace cairn

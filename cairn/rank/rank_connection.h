@@ -39,13 +39,9 @@ class RankConnection {
   virtual void wake() = 0;
 };
 
-struct RankConnectionOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t ranks = 1;
-  std::string secret = {};
-};
 [[nodiscard]] Result<std::unique_ptr<RankConnection>> make_socket_connection(const RankAddress& leader,
-                                                                             RankConnectionOptions options);
-[[nodiscard]] std::unique_ptr<RankConnection> make_local_connection(LocalLeader& leader, std::uint32_t rank);
+                                                                             const RankClaim& claim,
+                                                                             std::string secret);
+[[nodiscard]] std::unique_ptr<RankConnection> make_local_connection(LocalLeader& leader, const RankClaim& claim);
 
 }  // namespace cairn

@@ -13,6 +13,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::kRankBlocks;
 using testing::kRankShape;
@@ -21,9 +22,10 @@ using testing::rank_config;
 
 class RankMemoryTest : public ::testing::Test {
  protected:
+  static RankClaim claim(std::uint32_t rank, RankGrid ranks) { return {.rank = rank, .ranks = ranks, .layers = 3}; }
   std::string refusal(const ManagerConfig& config, const LayoutGroups& device, std::uint32_t rank = 0,
-                      std::uint32_t ranks = 1) {
-    const Result<RankMemory> memory = RankMemory::make(config, device, rank, ranks);
+                      RankGrid ranks = 1) {
+    const Result<RankMemory> memory = RankMemory::make(config, device, claim(rank, ranks));
     return memory ? "none" : memory.error().to_string();
   }
   // One group of a shape that is a little different.
@@ -37,7 +39,8 @@ class RankMemoryTest : public ::testing::Test {
 };
 
 TEST_F(RankMemoryTest, HasALayoutForEachTierAndGroup) {
-  const Result<RankMemory> memory = RankMemory::make(rank_config(folder_.in("disk")), testing::two_groups(), 0, 1);
+  const Result<RankMemory> memory =
+      RankMemory::make(rank_config(folder_.in("disk")), testing::two_groups(), claim(0, 1));
   ASSERT_TRUE(memory.has_value()) << memory.error().to_string();
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
     ASSERT_EQ(memory->layouts(level).size(), 2U);
@@ -48,15 +51,15 @@ TEST_F(RankMemoryTest, HasALayoutForEachTierAndGroup) {
   EXPECT_TRUE(memory->layouts(CacheLevel::kG4).empty());
   EXPECT_EQ(memory->layouts(CacheLevel::kG3)[1]->kind(), MemoryKind::kFile);
   EXPECT_EQ(memory->block_bytes(), 2U * 2 * 4 * 2 * 16 + 4 * 24);
-  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.r0of1.g0")));
-  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.r0of1.g1")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.l0-2.t0of1.g0")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.l0-2.t0of1.g1")));
 }
 
-TEST_F(RankMemoryTest, TiersThatAreNotConfiguredAreNotThere) {
+TEST_F(RankMemoryTest, TiersThatAreNotConfiguredDoNotExist) {
   ManagerConfig config = rank_config("");
   config.host.blocks = 0;
   config.disk = {};
-  const Result<RankMemory> memory = RankMemory::make(config, one_group(), 0, 1);
+  const Result<RankMemory> memory = RankMemory::make(config, one_group(), claim(0, 1));
   ASSERT_TRUE(memory.has_value());
   EXPECT_TRUE(memory->layouts(CacheLevel::kG2).empty());
   EXPECT_TRUE(memory->layouts(CacheLevel::kG3).empty());
@@ -64,10 +67,10 @@ TEST_F(RankMemoryTest, TiersThatAreNotConfiguredAreNotThere) {
 
 TEST_F(RankMemoryTest, EachRankHasAFileOfItsOwn) {
   const ManagerConfig config = rank_config(folder_.in("disk"), 2);
-  const Result<RankMemory> first = RankMemory::make(config, one_group(), 0, 2);
-  const Result<RankMemory> second = RankMemory::make(config, one_group(), 1, 2);
+  const Result<RankMemory> first = RankMemory::make(config, one_group(), claim(0, 2));
+  const Result<RankMemory> second = RankMemory::make(config, one_group(), claim(1, 2));
   EXPECT_TRUE(first && second);
-  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.r1of2")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.l0-2.h2-3")));
 }
 
 TEST_F(RankMemoryTest, TheShapeIsTheRanksShare) {
@@ -97,11 +100,11 @@ TEST_F(RankMemoryTest, BlocksAreTheLeaders) {
               HasSubstr("groups of 16 and of 15"));
 }
 
-TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyIfTold) {
-  const std::string path = folder_.in("disk.r0of1");
+TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyOnRequest) {
+  const std::string path = folder_.in("disk.l0-2.h0-1");
   ManagerConfig config = rank_config(folder_.in("disk"));
   config.disk.opening = DiskOpening::kExisting;
-  EXPECT_NE(refusal(config, one_group()), "none") << "there is none";
+  EXPECT_NE(refusal(config, one_group()), "none") << "there is no file";
   config.disk.opening = DiskOpening::kReuse;
   ASSERT_EQ(refusal(config, one_group()), "none");
   const auto id = [&] {
@@ -115,28 +118,55 @@ TEST_F(RankMemoryTest, AFileThatFitsIsKeptAndAnotherIsReplacedOnlyIfTold) {
   EXPECT_EQ(id(), first);
   config.model.weights_generation = 4;
   config.disk.opening = DiskOpening::kReuse;
-  EXPECT_EQ(refusal(config, one_group()), "none") << "of which weights its bytes are stands in the leader's file";
+  EXPECT_EQ(refusal(config, one_group()), "none") << "the weights generation of its bytes is in the leader's file";
   config.model.name = "another";
   config.disk.opening = DiskOpening::kReuse;
   EXPECT_THAT(refusal(config, one_group()), HasSubstr("model 'rank', not 'another'"));
   config.disk.opening = DiskOpening::kFresh;
   EXPECT_EQ(refusal(config, one_group()), "none");
   std::ofstream(path) << "a letter";
-  EXPECT_NE(refusal(config, one_group()), "none") << "what is not ours is not thrown away";
+  EXPECT_NE(refusal(config, one_group()), "none") << "a file of another format is not replaced";
+}
+
+TEST_F(RankMemoryTest, FilesOfAnotherGridAreKeptUntilSomebodySaysWhatBecomesOfThem) {
+  const std::string disk = folder_.in("disk");
+  ManagerConfig config = rank_config(disk, 2);
+  config.model.layers = 6;
+  const auto refused = [&](const RankClaim& claim) {
+    const Result<RankMemory> memory = RankMemory::make(config, one_group(), claim);
+    return memory ? "none" : memory.error().to_string();
+  };
+  ASSERT_EQ(refused({.rank = 0, .ranks = RankGrid(2, 2), .layers = 3}), "none");
+  EXPECT_EQ(refused({.rank = 0, .ranks = RankGrid(2, 2), .layers = 3}), "none") << "the same layers and heads";
+  EXPECT_THAT(refused({.rank = 2, .ranks = RankGrid(2, 2), .layers = 3, .first_layer = 2}),
+              AllOf(HasSubstr("disk.l0-2.h0-1 was written by ranks of another tensor or pipeline size"),
+                    HasSubstr("run `cairn disk reshard " + disk + " --tensor 2 --pipeline 2 --layers"),
+                    HasSubstr("disk.opening = \"fresh\"")));
+  config.disk.opening = DiskOpening::kFresh;
+  EXPECT_EQ(refused({.rank = 2, .ranks = RankGrid(2, 2), .layers = 3, .first_layer = 2}), "none");
+  EXPECT_FALSE(std::filesystem::exists(disk + ".l0-2.h0-1"));
+  EXPECT_TRUE(std::filesystem::exists(disk + ".l2-4.h0-1"));
+}
+
+TEST_F(RankMemoryTest, AReshardThatWasKilledIsFinishedFirst) {
+  const ManagerConfig config = rank_config(folder_.in("disk"));
+  std::ofstream(folder_.in("disk.reshard")) << "cairn reshard 1\n";
+  EXPECT_THAT(refusal(config, one_group()),
+              HasSubstr("was killed before it was done; run `cairn disk reshard " + config.disk.path + " --tensor 1"));
 }
 
 // A rank opens its file on a thread of its own, where an exception would end the engine's process.
 TEST_F(RankMemoryTest, APathThatTheSystemRefusesIsAnError) {
   EXPECT_THAT(refusal(rank_config(folder_.in(std::string(300, 'x'))), one_group()), HasSubstr("File name too long"));
-  std::filesystem::create_symlink("loop.r0of1", folder_.in("loop.r0of1"));
+  std::filesystem::create_symlink("loop.l0-2.h0-1", folder_.in("loop.l0-2.h0-1"));
   EXPECT_THAT(refusal(rank_config(folder_.in("loop")), one_group()), HasSubstr("symbolic links"));
 }
 
 TEST_F(RankMemoryTest, ADamagedFileDoesNotKeepTheRankFromComingUp) {
-  const std::string path = folder_.in("disk.r0of1");
+  const std::string path = folder_.in("disk.l0-2.h0-1");
   ManagerConfig config = rank_config(folder_.in("disk"));
   const auto damage_of = [&] {
-    const Result<RankMemory> memory = RankMemory::make(config, one_group(), 0, 1);
+    const Result<RankMemory> memory = RankMemory::make(config, one_group(), claim(0, 1));
     return memory ? memory->damage() : "refused: " + memory.error().message;
   };
   EXPECT_EQ(damage_of(), "");
@@ -154,6 +184,27 @@ TEST_F(RankMemoryTest, ADamagedFileDoesNotKeepTheRankFromComingUp) {
   config.disk.opening = DiskOpening::kExisting;
   std::filesystem::resize_file(path, 100);
   EXPECT_THAT(damage_of(), HasSubstr("refused: "));
+}
+
+TEST_F(RankMemoryTest, AStageHasSomeLayersOfTheModel) {
+  ManagerConfig config = rank_config(folder_.in("disk"), 2);
+  config.model.layers = 7;
+  const RankClaim claim{.rank = 3, .ranks = RankGrid(2, 2), .layers = 3, .first_layer = 4};
+  for (const LayoutGroups& device : {one_group(), testing::k_and_v_apart()}) {
+    const Result<RankMemory> memory = RankMemory::make(config, device, claim);
+    ASSERT_TRUE(memory.has_value()) << memory.error().to_string();
+    EXPECT_TRUE(std::filesystem::exists(folder_.in("disk.l4-6.h2-3")));
+    const BlockPart& numbering = memory->numbering();
+    const std::uint32_t each = device.layouts()[0]->shape().layers / 3;
+    EXPECT_EQ(numbering.whole_head, 2U);
+    EXPECT_EQ(numbering.whole_heads, 4U);
+    EXPECT_EQ(numbering.whole_layer, 4 * each);
+    EXPECT_EQ(numbering.whole_layers, 7 * each);
+  }
+  config.model.layers = 8;
+  const Result<RankMemory> uneven =
+      RankMemory::make(config, one_group(), {.rank = 3, .ranks = RankGrid(2, 2), .layers = 3});
+  EXPECT_THAT(uneven.error().message, HasSubstr("give its first_layer"));
 }
 
 }  // namespace

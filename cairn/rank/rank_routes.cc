@@ -51,16 +51,20 @@ Status RankRoutes::add_routes(CacheLevel from, CacheLevel to, const LayerGroups&
     OfDevice& device = devices_.at(memory_.layouts(CacheLevel::kG1)[group]->device());
     CAIRN_TRY_ASSIGN(TransferExecutor* const executor,
                      device.executors.for_copy(*sources[group], *destinations[group]));
-    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[group], destinations[group]));
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[group], destinations[group], memory_.numbering()));
     routes.whole[group] = {.group = group, .plan = std::move(plan), .executor = executor};
   }
-  if (to != CacheLevel::kG1) {
+  const bool is_in_step = to == CacheLevel::kG1 || (from == CacheLevel::kG1 && to == CacheLevel::kG2);
+  if (!is_in_step) {
     return {};
   }
   for (std::uint32_t layer = 0; layer < groups.model_layers(); ++layer) {
     const LayerGroups::Spot& spot = groups.spot(layer);
-    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[spot.group], destinations[spot.group],
-                                                      {.first_layer = spot.first_layer, .layers = spot.layers}));
+    BlockPart part = memory_.numbering();
+    part.first_layer = spot.first_layer;
+    part.layers = spot.layers;
+    part.whole_layer += part.whole_layers == 0 ? 0 : spot.first_layer;
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[spot.group], destinations[spot.group], part));
     routes.by_layer.push_back(
         {.group = spot.group, .plan = std::move(plan), .executor = routes.whole[spot.group].executor});
   }

@@ -53,7 +53,7 @@ class RankRoutes {
   [[nodiscard]] std::span<const GroupRoute> whole(CacheLevel from, CacheLevel to) const {
     return routes_[index_of(from)][index_of(to)].whole;
   }
-  // One for each layer of the model, in order. Only to the device.
+  // One for each layer of the model, in order. Only to the device, and from it to host memory.
   [[nodiscard]] std::span<const GroupRoute> by_layer(CacheLevel from, CacheLevel to) const {
     return routes_[index_of(from)][index_of(to)].by_layer;
   }

@@ -25,7 +25,7 @@
 namespace cairn::testing {
 
 inline constexpr std::uint32_t kRankBlocks = 16;  // of every tier
-// Far beyond what anything here takes; reached only by a defect.
+// Much longer than any test takes; only a defect reaches it.
 inline constexpr std::chrono::seconds kRankPatience{20};
 
 inline TimePoint in_time(Duration from_now = kRankPatience) { return steady_clock().now() + from_now; }
@@ -71,15 +71,15 @@ inline LayoutGroups two_groups() {
        {"inner", {.layers = 1, .kv = 1, .page_size = 4, .heads = 1, .head_size = 24, .element_bits = 8}, {1}}});
 }
 
-// What a rank said, by the copy's number.
+// The answers of a rank, by transfer id.
 class RankAnswers {
  public:
   void add(const RankMessage& message) {
     const std::lock_guard lock(mutex_);
     if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
-      EXPECT_TRUE(done_.emplace(done->id, *done).second) << "told twice";
+      EXPECT_TRUE(done_.emplace(done->id, *done).second) << "reported twice";
     } else if (const auto* settled = std::get_if<RankSettled>(&message)) {
-      EXPECT_TRUE(done_.contains(settled->id)) << "settled before it was told";
+      EXPECT_TRUE(done_.contains(settled->id)) << "settled before its outcome";
       settled_[settled->id] = true;
     }
     changed_.notify_all();

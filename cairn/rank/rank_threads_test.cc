@@ -30,7 +30,7 @@ int flushes_of(ino_t file) {
 
 }  // namespace
 
-// In the place of the system's: counts what is flushed, by its inode.
+// Replaces the system's: counts flushes by inode.
 extern "C" int fdatasync(int file) {
   struct stat facts{};
   if (::fstat(file, &facts) == 0) {
@@ -54,7 +54,7 @@ using testing::write_block;
 
 // --- over sockets ---
 
-// A leader that says what it is told to.
+// A leader under the test's control.
 class HandLeader {
  public:
   explicit HandLeader(const RankAddress& address) : listener_(*RankListener::listen(address)) {}
@@ -64,7 +64,7 @@ class HandLeader {
     pollfd called{.fd = listener_.fd(), .events = POLLIN, .revents = 0};
     return ::poll(&called, 1, static_cast<int>(longest / milliseconds(1))) == 1;
   }
-  // Who calls is asked for its name.
+  // Sends a challenge to a rank that connects.
   void accept() {
     ASSERT_TRUE(is_called(testing::kRankPatience));
     Result<std::optional<RankSocket>> socket = listener_.accept();
@@ -98,7 +98,7 @@ class HandLeader {
     if (auto* wanted = std::get_if<Message>(&(*received)->message)) {
       return std::move(*wanted);
     }
-    ADD_FAILURE() << "something of kind " << (*received)->message.index() << " was sent";
+    ADD_FAILURE() << "a message of kind " << (*received)->message.index() << " was sent";
     return {};
   }
   [[nodiscard]] bool is_hung_up() { return !receive(); }
@@ -198,8 +198,8 @@ TEST_F(ConnectedRankTest, TalksAndCopies) {
   auto connected = connect();  // before there is a leader
   HandLeader leader(address_);
   leader.accept();
-  EXPECT_EQ(leader.hello().rank, 1U);
-  EXPECT_EQ(leader.hello().ranks, 2U);
+  EXPECT_EQ(leader.hello().claim.rank, 1U);
+  EXPECT_EQ(leader.hello().claim.ranks, RankGrid(2));
   leader.welcome(5, config_);
   EXPECT_EQ(leader.next<RankReady>().block_bytes, testing::kRankShape.block_bytes());
   const std::unique_ptr<Rank> worker = *connected.get();
@@ -210,9 +210,9 @@ TEST_F(ConnectedRankTest, TalksAndCopies) {
   const RankTransferOutcome down = leader.copy(1, CacheLevel::kG1, CacheLevel::kG2, {2, 7});
   const RankTransferOutcome up = leader.copy(2, CacheLevel::kG2, CacheLevel::kG1, {7, 3});
   EXPECT_THAT(down.states, Each(BlockState::kDone));
-  EXPECT_EQ(up.checksums, down.checksums);
+  EXPECT_EQ(up.sums, down.sums);
   EXPECT_TRUE(holds(device_, 3, 99));
-  // What is of another generation is nobody's.
+  // Messages of another generation are ignored.
   leader.send(RankPing{.number = 13}, 4);
   leader.send(RankPing{.number = 14}, 5);
   EXPECT_EQ(leader.next<RankPong>().number, 14U);
@@ -228,18 +228,18 @@ TEST_F(ConnectedRankTest, ALeaderThatDiesAndComesBackIsAnotherOne) {
   leader.reset();
   leader.emplace(address_);
   come_back(*leader, 1);
-  EXPECT_EQ(leader->copy(1, CacheLevel::kG3, CacheLevel::kG2, {7, 0}).checksums, down.checksums);
+  EXPECT_EQ(leader->copy(1, CacheLevel::kG3, CacheLevel::kG2, {7, 0}).sums, down.sums);
   leader->ask(2, CacheLevel::kG1, CacheLevel::kG2, {0, 1}, StepMark::begun(1));
   leader->send(RankPing{.number = 1});
-  leader->next<RankPong>();  // it is held
+  leader->next<RankPong>();  // the copy waits
   EXPECT_EQ(worker_->state().leader, leader->id());
   ASSERT_TRUE(worker_->follow(leader->id(), in_time()));
   worker_->reached(StepMark::begun(1));
   EXPECT_THAT(leader->next<RankTransferOutcome>().states, Each(BlockState::kDone));
 }
 
-// Over TCP nothing but the id tells two leaders apart: no process is known, and the generations go on where the old
-// leader's ended if the first talk with the new one broke.
+// Over TCP only the id distinguishes two leaders: the process is unknown, and the generations continue the old leader's
+// if the first connection to the new one broke.
 TEST_F(ConnectedRankTest, ALeaderWhoseFirstTalkBrokeIsStillAnotherOne) {
   std::optional<HandLeader> leader(*RankAddress::parse("tcp:127.0.0.1:0"));
   address_ = leader->address();
@@ -249,10 +249,10 @@ TEST_F(ConnectedRankTest, ALeaderWhoseFirstTalkBrokeIsStillAnotherOne) {
   leader.reset();
   leader.emplace(address_);
   leader->accept();
-  leader->hang_up();  // it counts as generation 1 with the leader, and the rank never hears of it
+  leader->hang_up();  // generation 1 for the leader, but the rank never gets to know it
   come_back(*leader, 2);
   leader->ask(1, CacheLevel::kG1, CacheLevel::kG2, {0, 1}, StepMark::computed(3));
-  worker_->reached(StepMark::begun(1001));  // a step of the old leader that the engine had not heard the end of
+  worker_->reached(StepMark::begun(1001));  // a step of the old leader that the engine still runs
   leader->send(RankPing{.number = 1});
   leader->next<RankPong>();  // the save has not run: its step has not come
   ASSERT_TRUE(worker_->follow(leader->id(), in_time()));
@@ -264,7 +264,7 @@ TEST_F(ConnectedRankTest, ALeaderWhoseFirstTalkBrokeIsStillAnotherOne) {
   EXPECT_THAT(leader->next<RankTransferOutcome>().states, Each(BlockState::kDone)) << "the old fence is gone too";
   leader->next<RankSettled>();
   EXPECT_THAT(leader->copy(2, CacheLevel::kG2, CacheLevel::kG1, {1, 4}).states, Each(BlockState::kDone));
-  EXPECT_TRUE(holds(device_, 4, 5)) << "what the step computed, not what was there before";
+  EXPECT_TRUE(holds(device_, 4, 5)) << "the bytes that the step computed, not those from before";
 }
 
 TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
@@ -282,7 +282,7 @@ TEST_F(ConnectedRankTest, ALostConnectionKeepsMarksAndFences) {
               Each(BlockState::kDone));
 }
 
-TEST_F(ConnectedRankTest, ComesBackOnlyWhenItsCopiesAreOver) {
+TEST_F(ConnectedRankTest, ComesBackOnlyWhenItsCopiesHaveEnded) {
   hangs_ = true;
   HandLeader leader(address_);
   connect_to(leader);
@@ -297,11 +297,11 @@ TEST_F(ConnectedRankTest, ComesBackOnlyWhenItsCopiesAreOver) {
   EXPECT_FALSE(worker_->state().is_connected);
   faults_.load()->release();
   come_back(leader, 2);
-  EXPECT_EQ(worker_->state().copies, 0U);
+  EXPECT_EQ(worker_->state().transfers, 0U);
   EXPECT_THAT(leader.copy(1, CacheLevel::kG1, CacheLevel::kG2, {0, 0}).states, Each(BlockState::kDone));
 }
 
-TEST_F(ConnectedRankTest, ALeaderThatTalksNonsenseIsGivenUp) {
+TEST_F(ConnectedRankTest, ALeaderThatSendsInvalidMessagesIsDisconnected) {
   HandLeader leader(address_);
   connect_to(leader);
   leader.welcome(2, config_);
@@ -338,7 +338,7 @@ TEST_F(ConnectedRankTest, ALeaderThatDoesNotKnowTheSecretIsNotTrusted) {
   EXPECT_THAT(connected.get().error().message, HasSubstr("does not prove that it knows the secret"));
 }
 
-TEST_F(ConnectedRankTest, ARefusalIsTold) {
+TEST_F(ConnectedRankTest, ARefusalIsReported) {
   first_connection_ = milliseconds(1000);
   HandLeader leader(address_);
   auto connected = connect();
@@ -360,7 +360,7 @@ TEST_F(ConnectedRankTest, AConfigurationThatDoesNotFitIsRefused) {
   EXPECT_THAT(connected.get().error().message, HasSubstr("2 heads where it is 1"));
 }
 
-TEST_F(ConnectedRankTest, NobodyListens) {
+TEST_F(ConnectedRankTest, ConnectingWithoutALeaderFails) {
   first_connection_ = milliseconds(1);
   EXPECT_EQ(Rank::connect(address_, options()).error().code, ErrorCode::kUnavailable);
 }
@@ -372,7 +372,7 @@ TEST_F(ConnectedRankTest, AnOrderlyEndFlushesTheFile) {
   connect_to(leader);
   EXPECT_THAT(leader.copy(1, CacheLevel::kG1, CacheLevel::kG3, {0, 0}).states, Each(BlockState::kDone));
   struct stat facts{};
-  ASSERT_EQ(::stat(folder_.in("disk.r1of2").c_str(), &facts), 0);
+  ASSERT_EQ(::stat(folder_.in("disk.l0-2.h2-3").c_str(), &facts), 0);
   const int before = flushes_of(facts.st_ino);
   worker_.reset();
   EXPECT_GT(flushes_of(facts.st_ino), before);
@@ -398,9 +398,10 @@ TEST_F(ConnectedRankTest, IoThatNeverReturnsDoesNotHoldUpTheEnd) {
   leader.next<RankPong>();
   ASSERT_EQ(io->stuck, 1);
   worker.reset();
-  EXPECT_EQ(io->ended, 0) << "its memory stays as long as it may be touched";
+  EXPECT_EQ(io->ended, 0) << "its memory stays as long as I/O may touch it";
   io->promise.set_value();
-  // The rank's options, which go last, keep it too: a thread that still ended the rank would outlive the program.
+  // The rank's options, which are destroyed last, keep it too: otherwise a thread that still destroys the rank would
+  // outlive the program.
   while (io.use_count() > 1) {
     std::this_thread::yield();
   }

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kLayersAhead = 4;
 
 constexpr const char* kLate = "its deadline passed before it began";
+constexpr const char* kEventFailed = "a device event before it has failed; nobody knows what the device has computed";
 
 }  // namespace
 
@@ -48,7 +49,7 @@ void RankTransfers::use(std::unique_ptr<RankRoutes> routes) {
     const MutexLock lock(mutex_);
     std::swap(routes_, routes);
     if (routes_ != nullptr) {
-      fences_.resize(routes_->device_blocks());  // fences stay: the blocks are the engine's, whoever leads
+      fences_.resize(routes_->device_blocks());  // fences stay: the blocks are the engine's, under any leader
     }
   }
   // The old routes end here, without the lock.
@@ -56,7 +57,7 @@ void RankTransfers::use(std::unique_ptr<RankRoutes> routes) {
 
 void RankTransfers::begin(std::uint32_t generation, const LeaderId& leader) {
   const MutexLock lock(mutex_);
-  CAIRN_CHECK(open_.empty(), "the transfers of one generation are over before the next begins");
+  CAIRN_CHECK(open_.empty(), "the transfers of one generation have ended before the next begins");
   generation_ = generation;
   joined_ = leader;
   if (!followed_) {
@@ -82,8 +83,8 @@ void RankTransfers::cancel(TransferId transfer) {
       return;
     }
     const ActivePtr active = found->second;
-    if (active->has_parts_left()) {
-      drop(active, BlockState::kCancelled, "it was cancelled");  // it cannot become whole any more
+    if (active->has_parts_left() || active->parts_in_flight() == 0) {
+      drop(active, BlockState::kCancelled, "it was cancelled");  // it can no longer become whole, or waits for its step
     } else {
       active->cancel_parts();
     }
@@ -224,18 +225,32 @@ bool RankTransfers::fence(std::span<const BlockId> device_blocks, StepMark overw
   }
   // A save of the old content that is not reported yet. Those of another leader have failed, or have not begun.
   const auto reads = [&](const Active& active, std::size_t i) CAIRN_REQUIRES(mutex_) {
-    return !is_of_other_leader(active) && !active.is_reported() && active.is_save() &&
-           active.message().not_before < overwritten_in && active.is_well(i) && fenced.contains(active.device_block(i));
+    return !is_of_other_leader(active) && !active.is_reported() && active.is_save() && active.mark() < overwritten_in &&
+           active.is_well(i) && fenced.contains(active.device_block(i));
   };
   // An old load that has begun: reported or not, it may still write.
   const auto writes = [&](const Active& active, std::size_t i) CAIRN_REQUIRES(mutex_) {
-    return !active.is_settled() && active.is_load() &&
-           (is_of_other_leader(active) || active.message().not_before < overwritten_in) &&
+    return !active.is_settled() && active.is_load() && (is_of_other_leader(active) || active.mark() < overwritten_in) &&
            fenced.contains(active.device_block(i));
   };
   bool was_free = true;
   {
     const MutexLock lock(mutex_);
+    const std::map<TransferId, ActivePtr> all = open_;
+    // A save whose step is not computed yet is not waited for: the engine has given up that step, or is far ahead of its
+    // device.
+    for (const auto& [id, active] : all) {
+      if (!active->is_in_step_save() || gate_.now() >= active->mark()) {
+        continue;
+      }
+      for (std::size_t i = 0; i < active->blocks(); ++i) {
+        if (reads(*active, i)) {
+          fail(*active, i, BlockState::kCancelled,
+               str_cat("device block ", active->device_block(i), " was given to another before it was computed"));
+        }
+      }
+      report_if_over(active);
+    }
     was_free = wait_until(deadline, [&]() CAIRN_REQUIRES(mutex_) {
       return std::ranges::none_of(open_, [&](const auto& entry) CAIRN_REQUIRES(mutex_) {
         const Active& active = *entry.second;
@@ -267,7 +282,7 @@ bool RankTransfers::fence(std::span<const BlockId> device_blocks, StepMark overw
 
 RankTransfers::Counts RankTransfers::counts() const {
   const MutexLock lock(mutex_);
-  return {.copies = static_cast<std::uint32_t>(open_.size()), .done = done_, .failed = failed_};
+  return {.transfers = static_cast<std::uint32_t>(open_.size()), .done = done_, .failed = failed_};
 }
 
 // --- from arrival to start ---
@@ -278,7 +293,7 @@ void RankTransfers::take(const ActivePtr& active) {
     return;  // nobody to answer, or the id is in use, which the leader prevents
   }
   if (routes_ != nullptr) {
-    active->use_whole(routes_->whole(message.from, message.to));
+    active->use_whole(routes_->whole(message.from, message.to), routes_->memory().rank());
   }
   if (active->routes().empty() || message.tags.size() != message.pairs.size()) {
     give_up(*active, BlockState::kFailed,
@@ -289,12 +304,21 @@ void RankTransfers::take(const ActivePtr& active) {
     return;
   }
   cancel_fenced(*active);
+  if (active->is_in_step_save() && !routes_->by_layer(message.from, message.to).empty()) {
+    active->use_layers(routes_->by_layer(message.from, message.to));
+  }
   if (gate_for(*active) == Gate::kHeld) {
+    hold(active);
+  } else {
+    start(active);
+  }
+}
+
+void RankTransfers::hold(const ActivePtr& active) {
+  if (std::ranges::find(held_, active) == held_.end()) {
     held_.push_back(active);
     steps_.notify_one();
     gate_.wake();  // the thread may wait for a later mark
-  } else {
-    start(active);
   }
 }
 
@@ -305,10 +329,11 @@ RankTransfers::Gate RankTransfers::gate_for(const Active& active) {
   if (is_of_other_leader(active)) {
     return Gate::kHeld;
   }
-  if (active.message().not_before <= gate_.now()) {
+  const StepPoint point = active.next_point();
+  if (point <= gate_.now()) {
     return Gate::kOpen;
   }
-  return gate_.has_failed(active.message().not_before) ? Gate::kFailed : Gate::kHeld;
+  return gate_.has_failed(point) ? Gate::kFailed : Gate::kHeld;
 }
 
 // Cancelled, not failed: nothing is wrong with the device.
@@ -318,7 +343,7 @@ void RankTransfers::cancel_fenced(Active& active) {
   }
   for (std::size_t i = 0; i < active.blocks(); ++i) {
     const std::uint32_t block = active.device_block(i);
-    if (block < fences_.size() && active.message().not_before < fences_[block]) {
+    if (block < fences_.size() && active.mark() < fences_[block]) {
       fail(active, i, BlockState::kCancelled,
            str_cat("device block ", block, " was given to another before it was copied"));
     }
@@ -328,14 +353,13 @@ void RankTransfers::cancel_fenced(Active& active) {
 // A rank that was started again does not have what the one before it computed.
 bool RankTransfers::is_from_before(const Active& active) const {
   const std::optional<StepMark> first = gate_.first();
-  return active.is_save() && first && active.message().not_before < *first;
+  return active.is_save() && first && active.mark() < *first;
 }
 
 void RankTransfers::start(const ActivePtr& active) {
   const RankTransfer& message = active->message();
   if (gate_for(*active) == Gate::kFailed) {
-    give_up(*active, BlockState::kFailed,
-            "a device event before it has failed; nobody knows what the device has computed");
+    give_up(*active, BlockState::kFailed, kEventFailed);
   }
   cancel_fenced(*active);  // the engine may follow its leader only now
   if (is_from_before(*active)) {
@@ -346,6 +370,10 @@ void RankTransfers::start(const ActivePtr& active) {
   if (active->is_load() && active->has_parts_left() && !watch_.is_empty() &&
       std::ranges::any_of(message.pairs, is_expected)) {
     active->use_layers(routes_->by_layer(message.from, message.to));
+  }
+  if (active->is_in_step_save() && !active->has_begun() && gate_.now() >= active->mark()) {
+    // It came after its step: in one go.
+    active->use_whole(routes_->whole(message.from, message.to), routes_->memory().rank());
   }
   push(active);
 }
@@ -362,7 +390,7 @@ void RankTransfers::start_held() {
 
 void RankTransfers::wait_for_steps() {
   for (;;) {
-    std::optional<StepMark> next;  // the earliest mark that a transfer waits for
+    std::optional<StepPoint> next;  // the earliest that a transfer waits for
     Duration longest = Duration::max();
     {
       const MutexLock lock(mutex_);
@@ -375,7 +403,7 @@ void RankTransfers::wait_for_steps() {
       TimePoint deadline = TimePoint::max();
       for (const ActivePtr& active : held_) {
         if (!is_of_other_leader(*active)) {
-          next = std::min(next.value_or(active->message().not_before), active->message().not_before);
+          next = std::min(next.value_or(active->next_point()), active->next_point());
         }
         deadline = std::min(deadline, active->deadline());
       }
@@ -410,12 +438,29 @@ void RankTransfers::expire_late() {
 
 // --- from start to the outcome ---
 
+bool RankTransfers::may_go_on(const ActivePtr& active) {
+  if (!active->is_in_step_save()) {
+    return true;
+  }
+  switch (gate_for(*active)) {
+    case Gate::kOpen:
+      return true;
+    case Gate::kHeld:
+      hold(active);
+      break;
+    case Gate::kFailed:
+      give_up(*active, BlockState::kFailed, kEventFailed);
+      break;
+  }
+  return false;
+}
+
 void RankTransfers::push(const ActivePtr& active) {
   if (active->is_reported()) {
     return;
   }
   const std::size_t at_once = active->is_by_layer() ? kLayersAhead : active->routes().size();
-  while (active->has_parts_left() && active->parts_in_flight() < at_once) {
+  while (active->has_parts_left() && active->parts_in_flight() < at_once && may_go_on(active)) {
     if (!submit_part(active)) {
       if (std::ranges::find(stalled_, active) == stalled_.end()) {
         stalled_.push_back(active);
@@ -495,7 +540,7 @@ void RankTransfers::part_ended(const ActivePtr& active, const Active::Part& part
       const std::uint32_t block = part.blocks[i];
       if (outcome.blocks[i].state != BlockState::kDone) {
         fail(*active, block, outcome.blocks[i].state, outcome.error);
-      } else if (active->is_by_layer() && active->is_well(block)) {
+      } else if (active->is_load() && active->is_by_layer() && active->is_well(block)) {
         watch_.layer_came(active->device_block(block), static_cast<std::uint32_t>(part.route));
       }
     }
@@ -519,6 +564,9 @@ void RankTransfers::part_settled(const ActivePtr& active) {
 void RankTransfers::report_if_over(const ActivePtr& active) {
   if (active->is_reported() || !active->has_outcome()) {
     return;
+  }
+  if (active->is_any_well() && !may_go_on(active) && active->is_any_well()) {
+    return;  // its step is not computed yet
   }
   RankTransferOutcome outcome = active->report();
   for (std::size_t i = 0; i < active->blocks(); ++i) {

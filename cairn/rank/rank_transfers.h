@@ -6,9 +6,11 @@
 // Marks and fences belong to the leader that the engine follows. That need not be the leader that this rank has joined: the
 // engine may hear from a new leader before this rank does, or after it. A transfer that touches device blocks is held back
 // until the engine follows its leader and has reached its mark, or until its deadline has passed. It fails
-//   - if a device event before its mark has failed, because nobody knows what the device has computed;
+//   - if a device event before its mark has failed, because it is unknown what the device has computed;
 //   - if it saves blocks that were computed before this rank's first step, because the rank does not have them.
 // A block is cancelled if it has a later fence: from that mark on the block holds something else. See fence().
+// A save of blocks that the engine computes in the present step (in_step_mark()) begins with the first layer that is
+// computed, reads each layer once it is, and is reported when the whole step is computed.
 //
 // Thread safety: any thread may call. `send` runs on any of them, one message at a time, in order, with no lock held; it may
 //                not wait. One thread of its own waits for steps.
@@ -37,8 +39,7 @@
 #include "cairn/rank/rank_routes.h"
 #include "cairn/rank/step_gate.h"
 #include "cairn/transfer/step_event.h"
-#include "cairn/transfer/step_mark.h"
-#include "cairn/wire/leader_id.h"
+#include "cairn/wire/rank_address.h"
 #include "cairn/wire/rank_message.h"
 
 namespace cairn {
@@ -73,6 +74,9 @@ class RankTransfers {
   // --- for the engine: see Rank ---
   [[nodiscard]] bool follow(const LeaderId& leader, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
   void reached(StepMark mark, StepEventPtr after) { gate_.reached(mark, std::move(after)); }
+  void reached_layers(std::uint64_t iteration, std::uint32_t layers, StepEventPtr after) {
+    gate_.reached({StepMark::begun(iteration), layers}, std::move(after));
+  }
   void expect(std::span<const BlockId> device_blocks) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] Status wait_for_layer(std::uint32_t model_layer, TimePoint deadline) CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<BlockId> lacking(std::uint32_t model_layer) const CAIRN_EXCLUDES(mutex_);
@@ -81,9 +85,9 @@ class RankTransfers {
       CAIRN_EXCLUDES(mutex_);
 
   struct Counts {
-    std::uint32_t copies = 0;  // transfers in flight
-    std::uint64_t done = 0;    // blocks
-    std::uint64_t failed = 0;  // blocks
+    std::uint32_t transfers = 0;  // in flight
+    std::uint64_t done = 0;       // blocks
+    std::uint64_t failed = 0;     // blocks
   };
   [[nodiscard]] Counts counts() const CAIRN_EXCLUDES(mutex_);
 
@@ -99,6 +103,11 @@ class RankTransfers {
   }
   [[nodiscard]] bool is_from_before(const Active& active) const;
   void start(const ActivePtr& active) CAIRN_REQUIRES(mutex_);
+  // Until the engine has reached the next mark of the transfer.
+  void hold(const ActivePtr& active) CAIRN_REQUIRES(mutex_);
+  // Whether the next part may begin or, without one, the outcome may be reported. If not, an in-step save is held back, or
+  // given up because a device event has failed.
+  [[nodiscard]] bool may_go_on(const ActivePtr& active) CAIRN_REQUIRES(mutex_);
   // Submits as many parts as possible, and reports the transfer if it has its outcome.
   void push(const ActivePtr& active) CAIRN_REQUIRES(mutex_);
   // Returns false if the executor is full.

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <random>
 
 #include "cairn/rank/rank_testing.h"
 #include "cairn/transfer/host_executor.h"
+#include "cairn/transfer/transfer_testing.h"
 
 namespace cairn {
 namespace {
@@ -46,7 +49,7 @@ class RankTransfersTest : public ::testing::Test {
   void make(LayoutGroups device, const RankRoutes::Around& around = {}) {
     device_.emplace(std::move(device));
     const ManagerConfig config = testing::rank_config(folder_.in("disk"));
-    Result<RankMemory> memory = RankMemory::make(config, *device_, 0, 1);
+    Result<RankMemory> memory = RankMemory::make(config, *device_, {.layers = 3});
     ASSERT_TRUE(memory.has_value()) << memory.error().to_string();
     Result<std::unique_ptr<RankRoutes>> routes =
         RankRoutes::make(config, device_->groups(), *std::move(memory), steady_clock(), around);
@@ -93,22 +96,23 @@ class RankTransfersTest : public ::testing::Test {
     transfers_->submit(copy);
     return copy.id;
   }
-  std::vector<Checksum> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
+  std::vector<BlockSums> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
     const RankTransferOutcome done = answers_.done(ask(from, to, pairs));
     EXPECT_THAT(done.states, Each(BlockState::kDone)) << done.error;
     EXPECT_EQ(done.states.size(), pairs.size());
     EXPECT_EQ(done.error, "");
     answers_.wait_settled(done.id);
-    return done.checksums;
+    return done.sums;
   }
   std::vector<BlockState> states(TransferId id) { return answers_.done(id).states; }
 
-  // Down to the disk and up again by any way, to other blocks; and layer by layer. Bytes and checksums are the same.
+  // Down to the disk and up again over each path, to other blocks; and layer by layer. Bytes and checksums are the
+  // same.
   void go_round() {
     for (std::uint32_t i = 0; i < 3; ++i) {
       write_block(*device_, i, 50 + i);
     }
-    const std::vector<Checksum> sums = move(kDevice, kHost, {{0, 8}, {1, 3}, {2, 4}});
+    const std::vector<BlockSums> sums = move(kDevice, kHost, {{0, 8}, {1, 3}, {2, 4}});
     EXPECT_NE(sums[0], sums[1]);
     EXPECT_EQ(move(kHost, kDisk, {{8, 15}, {3, 0}, {4, 1}}), sums);
     EXPECT_EQ(move(kDevice, kDisk, {{0, 5}, {1, 6}, {2, 7}}), sums);
@@ -117,7 +121,7 @@ class RankTransfersTest : public ::testing::Test {
     EXPECT_EQ(move(kDisk, kDevice, {{15, 13}, {6, 14}, {1, 15}}), sums);
     transfers_->expect(block_ids({4, 5, 6, 7, 8, 9}));
     EXPECT_EQ(move(kHost, kDevice, {{8, 4}, {3, 5}, {4, 6}}), sums);
-    EXPECT_FALSE(transfers_->wait_for_layer(2, steady_clock().now())) << "of three blocks nothing has come";
+    EXPECT_FALSE(transfers_->wait_for_layer(2, steady_clock().now())) << "none of three blocks has arrived";
     EXPECT_EQ(move(kDisk, kDevice, {{5, 7}, {6, 8}, {7, 9}}), sums);
     for (std::uint32_t layer = 0; layer < 3; ++layer) {
       EXPECT_TRUE(transfers_->wait_for_layer(layer, steady_clock().now()).has_value());
@@ -159,7 +163,7 @@ TEST_F(RankTransfersTest, GroupsOfLayersGoTogether) {
 TEST_F(RankTransfersTest, KAndVApartHaveTheChecksumsOfBothTogether) {
   make(one_group());
   write_block(*device_, 0, 9);
-  const std::vector<Checksum> together = move(kDevice, kHost, {{0, 0}});
+  const std::vector<BlockSums> together = move(kDevice, kHost, {{0, 0}});
   transfers_.reset();
   make(k_and_v_apart());
   write_block(*device_, 0, 9);
@@ -171,8 +175,8 @@ TEST_F(RankTransfersTest, AFailedGroupFailsTheBlockAndNoOther) {
   make_faulty(two_groups(), {{.fault = Fault::kFail, .at = 4}});
   const RankTransferOutcome done = answers_.done(ask(kDevice, kHost, {{0, 0}, {1, 1}}));
   EXPECT_THAT(done.states, ElementsAre(BlockState::kDone, BlockState::kFailed));
-  EXPECT_NE(done.checksums[0], Checksum{});
-  EXPECT_EQ(done.checksums[1], Checksum{});
+  EXPECT_NE(done.sums[0], BlockSums{});
+  EXPECT_EQ(done.sums[1], BlockSums{});
   EXPECT_NE(done.error, "");
 }
 
@@ -181,7 +185,7 @@ TEST_F(RankTransfersTest, WhatTouchesTheDeviceWaitsForItsMark) {
   auto step = std::make_shared<TestStep>();
   const TransferId load = ask(kHost, kDevice, {{0, 0}}, StepMark::begun(3));
   const TransferId save = ask(kDevice, kHost, {{1, 1}}, StepMark::computed(2));
-  move(kHost, kDisk, {{2, 2}});  // touches none, and is held by nobody
+  move(kHost, kDisk, {{2, 2}});  // touches no device block, and does not wait
   EXPECT_FALSE(answers_.is_done(save));
   transfers_->reached(StepMark::computed(2), nullptr);
   EXPECT_THAT(states(save), Each(BlockState::kDone));
@@ -241,7 +245,7 @@ TEST_F(RankTransfersTest, AFenceWaitsForALoadThatHasBegun) {
   answers_.wait_settled(load);
 }
 
-// A rank that was started in the place of one that died has not what that one computed.
+// A rank that replaces a dead one does not have the KV that the dead one computed.
 TEST_F(RankTransfersTest, WhatWasComputedBeforeItsFirstStepIsNotSaved) {
   make(one_group());
   const TransferId held = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(4));
@@ -259,25 +263,25 @@ TEST_F(RankTransfersTest, WhatIsNotOverAtAFenceFailsWhateverItReads) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kHang, .at = 2}});
   const TransferId save = ask(kDevice, kHost, {{0, 0}, {1, 1}});
   EXPECT_FALSE(transfers_->fence(block_ids({1}), StepMark::begun(1), steady_clock().now() + milliseconds(1)));
-  EXPECT_FALSE(answers_.is_done(save)) << "block 0 may still come";
-  write_block(*device_, 1, 77);  // the engine goes on
+  EXPECT_FALSE(answers_.is_done(save)) << "block 0 may still arrive";
+  write_block(*device_, 1, 77);  // the engine continues
   faults_->release();
   const RankTransferOutcome done = answers_.done(save);
   EXPECT_THAT(done.states, ElementsAre(BlockState::kDone, BlockState::kFailed));
   EXPECT_THAT(done.error, HasSubstr("device block 1 was given to another"));
-  EXPECT_EQ(done.checksums[1], Checksum{});
+  EXPECT_EQ(done.sums[1], BlockSums{});
 }
 
-TEST_F(RankTransfersTest, AFencedCopyIsToldAtOnceAndSettledWhenItIsOver) {
+TEST_F(RankTransfersTest, AFencedCopyIsReportedAtOnceAndSettledWhenItHasEnded) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
   const TransferId save = ask(kDevice, kHost, {{0, 0}});
   EXPECT_FALSE(transfers_->fence(block_ids({0}), StepMark::begun(1), steady_clock().now()));
   EXPECT_THAT(states(save), Each(BlockState::kFailed));
   EXPECT_FALSE(answers_.is_settled(save));
-  EXPECT_EQ(transfers_->counts().copies, 1U);
+  EXPECT_EQ(transfers_->counts().transfers, 1U);
   faults_->release();
   answers_.wait_settled(save);
-  EXPECT_EQ(transfers_->counts().copies, 0U);
+  EXPECT_EQ(transfers_->counts().transfers, 0U);
 }
 
 TEST_F(RankTransfersTest, AFenceFailsWhatIsHeld) {
@@ -310,7 +314,7 @@ TEST_F(RankTransfersTest, WhatIsOlderThanAFenceIsRefused) {
   EXPECT_THAT(states(held), Each(BlockState::kDone));
 }
 
-// The rank hears of a new leader before the engine does: marks that the engine names meanwhile are the old leader's.
+// The rank joins a new leader before the engine follows it: marks of the engine meanwhile are the old leader's.
 TEST_F(RankTransfersTest, CopiesOfALeaderThatTheEngineDoesNotFollowYetAreHeld) {
   make(one_group());
   transfers_->reached(StepMark::computed(1000), nullptr);
@@ -319,7 +323,7 @@ TEST_F(RankTransfersTest, CopiesOfALeaderThatTheEngineDoesNotFollowYetAreHeld) {
   const TransferId save = ask(kDevice, kHost, {{0, 0}}, StepMark::computed(3));
   transfers_->reached(StepMark::computed(1001), nullptr);
   transfers_->expect(block_ids({1}));
-  EXPECT_EQ(transfers_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable) << "nobody will bring it";
+  EXPECT_EQ(transfers_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable) << "no copy will bring it";
   move(kHost, kDisk, {{2, 2}});  // touches no device block
   EXPECT_FALSE(answers_.is_done(save));
   ASSERT_TRUE(transfers_->follow(kNextLeader, steady_clock().now()));
@@ -331,18 +335,18 @@ TEST_F(RankTransfersTest, CopiesOfALeaderThatTheEngineDoesNotFollowYetAreHeld) {
   EXPECT_THAT(states(save), Each(BlockState::kDone));
 }
 
-// The engine hears of a new leader before the rank does: its marks and fences are kept for when the rank joins.
+// The engine follows a new leader before the rank joins it: its marks and fences are kept until the rank joins.
 TEST_F(RankTransfersTest, MarksAndFencesOfALeaderThatTheRankHasNotJoinedAreKept) {
   make(one_group());
   transfers_->reached(StepMark::computed(1000), nullptr);
   const TransferId old = ask(kDevice, kHost, {{3, 3}}, StepMark::computed(1001));
   ASSERT_TRUE(transfers_->follow(kNextLeader, steady_clock().now()));
-  EXPECT_THAT(states(old), Each(BlockState::kFailed)) << "the engine does not follow its leader any more";
+  EXPECT_THAT(states(old), Each(BlockState::kFailed)) << "the engine no longer follows its leader";
   transfers_->reached(StepMark::computed(0), nullptr);
   EXPECT_TRUE(transfers_->fence(block_ids({1}), StepMark::begun(1), steady_clock().now()));
   const TransferId zombie = ask(kDevice, kHost, {{2, 2}}, StepMark::computed(0));
   move(kHost, kDisk, {{2, 2}});
-  EXPECT_FALSE(answers_.is_done(zombie)) << "the mark that is reached is another leader's";
+  EXPECT_FALSE(answers_.is_done(zombie)) << "the reached mark is another leader's";
   transfers_->lose();
   ASSERT_TRUE(transfers_->wait_until_quiet(in_time()));
   transfers_->begin(7, kNextLeader);
@@ -355,7 +359,7 @@ TEST_F(RankTransfersTest, ANewLeaderWaitsForWhatTheOldOneHasBegun) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}});
   const TransferId load = ask(kHost, kDevice, {{0, 0}});
   EXPECT_FALSE(transfers_->follow(kNextLeader, steady_clock().now() + milliseconds(1)));
-  EXPECT_THAT(states(load), Each(BlockState::kFailed)) << "whatever it brings";
+  EXPECT_THAT(states(load), Each(BlockState::kFailed)) << "whatever it copied";
   EXPECT_FALSE(transfers_->follow(kNextLeader, steady_clock().now())) << "it still writes";
   EXPECT_FALSE(transfers_->fence(block_ids({0}), StepMark(), steady_clock().now()));
   EXPECT_TRUE(transfers_->fence(block_ids({1}), StepMark(), steady_clock().now())) << "not to this block";
@@ -384,11 +388,11 @@ TEST_F(RankTransfersTest, CopiesAfterAFailedEventFail) {
   move(kHost, kDisk, {{0, 0}});
 }
 
-// An engine that overwrites blocks whose saves are late, behind a fence that does not wait long: what is told as done has
-// the bytes that were to be saved, always.
+// An engine that overwrites blocks whose saves are late, behind a fence that does not wait long: a save that is
+// reported as done always has the right bytes.
 TEST_F(RankTransfersTest, WhatIsTornIsNeverDone) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "a copy that a fence gave up on reads what the engine writes: a race, and meant";
+  GTEST_SKIP() << "a copy that a fence failed reads what the engine writes: an intended race";
 #endif
   make_faulty(one_group(), {{.fault = Fault::kDelay, .chance = 0.5}}, std::chrono::microseconds(300));
   std::mt19937_64 random(20);
@@ -408,7 +412,7 @@ TEST_F(RankTransfersTest, WhatIsTornIsNeverDone) {
     const bool is_done = states(saves[host]->id).front() == BlockState::kDone;
     ++ends[is_done ? 0 : 1];
     if (is_done) {
-      EXPECT_FALSE(find_stranger(*host_, host, saves[host]->seed)) << "torn, and told as done";
+      EXPECT_FALSE(find_stranger(*host_, host, saves[host]->seed)) << "torn, and reported as done";
     }
     saves[host].reset();
   };
@@ -438,20 +442,20 @@ TEST_F(RankTransfersTest, WhatIsTornIsNeverDone) {
     take_settled(host, true);
   }
   EXPECT_GT(ends[0], 100U);
-  EXPECT_GT(ends[1], 100U) << "no fence ever gave up on a copy: this shows nothing";
+  EXPECT_GT(ends[1], 100U) << "no fence failed a copy: the test shows nothing";
 }
 
-TEST_F(RankTransfersTest, ExpectedLayersThatFailAreTold) {
+TEST_F(RankTransfersTest, ExpectedLayersThatFailAreReported) {
   // Three layers a block: the second layer of the copy's first block.
   make_faulty(one_group(), {{.fault = Fault::kFail, .at = 3}});
   transfers_->expect(block_ids({0, 1}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}, {1, 1}});
   EXPECT_THAT(states(load), ElementsAre(BlockState::kFailed, BlockState::kDone));
-  // The third layer was in flight with the second one, and may have come before that failed.
+  // The third layer was in flight with the second one, and may have arrived before that failed.
   const Status waited = transfers_->wait_for_layer(1, in_time());
   ASSERT_FALSE(waited.has_value());
   EXPECT_EQ(waited.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(transfers_->lacking(1), block_ids({0})) << "the other block came";
+  EXPECT_EQ(transfers_->lacking(1), block_ids({0})) << "the other block arrived";
   EXPECT_TRUE(transfers_->wait_for_layer(0, in_time()).has_value()) << "of both";
   transfers_->expect(block_ids({0, 1}));
   move(kHost, kDevice, {{0, 0}, {1, 1}});
@@ -467,7 +471,7 @@ TEST_F(RankTransfersTest, WhatFailsIsNotWaitedForAndTheRestIs) {
   EXPECT_EQ(transfers_->wait_for_layer(0, in_time()).error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(transfers_->lacking(0), ::testing::UnorderedElementsAre(BlockId{0}, BlockId{2}));
   EXPECT_EQ(transfers_->wait_for_layer(1, steady_clock().now()).error().code, ErrorCode::kExpired)
-      << "it may still come";
+      << "it may still arrive";
   faults_->release();
   EXPECT_EQ(transfers_->wait_for_layer(2, in_time()).error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(transfers_->lacking(2), ::testing::UnorderedElementsAre(BlockId{0}, BlockId{2}));
@@ -488,7 +492,7 @@ TEST_F(RankTransfersTest, WaitingForLayersEnds) {
 }
 
 TEST_F(RankTransfersTest, FirstLayersComeFirst) {
-  // Layer 1 of the one block hangs: layer 0 is there all the same.
+  // Layer 1 of the one block hangs: layer 0 arrives all the same.
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 2}});
   transfers_->expect(block_ids({0}));
   const TransferId load = ask(kHost, kDevice, {{0, 0}});
@@ -514,7 +518,7 @@ TEST_F(RankTransfersTest, WhatIsCancelledBeforeItBeganIsNotDone) {
   EXPECT_THAT(states(begun), Each(BlockState::kDone));
   transfers_->reached(StepMark::begun(1), nullptr);
   move(kHost, kDevice, {{1, 1}});
-  EXPECT_EQ(transfers_->counts().copies, 0U);
+  EXPECT_EQ(transfers_->counts().transfers, 0U);
 }
 
 TEST_F(RankTransfersTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaitedFor) {
@@ -523,9 +527,9 @@ TEST_F(RankTransfersTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaited
   const TransferId held = ask(kHost, kDevice, {{0, 1}}, StepMark::begun(1));
   transfers_->lose();
   EXPECT_FALSE(transfers_->wait_until_quiet(steady_clock().now() + milliseconds(1)));
-  EXPECT_EQ(transfers_->counts().copies, 1U);
+  EXPECT_EQ(transfers_->counts().transfers, 1U);
   ask(kHost, kDisk, {{0, 0}});
-  EXPECT_EQ(transfers_->counts().copies, 1U);
+  EXPECT_EQ(transfers_->counts().transfers, 1U);
   faults_->release();
   EXPECT_TRUE(transfers_->wait_until_quiet(in_time()));
   transfers_->begin(7, kLeader);
@@ -534,8 +538,9 @@ TEST_F(RankTransfersTest, WithoutALeaderNothingIsAnsweredAndWhatHasBegunIsWaited
   EXPECT_FALSE(answers_.is_done(held));
 }
 
-// The next leader's first generation may have the number of this one's: an answer that is late would be taken for its own.
-TEST_F(RankTransfersTest, NoAnswerIsUnderWayOnceTheLeaderIsLost) {
+// The next leader's first generation may have the same number: a late answer would be taken for an answer to the next
+// leader.
+TEST_F(RankTransfersTest, NoAnswerIsInFlightOnceTheLeaderIsLost) {
   make(one_group());
   std::promise<void> began;
   std::promise<void> may_end;
@@ -580,7 +585,7 @@ TEST_F(RankTransfersTest, AFullExecutorIsTriedAgain) {
   }
 }
 
-TEST_F(RankTransfersTest, WhatMakesNoSenseFails) {
+TEST_F(RankTransfersTest, InvalidTransfersFail) {
   make(one_group());
   EXPECT_THAT(states(ask(kDevice, CacheLevel::kG4, {{0, 0}})), Each(BlockState::kFailed));
   EXPECT_THAT(answers_.done(TransferId{last_id_}).error, HasSubstr("from G1 to G4"));
@@ -594,11 +599,158 @@ TEST_F(RankTransfersTest, WhatMakesNoSenseFails) {
   EXPECT_EQ(transfers_->counts().failed, 6U);
 }
 
-TEST_F(RankTransfersTest, EndsWithCopiesUnderWay) {
+TEST_F(RankTransfersTest, EndsWithCopiesInFlight) {
   make_faulty(one_group(), {{.fault = Fault::kHang, .at = 1}, {.fault = Fault::kLose, .at = 2}});
   ask(kDevice, kHost, {{0, 0}, {1, 1}});
   ask(kDevice, kHost, {{2, 2}}, StepMark::begun(1));
   transfers_.reset();
+}
+
+// --- saves in the step that computes the blocks ---
+
+class InStepSaveTest : public RankTransfersTest {
+ protected:
+  void make_counted(LayoutGroups device) {
+    make(std::move(device), [this](ExecutorKind kind, std::unique_ptr<TransferExecutor> inside) {
+      return kind == ExecutorKind::kHost ? std::make_unique<testing::CountingExecutor>(copied_, std::move(inside))
+                                         : std::move(inside);
+    });
+  }
+  // Parts of blocks, layers here, that were copied between device and host.
+  void wait_copied(std::uint64_t parts) {
+    const TimePoint end = in_time();
+    while (*copied_ < parts && steady_clock().now() < end) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(*copied_, parts);
+  }
+  // What another transfer takes: time for something that must not happen.
+  void pass_time() { move(kHost, kDisk, {{15, 15}}); }
+  void reached(StepMark mark, StepEventPtr after = {}) { transfers_->reached(mark, std::move(after)); }
+  void reached_layers(std::uint64_t iteration, std::uint32_t layers, StepEventPtr after = {}) {
+    transfers_->reached_layers(iteration, layers, std::move(after));
+  }
+
+  std::shared_ptr<std::atomic<std::uint64_t>> copied_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+};
+
+// Each layer is written right before it is named, and holds something else until then.
+TEST_F(InStepSaveTest, ReadsEachLayerOnceItIsComputedAndIsReportedWithItsStep) {
+  make_counted(one_group());
+  const std::vector<BlockSums> sums = [this] {
+    write_block(*device_, 1, 5);
+    return move(kDevice, kHost, {{1, 1}});
+  }();
+  *copied_ = 0;
+  const BlockLayout& layout = *device_->layouts().front();
+  ASSERT_EQ(layout.regions().size(), 3U) << "a region for each layer";
+  std::vector<std::vector<std::byte>> layers;
+  for (const RegionPtr& region : layout.regions()) {
+    layers.emplace_back(region->base(), region->base() + region->size());
+    std::memset(region->base(), 0x77, region->size());
+  }
+  const TransferId save = ask(kDevice, kHost, {{1, 2}}, in_step_mark(3));
+  reached(StepMark::begun(3));
+  for (std::uint32_t layer = 0; layer < 3; ++layer) {
+    pass_time();
+    wait_copied(layer);
+    std::memcpy(layout.regions()[layer]->base(), layers[layer].data(), layers[layer].size());
+    reached_layers(3, layer + 1);
+    wait_copied(layer + 1);
+  }
+  pass_time();
+  EXPECT_FALSE(answers_.is_done(save)) << "all bytes are there, but the step is not over";
+  reached(StepMark::computed(3));
+  EXPECT_THAT(states(save), Each(BlockState::kDone));
+  EXPECT_EQ(answers_.done(save).sums, sums) << "the same as of the whole";
+  EXPECT_FALSE(find_stranger(*host_, 2, 5));
+  answers_.wait_settled(save);
+}
+
+TEST_F(InStepSaveTest, GroupsOfLayersAddUp) {
+  make_counted(two_groups());
+  write_block(*device_, 0, 9);
+  RankTransfer whole = request(kDevice, kHost, {{0, 0}}, ++last_id_);
+  transfers_->submit(whole);
+  const std::vector<BlockSums> sums = answers_.done(whole.id).sums;
+  reached(StepMark::begun(1));
+  const TransferId save = ask(kDevice, kHost, {{0, 1}}, in_step_mark(1));
+  reached_layers(1, 1);
+  reached_layers(1, 2);
+  wait_copied(2 + 2);  // two groups before, two layers now
+  reached(StepMark::computed(1));
+  EXPECT_EQ(answers_.done(save).sums, sums);
+}
+
+TEST_F(InStepSaveTest, WaitsForTheEventOfItsLayer) {
+  make_counted(one_group());
+  reached(StepMark::begun(1));
+  const auto first = std::make_shared<TestStep>();
+  const auto rest = std::make_shared<TestStep>();
+  reached_layers(1, 1, first);
+  reached(StepMark::computed(1), rest);
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, in_step_mark(1));
+  pass_time();
+  wait_copied(0);
+  first->end();
+  wait_copied(1);
+  pass_time();
+  wait_copied(1);
+  rest->end();
+  EXPECT_THAT(states(save), Each(BlockState::kDone));
+}
+
+TEST_F(InStepSaveTest, FailsWithADeviceEventOfItsStep) {
+  make_counted(one_group());
+  reached(StepMark::begun(1));
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, in_step_mark(1));
+  reached_layers(1, 2);
+  wait_copied(2);
+  const auto rest = std::make_shared<TestStep>();
+  reached(StepMark::computed(1), rest);
+  rest->end(StepState::kFailed);
+  EXPECT_THAT(states(save), Each(BlockState::kFailed));
+  EXPECT_THAT(answers_.done(save).error, HasSubstr("device event"));
+  answers_.wait_settled(save);
+}
+
+TEST_F(InStepSaveTest, AFenceCancelsItWhileItsStepIsNotComputed) {
+  make_counted(one_group());
+  reached(StepMark::begun(1));
+  const TransferId save = ask(kDevice, kHost, {{0, 0}, {1, 1}}, in_step_mark(1));
+  reached_layers(1, 3);
+  wait_copied(6);
+  EXPECT_TRUE(transfers_->fence(block_ids({0}), StepMark::begun(2), in_time())) << "it does not wait";
+  reached(StepMark::begun(2));
+  const RankTransferOutcome outcome = answers_.done(save);
+  EXPECT_THAT(outcome.states, ElementsAre(BlockState::kCancelled, BlockState::kDone));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, in_step_mark(1))), Each(BlockState::kCancelled)) << "late";
+}
+
+TEST_F(InStepSaveTest, ThatComesAfterItsStepIsCopiedInOneGo) {
+  make_counted(one_group());
+  reached(StepMark::begun(1));
+  reached_layers(1, 1);
+  reached(StepMark::computed(1));
+  EXPECT_THAT(states(ask(kDevice, kHost, {{0, 0}}, in_step_mark(1))), Each(BlockState::kDone));
+  EXPECT_EQ(*copied_, 1U);
+}
+
+TEST_F(InStepSaveTest, CanBeCancelledAndExpires) {
+  make_counted(one_group());
+  reached(StepMark::begun(1));
+  const TransferId save = ask(kDevice, kHost, {{0, 0}}, in_step_mark(1));
+  reached_layers(1, 3);
+  wait_copied(3);
+  transfers_->cancel(save);
+  EXPECT_THAT(states(save), Each(BlockState::kCancelled));
+  answers_.wait_settled(save);
+  RankTransfer late = request(kDevice, kHost, {{0, 0}}, ++last_id_, in_step_mark(1));
+  late.time_left = milliseconds(20);
+  transfers_->submit(late);
+  EXPECT_THAT(states(late.id), Each(BlockState::kExpired));
+  answers_.wait_settled(late.id);
+  EXPECT_EQ(transfers_->counts().transfers, 0U);
 }
 
 }  // namespace

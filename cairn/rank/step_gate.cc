@@ -15,14 +15,14 @@ constexpr Duration kGlance = std::chrono::milliseconds(5);
 
 }  // namespace
 
-void StepGate::reached(StepMark mark, StepEventPtr after) {
+void StepGate::reached(StepPoint point, StepEventPtr after) {
   const MutexLock lock(mutex_);
-  if (mark <= last_) {
+  if (point <= last_) {
     return;
   }
-  last_ = mark;
+  last_ = point;
   if (!first_) {
-    first_ = mark;
+    first_ = point.mark;
   }
   if (has_failed_) {
     // The mark comes after the failed event: it is never reached.
@@ -30,11 +30,11 @@ void StepGate::reached(StepMark mark, StepEventPtr after) {
     if (ahead_.size() >= kManyAhead) {
       ask_events();
     }
-    ahead_.push_back({.mark = mark, .after = std::move(after)});
+    ahead_.push_back({.point = point, .after = std::move(after)});
   } else if (ahead_.empty()) {
-    now_ = mark;
+    now_ = point;
   } else {
-    ahead_.back().mark = mark;
+    ahead_.back().point = point;
   }
   if (is_waiting_) {
     news_.notify_one();
@@ -52,15 +52,15 @@ void StepGate::ask_events() {
       ahead_.clear();
       return;
     }
-    now_ = ahead_.front().mark;
+    now_ = ahead_.front().point;
     ahead_.pop_front();
   }
 }
 
-bool StepGate::has_failed(StepMark mark) {
+bool StepGate::has_failed(StepPoint point) {
   const MutexLock lock(mutex_);
   ask_events();
-  return has_failed_ && mark > now_;
+  return has_failed_ && point > now_;
 }
 
 std::optional<StepMark> StepGate::first() const {
@@ -68,18 +68,18 @@ std::optional<StepMark> StepGate::first() const {
   return first_;
 }
 
-StepMark StepGate::now() {
+StepPoint StepGate::now() {
   const MutexLock lock(mutex_);
   ask_events();
   return now_;
 }
 
-StepEventPtr StepGate::event_of(StepMark mark) const {
-  const auto found = std::ranges::find_if(ahead_, [mark](const Step& step) { return step.mark >= mark; });
+StepEventPtr StepGate::event_of(StepPoint point) const {
+  const auto found = std::ranges::find_if(ahead_, [point](const Step& step) { return step.point >= point; });
   return found == ahead_.end() ? nullptr : found->after;
 }
 
-void StepGate::wait_for(std::optional<StepMark> mark, Duration longest) {
+void StepGate::wait_for(std::optional<StepPoint> point, Duration longest) {
   const Clock& clock = steady_clock();
   const TimePoint now = clock.now();
   const TimePoint deadline = longest > TimePoint::max() - now ? TimePoint::max() : now + longest;
@@ -88,10 +88,10 @@ void StepGate::wait_for(std::optional<StepMark> mark, Duration longest) {
     {
       const MutexLock lock(mutex_);
       ask_events();
-      if (std::exchange(is_woken_, false) || (mark && (now_ >= *mark || has_failed_)) || clock.now() >= deadline) {
+      if (std::exchange(is_woken_, false) || (point && (now_ >= *point || has_failed_)) || clock.now() >= deadline) {
         return;
       }
-      after = mark ? event_of(*mark) : nullptr;
+      after = point ? event_of(*point) : nullptr;
       if (after == nullptr) {
         is_waiting_ = true;
         // At most a day: some libraries add the duration to a time and overflow.

@@ -16,7 +16,7 @@ class FakeEvent final : public StepEvent {
   StepState now = StepState::kPending;
 };
 
-TEST(StepGateTest, AMarkIsReachedWhenItsEventIsOver) {
+TEST(StepGateTest, AMarkIsReachedWhenItsEventHasEnded) {
   StepGate gate;
   EXPECT_EQ(gate.now(), StepMark());
   gate.reached(StepMark::begun(1), nullptr);
@@ -33,14 +33,14 @@ TEST(StepGateTest, MarksDoNotGoBack) {
   gate.reached(StepMark::computed(5), nullptr);
   gate.reached(StepMark::begun(5), std::make_shared<FakeEvent>());
   gate.reached(StepMark::begun(6), nullptr);
-  EXPECT_EQ(gate.now(), StepMark::begun(6)) << "what was not later left nothing behind";
+  EXPECT_EQ(gate.now(), StepMark::begun(6)) << "marks that are not later are ignored";
   gate.reset();
   EXPECT_EQ(gate.now(), StepMark());
   gate.reached(StepMark::begun(2), nullptr);
   EXPECT_EQ(gate.now(), StepMark::begun(2));
 }
 
-// The next step begins on the engine's thread while the device still computes this one: what it computes is not there.
+// The next step begins on the engine's thread while the device still computes this one: its KV is not written yet.
 TEST(StepGateTest, AMarkWithoutAnEventWaitsForThoseBeforeIt) {
   StepGate gate;
   const auto event = std::make_shared<FakeEvent>();
@@ -63,7 +63,7 @@ TEST(StepGateTest, MarksAreReachedInTheirOrder) {
   EXPECT_EQ(gate.now(), StepMark::begun(2));
 }
 
-TEST(StepGateTest, WhatIsOverIsLetGoOf) {
+TEST(StepGateTest, MarksThatAreReachedAreDropped) {
   StepGate gate;
   std::vector<std::shared_ptr<FakeEvent>> events;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
@@ -84,7 +84,7 @@ TEST(StepGateTest, WhatIsOverIsLetGoOf) {
 
 TEST(StepGateTest, AWaitEnds) {
   StepGate gate;
-  gate.wait_for(StepMark::begun(1), std::chrono::milliseconds(1));  // its time
+  gate.wait_for(StepMark::begun(1), std::chrono::milliseconds(1));  // times out
   gate.wake();
   gate.wait_for(StepMark::begun(1), Duration::max());  // woken before
   gate.reached(StepMark::begun(1), nullptr);
@@ -109,10 +109,35 @@ TEST(StepGateTest, AFailedEventIsNeverReachedNorIsWhatComesAfterIt) {
   gate.reached(StepMark::computed(3), nullptr);
   EXPECT_EQ(gate.now(), StepMark::computed(1));
   EXPECT_TRUE(gate.has_failed(StepMark::computed(3)));
-  gate.wait_for(StepMark::computed(3), Duration::max());  // returns: there is nothing to wait for
+  gate.wait_for(StepMark::computed(3), Duration::max());  // returns at once: the mark has failed
   gate.reset();
   gate.reached(StepMark::begun(1), nullptr);
   EXPECT_EQ(gate.now(), StepMark::begun(1)) << "another leader's";
+}
+
+TEST(StepGateTest, LayersAreReachedOneAfterTheOther) {
+  StepGate gate;
+  gate.reached(StepMark::begun(4), nullptr);
+  EXPECT_LT(gate.now(), StepPoint(StepMark::begun(4), 1));
+  const auto first = std::make_shared<FakeEvent>();
+  const auto second = std::make_shared<FakeEvent>();
+  gate.reached({StepMark::begun(4), 1}, first);
+  gate.reached({StepMark::begun(4), 2}, second);
+  gate.reached(StepMark::computed(4), nullptr);
+  second->now = StepState::kOver;
+  EXPECT_EQ(gate.now(), StepMark::begun(4)) << "the first layer is not computed";
+  first->now = StepState::kOver;
+  EXPECT_EQ(gate.now(), StepMark::computed(4));
+  EXPECT_LT(StepPoint(StepMark::begun(4), 1000), StepPoint(StepMark::computed(4)));
+  EXPECT_LT(StepMark::computed(4), StepMark::begun(5));
+  const auto broken = std::make_shared<FakeEvent>();
+  gate.reached(StepMark::begun(5), nullptr);
+  gate.reached({StepMark::begun(5), 1}, nullptr);
+  gate.reached({StepMark::begun(5), 2}, broken);
+  broken->now = StepState::kFailed;
+  EXPECT_FALSE(gate.has_failed({StepMark::begun(5), 1}));
+  EXPECT_TRUE(gate.has_failed({StepMark::begun(5), 2}));
+  EXPECT_TRUE(gate.has_failed(StepMark::computed(5)));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
-#include "cairn/sim/request_source.h"
+#include "cairn/sim/replay.h"
 #include "cairn/sim/sim_table.h"
 
 namespace cairn::sim {

@@ -1,4 +1,4 @@
-#include "cairn/sim/cost_model.h"
+#include "cairn/sim/engine_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cairn/sim/distribution.h"
+#include "cairn/sim/report.h"
 
 #include <gtest/gtest.h>
 

@@ -39,7 +39,6 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
 #include "cairn/sim/active_sequence.h"
-#include "cairn/sim/cost_model.h"
 #include "cairn/sim/engine_options.h"
 #include "cairn/sim/identity_source.h"
 #include "cairn/sim/kv_manager.h"

@@ -1,14 +1,84 @@
-// EngineOptions: the size and the limits of one simulated worker.
+// EngineOptions: one simulated worker: its size and limits, whether it is sound (Profile), and how long it computes
+// (CostModel).
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
 
-#include "cairn/evict/policy_kind.h"
-#include "cairn/sim/cost_model.h"
-#include "cairn/sim/profile.h"
+#include "cairn/base/clock.h"
+#include "cairn/base/result.h"
+#include "cairn/evict/retention.h"
 
 namespace cairn::sim {
 
+// Whether the simulation is sound (kStrict), or answers exactly as the system that it is modelled on (kSeed).
+enum class Profile : std::uint8_t { kStrict, kSeed };
+
+// "strict", "seed"
+[[nodiscard]] constexpr std::string_view to_string(Profile profile) {
+  return profile == Profile::kSeed ? "seed" : "strict";
+}
+[[nodiscard]] constexpr std::optional<Profile> parse_profile(std::string_view name) {
+  for (const Profile profile : {Profile::kStrict, Profile::kSeed}) {
+    if (name == to_string(profile)) {
+      return profile;
+    }
+  }
+  return std::nullopt;
+}
+
+// How much of a cache is in use.
+struct CacheUse {
+  std::uint64_t blocks = 0;
+  std::uint64_t capacity = 0;
+  std::uint32_t block_size = 0;
+};
+
+// How long a simulated engine computes: prefill depends on the tokens to compute, decode on how much of the
+// cache is in use.
+//
+// polynomial() was fitted to one engine on one machine:
+//   prefill ms = 4.209989e-7 T^2 + 1.518344e-2 T + 16.50142, 0 for no tokens
+//   decode ms  = -25.74 p^2 + 54.01 p + 5.74, at least 1; p is the fraction of the cache in use
+// parse() reads measured points as CSV, one a line:
+//   prefill,TOKENS,MS    a pass that computes TOKENS tokens
+//   decode,TOKENS,MS     one step with TOKENS tokens in the cache
+// Points are joined by straight lines, which continue beyond the first and the last point; never below 0. Empty lines,
+// lines that begin with # and a first line of titles are skipped. Each kind needs at least two points. with_speedup()
+// is the same engine, `factor` times as fast.
+//
+// Errors: parse() fails on any other line, on two points at the same TOKENS and on too few points; the message
+// names the line. with_speedup() fails unless the factor is above 0.
+class CostModel {
+ public:
+  [[nodiscard]] static CostModel polynomial() { return {}; }
+  [[nodiscard]] static Result<CostModel> parse(std::string_view csv);
+  [[nodiscard]] Result<CostModel> with_speedup(double factor) const;
+
+  // Rounded to the nearest nanosecond.
+  [[nodiscard]] Duration prefill(std::uint64_t tokens) const;
+  [[nodiscard]] Duration decode(const CacheUse& use) const;
+
+ private:
+  struct Point {
+    double tokens;
+    double ms;
+  };
+
+  CostModel() = default;
+  [[nodiscard]] static Status add_line(std::string_view line, CostModel& model);
+  [[nodiscard]] static double on_line(const std::vector<Point>& points, double tokens);
+  [[nodiscard]] Duration scaled(double ms) const;
+
+  // Sorted by tokens; empty for the polynomial.
+  std::vector<Point> prefill_points_;
+  std::vector<Point> decode_points_;
+  double speedup_ = 1;
+};
+
+// The size and the limits of one simulated worker.
 struct EngineOptions {
   std::uint32_t blocks = 16'384;
   std::uint32_t block_size = 64;

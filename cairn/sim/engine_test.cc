@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cairn/sim/replay.h"
+
 namespace cairn::sim {
 namespace {
 

@@ -45,12 +45,12 @@
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/sim/active_sequence.h"
 #include "cairn/sim/block_ledger.h"
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/event_writer.h"
 #include "cairn/sim/kv_event_sink.h"
 #include "cairn/sim/link_network.h"
 #include "cairn/sim/move_block.h"
 #include "cairn/sim/offload_engine.h"
-#include "cairn/sim/profile.h"
 #include "cairn/sim/swap_ins.h"
 #include "cairn/sim/tier_gate.h"
 #include "cairn/sim/use_at_once.h"
@@ -64,6 +64,7 @@ struct KvManagerOptions {
   PolicyKind eviction = PolicyKind::kLineageTick;
   Profile profile = Profile::kStrict;
   KvEventSink* sink = nullptr;
+  std::uint32_t dp_rank = 0;  // data parallel rank of the engine; only a name, answered by dp_rank()
 };
 
 struct PrefillCost {
@@ -122,6 +123,11 @@ class KvManager {
   [[nodiscard]] bool is_resident(const BlockKey& key) const { return ledger_.find(key) != kNoBlock; }
   [[nodiscard]] std::size_t max_capacity() const { return options_.max_capacity; }
   [[nodiscard]] std::uint32_t block_size() const { return options_.block_size; }
+  [[nodiscard]] std::uint32_t dp_rank() const { return options_.dp_rank; }
+  // num_active_blocks() as a share of max_capacity(), 0 to 1.
+  [[nodiscard]] double get_active_perc() const {
+    return static_cast<double>(num_active_blocks()) / static_cast<double>(max_capacity());
+  }
   [[nodiscard]] Profile profile() const { return options_.profile; }
 
   // Sets the time for eviction_ages(), which is its only use. Wraps around after 49 days.

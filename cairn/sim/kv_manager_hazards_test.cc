@@ -34,7 +34,7 @@ TEST(KvManagerHazardsTest, SeedReportsRemovedForABlockThatItRegisteredAgain) {
   TestManager mgr(options(Profile::kSeed, 3));
   evict_and_reregister(mgr);
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({0, 1, 2}), removed({1, 2, 13})));
-  EXPECT_EQ(mgr.counts(), (Counts{3, 3, 0}));  // 1 and 2 are there all the same
+  EXPECT_EQ(mgr.counts(), (Counts{3, 3, 0}));  // 1 and 2 are resident all the same
   // No Removed is sent when they are evicted.
   mgr.deref({0, 1, 2});
   EXPECT_EQ(mgr.use({20, 21, 22}), 3U);

@@ -173,7 +173,7 @@ TEST_P(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_par
   EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 4})) << "swapped-in blocks are inactive";
 }
 
-TEST_P(SwapInTest, NoBlockIsThereBeforeTheLoadHasEnded) {
+TEST_P(SwapInTest, NoBlockIsResidentBeforeTheLoadHasEnded) {
   TestManager mgr(options(4), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11}), 2U);

@@ -44,6 +44,28 @@ TEST_P(KvManagerTest, test_use_single_full_block) {
   EXPECT_EQ(mgr->num_active_blocks(), 1U);
 }
 
+TEST_P(KvManagerTest, HasTheDataParallelRankItWasGiven) {
+  EXPECT_EQ(TestManager(options(10, 16))->dp_rank(), 0U);
+  KvManagerOptions third = options(10, 16);
+  third.dp_rank = 3;
+  EXPECT_EQ(TestManager(third)->dp_rank(), 3U);
+}
+
+TEST_P(KvManagerTest, ActiveShareIsThatOfBlocksInUse) {
+  TestManager mgr(options(8, 16));
+  EXPECT_EQ(mgr->get_active_perc(), 0.0);
+  mgr.use({1, 2});
+  mgr.use({1});  // another reference, not another block
+  EXPECT_EQ(mgr->get_active_perc(), 0.25);
+  mgr.deref({1});
+  mgr.deref({2});  // inactive: still cached, not in use
+  EXPECT_EQ(mgr->get_active_perc(), 0.125);
+  mgr.deref({1});
+  EXPECT_EQ(mgr->get_active_perc(), 0.0);
+  EXPECT_EQ(mgr.use({3, 4, 5, 6, 7, 8, 9, 10}), 8U);
+  EXPECT_EQ(mgr->get_active_perc(), 1.0);
+}
+
 TEST_P(KvManagerTest, use_rejects_short_token_ids_before_mutating_state) {
   TestManager mgr(options(10, 4));
   const std::vector<UniqueBlock> blocks{UniqueBlock::full(SequenceHash{1}), UniqueBlock::full(SequenceHash{2})};
@@ -159,7 +181,7 @@ TEST_P(KvManagerTest, test_promote_nonexistent_panics) {
   EXPECT_THAT(result.error().message, HasSubstr("Promote: partial block not found"));
 }
 
-TEST_P(KvManagerTest, PromoteToAKeyThatIsThereReleasesThePartialBlock) {
+TEST_P(KvManagerTest, PromoteToAResidentKeyReleasesThePartialBlock) {
   TestManager mgr(options(3, 16));
   mgr.use({42});
   EXPECT_EQ(*mgr.use_partial(PartialId{1}), 1U);

@@ -39,7 +39,7 @@ struct LinkOptions {
 // Increases with each transfer of a network.
 enum class TransferId : std::uint64_t {};
 
-// Starts transfers and is told of their arrival.
+// Starts transfers and is notified of their arrival.
 class LinkUser {
  public:
   virtual ~LinkUser() = default;
@@ -87,7 +87,7 @@ class Link {
   virtual Arrival take_arrival() = 0;
   // When the next transfer of this user arrives, if no other transfer begins before.
   [[nodiscard]] virtual std::optional<TimePoint> next_arrival_of(const LinkUser& user) const = 0;
-  // The user's transfers continue, but nobody is told of their arrival.
+  // The user's transfers continue, without a notification of their arrival.
   virtual void forget(const LinkUser& user) = 0;
 
   [[nodiscard]] const LinkStats& stats() const { return stats_; }

@@ -1,8 +1,8 @@
 // LinkNetwork: the links of a simulation and one clock for all of them, so that several workers can share a link.
 //
-// Users are told of arrivals in order of time over all links and users; in the same nanosecond, in the order in which
-// the transfers began. A transfer that a user starts from on_arrived() begins at that moment, even if time is being
-// advanced further. Advancing time for one user advances it for all.
+// Users are notified of arrivals in order of time over all links and users; in the same nanosecond, in the order in
+// which the transfers began. A transfer that a user starts from on_arrived() begins at that moment, even if time is
+// being advanced further. Advancing time for one user advances it for all.
 //
 // Thread safety: not thread-safe.
 // Ownership:  must outlive its users. Workers that share no link need not share a network.

@@ -104,7 +104,7 @@ TEST_F(LinkNetworkTest, TimeDoesNotGoBack) {
   EXPECT_EQ(network.next_arrival(), milliseconds(6));
 }
 
-TEST_F(LinkNetworkTest, AUserThatLeftIsNotToldAndItsBytesStillTakeTheirShare) {
+TEST_F(LinkNetworkTest, AUserThatLeftIsNotNotifiedAndItsBytesStillTakeTheirShare) {
   const LinkId link = *network.add_link(kOneGigabyte);
   network.start(link, kMegabyte, a);
   network.start(link, kMegabyte, b);

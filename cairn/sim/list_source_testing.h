@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/sim/request_source.h"
+#include "cairn/sim/replay.h"
 
 namespace cairn::sim {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cairn/sim/profile.h"
+#include "cairn/sim/engine_options.h"
 
 namespace cairn::sim {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/kv_manager_testing.h"
-#include "cairn/sim/profile.h"
 
 namespace cairn::sim {
 

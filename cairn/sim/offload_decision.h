@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cairn/sim/profile.h"
+#include "cairn/sim/engine_options.h"
 
 namespace cairn::sim {
 

@@ -41,10 +41,10 @@
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/sim/block_record.h"
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/event_writer.h"
 #include "cairn/sim/link_network.h"
 #include "cairn/sim/load_plan.h"
-#include "cairn/sim/profile.h"
 #include "cairn/sim/sim_tier.h"
 
 namespace cairn::sim {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/sim/replay.h"
 
 namespace cairn::sim {
 namespace {

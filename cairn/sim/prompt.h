@@ -18,11 +18,7 @@
 
 namespace cairn::sim {
 
-// The same token, `count` times.
-struct TokenRun {
-  Token token = 0;
-  std::uint32_t count = 0;
-};
+struct TokenRun;  // replay.h
 
 struct Prompt {
   std::vector<BlockKey> keys = {};

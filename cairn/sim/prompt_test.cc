@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/sim/active_sequence.h"
+#include "cairn/sim/replay.h"
 
 namespace cairn::sim {
 namespace {

@@ -12,8 +12,8 @@
 // A request that can never fit, or that is the first turn of a session and has a delay, is refused, counted and listed.
 //
 // Thread safety: runs on the calling thread. The same options and source give the same report, bit for bit.
-// Errors:     fails for options that no engine accepts, and for tiers with the seed profile, under which requests can
-//             evict each other's loads forever.
+// Errors: fails for options that no engine accepts, and for tiers with the seed profile, under which requests can
+// evict each other's loads forever.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,35 @@
 #include "cairn/sim/engine_options.h"
 #include "cairn/sim/kv_event_sink.h"
 #include "cairn/sim/report.h"
-#include "cairn/sim/request_source.h"
+#include "cairn/tokens/hashes.h"
 
 namespace cairn::sim {
+
+// The same token, `count` times.
+struct TokenRun {
+  Token token = 0;
+  std::uint32_t count = 0;
+};
+
+struct ReplayRequest {
+  std::uint64_t line = 0;  // line in the source, for messages
+  TimePoint arrival{0};    // counts relative to that of the first request
+  std::vector<TokenRun> prompt = {};
+  std::uint64_t output_tokens = 0;
+  // Requests with the same number other than 0 are turns of one session. A turn arrives `delay` after the turn before
+  // was answered; without a delay, the difference of their arrivals counts.
+  std::uint64_t session = 0;
+  std::optional<Duration> delay = {};
+};
+
+// Yields the requests of a replay one by one, so that there may be any number of them. Outlives the replay; called on the
+// thread that runs it.
+class RequestSource {
+ public:
+  virtual ~RequestSource() = default;
+  // Overwrites `request` with the next one and may reuse its memory. Returns false at the end, and from then on.
+  [[nodiscard]] virtual bool next(ReplayRequest& request) = 0;
+};
 
 enum class Placement : std::uint8_t { kRoundRobin, kPrefix };
 

@@ -5,6 +5,7 @@
 
 #include "cairn/sim/list_source_testing.h"
 #include "cairn/sim/prefix_index.h"
+#include "cairn/sim/prompt.h"
 
 namespace cairn::sim {
 namespace {

@@ -6,17 +6,44 @@
 // Requests with one token have no TTST and TPOT. Only requests that were answered count.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
-#include "cairn/sim/distribution.h"
-#include "cairn/sim/time_series.h"
 
 namespace cairn::sim {
+
+// The tiers that can be below a worker's cache, the nearest first: G2, G3 and G4.
+inline constexpr std::size_t kMostTiersBelow = 3;
+template <typename T>
+using PerTier = std::array<T, kMostTiersBelow>;
+
+// Mean, extremes and percentiles of measured values; exact, however many there are.
+//
+// Percentile p is the value at rank round((n - 1) p / 100) of the sorted values; the median is p50. The standard
+// deviation is that of the population. Without values everything is 0.
+struct Distribution {
+  std::uint64_t count = 0;
+  double mean = 0;
+  double min = 0;
+  double max = 0;
+  double median = 0;
+  double p75 = 0;
+  double p90 = 0;
+  double p95 = 0;
+  double p99 = 0;
+  double std = 0;
+
+  [[nodiscard]] static Distribution of(std::vector<double> values);
+  // Each value comes with the number of its occurrences.
+  [[nodiscard]] static Distribution of_counted(std::vector<std::pair<double, std::uint64_t>> values);
+};
 
 // The figures of one request.
 struct RequestFigures {

@@ -20,10 +20,10 @@
 #include "cairn/pool/blocks.h"
 #include "cairn/sim/block_ledger.h"
 #include "cairn/sim/block_record.h"
+#include "cairn/sim/engine_options.h"
 #include "cairn/sim/event_writer.h"
 #include "cairn/sim/move_block.h"
 #include "cairn/sim/offload_engine.h"
-#include "cairn/sim/profile.h"
 #include "cairn/sim/tier_gate.h"
 
 namespace cairn::sim {

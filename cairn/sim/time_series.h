@@ -5,20 +5,15 @@
 // Thread safety: not thread-safe.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/sim/report.h"
 
 namespace cairn::sim {
-
-// The tiers that can be below a worker's cache, the nearest first: G2, G3 and G4.
-inline constexpr std::size_t kMostTiersBelow = 3;
-template <typename T>
-using PerTier = std::array<T, kMostTiersBelow>;
 
 struct TimeSpan {
   // Requests that got their first token in the interval.

@@ -103,9 +103,7 @@ Checksum checksum_of(const DiskGeometry& geometry, NamespaceId space, const Bloc
 Result<DiskCheck> check_blocks(const DiskFile& file, std::span<const DiskEntry> entries, const DiskProgress& progress) {
   if (!file.geometry().has_blocks()) {
     return fail(ErrorCode::kFailedPrecondition,
-                str_cat(file.path(),
-                        " has entries only: its blocks are in the files of the ranks beside it (.r0of...), and "
-                        "are verified when they are loaded"));
+                str_cat(file.path(), " has entries only: its blocks are in the files of the ranks beside it"));
   }
   Checker checker(file, entries);
   CAIRN_TRY(checker.run(progress));

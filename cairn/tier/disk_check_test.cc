@@ -60,18 +60,18 @@ TEST_F(DiskCheckTest, FindsTheBlocksThatAreNotWhatTheirEntriesSay) {
     EXPECT_THAT(block_ids(check().right), ElementsAre(7, 3, 4, 5, 19, 0)) << "in the order in which they were put";
     damage_block(small, 4);
     damage_block(small, 19);
-    damage_block(small, 12);  // holds nothing
+    damage_block(small, 12);  // has no block
     const std::string before = bytes_of_file();
-    std::vector<std::uint64_t> told;
-    const DiskCheck found = check([&told](std::uint64_t done, std::uint64_t all) {
-      told.push_back(done);
+    std::vector<std::uint64_t> reported;
+    const DiskCheck found = check([&reported](std::uint64_t done, std::uint64_t all) {
+      reported.push_back(done);
       return all == 6;
     });
     EXPECT_THAT(block_ids(found.right), ElementsAre(7, 3, 5, 0));
     EXPECT_THAT(block_ids(found.wrong), ElementsAre(4, 19));
     EXPECT_TRUE(found.unreadable.empty());
-    EXPECT_THAT(told, ElementsAre(1, 4, 5, 6)) << "blocks 3 to 5 in one read";
-    EXPECT_EQ(bytes_of_file(), before) << "looking changes nothing";
+    EXPECT_THAT(reported, ElementsAre(1, 4, 5, 6)) << "blocks 3 to 5 in one read";
+    EXPECT_EQ(bytes_of_file(), before) << "a check changes nothing";
   }
 }
 
@@ -90,7 +90,7 @@ TEST_F(DiskCheckTest, WhatCannotBeReadIsAFinding) {
   const std::vector<DiskEntry> entries = file.recover()->entries;
   std::filesystem::resize_file(path_, file.data_offset() + 7 * file.block_step());
   const DiskCheck found = *check_blocks(file, entries);
-  EXPECT_THAT(block_ids(found.right), ElementsAre(5, 6)) << "though one read was tried for all three";
+  EXPECT_THAT(block_ids(found.right), ElementsAre(5, 6)) << "though one read covered all three";
   EXPECT_THAT(block_ids(found.unreadable), ElementsAre(7));
 }
 
@@ -98,16 +98,16 @@ TEST_F(DiskCheckTest, ReadsLargeFilesInPieces) {
   const DiskGeometry large = geometry(5, 200'000);  // 10 MB a block: one a read
   write(large, {{0, 1}, {1, 2}, {2, 3}});
   damage_block(large, 1);
-  std::vector<std::uint64_t> told;
-  const DiskCheck found = check([&told](std::uint64_t done, std::uint64_t) {
-    told.push_back(done);
+  std::vector<std::uint64_t> reported;
+  const DiskCheck found = check([&reported](std::uint64_t done, std::uint64_t) {
+    reported.push_back(done);
     return true;
   });
-  EXPECT_THAT(told, ElementsAre(1, 2, 3));
+  EXPECT_THAT(reported, ElementsAre(1, 2, 3));
   EXPECT_THAT(block_ids(found.wrong), ElementsAre(1));
 }
 
-TEST_F(DiskCheckTest, StopsWhenTold) {
+TEST_F(DiskCheckTest, StopsOnRequest) {
   write(geometry(8), {{1, 1}, {3, 2}, {5, 3}});
   DiskFile file = *DiskFile::inspect(path_);
   const Result<DiskCheck> stopped =

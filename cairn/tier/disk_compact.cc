@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/tier/disk_rank_files.h"
 
 namespace cairn {
 
@@ -132,7 +133,13 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
     return fail(ErrorCode::kFailedPrecondition,
                 str_cat(path,
                         " has entries only: its blocks are in the files of the ranks beside it, in places that "
-                        "cannot change"));
+                        "cannot change; `cairn disk reshard` rewrites those files"));
+  }
+  if (is_rank_file(*from)) {
+    return fail(
+        ErrorCode::kFailedPrecondition,
+        str_cat(path, " holds the part of one rank: which of its blocks are right is known to the leader's file, ",
+                leader_of(*from)));
   }
   CAIRN_TRY_ASSIGN(const DiskRecovery recovery, from->recover());
   DiskGeometry geometry = from->geometry();
@@ -146,7 +153,7 @@ Result<Compaction> compact(const std::string& given, std::optional<std::uint32_t
   done.new_bytes = to.file_bytes();
   Status status = copy_blocks(*from, *entries, to, progress, done);
   if (status) {
-    // Whoever could read the old one can read the new one, and nobody else.
+    // The new file has the same permissions as the old one.
     status = to.take_rights_of(*from);
   }
   if (status) {

@@ -24,7 +24,7 @@ using ::testing::Pair;
 
 class DiskCompactTest : public DiskFileOfBlocks {
  protected:
-  // Block and number of each block, oldest first; every one of them right.
+  // Block id and number of each block, oldest first; all with the right bytes.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, std::uint64_t>> blocks() const {
     DiskFile file = *DiskFile::inspect(path_);
     const DiskRecovery recovery = *file.recover();
@@ -49,7 +49,7 @@ class DiskCompactTest : public DiskFileOfBlocks {
 
 TEST_F(DiskCompactTest, KeepsWhatIsRightOldestFirst) {
   const DiskGeometry small = geometry(20);
-  write(small, {{7, 1}, {3, 2}, {4, 3}, {5, 4}, {19, 5}, {0, 6}, {1, 2}});  // 2 stands there twice
+  write(small, {{7, 1}, {3, 2}, {4, 3}, {5, 4}, {19, 5}, {0, 6}, {1, 2}});  // 2 is stored twice
   damage_block(small, 4);
   damage_entry(5);
   std::filesystem::permissions(path_, std::filesystem::perms(0640));
@@ -62,7 +62,7 @@ TEST_F(DiskCompactTest, KeepsWhatIsRightOldestFirst) {
   EXPECT_THAT(blocks(), ElementsAre(Pair(0, 1), Pair(1, 5), Pair(2, 6), Pair(3, 2)));
   EXPECT_THAT(folder(), ElementsAre("blocks"));
   EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0640));
-  EXPECT_TRUE(DiskFile::open(path_, small)) << "it is the cache of the same";
+  EXPECT_TRUE(DiskFile::open(path_, small)) << "it is a file of the same model";
 }
 
 TEST_F(DiskCompactTest, KeepsTheSecretOfTheKeys) {
@@ -117,7 +117,7 @@ TEST_F(DiskCompactTest, WithoutRoomTheOldFileStays) {
   EXPECT_FALSE(compact(path_, 0));
 }
 
-TEST_F(DiskCompactTest, StopsWhenToldAndLeavesNothingBehind) {
+TEST_F(DiskCompactTest, StopsOnRequestAndLeavesNothingBehind) {
   write(geometry(4), {{1, 1}, {0, 2}, {2, 3}});
   const std::string before = bytes_of_file();
   for (const std::optional<std::uint32_t> blocks : {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(2)}) {
@@ -137,7 +137,7 @@ TEST_F(DiskCompactTest, LeavesNothingBehindWhateverStopsIt) {
           path_, {}, [](std::uint64_t count, std::uint64_t) { return count == 2 ? throw std::bad_alloc() : true; })),
       std::bad_alloc);
   EXPECT_THAT(folder(), ElementsAre("blocks"));
-  // More than a file can have, were the new one that large.
+  // More blocks than a file of that size can have.
   DiskGeometry large = geometry(1, std::uint64_t{1} << 20);
   std::filesystem::remove(path_);
   write(large, {{0, 1}});
@@ -145,7 +145,7 @@ TEST_F(DiskCompactTest, LeavesNothingBehindWhateverStopsIt) {
   EXPECT_THAT(folder(), ElementsAre("blocks"));
 }
 
-TEST_F(DiskCompactTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
+TEST_F(DiskCompactTest, DoesNotWriteThroughAPlantedLink) {
   write(geometry(4), {{1, 1}, {0, 2}});
   const std::string victim = folder_.in("victim");
   std::ofstream(victim) << "what somebody else needs";
@@ -186,7 +186,7 @@ TEST_F(DiskCompactTest, RefusesFilesInUseAndFilesOfOthers) {
     const DiskFile user = *DiskFile::open(path_, geometry(4));
     EXPECT_THAT(compact(path_, {}).error().message, HasSubstr("in use by another process"));
   }
-  // What is not ours is not overwritten.
+  // A file of another format is not overwritten.
   std::ofstream(path_ + ".compact") << "a letter";
   EXPECT_THAT(compact(path_, {}).error().message, HasSubstr("the new file would be " + path_ + ".compact"));
   EXPECT_EQ(std::filesystem::file_size(path_ + ".compact"), 8U);

@@ -3,8 +3,8 @@
 // Finds the blocks of a key without a walk over all blocks: a key may have entries in several blocks, because a block keeps
 // its entry until it is written again. 28 bytes a block.
 // Thread safety: one thread at a time.
-// Complexity:    every call is O(1), and O(blocks found) for block_ids_of(). The seed keeps whoever can choose keys from making
-//                long chains.
+// Complexity:    every call is O(1), and O(blocks found) for block_ids_of(). The seed keeps an attacker that can choose
+//                keys from making long chains.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Fences of a disk tier's file: what stood in it before is void, whatever is left of the superblocks.
+// Fences of a disk tier's file: earlier entries are void, whichever superblocks are intact.
 #include <gmock/gmock.h>
 
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ class DiskFenceTest : public DiskFileOfBlocks {
     }
     return keys;
   }
-  // The file as its process left it that was killed: no superblock says that it was closed.
+  // The file as a killed process leaves it: no superblock says that it was closed.
   void leave_as_killed(DiskFile& file) const {
     const std::string bytes = bytes_of_file();
     {
@@ -62,7 +62,7 @@ TEST_F(DiskFenceTest, NothingOfBeforeIsRecovered) {
   const DiskRecovery recovery = *file.recover();
   EXPECT_THAT(keys(recovery), ElementsAre(key(4), key(1)));
   EXPECT_EQ(recovery.damaged, 0U);
-  EXPECT_EQ(recovery.superseded, 0U) << "what is void is nobody's older entry";
+  EXPECT_EQ(recovery.superseded, 0U) << "void entries do not count as superseded";
   ASSERT_TRUE(file.fence(std::nullopt));
   ASSERT_TRUE(file.put(std::vector{entry(0, 9)}));
   EXPECT_THAT(keys(*file.recover()), ElementsAre(key(9)));
@@ -96,8 +96,8 @@ TEST_F(DiskFenceTest, NewWeightsMakeItAnotherNamespacesFile) {
   EXPECT_EQ(recovery.damaged, 0U) << "entries of the old namespace are void, not damaged";
 }
 
-// The second copy is on the disk before the first is written: whenever the power goes, one of them is whole, and the one
-// that says more counts.
+// The second copy is on the disk before the first is written: after a power failure at any time one of them is whole,
+// and the later fence counts.
 TEST_F(DiskFenceTest, TheLaterSuperblockCountsWhicheverOneItIs) {
   std::string before;
   {
@@ -141,7 +141,7 @@ TEST_F(DiskFenceTest, FailsWhereTheFileCannotBeWritten) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(fenced.error().message, HasSubstr("cannot write to"));
-  EXPECT_THAT(file.recover()->entries, IsEmpty()) << "it holds in this process";
+  EXPECT_THAT(file.recover()->entries, IsEmpty()) << "the fence holds in this process";
 }
 
 }  // namespace

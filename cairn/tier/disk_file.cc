@@ -17,7 +17,9 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/memory/preallocate.h"
 #include "cairn/tier/disk_format.h"
+#include "cairn/tier/disk_rank_files.h"
 
 namespace cairn {
 
@@ -124,6 +126,7 @@ DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
     geometry_ = std::move(other.geometry_);
     places_ = other.places_;
     found_bytes_ = other.found_bytes_;
+    is_reserved_ = other.is_reserved_;
     was_clean_ = other.was_clean_;
     next_order_ = other.next_order_;
     fence_ = other.fence_;
@@ -182,7 +185,7 @@ Result<DiskFile> DiskFile::create(const std::string& path, const DiskGeometry& g
 }
 
 // Of the whole file, as far as it has none yet.
-Status DiskFile::take_room() const {
+Status DiskFile::take_room() {
   struct stat facts{};
   struct statvfs space{};
   const auto refuse = [&](int number) -> Status {
@@ -196,13 +199,14 @@ Status DiskFile::take_room() const {
   if (fstat(file_, &facts) != 0) {
     return refuse(errno);
   }
-  // Asked first: trying would leave the disk full for a moment, and others would notice.
+  // Checked first: trying would leave the disk full for a moment, and other programs would fail.
   const std::uint64_t has = std::min<std::uint64_t>(static_cast<std::uint64_t>(facts.st_blocks) * 512, file_bytes());
   if (fstatvfs(file_, &space) == 0 && space.f_bavail * space.f_frsize < file_bytes() - has) {
     return refuse(ENOSPC);
   }
-  const int number = posix_fallocate(file_, 0, static_cast<off_t>(file_bytes()));
-  return number == 0 ? Status() : refuse(number);
+  const Preallocated done = preallocate(file_, file_bytes());
+  is_reserved_ = done.is_reserved;
+  return done.error == 0 ? Status() : refuse(done.error);
 }
 
 Status DiskFile::check_length() const {
@@ -214,7 +218,7 @@ Status DiskFile::check_length() const {
                             "disk.opening = \"reuse\", which uses what is left of it"));
 }
 
-Status DiskFile::restore_length() const {
+Status DiskFile::restore_length() {
   if (found_bytes_ > file_bytes() && ftruncate(file_, static_cast<off_t>(file_bytes())) != 0) {
     return Unexpected(io_error("cut", errno));
   }
@@ -225,13 +229,18 @@ Result<DiskFile> DiskFile::open(const std::string& path, const DiskGeometry& geo
   CAIRN_TRY_ASSIGN(const int opened, disk::open_locked(path, disk::Access::kWrite));
   DiskFile file(path, opened);
   CAIRN_TRY(file.read_superblock(file.was_clean_));
+  const bool is_of_ranks = !file.geometry_.has_blocks() || is_rank_file(file);
   DiskGeometry resized = file.geometry_;
   resized.blocks = geometry.blocks;
   if (file.geometry_.blocks != geometry.blocks && differences(resized, geometry).empty()) {
-    return fail(ErrorCode::kFailedPrecondition,
-                str_cat(path, " has ", file.geometry_.blocks, " blocks, but the configuration asks for ",
-                        geometry.blocks, "; to change the file, run `cairn disk compact --blocks ", geometry.blocks,
-                        " ", path, "`, or set disk.blocks to ", file.geometry_.blocks));
+    return fail(
+        ErrorCode::kFailedPrecondition,
+        str_cat(path, " has ", file.geometry_.blocks, " blocks, but the configuration asks for ", geometry.blocks,
+                is_of_ranks ? "; files of ranks keep their number of blocks: "
+                            : str_cat("; to change the file, run `cairn disk compact --blocks ", geometry.blocks, " ",
+                                      path, "`, or "),
+                "set disk.blocks to ", file.geometry_.blocks,
+                is_of_ranks ? ", or start anew with disk.opening = \"fresh\"" : ""));
   }
   if (const std::string other = differences(file.geometry_, geometry); !other.empty()) {
     return fail(ErrorCode::kFailedPrecondition, str_cat(path, " is the cache of something else: it has ", other,
@@ -268,6 +277,18 @@ Status DiskFile::check_secret(const DiskGeometry& wanted) const {
                         "remove it if they may have read it, otherwise chmod 600 it"));
   }
   return {};
+}
+
+Result<DiskFile> DiskFile::open_beside(const std::string& path, const DiskGeometry& geometry, std::uint32_t seat) {
+  CAIRN_TRY_ASSIGN(const int opened, disk::open_shared(path, seat));
+  DiskFile file(path, opened);
+  CAIRN_TRY(file.read_superblock(file.was_clean_));
+  if (const std::string other = differences(file.geometry_, geometry); !other.empty()) {
+    return fail(ErrorCode::kFailedPrecondition,
+                str_cat(path, " is not the file of the rank that keeps it: it has ", other));
+  }
+  CAIRN_TRY(file.check_length());
+  return file;
 }
 
 Result<DiskFile> DiskFile::inspect(const std::string& path) {

@@ -30,8 +30,7 @@
 #include "cairn/tier/disk_lock.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
-#include "cairn/tokens/key_secret.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/transfer/checksum.h"
 
 namespace cairn {
@@ -49,7 +48,7 @@ struct DiskPlaces {
 struct DiskGeometry {
   Namespace space;                // whose blocks
   std::uint64_t block_bytes = 0;  // of one block; 0 if the file has only entries, and the blocks are in other files
-  std::uint64_t row_bytes = 0;    // of one of its rows (layout/kv_shape.h): checksums count words by rows
+  std::uint64_t row_bytes = 0;    // of one of its rows (layout/block_layout.h): checksums count words by rows
   std::uint32_t blocks = 0;
   // Whether the file keeps the secret that its keys are made with, so that they are the same after a restart.
   bool keeps_secret = false;
@@ -68,7 +67,7 @@ struct DiskEntry {
   BlockId block_id = kNoBlock;
   BlockKey key;
   Checksum checksum = {};
-  BlockHash tokens_hash{0};  // for those who follow events
+  BlockHash tokens_hash{0};  // for followers of events
   std::uint64_t order = 0;   // grows with each put(): the higher one of two entries is the later
 
   friend bool operator==(const DiskEntry&, const DiskEntry&) = default;
@@ -101,6 +100,10 @@ class DiskFile {
   // other users may read. kCorrupt if it is damaged, has another format or is not a disk tier.
   [[nodiscard]] static Result<DiskFile> open(const std::string& path, const DiskGeometry& geometry,
                                              OnDamage on_damage = OnDamage::kRefuse);
+  // Opens a file without entries that another process has open and keeps, to copy its blocks. Writes nothing but blocks. `seat`:
+  // see disk::open_shared().
+  [[nodiscard]] static Result<DiskFile> open_beside(const std::string& path, const DiskGeometry& geometry,
+                                                    std::uint32_t seat);
   // Opens any disk tier to read it, whatever its geometry. It is locked, so that it does not change meanwhile.
   [[nodiscard]] static Result<DiskFile> inspect(const std::string& path);
   DiskFile(DiskFile&& other) noexcept;
@@ -136,6 +139,8 @@ class DiskFile {
 
   // The size of the file when it was opened; file_bytes() unless it was damaged.
   [[nodiscard]] std::uint64_t found_bytes() const { return found_bytes_; }
+  // False if create(), or open() of a file that was cut off, found that the file system cannot reserve space.
+  [[nodiscard]] bool is_reserved() const { return is_reserved_; }
 
   // Gives this file the owner and the permissions of the other.
   [[nodiscard]] Status take_rights_of(const DiskFile& other) const;
@@ -149,8 +154,8 @@ class DiskFile {
   // kEach: each copy is on the disk before the next one is written.
   [[nodiscard]] Status write_superblock(bool clean, Flush flush = Flush::kNone) const;
   [[nodiscard]] Status check_length() const;
-  [[nodiscard]] Status restore_length() const;
-  [[nodiscard]] Status take_room() const;
+  [[nodiscard]] Status restore_length();
+  [[nodiscard]] Status take_room();
   void read_entries(std::span<std::byte> bytes, std::uint64_t offset) const;
   // Writes the entries of these blocks, which are in ascending order; `encode(i)` returns the bytes of the i-th.
   template <typename Encode>
@@ -168,6 +173,7 @@ class DiskFile {
   DiskGeometry geometry_;
   DiskPlaces places_;
   std::uint64_t found_bytes_ = 0;
+  bool is_reserved_ = true;
   bool was_clean_ = false;
   std::uint64_t next_order_ = 1;
   std::uint64_t fence_ = 0;  // entries with a lower order are void

@@ -77,7 +77,7 @@ TEST_F(DiskFileTest, MayHaveEntriesOnly) {
   }
   EXPECT_EQ(DiskFile::open(path_, geometry()).error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ((*DiskFile::open(path_, entries_only)).recover()->entries.size(), 1U);
-  // There is nothing to verify in it.
+  // It has nothing to verify.
   DiskFile file = *DiskFile::inspect(path_);
   EXPECT_THAT(check_blocks(file, file.recover()->entries, {}).error().message, HasSubstr("has entries only"));
 }
@@ -99,7 +99,7 @@ TEST_F(DiskFileTest, KeepsTheSecretThatKeysAreMadeWith) {
   EXPECT_THAT(DiskFile::open(path_, geometry()).error().message, HasSubstr("keeps a key secret"));
 
   std::filesystem::remove(path_);
-  EXPECT_EQ(DiskFile::create(path_, keyed)->geometry().secret, keyed.secret) << "one that is given";
+  EXPECT_EQ(DiskFile::create(path_, keyed)->geometry().secret, keyed.secret) << "the given secret";
   std::filesystem::remove(path_);
   EXPECT_EQ(DiskFile::create(path_, geometry())->geometry().secret, std::nullopt);
   EXPECT_THAT(DiskFile::open(path_, keyed).error().message, HasSubstr("keeps no key secret"));
@@ -139,12 +139,12 @@ TEST_F(DiskFileTest, RecoversWhatWasPutOldestFirst) {
   EXPECT_EQ(recovery.entries[1].block_id, BlockId{7});
   EXPECT_EQ(recovery.entries[1].key, key(4));
   EXPECT_LT(recovery.entries[0].order, recovery.entries[1].order);
-  // What is put now is later than all that.
+  // Entries written now are later than all others.
   ASSERT_TRUE(file.put(std::vector{entry(0, 9)}));
   EXPECT_EQ(file.recover()->entries.back().key, key(9));
 }
 
-// Neighbours are written together, whatever order they are given in: each has to come to its own block.
+// Neighbours are written together, in whatever order they are given: each must be written to its own block.
 TEST_F(DiskFileTest, PutsAndErasesRunsOfBlocksInAnyOrder) {
   constexpr std::uint32_t kBlocks = 40'000;  // more than are written at once
   {
@@ -169,7 +169,7 @@ TEST_F(DiskFileTest, PutsAndErasesRunsOfBlocksInAnyOrder) {
   std::uint32_t last = kBlocks;
   for (const DiskEntry& found : recovery.entries) {
     const std::uint32_t block_id = index_of(found.block_id);
-    EXPECT_LT(block_id, last);  // oldest first: as they were given
+    EXPECT_LT(block_id, last);  // oldest first: in the order given
     EXPECT_EQ(found.key, key(block_id + 1));
     EXPECT_TRUE(block_id % 1000 != 500 && block_id != 20 && (block_id < 10 || block_id > 12) && block_id < 39'998)
         << block_id;
@@ -212,7 +212,7 @@ TEST_F(DiskFileTest, IsOpenInOneProcessAtATime) {
   EXPECT_THAT(DiskFile::inspect(path_).error().message, HasSubstr("in use by another process"));
 }
 
-TEST_F(DiskFileTest, WhoLooksAtItKeepsOthersOut) {
+TEST_F(DiskFileTest, AReaderKeepsWritersOut) {
   {
     const DiskFile file = *DiskFile::create(path_, geometry());
   }
@@ -228,12 +228,12 @@ TEST_F(DiskFileTest, OneThatIsBeingMadeIsNotTouchedByAnother) {
   EXPECT_THAT(DiskFile::create(path_, geometry()).error().message, HasSubstr("in use by another process"));
   EXPECT_EQ(std::filesystem::file_size(unfinished), 25U);
   ::close(other);
-  // Left behind by one that was killed, it is made anew.
+  // A file left behind by a killed process is replaced.
   EXPECT_TRUE(DiskFile::create(path_, geometry()));
   EXPECT_FALSE(std::filesystem::exists(unfinished));
 }
 
-TEST_F(DiskFileTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
+TEST_F(DiskFileTest, DoesNotWriteThroughAPlantedLink) {
   const std::string unfinished = path_ + ".new";
   const std::string victim = path_ + ".victim";
   std::ofstream(victim) << "what somebody else needs";
@@ -242,8 +242,8 @@ TEST_F(DiskFileTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
   ASSERT_FALSE(made);
   EXPECT_THAT(made.error().message, AllOf(HasSubstr(unfinished), HasSubstr("symbolic link"), HasSubstr("remove it")));
   EXPECT_EQ(std::filesystem::file_size(victim), 24U);
-  EXPECT_TRUE(std::filesystem::is_symlink(unfinished)) << "it is for the operator to look at";
-  // Nor through one that leads nowhere.
+  EXPECT_TRUE(std::filesystem::is_symlink(unfinished)) << "the operator should look at it";
+  // A dangling link is not followed either.
   std::filesystem::remove(victim);
   EXPECT_FALSE(DiskFile::create(path_, geometry()));
   EXPECT_FALSE(std::filesystem::exists(victim));
@@ -251,7 +251,7 @@ TEST_F(DiskFileTest, DoesNotWriteThroughALinkThatSomebodyPlanted) {
   std::filesystem::create_directory(unfinished);
   EXPECT_THAT(DiskFile::create(path_, geometry()).error().message, HasSubstr("no file but a folder"));
   std::filesystem::remove(unfinished);
-  // And the name of the file itself.
+  // The same at the file's own path.
   std::filesystem::create_symlink(victim, path_);
   EXPECT_FALSE(DiskFile::create(path_, geometry()));
   EXPECT_FALSE(std::filesystem::exists(victim));
@@ -273,7 +273,7 @@ TEST_F(DiskFileTest, ANameThatIsAnotherUsersIsLeftAlone) {
 
 TEST_F(DiskFileTest, OnlyItsUserCanReadIt) {
   const std::string unfinished = path_ + ".new";
-  std::ofstream{unfinished};  // left over, and readable to all
+  std::ofstream{unfinished};  // left over, and readable by everybody
   std::filesystem::permissions(unfinished, std::filesystem::perms(0666));
   const DiskFile file = *DiskFile::create(path_, geometry());
   EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0600));
@@ -295,7 +295,7 @@ TEST_F(DiskFileTest, RefusesMoreBytesThanAFileCanHave) {
   huge.row_bytes = 1024;
   EXPECT_FALSE(huge.places());
   EXPECT_THAT(DiskFile::create(path_, huge).error().message, HasSubstr("more than a file can have"));
-  // 2^64 bytes of blocks: as a sum of 64 bits, none.
+  // 2^64 bytes of blocks: 0 as a 64-bit sum.
   DiskGeometry wraps = geometry(1U << 25);
   wraps.block_bytes = std::uint64_t{1} << 39;
   wraps.row_bytes = 1024;
@@ -308,7 +308,7 @@ TEST_F(DiskFileTest, RefusesMoreBytesThanAFileCanHave) {
   EXPECT_EQ(largest.places()->file_bytes, largest.places()->data_offset + 0xFFFF'FFFEULL * 8192);
 }
 
-// A superblock whose seal is right, and whose file would have 2^64 bytes and more: the size that is checked is its remainder.
+// A superblock with a valid seal whose file would have 2^64 bytes and more: the checked size would be the remainder.
 TEST_F(DiskFileTest, ACraftedSuperblockIsDamageAndNothingElse) {
   {
     const DiskFile file = *DiskFile::create(path_, geometry(1));
@@ -420,7 +420,7 @@ TEST_F(DiskFileTest, SkipsAndCountsDamagedEntries) {
   }
   ASSERT_TRUE(file.put(entries));
   std::mt19937 random(1);
-  // A bit anywhere in an entry; an entry in another's place; an entry of zeros.
+  // A flipped bit anywhere in an entry; an entry in another entry's place; an entry of zeros.
   std::vector<char> bytes(100 * disk::kEntryBytes);
   std::ifstream in(path_, std::ios::binary);
   in.seekg(disk::kEntriesOffset);

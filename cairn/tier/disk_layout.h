@@ -7,7 +7,6 @@
 
 #include "cairn/base/result.h"
 #include "cairn/layout/block_layout.h"
-#include "cairn/layout/kv_shape.h"
 #include "cairn/memory/region.h"
 #include "cairn/tier/disk_file.h"
 

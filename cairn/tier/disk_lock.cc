@@ -41,7 +41,10 @@ Status lock(int descriptor, const std::string& path) {
     return Unexpected(file_error("lock", path, errno));
   }
   return fail(ErrorCode::kFailedPrecondition,
-              str_cat(path, " is in use by another process; stop that one first, or use another file"));
+              str_cat(path,
+                      " is in use by another process; stop that one first, or use another file: two engines do not "
+                      "share one, and neither do the data parallel ranks of an engine (such as ",
+                      path, ".dp0 and ", path, ".dp1)"));
 }
 
 // Another process may have put another file in its place before this one had the lock.
@@ -115,6 +118,35 @@ Result<int> open_locked(const std::string& path, Access access) {
   CAIRN_TRY(lock(file.get(), path));
   CAIRN_TRY(check_name(file.get(), path, &::stat));
   return file.release();
+}
+
+Result<int> open_shared(const std::string& path, std::uint32_t seat) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() == -1) {
+    return Unexpected(file_error("open", path, errno));
+  }
+  struct stat facts{};
+  if (fstat(file.get(), &facts) != 0) {
+    return Unexpected(file_error("look at", path, errno));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return no_regular_file(path);
+  }
+  // One byte for each seat, beyond all that a file has.
+  constexpr off_t kFirstSeat = off_t{1} << 62;
+  struct flock range{};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = kFirstSeat + static_cast<off_t>(seat);
+  range.l_len = 1;
+  if (fcntl(file.get(), F_OFD_SETLK, &range) == 0) {
+    return file.release();
+  }
+  if (errno != EAGAIN && errno != EACCES) {
+    return Unexpected(file_error("lock", path, errno));
+  }
+  return fail(ErrorCode::kFailedPrecondition,
+              str_cat(path, " is in use by the process that this one replaces; stop that one first"));
 }
 
 Result<int> create_locked(const std::string& path) {

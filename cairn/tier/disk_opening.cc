@@ -38,7 +38,7 @@ class Locked {
     struct stat facts{};
     return fstat(descriptor_, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
   }
-  // Of its first bytes; what cannot be read is not there.
+  // Of its first bytes; bytes that cannot be read count as missing.
   [[nodiscard]] std::vector<std::byte> beginning() const {
     std::vector<std::byte> bytes(kSearchedBytes);
     std::size_t read = 0;
@@ -111,7 +111,7 @@ Result<OpenedDisk> start_empty(const std::string& path, const DiskGeometry& geom
     if (!shows_signs(file, geometry)) {
       return not_ours(path);
     }
-    // link() never replaces what is there.
+    // link() never replaces an existing file.
     is_kept = ::link(path.c_str(), aside.c_str()) == 0;
     if (!is_kept && errno != EEXIST) {
       return Unexpected(disk::file_error("rename (to PATH.damaged)", path, errno));

@@ -21,7 +21,7 @@ class DiskOpeningTest : public DiskFileOfBlocks {
  protected:
   void SetUp() override { write(small_, {{0, 1}, {3, 2}, {4, 3}, {19, 4}}); }
 
-  // What was said of the damage; the file is closed again.
+  // The reported damage; the file is closed again.
   std::string opened(DiskOpening opening = DiskOpening::kReuse) {
     Result<OpenedDisk> disk = open_disk(path_, small_, opening);
     if (!disk) {
@@ -47,7 +47,7 @@ class DiskOpeningTest : public DiskFileOfBlocks {
   DiskRecovery recovery_;
 };
 
-TEST_F(DiskOpeningTest, AWholeFileIsUsedAndOneThatIsNotThereIsMade) {
+TEST_F(DiskOpeningTest, AWholeFileIsUsedAndAMissingOneIsMade) {
   EXPECT_EQ(opened(), "");
   EXPECT_THAT(block_ids_, UnorderedElementsAre(0, 3, 4, 19));
   std::filesystem::remove(path_);
@@ -72,7 +72,7 @@ TEST_F(DiskOpeningTest, WhatIsLeftOfAFileThatWasCutOffIsUsed) {
     std::filesystem::remove(path_);
     SetUp();
   }
-  // Within the entries, and within the second superblock: nothing is left but the right to the name.
+  // Within the entries, and within the second superblock: no block is left, but the file still belongs to this model.
   for (const std::uint64_t size : {disk::kEntriesOffset + 100, disk::kEntriesOffset - 100}) {
     std::filesystem::resize_file(path_, size);
     EXPECT_THAT(opened(), HasSubstr("was cut off"));
@@ -94,7 +94,7 @@ TEST_F(DiskOpeningTest, AFileThatCannotBeReadIsRenamedAndOneIsKept) {
   EXPECT_THAT(opened(), HasSubstr("it was renamed to " + damaged() + ", and the tier starts empty"));
   EXPECT_TRUE(block_ids_.empty());
   EXPECT_EQ(std::filesystem::file_size(damaged()), first.size());
-  // The next one is not kept, and does not take the place of the first.
+  // The next damaged file is not kept, and does not replace the first.
   overwrite(std::string(8192, '!'));
   EXPECT_THAT(opened(), HasSubstr("it was removed, because " + damaged() + " is there already"));
   std::ifstream kept(damaged(), std::ios::binary);
@@ -117,7 +117,7 @@ TEST_F(DiskOpeningTest, EmptyFilesShortOnesAndOtherFormatsAreReplaced) {
   other_format[8] = 99;
   other_format[4096 + 8] = 99;
   becomes(other_format);
-  // Noise over the superblocks, and the rest cut: the entries show whose it was.
+  // Noise in the superblocks, and a truncated file: the entries show that it is a disk tier's file.
   becomes(std::string(8192, '#') + whole.substr(8192, 64));
 }
 
@@ -138,7 +138,7 @@ TEST_F(DiskOpeningTest, AFileOfAnotherModelIsAnErrorAndNotDamage) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_THAT(refused.error().message, HasSubstr("model 'm', not 'another'"));
-  // A length that is wrong changes nothing in that: only its owner repairs it.
+  // The same with a wrong length: only a matching configuration repairs the file.
   const std::uint64_t size = data_offset() + 100;
   std::filesystem::resize_file(path_, size);
   EXPECT_FALSE(open_disk(path_, other, DiskOpening::kReuse));
@@ -180,7 +180,7 @@ TEST_F(DiskOpeningTest, EntriesThatCannotBeReadAreDamaged) {
   const DiskGeometry many = geometry(300);
   write(many, {{0, 1}, {299, 2}});
   DiskFile file = *DiskFile::open(path_, many);
-  std::filesystem::resize_file(path_, disk::kEntriesOffset + 2 * 4096);  // behind its back: what follows cannot be read
+  std::filesystem::resize_file(path_, disk::kEntriesOffset + 2 * 4096);  // while it is open: the rest cannot be read
   const DiskRecovery recovery = *file.recover();
   EXPECT_EQ(recovery.entries.size(), 1U);
   EXPECT_EQ(recovery.damaged, 300U - 128U);

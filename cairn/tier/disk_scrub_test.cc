@@ -32,7 +32,7 @@ class DiskScrubTest : public testing::ThreeTiers {
   void SetUp() override {
     disk_.reset();
     Tier::Options options = testing::disk_options(path_, kTierBlocks, clock_);
-    options.dropped = [this](CacheLevel, std::span<const BlockKey> keys) {
+    options.on_dropped = [this](CacheLevel, std::span<const BlockKey> keys) {
       dropped_.insert(dropped_.end(), keys.begin(), keys.end());
     };
     disk_ = testing::make_tier(std::move(options));
@@ -75,7 +75,7 @@ class DiskScrubTest : public testing::ThreeTiers {
   std::unique_ptr<DiskScrub> scrub_;
 };
 
-TEST_F(DiskScrubTest, DropsDamagedBlocksThatNobodyReads) {
+TEST_F(DiskScrubTest, DropsDamagedBlocksThatAreNotRead) {
   blocks_per_second_ = 1000;
   start_with_blocks();
   testing::damage(*disk_, block_id_of(*disk_, keys_[2]));
@@ -93,7 +93,7 @@ TEST_F(DiskScrubTest, DropsDamagedBlocksThatNobodyReads) {
   EXPECT_GT(woken_, 0);
   expect_at_rest(*disk_, 6);
   EXPECT_TRUE(disk_->is_up(TierUse::kReading));
-  // Nor are they found after a restart.
+  // They are not found after a restart either.
   end();
   scrub_.reset();
   disk_ = testing::make_tier(testing::disk_options(path_, kTierBlocks, clock_));
@@ -127,7 +127,7 @@ TEST_F(DiskScrubTest, AReadIsNoUse) {
   start_with_blocks();
   const PoolStats before = disk_->pool()->stats();
   {
-    const ImmutableBlocks used = disk_->pool()->match_prefix(first_of(keys_, 3));  // the last to go now
+    const ImmutableBlocks used = disk_->pool()->match_prefix(first_of(keys_, 3));  // now the last to be evicted
   }
   make_scrub(1000);
   scrub_for(minutes(5));
@@ -145,7 +145,7 @@ TEST_F(DiskScrubTest, ABlockThatIsGivenToAnotherBlockMeanwhileIsNotDropped) {
   ASSERT_TRUE(scrub_->pump());
   EXPECT_FALSE(scrub_->pump()) << "one read at a time";
   EXPECT_FALSE(scrub_->next_time());
-  // Before it gets there the blocks go, and others come into their blocks.
+  // Before the scrub reads them, the blocks are evicted and their block ids reused.
   fence(*disk_);
   const Keys others = chain(2, 8);
   std::vector<BlockId> block_ids;
@@ -197,7 +197,7 @@ TEST_F(DiskScrubTest, GarbageTakesTheTierOut) {
   EXPECT_EQ(dropped_.size(), 3U) << "then it waits";
 }
 
-TEST_F(DiskScrubTest, ALateReadIsWaitedForAndHoldsUpNobody) {
+TEST_F(DiskScrubTest, ALateReadIsWaitedForAndHoldsUpNothing) {
   blocks_per_second_ = 1000;
   start_with_blocks({{.fault = Fault::kHang, .at = 9}});
   make_scrub(100, seconds(2));

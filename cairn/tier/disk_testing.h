@@ -1,4 +1,4 @@
-// What the tests of disk tiers' files share: a file with real blocks, and ways to damage it.
+// Shared by the tests of disk tiers' files: a file with real blocks, and ways to damage it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace cairn {
 
 class DiskFileOfBlocks : public ::testing::Test {
  protected:
-  // Rows that are no whole words, unless told otherwise.
+  // By default, rows that are not a whole number of words.
   static DiskGeometry geometry(std::uint32_t blocks, std::uint64_t row_bytes = 100) {
     return {.space = {.tenant = "t",
                       .model = "m",
@@ -46,7 +46,7 @@ class DiskFileOfBlocks : public ::testing::Test {
     }
     return bytes;
   }
-  // The blocks of these numbers, in these blocks, in this order.
+  // Writes the blocks of these numbers to these block ids, in this order.
   struct Placed {
     std::uint32_t block_id;
     std::uint64_t number;

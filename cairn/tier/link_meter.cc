@@ -1,13 +1,16 @@
 #include "cairn/tier/link_meter.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace cairn {
 
 namespace {
 
-// Of a new measurement against those before.
-constexpr double kWeight = 0.2;
+// What the measurements before weigh beside a new one. They weigh less the longer ago they were made.
+constexpr double kKept = 0.8;
+constexpr double kHalfLife = 60;         // seconds
+constexpr double kOneMeasurement = 0.1;  // seconds of a link that is always busy
 
 }  // namespace
 
@@ -56,11 +59,24 @@ void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t 
   // Copies wait for one another: what this one took is the time since the one before it ended.
   const Duration took = now - std::max(began, last_end_);
   last_end_ = now;
-  if (counts.done == 0 || took <= Duration::zero()) {
+  if (counts.done == 0) {
     return;
   }
-  const double rate = static_cast<double>(counts.done * block_bytes) * 1e9 / static_cast<double>(took.count());
-  bytes_per_second_ = bytes_per_second_ == 0 ? rate : bytes_per_second_ + kWeight * (rate - bytes_per_second_);
+  const double age = std::chrono::duration<double>(now - measured_at_).count();
+  before_.bytes *= std::exp2(-age / kHalfLife);
+  before_.seconds *= std::exp2(-age / kHalfLife);
+  measured_at_ = now;
+  now_.bytes += static_cast<double>(counts.done * block_bytes);
+  now_.seconds += std::chrono::duration<double>(std::max(took, Duration(1))).count();
+  if (transfers_in_flight_ == 0 || now_.seconds >= kOneMeasurement) {
+    before_ = recently();
+    now_ = {};
+  }
+}
+
+LinkMeter::Carried LinkMeter::recently() const {
+  return now_.seconds > 0 ? Carried{kKept * before_.bytes + now_.bytes, kKept * before_.seconds + now_.seconds}
+                          : before_;
 }
 
 void LinkMeter::quarantined(std::int64_t blocks) {
@@ -80,16 +96,26 @@ LinkTotals LinkMeter::totals() const {
 
 double LinkMeter::bytes_per_second() const {
   const MutexLock lock(mutex_);
-  return bytes_per_second_;
+  const Carried carried = recently();
+  return carried.seconds > 0 ? carried.bytes / carried.seconds : 0;
 }
 
-Duration LinkMeter::time_for(std::uint64_t bytes) const {
+LinkMeter::Estimate LinkMeter::estimate(TimePoint now) const {
   const MutexLock lock(mutex_);
-  if (bytes_per_second_ == 0) {
-    return Duration::zero();
+  Estimate estimate{.bytes_in_flight = totals_.bytes_in_flight};
+  const Carried carried = recently();
+  if (carried.seconds <= 0) {
+    return estimate;
   }
-  return Duration(
-      static_cast<Duration::rep>(static_cast<double>(totals_.bytes_in_flight + bytes) * 1e9 / bytes_per_second_));
+  estimate.bytes_per_second = carried.bytes / carried.seconds;
+  estimate.age = now - measured_at_;
+  if (transfers_in_flight_ > 0) {
+    // If nothing ends for longer than all that is in flight should take, the link has become slower.
+    const double waited = std::chrono::duration<double>(now - std::max(busy_since_, last_end_)).count();
+    const double overdue = waited - static_cast<double>(totals_.bytes_in_flight) / estimate.bytes_per_second;
+    estimate.bytes_per_second = carried.bytes / (carried.seconds + std::max(overdue, 0.0));
+  }
+  return estimate;
 }
 
 }  // namespace cairn

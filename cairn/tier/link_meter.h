@@ -1,5 +1,8 @@
 // LinkMeter: what a link has carried, how fast it is, and what is in flight on it.
 //
+// The speed is that of the latest transfers, by their bytes and the time that the link was busy with them. What was measured
+// long ago counts less than what is measured now.
+//
 // Thread safety: any thread. One lock; nothing else is called under it.
 // Ownership: a TierLink.
 #pragma once
@@ -40,8 +43,12 @@ class LinkMeter {
   [[nodiscard]] LinkTotals totals() const;
   // Recent speed while it was busy; 0 if nothing was carried yet.
   [[nodiscard]] double bytes_per_second() const;
-  // How long so many more bytes, submitted now, would take to arrive; 0 if the speed is not known yet.
-  [[nodiscard]] Duration time_for(std::uint64_t bytes) const;
+  struct Estimate {
+    double bytes_per_second = 0;  // 0 if nothing was carried yet; less than was measured while transfers are overdue
+    std::uint64_t bytes_in_flight = 0;
+    Duration age = Duration::zero();  // since the speed was last measured
+  };
+  [[nodiscard]] Estimate estimate(TimePoint now) const;
 
  private:
   void leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) CAIRN_REQUIRES(mutex_);
@@ -52,7 +59,16 @@ class LinkMeter {
   std::uint64_t transfers_in_flight_ CAIRN_GUARDED_BY(mutex_) = 0;
   TimePoint busy_since_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
   TimePoint last_end_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
-  double bytes_per_second_ CAIRN_GUARDED_BY(mutex_) = 0;
+  struct Carried {
+    double bytes = 0;
+    double seconds = 0;
+  };
+  [[nodiscard]] Carried recently() const CAIRN_REQUIRES(mutex_);
+  Carried before_ CAIRN_GUARDED_BY(mutex_);  // the newest counting most
+  // Since the link was last idle, or for a while. Transfers that go on beside each other may end together: only all of them
+  // tell how fast the link is.
+  Carried now_ CAIRN_GUARDED_BY(mutex_);
+  TimePoint measured_at_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
 };
 
 }  // namespace cairn

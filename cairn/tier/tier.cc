@@ -36,8 +36,8 @@ Tier::Tier(Options&& options)
       clock_(*options.clock),
       has_file_(options.file.has_value()),
       key_secret_(options.file ? options.file->geometry().secret : std::nullopt),
-      told_(std::move(options.told)),
-      dropped_(std::move(options.dropped)),
+      on_change_(std::move(options.on_change)),
+      on_dropped_(std::move(options.on_dropped)),
       reading_(options.health),
       writing_(options.health),
       recovered_{.damage = std::move(options.damage)},
@@ -81,6 +81,7 @@ Status Tier::recover() {
     recovered_.cut_off = recovery.cut_off;
     recovered_.superseded = recovery.superseded;
     recovered_.clean = recovery.clean;
+    recovered_.is_reserved = file_->is_reserved();
     entries_ = DiskEntryIndex(pool_->capacity(), std::random_device()() * 0x1'0000'0001ULL);
     blocks.reserve(recovery.entries.size());
     for (const DiskEntry& entry : recovery.entries) {
@@ -90,7 +91,7 @@ Status Tier::recover() {
                         .tokens_hash = entry.tokens_hash,
                         .checksum = static_cast<std::uint64_t>(entry.checksum)});
     }
-    // Entries that were passed over would come back when those that stand for them are erased.
+    // Entries that were superseded would come back when the later entries are erased.
     erased = file_->erase(recovery.passed_over);
     if (!erased) {
       for (const BlockId block_id : recovery.passed_over) {
@@ -106,8 +107,8 @@ Status Tier::recover() {
 }
 
 void Tier::tell(TierUse use, TierHealth::Change change, const std::string& reason) const {
-  if (change != TierHealth::Change::kNone && told_) {
-    told_({.level = level_, .use = use, .is_up = change == TierHealth::Change::kBack, .reason = reason});
+  if (change != TierHealth::Change::kNone && on_change_) {
+    on_change_({.level = level_, .use = use, .is_up = change == TierHealth::Change::kBack, .reason = reason});
   }
 }
 
@@ -190,8 +191,8 @@ void Tier::erase_entries_of(std::span<const BlockKey> keys) {
 void Tier::drop(std::span<const BlockKey> keys) {
   erase_entries_of(keys);
   pool_->discard(keys);
-  if (dropped_) {
-    dropped_(level_, keys);
+  if (on_dropped_) {
+    on_dropped_(level_, keys);
   }
 }
 

@@ -1,8 +1,8 @@
 // Tier: a block pool with a layout in memory or in a file. The only place where keys and block ids meet bytes.
 //
-// Block i of the pool is block i of the layout. The tier knows the checksum of every block that was copied into it (the note of
-// its block), and whether it can be read and written now. A tier with a file starts with the blocks that the file holds. If the
-// engine manages the blocks, a tier has a layout and no pool.
+// Block i of the pool is block i of the layout. The tier knows the checksum of every block that was copied into it, and
+// whether it can be read and written now. A tier with a file starts with the blocks that the file holds. If the engine
+// manages the blocks, a tier has a layout and no pool.
 //
 // Thread safety: any thread.
 // Ownership: the manager. Outlives links, handles and everything that moves blocks.
@@ -28,8 +28,7 @@
 #include "cairn/tier/disk_file.h"
 #include "cairn/tier/tier_health.h"
 #include "cairn/tier/tier_status.h"
-#include "cairn/tokens/key_secret.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 #include "cairn/transfer/checksum.h"
 
 namespace cairn {
@@ -61,8 +60,8 @@ class Tier {
     TierHealth::Options health = {};
     const Clock* clock = &steady_clock();
     // Called on any thread; neither may call the tier.
-    std::function<void(const TierChange&)> told = {};
-    std::function<void(CacheLevel, std::span<const BlockKey>)> dropped = {};  // what drop() was called for
+    std::function<void(const TierChange&)> on_change = {};
+    std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};  // the keys that drop() removed
   };
   [[nodiscard]] static Result<std::unique_ptr<Tier>> make(Options&& options);
   Tier(const Tier&) = delete;
@@ -147,8 +146,8 @@ class Tier {
   const Clock& clock_;
   const bool has_file_;
   const std::optional<KeySecret> key_secret_;
-  const std::function<void(const TierChange&)> told_;
-  const std::function<void(CacheLevel, std::span<const BlockKey>)> dropped_;
+  const std::function<void(const TierChange&)> on_change_;
+  const std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped_;
   TierHealth reading_;
   TierHealth writing_;
   Recovered recovered_;

@@ -79,7 +79,7 @@ TEST_F(TierFenceTest, ACopyInFlightRegistersNothing) {
     EXPECT_THAT(copied.states(), Each(BlockState::kCancelled));
     EXPECT_TRUE(copied.outcome->blocks.empty());
     EXPECT_THAT(copied.outcome->error, HasSubstr("was reset while the transfer was in flight"));
-    EXPECT_TRUE(to.is_up(TierUse::kWriting)) << "it is nobody's fault";
+    EXPECT_TRUE(to.is_up(TierUse::kWriting)) << "a fence is not a failure";
     EXPECT_EQ(to.pool()->counts().registered, 0U);
     EXPECT_EQ(to.pool()->counts().free, kTierBlocks);
     EXPECT_EQ(from.pool()->counts().registered, 4U) << "the other tier keeps its own";
@@ -92,7 +92,7 @@ TEST_F(TierFenceTest, ACopyInFlightRegistersNothing) {
   }
 }
 
-// The copy is begun before the first step of the fence, or between any two of them, and lands at once or after the last.
+// The copy is begun before the first step of the fence, or between any two of them, and ends at once or after the last.
 TEST_F(TierFenceTest, NoCopyGetsPastAFenceOverAllTiersWhereverItBegins) {
   constexpr std::uint32_t kSteps = 10;
   for (std::uint32_t when = 0; when < kSteps; ++when) {
@@ -158,7 +158,7 @@ TEST_F(TierFenceTest, TargetsAndSourcesOfBeforeAreRefused) {
   MutableBlocks targets = *disk_->pool()->allocate(4);
   fence(*disk_);
   auto refused =
-      to_disk_->submit({.source = host_->pool()->hold(keys_), .targets = std::move(targets), .done = told(copied)});
+      to_disk_->submit({.source = host_->pool()->hold(keys_), .targets = std::move(targets), .done = record(copied)});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kCancelled);
   PinnedBlocks source = host_->pool()->hold(keys_);
@@ -184,13 +184,13 @@ TEST_F(TierFenceTest, TheEnginesBlocksAreNotFilledFromFencedBlocks) {
   const auto refused =
       up->submit({.source = std::move(source),
                   .targets = EngineBlocks{.block_ids = {BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}},
-                  .done = told(copied)});
+                  .done = record(copied)});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().error.code, ErrorCode::kCancelled);
   faults_.reset();  // before the link and its tier
 }
 
-// A block whose bytes are wrong was read before the fence; the key is another block's now.
+// A block with wrong bytes was read before the fence; another block has the key now.
 TEST_F(TierFenceTest, WrongBytesOfBeforeDropNothingOfAfter) {
   start();
   {

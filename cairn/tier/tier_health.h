@@ -32,7 +32,7 @@ class TierHealth {
   [[nodiscard]] bool may_use(TimePoint now);
   // Whether it is in use; begins no trial.
   [[nodiscard]] bool is_up() const;
-  // Whether it is in use or its wait is over; begins no trial. Another trial may be in flight.
+  // Whether it is in use or its wait has ended; begins no trial. Another trial may be in flight.
   [[nodiscard]] bool may_be_tried(TimePoint now) const;
   Change succeeded();
   Change failed(const std::string& reason, TimePoint now);

@@ -38,7 +38,7 @@ TEST(TierHealthTest, OneTrialAfterTheWait) {
   take_out(health, seconds(0));
   EXPECT_FALSE(health.may_be_tried(seconds(1) - TimePoint(1)));
   EXPECT_TRUE(health.may_be_tried(seconds(1)));
-  EXPECT_TRUE(health.may_be_tried(seconds(1)));  // to ask is not to try
+  EXPECT_TRUE(health.may_be_tried(seconds(1)));  // may_be_tried() begins no trial
   EXPECT_TRUE(health.may_use(seconds(1)));
   EXPECT_FALSE(health.may_use(seconds(1)));  // there is one trial
   EXPECT_TRUE(health.may_be_tried(seconds(1)));
@@ -61,7 +61,7 @@ TEST(TierHealthTest, FailedTrialsWaitTwiceAsLongUpToTheLongest) {
   }
 }
 
-TEST(TierHealthTest, LateFailuresOfWhatWasUnderWayDoNotLengthenTheWait) {
+TEST(TierHealthTest, LateFailuresOfCopiesInFlightDoNotLengthenTheWait) {
   TierHealth health = make();
   take_out(health, seconds(0));
   EXPECT_EQ(health.failed("late", seconds(0)), Change::kNone);
@@ -83,14 +83,14 @@ TEST(TierHealthTest, CopiesOfNothingButWrongBytesTakeItOut) {
   EXPECT_EQ(health.verified(0, 1, "garbage", seconds(1)), Change::kOut);
   EXPECT_EQ(health.report().reason, "garbage");
   EXPECT_EQ(health.report().failures, 3U);
-  // It is tried again: garbage makes the wait longer, what is right ends it.
+  // The trial: wrong bytes lengthen the wait, right bytes end it.
   ASSERT_TRUE(health.may_use(seconds(2)));
   EXPECT_EQ(health.verified(3, 1, "garbage", seconds(2)), Change::kNone);
   EXPECT_EQ(health.report().next_trial, TimePoint(seconds(4)));
   ASSERT_TRUE(health.may_use(seconds(4)));
   EXPECT_EQ(health.verified(4, 1, "garbage", seconds(4)), Change::kBack);
   EXPECT_TRUE(health.is_up());
-  // What was read before it was out does not count any more.
+  // Reads from before the suspension no longer count.
   EXPECT_EQ(health.verified(0, 1, "garbage", seconds(5)), Change::kNone);
 }
 

@@ -6,6 +6,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/transfer/in_step_mark.h"
 
 namespace cairn {
 
@@ -228,7 +229,7 @@ Result<TransferId, Rejected<LinkTransfer>> TierLink::submit(LinkTransfer transfe
     }
     return *id;
   } catch (const std::bad_alloc&) {
-    report({}, {}, {});  // the tiers were asked, but not used
+    report({}, {}, {});  // the tiers were reserved, but not used
     throw;
   }
 }
@@ -282,7 +283,11 @@ void TierLink::on_done(InFlight& in_flight, TransferOutcome&& transferred) {
   if (outcome.error.empty() && !all_done(outcome.states)) {
     outcome.error = str_cat(executor_.describe(), " did not copy every block, and does not say why");
   }
-  const std::vector<BlockState> copied = outcome.states;
+  std::vector<BlockState> copied = outcome.states;
+  if (is_in_step(in_flight.transfer->source.not_before())) {
+    // The engine has not ended its step in time: no fault of a tier.
+    std::replace(copied.begin(), copied.end(), BlockState::kExpired, BlockState::kCancelled);
+  }
   const Status written = register_done(in_flight, facts, outcome);
   report(copied, outcome.error, written);
   meter_.ended(count(outcome.states), facts.size(), from_.block_bytes(), in_flight.began, clock_.now());

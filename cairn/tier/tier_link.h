@@ -32,7 +32,6 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/result.h"
 #include "cairn/pool/blocks.h"
-#include "cairn/tier/engine_blocks.h"
 #include "cairn/tier/link_meter.h"
 #include "cairn/tier/tier.h"
 #include "cairn/transfer/executor.h"

@@ -1,4 +1,4 @@
-// What becomes of copies that are late, lost or taken back, and of a tier that does not work.
+// Outcomes of copies that are late, lost or cancelled, and of a tier that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ constexpr BlockState kFailed = BlockState::kFailed;
 constexpr BlockState kExpired = BlockState::kExpired;
 constexpr BlockState kCancelled = BlockState::kCancelled;
 
-// Nothing is written to a file beyond its first bytes while this lives.
+// While it exists, files cannot be written beyond their first bytes.
 class NoMoreWrites {
  public:
   NoMoreWrites() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -55,7 +55,7 @@ class NoMoreWrites {
   void (*handler_)(int);
 };
 
-// Says which blocks failed, and nothing of why.
+// Reports which blocks failed, without an error text.
 class SilentExecutor final : public TransferExecutor {
  public:
   explicit SilentExecutor(TransferExecutor& inside) : inside_(inside) {}
@@ -86,7 +86,7 @@ class TierLinkFaultsTest : public testing::ThreeTiers {
   const Keys keys_ = chain(1, 4);
 };
 
-TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCopyIsOver) {
+TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCopyHasEnded) {
   start_with_blocks({{.fault = Fault::kHang, .at = 2}});
   {
     Copied down;
@@ -108,14 +108,14 @@ TEST_F(TierLinkFaultsTest, LateTargetsAreQuarantinedAndTheSourcePinnedUntilTheCo
   EXPECT_EQ(to_disk_->meter().totals().expired, 1U);
   EXPECT_EQ(to_disk_->meter().totals().blocks_in_flight, 0U);
   run_for(seconds(100));
-  EXPECT_EQ(disk_->pool()->counts().quarantined, 1U) << "time proves nothing";
-  EXPECT_FALSE(disk_->pool()->allocate(kTierBlocks)) << "it is not given to anybody";
+  EXPECT_EQ(disk_->pool()->counts().quarantined, 1U) << "it stays quarantined however long it takes";
+  EXPECT_FALSE(disk_->pool()->allocate(kTierBlocks)) << "it cannot be allocated";
   faults_->release();
   run_for(seconds(2));
   EXPECT_EQ(to_disk_->meter().totals().quarantined, 0U);
   expect_at_rest(*disk_, 3);
   expect_at_rest(*host_, 4);
-  EXPECT_FALSE(disk_->pool()->contains(keys_[1])) << "it came too late to be registered";
+  EXPECT_FALSE(disk_->pool()->contains(keys_[1])) << "it was too late to be registered";
 }
 
 TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
@@ -130,7 +130,7 @@ TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
   run_for(seconds(50));
   EXPECT_EQ(disk_->pool()->counts().quarantined, 2U);
   EXPECT_EQ(host_->pool()->counts().pinned, 4U);
-  // Others are copied as ever.
+  // Other blocks are copied as usual.
   const Keys others = chain(2, 3);
   {
     const ImmutableBlocks computed = compute(*host_, others);
@@ -142,7 +142,7 @@ TEST_F(TierLinkFaultsTest, WhatIsNeverHeardOfStaysQuarantined) {
   EXPECT_EQ(host_->pool()->counts().pinned, 0U);
 }
 
-// Copies that are made in several places: it does by hand what their answers would.
+// Copies with parts on several ranks; the test gives the ranks' answers by hand.
 class HandExecutor final : public TransferExecutor {
  public:
   explicit HandExecutor(const Clock& clock) : ledger_(clock, 4, TransferLedger::Callbacks::kOnRequest) {}
@@ -163,7 +163,7 @@ class HandExecutor final : public TransferExecutor {
   TransferLedger ledger_;
 };
 
-TEST_F(TierLinkFaultsTest, WhatFailedInOnePlaceIsQuarantinedUntilItIsOverInAll) {
+TEST_F(TierLinkFaultsTest, ABlockThatFailedInOnePartIsQuarantinedUntilAllPartsHaveEnded) {
   start_with_blocks({});
   HandExecutor executor(clock_);
   Result<std::unique_ptr<TierLink>> link = TierLink::make(*host_, *disk_, executor, clock_);
@@ -246,10 +246,10 @@ TEST_F(TierLinkFaultsTest, BytesThatChangeInFlightAreNotRegistered) {
 }
 
 TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
-  std::vector<TierChange> told;
+  std::vector<TierChange> reported;
   disk_.reset();
   Tier::Options options = testing::disk_options(path_, kTierBlocks, clock_);
-  options.told = [&](const TierChange& change) { told.push_back(change); };
+  options.on_change = [&](const TierChange& change) { reported.push_back(change); };
   disk_ = testing::make_tier(std::move(options));
   start_with_blocks({{.fault = Fault::kFail, .at = 1},
                      {.fault = Fault::kFail, .at = 2},
@@ -263,13 +263,13 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   };
   fail_one();
   fail_one();
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(reported.empty());
   fail_one();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].level, CacheLevel::kG3);
-  EXPECT_EQ(told[0].use, TierUse::kWriting);
-  EXPECT_FALSE(told[0].is_up);
-  EXPECT_THAT(told[0].reason, HasSubstr("injected: fail"));
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_EQ(reported[0].level, CacheLevel::kG3);
+  EXPECT_EQ(reported[0].use, TierUse::kWriting);
+  EXPECT_FALSE(reported[0].is_up);
+  EXPECT_THAT(reported[0].reason, HasSubstr("injected: fail"));
   EXPECT_FALSE(to_disk_->is_up());
   EXPECT_FALSE(to_disk_->may_be_tried());
   EXPECT_TRUE(from_disk_->is_up()) << "reading was never tried";
@@ -288,7 +288,7 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
   EXPECT_FALSE(to_disk_->may_be_tried());
   to_disk_->pause(false);
   fail_one();  // the trial
-  EXPECT_EQ(told.size(), 1U);
+  EXPECT_EQ(reported.size(), 1U);
   clock_.advance(seconds(1));
   {
     Copied early;
@@ -303,8 +303,8 @@ TEST_F(TierLinkFaultsTest, AFileThatFailsIsLeftAloneUntilATrialSucceeds) {
     run_for(seconds(2));
     EXPECT_THAT(trial.states(), ElementsAre(kDone));
   }
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_TRUE(told[1].is_up);
+  ASSERT_EQ(reported.size(), 2U);
+  EXPECT_TRUE(reported[1].is_up);
   EXPECT_TRUE(to_disk_->is_up());
   expect_at_rest(*disk_, 1);
   expect_at_rest(*host_, 4);
@@ -323,8 +323,8 @@ TEST_F(TierLinkFaultsTest, ReadingAndWritingAreTakenOutApart) {
   }
   EXPECT_FALSE(from_disk_->is_up());
   EXPECT_TRUE(to_disk_->is_up());
-  EXPECT_TRUE(host_->is_up(TierUse::kWriting)) << "memory is not at fault for what a file did";
-  EXPECT_TRUE(disk_->pool()->contains(keys_[0])) << "it was not read, which says nothing of its bytes";
+  EXPECT_TRUE(host_->is_up(TierUse::kWriting)) << "the host tier is not blamed for the file";
+  EXPECT_TRUE(disk_->pool()->contains(keys_[0])) << "it was not read, so its bytes may be right";
   Copied up;
   const auto refused = submit(*from_disk_, first_of(keys_, 1), up);
   ASSERT_FALSE(refused);
@@ -335,7 +335,7 @@ TEST_F(TierLinkFaultsTest, ReadingAndWritingAreTakenOutApart) {
   expect_holds(*host_, keys_);
 }
 
-TEST_F(TierLinkFaultsTest, ATrialThatFindsTheExecutorFullIsNone) {
+TEST_F(TierLinkFaultsTest, ARefusalByAFullExecutorIsNoTrial) {
   start_with_blocks(
       {{.fault = Fault::kFail, .at = 1}, {.fault = Fault::kFail, .at = 2}, {.fault = Fault::kFail, .at = 3}}, 1);
   for (int i = 0; i < 3; ++i) {
@@ -377,7 +377,7 @@ TEST_F(TierLinkFaultsTest, WhatFailedWithoutAWordIsNotRegistered) {
   EXPECT_EQ(disk_->recovered().blocks, 0U);
 }
 
-// Gives no checksum of what it copied.
+// Returns no checksums.
 class UncheckedExecutor final : public TransferExecutor {
  public:
   explicit UncheckedExecutor(TransferExecutor& inside) : inside_(inside) {}
@@ -432,7 +432,7 @@ TEST_F(TierLinkFaultsTest, ADiskThatReturnsGarbageIsTakenOutAndComesBack) {
   EXPECT_TRUE(from_disk_->is_up());
   copy(*from_disk_, {more[0]});
   read_garbage(keys_[2]);
-  EXPECT_TRUE(from_disk_->is_up()) << "one was right between";
+  EXPECT_TRUE(from_disk_->is_up()) << "one in between was right";
   read_garbage(keys_[3]);
   read_garbage(more[1]);
   EXPECT_FALSE(from_disk_->is_up());
@@ -455,7 +455,7 @@ TEST_F(TierLinkFaultsTest, LateCopiesCountAgainstTheTier) {
     EXPECT_THAT(down.states(), ElementsAre(kExpired));
   }
   EXPECT_FALSE(disk_->is_up(TierUse::kWriting));
-  EXPECT_TRUE(host_->is_up(TierUse::kReading)) << "it is not the one at fault";
+  EXPECT_TRUE(host_->is_up(TierUse::kReading)) << "it did not fail";
   EXPECT_EQ(disk_->pool()->counts().quarantined, 3U);
   faults_->release();
   run_for(seconds(4));
@@ -517,7 +517,7 @@ TEST_F(TierLinkFaultsTest, BlocksWhoseEntriesCannotBeErasedAreNotWritten) {
   expect_holds(*disk_, many);
 }
 
-TEST_F(TierLinkFaultsTest, TheExecutorsEndTellsOfWhatIsUnderWay) {
+TEST_F(TierLinkFaultsTest, TheExecutorsEndReportsTransfersInFlight) {
   start_with_blocks({{.fault = Fault::kHang, .at = 4}});
   {
     Copied begun;

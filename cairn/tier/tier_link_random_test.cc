@@ -1,5 +1,5 @@
-// Copies between three tiers at random, with faults, damage, resets and restarts, from seeds: whatever happened, a block
-// that is registered has the bytes of its key, or whoever reads it through a link is told that it has not.
+// Random copies between three tiers, with faults, damage, resets and restarts, from seeds: a registered block always
+// has the bytes of its key, or a read through a link reports a mismatch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
   static constexpr std::uint32_t kSequences = 9;
   static constexpr int kSteps = 500;
 
-  // What was submitted and heard of, by link.
+  // Submitted transfers and their outcomes, by link.
   struct Tally {
     std::uint64_t submitted = 0;
     std::uint64_t heard = 0;
@@ -90,7 +90,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
     Tier& tier = *tiers()[below(3)];
     const PinnedBlocks blocks = tier.pool()->hold(some_keys());
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      if (blocks.facts()[i].checksum != 0) {  // of others nobody could tell
+      if (blocks.facts()[i].checksum != 0) {  // without a checksum damage cannot be found
         testing::damage(tier, blocks.block_ids()[i]);
       }
     }
@@ -125,7 +125,7 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
     }
   }
 
-  // Ends all copies, and looks at what they left.
+  // Ends all copies, and checks what they left.
   void settle() {
     faults_.reset();
     for (TierLink* each : links()) {
@@ -159,9 +159,10 @@ class TierLinkRandomTest : public testing::ThreeTiers, public ::testing::WithPar
         PinnedBlocks block = tier->pool()->hold(std::vector{key});
         const bool sound = testing::holds(*tier, block.block_ids()[0], key);
         testing::Copied read;
-        if (!reader->submit(
-                {.source = std::move(block), .targets = EngineBlocks{.block_ids = {BlockId{0}}}, .done = told(read)})) {
-          continue;  // the tier is out
+        if (!reader->submit({.source = std::move(block),
+                             .targets = EngineBlocks{.block_ids = {BlockId{0}}},
+                             .done = record(read)})) {
+          continue;  // the tier is suspended
         }
         run_for(seconds(1));
         EXPECT_THAT(read.states(), ::testing::ElementsAre(sound ? BlockState::kDone : BlockState::kMismatch))
@@ -194,7 +195,7 @@ TEST_P(TierLinkRandomTest, WhatIsRegisteredHasItsBytesOrIsCaught) {
     if (life == 1) {
       read_everything();
     }
-    // The next life begins with the file alone.
+    // After the restart only the file is left.
     end();
     device_ = make_device();
     host_ = make_host();
@@ -203,7 +204,7 @@ TEST_P(TierLinkRandomTest, WhatIsRegisteredHasItsBytesOrIsCaught) {
   EXPECT_EQ(disk_->recovered().damaged, 0U);
   start();
   read_everything();
-  // Or nothing was tested.
+  // Otherwise nothing was tested.
   EXPECT_GT(sound_, 5U);
   EXPECT_GT(arrived_, 100U);
   EXPECT_GT(unsound_ + mismatches_, 0U);

@@ -40,7 +40,7 @@ class TierLinkTest : public testing::ThreeTiers {
   static Keys last_of(const Keys& keys, std::size_t count) {
     return {keys.end() - static_cast<std::ptrdiff_t>(count), keys.end()};
   }
-  // As the engine has them in its own tier.
+  // As an engine holds them in its own tier.
   static EngineBlocks engine_blocks(const Tier& tier, const Keys& keys, std::shared_ptr<void> held) {
     EngineBlocks blocks{.facts = fresh_facts(keys), .held = std::move(held)};
     for (std::uint32_t i = 0; i < keys.size(); ++i) {
@@ -73,7 +73,7 @@ TEST_F(TierLinkTest, BringsBlocksDownAndUpAgainWithAllThatIsKnownOfThem) {
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     EXPECT_EQ(facts[i].block.key, keys_[i]);
     EXPECT_EQ(facts[i].block.tokens_hash, fresh_facts(keys_)[i].block.tokens_hash);
-    EXPECT_NE(facts[i].checksum, 0U) << "the checksum was made on the way";
+    EXPECT_NE(facts[i].checksum, 0U) << "the copy made the checksum";
   }
   copy(*to_disk_, keys_);
   expect_holds(*disk_, keys_);
@@ -126,7 +126,7 @@ TEST_F(TierLinkTest, BlocksWithAndWithoutAChecksumGoTogether) {
   EXPECT_EQ(after[0].checksum, before[0].checksum);
   EXPECT_EQ(after[1].checksum, before[1].checksum);
   EXPECT_NE(after[2].checksum, 0U);
-  // From now on it is known of all.
+  // From now on all have checksums.
   damage(*disk_, block_id_of(*disk_, keys_[2]));
   fence(*host_);
   Copied up;
@@ -152,7 +152,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInMemoryAreDroppedAndGoNoFurther) {
   }
   EXPECT_FALSE(host_->pool()->contains(keys_[1]));
   EXPECT_FALSE(disk_->pool()->contains(keys_[1]));
-  EXPECT_TRUE(device_->pool()->contains(keys_[1])) << "nothing is known to be wrong there";
+  EXPECT_TRUE(device_->pool()->contains(keys_[1])) << "no damage is known there";
   expect_at_rest(*host_, 3);
   expect_at_rest(*disk_, 3);
   expect_holds(*disk_, {keys_[0], keys_[2], keys_[3]});
@@ -160,7 +160,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInMemoryAreDroppedAndGoNoFurther) {
   EXPECT_EQ(to_disk_->meter().totals().blocks, 3U);
 }
 
-TEST_F(TierLinkTest, BlocksThatWereDamagedInTheFileAreNotThereAfterARestartEither) {
+TEST_F(TierLinkTest, BlocksDamagedInTheFileAreNotFoundAfterARestart) {
   start();
   {
     const ImmutableBlocks computed = compute(*host_, keys_);
@@ -175,7 +175,7 @@ TEST_F(TierLinkTest, BlocksThatWereDamagedInTheFileAreNotThereAfterARestartEithe
     run_for(seconds(5));
     EXPECT_THAT(up.states(), ElementsAre(kMismatch, kDone, kDone, kMismatch));
   }
-  EXPECT_TRUE(disk_->is_up(TierUse::kReading)) << "it did read";
+  EXPECT_TRUE(disk_->is_up(TierUse::kReading)) << "the read itself succeeded";
   expect_at_rest(*disk_, 2);
   expect_at_rest(*host_, 2);
   expect_holds(*host_, {keys_[1], keys_[2]});
@@ -217,7 +217,7 @@ TEST_F(TierLinkTest, BlocksThatFailOrFallShortRegisterNothing) {
   EXPECT_EQ(disk_->recovered().blocks, 2U);
 }
 
-TEST_F(TierLinkTest, ABlockThatIsThereAlreadyIsTheOneThatIsHeld) {
+TEST_F(TierLinkTest, ABlockThatIsResidentAlreadyIsHeldInstead) {
   start();
   {
     const ImmutableBlocks computed = compute(*host_, keys_);
@@ -234,7 +234,7 @@ TEST_F(TierLinkTest, ABlockThatIsThereAlreadyIsTheOneThatIsHeld) {
   expect_at_rest(*disk_, 4);
   disk_->reset(keys_);
   restart();
-  EXPECT_EQ(disk_->recovered().blocks, 0U) << "nor is there an entry of the one that was given back";
+  EXPECT_EQ(disk_->recovered().blocks, 0U) << "and the returned block has no entry";
 }
 
 TEST_F(TierLinkTest, OverwritesWhatWasEvictedAndItsEntry) {
@@ -267,7 +267,7 @@ TEST_F(TierLinkTest, TheEnginesBlocksComeDownAndAreHeldUntilNothingReadsThem) {
     run_for(seconds(6));
     EXPECT_THAT(copied.states(), ElementsAre(kDone, BlockState::kExpired, kDone));
   }
-  EXPECT_EQ(held.use_count(), 2) << "a copy is under way";
+  EXPECT_EQ(held.use_count(), 2) << "a copy is in flight";
   expect_holds(*host_, {keys_[0], keys_[2]});
   faults_->release();
   run_for(seconds(2));
@@ -292,7 +292,7 @@ TEST_F(TierLinkTest, FillsTheEnginesBlocksAndHoldsThemUntilNothingWritesThem) {
   ASSERT_TRUE(up->submit({.source = host_->pool()->hold(first_of(keys_, 3)),
                           .targets = EngineBlocks{.block_ids = block_ids, .held = held},
                           .deadline = clock_.now() + seconds(5),
-                          .done = told(filled)}));
+                          .done = record(filled)}));
   run_for(seconds(5));
   EXPECT_THAT(filled.states(), ElementsAre(BlockState::kExpired, kMismatch, kDone));
   EXPECT_TRUE(filled.outcome->blocks.empty());
@@ -304,7 +304,7 @@ TEST_F(TierLinkTest, FillsTheEnginesBlocksAndHoldsThemUntilNothingWritesThem) {
   run_for(seconds(2));
   EXPECT_EQ(held.use_count(), 1);
   EXPECT_EQ(host_->pool()->counts().pinned, 0U);
-  EXPECT_TRUE(testing::holds(*engine, BlockId{7}, keys_[0])) << "late, and still what it should be";
+  EXPECT_TRUE(testing::holds(*engine, BlockId{7}, keys_[0])) << "late, but with the right bytes";
 }
 
 TEST_F(TierLinkTest, AFullExecutorHandsTheTransferBack) {
@@ -382,7 +382,7 @@ TEST_F(TierLinkTest, CopiesNothingWhilePaused) {
   ASSERT_FALSE(result);
   expect_error(result.error().error, ErrorCode::kUnavailable, "the link from G2 to G3 is paused");
   run_for(seconds(3));
-  EXPECT_THAT(before.states(), Each(kDone)) << "what was under way goes on";
+  EXPECT_THAT(before.states(), Each(kDone)) << "transfers in flight continue";
   to_disk_->pause(false);
   EXPECT_TRUE(to_disk_->is_up());
 }

@@ -1,4 +1,4 @@
-// Links with the executors that have threads of their own, used by several threads at once.
+// Links whose executors have their own threads, used by several threads at once.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -68,7 +68,7 @@ class TierLinkThreadsTest : public ::testing::Test {
       EXPECT_TRUE(testing::holds(*host_, outcome.blocks.block_ids()[i], keys[i]));
     }
   }
-  // In no time, or taken back at once: whatever became of it, it comes to an end.
+  // With a deadline that has passed, or cancelled at once: the transfer always ends.
   void carry_in_vain(const Keys& keys, bool cancel) {
     std::promise<void> over;
     const auto id = from_disk_->submit(

@@ -32,6 +32,7 @@ struct TierRecovered {
   std::uint32_t cut_off = 0;  // entries whose blocks the file no longer had
   std::uint32_t superseded = 0;
   bool clean = true;        // the file was closed
+  bool is_reserved = true;  // the file's space; false if the file system cannot reserve any (memory/preallocate.h)
   std::string damage = {};  // what was wrong with the file itself, and what became of it; empty if all was well
 };
 
@@ -62,7 +63,7 @@ struct ScrubStatus {
 enum class DiskOpening : std::uint8_t {
   kReuse,     // what is in the file is served; there is none: it is made
   kExisting,  // there has to be one
-  kFresh,     // one that is there is replaced, if it is ours and nobody has it open
+  kFresh,     // an existing one is replaced, if it is a file of a disk tier and not open
 };
 
 }  // namespace cairn

@@ -36,7 +36,7 @@ class TierTest : public ::testing::Test {
     tier_.reset();
     tier_ = make_tier(disk_options(path_, kBlocks, clock_));
   }
-  // As a link does it.
+  // As a link does.
   ImmutableBlocks put_and_hold(const Keys& keys) {
     Result<MutableBlocks> blocks = tier_->pool()->allocate(static_cast<std::uint32_t>(keys.size()));
     CAIRN_CHECK(blocks.has_value(), "there is room");
@@ -58,7 +58,7 @@ class TierTest : public ::testing::Test {
   std::unique_ptr<Tier> tier_;
 };
 
-TEST_F(TierTest, MemoryHasAPoolOfItsLayoutsSizeThatKeepsNotes) {
+TEST_F(TierTest, MemoryHasAPoolOfItsLayoutsSizeThatKeepsChecksums) {
   tier_ = make_tier(memory_options(CacheLevel::kG2, Arrangement::kContiguousHnd, 5, clock_));
   EXPECT_EQ(tier_->pool()->capacity(), 5U);
   EXPECT_EQ(tier_->pool()->tier(), CacheLevel::kG2);
@@ -134,7 +134,7 @@ TEST_F(TierTest, ABlockThatIsWrittenAgainIsForgottenBefore) {
     Result<MutableBlocks> blocks = tier_->pool()->allocate(2);
     ASSERT_TRUE(blocks);
     ASSERT_TRUE(tier_->before_writing(blocks->block_ids()));
-    // Here the process ends.
+    // The process ends here.
   }
   open();
   EXPECT_EQ(tier_->recovered().blocks, 6U);
@@ -168,12 +168,12 @@ TEST_F(TierTest, WhatIsResetIsNotFoundHereNorAfterARestart) {
 TEST_F(TierTest, ABlockThatWasEvictedAndNotOverwrittenDoesNotComeBackAfterAReset) {
   open();
   put(joined(keys_, chain(2, 4)));
-  EXPECT_EQ(testing::evicted_for(*tier_->pool(), 3).size(), 3U);  // and nothing is written there
+  EXPECT_EQ(testing::evicted_for(*tier_->pool(), 3).size(), 3U);  // without overwriting them
   tier_->drop(std::vector{keys_[3]});
   tier_->reset(std::vector{keys_[2]});
   open();
   EXPECT_THAT(there(), ::testing::Not(::testing::Contains(::testing::AnyOf(keys_[2], keys_[3]))));
-  EXPECT_TRUE(tier_->pool()->contains(keys_[1])) << "its bytes are there";
+  EXPECT_TRUE(tier_->pool()->contains(keys_[1])) << "its bytes are in the file";
   EXPECT_EQ(testing::evicted_for(*tier_->pool(), 4).size(), 2U);
   fence(*tier_);
   open();
@@ -190,7 +190,7 @@ TEST_F(TierTest, ABlockThatWasWrittenTwiceDoesNotComeBackAfterItIsDropped) {
   open();
   EXPECT_EQ(tier_->recovered().superseded, 2U);
   EXPECT_THAT(there(), UnorderedElementsAreArray({keys_[2], keys_[3]}));
-  // Nor do the older entries, when the later ones are gone.
+  // The older entries do not count either, when the later ones are gone.
   fence(*tier_);
   open();
   EXPECT_EQ(tier_->recovered().blocks, 0U);
@@ -213,7 +213,7 @@ TEST_F(TierTest, OlderEntriesOfAKeyAreGoneOnceTheFileWasRead) {
   EXPECT_EQ(tier_->recovered().blocks, 0U);
 }
 
-// No block is served unverified: an entry that says that no checksum was made is as good as none.
+// No block is served unverified: an entry without a checksum is ignored.
 TEST_F(TierTest, AnEntryWithoutAChecksumIsDamaged) {
   {
     Tier::Options options = disk_options(path_, kBlocks, clock_);
@@ -247,18 +247,18 @@ TEST_F(TierTest, DamagedEntriesAreCountedAndTheirBlocksUsedAgain) {
 }
 
 TEST_F(TierTest, TellsWhenADirectionIsTakenOutAndWhenItIsBack) {
-  std::vector<TierChange> told;
+  std::vector<TierChange> reported;
   Tier::Options options = memory_options(CacheLevel::kG2, Arrangement::kContiguousHnd, 5, clock_);
-  options.told = [&](const TierChange& change) { told.push_back(change); };
+  options.on_change = [&](const TierChange& change) { reported.push_back(change); };
   tier_ = make_tier(std::move(options));
   for (const char* reason : {"one", "two", "three", "four"}) {
     tier_->failed(TierUse::kWriting, reason);
   }
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].level, CacheLevel::kG2);
-  EXPECT_EQ(told[0].use, TierUse::kWriting);
-  EXPECT_FALSE(told[0].is_up);
-  EXPECT_EQ(told[0].reason, "three");
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_EQ(reported[0].level, CacheLevel::kG2);
+  EXPECT_EQ(reported[0].use, TierUse::kWriting);
+  EXPECT_FALSE(reported[0].is_up);
+  EXPECT_EQ(reported[0].reason, "three");
   EXPECT_FALSE(tier_->may(TierUse::kWriting));
   EXPECT_FALSE(tier_->is_up(TierUse::kWriting));
   EXPECT_TRUE(tier_->may(TierUse::kReading));
@@ -268,8 +268,8 @@ TEST_F(TierTest, TellsWhenADirectionIsTakenOutAndWhenItIsBack) {
   tier_->not_tried(TierUse::kWriting);
   EXPECT_TRUE(tier_->may(TierUse::kWriting));
   tier_->succeeded(TierUse::kWriting);
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_TRUE(told[1].is_up);
+  ASSERT_EQ(reported.size(), 2U);
+  EXPECT_TRUE(reported[1].is_up);
   EXPECT_TRUE(tier_->is_up(TierUse::kWriting));
   EXPECT_EQ(tier_->report(TierUse::kWriting).times_out, 1U);
 }

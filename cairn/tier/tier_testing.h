@@ -37,7 +37,7 @@ inline Namespace tier_space() {
   return {.tenant = "t", .model = "m", .layout = "contiguous-nhd", .element_type = "bf16", .block_size = kBlockSize};
 }
 
-// What a block of this key holds, row after row.
+// The bytes of a block of this key, row after row.
 inline std::vector<std::byte> bytes_of(const BlockKey& key) {
   std::mt19937_64 random(key.high_word() * 3 + key.low_word());
   std::vector<std::byte> bytes(kTierShape.block_bytes());
@@ -95,7 +95,7 @@ inline bool holds(const Tier& tier, BlockId block_id, const BlockKey& key) {
   return read_block(*tier.layout(), block_id) == bytes_of(key);
 }
 
-// A bit of the block, behind everybody's back.
+// Flips a bit of the block, unnoticed by the tier.
 inline void damage(const Tier& tier, BlockId block_id) {
   std::vector<std::byte> bytes = read_block(*tier.layout(), block_id);
   bytes[bytes.size() / 3] ^= std::byte{4};
@@ -111,7 +111,7 @@ inline Tier::Options memory_options(CacheLevel level, Arrangement arrangement, s
           .clock = &clock};
 }
 
-// A folder that is gone with the object.
+// A folder that is removed with the object.
 class TestFolder {
  public:
   TestFolder() : path_(::testing::TempDir() + "cairn_tier_XXXXXX") { EXPECT_NE(mkdtemp(path_.data()), nullptr); }
@@ -124,7 +124,7 @@ class TestFolder {
   std::string path_;
 };
 
-// Makes the file where there is none.
+// Makes the file if there is none.
 inline Tier::Options disk_options(const std::string& path, std::uint32_t blocks, const Clock& clock) {
   const DiskGeometry geometry{.space = tier_space(),
                               .block_bytes = kTierShape.block_bytes(),
@@ -161,7 +161,7 @@ inline PoolFenceOutcome fence(Tier& tier, const std::optional<Tier::NewWeights>&
   return outcome;
 }
 
-// What is known of blocks that were just computed: everything but their checksums.
+// The facts of blocks that were just computed: everything but their checksums.
 inline std::vector<BlockFacts> fresh_facts(const Keys& keys, std::uint32_t priority = Retention::kDefaultPriority) {
   std::vector<BlockFacts> facts;
   for (const BlockKey& key : keys) {
@@ -170,7 +170,7 @@ inline std::vector<BlockFacts> fresh_facts(const Keys& keys, std::uint32_t prior
   return facts;
 }
 
-// As an engine does it: writes the bytes, and registers the blocks.
+// As an engine does: writes the bytes, and registers the blocks.
 inline ImmutableBlocks compute(Tier& tier, const Keys& keys, std::uint32_t priority = Retention::kDefaultPriority) {
   Result<MutableBlocks> blocks = tier.pool()->allocate(static_cast<std::uint32_t>(keys.size()));
   CAIRN_CHECK(blocks.has_value(), "there is room");
@@ -181,7 +181,7 @@ inline ImmutableBlocks compute(Tier& tier, const Keys& keys, std::uint32_t prior
               .register_blocks(Retention{.priority = priority});
 }
 
-// A copy and what was heard of it.
+// A copy and its outcome.
 struct Copied {
   std::optional<LinkOutcome> outcome;
   std::optional<TimePoint> done_at;
@@ -209,7 +209,8 @@ class TierWorld : public ::testing::Test {
     return *std::move(made);
   }
 
-  // Until nothing is left to do at this time. What the copies have done by a deadline is heard before it is looked at.
+  // Until nothing is left to do at this time. Copies that end by a deadline are reported before the deadline is
+  // checked.
   void run_now() {
     for (bool any = true; any;) {
       simulated_->run();
@@ -226,7 +227,7 @@ class TierWorld : public ::testing::Test {
     }
   }
 
-  // Those of the keys that are there, to as many new blocks of the other tier.
+  // Copies those of the keys that are resident to as many new blocks of the other tier.
   Result<TransferId, Rejected<LinkTransfer>> submit(TierLink& link, const Keys& keys, Copied& copied,
                                                     TimePoint deadline = TimePoint::max()) {
     return submit(link, CopySource(link.from().pool()->hold(keys)), copied, deadline);
@@ -236,16 +237,16 @@ class TierWorld : public ::testing::Test {
     Result<MutableBlocks> targets = link.to().pool()->allocate(static_cast<std::uint32_t>(source.size()));
     CAIRN_CHECK(targets.has_value(), "there is room");
     return link.submit(
-        {.source = std::move(source), .targets = *std::move(targets), .deadline = deadline, .done = told(copied)});
+        {.source = std::move(source), .targets = *std::move(targets), .deadline = deadline, .done = record(copied)});
   }
-  std::function<void(LinkOutcome&&)> told(Copied& copied) {
+  std::function<void(LinkOutcome&&)> record(Copied& copied) {
     return [this, &copied](LinkOutcome&& outcome) {
-      EXPECT_FALSE(copied.outcome) << "told twice";
+      EXPECT_FALSE(copied.outcome) << "reported twice";
       copied.outcome = std::move(outcome);
       copied.done_at = clock_.now();
     };
   }
-  // All of it at once.
+  // All steps at once.
   void copy(TierLink& link, const Keys& keys) {
     Copied copied;
     ASSERT_TRUE(submit(link, keys, copied));
@@ -276,7 +277,7 @@ class ThreeTiers : public TierWorld {
     from_disk_ = link(*disk_, *host_);
     from_host_ = link(*host_, *device_);
   }
-  // What is in memory is lost, and the file is opened anew.
+  // A restart: memory is lost, and the file is opened again.
   void restart() {
     end();
     device_ = make_device();
@@ -310,7 +311,7 @@ class ThreeTiers : public TierWorld {
   static BlockId block_id_of(Tier& tier, const BlockKey& key) {
     return tier.pool()->hold(std::vector{key}).block_ids()[0];
   }
-  // Nobody holds anything, and nothing is put aside.
+  // No block is in use, and none is quarantined.
   static void expect_at_rest(const Tier& tier, std::uint32_t registered) {
     EXPECT_EQ(
         tier.pool()->counts(),

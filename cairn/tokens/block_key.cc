@@ -1,8 +1,12 @@
 #include "cairn/tokens/block_key.h"
 
+#include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstring>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/hash/secret_bytes.h"
 #include "cairn/tokens/base58.h"
 #include "cairn/tokens/bytes.h"
 
@@ -25,6 +29,14 @@ std::optional<std::uint32_t> parse_position(std::string_view digits) {
     return std::nullopt;
   }
   return position;
+}
+
+// SplitMix64.
+std::uint64_t next(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9E3779B97F4A7C15U);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
 }
 
 }  // namespace
@@ -106,6 +118,19 @@ Result<BlockKey> BlockKey::parse(std::string_view text) {
     return bad_text(text, "further bits of position 0 are left out if all of them are 0");
   }
   return wide_root(SequenceHash{*current}, *last);
+}
+
+KeySeed KeySeed::random() {
+  std::array<std::byte, sizeof(KeySeed)> bytes;
+  internal::fill_random(bytes);
+  KeySeed seed;
+  std::memcpy(&seed, bytes.data(), bytes.size());
+  return {.first = seed.first | 1, .second = seed.second | 1};
+}
+
+KeySeed KeySeed::from(std::uint64_t number) {
+  const std::uint64_t first = next(number);
+  return {.first = first | 1, .second = next(number) | 1};
 }
 
 }  // namespace cairn

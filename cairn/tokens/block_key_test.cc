@@ -193,8 +193,8 @@ TEST(BlockKeyTest, KeysThatWereMadeToCollideDoNot) {
   std::set<std::size_t> hashes;
   for (std::uint64_t i = 0; i < kKeys; ++i) {
     // Position 1, mode 0: high = 1 << 54 | hash >> 10, low = hash << 54 | fragment.
-    const std::uint64_t hash = i << 10;  // none of it in the low word
-    const std::uint64_t fragment = i;    // undoes in the low word what the hash does in the high one
+    const std::uint64_t hash = i << 10;  // no bits in the low word
+    const std::uint64_t fragment = i;    // cancels the hash bits of the high word
     const BlockKey key = BlockKey::make_checked(1, SequenceHash{hash}, SequenceHash{fragment});
     ASSERT_EQ(key.high_word() ^ key.low_word(), std::uint64_t{1} << 54);
     hashes.insert(std::hash<BlockKey>()(key));

@@ -8,8 +8,8 @@
 // A block that overlaps a multimodal run is hashed as one 13-byte frame for each token (little-endian): 00, token u32,
 // 0 u64; or, for a token of a run, 01, index in the item u32, hash of the item u64.
 //
-// The hashes of `dynamo` are 64 bits without a secret: somebody who knows a salt and tokens can find other tokens, under
-// another salt, with the same hash.
+// The hashes of `dynamo` are 64 bits without a secret: an attacker that knows a salt and tokens can find other tokens,
+// under another salt, with the same hash.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "cairn/base/result.h"
-#include "cairn/tokens/mm_run.h"
 
 namespace cairn {
 
@@ -39,6 +39,24 @@ enum class SaltHash : std::uint64_t {};
 // The salt hash of a request without salt and LoRA adapter.
 inline constexpr SaltHash kNoSalt{1337};
 
+// The placeholder tokens of one multimodal item (an image, a clip) in a sequence. The ids of these tokens are ignored: the
+// block hash uses the hash of the item and the index in the item instead.
+struct MmRun {
+  std::uint64_t offset = 0;  // of its first token, from the start of the sequence
+  std::uint32_t length = 0;  // in tokens
+  std::uint64_t mm_hash = 0;
+  // How many placeholders of the same item come before this run: 0 unless the item was split.
+  std::uint32_t item_offset = 0;
+
+  // Requires: the run was checked.
+  [[nodiscard]] constexpr std::uint64_t end() const { return offset + length; }
+
+  friend bool operator==(const MmRun&, const MmRun&) = default;
+};
+
+// The error names the first run that is empty, overflows, or overlaps or precedes the run before it.
+[[nodiscard]] Status check_mm_runs(std::span<const MmRun> runs);
+
 [[nodiscard]] SaltHash salt_hash(std::string_view salt, std::string_view lora_name);
 [[nodiscard]] BlockHash hash_block(std::span<const Token> tokens, SaltHash salt);
 // A block at position 0 has no parent: its sequence hash is its block hash.
@@ -54,5 +72,32 @@ inline constexpr SaltHash kNoSalt{1337};
                                               const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                               std::span<BlockKey> keys, std::span<BlockHash> block_hashes = {},
                                               std::span<const MmRun> runs = {});
+
+// --- routers ---
+//
+// Local block hashes, which a router computes from the tokens of a request to look up blocks that engines announced. Each
+// full block is hashed by itself, not chained: hash_block(), seeded with salt_hash(cache namespace, lora name). An Eagle
+// window has one token more than a block and still advances by a block. The multimodal hashes of a block, sorted, follow its
+// tokens as little-endian u64; there are no frames, so the two hashes differ for multimodal blocks.
+struct RouterHashing {
+  std::uint32_t block_size = 0;
+  SaltHash seed = kNoSalt;
+  bool eagle = false;
+};
+
+// The number of full windows in `tokens` tokens; 0 if the block size is 0.
+[[nodiscard]] std::size_t router_block_count(std::size_t tokens, const RouterHashing& hashing);
+
+// Fills the front of `hashes` and returns their number. mm_hashes[i] are the multimodal hashes of block i; blocks beyond its
+// end have none. Allocates only for blocks with multimodal hashes.
+// Errors: a block size of 0, an output that is too small. Nothing is written then.
+[[nodiscard]] Result<std::size_t> router_hashes(std::span<const Token> tokens, const RouterHashing& hashing,
+                                                std::span<BlockHash> hashes,
+                                                std::span<const std::vector<std::uint64_t>> mm_hashes = {});
+
+// The token that replaces each placeholder of an item if hashes are made without multimodal information.
+[[nodiscard]] constexpr Token mm_pad_token(std::uint64_t mm_hash) {
+  return 1'000'000 + static_cast<Token>(mm_hash & ((1U << 30) - 1));
+}
 
 }  // namespace cairn

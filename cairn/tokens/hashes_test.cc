@@ -84,7 +84,7 @@ TEST(HashesTest, ABlockUnderARunIsHashedInFrames) {
   EXPECT_EQ(hash_all(tokens, 8, KeyHasher::dynamo(), std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U});
   tokens[4] = 77;
   EXPECT_EQ(hash_all(tokens, 8, KeyHasher::dynamo(), std::nullopt, {&run, 1}).blocks, Words{12380118950545462472U})
-      << "what stands under a run does not matter";
+      << "the tokens under a run do not matter";
 }
 
 TEST(HashesTest, FramesOfLongBlocksAreOneText) {
@@ -173,7 +173,7 @@ TEST(HashesTest, BadCallsWriteNothing) {
   EXPECT_EQ(keys[1], untouched);
 
   EXPECT_EQ(*hash_blocks(std::span(tokens).first(4), 4, KeyHasher::dynamo(), last, keys), 1U)
-      << "the last position is a good one";
+      << "the last position is valid";
   EXPECT_EQ(keys[0].position(), BlockKey::kMaxPosition);
   EXPECT_EQ(*hash_blocks(std::span(tokens).first(3), 4, KeyHasher::dynamo(), std::nullopt, {}), 0U);
 }

@@ -126,7 +126,7 @@ TEST(KeyHasherTest, BlocksUnderRunsAreHashedInFramesWithAKeyOfTheirOwn) {
   EXPECT_EQ(hashed.keys, (std::vector<BlockKey>{first, second, reference.next(second, {}, plain(2), false)}));
 }
 
-// Recorded: whoever shares tiers, or restarts with a file, depends on these.
+// Recorded: processes that share tiers or reopen a file depend on these values.
 TEST(KeyHasherTest, KeysAreStable) {
   const Hashed hashed =
       hash_all(KeyHasher::make(kSpace, kSecret).with({.salt = "s", .lora_name = "l"}), tokens_from(0, 48));
@@ -185,11 +185,11 @@ TEST(KeyHasherTest, SchemesOfEnginesHaveNoKeysForTokens) {
   }
 }
 
-// --- the attack that the keyed scheme is there to stop ---
+// --- the attack that the keyed scheme prevents ---
 //
 // XXH3 of 64 bytes is a sum of four lanes: fold((low ^ (secret + seed)) * (high ^ (secret' - seed))), where fold adds
-// nothing to a product below 2^64. Who knows the seed makes the first factor of a lane 0, so that the lane adds nothing, or
-// 1, so that it adds whatever he wants.
+// nothing to a product below 2^64. An attacker that knows the seed makes the first factor of a lane 0, so that the lane
+// adds nothing, or 1, so that it adds any chosen value.
 
 // The first 64 bytes of XXH3's default secret, as words.
 constexpr std::array<std::uint64_t, 8> kXxh3Secret = {0xbe4ba423396cfeb8U, 0x1cad21f72c81017cU, 0xdb979083e96dd4deU,
@@ -272,7 +272,7 @@ TEST(KeyForgeryTest, EveryBitOfTheTokensChangesHalfOfTheKey) {
   EXPECT_NEAR(total / 512.0, 59, 2) << "of 118 bits";
 }
 
-// Keys of one tenant tell nothing of another's, not even that the tokens are the same.
+// Keys of one tenant reveal nothing about another's, not even that the tokens are the same.
 TEST(KeyForgeryTest, SaltsAndTenantsShareNoBitsOfKeys) {
   const KeyHasher one = KeyHasher::make({.tenant = "a"}, kSecret);
   const KeyHasher other = KeyHasher::make({.tenant = "b"}, kSecret);

@@ -1,4 +1,4 @@
-#include "cairn/tokens/key_secret.h"
+#include "cairn/tokens/key_hasher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

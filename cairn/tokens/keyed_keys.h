@@ -10,8 +10,7 @@
 
 #include "cairn/hash/cmac.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/key_secret.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 
 namespace cairn::internal {
 

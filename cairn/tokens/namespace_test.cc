@@ -1,4 +1,4 @@
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

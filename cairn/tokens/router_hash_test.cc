@@ -1,4 +1,4 @@
-#include "cairn/tokens/router_hash.h"
+#include "cairn/tokens/hashes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SeedLineageHash: the older 128-bit lineage hash of the seeds, which did not keep the whole sequence hash. For recorded
-// goldens and old peers only; Cairn itself uses BlockKey. The bytes of the two cannot be told apart.
+// goldens and old peers only; Cairn itself uses BlockKey. The bytes of the two cannot be distinguished.
 //
 // Layout, from the most significant bit: mode (2 bits), position (P), parent fragment (R), current fragment (R). Mode 0 has
 // P 8 and R 59, mode 1 P 16 and R 55, mode 2 P 24 and R 51. Fragments are low bits of sequence hashes. The last position of

@@ -1,4 +1,4 @@
-#include "cairn/tokens/sglang_key.h"
+#include "cairn/tokens/engine_key.h"
 
 #include <bit>
 

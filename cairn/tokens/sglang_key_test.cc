@@ -1,11 +1,9 @@
-#include "cairn/tokens/sglang_key.h"
+#include "cairn/tokens/engine_key.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
-
-#include "cairn/tokens/vllm_key.h"
 
 namespace cairn {
 namespace {

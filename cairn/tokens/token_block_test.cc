@@ -1,4 +1,4 @@
-#include "cairn/tokens/token_block.h"
+#include "cairn/tokens/token_sequence.h"
 
 #include <gtest/gtest.h>
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/engine_key.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/key_hasher.h"
-#include "cairn/tokens/sglang_key.h"
-#include "cairn/tokens/vllm_key.h"
 
 namespace {
 

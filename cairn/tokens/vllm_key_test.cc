@@ -1,4 +1,3 @@
-#include "cairn/tokens/vllm_key.h"
 
 #include <gtest/gtest.h>
 
@@ -194,7 +193,7 @@ TEST(VllmKeyTest, GivenDigestsBecomeKeys) {
   }
 }
 
-// The key takes in the whole digest: one bit of it, wherever it is, makes a key that shares nothing but the position.
+// The key depends on the whole digest: changing any bit gives a key that shares only the position.
 TEST(VllmKeyTest, DigestsThatShareAHalfHaveUnrelatedKeys) {
   const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kVllm});
   const Digest digest = *Digest::from_hex(kFirst);
@@ -217,7 +216,7 @@ TEST(VllmKeyTest, RejectsDigestsThatFitNowhere) {
   const auto code = [&](const std::optional<BlockKey>& after, std::size_t size, std::uint64_t position) {
     return vllm_adopt(hasher, after, std::span(bytes).first(size), position).error().code;
   };
-  EXPECT_EQ(code(std::nullopt, 15, 0), ErrorCode::kInvalidArgument) << "too short to tell blocks apart";
+  EXPECT_EQ(code(std::nullopt, 15, 0), ErrorCode::kInvalidArgument) << "too short to distinguish blocks";
   EXPECT_EQ(code(std::nullopt, 33, 0), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(std::nullopt, 32, 1), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(parent, 32, 2), ErrorCode::kInvalidArgument);

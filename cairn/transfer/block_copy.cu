@@ -1,6 +1,6 @@
 // The kernels: copy blocks between any two layouts and add up their checksums on the way.
 //
-// Each thread moves kUnroll units at a time, so that enough reads are under way to hide the memory's latency with few
+// Each thread moves kUnroll units at a time, so that enough reads are in flight to hide the memory's latency with few
 // multiprocessors. A warp is always within one block, whose sums it keeps in registers as long as it stays there; the
 // last group of threads to finish hands the sums to the host and leaves zeros for the next launch.
 #include "cairn/transfer/block_copy.h"

@@ -5,12 +5,16 @@ namespace cairn {
 BoxWalk::BoxWalk(const CopyPlan& plan, const CopyPlan::Box& box) {
   const std::uint64_t row_bytes = plan.row_bytes();
   const std::uint64_t row_words = (row_bytes + 7) / 8;
-  // A run is one piece when its words follow each other: rows in sequence, without padding between them.
-  const bool whole_runs = box.rows_in_sequence && row_bytes % 8 == 0;
-  piece_bytes_ = whole_runs ? box.run_bytes : row_bytes;
+  // A piece is as many rows as follow each other in memory and in number, without padding between them.
+  std::size_t inside = 0;
+  std::uint64_t rows = 1;
+  while (row_bytes % 8 == 0 && inside < box.run_levels && box.levels[inside].row_step == rows) {
+    rows *= box.levels[inside++].count;
+  }
+  piece_bytes_ = row_bytes * rows;
   first_word_ = box.first_row * row_words;
   std::size_t used = 0;
-  for (std::size_t i = whole_runs ? box.run_levels : 0; i < box.levels.size(); ++i) {
+  for (std::size_t i = inside; i < box.levels.size(); ++i) {
     const CopyPlan::Level& level = box.levels[i];
     if (level.count > 1) {
       levels_[used++] = {level.count, level.source_step, level.destination_step, level.row_step * row_words};

@@ -13,7 +13,7 @@ namespace cairn {
 
 namespace {
 
-// An executor that others have filled is asked again after this long: nobody says when it has room.
+// Time until a full executor is tried again; it has no callback for room.
 constexpr Duration kRetryAfter = std::chrono::microseconds(500);
 // How many parts share the ring: each executor has one, and one waits for each.
 constexpr std::uint32_t kPartsInRing = 4;

@@ -1,6 +1,7 @@
-// BounceExecutor: copies blocks that no single executor can copy, through a ring of blocks in host memory: from a GPU into a file
-// and back. Each block is copied twice, by the executor that can do it. Its copy out of the ring starts when the copy into the
-// ring has ended, while other blocks are on their way in: both executors work at once. Blocks that do not fit in the ring wait.
+// BounceExecutor: copies blocks that no single executor can copy, through a ring of blocks in host memory: from a GPU
+// into a file and back. Each block is copied twice, by the executor that can do it. Its copy out of the ring starts
+// when the copy into the ring has ended, while other blocks are copied in: both executors work at once. Blocks that do
+// not fit in the ring wait.
 //
 // Both copies sum the block, and the sums must agree: so a block is checked from end to end, the ring included. Both copies
 // have the deadline of the transfer. A place in the ring that a late copy may still touch is not used again until that copy
@@ -62,7 +63,7 @@ class BounceExecutor final : public TransferExecutor {
     std::uint32_t place = 0;  // in the ring
     BlockSums sums = {};      // of the copy into the ring
   };
-  // Some blocks of a transfer, on their way into the ring or out of it.
+  // Some blocks of a transfer that are copied into the ring or out of it.
   struct Part {
     std::shared_ptr<InFlight> transfer;
     bool is_out = false;

@@ -1,4 +1,4 @@
-// What the conformance suite does not see of a bounce executor: its ring, and hops that go wrong.
+// What the conformance suite does not cover of a bounce executor: its ring, and copies into or out of it that fail.
 #include "cairn/transfer/bounce_executor.h"
 
 #include <fcntl.h>
@@ -43,32 +43,32 @@ std::unique_ptr<BounceExecutor> make(const Clock& clock, TransferExecutor& one, 
   return *std::move(made);
 }
 
-struct Told {
+struct Reported {
   std::promise<TransferOutcome> done;
   std::promise<void> settled;
   std::atomic<bool> is_settled{false};
 };
 
-void submit(TransferExecutor& executor, Told& told, const CopyPlanPtr& plan, std::uint32_t blocks,
+void submit(TransferExecutor& executor, Reported& reported, const CopyPlanPtr& plan, std::uint32_t blocks,
             TimePoint deadline = TimePoint::max()) {
   Transfer transfer;
   transfer.plan = plan;
   transfer.blocks = same_blocks(blocks);
   transfer.deadline = deadline;
-  transfer.done = [&told](TransferOutcome&& outcome) { told.done.set_value(std::move(outcome)); };
-  transfer.settled = [&told] {
-    told.is_settled = true;
-    told.settled.set_value();
+  transfer.done = [&reported](TransferOutcome&& outcome) { reported.done.set_value(std::move(outcome)); };
+  transfer.settled = [&reported] {
+    reported.is_settled = true;
+    reported.settled.set_value();
   };
   const Result<TransferId> accepted = executor.submit(std::move(transfer));
   ASSERT_TRUE(accepted) << accepted.error().to_string();
 }
 
 TransferOutcome run(TransferExecutor& executor, const CopyPlanPtr& plan, std::uint32_t blocks) {
-  Told told;
-  submit(executor, told, plan, blocks);
-  told.settled.get_future().wait();
-  return told.done.get_future().get();
+  Reported reported;
+  submit(executor, reported, plan, blocks);
+  reported.settled.get_future().wait();
+  return reported.done.get_future().get();
 }
 
 // Passes transfers on, and changes a byte of block 1 once it is copied.
@@ -95,7 +95,7 @@ class Meddler final : public TransferExecutor {
   TransferExecutor& inner_;
 };
 
-// Takes whatever goes to a file, and keeps it until the test says what became of it.
+// Accepts all transfers to a file, and keeps them until the test ends them.
 class Held final : public TransferExecutor {
  public:
   explicit Held(const Clock& clock) : ledger_(clock, 8) {}
@@ -189,7 +189,7 @@ TEST(BounceExecutorTest, PlacesOfALateHopAreNotUsedAgainUntilItHasSettled) {
   const CopyPlanPtr plan = plan_between(memory.layout(), file.layout());
 
   // A ring of two places has hops of one block: both are on their second one, and begin.
-  Told late;
+  Reported late;
   submit(*bounce, late, plan, 2, TimePoint(1000));
   const std::shared_ptr<ActiveTransfer> first = held.ledger().take();
   const std::shared_ptr<ActiveTransfer> second = held.ledger().take();
@@ -201,15 +201,15 @@ TEST(BounceExecutorTest, PlacesOfALateHopAreNotUsedAgainUntilItHasSettled) {
   EXPECT_EQ(outcome.blocks[0].state, BlockState::kExpired);
   EXPECT_EQ(outcome.blocks[1].state, BlockState::kExpired);
 
-  // What comes next waits for a place, whatever the deadline said of the others.
-  Told next;
+  // The next transfer waits for a place, although the others have expired.
+  Reported next;
   submit(*bounce, next, plan, 1);
   EXPECT_EQ(host.load().transfers, 0U);
   EXPECT_FALSE(late.is_settled);
   first->finish(0, {});
   const std::shared_ptr<ActiveTransfer> third = held.ledger().take();
   EXPECT_EQ(third->transfer().blocks[0].pair.source, first->transfer().blocks[0].pair.source)
-      << "the place that is free";
+      << "only the free place is used";
   EXPECT_FALSE(late.is_settled) << "the other place is still in use";
   second->finish(0, {});
   late.settled.get_future().wait();
@@ -225,9 +225,9 @@ TEST(BounceExecutorTest, HopsOverlap) {
   const auto bounce = make(steady_clock(), host, held, 4);
   const TestLayout memory = TestLayout::make(blocks_of(12));
   const FileLayout file(blocks_of(12), FileMode::kBuffered);
-  Told told;
-  submit(*bounce, told, plan_between(memory.layout(), file.layout()), 12);
-  // Nothing of the file's side is done, and blocks go on arriving in the ring until it is full.
+  Reported reported;
+  submit(*bounce, reported, plan_between(memory.layout(), file.layout()), 12);
+  // The file executor ends nothing, and blocks are copied into the ring until it is full.
   std::vector<std::shared_ptr<ActiveTransfer>> out;
   for (int i = 0; i < 4; ++i) {
     out.push_back(held.ledger().take());
@@ -241,8 +241,8 @@ TEST(BounceExecutorTest, HopsOverlap) {
       out.push_back(held.ledger().take());
     }
   }
-  told.settled.get_future().wait();
-  EXPECT_EQ(told.done.get_future().get().blocks.size(), 12U);
+  reported.settled.get_future().wait();
+  EXPECT_EQ(reported.done.get_future().get().blocks.size(), 12U);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ Result<BounceRoutes::Route> BounceRoutes::find(const CopyPlan& plan) const {
 }
 
 Result<BounceRoutes::Route> BounceRoutes::of(const CopyPlanPtr& plan) {
-  // Whoever holds the plan of a leg holds the layouts that it names.
+  // The plan of a leg keeps the layouts that it names alive.
   struct Held {
     CopyPlanPtr whole;
     CopyPlanPtr leg;

@@ -6,7 +6,7 @@ namespace cairn {
 
 namespace {
 
-// Copies from this size on go past the caches: they would push out more than anybody reads of them again.
+// Copies from this size on go past the caches: they would evict more from the caches than is read of them again.
 constexpr std::size_t kLeastStreamedCopy = std::size_t{1} << 20;
 
 // A bijection of 64 bits in which every bit of the input moves every bit of the output.

@@ -1,6 +1,6 @@
 // The checksum of a block. The CPU and the GPU kernel compute the same value, in any order and in parts.
 //
-// It is computed over the rows of the block (layout/kv_shape.h), each padded with zeros to words of 8 bytes. Word j of row r
+// It is computed over the rows of the block (layout/block_layout.h), each padded with zeros to words of 8 bytes. Word j of row r
 // has position p = r x words-per-row + j, whatever arrangement the row lies in. With
 //     first(p)  = p x 0x9E3779B1 + 0x165667B1     second(p) = p x 0x85EBCA77 + 0x27D4EB2F   (mod 2^32)
 // the sums of a block are, modulo 2^64,

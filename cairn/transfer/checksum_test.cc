@@ -118,7 +118,7 @@ TEST(ChecksumTest, WhatIsInAnotherPlaceIsCaught) {
 TEST(ChecksumTest, ShorterBlocksAndOtherTagsAreCaught) {
   Bytes bytes = random_bytes(1024, 7);
   std::fill_n(bytes.begin() + 512, 512, std::byte{0});
-  // Zeros at the end add nothing to `words`, and padding is zeros: the bytes of the block are what tells them apart.
+  // Zeros at the end add nothing to `words`, and padding is zeros: the number of bytes distinguishes them.
   const BlockTag tag{0x1111, 0x2222};
   const Checksum right = finish(sum_words(bytes, 0), bytes.size(), tag);
   EXPECT_NE(finish(sum_words({bytes.data(), 512}, 0), 512, tag), right);
@@ -128,7 +128,7 @@ TEST(ChecksumTest, ShorterBlocksAndOtherTagsAreCaught) {
   EXPECT_NE(finish(sum_words(bytes, 0), 1024, BlockTag{0x2222, 0x1111}), right);
 }
 
-// Checksums are kept in files: what was written by one release must be right for the next.
+// Checksums are kept in files: later releases must compute the same values.
 TEST(ChecksumTest, NeverChanges) {
   Bytes bytes(1000);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -164,7 +164,7 @@ TEST_P(RowKernelTest, DoesWhatANaiveLoopDoes) {
                .row_bytes = round % 3 == 0 ? 1 + random() % 3000 : 1 + random() % 200,
                .first_word = round % 4 == 0 ? (std::uint64_t{1} << 32) - random() % 50 : random(),
                .word_step = random() % 1000};
-    // What streaming stores want every other time: whole lines, or steps of whole words.
+    // Every other round suits streaming stores: whole lines, or steps of whole words.
     const std::uint64_t unit = std::array{1U, 8U, 1U, 64U}[round % 4];
     run.row_bytes = unit == 64 ? (run.row_bytes + 63) / 64 * 64 : run.row_bytes;
     run.from_step = run.row_bytes + random() % 40;
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(All, RowKernelTest, ::testing::ValuesIn(row_kernels().b
 // The inverse of the last step of finish(): the value that a 64-bit mix turns into `mixed`.
 std::uint64_t unmix(std::uint64_t mixed) {
   constexpr std::uint64_t kFactor = 0xE9846AF9B1A615DULL;
-  std::uint64_t inverse = kFactor;  // right in the last 3 bits; each step doubles them
+  std::uint64_t inverse = kFactor;  // correct in the last 3 bits; each step doubles their number
   for (int i = 0; i < 5; ++i) {
     inverse *= 2 - kFactor * inverse;
   }
@@ -215,7 +215,7 @@ std::uint64_t unmix(std::uint64_t mixed) {
 TEST(ChecksumTest, NoBlockHasTheChecksumThatSaysThatNoneWasMade) {
   constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
   const BlockSums sums{.products = 11, .words = 22};
-  // What finish() has before the last part, from a tag that is 0 there.
+  // The state of finish() before its last part, for a tag that is 0 there.
   const std::uint64_t before = unmix(static_cast<std::uint64_t>(finish(sums, 4096, {.high = 5})) - kStep);
   const BlockTag tag{.high = 5, .low = unmix(0 - kStep) - before};
   ASSERT_NE(tag.low, 0U);

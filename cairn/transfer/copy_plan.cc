@@ -70,6 +70,18 @@ Result<BlockPart> resolve(const BlockPart& part, const KvShape& source, const Kv
     return fail(ErrorCode::kOutOfRange, str_cat(full.heads, " heads from head ", full.whole_head,
                                                 " of the whole on; the whole has ", full.whole_heads));
   }
+  if (part.whole_layers == 0) {
+    if (part.whole_layer != 0) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("whole_layer ", part.whole_layer,
+                                                       " without whole_layers; give how many layers the whole has"));
+    }
+    full.whole_layers = source.layers;
+    full.whole_layer = part.first_layer;
+  }
+  if (!within(full.whole_layer, full.layers, full.whole_layers)) {
+    return fail(ErrorCode::kOutOfRange, str_cat(full.layers, " layers from layer ", full.whole_layer,
+                                                " of the whole on; the whole has ", full.whole_layers));
+  }
   return full;
 }
 
@@ -107,14 +119,10 @@ void finish_box(CopyPlan::Box& box, std::uint64_t row_bytes) {
     return std::tuple(a.count == 1, a.destination_step) < std::tuple(b.count == 1, b.destination_step);
   });
   box.run_bytes = row_bytes;
-  box.rows_in_sequence = true;
-  std::uint64_t rows = 1;
   for (const CopyPlan::Level& level : box.levels) {
     if (level.count == 1 || level.source_step != box.run_bytes || level.destination_step != box.run_bytes) {
       break;
     }
-    box.rows_in_sequence = box.rows_in_sequence && level.row_step == rows;
-    rows *= level.count;
     box.run_bytes *= level.count;
     box.run_levels += 1;
   }
@@ -183,6 +191,7 @@ Result<CopyPlanPtr> CopyPlan::make(BlockLayoutPtr source, BlockLayoutPtr destina
   CAIRN_TRY_ASSIGN(BlockPart full, resolve(part, source->shape(), destination->shape()));
   KvShape whole = source->shape();
   whole.heads = full.whole_heads;
+  whole.layers = full.whole_layers;
   CAIRN_TRY(whole.validate());
   const std::shared_ptr<CopyPlan> plan(new CopyPlan());
   plan->same_places_ = same_places(*source, *destination);
@@ -243,7 +252,7 @@ void CopyPlan::make_boxes(const BlockPart& part, const KvShape& whole) {
     box.destination_offset = to.offset;
     box.source_block_step = from.block_step;
     box.destination_block_step = to.block_step;
-    box.first_row = whole.row(first, 0, 0, part.whole_head);
+    box.first_row = whole.row(part.whole_layer + (first - part.first_layer), 0, 0, part.whole_head);
     box.levels = {Level{part.heads, from.head_step, to.head_step, 1},
                   Level{whole.page_size, from.token_step, to.token_step, whole.row(0, 0, 1, 0)},
                   Level{whole.kv, from.kv_step, to.kv_step, whole.row(0, 1, 0, 0)}, layers};
@@ -318,7 +327,7 @@ CopyPlan::Order CopyPlan::order_of(std::span<const Box> boxes) const {
 
 namespace {
 
-// A number that stands twice, if one does. Lists in order, the usual ones, take one pass and no memory.
+// A number that occurs twice, if any. Sorted lists, the usual case, take one pass and no memory.
 struct Twice {
   bool found = false;
   std::uint32_t number = 0;

@@ -30,10 +30,12 @@ struct BlockPart {
   std::uint32_t source_head = 0;  // the first head that is read, and the one that is written
   std::uint32_t destination_head = 0;
   std::uint32_t heads = 0;  // 0: all of the source, from source_head on
-  // If source and destination are shards of a larger model: the number of source_head in the whole model, and how many heads the
-  // whole has. Rows are numbered by these. 0 heads: the source is the whole.
+  // If source and destination are shards of a larger model: the numbers of source_head and first_layer in the whole model, and
+  // how many heads and layers the whole has. Rows are numbered by these. 0 heads or layers: the source has all of them.
   std::uint32_t whole_head = 0;
   std::uint32_t whole_heads = 0;
+  std::uint32_t whole_layer = 0;
+  std::uint32_t whole_layers = 0;
 };
 
 class CopyPlan;
@@ -79,9 +81,8 @@ class CopyPlan {
     std::uint64_t first_row = 0;
     std::array<Level, 4> levels = {};
     std::uint32_t run_levels = 0;
-    std::uint64_t run_bytes = 0;    // row bytes x the counts of the run's levels
-    std::uint64_t runs = 1;         // runs of a block: the counts of the other levels
-    bool rows_in_sequence = false;  // the rows of a run are numbered one after the other
+    std::uint64_t run_bytes = 0;  // row bytes x the counts of the run's levels
+    std::uint64_t runs = 1;       // runs of a block: the counts of the other levels
   };
 
   [[nodiscard]] static Result<CopyPlanPtr> make(BlockLayoutPtr source, BlockLayoutPtr destination,

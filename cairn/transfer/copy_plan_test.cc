@@ -35,7 +35,6 @@ TEST(CopyPlanTest, ContiguousBlocksAreOneCopyAndMergeWithTheNext) {
   EXPECT_EQ(plan->runs_per_block(), 1U);
   EXPECT_EQ(plan->bytes_per_block(), 768U);
   EXPECT_TRUE(plan->is_whole());
-  EXPECT_TRUE(plan->boxes()[0].rows_in_sequence);
   EXPECT_THAT(expand(*plan, {{1, 4}, {2, 5}, {4, 6}, {5, 1}}),
               ElementsAre(Copy{0, 0, 768, 4 * 768, 2 * 768, 0, 2}, Copy{0, 0, 4 * 768, 6 * 768, 768, 2, 1},
                           Copy{0, 0, 5 * 768, 768, 768, 3, 1}));
@@ -172,6 +171,8 @@ TEST(CopyPlanTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message(same, {.whole_head = 1}), HasSubstr("without whole_heads"));
   EXPECT_THAT(message(same, {.whole_head = 1, .whole_heads = 2}), HasSubstr("the whole has 2"));
   EXPECT_THAT(message(same, {.whole_heads = 1U << 31U}), HasSubstr("2^32 words"));
+  EXPECT_THAT(message(same, {.whole_layer = 1}), HasSubstr("without whole_layers"));
+  EXPECT_THAT(message(same, {.whole_layer = 1, .whole_layers = 3}), HasSubstr("the whole has 3"));
   EXPECT_FALSE(CopyPlan::make(nullptr, base.layout()));
   EXPECT_FALSE(CopyPlan::make(base.layout(), nullptr));
 }

@@ -1,4 +1,4 @@
-// For tests of plans: what a plan ought to do, row by row, and what its copies do in memory.
+// For tests of plans: the expected copies row by row, and the effect of a plan's copies in memory.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,9 @@ inline std::vector<RowCopy> rows_of(const BlockLayout& source, const BlockLayout
   const std::uint32_t heads = part.heads == 0 ? shape.heads - part.source_head : part.heads;
   KvShape whole = shape;
   whole.heads = part.whole_heads == 0 ? shape.heads : part.whole_heads;
+  whole.layers = part.whole_layers == 0 ? shape.layers : part.whole_layers;
   const std::uint32_t whole_head = part.whole_heads == 0 ? part.source_head : part.whole_head;
+  const std::uint32_t whole_layer = part.whole_layers == 0 ? part.first_layer : part.whole_layer;
   std::vector<RowCopy> rows;
   for (std::uint32_t pair = 0; pair < pairs.size(); ++pair) {
     for (std::uint32_t layer = part.first_layer; layer < part.first_layer + layers; ++layer) {
@@ -38,7 +40,7 @@ inline std::vector<RowCopy> rows_of(const BlockLayout& source, const BlockLayout
             rows.push_back(
                 {pair, source.address(pairs[pair].source, layer, kv, token, part.source_head + head),
                  destination.address(pairs[pair].destination, layer, kv, token, part.destination_head + head),
-                 whole.row(layer, kv, token, whole_head + head)});
+                 whole.row(whole_layer + layer - part.first_layer, kv, token, whole_head + head)});
           }
         }
       }

@@ -12,7 +12,9 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/memory/cuda_driver.h"
 #include "cairn/memory/device_region.h"
+#include "cairn/memory/host_text.h"
 #include "cairn/memory/pinned_region.h"
 #include "cairn/transfer/cuda_executor.h"
 
@@ -30,6 +32,7 @@ constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 struct Memory {
   RegionPtr device;
   RegionPtr host;
+  TimePoint deadline{};
 };
 
 // Bytes a second, there and back: the slower of both, since a way is chosen for both.
@@ -62,13 +65,18 @@ Result<double> rate(TransferExecutor& executor, const Memory& memory, std::uint6
       std::promise<TransferOutcome> promise;
       const TimePoint begin = steady_clock().now();
       const Result<TransferId> id =
-          executor.submit({.plan = plan, .blocks = blocks, .verify = verify, .done = [&](TransferOutcome&& outcome) {
-                             promise.set_value(std::move(outcome));
-                           }});
+          executor.submit({.plan = plan,
+                           .blocks = blocks,
+                           .verify = verify,
+                           .deadline = memory.deadline,
+                           .done = [&](TransferOutcome&& outcome) { promise.set_value(std::move(outcome)); }});
       if (!id) {
         return Unexpected(Error(id.error()));
       }
       const TransferOutcome outcome = promise.get_future().get();
+      if (steady_clock().now() >= memory.deadline) {
+        return fail(ErrorCode::kExpired, "measuring how the GPU copies takes too long; the defaults are used");
+      }
       if (!outcome.all_done()) {
         return fail(ErrorCode::kIo, outcome.error);
       }
@@ -82,10 +90,11 @@ Result<double> rate(TransferExecutor& executor, const Memory& memory, std::uint6
 
 }  // namespace
 
-Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std::string&)>& progress) {
+Result<CudaTuning> calibrate_cuda(int device, const CudaCalibrationOptions& options) {
+  const TimePoint deadline = steady_clock().now() + options.longest;
   CAIRN_TRY_ASSIGN(RegionPtr on_device, device_region({.size = kBytes, .device = device}));
   CAIRN_TRY_ASSIGN(RegionPtr on_host, pinned_region({.size = kBytes, .device = device, .required = true}));
-  const Memory memory{std::move(on_device), std::move(on_host)};
+  const Memory memory{std::move(on_device), std::move(on_host), deadline};
   // The smallest size from which on the second way, which takes less of the GPU, is not slower by more than noise.
   const auto crossing = [&](const char* what, const CudaTuning& first, const CudaTuning& second,
                             Verify verify) -> Result<std::uint64_t> {
@@ -105,8 +114,9 @@ Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std
       if (!one || !other) {
         return Unexpected(Error(one ? other.error() : one.error()));
       }
-      if (progress) {
-        progress(str_cat(what, ", blocks of ", *size / kKiB, " KiB: ", *one * 1e-9, " and ", *other * 1e-9, " GB/s"));
+      if (options.progress) {
+        options.progress(
+            str_cat(what, ", blocks of ", *size / kKiB, " KiB: ", *one * 1e-9, " and ", *other * 1e-9, " GB/s"));
       }
       constexpr double kNoise = 0.98;
       if (*other < kNoise * *one) {
@@ -130,6 +140,24 @@ Result<CudaTuning> calibrate_cuda(int device, const std::function<void(const std
   CAIRN_TRY_ASSIGN(const std::uint64_t engines_from, crossing("kernel or copy engines", staged, engines, Verify::kOff));
   engines.engines_from_bytes = engines_from;
   return engines;
+}
+
+Result<CudaIdentity> cuda_identity(int device) {
+  CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
+  cuda::Device handle = 0;
+  cuda::Uuid uuid;
+  CAIRN_TRY(driver->check(driver->device_get(&handle, device), str_cat("cuDeviceGet of GPU ", device)));
+  CAIRN_TRY(driver->check(driver->device_get_uuid(&uuid, handle), str_cat("cuDeviceGetUuid of GPU ", device)));
+  CudaIdentity identity;
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const unsigned char byte : uuid.bytes) {
+    identity.uuid += kDigits[byte / 16];
+    identity.uuid += kDigits[byte % 16];
+  }
+  std::string module = read_text("/sys/module/nvidia/version").value_or("");
+  module.resize(std::min(module.find('\n'), module.size()));
+  identity.driver = str_cat(driver->version(), " ", module);
+  return identity;
 }
 
 }  // namespace cairn

@@ -20,7 +20,7 @@ constexpr std::uint64_t kArrivalsBytes = 256;
 constexpr unsigned kThreads = 512;
 constexpr std::size_t kPlansKept = 64;
 constexpr std::uint64_t kSmallestPart = std::uint64_t{2} << 20;
-// A short copy is over before the thread could have gone to sleep and been woken.
+// A short copy ends before the thread could have gone to sleep and been woken.
 constexpr std::chrono::microseconds kSpin{50};
 
 }  // namespace
@@ -150,7 +150,7 @@ void CudaLane::begin_part() {
     return;
   }
   if (Status status = enqueue(part, method); !status) {
-    // What was enqueued before the failure may still run: it is over when the streams are, or when the GPU is.
+    // What was enqueued before the failure may still run. It ends when the streams end, or when the GPU is lost.
     static_cast<void>(driver_.stream_synchronize(kernel_stream_));
     static_cast<void>(driver_.stream_synchronize(copy_stream_));
     for (const std::uint32_t block : part.blocks) {

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/transfer/checksum.h"
 #include "cairn/transfer/copy_plan.h"
-#include "cairn/transfer/step_mark.h"
 
 namespace cairn {
 

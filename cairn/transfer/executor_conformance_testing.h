@@ -1,4 +1,4 @@
-// What every TransferExecutor passes: one suite, run on each of them in the memory it is for.
+// The test suite for every TransferExecutor, run on each of them with the memory that it copies.
 //
 // An executor's test makes an ExecutorCase and instantiates the suite with it, in a program that holds
 // executor_conformance_threads_test.cc:
@@ -35,7 +35,7 @@ class BlockStore {
   [[nodiscard]] virtual const BlockLayoutPtr& layout() const = 0;
   virtual void write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void read(std::uint32_t region, std::uint64_t offset, std::span<std::byte> bytes) const = 0;
-  // Whether what lies around the regions is as it was; where there is something around them.
+  // Whether the guards around the regions, if any, are unchanged.
   [[nodiscard]] virtual bool guards_intact() const { return true; }
 };
 
@@ -68,13 +68,13 @@ struct ExecutorCase {
   MakeStore source;
   MakeStore destination;
   std::uint64_t alignment = 1;  // that layouts are made with at least
-  // Memory that the executor does not move: the source of plans that it must refuse. May be left out.
+  // Memory that the executor cannot copy: the source of plans that it must refuse. Optional.
   MakeStore foreign = {};
 };
 
 inline std::string case_name(const ::testing::TestParamInfo<ExecutorCase>& each) { return each.param.name; }
 
-// The two sides of a plan, their bytes known.
+// The two sides of a plan, with known bytes.
 class Exchange {
  public:
   Exchange(const ExecutorCase& of, const KvShape& shape, std::uint32_t blocks, Arrangement from, Arrangement to);
@@ -83,7 +83,7 @@ class Exchange {
   void fill(std::uint64_t seed);
   [[nodiscard]] const CopyPlanPtr& plan() const { return plan_; }
   [[nodiscard]] std::uint32_t blocks() const { return plan_->source().blocks(); }
-  // The checksum that a block of the source has.
+  // The checksum of a block of the source.
   [[nodiscard]] Checksum checksum(std::uint32_t source_block, const BlockTag& tag) const;
   // The destination has these blocks of the source, and nothing else of it has changed since fill().
   void expect_moved(std::span<const BlockPair> pairs) const;

@@ -24,7 +24,7 @@ void put_random(std::vector<std::byte>& bytes, std::uint64_t seed) {
   }
 }
 
-// As a whole: vectors of bytes are compared one byte after the other, most of the time of these tests under sanitizers.
+// With memcmp(): comparing vectors byte by byte would take most of the time of these tests under sanitizers.
 bool same(const std::vector<std::vector<std::byte>>& some, const std::vector<std::vector<std::byte>>& others) {
   return std::ranges::equal(some, others, [](const std::vector<std::byte>& one, const std::vector<std::byte>& other) {
     return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size()) == 0;
@@ -132,7 +132,7 @@ void Exchange::expect_moved(std::span<const BlockPair> pairs, std::span<const Bl
       std::memcpy(expected[at.region].data() + at.offset, found[at.region].data() + at.offset, row_bytes);
     });
   }
-  EXPECT_TRUE(same(found, expected)) << "the destination is not what it should be after a transfer";
+  EXPECT_TRUE(same(found, expected)) << "the destination has wrong bytes after a transfer";
   EXPECT_TRUE(same(contents(*source_), source_bytes_)) << "the source was written";
   EXPECT_TRUE(source_->guards_intact() && destination_->guards_intact());
 }
@@ -172,7 +172,7 @@ TEST_P(ExecutorConformanceTest, MovesRandomPlansByteForByteWithTheRightChecksums
     const auto blocks = static_cast<std::uint32_t>(1 + random() % 20);
     Exchange between(GetParam(), shape, blocks, kAllArrangements[random() % 6], kAllArrangements[random() % 6]);
     if (!executor->can_move(*between.plan())) {
-      ADD_FAILURE() << executor->describe() << " does not move what it is for";
+      ADD_FAILURE() << executor->describe() << " refuses a plan that it should carry out";
       return;
     }
     const std::vector<BlockPair> pairs = random_pairs(blocks, 1 + random() % blocks, random);
@@ -293,7 +293,7 @@ TEST_P(ExecutorConformanceTest, AFullQueuePushesBackAndRecovers) {
   constexpr std::size_t kLimit = 3;
   const auto executor = make_executor(kLimit);
   const Exchange between = exchange();
-  // The first callback holds up all others, and a transfer keeps its place until it is told of.
+  // The first callback holds up all others, and a transfer keeps its place until its callback runs.
   std::promise<void> first_done;
   std::promise<void> go_on;
   std::shared_future<void> may_go_on = go_on.get_future().share();
@@ -406,7 +406,7 @@ TEST_P(ExecutorConformanceTest, CancelledBlocksAreUntouchedAndTheOthersWhole) {
     executor->cancel(*id);
     const TransferOutcome outcome = done.get_future().get();
     settled.get_future().get();
-    executor->cancel(*id);  // nobody's any more
+    executor->cancel(*id);  // it has ended: no effect
     for (std::size_t i = 0; i < 16; ++i) {
       EXPECT_THAT(outcome.blocks[i].state, ::testing::AnyOf(BlockState::kDone, BlockState::kCancelled));
       if (outcome.blocks[i].state == BlockState::kDone) {
@@ -445,7 +445,7 @@ TEST_P(ExecutorConformanceTest, CallbacksSubmitTheNextTransfer) {
   between.expect_moved(pairs);
 }
 
-TEST_P(ExecutorConformanceTest, DestructionTellsOfEverythingAndLeavesNothingUnderWay) {
+TEST_P(ExecutorConformanceTest, DestructionReportsEverythingAndLeavesNothingInFlight) {
   const Exchange between = exchange(64);
   auto executor = make_executor();
   int done = 0;

@@ -163,7 +163,8 @@ void FaultExecutor::cancel(TransferId transfer) {
         }
       }
     }
-    // Those that found no room inside have not begun as far as anybody can tell; what was released from hanging has.
+    // Blocks that found no room inside have not begun, as far as callers can see; blocks that hung and were released
+    // have.
     for (Part& part : ready_) {
       if (part.active->id() == transfer && part.begun && part.fault != Fault::kHang) {
         for (const std::uint32_t block : part.blocks) {
@@ -383,11 +384,11 @@ Transfer FaultExecutor::transfer_for(const InFlightPtr& in_flight) {
 }
 
 void FaultExecutor::on_done(InFlight& in_flight, const TransferOutcome& outcome) {
-  bool told = false;  // the error is the first one's
+  bool is_reported = false;  // the error is the first one's
   for (std::size_t i = 0; i < in_flight.part.blocks.size(); ++i) {
     const BlockOutcome& block = outcome.blocks[i];
-    const bool first = block.state != BlockState::kDone && !told;
-    told = told || first;
+    const bool first = block.state != BlockState::kDone && !is_reported;
+    is_reported = is_reported || first;
     if (block.state == BlockState::kExpired) {
       in_flight.expired.push_back(in_flight.part.blocks[i]);
     } else {

@@ -123,7 +123,7 @@ class FaultExecutor final : public TransferExecutor {
   std::list<InFlightPtr> in_flight_ CAIRN_GUARDED_BY(mutex_);
   bool ending_ CAIRN_GUARDED_BY(mutex_) = false;
   std::unique_ptr<TransferExecutor> inside_;
-  TransferLedger ledger_;  // destroyed first: then nothing is inside any more
+  TransferLedger ledger_;  // destroyed first: then no transfer is left inside
   std::thread timer_thread_;
 };
 

@@ -23,7 +23,7 @@ using testing::plan_between;
 using testing::same_blocks;
 using testing::TestLayout;
 
-// Copies when it is told to, on the thread that tells it: what a simulation does.
+// Copies on request, on the caller's thread, as a simulation does.
 class SteppedExecutor final : public TransferExecutor {
  public:
   SteppedExecutor(const Clock& clock, std::size_t limit)
@@ -39,7 +39,7 @@ class SteppedExecutor final : public TransferExecutor {
   [[nodiscard]] ExecutorLoad load() const override { return ledger_.load(); }
   [[nodiscard]] std::string describe() const override { return "steps"; }
 
-  // Carries out what was submitted, and tells of it; whether there was anything.
+  // Carries out submitted transfers and runs their callbacks; returns whether there were any.
   bool step() {
     bool any = false;
     while (const auto active = ledger_.try_take()) {
@@ -207,7 +207,7 @@ TEST_F(FaultExecutorTest, CorruptionAfterTheCopyIsFoundByALaterCheck) {
   EXPECT_TRUE(arrived(0));
   EXPECT_FALSE(arrived(1));
   EXPECT_TRUE(destination_.untouched_but({0, 1, 2}));
-  // What was made on the way down is expected on the way up.
+  // The checksum that was made when copying down is expected when copying up.
   const Checksum made = outcomes_[0]->blocks[1].checksum;
   EXPECT_NE(finish(sum_block(*plan_, PlanSide::kDestination, 1), plan_->whole_block_bytes(), {1, 9}), made);
 }
@@ -266,7 +266,7 @@ TEST_F(FaultExecutorTest, WhatHangsExpiresButSettlesOnlyWithItsLateCopy) {
   executor_->check_deadlines();
   run();
   EXPECT_THAT(states(), ElementsAre(BlockState::kDone, BlockState::kExpired, BlockState::kDone));
-  EXPECT_FALSE(settled_[0]);  // its memory is still somebody's
+  EXPECT_FALSE(settled_[0]);  // its memory may still be written
   EXPECT_EQ(executor_->load().transfers, 1U);
   EXPECT_FALSE(arrived(1));
   executor_->release();
@@ -398,15 +398,15 @@ TEST_F(FaultExecutorTest, FlipsBytesOfFilesAndAsksForHelpWithDevices) {
   };
   const auto outcome_of = [&](MemoryKind kind, const FaultOptions& options) {
     FaultExecutor executor(clock_, std::make_unique<Pretender>(), options);
-    TransferOutcome told;
+    TransferOutcome reported;
     EXPECT_TRUE(executor
                     .submit({.plan = plan_between(TestLayout::make(small).layout(), layout_in(kind)),
                              .blocks = same_blocks(3),
-                             .done = [&](TransferOutcome&& outcome) { told = std::move(outcome); }})
+                             .done = [&](TransferOutcome&& outcome) { reported = std::move(outcome); }})
                     .has_value());
     while (executor.run_callbacks()) {
     }
-    return told;
+    return reported;
   };
   FaultOptions options{.rules = {{.fault = Fault::kCorrupt, .at = 2}},
                        .callbacks = TransferLedger::Callbacks::kOnRequest};

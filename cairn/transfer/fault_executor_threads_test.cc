@@ -23,7 +23,7 @@ std::unique_ptr<BlockStore> host_store(const BlockLayout::Options& options) {
   return std::make_unique<HostStore>(options);
 }
 
-// Without faults it is an executor like any other.
+// Without faults it passes the conformance suite.
 INSTANTIATE_TEST_SUITE_P(Faults, ExecutorConformanceTest,
                          ::testing::Values(ExecutorCase{
                              .name = "none",

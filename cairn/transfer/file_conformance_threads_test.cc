@@ -1,4 +1,4 @@
-// The conformance suite, on files: each way in which they are read and written, in both directions, and through a ring.
+// The conformance suite, on files: each I/O backend, in both directions, and through a ring.
 #include <future>
 #include <memory>
 
@@ -69,12 +69,12 @@ std::vector<ExecutorCase> file_cases() {
 
 INSTANTIATE_TEST_SUITE_P(File, ExecutorConformanceTest, ::testing::ValuesIn(file_cases()), case_name);
 
-// A bounce executor with the two that it stands on.
+// A bounce executor with the two executors that it uses.
 class Bounce final : public TransferExecutor {
  public:
   Bounce(const Clock& clock, std::size_t limit)
       : host_(clock, {.threads = 1, .limit = 2}), files_(make_executor(IoMethod::kBest, clock, 2)) {
-    // Room for five of the largest blocks of the suite: every transfer of more goes around.
+    // Room for five of the largest blocks of the suite: larger transfers use the ring several times.
     constexpr std::uint64_t kLargest = std::uint64_t{2} << 20;
     Result<std::unique_ptr<BounceExecutor>> made = BounceExecutor::make(
         clock, host_, *files_,
@@ -104,7 +104,7 @@ std::vector<ExecutorCase> bounce_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Bounce, ExecutorConformanceTest, ::testing::ValuesIn(bounce_cases()), case_name);
 
-// A decorator that has nothing to do changes nothing, whatever is inside.
+// A fault executor without faults changes nothing, whatever executor it wraps.
 std::vector<ExecutorCase> decorated_cases() {
   std::vector<ExecutorCase> cases;
   for (std::vector<ExecutorCase> all : {file_cases(), bounce_cases()}) {
@@ -131,8 +131,8 @@ TransferOutcome run(TransferExecutor& executor, const CopyPlanPtr& plan, std::ve
   return promise.get_future().get();
 }
 
-// What is said to be done is in the file, and what is not done says so: around files, and around a ring.
-TEST(FaultsAroundFilesTest, BlocksThatAreDoneAreThereAndTheOthersAreNot) {
+// Blocks reported as done are in the file, and all others are reported as failed: around files, and around a ring.
+TEST(FaultsAroundFilesTest, DoneBlocksAreCopiedAndTheOthersAreNot) {
   const KvShape shape{.layers = 4, .kv = 2, .page_size = 8, .heads = 2, .head_size = 64, .element_bits = 16};
   const BlockLayout::Options options{.shape = shape, .blocks = 64, .alignment = 4096};
   for (const bool bounce : {false, true}) {

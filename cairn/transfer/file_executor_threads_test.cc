@@ -142,7 +142,7 @@ TEST_P(FileExecutorTest, WritesAndReadsAnyArrangement) {
       pairs.push_back(blocks[i].pair);
     }
 
-    // What the file ought to hold: the copies of the plan, and guard bytes wherever there is none.
+    // The expected file: the copies of the plan, and guard bytes everywhere else.
     const CopyPlanPtr out = plan_between(source.layout(), file.layout());
     std::vector<std::vector<std::byte>> model;
     for (std::size_t i = 0; i < file.files(); ++i) {
@@ -219,7 +219,7 @@ TEST_P(FileExecutorTest, OnlyTheBlockThatWasChangedIsAMismatch) {
     EXPECT_EQ(read.blocks[i].state, i == 4 ? BlockState::kMismatch : BlockState::kDone) << i;
   }
   transfer.verify = Verify::kOff;
-  EXPECT_TRUE(run(*executor_, transfer).all_done()) << "nobody looked";
+  EXPECT_TRUE(run(*executor_, transfer).all_done()) << "nothing was verified";
 }
 
 TEST_P(FileExecutorTest, AFileThatCannotBeWrittenFailsItsBlocks) {
@@ -301,7 +301,7 @@ TEST_P(FileExecutorTest, CarriesManyTransfersAtOnce) {
   EXPECT_EQ(executor_->load().transfers, 0U);
 }
 
-TEST_P(FileExecutorTest, EndsWithTransfersUnderWay) {
+TEST_P(FileExecutorTest, EndsWithTransfersInFlight) {
   const FileLayout file(large_blocks(64), GetParam().mode);
   const BlockLayoutPtr host = plain_layout(large_blocks(64));
   const CopyPlanPtr plan = plan_between(host, file.layout());
@@ -328,9 +328,9 @@ TEST_P(FileExecutorTest, FlushesAFile) {
   const BlockLayoutPtr host = plain_layout(large_blocks(4));
   ASSERT_TRUE(run(*executor_, transfer_of(plan_between(host, file.layout()), same_blocks(4))).all_done());
   const auto flush = [this](const RegionPtr& region, TimePoint deadline) {
-    std::promise<Status> told;
-    EXPECT_TRUE(executor_->flush(region, deadline, [&told](const Status& status) { told.set_value(status); }));
-    return told.get_future().get();
+    std::promise<Status> reported;
+    EXPECT_TRUE(executor_->flush(region, deadline, [&reported](const Status& status) { reported.set_value(status); }));
+    return reported.get_future().get();
   };
   EXPECT_TRUE(flush(file.layout()->regions()[0], TimePoint::max()));
   EXPECT_EQ(flush(file.layout()->regions()[0], TimePoint(0)).error().code, ErrorCode::kExpired);
@@ -381,7 +381,7 @@ TEST(FileExecutorOptionsTest, AreChecked) {
   EXPECT_EQ(FileExecutor::make(steady_clock(), {.checksum_threads = 0}).error().code, ErrorCode::kInvalidArgument);
 }
 
-// In a process of its own: the file may not grow beyond the first five blocks, one copy across the border included.
+// In a child process: the file may not grow beyond the first five blocks, one copy across the border included.
 [[noreturn]] void write_beyond_the_limit() {
   const FileLayout file(large_blocks(8), FileMode::kBuffered);
   const rlimit limit = {.rlim_cur = 5 * 65536, .rlim_max = 5 * 65536};

@@ -1,4 +1,4 @@
-// Files for the tests of this folder: made in the temporary directory, and gone with the object.
+// Files for the tests of this folder: made in the temporary directory, and removed with the object.
 #pragma once
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ class TestFile {
   int descriptor_ = -1;
 };
 
-// A region of the file, through a descriptor of its own. Where the file system has no direct I/O it is buffered.
+// A region of the file, through its own descriptor. Buffered if the file system has no direct I/O.
 enum class FileMode { kDirect, kBuffered, kReadOnly };
 
 [[nodiscard]] inline RegionPtr region_of(const TestFile& file, std::uint64_t bytes, FileMode mode) {

@@ -76,8 +76,8 @@ BlockSums FileTransfers::InFlight::sum(std::uint32_t block) const {
 }
 
 bool FileTransfers::InFlight::end_part(std::uint32_t block) {
-  // Release and acquire: whoever ends the last part sees what the others left of theirs, the bytes that were read
-  // included.
+  // Release and acquire: the thread that ends the last part sees the results of all other parts, the bytes that were
+  // read included.
   return blocks[block].parts.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
@@ -350,7 +350,7 @@ void FileTransfers::handle_copy(std::uint32_t number, std::int32_t result) {
   const std::uint64_t left = request.copy.bytes - request.over;
   const bool writes = request.transfer->writes;
   if (result > 0) {
-    CAIRN_CHECK(static_cast<std::uint64_t>(result) <= left, "the kernel moved more bytes than it was asked to");
+    CAIRN_CHECK(static_cast<std::uint64_t>(result) <= left, "the kernel moved more bytes than requested");
     std::uint64_t moved = static_cast<std::uint64_t>(result);
     if (moved < left && request.file.direct) {
       moved -=

@@ -47,7 +47,7 @@ class FileTransfers {
 
  private:
   struct Block {
-    // Copies, and for a write its sum, that have not ended. Whoever ends the last one ends the block.
+    // Copies, and for a write its sum, that have not ended. The thread that ends the last one ends the block.
     std::atomic<std::uint32_t> parts{0};
     const std::string* error = nullptr;  // set by the I/O thread before its part ends
     BlockSums sums;                      // of a write; set by a work thread before its part ends

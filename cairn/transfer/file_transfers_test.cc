@@ -1,4 +1,4 @@
-// What the kernel may answer, and what becomes of blocks then: against a backend that answers what the test says.
+// Possible results of the kernel and the outcomes of blocks: with a backend whose results the test chooses.
 #include "cairn/transfer/file_transfers.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ class FileTransfersTest : public ::testing::Test {
     Transfer transfer;
     transfer.plan = std::move(plan);
     transfer.blocks = same_blocks(count);
-    transfer.verify = Verify::kOff;  // checksums have threads of their own, and file_executor_threads_test.cc
+    transfer.verify = Verify::kOff;  // checksums need threads; file_executor_threads_test.cc tests them
     transfer.deadline = deadline;
     transfer.done = [this](TransferOutcome&& outcome) { outcome_ = std::move(outcome); };
     transfer.settled = [this] { settled_ = true; };
@@ -79,7 +79,7 @@ class FileTransfersTest : public ::testing::Test {
     transfers_->queue_requests();
   }
 
-  // The oldest request gets this answer; success is made true.
+  // Ends the oldest request with this result; on success the bytes are copied.
   void answer(std::int32_t result) {
     ASSERT_FALSE(backend_.queued.empty());
     const IoRequest request = backend_.queued.front();
@@ -144,7 +144,7 @@ TEST_F(FileTransfersTest, DirectRequestsAreContinuedWhereTheyAreAligned) {
     GTEST_SKIP() << "no direct I/O in " << file.file(0).path();
   }
   submit(plan_between(file.layout(), host.layout()), 2);
-  // 5000 bytes came; the rest begins at the page before.
+  // 5000 bytes were read; the rest begins at the page before.
   const IoRequest first = backend_.queued.front();
   transfers_->handle({.token = first.token, .result = 5000});
   EXPECT_EQ(backend_.queued.back().offset, 4096U);
@@ -204,7 +204,7 @@ TEST_F(FileTransfersTest, ADirectRequestThatIsRefusedIsMadeBuffered) {
   EXPECT_THAT(transfers_->describe(), HasSubstr("1 file buffered: the file system refuses direct I/O"));
   answer(2 * kBlock);
   EXPECT_TRUE(outcome_->all_done()) << outcome_->error;
-  // And refused once more it is an error.
+  // A second refusal is an error.
   submit(plan_between(host.layout(), file.layout()), 1);
   answer(-EINVAL);
   EXPECT_EQ(states(), "failed ");

@@ -1,4 +1,4 @@
-// The kernel's arithmetic, carried out on the CPU unit by unit: it copies what the plan says, and sums what the CPU sums.
+// The kernel's arithmetic, carried out on the CPU unit by unit: same copies as the plan, same sums as on the CPU.
 #include "cairn/transfer/gpu_plan.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ BlockSums naive_sums(const TestLayout& memory, std::uint32_t block) {
   return sums;
 }
 
-// What a launch does, one unit after the other.
+// The effect of a launch, one unit after the other.
 BlockSums run_unit_by_unit(const Launch& launch, const std::vector<Box>& boxes, const Pair& pair) {
   BlockSums sums;
   for (std::uint32_t i = 0; i < launch.shape.units; ++i) {
@@ -90,7 +90,7 @@ TEST(GpuPlanTest, CopiesAndSumsBetweenAllArrangements) {
       if (!made->can_stage()) {
         continue;
       }
-      // Block 2 stands for the host's: it comes out of, or goes into, place 1 of the staging area.
+      // Block 2 is the host's: it is copied from or to place 1 of the staging area.
       std::vector<std::byte> staging(2 * made->block_bytes);
       launch.shape = made->staged.shape;
       const auto area = reinterpret_cast<std::uint64_t>(staging.data());

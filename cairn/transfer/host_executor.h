@@ -1,9 +1,9 @@
 // HostExecutor: copies between system and pinned memory, on threads of its own. Carries out one transfer after the other, each
-// cut so that all threads work on it at once. Checksums are computed from the bytes on their way through the registers. Large
+// cut so that all threads work on it at once. Checksums are computed while the bytes are in registers. Large
 // transfers are stored past the caches.
 //
 // Thread safety: as TransferExecutor.
-// Ownership: whoever made it; the clock outlives it.
+// Ownership: the caller of make(); the clock outlives it.
 // Errors: those of submit(); a copy in memory does not fail.
 // Complexity: a queue and a lock for each transfer, a lock for each 64 KiB to 4 MiB of it.
 #pragma once

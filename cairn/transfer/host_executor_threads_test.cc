@@ -27,7 +27,7 @@ ExecutorCase host_case(const std::string& name, std::uint32_t threads, MemoryKin
               },
           .source = in(MemoryKind::kSystem),
           .destination = in(destination),
-          .foreign = in(MemoryKind::kDevice)};  // never followed: it is refused
+          .foreign = in(MemoryKind::kDevice)};  // never dereferenced: the plan is refused
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, ExecutorConformanceTest,

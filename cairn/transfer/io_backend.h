@@ -15,7 +15,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
-#include "cairn/transfer/io_method.h"
+#include "cairn/memory/region.h"
 
 namespace cairn {
 

@@ -111,7 +111,7 @@ TEST_P(IoBackendTest, GivesBackWhatTheKernelSaid) {
   backend->queue(
       {.operation = IoOperation::kWrite, .file = unwritable, .memory = memory.data(), .bytes = 4096, .token = 4});
   const std::map<std::uint64_t, std::int32_t> results = collect(*backend, 4);
-  EXPECT_EQ(results.at(1), 5000 - 4096) << "a short read is told as it is";
+  EXPECT_EQ(results.at(1), 5000 - 4096) << "a short read is reported as such";
   EXPECT_EQ(results.at(2), 0);
   EXPECT_EQ(results.at(3), -EBADF);
   EXPECT_EQ(results.at(4), -EBADF);
@@ -159,7 +159,7 @@ TEST_P(IoBackendTest, WakesAndTimesOut) {
     }
   });
   for (int i = 0; i < kRounds; ++i) {
-    backend->reap(results, Duration::max());  // hangs where a wake-up is lost
+    backend->reap(results, Duration::max());  // hangs if a wake-up is lost
     rounds.fetch_add(1);
   }
   waker.join();
@@ -175,7 +175,7 @@ TEST_P(IoBackendTest, WakersNeverLoseTheirWord) {
   std::atomic<int> said{0};
   std::thread waker([&] {
     for (int i = 0; i < kWords; ++i) {
-      said.fetch_add(1, std::memory_order_relaxed);  // wake() is what orders it
+      said.fetch_add(1, std::memory_order_relaxed);  // ordered by wake()
       backend->wake();
     }
   });
@@ -186,7 +186,7 @@ TEST_P(IoBackendTest, WakersNeverLoseTheirWord) {
   waker.join();
 }
 
-TEST(MakeIoBackendTest, RefusesADepthThatIsNone) {
+TEST(MakeIoBackendTest, RefusesAnInvalidDepth) {
   EXPECT_EQ(make_io_backend(IoMethod::kBest, 0).error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(make_io_backend(IoMethod::kBest, 5000).error().message, HasSubstr("give 1 to 1024"));
 }
@@ -199,7 +199,7 @@ TEST(MakeIoBackendTest, SaysWhatItIs) {
   EXPECT_THAT(make(IoMethod::kBest, 16)->describe(), HasSubstr("io_uring, 16 in flight"));
 }
 
-// In a process of its own: what it takes away is not given back.
+// In a child process, because it cannot get back the rights that it drops.
 [[noreturn]] void without_io_uring() {
   const sock_filter refuse[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0 /* the system call's number */),
@@ -226,7 +226,7 @@ TEST(MakeIoBackendDeathTest, FallsBackToThreadsWhereIoUringIsForbidden) {
 
 [[noreturn]] void without_locked_memory() {
   const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
-  // Root may lock what it likes: be somebody else.
+  // Root may lock any amount: become another user.
   if (setrlimit(RLIMIT_MEMLOCK, &none) != 0 || (getuid() == 0 && setuid(65534) != 0)) {
     std::fputs("cannot lower the limit here", stderr);
     std::_Exit(0);

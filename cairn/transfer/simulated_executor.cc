@@ -205,7 +205,7 @@ class SimulatedExecutor::Impl {
     std::shared_ptr<ActiveTransfer> active;
     std::uint32_t next_block = 0;
     bool has_begun = false;
-    TimePoint deadline = TimePoint::max();  // that nobody has seen pass
+    TimePoint deadline = TimePoint::max();  // that has not been noticed yet
   };
 
   // What happens at this very moment waits for run().

@@ -8,7 +8,7 @@
 // it, call run() before the FaultExecutor's check_deadlines(): blocks that were copied by a deadline are then not late.
 //
 // Thread safety: none; everything, the callbacks included, happens on the thread that simulates.
-// Ownership: whoever made it; the clock outlives it. The destructor carries out what is in flight and runs its callbacks.
+// Ownership: the caller; the clock outlives it. The destructor carries out what is in flight and runs its callbacks.
 // Errors: those of submit(); for a block, the error of the system when its file was read or written.
 #pragma once
 

@@ -32,7 +32,7 @@ using testing::TestLayout;
 constexpr KvShape kShape{.layers = 3, .kv = 2, .page_size = 2, .heads = 2, .head_size = 64, .element_bits = 16};
 constexpr std::uint32_t kBlocks = 16;
 
-struct Told {
+struct Reported {
   std::optional<TransferOutcome> outcome;
   std::optional<TimePoint> done_at;
   std::optional<TimePoint> settled_at;
@@ -58,21 +58,21 @@ class SimulatedExecutorTest : public ::testing::Test {
     return {
         .bytes_per_second = static_cast<double>(kShape.block_bytes()), .latency = milliseconds(500), .limit = limit};
   }
-  Transfer transfer(std::vector<TransferBlock> blocks, Told& told, TimePoint deadline = TimePoint::max()) {
+  Transfer transfer(std::vector<TransferBlock> blocks, Reported& reported, TimePoint deadline = TimePoint::max()) {
     return {.plan = plan_,
             .blocks = std::move(blocks),
             .deadline = deadline,
             .done =
-                [this, &told](TransferOutcome&& outcome) {
-                  EXPECT_FALSE(told.outcome) << "told twice";
-                  told.outcome = std::move(outcome);
-                  told.done_at = clock_.now();
+                [this, &reported](TransferOutcome&& outcome) {
+                  EXPECT_FALSE(reported.outcome) << "reported twice";
+                  reported.outcome = std::move(outcome);
+                  reported.done_at = clock_.now();
                 },
             .settled =
-                [this, &told] {
-                  EXPECT_TRUE(told.outcome) << "settled before it was done";
-                  EXPECT_FALSE(told.settled_at) << "settled twice";
-                  told.settled_at = clock_.now();
+                [this, &reported] {
+                  EXPECT_TRUE(reported.outcome) << "settled before it was done";
+                  EXPECT_FALSE(reported.settled_at) << "settled twice";
+                  reported.settled_at = clock_.now();
                 }};
   }
   // Moves the clock to each time that matters until nothing is left.
@@ -101,8 +101,8 @@ constexpr BlockState kCancelled = BlockState::kCancelled;
 
 TEST_F(SimulatedExecutorTest, CopiesOneTransferAfterTheOtherInItsTime) {
   SimulatedExecutor executor(clock_, slow());
-  Told first;
-  Told second;
+  Reported first;
+  Reported second;
   ASSERT_TRUE(executor.submit(transfer({{.pair = {0, 5}}, {.pair = {1, 6}}}, first)));
   ASSERT_TRUE(executor.submit(transfer({{.pair = {2, 7}}}, second)));
   EXPECT_EQ(executor.load().transfers, 2U);
@@ -130,10 +130,10 @@ TEST_F(SimulatedExecutorTest, CopiesOneTransferAfterTheOtherInItsTime) {
 
 TEST_F(SimulatedExecutorTest, AfterAPauseTimeCountsFromTheSubmission) {
   SimulatedExecutor executor(clock_, slow());
-  Told first;
-  Told second;
+  Reported first;
+  Reported second;
   ASSERT_TRUE(executor.submit(transfer({{.pair = {0, 0}}}, first)));
-  clock_.advance(seconds(10));  // it ended long ago, and nobody looked
+  clock_.advance(seconds(10));  // it ended long ago, and nothing was polled since
   ASSERT_TRUE(executor.submit(transfer({{.pair = {1, 1}}}, second)));
   EXPECT_TRUE(executor.run());
   EXPECT_TRUE(first.outcome);
@@ -166,14 +166,14 @@ TEST_F(SimulatedExecutorTest, MovesRandomPlansBetweenMemoryAndFilesByteForByteWi
     const BlockTag tag{random(), random()};
     const Checksum expected = finish(sum_block(*direct, PlanSide::kSource, 2), shape.block_bytes(), tag);
     const auto move = [&](const BlockLayoutPtr& source, const BlockLayoutPtr& destination, BlockPair pair) {
-      Told told;
-      Transfer one = transfer({{.pair = pair, .tag = tag, .expected = expected}}, told);
+      Reported reported;
+      Transfer one = transfer({{.pair = pair, .tag = tag, .expected = expected}}, reported);
       one.plan = plan_between(source, destination);
       one.verify = round % 2 == 0 ? Verify::kCheck : Verify::kMake;
       ASSERT_TRUE(executor.submit(std::move(one)));
       run_out(executor);
-      ASSERT_TRUE(told.outcome && told.outcome->all_done()) << told.outcome->error;
-      EXPECT_EQ(told.outcome->blocks[0].checksum, expected);
+      ASSERT_TRUE(reported.outcome && reported.outcome->all_done()) << reported.outcome->error;
+      EXPECT_EQ(reported.outcome->blocks[0].checksum, expected);
     };
     move(from.layout(), down.layout(), {2, 1});
     move(down.layout(), along.layout(), {1, 3});
@@ -196,8 +196,8 @@ TEST_F(SimulatedExecutorTest, MovesRandomPlansBetweenMemoryAndFilesByteForByteWi
 
 TEST_F(SimulatedExecutorTest, AWrongChecksumIsAMismatchOfJustThatBlock) {
   SimulatedExecutor executor(clock_, {});
-  Told told;
-  Transfer checked = transfer(same_blocks(3), told);
+  Reported reported;
+  Transfer checked = transfer(same_blocks(3), reported);
   checked.verify = Verify::kCheck;
   for (TransferBlock& block : checked.blocks) {
     block.expected = checksum(block.pair.source, block.tag);
@@ -205,20 +205,20 @@ TEST_F(SimulatedExecutorTest, AWrongChecksumIsAMismatchOfJustThatBlock) {
   from_.row(1, 0, 0, 0, 0)[0] ^= std::byte{1};
   ASSERT_TRUE(executor.submit(std::move(checked)));
   run_out(executor);
-  EXPECT_THAT(told.states(), ElementsAre(kDone, BlockState::kMismatch, kDone));
-  EXPECT_THAT(told.outcome->error, HasSubstr("block 1 of 3 (1 to 1) mismatch"));
+  EXPECT_THAT(reported.states(), ElementsAre(kDone, BlockState::kMismatch, kDone));
+  EXPECT_THAT(reported.outcome->error, HasSubstr("block 1 of 3 (1 to 1) mismatch"));
 }
 
 TEST_F(SimulatedExecutorTest, AddsUpPartsOfABlock) {
   SimulatedExecutor executor(clock_, {});
   BlockSums sums;
   for (std::uint32_t layer = 0; layer < kShape.layers; ++layer) {
-    Told told;
-    Transfer part = transfer({{.pair = {4, 9}}}, told);
+    Reported reported;
+    Transfer part = transfer({{.pair = {4, 9}}}, reported);
     part.plan = plan_between(from_.layout(), to_.layout(), {.first_layer = layer, .layers = 1});
     ASSERT_TRUE(executor.submit(std::move(part)));
     run_out(executor);
-    sums += told.outcome->blocks[0].sums;
+    sums += reported.outcome->blocks[0].sums;
   }
   EXPECT_EQ(finish(sums, kShape.block_bytes(), {5, 6}), checksum(4, {5, 6}));
   EXPECT_TRUE(to_.holds(9, from_, 4));
@@ -226,7 +226,7 @@ TEST_F(SimulatedExecutorTest, AddsUpPartsOfABlock) {
 
 TEST_F(SimulatedExecutorTest, RefusesWhatIsWrongAndLeavesItIntact) {
   SimulatedExecutor executor(clock_, slow(1));
-  Told told;
+  Reported reported;
   const auto expect_refused = [&](Transfer given, ErrorCode code) {
     const std::size_t blocks = given.blocks.size();
     const Result<TransferId> id = executor.submit(std::move(given));
@@ -235,23 +235,23 @@ TEST_F(SimulatedExecutorTest, RefusesWhatIsWrongAndLeavesItIntact) {
     EXPECT_EQ(given.blocks.size(), blocks);
     EXPECT_TRUE(given.done && given.settled);
   };
-  Transfer none = transfer({{.pair = {0, 0}}}, told);
+  Transfer none = transfer({{.pair = {0, 0}}}, reported);
   none.plan = nullptr;
   expect_refused(std::move(none), ErrorCode::kInvalidArgument);
-  expect_refused(transfer({{.pair = {0, kBlocks}}}, told), ErrorCode::kInvalidArgument);
-  expect_refused(transfer({{.pair = {0, 3}}, {.pair = {1, 3}}}, told), ErrorCode::kInvalidArgument);
+  expect_refused(transfer({{.pair = {0, kBlocks}}}, reported), ErrorCode::kInvalidArgument);
+  expect_refused(transfer({{.pair = {0, 3}}, {.pair = {1, 3}}}, reported), ErrorCode::kInvalidArgument);
   const TestLayout device = TestLayout::make({kShape, Arrangement::kContiguousNhd, kBlocks, 1}, MemoryKind::kDevice);
-  Transfer foreign = transfer({{.pair = {0, 0}}}, told);
+  Transfer foreign = transfer({{.pair = {0, 0}}}, reported);
   foreign.plan = plan_between(device.layout(), to_.layout());
   EXPECT_FALSE(executor.can_move(*foreign.plan));
   expect_refused(std::move(foreign), ErrorCode::kInvalidArgument);
   EXPECT_EQ(executor.load().transfers, 0U);
-  // Full, until the one that is there is told of.
-  ASSERT_TRUE(executor.submit(transfer({{.pair = {0, 0}}}, told)));
+  // Full, until the accepted transfer is reported.
+  ASSERT_TRUE(executor.submit(transfer({{.pair = {0, 0}}}, reported)));
   EXPECT_FALSE(executor.run());
-  Told more;
+  Reported more;
   expect_refused(transfer({{.pair = {1, 1}}}, more), ErrorCode::kExhausted);
-  EXPECT_EQ(executor.next_time(), TimePoint(milliseconds(1500))) << "what was refused is nothing to wait for";
+  EXPECT_EQ(executor.next_time(), TimePoint(milliseconds(1500))) << "a refused transfer has no time";
   run_out(executor);
   ASSERT_TRUE(executor.submit(transfer({{.pair = {1, 1}}}, more)));
   run_out(executor);
@@ -264,22 +264,23 @@ TEST_F(SimulatedExecutorTest, ADeadlineOnTheWayLeavesWholeBlocksAndExpiredOnes) 
     to_.fill(2);
     SimulatedExecutor executor(clock_, slow());
     const TimePoint start = clock_.now();
-    Told told;
-    Told next;
-    ASSERT_TRUE(executor.submit(transfer(same_blocks(4), told, start + seconds(3))));
+    Reported reported;
+    Reported next;
+    ASSERT_TRUE(executor.submit(transfer(same_blocks(4), reported, start + seconds(3))));
     ASSERT_TRUE(executor.submit(transfer({{.pair = {9, 9}}}, next)));
     if (in_one_step) {
       clock_.advance(seconds(20));
       EXPECT_TRUE(executor.run());
     } else {
       run_out(executor);
-      EXPECT_EQ(told.done_at, start + seconds(3));
-      EXPECT_EQ(told.settled_at, start + milliseconds(3500)) << "the third copy had begun";
+      EXPECT_EQ(reported.done_at, start + seconds(3));
+      EXPECT_EQ(reported.settled_at, start + milliseconds(3500)) << "the third copy had begun";
       EXPECT_EQ(next.done_at, start + seconds(5));
     }
-    EXPECT_THAT(told.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
-    EXPECT_THAT(told.outcome->error, HasSubstr("block 2 of 4 (2 to 2) expired: the deadline passed during its copy"));
-    EXPECT_TRUE(to_.untouched_but({0, 1, 2, 9})) << "what had not begun is not copied";
+    EXPECT_THAT(reported.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
+    EXPECT_THAT(reported.outcome->error,
+                HasSubstr("block 2 of 4 (2 to 2) expired: the deadline passed during its copy"));
+    EXPECT_TRUE(to_.untouched_but({0, 1, 2, 9})) << "blocks that had not begun are not copied";
     EXPECT_TRUE(to_.holds(2, from_, 2)) << "a late copy writes";
     EXPECT_TRUE(next.outcome->all_done());
   }
@@ -288,9 +289,9 @@ TEST_F(SimulatedExecutorTest, ADeadlineOnTheWayLeavesWholeBlocksAndExpiredOnes) 
 TEST_F(SimulatedExecutorTest, WhatIsLateFromTheStartOrWaitsTooLongExpiresUntouched) {
   SimulatedExecutor executor(clock_, slow());
   clock_.advance(seconds(5));
-  Told late;
-  Told ahead;
-  Told waits;
+  Reported late;
+  Reported ahead;
+  Reported waits;
   ASSERT_TRUE(executor.submit(transfer(same_blocks(2), late, TimePoint(seconds(5)))));
   ASSERT_TRUE(executor.submit(transfer({{.pair = {8, 8}}}, ahead)));
   ASSERT_TRUE(executor.submit(transfer({{.pair = {9, 9}}}, waits, TimePoint(seconds(6)))));
@@ -304,8 +305,8 @@ TEST_F(SimulatedExecutorTest, WhatIsLateFromTheStartOrWaitsTooLongExpiresUntouch
 
 TEST_F(SimulatedExecutorTest, CancelledBlocksAreUntouchedAndThoseBegunWhole) {
   SimulatedExecutor executor(clock_, slow());
-  Told begun;
-  Told waiting;
+  Reported begun;
+  Reported waiting;
   const Result<TransferId> first = executor.submit(transfer(same_blocks(3), begun));
   const Result<TransferId> second = executor.submit(transfer({{.pair = {9, 9}}}, waiting));
   ASSERT_TRUE(first && second);
@@ -314,18 +315,18 @@ TEST_F(SimulatedExecutorTest, CancelledBlocksAreUntouchedAndThoseBegunWhole) {
   executor.cancel(*second);
   EXPECT_TRUE(executor.run());
   EXPECT_THAT(waiting.states(), ElementsAre(kCancelled));
-  EXPECT_FALSE(begun.outcome) << "a copy is under way";
+  EXPECT_FALSE(begun.outcome) << "a copy is in flight";
   run_out(executor);
-  executor.cancel(*first);  // nobody's any more
+  executor.cancel(*first);  // it has ended: no effect
   EXPECT_THAT(begun.states(), ElementsAre(kDone, kDone, kCancelled));
   EXPECT_EQ(begun.settled_at, TimePoint(milliseconds(2500)));
   EXPECT_TRUE(to_.untouched_but({0, 1}));
   EXPECT_TRUE(to_.holds(1, from_, 1));
 }
 
-TEST_F(SimulatedExecutorTest, CallbacksSubmitTheNextTransferAndEmptyOnesAreToldOf) {
+TEST_F(SimulatedExecutorTest, CallbacksSubmitTheNextTransferAndEmptyOnesAreReported) {
   SimulatedExecutor executor(clock_, slow(1));
-  Told last;
+  Reported last;
   Transfer first{.plan = plan_,
                  .done = [](TransferOutcome&& outcome) { EXPECT_TRUE(outcome.all_done()); },
                  .settled = [&] { EXPECT_TRUE(executor.submit(transfer({{.pair = {3, 3}}}, last))); }};
@@ -340,11 +341,11 @@ TEST_F(SimulatedExecutorTest, AFileThatCannotBeReadOrWrittenFailsItsBlocks) {
   const FileLayout cut(options, FileMode::kBuffered);
   ASSERT_EQ(ftruncate(cut.file(0).descriptor(), static_cast<off_t>(2 * kShape.block_bytes() + 8)), 0);
   SimulatedExecutor executor(clock_, {});
-  Told written;
+  Reported written;
   Transfer down = transfer({{.pair = {0, 0}}}, written);
   down.plan = plan_between(from_.layout(), sealed.layout());
   ASSERT_TRUE(executor.submit(std::move(down)));
-  Told read;
+  Reported read;
   Transfer up = transfer(same_blocks(3), read);
   up.plan = plan_between(cut.layout(), to_.layout());
   ASSERT_TRUE(executor.submit(std::move(up)));
@@ -356,14 +357,14 @@ TEST_F(SimulatedExecutorTest, AFileThatCannotBeReadOrWrittenFailsItsBlocks) {
 }
 
 TEST_F(SimulatedExecutorTest, DestructionCarriesOutWhatHasBegunAndTellsOfEverything) {
-  Told begun;
-  Told waiting;
+  Reported begun;
+  Reported waiting;
   {
     SimulatedExecutor executor(clock_, slow());
     ASSERT_TRUE(executor.submit(transfer(same_blocks(2), begun)));
     Transfer second = transfer({{.pair = {9, 9}}}, waiting);
     second.settled = [&] {
-      Told never;
+      Reported never;
       const Result<TransferId> id = executor.submit(transfer({{.pair = {4, 4}}}, never));
       EXPECT_FALSE(id);
       EXPECT_EQ(id.error().code, ErrorCode::kFailedPrecondition);
@@ -415,14 +416,15 @@ class SimulatedFaultsTest : public SimulatedExecutorTest {
 TEST_F(SimulatedFaultsTest, FailsCorruptsAndDelaysTheBlocksThatAreStruck) {
   make({{.fault = Fault::kFail, .at = 2}, {.fault = Fault::kCorrupt, .at = 3}, {.fault = Fault::kDelay, .at = 4}},
        seconds(30));
-  Told told;
-  ASSERT_TRUE(fault_->submit(transfer(same_blocks(5), told)));
+  Reported reported;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(5), reported)));
   run_for(seconds(29));
-  EXPECT_FALSE(told.outcome);
+  EXPECT_FALSE(reported.outcome);
   run_for(seconds(10));
-  EXPECT_THAT(told.states(), ElementsAre(kDone, BlockState::kFailed, kDone, kDone, kDone));
-  EXPECT_TRUE(told.settled_at);
-  EXPECT_EQ(told.outcome->blocks[2].checksum, checksum(2, same_blocks(3)[2].tag)) << "the checksum is of the source";
+  EXPECT_THAT(reported.states(), ElementsAre(kDone, BlockState::kFailed, kDone, kDone, kDone));
+  EXPECT_TRUE(reported.settled_at);
+  EXPECT_EQ(reported.outcome->blocks[2].checksum, checksum(2, same_blocks(3)[2].tag))
+      << "the checksum is of the source";
   EXPECT_FALSE(to_.holds(2, from_, 2));
   EXPECT_TRUE(to_.holds(3, from_, 3));
   EXPECT_TRUE(to_.untouched_but({0, 2, 3, 4}));
@@ -430,52 +432,52 @@ TEST_F(SimulatedFaultsTest, FailsCorruptsAndDelaysTheBlocksThatAreStruck) {
 
 TEST_F(SimulatedFaultsTest, WhatHangsExpiresAndSettlesWhenItIsReleased) {
   make({{.fault = Fault::kHang, .at = 2}});
-  Told told;
-  ASSERT_TRUE(fault_->submit(transfer(same_blocks(3), told, TimePoint(seconds(9)))));
+  Reported reported;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(3), reported, TimePoint(seconds(9)))));
   run_for(seconds(20));
-  EXPECT_THAT(told.states(), ElementsAre(kDone, kExpired, kDone));
-  EXPECT_EQ(told.done_at, TimePoint(seconds(9)));
-  EXPECT_FALSE(told.settled_at);
+  EXPECT_THAT(reported.states(), ElementsAre(kDone, kExpired, kDone));
+  EXPECT_EQ(reported.done_at, TimePoint(seconds(9)));
+  EXPECT_FALSE(reported.settled_at);
   EXPECT_EQ(fault_->load().transfers, 1U);
   EXPECT_TRUE(to_.untouched_but({0, 2}));
   fault_->release();
   run_for(seconds(2));
-  EXPECT_TRUE(told.settled_at);
+  EXPECT_TRUE(reported.settled_at);
   EXPECT_TRUE(to_.holds(1, from_, 1));
   EXPECT_EQ(fault_->load().transfers, 0U);
 }
 
 TEST_F(SimulatedFaultsTest, ADeadlineOnTheWayLeavesWholeBlocksAndExpiredOnes) {
   make({});
-  Told told;
-  ASSERT_TRUE(fault_->submit(transfer(same_blocks(4), told, TimePoint(seconds(3)))));
+  Reported reported;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(4), reported, TimePoint(seconds(3)))));
   run_for(seconds(10));
-  EXPECT_THAT(told.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
-  EXPECT_EQ(told.done_at, TimePoint(seconds(3)));
-  EXPECT_EQ(told.settled_at, TimePoint(milliseconds(3500)));
+  EXPECT_THAT(reported.states(), ElementsAre(kDone, kDone, kExpired, kExpired));
+  EXPECT_EQ(reported.done_at, TimePoint(seconds(3)));
+  EXPECT_EQ(reported.settled_at, TimePoint(milliseconds(3500)));
 }
 
 TEST_F(SimulatedFaultsTest, WhatIsLostNeverSettlesBeforeTheEnd) {
   make({{.fault = Fault::kLose, .at = 1}});
-  Told told;
-  ASSERT_TRUE(fault_->submit(transfer(same_blocks(2), told, TimePoint(seconds(9)))));
+  Reported reported;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(2), reported, TimePoint(seconds(9)))));
   run_for(seconds(20));
   fault_->release();
   run_for(seconds(20));
-  EXPECT_THAT(told.states(), ElementsAre(kExpired, kDone));
-  EXPECT_FALSE(told.settled_at);
+  EXPECT_THAT(reported.states(), ElementsAre(kExpired, kDone));
+  EXPECT_FALSE(reported.settled_at);
   fault_.reset();
-  EXPECT_TRUE(told.settled_at);
+  EXPECT_TRUE(reported.settled_at);
   EXPECT_TRUE(to_.untouched_but({1}));
 }
 
 TEST_F(SimulatedFaultsTest, DestructionEndsWhatIsInside) {
   make({{.fault = Fault::kHang, .at = 3}});
-  Told told;
-  ASSERT_TRUE(fault_->submit(transfer(same_blocks(3), told)));
+  Reported reported;
+  ASSERT_TRUE(fault_->submit(transfer(same_blocks(3), reported)));
   fault_.reset();
-  EXPECT_THAT(told.states(), ElementsAre(kDone, kCancelled, BlockState::kFailed));
-  EXPECT_TRUE(told.settled_at);
+  EXPECT_THAT(reported.states(), ElementsAre(kDone, kCancelled, BlockState::kFailed));
+  EXPECT_TRUE(reported.settled_at);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// For tests of what waits for an engine's steps: an event that ends when the test says so.
+// For tests that wait for an engine's steps: an event that the test ends.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 
 namespace cairn::testing {
 
-// A step of an engine that is over, or fails, when told.
+// A step of an engine that the test ends or fails.
 class TestStep final : public StepEvent {
  public:
   void end(StepState how = StepState::kOver) {

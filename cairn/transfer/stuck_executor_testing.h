@@ -1,4 +1,4 @@
-// For tests of what ends although I/O does not: an executor whose copies do not come back.
+// For tests of shutdown while I/O hangs: an executor whose copies never end.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@
 
 namespace cairn::testing {
 
-// What a test knows of it. The executor may live longer than the test's other objects, so they share this.
+// State shared with the test, because the executor may outlive the test's other objects.
 struct StuckIo {
   std::promise<void> promise;
   std::shared_future<void> returns = promise.get_future().share();  // once `promise` is kept
   std::atomic<bool> hangs{false};                                   // copies from now on
-  std::atomic<int> stuck{0};                                        // copies that do not come back
+  std::atomic<int> stuck{0};                                        // copies that hang
   std::atomic<int> ended{0};                                        // executors that had such copies
 };
 
-// Like a disk that hangs: neither a cancel nor a deadline brings a copy back, and the end waits for all of them.
+// Like a disk that hangs: neither a cancel nor a deadline ends a copy, and the destructor waits for all of them.
 class StuckExecutor final : public TransferExecutor {
  public:
   StuckExecutor(std::shared_ptr<StuckIo> io, std::unique_ptr<TransferExecutor> inside)

@@ -32,22 +32,6 @@ Result<std::vector<HeadShare>> shares_of(std::span<const BlockLayoutPtr> layouts
 
 }  // namespace
 
-Result<HeadShare> share_of(std::uint32_t rank, std::uint32_t ranks, std::uint32_t whole_heads) {
-  if (rank >= ranks) {
-    return fail(ErrorCode::kOutOfRange, str_cat("rank ", rank, " of ", ranks));
-  }
-  if (whole_heads == 0 || (whole_heads % ranks != 0 && ranks % whole_heads != 0)) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(whole_heads, " heads cannot be dealt to ", ranks,
-                                                     " ranks equally; one number must divide the other"));
-  }
-  if (whole_heads >= ranks) {
-    const std::uint32_t heads = whole_heads / ranks;
-    return HeadShare{rank * heads, heads, 0};
-  }
-  const std::uint32_t replicas = ranks / whole_heads;
-  return HeadShare{rank / replicas, 1, rank % replicas};
-}
-
 Result<std::vector<RankPlan>> plan_ranks(std::span<const BlockLayoutPtr> sources,
                                          std::span<const BlockLayoutPtr> destinations,
                                          const TensorParallelOptions& options) {

@@ -3,8 +3,7 @@
 // of the block, whatever it was split into: for example from k ranks to one layout with all heads (a host tier that outlives a
 // change of k), and from there to m ranks.
 //
-// Heads are dealt in order, the same number to each rank. If there are more ranks than heads (few K/V heads; MLA and states have
-// one), each head is on several consecutive ranks: they are replicas. The replica nearest to the reader by rank is read, so that
+// Heads are dealt as layout/rank_grid.h says. Of several replicas of a head, the one nearest to the reader by rank is read, so that
 // equal splits copy from rank i to rank i. All replicas of a destination are written. Bytes that all ranks have are therefore
 // stored once if the destination has them once.
 //
@@ -17,18 +16,10 @@
 
 #include "cairn/base/result.h"
 #include "cairn/layout/block_layout.h"
+#include "cairn/layout/rank_grid.h"
 #include "cairn/transfer/copy_plan.h"
 
 namespace cairn {
-
-// What one of `ranks` ranks has of `whole_heads` heads.
-struct HeadShare {
-  std::uint32_t first_head = 0;
-  std::uint32_t heads = 0;
-  std::uint32_t replica = 0;  // index among the ranks that have the same heads
-  friend bool operator==(const HeadShare&, const HeadShare&) = default;
-};
-[[nodiscard]] Result<HeadShare> share_of(std::uint32_t rank, std::uint32_t ranks, std::uint32_t whole_heads);
 
 struct RankPlan {
   std::uint32_t source_rank = 0;

@@ -8,6 +8,7 @@
 
 #include "cairn/layout/layout_testing.h"
 #include "cairn/transfer/copy_plan_testing.h"
+#include "cairn/transfer/row_sums.h"
 
 namespace cairn {
 namespace {
@@ -58,8 +59,8 @@ void deal(const TestLayout& whole, const Split& to, std::uint32_t block) {
 TEST(TensorParallelTest, DealsHeads) {
   EXPECT_EQ(*share_of(3, 4, 8), (HeadShare{6, 2, 0}));
   EXPECT_EQ(*share_of(0, 1, 8), (HeadShare{0, 8, 0}));
-  EXPECT_EQ(*share_of(5, 8, 2), (HeadShare{1, 1, 1}));
-  EXPECT_EQ(*share_of(7, 8, 1), (HeadShare{0, 1, 7}));
+  EXPECT_EQ(*share_of(5, 8, 2), (HeadShare{1, 1, 1, 4}));
+  EXPECT_EQ(*share_of(7, 8, 1), (HeadShare{0, 1, 7, 8}));
   EXPECT_THAT(share_of(0, 4, 6).error().message, HasSubstr("6 heads cannot be dealt to 4 ranks"));
   EXPECT_THAT(share_of(0, 4, 0).error().message, HasSubstr("0 heads"));
   EXPECT_THAT(share_of(4, 4, 8).error().message, HasSubstr("rank 4 of 4"));
@@ -127,6 +128,38 @@ TEST(TensorParallelTest, PartsAddUpToTheBlock) {
         }
       }
     }
+  }
+}
+
+// The sums of the parts of replica 0 of any grid, in any layouts, are those of the whole block.
+TEST(TensorParallelTest, SumsDoNotDependOnTheGrid) {
+  std::mt19937_64 random(6);
+  const KvShape shape{5, 2, 3, 4, 8, 16};
+  TestLayout whole = TestLayout::random(shape, kBlocks, random);
+  TestLayout copy = TestLayout::random(shape, kBlocks, random);
+  whole.fill(random());
+  const BlockSums expected = sum_block(**CopyPlan::make(whole.layout(), copy.layout()), PlanSide::kSource, 1);
+  for (const RankGrid grid : {RankGrid(1), RankGrid(4), RankGrid(8), RankGrid(2, 2), RankGrid(8, 5), RankGrid(1, 3)}) {
+    BlockSums sums;
+    for (std::uint32_t rank = 0; rank < grid.count(); ++rank) {
+      const RankShare share = *RankShare::make(grid, rank, shape);
+      TestLayout device = TestLayout::random(share.shape(shape), kBlocks, random);
+      TestLayout host = TestLayout::random(share.shape(shape), kBlocks, random);
+      device.for_each_row([&](std::uint32_t layer, std::uint32_t kv, std::uint32_t token, std::uint32_t head) {
+        const auto from = whole.row(1, share.layers.first + layer, kv, token, share.heads.first_head + head);
+        std::memcpy(device.row(1, layer, kv, token, head).data(), from.data(), from.size());
+      });
+      const CopyPlanPtr plan = *CopyPlan::make(device.layout(), host.layout(),
+                                               {.whole_head = share.heads.first_head,
+                                                .whole_heads = shape.heads,
+                                                .whole_layer = share.layers.first,
+                                                .whole_layers = shape.layers});
+      EXPECT_EQ(plan->whole_block_bytes(), shape.block_bytes());
+      if (share.heads.replica == 0) {
+        sums += sum_block(*plan, PlanSide::kSource, 1);
+      }
+    }
+    EXPECT_EQ(sums, expected) << grid.to_string();
   }
 }
 

@@ -91,7 +91,7 @@ TransferLedger::~TransferLedger() {
     while (run_callbacks()) {
     }
     const MutexLock lock(mutex_);
-    CAIRN_CHECK(open_.empty(), "what has begun is over before its ledger ends");
+    CAIRN_CHECK(open_.empty(), "what has begun has ended before its ledger ends");
     return;
   }
   CAIRN_CHECK(std::this_thread::get_id() != thread_.get_id(), "no callback destroys the executor that runs it");
@@ -219,7 +219,7 @@ std::uint32_t TransferLedger::begin_run(ActiveTransfer& transfer, std::uint32_t 
 void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, const BlockOutcome& outcome,
                                const std::string& error) {
   const MutexLock lock(mutex_);
-  CAIRN_CHECK(transfer.phases_[block] == Phase::kBegun, "a block is over once, after it began");
+  CAIRN_CHECK(transfer.phases_[block] == Phase::kBegun, "a block ends once, after it began");
   transfer.phases_[block] = Phase::kOver;
   --transfer.in_flight_;
   if (!transfer.done_is_due_) {
@@ -230,7 +230,7 @@ void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, co
 
 void TransferLedger::tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
                                 const std::string& error) {
-  CAIRN_DCHECK(first + outcomes.size() <= transfer.phases_.size(), "only blocks of the transfer are told");
+  CAIRN_DCHECK(first + outcomes.size() <= transfer.phases_.size(), "only blocks of the transfer have outcomes");
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     CAIRN_CHECK(transfer.phases_[first + i] == Phase::kBegun,

@@ -1,15 +1,15 @@
 // TransferLedger: the transfers that an executor has accepted, the state of each of their blocks, and the callbacks that are due.
 // Every executor uses one. It bounds and numbers transfers, hands them out in order, expires and cancels blocks, and calls `done`
-// when all blocks have an outcome and `settled` when no copy is in flight any more.
+// when all blocks have an outcome and `settled` when no copy is in flight.
 //
-// A transfer has its place until it has settled. The place is free when its last callback begins, which may therefore submit the
-// next transfer. A deadline is noticed when a block begins, by check_deadlines(), and with steady_clock() by the ledger's own
-// thread; a block that ends before anybody noticed the deadline is done.
+// A transfer has its place until it has settled. The place is free when its last callback begins, which may therefore
+// submit the next transfer. Deadlines are checked when a block begins, by check_deadlines(), and with steady_clock() by
+// the ledger's own thread; a block that ends before such a check is done.
 //
 // Thread safety: any thread. Callbacks run on the ledger's own thread in the order in which they became due, without its lock.
 // With Callbacks::kOnRequest there is no thread: run_callbacks() runs them, for single-threaded simulations.
-// Ownership: an executor. close() cancels what has not begun; the destructor waits until everything has settled. Whoever holds
-// an ActiveTransfer releases it before. With kOnRequest what has begun must have ended before.
+// Ownership: an executor. close() cancels what has not begun; the destructor waits until everything has settled. Every
+// ActiveTransfer is released before. With kOnRequest what has begun must have ended before.
 // Errors: accept() either takes a transfer, with all the memory that ending it needs, or throws std::bad_alloc. Expiring,
 // cancelling and ending allocate nothing.
 #pragma once
@@ -36,7 +36,7 @@ namespace cairn {
 
 class TransferLedger;
 
-// An accepted transfer, for whoever carries it out.
+// An accepted transfer, for the executor that carries it out.
 class ActiveTransfer {
  public:
   [[nodiscard]] const Transfer& transfer() const { return transfer_; }

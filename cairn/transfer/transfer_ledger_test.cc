@@ -21,7 +21,7 @@ using testing::small_plan;
 
 class TransferLedgerTest : public ::testing::Test {
  protected:
-  // What is told of a transfer named `name` goes to log_ and outcomes_.
+  // Callbacks of a transfer named `name` are recorded in log_ and outcomes_.
   Transfer transfer(const std::string& name, std::uint32_t blocks, TimePoint deadline = TimePoint::max()) {
     return {.plan = plan_,
             .blocks = same_blocks(blocks),
@@ -57,7 +57,7 @@ class TransferLedgerTest : public ::testing::Test {
   std::optional<TransferLedger> ledger_{std::in_place, clock_, 4, TransferLedger::Callbacks::kOnRequest};
 };
 
-TEST_F(TransferLedgerTest, TellsDoneThenSettledWhenEveryBlockIsOver) {
+TEST_F(TransferLedgerTest, CallsDoneThenSettledWhenEveryBlockHasEnded) {
   const TransferId id = accept(transfer("a", 3));
   const auto active = ledger_->try_take();
   ASSERT_NE(active, nullptr);
@@ -70,7 +70,7 @@ TEST_F(TransferLedgerTest, TellsDoneThenSettledWhenEveryBlockIsOver) {
   EXPECT_EQ(ledger_->load().transfers, 1U);
   EXPECT_EQ(ledger_->load().blocks, 3U);
   active->finish(2, {});
-  EXPECT_THAT(log_, ElementsAre());  // told on request only
+  EXPECT_THAT(log_, ElementsAre());  // callbacks run on request only
   EXPECT_TRUE(ledger_->run_callbacks());
   EXPECT_THAT(log_, ElementsAre("a done", "a settled"));
   EXPECT_TRUE(outcomes_["a"].all_done());
@@ -86,7 +86,7 @@ TEST_F(TransferLedgerTest, HandsOutOldestFirst) {
   const TransferId c = accept(transfer("c", 1));
   ledger_->cancel(b);
   EXPECT_EQ(ledger_->try_take()->id(), a);
-  EXPECT_EQ(ledger_->try_take()->id(), c);  // of b nothing is left to do
+  EXPECT_EQ(ledger_->try_take()->id(), c);  // b has ended
   EXPECT_EQ(ledger_->try_take(), nullptr);
   ledger_->cancel(a);
   ledger_->cancel(c);
@@ -151,21 +151,21 @@ TEST_F(TransferLedgerTest, PassesOnWhatAnotherExecutorSaid) {
   EXPECT_EQ(outcomes_["a"].error, "block 1 of 3 (1 to 1) cancelled: taken back");
 }
 
-TEST_F(TransferLedgerTest, WhatIsToldEarlySettlesWhenItIsLetGoOf) {
+TEST_F(TransferLedgerTest, BlocksReportedEarlySettleWhenTheyAreReleased) {
   accept(transfer("a", 3));
   const auto active = ledger_->try_take();
   EXPECT_EQ(active->begin_run(0, 3), 3U);
   const std::vector<BlockOutcome> outcomes = {{.checksum = Checksum{7}}, {.state = BlockState::kFailed}};
   active->tell_early(0, outcomes, "rank 1 is gone");
   run();
-  EXPECT_THAT(log_, ElementsAre());  // of the third nothing is known
+  EXPECT_THAT(log_, ElementsAre());  // the third has no outcome yet
   active->fail(2, "another matter");
   run();
   EXPECT_THAT(log_, ElementsAre("a done"));
   EXPECT_THAT(states("a"), ElementsAre(BlockState::kDone, BlockState::kFailed, BlockState::kFailed));
   EXPECT_EQ(outcomes_["a"].blocks[0].checksum, Checksum{7});
   EXPECT_EQ(outcomes_["a"].error, "block 1 of 3 (1 to 1) failed: rank 1 is gone");
-  EXPECT_EQ(ledger_->load().transfers, 1U);  // its memory may be touched: it has its place
+  EXPECT_EQ(ledger_->load().transfers, 1U);  // its memory may be touched: it keeps its place
   active->let_go(1, 1);
   run();
   EXPECT_THAT(log_, ElementsAre("a done"));
@@ -175,7 +175,7 @@ TEST_F(TransferLedgerTest, WhatIsToldEarlySettlesWhenItIsLetGoOf) {
   EXPECT_EQ(ledger_->load().transfers, 0U);
 }
 
-TEST_F(TransferLedgerTest, ADeadlineLeavesWhatWasToldEarly) {
+TEST_F(TransferLedgerTest, ADeadlineKeepsOutcomesReportedEarly) {
   accept(transfer("a", 2, TimePoint(milliseconds(10))));
   const auto active = ledger_->try_take();
   EXPECT_EQ(active->begin_run(0, 2), 2U);
@@ -259,7 +259,7 @@ TEST_F(TransferLedgerTest, PushesBackWhenFullAndTakesMoreFromDone) {
   }
   ASSERT_TRUE(active->begin(0));
   active->finish(0, {});
-  EXPECT_FALSE(ledger_->accept(std::move(more)).has_value());  // its place is free once it is told
+  EXPECT_FALSE(ledger_->accept(std::move(more)).has_value());  // its place is free once its callback has run
   ledger_->run_callbacks();
   EXPECT_TRUE(accepted_inside);
   EXPECT_EQ(ledger_->load().transfers, 4U);
@@ -277,7 +277,7 @@ TEST_F(TransferLedgerTest, CancelLeavesWhatHasBegun) {
   run();
   EXPECT_THAT(states("a"), ElementsAre(BlockState::kCancelled, BlockState::kDone, BlockState::kCancelled));
   EXPECT_THAT(outcomes_["a"].error, HasSubstr("block 0 of 3 (0 to 0) cancelled"));
-  ledger_->cancel(id);  // long over
+  ledger_->cancel(id);  // has ended long ago
   ledger_->cancel(TransferId{12345});
   EXPECT_FALSE(ledger_->run_callbacks());
 }
@@ -297,7 +297,7 @@ TEST_F(TransferLedgerTest, ADeadlineTellsAtOnceAndSettlesWithTheLateCopy) {
   EXPECT_THAT(log_, ElementsAre("late done"));
   EXPECT_THAT(states("late"), ElementsAre(BlockState::kDone, BlockState::kExpired, BlockState::kExpired));
   EXPECT_THAT(outcomes_["late"].error, HasSubstr("block 1 of 3 (1 to 1) expired: the deadline passed during its copy"));
-  EXPECT_EQ(ledger_->load().transfers, 2U);  // it may still be written: it has its place
+  EXPECT_EQ(ledger_->load().transfers, 2U);  // it may still be written: it keeps its place
   EXPECT_FALSE(active->begin(2));
   active->fail(1, "too late to matter");
   run();
@@ -316,7 +316,7 @@ TEST_F(TransferLedgerTest, ADeadlineIsSeenWhenABlockBeginsOrATransferIsTaken) {
   run();
   EXPECT_THAT(log_, ElementsAre("a done", "b done", "b settled"));
   active->finish(0, {});
-  accept(transfer("c", 1, TimePoint(milliseconds(5))));  // over before it was accepted
+  accept(transfer("c", 1, TimePoint(milliseconds(5))));  // its deadline passed before it was accepted
   run();
   EXPECT_THAT(log_, ElementsAre("a done", "b done", "b settled", "a settled", "c done", "c settled"));
   EXPECT_THAT(states("c"), ElementsAre(BlockState::kExpired));
@@ -355,12 +355,12 @@ TEST_F(TransferLedgerTest, ClosingCancelsWhatHasNotBegun) {
   EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
   active->finish(0, {});
   active.reset();
-  ledger_.reset();  // and tells what is due
+  ledger_.reset();  // and runs the callbacks that are due
   EXPECT_THAT(log_, ElementsAre("b done", "b settled", "a done", "a settled"));
   EXPECT_THAT(states("a"), ElementsAre(BlockState::kDone, BlockState::kCancelled));
 }
 
-TEST_F(TransferLedgerTest, WhatCallbacksHoldIsLetGoOfWithTheCall) {
+TEST_F(TransferLedgerTest, CapturesOfCallbacksAreReleasedWithTheCall) {
   const auto held = std::make_shared<int>(1);
   Transfer given = transfer("a", 1);
   given.done = [held](TransferOutcome&& /*outcome*/) {};
@@ -379,18 +379,18 @@ using TransferLedgerDeathTest = TransferLedgerTest;
 TEST_F(TransferLedgerDeathTest, BlocksEndOnceAndAfterTheyBegan) {
   accept(transfer("a", 2));
   const auto active = ledger_->try_take();
-  EXPECT_DEATH(active->finish(0, {}), "a block is over once, after it began");
+  EXPECT_DEATH(active->finish(0, {}), "a block ends once, after it began");
   ASSERT_TRUE(active->begin(0));
   EXPECT_DEATH((void)active->begin(0), "a block of a transfer begins once");
   active->finish(0, {});
-  EXPECT_DEATH(active->fail(0, ""), "a block is over once, after it began");
+  EXPECT_DEATH(active->fail(0, ""), "a block ends once, after it began");
   const std::vector<BlockOutcome> one(1);
   EXPECT_DEATH(active->tell_early(0, one, ""), "tell_early.. is called once for a block, after it began");
   EXPECT_DEATH(active->let_go(0, 1), "a block is released once, after tell_early");
   EXPECT_DEATH(ledger_.emplace(clock_, 0, TransferLedger::Callbacks::kOnRequest), "room for at least one");
 }
 
-// Random operations against a model that keeps what should have been told in the plainest way.
+// Random operations against a simple model of the expected callbacks.
 class Model {
  public:
   enum class Phase { kWaiting, kBegun, kOver };
@@ -527,9 +527,9 @@ void run_model(std::uint32_t seed, const CopyPlanPtr& plan) {
       case 7: {
         ledger.run_callbacks();
         for (const std::string& each : model.due) {
-          const std::uint64_t told = std::stoull(each);
-          if (model.entries.at(told).settled) {
-            model.entries.at(told).placed = false;
+          const std::uint64_t reported = std::stoull(each);
+          if (model.entries.at(reported).settled) {
+            model.entries.at(reported).placed = false;
           }
         }
         log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(log.size() - model.due.size()));

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using testing::same_blocks;
 using testing::small_plan;
 
-// Carries out whatever is taken, until the ledger is closed.
+// Carries out transfers until the ledger is closed.
 void work(TransferLedger& ledger) {
   while (const auto active = ledger.take()) {
     const auto count = static_cast<std::uint32_t>(active->transfer().blocks.size());
@@ -91,11 +91,11 @@ TEST(TransferLedgerThreadsTest, TheOwnThreadSeesDeadlinesInTime) {
   TransferLedger ledger(steady_clock(), 4);
   std::promise<BlockState> first;
   std::promise<BlockState> second;
-  const auto submit = [&](std::promise<BlockState>& told, milliseconds in) {
+  const auto submit = [&](std::promise<BlockState>& reported, milliseconds in) {
     Transfer transfer{.plan = small_plan(),
                       .blocks = same_blocks(1),
                       .deadline = steady_clock().now() + in,
-                      .done = [&](TransferOutcome&& outcome) { told.set_value(outcome.blocks[0].state); }};
+                      .done = [&](TransferOutcome&& outcome) { reported.set_value(outcome.blocks[0].state); }};
     ASSERT_TRUE(ledger.accept(std::move(transfer)).has_value());
   };
   // The later one first, so that the thread must be woken for the earlier one.

@@ -1,9 +1,14 @@
-// For tests of transfers: plans and lists of blocks, where it matters little which.
+// For tests of transfers: arbitrary plans and lists of blocks.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/layout/layout_testing.h"
@@ -34,5 +39,30 @@ inline std::vector<TransferBlock> same_blocks(std::uint32_t count) {
   }
   return blocks;
 }
+
+// Counts the blocks, or parts of blocks, that the executor inside has copied.
+class CountingExecutor final : public TransferExecutor {
+ public:
+  CountingExecutor(std::shared_ptr<std::atomic<std::uint64_t>> copied, std::unique_ptr<TransferExecutor> inside)
+      : copied_(std::move(copied)), inside_(std::move(inside)) {}
+  Result<TransferId> submit(Transfer&& transfer) override {
+    const auto done = std::make_shared<decltype(transfer.done)>(transfer.done);
+    transfer.done = [done, copied = copied_](TransferOutcome&& outcome) {
+      *copied +=
+          static_cast<std::uint64_t>(std::ranges::count(outcome.blocks, BlockState::kDone, &BlockOutcome::state));
+      (*done)(std::move(outcome));
+    };
+    return inside_->submit(std::move(transfer));
+  }
+  void cancel(TransferId transfer) override { inside_->cancel(transfer); }
+  void check_deadlines() override { inside_->check_deadlines(); }
+  [[nodiscard]] bool can_move(const CopyPlan& plan) const override { return inside_->can_move(plan); }
+  [[nodiscard]] ExecutorLoad load() const override { return inside_->load(); }
+  [[nodiscard]] std::string describe() const override { return inside_->describe(); }
+
+ private:
+  const std::shared_ptr<std::atomic<std::uint64_t>> copied_;
+  const std::unique_ptr<TransferExecutor> inside_;
+};
 
 }  // namespace cairn::testing

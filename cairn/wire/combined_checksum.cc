@@ -18,12 +18,15 @@ std::uint64_t mix(std::uint64_t value) {
 
 }  // namespace
 
-Checksum combine(std::span<const Checksum> parts) {
-  std::uint64_t state = parts.size();
-  for (const Checksum part : parts) {
-    state = mix(state + static_cast<std::uint64_t>(part)) + 0x9E3779B97F4A7C15ULL;
+BlockSums combine(std::span<const BlockSums> parts, std::uint64_t salt) {
+  constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15ULL;
+  std::uint64_t state = mix(salt + parts.size() * kStep) + kStep;
+  for (const BlockSums& part : parts) {
+    for (const std::uint64_t number : {part.products, part.words}) {
+      state = mix(state + number) + kStep;
+    }
   }
-  return Checksum{state == 0 ? 1 : state};
+  return {.products = state, .words = 0};
 }
 
 }  // namespace cairn

@@ -1,17 +1,19 @@
-// The checksum of a block whose parts are checked apart: by several ranks, or by several groups of layers of one rank.
+// The sums of parts of a block that cannot be added up, because their rows are not numbered as in one whole: several groups of
+// layers of a rank, and the copies that replicas keep. They become one number, which can be added to the sums of other ranks.
 //
-//   state = number of parts; for each part, in order: state = mix(state + its checksum) + 0x9E3779B97F4A7C15
+//   state = mix(salt + parts x 0x9E3779B97F4A7C15) + 0x9E3779B97F4A7C15; for each part, in order, and for its products and its words: state = mix(state + it) + 0x9E3779B97F4A7C15
 //
-// Each step is a bijection, so a change of one part changes the whole. Also used for a single rank.
+// Each step is a bijection, so a change of one part changes the whole. The salt tells apart parts with the same bytes: the number
+// of the rank, or of the replica.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "cairn/transfer/checksum.h"
 
 namespace cairn {
 
-// Never 0, which stands for an unknown checksum.
-[[nodiscard]] Checksum combine(std::span<const Checksum> parts);
+[[nodiscard]] BlockSums combine(std::span<const BlockSums> parts, std::uint64_t salt);
 
 }  // namespace cairn

@@ -21,8 +21,8 @@ class LocalLeader {
   // returns. After a refusal nothing more is delivered.
   using Deliver = std::function<void(std::uint32_t generation, const RankMessage&)>;
 
-  // The rank's end of the connection. Its destructor tells the leader that nothing of this rank touches any block: destroy
-  // it when the last transfer is over. Nothing is delivered once the destructor has returned.
+  // The rank's end of the connection. Its destructor tells the leader that nothing of this rank touches any block:
+  // destroy it when the last transfer has ended. Nothing is delivered once the destructor has returned.
   class Port {
    public:
     Port() = default;
@@ -32,8 +32,8 @@ class LocalLeader {
     virtual void send(std::uint32_t generation, const RankMessage& message) = 0;
   };
 
-  // kAlreadyExists: the rank has joined already.
-  [[nodiscard]] virtual Result<std::unique_ptr<Port>> join(std::uint32_t rank, Deliver deliver) = 0;
+  // kAlreadyExists: the rank has joined already. kInvalidArgument: the leader has another grid of ranks.
+  [[nodiscard]] virtual Result<std::unique_ptr<Port>> join(const RankClaim& claim, Deliver deliver) = 0;
 
  protected:
   ~LocalLeader() = default;

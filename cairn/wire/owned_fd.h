@@ -24,6 +24,8 @@ class OwnedFd {
 
   // -1 if there is none.
   [[nodiscard]] int get() const { return fd_; }
+  // The caller closes it.
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

@@ -3,9 +3,12 @@
 #include <sys/un.h>
 
 #include <charconv>
+#include <chrono>
+#include <span>
 #include <system_error>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/hash/secret_bytes.h"
 
 namespace cairn {
 namespace {
@@ -65,6 +68,13 @@ std::string RankAddress::to_string() const {
   const Tcp& at = *std::get_if<Tcp>(&place);
   const bool in_brackets = at.host.find(':') != std::string::npos;
   return str_cat(kTcp, in_brackets ? "[" : "", at.host, in_brackets ? "]:" : ":", at.port);
+}
+
+LeaderId make_leader_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  LeaderId id{.started = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count())};
+  internal::fill_random(std::as_writable_bytes(std::span(&id.random, 1)));
+  return id;
 }
 
 }  // namespace cairn

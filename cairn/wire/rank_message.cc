@@ -46,19 +46,32 @@ CacheLevel get_level(ByteReader& in) {
   return in.good() ? static_cast<CacheLevel>(level) : CacheLevel::kG1;
 }
 
+RankClaim get_claim(ByteReader& in) {
+  RankClaim claim;
+  claim.rank = in.get<std::uint32_t>();
+  claim.ranks.tensor = in.get<std::uint32_t>();
+  claim.ranks.pipeline = in.get<std::uint32_t>();
+  claim.layers = in.get<std::uint32_t>();
+  const auto says_first = in.get<std::uint8_t>();
+  if (says_first > 1) in.refuse();
+  const auto first = in.get<std::uint32_t>();
+  if (says_first == 1) claim.first_layer = first;
+  claim.groups = in.get<std::uint32_t>();
+  claim.host_step = in.get<std::uint64_t>();
+  return claim;
+}
+
 // --- messages, in the order of RankMessage ---
 void put(ByteWriter& out, const RankChallenge& message) { out.put(message.nonce); }
 void get(ByteReader& in, RankChallenge& message) { message.nonce = in.get<RankNonce>(); }
 
 void put(ByteWriter& out, const RankHello& message) {
-  out.put(message.rank);
-  out.put(message.ranks);
+  put_claim(out, message.claim);
   out.put(message.nonce);
   out.put(message.proof);
 }
 void get(ByteReader& in, RankHello& message) {
-  message.rank = in.get<std::uint32_t>();
-  message.ranks = in.get<std::uint32_t>();
+  message.claim = get_claim(in);
   message.nonce = in.get<RankNonce>();
   message.proof = in.get<Digest>();
 }
@@ -68,6 +81,8 @@ void put(ByteWriter& out, const RankWelcome& message) {
   out.put(message.generation);
   put_duration(out, message.heartbeat);
   out.text(message.config);
+  out.put(message.store);
+  out.put(static_cast<std::uint8_t>(message.has_host_memory));
   out.put(message.proof);
 }
 void get(ByteReader& in, RankWelcome& message) {
@@ -75,6 +90,10 @@ void get(ByteReader& in, RankWelcome& message) {
   message.generation = in.get<std::uint32_t>();
   message.heartbeat = get_duration(in);
   message.config = in.text();
+  message.store = in.get<RankStore>();
+  const auto has_host_memory = in.get<std::uint8_t>();
+  if (message.store > RankStore::kGuest || has_host_memory > 1) in.refuse();
+  message.has_host_memory = has_host_memory == 1;
   message.proof = in.get<Digest>();
 }
 
@@ -110,17 +129,17 @@ void put(ByteWriter& out, const RankCancel& message) { out.put(message.id); }
 void get(ByteReader& in, RankCancel& message) { message.id = in.get<TransferId>(); }
 
 void put(ByteWriter& out, const RankTransferOutcome& message) {
-  CAIRN_CHECK(message.states.size() == message.checksums.size(), "every block of an outcome has a checksum");
+  CAIRN_CHECK(message.states.size() == message.sums.size(), "every block of an outcome has sums");
   out.put(message.id);
   out.count(message.states.size());
-  out.elements(message.checksums);
+  out.elements(message.sums);
   out.elements(message.states);
   out.text(message.error);
 }
 void get(ByteReader& in, RankTransferOutcome& message) {
   message.id = in.get<TransferId>();
-  const std::size_t count = in.count(sizeof(Checksum) + sizeof(BlockState));
-  message.checksums = in.elements<Checksum>(count);
+  const std::size_t count = in.count(sizeof(BlockSums) + sizeof(BlockState));
+  message.sums = in.elements<BlockSums>(count);
   message.states = in.elements<BlockState>(count);
   const auto is_one = [](BlockState state) { return state <= BlockState::kCancelled; };
   if (!std::all_of(message.states.begin(), message.states.end(), is_one)) in.refuse();
@@ -163,6 +182,35 @@ Result<RankMessage> decode_payload(std::uint16_t kind, std::span<const std::byte
 }
 
 }  // namespace
+
+Result<LayerRange> RankClaim::layer_range(std::uint32_t whole_layers) const {
+  if (ranks.pipeline == 1 && !first_layer) {
+    return LayerRange{0, whole_layers};  // its device memory is compared with the model, which says more
+  }
+  const std::uint32_t stage = ranks.stage_of(rank);
+  if (first_layer || stage == 0) {
+    return LayerRange{first_layer.value_or(0), layers};
+  }
+  const LayerRange even = even_layers(stage, ranks.pipeline, whole_layers);
+  if (even.count != layers) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("rank ", rank, " has ", layers, " layers and does not say which; pipeline stage ", stage,
+                        " of ", ranks.pipeline, " would have ", even.count, " of ", whole_layers,
+                        " if they were dealt evenly; give its first_layer"));
+  }
+  return even;
+}
+
+void put_claim(ByteWriter& out, const RankClaim& claim) {
+  out.put(claim.rank);
+  out.put(claim.ranks.tensor);
+  out.put(claim.ranks.pipeline);
+  out.put(claim.layers);
+  out.put(static_cast<std::uint8_t>(claim.first_layer.has_value()));
+  out.put(claim.first_layer.value_or(0));
+  out.put(claim.groups);
+  out.put(claim.host_step);
+}
 
 void encode(const RankMessage& message, std::uint32_t generation, std::vector<std::byte>& out) {
   const std::size_t begin = out.size();

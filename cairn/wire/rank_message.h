@@ -28,15 +28,40 @@
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
 #include "cairn/hash/sha256_digest.h"
+#include "cairn/layout/rank_grid.h"
+#include "cairn/memory/shared_memory.h"
 #include "cairn/transfer/checksum.h"
 #include "cairn/transfer/copy_plan.h"
 #include "cairn/transfer/executor.h"
-#include "cairn/transfer/step_mark.h"
-#include "cairn/wire/leader_id.h"
+#include "cairn/wire/rank_address.h"
 
 namespace cairn {
 
+class ByteWriter;
+
 using RankNonce = std::array<std::byte, 16>;
+
+// Which rank a process is, and what it has of the model.
+struct RankClaim {
+  std::uint32_t rank = 0;
+  RankGrid ranks = {};
+  std::uint32_t layers = 0;                       // of its device memory
+  std::optional<std::uint32_t> first_layer = {};  // their first one in the model; std::nullopt: dealt evenly
+  std::uint32_t groups = 1;                       // kinds of layers
+  std::uint64_t host_step = 0;                    // bytes from one block to the next in host memory that replicas share
+
+  // The layers that the rank has of a model with `whole_layers`. Fails if it does not say its first layer and has another
+  // number of layers than its stage has if they are dealt evenly.
+  [[nodiscard]] Result<LayerRange> layer_range(std::uint32_t whole_layers) const;
+  friend bool operator==(const RankClaim&, const RankClaim&) = default;
+};
+
+// Where a rank keeps its part of the blocks.
+enum class RankStore : std::uint8_t {
+  kOwn,     // in host memory and a file of its own
+  kKeeper,  // shared with the ranks that hold the same part; this one makes the file
+  kGuest,   // the same; another rank has made the file
+};
 
 // --- handshake ---
 struct RankChallenge {  // from the leader
@@ -44,8 +69,7 @@ struct RankChallenge {  // from the leader
   friend bool operator==(const RankChallenge&, const RankChallenge&) = default;
 };
 struct RankHello {  // from the rank
-  std::uint32_t rank = 0;
-  std::uint32_t ranks = 0;
+  RankClaim claim = {};
   RankNonce nonce = {};
   Digest proof = {};  // rank_proof.h
   friend bool operator==(const RankHello&, const RankHello&) = default;
@@ -55,7 +79,10 @@ struct RankWelcome {  // from the leader
   std::uint32_t generation = 0;
   Duration heartbeat = {};
   std::string config = {};  // ManagerConfig of the whole engine, as TOML
-  Digest proof = {};        // rank_proof.h
+  RankStore store = RankStore::kOwn;
+  bool has_host_memory = false;  // `host_memory` comes with the message: over a Unix socket as a descriptor
+  SharedMemoryPtr host_memory = {};
+  Digest proof = {};  // rank_proof.h
   friend bool operator==(const RankWelcome&, const RankWelcome&) = default;
 };
 struct RankReady {  // from the rank: it has its memory, and no transfer of an earlier generation touches any block
@@ -85,7 +112,7 @@ struct RankCancel {  // from the leader: parts that have not begun are not neede
 struct RankTransferOutcome {  // from the rank
   TransferId id{};
   std::vector<BlockState> states = {};
-  std::vector<Checksum> checksums = {};  // of the rank's part of each block; 0 if the block is not done
+  std::vector<BlockSums> sums = {};  // of the rank's part of each block; 0 if the block is not done
   std::string error = {};
   friend bool operator==(const RankTransferOutcome&, const RankTransferOutcome&) = default;
 };
@@ -112,14 +139,17 @@ struct RankPong {
 using RankMessage = std::variant<RankChallenge, RankHello, RankWelcome, RankReady, RankRefusal, RankTransfer,
                                  RankCancel, RankTransferOutcome, RankSettled, RankBroadcast, RankPing, RankPong>;
 
-inline constexpr std::uint16_t kRankProtocol = 2;
+inline constexpr std::uint16_t kRankProtocol = 3;
 inline constexpr std::size_t kMaxPayload = std::size_t{64} << 20;
 // Payload limits for a peer that has not proven yet that it knows the secret: of a rank's hello, of a leader's welcome.
 inline constexpr std::size_t kMaxHelloPayload = 256;
 inline constexpr std::size_t kMaxWelcomePayload = std::size_t{1} << 20;
 
+// As in a hello; the proof is made of the same bytes.
+void put_claim(ByteWriter& out, const RankClaim& claim);
+
 // Appends one frame. A negative duration is encoded as zero.
-// Requires: a payload of at most kMaxPayload, as many tags as pairs, as many checksums as states.
+// Requires: a payload of at most kMaxPayload, as many tags as pairs, as many sums as states.
 void encode(const RankMessage& message, std::uint32_t generation, std::vector<std::byte>& out);
 
 // Decodes a stream of bytes into messages.

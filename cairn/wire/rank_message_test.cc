@@ -30,10 +30,10 @@ Next decode(std::span<const std::byte> bytes) {
   return decoder.next();
 }
 
-// Refused, or not whole yet.
+// Refused, or incomplete.
 bool gives_nothing(const Next& next) { return !next || !next->has_value(); }
 
-// A frame whose hash is right, whatever is in it.
+// A frame with any contents and a valid hash.
 Bytes forged(std::uint16_t kind, const Bytes& payload) {
   Bytes header;
   ByteWriter out(header);
@@ -77,7 +77,7 @@ TEST(RankMessageTest, AFrameIsAsDocumented) {
   ByteReader in(bytes);
   const std::span<const std::byte> magic = in.raw(4);
   EXPECT_EQ(std::memcmp(magic.data(), "CRNK", 4), 0);
-  EXPECT_EQ(in.get<std::uint16_t>(), 2);
+  EXPECT_EQ(in.get<std::uint16_t>(), kRankProtocol);
   EXPECT_EQ(in.get<std::uint16_t>(), 11);
   EXPECT_EQ(in.get<std::uint32_t>(), 0xAABBCCDD);
   EXPECT_EQ(in.get<std::uint32_t>(), 8U);
@@ -122,7 +122,7 @@ TEST(RankMessageTest, AFlippedBitIsNeverTaken) {
       Bytes flipped = frame;
       flipped[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
       ASSERT_TRUE(gives_nothing(decode(flipped))) << "kind " << kind << ", bit " << bit;
-      // A length that grew asks for more; when that comes it is not what was sent.
+      // A larger length waits for more bytes; with them, the hash does not match.
       flipped.insert(flipped.end(), frame.begin(), frame.end());
       ASSERT_TRUE(gives_nothing(decode(flipped))) << "kind " << kind << ", bit " << bit << ", and more";
     }
@@ -166,10 +166,9 @@ TEST(RankMessageTest, ValuesThatAreNoneAreRefused) {
   for (std::size_t i = 26; i < 30; ++i) many[i] = std::byte{0xFF};  // the count of its pairs
   EXPECT_EQ(code(decode(forged(kind_of<RankTransfer>(), many))), ErrorCode::kCorrupt);
 
-  Bytes state =
-      payload_of(RankTransferOutcome{.states = {BlockState::kCancelled}, .checksums = {Checksum{9}}, .error = ""});
+  Bytes state = payload_of(RankTransferOutcome{.states = {BlockState::kCancelled}, .sums = {{9, 8}}, .error = ""});
   EXPECT_TRUE(decode(forged(kind_of<RankTransferOutcome>(), state))->has_value());
-  state[20] = std::byte{5};
+  state[28] = std::byte{5};
   EXPECT_EQ(code(decode(forged(kind_of<RankTransferOutcome>(), state))), ErrorCode::kCorrupt);
 
   for (const std::uint16_t kind : {0, 13, 0xFFFF}) {
@@ -220,8 +219,7 @@ TEST(RankMessageTest, PayloadsHaveABound) {
 
 TEST(RankMessageTest, ListsThatBelongTogetherAreOfOneLength) {
   EXPECT_DEATH(frame_of(RankTransfer{.pairs = {{1, 2}}, .tags = {}}), "every pair of a transfer has a tag");
-  EXPECT_DEATH(frame_of(RankTransferOutcome{.states = {BlockState::kDone}, .checksums = {}, .error = ""}),
-               "has a checksum");
+  EXPECT_DEATH(frame_of(RankTransferOutcome{.states = {BlockState::kDone}, .sums = {}, .error = ""}), "has sums");
 }
 
 TEST(RankMessageTest, WhatIsOverdueHasNoTimeLeft) {
@@ -254,13 +252,13 @@ TEST(RankDecoderTest, ByteByByteIsAsWhole) {
   }
 }
 
-TEST(RankDecoderTest, AnErrorIsForEver) {
+TEST(RankDecoderTest, AnErrorIsFinal) {
   RankDecoder decoder;
   Bytes bad = frame_of(RankPing{1});
   bad.back() ^= std::byte{1};
   decoder.feed(frame_of(RankPong{2}));
   decoder.feed(bad);
-  EXPECT_TRUE(decoder.next()->has_value()) << "what came before it is good";
+  EXPECT_TRUE(decoder.next()->has_value()) << "messages before it are valid";
   const Next first = decoder.next();
   ASSERT_FALSE(first.has_value());
   decoder.feed(frame_of(RankPing{1}));

@@ -30,8 +30,9 @@ class RankMessageMaker {
 
   void fill(RankChallenge& message) { fill(message.nonce); }
   void fill(RankHello& message) {
-    message.rank = small();
-    message.ranks = small();
+    message.claim = {
+        .rank = small(), .ranks = {small(), small()}, .layers = small(), .groups = small(), .host_step = random_()};
+    if (small() % 2 == 0) message.claim.first_layer = small();
     fill(message.nonce);
     fill(message.proof.bytes);
   }
@@ -40,6 +41,7 @@ class RankMessageMaker {
                .generation = small(),
                .heartbeat = duration(),
                .config = text(),
+               .store = static_cast<RankStore>(random_() % 3),
                .proof = {}};
     fill(message.proof.bytes);
   }
@@ -63,7 +65,7 @@ class RankMessageMaker {
     message.id = TransferId{random_()};
     for (std::size_t i = random_() % 9; i > 0; --i) {
       message.states.push_back(static_cast<BlockState>(random_() % 5));
-      message.checksums.push_back(Checksum{random_()});
+      message.sums.push_back({random_(), random_()});
     }
     message.error = text();
   }

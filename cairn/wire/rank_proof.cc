@@ -8,15 +8,14 @@ namespace cairn {
 namespace {
 
 // Each kind of proof begins with its own text, so that one cannot be used as the other.
-constexpr std::string_view kHelloDomain = "cairn ranks 2: hello";
-constexpr std::string_view kWelcomeDomain = "cairn ranks 2: welcome";
+constexpr std::string_view kHelloDomain = "cairn ranks 3: hello";
+constexpr std::string_view kWelcomeDomain = "cairn ranks 3: welcome";
 
 void put_talk(ByteWriter& out, std::string_view domain, const RankHello& hello, const RankNonce& leaders) {
   out.text(domain);
   out.put(leaders);
   out.put(hello.nonce);
-  out.put(hello.rank);
-  out.put(hello.ranks);
+  put_claim(out, hello.claim);
 }
 
 Digest prove(std::string_view secret, std::span<const std::byte> fields) {
@@ -46,6 +45,8 @@ Digest proof_of(const RankWelcome& welcome, const RankHello& hello, const RankNo
   out.put(welcome.generation);
   out.put(welcome.heartbeat.count());
   out.text(welcome.config);
+  out.put(welcome.store);
+  out.put(static_cast<std::uint8_t>(welcome.has_host_memory));
   return prove(secret, fields);
 }
 

@@ -2,7 +2,7 @@
 //
 // A proof is the HMAC-SHA256 with the secret over a text that names the message, the nonces of both sides and all other
 // fields of the message. It is valid for one connection, because both nonces are new for each. The secret keeps out peers
-// that do not know it. It does not protect later messages from someone who can change them on the network.
+// that do not know it. It does not protect later messages from an attacker that can change them on the network.
 //
 // Thread safety: any thread may call.
 #pragma once

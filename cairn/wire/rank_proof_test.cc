@@ -12,11 +12,11 @@ constexpr std::string_view kSecret = "a secret";
 class RankProofTest : public ::testing::Test {
  protected:
   RankNonce leaders_ = make_nonce();
-  RankHello hello_{.rank = 1, .ranks = 4, .nonce = make_nonce(), .proof = {}};
+  RankHello hello_{.claim = {.rank = 1, .ranks = 4, .layers = 3}, .nonce = make_nonce(), .proof = {}};
   RankWelcome welcome_{.generation = 3, .heartbeat = Duration(5), .config = "[model]", .proof = {}};
 };
 
-TEST_F(RankProofTest, WhoKnowsTheSecretProvesIt) {
+TEST_F(RankProofTest, APeerThatKnowsTheSecretProvesIt) {
   EXPECT_FALSE(is_proven(hello_, leaders_, kSecret));
   hello_.proof = proof_of(hello_, leaders_, kSecret);
   EXPECT_TRUE(is_proven(hello_, leaders_, kSecret));
@@ -35,12 +35,15 @@ TEST_F(RankProofTest, AnotherSecretProvesNothing) {
 
 TEST_F(RankProofTest, AHelloIsGoodForOneChallengeAndOneRank) {
   hello_.proof = proof_of(hello_, leaders_, kSecret);
-  EXPECT_FALSE(is_proven(hello_, make_nonce(), kSecret)) << "told again to a leader";
+  EXPECT_FALSE(is_proven(hello_, make_nonce(), kSecret)) << "replayed to a leader";
   RankHello changed = hello_;
-  changed.rank = 2;
+  changed.claim.rank = 2;
   EXPECT_FALSE(is_proven(changed, leaders_, kSecret));
   changed = hello_;
-  changed.ranks = 5;
+  changed.claim.ranks = 5;
+  EXPECT_FALSE(is_proven(changed, leaders_, kSecret));
+  changed = hello_;
+  changed.claim.first_layer = 0;
   EXPECT_FALSE(is_proven(changed, leaders_, kSecret));
   changed = hello_;
   changed.nonce[15] ^= std::byte{1};
@@ -51,9 +54,9 @@ TEST_F(RankProofTest, AWelcomeIsGoodForOneHello) {
   welcome_.proof = proof_of(welcome_, hello_, leaders_, kSecret);
   RankHello other = hello_;
   other.nonce = make_nonce();
-  EXPECT_FALSE(is_proven(welcome_, other, leaders_, kSecret)) << "told again to a rank";
+  EXPECT_FALSE(is_proven(welcome_, other, leaders_, kSecret)) << "replayed to a rank";
   other = hello_;
-  other.rank = 0;
+  other.claim.rank = 0;
   EXPECT_FALSE(is_proven(welcome_, other, leaders_, kSecret));
   EXPECT_FALSE(is_proven(welcome_, hello_, make_nonce(), kSecret));
   RankWelcome changed = welcome_;

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr std::size_t kChunk = std::size_t{64} << 10;  // bytes of one read
+constexpr std::size_t kMaxDescriptors = 4;             // that arrived and were not taken
 constexpr std::size_t kKept = std::size_t{1} << 20;    // capacity that an empty queue keeps
 
 Unexpected<Error> fail_with(int error, std::string_view what, const RankAddress& address) {
@@ -125,7 +127,9 @@ Result<RankSocket> RankSocket::connect(const RankAddress& address, TimePoint dea
     const sockaddr_un name = unix_name(place->path);
     const int error = connect_to(fd.get(), as_name(name), sizeof(name), deadline);
     if (error != 0) return fail_with(error, "connect to", address);
-    return RankSocket(std::move(fd));
+    RankSocket socket(std::move(fd));
+    socket.accepts_descriptors_ = true;
+    return socket;
   }
   CAIRN_TRY_ASSIGN(const Names names, look_up(address, *std::get_if<RankAddress::Tcp>(&address.place), 0));
   int error = EHOSTUNREACH;
@@ -145,15 +149,44 @@ Status RankSocket::send(const RankMessage& message, std::uint32_t generation) {
   // Bytes that are sent are erased once they are the larger part: each byte is moved at most once.
   if (sent_ > queue_.size() / 2) {
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(sent_));
+    for (Attached& each : attached_) each.at -= sent_;
     sent_ = 0;
+  }
+  if (const auto* welcome = std::get_if<RankWelcome>(&message); welcome != nullptr && welcome->has_host_memory) {
+    if (!peer_) return fail(ErrorCode::kInvalidArgument, "memory can only be shared over a Unix socket");
+    attached_.push_back({.at = queue_.size(), .memory = welcome->host_memory});
   }
   encode(message, generation, queue_);
   return flush();
 }
 
+// A descriptor goes with the first byte of its message; bytes before it are sent apart.
+ssize_t RankSocket::send_some() {
+  const bool is_due = !attached_.empty() && attached_.front().at == sent_;
+  const std::size_t next = is_due ? 1 : 0;
+  const std::size_t end = next < attached_.size() ? attached_[next].at : queue_.size();
+  if (!is_due) return ::send(fd_.get(), queue_.data() + sent_, end - sent_, MSG_NOSIGNAL);
+  iovec bytes{.iov_base = queue_.data() + sent_, .iov_len = end - sent_};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int descriptor = attached_.front().memory->descriptor();
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
+  const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+  if (sent > 0) attached_.pop_front();
+  return sent;
+}
+
 Status RankSocket::flush() {
   while (wants_write()) {
-    const ssize_t sent = ::send(fd_.get(), queue_.data() + sent_, queue_.size() - sent_, MSG_NOSIGNAL);
+    const ssize_t sent = send_some();
     if (sent >= 0) {
       sent_ += static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -169,13 +202,53 @@ Status RankSocket::flush() {
   return Status();
 }
 
+// Descriptors that arrive with the bytes are kept, up to kMaxDescriptors.
+ssize_t RankSocket::receive_some() {
+  // At most one frame: a peer that may only send small frames costs no more memory than that.
+  chunk_.resize(std::min(kChunk, decoder_.room()));
+  if (!accepts_descriptors_) return ::recv(fd_.get(), chunk_.data(), chunk_.size(), 0);
+  iovec bytes{.iov_base = chunk_.data(), .iov_len = chunk_.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t count = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (count < 0) return count;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t descriptors = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < descriptors; ++i) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(descriptor));
+      OwnedFd owned(descriptor);
+      if (received_.size() < kMaxDescriptors) received_.push_back(std::move(owned));
+    }
+  }
+  return count;
+}
+
+Status RankSocket::take_memory(RankWelcome& welcome) {
+  if (received_.empty()) {
+    return fail(ErrorCode::kCorrupt, "the leader's welcome names shared memory and brings none; close the connection");
+  }
+  CAIRN_TRY_ASSIGN(welcome.host_memory, SharedMemory::adopt(received_.front().release()));
+  received_.pop_front();
+  return {};
+}
+
 Result<std::optional<RankDecoder::Received>> RankSocket::receive() {
   for (;;) {
     Result<std::optional<RankDecoder::Received>> received = decoder_.next();
+    if (received && *received) {
+      auto* const welcome = std::get_if<RankWelcome>(&(*received)->message);
+      if (welcome != nullptr && welcome->has_host_memory) {
+        CAIRN_TRY(take_memory(*welcome));
+      }
+    }
     if (!received || received->has_value()) return received;
-    // At most one frame: a peer that may only send small frames costs no more memory than that.
-    chunk_.resize(std::min(kChunk, decoder_.room()));
-    const ssize_t count = ::recv(fd_.get(), chunk_.data(), chunk_.size(), 0);
+    const ssize_t count = receive_some();
     if (count > 0) {
       decoder_.feed(std::span(chunk_).first(static_cast<std::size_t>(count)));
     } else if (count == 0 || errno == ECONNRESET) {

@@ -4,6 +4,9 @@
 // for writing while wants_write(), then flush(). When the descriptor is readable, call receive() until it returns
 // std::nullopt.
 //
+// The host memory of a welcome goes over a Unix socket as a descriptor, which arrives with the message. Only the side that
+// connected accepts descriptors.
+//
 // Thread safety: one thread at a time.
 // Ownership:     the destructor closes the descriptors; child processes do not inherit them. A listener removes the file of
 //                its Unix socket, which only this user can open, and takes over the file that a dead process left.
@@ -15,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -67,12 +71,23 @@ class RankSocket {
  private:
   friend class RankListener;
   explicit RankSocket(OwnedFd fd);
+  [[nodiscard]] ssize_t send_some();
+  [[nodiscard]] ssize_t receive_some();
+  [[nodiscard]] Status take_memory(RankWelcome& welcome);
 
   OwnedFd fd_;
   std::optional<Peer> peer_;
   OwnedFd process_;
   std::vector<std::byte> queue_;
   std::size_t sent_ = 0;
+  // Memory whose descriptor goes with the byte at this place of the queue.
+  struct Attached {
+    std::size_t at = 0;
+    SharedMemoryPtr memory;
+  };
+  std::deque<Attached> attached_;
+  bool accepts_descriptors_ = false;
+  std::deque<OwnedFd> received_;
   std::vector<std::byte> chunk_;
   RankDecoder decoder_;
 };

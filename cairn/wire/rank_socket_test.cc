@@ -32,7 +32,7 @@ bool becomes_ready(int fd, short events = POLLIN) {
   return ::poll(&one, 1, kPatience) == 1;
 }
 
-// Waits for one message; none on an error, which is kept.
+// Waits for one message; std::nullopt on an error, which is kept.
 std::optional<Received> wait_for(RankSocket& socket, Error* error = nullptr) {
   for (;;) {
     Result<std::optional<Received>> received = socket.receive();
@@ -42,6 +42,20 @@ std::optional<Received> wait_for(RankSocket& socket, Error* error = nullptr) {
     }
     if (received->has_value()) return std::move(*received);
     if (!becomes_ready(socket.fd())) return std::nullopt;
+  }
+}
+
+// The same, while the other end still has bytes to send.
+std::optional<Received> wait_for_either(RankSocket& socket, RankSocket& sender) {
+  for (;;) {
+    Result<std::optional<Received>> received = socket.receive();
+    if (!received) return std::nullopt;
+    if (received->has_value()) return std::move(*received);
+    if (sender.wants_write()) {
+      if (!sender.flush()) return std::nullopt;
+    } else if (!becomes_ready(socket.fd())) {
+      return std::nullopt;
+    }
   }
 }
 
@@ -70,11 +84,11 @@ TEST_F(RankSocketTest, BothSidesTalkInOrder) {
   for (const RankAddress& address : {unix_, tcp_}) {
     Result<RankListener> listener = RankListener::listen(address);
     ASSERT_TRUE(listener.has_value()) << listener.error().message;
-    EXPECT_FALSE(listener->accept()->has_value()) << "nobody is there yet";
+    EXPECT_FALSE(listener->accept()->has_value()) << "nobody has connected yet";
     Result<RankSocket> rank = RankSocket::connect(listener->address(), soon());
     ASSERT_TRUE(rank.has_value()) << rank.error().message;
     RankSocket leader = accept_one(*listener);
-    EXPECT_FALSE(rank->receive()->has_value()) << "nothing was said yet";
+    EXPECT_FALSE(rank->receive()->has_value()) << "nothing was sent yet";
 
     RankMessageMaker maker(11);
     std::vector<RankMessage> said;
@@ -95,7 +109,7 @@ TEST_F(RankSocketTest, BothSidesTalkInOrder) {
   }
 }
 
-TEST_F(RankSocketTest, TheChosenPortIsTold) {
+TEST_F(RankSocketTest, TheChosenPortIsReported) {
   const Result<RankListener> one = RankListener::listen(tcp_);
   const Result<RankListener> two = RankListener::listen(tcp_);
   const auto port = [](const RankListener& listener) {
@@ -146,7 +160,7 @@ TEST_F(RankSocketTest, WhatPilesUpHasABound) {
   const RankBroadcast large{std::vector<std::byte>(RankSocket::kMaxQueued / 2)};
   ASSERT_TRUE(rank.send(large, 1).has_value());
   ASSERT_TRUE(rank.send(large, 1).has_value());
-  ASSERT_TRUE(rank.send(large, 1).has_value()) << "some of the others has gone";
+  ASSERT_TRUE(rank.send(large, 1).has_value()) << "some of the earlier messages were sent";
   const Status status = rank.send(RankPing{1}, 1);
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kExhausted);
@@ -164,7 +178,7 @@ TEST_F(RankSocketTest, WhatWasSaidBeforeClosingArrives) {
     EXPECT_FALSE(wait_for(leader, &error).has_value());
     EXPECT_EQ(error.code, ErrorCode::kIo);
     EXPECT_EQ(error.message, "the peer closed the connection");
-    // No signal: the process is still here to see it. TCP learns of it by the answer to the first.
+    // No SIGPIPE: the process still runs. TCP fails only after the answer to the first message.
     Status status;
     for (int i = 0; status.has_value() && i < 100; ++i) {
       status = leader.send(RankPing{1}, 1);
@@ -185,7 +199,7 @@ TEST_F(RankSocketTest, GarbageEndsTheTalk) {
   EXPECT_EQ(error.code, ErrorCode::kCorrupt);
 }
 
-// Whatever a stranger sends, no more than one small frame of it is kept.
+// At most one small frame of an unproven peer is buffered, whatever it sends.
 TEST_F(RankSocketTest, WhatIsBufferedOfALimitedPeerIsBounded) {
   RankListener listener = *RankListener::listen(tcp_);
   RankSocket rank = *RankSocket::connect(listener.address(), soon());
@@ -225,7 +239,7 @@ TEST_F(RankSocketTest, APeerHalfWayThroughAMessageIsClosedToo) {
   EXPECT_EQ(error.message, "the peer closed the connection");
 }
 
-TEST_F(RankSocketTest, UnixSocketsTellWhoIsThere) {
+TEST_F(RankSocketTest, UnixSocketsReportTheirPeer) {
   RankListener listener = *RankListener::listen(unix_);
   RankSocket rank = *RankSocket::connect(unix_, soon());
   RankSocket leader = accept_one(listener);
@@ -270,7 +284,7 @@ TEST_F(RankSocketTest, TheDeathOfThePeerIsProven) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST_F(RankSocketTest, NobodyThereIsUnavailable) {
+TEST_F(RankSocketTest, ConnectingWithoutAListenerIsUnavailable) {
   const Result<RankSocket> by_path = RankSocket::connect(unix_, soon());
   ASSERT_FALSE(by_path.has_value());
   EXPECT_EQ(by_path.error().code, ErrorCode::kUnavailable);
@@ -281,7 +295,7 @@ TEST_F(RankSocketTest, NobodyThereIsUnavailable) {
   EXPECT_EQ(by_port.error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(RankSocketTest, ADeadlineThatIsOverIsTold) {
+TEST_F(RankSocketTest, ADeadlineThatHasPassedIsReported) {
   const Result<RankListener> listener = RankListener::listen(tcp_);
   const Result<RankSocket> late = RankSocket::connect(listener->address(), steady_clock().now());
   ASSERT_FALSE(late.has_value());
@@ -360,6 +374,51 @@ TEST_F(RankSocketTest, DescriptorsNeitherBlockNorLeak) {
     ASSERT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
     EXPECT_NE(on, 0) << "small messages go at once";
   }
+}
+
+// Between other messages, so that bytes before and after it are in one queue.
+TEST_F(RankSocketTest, HostMemoryComesWithTheWelcome) {
+  RankListener listener = *RankListener::listen(unix_);
+  RankSocket rank = *RankSocket::connect(unix_, soon());
+  RankSocket leader = accept_one(listener);
+  std::vector<SharedMemoryPtr> memory = {*SharedMemory::make(4096), *SharedMemory::make(8192)};
+  ASSERT_TRUE(leader.send(RankPing{1}, 0));
+  for (const SharedMemoryPtr& each : memory) {
+    ASSERT_TRUE(
+        leader.send(RankWelcome{.config = std::string(200'000, 'x'), .has_host_memory = true, .host_memory = each}, 0));
+    ASSERT_TRUE(leader.send(RankPing{2}, 0));
+  }
+  std::vector<SharedMemoryPtr> received;
+  while (received.size() < 2) {
+    ASSERT_TRUE(leader.flush());
+    const std::optional<Received> next = wait_for_either(rank, leader);
+    ASSERT_TRUE(next.has_value());
+    if (const auto* welcome = std::get_if<RankWelcome>(&next->message)) {
+      received.push_back(welcome->host_memory);
+    }
+  }
+  EXPECT_TRUE(received[0]->is_same(*memory[0]));
+  EXPECT_TRUE(received[1]->is_same(*memory[1]));
+  EXPECT_EQ(received[1]->size(), 8192U);
+}
+
+TEST_F(RankSocketTest, AWelcomeThatNamesMemoryAndBringsNoneIsCorrupt) {
+  RankListener listener = *RankListener::listen(unix_);
+  RankSocket rank = *RankSocket::connect(unix_, soon());
+  RankSocket leader = accept_one(listener);
+  std::vector<std::byte> bytes;
+  encode(RankWelcome{.has_host_memory = true}, 0, bytes);
+  ASSERT_EQ(::send(leader.fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  Error error;
+  EXPECT_FALSE(wait_for(rank, &error).has_value());
+  EXPECT_EQ(error.code, ErrorCode::kCorrupt);
+}
+
+TEST_F(RankSocketTest, MemoryIsNotSharedOverTcp) {
+  RankListener listener = *RankListener::listen(tcp_);
+  RankSocket rank = *RankSocket::connect(listener.address(), soon());
+  RankSocket leader = accept_one(listener);
+  EXPECT_FALSE(leader.send(RankWelcome{.has_host_memory = true, .host_memory = *SharedMemory::make(4096)}, 0));
 }
 
 }  // namespace

@@ -65,10 +65,10 @@ int main(void) {
   for (uint32_t i = 0; i < kBlocks; ++i) {
     memset(row(manager, block_ids[i]), (int)(i + 1), 8 * sizeof(float));
   }
-  must(cairn_blocks_register(blocks, keys, kBlocks, &failure), "register");
+  must(cairn_blocks_register(blocks, keys, kBlocks, NULL, &failure), "register");
   cairn_blocks_release(blocks);
 
-  /* What was registered is copied down; then the device forgets it. */
+  /* Registered blocks are copied to the host; then the device is reset. */
   must(cairn_manager_drain(manager, 5000, &failure), "drain");
   uint32_t forgotten = 0;
   must(cairn_manager_reset(manager, CAIRN_G1, &forgotten, &failure), "reset");
@@ -78,7 +78,7 @@ int main(void) {
   must(cairn_manager_locate(manager, keys, kBlocks, levels, &found, &failure), "locate");
   check(found == kBlocks && levels[0] == CAIRN_G2, "all of it is in host memory");
 
-  /* And back. */
+  /* Load them back. */
   must(cairn_manager_load(manager, keys, kBlocks, 5000, &blocks, &failure), "load");
   check(cairn_blocks_count(blocks) == kBlocks, "all of it is loaded");
   (void)cairn_blocks_ids(blocks, block_ids, kBlocks);

@@ -1,4 +1,4 @@
-/* What both examples do with an error: they show it and stop. */
+/* Error handling of both examples: print the error and exit. */
 #ifndef EXAMPLES_C_MUST_H_
 #define EXAMPLES_C_MUST_H_
 

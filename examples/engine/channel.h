@@ -1,13 +1,13 @@
-// Channel: messages between the engine and one of its rank processes, over a socket.
+// Channel: sends and receives whole messages between the engine and one of its rank processes, over a socket. A message
+// is a kind and some bytes, built by MessageWriter and read by MessageReader, which never reads beyond its end.
 //
-// Does:     sends and receives whole messages: a kind and some bytes. A message is built by MessageWriter and read by
-//           MessageReader, which never reads beyond its end.
-// Fails:    kUnavailable when the other side is gone, kExpired when it neither takes nor sends anything for as long as it
-//           may be silent, kCorrupt when what it sent is no message. After an error the channel is of no more use.
-// Owner:    owns the socket.
-// Threads:  one at a time.
+// Thread safety: one thread at a time.
+// Ownership: owns the socket.
+// Errors: kUnavailable if the other side is gone, kExpired if it neither takes nor sends anything for `silence`,
+// kCorrupt if its bytes are not a message. After an error the channel cannot be used any more.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,8 @@ enum class MessageKind : std::uint32_t {
   kConfig,   // to a rank: RankConfig
   kReady,    // from a rank
   kStep,     // to a rank: StepInput
-  kHeads,    // from a rank: what its heads made; to a rank: what all heads made
+  kHeads,    // from a rank: the outputs of its heads; to a rank: those of all heads
+  kHidden,   // from the first rank of a pipeline stage, to the ranks of the next: the output of the stage
   kOutput,   // from a rank: StepOutput
   kStop,     // to a rank
   kStopped,  // from a rank: its last message
@@ -46,12 +47,16 @@ class MessageWriter {
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
-  void put_bytes(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  // Not insert(): g++ 12 warns of an overflow in it that cannot happen.
+  void put_bytes(std::span<const std::byte> bytes) {
+    bytes_.resize(bytes_.size() + bytes.size());
+    std::ranges::copy(bytes, bytes_.end() - static_cast<std::ptrdiff_t>(bytes.size()));
+  }
 
   std::vector<std::byte> bytes_;
 };
 
-// What does not fit is read as zeros and empty, and complete() tells.
+// Fields beyond the end read as zero or empty, and complete() is false then.
 class MessageReader {
  public:
   explicit MessageReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -75,7 +80,7 @@ class MessageReader {
     get_bytes(std::as_writable_bytes(std::span(values)));
     return values;
   }
-  // Everything was there, and nothing more.
+  // Everything was read, and nothing was missing.
   [[nodiscard]] bool complete() const { return good_ && rest_.empty(); }
 
  private:
@@ -101,7 +106,8 @@ struct Message {
 
 class Channel {
  public:
-  // Takes the socket. `silence` is how long the other side may be silent; zero: for ever, its end is noticed anyway.
+  // Takes the socket. `silence` is how long the other side may be silent; zero: no limit. The end of the other side is
+  // noticed in any case.
   Channel(int socket, std::chrono::seconds silence);
   ~Channel();
   Channel(Channel&& other) noexcept;

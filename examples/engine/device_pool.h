@@ -1,11 +1,12 @@
 // DevicePool: the engine's own block pool and prefix cache over the blocks of its device buffers.
 //
-// Does:     counts who uses each block. A full block whose keys and values are computed may be cached under the hash of
-//           all tokens up to its end; whoever needs the same beginning shares it. A block that nobody uses stays cached
-//           until it is needed for something else: those without a hash first, then the one that was freed longest ago.
-// Fails:    allocate() gives nothing when there are too few blocks; nothing changes.
-// Owner:    the scheduler. It knows block numbers only; the bytes are the ranks'.
-// Threads:  one at a time.
+// Counts the requests that use each block. A full block whose keys and values are computed may be cached under the hash
+// of all tokens up to its end; requests with the same prefix share it. An unused block stays cached until its place is
+// needed: blocks without a hash are reused first, then the one that was freed longest ago.
+//
+// Thread safety: one thread at a time.
+// Ownership: the scheduler. The pool knows block numbers only; the ranks have the bytes.
+// Errors: allocate() returns no blocks if there are too few, and changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +32,14 @@ class DevicePool {
   // Blocks that nobody uses, cached or not.
   [[nodiscard]] std::uint32_t free_blocks() const { return static_cast<std::uint32_t>(free_.size()); }
 
-  // The longest beginning of `hashes` that is cached. It belongs to the caller too, until released.
+  // The longest prefix of `hashes` that is cached. The caller uses the blocks until it releases them.
   [[nodiscard]] std::vector<DeviceBlock> take_cached(std::span<const PrefixHash> hashes);
   [[nodiscard]] std::optional<std::vector<DeviceBlock>> allocate(std::size_t count);
-  // Caches a block that is in use. Without effect if another block has the hash: one of them is enough.
+  // Caches a block that is in use. Without effect if another block has the hash.
   void cache(DeviceBlock block, PrefixHash hash);
-  // Takes back what a request had, in order of its tokens: its end is used again before its beginning.
+  // Releases the blocks of a request, in order of its tokens: the last are reused before the first.
   void release(std::span<const DeviceBlock> blocks);
-  // Nothing is cached any more, and blocks in use will not be.
+  // Empties the cache; blocks in use will not be cached either.
   void forget_all();
 
  private:
@@ -51,7 +52,7 @@ class DevicePool {
   void forget(Block& block);
 
   std::vector<Block> blocks_;
-  std::list<DeviceBlock> free_;  // what is taken next stands first
+  std::list<DeviceBlock> free_;  // the next to be reused is the first
   std::unordered_map<PrefixHash, DeviceBlock> cached_;
 };
 

@@ -11,10 +11,11 @@ namespace {
 
 std::string layer_name(std::uint32_t layer) { return str_cat("layer.", layer); }
 
-// The buffer of a layer as Cairn wants it described.
+// Describes the buffer of a layer to Cairn.
 KvTensor tensor_of(ModelShard& shard, std::uint32_t layer) {
   const std::span<float> buffer = shard.kv_buffer(layer);
-  const std::vector<std::uint64_t> sizes = {2, shard.device_blocks(), kBlockTokens, shard.heads().kv_heads, kHeadSize};
+  const std::vector<std::uint64_t> sizes = {shard.config().kv, shard.device_blocks(), kBlockTokens,
+                                            shard.part().kv_heads, kHeadSize};
   std::vector<std::int64_t> strides(sizes.size(), 1);
   for (std::size_t axis = sizes.size() - 1; axis > 0; --axis) {
     strides[axis - 1] = strides[axis] * static_cast<std::int64_t>(sizes[axis]);
@@ -29,14 +30,14 @@ KvTensor tensor_of(ModelShard& shard, std::uint32_t layer) {
 
 KvGroup group_of(ModelShard& shard) {
   KvGroup group{.name = "all layers", .layers = {}, .tensors = {}, .element_bits = 32, .page_size = kBlockTokens};
-  for (std::uint32_t layer = 0; layer < shard.config().layers; ++layer) {
-    group.layers.push_back(layer_name(layer));
+  for (std::uint32_t layer = 0; layer < shard.part().layers.count; ++layer) {
+    group.layers.push_back(layer_name(shard.part().layers.first + layer));
     group.tensors.push_back(tensor_of(shard, layer));
   }
   return group;
 }
 
-// Of `share` of the blocks the copy fails, comes short or late, or brings other bytes than were sent.
+// For a `share` of the blocks the copy fails, is short or late, or has wrong bytes.
 std::unique_ptr<TransferExecutor> with_faults(std::unique_ptr<TransferExecutor> inside, double share,
                                               std::uint64_t seed) {
   FaultOptions options{.seed = seed, .delay = std::chrono::milliseconds(2)};
@@ -53,13 +54,14 @@ Result<std::unique_ptr<Rank>> Rank::make(const RankConfig& config, std::uint32_t
   if (leader == nullptr && config.leader.empty()) {
     return made;
   }
-  WorkerConnector::Options options{.rank = rank, .ranks = config.ranks, .group = leader};
+  WorkerConnector::Options options{
+      .rank = rank, .ranks = config.ranks, .first_layer = made->shard_.part().layers.first, .leader = leader};
   if (leader == nullptr) {
     const auto address = RankAddress::parse(config.leader);
     if (!address) {
       return Unexpected(address.error());
     }
-    options.leader = *address;
+    options.address = *address;
   }
   if (config.faults > 0) {
     options.around = [share = config.faults, seed = config.fault_seed + rank](
@@ -95,7 +97,7 @@ Status Rank::begin(const StepInput& input) {
 
 std::span<const float> Rank::attend(std::uint32_t layer) {
   if (connector_) {
-    // What does not come is in the report, and what this step makes of it is not used.
+    // Blocks that were not loaded are in the outcomes, and this step's results from them are not used.
     static_cast<void>(connector_->wait_for_layer(layer));
   }
   const std::span<const float> heads = shard_.attend(layer);
@@ -107,7 +109,7 @@ std::span<const float> Rank::attend(std::uint32_t layer) {
 
 StepOutput Rank::end() {
   StepOutput output;
-  if (rank_ == 0) {
+  if (is_sampler_) {
     output.samples = shard_.samples();
   }
   if (connector_) {

@@ -1,10 +1,12 @@
 // Rank: one rank of the engine: its shard of the model, and the worker's half of using Cairn around every step.
 //
-// Order:    begin(), attend(l) and finish_layer(l) for each layer, end(); all ranks are at the same layer at a time.
-// Owner:    owns shard and connector.
-// Threads:  one at a time.
-// Fails:    make(): what Cairn's connector says. begin(): metadata that it does not take. Loads that fail do not fail the
-//           step: they are in its output.
+// A step is begin(), then attend(l) and finish_layer(l) for each of its layers, counted from 0, then end(). All ranks of a
+// pipeline stage compute the same layer at the same time.
+//
+// Thread safety: one thread at a time.
+// Ownership: owns shard and connector.
+// Errors: make() returns the error of Cairn's connector, begin() that of invalid metadata. Failed loads do not fail the
+// step: they are listed in its output.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +22,13 @@
 
 namespace cairn::engine {
 
-// What all ranks must know to come into being.
+// What all ranks need to start.
 struct RankConfig {
   ModelShape model = {};
-  std::uint32_t ranks = 1;
+  RankGrid ranks = 1;
   std::uint32_t device_blocks = 64;
   std::string leader = {};  // the address of Cairn's leader; empty: without Cairn, or it is in this process
-  double faults = 0;        // share of copied blocks that go wrong
+  double faults = 0;        // share of copied blocks that fail
   std::uint64_t fault_seed = 1;
 };
 
@@ -39,18 +41,19 @@ class Rank {
   [[nodiscard]] Status begin(const StepInput& input);
   [[nodiscard]] std::span<const float> attend(std::uint32_t layer);
   void finish_layer(std::uint32_t layer, std::span<const float> all_heads) { shard_.finish_layer(layer, all_heads); }
-  // Samples of the first rank only: all ranks have the same.
+  // Samples of the first rank of the last stage only: all ranks there have the same.
   [[nodiscard]] StepOutput end();
 
   [[nodiscard]] ModelShard& shard() { return shard_; }
 
  private:
   Rank(const RankConfig& config, std::uint32_t rank)
-      : rank_(rank), shard_(config.model, rank, config.ranks, config.device_blocks) {}
+      : is_sampler_(rank == config.ranks.count() - config.ranks.tensor),
+        shard_(config.model, rank, config.ranks, config.device_blocks) {}
 
-  std::uint32_t rank_;
+  bool is_sampler_;
   ModelShard shard_;
-  std::unique_ptr<WorkerConnector> connector_;  // none: without Cairn
+  std::unique_ptr<WorkerConnector> connector_;  // null: without Cairn
 };
 
 }  // namespace cairn::engine

@@ -27,9 +27,8 @@ std::string member(const char* name, std::uint64_t count) { return format("\"%s\
 
 std::string report_text(const Options& options, const RunFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
-  std::string out =
-      format("%llu requests on %u %s with %u device blocks\n\n", Count{figures.requests}, options.engine.ranks,
-             options.engine.ranks == 1 ? "rank" : "ranks", options.engine.device_blocks);
+  std::string out = format("%llu requests on %s with %u device blocks\n\n", Count{figures.requests},
+                           options.engine.ranks.to_string().c_str(), options.engine.device_blocks);
   out += line("prompt tokens", figures.prompt_tokens, "given");
   out += line("cached tokens", scheduler.prefix_hit_tokens,
               "found in the engine's own prefix cache, also on starting over");
@@ -52,7 +51,8 @@ std::string report_json(const Options& options, const RunFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
   std::string out = "{";
   out += member("requests", figures.requests);
-  out += member("ranks", options.engine.ranks);
+  out += member("ranks", options.engine.ranks.count());
+  out += member("pipeline", options.engine.ranks.pipeline);
   out += member("device_blocks", options.engine.device_blocks);
   out += member("prompt_tokens", figures.prompt_tokens);
   out += member("prefix_hit_tokens", scheduler.prefix_hit_tokens);

@@ -1,4 +1,4 @@
-// What a run did, for people and for programs.
+// The report of a run, as text and as JSON.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ std::vector<Conversation> make_workload(const WorkloadConfig& config) {
   for (Conversation& conversation : conversations) {
     conversation.system_prompt = system_prompts[random.between(0, config.system_prompts - 1)];
   }
-  // Turn by turn, so that the last turn is the one that some conversations lack.
+  // Turn by turn, so that only the last turn is missing from some conversations.
   for (std::uint32_t request = 0; request < config.requests; ++request) {
     const std::uint32_t said = random.between(8, 40);
     conversations[request % conversations.size()].turns.push_back(

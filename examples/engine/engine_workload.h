@@ -1,7 +1,7 @@
-// Workload: what the engine is asked, drawn from a seed: conversations of several turns.
+// Workload: the requests that the engine serves, drawn from a seed: conversations of several turns.
 //
-// Conversations share a few system prompts, and each turn's prompt is all that was said before with something new at the
-// end. So prompts begin alike, within a conversation and across them: what a prefix cache is for.
+// Conversations share a few system prompts, and the prompt of each turn is the conversation so far with new tokens at
+// the end. So prompts share prefixes, within a conversation and across conversations, as a prefix cache expects.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Conversation {
 // Token 0 ends an answer, and is in no prompt.
 inline constexpr TokenId kEndToken = 0;
 
-// Conversations that lack the last turn stand at the end.
+// Conversations without the last turn come last.
 [[nodiscard]] std::vector<Conversation> make_workload(const WorkloadConfig& config);
 
 }  // namespace cairn::engine

@@ -13,7 +13,7 @@
 namespace cairn::engine {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);  // for ranks to come, and for copies to end
+constexpr auto kPatience = std::chrono::seconds(60);  // for ranks to connect, and for copies to end
 
 // A folder of our own for the socket of Cairn's leader.
 class SocketFolder {
@@ -39,13 +39,14 @@ class SocketFolder {
   std::string path_;
 };
 
-// What Cairn has to know of the engine: the whole model, all ranks together.
+// Describes the engine to Cairn: the whole model, all ranks together.
 ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model) {
   ManagerConfig manager;
   manager.block_size = kBlockTokens;
   manager.model = {.name = "example-engine",
                    .weights_generation = model.seed,
                    .layers = model.layers,
+                   .kv = model.kv,
                    .heads = model.kv_heads,
                    .head_size = kHeadSize,
                    .element_type = "f32"};
@@ -54,13 +55,14 @@ ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model
   manager.device.managed_by_engine = true;
   manager.host.blocks = config.host_blocks;
   manager.host.pinning = Pinning::kOff;
+  manager.onboard.weigh = false;  // this engine is so small that it computes faster than anything is loaded
   if (!config.disk.empty()) {
     manager.disk.path = config.disk;
     manager.disk.blocks = config.disk_blocks;
-    // Everything goes to disk at once: the next run begins with it.
+    // Everything is written to disk at once: the next run starts with it.
     manager.offload_to_disk.mode = OffloadMode::kOnRegistration;
   }
-  // A run takes seconds: a tier that was taken out after faults is soon tried again.
+  // A run takes seconds: a suspended tier is tried again soon.
   manager.health.first_wait = std::chrono::milliseconds(1);
   manager.health.longest_wait = std::chrono::milliseconds(20);
   return manager;
@@ -90,10 +92,11 @@ Result<std::unique_ptr<SchedulerConnector>> make_connector(const EngineConfig& c
     options.ranks.address = folder.address();
   }
   options.load = config.load;
+  options.in_step_save_blocks = config.in_step_save_blocks;
   return SchedulerConnector::make(std::move(options));
 }
 
-// Serves, and ends in order: copies first, then the ranks that carry them out.
+// Serves, and shuts down in order: copies first, then the ranks that carry them out.
 Result<RunFigures> serve(const EngineConfig& config, const ModelShape& model, SchedulerConnector* connector,
                          Ranks& ranks) {
   Scheduler scheduler({.device_blocks = config.device_blocks,
@@ -122,6 +125,10 @@ Result<RunFigures> run_engine(const EngineConfig& config) {
   RankConfig rank_config;
   rank_config.model.seed = config.workload.seed;
   rank_config.ranks = config.ranks;
+  rank_config.model.kv_heads = config.model == EngineModel::kGrouped    ? 4
+                               : config.model == EngineModel::kFewHeads ? 2
+                                                                        : 1;
+  rank_config.model.kv = config.model == EngineModel::kMla ? 1 : 2;
   rank_config.device_blocks = config.device_blocks;
   rank_config.faults = config.faults;
   rank_config.fault_seed = config.workload.seed;

@@ -11,27 +11,35 @@
 
 namespace cairn::engine {
 
+enum class EngineModel : std::uint8_t {
+  kGrouped,   // 4 KV heads
+  kFewHeads,  // 2 KV heads: four tensor ranks hold each of them twice
+  kMla,       // one tensor for keys and values together, which every tensor rank holds
+};
+
 struct EngineConfig {
   WorkloadConfig workload;
-  std::uint32_t ranks = 1;
-  bool processes = false;  // each rank is one; else all are in this process
+  EngineModel model = EngineModel::kGrouped;
+  RankGrid ranks = 1;
+  bool processes = false;  // one for each rank; otherwise all ranks are in this process
   std::uint32_t device_blocks = 64;
   std::uint32_t step_tokens = 64;
   bool drop_device = false;  // forget the device's own cache after each round
 
-  // Tiers of Cairn; none of them: without Cairn.
+  // Tiers of Cairn. Without any, the engine runs without Cairn.
   std::uint32_t host_blocks = 0;
   std::string disk = {};  // path
   std::uint32_t disk_blocks = 4096;
   LoadMode load = LoadMode::kAsync;
-  double faults = 0;  // share of copied blocks that go wrong
+  std::uint32_t in_step_save_blocks = 8;  // SchedulerConnector::Options; 0: saves begin after their step
+  double faults = 0;                      // share of copied blocks that fail
 
   std::string program = "/proc/self/exe";  // that rank processes run
 
   [[nodiscard]] bool has_tiers() const { return host_blocks > 0 || !disk.empty(); }
 };
 
-// Brings the engine up, serves the workload and takes it down again. What is on disk stays there.
+// Starts the engine, serves the workload and stops it. The file on disk stays.
 [[nodiscard]] Result<RunFigures> run_engine(const EngineConfig& config);
 
 }  // namespace cairn::engine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "cairn/base/check.h"
 #include "examples/engine/random.h"
@@ -13,7 +14,7 @@ namespace {
 // Larger than 1, so that random weights make text that does not settle into one token.
 constexpr float kGain = 1.5F;
 
-// out = row * matrix. Each output is one sum in the order of the row, whichever other columns there are: the loop over
+// out = row * matrix. Each output is one sum in the order of the row, independent of the other columns: the loop over
 // columns is the inner one.
 void multiply(std::span<const float> row, std::span<const float> matrix, std::span<float> out) {
   const std::size_t columns = out.size();
@@ -27,7 +28,7 @@ void multiply(std::span<const float> row, std::span<const float> matrix, std::sp
   }
 }
 
-// Four sums side by side: one order, and not one long chain of additions.
+// Four partial sums: a fixed order, without one long chain of additions.
 float dot(const float* left, const float* right, std::uint32_t size) {
   float sums[4] = {0, 0, 0, 0};
   for (std::uint32_t i = 0; i < size; i += 4) {
@@ -73,19 +74,19 @@ std::span<float> row_of(std::vector<float>& matrix, std::size_t row, std::size_t
 
 }  // namespace
 
-ModelShard::ModelShard(const ModelShape& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks)
-    : config_(config), device_blocks_(device_blocks), heads_(head_part(config, rank, ranks)) {
-  CAIRN_CHECK(config.kv_heads % ranks == 0 && rank < ranks, "each rank has the same number of KV heads");
+ModelShard::ModelShard(const ModelShape& config, std::uint32_t rank, const RankGrid& ranks, std::uint32_t device_blocks)
+    : config_(config), device_blocks_(device_blocks), part_(part_of(config, ranks, rank)) {
+  CAIRN_CHECK(config.query_heads % ranks.tensor == 0 && rank < ranks.count(), "each rank has as many query heads");
   make_weights();
   make_rotations();
-  const std::size_t floats = std::size_t{2} * device_blocks * kBlockTokens * heads_.kv_heads * kHeadSize;
-  kv_.assign(config.layers, std::vector<float>(floats));
-  query_.resize(std::size_t{heads_.query_heads} * kHeadSize);
+  const std::size_t floats = std::size_t{config.kv} * device_blocks * kBlockTokens * part_.kv_heads * kHeadSize;
+  kv_.assign(part_.layers.count, std::vector<float>(floats));
+  query_.resize(std::size_t{part_.query_heads} * kHeadSize);
   scores_.resize(config.max_positions);
 }
 
 void ModelShard::make_weights() {
-  // Every rank draws all numbers and keeps its columns: the weights of a head do not depend on who has it.
+  // Every rank draws all numbers and keeps its layers and columns: the weights of a head do not depend on which rank has it.
   Random random(config_.seed);
   const std::uint32_t queries = config_.query_heads * kHeadSize;
   const std::uint32_t keys = config_.kv_heads * kHeadSize;
@@ -96,14 +97,17 @@ void ModelShard::make_weights() {
     const auto query = random_matrix(random, config_.hidden, queries);
     const auto key = random_matrix(random, config_.hidden, keys);
     const auto value = random_matrix(random, config_.hidden, keys);
-    Layer& layer = layers_.emplace_back();
-    layer.query = some_columns(query, queries, heads_.first_query_head * kHeadSize, heads_.query_heads * kHeadSize);
-    layer.key = some_columns(key, keys, heads_.first_kv_head * kHeadSize, heads_.kv_heads * kHeadSize);
-    layer.value = some_columns(value, keys, heads_.first_kv_head * kHeadSize, heads_.kv_heads * kHeadSize);
+    Layer layer;
+    layer.query = some_columns(query, queries, part_.first_query_head * kHeadSize, part_.query_heads * kHeadSize);
+    layer.key = some_columns(key, keys, part_.first_kv_head * kHeadSize, part_.kv_heads * kHeadSize);
+    layer.value = some_columns(value, keys, part_.first_kv_head * kHeadSize, part_.kv_heads * kHeadSize);
     layer.output = random_matrix(random, queries, config_.hidden);
     layer.gate = random_matrix(random, config_.hidden, config_.feed_forward);
     layer.up = random_matrix(random, config_.hidden, config_.feed_forward);
     layer.down = random_matrix(random, config_.feed_forward, config_.hidden);
+    if (part_.layers.first <= i && i < part_.layers.end()) {
+      layers_.push_back(std::move(layer));
+    }
   }
   unembedding_ = random_matrix(random, config_.hidden, config_.vocabulary);
 }
@@ -135,8 +139,9 @@ void ModelShard::rotate(std::span<float> heads, std::uint32_t position) const {
 }
 
 float* ModelShard::place(std::uint32_t layer, std::uint32_t which, DeviceBlock block, std::uint32_t offset) {
-  const std::size_t token = (std::size_t{which} * device_blocks_ + block) * kBlockTokens + offset;
-  return kv_[layer].data() + token * heads_.kv_heads * kHeadSize;
+  const std::size_t token =
+      (std::size_t{std::min(which, config_.kv - 1)} * device_blocks_ + block) * kBlockTokens + offset;
+  return kv_[layer].data() + token * part_.kv_heads * kHeadSize;
 }
 
 void ModelShard::begin(const StepInput& input) {
@@ -167,18 +172,20 @@ std::span<const float> ModelShard::attend(std::uint32_t layer) {
 void ModelShard::store_kv(std::uint32_t layer, const StepRow& row, std::span<const float> normed) {
   const DeviceBlock block = input_->tables[row.table][row.position / kBlockTokens];
   const std::uint32_t offset = row.position % kBlockTokens;
-  const std::size_t width = std::size_t{heads_.kv_heads} * kHeadSize;
+  const std::size_t width = std::size_t{part_.kv_heads} * kHeadSize;
   const std::span<float> keys(place(layer, 0, block, offset), width);
   multiply(normed, layers_[layer].key, keys);
   rotate(keys, row.position);
-  multiply(normed, layers_[layer].value, std::span<float>(place(layer, 1, block, offset), width));
+  if (config_.kv == 2) {
+    multiply(normed, layers_[layer].value, std::span<float>(place(layer, 1, block, offset), width));
+  }
 }
 
 void ModelShard::attend_row(std::uint32_t layer, const StepRow& row, std::span<const float> normed,
                             std::span<float> out) {
   multiply(normed, layers_[layer].query, query_);
   rotate(query_, row.position);
-  for (std::uint32_t head = 0; head < heads_.query_heads; ++head) {
+  for (std::uint32_t head = 0; head < part_.query_heads; ++head) {
     attend_head(layer, row, head, out.subspan(std::size_t{head} * kHeadSize, kHeadSize));
   }
 }
@@ -186,12 +193,12 @@ void ModelShard::attend_row(std::uint32_t layer, const StepRow& row, std::span<c
 void ModelShard::attend_head(std::uint32_t layer, const StepRow& row, std::uint32_t head, std::span<float> out) {
   const auto& table = input_->tables[row.table];
   const float* query = query_.data() + std::size_t{head} * kHeadSize;
-  const std::size_t kv_offset = std::size_t{head / (heads_.query_heads / heads_.kv_heads)} * kHeadSize;
+  const std::size_t kv_offset = std::size_t{head / (part_.query_heads / part_.kv_heads)} * kHeadSize;
   const float scale = 1.0F / std::sqrt(static_cast<float>(kHeadSize));
 
-  const std::size_t token_stride = std::size_t{heads_.kv_heads} * kHeadSize;
+  const std::size_t token_stride = std::size_t{part_.kv_heads} * kHeadSize;
   const std::uint32_t positions = row.position + 1;
-  // Blocks in order, and the positions of each in order: the sums run as if the keys and values lay in one piece.
+  // Blocks in order, and the positions of each in order: the sums are the same as over contiguous keys and values.
   const auto for_each = [&](std::uint32_t which, auto&& visit) {
     for (std::uint32_t begin = 0; begin < positions; begin += kBlockTokens) {
       const float* token = place(layer, which, table[begin / kBlockTokens], 0) + kv_offset;

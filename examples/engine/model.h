@@ -1,13 +1,15 @@
-// ModelShard: one rank's part of the model: the weights, and the paged keys and values of its heads.
+// ModelShard: one rank's part of the model: the weights of its layers, and the paged keys and values of its heads in them.
 //
-// Does:     computes a step layer by layer. Attention is computed for this rank's heads only; what the heads of all ranks
-//           made is then gathered, and everything else is computed from the whole by every rank.
-// Same:     a row's result has the same bits whatever else is in the step, however a prompt was cut into chunks, in which
-//           blocks its keys and values lie, and on how many ranks the heads are. Every sum has one order, and no sum is
-//           over ranks.
-// Order:    begin(), then attend(l) and finish_layer(l) for each layer, then samples().
-// Owner:    owns weights and buffers. The input of begin() must live until samples().
-// Threads:  one at a time.
+// Computes a step layer by layer: begin(), in later pipeline stages set_hidden(), then attend(l) and finish_layer(l) for each
+// layer of this rank, counted from 0, then hidden() for the next stage or, in the last stage, samples(). Attention is computed
+// for this rank's heads only; the outputs of the heads of all ranks of the stage are then gathered, and every rank computes
+// everything else from all of them.
+//
+// A row's result has the same bits whatever else is in the step, however a prompt is cut into chunks, in whichever
+// blocks its keys and values are, and on any grid of ranks: every sum has a fixed order, and no sum is taken over ranks.
+//
+// Thread safety: one thread at a time.
+// Ownership: owns weights and buffers. The input of begin() must live until samples().
 #pragma once
 
 #include <cstdint>
@@ -20,19 +22,22 @@ namespace cairn::engine {
 
 class ModelShard {
  public:
-  // Requires: ranks divides kv_heads, rank < ranks.
-  ModelShard(const ModelShape& config, std::uint32_t rank, std::uint32_t ranks, std::uint32_t device_blocks);
+  // Requires: part_of()'s.
+  ModelShard(const ModelShape& config, std::uint32_t rank, const RankGrid& ranks, std::uint32_t device_blocks);
 
   [[nodiscard]] const ModelShape& config() const { return config_; }
-  [[nodiscard]] const HeadPart& heads() const { return heads_; }
+  [[nodiscard]] const ModelPart& part() const { return part_; }
   [[nodiscard]] std::uint32_t device_blocks() const { return device_blocks_; }
-  // The keys and values of a layer: [2, device_blocks, kBlockTokens, kv heads of this rank, kHeadSize].
+  // The keys and values of a layer: [kv, device_blocks, kBlockTokens, kv heads of this rank, kHeadSize].
   [[nodiscard]] std::span<float> kv_buffer(std::uint32_t layer) { return kv_[layer]; }
 
   void begin(const StepInput& input);
-  // What this rank's heads make of each row: [rows, query heads of this rank, kHeadSize].
+  // The output of the stage before for each row: [rows, hidden].
+  void set_hidden(std::span<const float> hidden) { hidden_.assign(hidden.begin(), hidden.end()); }
+  [[nodiscard]] std::span<const float> hidden() const { return hidden_; }
+  // The outputs of this rank's heads for each row: [rows, query heads of this rank, kHeadSize].
   [[nodiscard]] std::span<const float> attend(std::uint32_t layer);
-  // Takes what all heads made: [rows, query heads of all ranks, kHeadSize].
+  // Takes the outputs of all heads: [rows, query heads of all ranks, kHeadSize].
   void finish_layer(std::uint32_t layer, std::span<const float> all_heads);
   [[nodiscard]] std::vector<Sample> samples() const;
 
@@ -47,7 +52,7 @@ class ModelShard {
   void make_weights();
   void make_rotations();
   void rotate(std::span<float> heads, std::uint32_t position) const;
-  // Where the keys (0) or values (1) of this rank's heads are for a token of a block.
+  // Where the keys (0) or values (1) of this rank's heads are for a token of a block; the same if kv is 1.
   [[nodiscard]] float* place(std::uint32_t layer, std::uint32_t which, DeviceBlock block, std::uint32_t offset);
   void store_kv(std::uint32_t layer, const StepRow& row, std::span<const float> normed);
   void attend_row(std::uint32_t layer, const StepRow& row, std::span<const float> normed, std::span<float> out);
@@ -55,7 +60,7 @@ class ModelShard {
 
   ModelShape config_;
   std::uint32_t device_blocks_;
-  HeadPart heads_;
+  ModelPart part_;
   std::vector<float> embedding_;    // [vocabulary, hidden]
   std::vector<float> unembedding_;  // [hidden, vocabulary]
   std::vector<Layer> layers_;

@@ -38,7 +38,7 @@ void add_rows(StepInput& step, const std::vector<TokenId>& tokens, std::size_t b
   step.sampled_rows.push_back(static_cast<std::uint32_t>(step.rows.size() - 1));
 }
 
-// What comes after the tokens, computed in chunks.
+// The next token after these, computed in chunks.
 Sample after(LocalRanks& ranks, const std::vector<TokenId>& tokens, std::size_t chunk,
              const std::vector<DeviceBlock>& table) {
   Sample last;
@@ -50,12 +50,12 @@ Sample after(LocalRanks& ranks, const std::vector<TokenId>& tokens, std::size_t 
   return last;
 }
 
-std::unique_ptr<LocalRanks> make_ranks(std::uint32_t ranks = 1) {
-  return LocalRanks::make({.ranks = ranks, .device_blocks = kDeviceBlocks}).value();
+std::unique_ptr<LocalRanks> make_ranks(RankGrid ranks = 1, const ModelShape& model = {}) {
+  return LocalRanks::make({.model = model, .ranks = ranks, .device_blocks = kDeviceBlocks}).value();
 }
 
-Sample after(const std::vector<TokenId>& tokens, std::uint32_t ranks = 1) {
-  return after(*make_ranks(ranks), tokens, tokens.size(), blocks_from(0, 8));
+Sample after(const std::vector<TokenId>& tokens, RankGrid ranks = 1, const ModelShape& model = {}) {
+  return after(*make_ranks(ranks, model), tokens, tokens.size(), blocks_from(0, 8));
 }
 
 TEST(ModelTest, IsTheSameHoweverAPromptIsCut) {
@@ -88,6 +88,12 @@ TEST(ModelTest, IsTheSameOnAnyNumberOfRanks) {
   const auto tokens = prompt(90, 5);
   EXPECT_EQ(after(tokens, 2), after(tokens));
   EXPECT_EQ(after(tokens, 4), after(tokens));
+  for (const ModelShape& model : {ModelShape{}, ModelShape{.kv_heads = 2}, ModelShape{.kv_heads = 1, .kv = 1}}) {
+    const Sample one = after(tokens, 1, model);
+    for (const RankGrid ranks : {RankGrid(4), RankGrid(1, 3), RankGrid(2, 2), RankGrid(4, 4)}) {
+      EXPECT_EQ(after(tokens, ranks, model), one) << model.kv_heads << " KV heads on " << ranks.to_string();
+    }
+  }
 }
 
 TEST(ModelTest, DependsOnTheOrderOfTokens) {
@@ -97,7 +103,7 @@ TEST(ModelTest, DependsOnTheOrderOfTokens) {
   EXPECT_NE(after(tokens).logit, before.logit);
 }
 
-// What the digests of whole runs stand on: no wrong key or value goes unnoticed.
+// The digests of whole runs depend on this: every wrong key or value changes the output.
 TEST(ModelTest, OneBitOfAnyBlockLayerAndRankShowsInTheLogit) {
   const auto tokens = prompt(49, 9);
   const Sample right = after(tokens);

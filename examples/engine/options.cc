@@ -67,13 +67,28 @@ Option load_mode(std::string_view name, LoadMode& into) {
           }};
 }
 
+Option model(std::string_view name, EngineModel& into) {
+  return {name, [=, &into](std::string_view value) -> Status {
+            if (value != "grouped" && value != "few-heads" && value != "mla") {
+              return fail(ErrorCode::kInvalidArgument, str_cat(name, " ", value, ": give grouped, few-heads or mla"));
+            }
+            into = value == "grouped"     ? EngineModel::kGrouped
+                   : value == "few-heads" ? EngineModel::kFewHeads
+                                          : EngineModel::kMla;
+            return {};
+          }};
+}
+
 std::vector<Option> table_of(Options& options) {
   constexpr std::uint32_t kMany = 1'000'000;
   EngineConfig& engine = options.engine;
   return {number<std::uint32_t>("--requests", engine.workload.requests, 1, kMany),
           number<std::uint32_t>("--turns", engine.workload.turns, 1, 8),
           number<std::uint64_t>("--seed", engine.workload.seed, 0),
-          number<std::uint32_t>("--ranks", engine.ranks, 1, 4),
+          model("--model", engine.model),
+          number<std::uint32_t>("--ranks", engine.ranks.tensor, 1, 4),
+          number<std::uint32_t>("--tensor", engine.ranks.tensor, 1, 4),
+          number<std::uint32_t>("--pipeline", engine.ranks.pipeline, 1, 4),
           toggle("--processes", engine.processes),
           number<std::uint32_t>("--device-blocks", engine.device_blocks, 1, kMany),
           number<std::uint32_t>("--step-tokens", engine.step_tokens, 1, kMany),
@@ -82,21 +97,23 @@ std::vector<Option> table_of(Options& options) {
           text("--disk", engine.disk),
           number<std::uint32_t>("--disk-blocks", engine.disk_blocks, 1, kMany),
           load_mode("--load", engine.load),
+          number<std::uint32_t>("--in-step-save-blocks", engine.in_step_save_blocks, 0, kMany),
           share("--faults", engine.faults),
           toggle("--restart", options.restart),
           toggle("--json", options.json),
           toggle("--help", options.help),
           {"--rank", [&options](std::string_view value) -> Status {
              options.rank = 0;
-             return number<std::uint32_t>("--rank", *options.rank, 0, 3).take(value);
+             return number<std::uint32_t>("--rank", *options.rank, 0, 15).take(value);
            }}};
 }
 
-// What is wrong with all of them together.
+// Contradictions between options.
 Status check(const Options& options) {
   const EngineConfig& engine = options.engine;
-  if (engine.ranks == 3) {
-    return fail(ErrorCode::kInvalidArgument, "--ranks 3: the model has 4 KV heads, which 1, 2 or 4 ranks can share");
+  if (engine.ranks.tensor == 3) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--tensor 3: the model has 8 query heads, which 1, 2 or 4 ranks can share");
   }
   if (options.restart && engine.disk.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--restart shows what is left on disk: give --disk PATH too");
@@ -129,7 +146,7 @@ Result<Options> parse_options(std::span<const char* const> arguments) {
       return Unexpected(taken.error());
     }
   }
-  options.engine.processes |= options.engine.ranks > 1;
+  options.engine.processes |= options.engine.ranks.count() > 1;
   if (Status checked = check(options); !checked) {
     return Unexpected(checked.error());
   }
@@ -137,41 +154,47 @@ Result<Options> parse_options(std::span<const char* const> arguments) {
 }
 
 std::string_view help_text() {
-  return R"(example_engine: a small inference engine that serves conversations and says what it did.
+  return R"(example_engine: a small inference engine that serves conversations and prints a report.
 
   example_engine [OPTION...]
 
-What is generated depends on the seed and the number of requests and turns alone. The digests at the end of the report show
-it: run with other ranks, blocks, tiers or faults, and they stay as they are.
+The output depends only on the seed, the model and the number of requests and turns. The digests at the end of the report
+show it: they are the same with other ranks, blocks, tiers or faults.
 
-What is served
+Workload
   --requests N       turns of conversations to answer (24)
-  --turns N          turns of each conversation, 1 to 8 (4); each prompt repeats all that was said before
+  --turns N          turns of each conversation, 1 to 8 (4); each prompt repeats the conversation so far
   --seed S           draws the model's weights, the conversations and the faults (1)
 
-How it is served
-  --ranks N          ranks that share the model's heads: 1, 2 or 4 (1); more than one are processes
-  --processes        also a single rank is a process of its own
-  --device-blocks N  blocks of 16 tokens that the device has (64); few of them make requests wait and start over
+Engine
+  --model MODEL      grouped: 4 KV heads (the default); few-heads: 2, which four ranks hold twice; mla: one tensor for keys
+                     and values, which every rank of a stage holds
+  --tensor N         ranks that share the model's heads: 1, 2 or 4 (1); if there are several ranks, they are processes
+  --pipeline N       stages that share the model's 4 layers: 1 to 4 (1), each with as many ranks as --tensor says
+  --ranks N          the same as --tensor N
+  --processes        run also a single rank as a process
+  --device-blocks N  blocks of 16 tokens that the device has (64); with few of them requests are preempted
   --step-tokens N    the most tokens that one step computes (64)
-  --drop-device      forget what the device has cached after each round of turns
+  --drop-device      empty the device's prefix cache after each round of turns
 
-Where keys and values are kept beyond the device, by Cairn
+Tiers of Cairn, for keys and values beyond the device
   --host-blocks N    a tier of that many blocks in host memory
-  --disk PATH        a tier in files that begin with this path; they stay, and the next run finds what is in them
+  --disk PATH        a tier in files that begin with this path; they stay, and the next run uses their blocks
   --disk-blocks N    blocks of that tier (4096)
-  --load MODE        async: a request waits for its blocks (the default); in-step: it computes as its layers come
-  --faults SHARE     that share of copied blocks fails, comes late or wrong: 0.05
+  --load MODE        async: a request waits for its blocks (the default); in-step: it computes while its layers arrive
+  --in-step-save-blocks N  a request that fills so many blocks in a step is saved while the step computes (8); 0: never
+  --faults SHARE     share of copied blocks that fail, are late or have wrong bytes, such as 0.05
   --restart          run twice on the same disk, and compare
 
-What is printed
+Report
   --json             the same figures as one JSON object
   --help             this text
 
 Examples
-  example_engine --device-blocks 30                                   requests lose their blocks, and compute them again
-  example_engine --device-blocks 30 --host-blocks 500                 now they come back from host memory
-  example_engine --ranks 4 --disk /tmp/kv --restart --faults 0.05     four processes, a restart, and copies that go wrong
+  example_engine --device-blocks 30                                   requests are preempted, and compute their blocks again
+  example_engine --device-blocks 30 --host-blocks 500                 preempted blocks are loaded from host memory
+  example_engine --ranks 4 --disk /tmp/kv --restart --faults 0.05     four processes, a restart, and copies that fail
+  example_engine --model mla --tensor 2 --pipeline 2 --host-blocks 99 a grid of ranks; the ranks of a stage share their blocks
 )";
 }
 

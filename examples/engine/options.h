@@ -19,7 +19,7 @@ struct Options {
   std::optional<std::uint32_t> rank;  // this process is a rank: ProcessRanks started it
 };
 
-// Fails: an option that is not known, lacks its value, or has one that makes no sense; the message says which do.
+// Errors: an unknown option, a missing value or an invalid one; the message says what is valid.
 [[nodiscard]] Result<Options> parse_options(std::span<const char* const> arguments);
 [[nodiscard]] std::string_view help_text();
 

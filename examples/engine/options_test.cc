@@ -16,12 +16,20 @@ std::string refusal(const std::vector<const char*>& arguments) {
 TEST(OptionsTest, ReadsValuesAndSwitches) {
   const auto options = parse_options(std::vector{"--ranks", "4", "--json", "--seed", "77"});
   ASSERT_TRUE(options);
-  EXPECT_EQ(options->engine.ranks, 4U);
+  EXPECT_EQ(options->engine.ranks, RankGrid(4));
   EXPECT_EQ(options->engine.workload.seed, 77U);
   EXPECT_TRUE(options->json);
   EXPECT_FALSE(options->rank);
   EXPECT_TRUE(options->engine.processes) << "several ranks are processes";
   EXPECT_FALSE(options->engine.has_tiers());
+}
+
+TEST(OptionsTest, ReadsAGridOfRanks) {
+  const auto options = parse_options(std::vector{"--tensor", "2", "--pipeline", "3", "--model", "mla"});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->engine.ranks, RankGrid(2, 3));
+  EXPECT_EQ(options->engine.model, EngineModel::kMla);
+  EXPECT_THAT(refusal({"--model", "gpt"}), testing::HasSubstr("few-heads"));
 }
 
 TEST(OptionsTest, ReadsTiers) {
@@ -49,9 +57,11 @@ TEST(OptionsTest, SaysWhatIsWrong) {
 }
 
 TEST(OptionsTest, HelpNamesEveryOption) {
-  for (const char* name : {"--requests", "--turns", "--seed", "--ranks", "--processes", "--device-blocks",
-                           "--step-tokens", "--drop-device", "--host-blocks", "--disk", "--disk-blocks", "--load",
-                           "--faults", "--restart", "--json", "--help"}) {
+  for (const char* name : {"--requests",      "--turns",       "--seed",        "--model",
+                           "--ranks",         "--tensor",      "--pipeline",    "--processes",
+                           "--device-blocks", "--step-tokens", "--drop-device", "--host-blocks",
+                           "--disk",          "--disk-blocks", "--load",        "--in-step-save-blocks",
+                           "--faults",        "--restart",     "--json",        "--help"}) {
     EXPECT_THAT(help_text(), testing::HasSubstr(name));
   }
 }

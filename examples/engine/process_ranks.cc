@@ -29,16 +29,16 @@ std::string how_it_ended(int status) {
 Result<std::unique_ptr<ProcessRanks>> ProcessRanks::start(const std::string& program, const RankConfig& config,
                                                           std::chrono::seconds silence) {
   std::unique_ptr<ProcessRanks> ranks(new ProcessRanks(config));
-  for (std::uint32_t rank = 0; rank < config.ranks; ++rank) {
+  for (std::uint32_t rank = 0; rank < config.ranks.count(); ++rank) {
     if (Status started = ranks->start_rank(program, silence); !started) {
       return Unexpected(started.error());
     }
   }
   const MessageWriter message = write_config(config);
-  if (Status sent = ranks->send_all(MessageKind::kConfig, message.bytes()); !sent) {
+  if (Status sent = ranks->send_to(ranks->all(), MessageKind::kConfig, message.bytes()); !sent) {
     return Unexpected(sent.error());
   }
-  if (auto ready = ranks->receive_all(MessageKind::kReady); !ready) {
+  if (auto ready = ranks->receive_from(ranks->all(), MessageKind::kReady); !ready) {
     return Unexpected(ready.error());
   }
   return ranks;
@@ -85,15 +85,15 @@ Unexpected<Error> ProcessRanks::rank_failed(std::size_t rank, const Error& error
   std::string what = error.message;
   if (error.code == ErrorCode::kUnavailable && processes_[rank] != 0) {
     int status = 0;
-    ::waitpid(processes_[rank], &status, 0);  // its end of the socket is closed: it is over, or about to be
+    ::waitpid(processes_[rank], &status, 0);  // its end of the socket is closed: it has ended or is ending
     processes_[rank] = 0;
     what = how_it_ended(status);
   }
-  return fail(error.code, str_cat("rank ", rank, " of ", config_.ranks, " is lost: ", what));
+  return fail(error.code, str_cat("rank ", rank, " of ", config_.ranks.count(), " is lost: ", what));
 }
 
-Status ProcessRanks::send_all(MessageKind kind, std::span<const std::byte> bytes) {
-  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+Status ProcessRanks::send_to(const Some& ranks, MessageKind kind, std::span<const std::byte> bytes) {
+  for (std::size_t rank = ranks.first; rank < ranks.first + ranks.count; ++rank) {
     if (Status sent = channels_[rank].send(kind, bytes); !sent) {
       return rank_failed(rank, sent.error());
     }
@@ -101,9 +101,9 @@ Status ProcessRanks::send_all(MessageKind kind, std::span<const std::byte> bytes
   return {};
 }
 
-Result<std::vector<std::vector<std::byte>>> ProcessRanks::receive_all(MessageKind kind) {
+Result<std::vector<std::vector<std::byte>>> ProcessRanks::receive_from(const Some& ranks, MessageKind kind) {
   std::vector<std::vector<std::byte>> messages;
-  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+  for (std::size_t rank = ranks.first; rank < ranks.first + ranks.count; ++rank) {
     auto message = channels_[rank].receive(kind);
     if (!message) {
       return rank_failed(rank, message.error());
@@ -115,16 +115,16 @@ Result<std::vector<std::vector<std::byte>>> ProcessRanks::receive_all(MessageKin
 
 Result<StepOutput> ProcessRanks::run(const StepInput& input) {
   const MessageWriter message = write_step(input);
-  if (Status sent = send_all(MessageKind::kStep, message.bytes()); !sent) {
+  if (Status sent = send_to(all(), MessageKind::kStep, message.bytes()); !sent) {
     return Unexpected(sent.error());
   }
-  const std::uint32_t layers = input.rows.empty() ? 0 : config_.model.layers;
-  for (std::uint32_t layer = 0; layer < layers; ++layer) {
-    if (Status exchanged = exchange_heads(input.rows.size()); !exchanged) {
-      return Unexpected(exchanged.error());
+  const std::uint32_t stages = input.rows.empty() ? 0 : config_.ranks.pipeline;
+  for (std::uint32_t stage = 0; stage < stages; ++stage) {
+    if (Status ran = run_stage(stage, input.rows.size()); !ran) {
+      return Unexpected(ran.error());
     }
   }
-  const auto answers = receive_all(MessageKind::kOutput);
+  const auto answers = receive_from(all(), MessageKind::kOutput);
   if (!answers) {
     return Unexpected(answers.error());
   }
@@ -139,8 +139,24 @@ Result<StepOutput> ProcessRanks::run(const StepInput& input) {
   return output;
 }
 
-Status ProcessRanks::exchange_heads(std::size_t rows) {
-  const auto messages = receive_all(MessageKind::kHeads);
+Status ProcessRanks::run_stage(std::uint32_t stage, std::size_t rows) {
+  const RankGrid& grid = config_.ranks;
+  const Some ranks{std::size_t{stage} * grid.tensor, grid.tensor};
+  for (std::uint32_t i = even_layers(stage, grid.pipeline, config_.model.layers).count; i > 0; --i) {
+    if (Status exchanged = exchange_heads(ranks, rows); !exchanged) {
+      return exchanged;
+    }
+  }
+  if (stage + 1 == grid.pipeline) {
+    return {};
+  }
+  const auto hidden = receive_from({ranks.first, 1}, MessageKind::kHidden);
+  return hidden ? send_to({ranks.first + grid.tensor, grid.tensor}, MessageKind::kHidden, hidden->front())
+                : Status(Unexpected(hidden.error()));
+}
+
+Status ProcessRanks::exchange_heads(const Some& ranks, std::size_t rows) {
+  const auto messages = receive_from(ranks, MessageKind::kHeads);
   if (!messages) {
     return Unexpected(messages.error());
   }
@@ -154,18 +170,18 @@ Status ProcessRanks::exchange_heads(std::size_t rows) {
   }
   const std::vector<float> whole = gather_heads(std::vector<std::span<const float>>(parts.begin(), parts.end()), rows);
   const MessageWriter answer = write_values(std::span(whole));
-  return send_all(MessageKind::kHeads, answer.bytes());
+  return send_to(ranks, MessageKind::kHeads, answer.bytes());
 }
 
 Status ProcessRanks::stop() {
-  if (Status sent = send_all(MessageKind::kStop, {}); !sent) {
+  if (Status sent = send_to(all(), MessageKind::kStop, {}); !sent) {
     return sent;
   }
-  if (const auto stopped = receive_all(MessageKind::kStopped); !stopped) {
+  if (const auto stopped = receive_from(all(), MessageKind::kStopped); !stopped) {
     return Unexpected(stopped.error());
   }
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-    // Nothing comes after its last message but its end, which closes the socket.
+    // After its last message the rank ends, which closes the socket.
     const auto end = channels_[rank].receive();
     if (end || end.error().code != ErrorCode::kUnavailable) {
       return rank_failed(rank, end ? Error{ErrorCode::kCorrupt, "it goes on after its last message"} : end.error());

@@ -9,7 +9,7 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
 
-  // One round of a mixer over a counter: every seed gives a stream of its own.
+  // One round of a mixer over a counter: every seed gives a different stream.
   [[nodiscard]] std::uint64_t next() {
     std::uint64_t mixed = state_ += 0x9e3779b97f4a7c15U;
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;

@@ -1,4 +1,4 @@
-// Ranks: whoever computes the engine's steps: all ranks in this process, or each in a process of its own.
+// Ranks: computes the engine's steps: all ranks in this process, or each in its own process.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,10 @@ class Ranks {
   [[nodiscard]] virtual Status stop() = 0;
 };
 
-// All ranks in this process, in lockstep.
+// All ranks in this process: the ranks of a pipeline stage in lockstep, stage after stage.
 class LocalRanks final : public Ranks {
  public:
-  // `leader`: of Cairn, in this process too; none: without Cairn. Outlives the ranks.
+  // `leader`: of Cairn, in this process; null: without Cairn. Outlives the ranks.
   [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> make(const RankConfig& config,
                                                                 LocalLeader* leader = nullptr);
 
@@ -32,6 +32,7 @@ class LocalRanks final : public Ranks {
   [[nodiscard]] ModelShard& shard(std::uint32_t rank) { return ranks_[rank]->shard(); }
 
  private:
+  RankGrid grid_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

@@ -1,4 +1,4 @@
-// Request: one turn of a conversation on its way through the engine.
+// Request: one turn of a conversation in the engine.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +28,16 @@ struct Request {
   bool finished = false;
 
   // Of Cairn (scheduler_tiers.h).
-  std::optional<RequestHandle> handle;  // none: it runs without
-  bool refused = false;                 // Cairn would not go on with it: nothing more is told, but its end
-  std::size_t told_tokens = 0;          // of `tokens`
-  std::size_t told_blocks = 0;          // of `blocks`
+  std::optional<RequestHandle> handle;  // std::nullopt: it runs without Cairn
+  bool refused = false;                 // Cairn has refused it: only its end is reported to Cairn
+  std::size_t known_tokens = 0;         // of `tokens`, that Cairn knows
+  std::size_t known_blocks = 0;         // of `blocks`, that Cairn knows
   BlockRange loaded_in_step;            // of `blocks`: the step that is computed loads them
 
   [[nodiscard]] std::size_t tokens_to_compute() const { return tokens.size() - computed; }
 };
 
-// Names the full blocks that have no name yet.
+// Computes the hashes of the full blocks that have none yet.
 inline void name_full_blocks(Request& request) {
   while ((request.hashes.size() + 1) * kBlockTokens <= request.tokens.size()) {
     const std::size_t begin = request.hashes.size() * kBlockTokens;

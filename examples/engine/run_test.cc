@@ -1,4 +1,4 @@
-// Whole runs without tiers: what is generated is the same on any number of ranks and with any device.
+// Whole runs without tiers: the output is the same on any number of ranks and with a device of any size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,23 +56,25 @@ TEST(RunTest, ADeviceThatIsTooSmallIsReported) {
   EXPECT_THAT(figures.error().message, testing::HasSubstr("--device-blocks"));
 }
 
-class RanksTest : public testing::TestWithParam<std::uint32_t> {};
+class RanksTest : public testing::TestWithParam<ModelAndRanks> {};
 
 TEST_P(RanksTest, ProcessesChangeNothing) {
   EngineConfig config = plain_config();
-  config.ranks = GetParam();
+  config.model = GetParam().model;
+  config.ranks = GetParam().ranks;
   config.processes = true;
-  expect_same_text(run(config));
+  expect_same_text(run(config), GetParam().model);
 }
 
 TEST_P(RanksTest, ProcessesWithASmallDeviceChangeNothing) {
   EngineConfig config = plain_config();
-  config.ranks = GetParam();
+  config.model = GetParam().model;
+  config.ranks = GetParam().ranks;
   config.processes = true;
   config.device_blocks = 22;
   config.step_tokens = 40;
   const RunFigures figures = run(config);
-  expect_same_text(figures);
+  expect_same_text(figures, GetParam().model);
   EXPECT_GT(figures.scheduler.preemptions, 0U);
 }
 
@@ -85,8 +87,8 @@ Error error_of(Ranks& ranks) {
 }
 
 TEST_P(RanksTest, ADeadRankIsNamed) {
-  const std::uint32_t last = GetParam() - 1;
-  const auto ranks = ProcessRanks::start(EXAMPLE_ENGINE, {.ranks = GetParam(), .device_blocks = 64});
+  const std::uint32_t last = GetParam().ranks.count() - 1;
+  const auto ranks = ProcessRanks::start(EXAMPLE_ENGINE, {.ranks = GetParam().ranks, .device_blocks = 64});
   ASSERT_TRUE(ranks) << ranks.error().to_string();
   ::kill((*ranks)->process(last), SIGKILL);
   const std::string message = error_of(**ranks).message;

@@ -37,7 +37,7 @@ Result<const StepInput*> Scheduler::schedule() {
   preempted_in_step_ = false;
   take_loaded();
   schedule_running();
-  // A request that just lost its blocks would take them from those for whom it lost them.
+  // A preempted request must not take its blocks back from the requests that it was preempted for.
   if (!preempted_in_step_) {
     schedule_waiting();
   }
@@ -54,7 +54,7 @@ void Scheduler::take_loaded() {
   for (const SchedulerTiers::Loaded& loaded : tiers_.take_outcomes(pool_)) {
     Request& request = *loaded.request;
     if (std::erase(loading_, &request) == 0) {
-      continue;  // it computes already, and the step that loaded said what came
+      continue;  // it already computes, and the step that loaded reported the blocks
     }
     const std::size_t expected = request.blocks.size() * kBlockTokens;
     tiers_.count_load(loaded.tokens - request.computed, expected - loaded.tokens);
@@ -103,7 +103,7 @@ void Scheduler::schedule_waiting() {
 }
 
 Scheduler::Start Scheduler::start(Request& request) {
-  // The last token is computed in any case: the next one comes of it.
+  // The last token is always computed, because the next one is sampled from it.
   const std::size_t worth_asking = (request.tokens.size() - 1) / kBlockTokens;
   request.blocks = pool_.take_cached(std::span(request.hashes).first(worth_asking));
   request.cached_blocks = request.blocks.size();
@@ -122,7 +122,7 @@ Scheduler::Start Scheduler::start(Request& request) {
   }
   if (!tiers_.allocated(request, local, found.tokens)) {
     take_blocks(request);
-    return start(request);  // nothing is found for it any more
+    return start(request);  // nothing more is found for it
   }
   figures_.prefix_hit_tokens += local;
   if (waits) {
@@ -186,11 +186,11 @@ void Scheduler::add_to_step(Request& request, std::size_t count) {
     step_.sampled_rows.push_back(static_cast<std::uint32_t>(step_.rows.size() - 1));
   }
   scheduled_.push_back({&request, count, sampled});
-  tiers_.schedule(request);
+  tiers_.schedule(request, count);
 }
 
 void Scheduler::update(const StepOutput& output) {
-  CAIRN_CHECK(output.samples.size() == step_.sampled_rows.size(), "the ranks answer with the samples asked for");
+  CAIRN_CHECK(output.samples.size() == step_.sampled_rows.size(), "the ranks answer with the requested samples");
   std::size_t next_sample = 0;
   for (const Scheduled& scheduled : scheduled_) {
     Request& request = *scheduled.request;

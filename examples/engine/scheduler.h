@@ -1,15 +1,17 @@
-// Scheduler: which tokens of which requests each step computes, and in which blocks.
+// Scheduler: chooses which tokens of which requests each step computes, and in which blocks.
 //
-// Does:     continuous batching. Running requests come first, in order of arrival; then waiting ones, as long as the step
-//           has tokens and the pool has blocks. A prompt that does not fit into a step is computed in chunks. Blocks are
-//           given as they are needed; when there is none, the request that arrived last loses its blocks and waits again,
-//           and what it had is computed again later.
-// Tiers:    what Cairn has of a request beyond the device's own cache is loaded, not computed: before it runs, or while its
-//           first step computes, layer by layer. What does not come is computed.
-// Fails:    submit() refuses a request that could never run: longer than the model's positions or the pool. schedule()
-//           passes on what Cairn's connector says against a whole iteration.
-// Owner:    the engine, which owns the requests as well and keeps them until they are finished.
-// Threads:  one at a time.
+// Continuous batching: running requests come first, in order of arrival, then waiting ones, as long as the step has
+// tokens and the pool has blocks. A prompt that does not fit into a step is computed in chunks. Blocks are allocated as
+// they are needed; if there are none, the request that arrived last is preempted: it loses its blocks, waits again, and
+// is computed again later.
+//
+// Blocks that Cairn has beyond the device's own cache are loaded instead of computed: before the request runs, or layer
+// by layer while its first step computes. Blocks whose load fails are computed.
+//
+// Thread safety: one thread at a time.
+// Ownership: the engine, which also owns the requests and keeps them until they are finished.
+// Errors: submit() refuses a request that can never run: longer than the model's positions or the pool. schedule()
+// returns the error of Cairn's connector for a whole iteration.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +38,13 @@ struct SchedulerFigures {
   std::uint64_t steps = 0;
   std::uint64_t computed_tokens = 0;    // rows, those computed again included
   std::uint64_t prefix_hit_tokens = 0;  // found in the engine's own cache
-  std::uint64_t empty_steps = 0;        // of `steps`: all that was left to do was up to copies
+  std::uint64_t empty_steps = 0;        // of `steps`: only copies were left to wait for
   std::uint64_t preemptions = 0;
 };
 
 class Scheduler {
  public:
-  // No connector: without Cairn.
+  // `connector` may be null: without Cairn.
   explicit Scheduler(const SchedulerConfig& config, SchedulerConnector* connector = nullptr)
       : config_(config), pool_(config.device_blocks), tiers_(connector) {}
 
@@ -52,10 +54,10 @@ class Scheduler {
     return waiting_.empty() && loading_.empty() && running_.empty() && !tiers_.keeps_blocks();
   }
 
-  // What the next step computes; nothing while all that is left to do is up to copies. Requires: not idle, and the last
-  // step's output was told.
+  // The next step; empty while there is nothing to do but wait for copies. Requires: not idle, and update() was called
+  // for the last step.
   [[nodiscard]] Result<const StepInput*> schedule();
-  // What the ranks answered to it.
+  // The output of the ranks for that step.
   void update(const StepOutput& output);
 
   // Forgets the engine's own prefix cache.
@@ -73,22 +75,22 @@ class Scheduler {
 
   enum class Start { kComputes, kLoads, kAskAgain, kNoBlocks };
 
-  // Requests whose loads are over run.
+  // Requests whose loads have ended run.
   void take_loaded();
   void schedule_running();
   void schedule_waiting();
-  // Gives a request its first blocks; kComputes: and its place in the step.
+  // Gives a request its first blocks; with kComputes also its place in the step.
   [[nodiscard]] Start start(Request& request);
-  // Everything that it has on the device is given back.
+  // Releases all its device blocks.
   void take_blocks(Request& request);
   // Blocks for its tokens up to `tokens`, if there are any.
   [[nodiscard]] bool give_blocks(Request& request, std::size_t tokens);
-  // The same, at the cost of requests that arrived later. False: it lost its own.
+  // The same, and preempts requests that arrived later if needed. False if the request itself was preempted.
   [[nodiscard]] bool give_blocks_or_preempt(Request& request, std::size_t tokens);
   void preempt_last();
   void run(Request& request);
   void add_to_step(Request& request, std::size_t count);
-  // Whether all that the step was to load for it came. If not, it goes back to where the first gap is.
+  // Whether the step loaded all its blocks. If not, the request goes back to the first missing block.
   [[nodiscard]] bool settle_load(Request& request, std::span<const DeviceBlock> failed_blocks);
   void append_sample(Request& request, const Sample& sample);
   void cache_computed_blocks(Request& request);

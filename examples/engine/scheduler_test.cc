@@ -10,7 +10,7 @@ namespace {
 
 constexpr TokenId kEnd = 999;
 
-// Stands for the ranks: the next token is always 5, until it is told to end.
+// Replaces the ranks: the next token is always 5, until the test ends the answer.
 class SchedulerTest : public testing::Test {
  protected:
   void make(const SchedulerConfig& config) {

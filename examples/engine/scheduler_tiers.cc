@@ -18,10 +18,10 @@ std::vector<BlockId> block_ids(std::span<const DeviceBlock> blocks) {
   return ids;
 }
 
-// A request that lost its blocks may have a token that Cairn was not told of: that comes with its next iteration. What
-// the device has is told up to the last token that Cairn knows.
+// A preempted request may have a token that Cairn does not know yet: it is passed with the next iteration. Local tokens
+// are reported up to the last token that Cairn knows.
 std::size_t known_part(const Request& request, std::size_t local_tokens) {
-  return std::min(local_tokens, (request.told_tokens - 1) / kBlockTokens * kBlockTokens);
+  return std::min(local_tokens, (request.known_tokens - 1) / kBlockTokens * kBlockTokens);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void SchedulerTiers::add(Request& request) {
     return;
   }
   request.handle = *handle;
-  request.told_tokens = request.tokens.size();
+  request.known_tokens = request.tokens.size();
   requests_[*handle] = &request;
 }
 
@@ -69,21 +69,21 @@ bool SchedulerTiers::allocated(Request& request, std::size_t local_tokens, std::
     refuse(request, taken.error());
     return loaded_tokens == 0;
   }
-  request.told_blocks = request.blocks.size();
+  request.known_blocks = request.blocks.size();
   figures_.loads += loaded_tokens > 0 ? 1 : 0;
   return true;
 }
 
 void SchedulerTiers::preempt(Request& request) {
-  request.told_blocks = 0;
+  request.known_blocks = 0;
   if (request.handle) {
     preempted_.push_back(*request.handle);
   }
 }
 
-void SchedulerTiers::schedule(Request& request) {
+void SchedulerTiers::schedule(Request& request, std::size_t tokens) {
   if (is_told(request)) {
-    scheduled_.push_back(&request);
+    scheduled_.push_back({&request, tokens});
   }
 }
 
@@ -94,17 +94,19 @@ Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& me
   std::vector<SchedulerConnector::Scheduled> scheduled;
   std::vector<std::vector<BlockId>> new_blocks(scheduled_.size());
   for (std::size_t i = 0; i < scheduled_.size(); ++i) {
-    Request& request = *scheduled_[i];
-    new_blocks[i] = block_ids(std::span(request.blocks).subspan(request.told_blocks));
+    Request& request = *scheduled_[i].request;
+    new_blocks[i] = block_ids(std::span(request.blocks).subspan(request.known_blocks));
     scheduled.push_back({.request = *request.handle,
                          .computed_tokens = request.computed,
-                         .new_tokens = std::span(request.tokens).subspan(request.told_tokens),
-                         .new_blocks = new_blocks[i]});
-    request.told_blocks = request.blocks.size();
-    request.told_tokens = request.tokens.size();
+                         .new_tokens = std::span(request.tokens).subspan(request.known_tokens),
+                         .new_blocks = new_blocks[i],
+                         .scheduled_tokens = scheduled_[i].tokens});
+    request.known_blocks = request.blocks.size();
+    request.known_tokens = request.tokens.size();
   }
   const Status built =
       connector_->build({.number = iteration, .preempted = preempted_, .scheduled = scheduled}, metadata);
+  figures_.saved_in_step = connector_->saves().in_step;
   scheduled_.clear();
   preempted_.clear();
   for (const auto& refused : connector_->refused()) {
@@ -115,7 +117,7 @@ Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& me
 
 void SchedulerTiers::finish(Request& request, DevicePool& pool) {
   if (request.handle) {
-    // Of a request that Cairn refused it knows no more how far it is.
+    // Cairn does not know the progress of a request that it refused.
     const auto keeps =
         connector_->finish(*request.handle, request.refused ? std::nullopt : std::optional(request.computed));
     requests_.erase(*request.handle);

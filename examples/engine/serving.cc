@@ -10,10 +10,10 @@
 namespace cairn::engine {
 namespace {
 
-// Between two looks at copies, while there is nothing to compute.
+// Time between two polls of copies, while there is nothing to compute.
 constexpr std::chrono::microseconds kCopiesTake(200);
 
-// The turns of one round, in order of conversation; `said` is what was said in each before.
+// The turns of one round, in order of conversation; `said` is the text of each conversation so far.
 std::vector<Request> make_round(std::span<const Conversation> workload, std::size_t turn, std::uint32_t first_id,
                                 std::span<const std::vector<TokenId>> said) {
   std::vector<Request> round;

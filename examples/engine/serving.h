@@ -1,8 +1,8 @@
 // Serving a workload: schedule, compute on the ranks, sample, update, until every turn is answered.
 //
-// The turns of all conversations are served in rounds: the first turn of each, then the second of each, and so on. What
-// is generated depends on the model and the workload alone: not on the ranks, the device's size, the order in which
-// requests ran or where their keys and values came from. The digests of a report hold it to that.
+// The turns of all conversations are served in rounds: the first turn of each, then the second of each, and so on. The
+// output depends on the model and the workload alone: not on the ranks, the device's size, the order in which requests
+// ran or where their keys and values came from. The digests of a report check that.
 #pragma once
 
 #include <cstdint>

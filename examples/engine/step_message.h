@@ -1,4 +1,4 @@
-// How the engine and its rank processes write down what they tell each other (channel.h).
+// Encodes and decodes the messages between the engine and its rank processes (channel.h).
 #pragma once
 
 #include <span>
@@ -72,7 +72,7 @@ namespace cairn::engine {
   MessageReader in(bytes);
   RankConfig config;
   config.model = in.get<ModelShape>();
-  config.ranks = in.get<std::uint32_t>();
+  config.ranks = in.get<RankGrid>();
   config.device_blocks = in.get<std::uint32_t>();
   const auto leader = in.get_all<char>();
   config.leader.assign(leader.begin(), leader.end());

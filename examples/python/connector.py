@@ -23,6 +23,8 @@ head_size = 8
 element_type = "f32"
 [host]
 blocks = 64
+[onboard]
+weigh = false  # this engine is so small that it computes faster than anything is loaded
 """
 
 
@@ -96,7 +98,7 @@ def element(kind, first, stride, i):
 
 
 class Cairn:
-    """The library; a call that fails raises with what it says."""
+    """The library; a call that fails raises its error message."""
 
     def __init__(self, path):
         self.library = c.CDLL(path)
@@ -144,7 +146,7 @@ class Engine:
         self.cairn.library.cairn_scheduler_destroy(self.scheduler)
 
     def places(self, blocks, token):
-        """Where the KV of a token lies, with what the model makes of it."""
+        """The places of a token's KV, with the values that the model computes."""
         row = HEADS * SIZE
         for layer in range(LAYERS):
             for kv in range(2):

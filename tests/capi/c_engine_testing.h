@@ -10,50 +10,15 @@
 
 #include <cairn/cairn_c.h>
 
+#include "cairn/capi/capi_testing.h"
+
 namespace cairn_c_test {
 
-inline constexpr char kConfig[] = R"(
-block_size = 4
-event_log = 64
-[model]
-name = "test"
-layers = 2
-heads = 1
-head_size = 4
-element_type = "f32"
-[device]
-memory = "system"
-blocks = 8
-[host]
-blocks = 16
-[offload.host]
-mode = "write-through"
-)";
-
-template <typename T>
-T sized() {
-  T made{};
-  made.struct_size = sizeof(T);
-  return made;
-}
-
-inline std::vector<cairn_key> keys_of(const cairn_manager* manager, std::uint32_t first, std::size_t blocks) {
-  std::vector<std::uint32_t> tokens(blocks * 4);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = first + static_cast<std::uint32_t>(i);
-  }
-  auto prompt = sized<cairn_prompt>();
-  prompt.tokens = tokens.data();
-  prompt.token_count = tokens.size();
-  std::vector<cairn_key> made(blocks);
-  std::size_t count = 0;
-  EXPECT_EQ(cairn_manager_hash_prompt(manager, &prompt, made.data(), made.size(), &count, nullptr), CAIRN_OK);
-  return made;
-}
+inline const std::string kConfig = "event_log = 64\n" + config_text(2, 8, 16) + "[onboard]\nweigh = false\n";
 
 inline cairn_manager* make_manager() {
   auto options = sized<cairn_manager_options>();
-  options.config = kConfig;
+  options.config = kConfig.c_str();
   cairn_manager* manager = nullptr;
   auto error = sized<cairn_error>();
   EXPECT_EQ(cairn_manager_create(&options, &manager, &error), CAIRN_OK) << error.message;
@@ -80,7 +45,7 @@ class Engine {
 
   static cairn_scheduler_options options() {
     auto options = sized<cairn_scheduler_options>();
-    options.config = kConfig;
+    options.config = kConfig.c_str();
     options.device_blocks = kBlocks;
     return options;
   }

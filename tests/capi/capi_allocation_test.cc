@@ -94,7 +94,7 @@ TEST_P(AllocationTest, Names) {
 
 TEST_P(AllocationTest, AManagerIsMadeAndDestroyed) {
   auto options = sized<cairn_manager_options>();
-  options.config = kConfig;
+  options.config = kConfig.c_str();
   cairn_manager* manager = nullptr;
   starve(
       "cairn_manager_create", GetParam(),
@@ -121,7 +121,7 @@ class ManagerAllocationTest : public AllocationTest {
   }
   void cache(const std::vector<cairn_key>& keys) {
     cairn_blocks* const blocks = allocate(static_cast<std::uint32_t>(keys.size()));
-    EXPECT_EQ(cairn_blocks_register(blocks, keys.data(), keys.size(), &error_), CAIRN_OK) << error_.message;
+    EXPECT_EQ(cairn_blocks_register(blocks, keys.data(), keys.size(), nullptr, &error_), CAIRN_OK) << error_.message;
     cairn_blocks_release(blocks);
     EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
   }
@@ -168,7 +168,7 @@ TEST_P(ManagerAllocationTest, Blocks) {
   });
   starve(
       "cairn_blocks_register", GetParam(),
-      [&] { return done(cairn_blocks_register(blocks, keys.data(), keys.size(), &error_), error_); },
+      [&] { return done(cairn_blocks_register(blocks, keys.data(), keys.size(), nullptr, &error_), error_); },
       [&] {
         cairn_blocks_release(blocks);
         blocks = allocate(3);
@@ -217,7 +217,7 @@ TEST_P(ManagerAllocationTest, Blocks) {
 TEST_P(ManagerAllocationTest, ALoadFromDisk) {
   const std::string path = ::testing::TempDir() + "cairn_allocation_test_" + std::to_string(::getpid());
   const std::string config =
-      std::string(kConfig) + "[disk]\npath = \"" + path + "\"\nblocks = 32\n[offload.disk]\nmode = \"write-through\"\n";
+      kConfig + "[disk]\npath = \"" + path + "\"\nblocks = 32\n[offload.disk]\nmode = \"write-through\"\n";
   auto options = sized<cairn_manager_options>();
   options.config = config.c_str();
   cairn_manager_destroy(std::exchange(manager_, nullptr));
@@ -248,6 +248,103 @@ TEST_P(ManagerAllocationTest, ALoadFromDisk) {
   (void)std::remove(path.c_str());
 }
 
+TEST_P(ManagerAllocationTest, Futures) {
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
+  cairn_future* future = nullptr;
+  const auto drop = [&] {
+    cairn_future_destroy(std::exchange(future, nullptr));
+    EXPECT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK) << error_.message;
+  };
+  cache(keys);
+  auto load = sized<cairn_load_options>();
+  load.keys = keys.data();
+  load.key_count = keys.size();
+  starve(
+      "cairn_manager_start_load", GetParam(),
+      [&] { return done(cairn_manager_start_load(manager_, &load, &future, &error_), error_); }, drop);
+  auto outcome = sized<cairn_future_outcome>();
+  starve("cairn_future_wait", GetParam(),
+         [&] { return done(cairn_future_wait(future, 10'000, &outcome, &error_), error_); });
+  EXPECT_EQ(outcome.blocks, 3U);
+  cairn_blocks* taken = nullptr;
+  starve("cairn_future_take_blocks", GetParam(), [&] {
+    taken = cairn_future_take_blocks(future);
+    return taken != nullptr;
+  });
+  EXPECT_EQ(cairn_blocks_count(taken), 3U) << "not lost, however often memory was short";
+  cairn_blocks_release(taken);
+  starve("cairn_future_cancel", GetParam(), [&] {
+    cairn_future_cancel(future);
+    return true;
+  });
+  drop();
+  starve(
+      "cairn_manager_start_prefetch", GetParam(),
+      [&] { return done(cairn_manager_start_prefetch(manager_, keys.data(), keys.size(), &future, &error_), error_); },
+      drop);
+  drop();
+  cairn_blocks* held = nullptr;
+  ASSERT_EQ(cairn_manager_match(manager_, CAIRN_G2, keys.data(), 3, &held, &error_), CAIRN_OK);
+  starve(
+      "cairn_manager_start_onboard", GetParam(),
+      [&] { return done(cairn_manager_start_onboard(manager_, held, nullptr, &future, &error_), error_); }, drop);
+  cairn_blocks_release(held);
+  drop();
+  auto offload = sized<cairn_offload_options>();
+  offload.keys = keys.data();
+  offload.key_count = keys.size();
+  starve(
+      "cairn_manager_start_offload", GetParam(),
+      [&] { return done(cairn_manager_start_offload(manager_, CAIRN_G2, &offload, &future, &error_), error_); }, drop);
+  EXPECT_EQ(cairn_future_wait(future, 10'000, nullptr, &error_), CAIRN_OK) << error_.message;
+  std::uint8_t is_below[3];
+  starve("cairn_future_is_below", GetParam(), [&] { return cairn_future_is_below(future, is_below, 3) == 3; });
+  starve("cairn_future_destroy", GetParam(), [&] {
+    cairn_future_destroy(std::exchange(future, nullptr));
+    return true;
+  });
+}
+
+TEST_P(ManagerAllocationTest, LookupsAndHints) {
+  const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
+  cache(keys);
+  cairn_blocks* blocks = nullptr;
+  std::uint32_t positions[3];
+  starve(
+      "cairn_manager_match_scattered", GetParam(),
+      [&] {
+        return done(cairn_manager_match_scattered(manager_, CAIRN_G2, keys.data(), 3, positions, &blocks, &error_),
+                    error_);
+      },
+      [&] { cairn_blocks_release(blocks); });
+  EXPECT_EQ(cairn_blocks_count(blocks), 3U);
+  cairn_blocks_release(blocks);
+  std::uint32_t worth = 0;
+  starve("cairn_manager_worth_loading", GetParam(),
+         [&] { return done(cairn_manager_worth_loading(manager_, keys.data(), 3, 0, &worth, &error_), error_); });
+  starve("cairn_manager_hint", GetParam(), [&] {
+    const int32_t code = cairn_manager_hint(manager_, keys.data(), 3, CAIRN_HINT_NONE, 0, nullptr, &error_);
+    return code == CAIRN_FAILED_PRECONDITION || done(code, error_);  // the setting is off
+  });
+  cairn_resets* resets = nullptr;
+  starve(
+      "cairn_resets_create", GetParam(), [&] { return done(cairn_resets_create(manager_, &resets, &error_), error_); },
+      [&] { cairn_resets_destroy(resets); });
+  ASSERT_EQ(cairn_manager_reset(manager_, CAIRN_G1, nullptr, &error_), CAIRN_OK);
+  int32_t level = -1;
+  starve("cairn_resets_next", GetParam(), [&] {
+    level = cairn_resets_next(resets, nullptr);
+    return true;
+  });
+  EXPECT_EQ(level, CAIRN_G1);
+  starve("cairn_resets_destroy", GetParam(), [&] {
+    cairn_resets_destroy(std::exchange(resets, nullptr));
+    return true;
+  });
+  starve("cairn_manager_reset_keys", GetParam(),
+         [&] { return done(cairn_manager_reset_keys(manager_, CAIRN_G2, keys.data(), 3, nullptr, &error_), error_); });
+}
+
 TEST_P(ManagerAllocationTest, Control) {
   const std::vector<cairn_key> keys = keys_of(manager_, 1, 3);
   cache(keys);
@@ -266,6 +363,11 @@ TEST_P(ManagerAllocationTest, Control) {
     starve("cairn_manager_pause", GetParam(),
            [&] { return done(cairn_manager_pause(manager_, CAIRN_G1, CAIRN_G2, paused, &error_), error_); });
   }
+  auto iteration = sized<cairn_engine_iteration>();
+  iteration.prefill_tokens = 100;
+  iteration.duration_ns = 1'000'000;
+  starve("cairn_manager_report_iteration", GetParam(),
+         [&] { return done(cairn_manager_report_iteration(manager_, &iteration, &error_), error_); });
   starve("cairn_manager_resize_host", GetParam(),
          [&] { return done(cairn_manager_resize_host(manager_, 12, &error_), error_); });
   std::string text(1 << 16, '\0');
@@ -371,6 +473,10 @@ TEST_P(AllocationTest, Requests) {
   });
   starve("cairn_scheduler_wait_for_ranks", GetParam(),
          [&] { return done(cairn_scheduler_wait_for_ranks(engine.scheduler, 10'000, &engine.error), engine.error); });
+  auto saves = sized<cairn_save_status>();
+  starve("cairn_scheduler_saves", GetParam(),
+         [&] { return done(cairn_scheduler_saves(engine.scheduler, &saves, &engine.error), engine.error); });
+  EXPECT_EQ(saves.saved, saves.asked);
   cairn_request request = 0;
   const std::string id = engine.next_id();
   starve(
@@ -384,6 +490,11 @@ TEST_P(AllocationTest, Requests) {
     return done(cairn_scheduler_match(engine.scheduler, request, 0, &tokens, &when, &engine.error), engine.error);
   });
   EXPECT_EQ(tokens, 8U) << "it is found, however often memory was short";
+  auto of_request = sized<cairn_token_counts>();
+  starve("cairn_scheduler_get_request_counts", GetParam(), [&] {
+    return done(cairn_scheduler_get_request_counts(engine.scheduler, request, &of_request, &engine.error),
+                engine.error);
+  });
   engine.finish(request);
 
   const std::vector<std::uint32_t> prompt_tokens(10, 7);
@@ -530,6 +641,11 @@ TEST_P(AllocationTest, Iterations) {
     engine.wait_for_release();
   }
   EXPECT_EQ(cairn_scheduler_find(engine.scheduler, id.c_str()), 0U);
+  auto counts = sized<cairn_token_counts>();
+  starve("cairn_scheduler_get_counts", GetParam(), [&] {
+    return done(cairn_scheduler_get_counts(engine.scheduler, CAIRN_COUNTS_TOTAL, "", &counts, &engine.error),
+                engine.error);
+  });
   auto reset = sized<cairn_reset_report>();
   starve("cairn_scheduler_reset", GetParam(),
          [&] { return done(cairn_scheduler_reset(engine.scheduler, &reset, &engine.error), engine.error); });
@@ -584,7 +700,7 @@ TEST_P(AllocationTest, SavesOutliveAnIterationThatCouldNotBeBuilt) {
 TEST(AllocationLeakTest, NothingIsLeftBehind) {
   const auto all = [] {
     auto options = sized<cairn_manager_options>();
-    options.config = kConfig;
+    options.config = kConfig.c_str();
     const cairn_scheduler_options scheduler_options = Engine::options();
     for (const FailingAllocator::Mode mode : kModes) {
       for (const std::size_t n : {1U, 10U, 30U, 60U, 90U, 150U, 250U, 400U, 700U}) {

@@ -27,7 +27,7 @@ TEST_P(ExtremesTest, ALoadWithALongDeadlineLoadsItsBlocks) {
   const std::vector<cairn_key> keys = keys_of(manager, 1, 3);
   cairn_blocks* blocks = nullptr;
   ASSERT_EQ(cairn_manager_allocate(manager, CAIRN_G1, 3, &blocks, &error_), CAIRN_OK);
-  ASSERT_EQ(cairn_blocks_register(blocks, keys.data(), keys.size(), &error_), CAIRN_OK);
+  ASSERT_EQ(cairn_blocks_register(blocks, keys.data(), keys.size(), nullptr, &error_), CAIRN_OK);
   cairn_blocks_release(blocks);
   EXPECT_EQ(cairn_manager_drain(manager, GetParam(), &error_), CAIRN_OK) << error_.message;
   ASSERT_EQ(cairn_manager_reset(manager, CAIRN_G1, nullptr, &error_), CAIRN_OK);

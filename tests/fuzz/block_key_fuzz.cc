@@ -7,7 +7,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/tokens/block_key.h"
-#include "cairn/tokens/namespace.h"
+#include "cairn/tokens/key_hasher.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using cairn::BlockKey;

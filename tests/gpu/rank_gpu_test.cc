@@ -50,7 +50,7 @@ class GpuRankTest : public ::testing::Test {
     device_ = *BlockLayout::make(options, std::move(regions));
     const LayoutGroups groups =
         *LayoutGroups::make(*LayerGroups::make(3, {{"all", testing::kRankShape, {0, 1, 2}}}), {device_});
-    Result<RankMemory> memory = RankMemory::make(config, groups, 0, 1);
+    Result<RankMemory> memory = RankMemory::make(config, groups, RankClaim());
     ASSERT_TRUE(memory.has_value()) << memory.error().to_string();
     host_ = memory->layouts(CacheLevel::kG2).front();
     Result<std::unique_ptr<RankRoutes>> routes =
@@ -75,10 +75,10 @@ class GpuRankTest : public ::testing::Test {
     work_->submit(copy);
     return copy.id;
   }
-  std::vector<Checksum> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
+  std::vector<BlockSums> move(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
     const RankTransferOutcome done = answers_.done(ask(from, to, pairs));
     EXPECT_THAT(done.states, Each(BlockState::kDone)) << done.error;
-    return done.checksums;
+    return done.sums;
   }
 
   TestFolder folder_;
@@ -95,7 +95,7 @@ TEST_F(GpuRankTest, BlocksPassThroughAllTiersIntactAndLayerByLayer) {
   EXPECT_EQ(host_->kind(), MemoryKind::kPinned);
   write_pattern(*host_, 0, 11);
   write_pattern(*host_, 1, 12);
-  const std::vector<Checksum> sums = move(CacheLevel::kG2, CacheLevel::kG1, {{0, 3}, {1, 5}});
+  const std::vector<BlockSums> sums = move(CacheLevel::kG2, CacheLevel::kG1, {{0, 3}, {1, 5}});
   EXPECT_EQ(move(CacheLevel::kG1, CacheLevel::kG3, {{3, 0}, {5, 9}}), sums);
   EXPECT_EQ(move(CacheLevel::kG3, CacheLevel::kG1, {{0, 1}, {9, 2}}), sums);
   const std::vector<BlockId> expected = {BlockId{7}, BlockId{8}, BlockId{9}, BlockId{10}};

@@ -1,5 +1,5 @@
-// One rank of the tiny engine: rank_process SOCKET RANK RANKS LEADER. Its device is memory of its own, whose blocks hold
-// what the steps say; it answers whether what was loaded is what it should be.
+// One rank of the tiny engine: rank_process SOCKET RANK TENSOR PIPELINE HEADS LEADER. Its device is plain memory; the steps say what
+// the blocks hold. It answers whether loaded blocks have the right bytes.
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -9,7 +9,7 @@
 #include "cairn/connector/iteration_metadata.h"
 #include "cairn/connector/worker_connector.h"
 #include "cairn/layout/block_pattern.h"
-#include "cairn/memory/external_region.h"
+#include "cairn/memory/region.h"
 #include "tests/ranks/rank_talk_testing.h"
 
 namespace cairn::testing {
@@ -17,7 +17,7 @@ namespace {
 
 // The device: one tensor a layer, [K/V][block][token][head][element].
 struct Device {
-  explicit Device(std::uint32_t ranks) : shape(tiny_shape(ranks)) {
+  explicit Device(const KvShape& of_rank) : shape(of_rank) {
     const std::uint64_t bytes = shape.block_bytes() / shape.layers * kTinyDeviceBlocks;
     std::vector<RegionPtr> regions;
     for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
@@ -51,13 +51,17 @@ struct Device {
   BlockLayoutPtr layout;
 };
 
-int serve(int fd, std::uint32_t rank, std::uint32_t ranks, const char* leader) {
-  Device device(ranks);
+int serve(int fd, std::uint32_t rank, const TinyGrid& grid, const char* leader) {
+  const KvShape whole = tiny_shape(grid);
+  Device device(RankShare::make(grid.ranks, rank, whole)->shape(whole));
   const KvGroup group = device.group();
-  Result<std::unique_ptr<WorkerConnector>> worker = WorkerConnector::make(
-      {group}, group.layers,
-      // What the leader does not tell is never told, and missed by the test.
-      {.rank = rank, .ranks = ranks, .leader = *RankAddress::parse(leader), .answer_limit = std::chrono::hours(24)});
+  Result<std::unique_ptr<WorkerConnector>> worker =
+      WorkerConnector::make({group}, group.layers,
+                            // An outcome that the leader does not send never comes, and the test fails.
+                            {.rank = rank,
+                             .ranks = grid.ranks,
+                             .address = *RankAddress::parse(leader),
+                             .answer_limit = std::chrono::hours(24)});
   if (!worker) {
     std::cerr << "rank " << rank << ": " << worker.error().to_string() << "\n";
     return 1;
@@ -66,13 +70,13 @@ int serve(int fd, std::uint32_t rank, std::uint32_t ranks, const char* leader) {
   std::size_t unheard = 0;
   while (receive_step(fd, step)) {
     TinyAnswer answer;
-    // A step that cannot be bound goes on without a cache: then nothing of it may be loaded or saved.
+    // A step that cannot be bound continues without a cache: none of its blocks may be loaded or saved.
     const bool is_bound = (*worker)->bind(step.metadata).has_value() && (*worker)->start_load().has_value();
     for (const TinyBlock& block : step.check) {
-      answer.wrong += find_stranger(*device.layout, block.block, seed_of_part(block.seed, rank)) ? 1 : 0;
+      answer.wrong += find_stranger(*device.layout, block.block, seed_of_part(block.seed, grid, rank)) ? 1 : 0;
     }
     for (const TinyBlock& block : step.fill) {
-      write_pattern(*device.layout, block.block, seed_of_part(block.seed, rank));
+      write_pattern(*device.layout, block.block, seed_of_part(block.seed, grid, rank));
     }
     if (is_bound) {
       (void)(*worker)->save_step();
@@ -95,10 +99,11 @@ int serve(int fd, std::uint32_t rank, std::uint32_t ranks, const char* leader) {
 }  // namespace cairn::testing
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "rank_process SOCKET RANK RANKS LEADER\n";
+  if (argc != 7) {
+    std::cerr << "rank_process SOCKET RANK TENSOR PIPELINE HEADS LEADER\n";
     return 2;
   }
-  return cairn::testing::serve(std::atoi(argv[1]), static_cast<std::uint32_t>(std::atoi(argv[2])),
-                               static_cast<std::uint32_t>(std::atoi(argv[3])), argv[4]);
+  const auto number = [&](int i) { return static_cast<std::uint32_t>(std::atoi(argv[i])); };
+  return cairn::testing::serve(std::atoi(argv[1]), number(2), {.ranks = {number(3), number(4)}, .heads = number(5)},
+                               argv[6]);
 }

@@ -5,10 +5,10 @@
 
 namespace cairn::testing {
 
-// Of all tests of this program together, as the command line says.
+// For all tests of this program together, from the command line.
 void set_kills(int kills, std::uint64_t seed);
 [[nodiscard]] std::uint64_t kill_seed();
-// The part that an engine of so many ranks has in them: one in four.
+// The share of each engine: one in four.
 [[nodiscard]] int kills_for(std::uint32_t ranks);
 
 }  // namespace cairn::testing

@@ -20,13 +20,15 @@ void RankProcesses::start(std::uint32_t rank) {
   CAIRN_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "a socket pair");
   const std::string theirs = std::to_string(ends[1]);
   const std::string number = std::to_string(rank);
-  const std::string ranks = std::to_string(size());
+  const std::string tensor = std::to_string(grid_.ranks.tensor);
+  const std::string pipeline = std::to_string(grid_.ranks.pipeline);
+  const std::string heads = std::to_string(grid_.heads);
   const pid_t id = ::fork();
   CAIRN_CHECK(id >= 0, "a process");
   if (id == 0) {
     (void)::fcntl(ends[1], F_SETFD, 0);
-    ::execl(CAIRN_RANK_PROCESS, "rank_process", theirs.c_str(), number.c_str(), ranks.c_str(), leader_.c_str(),
-            static_cast<char*>(nullptr));
+    ::execl(CAIRN_RANK_PROCESS, "rank_process", theirs.c_str(), number.c_str(), tensor.c_str(), pipeline.c_str(),
+            heads.c_str(), leader_.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);
   }
   ::close(ends[1]);
@@ -55,7 +57,7 @@ std::optional<TinyAnswer> RankProcesses::step(const TinyStep& step) {
   }
   for (const Process& process : processes_) {
     TinyAnswer answer;
-    // Those that are there are heard to the end, so that the next step begins with nothing in their sockets.
+    // Reads the answers of the living ranks, so that their sockets are empty when the next step begins.
     if (process.id == 0 || !read_all(process.socket, &answer, sizeof answer)) {
       all_there = false;
       continue;

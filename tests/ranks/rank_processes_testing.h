@@ -1,4 +1,4 @@
-// The rank processes of a tiny engine: started, killed, stopped, and talked to. Each has a socket of its own.
+// Starts, kills, stops and talks to the rank processes of a tiny engine. Each has its own socket.
 #pragma once
 
 #include <sys/types.h>
@@ -14,20 +14,21 @@ namespace cairn::testing {
 
 class RankProcesses {
  public:
-  RankProcesses(std::uint32_t ranks, std::string leader) : leader_(std::move(leader)), processes_(ranks) {}
+  RankProcesses(const TinyGrid& grid, std::string leader)
+      : grid_(grid), leader_(std::move(leader)), processes_(grid.ranks.count()) {}
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
   ~RankProcesses();
 
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(processes_.size()); }
-  // One that is not there.
+  // Requires: the rank is not running.
   void start(std::uint32_t rank);
   // kill -9, and waits until it is gone.
   void kill(std::uint32_t rank);
   void stop(std::uint32_t rank);
   void go_on(std::uint32_t rank);
 
-  // The step to all of them, and their answers together. None: one of them is gone, and only that is known.
+  // Sends the step to all ranks and returns their answers together; std::nullopt if one of them is gone.
   [[nodiscard]] std::optional<TinyAnswer> step(const TinyStep& step);
 
  private:
@@ -35,6 +36,7 @@ class RankProcesses {
     pid_t id = 0;
     int socket = -1;
   };
+  TinyGrid grid_;
   std::string leader_;
   std::vector<Process> processes_;
 };

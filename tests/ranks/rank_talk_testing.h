@@ -1,5 +1,5 @@
-// What the tiny engine and its rank processes say to each other over a socket pair: one step down, one answer up. Plain
-// structs and their bytes, both sides being one build.
+// The messages between the tiny engine and its rank processes over a socket pair: a step to the rank, an answer back.
+// Plain structs as bytes, because both sides are the same build.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,27 +11,29 @@
 #include <cstring>
 #include <vector>
 
-#include "cairn/layout/kv_shape.h"
+#include "cairn/layout/block_layout.h"
+#include "cairn/layout/rank_grid.h"
 
 namespace cairn::testing {
 
-// The model that all of them have, as one of `ranks` ranks has it.
+// The model, and the ranks that share it.
+struct TinyGrid {
+  RankGrid ranks = 1;
+  std::uint32_t heads = 8;  // of the model; fewer than tensor ranks: those of a head hold the same
+};
 inline constexpr std::uint32_t kTinyPage = 4;
-inline constexpr std::uint32_t kTinyHeads = 8;
 inline constexpr std::uint32_t kTinyLayers = 2;
 inline constexpr std::uint32_t kTinyDeviceBlocks = 64;
-inline KvShape tiny_shape(std::uint32_t ranks) {
-  return {.layers = kTinyLayers,
-          .kv = 2,
-          .page_size = kTinyPage,
-          .heads = kTinyHeads / ranks,
-          .head_size = 8,
-          .element_bits = 16};
+inline KvShape tiny_shape(const TinyGrid& grid) {
+  return {
+      .layers = kTinyLayers, .kv = 2, .page_size = kTinyPage, .heads = grid.heads, .head_size = 8, .element_bits = 16};
 }
-// What a rank's part of a block holds.
-inline std::uint64_t seed_of_part(std::uint64_t block_seed, std::uint32_t rank) { return block_seed * 8 + rank; }
+// The contents of a rank's part of a block; the same for ranks that hold the same part.
+inline std::uint64_t seed_of_part(std::uint64_t block_seed, const TinyGrid& grid, std::uint32_t rank) {
+  return block_seed * 8 + rank - RankShare::make(grid.ranks, rank, tiny_shape(grid))->heads.replica;
+}
 
-// A device block and the seed of what it holds.
+// A device block and the seed of its contents.
 struct TinyBlock {
   std::uint32_t block = 0;
   std::uint32_t unused = 0;
@@ -40,17 +42,17 @@ struct TinyBlock {
 
 struct TinyStep {
   std::vector<std::byte> metadata;
-  std::vector<TinyBlock> check;  // were loaded: they hold this before the step
-  std::vector<TinyBlock> fill;   // are computed in it
+  std::vector<TinyBlock> check;  // loaded blocks: they hold this before the step
+  std::vector<TinyBlock> fill;   // computed in this step
 };
 
 struct TinyAnswer {
   std::uint32_t wrong = 0;    // of the checked blocks
   std::uint32_t failed = 0;   // blocks that the worker side reported as failed
-  std::uint32_t unheard = 0;  // loads and saves that the worker side was told to expect and has not reported as over
+  std::uint32_t unheard = 0;  // loads and saves that the worker side expects and has not reported yet
 };
 
-// All of the bytes, or false where the other side is gone.
+// All of the bytes; false if the other side is gone.
 inline bool write_all(int fd, const void* bytes, std::size_t count) {
   const auto* at = static_cast<const std::byte*>(bytes);
   while (count > 0) {

@@ -14,12 +14,12 @@ namespace {
 constexpr std::size_t kRunning = 6;
 constexpr std::uint32_t kPrompts = 10;
 constexpr std::uint32_t kMostBlocks = 7;
-// That anything may take on a machine with much else to do; reached only by what hangs.
+// Much longer than anything takes, also on a busy machine; only a hang reaches it.
 constexpr Duration kForever = std::chrono::seconds(60);
 
-SchedulerConnector::Options options_of(std::uint32_t ranks, const std::string& folder, bool with_disk) {
+SchedulerConnector::Options options_of(const TinyGrid& grid, const std::string& folder, bool with_disk) {
   SchedulerConnector::Options options;
-  const KvShape whole = tiny_shape(1);
+  const KvShape whole = tiny_shape(grid);
   options.manager.block_size = kTinyPage;
   options.manager.model = {.name = "tiny",
                            .layers = whole.layers,
@@ -28,14 +28,15 @@ SchedulerConnector::Options options_of(std::uint32_t ranks, const std::string& f
                            .element_type = "f16"};
   options.manager.device.blocks = kTinyDeviceBlocks;
   options.manager.device.memory = DeviceMemory::kSystem;
-  options.manager.host.blocks = 24;  // fewer than the prompts have: some go
+  options.manager.onboard.weigh = false;  // this engine computes faster than anything is loaded
+  options.manager.host.blocks = 24;       // fewer than the prompts have: some are evicted
   if (with_disk) {
     options.manager.disk.blocks = 48;
     options.manager.disk.path = folder + "/blocks";
   }
   options.manager.health = {
       .failures = 3, .first_wait = std::chrono::milliseconds(1), .longest_wait = std::chrono::milliseconds(20)};
-  options.ranks.ranks = ranks;
+  options.ranks.ranks = grid.ranks;
   options.ranks.address = RankAddress{RankAddress::Unix{folder + "/leader"}};
   options.ranks.heartbeat = std::chrono::milliseconds(50);
   options.ranks.silence = std::chrono::milliseconds(CAIRN_SANITIZED ? 3000 : 1000);
@@ -46,13 +47,13 @@ SchedulerConnector::Options options_of(std::uint32_t ranks, const std::string& f
 
 }  // namespace
 
-TinyEngine::TinyEngine(std::uint32_t ranks, const std::string& folder, std::uint64_t seed, bool with_disk)
+TinyEngine::TinyEngine(const TinyGrid& grid, const std::string& folder, std::uint64_t seed, bool with_disk)
     : random_(seed) {
-  Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(options_of(ranks, folder, with_disk));
+  Result<std::unique_ptr<SchedulerConnector>> made = SchedulerConnector::make(options_of(grid, folder, with_disk));
   CAIRN_CHECK(made.has_value(), made.has_value() ? "" : made.error().message);
   connector_ = *std::move(made);
-  ranks_ = std::make_unique<RankProcesses>(ranks, connector_->address()->to_string());
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+  ranks_ = std::make_unique<RankProcesses>(grid, connector_->address()->to_string());
+  for (std::uint32_t rank = 0; rank < grid.ranks.count(); ++rank) {
     ranks_->start(rank);
   }
   const Status there = connector_->wait_for_ranks(kForever);
@@ -65,7 +66,7 @@ TinyEngine::TinyEngine(std::uint32_t ranks, const std::string& folder, std::uint
 TinyEngine::~TinyEngine() = default;
 
 std::uint64_t TinyEngine::seed_of_block(const Request& request, std::size_t block) const {
-  // All tokens up to its end, as its key has it.
+  // All tokens up to its end, as in its key.
   std::vector<BlockKey> keys(request.tokens.size() / kTinyPage);
   (void)hash_blocks(request.tokens, kTinyPage, connector_->manager().hasher(), std::nullopt, keys);
   return keys[block].low_word() ^ keys[block].high_word();
@@ -79,7 +80,7 @@ void TinyEngine::admit() {
   while (requests_.size() < kRunning) {
     Request request;
     request.id = std::to_string(next_id_);
-    // Prompts share beginnings, so that what one saved another loads.
+    // Prompts share prefixes, so that one request loads what another has saved.
     const auto prompt = static_cast<Token>(random_() % kPrompts);
     const std::size_t blocks = 2 + random_() % (kMostBlocks - 1);
     for (Token i = 0; i < blocks * kTinyPage + 1; ++i) {
@@ -212,7 +213,7 @@ bool TinyEngine::finish_all() {
   bool is_over = false;
   while (!is_over && steady_clock().now() < end) {
     take_outcomes();
-    const std::optional<TinyAnswer> answer = ranks_->step(make_step());  // gives out what finish() came to
+    const std::optional<TinyAnswer> answer = ranks_->step(make_step());  // passes on the effects of finish()
     if (!answer) {
       return false;
     }

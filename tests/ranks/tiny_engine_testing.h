@@ -1,5 +1,5 @@
 // TinyEngine: the scheduler of an engine with no model: requests of a few prompts come, are matched, loaded or "computed",
-// and finish; a block's bytes follow from its key. It loses ranks and goes on.
+// and finish; a block's bytes follow from its key. It continues after losing ranks.
 //
 // Thread safety: one thread.
 #pragma once
@@ -20,23 +20,23 @@ class TinyEngine {
  public:
   struct Counts {
     std::uint64_t requests = 0;
-    std::uint64_t loaded = 0;   // blocks that came from tiers
-    std::uint64_t missing = 0;  // blocks that were to come and did not
-    std::uint64_t wrong = 0;    // parts of loaded blocks with other bytes than they must have
+    std::uint64_t loaded = 0;   // blocks that were loaded from tiers
+    std::uint64_t missing = 0;  // blocks whose load failed
+    std::uint64_t wrong = 0;    // parts of loaded blocks with wrong bytes
     std::uint64_t refused = 0;  // of requests, by the connector
-    std::uint64_t aborted = 0;  // requests, for want of a rank
+    std::uint64_t aborted = 0;  // requests, because a rank was missing
   };
 
-  TinyEngine(std::uint32_t ranks, const std::string& folder, std::uint64_t seed, bool with_disk);
+  TinyEngine(const TinyGrid& grid, const std::string& folder, std::uint64_t seed, bool with_disk);
   ~TinyEngine();
 
-  // One iteration: new requests, loads that are over, a step of the ranks. False: a rank is gone.
+  // One iteration: new requests, loads that have ended, a step of the ranks. False: a rank is gone.
   [[nodiscard]] bool step();
-  // The same with no rank heard: what the scheduler does while one of them hangs.
+  // The same without waiting for the ranks: what the scheduler does while one of them hangs.
   void idle();
-  // Brings a rank that was killed back; requests that were under way are aborted, since their KV is gone.
+  // Brings a rank that was killed back; requests that were in flight are aborted, since their KV is gone.
   void recover(std::uint32_t rank);
-  // Ends all requests and waits until nothing is under way, and every rank has heard so. False: something is, after so
+  // Ends all requests and waits until nothing is in flight and every rank has the outcomes. False if that takes too
   // long.
   [[nodiscard]] bool finish_all();
 
@@ -52,7 +52,7 @@ class TinyEngine {
     std::vector<Token> tokens;
     std::vector<BlockId> blocks;
     std::size_t computed = 0;        // tokens
-    std::size_t loading = 0;         // tokens of the load under way
+    std::size_t loading = 0;         // tokens of the load in flight
     std::uint32_t checked_from = 0;  // blocks that were loaded and not checked yet
     std::uint32_t checked_to = 0;
     enum class Phase { kLoading, kReady, kComputed } phase = Phase::kReady;

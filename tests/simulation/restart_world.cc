@@ -35,13 +35,13 @@ namespace {
 constexpr std::uint32_t kBlocks = 6;
 constexpr KvShape kShape{.layers = 1, .kv = 2, .page_size = 4, .heads = 1, .head_size = 8, .element_bits = 16};
 constexpr std::uint32_t kCalmIterations = 6;
-// Far longer than the thread of RankTransfers takes to begin a copy; reached only by a defect.
+// Much longer than the thread of RankTransfers takes to begin a copy; only a defect reaches it.
 constexpr std::chrono::seconds kPatience{20};
 
 // The content of a block: the number of the write; 0 before the first.
 using Stamp = std::uint64_t;
 
-// Every look at it takes a millisecond, so that waits end.
+// Every read advances it by a millisecond, so that waits end.
 class TickingClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return TimePoint(std::chrono::milliseconds(ticks_.fetch_add(1))); }
@@ -54,7 +54,7 @@ class TickingClock final : public Clock {
 using CopyName = std::pair<std::uint64_t, std::uint64_t>;
 
 // What the executor and the rank have reported, on any thread.
-struct Told {
+struct Reported {
   std::mutex mutex;
   std::condition_variable changed;
   std::set<CopyName> begun;                                   // submitted to the executor, or answered
@@ -65,17 +65,17 @@ struct Told {
 // Copies one block at a time, on demand: a save reads the device at that moment, a load writes to it.
 class CrankedExecutor final : public TransferExecutor {
  public:
-  CrankedExecutor(Told& told, std::vector<Stamp>& device) : told_(told), device_(device) {}
+  CrankedExecutor(Reported& reported, std::vector<Stamp>& device) : reported_(reported), device_(device) {}
   ~CrankedExecutor() override {
     while (crank(0)) {
     }
   }
   Result<TransferId> submit(Transfer&& transfer) override {
     const BlockTag tag = transfer.blocks.front().tag;
-    const std::lock_guard lock(told_.mutex);
+    const std::lock_guard lock(reported_.mutex);
     pending_.push_back(std::move(transfer));
-    told_.begun.insert({tag.high, tag.low});
-    told_.changed.notify_all();
+    reported_.begun.insert({tag.high, tag.low});
+    reported_.changed.notify_all();
     return TransferId{++last_id_};
   }
   void cancel(TransferId /*transfer*/) override {}  // all of them have begun
@@ -85,13 +85,13 @@ class CrankedExecutor final : public TransferExecutor {
   [[nodiscard]] std::string describe() const override { return "cranked"; }
 
   [[nodiscard]] std::size_t pending() {
-    const std::lock_guard lock(told_.mutex);
+    const std::lock_guard lock(reported_.mutex);
     return pending_.size();
   }
   bool crank(std::size_t which) {
     Transfer transfer;
     {
-      const std::lock_guard lock(told_.mutex);
+      const std::lock_guard lock(reported_.mutex);
       if (which >= pending_.size()) {
         return false;
       }
@@ -100,7 +100,7 @@ class CrankedExecutor final : public TransferExecutor {
       const TransferBlock& block = transfer.blocks.front();
       // The tag tells the direction: loads have odd numbers.
       if (block.tag.low % 2 == 0) {
-        told_.read[{block.tag.high, block.tag.low}] = device_[block.pair.source];
+        reported_.read[{block.tag.high, block.tag.low}] = device_[block.pair.source];
       } else {
         device_[block.pair.destination] = (block.tag.high << 32U) + block.tag.low;
       }
@@ -111,7 +111,7 @@ class CrankedExecutor final : public TransferExecutor {
   }
 
  private:
-  Told& told_;
+  Reported& reported_;
   std::vector<Stamp>& device_;
   std::vector<Transfer> pending_;
   std::uint64_t last_id_ = 0;
@@ -176,7 +176,7 @@ class RestartWorld::Impl {
     std::map<std::uint64_t, Operation> open = {};  // by number
     std::set<std::uint32_t> loading = {};          // blocks that a load may still write to
   };
-  // What the engine's channel carries: the metadata, and what the step computes.
+  // A message of the engine's channel: the metadata, and what the step computes.
   struct Step {
     std::uint64_t serial = 0;
     LeaderId leader;
@@ -188,7 +188,7 @@ class RestartWorld::Impl {
     std::vector<std::pair<std::uint32_t, Stamp>> writes;
     std::shared_ptr<TestStep> event;
   };
-  // What goes from a leader to the rank, on one connection.
+  // Messages from a leader to the rank, on one connection.
   struct OnLine {
     std::optional<RankTransfer> copy = {};
     std::vector<std::byte> notice = {};
@@ -212,6 +212,9 @@ class RestartWorld::Impl {
       world_.marks_.push_back({mark, std::static_pointer_cast<TestStep>(after)});
       world_.transfers_->reached(mark, std::move(after));
     }
+    void reached_layers(std::uint64_t iteration, std::uint32_t layers, StepEventPtr after) override {
+      world_.transfers_->reached_layers(iteration, layers, std::move(after));
+    }
     void expect(std::span<const BlockId> blocks) override { world_.transfers_->expect(blocks); }
     Status wait_for_layer(std::uint32_t layer, TimePoint deadline) override {
       return world_.transfers_->wait_for_layer(layer, deadline);
@@ -227,7 +230,7 @@ class RestartWorld::Impl {
       return {.is_connected = world_.is_connected_,
               .leader = world_.joined_,
               .generation = world_.joined_generation_,
-              .copies = world_.transfers_->counts().copies};
+              .transfers = world_.transfers_->counts().transfers};
     }
 
    private:
@@ -266,25 +269,26 @@ class RestartWorld::Impl {
     std::ranges::fill(device_, Stamp{0});
     followed_.reset();
     marks_.clear();
-    told_.answers.clear();
+    reported_.answers.clear();
     sent_.clear();
     is_connected_ = false;
     joined_ = {};
     const LayoutGroups device = make_device();
     const ManagerConfig config = make_config();
     const auto around = [this](ExecutorKind, std::unique_ptr<TransferExecutor>) -> std::unique_ptr<TransferExecutor> {
-      auto made = std::make_unique<CrankedExecutor>(told_, device_);
+      auto made = std::make_unique<CrankedExecutor>(reported_, device_);
       executor_ = made.get();
       return made;
     };
-    auto routes = RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, 0, 1), clock_, around);
+    auto routes =
+        RankRoutes::make(config, device.groups(), *RankMemory::make(config, device, RankClaim()), clock_, around);
     transfers_.emplace(1, clock_, [this](std::uint32_t generation, const RankMessage& message) {
-      const std::lock_guard lock(told_.mutex);
+      const std::lock_guard lock(reported_.mutex);
       if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
-        told_.begun.insert({joined_serial_, static_cast<std::uint64_t>(done->id)});
+        reported_.begun.insert({joined_serial_, static_cast<std::uint64_t>(done->id)});
       }
-      told_.answers.emplace_back(generation, message);
-      told_.changed.notify_all();
+      reported_.answers.emplace_back(generation, message);
+      reported_.changed.notify_all();
     });
     transfers_->use(*std::move(routes));
     rank_.emplace(*this);
@@ -324,10 +328,10 @@ class RestartWorld::Impl {
   void restart_scheduler() {
     ++counts_.schedulers;
     start_scheduler();
-    // The rank hears of it later; nobody reads what it answers meanwhile.
+    // The rank gets to know it later; its answers meanwhile are lost.
   }
 
-  // The engine knows that its worker is another one: nothing that the old one had is there.
+  // The engine knows that its worker is new: the old worker's KV is lost.
   void restart_rank() {
     say("the rank starts again");
     ++counts_.ranks;
@@ -337,12 +341,12 @@ class RestartWorld::Impl {
     for (Content& content : scheduler_.content) {
       content = {};
     }
-    channel_.clear();  // it led to the one that died
+    channel_.clear();  // it was connected to the dead worker
     bound_serial_ = 0;
     start_rank();
   }
 
-  // All transfers of the rank have failed. Which blocks loads may write to is known when it is back.
+  // All transfers of the rank have failed. Which blocks loads may still write to is known when it is back.
   void forget_rank() {
     for (const auto& [number, operation] : scheduler_.open) {
       counts_.failed += operation.is_load ? 0 : 1;
@@ -362,9 +366,9 @@ class RestartWorld::Impl {
     }
     joined_ = scheduler_.id;
     {
-      const std::lock_guard lock(told_.mutex);
+      const std::lock_guard lock(reported_.mutex);
       joined_serial_ = scheduler_.serial;
-      told_.answers.clear();
+      reported_.answers.clear();
     }
     joined_generation_ = scheduler_.generation;
     is_connected_ = true;
@@ -389,7 +393,7 @@ class RestartWorld::Impl {
 
   [[nodiscard]] bool is_led() const { return is_connected_ && joined_serial_ == scheduler_.serial; }
 
-  // The scheduler's next iteration: what was computed in the last one is saved, other blocks are written to.
+  // The scheduler's next iteration: blocks computed in the last one are saved, other blocks are overwritten.
   void build() {
     Scheduler& s = scheduler_;
     const std::optional<std::uint64_t> before = s.iteration;
@@ -446,7 +450,7 @@ class RestartWorld::Impl {
     }
     if (!is_led()) {
       counts_.failed += operation.is_load ? 0 : 1;
-      return;  // there is no rank to ask
+      return;  // there is no rank
     }
     s.open.emplace(operation.number, operation);
     line_.push_back({.copy = RankTransfer{.id = TransferId{operation.number},
@@ -458,13 +462,13 @@ class RestartWorld::Impl {
                                           .tags = {{.high = s.serial, .low = operation.number}}}});
   }
 
-  // The engine's worker gets its next metadata. Old schedulers' may come after a new one's.
+  // The engine's worker gets its next metadata. Metadata of an old scheduler may come after that of a new one.
   void take_metadata() {
     if (channel_.empty()) {
       return;
     }
     std::size_t which = 0;
-    if (chance(0.3)) {  // the first of another scheduler overtakes
+    if (chance(0.3)) {  // the first metadata of another scheduler overtakes
       const auto other =
           std::ranges::find_if(channel_, [&](const Step& step) { return step.serial != channel_.front().serial; });
       which = other == channel_.end() ? 0 : static_cast<std::size_t>(other - channel_.begin());
@@ -485,7 +489,7 @@ class RestartWorld::Impl {
       if (bound) {
         wrong(str_cat("iteration ", step.iteration, " of scheduler ", step.serial, ", which was replaced, was bound"));
       }
-      return;  // nobody runs it
+      return;  // the step is not run
     }
     if (!bound) {
       wrong(str_cat("iteration ", step.iteration, " was not bound: ", bound.error().to_string()));
@@ -508,7 +512,7 @@ class RestartWorld::Impl {
     device_queue_.pop_front();
     const bool fails = !is_calm_ && chance(0.03);
     {
-      const std::lock_guard lock(told_.mutex);
+      const std::lock_guard lock(reported_.mutex);
       for (const auto& [block, stamp] : step.writes) {
         device_[block] = fails ? 0 : stamp;
       }
@@ -541,12 +545,12 @@ class RestartWorld::Impl {
   void take_answers() {
     std::deque<std::pair<std::uint32_t, RankMessage>> answers;
     {
-      const std::lock_guard lock(told_.mutex);
-      answers.swap(told_.answers);
+      const std::lock_guard lock(reported_.mutex);
+      answers.swap(reported_.answers);
     }
     for (const auto& [generation, message] : answers) {
       if (!is_led() || generation != scheduler_.generation) {
-        continue;  // nobody listens
+        continue;  // there is no receiver
       }
       if (const auto* done = std::get_if<RankTransferOutcome>(&message)) {
         take_answer(*done);
@@ -593,8 +597,8 @@ class RestartWorld::Impl {
   }
 
   void check_save(const Operation& save) {
-    const std::lock_guard lock(told_.mutex);
-    const Stamp read = told_.read[{scheduler_.serial, save.number}];
+    const std::lock_guard lock(reported_.mutex);
+    const Stamp read = reported_.read[{scheduler_.serial, save.number}];
     if (read != save.stamp) {
       wrong(str_cat("save ", save.number, " of scheduler ", scheduler_.serial, " is done and read ", read, " of block ",
                     save.block, " instead of ", save.stamp));
@@ -613,7 +617,7 @@ class RestartWorld::Impl {
         break;
       }
       if (state == StepState::kFailed) {
-        return copy.not_before <= marks_.back().mark;  // nobody looks at events before the mark is named
+        return copy.not_before <= marks_.back().mark;  // events are not polled before the mark is named
       }
       now = mark.mark;
     }
@@ -627,8 +631,8 @@ class RestartWorld::Impl {
         continue;
       }
       const CopyName name{joined_serial_, static_cast<std::uint64_t>(copy.id)};
-      std::unique_lock lock(told_.mutex);
-      if (!told_.changed.wait_for(lock, kPatience, [&] { return told_.begun.contains(name); })) {
+      std::unique_lock lock(reported_.mutex);
+      if (!reported_.changed.wait_for(lock, kPatience, [&] { return reported_.begun.contains(name); })) {
         lock.unlock();
         wrong(str_cat("copy ", name.second, " of scheduler ", name.first, " is due and does not begin"));
         return;
@@ -637,7 +641,7 @@ class RestartWorld::Impl {
     std::erase_if(sent_, [this](const RankTransfer& copy) { return is_due(copy); });
   }
 
-  // A last scheduler starts, and from here on nobody dies.
+  // A last scheduler starts, and from here on nothing dies.
   void calm_down() {
     say("calm");
     restart_scheduler();
@@ -669,7 +673,7 @@ class RestartWorld::Impl {
         const std::size_t left = channel_.size();
         take_metadata();
         if (channel_.size() == left) {
-          wrong("a step waits although nothing is under way");
+          wrong("a step waits although nothing is in flight");
         }
       }
       if (failure_.empty() && counts_.binds == binds) {
@@ -682,8 +686,8 @@ class RestartWorld::Impl {
   const RestartOptions options_;
   std::mt19937_64 random_;
   TickingClock clock_;
-  Told told_;
-  std::vector<Stamp> device_;  // under Told's lock
+  Reported reported_;
+  std::vector<Stamp> device_;  // under Reported's lock
   RestartCounts counts_;
   std::uint32_t step_ = 0;
   std::string failure_;
@@ -698,7 +702,7 @@ class RestartWorld::Impl {
 
   bool is_connected_ = false;
   LeaderId joined_;
-  std::uint64_t joined_serial_ = 0;  // under Told's lock where other threads are
+  std::uint64_t joined_serial_ = 0;  // under Reported's lock where other threads are
   std::uint32_t joined_generation_ = 0;
   std::optional<LeaderId> followed_;
   std::deque<Mark> marks_;         // of the leader that is followed

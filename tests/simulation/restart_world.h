@@ -1,13 +1,13 @@
 // RestartWorld: a scheduler, a rank and its engine's device, each of which dies and is started again at any moment, with
 // counters that begin anew.
 //
-// Everything is drawn from a seed. The rank's copies (RankTransfers) and the worker's steps (WorkerSteps) are the real ones; the
-// scheduler, the connection between leader and rank, the engine's own channel, the device and the executor are models that do one
-// thing at a time: metadata of an old scheduler comes late, a new scheduler is heard of by the engine or by the rank first,
-// joins break, device events fail. Checked:
-//   - a save that is reported as done has read what its scheduler's step computed, never what was there before or after;
+// Everything is drawn from a seed. The rank's copies (RankTransfers) and the worker's steps (WorkerSteps) are the real
+// ones; the scheduler, the connection between leader and rank, the engine's own channel, the device and the executor
+// are models that do one thing at a time: metadata of an old scheduler comes late, the engine or the rank is the first
+// to know a new scheduler, joins break, device events fail. Checked:
+//   - a save that is reported as done has read what its scheduler's step computed, never earlier or later bytes;
 //   - metadata of a scheduler that was replaced is refused, and every other metadata is accepted;
-//   - once nobody dies any more, every save of the last scheduler is done.
+//   - once nothing dies any more, every save of the last scheduler is done.
 //
 // Thread safety: one thread uses it. The thread of RankTransfers calls back into it.
 // Errors:        run() returns what went wrong; the seed shows it again.

@@ -26,9 +26,10 @@ class SwitchExecutor final : public TransferExecutor {
       : plain_(clock, speed), into_files_(clock, speed, into_files), into_memory_(clock, speed, into_memory) {}
 
   void set_faults(bool on) { faults_on_ = on; }
-  // Called before and after each callback of a copy, as if another thread had its turn there. Before the first copy.
+  // `hook` is called before and after each callback of a copy, as if another thread ran there. Set it before the first
+  // copy.
   void between(std::function<void()> hook) { between_ = std::move(hook); }
-  // What hangs goes on.
+  // Copies that hang continue.
   void release() {
     into_files_.faulty->release();
     into_memory_.faulty->release();
@@ -66,7 +67,7 @@ class SwitchExecutor final : public TransferExecutor {
   bool run() {
     bool any = plain_.run();
     for (Lane* lane : {&into_files_, &into_memory_}) {
-      // What ended before a deadline is heard of before the rest is late.
+      // Copies that ended before a deadline are reported before the others expire.
       any |= lane->inside->run();
       lane->faulty->check_deadlines();
       any |= lane->inside->run();

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr CacheLevel kLevels[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
-// What a block of one key may hold: an engine that computes it again need not get the same bits.
+// The possible contents of a key's block: an engine that computes it again may get different bits.
 constexpr std::uint32_t kVersions = 2;
 
 std::uint64_t pattern_of(const BlockKey& key, std::uint32_t version) {
@@ -134,8 +134,8 @@ void World::open() {
     FaultOptions into_files = faults_;
     FaultOptions into_memory = faults_;
     if (kind == ExecutorKind::kFile && lies_) {
-      // Bits that flip in a file are found when it is read, those on the way out of it at once. (Those of memory that
-      // was never anywhere else nobody can find.)
+      // Bits that flip in a file are found when it is read, bits that flip in a read at once. (Bits that flip in memory
+      // that was never copied cannot be found.)
       into_files.rules.push_back({.fault = Fault::kCorrupt, .chance = 0.25});
       into_memory.rules.push_back({.fault = Fault::kCorruptInFlight, .chance = 0.1});
     }
@@ -163,7 +163,7 @@ void World::open() {
   manager_.emplace(*std::move(made));
 }
 
-// What happens to a file while nobody has it open: whatever it is, the next manager starts.
+// Damages the file while no manager has it open: the next manager must start all the same.
 void World::damage_file() {
   if (config_.disk.blocks == 0 || chance(0.5)) {
     return;
@@ -284,7 +284,7 @@ void World::compute(const std::vector<BlockKey>& keys, std::uint32_t from) {
   begun_.push_back({.blocks = *std::move(complete), .versions = std::move(versions), .fences = fences_});
 }
 
-// What a fence came before is its holder's alone.
+// Blocks from before a fence are visible to their holder only.
 void World::register_begun() {
   for (Begun& begun : begun_) {
     for (std::uint32_t i = 0; i < begun.blocks.size() && begun.fences == fences_; ++i) {
@@ -300,7 +300,7 @@ void World::fence() {
   is_fencing_ = true;
   const bool has_new_weights = below(2) == 0;
   say(has_new_weights ? "new weights" : "reset of everything");
-  // Whatever ends while it goes on is of before or after; from here on nothing may be of before.
+  // Loads that end during the reset may have bytes of before or after; from here on, no bytes of before.
   const Result<ResetReport> report =
       has_new_weights ? manager_->invalidate(manager_->weights_generation() + 1 + below(3)) : manager_->reset_all();
   is_fencing_ = false;
@@ -322,7 +322,7 @@ void World::fence() {
   }
 }
 
-// The file is what it was at this moment, whatever the manager still does.
+// Keeps the file as it is at this moment, whatever the manager still writes.
 void World::kill() {
   say("kill");
   ++counts_.kills;
@@ -346,11 +346,11 @@ void World::drop_some() {
 
 void World::onboard() {
   if (below(2) == 0) {
-    (void)manager_->prefetch(some_keys());
+    (void)manager_->prefetch({.keys = some_keys()});
     return;
   }
   if (BlockPool* const pool = manager_->pool(kLevels[1 + below(2)])) {
-    (void)manager_->onboard_blocks(pool->scan(some_keys()));
+    (void)manager_->onboard_blocks({.blocks = pool->scan(some_keys())});
   }
 }
 
@@ -500,7 +500,7 @@ std::string World::run() {
   return failure_;
 }
 
-// Faults stop: whatever was under way ends, and what everybody held is free again.
+// Faults stop: all transfers in flight end, and all held blocks become free.
 void World::calm_down() {
   for (SwitchExecutor* executor : executors_) {
     executor->set_faults(false);
@@ -516,18 +516,18 @@ void World::calm_down() {
   begun_.clear();
   held_.clear();
   let_time_pass(seconds(2));
-  held_.clear();  // loads that ended meanwhile
+  held_.clear();  // blocks of loads that ended meanwhile
   let_time_pass(seconds(2));
   if (config_.disk.scrub_rate != 0) {
     let_time_pass(std::chrono::minutes(1));  // one more pass
-    // It holds what it reads for the second time.
+    // The scrub holds blocks that it reads for the second time.
     for (int i = 0; manager_->disk()->counts().pinned != 0 && i < 1000; ++i) {
       let_time_pass(milliseconds(1));
     }
   }
   check();
   if (!manager_->drain(Duration::zero())) {
-    wrong("something is still waiting or under way long after faults stopped");
+    wrong("something is still waiting or in flight long after faults stopped");
   }
   for (const CacheLevel level : kLevels) {
     if (const BlockPool* const pool = manager_->pool(level)) {
@@ -577,7 +577,7 @@ void World::check_pool(CacheLevel level) {
     }
   }
   if (level == CacheLevel::kG3 || step_ % 10 != 0) {
-    return;  // looking takes blocks out of their order for a moment: not after every step
+    return;  // the check changes the order of blocks for a moment: not after every step
   }
   const BlockLayout& layout = *manager_->layout(level);
   const PinnedBlocks held = pool->hold(keys);

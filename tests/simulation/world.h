@@ -1,10 +1,10 @@
 // World: one manager in virtual time, with everything around it drawn from a seed, and a model that knows every byte that was
 // ever written under a key.
 //
-// Each step is a request, a registration, a cancel, a reset, a pause, a resize, a restart, time that passes, a device that
-// fails, stalls, lies or hangs, a file that is damaged between two managers, or a process that is killed. Resets of everything
-// and new weights come between any two steps of a copy, also when it has landed and is not registered yet. Checked after each
-// step:
+// Each step is a request, a registration, a cancel, a reset, a pause, a resize, a restart, time that passes, a device
+// that fails, stalls, returns wrong bytes or hangs, a file that is damaged between two managers, or a process that is
+// killed. Resets of everything and new weights come between any two steps of a copy, also when it has ended and is not
+// registered yet. Checked after each step:
 //   - a block on the device or in a result has bytes that were registered under its key;
 //   - every load has ended by its deadline, with a prefix that has no hole;
 //   - nothing that was stored, allocated or loaded before a reset of everything is found or served after it, in this process
@@ -46,8 +46,8 @@ struct WorldCounts {
   std::uint64_t expired = 0;
   std::uint64_t restarts = 0;
   std::uint64_t tiers_out = 0;
-  std::uint64_t files_damaged = 0;  // that a manager found
-  std::uint64_t scrubbed = 0;       // damaged blocks that nobody had read
+  std::uint64_t files_damaged = 0;  // found by a manager
+  std::uint64_t scrubbed = 0;       // damaged blocks that no request had read
   std::uint64_t kills = 0;
   std::uint64_t fences = 0;            // resets of everything, and new weights
   std::uint64_t fences_in_copies = 0;  // of those, in a callback of a copy
@@ -63,7 +63,7 @@ class World {
   explicit World(const WorldOptions& options);
   ~World();
 
-  // All steps and the end. What went wrong; empty if nothing did.
+  // Runs all steps and the end. Returns what went wrong; empty if nothing did.
   [[nodiscard]] std::string run();
   [[nodiscard]] const WorldCounts& counts() const { return counts_; }
 
@@ -113,7 +113,7 @@ class World {
   FaultOptions faults_;
   SimulatedExecutor::Options host_speed_;
   SimulatedExecutor::Options file_speed_;
-  bool lies_ = false;                       // devices flip bits: what lies below cannot be looked at directly
+  bool lies_ = false;                       // devices flip bits: lower tiers cannot be compared directly
   std::vector<SwitchExecutor*> executors_;  // the manager's
   std::optional<KvBlockManager> manager_;
   std::vector<ImmutableBlocks> held_;
@@ -132,7 +132,7 @@ class World {
   std::vector<std::pair<CacheLevel, CacheLevel>> paused_;
   WorldCounts counts_;
   std::uint32_t step_ = 0;
-  bool closing_ = false;  // what ends now ends with its manager
+  bool closing_ = false;  // the manager is being destroyed
   std::string failure_;
 };
 
