@@ -33,7 +33,6 @@ class TraceSource final : public sim::RequestSource {
   [[nodiscard]] std::uint64_t bad_rows() const { return bad_rows_; }
   // Messages for the first few: "line 12: no hash_ids, or none in them"
   [[nodiscard]] const std::vector<std::string>& bad_row_names() const { return bad_row_names_; }
-  [[nodiscard]] std::uint64_t rows_read() const { return rows_read_; }
   // An estimate of the number of rows, from the part of the file that was read.
   [[nodiscard]] double expected_rows() const;
 

@@ -60,10 +60,9 @@ class HintBook {
   // A key was registered: if a hint said that it would not return, that is counted as wrong.
   void on_registered(TenantId tenant, const BlockKey& key);
 
-  // Measures time_per_hit(): so many inactive blocks were hit or evicted, while `inactive` blocks were inactive.
+  // Measures the average time that a block was inactive for each hit, recently: so many inactive blocks were hit or
+  // evicted, while `inactive` blocks were inactive.
   void observe(std::uint32_t hits, std::uint32_t evictions, std::uint32_t inactive, TimePoint now);
-  // The average time that a block was inactive for each hit, recently.
-  [[nodiscard]] Duration time_per_hit() const { return scale_; }
   [[nodiscard]] bool believes(TenantId tenant, RetentionHint::Kind kind) const;
   [[nodiscard]] std::size_t bytes() const;
 

@@ -1,11 +1,14 @@
 #include "cairn/layout/rank_grid.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 namespace cairn {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr KvShape kModel{.layers = 61, .kv = 2, .page_size = 16, .heads = 8, .head_size = 64, .element_bits = 16};
 
@@ -33,8 +36,10 @@ TEST(RankGrid, DealsHeadsInOrder) {
   EXPECT_EQ(*share_of(1, 4, 8), (HeadShare{2, 2, 0, 1}));
   EXPECT_EQ(*share_of(3, 4, 2), (HeadShare{1, 1, 1, 2}));
   EXPECT_EQ(*share_of(5, 8, 1), (HeadShare{0, 1, 5, 8}));
-  EXPECT_FALSE(share_of(0, 4, 6));
-  EXPECT_FALSE(share_of(4, 4, 8));
+  EXPECT_THAT(share_of(0, 4, 6).error().message, HasSubstr("6 heads cannot be dealt to 4 ranks"));
+  EXPECT_THAT(share_of(0, 4, 0).error().message, HasSubstr("0 heads"));
+  EXPECT_THAT(share_of(4, 4, 8).error().message, HasSubstr("rank 4 of 4"));
+  EXPECT_FALSE(share_of(0, 0, 8));
 }
 
 TEST(RankGrid, DealsLayersAsVllmDoes) {

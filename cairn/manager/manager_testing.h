@@ -16,7 +16,7 @@
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/memory/memory_testing.h"
 #include "cairn/pool/pool_testing.h"
-#include "cairn/transfer/simulated_executor.h"
+#include "cairn/transfer/simulated_executor_testing.h"
 
 namespace cairn::testing {
 

@@ -21,7 +21,7 @@
 #include "cairn/pool/pool_testing.h"
 #include "cairn/transfer/fault_executor.h"
 #include "cairn/transfer/row_sums.h"
-#include "cairn/transfer/simulated_executor.h"
+#include "cairn/transfer/simulated_executor_testing.h"
 #include "cairn/transfer/transfer_testing.h"
 
 namespace cairn::testing {

@@ -344,8 +344,6 @@ void BlockPool::set_low_water(std::uint32_t blocks) {
   }
 }
 
-std::uint32_t BlockPool::least_low_water() const { return state_->options.low_water; }
-
 std::uint32_t BlockPool::take_largest_allocation() {
   const MutexLock lock(state_->mutex);
   return std::exchange(state_->largest_allocation, 0);

@@ -195,11 +195,9 @@ class BlockPool final : public ResidentSource {
   // How many blocks to claim now: 0 if low_water blocks are free or ready; else what is missing to twice as many, at
   // most what the policy has. Does not count blocks that are claimed already.
   [[nodiscard]] std::uint32_t wanted_victims() const;
-  // Changes how many blocks should be free or ready: at least least_low_water(), at most the capacity. No effect if the
+  // Changes how many blocks should be free or ready: at least BlockPoolOptions::low_water, at most the capacity. No effect if the
   // pool was created without low_water.
   void set_low_water(std::uint32_t blocks);
-  // The low_water that the pool was created with.
-  [[nodiscard]] std::uint32_t least_low_water() const;
   // The largest count that was passed to allocate() since the last call of this function, failed calls included.
   [[nodiscard]] std::uint32_t take_largest_allocation();
 

@@ -252,7 +252,6 @@ TEST(BlockPoolLoansTest, TheWaterIsRaisedAndNeverBelowThePoolsOwn) {
   EXPECT_EQ(pool->wanted_victims(), 8U);
   pool->set_low_water(1);
   EXPECT_EQ(pool->wanted_victims(), 0U);
-  EXPECT_EQ(pool->least_low_water(), 2U);
   const auto without = make_pool(16, lru(0));
   cache(*without, chain(1, 16));
   without->set_low_water(5);

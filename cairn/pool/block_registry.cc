@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cairn/base/check.h"
-#include "cairn/base/str_cat.h"
 
 namespace cairn {
 
@@ -184,7 +184,6 @@ std::size_t BlockRegistry::remove(CacheLevel tier, std::span<const BlockKey> key
     table_.facts[at].tiers.erase(tier);
     if (table_.facts[at].tiers.empty()) {
       erase(at);
-      attachments_.erase(key);
       ++held_by_none;
     }
   }
@@ -205,12 +204,10 @@ Status BlockRegistry::expect_all_cleared() {
 
 void BlockRegistry::all_cleared() {
   std::optional<Table> old;  // freed without the lock
-  std::unordered_map<BlockKey, std::vector<Attachment>> attachments;
   const MutexLock lock(mutex_);
   CAIRN_CHECK(empty_.has_value(), "that all pools are cleared is expected");
   std::swap(table_, *empty_);
   std::swap(old, empty_);
-  std::swap(attachments, attachments_);
   size_ = 0;
 }
 
@@ -229,8 +226,6 @@ void BlockRegistry::on_cleared(CacheLevel tier) {
     }
     ++at;
   }
-  std::erase_if(attachments_,
-                [this](const auto& entry) CAIRN_REQUIRES(mutex_) { return find(hash_of(entry.first)) == kNowhere; });
 }
 
 void BlockRegistry::used(std::span<const BlockKey> keys) {
@@ -244,35 +239,6 @@ void BlockRegistry::used(std::span<const BlockKey> keys) {
       ++table_.facts[at].frequency;
     }
   }
-}
-
-Status BlockRegistry::attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value) {
-  const MutexLock lock(mutex_);
-  if (find(hash_of(key)) == kNowhere) {
-    return fail(ErrorCode::kNotFound, str_cat("no tier holds block ", key.to_string(), "; register it first"));
-  }
-  std::vector<Attachment>& attached = attachments_[key];
-  for (const Attachment& attachment : attached) {
-    if (attachment.type == type) {
-      return fail(ErrorCode::kAlreadyExists,
-                  str_cat("block ", key.to_string(), " has an attachment of type ", type.name()));
-    }
-  }
-  attached.push_back({type, std::move(value)});
-  return {};
-}
-
-std::shared_ptr<void> BlockRegistry::attachment_any(const BlockKey& key, std::type_index type) const {
-  const MutexLock lock(mutex_);
-  const auto attached = attachments_.find(key);
-  if (attached != attachments_.end()) {
-    for (const Attachment& attachment : attached->second) {
-      if (attachment.type == type) {
-        return attachment.value;
-      }
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace cairn

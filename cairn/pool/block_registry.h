@@ -1,9 +1,8 @@
-// BlockRegistry: which tiers hold a key, how often it was used, and values that others attached to it.
+// BlockRegistry: which tiers hold a key, and how often it was used.
 //
 // It observes the pools of one process, at most one for each tier. It saves a lookup in every pool but is not the
-// authority: a key may be gone by the time its pool is locked. When the last tier loses a key, its frequency and
-// attachments go too. Not a FlatTable (base/): two arrays of hashes and facts take 12 bytes a key, and a fence swaps
-// them.
+// authority: a key may be gone by the time its pool is locked. When the last tier loses a key, its frequency goes
+// too. Not a FlatTable (base/): two arrays of hashes and facts take 12 bytes a key, and a fence swaps them.
 //
 // Thread safety: every call is safe from any thread; one mutex, rank kRegistry.
 // Ownership: outlives the pools that it observes.
@@ -17,10 +16,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <typeindex>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "cairn/base/mutex.h"
 #include "cairn/base/page_array.h"
@@ -80,18 +75,6 @@ class BlockRegistry final : public PoolObserver {
   [[nodiscard]] Status expect_all_cleared();
   void all_cleared();
 
-  // Attaches a value to a key, one of each type. Fails if no tier holds the key, or if it has a value of this type. The
-  // value may be destroyed under a pool's lock: its destructor must not call a pool.
-  template <typename T>
-  [[nodiscard]] Status attach(const BlockKey& key, std::shared_ptr<T> value) {
-    return attach_any(key, typeid(T), std::move(value));
-  }
-  // The value of this type that is attached to the key, or null.
-  template <typename T>
-  [[nodiscard]] std::shared_ptr<T> attachment(const BlockKey& key) const {
-    return std::static_pointer_cast<T>(attachment_any(key, typeid(T)));
-  }
-
   void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens) override;
   void on_removed(CacheLevel tier, std::span<const BlockKey> keys) override;
   void on_evicted(CacheLevel tier, std::span<const BlockKey> keys) override;
@@ -99,10 +82,6 @@ class BlockRegistry final : public PoolObserver {
   void on_matched(CacheLevel /*tier*/, std::span<const BlockKey> keys) override { used(keys); }
 
  private:
-  struct Attachment {
-    std::type_index type;
-    std::shared_ptr<void> value;
-  };
   // Of the key whose hash is at the same index in `hashes`.
   struct Facts {
     TierSet tiers;
@@ -125,15 +104,12 @@ class BlockRegistry final : public PoolObserver {
   // Returns how many of the keys no tier holds any more.
   std::size_t remove(CacheLevel tier, std::span<const BlockKey> keys) CAIRN_REQUIRES(mutex_);
   void grow() CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] Status attach_any(const BlockKey& key, std::type_index type, std::shared_ptr<void> value);
-  [[nodiscard]] std::shared_ptr<void> attachment_any(const BlockKey& key, std::type_index type) const;
 
   mutable Mutex mutex_{LockRank::kRegistry};
   Table table_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Table> empty_ CAIRN_GUARDED_BY(mutex_);  // replaces table_ when all pools are cleared
   std::size_t size_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::array<std::uint64_t, kCacheLevels> evicted_unsaved_ CAIRN_GUARDED_BY(mutex_) = {};
-  std::unordered_map<BlockKey, std::vector<Attachment>> attachments_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

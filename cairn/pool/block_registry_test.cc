@@ -5,7 +5,6 @@
 
 #include <map>
 #include <set>
-#include <string>
 
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/pool_testing.h"
@@ -56,25 +55,6 @@ TEST(BlockRegistryTest, CountsUseAndStopsAt255) {
   EXPECT_EQ(registry->frequency(key(7)), 0U);
 }
 
-TEST(BlockRegistryTest, AttachmentsAreTypedAndLiveAsLongAsTheKey) {
-  const auto registry = new_registry(8);
-  EXPECT_EQ(registry->attach(key(7), std::make_shared<int>(1)).error().code, ErrorCode::kNotFound);
-  put(*registry, CacheLevel::kG2, 7);
-  const std::weak_ptr<int> watched = [&] {
-    auto value = std::make_shared<int>(42);
-    EXPECT_TRUE(registry->attach(key(7), value).has_value());
-    return std::weak_ptr<int>(value);
-  }();
-  EXPECT_TRUE(registry->attach(key(7), std::make_shared<std::string>("label")).has_value());
-  EXPECT_EQ(registry->attach(key(7), std::make_shared<int>(43)).error().code, ErrorCode::kAlreadyExists);
-  EXPECT_EQ(*registry->attachment<int>(key(7)), 42);
-  EXPECT_EQ(*registry->attachment<std::string>(key(7)), "label");
-  EXPECT_EQ(registry->attachment<double>(key(7)), nullptr);
-  drop(*registry, CacheLevel::kG2, 7);
-  EXPECT_TRUE(watched.expired());
-  EXPECT_EQ(registry->attachment<int>(key(7)), nullptr);
-}
-
 TEST(BlockRegistryTest, AClearedTierIsForgottenAsAWhole) {
   const auto registry = new_registry(64);
   for (std::uint64_t i = 1; i <= 50; ++i) {
@@ -83,12 +63,8 @@ TEST(BlockRegistryTest, AClearedTierIsForgottenAsAWhole) {
       put(*registry, CacheLevel::kG2, i);
     }
   }
-  EXPECT_TRUE(registry->attach(key(1), std::make_shared<int>(1)).has_value());
-  EXPECT_TRUE(registry->attach(key(2), std::make_shared<int>(2)).has_value());
   registry->on_cleared(CacheLevel::kG1);
   EXPECT_EQ(registry->size(), 25U);
-  EXPECT_EQ(registry->attachment<int>(key(1)), nullptr);
-  EXPECT_NE(registry->attachment<int>(key(2)), nullptr);
 }
 
 TEST(BlockRegistryTest, FollowsRealPools) {
@@ -115,14 +91,12 @@ TEST(BlockRegistryTest, ForgetsAllPoolsAtOnce) {
   for (std::uint64_t number = 1; number < 100; ++number) {
     put(*registry, number % 2 == 0 ? CacheLevel::kG1 : CacheLevel::kG3, number);
   }
-  ASSERT_TRUE(registry->attach(key(1), std::make_shared<int>(5)));
   ASSERT_TRUE(registry->expect_all_cleared());
   registry->on_cleared(CacheLevel::kG1);
   EXPECT_EQ(registry->size(), 99U) << "all go together";
   registry->all_cleared();
   EXPECT_EQ(registry->size(), 0U);
   EXPECT_TRUE(registry->tiers_of(key(1)).empty());
-  EXPECT_EQ(registry->attachment<int>(key(1)), nullptr);
   put(*registry, CacheLevel::kG2, 1);
   EXPECT_EQ(registry->size(), 1U);
   registry->on_cleared(CacheLevel::kG2);

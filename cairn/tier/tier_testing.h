@@ -26,7 +26,7 @@
 #include "cairn/tier/tier.h"
 #include "cairn/tier/tier_link.h"
 #include "cairn/transfer/fault_executor.h"
-#include "cairn/transfer/simulated_executor.h"
+#include "cairn/transfer/simulated_executor_testing.h"
 
 namespace cairn::testing {
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
+#include "cairn/layout/rank_grid.h"
 #include "cairn/transfer/block_walk.h"
 #include "cairn/transfer/transfer_testing.h"
 
@@ -102,6 +104,38 @@ TEST(BlockWalkTest, CopiesEveryByteOnceHoweverItIsCut) {
     ASSERT_TRUE(destination.holds(1, source, 2));
     ASSERT_TRUE(destination.untouched_but({1}));
     ASSERT_EQ(sums, round % 3 == 0 ? BlockSums{} : naive_sums(source, 2));
+  }
+}
+
+// The sums of the parts of replica 0 of any grid, in any layouts, are those of the whole block.
+TEST(RowSumsTest, DoNotDependOnTheGrid) {
+  std::mt19937_64 random(6);
+  const KvShape shape{5, 2, 3, 4, 8, 16};
+  TestLayout whole = TestLayout::random(shape, 2, random);
+  TestLayout copy = TestLayout::random(shape, 2, random);
+  whole.fill(random());
+  const BlockSums expected = sum_block(**CopyPlan::make(whole.layout(), copy.layout()), PlanSide::kSource, 1);
+  for (const RankGrid grid : {RankGrid(1), RankGrid(4), RankGrid(8), RankGrid(2, 2), RankGrid(8, 5), RankGrid(1, 3)}) {
+    BlockSums sums;
+    for (std::uint32_t rank = 0; rank < grid.count(); ++rank) {
+      const RankShare share = *RankShare::make(grid, rank, shape);
+      TestLayout device = TestLayout::random(share.shape(shape), 2, random);
+      TestLayout host = TestLayout::random(share.shape(shape), 2, random);
+      device.for_each_row([&](std::uint32_t layer, std::uint32_t kv, std::uint32_t token, std::uint32_t head) {
+        const auto from = whole.row(1, share.layers.first + layer, kv, token, share.heads.first_head + head);
+        std::memcpy(device.row(1, layer, kv, token, head).data(), from.data(), from.size());
+      });
+      const CopyPlanPtr plan = *CopyPlan::make(device.layout(), host.layout(),
+                                               {.whole_head = share.heads.first_head,
+                                                .whole_heads = shape.heads,
+                                                .whole_layer = share.layers.first,
+                                                .whole_layers = shape.layers});
+      EXPECT_EQ(plan->whole_block_bytes(), shape.block_bytes());
+      if (share.heads.replica == 0) {
+        sums += sum_block(*plan, PlanSide::kSource, 1);
+      }
+    }
+    EXPECT_EQ(sums, expected) << grid.to_string();
   }
 }
 

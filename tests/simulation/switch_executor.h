@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "cairn/transfer/fault_executor.h"
-#include "cairn/transfer/simulated_executor.h"
+#include "cairn/transfer/simulated_executor_testing.h"
 
 namespace cairn::testing {
 

@@ -1,4 +1,4 @@
-#include "cairn/transfer/simulated_executor.h"
+#include "cairn/transfer/simulated_executor_testing.h"
 
 #include <unistd.h>
 
