@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "cairn/connector/scheduler_connector.h"
-#include "cairn/leader/leader.h"
+#include "cairn/wire/local_leader.h"
 
 namespace cairn {
 namespace {
@@ -45,7 +45,7 @@ T must(Result<T> result) {
 // A rank that answers at once that everything is done.
 class QuickRank {
  public:
-  explicit QuickRank(Leader& group) {
+  explicit QuickRank(LocalLeader& group) {
     auto port =
         group.join({}, [this](std::uint32_t generation, const RankMessage& message) { take(generation, message); });
     const std::lock_guard lock(mutex_);
@@ -80,7 +80,7 @@ class QuickRank {
 
   std::mutex mutex_;
   std::vector<std::pair<std::uint32_t, RankMessage>> early_;
-  std::unique_ptr<Leader::Port> port_;
+  std::unique_ptr<LocalLeader::Port> port_;
 };
 
 class Engine {
@@ -100,7 +100,7 @@ class Engine {
       std::exit(1);
     }
     connector_ = *std::move(made);
-    rank_ = std::make_unique<QuickRank>(connector_->ranks());
+    rank_ = std::make_unique<QuickRank>(connector_->local_leader());
     (void)connector_->wait_for_ranks(std::chrono::seconds(10));
   }
   ~Engine() { connector_.reset(); }

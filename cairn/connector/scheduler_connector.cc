@@ -1266,6 +1266,5 @@ Status SchedulerConnector::wait_for_ranks(Duration longest) const { return impl_
 std::vector<RankStatus> SchedulerConnector::rank_status() const { return impl_->ranks().status(); }
 std::optional<RankAddress> SchedulerConnector::address() const { return impl_->ranks().address(); }
 LocalLeader& SchedulerConnector::local_leader() const { return impl_->ranks(); }
-Leader& SchedulerConnector::ranks() const { return impl_->ranks(); }
 
 }  // namespace cairn

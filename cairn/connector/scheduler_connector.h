@@ -39,7 +39,6 @@
 namespace cairn {
 
 class CallRecorder;
-class Leader;
 class LocalLeader;
 
 enum class LoadMode : std::uint8_t {
@@ -237,7 +236,6 @@ class SchedulerConnector {
   [[nodiscard]] std::optional<RankAddress> address() const;
   // For workers of this process: WorkerConnector::Options::leader.
   [[nodiscard]] LocalLeader& local_leader() const;
-  [[nodiscard]] Leader& ranks() const;
 
  private:
   class Impl;

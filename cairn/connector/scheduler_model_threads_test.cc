@@ -126,7 +126,7 @@ class RandomEngine {
     if (below(60) == 0) {
       const auto which = static_cast<std::uint32_t>(below(world_.ranks.size()));
       world_.ranks[which]->leave();
-      world_.ranks[which]->join(world_->ranks(), which);
+      world_.ranks[which]->join(world_->local_leader());
     }
   }
 

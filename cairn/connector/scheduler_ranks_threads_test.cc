@@ -46,7 +46,7 @@ TEST(SchedulerConnectorTest, RanksGetTheNumberOfBlocksOfEachTier) {
   options.manager.disk.path = folder.in("blocks");
   const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(options);
   std::promise<std::string> reported;
-  const auto port = connector->ranks().join({}, [&](std::uint32_t, const RankMessage& message) {
+  const auto port = connector->local_leader().join({}, [&](std::uint32_t, const RankMessage& message) {
     if (const auto* welcome = std::get_if<RankWelcome>(&message)) {
       reported.set_value(welcome->config);
     }
@@ -108,7 +108,7 @@ TEST(SchedulerConnectorTest, ARankThatComesBackFindsTheHostTierEmpty) {
   const RequestHandle b = world.add("b", kPrompt);
   EXPECT_EQ(matched(world, b), 16);
   world.ranks[1]->leave();
-  world.ranks[1]->join(world->ranks(), 1);
+  world.ranks[1]->join(world->local_leader());
   ASSERT_TRUE(world->wait_for_ranks(kConnectorPatience).has_value());
   world.take_until([&] { return matched(world, b) == 0; });
   const std::lock_guard lock(mutex);
@@ -141,7 +141,7 @@ TEST(SchedulerConnectorTest, ARankHearsMissedOutcomesWhenItBecomesReady) {
   world.ranks[1]->leave();
   world.ranks[1]->hold_back();
   world.ranks[1]->listen(worker);
-  world.ranks[1]->join(world->ranks(), 1);
+  world.ranks[1]->join(world->local_leader());
   world.take_until([&] { return world.ranks[1]->is_welcomed(); });
   const RequestHandle b = world.add("b", kPrompt);
   const RequestHandle c = world.add("c", kPrompt);
@@ -153,7 +153,7 @@ TEST(SchedulerConnectorTest, ARankHearsMissedOutcomesWhenItBecomesReady) {
   IterationMetadata second = world.step();
   const OperationId load = first.loads.at(0)->id;
   const OperationId late_load = second.loads.at(0)->id;
-  EXPECT_EQ(first.leader, world->ranks().id());
+  EXPECT_EQ(first.leader, world.ranks[0]->leader());
   worker.follow(first.leader);
   worker.bind(first, 2);
   world.take_until([&] { return world.ranks[0]->has_heard(load) && world.ranks[0]->has_heard(late_load); });

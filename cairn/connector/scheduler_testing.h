@@ -26,8 +26,8 @@
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/connector/slot_testing.h"
 #include "cairn/connector/worker_operations.h"
-#include "cairn/leader/leader.h"
 #include "cairn/transfer/in_step_mark.h"
+#include "cairn/wire/local_leader.h"
 
 namespace cairn::testing {
 
@@ -37,9 +37,10 @@ inline constexpr std::chrono::seconds kConnectorPatience{20};
 // One rank: holds copies until the engine has reached their mark, then makes them in any order, or fails them.
 class NumberRank {
  public:
-  NumberRank(Leader& group, std::uint32_t rank, std::uint64_t seed = 0) : random_(seed + rank) {
+  NumberRank(LocalLeader& leader, const RankClaim& claim, std::uint64_t seed = 0)
+      : claim_(claim), random_(seed + claim.rank) {
     thread_ = std::thread([this] { serve(); });
-    join(group, rank);
+    join(leader);
   }
   NumberRank(const NumberRank&) = delete;
   NumberRank& operator=(const NumberRank&) = delete;
@@ -53,9 +54,8 @@ class NumberRank {
     thread_.join();
   }
 
-  void join(Leader& group, std::uint32_t rank) {
-    auto port = group.join({.rank = rank, .ranks = group.ranks()},
-                           [this](std::uint32_t generation, const RankMessage& message) {
+  void join(LocalLeader& leader) {
+    auto port = leader.join(claim_, [this](std::uint32_t generation, const RankMessage& message) {
                              const std::lock_guard lock(mutex_);
                              messages_.emplace_back(generation, message);
                              changed_.notify_all();
@@ -67,7 +67,7 @@ class NumberRank {
   }
   // As if its process were dead: its host memory is lost, and it does nothing more.
   void leave() {
-    std::unique_ptr<Leader::Port> port;
+    std::unique_ptr<LocalLeader::Port> port;
     {
       const std::lock_guard lock(mutex_);
       port = std::move(port_);
@@ -102,6 +102,11 @@ class NumberRank {
   void hold_back() {
     const std::lock_guard lock(mutex_);
     is_held_back_ = true;
+  }
+  // The leader that welcomed it last.
+  LeaderId leader() {
+    const std::lock_guard lock(mutex_);
+    return leader_;
   }
   bool is_welcomed() {
     const std::lock_guard lock(mutex_);
@@ -240,8 +245,9 @@ class NumberRank {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  const RankClaim claim_;
   std::mt19937_64 random_;
-  std::unique_ptr<Leader::Port> port_;
+  std::unique_ptr<LocalLeader::Port> port_;
   std::deque<std::pair<std::uint32_t, RankMessage>> messages_;
   std::deque<std::pair<std::uint32_t, RankTransfer>> copies_;
   std::array<std::map<std::uint32_t, std::uint64_t>, kCacheLevels> numbers_;
@@ -284,7 +290,8 @@ class World {
     CAIRN_CHECK(made.has_value(), made ? "" : made.error().message);
     connector = *std::move(made);
     for (std::uint32_t rank = 0; rank < options.ranks.ranks.count(); ++rank) {
-      ranks.push_back(std::make_unique<NumberRank>(connector->ranks(), rank, seed));
+      ranks.push_back(std::make_unique<NumberRank>(
+          connector->local_leader(), RankClaim{.rank = rank, .ranks = options.ranks.ranks}, seed));
     }
     EXPECT_TRUE(connector->wait_for_ranks(kConnectorPatience).has_value());
   }

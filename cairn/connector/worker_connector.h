@@ -94,6 +94,7 @@ class WorkerConnector {
     Duration layer_limit = std::chrono::seconds(10);  // the longest that wait_for_layer() and take_outcomes() wait
     // A load or save without an outcome from the leader for so long counts as failed.
     Duration answer_limit = std::chrono::seconds(120);
+    // For tests and simulations inside Cairn, because its types are not installed: ManagerParts::around.
     std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
     Duration first_connection = std::chrono::seconds(60);
   };

@@ -86,7 +86,8 @@ struct ManagerParts {
   // Seeds the pools' tables of keys; std::nullopt: random. A simulation gives one, and config.model.secret, to repeat a run.
   std::optional<KeySeed> seed = {};
   bool own_thread = true;  // off: the caller has to call pump()
-  // Makes the executors, instead of this machine's: for simulations. The manager owns them.
+  // For tests and simulations inside Cairn, because their types are not installed: `executor`, `around`, `elsewhere`, `cost`
+  // and `tokens`. `executor` makes the executors, instead of this machine's. The manager owns them.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
   // Wraps each of this machine's executors, to inject faults. The manager owns the result.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
