@@ -115,6 +115,9 @@ class Checker:
             if first != path:
                 self.report(path, 1, f"{first.relative_to(self.root)} has the same name",
                             "name each file for what only it holds")
+            if self.place(path)[0] == "tests" and path.suffix == ".h" and not path.stem.endswith("_testing"):
+                self.report(path, 1, "a header of tests that does not end in _testing",
+                            f"name it {path.stem}_testing.h")
             if path.suffix in SOURCE_SUFFIXES:
                 text = path.read_text(encoding="utf-8", errors="replace")
                 self.check_includes(path, text)

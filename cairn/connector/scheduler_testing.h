@@ -56,10 +56,10 @@ class NumberRank {
 
   void join(LocalLeader& leader) {
     auto port = leader.join(claim_, [this](std::uint32_t generation, const RankMessage& message) {
-                             const std::lock_guard lock(mutex_);
-                             messages_.emplace_back(generation, message);
-                             changed_.notify_all();
-                           });
+      const std::lock_guard lock(mutex_);
+      messages_.emplace_back(generation, message);
+      changed_.notify_all();
+    });
     EXPECT_TRUE(port.has_value());
     const std::lock_guard lock(mutex_);
     port_ = *std::move(port);
@@ -290,8 +290,8 @@ class World {
     CAIRN_CHECK(made.has_value(), made ? "" : made.error().message);
     connector = *std::move(made);
     for (std::uint32_t rank = 0; rank < options.ranks.ranks.count(); ++rank) {
-      ranks.push_back(std::make_unique<NumberRank>(
-          connector->local_leader(), RankClaim{.rank = rank, .ranks = options.ranks.ranks}, seed));
+      ranks.push_back(std::make_unique<NumberRank>(connector->local_leader(),
+                                                   RankClaim{.rank = rank, .ranks = options.ranks.ranks}, seed));
     }
     EXPECT_TRUE(connector->wait_for_ranks(kConnectorPatience).has_value());
   }

@@ -117,6 +117,10 @@ class CheckLayers(unittest.TestCase):
     def test_two_files_with_one_name(self):
         self.assert_finds("cairn/tokens/pool.h", "", "cairn/tokens/pool.h:1: cairn/pool/pool.h has the same name")
 
+    def test_header_of_tests_that_is_not_named_as_one(self):
+        self.assert_finds("tests/world.h", "", "tests/world.h:1: a header of tests that does not end in _testing; "
+                          "name it world_testing.h")
+
     def test_public_header_that_includes_a_private_one(self):
         self.assert_finds("cairn/pool/observer.h", '#include "cairn/base/result.h"\n',
                           "cairn/pool/observer.h:1: a public header includes cairn/base/result.h, which is not public")

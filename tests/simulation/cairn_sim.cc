@@ -13,9 +13,9 @@
 #include <iostream>
 #include <string>
 
-#include "tests/simulation/grid_world.h"
-#include "tests/simulation/restart_world.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/grid_world_testing.h"
+#include "tests/simulation/restart_world_testing.h"
+#include "tests/simulation/world_testing.h"
 
 namespace {
 

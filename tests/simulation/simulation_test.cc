@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "cairn/memory/memory_testing.h"
-#include "tests/simulation/grid_world.h"
-#include "tests/simulation/restart_world.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/grid_world_testing.h"
+#include "tests/simulation/restart_world_testing.h"
+#include "tests/simulation/world_testing.h"
 
 namespace cairn::testing {
 namespace {

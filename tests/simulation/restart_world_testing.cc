@@ -1,4 +1,4 @@
-#include "tests/simulation/restart_world.h"
+#include "tests/simulation/restart_world_testing.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "tests/simulation/grid_world.h"
+#include "tests/simulation/grid_world_testing.h"
 
 #include <array>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "tests/simulation/world.h"
+#include "tests/simulation/world_testing.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "cairn/manager/kv_block_manager.h"
-#include "tests/simulation/switch_executor.h"
+#include "tests/simulation/switch_executor_testing.h"
 
 namespace cairn::testing {
 
