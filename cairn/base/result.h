@@ -1,7 +1,7 @@
 // Result<T, E>: the value of a fallible operation, or its error. The names are those of std::expected (C++23).
 //
 // Every function that can fail returns a Result. Absence that is no failure is a std::optional, and a broken invariant of
-// our own is a CAIRN_CHECK (check.h). Callers pass errors on with CAIRN_TRY and CAIRN_TRY_ASSIGN:
+// our own is a CAIRN_CHECK. Callers pass errors on with CAIRN_TRY and CAIRN_TRY_ASSIGN:
 //
 //   CAIRN_TRY(file.flush());                                   // returns the error if flush() failed
 //   CAIRN_TRY_ASSIGN(const Superblock superblock, read(path)); // else `superblock` is the value

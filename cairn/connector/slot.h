@@ -357,7 +357,7 @@ class Slot {
 //
 // In each iteration the scheduler says first what the last iterations computed (append_tokens, advance_computed_position),
 // then the new device blocks, then the mark. A slot knows no other requests: SchedulerConnector checks that nobody else
-// writes to its device blocks (device_block_use.h).
+// writes to its device blocks.
 class ExternallyManagedDeviceSlot final : public Slot {
  public:
   // `serial` is OperationId::slot of its operations. Requires: a sequence with a token.

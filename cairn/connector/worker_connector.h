@@ -46,7 +46,7 @@ namespace cairn {
 class LocalLeader;
 class TransferExecutor;
 
-// One tensor of an engine, by its memory, sizes and strides; layout/tensor_view.h lists what engines have.
+// One tensor of an engine, by its memory, sizes and strides; layout/block_layout.h lists what engines have.
 struct KvTensor {
   void* base = nullptr;  // the first element
   std::uint64_t bytes = 0;

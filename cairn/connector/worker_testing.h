@@ -52,7 +52,7 @@ inline std::vector<std::string> layer_names(std::uint32_t layers, std::uint32_t 
   return names;
 }
 
-// As engines lay their KV out: layout/tensor_view.h names them.
+// As engines lay their KV out: layout/block_layout.h names them.
 enum class TensorKind : std::uint8_t {
   kKvFirst,     // [2, blocks, page, heads, size]
   kBlockFirst,  // [blocks, 2, page, heads, size]

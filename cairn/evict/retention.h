@@ -43,7 +43,7 @@ struct Retention {
 };
 
 // What an engine knows of blocks and a policy cannot know: whether and when they are needed again. A hint may be wrong: it
-// shifts the order of eviction for a time and pins nothing; see hint_book.h.
+// shifts the order of eviction for a time and pins nothing; see docs/eviction.md.
 struct RetentionHint {
   enum class Kind : std::uint8_t {
     kNone,           // nothing is known: takes back earlier hints

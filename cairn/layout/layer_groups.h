@@ -24,7 +24,7 @@ namespace cairn {
 struct LayerGroup {
   std::string name;
   // shape.layers is the number of layers of the group, or a multiple of it: 2 for each if K and V are separate tensors
-  // (layout/tensor_view.h).
+  // (block_layout.h).
   KvShape shape;
   std::vector<std::uint32_t> layers;  // of the model, in the order of the shape
 };

@@ -136,7 +136,8 @@ class KvBlockManager {
   // The engine has computed this. Loads are weighed against its speed; SchedulerConnector reports by itself.
   void report(const EngineIteration& iteration) const;
   // Each call starts a request and returns; the request's `done` gets the outcome, once (OutcomeWaiter waits for it). A
-  // request that is refused has no effect, and its `done` is not called. See onboard/onboarder.h.
+  // request that is refused has no effect, and its `done` is not called. `done` is called on the caller's thread if there was
+  // nothing to move, else on a thread of the manager or in pump().
   // Loads the longest prefix of the keys to the device, or into the engine's blocks.
   [[nodiscard]] Result<LoadId> load(LoadRequest&& request) const;
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;
@@ -149,7 +150,7 @@ class KvBlockManager {
 
   // --- down ---
   // Copies blocks of the tier above `into` now, whatever the mode of the link: blocks of its pool whatever the filters (except
-  // the write budget), blocks that the engine manages as far as the filters admit them; see offload/offloader.h.
+  // the write budget), blocks that the engine manages as far as the filters admit them; see docs/manager.md.
   [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, OffloadRequest&& request) const;
   [[nodiscard]] Result<OffloadRequestId> offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadRequest&& request) const;

@@ -36,7 +36,7 @@ struct OffloadOptions {
   std::uint32_t in_flight = 4;                   // transfers at once
   std::uint32_t queue = 4096;                    // pending blocks; beyond it the least valuable are not copied
   Duration deadline = std::chrono::seconds(10);  // of a transfer
-  // What is worth copying at all; see evict/admission.h.
+  // What is worth copying at all; see docs/configuration.md.
   std::uint32_t least_uses = 1;
   std::uint32_t least_blocks = 1;
   std::uint32_t least_priority = 0;
@@ -51,7 +51,7 @@ struct OffloadOptions {
 
 // Why a block was not copied.
 enum class OffloadRefusal : std::uint8_t {
-  kTooShort,  // this and the next three: see evict/admission.h
+  kTooShort,  // this and the next three: a filter of the configuration does not admit it
   kNeverSeenTwice,
   kWouldNotLast,
   kOverBudget,

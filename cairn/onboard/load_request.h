@@ -1,7 +1,8 @@
 // What a caller sees of loading: OnboardOptions; LoadRequest, OnboardRequest, PrefetchRequest: blocks that are to be brought up;
 // the outcome of a load, and the status of an Onboarder.
 //
-// Every request ends with one call of its `done`, which may be empty; see onboard/onboarder.h for the thread.
+// Every request ends with one call of its `done`, which may be empty: on the caller's thread if nothing has
+// to be loaded, else on a thread of the manager or in pump().
 #pragma once
 
 #include <array>

@@ -228,7 +228,7 @@ class BlockPool final : public ResidentSource {
   [[nodiscard]] std::uint32_t count_prefix(std::span<const BlockKey> keys) const;
 
   // Tells the pool what an engine expects of these blocks, in use or not, and returns how many were found. A hint
-  // shifts the order of eviction until it turns out wrong (hint_book.h), and pins nothing. kWillNotReturn is ignored
+  // shifts the order of eviction until it turns out wrong, and pins nothing. kWillNotReturn is ignored
   // for a block that other requests use too. Fails if the pool was created without hints, and on a return in the past.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
 

@@ -1,7 +1,7 @@
 // PoolObserver: is called when a pool registers, matches or removes blocks. ResidentSource: lists what a pool has.
 //
 // The event log and the registry of keys across tiers follow pools through these interfaces. An observer must return
-// soon, may take only locks of a higher rank (base/mutex.h), must not keep a span that it is given, and must not call a
+// soon, may take only locks of a higher rank (docs/architecture.md), must not keep a span that it is given, and must not call a
 // pool. If it calls the pool that called it, the process aborts with a message instead of hanging.
 //
 // Thread safety: called by the thread that changes the pool, under that pool's lock. Calls of one pool never overlap

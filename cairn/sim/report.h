@@ -70,7 +70,7 @@ struct ReplayCounts {
   std::uint64_t saved_tokens = 0;     // of prompts, found at admissions
   std::uint64_t admissions = 0;
   std::uint64_t preemptions = 0;
-  std::uint64_t livelocks = 0;  // workers whose requests would have preempted each other forever (engine.h)
+  std::uint64_t livelocks = 0;  // workers whose requests would have preempted each other forever
   std::uint64_t passes = 0;
 };
 

@@ -32,7 +32,7 @@ struct TierRecovered {
   std::uint32_t cut_off = 0;  // entries whose blocks the file no longer had
   std::uint32_t superseded = 0;
   bool clean = true;        // the file was closed
-  bool is_reserved = true;  // the file's space; false if the file system cannot reserve any (memory/preallocate.h)
+  bool is_reserved = true;  // the file's space; false if the file system cannot reserve any
   std::string damage = {};  // what was wrong with the file itself, and what became of it; empty if all was well
 };
 
