@@ -118,8 +118,8 @@ typedef struct cairn_prompt {
 typedef enum cairn_level { CAIRN_G1 = 0, CAIRN_G2 = 1, CAIRN_G3 = 2 } cairn_level;
 
 typedef struct cairn_manager cairn_manager;
-typedef struct cairn_blocks
-    cairn_blocks; /* a run of blocks of one tier that the caller holds: they cannot be evicted */
+/* A run of blocks of one tier that the caller holds: they cannot be evicted. */
+typedef struct cairn_blocks cairn_blocks;
 
 /* A block that an offload filter decides about. */
 typedef struct cairn_filter_block {
@@ -301,9 +301,9 @@ CAIRN_API int32_t cairn_manager_start_offload(cairn_manager* manager, uint32_t i
 
 typedef struct cairn_future_outcome {
   size_t struct_size;
-  uint32_t
-      blocks; /* a load: on the device now, from the first key on. A prefetch: that arrived in host memory. An onboard:
-                            on the device now. An offload: in the lower tier now */
+  /* A load: on the device now, from the first key on. A prefetch: that arrived in host memory. An onboard: on the device now.
+   * An offload: in the lower tier now. */
+  uint32_t blocks;
   uint32_t from_device; /* a load: of those blocks, where they were found */
   uint32_t from_host;
   uint32_t from_disk;
@@ -366,8 +366,8 @@ CAIRN_API void cairn_resets_destroy(cairn_resets* resets); /* [one] */
 typedef struct cairn_engine_iteration {
   size_t struct_size;
   uint64_t prefill_tokens; /* tokens of prompts, of all requests */
-  uint64_t
-      prefill_context; /* the tokens before each of them, added up: n tokens after the first p have n*p + n*(n-1)/2 */
+  /* The tokens before each of them, added up: n tokens after the first p have n*p + n*(n-1)/2. */
+  uint64_t prefill_context;
   uint64_t decode_tokens;  /* generated tokens, draft tokens included */
   uint64_t decode_context; /* the tokens before those of each request, added up */
   uint32_t is_full;        /* 1: a prompt was cut off because the engine computes only so many tokens at once */
@@ -470,19 +470,18 @@ typedef struct cairn_new_request {
   uint32_t priority;    /* of the blocks that are saved for it, 1 to 100, the lowest is evicted first; 0:
                                requests.priority of the configuration */
   uint64_t priority_ms; /* unused blocks keep the priority for so long; 0: forever. Needs requests.retention */
-  uint64_t
-      time_to_live_ms; /* unused blocks are dropped after so long; 0: requests.time_to_live. Needs requests.retention */
-  const char* tenant;  /* one of requests.tenants, whose quota the saved blocks count for; NULL: no quota */
-  uint32_t hint;       /* cairn_hint; applied when the request has ended. Needs requests.retention */
+  /* Unused blocks are dropped after so long; 0: requests.time_to_live. Needs requests.retention. */
+  uint64_t time_to_live_ms;
+  const char* tenant; /* one of requests.tenants, whose quota the saved blocks count for; NULL: no quota */
+  uint32_t hint;      /* cairn_hint; applied when the request has ended. Needs requests.retention */
   uint64_t hint_return_ms;
-  const uint8_t*
-      block_digests; /* the engine's own digests of the full blocks of the prompt, one after the other: required
-                                   if model.scheme is vllm, sglang or router, and NULL otherwise */
+  /* The engine's own digests of the full blocks of the prompt, one after the other: required if model.scheme is vllm, sglang or
+   * router, and NULL otherwise. */
+  const uint8_t* block_digests;
   size_t block_digest_count;
   size_t digest_size; /* bytes of each: 16 to 32 for vllm and sglang, 8 (little-endian) for router */
-  const uint32_t*
-      dp_rank; /* the data parallel rank that the request is for; it is refused if the scheduler is of another
-                              one. NULL: not said */
+  /* The data parallel rank that the request is for; it is refused if the scheduler is of another one. NULL: not said. */
+  const uint32_t* dp_rank;
 } cairn_new_request;
 /* Adds a request. Returns CAIRN_ALREADY_EXISTS if the id names a request that is not released yet. */
 CAIRN_API int32_t cairn_scheduler_add(cairn_scheduler* scheduler, const cairn_new_request* request,
@@ -493,8 +492,8 @@ CAIRN_API cairn_request cairn_scheduler_find(const cairn_scheduler* scheduler, c
 typedef enum cairn_when {
   CAIRN_NOW = 0,   /* nothing is to be loaded, or it is loaded in the iteration that schedules the request */
   CAIRN_LATER = 1, /* the request must wait until take_outcomes reports its load */
-  CAIRN_ASK_AGAIN =
-      2 /* too much is being loaded: leave the request in the queue and match again in the next iteration */
+  /* Too much is being loaded: leave the request in the queue and match again in the next iteration. */
+  CAIRN_ASK_AGAIN = 2
 } cairn_when;
 /* Looks up how many tokens of the request the tiers have beyond its first local_tokens, which the engine has in its own prefix
  * cache. *tokens is set to that number (a multiple of the block size), *when to a cairn_when. May be called again; the latest
@@ -525,9 +524,9 @@ typedef struct cairn_scheduled {
   size_t accepted_draft_tokens;    /* how many draft tokens of the last iteration were accepted; not among new_tokens */
   const cairn_mm_run* new_mm_runs; /* multimodal items among new_tokens; offsets count from the start of the request */
   size_t new_mm_run_count;
-  size_t
-      scheduled_tokens; /* tokens that this iteration computes, draft tokens included; 0: all that the request has. Must
-                              be given if tokens are scheduled before they are known (asynchronous scheduling) */
+  /* Tokens that this iteration computes, draft tokens included; 0: all that the request has. Must be given if tokens are
+   * scheduled before they are known (asynchronous scheduling). */
+  size_t scheduled_tokens;
   const uint8_t* new_block_digests; /* digests of full blocks that had none so far, as in cairn_new_request */
   size_t new_block_digest_count;
   size_t digest_size;
@@ -540,9 +539,9 @@ typedef struct cairn_iteration {
   size_t preempted_count;
   const cairn_scheduled* scheduled; /* requests that run in this iteration */
   size_t scheduled_count;
-  uint64_t
-      duration_ns; /* how long the engine took to compute an earlier iteration, if it measures that; 0: the time between
-                           two builds counts. Loads are weighed against the engine's speed */
+  /* How long the engine took to compute an earlier iteration, if it measures that; 0: the time between two builds counts. Loads
+   * are weighed against the engine's speed. */
+  uint64_t duration_ns;
   uint64_t duration_of; /* the number of that iteration; 0: the last one */
 } cairn_iteration;
 

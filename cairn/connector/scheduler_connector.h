@@ -88,8 +88,8 @@ class SchedulerConnector {
     std::optional<std::uint32_t> priority = {};  // 0 to 100; the lowest is evicted first
     std::optional<Duration> priority_duration = {};
     std::optional<Duration> time_to_live = {};
-    std::string_view tenant =
-        {};  // one of requests.tenants, whose quota its saved blocks count for; "": the default one
+    // One of requests.tenants, whose quota its saved blocks count for; "": the default one.
+    std::string_view tenant = {};
     // Whether its blocks will be needed again; passed on to the tiers when the request has ended. Needs
     // requests.retention.
     RetentionHint hint = {};

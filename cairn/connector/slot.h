@@ -208,8 +208,8 @@ using OperationPtr = std::shared_ptr<Operation>;
 // What take_pending_operations() hands out.
 struct SlotOperations {
   std::vector<OperationPtr> start = {};  // loads and saves, in the order in which they are to be started
-  std::vector<OperationPtr> cancel =
-      {};  // loads that are no longer needed; each may have ended, and its end is reported as always
+  // Loads that are no longer needed; each may have ended, and its end is reported as always.
+  std::vector<OperationPtr> cancel = {};
   // Saves whose device blocks the engine is about to use again: the next iteration begins only when they have ended.
   // Some may have ended already.
   std::vector<OperationPtr> fence = {};

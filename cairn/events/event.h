@@ -41,8 +41,8 @@ struct StoredBlock {
 struct Stored {
   std::optional<SequenceHash> parent;  // of the first block; std::nullopt at position 0
   std::vector<StoredBlock> blocks;     // at least one; each is the parent of the next
-  std::vector<Token>
-      token_ids;  // of all blocks; empty if the log does not record them, does not know them, or dropped them
+  // Of all blocks; empty if the log does not record them, does not know them, or dropped them.
+  std::vector<Token> token_ids;
 
   friend bool operator==(const Stored&, const Stored&) = default;
 };

@@ -92,8 +92,8 @@ class AdmissionFilter {
 
   AdmissionOptions options_;
   ReuseHistory history_;
-  PageArray<std::uint32_t>
-      needed_;  // fingerprints of the parents of admitted blocks; later ones overwrite earlier ones
+  // Fingerprints of the parents of admitted blocks; later ones overwrite earlier ones.
+  PageArray<std::uint32_t> needed_;
   ReuseModel model_;
   std::optional<WriteBudget> budget_;
   std::array<std::uint64_t, std::size(kAllAdmissions)> counts_{};

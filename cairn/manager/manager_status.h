@@ -62,8 +62,8 @@ struct LinkStatus {
   LinkTotals totals = {};
   double bytes_per_second = 0;  // recently
   std::string executor = {};    // how it copies, for people
-  double pinned_bytes_per_second =
-      0;  // what loads are weighed with instead, by the configuration; 0: what was measured
+  // What loads are weighed with instead, by the configuration; 0: what was measured.
+  double pinned_bytes_per_second = 0;
 };
 
 struct ManagerStatus {

@@ -30,8 +30,8 @@ struct TokenCounts {
   std::uint64_t loaded_disk = 0;  //
   std::uint64_t too_slow = 0;     // found, and faster to compute than to load (the cost model)
   std::uint64_t failed = 0;       // found and to be loaded, but the load did not bring them
-  std::uint64_t skipped =
-      0;  // found, and not loaded for another reason: limits of the connector, or the engine's choice
+  // Found, and not loaded for another reason: limits of the connector, or the engine's choice.
+  std::uint64_t skipped = 0;
   std::uint64_t computed = 0;  // left to the engine to compute
 
   // --- later ---

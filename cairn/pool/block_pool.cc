@@ -48,8 +48,8 @@ void call_when_low(PoolState& pool) CAIRN_REQUIRES(pool.mutex) {
 // they still have their keys. If it fails, the run holds the blocks that it got.
 Status gather(PoolState& pool, Run& run, std::uint32_t count, TenantId tenant) CAIRN_REQUIRES(pool.mutex) {
   TenantLedger& tenants = pool.blocks.tenants();
-  TenantLedger::TenantSet
-      barren;  // tenants whose blocks cannot be evicted: others' are below them, or may_evict refused
+  // Tenants whose blocks cannot be evicted: others' are below them, or may_evict refused.
+  TenantLedger::TenantSet barren;
   while (run.size() < count) {
     const TenantLedger::Next next = tenants.next_source(tenant, pool.blocks.free_count(), barren);
     std::span<BlockId> taken(run.storage() + run.size(), std::min(next.count, count - run.size()));

@@ -17,9 +17,8 @@
 //   R5  only blocks in the range that the sweep has still to visit are stale
 //   R6  a borrowed block is not free; a block whose eviction was deferred is borrowed and has a reference
 //
-// Thread safety: none; the lock of the pool guards it. Exception: the holder of a private block writes its key and
-// facts
-//                without the lock.
+// Thread safety: none; the lock of the pool guards it. Exception: the holder of a private block writes its key
+// and facts without the lock.
 // Complexity: O(1) a block. 40 bytes a block, 48 with checksums.
 #pragma once
 

@@ -160,8 +160,8 @@ class InactiveBlocks final : private ParentFinder {
   BlockRecords& blocks_;
   const KeyIndex& index_;
   const Veto veto_;
-  const Veto
-      veto_beside_ready_;  // while blocks are ready and leaves go first: also refuses the parents of ready blocks
+  // While blocks are ready and leaves go first: also refuses the parents of ready blocks.
+  const Veto veto_beside_ready_;
   Order order_;
   std::uint32_t borrowed_ = 0;
   // Used during one call, and empty between calls.

@@ -4,9 +4,8 @@
 // soon, may take only locks of a higher rank (docs/architecture.md), must not keep a span that it is given, and must not call a
 // pool. If it calls the pool that called it, the process aborts with a message instead of hanging.
 //
-// Thread safety: called by the thread that changes the pool, under that pool's lock. Calls of one pool never overlap
-// and
-//                come in the order of the changes. Several pools may call at once.
+// Thread safety: called by the thread that changes the pool, under that pool's lock. Calls of one pool never overlap,
+// and come in the order of the changes. Several pools may call at once.
 #pragma once
 
 #include <cstdint>
