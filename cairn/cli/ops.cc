@@ -266,11 +266,20 @@ class Script {
     return granted(wanted, got);
   }
 
+  static std::string pushed(std::string_view outcome) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object();
+    json.field("push", outcome);
+    json.end_object();
+    return text;
+  }
+
   Result<std::string> push(const Operation& operation, Entry& entry) {
     sim::ActiveSequence& sequence = entry.sequence;
     CAIRN_TRY_ASSIGN(const std::uint64_t token, operation.number("token", std::numeric_limits<Token>::max()));
     if (sequence.num_allocated_tokens() != sequence.size()) {
-      return std::string("{\"push\":\"skipped\"}");
+      return pushed("skipped");
     }
     CAIRN_TRY_ASSIGN(const sim::TokenMoves moves, sequence.push(static_cast<Token>(token)));
     if (moves.promote) {
@@ -280,11 +289,11 @@ class Script {
       CAIRN_TRY_ASSIGN(const std::size_t got, manager_->process(*moves.use));
       if (got == 0) {
         const Status undone = sequence.pop();
-        return undone ? Result<std::string>("{\"push\":\"full\"}") : Unexpected(undone.error());
+        return undone ? Result<std::string>(pushed("full")) : Unexpected(undone.error());
       }
     }
     sequence.commit_allocation(sequence.size());
-    return std::string("{\"push\":\"ok\"}");
+    return pushed("ok");
   }
 
   Result<std::string> preempt(const Operation& /*operation*/, Entry& entry) {

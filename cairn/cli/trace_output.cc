@@ -4,6 +4,7 @@
 #include <optional>
 #include <ostream>
 
+#include "cairn/base/json_writer.h"
 #include "cairn/base/str_cat.h"
 
 namespace cairn::cli {
@@ -14,6 +15,25 @@ std::string workload_names() {
     names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
   }
   return names;
+}
+
+std::string trace_line(const trace::TraceRow& row) {
+  std::string line;
+  JsonWriter json(line);
+  json.begin_object();
+  json.field("timestamp", static_cast<std::uint64_t>(row.timestamp_ms));
+  json.field("input_length", row.input_tokens);
+  json.field("output_length", row.output_tokens);
+  if (!row.session.empty()) {
+    json.field("session_id", row.session);
+  }
+  json.begin_array("hash_ids");
+  for (const auto id : row.hash_ids) {
+    json.value(id);
+  }
+  json.end_array();
+  json.end_object();
+  return line;
 }
 
 Status run_trace(const TraceOptions& options, std::ostream& out) {
@@ -27,18 +47,7 @@ Status run_trace(const TraceOptions& options, std::ostream& out) {
   if (workload.requests == 0 || workload.block_size == 0 || workload.loop_blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "--requests, --block-size and --loop-blocks must be at least 1");
   }
-  trace::generate(workload, [&out](const trace::TraceRow& row) {
-    out << "{\"timestamp\": " << static_cast<std::uint64_t>(row.timestamp_ms)
-        << ", \"input_length\": " << row.input_tokens << ", \"output_length\": " << row.output_tokens;
-    if (!row.session.empty()) {
-      out << ", \"session_id\": \"" << row.session << "\"";
-    }
-    out << ", \"hash_ids\": [";
-    for (std::size_t i = 0; i < row.hash_ids.size(); ++i) {
-      out << (i == 0 ? "" : ", ") << row.hash_ids[i];
-    }
-    out << "]}\n";
-  });
+  trace::generate(workload, [&out](const trace::TraceRow& row) { out << trace_line(row) << '\n'; });
   if (!out.flush()) {
     return fail(ErrorCode::kExhausted, "cannot write the trace");
   }

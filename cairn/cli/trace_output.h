@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cairn/base/result.h"
+#include "cairn/trace/trace_row.h"
 #include "cairn/trace/workload.h"
 
 namespace cairn::cli {
@@ -13,6 +14,9 @@ struct TraceOptions {
   std::string kind = "chat";
   trace::WorkloadOptions workload = {};  // its kind is ignored
 };
+
+// The row as JSON, in the form that parse_trace_row() reads. The session is any text: it is escaped here.
+[[nodiscard]] std::string trace_line(const trace::TraceRow& row);
 
 // Writes one line for each request to `out`.
 [[nodiscard]] Status run_trace(const TraceOptions& options, std::ostream& out);

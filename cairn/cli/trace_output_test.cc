@@ -66,6 +66,14 @@ TEST(TraceCommandTest, RowsSayWhatIsAnsweredAndWhatFollows) {
   EXPECT_TRUE(std::ranges::any_of(turns, [](const auto& session) { return session.second > 1; }));
 }
 
+TEST(TraceCommandTest, AnySessionIsWrittenAsJson) {
+  const std::string line =
+      trace_line({.timestamp_ms = 3, .input_tokens = 5, .session = "a \"b\" \\c", .hash_ids = {7, 9}});
+  EXPECT_EQ(line, R"({"timestamp":3,"input_length":5,"output_length":0,"session_id":"a \"b\" \\c","hash_ids":[7,9]})");
+  trace::TraceRow row;
+  EXPECT_TRUE(parse_trace_row(line, row));
+}
+
 TEST(TraceCommandTest, ASeedIsATrace) {
   EXPECT_EQ(output_of(small("agents", 7)), output_of(small("agents", 7)));
   EXPECT_NE(output_of(small("agents", 7)), output_of(small("agents", 8)));
