@@ -38,51 +38,51 @@ void OperationInbox::post(OperationPtr operation) {
       operation->place.reset();
     }
     if (operation->is_load) {
-      untold_.loads.push_back({operation->id, operation->loaded_blocks});
+      unreported_.loads.push_back({operation->id, operation->loaded_blocks});
     } else {
-      untold_.saves.push_back(operation->id);
+      unreported_.saves.push_back(operation->id);
     }
     over_.push_back(std::move(operation));
-    if (!begin_telling()) {
+    if (!begin_reporting()) {
       return;
     }
   }
-  tell();
+  report();
 }
 
-void OperationInbox::tell_in_flight() {
+void OperationInbox::report_in_flight() {
   {
     const MutexLock lock(mutex_);
     if (is_closed_ || !iteration_) {
       return;
     }
-    is_in_flight_untold_ = true;
-    if (!begin_telling()) {
+    is_in_flight_unreported_ = true;
+    if (!begin_reporting()) {
       return;
     }
   }
-  tell();
+  report();
 }
 
-void OperationInbox::tell() {
+void OperationInbox::report() {
   for (;;) {
     OperationOutcomes outcomes;
     {
       const MutexLock lock(mutex_);
-      if (is_closed_ || (untold_.loads.empty() && untold_.saves.empty() && !is_in_flight_untold_)) {
-        is_telling_ = false;
-        told_.notify_all();
+      if (is_closed_ || (unreported_.loads.empty() && unreported_.saves.empty() && !is_in_flight_unreported_)) {
+        is_reporting_ = false;
+        reported_.notify_all();
         return;
       }
-      outcomes = take_untold();
+      outcomes = take_unreported();
     }
-    tell_(outcomes);
+    report_(outcomes);
   }
 }
 
-OperationOutcomes OperationInbox::take_untold() {
-  OperationOutcomes outcomes = std::exchange(untold_, {});
-  if (std::exchange(is_in_flight_untold_, false)) {
+OperationOutcomes OperationInbox::take_unreported() {
+  OperationOutcomes outcomes = std::exchange(unreported_, {});
+  if (std::exchange(is_in_flight_unreported_, false)) {
     outcomes.finished_before = *iteration_ + 1;
     outcomes.in_flight.reserve(in_flight_.size());
     for (const OperationPtr& operation : in_flight_) {
@@ -111,8 +111,8 @@ bool OperationInbox::is_over(const Operation& operation) const {
 void OperationInbox::close() {
   mutex_.lock();
   is_closed_ = true;
-  while (is_telling_) {
-    told_.wait(mutex_);
+  while (is_reporting_) {
+    reported_.wait(mutex_);
   }
   mutex_.unlock();
 }

@@ -64,14 +64,14 @@ TEST(OperationInboxTest, ManyThreadsEndOperationsAndEachIsReportedOnceAfterItIsI
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 500;
   std::vector<std::uint32_t> sent(kThreads * kEach);
-  std::atomic<int> tellers{0};
+  std::atomic<int> reporters{0};
   std::shared_ptr<OperationInbox> inbox;
   inbox = std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) {
-    EXPECT_EQ(tellers.fetch_add(1), 0) << "one at a time";
+    EXPECT_EQ(reporters.fetch_add(1), 0) << "one at a time";
     for (const OperationId id : outcomes.saves) {
       ++sent[id.number];
     }
-    tellers.fetch_sub(1);
+    reporters.fetch_sub(1);
   });
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < kThreads; ++t) {
@@ -103,7 +103,7 @@ TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsInFlight) {
   std::vector<OperationOutcomes> sent;
   const auto inbox =
       std::make_shared<OperationInbox>([&](const OperationOutcomes& outcomes) { sent.push_back(outcomes); });
-  inbox->tell_in_flight();
+  inbox->report_in_flight();
   EXPECT_TRUE(sent.empty()) << "no operation was started";
   const std::vector<OperationPtr> given = {operation(1), operation(2, true), operation(3)};
   inbox->add({.iteration = 7, .loads = {given[1]}, .saves = {given[0], given[2]}});
@@ -112,15 +112,15 @@ TEST(OperationInboxTest, ARankThatIsReadyHearsWhatIsInFlight) {
     holds.push_back(OperationInbox::hold(inbox, each));
   }
   holds[0].reset();
-  inbox->tell_in_flight();
+  inbox->report_in_flight();
   ASSERT_EQ(sent.size(), 2);
   EXPECT_EQ(sent[0], (OperationOutcomes{.saves = {given[0]->id}}));
   EXPECT_EQ(sent[1], (OperationOutcomes{.finished_before = 8, .in_flight = {given[1]->id, given[2]->id}}));
   holds.clear();
-  inbox->tell_in_flight();
+  inbox->report_in_flight();
   EXPECT_EQ(sent.back(), (OperationOutcomes{.finished_before = 8})) << "operations that have ended are not kept";
   inbox->close();
-  inbox->tell_in_flight();
+  inbox->report_in_flight();
   EXPECT_EQ(sent.size(), 5);
 }
 
@@ -172,7 +172,7 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
       is_ready = false;
       std::this_thread::yield();
       is_ready = true;
-      inbox->tell_in_flight();
+      inbox->report_in_flight();
       std::this_thread::yield();
     }
   });
@@ -208,7 +208,7 @@ TEST(OperationInboxTest, RanksThatComeAndGoHearTheEndOfEverything) {
     thread.join();
   }
   is_ready = true;
-  inbox->tell_in_flight();
+  inbox->report_in_flight();
   take();
   EXPECT_EQ(reports[0].loaded.size(), kIterations * kEach);
   EXPECT_TRUE(reports[0].failed_blocks.empty());

@@ -307,7 +307,7 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
       *rank_came_back = true;
     }
     if (change.is_there) {
-      inbox->tell_in_flight();
+      inbox->report_in_flight();
     }
     if (on_change) {
       on_change(change);

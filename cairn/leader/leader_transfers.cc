@@ -220,7 +220,7 @@ void LeaderTransfers::tell(Entry& entry) {
     }
   }
   entry.is_told = true;
-  entry.transfer->tell_early(0, entry.outcomes, entry.error);
+  entry.transfer->report_early(0, entry.outcomes, entry.error);
 }
 
 bool LeaderTransfers::let_go_if_over(const Entry& entry) {
@@ -228,7 +228,7 @@ bool LeaderTransfers::let_go_if_over(const Entry& entry) {
   if (!entry.is_told || !std::all_of(entry.parts.begin(), entry.parts.end(), is_over)) {
     return false;
   }
-  entry.transfer->let_go(0, static_cast<std::uint32_t>(entry.outcomes.size()));
+  entry.transfer->release(0, static_cast<std::uint32_t>(entry.outcomes.size()));
   return true;
 }
 

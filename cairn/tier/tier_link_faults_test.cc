@@ -175,12 +175,12 @@ TEST_F(TierLinkFaultsTest, ABlockThatFailedInOnePartIsQuarantinedUntilAllPartsHa
   std::vector<BlockOutcome> outcomes(4, {.checksum = Checksum{7}});
   outcomes[1].state = kFailed;
   outcomes[2].state = BlockState::kMismatch;
-  active->tell_early(0, outcomes, "rank 1 is gone");
+  active->report_early(0, outcomes, "rank 1 is gone");
   executor.run();
   EXPECT_THAT(down.states(), ElementsAre(kDone, kFailed, BlockState::kMismatch, kDone));
   EXPECT_EQ(disk_->pool()->counts().quarantined, 2U) << "another rank may still write to them";
   EXPECT_EQ(host_->pool()->counts().pinned, 4U);
-  active->let_go(0, 4);
+  active->release(0, 4);
   executor.run();
   EXPECT_EQ(disk_->pool()->counts().quarantined, 0U);
   EXPECT_EQ((*link)->meter().totals().quarantined, 0U);

@@ -56,11 +56,12 @@ void ActiveTransfer::pass_on(std::uint32_t block, const BlockOutcome& outcome, c
   ledger_->end_block(*this, block, outcome, error);
 }
 
-void ActiveTransfer::tell_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error) {
-  ledger_->tell_early(*this, first, outcomes, error);
+void ActiveTransfer::report_early(std::uint32_t first, std::span<const BlockOutcome> outcomes,
+                                  const std::string& error) {
+  ledger_->report_early(*this, first, outcomes, error);
 }
 
-void ActiveTransfer::let_go(std::uint32_t first, std::uint32_t count) { ledger_->let_go(*this, first, count); }
+void ActiveTransfer::release(std::uint32_t first, std::uint32_t count) { ledger_->release(*this, first, count); }
 
 void TransferLedger::CallQueue::push(Call& call, const std::shared_ptr<ActiveTransfer>& transfer) noexcept {
   call.transfer = transfer;
@@ -165,7 +166,7 @@ Result<TransferId> TransferLedger::accept(Transfer&& transfer) {
   }
   open_blocks_ += blocks;
   if (blocks == 0) {
-    tell(*active);
+    report(*active);
   } else if (!expire_if_late(*active)) {
     if (!deadlines_.empty() && deadlines_.begin()->second == id) {
       news_.notify_one();
@@ -225,35 +226,35 @@ void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, co
   if (!transfer.done_is_due_) {
     resolve(transfer, block, outcome, error);
   }
-  tell(transfer);
+  report(transfer);
 }
 
-void TransferLedger::tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
-                                const std::string& error) {
+void TransferLedger::report_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
+                                  const std::string& error) {
   CAIRN_DCHECK(first + outcomes.size() <= transfer.phases_.size(), "only blocks of the transfer have outcomes");
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     CAIRN_CHECK(transfer.phases_[first + i] == Phase::kBegun,
-                "tell_early() is called once for a block, after it began");
-    transfer.phases_[first + i] = Phase::kTold;
+                "report_early() is called once for a block, after it began");
+    transfer.phases_[first + i] = Phase::kReported;
     if (!transfer.done_is_due_) {
       resolve(transfer, first + i, outcomes[i], error);
     }
   }
-  transfer.told_ += outcomes.size();
-  tell(transfer);
+  transfer.reported_ += outcomes.size();
+  report(transfer);
 }
 
-void TransferLedger::let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count) {
+void TransferLedger::release(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count) {
   CAIRN_DCHECK(std::size_t{first} + count <= transfer.phases_.size(), "only blocks of the transfer are released");
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < count; ++i) {
-    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kTold, "a block is released once, after tell_early()");
+    CAIRN_CHECK(transfer.phases_[first + i] == Phase::kReported, "a block is released once, after report_early()");
     transfer.phases_[first + i] = Phase::kOver;
   }
-  transfer.told_ -= count;
+  transfer.reported_ -= count;
   transfer.in_flight_ -= count;
-  tell(transfer);
+  report(transfer);
 }
 
 void TransferLedger::resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome,
@@ -280,12 +281,12 @@ void TransferLedger::cancel_waiting(ActiveTransfer& transfer) noexcept {
       resolve(transfer, block, {.state = BlockState::kCancelled}, "it was taken back before its copy began");
     }
   }
-  tell(transfer);
+  report(transfer);
 }
 
 void TransferLedger::expire(ActiveTransfer& transfer) noexcept {
   for (std::size_t block = 0; block < transfer.phases_.size(); ++block) {
-    if (transfer.phases_[block] == Phase::kOver || transfer.phases_[block] == Phase::kTold) {
+    if (transfer.phases_[block] == Phase::kOver || transfer.phases_[block] == Phase::kReported) {
       continue;
     }
     const bool begun = transfer.phases_[block] == Phase::kBegun;
@@ -301,7 +302,7 @@ void TransferLedger::expire(ActiveTransfer& transfer) noexcept {
   deadlines_.erase({transfer.transfer_.deadline, transfer.id_});
   due_.push(transfer.done_call_, open_.at(transfer.id_));
   news_.notify_one();
-  tell(transfer);
+  report(transfer);
 }
 
 bool TransferLedger::expire_if_late(ActiveTransfer& transfer) {
@@ -313,8 +314,8 @@ bool TransferLedger::expire_if_late(ActiveTransfer& transfer) {
   return true;
 }
 
-void TransferLedger::tell(ActiveTransfer& transfer) noexcept {
-  if (transfer.waiting_ + transfer.in_flight_ > transfer.told_) {
+void TransferLedger::report(ActiveTransfer& transfer) noexcept {
+  if (transfer.waiting_ + transfer.in_flight_ > transfer.reported_) {
     return;
   }
   const std::shared_ptr<ActiveTransfer>& shared = open_.at(transfer.id_);

@@ -54,13 +54,13 @@ class ActiveTransfer {
   void pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
   // Gives consecutive blocks that began their outcomes although something may still touch their memory. `done` does not wait for
   // that, `settled` does. `error`: of the first block that is not done.
-  void tell_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error);
-  // Nothing touches the memory of these blocks any more. Once for each block of tell_early().
-  void let_go(std::uint32_t first, std::uint32_t count);
+  void report_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error);
+  // Nothing touches the memory of these blocks any more. Once for each block of report_early().
+  void release(std::uint32_t first, std::uint32_t count);
 
  private:
   friend class TransferLedger;
-  enum class Phase : std::uint8_t { kWaiting, kBegun, kTold, kOver };
+  enum class Phase : std::uint8_t { kWaiting, kBegun, kReported, kOver };
   enum class Event : std::uint8_t { kDone, kSettled };
   // A callback, and its place in the ledger's queue.
   struct Call {
@@ -77,7 +77,7 @@ class ActiveTransfer {
   std::vector<Phase> phases_;
   std::size_t waiting_ = 0;    // blocks that have not begun, and may
   std::size_t in_flight_ = 0;  // blocks that have begun and not ended: their memory may be touched
-  std::size_t told_ = 0;       // of those in flight, blocks that have an outcome
+  std::size_t reported_ = 0;   // of those in flight, blocks that have an outcome
   bool done_is_due_ = false;
   TransferOutcome outcome_;
   std::size_t error_block_ = 0;  // the block whose error the outcome has, if any
@@ -131,16 +131,16 @@ class TransferLedger {
   [[nodiscard]] std::shared_ptr<ActiveTransfer> next_untaken() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::uint32_t begin_run(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
   void end_block(ActiveTransfer& transfer, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
-  void tell_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
-                  const std::string& error);
-  void let_go(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
+  void report_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
+                    const std::string& error);
+  void release(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
   void resolve(ActiveTransfer& transfer, std::size_t block, const BlockOutcome& outcome,
                std::string_view error) noexcept CAIRN_REQUIRES(mutex_);
   void cancel_waiting(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
   void expire(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool expire_if_late(ActiveTransfer& transfer) CAIRN_REQUIRES(mutex_);
   // Queues the callbacks that have become due.
-  void tell(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
+  void report(ActiveTransfer& transfer) noexcept CAIRN_REQUIRES(mutex_);
   bool run_next_callback() CAIRN_EXCLUDES(mutex_);
   void serve() CAIRN_EXCLUDES(mutex_);
 

@@ -156,7 +156,7 @@ TEST_F(TransferLedgerTest, BlocksReportedEarlySettleWhenTheyAreReleased) {
   const auto active = ledger_->try_take();
   EXPECT_EQ(active->begin_run(0, 3), 3U);
   const std::vector<BlockOutcome> outcomes = {{.checksum = Checksum{7}}, {.state = BlockState::kFailed}};
-  active->tell_early(0, outcomes, "rank 1 is gone");
+  active->report_early(0, outcomes, "rank 1 is gone");
   run();
   EXPECT_THAT(log_, ElementsAre());  // the third has no outcome yet
   active->fail(2, "another matter");
@@ -166,10 +166,10 @@ TEST_F(TransferLedgerTest, BlocksReportedEarlySettleWhenTheyAreReleased) {
   EXPECT_EQ(outcomes_["a"].blocks[0].checksum, Checksum{7});
   EXPECT_EQ(outcomes_["a"].error, "block 1 of 3 (1 to 1) failed: rank 1 is gone");
   EXPECT_EQ(ledger_->load().transfers, 1U);  // its memory may be touched: it keeps its place
-  active->let_go(1, 1);
+  active->release(1, 1);
   run();
   EXPECT_THAT(log_, ElementsAre("a done"));
-  active->let_go(0, 1);
+  active->release(0, 1);
   run();
   EXPECT_THAT(log_, ElementsAre("a done", "a settled"));
   EXPECT_EQ(ledger_->load().transfers, 0U);
@@ -180,16 +180,16 @@ TEST_F(TransferLedgerTest, ADeadlineKeepsOutcomesReportedEarly) {
   const auto active = ledger_->try_take();
   EXPECT_EQ(active->begin_run(0, 2), 2U);
   const std::vector<BlockOutcome> failed = {{.state = BlockState::kFailed}};
-  active->tell_early(0, failed, "broken");
+  active->report_early(0, failed, "broken");
   clock_.advance(milliseconds(10));
   ledger_->check_deadlines();
   run();
   EXPECT_THAT(states("a"), ElementsAre(BlockState::kFailed, BlockState::kExpired));
   const std::vector<BlockOutcome> done(1);
-  active->tell_early(1, done, "");  // too late to change anything
+  active->report_early(1, done, "");  // too late to change anything
   run();
   EXPECT_THAT(log_, ElementsAre("a done"));
-  active->let_go(0, 2);
+  active->release(0, 2);
   run();
   EXPECT_THAT(log_, ElementsAre("a done", "a settled"));
 }
@@ -385,8 +385,8 @@ TEST_F(TransferLedgerDeathTest, BlocksEndOnceAndAfterTheyBegan) {
   active->finish(0, {});
   EXPECT_DEATH(active->fail(0, ""), "a block ends once, after it began");
   const std::vector<BlockOutcome> one(1);
-  EXPECT_DEATH(active->tell_early(0, one, ""), "tell_early.. is called once for a block, after it began");
-  EXPECT_DEATH(active->let_go(0, 1), "a block is released once, after tell_early");
+  EXPECT_DEATH(active->report_early(0, one, ""), "report_early.. is called once for a block, after it began");
+  EXPECT_DEATH(active->release(0, 1), "a block is released once, after report_early");
   EXPECT_DEATH(ledger_.emplace(clock_, 0, TransferLedger::Callbacks::kOnRequest), "room for at least one");
 }
 
