@@ -1,7 +1,7 @@
 // Everything that an inference engine needs to embed Cairn. It leaves out cairn/sim.h; for C there is cairn/cairn_c.h.
 //
-// The public headers are these four and the ones that they include, directly or not. All others may change at any time and are
-// not installed.
+// Public headers: this one, core.h, manager.h, connector.h, sim.h, cairn_c.h, and what they include. All others may change at any
+// time and are not installed.
 #pragma once
 
 // IWYU pragma: begin_exports

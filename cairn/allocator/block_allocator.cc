@@ -216,7 +216,7 @@ SharedBlockAllocator::~SharedBlockAllocator() = default;
 
 Result<std::shared_ptr<BlockTenant>> SharedBlockAllocator::join(TenantShare share) {
   if (share.name.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "tenant has no name; give one that tells it from the others");
+    return fail(ErrorCode::kInvalidArgument, "the tenant has no name; give it a unique one");
   }
   if (share.limit < share.reserved) {
     return fail(ErrorCode::kInvalidArgument,

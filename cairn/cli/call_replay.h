@@ -41,7 +41,7 @@ struct CallReplayReport {
   CallCounts recorded;
   CallCounts replayed;
   std::uint64_t saved_blocks = 0;    // of the replay
-  std::uint64_t unsaved_blocks = 0;  // whose saves came to nothing
+  std::uint64_t unsaved_blocks = 0;  // blocks that were not saved
   Duration recorded_time{};
   std::vector<std::string> problems = {};  // calls that the replayed connector refused, and why; the first 20
   std::uint64_t problem_count = 0;

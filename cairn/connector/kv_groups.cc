@@ -188,7 +188,7 @@ Status check_membership(std::span<const KvGroup> groups, std::span<const std::st
 
 Result<LayoutGroups> make_kv_groups(std::span<const KvGroup> groups, std::span<const std::string> layers) {
   if (groups.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "no groups of tensors; give those of every layer");
+    return fail(ErrorCode::kInvalidArgument, "no tensor groups given; pass a group for every layer");
   }
   CAIRN_TRY_ASSIGN(const LayerNumbers numbers, number_layers(layers));
   std::vector<BlockLayoutPtr> layouts;

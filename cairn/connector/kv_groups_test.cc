@@ -113,7 +113,7 @@ TEST(KvGroupsTest, GroupsMayLieOnDifferentGpus) {
 }
 
 TEST(KvGroupsTest, NumbersOfTensorsThatFitNoLayersAreRefused) {
-  EXPECT_EQ(error_of({}, {}), "no groups of tensors; give those of every layer");
+  EXPECT_EQ(error_of({}, {}), "no tensor groups given; pass a group for every layer");
   EXPECT_EQ(error_of_spoiled(TensorKind::kKvFirst, [](KvGroup& group) { group.layers.clear(); }),
             "group 'full' has no layers; name them");
   EXPECT_EQ(error_of_spoiled(TensorKind::kKvFirst, [](KvGroup& group) { group.tensors.pop_back(); }),
@@ -155,7 +155,7 @@ TEST(KvGroupsTest, ABadTensorIsNamedByItsLayer) {
   EXPECT_THAT(error_of_spoiled(TensorKind::kKvFirst, [](KvGroup& group) { group.page_size = 16; }),
               AllOf(HasSubstr("group 'full', layer 'layer.0'"), HasSubstr("4 tokens"), HasSubstr("page size is 16")));
   EXPECT_THAT(error_of_spoiled(TensorKind::kKAndVApart, [](KvGroup& group) { group.page_size = 5; }),
-              AllOf(HasSubstr("group 'full', K of layer 'layer.0'"), HasSubstr("no whole blocks of 5 tokens")));
+              AllOf(HasSubstr("group 'full', K of layer 'layer.0'"), HasSubstr("not a multiple of page_size 5")));
   EXPECT_THAT(error_of_spoiled(TensorKind::kKvFirst, [](KvGroup& group) { group.element_bits = 0; }),
               HasSubstr("group 'full', layer 'layer.0'"));
 }

@@ -20,8 +20,9 @@ Result<std::vector<BlockKey>> RequestTable::adopt(std::optional<BlockKey> parent
   const std::size_t size = digests.size;
   const bool is_router = hasher_.scheme() == KeyScheme::kRouter;
   if (digests.bytes.size() % std::max<std::size_t>(size, 1) != 0 || (is_router && size != sizeof(std::uint64_t))) {
-    return refuse(ErrorCode::kInvalidArgument, digests.bytes.size(), " bytes of digests are not a number of ", size,
-                  "-byte digests of scheme ", to_string(hasher_.scheme()));
+    return refuse(ErrorCode::kInvalidArgument, digests.bytes.size(),
+                  " digest bytes are not a multiple of the digest size ", size, " (scheme ",
+                  to_string(hasher_.scheme()), ")");
   }
   std::vector<BlockKey> keys;
   keys.reserve(digests.bytes.size() / size);

@@ -322,7 +322,8 @@ Status ExternallyManagedDeviceSlot::preempt(std::uint64_t iteration) {
 Status ExternallyManagedDeviceSlot::retreat_computed_position(std::size_t num_tokens) {
   const SlotState::Kind kind = state_.kind();
   if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
-    return refuse(ErrorCode::kFailedPrecondition, "a slot that is ", to_string(kind), " computes nothing again");
+    return refuse(ErrorCode::kFailedPrecondition, "cannot move the computed position back: the slot is ",
+                  to_string(kind));
   }
   if (num_tokens > computed_) {
     return refuse(ErrorCode::kOutOfRange, "only ", computed_, " tokens are computed; ", num_tokens,

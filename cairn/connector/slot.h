@@ -183,7 +183,7 @@ struct Operation {
   std::vector<Token> token_ids = {};         // of a save, if events carry them (event_token_ids): of all its blocks
   StepMark not_before = {};                  // the step that the engine has to reach before it begins
   std::uint64_t fence = 0;                   // of a save: EngineBlocks::fence
-  // Of a save: how its blocks are kept (BlockFacts), and whose they are.
+  // Saves only: priority, lifetime and tenant of the blocks.
   std::uint32_t priority = 0;
   std::uint32_t priority_ms = 0;
   std::uint32_t time_to_live_ms = 0;

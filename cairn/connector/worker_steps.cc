@@ -293,7 +293,7 @@ Status WorkerSteps::wait_in_step(std::uint32_t layer) {
       }
     }
     if (there && loads.is_short) {
-      return fail(ErrorCode::kUnavailable, "the leader reports that a load did not succeed completely");
+      return fail(ErrorCode::kUnavailable, "a load of this step failed in part");
     }
     return there;
   }

@@ -80,14 +80,14 @@ class TensorReader {
       }
     }
     if (!axis_of(axes_, TensorAxis::kElement).given) {
-      return refuse(ErrorCode::kInvalidArgument, "no axis of elements; name the innermost one so");
+      return refuse(ErrorCode::kInvalidArgument, "the tensor has no kElement axis; name the innermost axis kElement");
     }
     if (axis_of(axes_, TensorAxis::kFlatToken).given) {
       if (axis_of(axes_, TensorAxis::kBlock).given || axis_of(axes_, TensorAxis::kToken).given) {
-        return refuse(ErrorCode::kInvalidArgument, "an axis of tokens stands for blocks and tokens; name either");
+        return refuse(ErrorCode::kInvalidArgument, "kFlatToken replaces kBlock and kToken; give one or the other");
       }
     } else if (!axis_of(axes_, TensorAxis::kBlock).given) {
-      return refuse(ErrorCode::kInvalidArgument, "no axis of blocks or tokens; a layout has blocks");
+      return refuse(ErrorCode::kInvalidArgument, "the tensor has neither a kBlock nor a kFlatToken axis");
     }
     return {};
   }
@@ -105,7 +105,8 @@ class TensorReader {
     }
     elements.count *= dimension.size;  // both below 2^32
     if (elements.count > kMostIndices) {
-      return refuse(ErrorCode::kOutOfRange, str_cat(name, ": ", elements.count, " elements of a head; below 2^32"));
+      return refuse(ErrorCode::kOutOfRange,
+                    str_cat(name, ": a head has ", elements.count, " elements; the maximum is 2^32 - 1"));
     }
     return {};
   }
@@ -139,8 +140,8 @@ class TensorReader {
       return {};
     }
     if (options_.page_size == 0 || tokens.count % options_.page_size != 0) {
-      return refuse(ErrorCode::kInvalidArgument, str_cat(tokens.count, " tokens are no whole blocks of ",
-                                                         options_.page_size, " tokens; give page_size"));
+      return refuse(ErrorCode::kInvalidArgument,
+                    str_cat(tokens.count, " tokens are not a multiple of page_size ", options_.page_size));
     }
     axis_of(axes_, TensorAxis::kToken) = {options_.page_size, tokens.step, true};
     std::uint64_t block_step = 0;
@@ -205,7 +206,7 @@ Result<TensorPlaces> places_of(std::span<const TensorView> tensors, const Tensor
     all->layers.insert(all->layers.end(), read->layers.begin(), read->layers.end());
   }
   if (!all) {
-    return fail(ErrorCode::kInvalidArgument, "no tensors; give those of every layer");
+    return fail(ErrorCode::kInvalidArgument, "no tensors given; pass the tensors of every layer");
   }
   if (layers > kMostIndices) {
     return fail(ErrorCode::kOutOfRange, str_cat(layers, " layers; give fewer than 2^32"));

@@ -141,12 +141,13 @@ TEST(TensorViewTest, MakesALayout) {
 
 TEST(TensorViewTest, RefusesTensorsThatAreNoBlocks) {
   EXPECT_THAT(error_of({}), HasSubstr("no tensors"));
-  EXPECT_THAT(error_of({dense({kBlock, kToken}, {4, 4})}), HasSubstr("tensor 0: no axis of elements"));
-  EXPECT_THAT(error_of({dense({kToken, kElement}, {4, 4})}), HasSubstr("no axis of blocks"));
+  EXPECT_THAT(error_of({dense({kBlock, kToken}, {4, 4})}), HasSubstr("tensor 0: the tensor has no kElement axis"));
+  EXPECT_THAT(error_of({dense({kToken, kElement}, {4, 4})}), HasSubstr("neither a kBlock nor a kFlatToken axis"));
   EXPECT_THAT(error_of({dense({kBlock, kBlock, kElement}, {4, 4, 4})}), HasSubstr("axis 0 (block) is named twice"));
-  EXPECT_THAT(error_of({dense({kBlock, kFlatToken, kElement}, {4, 4, 4})}, {16, 4}), HasSubstr("name either"));
+  EXPECT_THAT(error_of({dense({kBlock, kFlatToken, kElement}, {4, 4, 4})}, {16, 4}),
+              HasSubstr("give one or the other"));
   EXPECT_THAT(error_of({dense({kFlatToken, kElement}, {30, 4})}, {16, 16}), HasSubstr("30 tokens"));
-  EXPECT_THAT(error_of({dense({kFlatToken, kElement}, {32, 4})}, {16, 0}), HasSubstr("give page_size"));
+  EXPECT_THAT(error_of({dense({kFlatToken, kElement}, {32, 4})}, {16, 0}), HasSubstr("not a multiple of page_size 0"));
   EXPECT_THAT(error_of({dense({kBlock, kElement}, {0, 4})}), HasSubstr("axis 0 (block) has the size 0"));
   EXPECT_THAT(error_of({dense({kBlock, kElement}, {std::uint64_t{1} << 32U, 4})}), HasSubstr("4294967296"));
   EXPECT_THAT(error_of({dense({kBlock, kKv, kElement}, {4, 3, 4})}), HasSubstr("tensor 0: kv is 3"));

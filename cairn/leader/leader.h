@@ -4,7 +4,7 @@
 // A rank connects over a socket, or joins from this process. Every connection of a rank gets a higher generation. A block of
 // a transfer is done only when all ranks say so; its checksum is that of the whole block, whatever ranks it is split over.
 //   - Pipeline parallel: the stages must cover the layers of the model without gap or overlap. A rank whose layers do not fit
-//     those of the ranks that are there is refused, and told which rank has what.
+//     those of the ranks that are there is refused; the message names each rank's layers.
 //   - A rank that closes its connection, or says nothing for Options::silence, is gone. The transfers it takes part in fail
 //     at once; later ones fail until it is back. The blocks of those transfers are settled when they are proven untouched:
 //     the rank is back, which it is only after its old transfers have ended, or its process is dead.

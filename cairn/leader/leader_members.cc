@@ -51,8 +51,9 @@ Status LeaderMembers::seat(ConnectionId connection, Member& member) {
   if (seat.connection) {
     const RankPeer& other = open_.at(*seat.connection).peer;
     if (other.process == 0 || other.process != member.peer.process) {
-      return fail(ErrorCode::kAlreadyExists, str_cat("rank ", member.rank(), " is there already, in ", name_of(other),
-                                                     "; end that process, or wait until the leader gives it up"));
+      return fail(ErrorCode::kAlreadyExists,
+                  str_cat("rank ", member.rank(), " is already connected from ", name_of(other),
+                          "; stop that process, or wait until its connection times out"));
     }
     leave(*seat.connection, "its process connected again");
   }
@@ -95,7 +96,7 @@ bool LeaderMembers::is_proven(ConnectionId connection) const {
 // The proof first: a stranger learns nothing else.
 Status LeaderMembers::check_hello(const Member& member, const RankHello& hello) const {
   if (!cairn::is_proven(hello, member.nonce, options_.secret)) {
-    return fail(ErrorCode::kInvalidArgument, "it does not know the leader's secret");
+    return fail(ErrorCode::kInvalidArgument, "the rank's proof is wrong; give the rank the leader's secret");
   }
   return check_claim(hello.claim);
 }

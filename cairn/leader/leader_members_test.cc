@@ -103,8 +103,8 @@ TEST_F(OpenLeaderMembersTest, RefusesPeersThatDoNotFit) {
   connect(4, 103);
   (void)events();
   say(1, 0, hello(0, "guess"));
-  EXPECT_THAT(events(),
-              ElementsAre("send refusal to 1: it does not know the leader's secret", "hang up 1", "forget 1"));
+  EXPECT_THAT(events(), ElementsAre("send refusal to 1: the rank's proof is wrong; give the rank the leader's secret",
+                                    "hang up 1", "forget 1"));
   say(2, 0, hello(2));
   EXPECT_THAT(events()[0], HasSubstr("there are 2 ranks, 0 to 1, and no rank 2"));
   say(3, 0, hello(0, "secret", 4));
@@ -136,10 +136,11 @@ TEST_F(OpenLeaderMembersTest, OneThatIsHeardKeepsItsPlace) {
   make_ready(1, 0, 100);
   connect(2, 200);
   say(2, 0, hello(0));
-  EXPECT_THAT(events(), ElementsAre("send challenge to 2",
-                                    "send refusal to 2: rank 0 is there already, in process 100; end that process, or "
-                                    "wait until the leader gives it up",
-                                    "hang up 2", "forget 2"));
+  EXPECT_THAT(events(),
+              ElementsAre("send challenge to 2",
+                          "send refusal to 2: rank 0 is already connected from process 100; stop that process, or "
+                          "wait until its connection times out",
+                          "hang up 2", "forget 2"));
   EXPECT_TRUE(members_.presence()[0].is_there);
 }
 
@@ -168,7 +169,7 @@ TEST_F(OpenLeaderMembersTest, WhereProcessesAreNotKnownReadyAgainIsProof) {
   make_ready(1, 0, 0);
   connect(2, 0);
   say(2, 0, hello(0));
-  EXPECT_THAT(events()[1], HasSubstr("rank 0 is there already"));
+  EXPECT_THAT(events()[1], HasSubstr("rank 0 is already connected"));
   members_.closed(ConnectionId{1}, "lost");
   (void)events();
   connect(3, 0);

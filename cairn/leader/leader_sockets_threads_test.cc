@@ -175,7 +175,7 @@ TEST_F(LeaderSocketsTest, TcpNeedsASecretOnBothSides) {
   EXPECT_NE(std::get<RankAddress::Tcp>(address.place).port, 0);
   SocketRank stranger(address);
   stranger.hello(0, 1, "guess");
-  EXPECT_EQ(stranger.refusal(), "it does not know the leader's secret");
+  EXPECT_EQ(stranger.refusal(), "the rank's proof is wrong; give the rank the leader's secret");
   SocketRank rank(address);
   rank.make_ready(0, 1, "open sesame");
   ASSERT_TRUE(leader_->wait_for_ranks(kPatience).has_value());

@@ -278,7 +278,8 @@ ConnectionId LeaderThread::accepted(const RankPeer& peer, std::optional<std::uin
   const ConnectionId connection{next_connection_++};
   members_.accepted(connection, peer, nonce, options_.clock->now());
   if (user && *user != ::geteuid()) {
-    members_.refuse(connection, str_cat("its process belongs to user ", *user, ", the leader to user ", ::geteuid()));
+    members_.refuse(connection,
+                    str_cat("the rank's process belongs to user ", *user, ", the leader to user ", ::geteuid()));
   }
   take_events();
   return connection;

@@ -273,7 +273,7 @@ TEST_F(LeaderTest, TwoOfOneRankAreOneTooMany) {
   const auto second = leader_->join({.rank = 1, .ranks = 2}, ignore);
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
-  EXPECT_THAT(second.error().message, HasSubstr("rank 1 is there already, in this process"));
+  EXPECT_THAT(second.error().message, HasSubstr("rank 1 is already connected from this process"));
   EXPECT_EQ(leader_->join({.rank = 2, .ranks = 2}, ignore).error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(leader_->status()[1].is_there);
 }

@@ -275,7 +275,8 @@ bool LeaderTransfers::apply_words(Entry& entry) {
     const Word word = word_of(entry, block);
     is_open = is_open || word == Word::kNone;
     if (word == Word::kWithdrawn) {
-      object(entry, block, BlockState::kCancelled, "the engine has not computed the block in the step that was to");
+      object(entry, block, BlockState::kCancelled,
+             "the engine did not compute the block in the step that was to compute it");
     }
   }
   return is_open;

@@ -145,7 +145,7 @@ class KvBlockManager {
   [[nodiscard]] Result<LoadId> onboard_blocks(OnboardRequest&& request) const;
   // Copies blocks from disk to host memory before they are needed.
   [[nodiscard]] Result<LoadId> prefetch(PrefetchRequest&& request) const;
-  // Work of any of the above that has not begun does not begin. `done` gets the outcome all the same.
+  // Parts that have not begun are dropped. `done` still gets the outcome.
   void cancel(LoadId load) const;
 
   // --- down ---

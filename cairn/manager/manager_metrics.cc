@@ -30,7 +30,7 @@ constexpr Figure<PoolCounts, std::uint32_t> kCounts[] = {
 };
 
 constexpr Figure<PoolStats, std::uint64_t> kStats[] = {
-    {"cairn_allocated_total", "Blocks given out to be filled", &PoolStats::allocated},
+    {"cairn_allocated_total", "Blocks allocated", &PoolStats::allocated},
     {"cairn_allocation_failures_total", "Allocations refused because the pool was full",
      &PoolStats::allocation_failures},
     {"cairn_evicted_total", "Blocks evicted", &PoolStats::evicted},
@@ -82,7 +82,7 @@ std::vector<TokenFigure> token_figures() {
   constexpr const char* kFound = "Tokens of prompts that a tier had, by the nearest tier";
   constexpr const char* kNotLoaded = "Of those, tokens that were not loaded, by reason";
   constexpr const char* kResumed = "Tokens that were on the device and lost, by where they came from afterwards";
-  constexpr const char* kDropped = "Tokens of saves that came to nothing, by reason";
+  constexpr const char* kDropped = "Tokens that were not saved, by reason";
   return {
       {"cairn_counted_requests_total", "Requests whose prompts are counted", {}, &TokenCounts::requests},
       {"cairn_asked_tokens_total", "Tokens of prompts", {}, &TokenCounts::asked},

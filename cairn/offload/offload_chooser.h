@@ -130,7 +130,7 @@ class OffloadChooser {
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] std::size_t pending() const { return queue_.size(); }
   [[nodiscard]] std::uint32_t urgent() const { return urgent_; }
-  // The counts of blocks; the rest of the status is the caller's.
+  // Block counts only; the caller fills the other fields.
   [[nodiscard]] OffloadStatus status() const;
 
  private:

@@ -215,8 +215,7 @@ class BlockPool final : public ResidentSource {
   [[nodiscard]] PinnedBlocks hold(std::span<const BlockKey> keys);
 
   // Pins the blocks of the keys up to the first miss, to be copied to a tier above. If the load counts as a use, the
-  // policy learns of it as of a match, a block that was ready is not ready any more, and observers are told
-  // (on_loaded()). Not a lookup: stats() does not change.
+  // policy treats it as a match, a ready block is no longer ready, and on_loaded() is called. Not a lookup: stats() does not change.
   enum class LoadUse : std::uint8_t {
     kCounts,
     kDoesNotCount,  // the caller's lookup counted it, or a lookup of the same load will

@@ -60,7 +60,7 @@ class PoolState {
 
   // An empty run with room for so many blocks.
   [[nodiscard]] Run new_run(std::uint32_t capacity) CAIRN_REQUIRES(mutex);
-  // Gives the memory of the run back; the blocks are the caller's matter.
+  // Returns the run's memory. The caller still owns the blocks.
   void end_run(Run& run) CAIRN_REQUIRES(mutex);
   // Room for this many block ids until the next call.
   [[nodiscard]] BlockId* scratch(std::size_t count) CAIRN_REQUIRES(mutex) {

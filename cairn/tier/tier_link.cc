@@ -281,7 +281,7 @@ void TierLink::on_done(InFlight& in_flight, TransferOutcome&& transferred) {
     outcome.states.push_back(block.state);
   }
   if (outcome.error.empty() && !all_done(outcome.states)) {
-    outcome.error = str_cat(executor_.describe(), " did not copy every block, and does not say why");
+    outcome.error = str_cat(executor_.describe(), " did not copy every block and gave no reason");
   }
   std::vector<BlockState> copied = outcome.states;
   if (is_in_step(in_flight.transfer->source.not_before())) {

@@ -61,8 +61,8 @@ struct ScrubStatus {
 };
 
 enum class DiskOpening : std::uint8_t {
-  kReuse,     // what is in the file is served; there is none: it is made
-  kExisting,  // there has to be one
+  kReuse,     // opens the file and serves its blocks; creates it if it does not exist
+  kExisting,  // fails if the file does not exist
   kFresh,     // an existing one is replaced, if it is a file of a disk tier and not open
 };
 

@@ -59,7 +59,7 @@ StepState step_state_of(int code) {
 
 Result<StepEventPtr> cuda_step_event(void* event, int device, std::shared_ptr<void> keep_alive) {
   if (event == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, "the event is none; hand over one that was recorded");
+    return fail(ErrorCode::kInvalidArgument, "the CUDA event is null; pass an event that was recorded");
   }
   CAIRN_TRY_ASSIGN(const CudaDriver* const driver, CudaDriver::get());
   if (device < 0 || device >= driver->devices()) {

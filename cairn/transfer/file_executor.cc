@@ -141,12 +141,12 @@ void FileExecutor::run() {
 
 Status FileExecutor::flush(RegionPtr region, TimePoint deadline, std::function<void(const Status&)> done) {
   if (region == nullptr || region->kind() != MemoryKind::kFile) {
-    return fail(ErrorCode::kInvalidArgument, "a flush of a region that is no file");
+    return fail(ErrorCode::kInvalidArgument, "cannot flush: the region is not a file");
   }
   {
     const MutexLock lock(mutex_);
     if (closing_) {
-      return fail(ErrorCode::kFailedPrecondition, "a flush of a file executor that ends");
+      return fail(ErrorCode::kFailedPrecondition, "cannot flush: the file executor is closing");
     }
     if (flushes_.size() >= options_.transfers) {
       return fail(ErrorCode::kExhausted, str_cat(flushes_.size(), " flushes wait; try again after one is done"));

@@ -71,7 +71,7 @@ Status try_out(IoBackend& backend) {
     status = carry_out(backend, request);
   }
   if (status && std::memcmp(pages, pages + kProbeBytes, kProbeBytes) != 0) {
-    status = fail(ErrorCode::kUnavailable, "a read for trial brought other bytes than were written");
+    status = fail(ErrorCode::kUnavailable, "the test read returned other bytes than were written");
   }
   backend.remove_memory(pages);
   backend.remove_file(file);

@@ -109,7 +109,7 @@ Status TransferLedger::check(const Transfer& transfer) const {
     return fail(ErrorCode::kInvalidArgument, "the transfer has no plan; make one with CopyPlan::make()");
   }
   if (!transfer.done) {
-    return fail(ErrorCode::kInvalidArgument, "the transfer has no `done`; nobody would know what became of it");
+    return fail(ErrorCode::kInvalidArgument, "the transfer has no `done` callback; set one");
   }
   if (transfer.verify == Verify::kCheck && !transfer.plan->is_whole()) {
     return fail(

@@ -231,7 +231,8 @@ ssize_t RankSocket::receive_some() {
 
 Status RankSocket::take_memory(RankWelcome& welcome) {
   if (received_.empty()) {
-    return fail(ErrorCode::kCorrupt, "the leader's welcome names shared memory and brings none; close the connection");
+    return fail(ErrorCode::kCorrupt,
+                "the welcome announces shared memory but carries no descriptor; the connection is closed");
   }
   CAIRN_TRY_ASSIGN(welcome.host_memory, SharedMemory::adopt(received_.front().release()));
   received_.pop_front();

@@ -191,7 +191,7 @@ TEST_F(LeaderAndRanksTest, APlaceIsTakenOnce) {
   first_connection_ = milliseconds(300);
   const auto refused = join(0, one_group());
   ASSERT_FALSE(refused.has_value());
-  EXPECT_THAT(refused.error().message, HasSubstr("rank 0 is there already"));
+  EXPECT_THAT(refused.error().message, HasSubstr("rank 0 is already connected"));
   ranks_ = RankGrid(0);
   EXPECT_THAT(join(0, one_group()).error().message, HasSubstr("at least 1 of each"));
 }
