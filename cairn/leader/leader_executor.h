@@ -24,6 +24,7 @@ class LeaderExecutor final : public TransferExecutor {
   [[nodiscard]] Result<TransferId> submit(Transfer&& transfer) override;
   void cancel(TransferId transfer) override;
   void check_deadlines() override;
+  [[nodiscard]] bool holds_back() const override { return true; }
   [[nodiscard]] bool can_move(const CopyPlan& plan) const override;
   [[nodiscard]] ExecutorLoad load() const override;
   [[nodiscard]] std::string describe() const override;

@@ -220,6 +220,7 @@ void LeaderTransfers::tell(Entry& entry) {
     }
   }
   entry.is_told = true;
+  entry.transfer->set_copied(entry.copied);
   entry.transfer->report_early(0, entry.outcomes, entry.error);
 }
 
@@ -335,6 +336,7 @@ Result<LeaderTransfers::Needless> LeaderTransfers::answered(std::uint32_t rank, 
   }
   part.step = Step::kAnswered;
   part.sums = answer.sums;
+  entry.copied = std::max(entry.copied, answer.copied);
   const std::string error = str_cat("rank ", rank, ": ", answer.error);
   std::size_t next = 0;
   for (const std::uint32_t block : entry.sent) {

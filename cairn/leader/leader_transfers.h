@@ -110,10 +110,11 @@ class LeaderTransfers {
     std::vector<BlockOutcome> outcomes = {};  // of all blocks; done until a rank says otherwise
     std::uint32_t error_block = 0;            // the block that `error` is about
     std::string error = {};
-    std::vector<Part> parts = {};  // by rank
-    bool is_dealt = false;         // ranks that share their memory carry out some of the blocks each
-    bool is_in_step_save = false;  // its outcome waits for the engine's word
-    bool is_told = false;          // its outcome is reported
+    Duration copied = Duration::zero();  // by the slowest rank
+    std::vector<Part> parts = {};        // by rank
+    bool is_dealt = false;               // ranks that share their memory carry out some of the blocks each
+    bool is_in_step_save = false;        // its outcome waits for the engine's word
+    bool is_told = false;                // its outcome is reported
     bool is_cancelled = false;
   };
   using Entries = std::map<TransferId, Entry>;

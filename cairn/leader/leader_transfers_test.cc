@@ -111,6 +111,19 @@ TEST_F(LeaderTransfersTest, IsDoneWhenEveryRankSaysSoAndSettledWhenEveryRankHas)
   }
 }
 
+TEST_F(LeaderTransfersTest, TheCopyTookAsLongAsTheSlowestRank) {
+  const std::optional<RankTransfer> copy = begin("a", 2, there(3), down_);
+  for (const std::uint32_t rank : {0U, 1U, 2U}) {
+    RankTransferOutcome answer = all_done(*copy);
+    answer.copied = milliseconds(rank == 1 ? 7 : 2);
+    answered(rank, answer);
+  }
+  EXPECT_EQ(log_.outcome("a").copied, milliseconds(7));
+  for (const std::uint32_t rank : {0U, 1U, 2U}) {
+    settled(rank, copy->id);
+  }
+}
+
 TEST_F(LeaderTransfersTest, TheChecksumIsThatOfTheSumsOfAllRanks) {
   const std::optional<RankTransfer> copy = begin("a", 2, there(2), down_);
   answered(1, all_done(*copy, 6));

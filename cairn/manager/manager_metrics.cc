@@ -185,7 +185,8 @@ void add_link_metrics(Metrics& metrics, TierLink& link) {
                            [&meter] { return std::chrono::duration<double>(meter.totals().busy).count(); });
   metrics.gauge_function("cairn_copy_bytes_per_second", "Recent speed of a link while it was copying", labels,
                          [&meter] { return meter.bytes_per_second(); });
-  link.meter().record_into(metrics.histogram("cairn_copy_seconds", "From the submission of a copy to its end", labels));
+  link.meter().record_into(metrics.histogram(
+      "cairn_copy_seconds", "How long copies took, without the time that ranks held them back", labels));
 }
 
 void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& offloader) {

@@ -65,7 +65,10 @@ Transfer ActiveRankTransfer::transfer_of(const Part& part) const {
   return transfer;
 }
 
-void ActiveRankTransfer::begun(TransferId transfer) {
+void ActiveRankTransfer::begun(TransferId transfer, TimePoint now) {
+  if (in_flight_.empty()) {
+    busy_since_ = now;
+  }
   in_flight_.push_back({.route = next_route_, .transfer = transfer});
   ++unsettled_;
   ++next_route_;
@@ -77,8 +80,11 @@ void ActiveRankTransfer::cancel_parts() const {
   }
 }
 
-void ActiveRankTransfer::ended(const Part& part, const TransferOutcome& outcome) {
+void ActiveRankTransfer::ended(const Part& part, const TransferOutcome& outcome, TimePoint now) {
   std::erase_if(in_flight_, [&](const PartInFlight& each) { return each.route == part.route; });
+  if (in_flight_.empty()) {
+    copied_ += now - busy_since_;
+  }
   for (std::size_t i = 0; i < part.blocks.size(); ++i) {
     if (outcome.blocks[i].state == BlockState::kDone) {
       sums_[part.blocks[i] * whole_.size() + routes_[part.route].group] += outcome.blocks[i].sums;
@@ -90,7 +96,7 @@ bool ActiveRankTransfer::has_outcome() const { return (!has_parts_left() && in_f
 
 RankTransferOutcome ActiveRankTransfer::report() {
   is_reported_ = true;
-  RankTransferOutcome outcome{.id = id(), .states = states_, .sums = {}, .error = std::move(error_)};
+  RankTransferOutcome outcome{.id = id(), .states = states_, .sums = {}, .error = std::move(error_), .copied = copied_};
   outcome.sums.resize(states_.size());
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (is_well(i)) {

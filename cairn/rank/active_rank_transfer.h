@@ -76,11 +76,11 @@ class ActiveRankTransfer {
   [[nodiscard]] Part next_part() const;
   [[nodiscard]] Transfer transfer_of(const Part& part) const;
   // The executor has accepted the next part.
-  void begun(TransferId transfer);
+  void begun(TransferId transfer, TimePoint now);
   [[nodiscard]] std::size_t parts_in_flight() const { return in_flight_.size(); }
   void cancel_parts() const;
   // A part has ended: adds the sums of its blocks that are done. The caller fails the others.
-  void ended(const Part& part, const TransferOutcome& outcome);
+  void ended(const Part& part, const TransferOutcome& outcome, TimePoint now);
   // The executor does not touch the memory of a part any more.
   void settled() { --unsettled_; }
   [[nodiscard]] bool is_settled() const { return unsettled_ == 0; }
@@ -111,7 +111,9 @@ class ActiveRankTransfer {
   std::string error_ = {};
   std::size_t next_route_ = 0;
   std::vector<PartInFlight> in_flight_ = {};
-  std::size_t unsettled_ = 0;  // parts
+  TimePoint busy_since_ = {};           // while parts are in flight
+  Duration copied_ = Duration::zero();  // the time in which parts were in flight
+  std::size_t unsettled_ = 0;           // parts
   bool is_reported_ = false;
 };
 

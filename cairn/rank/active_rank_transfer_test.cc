@@ -11,6 +11,7 @@
 namespace cairn {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -42,8 +43,8 @@ class ActiveRankTransferTest : public ::testing::Test {
   // Carries out one part.
   static void run(ActiveRankTransfer& transfer, std::uint64_t sum) {
     const ActiveRankTransfer::Part part = transfer.next_part();
-    transfer.begun(TransferId{1});
-    transfer.ended(part, all_done(part, sum));
+    transfer.begun(TransferId{1}, TimePoint(0));
+    transfer.ended(part, all_done(part, sum), TimePoint(0));
     transfer.settled();
   }
 
@@ -60,20 +61,33 @@ TEST_F(ActiveRankTransferTest, HasOnePartForEachGroup) {
   const Transfer copy = transfer.transfer_of(first);
   EXPECT_EQ(copy.plan, routes_->whole(kHost, kDevice)[0].plan);
   EXPECT_EQ(copy.blocks.size(), 2U);
-  transfer.begun(TransferId{1});
+  transfer.begun(TransferId{1}, seconds(10));
   EXPECT_TRUE(transfer.has_parts_left());
   const ActiveRankTransfer::Part second = transfer.next_part();
-  transfer.begun(TransferId{2});
+  transfer.begun(TransferId{2}, seconds(11));
   EXPECT_FALSE(transfer.has_parts_left());
   EXPECT_EQ(transfer.parts_in_flight(), 2U);
-  transfer.ended(second, all_done(second, 1));
+  transfer.ended(second, all_done(second, 1), seconds(12));
   EXPECT_FALSE(transfer.has_outcome());
-  transfer.ended(first, all_done(first, 1));
+  transfer.ended(first, all_done(first, 1), seconds(14));
   EXPECT_TRUE(transfer.has_outcome());
   EXPECT_FALSE(transfer.is_settled());
   transfer.settled();
   transfer.settled();
   EXPECT_TRUE(transfer.is_settled());
+  EXPECT_EQ(transfer.report().copied, seconds(4));
+}
+
+// As of an in-step save, whose layers come one after the other.
+TEST_F(ActiveRankTransferTest, TheTimeBetweenPartsIsNotThatOfTheCopy) {
+  ActiveRankTransfer transfer = load(1);
+  transfer.use_whole(routes_->whole(kHost, kDevice), 0);
+  for (const TimePoint begin : {seconds(10), seconds(30)}) {
+    const ActiveRankTransfer::Part part = transfer.next_part();
+    transfer.begun(TransferId{1}, begin);
+    transfer.ended(part, all_done(part, 1), begin + seconds(2));
+  }
+  EXPECT_EQ(transfer.report().copied, seconds(4));
 }
 
 TEST_F(ActiveRankTransferTest, ABlockHasTheSameChecksumWholeAndLayerByLayer) {
@@ -115,7 +129,7 @@ TEST_F(ActiveRankTransferTest, ABlockThatFailedIsInNoFurtherPartAndHasNoChecksum
 TEST_F(ActiveRankTransferTest, HasItsOutcomeWhenNoBlockIsWell) {
   ActiveRankTransfer transfer = load(1);
   transfer.use_whole(routes_->whole(kHost, kDevice), 0);
-  transfer.begun(TransferId{1});
+  transfer.begun(TransferId{1}, seconds(10));
   EXPECT_FALSE(transfer.has_outcome());
   transfer.fail(0, BlockState::kFailed, "x");
   EXPECT_TRUE(transfer.has_outcome()) << "though a part is in flight";

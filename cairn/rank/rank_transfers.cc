@@ -474,7 +474,8 @@ void RankTransfers::push(const ActivePtr& active) {
 }
 
 bool RankTransfers::submit_part(const ActivePtr& active) {
-  if (clock_.now() >= active->deadline()) {
+  const TimePoint now = clock_.now();
+  if (now >= active->deadline()) {
     give_up(*active, BlockState::kExpired, kLate);
     return true;
   }
@@ -494,7 +495,7 @@ bool RankTransfers::submit_part(const ActivePtr& active) {
     return false;
   }
   if (submitted) {
-    active->begun(*submitted);
+    active->begun(*submitted, now);
   } else {
     give_up(*active, BlockState::kFailed, submitted.error().message);
   }
@@ -535,7 +536,7 @@ void RankTransfers::drop(const ActivePtr& active, BlockState state, const std::s
 void RankTransfers::part_ended(const ActivePtr& active, const Active::Part& part, const TransferOutcome& outcome) {
   {
     const MutexLock lock(mutex_);
-    active->ended(part, outcome);
+    active->ended(part, outcome, clock_.now());
     for (std::size_t i = 0; i < part.blocks.size(); ++i) {
       const std::uint32_t block = part.blocks[i];
       if (outcome.blocks[i].state != BlockState::kDone) {

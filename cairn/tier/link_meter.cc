@@ -14,45 +14,55 @@ constexpr double kOneMeasurement = 0.1;  // seconds of a link that is always bus
 
 }  // namespace
 
-void LinkMeter::began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
+void LinkMeter::began(const Submitted& transfer) {
+  const std::uint64_t bytes = transfer.blocks * transfer.block_bytes;
   const MutexLock lock(mutex_);
   if (transfers_in_flight_++ == 0) {
-    busy_since_ = now;
+    busy_since_ = transfer.at;
   }
   ++totals_.copies;
   ++totals_.unsettled;
-  totals_.blocks_in_flight += blocks;
+  totals_.blocks_in_flight += transfer.blocks;
   totals_.bytes_in_flight += bytes;
+  if (!transfer.may_be_held) {
+    unheld_.since = unheld_.transfers++ == 0 ? transfer.at : unheld_.since;
+    unheld_.bytes += bytes;
+  }
 }
 
-void LinkMeter::leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
-  totals_.blocks_in_flight -= blocks;
+void LinkMeter::leave(const Submitted& transfer, TimePoint now) {
+  const std::uint64_t bytes = transfer.blocks * transfer.block_bytes;
+  totals_.blocks_in_flight -= transfer.blocks;
   totals_.bytes_in_flight -= bytes;
   if (--transfers_in_flight_ == 0) {
     totals_.busy += now - busy_since_;
   }
+  if (!transfer.may_be_held) {
+    --unheld_.transfers;
+    unheld_.bytes -= bytes;
+  }
 }
 
-void LinkMeter::refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) {
+void LinkMeter::refused(const Submitted& transfer, TimePoint now) {
   const MutexLock lock(mutex_);
   --totals_.copies;
   --totals_.unsettled;
-  leave(blocks, bytes, now);
+  leave(transfer, now);
 }
 
-void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began,
-                      TimePoint now) {
+void LinkMeter::ended(const Submitted& transfer, const Counts& counts, std::optional<Duration> copied, TimePoint now) {
+  const TimePoint began = std::max(transfer.at, copied ? now - *copied : transfer.at);
   if (seconds_ != nullptr && counts.done > 0) {
     seconds_->record(now - began);
   }
   const MutexLock lock(mutex_);
   totals_.blocks += counts.done;
-  totals_.bytes += counts.done * block_bytes;
+  totals_.bytes += counts.done * transfer.block_bytes;
   totals_.failed += counts.failed;
   totals_.mismatched += counts.mismatched;
   totals_.expired += counts.expired;
   totals_.cancelled += counts.cancelled;
-  leave(blocks, blocks * block_bytes, now);
+  leave(transfer, now);
   if (counts.done + counts.failed + counts.mismatched == 0) {
     return;  // it may have waited all the time
   }
@@ -66,7 +76,7 @@ void LinkMeter::ended(const Counts& counts, std::uint64_t blocks, std::uint64_t 
   before_.bytes *= std::exp2(-age / kHalfLife);
   before_.seconds *= std::exp2(-age / kHalfLife);
   measured_at_ = now;
-  now_.bytes += static_cast<double>(counts.done * block_bytes);
+  now_.bytes += static_cast<double>(counts.done * transfer.block_bytes);
   now_.seconds += std::chrono::duration<double>(std::max(took, Duration(1))).count();
   if (transfers_in_flight_ == 0 || now_.seconds >= kOneMeasurement) {
     before_ = recently();
@@ -109,10 +119,10 @@ LinkMeter::Estimate LinkMeter::estimate(TimePoint now) const {
   }
   estimate.bytes_per_second = carried.bytes / carried.seconds;
   estimate.age = now - measured_at_;
-  if (transfers_in_flight_ > 0) {
+  if (unheld_.transfers > 0) {
     // If nothing ends for longer than all that is in flight should take, the link has become slower.
-    const double waited = std::chrono::duration<double>(now - std::max(busy_since_, last_end_)).count();
-    const double overdue = waited - static_cast<double>(totals_.bytes_in_flight) / estimate.bytes_per_second;
+    const double waited = std::chrono::duration<double>(now - std::max(unheld_.since, last_end_)).count();
+    const double overdue = waited - static_cast<double>(unheld_.bytes) / estimate.bytes_per_second;
     estimate.bytes_per_second = carried.bytes / (carried.seconds + std::max(overdue, 0.0));
   }
   return estimate;

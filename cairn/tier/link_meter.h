@@ -1,13 +1,15 @@
 // LinkMeter: what a link has carried, how fast it is, and what is in flight on it.
 //
 // The speed is that of the latest transfers, by their bytes and the time that the link was busy with them. What was measured
-// long ago counts less than what is measured now.
+// long ago counts less than what is measured now. The time that a rank holds a transfer back until its engine has reached a step
+// is not the link's.
 //
 // Thread safety: any thread. One lock; nothing else is called under it.
 // Ownership: a TierLink.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "cairn/base/clock.h"
 #include "cairn/base/metrics.h"
@@ -30,12 +32,17 @@ class LinkMeter {
   // Records the duration of each transfer there too. Call it before the first one.
   void record_into(Histogram& seconds) { seconds_ = &seconds; }
 
-  // `bytes`: of all blocks.
-  void began(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
+  struct Submitted {
+    std::uint64_t blocks = 0;
+    std::uint64_t block_bytes = 0;  // of one block
+    TimePoint at{};
+    bool may_be_held = false;  // until the engine has reached a step: how long it is in flight tells nothing
+  };
+  void began(const Submitted& transfer);
   // The transfer was not accepted: undoes began().
-  void refused(std::uint64_t blocks, std::uint64_t bytes, TimePoint now);
-  // `block_bytes`: of one block.
-  void ended(const Counts& counts, std::uint64_t blocks, std::uint64_t block_bytes, TimePoint began, TimePoint now);
+  void refused(const Submitted& transfer, TimePoint now);
+  // `copied`: how long the copy itself took; std::nullopt if it began when it was submitted.
+  void ended(const Submitted& transfer, const Counts& counts, std::optional<Duration> copied, TimePoint now);
   void quarantined(std::int64_t blocks);
   // Nothing touches the memory of a transfer any more.
   void settled();
@@ -51,13 +58,20 @@ class LinkMeter {
   [[nodiscard]] Estimate estimate(TimePoint now) const;
 
  private:
-  void leave(std::uint64_t blocks, std::uint64_t bytes, TimePoint now) CAIRN_REQUIRES(mutex_);
+  void leave(const Submitted& transfer, TimePoint now) CAIRN_REQUIRES(mutex_);
 
   Histogram* seconds_ = nullptr;
   mutable Mutex mutex_{LockRank::kHealth};
   LinkTotals totals_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t transfers_in_flight_ CAIRN_GUARDED_BY(mutex_) = 0;
   TimePoint busy_since_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
+  // Of the transfers in flight, those that are not held back.
+  struct Unheld {
+    std::uint64_t transfers = 0;
+    std::uint64_t bytes = 0;
+    TimePoint since{};
+  };
+  Unheld unheld_ CAIRN_GUARDED_BY(mutex_);
   TimePoint last_end_ CAIRN_GUARDED_BY(mutex_) = TimePoint::zero();
   struct Carried {
     double bytes = 0;

@@ -8,13 +8,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+LinkMeter::Submitted of(std::uint64_t blocks, std::uint64_t block_bytes, TimePoint at) {
+  return {.blocks = blocks, .block_bytes = block_bytes, .at = at};
+}
+
 TEST(LinkMeterTest, MeasuresTheSpeedOfWhatArrived) {
   LinkMeter meter;
   EXPECT_EQ(meter.bytes_per_second(), 0);
   EXPECT_EQ(meter.estimate(seconds(0)).bytes_per_second, 0);
-  meter.began(4, 400, seconds(0));
+  meter.began(of(4, 100, seconds(0)));
   EXPECT_EQ(meter.totals().bytes_in_flight, 400U);
-  meter.ended({.done = 3, .failed = 1}, 4, 100, seconds(0), seconds(2));
+  meter.ended(of(4, 100, seconds(0)), {.done = 3, .failed = 1}, {}, seconds(2));
   EXPECT_EQ(meter.bytes_per_second(), 150);
   EXPECT_EQ(meter.estimate(seconds(7)).bytes_per_second, 150);
   EXPECT_EQ(meter.estimate(seconds(7)).age, seconds(5));
@@ -32,23 +36,23 @@ TEST(LinkMeterTest, MeasuresTheSpeedOfWhatArrived) {
 
 TEST(LinkMeterTest, CopiesThatOverlapAreMeasuredOneAfterTheOther) {
   LinkMeter meter;
-  meter.began(1, 100, seconds(0));
-  meter.began(1, 100, seconds(0));
-  meter.ended({.done = 1}, 1, 100, seconds(0), seconds(1));
+  meter.began(of(1, 100, seconds(0)));
+  meter.began(of(1, 100, seconds(0)));
+  meter.ended(of(1, 100, seconds(0)), {.done = 1}, {}, seconds(1));
   EXPECT_EQ(meter.estimate(seconds(1)).bytes_in_flight, 100U);
-  meter.ended({.done = 1}, 1, 100, seconds(0), seconds(2));
+  meter.ended(of(1, 100, seconds(0)), {.done = 1}, {}, seconds(2));
   EXPECT_EQ(meter.bytes_per_second(), 100);
   EXPECT_EQ(meter.totals().busy, seconds(2));
 }
 
 TEST(LinkMeterTest, WhatWasRefusedOrOnlyWaitedTellsNothingOfTheSpeed) {
   LinkMeter meter;
-  meter.began(1, 100, seconds(0));
-  meter.began(1, 100, seconds(1));
-  meter.began(1, 100, seconds(9));
-  meter.refused(1, 100, seconds(9));
-  meter.ended({.cancelled = 1}, 1, 100, seconds(1), seconds(9));
-  meter.ended({.done = 1}, 1, 100, seconds(0), seconds(10));
+  meter.began(of(1, 100, seconds(0)));
+  meter.began(of(1, 100, seconds(1)));
+  meter.began(of(1, 100, seconds(9)));
+  meter.refused(of(1, 100, seconds(9)), seconds(9));
+  meter.ended(of(1, 100, seconds(1)), {.cancelled = 1}, {}, seconds(9));
+  meter.ended(of(1, 100, seconds(0)), {.done = 1}, {}, seconds(10));
   EXPECT_EQ(meter.bytes_per_second(), 10);
   EXPECT_EQ(meter.totals().copies, 2U);
   EXPECT_EQ(meter.totals().bytes_in_flight, 0U);
@@ -58,8 +62,8 @@ TEST(LinkMeterTest, WhatWasRefusedOrOnlyWaitedTellsNothingOfTheSpeed) {
 TEST(LinkMeterTest, FollowsAChangeOfSpeed) {
   LinkMeter meter;
   for (int second = 0; second < 50; ++second) {
-    meter.began(1, 100, seconds(second));
-    meter.ended({.done = 1}, 1, second < 10 ? 1000 : 100, seconds(second), seconds(second + 1));
+    meter.began(of(1, second < 10 ? 1000 : 100, seconds(second)));
+    meter.ended(of(1, second < 10 ? 1000 : 100, seconds(second)), {.done = 1}, {}, seconds(second + 1));
   }
   EXPECT_NEAR(meter.bytes_per_second(), 100, 1);
 }
@@ -67,8 +71,8 @@ TEST(LinkMeterTest, FollowsAChangeOfSpeed) {
 TEST(LinkMeterTest, SmallTransfersCountForTheirBytes) {
   LinkMeter meter;
   const auto transfer = [&meter](std::uint64_t bytes, TimePoint began, Duration took) {
-    meter.began(1, bytes, began);
-    meter.ended({.done = 1}, 1, bytes, began, began + took);
+    meter.began(of(1, bytes, began));
+    meter.ended(of(1, bytes, began), {.done = 1}, {}, began + took);
   };
   transfer(1'000'000, seconds(0), seconds(1));
   transfer(1000, seconds(1), milliseconds(10));  // a tenth of the speed: it has a latency
@@ -80,10 +84,10 @@ TEST(LinkMeterTest, TransfersThatEndTogetherAreMeasuredTogether) {
   for (int round = 0; round < 3; ++round) {
     const TimePoint begin = seconds(round);
     for (int i = 0; i < 4; ++i) {
-      meter.began(1, 100, begin);
+      meter.began(of(1, 100, begin));
     }
     for (int i = 0; i < 4; ++i) {
-      meter.ended({.done = 1}, 1, 100, begin, begin + milliseconds(40));
+      meter.ended(of(1, 100, begin), {.done = 1}, {}, begin + milliseconds(40));
     }
     EXPECT_NEAR(meter.bytes_per_second(), 10'000, 1);
   }
@@ -91,38 +95,62 @@ TEST(LinkMeterTest, TransfersThatEndTogetherAreMeasuredTogether) {
 
 TEST(LinkMeterTest, AnOldMeasurementCountsLittle) {
   LinkMeter meter;
-  meter.began(1, 1000, seconds(0));
-  meter.ended({.done = 1}, 1, 1000, seconds(0), seconds(1));
+  meter.began(of(1, 1000, seconds(0)));
+  meter.ended(of(1, 1000, seconds(0)), {.done = 1}, {}, seconds(1));
   const TimePoint later = std::chrono::hours(1);
   EXPECT_EQ(meter.estimate(later).bytes_per_second, 1000);
   EXPECT_EQ(meter.estimate(later).age, later - seconds(1));
-  meter.began(1, 100, later);
-  meter.ended({.done = 1}, 1, 100, later, later + seconds(1));
+  meter.began(of(1, 100, later));
+  meter.ended(of(1, 100, later), {.done = 1}, {}, later + seconds(1));
   EXPECT_NEAR(meter.bytes_per_second(), 100, 1);
 }
 
 TEST(LinkMeterTest, WhatIsOverdueMakesTheLinkSlower) {
   LinkMeter meter;
-  meter.began(1, 1000, seconds(0));
-  meter.ended({.done = 1}, 1, 1000, seconds(0), seconds(1));
-  meter.began(1, 1000, seconds(10));
+  meter.began(of(1, 1000, seconds(0)));
+  meter.ended(of(1, 1000, seconds(0)), {.done = 1}, {}, seconds(1));
+  meter.began(of(1, 1000, seconds(10)));
   EXPECT_EQ(meter.estimate(seconds(11)).bytes_per_second, 1000);
   EXPECT_EQ(meter.estimate(seconds(20)).bytes_per_second, 100);
   EXPECT_EQ(meter.bytes_per_second(), 1000) << "as it was measured";
 }
 
+// Ranks hold copies back until their engine has reached a step, and say how long the copy itself took.
+TEST(LinkMeterTest, TimeThatATransferIsHeldBackIsNotTheLinks) {
+  LinkMeter meter;
+  const auto held = [](TimePoint at) {
+    return LinkMeter::Submitted{.blocks = 1, .block_bytes = 1000, .at = at, .may_be_held = true};
+  };
+  meter.began(held(seconds(0)));
+  meter.began(held(seconds(5)));
+  meter.ended(held(seconds(0)), {.done = 1}, seconds(1), seconds(31));
+  EXPECT_EQ(meter.bytes_per_second(), 1000);
+  // The second one began with the first one, and was copied after it.
+  meter.ended(held(seconds(5)), {.done = 1}, seconds(2), seconds(32));
+  EXPECT_NEAR(meter.bytes_per_second(), 1000, 1e-6);
+  meter.began(held(seconds(40)));
+  EXPECT_NEAR(meter.estimate(seconds(90)).bytes_per_second, 1000, 1e-6) << "it may wait for its step";
+  meter.began(of(1, 1000, seconds(90)));
+  EXPECT_LT(meter.estimate(seconds(100)).bytes_per_second, 250) << "nothing holds this one back";
+  meter.ended(of(1, 1000, seconds(90)), {.done = 1}, {}, seconds(91));
+  EXPECT_NEAR(meter.estimate(seconds(99)).bytes_per_second, 1000, 1e-6);
+  // No rank can say that a copy took longer than it was in flight.
+  meter.ended(held(seconds(40)), {.done = 1}, Duration::max(), seconds(92));
+  EXPECT_NEAR(meter.bytes_per_second(), 1000, 1e-6);
+}
+
 TEST(LinkMeterTest, ATransferThatTakesNoTimeIsFast) {
   LinkMeter meter;
-  meter.began(1, 1000, seconds(1));
-  meter.ended({.done = 1}, 1, 1000, seconds(1), seconds(1));
+  meter.began(of(1, 1000, seconds(1)));
+  meter.ended(of(1, 1000, seconds(1)), {.done = 1}, {}, seconds(1));
   EXPECT_GT(meter.bytes_per_second(), 1e11);
 }
 
 TEST(LinkMeterTest, CountsWhatBecameOfBlocks) {
   LinkMeter meter;
-  meter.began(4, 400, seconds(0));
+  meter.began(of(4, 100, seconds(0)));
   meter.quarantined(2);
-  meter.ended({.mismatched = 1, .expired = 2, .cancelled = 1}, 4, 100, seconds(0), seconds(1));
+  meter.ended(of(4, 100, seconds(0)), {.mismatched = 1, .expired = 2, .cancelled = 1}, {}, seconds(1));
   EXPECT_EQ(meter.bytes_per_second(), 0);
   EXPECT_EQ(meter.totals().mismatched, 1U);
   EXPECT_EQ(meter.totals().expired, 2U);

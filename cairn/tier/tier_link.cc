@@ -108,7 +108,7 @@ StepMark CopyTargets::not_before() const {
 struct TierLink::InFlight {
   std::optional<LinkTransfer> transfer;  // until it has settled
   std::uint64_t fence = 0;               // fence_number() of the target tier
-  TimePoint began = {};
+  LinkMeter::Submitted submitted = {};
   std::optional<QuarantinedBlocks> late = {};
 };
 
@@ -258,17 +258,20 @@ Result<TransferId> TierLink::submit_to_executor(const InFlightPtr& in_flight) {
     in_flight->transfer.reset();
     meter_.settled();
   };
-  in_flight->began = clock_.now();
-  meter_.began(blocks, blocks * from_.block_bytes(), in_flight->began);
+  in_flight->submitted = {.blocks = blocks,
+                          .block_bytes = from_.block_bytes(),
+                          .at = clock_.now(),
+                          .may_be_held = executor_.holds_back() && transfer.not_before != StepMark()};
+  meter_.began(in_flight->submitted);
   try {
     Result<TransferId> id = executor_.submit(std::move(transfer));
     if (!id) {
-      meter_.refused(blocks, blocks * from_.block_bytes(), clock_.now());
+      meter_.refused(in_flight->submitted, clock_.now());
       report({}, {}, {});
     }
     return id;
   } catch (const std::bad_alloc&) {
-    meter_.refused(blocks, blocks * from_.block_bytes(), clock_.now());
+    meter_.refused(in_flight->submitted, clock_.now());
     throw;
   }
 }
@@ -290,7 +293,7 @@ void TierLink::on_done(InFlight& in_flight, TransferOutcome&& transferred) {
   }
   const Status written = register_done(in_flight, facts, outcome);
   report(copied, outcome.error, written);
-  meter_.ended(count(outcome.states), facts.size(), from_.block_bytes(), in_flight.began, clock_.now());
+  meter_.ended(in_flight.submitted, count(outcome.states), transferred.copied, clock_.now());
   if (const auto done = std::move(in_flight.transfer->done)) {
     done(std::move(outcome));
   }

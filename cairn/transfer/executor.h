@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,8 @@ struct BlockOutcome {
 struct TransferOutcome {
   std::vector<BlockOutcome> blocks;  // in the order of the transfer
   std::string error;                 // of the first block that is not done; empty if all are
+  // How long the copy itself took, without the time that it was held back; std::nullopt if it began when it was submitted.
+  std::optional<Duration> copied = {};
   [[nodiscard]] bool all_done() const { return error.empty(); }
 };
 
@@ -94,6 +97,8 @@ class TransferExecutor {
   virtual void cancel(TransferId transfer) = 0;
   // Expires what is late. Only needed with a clock that is moved by hand; with steady_clock() a thread of the executor does it.
   virtual void check_deadlines() = 0;
+  // Whether transfers wait until the engine has reached their Transfer::not_before.
+  [[nodiscard]] virtual bool holds_back() const { return false; }
   // Whether it can carry out this plan.
   [[nodiscard]] virtual bool can_move(const CopyPlan& plan) const = 0;
   [[nodiscard]] virtual ExecutorLoad load() const = 0;

@@ -56,6 +56,8 @@ void ActiveTransfer::pass_on(std::uint32_t block, const BlockOutcome& outcome, c
   ledger_->end_block(*this, block, outcome, error);
 }
 
+void ActiveTransfer::set_copied(Duration took) { ledger_->set_copied(*this, took); }
+
 void ActiveTransfer::report_early(std::uint32_t first, std::span<const BlockOutcome> outcomes,
                                   const std::string& error) {
   ledger_->report_early(*this, first, outcomes, error);
@@ -227,6 +229,13 @@ void TransferLedger::end_block(ActiveTransfer& transfer, std::uint32_t block, co
     resolve(transfer, block, outcome, error);
   }
   report(transfer);
+}
+
+void TransferLedger::set_copied(ActiveTransfer& transfer, Duration took) {
+  const MutexLock lock(mutex_);
+  if (!transfer.done_is_due_) {
+    transfer.outcome_.copied = took;
+  }
 }
 
 void TransferLedger::report_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,

@@ -52,6 +52,8 @@ class ActiveTransfer {
   void fail(std::uint32_t block, const std::string& error);
   // Ends the block with the outcome of another executor; `error` if it is not done.
   void pass_on(std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  // Sets TransferOutcome::copied. Call it before the last block has its outcome.
+  void set_copied(Duration took);
   // Gives consecutive blocks that began their outcomes although something may still touch their memory. `done` does not wait for
   // that, `settled` does. `error`: of the first block that is not done.
   void report_early(std::uint32_t first, std::span<const BlockOutcome> outcomes, const std::string& error);
@@ -131,6 +133,7 @@ class TransferLedger {
   [[nodiscard]] std::shared_ptr<ActiveTransfer> next_untaken() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::uint32_t begin_run(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);
   void end_block(ActiveTransfer& transfer, std::uint32_t block, const BlockOutcome& outcome, const std::string& error);
+  void set_copied(ActiveTransfer& transfer, Duration took);
   void report_early(ActiveTransfer& transfer, std::uint32_t first, std::span<const BlockOutcome> outcomes,
                     const std::string& error);
   void release(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count);

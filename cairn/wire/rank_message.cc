@@ -135,6 +135,7 @@ void put(ByteWriter& out, const RankTransferOutcome& message) {
   out.elements(message.sums);
   out.elements(message.states);
   out.text(message.error);
+  put_duration(out, message.copied);
 }
 void get(ByteReader& in, RankTransferOutcome& message) {
   message.id = in.get<TransferId>();
@@ -144,6 +145,7 @@ void get(ByteReader& in, RankTransferOutcome& message) {
   const auto is_one = [](BlockState state) { return state <= BlockState::kCancelled; };
   if (!std::all_of(message.states.begin(), message.states.end(), is_one)) in.refuse();
   message.error = in.text();
+  message.copied = get_duration(in);
 }
 
 void put(ByteWriter& out, const RankSettled& message) { out.put(message.id); }

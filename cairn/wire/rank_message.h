@@ -114,6 +114,7 @@ struct RankTransferOutcome {  // from the rank
   std::vector<BlockState> states = {};
   std::vector<BlockSums> sums = {};  // of the rank's part of each block; 0 if the block is not done
   std::string error = {};
+  Duration copied = Duration::zero();  // while copies were in flight: not while the transfer was held back
   friend bool operator==(const RankTransferOutcome&, const RankTransferOutcome&) = default;
 };
 struct RankSettled {  // from the rank, after RankTransferOutcome: the transfer does not touch its blocks any more

@@ -68,6 +68,7 @@ class RankMessageMaker {
       message.sums.push_back({random_(), random_()});
     }
     message.error = text();
+    message.copied = duration();
   }
   void fill(RankSettled& message) { message.id = TransferId{random_()}; }
   void fill(RankBroadcast& message) {
