@@ -13,10 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/result.h"
 #include "cairn/connector/request_counts.h"
 #include "cairn/connector/request_id.h"
@@ -35,7 +37,6 @@ struct RequestEntry {
   // --- every iteration ---
   RequestHandle handle;
   std::uint64_t scheduled_in = kNever;  // the latest iteration
-  std::uint64_t in_step_in = kNever;    // the latest iteration with an in-step save; kNever if that is settled
   bool is_abandoned = false;            // invalid input: it continues without a cache
   bool load_fell_short = false;         // and the engine has not scheduled the request since
   bool has_operations = false;          // in the list of requests with pending operations
@@ -46,6 +47,8 @@ struct RequestEntry {
   std::size_t computable = 0;
   ExternallyManagedDeviceSlot slot;
   std::vector<Token> draft_tokens = {};  // of the latest iteration, not settled
+  // While it is in the list of requests with an in-step save: when that is withdrawn if nobody said whether it was computed.
+  std::optional<TimePoint> in_step_until = {};
 
   // --- its load ---
   bool wants_load = false;               // in the next metadata

@@ -215,12 +215,12 @@ class SchedulerConnector::Impl {
   void pass_over(std::uint64_t number);
   void start_loads(std::uint64_t number);
   // Offers the blocks that the iteration computes for saving, if there are enough.
-  void offer_in_step_save(RequestEntry& entry, std::uint64_t number);
+  void offer_in_step_save(RequestEntry& entry);
   // The engine has computed so many tokens of a request with an in-step save. Returns whether all of the save stands.
   bool settle_in_step_save(RequestEntry& entry, std::size_t computed_tokens);
-  // Withdraws the in-step saves of the last iteration whose requests are not in this one: nobody says whether they were
-  // computed.
-  void withdraw_in_step_saves(std::uint64_t number);
+  // Withdraws the in-step saves of requests that were given up, or have not run again for too long: nobody says whether they
+  // were computed. A request need not be in the next iteration: a pipeline runs several batches by turns.
+  void withdraw_in_step_saves();
   // Moves the operations of a slot into the batch of the iteration: all of them or, if there is no memory, none.
   void collect(RequestEntry& entry, std::uint64_t number);
   void hand_over();
@@ -260,13 +260,14 @@ class SchedulerConnector::Impl {
   std::vector<RequestHandle> running_;           // in the latest iteration
   std::vector<RequestHandle> running_before_;    // memory that is used again
   std::size_t running_on_ = 0;                   // of those, how many run in this iteration too
+  std::optional<std::uint64_t> runs_on_from_;    // the latest iteration of which a request runs in this one too
   std::size_t running_now_ = 0;                  // of the latest iteration, how many have not ended
   EngineIteration work_;                         // of the iteration that is built
   bool waits_ = false;                           // it waits for loads or saves
   IterationTimer timer_;
   std::vector<RequestHandle> to_load_;          // allocated, for the next metadata, in that order
   std::vector<RequestHandle> with_operations_;  // for the next metadata
-  std::vector<RequestHandle> saving_in_step_;   // those with RequestEntry::in_step_in
+  std::vector<RequestHandle> saving_in_step_;   // those with RequestEntry::in_step_until
   std::vector<Refused> refused_;
   OperationRunner::Batch batch_;    // of the next metadata
   std::size_t loading_blocks_ = 0;  // allocated for loads that are not over
@@ -715,6 +716,7 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   std::swap(running_, running_before_);
   running_.clear();
   running_on_ = 0;
+  runs_on_from_.reset();
   try {
     build_all(iteration, metadata);
   } catch (const std::bad_alloc&) {
@@ -730,7 +732,7 @@ Status SchedulerConnector::Impl::build(const Iteration& iteration, std::vector<s
   }
   const auto timed = timer_.built({.number = number,
                                    .work = work_,
-                                   .continues = running_on_ > 0,
+                                   .runs_on_from = runs_on_from_,
                                    .is_ahead = schedules_ahead(iteration),
                                    .waits = waits_},
                                   clock_.now());
@@ -778,7 +780,7 @@ void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector
     pass_over(number);
   }
   if (!saving_in_step_.empty()) {
-    withdraw_in_step_saves(number);
+    withdraw_in_step_saves();
   }
   start_loads(number);
   for (const RequestHandle request : with_operations_) {
@@ -843,6 +845,7 @@ void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_
   if (entry->is_abandoned) {
     return;
   }
+  const bool runs_on = entry->slot.has_run();
   if (Status stepped = step(*entry, scheduled, number); !stepped) {
     abandon(*entry, std::move(stepped).error());
     return;
@@ -851,6 +854,9 @@ void SchedulerConnector::Impl::schedule(const Scheduled& scheduled, std::uint64_
     count(*entry, entry->slot.computed_tokens(), {});
   }
   running_on_ += entry->scheduled_in == iteration_ ? 1 : 0;
+  if (runs_on) {
+    runs_on_from_ = std::max(runs_on_from_, std::optional(entry->scheduled_in));
+  }
   entry->scheduled_in = number;
   running_.push_back(entry->handle);
   const std::size_t tokens = entry->computable - scheduled.computed_tokens;
@@ -914,7 +920,7 @@ Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& sche
   // What was withdrawn is saved after its step: the copies of the step that failed still hold its keys.
   const bool stands = !slot.has_in_step_save() || settle_in_step_save(entry, slot.computed_tokens());
   if (stands && scheduled.scheduled_tokens >= in_step_save_tokens_) {
-    offer_in_step_save(entry, number);
+    offer_in_step_save(entry);
   }
   if (!scheduled.draft_tokens.empty()) {
     entry.draft_tokens.assign(scheduled.draft_tokens.begin(), scheduled.draft_tokens.end());
@@ -923,10 +929,10 @@ Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& sche
   return {};
 }
 
-void SchedulerConnector::Impl::offer_in_step_save(RequestEntry& entry, std::uint64_t number) {
+void SchedulerConnector::Impl::offer_in_step_save(RequestEntry& entry) {
   make_room(saving_in_step_, saving_in_step_.size() + 1);
   if (entry.slot.offer_in_step_save(entry.computable, in_step_save_blocks_) &&
-      std::exchange(entry.in_step_in, number) == RequestEntry::kNever) {
+      !std::exchange(entry.in_step_until, deadline_after(clock_.now(), save_deadline_))) {
     saving_in_step_.push_back(entry.handle);
   }
 }
@@ -937,17 +943,21 @@ bool SchedulerConnector::Impl::settle_in_step_save(RequestEntry& entry, std::siz
   return settled.confirmed == settled.save->block_ids.size();
 }
 
-void SchedulerConnector::Impl::withdraw_in_step_saves(std::uint64_t number) {
+void SchedulerConnector::Impl::withdraw_in_step_saves() {
+  const TimePoint now = clock_.now();
   make_room(batch_.settled, batch_.settled.size() + saving_in_step_.size());
   std::erase_if(saving_in_step_, [&](RequestHandle request) {
     RequestEntry* const entry = slots_.find(request);
-    if (entry == nullptr || entry->in_step_in == number) {
-      return entry == nullptr;
+    if (entry == nullptr) {
+      return true;
     }
     if (entry->slot.has_in_step_save()) {
+      if (!entry->is_abandoned && now < *entry->in_step_until) {
+        return false;
+      }
       settle_in_step_save(*entry, 0);
     }
-    entry->in_step_in = RequestEntry::kNever;
+    entry->in_step_until.reset();
     return true;
   });
 }

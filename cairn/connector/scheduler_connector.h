@@ -149,7 +149,7 @@ class SchedulerConnector {
     std::span<const RequestHandle> preempted = {};  // lose their device blocks, before anything else
     std::span<const Scheduled> scheduled = {};
     // How long the engine took to compute an earlier iteration, if it measures that. Loads are weighed against its speed.
-    // Otherwise the time between two calls of build() counts, if a request runs on from one to the other.
+    // Otherwise the time from a build() to the next one in which a request of it runs on.
     std::optional<Duration> duration = {};
     std::optional<std::uint64_t> duration_of = {};  // the number of that iteration; std::nullopt: the last one
   };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -126,13 +127,64 @@ TEST_F(InStepSaveTest, ARequestThatIsPassedOverIsSavedWhenItGoesOn) {
   begin();
   compute();
   world_.step();
-  wait_for_saves(0, 4);
+  world_.step();
+  EXPECT_EQ(world_->saves().saved, 0U);
   const std::vector<Token> next = {1};
   const IterationMetadata metadata =
       world_.step({{.request = request_, .computed_tokens = kPrompt, .new_tokens = next, .scheduled_tokens = 1}});
+  EXPECT_TRUE(metadata.saves.empty());
+  wait_for_saves(4, 0);
+  EXPECT_EQ(found_afterwards(kPrompt + 1), 4U);
+  EXPECT_EQ(world_->saves().withdrawn, 0U);
+}
+
+// Two batches by turns, as with pipeline parallelism.
+TEST_F(InStepSaveTest, ARequestOfEverySecondIterationIsCopiedOnce) {
+  const std::array requests = {world_.add("a", 32, 100), world_.add("b", 32, 200)};
+  const std::array keys = {world_.keys_of(32, 100), world_.keys_of(32, 200)};
+  const std::array blocks = {device_blocks(9, 0), device_blocks(9, 20)};
+  std::size_t saves = 0;
+  for (std::size_t turn = 0; turn < 6; ++turn) {
+    const std::size_t which = turn % 2;
+    SchedulerConnector::Scheduled scheduled{
+        .request = requests[which], .computed_tokens = 12 * (turn / 2), .scheduled_tokens = turn < 4 ? 12U : 8U};
+    scheduled.new_blocks = turn < 2 ? std::span<const BlockId>(blocks[which]) : std::span<const BlockId>();
+    saves += world_.begin({scheduled}).saves.size();
+    world_.compute(keys[which], blocks[which]);
+    world_.end();
+  }
+  EXPECT_EQ(saves, 6U) << "three chunks of each";
+  for (const RequestHandle request : requests) {
+    EXPECT_TRUE(*world_->finish(request, 32));
+  }
+  world_.drain();
+  EXPECT_EQ(world_->saves().asked, 16U);
+  EXPECT_EQ(world_->saves().saved, 16U);
+  EXPECT_EQ(world_->saves().withdrawn, 0U);
+}
+
+TEST(InStepSaveOptionTest, ARequestThatDoesNotRunAgainInTimeIsSavedAfterwards) {
+  ManualClock clock;
+  SchedulerConnector::Options options = in_step_options();
+  options.parts.clock = &clock;
+  options.ranks.clock = &clock;
+  options.ranks.silence = std::chrono::hours(1);
+  World world(options);
+  const RequestHandle request = world.add("a", 18);
+  const auto blocks = device_blocks(5, 0);
+  world.begin({{.request = request, .new_blocks = blocks, .scheduled_tokens = 18}});
+  world.compute(world.keys_of(18), blocks);
+  world.end();
+  clock.advance(options.save_deadline);
+  world.step();
+  world.take_until([&] { return world->saves().lost == 4; });
+  EXPECT_EQ(world->saves().withdrawn, 4U);
+  const std::vector<Token> next = {1};
+  const IterationMetadata metadata =
+      world.step({{.request = request, .computed_tokens = 18, .new_tokens = next, .scheduled_tokens = 1}});
   ASSERT_EQ(metadata.saves.size(), 1U);
   EXPECT_FALSE(metadata.saves[0]->in_step);
-  EXPECT_EQ(found_afterwards(kPrompt + 1), 4U);
+  world.take_until([&] { return world->saves().saved == 4; });
 }
 
 // An account that makes no sense: what the blocks hold is unknown.
