@@ -87,6 +87,11 @@ std::vector<LoadPartPtr> LoadMover::make_parts(const LoadPtr& load, const LoadPl
   for (const LoadPlan::Part& planned : plan.parts) {
     const std::span<const BlockKey> keys = load->keys_of(planned.first, planned.count);
     if (planned.kind == Kind::kJoined) {
+      if (attempt == 0) {
+        // A use as any other load's. The load that reads them has them pinned.
+        Tier& read = planned.from == CacheLevel::kG3 ? *parts_.disk : *parts_.host;
+        (void)read.pool()->pin_prefix(keys, load->use());
+      }
       add(planned, 0, LoadPart::State::kJoined);
       continue;
     }

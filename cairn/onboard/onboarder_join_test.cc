@@ -39,6 +39,7 @@ TEST_F(OnboarderJoinTest, EachKeyIsCopiedOnce) {
   EXPECT_TRUE(rig.is_right(second_->result, keys_));
   EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 8U);
   EXPECT_EQ(rig.onboarder().status().joined, 7U);
+  EXPECT_EQ(rig.host().take_load_uses(), 7U + 8U) << "each load is a use";
   EXPECT_EQ(rig.device().pool().stats().deduplicated, 0U);
 }
 
@@ -122,6 +123,7 @@ TEST_F(OnboarderJoinTest, TwoLoadsFromDiskShareBothHops) {
   rig.run();
   EXPECT_EQ(second_->result.prefix, 8U);
   EXPECT_EQ(second_->result.from[2], 8U);
+  EXPECT_EQ(rig.disk().take_load_uses(), 2 * 8U);
   EXPECT_EQ(rig.copied(LoadLink::kDiskToHost), 8U);
   EXPECT_EQ(rig.copied(LoadLink::kHostToDevice), 8U);
 }
