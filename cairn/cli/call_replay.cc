@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kProblems = 20;  // that are kept with their text
 constexpr Duration kLongestEnd = std::chrono::hours(1);
@@ -58,8 +58,120 @@ class ScratchFolder {
   std::string path_;
 };
 
-// The members of one line. A member that is missing or of another type is 0, empty or false: recordings of later versions may
-// lack what this one writes.
+// What a member of a line may be; a list of them is in the upper bits.
+using Kinds = unsigned;
+constexpr Kinds kNumber = 1;
+constexpr Kinds kText = 2;
+constexpr Kinds kFlag = 4;
+constexpr Kinds kObject = 8;
+constexpr int kList = 4;  // bits
+constexpr Kinds kNumbers = kNumber << kList;
+constexpr Kinds kTexts = kText << kList;
+constexpr Kinds kObjects = kObject << kList;
+constexpr int kDeepest = 2;  // the items of a request of an iteration
+
+Kinds kind_of(const Json& value) {
+  return value.is_number_integer() ? kNumber
+         : value.is_string()       ? kText
+         : value.is_boolean()      ? kFlag
+         : value.is_object()       ? kObject
+                                   : 0;
+}
+
+// Every member that CallRecorder writes. A name has the same kind wherever it is, with few exceptions.
+Kinds kinds_of(std::string_view name) {
+  static constexpr std::pair<std::string_view, Kinds> kMembers[] = {
+      {"accepted", kNumber},
+      {"ask_again", kNumber},
+      {"blocks", kNumbers},
+      {"cairn_calls", kNumber},
+      {"call", kText},
+      {"computed", kNumber},
+      {"config", kText},
+      {"dp_rank", kNumber},
+      {"draft_tokens", kNumber},
+      {"drafts", kNumbers},
+      {"duration_ns", kNumber},
+      {"duration_of", kNumber},
+      {"error", kText},
+      {"hash", kNumber},
+      {"held", kFlag},
+      {"hint", kNumber},
+      {"hint_ns", kNumber},
+      {"id", kNumber | kText},
+      {"in_step_save_blocks", kNumber},
+      {"item_offset", kNumber},
+      {"keys", kText},
+      {"least_blocks", kNumber},
+      {"length", kNumber},
+      {"load_deadline_ns", kNumber},
+      {"load_mode", kText},
+      {"loaded", kNumber | kObjects},
+      {"loading_blocks", kNumber},
+      {"local", kNumber},
+      {"lora_name", kText},
+      {"missing", kNumber},
+      {"mm_runs", kObjects},
+      {"new", kNumbers},
+      {"new_blocks", kNumbers},
+      {"new_runs", kObjects},
+      {"new_tokens", kNumber},
+      {"ns", kNumber},
+      {"number", kNumber},
+      {"offset", kNumber},
+      {"pipeline_ranks", kNumber},
+      {"preempted", kNumbers},
+      {"priority", kNumber},
+      {"priority_ns", kNumber},
+      {"prompt", kNumbers},
+      {"prompt_tokens", kNumber},
+      {"refused", kObjects},
+      {"released", kNumbers | kTexts},
+      {"request", kNumber},
+      {"salt", kText},
+      {"save_deadline_ns", kNumber},
+      {"scheduled", kObjects},
+      {"tenant", kText},
+      {"tensor_ranks", kNumber},
+      {"time_to_live_ns", kNumber},
+      {"tokens", kNumber | kFlag},
+      {"weights_generation", kNumber},
+      {"when", kText},
+  };
+  const auto* const found = std::ranges::lower_bound(kMembers, name, {}, &std::pair<std::string_view, Kinds>::first);
+  return found != std::end(kMembers) && found->first == name ? found->second : 0;
+}
+
+bool is_keys(const std::string& hex) {
+  return hex.size() % (2 * kKeyBytes) == 0 && hex.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// The first member that CallRecorder does not write like this; empty if all are right.
+std::string find_wrong_member(const Json& object, int depth = 0) {
+  for (const auto& [name, value] : object.items()) {
+    const Kinds expected = kinds_of(name);
+    if (!value.is_array()) {
+      if ((expected & kind_of(value)) == 0 || (name == "keys" && !is_keys(value.get_ref<const std::string&>()))) {
+        return name;
+      }
+      continue;
+    }
+    if (expected >> kList == 0) {
+      return name;
+    }
+    for (const Json& each : value) {
+      if ((expected & kind_of(each) << kList) == 0 || (each.is_object() && depth == kDeepest)) {
+        return name;
+      }
+      if (std::string wrong = each.is_object() ? find_wrong_member(each, depth + 1) : ""; !wrong.empty()) {
+        return wrong;
+      }
+    }
+  }
+  return {};
+}
+
+// The members of one line. A member that is missing is 0, empty or false.
 class Line {
  public:
   [[nodiscard]] static std::optional<Line> parse(std::string_view text) {
@@ -67,6 +179,19 @@ class Line {
     return json.is_object() ? std::optional(Line(std::move(json))) : std::nullopt;
   }
   explicit Line(Json json) : json_(std::move(json)) {}
+
+  // Whether it has these members, and only those of a recording, each of its kind.
+  [[nodiscard]] Status check(std::initializer_list<const char*> needed) const {
+    for (const char* name : needed) {
+      if (!has(name)) {
+        return fail(ErrorCode::kInvalidArgument, str_cat("'", name, "' is missing"));
+      }
+    }
+    if (const std::string wrong = find_wrong_member(json_); !wrong.empty()) {
+      return fail(ErrorCode::kInvalidArgument, str_cat("'", wrong, "' is unknown or not of the type that it has"));
+    }
+    return {};
+  }
 
   [[nodiscard]] bool has(const char* name) const { return json_.contains(name); }
   [[nodiscard]] std::uint64_t number(const char* name) const {
@@ -183,6 +308,9 @@ class CallReplay {
     set(options.ask_again, "ask_again");
     set(options.load_deadline, "load_deadline_ns");
     set(options.save_deadline, "save_deadline_ns");
+    // The sizes of tiers are of all ranks together. In-step saves have no effect here: they need the engine's steps.
+    options.ranks.ranks = {static_cast<std::uint32_t>(head.number("tensor_ranks")),
+                           static_cast<std::uint32_t>(head.number("pipeline_ranks"))};
     options.parts.clock = &clock_;
     options.parts.own_thread = false;
     options.parts.seed = KeySeed::from(1);
@@ -232,7 +360,7 @@ class CallReplay {
   void end() {
     const TimePoint longest = clock_.now() + kLongestEnd;
     while (connector_->has_work() && clock_.now() < longest) {
-      build_iteration({}, {}, ++number_);
+      build_iteration({.number = ++number_});
       settle();
       take_outcomes();
       const TimePoint next = next_time();
@@ -244,6 +372,8 @@ class CallReplay {
     const SchedulerConnector::SaveStatus saves = connector_->saves();
     report_.saved_blocks = saves.saved;
     report_.unsaved_blocks = saves.asked - saves.saved;
+    report_.host_blocks = connector_->manager().host() != nullptr ? connector_->manager().host()->capacity() : 0;
+    report_.prefill = connector_->manager().status().prefill;
   }
 
  private:
@@ -303,6 +433,9 @@ class CallReplay {
     };
     if (line.has("priority")) {
       given.priority = static_cast<std::uint32_t>(line.number("priority"));
+    }
+    if (line.has("dp_rank")) {
+      given.dp_rank = static_cast<std::uint32_t>(line.number("dp_rank"));
     }
     given.priority_duration = time("priority_ns");
     given.time_to_live = time("time_to_live_ns");
@@ -390,7 +523,14 @@ class CallReplay {
       }
     }
     number_ = std::max(number_ + 1, line.number("number"));
-    build_iteration(preempted, scheduled, number_);
+    SchedulerConnector::Iteration iteration{.number = number_, .preempted = preempted, .scheduled = scheduled};
+    if (line.has("duration_ns")) {
+      iteration.duration = Duration(static_cast<std::int64_t>(line.number("duration_ns")));
+    }
+    if (line.has("duration_of")) {
+      iteration.duration_of = line.number("duration_of");
+    }
+    build_iteration(iteration);
     for (const SchedulerConnector::Scheduled& each : scheduled) {
       Request& request = requests_.at(by_handle_.at(each.request));
       request.new_tokens = 0;
@@ -432,10 +572,9 @@ class CallReplay {
     scheduled.push_back(each);
   }
 
-  void build_iteration(std::span<const RequestHandle> preempted,
-                       std::span<const SchedulerConnector::Scheduled> scheduled, std::uint64_t number) {
-    check(str_cat("build ", number),
-          connector_->build({.number = number, .preempted = preempted, .scheduled = scheduled}, metadata_));
+  void build_iteration(const SchedulerConnector::Iteration& iteration) {
+    const std::uint64_t number = iteration.number;
+    check(str_cat("build ", number), connector_->build(iteration, metadata_));
     for (const SchedulerConnector::Refused& refused : connector_->refused()) {
       const auto recorded = by_handle_.find(refused.request);
       problem(str_cat("build ", number, ": request ", recorded != by_handle_.end() ? recorded->second : 0, ": ",
@@ -562,6 +701,9 @@ Result<CallReplayReport> replay_calls(const CallReplayOptions& options) {
     return fail(ErrorCode::kInvalidArgument, str_cat(options.path, " has version ", head->number("cairn_calls"),
                                                      "; this release reads version ", kVersion));
   }
+  if (const Status checked = head->check({"cairn_calls", "config", "tensor_ranks", "pipeline_ranks"}); !checked) {
+    return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ", line 1: ", checked.error().message));
+  }
   CAIRN_TRY_ASSIGN(const ScratchFolder folder, ScratchFolder::make());
   CAIRN_TRY_ASSIGN(const ManagerConfig config, config_of(*head, options, folder));
   CallReplayReport report;
@@ -575,6 +717,9 @@ Result<CallReplayReport> replay_calls(const CallReplayOptions& options) {
         break;
       }
       return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ", line ", number, ": not a JSON object"));
+    }
+    if (const Status checked = line->check({"ns", "call"}); !checked) {
+      return fail(ErrorCode::kInvalidArgument, str_cat(options.path, ", line ", number, ": ", checked.error().message));
     }
     replay.call(*line);
   }
@@ -634,6 +779,8 @@ std::string to_json(const CallReplayReport& report) {
   counts("replayed", report.replayed);
   json.field("saved_blocks", report.saved_blocks);
   json.field("unsaved_blocks", report.unsaved_blocks);
+  json.field("host_blocks", report.host_blocks);
+  json.field("prefill_tokens_per_second", report.prefill.tokens_per_second);
   json.field("problem_count", report.problem_count);
   json.begin_array("problems");
   for (const std::string& each : report.problems) {

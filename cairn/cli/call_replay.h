@@ -14,6 +14,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/onboard/load_request.h"
 #include "cairn/transfer/virtual_links.h"
 
 namespace cairn::cli {
@@ -42,6 +43,8 @@ struct CallReplayReport {
   CallCounts replayed;
   std::uint64_t saved_blocks = 0;    // of the replay
   std::uint64_t unsaved_blocks = 0;  // blocks that were not saved
+  std::uint64_t host_blocks = 0;     // of the host tier of the replay
+  PrefillStatus prefill = {};        // of the replay, at its end: what loads were weighed against
   Duration recorded_time{};
   std::vector<std::string> problems = {};  // calls that the replayed connector refused, and why; the first 20
   std::uint64_t problem_count = 0;

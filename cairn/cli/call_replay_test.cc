@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/memory/memory_testing.h"
 
@@ -24,7 +26,7 @@ constexpr std::uint32_t kBlockSize = 16;
 // Serves one request after the other, computes each prompt in one iteration, and generates one token.
 class RecordedEngine {
  public:
-  explicit RecordedEngine(const std::string& path, bool tokens = false) {
+  static SchedulerConnector::Options default_options(const std::string& path, bool tokens) {
     SchedulerConnector::Options options;
     options.manager.model = {.name = "recorded", .layers = 8, .heads = 8, .head_size = 128, .element_type = "bf16"};
     options.manager.block_size = kBlockSize;
@@ -32,6 +34,11 @@ class RecordedEngine {
     options.manager.host.blocks = 256;
     options.manager.record = {.path = path, .tokens = tokens};
     options.manager.model.secret = std::string(64, 'a');
+    return options;
+  }
+  explicit RecordedEngine(const std::string& path, bool tokens = false)
+      : RecordedEngine(default_options(path, tokens)) {}
+  explicit RecordedEngine(SchedulerConnector::Options options) {
     options.parts.clock = &clock_;
     options.parts.own_thread = false;
     options.parts.elsewhere = [this] {
@@ -48,7 +55,9 @@ class RecordedEngine {
     for (std::size_t i = 0; i < prompt.size(); ++i) {
       prompt[i] = family * 100'000 + static_cast<Token>(i);
     }
-    const RequestHandle request = *connector_->add(++requests_, {.tokens = prompt});
+    SchedulerConnector::NewRequest given = beside_tokens;
+    given.tokens = prompt;
+    const RequestHandle request = *connector_->add(++requests_, given);
     const SchedulerConnector::Match match = *connector_->match(request, 0);
     std::vector<BlockId> table;
     for (std::uint32_t i = 0; i <= blocks; ++i) {
@@ -85,10 +94,19 @@ class RecordedEngine {
     return have;
   }
   SchedulerConnector& connector() { return *connector_; }
+  // From now on the engine says that each iteration took 12 ms.
+  void measure_iterations() { measures_ = true; }
+
+  SchedulerConnector::NewRequest beside_tokens = {};  // of every request
 
  private:
   void build(std::span<const SchedulerConnector::Scheduled> scheduled) {
-    EXPECT_TRUE(connector_->build({.number = ++number_, .scheduled = scheduled}, metadata_).has_value());
+    SchedulerConnector::Iteration iteration{.number = ++number_, .scheduled = scheduled};
+    if (measures_ && number_ > 1) {
+      iteration.duration = std::chrono::milliseconds(12);
+      iteration.duration_of = number_ - 1;
+    }
+    EXPECT_TRUE(connector_->build(iteration, metadata_).has_value());
     EXPECT_TRUE(connector_->refused().empty());
   }
   void pass(Duration time) {
@@ -112,6 +130,7 @@ class RecordedEngine {
   std::unique_ptr<SchedulerConnector> connector_;
   std::uint64_t requests_ = 0;
   std::uint64_t number_ = 0;
+  bool measures_ = false;
   std::vector<std::byte> metadata_;
 };
 
@@ -216,6 +235,67 @@ TEST_F(CallReplayTest, WhatIsNoRecordingIsRefused) {
   const Result<CallReplayReport> damaged = replay_calls({.path = path_ + ".2"});
   ASSERT_FALSE(damaged.has_value());
   EXPECT_THAT(damaged.error().message, HasSubstr("line "));
+}
+
+// What a replay needs beside the requests: without it the same calls are weighed by other speeds, in tiers of another size.
+TEST_F(CallReplayTest, DurationsRanksAndItemsAreRecorded) {
+  {
+    SchedulerConnector::Options options = RecordedEngine::default_options(path_, false);
+    options.manager.dp_rank = 3;
+    options.manager.model.heads = 1;
+    options.manager.model.head_size = 8;
+    options.manager.host.blocks = 0;
+    options.manager.host.size = std::uint64_t{8} << 20;
+    options.ranks.ranks = {2, 2};
+    options.in_step_save_blocks = 5;
+    RecordedEngine engine(std::move(options));
+    engine.measure_iterations();
+    engine.beside_tokens.dp_rank = 3;
+    const MmRun image{.offset = 4, .length = 6, .mm_hash = 987654321};
+    engine.beside_tokens.mm_runs = {&image, 1};
+    for (std::uint32_t family = 1; family < 8; ++family) {
+      engine.serve(family, 8, 0);
+    }
+    EXPECT_EQ(engine.connector().manager().status().prefill.source, PrefillStatus::Source::kLearned);
+  }
+  const std::string text = read(path_);
+  for (const char* member :
+       {"\"duration_ns\":12000000", "\"duration_of\":", "\"dp_rank\":3", "\"in_step_save_blocks\":5",
+        "\"tensor_ranks\":2", "\"pipeline_ranks\":2", "\"mm_runs\":[{\"offset\":4,\"length\":6,\"item_offset\":0}]"}) {
+    EXPECT_THAT(text, HasSubstr(member));
+  }
+  EXPECT_EQ(text.find("987654321"), std::string::npos) << "as the tokens";
+  const Result<CallReplayReport> report = replay_calls({.path = path_});
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->problem_count, 0U) << to_text(*report);
+  EXPECT_EQ(report->requests, 7U);
+  // Each stage has 2 KiB of a block, which take 4 KiB.
+  EXPECT_EQ(report->host_blocks, 1024U);
+  EXPECT_EQ(report->prefill.source, PrefillStatus::Source::kLearned);
+}
+
+TEST_F(CallReplayTest, OnlyTheUserOfTheEngineCanReadTheFile) {
+  RecordedEngine(path_).serve(1, 2, 0);
+  struct stat facts{};
+  ASSERT_EQ(::stat(path_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777U, 0600U);
+}
+
+TEST_F(CallReplayTest, ALineWithAnotherMemberOrTypeIsRefused) {
+  record();
+  const std::string text = read(path_);
+  const std::string head = text.substr(0, text.find('\n') + 1);
+  for (const char* wrong :
+       {R"({"ns":0})", R"({"ns":0,"call":7})", R"({"ns":"0","call":"add"})", R"({"ns":0.5,"call":"add"})",
+        R"({"ns":0,"call":"build","colour":1})", R"({"ns":0,"call":"build","scheduled":{}})",
+        R"({"ns":0,"call":"build","scheduled":[1]})", R"({"ns":0,"call":"build","scheduled":[{"computed":"x"}]})",
+        R"({"ns":0,"call":"build","preempted":[1,"x"]})", R"({"ns":0,"call":"add","keys":"0123"})",
+        R"({"ns":0,"call":"build","scheduled":[{"scheduled":[{"scheduled":[{}]}]}]})"}) {
+    std::ofstream(path_, std::ios::trunc) << head << wrong << "\n{}\n";
+    const Result<CallReplayReport> report = replay_calls({.path = path_});
+    ASSERT_FALSE(report.has_value()) << wrong;
+    EXPECT_THAT(report.error().message, HasSubstr("line 2")) << wrong;
+  }
 }
 
 TEST_F(CallReplayTest, TheReportIsReadByPeopleAndPrograms) {

@@ -5,13 +5,16 @@
 #include <string_view>
 #include <utility>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "cairn/base/str_cat.h"
 
 namespace cairn {
 
 namespace {
 
-constexpr std::string_view kVersion = "1";  // of the file
+constexpr std::string_view kVersion = "2";  // of the file
 constexpr std::uint32_t kMaxFiles = 1000;   // of one path
 
 void append_hex(std::uint64_t word, std::string& out) {
@@ -34,6 +37,18 @@ void id_field(JsonWriter& json, std::string_view name, const RequestId& id) {
   }
 }
 
+// A new file that nobody else can read: it may have prompts. Null, with errno, if that cannot be made.
+std::FILE* create_private(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  std::FILE* const file = fd >= 0 ? ::fdopen(fd, "w") : nullptr;
+  if (fd >= 0 && file == nullptr) {
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+  }
+  return file;
+}
+
 }  // namespace
 
 template <typename R>
@@ -48,7 +63,7 @@ Result<std::unique_ptr<CallRecorder>> CallRecorder::open(const SchedulerConnecto
   const std::string& given = options.manager.record.path;
   for (std::uint32_t number = 1; number <= kMaxFiles; ++number) {
     const std::string path = number == 1 ? given : str_cat(given, ".", number);
-    if (std::FILE* const file = std::fopen(path.c_str(), "wxe"); file != nullptr) {
+    if (std::FILE* const file = create_private(path); file != nullptr) {
       return std::unique_ptr<CallRecorder>(new CallRecorder(file, path, options));
     }
     if (errno != EEXIST) {
@@ -77,6 +92,9 @@ CallRecorder::CallRecorder(std::FILE* file, std::string path, const SchedulerCon
   json_->field("ask_again", options.ask_again);
   json_->field("load_deadline_ns", options.load_deadline.count());
   json_->field("save_deadline_ns", options.save_deadline.count());
+  json_->field("in_step_save_blocks", options.in_step_save_blocks);
+  json_->field("tensor_ranks", options.ranks.ranks.tensor);
+  json_->field("pipeline_ranks", options.ranks.ranks.pipeline);
   json_->field("config", options.manager.to_toml());
   end_line();
   flush();
@@ -93,6 +111,10 @@ void CallRecorder::added(const RequestId& id, const SchedulerConnector::NewReque
     tokens("prompt", given.tokens);
     json_->field("salt", given.salt.salt);
     json_->field("lora_name", given.salt.lora_name);
+  }
+  runs("mm_runs", given.mm_runs);
+  if (given.dp_rank) {
+    json_->field("dp_rank", *given.dp_rank);
   }
   if (given.priority) {
     json_->field("priority", *given.priority);
@@ -141,6 +163,12 @@ void CallRecorder::allocated(RequestHandle handle, std::span<const BlockId> give
 
 void CallRecorder::begin_iteration(const SchedulerConnector::Iteration& iteration) {
   json_->field("number", iteration.number);
+  if (iteration.duration) {
+    json_->field("duration_ns", iteration.duration->count());
+  }
+  if (iteration.duration_of) {
+    json_->field("duration_of", *iteration.duration_of);
+  }
   if (!iteration.preempted.empty()) {
     json_->begin_array("preempted");
     for (const RequestHandle handle : iteration.preempted) {
@@ -159,6 +187,7 @@ void CallRecorder::scheduled(const SchedulerConnector::Scheduled& each, const To
     json_->field("new_tokens", each.new_tokens.size());
     tokens("new", each.new_tokens);
   }
+  runs("new_runs", each.new_runs);
   if (!each.new_blocks.empty()) {
     blocks("new_blocks", each.new_blocks);
   }
@@ -285,6 +314,24 @@ void CallRecorder::blocks(const char* name, std::span<const BlockId> given) {
   json_->begin_array(name);
   for (const BlockId block : given) {
     json_->value(index_of(block));
+  }
+  json_->end_array();
+}
+
+void CallRecorder::runs(const char* name, std::span<const MmRun> given) {
+  if (given.empty()) {
+    return;
+  }
+  json_->begin_array(name);
+  for (const MmRun& run : given) {
+    json_->begin_object();
+    json_->field("offset", run.offset);
+    json_->field("length", run.length);
+    json_->field("item_offset", run.item_offset);
+    if (with_tokens_) {
+      json_->field("hash", run.mm_hash);
+    }
+    json_->end_object();
   }
   json_->end_array();
 }

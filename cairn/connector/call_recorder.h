@@ -3,7 +3,8 @@
 //
 // The file has one JSON object a line: first the configuration without secrets, then one line for each call, with the time
 // since the start, what was given and what came back. Tokens are left out unless record.tokens is on; the keys of full
-// blocks stand for them, from which nobody can tell the tokens without the secret that keys are made with.
+// blocks stand for them, from which nobody can tell the tokens without the secret that keys are made with. Only the user who runs
+// the engine can read the file.
 //
 // Thread safety: none; the scheduler's thread.
 // Ownership:     the SchedulerConnector; the clock outlives it.
@@ -77,6 +78,7 @@ class CallRecorder {
   void request(RequestHandle request);
   void tokens(const char* name, std::span<const Token> tokens);
   void blocks(const char* name, std::span<const BlockId> blocks);
+  void runs(const char* name, std::span<const MmRun> runs);
   // The keys that the request has since the last call.
   void keys(RequestHandle request, const TokenBlockSequence* sequence);
 
