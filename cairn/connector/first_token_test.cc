@@ -38,7 +38,7 @@ struct Case {
   double load;  // of the engine without tiers; 0: one request at a time
 };
 
-class FirstTokenTest : public ::testing::TestWithParam<std::tuple<Case, double>> {
+class FirstTokenTest : public ::testing::TestWithParam<std::tuple<Case, double, std::uint64_t>> {
  protected:
   static VirtualTraffic traffic(const Case& which) {
     VirtualTraffic traffic;
@@ -47,31 +47,31 @@ class FirstTokenTest : public ::testing::TestWithParam<std::tuple<Case, double>>
     traffic.gap_seconds = which.load == 0 ? 1 + 10 * seconds : seconds / which.load;
     return traffic;
   }
-  // The engine without tiers serves each case once.
-  static const std::vector<double>& without_tiers(const Case& which) {
-    static std::map<std::string, std::vector<double>> served;
-    auto [found, is_new] = served.try_emplace(which.name);
+  // The engine without tiers serves each case and seed once.
+  static const std::vector<double>& without_tiers(const Case& which, std::uint64_t seed) {
+    static std::map<std::pair<std::string, std::uint64_t>, std::vector<double>> served;
+    auto [found, is_new] = served.try_emplace({which.name, seed});
     if (is_new) {
       VirtualEngine engine({.tokens_per_second = which.tokens_per_second});
-      found->second = engine.serve(traffic(which).make(1));
+      found->second = engine.serve(traffic(which).make(seed));
     }
     return found->second;
   }
 };
 
 TEST_P(FirstTokenTest, IsNotLaterWithTiers) {
-  const auto& [which, disk] = GetParam();
+  const auto& [which, disk, seed] = GetParam();
   VirtualEngine::Options options{.tokens_per_second = which.tokens_per_second};
   options.links.disk = disk;
   VirtualEngine engine(with_tiers(options));
-  const std::vector<double> with = engine.serve(traffic(which).make(1));
-  const std::vector<double>& without = without_tiers(which);
+  const std::vector<double> with = engine.serve(traffic(which).make(seed));
+  const std::vector<double>& without = without_tiers(which, seed);
   const auto later_with = std::span(with).subspan(kWarmUp);
   const auto later_without = std::span(without).subspan(kWarmUp);
   const ManagerStatus status = engine.connector().manager().status();
-  std::printf("%-16s %4.1f GB/s: mean %.4f of %.4f (%.3f), p95 %.3f, loaded %5.1f %%, learned %.0f of %.0f\n",
-              which.name, disk * 1e-9, mean(later_with), mean(later_without), mean(later_with) / mean(later_without),
-              quantile(later_with, 0.95) / quantile(later_without, 0.95),
+  std::printf("%-16s %4.1f GB/s, seed %d: mean %.4f of %.4f (%.3f), p95 %.3f, loaded %5.1f %%, learned %.0f of %.0f\n",
+              which.name, disk * 1e-9, static_cast<int>(seed), mean(later_with), mean(later_without),
+              mean(later_with) / mean(later_without), quantile(later_with, 0.95) / quantile(later_without, 0.95),
               100.0 * static_cast<double>(engine.loaded_tokens()) /
                   static_cast<double>(engine.loaded_tokens() + engine.computed_tokens()),
               status.prefill.tokens_per_second, which.tokens_per_second);
@@ -93,7 +93,8 @@ constexpr Case kCases[] = {
     {"very fast alone", 200'000, 0}, {"very fast loaded", 200'000, 0.8},
 };
 INSTANTIATE_TEST_SUITE_P(Engines, FirstTokenTest,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(0.5e9, 3.5e9, 7e9)));
+                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(0.5e9, 3.5e9, 7e9),
+                                            ::testing::Range<std::uint64_t>(1, 21)));
 
 // Requests one at a time, of a slow engine with a fast disk.
 TEST(FirstTokenWithTiersTest, WhatLoadsFasterIsLoaded) {
