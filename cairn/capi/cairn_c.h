@@ -147,8 +147,9 @@ typedef struct cairn_filter_run {
  * all 1: set those of blocks to 0 that are not to be copied. The rest of a sequence after such a block is not copied either.
  * Called once for a run of blocks, on threads of Cairn, maybe on two at once, with no lock held. It may look up blocks and
  * read status; it must not wait for a copy, create or destroy handles, or keep pointers that it is given. A call that takes
- * longer than the limit is an incident. After eight such calls in a row the filter is not called for a while, and no block is
- * copied that it would be asked about. */
+ * longer than the limit is an incident. After eight such calls in a row, or one that has not returned 20 ms beyond the limit,
+ * the filter is not called for a while, and no block is copied that it would be asked about. If a call has not returned a
+ * second after its handle is destroyed, `context` has to stay valid until it does. */
 typedef void (*cairn_offload_filter)(void* context, const cairn_filter_run* run, uint8_t* keep);
 
 typedef struct cairn_manager_options {

@@ -2,8 +2,9 @@
 // than a scheduler has. In a simulation (own_thread off) run() starts them itself.
 //
 // Starts the operations of one iteration after those of the iterations before: saves, then cancels, then loads. Each carries
-// the step that the engine has to reach before it begins. What the engine says of blocks that in-step saves read is passed
-// on to the leader first.
+// the step that the engine has to reach before it begins. Saves are first, because a step may wait for saves of blocks that it
+// overwrites, and its loads wait for the step: loads must not take the places of those saves in the executor. What the engine
+// says of blocks that in-step saves read is passed on to the leader first.
 //
 // Thread safety: run() is the scheduler's.
 // Ownership: SchedulerConnector; the manager outlives it. The destructor drops what the thread has not begun.

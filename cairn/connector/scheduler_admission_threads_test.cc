@@ -1,7 +1,9 @@
 // Which blocks the tiers keep with an engine attached: what counts as a use of a block, and which saves are rejected.
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <mutex>
+#include <semaphore>
 #include <stdexcept>
 
 #include "cairn/connector/scheduler_testing.h"
@@ -238,6 +240,33 @@ TEST(SchedulerAdmissionTest, AFilterThatIsAlwaysSlowIsBypassed) {
   EXPECT_EQ(status.filter_overruns, 8U);
   EXPECT_TRUE(status.is_filter_bypassed);
   EXPECT_EQ(world->manager().status().incident_count, 2U) << "slow, bypassed";
+}
+
+// Loads go on, and the end does not wait for it.
+TEST(SchedulerAdmissionTest, AFilterThatDoesNotReturnBlocksNothing) {
+  const auto may_return = std::make_shared<std::counting_semaphore<>>(1);
+  const auto has_returned = std::make_shared<std::counting_semaphore<>>(0);
+  SchedulerConnector::Options options = small_options();
+  options.parts.offload_filter_limit = std::chrono::milliseconds(200);
+  options.parts.offload_filter = [may_return, has_returned](const FilteredRun&, std::span<bool>) {
+    may_return->acquire();
+    has_returned->release();
+  };
+  {
+    World world(options);
+    run(world, "a", {.tokens = tokens(kPrompt, 100)});
+    ASSERT_EQ(stored(world), 4U);
+    run(world, "b", {.tokens = tokens(kPrompt, 200)});
+    run(world, "c", {.tokens = tokens(kPrompt, 300)});
+    EXPECT_EQ(stored(world), 4U) << "the answer is no";
+    EXPECT_EQ(world->saves().filtered, 2U);
+    EXPECT_EQ(load_prompt(world, "d", 8), 16U);
+    EXPECT_TRUE(world->manager().status().offload.at(0).is_filter_bypassed);
+    EXPECT_EQ(world->manager().status().incident_count, 1U);
+  }
+  may_return->release();
+  has_returned->acquire();
+  has_returned->acquire();
 }
 
 }  // namespace

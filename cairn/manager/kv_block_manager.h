@@ -104,7 +104,7 @@ struct ManagerParts {
   bool reports_iterations = false;
   std::function<void(const Incident&)> on_incident = {};  // on any thread; must not call the manager
   // Decides beside the filters of the configuration which blocks are copied to a tier below; see docs/manager.md. A call
-  // that takes longer than the limit is an incident.
+  // that takes longer than the limit is an incident; one that does not return is given up.
   OffloadFilter offload_filter = {};
   Duration offload_filter_limit = std::chrono::milliseconds(1);
   MemoryProgress progress = {};  // while memory is allocated

@@ -171,9 +171,12 @@ Status ManagerTiers::make_offloader(CacheLevel from, CacheLevel to, const Offloa
   CAIRN_TRY_ASSIGN(offloader, Offloader::make(*down, *registry_, options, clock_, wake_,
                                               {.filter = parts_.offload_filter,
                                                .limit = parts_.offload_filter_limit,
-                                               .report = [this, to](std::string text) {
-                                                 incidents_.add(Incident::Kind::kOffloadFilter, to, std::move(text));
-                                               }}));
+                                               .report =
+                                                   [this, to](std::string text) {
+                                                     incidents_.add(Incident::Kind::kOffloadFilter, to,
+                                                                    std::move(text));
+                                                   },
+                                               .own_thread = parts_.own_thread}));
   listeners_[index_of(from)].attach(offloader.get());
   return {};
 }

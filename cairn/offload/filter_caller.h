@@ -1,10 +1,12 @@
 // FilterCaller: calls a user's OffloadFilter and keeps it from doing harm. The answer is "no" for all blocks of a call that
-// throws. A call that takes longer than the limit is counted and reported; its answer holds. After kOverrunsInARow such
-// calls the filter is bypassed for a while: it is not called, and the answer is "no", as the filter may be there to keep
-// blocks from being stored. Then it is tried again, after a wait that doubles each time.
+// throws. A call that takes longer than the limit is counted and reported; its answer holds if it comes within kHandOff beyond
+// the limit. A call that has not returned by then is given up: the answer is "no". After kOverrunsInARow calls over the limit,
+// or one that was given up, the filter is bypassed for a while, and at least until it has returned: it is not called, and the
+// answer is "no", as the filter may be there to keep blocks from being stored. Then it is tried again, after a wait that
+// doubles each time.
 //
 // Thread safety: any thread. Holds no lock while the filter or `report` runs.
-// Ownership: an Offloader. The clock outlives it.
+// Ownership: an Offloader. The clock outlives it. If a call does not return, see FilterThread.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/mutex.h"
+#include "cairn/offload/filter_thread.h"
 #include "cairn/offload/offload_request.h"
 
 namespace cairn {
@@ -24,11 +27,19 @@ class FilterCaller {
   static constexpr std::uint32_t kOverrunsInARow = 8;
   static constexpr Duration kFirstBypass = std::chrono::seconds(1);
   static constexpr Duration kLongestBypass = std::chrono::minutes(1);
+  // On a busy machine, the time until the filter's thread runs and the caller runs again.
+  static constexpr Duration kHandOff = std::chrono::milliseconds(20);
 
-  // `report` says what an operator should know of: the first overrun and the first exception in a row, and when the filter
-  // is bypassed and called again. May be empty.
-  FilterCaller(OffloadFilter filter, Duration limit, std::function<void(std::string)> report, const Clock& clock)
-      : filter_(std::move(filter)), limit_(limit), report_(std::move(report)), clock_(clock) {}
+  struct Options {
+    OffloadFilter filter = {};
+    Duration limit = std::chrono::milliseconds(1);
+    // Says what an operator should know of: the first overrun and the first exception in a row, and when the filter is bypassed
+    // and called again. Called in ask(). May be empty.
+    std::function<void(std::string)> report = {};
+    // Off: the caller's thread calls the filter, and waits for it however long that takes. For virtual time.
+    bool own_thread = true;
+  };
+  FilterCaller(Options options, const Clock& clock);
 
   // Asks the filter about the run. Requires: `keep` has one element for each block.
   void ask(const FilteredRun& run, std::span<bool> keep) CAIRN_EXCLUDES(mutex_);
@@ -36,16 +47,16 @@ class FilterCaller {
   void add_to(OffloadStatus& status) const CAIRN_EXCLUDES(mutex_);
 
  private:
-  [[nodiscard]] bool is_bypassed(TimePoint now) const CAIRN_REQUIRES(mutex_) {
-    return bypassed_until_ && now < *bypassed_until_;
-  }
+  [[nodiscard]] bool is_bypassed(TimePoint now) const CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] FilterThread::Outcome call(const FilteredRun& run, std::span<bool> keep);
   // Counts a call; returns what is to be reported.
-  [[nodiscard]] std::string count(Duration took, bool has_thrown, TimePoint now) CAIRN_EXCLUDES(mutex_);
+  [[nodiscard]] std::string count(const FilterThread::Outcome& outcome, TimePoint now) CAIRN_EXCLUDES(mutex_);
+  // Returns for how long.
+  Duration bypass(TimePoint now) CAIRN_REQUIRES(mutex_);
 
-  const OffloadFilter filter_;
-  const Duration limit_;
-  const std::function<void(std::string)> report_;
+  const Options options_;
   const Clock& clock_;
+  std::optional<FilterThread> thread_;  // unless Options::own_thread is off
 
   mutable Mutex mutex_{LockRank::kHealth};
   std::uint64_t calls_ CAIRN_GUARDED_BY(mutex_) = 0;

@@ -42,17 +42,20 @@ class FilterCallerTest : public ::testing::Test {
   int calls_ = 0;
   std::vector<std::string> reports_;
   const std::vector<FilteredBlock> blocks_ = std::vector<FilteredBlock>(3);
-  FilterCaller caller_{[this](const FilteredRun& run, std::span<bool> keep) {
-                         EXPECT_EQ(run.blocks.size(), keep.size());
-                         EXPECT_THAT(keep, Each(true));
-                         ++calls_;
-                         clock_.advance(takes_);
-                         keep[1] = false;
-                         if (throws_) {
-                           throw std::runtime_error("of the user");
-                         }
-                       },
-                       milliseconds(1), [this](std::string text) { reports_.push_back(std::move(text)); }, clock_};
+  FilterCaller caller_{{.filter =
+                            [this](const FilteredRun& run, std::span<bool> keep) {
+                              EXPECT_EQ(run.blocks.size(), keep.size());
+                              EXPECT_THAT(keep, Each(true));
+                              ++calls_;
+                              clock_.advance(takes_);
+                              keep[1] = false;
+                              if (throws_) {
+                                throw std::runtime_error("of the user");
+                              }
+                            },
+                        .report = [this](std::string text) { reports_.push_back(std::move(text)); },
+                        .own_thread = false},
+                       clock_};
 };
 
 TEST_F(FilterCallerTest, PassesTheAnswersOn) {

@@ -151,7 +151,8 @@ struct AskedFilter {
                 keep[i] = wants(run.blocks[i]);
               }
             },
-        .report = [this](std::string text) { reports.push_back(std::move(text)); }};
+        .report = [this](std::string text) { reports.push_back(std::move(text)); },
+        .own_thread = false};
   }
 };
 

@@ -9,7 +9,6 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/offload/copy_loan.h"
-#include "cairn/offload/filter_caller.h"
 #include "cairn/offload/offload_candidates.h"
 #include "cairn/offload/offload_chooser.h"
 #include "cairn/offload/offload_inbox.h"
@@ -204,7 +203,7 @@ Offloader::Impl::Impl(TierLink& link, BlockRegistry& registry, const OffloadOpti
                user_filter.filter != nullptr),
       candidates_(link, registry, options, chooser_) {
   if (user_filter.filter) {
-    user_filter_.emplace(std::move(user_filter.filter), user_filter.limit, std::move(user_filter.report), clock);
+    user_filter_.emplace(std::move(user_filter), clock);
   }
 }
 

@@ -31,6 +31,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/offload/filter_caller.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/pool/block_registry.h"
 #include "cairn/pool/pool_observer.h"
@@ -41,12 +42,8 @@ namespace cairn {
 class Offloader {
  public:
   // A filter of the user's, which decides beside the filters of OffloadOptions. Called in pump() and in offload() of the
-  // engine's blocks, with no lock held.
-  struct UserFilter {
-    OffloadFilter filter = {};  // empty: there is none
-    Duration limit = std::chrono::milliseconds(1);
-    std::function<void(std::string)> report = {};  // see FilterCaller
-  };
+  // engine's blocks, with no lock held. An empty filter: there is none.
+  using UserFilter = FilterCaller::Options;
   // `wake` is called when there is something to pump, from any thread, also under a pool's lock. It must return soon and
   // take only locks above LockRank::kRegistry.
   [[nodiscard]] static Result<std::unique_ptr<Offloader>> make(TierLink& link, BlockRegistry& registry,
