@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cairn/base/deadline.h"
@@ -114,9 +115,20 @@ int32_t cairn_manager_start_onboard(cairn_manager* manager, const cairn_blocks* 
         if (into != nullptr) {
           request.targets.emplace(std::move(*into));
         }
-        Result<LoadId> started = on.onboard_blocks(std::move(request));
-        if (!started && into != nullptr && request.targets) {
-          targets->blocks.emplace<MutableBlocks>(*std::move(request.targets));  // the caller still has them
+        const auto give_back = [targets, &request] {  // the caller still has them
+          if (request.targets) {
+            targets->blocks.emplace<MutableBlocks>(*std::move(request.targets));
+          }
+        };
+        Result<LoadId> started = LoadId{};
+        try {
+          started = on.onboard_blocks(std::move(request));
+        } catch (const std::bad_alloc&) {
+          give_back();
+          throw;
+        }
+        if (!started) {
+          give_back();
         }
         return started;
       },

@@ -288,6 +288,19 @@ TEST_P(ManagerAllocationTest, Futures) {
   starve(
       "cairn_manager_start_onboard", GetParam(),
       [&] { return done(cairn_manager_start_onboard(manager_, held, nullptr, &future, &error_), error_); }, drop);
+  drop();
+  cairn_blocks* targets = allocate(3);
+  starve(
+      "cairn_manager_start_onboard", GetParam(),
+      [&] { return done(cairn_manager_start_onboard(manager_, held, targets, &future, &error_), error_); },
+      [&] {
+        drop();
+        cairn_blocks_release(targets);
+        targets = allocate(3);
+      },
+      [&] { EXPECT_EQ(cairn_blocks_count(targets), 3U) << "a call that failed takes no blocks"; });
+  EXPECT_EQ(cairn_blocks_count(targets), 0U);
+  cairn_blocks_release(targets);
   cairn_blocks_release(held);
   drop();
   auto offload = sized<cairn_offload_options>();
