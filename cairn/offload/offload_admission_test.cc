@@ -255,6 +255,31 @@ TEST(OffloadUserFilterTest, WhatItRefusesCostsNoBudget) {
   EXPECT_EQ(world.offloader->status().copied, 1U);
 }
 
+// An hour's worth is four blocks.
+const std::uint64_t kFourBlocks = 24 * 4 * kTinyBlocks.block_bytes();
+
+TEST(OffloadAdmissionTest, ASaveThatIsShedCostsNoBudget) {
+  World world(engine({.mode = OffloadMode::kOff, .queue = 1, .bytes_per_day = kFourBlocks}));
+  ASSERT_TRUE(world.offloader->offload(blocks_of(world, chain(1, 1)), {.priority = 90}));
+  for (std::uint64_t name = 2; name < 12; ++name) {
+    const auto shed = world.offloader->offload(blocks_of(world, chain(name, 1)), {.priority = 10});
+    ASSERT_FALSE(shed.has_value()) << name;
+    EXPECT_EQ(shed.error().code, ErrorCode::kExhausted);
+  }
+  EXPECT_EQ(world.refused(kOverBudget), 0U);
+}
+
+TEST(OffloadAdmissionTest, ABlockOfAPoolThatIsShedCostsNoBudget) {
+  World world(
+      {.offload = {.mode = OffloadMode::kOnRegistration, .in_flight = 1, .queue = 1, .bytes_per_day = kFourBlocks}});
+  for (std::uint64_t name = 1; name < 12; ++name) {  // one is in flight, one pending, the others are shed
+    world.put(chain(name, 1));
+    (void)world.offloader->pump();
+  }
+  EXPECT_EQ(world.refused(kShed), 9U);
+  EXPECT_EQ(world.refused(kOverBudget), 0U);
+}
+
 TEST(OffloadUserFilterTest, AnExceptionDoesNotEscape) {
   AskedFilter asked;
   asked.wants = [](const FilteredBlock&) -> bool { throw std::runtime_error("of the user"); };

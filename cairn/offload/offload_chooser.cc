@@ -80,6 +80,9 @@ bool OffloadChooser::request(RequestedKey requested, const BlockKey& key, std::u
   }
   const std::optional<BlockKey> shed = queue_.push({.key = key, .priority = priority, .frequency = frequency});
   if (shed == key) {
+    if (is_admitted) {
+      filter_.take_back();
+    }
     return false;
   }
   ++offered_;
@@ -99,7 +102,6 @@ void OffloadChooser::reject(const BlockKey& key, OffloadRefusal reason) {
   Key& state = keys_.at(key);
   state.is_offered = false;
   if (state.requests.empty()) {
-    filter_.take_back();
     resolve(key, reason);
   }
 }
@@ -216,6 +218,9 @@ void OffloadChooser::resolve(const BlockKey& key, Refusal refusal, std::string_v
     --in_flight_;
   } else {
     queue_.erase(key);
+    if (state.is_admitted) {
+      filter_.take_back();
+    }
   }
   if (refusal) {
     count(*refusal);

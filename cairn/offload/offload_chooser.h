@@ -56,12 +56,12 @@ class OffloadChooser {
   // Requires: !contains(key), and the block is not below.
   Offered offer(const Candidate& candidate, TimePoint now);
   // Why a block, which is part of a sequence of so many blocks, is not worth a place below; std::nullopt if it is: then it
-  // counts as written.
+  // counts as written, until it is resolved without a transfer.
   using Refusal = std::optional<OffloadRefusal>;
   [[nodiscard]] Refusal judge(const BlockKey& key, std::uint32_t sequence_blocks, std::uint32_t priority,
                               TimePoint now);
   // A request wants the block, which is not below. `is_admitted`: judge() admitted it; else only the budget may refuse it.
-  // False if there is no room for it in the queue: nothing has changed then.
+  // False if there is no room for it in the queue: then it does not count as written.
   [[nodiscard]] bool request(RequestedKey requested, const BlockKey& key, std::uint32_t priority,
                              std::uint32_t frequency, bool is_admitted = false);
   // Counts blocks as offered and refused.
