@@ -202,6 +202,24 @@ TEST(OffloadUserFilterTest, IsAskedAboutBlocksThatLeaveAPool) {
   }
 }
 
+TEST(OffloadUserFilterTest, TheRestOfASequenceIsNotCopiedInLaterBatchesEither) {
+  for (const OffloadMode mode : {OffloadMode::kAhead, OffloadMode::kOnRegistration}) {
+    AskedFilter asked;
+    World world({.offload = {.mode = mode, .batch = 2}, .filter = asked.filter()});
+    asked.wants = [](const FilteredBlock& block) { return block.key.position() != 1; };
+    const Keys keys = chain(1, 6);
+    world.put(first_of(keys, 4));
+    world.drain();
+    EXPECT_EQ(asked.calls.size(), 2U) << "batches of two";
+    EXPECT_THAT(world.arrived(), ElementsAre(keys[0])) << to_string(mode);
+    EXPECT_EQ(world.refused(kNoParent), 2U);
+    world.put({keys[4], keys[5]});  // the request goes on
+    world.drain();
+    EXPECT_THAT(world.arrived(), IsEmpty()) << to_string(mode);
+    world.expect_accounts_add_up();
+  }
+}
+
 TEST(OffloadUserFilterTest, IsNotAskedAboutBlocksOfAPoolThatAreRequested) {
   AskedFilter asked;
   World world({.offload = {.mode = OffloadMode::kOff}, .filter = asked.filter()});

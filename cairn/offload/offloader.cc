@@ -309,16 +309,19 @@ bool Offloader::Impl::ask_about_offered() {
   std::ranges::reverse(offered);  // they were offered last one first
   const auto keep = std::make_unique<bool[]>(options_.batch);
   std::vector<FilteredBlock> run;
+  std::vector<std::optional<BlockKey>> parents;  // of the blocks of the run, if they are above
   for (std::span<const BlockKey> left = offered; !left.empty();) {
     const std::span<const BlockKey> keys = left.first(std::min<std::size_t>(left.size(), options_.batch));
     left = left.subspan(keys.size());
     run.clear();
+    parents.clear();
     {
       const std::vector<std::optional<PeekedBlock>> seen = upper_->peek(keys);
       const MutexLock lock(mutex_);
       for (std::size_t i = 0; i < keys.size(); ++i) {
         if (seen[i] && chooser_.is_pending(keys[i])) {
           run.push_back(filtered(keys[i], seen[i]->facts.priority, seen[i]->tenant));
+          parents.push_back(seen[i]->parent);
         }
       }
     }
@@ -328,16 +331,14 @@ bool Offloader::Impl::ask_about_offered() {
     user_filter_->ask({.from = link_.from().level(), .to = link_.to().level(), .blocks = run},
                       {keep.get(), run.size()});
     const MutexLock lock(mutex_);
-    std::vector<BlockKey> refused;
     for (std::size_t i = 0; i < run.size(); ++i) {
       const BlockKey& key = run[i].key;
-      const bool has_no_parent =
-          std::ranges::any_of(refused, [&key](const BlockKey& other) { return other.is_parent_of(key); });
-      if (keep[i] && !has_no_parent) {
-        continue;
-      }
-      refused.push_back(key);
-      if (chooser_.is_pending(key)) {
+      // Parents are decided on first, in this run or an earlier one. One that is neither below nor on its way there was refused
+      // or dropped: the tier below would have a block that nobody can load once the parent leaves the upper tier. Nothing is
+      // lost for good: a block that is used again, and in mode kAhead a victim with its ancestors, is offered again.
+      const bool has_parent =
+          key.position() == 0 || (parents[i] && chooser_.contains(*parents[i])) || lower_.contains_parent_of(key);
+      if ((!keep[i] || !has_parent) && chooser_.is_pending(key)) {
         chooser_.reject(key, keep[i] ? OffloadRefusal::kNoParent : OffloadRefusal::kFiltered);
       }
     }
