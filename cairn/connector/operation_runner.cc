@@ -205,7 +205,7 @@ void OperationRunner::start_save(const OperationPtr& save, TimePoint deadline) {
   std::vector<BlockKey> expected;
   if (events != nullptr) {
     expected = save->keys;
-    events->expect_token_ids(expected, save->token_ids);
+    expected.resize(events->expect_token_ids(expected, save->token_ids));
   }
   const auto forget = [events, expected = std::move(expected)] {
     if (events != nullptr) {

@@ -66,7 +66,7 @@ class EventLog::Impl {
   void on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks, std::span<const Token> tokens);
   void on_removed(CacheLevel tier, std::span<const BlockKey> keys);
   void append_mark(Kind kind, CacheLevel tier, std::uint64_t weights_generation = 0);
-  void expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids);
+  [[nodiscard]] std::size_t expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids);
   void forget_token_ids(std::span<const BlockKey> keys);
   [[nodiscard]] bool keeps_token_ids() const { return keeps_token_ids_; }
   [[nodiscard]] std::vector<std::vector<Token>> token_ids_of(std::span<const ResidentBlock> blocks) const;
@@ -139,8 +139,8 @@ void EventLog::on_cleared(CacheLevel tier) { impl_->append_mark(Impl::Kind::kCle
 void EventLog::invalidate(CacheLevel tier, std::uint64_t weights_generation) {
   impl_->append_mark(Impl::Kind::kInvalidated, tier, weights_generation);
 }
-void EventLog::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
-  impl_->expect_token_ids(keys, token_ids);
+std::size_t EventLog::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
+  return impl_->expect_token_ids(keys, token_ids);
 }
 void EventLog::forget_token_ids(std::span<const BlockKey> keys) { impl_->forget_token_ids(keys); }
 bool EventLog::keeps_token_ids() const { return impl_->keeps_token_ids(); }
@@ -257,16 +257,18 @@ void EventLog::Impl::append_mark(Kind kind, CacheLevel tier, std::uint64_t weigh
   }
 }
 
-void EventLog::Impl::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
+std::size_t EventLog::Impl::expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids) {
   if (!keeps_token_ids_) {
-    return;
+    return 0;
   }
   const MutexLock lock(mutex_);
   const std::size_t size = known_.block_size();
   CAIRN_CHECK(token_ids.size() == keys.size() * size, "token ids of whole blocks are given");
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    known_.pin(keys[i], token_ids.subspan(i * size, size));
+  std::size_t count = 0;
+  while (count < keys.size() && known_.pin(keys[count], token_ids.subspan(count * size, size))) {
+    ++count;
   }
+  return count;
 }
 
 void EventLog::Impl::forget_token_ids(std::span<const BlockKey> keys) {

@@ -51,10 +51,10 @@ class EventLog final : public PoolObserver {
   void on_cleared(CacheLevel tier) override;
   void on_matched(CacheLevel, std::span<const BlockKey>) override {}  // a match changes nothing
 
-  // The blocks of these keys are about to be stored in a tier by a copy: their token ids, block_size for each. They are
-  // remembered until forget_token_ids() is called once for each key, and beyond that while a tier has the block. No effect
-  // unless keeps_token_ids().
-  void expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids);
+  // The blocks of these keys are about to be stored in a tier by a copy: their token ids, block_size for each. Returns for how
+  // many of the keys, from the first on, there is room; 0 unless keeps_token_ids(). Their token ids are remembered until
+  // forget_token_ids() is called once for each of those keys, and beyond that while a tier has the block.
+  [[nodiscard]] std::size_t expect_token_ids(std::span<const BlockKey> keys, std::span<const Token> token_ids);
   void forget_token_ids(std::span<const BlockKey> keys);
   [[nodiscard]] bool keeps_token_ids() const;
   // The token ids of the blocks, each empty if they are unknown.

@@ -383,7 +383,7 @@ TEST(EventLogTest, ExpectedTokensComeWithTheBlocks) {
   const auto blocks = chain(1, 0, 5);
   const std::vector<BlockKey> keys = keys_of(blocks);
   const auto expected = std::span(keys).subspan(1, 3);
-  log->expect_token_ids(expected, tokens_from(20, 6));
+  ASSERT_EQ(log->expect_token_ids(expected, tokens_from(20, 6)), 3U);
   log->on_registered(kG2, blocks, {});
   log->forget_token_ids(expected);
   // Blocks whose tokens are known stand in events of their own.
@@ -404,9 +404,8 @@ TEST(EventLogTest, TokensOfKnownBlocksNeedABlockSize) {
   const auto log = make_log(4);
   EXPECT_FALSE(log->keeps_token_ids());
   const auto blocks = chain(1, 0, 1);
-  log->expect_token_ids(keys_of(blocks), tokens_from(1, 2));  // no effect
+  EXPECT_EQ(log->expect_token_ids(keys_of(blocks), tokens_from(1, 2)), 0U) << "no effect";
   log->on_registered(kG2, blocks, {});
-  log->forget_token_ids(keys_of(blocks));
   EXPECT_THAT(stored_of(events_from(*log, 1)[0]).token_ids, IsEmpty());
 }
 

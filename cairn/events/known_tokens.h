@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "cairn/base/check.h"
 #include "cairn/base/flat_table.h"
 #include "cairn/base/ids.h"
 #include "cairn/tokens/block_key.h"
@@ -43,14 +44,21 @@ class KnownTokens {
            gone_.capacity() * (sizeof(BlockKey) + 2 * sizeof(Entry));
   }
 
-  // Keeps the token ids until unpin(), even if no tier has the block.
-  void pin(const BlockKey& key, std::span<const Token> tokens) {
-    if (Entry* const entry = add(key, tokens)) {
+  // Keeps the token ids until unpin(), even if no tier has the block. False if there is no room: then there is nothing to
+  // unpin.
+  [[nodiscard]] bool pin(const BlockKey& key, std::span<const Token> tokens) {
+    Entry* const entry = add(key, tokens);
+    if (entry != nullptr) {
       ++entry->pins;
     }
+    return entry != nullptr;
   }
+  // Once for each pin() that returned true.
   void unpin(const BlockKey& key) {
-    change(key, [](Entry& entry) { entry.pins -= entry.pins > 0 ? 1 : 0; });
+    change(key, [](Entry& entry) {
+      CAIRN_CHECK(entry.pins > 0, "only what was pinned is unpinned");
+      --entry.pins;
+    });
   }
   // The tier has the block from now on. `tokens` may be empty. Returns whether the token ids are known.
   bool stored(CacheLevel tier, const BlockKey& key, std::span<const Token> tokens) {

@@ -35,18 +35,17 @@ TEST(KnownTokensTest, TokensAreKnownWhileATierHasTheBlock) {
 
 TEST(KnownTokensTest, PinsKeepTokensBeforeABlockIsStored) {
   KnownTokens known(4, 2);
-  known.pin(kA, kFirst);
-  known.pin(kA, kFirst);
+  EXPECT_TRUE(known.pin(kA, kFirst));
+  EXPECT_TRUE(known.pin(kA, kFirst));
   known.unpin(kA);
   EXPECT_TRUE(known.stored(kG2, kA, {}));
   known.unpin(kA);
   EXPECT_THAT(known.find(kA), ElementsAre(1, 2));
   known.removed(kG2, kA);
   EXPECT_THAT(known.find(kA), IsEmpty());
-  known.pin(kB, kSecond);
+  EXPECT_TRUE(known.pin(kB, kSecond));
   known.unpin(kB);
   EXPECT_THAT(known.find(kB), IsEmpty()) << "the save came to nothing";
-  known.unpin(kB);
 }
 
 TEST(KnownTokensTest, AClearedTierLeavesWhatOthersHave) {
@@ -54,7 +53,7 @@ TEST(KnownTokensTest, AClearedTierLeavesWhatOthersHave) {
   known.stored(kG2, kA, kFirst);
   known.stored(kG2, kB, kSecond);
   known.stored(kG3, kB, {});
-  known.pin(kC, kFirst);
+  EXPECT_TRUE(known.pin(kC, kFirst));
   known.cleared(kG2);
   EXPECT_THAT(known.find(kA), IsEmpty());
   EXPECT_THAT(known.find(kB), ElementsAre(3, 4));
@@ -66,6 +65,7 @@ TEST(KnownTokensTest, WithoutRoomTokensAreUnknown) {
   known.stored(kG2, kA, kFirst);
   known.stored(kG2, kB, kSecond);
   EXPECT_FALSE(known.stored(kG2, kC, kFirst));
+  EXPECT_FALSE(known.pin(kC, kFirst)) << "nothing is pinned: there will be nothing to unpin";
   known.removed(kG2, kA);
   EXPECT_TRUE(known.stored(kG3, kC, kSecond)) << "there is room again";
   EXPECT_THAT(known.find(kC), ElementsAre(3, 4));

@@ -264,6 +264,20 @@ TEST(SnapshotTest, GivesUpWhereTheLogNeverHoldsTheEvents) {
   EXPECT_THAT(snapshot.error().message, HasSubstr("make the log larger"));
 }
 
+TEST(SnapshotTest, ASaveWithoutRoomForItsTokensForgetsNoneOfAnotherSave) {
+  const auto log = *EventLog::create({.blocks = 16, .token_ids = 16, .known_blocks = 1, .block_size = 2});
+  PlainPool pool(kG2, 4, *log);
+  const BlockKey keys[] = {block_at(1, 0).key, block_at(2, 0).key};
+  const Token tokens[] = {5, 6, 7, 8};
+  ASSERT_EQ(log->expect_token_ids(keys, tokens), 1U) << "there is room for one";
+  log->forget_token_ids({keys, 1});  // the first save is over
+  ASSERT_EQ(log->expect_token_ids({keys + 1, 1}, std::span(tokens).last(2)), 1U);
+  pool.put(0, block_at(2, 0));
+  log->forget_token_ids({keys + 1, 1});
+  const ResidentSource* pools[] = {&pool};
+  EXPECT_EQ((*take_snapshot(*log, pools)).tiers[0].token_ids, (std::vector<std::vector<Token>>{{7, 8}}));
+}
+
 TEST(SnapshotTest, HasTheSourceAndTheTokensThatTheLogKnows) {
   const EventSource source{.worker_id = 9, .dp_rank = 1};
   const auto log =
@@ -271,7 +285,7 @@ TEST(SnapshotTest, HasTheSourceAndTheTokensThatTheLogKnows) {
   PlainPool pool(kG2, 4, *log);
   const BlockKey known = block_at(1, 0).key;
   const Token tokens[] = {5, 6};
-  log->expect_token_ids({&known, 1}, tokens);
+  ASSERT_EQ(log->expect_token_ids({&known, 1}, tokens), 1U);
   pool.put(0, block_at(1, 0));
   pool.put(1, block_at(1, 1));
   const ResidentSource* pools[] = {&pool};
