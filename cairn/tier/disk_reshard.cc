@@ -335,7 +335,9 @@ Status remove_other_grids(const std::string& path, std::string_view own) {
   for (const std::string& other : files_of_another_grid(path, own)) {
     CAIRN_TRY(remove_file(other));
   }
-  return remove_file(reshard_journal(path));
+  CAIRN_TRY(remove_file(reshard_journal(path)));
+  const UnnamedFiles left(path);  // removes them
+  return {};
 }
 
 }  // namespace cairn

@@ -259,6 +259,8 @@ TEST_F(ReshardTest, AJournalThatIsNotOursChangesNothing) {
 TEST_F(ReshardTest, ATierThatStartsAnewIsFreeOfOtherGrids) {
   write({2}, 2);
   std::ofstream(path_ + ".reshard") << "left";
+  std::ofstream(path_ + ".l0-4.h0-3.reshard") << "left";
+  std::ofstream(path_ + ".l0-4.h0-0.reshard.new") << "left";
   std::ofstream(path_ + ".l9-9.h0-3") << "of another stage";
   ASSERT_TRUE(remove_other_grids(path_, "l0-4.h0-0"));
   EXPECT_THAT(names(), ElementsAre("blocks", "blocks.l0-4.h2-3", "blocks.l9-9.h0-3"));
