@@ -715,15 +715,17 @@ typedef struct cairn_group {
 
 typedef struct cairn_worker_options {
   size_t struct_size;
-  uint32_t rank;                /* which worker this is, from 0 on */
-  uint32_t ranks;               /* number of workers; 0: 1 */
-  const char* leader;           /* the address of the scheduler, */
-  cairn_scheduler* scheduler;   /* or the scheduler, if it is in this process; not both */
-  const char* secret;           /* as in cairn_scheduler_options */
-  uint64_t fence_limit_ms;      /* longest wait of bind; 0: 200 */
-  uint64_t layer_limit_ms;      /* longest wait of wait_for_layer and take_outcomes; 0: 10000 */
-  uint64_t answer_limit_ms;     /* a load or save without an outcome for so long counts as failed; 0: 120000 */
-  uint64_t first_connection_ms; /* longest wait of create for the scheduler; 0: 60000 */
+  uint32_t rank;              /* which worker this is, from 0 on */
+  uint32_t ranks;             /* number of workers; 0: 1 */
+  const char* leader;         /* the address of the scheduler, */
+  cairn_scheduler* scheduler; /* or the scheduler, if it is in this process; not both */
+  const char* secret;         /* as in cairn_scheduler_options */
+  uint64_t fence_limit_ms;    /* longest wait of bind; 0: 200 */
+  uint64_t layer_limit_ms;    /* longest wait of wait_for_layer and take_outcomes; 0: 10000 */
+  uint64_t answer_limit_ms;   /* a load or save without an outcome for so long counts as failed; 0: 120000 */
+  uint64_t
+      first_connection_ms; /* longest wait of create for the scheduler, without the time for memory and a file, its own
+                                 * or of a rank that is first, up to 10 minutes each; 0: 60000 */
   const cairn_group* groups;
   size_t group_count;
   const char* const* layers; /* names of all layers of this worker, as the model computes them; numbered from 0 */

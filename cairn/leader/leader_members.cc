@@ -64,7 +64,7 @@ Status LeaderMembers::seat(ConnectionId connection, Member& member) {
 
 Status LeaderMembers::join(ConnectionId connection, const RankClaim& claim, TimePoint now) {
   CAIRN_TRY(check_claim(claim));
-  Member member{.peer = {.is_local = true}, .hello = {.claim = claim}, .since = now};
+  Member member{.peer = {.is_local = true}, .hello = {.claim = claim}, .since = now, .pinged = now};
   CAIRN_TRY(seat(connection, member));
   Member& kept = open_.emplace(connection, member).first->second;
   if (model_) {
@@ -151,7 +151,7 @@ void LeaderMembers::take_hello(ConnectionId connection, Member& member, const Ra
     return;
   }
   member.phase = Phase::kKnown;
-  member.since = now;
+  member.since = member.pinged = now;
   if (model_) {
     welcome(connection, member, now);
   }
@@ -256,6 +256,9 @@ std::optional<LeaderMembers::From> LeaderMembers::received(ConnectionId connecti
     take_hello(connection, member, std::get<RankHello>(message), now);
     return std::nullopt;
   }
+  if (member.phase == Phase::kKnown && std::holds_alternative<RankPong>(message)) {
+    return std::nullopt;
+  }
   if (member.phase == Phase::kWelcomed && std::holds_alternative<RankReady>(message)) {
     ready(member, std::get<RankReady>(message), now);
     return std::nullopt;
@@ -327,10 +330,10 @@ std::optional<TimePoint> LeaderMembers::time_of(const Member& member) const {
   switch (member.phase) {
     case Phase::kChallenged:
       return member.since + hello_limit_;
-    case Phase::kKnown:
-      return std::nullopt;
+    case Phase::kKnown:  // once there is a model, it waits for a keeper
+      return model_ ? std::optional(member.pinged + options_.heartbeat) : std::nullopt;
     case Phase::kWelcomed:
-      return member.since + kReadyLimit;
+      return member.since + kRankReadyLimit;
     case Phase::kReady:
       break;
   }
@@ -345,10 +348,13 @@ void LeaderMembers::tick(TimePoint now) {
     if (!due || now < *due) {
       continue;
     }
-    if (member.phase != Phase::kReady) {
+    if (member.phase == Phase::kKnown) {
+      member.pinged = now;
+      events_.emplace_back(MemberSend{connection, 0, RankPing{.number = ++pings_}});
+    } else if (member.phase != Phase::kReady) {
       silent.emplace_back(connection, member.phase == Phase::kChallenged
                                           ? str_cat("no hello within ", milliseconds_of(hello_limit_))
-                                          : str_cat("it was not ready within ", milliseconds_of(kReadyLimit)));
+                                          : str_cat("it was not ready within ", milliseconds_of(kRankReadyLimit)));
     } else if (member.unanswered && now >= *member.unanswered + options_.silence) {
       silent.emplace_back(connection, str_cat("it said nothing for ", milliseconds_of(now - *member.unanswered)));
     } else {

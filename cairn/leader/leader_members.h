@@ -7,11 +7,12 @@
 //     process of the rank. If the same process connects again, its first connection ends.
 //   - The transfers of a generation are known to have ended when its process is dead or its port destroyed, or when the
 //     same process is ready again. Over TCP, where processes are unknown, ready again is enough.
-//   - Limits: hello within kHelloLimit, or Options::silence if that is shorter; ready within kReadyLimit of the welcome,
+//   - Limits: hello within kHelloLimit, or Options::silence if that is shorter; ready within kRankReadyLimit of the welcome,
 //     because memory is allocated meanwhile. Then pings: silence counts from the first ping that nothing followed, so a
 //     leader that slept does not blame its ranks.
 //   - Replicas that share their memory and file: the first of them that is welcomed is the keeper, which makes the file; the
-//     others are welcomed once it is ready. If the keeper is gone, the next one that is welcomed takes its place.
+//     others are welcomed once it is ready, and get pings until then, so that they know that the leader has accepted them. If
+//     the keeper is gone, the next one that is welcomed takes its place.
 //
 // Thread safety: one thread at a time, under the leader's lock.
 #pragma once
@@ -70,7 +71,6 @@ struct RankPeer {
 
 class LeaderMembers {
  public:
-  static constexpr Duration kReadyLimit = std::chrono::minutes(10);
   static constexpr Duration kHelloLimit = std::chrono::seconds(2);
   // Connections that have not proven that they know the secret. The next one replaces the oldest, so that strangers cannot
   // keep ranks out. Ranks that have proven it do not count.

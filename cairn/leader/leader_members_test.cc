@@ -247,7 +247,7 @@ TEST_F(OpenLeaderMembersTest, MakingMemoryHasALimitOfItsOwn) {
   connect(1, 100);
   say(1, 0, hello(0));
   (void)events();
-  now_ += LeaderMembers::kReadyLimit - milliseconds(1);
+  now_ += kRankReadyLimit - milliseconds(1);
   members_.tick(now_);
   EXPECT_THAT(events(), IsEmpty());
   now_ += milliseconds(1);
@@ -406,6 +406,14 @@ TEST_F(ReplicasTest, TheFirstMakesTheFileAndTheOthersWaitForIt) {
   EXPECT_EQ(first.host_memory->size(), 40'960U);
   members_.tick(now_);
   EXPECT_TRUE(sent().empty()) << "the keeper is not ready";
+  EXPECT_EQ(members_.next_time(), now_ + milliseconds(500));
+  for (int i = 0; i < 3; ++i) {
+    now_ += milliseconds(500);
+    members_.tick(now_);
+    messages = sent();
+    ASSERT_EQ(messages.size(), 1U) << "it waits, and is told so";
+    EXPECT_TRUE(std::holds_alternative<RankPing>(messages.at(2)));
+  }
   ready(1, 1);
   messages = sent();
   const auto second = std::get<RankWelcome>(messages.at(2));

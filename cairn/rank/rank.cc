@@ -81,9 +81,10 @@ class RankThread {
     thread_.join();
   }
 
-  // Waits for the first welcome. Returns the error of the last attempt if there is none in time.
+  // Waits until the rank is ready for the first time. Returns the error of the last attempt if that takes too long.
   [[nodiscard]] Status wait_for_leader() {
-    const TimePoint deadline = deadline_after(steady_clock().now(), options_.first_connection);
+    const TimePoint latest = deadline_after(
+        steady_clock().now(), limited(options_.first_connection) + options_.ranks.count() * kRankReadyLimit);
     const MutexLock lock(mutex_);
     for (;;) {
       if (state_.is_connected) {
@@ -93,6 +94,7 @@ class RankThread {
         return Unexpected(*unfit_);
       }
       const TimePoint now = steady_clock().now();
+      const TimePoint deadline = std::min(first_connection_by_, latest);
       if (now >= deadline) {
         return fail(ErrorCode::kUnavailable,
                     state_.reason.empty() ? "the leader has not accepted this rank in time" : state_.reason);
@@ -191,6 +193,9 @@ class RankThread {
     if (const auto* welcome = std::get_if<RankWelcome>(&received.message)) {
       return join(*welcome);
     }
+    if (generation_ == 0 && std::holds_alternative<RankPing>(received.message)) {
+      extend_first_connection(options_.first_connection);  // it waits for another rank before it welcomes this one
+    }
     if (generation_ == 0 || received.generation != generation_) {
       return {};  // of an earlier connection
     }
@@ -214,6 +219,7 @@ class RankThread {
     if (generation_ != 0 || welcome.generation == 0) {
       return fail(ErrorCode::kCorrupt, "the leader sent a second welcome, or generation 0");
     }
+    extend_first_connection(kRankReadyLimit);
     if (Status made = make_memory(welcome); !made) {
       connection_->send(welcome.generation, RankRefusal{.reason = made.error().message});
       const MutexLock lock(mutex_);
@@ -235,6 +241,12 @@ class RankThread {
     }
     connection_->send(generation_, RankReady{.block_bytes = block_bytes_});
     return {};
+  }
+
+  void extend_first_connection(Duration longest) {
+    const MutexLock lock(mutex_);
+    first_connection_by_ = deadline_after(steady_clock().now(), longest);
+    changed_.notify_all();
   }
 
   // Memory and file stay if the configuration is the same: the leader knows what is in them.
@@ -280,6 +292,8 @@ class RankThread {
   Rank::State state_ CAIRN_GUARDED_BY(mutex_);
   std::optional<Error> unfit_ CAIRN_GUARDED_BY(mutex_);  // why the leader's configuration does not fit this rank
   bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
+  TimePoint first_connection_by_ CAIRN_GUARDED_BY(mutex_) = deadline_after(steady_clock().now(),
+                                                                           options_.first_connection);
   std::atomic<Duration::rep> shutdown_ = Duration(std::chrono::seconds(5)).count();  // the leader's, once it is known
   // Of the thread alone.
   std::optional<std::string> config_;  // of the present memory

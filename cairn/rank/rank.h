@@ -62,7 +62,9 @@ class Rank {
     std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
     // Gets the broadcasts of the leader's connector, in order with the transfers, on the rank's thread. May not wait.
     std::function<void(const LeaderId& leader, std::span<const std::byte>)> on_broadcast = {};
-    Duration first_connection = std::chrono::seconds(60);  // how long connect() and join() try
+    // How long connect() and join() try without a sign that the leader has accepted this rank. A leader that waits for another
+    // rank first, and the time for memory and file, up to 10 minutes for each rank, do not count.
+    Duration first_connection = std::chrono::seconds(60);
   };
   // Returns when the leader has accepted the rank.
   [[nodiscard]] static Result<std::unique_ptr<Rank>> connect(const RankAddress& leader, Options options);

@@ -360,6 +360,21 @@ TEST_F(ConnectedRankTest, AConfigurationThatDoesNotFitIsRefused) {
   EXPECT_THAT(connected.get().error().message, HasSubstr("2 heads where it is 1"));
 }
 
+// The leader has accepted the rank, and has it wait for another one for longer than the limit.
+TEST_F(ConnectedRankTest, ALeaderThatSendsPingsBeforeTheWelcomeIsWaitedFor) {
+  first_connection_ = milliseconds(300);
+  HandLeader leader(address_);
+  auto connected = connect();
+  leader.accept();
+  for (const TimePoint until = in_time(2 * first_connection_); steady_clock().now() < until;) {
+    leader.send(RankPing{.number = 1});
+    ASSERT_EQ(connected.wait_for(milliseconds(10)), std::future_status::timeout);
+  }
+  leader.welcome(1, config_);
+  leader.next<RankReady>();
+  EXPECT_TRUE(connected.get().has_value());
+}
+
 TEST_F(ConnectedRankTest, ConnectingWithoutALeaderFails) {
   first_connection_ = milliseconds(1);
   EXPECT_EQ(Rank::connect(address_, options()).error().code, ErrorCode::kUnavailable);

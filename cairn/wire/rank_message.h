@@ -1,9 +1,10 @@
 // The messages between a leader and its ranks, and their encoding.
 //
 // The leader starts with a challenge; the rank answers with a hello that proves that it knows the secret; the leader welcomes
-// it under a new generation, with its own proof and the configuration; the rank allocates its memory and is ready. From then
-// on transfers, cancels and broadcasts go to the rank, outcomes come back, and the rank answers pings. A refusal says why
-// the connection ends, and is the last message.
+// it under a new generation, with its own proof and the configuration; the rank allocates its memory and is ready. A leader
+// that has a rank wait for its welcome until another rank is ready sends pings of generation 0 meanwhile, which need no
+// answer. When the rank is ready, transfers, cancels and broadcasts go to it, outcomes come back, and it answers pings. A
+// refusal says why the connection ends, and is the last message.
 //
 // Frame, little-endian: magic u32 "CRNK", version u16, kind u16, generation u32, payload bytes u32, hash u64 (XXH3 of the
 // payload, seeded with the XXH3 of the header before it), payload. The kind is the index of the message in RankMessage,
@@ -140,7 +141,9 @@ struct RankPong {
 using RankMessage = std::variant<RankChallenge, RankHello, RankWelcome, RankReady, RankRefusal, RankTransfer,
                                  RankCancel, RankTransferOutcome, RankSettled, RankBroadcast, RankPing, RankPong>;
 
-inline constexpr std::uint16_t kRankProtocol = 3;
+inline constexpr std::uint16_t kRankProtocol = 4;
+// From the welcome until the rank is ready: it allocates its memory and makes its file meanwhile.
+inline constexpr Duration kRankReadyLimit = std::chrono::minutes(10);
 inline constexpr std::size_t kMaxPayload = std::size_t{64} << 20;
 // Payload limits for a peer that has not proven yet that it knows the secret: of a rank's hello, of a leader's welcome.
 inline constexpr std::size_t kMaxHelloPayload = 256;
