@@ -19,6 +19,7 @@
 #include "cairn/leader/block_footprint.h"
 #include "cairn/leader/leader.h"
 #include "cairn/manager/token_counter.h"
+#include "cairn/memory/preallocate.h"
 #include "cairn/transfer/in_step_mark.h"
 
 namespace cairn {
@@ -113,10 +114,16 @@ Unexpected<Error> listed_twice(const RequestEntry& entry, BlockId block) {
 
 }  // namespace
 
+// From the leader's thread to the scheduler.
+struct RankNews {
+  std::atomic<bool> came_back{false};
+  std::atomic<bool> is_not_reserved{false};  // the space of the file of a rank that is there now
+};
+
 class SchedulerConnector::Impl {
  public:
   Impl(const Options& options, RequestTable slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
-       std::shared_ptr<OperationInbox> inbox, std::shared_ptr<std::atomic<bool>> rank_came_back);
+       std::shared_ptr<OperationInbox> inbox, std::shared_ptr<RankNews> rank_news);
   ~Impl();
 
   [[nodiscard]] Result<RequestHandle> add(const RequestId& id, const NewRequest& request);
@@ -142,6 +149,7 @@ class SchedulerConnector::Impl {
   [[nodiscard]] Leader& ranks() const { return *ranks_; }
 
  private:
+  void report_not_reserved();
   using Kind = SlotState::Kind;
 
   // --- requests ---
@@ -278,7 +286,8 @@ class SchedulerConnector::Impl {
   SlotOperations taken_;                  // by collect(): its memory is reused
   std::vector<Outcomes::Ended> ended_;    // not taken
   const std::shared_ptr<TokenCounter> tokens_;
-  const std::shared_ptr<std::atomic<bool>> rank_came_back_;
+  const std::shared_ptr<RankNews> rank_news_;
+  std::vector<char> not_reserved_;  // by rank: an incident says so
 
   // Destroyed in the reverse order.
   std::unique_ptr<Leader> ranks_;
@@ -300,12 +309,15 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   const auto group = std::make_shared<Leader*>(nullptr);
   const auto inbox = std::make_shared<OperationInbox>(
       [group](const OperationOutcomes& outcomes) { (*group)->broadcast(RankBroadcast{outcomes.encode()}); });
-  const auto rank_came_back = std::make_shared<std::atomic<bool>>(false);
+  const auto rank_news = std::make_shared<RankNews>();
   CAIRN_TRY(set_footprint(options.manager, options.ranks, options.parts));
-  options.ranks.on_change = [inbox, rank_came_back, was_there = std::vector<char>(options.ranks.ranks.count()),
+  options.ranks.on_change = [inbox, rank_news, was_there = std::vector<char>(options.ranks.ranks.count()),
                              on_change = std::move(options.ranks.on_change)](const RankChange& change) mutable {
     if (change.is_there && std::exchange(was_there[change.rank], 1) != 0) {
-      *rank_came_back = true;
+      rank_news->came_back = true;
+    }
+    if (!change.is_reserved) {
+      rank_news->is_not_reserved = true;
     }
     if (change.is_there) {
       inbox->report_in_flight();
@@ -335,13 +347,13 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
                    RequestTable::make(options.manager.block_size, manager.hasher(), logical.space().id()));
   ranks->open(in_blocks(options.manager, manager));
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
-      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_came_back),
+      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_news),
       std::move(recorder)));
 }
 
 SchedulerConnector::Impl::Impl(const Options& options, RequestTable slots, KvBlockManager manager,
                                std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox,
-                               std::shared_ptr<std::atomic<bool>> rank_came_back)
+                               std::shared_ptr<RankNews> rank_news)
     : load_mode_(options.load),
       loading_blocks_limit_(options.loading_blocks),
       least_blocks_(options.least_blocks),
@@ -364,7 +376,7 @@ SchedulerConnector::Impl::Impl(const Options& options, RequestTable slots, KvBlo
       slots_(std::move(slots)),
       device_use_(device_blocks_),
       tokens_(options.parts.tokens),
-      rank_came_back_(std::move(rank_came_back)),
+      rank_news_(std::move(rank_news)),
       ranks_(std::move(ranks)),
       inbox_(std::move(inbox)),
       manager_(std::move(manager)),
@@ -1124,17 +1136,37 @@ void SchedulerConnector::Impl::prefetch() {
 
 // --- outcomes ---
 
+void SchedulerConnector::Impl::report_not_reserved() {
+  try {
+    const std::vector<RankStatus> all = ranks_->status();
+    not_reserved_.resize(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (!all[rank].is_reserved && not_reserved_[rank] == 0) {
+        manager_->add_incident(Incident::Kind::kNotReserved, CacheLevel::kG3,
+                               str_cat("the disk file of rank ", rank, ": ", kNotReserved));
+        not_reserved_[rank] = 1;
+      }
+    }
+  } catch (...) {
+    rank_news_->is_not_reserved = true;
+    throw;
+  }
+}
+
 SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
   Outcomes outcomes;
   // The host memory of a rank that came back is empty. None of it would be read, and it need not be found either.
-  if (rank_came_back_->load(std::memory_order_relaxed) && rank_came_back_->exchange(false) &&
+  if (rank_news_->came_back.load(std::memory_order_relaxed) && rank_news_->came_back.exchange(false) &&
       save_to_ == CacheLevel::kG2) {
     try {
       (void)manager_->reset(CacheLevel::kG2);
     } catch (...) {
-      *rank_came_back_ = true;
+      rank_news_->came_back = true;
       throw;
     }
+  }
+  if (rank_news_->is_not_reserved.load(std::memory_order_relaxed) && rank_news_->is_not_reserved.exchange(false)) {
+    report_not_reserved();
   }
   if (over_.empty()) {  // otherwise a call that failed left them
     inbox_->take(over_);

@@ -60,6 +60,31 @@ TEST(SchedulerConnectorTest, RanksGetTheNumberOfBlocksOfEachTier) {
   EXPECT_EQ(config->device.blocks, 64U);
 }
 
+TEST(SchedulerConnectorTest, ARankThatCannotReserveSpaceForItsFileIsAnIncident) {
+  const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(small_options());
+  std::promise<std::uint32_t> welcomed;
+  const auto port = connector->ranks().join({}, [&](std::uint32_t generation, const RankMessage& message) {
+    if (std::holds_alternative<RankWelcome>(message)) {
+      welcomed.set_value(generation);
+    }
+  });
+  ASSERT_TRUE(port.has_value());
+  (*port)->send(welcomed.get_future().get(), RankReady{.block_bytes = 64, .is_reserved = false});
+  ASSERT_TRUE(connector->wait_for_ranks(kConnectorPatience));
+  EXPECT_FALSE(connector->ranks().status()[0].is_reserved);
+  for (const TimePoint end = steady_clock().now() + kConnectorPatience; steady_clock().now() < end;) {
+    (void)connector->take_outcomes();
+    if (connector->manager().status().incident_count > 0) {
+      break;
+    }
+    std::this_thread::yield();
+  }
+  const ManagerStatus status = connector->manager().status();
+  ASSERT_THAT(status.incidents, SizeIs(1));
+  EXPECT_EQ(status.incidents[0].kind, Incident::Kind::kNotReserved);
+  EXPECT_THAT(status.incidents[0].text, HasSubstr("the disk file of rank 0: no space reserved"));
+}
+
 // KV of one data parallel rank is good on every other one; what they cannot share is a file or an address.
 TEST(SchedulerConnectorTest, DataParallelRanksMakeTheSameKeysInFilesAndAtAddressesOfTheirOwn) {
   const TestFolder folder;

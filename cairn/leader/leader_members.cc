@@ -224,6 +224,7 @@ void LeaderMembers::ready(Member& member, const RankReady& message, TimePoint no
   member.phase = Phase::kReady;
   member.since = member.pinged = now;
   seat.block_bytes = message.block_bytes;
+  seat.is_reserved = message.is_reserved;
   seat.reason.clear();
   // It has waited for the transfers of its own process. It knows nothing of another process that may still live.
   std::erase_if(seat.formers, [&](const Former& former) {
@@ -235,7 +236,7 @@ void LeaderMembers::ready(Member& member, const RankReady& message, TimePoint no
     events_.emplace_back(MemberForget{former.connection});
     return true;
   });
-  events_.emplace_back(MemberReady{member.rank(), member.generation});
+  events_.emplace_back(MemberReady{member.rank(), member.generation, message.is_reserved});
 }
 
 std::optional<LeaderMembers::From> LeaderMembers::received(ConnectionId connection, std::uint32_t generation,

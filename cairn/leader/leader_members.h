@@ -48,6 +48,7 @@ struct MemberHangUp {  // after what was sent to it before
 struct MemberReady {
   std::uint32_t rank = 0;
   std::uint32_t generation = 0;
+  bool is_reserved = true;  // the space of its file
 };
 struct MemberGone {
   std::uint32_t rank = 0;
@@ -126,6 +127,7 @@ class LeaderMembers {
   [[nodiscard]] bool is_proven(ConnectionId connection) const;
   [[nodiscard]] RankPeer peer_of(std::uint32_t rank) const;
   [[nodiscard]] std::uint64_t block_bytes(std::uint32_t rank) const { return seats_[rank].block_bytes; }
+  [[nodiscard]] bool is_reserved(std::uint32_t rank) const { return seats_[rank].is_reserved; }
   [[nodiscard]] LayerRange layers(std::uint32_t rank) const { return seats_[rank].layers.value_or(LayerRange{}); }
   [[nodiscard]] bool all_ready() const;
   // When tick() has something to do.
@@ -153,6 +155,7 @@ class LeaderMembers {
     std::optional<ConnectionId> connection = {};
     std::uint32_t generation = 0;
     std::uint64_t block_bytes = 0;
+    bool is_reserved = true;
     std::optional<LayerRange> layers = {};  // of the rank that is welcomed
     std::uint32_t groups = 1;               // kinds of layers, of the last rank that was welcomed
     bool is_keeper = false;                 // of what it shares with its replicas

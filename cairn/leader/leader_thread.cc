@@ -140,6 +140,7 @@ std::vector<RankStatus> LeaderThread::status() const {
                    .process = members_.peer_of(rank).process,
                    .block_bytes = members_.block_bytes(rank),
                    .layers = members_.layers(rank),
+                   .is_reserved = members_.is_reserved(rank),
                    .transfers = transfers_.in_flight(rank),
                    .reason = presence.reason});
   }
@@ -435,7 +436,8 @@ void LeaderThread::take_event(MemberSend& event) {
 
 void LeaderThread::take_event(const MemberReady& event) {
   transfers_.next_epoch();
-  actions_.emplace_back(RankChange{.rank = event.rank, .generation = event.generation});
+  actions_.emplace_back(
+      RankChange{.rank = event.rank, .generation = event.generation, .is_reserved = event.is_reserved});
 }
 
 void LeaderThread::take_event(const MemberGone& event) {

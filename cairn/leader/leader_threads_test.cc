@@ -109,7 +109,7 @@ TEST_F(LeaderTest, RanksWaitForTheConfigurationAndAreReadyAfterIt) {
   EXPECT_EQ(welcome.generation, 1U);
   EXPECT_EQ(welcome.heartbeat, milliseconds(77));
   EXPECT_EQ(welcome.config, config.to_toml());
-  early.send(RankReady{.block_bytes = 4096});
+  early.send(RankReady{.block_bytes = 4096, .is_reserved = false});
   const auto late = FakeRank::ready(group, 0);
   EXPECT_TRUE(group.wait_for_ranks(kPatience).has_value());
   const std::vector<RankStatus> status = group.status();
@@ -117,6 +117,8 @@ TEST_F(LeaderTest, RanksWaitForTheConfigurationAndAreReadyAfterIt) {
   EXPECT_EQ(status[1].generation, 1U);
   EXPECT_EQ(status[1].block_bytes, 4096U);
   EXPECT_EQ(status[1].transfers, 0U);
+  EXPECT_FALSE(status[1].is_reserved);
+  EXPECT_TRUE(status[0].is_reserved);
 }
 
 TEST_F(LeaderTest, EveryRankGetsTheCopyAndTheBlockIsDoneWhenAllAre) {

@@ -180,6 +180,10 @@ void KvBlockManager::report(const EngineIteration& iteration) const {
   state_->tiers->prefill().add(iteration, state_->parts.clock->now());
 }
 
+void KvBlockManager::add_incident(Incident::Kind kind, CacheLevel level, std::string text) const {
+  state_->incidents->add(kind, level, std::move(text));
+}
+
 namespace {
 
 // The same request, whose time is measured.

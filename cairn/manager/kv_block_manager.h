@@ -135,6 +135,8 @@ class KvBlockManager {
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
   // The engine has computed this. Loads are weighed against its speed; SchedulerConnector reports by itself.
   void report(const EngineIteration& iteration) const;
+  // What an operator should know of the processes that hold the bytes (ManagerParts::elsewhere).
+  void add_incident(Incident::Kind kind, CacheLevel level, std::string text) const;
   // Each call starts a request and returns; the request's `done` gets the outcome, once (OutcomeWaiter waits for it). A
   // request that is refused has no effect, and its `done` is not called. `done` is called on the caller's thread if there was
   // nothing to move, else on a thread of the manager or in pump().

@@ -239,7 +239,7 @@ class RankThread {
       unfit_.reset();
       changed_.notify_all();
     }
-    connection_->send(generation_, RankReady{.block_bytes = block_bytes_});
+    connection_->send(generation_, RankReady{.block_bytes = block_bytes_, .is_reserved = is_reserved_});
     return {};
   }
 
@@ -262,9 +262,11 @@ class RankThread {
     CAIRN_TRY_ASSIGN(RankMemory memory, RankMemory::make(config, options_.device, claim_of(options_),
                                                          {.store = welcome.store, .host_memory = welcome.host_memory}));
     block_bytes_ = memory.block_bytes();
+    is_reserved_ = memory.is_reserved();
     {
       const MutexLock lock(mutex_);
       state_.damage = memory.damage();
+      state_.is_reserved = memory.is_reserved();
     }
     CAIRN_TRY_ASSIGN(
         std::unique_ptr<RankRoutes> routes,
@@ -300,6 +302,7 @@ class RankThread {
   bool is_shared_ = false;             // with replicas
   SharedMemoryPtr host_memory_;        // the same, if it is
   std::uint64_t block_bytes_ = 0;
+  bool is_reserved_ = true;
   std::uint32_t generation_ = 0;  // of this connection; 0 before the welcome
   LeaderId leader_;               // which sent the welcome
   Duration heartbeat_ = {};

@@ -1,5 +1,6 @@
 #include "cairn/rank/rank_memory.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -242,6 +243,8 @@ void RankMemory::sync() const {
     (void)file.sync();  // lost blocks are found by their checksums
   }
 }
+
+bool RankMemory::is_reserved() const { return std::ranges::all_of(files_, &DiskFile::is_reserved); }
 
 std::uint64_t RankMemory::block_bytes() const {
   std::uint64_t bytes = 0;

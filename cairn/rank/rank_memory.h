@@ -60,6 +60,8 @@ class RankMemory {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   // What was wrong with existing files, and what was done about it; empty if nothing was.
   [[nodiscard]] const std::string& damage() const { return damage_; }
+  // Whether the space of its files is reserved (memory/preallocate.h). Of a file that replicas share, the keeper says so.
+  [[nodiscard]] bool is_reserved() const;
 
  private:
   RankMemory() = default;

@@ -60,6 +60,7 @@ struct RankState {
   std::uint64_t failed = 0;     // blocks, for any reason
   std::string reason = {};      // why it is not connected
   std::string damage = {};      // what was wrong with its file of the disk tier, and what was done about it
+  bool is_reserved = true;      // the space of that file; false if the file system cannot reserve any
 };
 
 // A rank is ready, or is gone.
@@ -68,6 +69,7 @@ struct RankChange {
   std::uint32_t generation = 0;
   bool is_there = true;
   std::string reason = {};  // why it is gone
+  bool is_reserved = true;  // as RankState, if it is there
 };
 
 // What a leader knows of a rank.
@@ -77,6 +79,7 @@ struct RankStatus {
   std::uint64_t process = 0;      // process id; 0 if unknown
   std::uint64_t block_bytes = 0;  // size of its part of one block
   LayerRange layers = {};         // of the model; none if it is not there
+  bool is_reserved = true;        // as RankState
   std::uint32_t transfers = 0;    // in flight, including those of earlier generations that may still touch blocks
   std::string reason = {};        // why it is not connected
 };

@@ -97,8 +97,16 @@ void get(ByteReader& in, RankWelcome& message) {
   message.proof = in.get<Digest>();
 }
 
-void put(ByteWriter& out, const RankReady& message) { out.put(message.block_bytes); }
-void get(ByteReader& in, RankReady& message) { message.block_bytes = in.get<std::uint64_t>(); }
+void put(ByteWriter& out, const RankReady& message) {
+  out.put(message.block_bytes);
+  out.put(static_cast<std::uint8_t>(message.is_reserved));
+}
+void get(ByteReader& in, RankReady& message) {
+  message.block_bytes = in.get<std::uint64_t>();
+  const auto is_reserved = in.get<std::uint8_t>();
+  if (is_reserved > 1) in.refuse();
+  message.is_reserved = is_reserved == 1;
+}
 
 void put(ByteWriter& out, const RankRefusal& message) { out.text(message.reason); }
 void get(ByteReader& in, RankRefusal& message) { message.reason = in.text(); }

@@ -88,6 +88,7 @@ struct RankWelcome {  // from the leader
 };
 struct RankReady {  // from the rank: it has its memory, and no transfer of an earlier generation touches any block
   std::uint64_t block_bytes = 0;  // size of its part of one block
+  bool is_reserved = true;        // the space of its file
   friend bool operator==(const RankReady&, const RankReady&) = default;
 };
 struct RankRefusal {  // from either side, which then closes the connection

@@ -45,7 +45,10 @@ class RankMessageMaker {
                .proof = {}};
     fill(message.proof.bytes);
   }
-  void fill(RankReady& message) { message.block_bytes = random_(); }
+  void fill(RankReady& message) {
+    message.block_bytes = random_();
+    message.is_reserved = random_() % 2 == 0;
+  }
   void fill(RankRefusal& message) { message.reason = text(); }
   void fill(RankTransfer& message) {
     message = {.id = TransferId{random_()},
