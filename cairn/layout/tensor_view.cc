@@ -140,8 +140,8 @@ class TensorReader {
       return {};
     }
     if (options_.page_size == 0 || tokens.count % options_.page_size != 0) {
-      return refuse(ErrorCode::kInvalidArgument,
-                    str_cat(tokens.count, " tokens are not a multiple of page_size ", options_.page_size));
+      return refuse(ErrorCode::kInvalidArgument, str_cat(tokens.count, " tokens are not a multiple of page_size ",
+                                                         options_.page_size, "; give the tokens of a block"));
     }
     axis_of(axes_, TensorAxis::kToken) = {options_.page_size, tokens.step, true};
     std::uint64_t block_step = 0;
