@@ -71,8 +71,9 @@ Status check_size(const char* key, const TierConfig& tier, std::uint64_t block_b
   if (tier.size == 0 || tier.size >= block_bytes) {
     return {};
   }
-  return fail(ErrorCode::kInvalidArgument, str_cat(key, " is ", tier.size, " bytes, less than the ", block_bytes,
-                                                   " bytes that one block takes on all ranks together; give more"));
+  return fail(ErrorCode::kInvalidArgument,
+              str_cat(key, " is ", tier.size, " bytes, less than the ", block_bytes,
+                      " bytes that one block takes on all ranks together, headers of files included; give more"));
 }
 
 // So that the sizes of tiers are those of all ranks together. Ranks with several kinds of layers hold what they hold, whether or
@@ -84,9 +85,10 @@ Status set_footprint(const ManagerConfig& config, const LeaderOptions& ranks, Ma
     return {};
   }
   parts.elsewhere_host_bytes = footprint->host_bytes;
-  parts.elsewhere_disk_bytes = footprint->disk_bytes;
+  parts.elsewhere_disk_bytes = footprint->disk.block_bytes;
+  parts.elsewhere_disk_files = footprint->disk.files;
   CAIRN_TRY(check_size("host.size", config.host, footprint->host_bytes));
-  return check_size("disk.size", config.disk, footprint->disk_bytes);
+  return check_size("disk.size", config.disk, footprint->disk.bytes_of(1));
 }
 
 // As BlockFacts keeps times: rounded up to milliseconds; 0: none.
@@ -345,7 +347,9 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(logical, options.parts));
   CAIRN_TRY_ASSIGN(RequestTable slots,
                    RequestTable::make(options.manager.block_size, manager.hasher(), logical.space().id()));
-  ranks->open(in_blocks(options.manager, manager));
+  ranks->open(
+      in_blocks(options.manager, manager),
+      {.host = std::max(options.manager.host.size, options.manager.host.max_size), .disk = options.manager.disk.size});
   return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
       std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_news),
       std::move(recorder)));

@@ -42,7 +42,7 @@ TEST(SchedulerConnectorTest, RanksGetTheNumberOfBlocksOfEachTier) {
   SchedulerConnector::Options options = small_options(64, 0);
   options.manager.host.size = 1 << 20;
   options.manager.host.max_size = 2 << 20;
-  options.manager.disk.size = 1 << 20;
+  options.manager.disk.size = 8 << 20;
   options.manager.disk.path = folder.in("blocks");
   const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(options);
   std::promise<std::string> reported;

@@ -3,8 +3,6 @@
 #include <optional>
 #include <variant>
 
-#include "cairn/manager/tier_memory.h"
-
 namespace cairn {
 
 namespace {
@@ -29,7 +27,8 @@ Result<BlockFootprint> footprint_of(const ManagerConfig& config, const LeaderOpt
     }
     const std::uint64_t bytes = share.shape(whole).block_bytes();
     footprint.host_bytes += round_up(bytes, is_shared ? kSharedBlockAlignment : host_alignment(config.disk.is_there()));
-    footprint.disk_bytes += round_up(bytes, kSharedBlockAlignment);
+    footprint.disk.block_bytes += round_up(bytes, kSharedBlockAlignment);
+    ++footprint.disk.files;
   }
   return footprint;
 }

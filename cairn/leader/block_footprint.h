@@ -12,14 +12,21 @@
 
 #include "cairn/base/result.h"
 #include "cairn/manager/manager_config.h"
+#include "cairn/manager/tier_memory.h"
 #include "cairn/wire/rank_address.h"
 
 namespace cairn {
 
 struct BlockFootprint {
   std::uint64_t host_bytes = 0;
-  std::uint64_t disk_bytes = 0;
+  DiskFootprint disk = {};  // the leader's file included
   friend bool operator==(const BlockFootprint&, const BlockFootprint&) = default;
+};
+
+// What tiers may take on all ranks together, in bytes; 0: no limit.
+struct TierSizes {
+  std::uint64_t host = 0;
+  std::uint64_t disk = 0;
 };
 
 // Counts layers as if they were dealt evenly to the pipeline stages: another split differs by the alignment of blocks at most.

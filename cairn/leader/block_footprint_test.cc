@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace cairn {
 namespace {
 
@@ -20,6 +22,8 @@ class BlockFootprintTest : public ::testing::Test {
     EXPECT_TRUE(footprint.has_value()) << footprint.error().message;
     return footprint ? *footprint : BlockFootprint();
   }
+  // With so many files of ranks, and the leader's.
+  static BlockFootprint once(std::uint64_t bytes, std::uint32_t files) { return {bytes, {bytes, files + 1}}; }
   ManagerConfig config_;
 };
 
@@ -27,7 +31,7 @@ TEST_F(BlockFootprintTest, IsTheBlockHoweverItIsSplit) {
   const std::uint64_t bytes = config_.shape().block_bytes();
   for (const RankGrid ranks :
        {RankGrid(1), RankGrid(2), RankGrid(8), RankGrid(2, 2), RankGrid(4, 4), RankGrid(1, 61)}) {
-    EXPECT_EQ(of(ranks), (BlockFootprint{bytes, bytes})) << ranks.to_string();
+    EXPECT_EQ(of(ranks), once(bytes, ranks.count())) << ranks.to_string();
   }
 }
 
@@ -37,16 +41,16 @@ TEST_F(BlockFootprintTest, ReplicasOnOneMachineCountOnce) {
     config_.model.heads = heads;
     const std::uint64_t bytes = config_.shape().block_bytes();
     for (const RankGrid ranks : {RankGrid(1), RankGrid(8), RankGrid(4, 2)}) {
-      EXPECT_EQ(of(ranks), (BlockFootprint{bytes, bytes})) << ranks.to_string();
+      EXPECT_EQ(of(ranks), once(bytes, ranks.pipeline * std::min(heads, ranks.tensor))) << ranks.to_string();
     }
-    EXPECT_EQ(of(RankGrid(8), "tcp:127.0.0.1:1"), (BlockFootprint{8 / heads * bytes, 8 / heads * bytes}));
+    EXPECT_EQ(of(RankGrid(8), "tcp:127.0.0.1:1"), once(8 / heads * bytes, 8));
   }
 }
 
 TEST_F(BlockFootprintTest, CountsThePaddingOfEveryPart) {
   config_.block_size = 1;
   config_.model.layers = 1;
-  EXPECT_EQ(of(RankGrid(8)).disk_bytes, 8 * 4096U) << "512 bytes each";
+  EXPECT_EQ(of(RankGrid(8)).disk.block_bytes, 8 * 4096U) << "512 bytes each";
   config_.disk.blocks = 0;
   EXPECT_EQ(of(RankGrid(8)).host_bytes, 8 * 512U);
 }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Leader>> Leader::make(Options options) {
 
 Leader::~Leader() { thread_->stop(); }
 
-void Leader::open(const ManagerConfig& config) { thread_->open(config); }
+void Leader::open(const ManagerConfig& config, const TierSizes& sizes) { thread_->open(config, sizes); }
 std::unique_ptr<TransferExecutor> Leader::make_executor() { return std::make_unique<LeaderExecutor>(thread_); }
 void Leader::broadcast(const RankBroadcast& message) { thread_->broadcast(message); }
 void Leader::confirm(StepMark mark, std::span<const BlockId> blocks) { thread_->confirm(mark, blocks); }

@@ -31,6 +31,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/leader/block_footprint.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/wire/local_leader.h"
 #include "cairn/wire/rank_address.h"
@@ -51,7 +52,8 @@ class Leader final : public LocalLeader {
   ~Leader();
 
   // Welcomes ranks from now on; those that connected before wait for this. Once.
-  void open(const ManagerConfig& config);
+  // `sizes`: refuses ranks whose blocks would take more.
+  void open(const ManagerConfig& config, const TierSizes& sizes = {});
   // Moves the blocks of the leader's manager: ManagerParts::elsewhere. The memory kinds of a plan say which tiers it joins:
   // device is G1, pinned is G2, file is G3. Only one executor exists at a time. On a virtual clock, its check_deadlines()
   // also makes the leader look at the clock, for heartbeats.

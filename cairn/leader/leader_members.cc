@@ -21,6 +21,11 @@ std::string name_of(const RankPeer& peer) {
   return peer.process == 0 ? std::string("another machine or process") : str_cat("process ", peer.process);
 }
 
+// By more than the 2 % that padding and the split of layers may add.
+bool is_beyond(std::uint64_t bytes, std::uint64_t size) {
+  return size != 0 && bytes > size && bytes - size > size / 50;
+}
+
 }  // namespace
 
 LeaderMembers::LeaderMembers(Options options)
@@ -124,11 +129,12 @@ Result<LayerRange> LeaderMembers::check_layers(const RankClaim& claim) const {
       continue;
     }
     const std::uint32_t other = options_.ranks.stage_of(rank);
-    if (other == stage && (*seat.layers != layers || seat.groups != claim.groups)) {
-      return fail(ErrorCode::kInvalidArgument,
-                  str_cat("rank ", claim.rank, " has layers ", layers.first, " to ", layers.end() - 1, " in ",
-                          claim.groups, " groups, but rank ", rank, " of the same pipeline stage ", stage,
-                          " has layers ", seat.layers->first, " to ", seat.layers->end() - 1, " in ", seat.groups));
+    if (other == stage && (*seat.layers != layers || seat.claim.groups != claim.groups)) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          str_cat("rank ", claim.rank, " has layers ", layers.first, " to ", layers.end() - 1, " in ", claim.groups,
+                  " groups, but rank ", rank, " of the same pipeline stage ", stage, " has layers ", seat.layers->first,
+                  " to ", seat.layers->end() - 1, " in ", seat.claim.groups));
     }
     stages[other] = seat.layers;
   }
@@ -138,6 +144,46 @@ Result<LayerRange> LeaderMembers::check_layers(const RankClaim& claim) const {
     CAIRN_TRY(check_stages(stages, model_->layers));
   }
   return layers;
+}
+
+// Ranks with one kind of layers have what the model says, and the number of blocks was made for that.
+Status LeaderMembers::check_sizes() const {
+  BlockFootprint footprint;
+  std::uint32_t layers = 0;
+  bool has_groups = false;
+  for (std::uint32_t stage = 0; stage < options_.ranks.pipeline; ++stage) {
+    const auto ranks = std::span(seats_).subspan(std::size_t{stage} * options_.ranks.tensor, options_.ranks.tensor);
+    const auto seat = std::ranges::find_if(ranks, [](const Seat& each) { return each.layers.has_value(); });
+    if (seat == ranks.end()) {
+      continue;
+    }
+    const std::uint64_t parts = options_.ranks.tensor / (shares(*seat) ? replicas_of(*seat) : 1);
+    const bool in_pages = shares(*seat) || model_->disk_blocks != 0;
+    footprint.host_bytes += parts * (in_pages ? seat->claim.padded_bytes : seat->claim.block_bytes);
+    footprint.disk.block_bytes += parts * seat->claim.padded_bytes;
+    footprint.disk.files += parts * seat->claim.groups;
+    layers += seat->layers->count;
+    has_groups = has_groups || seat->claim.groups > 1;
+  }
+  if (!has_groups) {
+    return {};
+  }
+  const TierSizes& sizes = model_->sizes;
+  const auto too_large = [&](const char* tier, std::uint64_t size, std::uint64_t bytes, std::uint64_t blocks) {
+    // Layers of stages that are not there yet are taken to be as large.
+    const std::uint64_t fitting = blocks * layers / std::max(layers, model_->layers);
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat(tier, ".size is ", size, " bytes for all ranks together, but its blocks take ", bytes,
+                        " bytes, because the layers are of several kinds; set ", tier, ".blocks = ", fitting,
+                        " in the place of ", tier, ".size"));
+  };
+  if (const std::uint64_t bytes = model_->host_blocks * footprint.host_bytes; is_beyond(bytes, sizes.host)) {
+    return too_large("host", sizes.host, bytes, sizes.host / footprint.host_bytes);
+  }
+  if (const std::uint64_t bytes = footprint.disk.bytes_of(model_->disk_blocks); is_beyond(bytes, sizes.disk)) {
+    return too_large("disk", sizes.disk, bytes, footprint.disk.blocks_in(sizes.disk));
+  }
+  return {};
 }
 
 void LeaderMembers::take_hello(ConnectionId connection, Member& member, const RankHello& hello, TimePoint now) {
@@ -166,7 +212,11 @@ void LeaderMembers::welcome(ConnectionId connection, Member& member, TimePoint n
   const RankClaim& claim = member.hello.claim;
   Seat& seat = seats_[claim.rank];
   seat.layers = *layers;
-  seat.groups = claim.groups;
+  seat.claim = claim;
+  if (const Status fits = check_sizes(); !fits) {
+    refuse(connection, fits.error().message);
+    return;
+  }
   RankWelcome message{.leader = options_.leader, .heartbeat = options_.heartbeat, .config = model_->config};
   const Result<bool> chosen = choose_store(claim, message);
   if (!chosen) {
@@ -203,7 +253,7 @@ Result<bool> LeaderMembers::choose_store(const RankClaim& claim, RankWelcome& me
     return false;
   }
   SharedMemoryPtr& memory = replicas.front().host_memory;
-  const std::uint64_t size = model_->host_blocks * claim.host_step;
+  const std::uint64_t size = model_->host_blocks * claim.padded_bytes;
   if (size != 0 && memory == nullptr) {
     CAIRN_TRY_ASSIGN(memory, model_->make_memory(size));
   }
@@ -400,7 +450,7 @@ std::vector<RankPresence> LeaderMembers::presence() const {
 
 // The model says what the ranks have of a block only if all layers are of one kind.
 std::uint32_t LeaderMembers::replicas_of(const Seat& seat) const {
-  return model_ && seat.groups == 1 ? model_->replicas : 1;
+  return model_ && seat.claim.groups == 1 ? model_->replicas : 1;
 }
 
 std::optional<ConnectionId> LeaderMembers::connection_of(std::uint32_t rank) const {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/leader/block_footprint.h"
 #include "cairn/leader/leader_transfers.h"
 #include "cairn/wire/rank_message.h"
 
@@ -93,6 +94,8 @@ class LeaderMembers {
     std::uint32_t replicas = 1;  // ranks that have the same heads
     bool shares = false;         // replicas keep their blocks together: one host memory and one file for all of them
     std::uint32_t host_blocks = 0;
+    std::uint32_t disk_blocks = 0;
+    TierSizes sizes = {};
     // Makes the host memory of replicas.
     std::function<Result<SharedMemoryPtr>(std::uint64_t size)> make_memory = {};
   };
@@ -157,7 +160,7 @@ class LeaderMembers {
     std::uint64_t block_bytes = 0;
     bool is_reserved = true;
     std::optional<LayerRange> layers = {};  // of the rank that is welcomed
-    std::uint32_t groups = 1;               // kinds of layers, of the last rank that was welcomed
+    RankClaim claim = {};                   // of the last rank that was welcomed
     bool is_keeper = false;                 // of what it shares with its replicas
     SharedMemoryPtr host_memory = {};       // of replica 0, for all of them
     std::string reason = "it has not connected yet";
@@ -169,6 +172,8 @@ class LeaderMembers {
   [[nodiscard]] Status check_claim(const RankClaim& claim) const;
   // Whether its layers fit those of the ranks that are there.
   [[nodiscard]] Result<LayerRange> check_layers(const RankClaim& claim) const;
+  // Whether the blocks of the stages that are there fit the sizes of the tiers.
+  [[nodiscard]] Status check_sizes() const;
   void take_hello(ConnectionId connection, Member& member, const RankHello& hello, TimePoint now);
   void welcome(ConnectionId connection, Member& member, TimePoint now);
   // Welcomes ranks that waited for a configuration, or for the keeper of what they share. Requires: a model.

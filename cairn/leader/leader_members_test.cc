@@ -356,6 +356,82 @@ TEST_F(GridMembersTest, RanksWithSeveralGroupsAreNoReplicas) {
   EXPECT_EQ(members_.presence()[3].replicas, 1U);
 }
 
+// Stages of two tensor ranks, whose layers are of several kinds, with a host tier of 100 blocks.
+class SizesOfGroupsTest : public ::testing::Test {
+ protected:
+  // Joins the first rank of a stage with `groups` kinds of layers. Returns the refusal; empty if the rank was welcomed.
+  std::string join(std::uint32_t stage, std::uint64_t block_bytes, std::uint32_t groups = 2) {
+    if (!is_open_) {
+      is_open_ = true;
+      members_.open(model_, now_);
+    }
+    EXPECT_TRUE(members_
+                    .join(ConnectionId{++last_},
+                          {.rank = 2 * stage,
+                           .ranks = RankGrid(2, 2),
+                           .layers = 2,
+                           .groups = groups,
+                           .block_bytes = block_bytes,
+                           .padded_bytes = 4096 * std::uint64_t{groups}},
+                          now_)
+                    .has_value());
+    for (const MemberEvent& event : members_.take_events()) {
+      const auto* send = std::get_if<MemberSend>(&event);
+      if (const auto* refused = send != nullptr ? std::get_if<RankRefusal>(&send->message) : nullptr) {
+        return refused->reason;
+      }
+    }
+    return "";
+  }
+
+  TimePoint now_{milliseconds(1000)};
+  LeaderMembers::Model model_{.config = "config",
+                              .layers = 4,
+                              .replicas = 2,
+                              .shares = true,
+                              .host_blocks = 100,
+                              .sizes = {.host = 100'000},
+                              .make_memory = &SharedMemory::make};
+  LeaderMembers members_{{.ranks = RankGrid(2, 2), .heartbeat = milliseconds(500), .silence = milliseconds(2000)}};
+  std::uint64_t last_ = 0;
+  bool is_open_ = false;
+};
+
+TEST_F(SizesOfGroupsTest, RefusesARankWhoseBlocksTakeMoreThanTheHostSize) {
+  EXPECT_EQ(join(0, 510), "") << "102 % of the size for two ranks";
+  EXPECT_THAT(join(1, 100),
+              HasSubstr("host.size is 100000 bytes for all ranks together, but its blocks take 122000 bytes, "
+                        "because the layers are of several kinds; set host.blocks = 81 in the place of"));
+  EXPECT_EQ(members_.layers(2), LayerRange{}) << "nothing is left of it";
+}
+
+// The layers that are not there yet count like those that are.
+TEST_F(SizesOfGroupsTest, RefusesTheFirstRankBeforeThereIsAnyMemory) {
+  EXPECT_THAT(join(0, 800), HasSubstr("its blocks take 160000 bytes, because the layers are of several kinds; set "
+                                      "host.blocks = 31 in the place of host.size"));
+}
+
+TEST_F(SizesOfGroupsTest, CountsPagesIfThereIsADiskTier) {
+  model_.disk_blocks = 100;
+  EXPECT_THAT(join(0, 100), HasSubstr("its blocks take 1638400 bytes"));
+}
+
+TEST_F(SizesOfGroupsTest, CountsTheFilesOfAllGroups) {
+  // Of the leader and of two groups on each of two ranks: 5 headers of 2 MiB, and 16 KiB a block.
+  model_.sizes = {.disk = 12'000'000};
+  model_.disk_blocks = 90;
+  EXPECT_EQ(join(0, 100), "");
+  EXPECT_THAT(join(1, 100), HasSubstr("disk.size is 12000000 bytes for all ranks together, but its blocks take"));
+}
+
+TEST_F(SizesOfGroupsTest, BlocksOfTheirOwnNumberAreNotChecked) {
+  model_.sizes = {};
+  EXPECT_EQ(join(0, 1'000'000), "");
+}
+
+// The number of blocks was made for these, replicas counted once.
+TEST_F(SizesOfGroupsTest, RanksWithOneKindOfLayersAreNotChecked) { EXPECT_EQ(join(0, 4096, 1), ""); }
+
 // Two tensor ranks that hold the same.
 class ReplicasTest : public ::testing::Test {
  protected:
@@ -381,8 +457,8 @@ class ReplicasTest : public ::testing::Test {
     }
     return all;
   }
-  void join(std::uint64_t connection, std::uint32_t rank, std::uint64_t host_step = 4096) {
-    const RankClaim claim{.rank = rank, .ranks = 2, .layers = 5, .host_step = host_step};
+  void join(std::uint64_t connection, std::uint32_t rank, std::uint64_t padded_bytes = 4096) {
+    const RankClaim claim{.rank = rank, .ranks = 2, .layers = 5, .padded_bytes = padded_bytes};
     EXPECT_TRUE(members_.join(ConnectionId{connection}, claim, now_).has_value());
   }
   void ready(std::uint64_t connection, std::uint32_t generation) {

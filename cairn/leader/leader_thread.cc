@@ -52,7 +52,7 @@ void LeaderThread::stop() {
   server_->stop();
 }
 
-void LeaderThread::open(const ManagerConfig& config) {
+void LeaderThread::open(const ManagerConfig& config, const TierSizes& sizes) {
   {
     const MutexLock lock(mutex_);
     shutdown_ = config.shutdown;
@@ -63,6 +63,8 @@ void LeaderThread::open(const ManagerConfig& config) {
                    .replicas = heads ? heads->replicas : 1,
                    .shares = shares_memory(options_),
                    .host_blocks = config.host.blocks,
+                   .disk_blocks = config.disk.blocks,
+                   .sizes = sizes,
                    .make_memory = &SharedMemory::make},
                   options_.clock->now());
   }

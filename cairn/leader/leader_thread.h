@@ -38,7 +38,7 @@ class LeaderThread : private LeaderServer::User {
   // because the shutdown of its manager timed out, the thread ends with the executor instead.
   void stop();
 
-  void open(const ManagerConfig& config);
+  void open(const ManagerConfig& config, const TierSizes& sizes);
   void broadcast(const RankBroadcast& message);
   void confirm(StepMark mark, std::span<const BlockId> blocks);
   void withdraw(StepMark mark, std::span<const BlockId> blocks);

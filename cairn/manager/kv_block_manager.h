@@ -97,6 +97,7 @@ struct ManagerParts {
   // Bytes that a block takes in those processes together, in host memory and on disk; 0: as many as here.
   std::uint64_t elsewhere_host_bytes = 0;
   std::uint64_t elsewhere_disk_bytes = 0;
+  std::uint64_t elsewhere_disk_files = 1;          // of all processes, this one included
   std::shared_ptr<const LoadCostModel> cost = {};  // null: as the configuration says
   std::shared_ptr<TokenCounter> tokens = {};       // whose counts are shown in status and metrics, if it is given
   // The program calls report(): until it has reported enough, loads are weighed as if the engine were fast. Off: everything

@@ -98,6 +98,30 @@ TEST_F(KvBlockManagerTest, WhatIsOnlyOnDiskComesBackWithItsBytes) {
   EXPECT_EQ(manager->host()->count_prefix(keys), 4U);  // being copied
 }
 
+// Another grid of ranks, or an earlier version, had other headers.
+TEST_F(KvBlockManagerTest, ADiskSizeIsThatOfTheFileAndAFileOfNearlyThatSizeIsKept) {
+  ManagerConfig sized = config();
+  sized.disk.blocks = 0;
+  sized.disk.size = 16 << 20;
+  {
+    VirtualManager manager(sized);
+    EXPECT_EQ(manager->disk()->capacity(), (14 << 20) / 4096U);
+    EXPECT_EQ(std::filesystem::file_size(sized.disk.path), sized.disk.size);
+    cache_on_device(*manager, chain(1, 5));
+    manager.settle();
+  }
+  sized.disk.size += 300'000;
+  {
+    VirtualManager manager(sized);
+    EXPECT_EQ(manager->disk()->capacity(), (14 << 20) / 4096U);
+    EXPECT_EQ(manager->status().tiers[2].recovered.blocks, 5U);
+  }
+  sized.disk.size += 100'000;  // 2.4 % more than the file has
+  const Result<KvBlockManager> other = KvBlockManager::make(sized);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_THAT(other.error().message, HasSubstr("3584"));
+}
+
 TEST_F(KvBlockManagerTest, OutlivesTheProcess) {
   const Keys keys = chain(1, 5);
   {

@@ -12,6 +12,7 @@
 #include "cairn/manager/config_keys.h"
 #include "cairn/manager/config_mistakes.h"
 #include "cairn/manager/config_values.h"
+#include "cairn/tier/disk_file.h"
 
 namespace cairn {
 namespace {
@@ -76,9 +77,11 @@ void check_tier(const std::string& section, const TierConfig& tier, std::uint64_
                 ConfigMistakes& mistakes) {
   const std::string size = section + ".size";
   const std::string blocks = section + ".blocks";
-  if (tier.size != 0 && tier.size < block_bytes) {
+  const std::uint64_t header = section == "disk" ? disk_header_bytes(1) : 0;
+  if (tier.size != 0 && tier.size < block_bytes + header) {
     mistakes.add({size}, str_cat(size, " is ", print_size(tier.size), ", less than one block of ", block_bytes,
-                                 " bytes; give more, or make block_size smaller"));
+                                 " bytes", header != 0 ? str_cat(" and the file's header of ", header, " bytes") : "",
+                                 "; give more, or make block_size smaller"));
   }
   if (tier.size / block_bytes >= index_of(kNoBlock)) {
     mistakes.add({size}, str_cat(size, " is ", print_size(tier.size), ", more than ", index_of(kNoBlock) - 1,

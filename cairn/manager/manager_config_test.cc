@@ -158,6 +158,12 @@ TEST(ManagerConfigTest, SaysWhichKeysContradictEachOther) {
   EXPECT_THAT(problem([](ManagerConfig& c) { c.device.size = 16383; }),
               HasSubstr("device.size is 16383, less than one block of 16384 bytes"));
   EXPECT_EQ(problem([](ManagerConfig& c) { c.device.size = 16384; }), "none");
+  EXPECT_THAT(
+      problem([](ManagerConfig& c) {
+        c.disk.path = "x";
+        c.disk.size = 2 << 20;
+      }),
+      HasSubstr("disk.size is 2MiB, less than one block of 16384 bytes and the file's header of 2097152 bytes"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.device.size = std::numeric_limits<std::uint64_t>::max(); }),
               HasSubstr("more than 4294967294 blocks"));
   EXPECT_THAT(problem([](ManagerConfig& c) { c.host.max_size = 16384; }),

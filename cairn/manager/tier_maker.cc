@@ -75,15 +75,26 @@ std::uint32_t TierMaker::host_capacity() const {
   return std::max(host_blocks(), blocks_of(config_.host.max_size, host_step()));
 }
 
-std::uint32_t TierMaker::disk_capacity() const {
+std::uint32_t TierMaker::count_disk_blocks() const {
   const DiskConfig& disk = config_.disk;
-  const std::uint64_t step = parts_.elsewhere_disk_bytes != 0 ? parts_.elsewhere_disk_bytes
-                                                              : round_up(shape_.block_bytes(), DiskFile::kAlignment);
-  return disk.blocks != 0 ? disk.blocks : blocks_of(disk.size, step);
+  if (disk.size == 0) {
+    return disk.blocks;
+  }
+  const DiskFootprint footprint = parts_.elsewhere_disk_bytes != 0
+                                      ? DiskFootprint{parts_.elsewhere_disk_bytes, parts_.elsewhere_disk_files}
+                                      : DiskFootprint{round_up(shape_.block_bytes(), DiskFile::kAlignment)};
+  if (const Result<DiskFile> file = DiskFile::inspect(disk.path); file && disk.opening != DiskOpening::kFresh) {
+    // Another grid of ranks has other headers and other padding; the blocks are not lost for that.
+    const std::uint64_t bytes = footprint.bytes_of(file->geometry().blocks);
+    if (std::max(bytes, disk.size) - std::min(bytes, disk.size) <= disk.size / 50) {
+      return file->geometry().blocks;
+    }
+  }
+  return footprint.blocks_in(disk.size);
 }
 
 std::uint32_t TierMaker::blocks() const {
-  const std::uint64_t all = std::uint64_t{device_capacity()} + host_capacity() + disk_capacity();
+  const std::uint64_t all = std::uint64_t{device_capacity()} + host_capacity() + disk_blocks_;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(all, std::numeric_limits<std::uint32_t>::max()));
 }
 
@@ -160,7 +171,7 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
   DiskGeometry geometry{
-      .space = space_, .blocks = disk_capacity(), .keeps_secret = has_secret(space_.scheme), .secret = secret_};
+      .space = space_, .blocks = disk_blocks_, .keeps_secret = has_secret(space_.scheme), .secret = secret_};
   if (!parts_.elsewhere) {
     geometry.block_bytes = shape_.block_bytes();
     geometry.row_bytes = shape_.row_bytes();

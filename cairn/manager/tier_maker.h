@@ -22,7 +22,12 @@ class TierMaker {
  public:
   // `secret`: of the keys, as configured.
   TierMaker(const ManagerConfig& config, const ManagerParts& parts, const std::optional<KeySecret>& secret)
-      : config_(config), parts_(parts), shape_(config.shape()), space_(config.space()), secret_(secret) {}
+      : config_(config),
+        parts_(parts),
+        shape_(config.shape()),
+        space_(config.space()),
+        secret_(secret),
+        disk_blocks_(count_disk_blocks()) {}
 
   // Callbacks and observers of a tier; they outlive it.
   struct Followers {
@@ -48,7 +53,7 @@ class TierMaker {
   // In blocks.
   [[nodiscard]] std::uint32_t device_capacity() const;
   [[nodiscard]] std::uint32_t host_capacity() const;
-  [[nodiscard]] std::uint32_t disk_capacity() const;
+  [[nodiscard]] std::uint32_t count_disk_blocks() const;
   // Bytes from one block of the host tier to the next.
   [[nodiscard]] std::uint64_t host_step() const;
 
@@ -57,6 +62,7 @@ class TierMaker {
   const KvShape shape_;
   const Namespace space_;
   const std::optional<KeySecret> secret_;
+  const std::uint32_t disk_blocks_;
 };
 
 }  // namespace cairn

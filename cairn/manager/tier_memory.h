@@ -22,6 +22,16 @@ inline constexpr std::uint64_t kSharedBlockAlignment = 4096;
 // Of the blocks of a host tier: whole pages if there is a disk tier.
 [[nodiscard]] std::uint64_t host_alignment(bool has_disk);
 
+// What the blocks of a disk tier take.
+struct DiskFootprint {
+  std::uint64_t block_bytes = 0;  // of one block, in all files together
+  std::uint64_t files = 1;        // each with a header
+  [[nodiscard]] std::uint64_t bytes_of(std::uint32_t blocks) const;
+  // The most blocks that fit into `size` bytes, headers included.
+  [[nodiscard]] std::uint32_t blocks_in(std::uint64_t size) const;
+  friend bool operator==(const DiskFootprint&, const DiskFootprint&) = default;
+};
+
 // Pinned if the configuration requires it, or prefers it and there is a GPU; `gpu`: the GPU that copies from it. `shared`: maps
 // this memory, which other processes map too.
 [[nodiscard]] Result<RegionPtr> host_region(const HostConfig& host, std::uint64_t size, bool has_gpu, int gpu,

@@ -32,21 +32,18 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr int kSilentHeartbeats = 10;
 constexpr Duration kLeastSilence = std::chrono::seconds(1);
 
-// Of blocks of one kind of layers; others are not shared.
-std::uint64_t host_step_of(const LayoutGroups& device) {
-  const std::uint64_t bytes = device.layouts().front()->shape().block_bytes();
-  return device.layouts().size() > 1
-             ? 0
-             : (bytes + kSharedBlockAlignment - 1) / kSharedBlockAlignment * kSharedBlockAlignment;
-}
-
 RankClaim claim_of(const Rank::Options& options) {
-  return {.rank = options.rank,
-          .ranks = options.ranks,
-          .layers = options.device.groups().model_layers(),
-          .first_layer = options.first_layer,
-          .groups = static_cast<std::uint32_t>(options.device.groups().groups().size()),
-          .host_step = host_step_of(options.device)};
+  RankClaim claim{.rank = options.rank,
+                  .ranks = options.ranks,
+                  .layers = options.device.groups().model_layers(),
+                  .first_layer = options.first_layer,
+                  .groups = static_cast<std::uint32_t>(options.device.groups().groups().size())};
+  for (const BlockLayoutPtr& layout : options.device.layouts()) {
+    const std::uint64_t bytes = layout->shape().block_bytes();
+    claim.block_bytes += bytes;
+    claim.padded_bytes += (bytes + kSharedBlockAlignment - 1) / kSharedBlockAlignment * kSharedBlockAlignment;
+  }
+  return claim;
 }
 
 Status check_rank(const Rank::Options& options) {

@@ -98,14 +98,17 @@ Status DiskGeometry::validate() const {
   return {};
 }
 
+std::uint64_t disk_header_bytes(std::uint32_t blocks) {
+  return round_up(disk::kEntriesOffset + std::uint64_t{blocks} * disk::kEntryBytes, kDataAlignment);
+}
+
 std::optional<DiskPlaces> DiskGeometry::places() const {
   if (block_bytes > kMostBlockBytes || blocks >= index_of(kNoBlock)) {
     return std::nullopt;
   }
   // Neither of these can overflow: fewer than 2^32 blocks, and at most 2^40 bytes of a block.
-  DiskPlaces places{
-      .data_offset = round_up(disk::kEntriesOffset + std::uint64_t{blocks} * disk::kEntryBytes, kDataAlignment),
-      .block_step = round_up(block_bytes, DiskFile::kAlignment)};
+  DiskPlaces places{.data_offset = disk_header_bytes(blocks),
+                    .block_step = round_up(block_bytes, DiskFile::kAlignment)};
   std::uint64_t blocks_bytes = 0;
   if (__builtin_mul_overflow(places.block_step, std::uint64_t{blocks}, &blocks_bytes) ||
       __builtin_add_overflow(places.data_offset, blocks_bytes, &places.file_bytes) ||

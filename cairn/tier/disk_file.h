@@ -44,6 +44,9 @@ struct DiskPlaces {
   friend bool operator==(const DiskPlaces&, const DiskPlaces&) = default;
 };
 
+// Bytes of a file before its first block.
+[[nodiscard]] std::uint64_t disk_header_bytes(std::uint32_t blocks);
+
 // What the blocks of a file are and how many it has. A file is opened only with the same geometry.
 struct DiskGeometry {
   Namespace space;                // whose blocks

@@ -57,7 +57,8 @@ RankClaim get_claim(ByteReader& in) {
   const auto first = in.get<std::uint32_t>();
   if (says_first == 1) claim.first_layer = first;
   claim.groups = in.get<std::uint32_t>();
-  claim.host_step = in.get<std::uint64_t>();
+  claim.block_bytes = in.get<std::uint64_t>();
+  claim.padded_bytes = in.get<std::uint64_t>();
   return claim;
 }
 
@@ -219,7 +220,8 @@ void put_claim(ByteWriter& out, const RankClaim& claim) {
   out.put(static_cast<std::uint8_t>(claim.first_layer.has_value()));
   out.put(claim.first_layer.value_or(0));
   out.put(claim.groups);
-  out.put(claim.host_step);
+  out.put(claim.block_bytes);
+  out.put(claim.padded_bytes);
 }
 
 void encode(const RankMessage& message, std::uint32_t generation, std::vector<std::byte>& out) {

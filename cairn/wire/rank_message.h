@@ -49,7 +49,8 @@ struct RankClaim {
   std::uint32_t layers = 0;                       // of its device memory
   std::optional<std::uint32_t> first_layer = {};  // their first one in the model; std::nullopt: dealt evenly
   std::uint32_t groups = 1;                       // kinds of layers
-  std::uint64_t host_step = 0;                    // bytes from one block to the next in host memory that replicas share
+  std::uint64_t block_bytes = 0;                  // of its part of one block, all groups together
+  std::uint64_t padded_bytes = 0;  // the same on disk and in shared host memory: each group in whole pages
 
   // The layers that the rank has of a model with `whole_layers`. Fails if it does not say its first layer and has another
   // number of layers than its stage has if they are dealt evenly.

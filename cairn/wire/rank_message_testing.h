@@ -30,8 +30,12 @@ class RankMessageMaker {
 
   void fill(RankChallenge& message) { fill(message.nonce); }
   void fill(RankHello& message) {
-    message.claim = {
-        .rank = small(), .ranks = {small(), small()}, .layers = small(), .groups = small(), .host_step = random_()};
+    message.claim = {.rank = small(),
+                     .ranks = {small(), small()},
+                     .layers = small(),
+                     .groups = small(),
+                     .block_bytes = random_(),
+                     .padded_bytes = random_()};
     if (small() % 2 == 0) message.claim.first_layer = small();
     fill(message.nonce);
     fill(message.proof.bytes);

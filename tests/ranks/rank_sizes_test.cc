@@ -1,4 +1,5 @@
 // host.size and disk.size are what all ranks of an engine use together, on any grid of ranks and with any number of K/V heads.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -69,15 +70,13 @@ std::uint64_t shared_bytes() {
   return bytes;
 }
 
-// Room on the disk, not length: nothing hides in holes. Without the header of each file, the leader's included.
+// Room on the disk, not length: nothing hides in holes.
 std::uint64_t file_bytes(const std::string& folder) {
-  constexpr std::uint64_t kHeader = 2 * kMiB;
   std::uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     struct stat facts{};
     EXPECT_EQ(::stat(entry.path().c_str(), &facts), 0);
     bytes += static_cast<std::uint64_t>(facts.st_blocks) * 512;
-    bytes -= kHeader;
   }
   return bytes;
 }
@@ -106,11 +105,7 @@ struct Device {
   KvGroup group;
 };
 
-class RankSizesTest : public ::testing::TestWithParam<Engine> {};
-
-TEST_P(RankSizesTest, AllRanksTogetherUseTheConfiguredSizes) {
-  const Engine& engine = GetParam();
-  const TestFolder folder;
+SchedulerConnector::Options options_of(const Engine& engine) {
   SchedulerConnector::Options options;
   options.manager.block_size = 16;
   options.manager.model = {
@@ -118,9 +113,18 @@ TEST_P(RankSizesTest, AllRanksTogetherUseTheConfiguredSizes) {
   options.manager.device.blocks = kDeviceBlocks;
   options.manager.device.memory = DeviceMemory::kSystem;
   options.manager.host.size = kHostSize;
+  options.ranks.ranks = engine.ranks;
+  return options;
+}
+
+class RankSizesTest : public ::testing::TestWithParam<Engine> {};
+
+TEST_P(RankSizesTest, AllRanksTogetherUseTheConfiguredSizes) {
+  const Engine& engine = GetParam();
+  const TestFolder folder;
+  SchedulerConnector::Options options = options_of(engine);
   options.manager.disk.size = kDiskSize;
   options.manager.disk.path = folder.in("blocks");
-  options.ranks.ranks = engine.ranks;
   const KvShape whole = options.manager.shape();
   std::vector<Device> devices;
   for (std::uint32_t rank = 0; rank < engine.ranks.count(); ++rank) {
@@ -145,6 +149,24 @@ TEST_P(RankSizesTest, AllRanksTogetherUseTheConfiguredSizes) {
   }
   const double host = static_cast<double>(anonymous_bytes() - anonymous_before + shared_bytes());
   EXPECT_NEAR(host, kHostSize, 0.02 * kHostSize);
+}
+
+// The number of blocks is that of MLA ranks, which share their memory; these do not.
+TEST(SizesOfGroupsOfLayersTest, RanksThatWouldTakeTwiceTheSizeAreToldHowManyBlocksFit) {
+  Result<std::unique_ptr<SchedulerConnector>> scheduler = SchedulerConnector::make(options_of({2, 1, 1}));
+  ASSERT_TRUE(scheduler.has_value()) << scheduler.error().message;
+  KvShape shape{.layers = 4, .kv = 1, .page_size = 16, .heads = 1, .head_size = 128, .element_bits = 16};
+  const Device some(shape, 0);
+  shape.layers = 3;
+  const Device others(shape, 4);
+  std::vector<std::string> layers = some.group.layers;
+  layers.insert(layers.end(), others.group.layers.begin(), others.group.layers.end());
+  const Result<std::unique_ptr<WorkerConnector>> worker = WorkerConnector::make(
+      {some.group, others.group}, layers,
+      {.ranks = 2, .leader = &(*scheduler)->local_leader(), .first_connection = std::chrono::seconds(1)});
+  ASSERT_FALSE(worker.has_value());
+  EXPECT_THAT(worker.error().message,
+              ::testing::HasSubstr("because the layers are of several kinds; set host.blocks = 4681 "));
 }
 
 INSTANTIATE_TEST_SUITE_P(Grids, RankSizesTest,
