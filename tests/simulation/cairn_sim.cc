@@ -58,8 +58,9 @@ int run_grids(std::uint64_t first, std::uint64_t seeds, std::uint32_t steps, boo
     std::filesystem::remove_all(folder);
   }
   std::cout << seeds << " seeds, " << broken << " broken; " << all.replicas << " grids with replicas, " << all.stages
-            << " with several stages, " << all.moved << " blocks moved, " << all.deaths << " ranks died, " << all.failed
-            << " blocks failed meanwhile, " << all.stale << " stale ones refused\n";
+            << " with several stages, " << all.reshards << " after resharding, " << all.moved << " blocks moved, "
+            << all.deaths << " ranks died, " << all.in_flight << " of them with a transfer in flight, " << all.failed
+            << " blocks failed without them, " << all.struck << " by faults, " << all.stale << " stale ones refused\n";
   return broken == 0 ? 0 : 1;
 }
 

@@ -1,8 +1,11 @@
 #include "tests/simulation/grid_world_testing.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <optional>
@@ -18,6 +21,9 @@
 #include "cairn/leader/leader.h"
 #include "cairn/memory/system_region.h"
 #include "cairn/rank/rank.h"
+#include "cairn/tier/disk_reshard.h"
+#include "cairn/tier/tier.h"
+#include "cairn/transfer/fault_executor.h"
 #include "cairn/transfer/row_sums.h"
 
 namespace cairn::testing {
@@ -47,7 +53,10 @@ GridCounts& GridCounts::operator+=(const GridCounts& other) {
   moved += other.moved;
   failed += other.failed;
   stale += other.stale;
+  struck += other.struck;
   deaths += other.deaths;
+  in_flight += other.in_flight;
+  reshards += other.reshards;
   replicas += other.replicas;
   stages += other.stages;
   return *this;
@@ -56,29 +65,22 @@ GridCounts& GridCounts::operator+=(const GridCounts& other) {
 class GridWorld::Impl {
  public:
   explicit Impl(const GridWorldOptions& options) : options_(options), random_(options.seed) {
-    draw_engine();
+    draw_model();
+    draw_grid();
     whole_block_ = make_layout(whole_);
-    leader_ = *Leader::make({.ranks = grid_, .transfers = 8});
-    leader_->open(config());
-    executor_ = leader_->make_executor();
-    ranks_.resize(grid_.count());
-    for (std::uint32_t rank = 0; rank < grid_.count(); ++rank) {
-      start(rank);
-    }
-    CAIRN_CHECK(leader_->wait_for_ranks(kPatience).has_value(), "the ranks of a grid come up");
+    start_all();
   }
-  ~Impl() {
-    executor_.reset();
-    ranks_.clear();
-  }
+  ~Impl() { stop_all(); }
 
   std::string run() {
     for (step_ = 0; step_ < options_.steps && failure_.empty(); ++step_) {
       const std::uint32_t what = below(10);
-      if (what < 3) {
+      if (step_ == options_.steps / 2) {
+        restart();
+      } else if (what < 3) {
         compute();
       } else if (what < 9) {
-        move();
+        move(has_faults_ ? Expect::kAnything : Expect::kSuccess);
       } else {
         lose_a_rank();
       }
@@ -107,13 +109,18 @@ class GridWorld::Impl {
     say("WRONG: " + what);
   }
 
-  void draw_engine() {
+  void draw_model() {
     whole_ = {.layers = 1 + below(7),
               .kv = 1 + below(2),
               .page_size = 1 + below(4),
               .heads = 1U << below(3),
               .head_size = 4 * (1 + below(3)),
               .element_bits = 16};
+    has_faults_ = below(2) == 0;
+    space_ = config().space().id();
+  }
+
+  void draw_grid() {
     grid_ = {1U << below(3), 1 + below(std::min(whole_.layers, 3U))};
     // Cuts between stages at random.
     std::set<std::uint32_t> cuts;
@@ -122,6 +129,7 @@ class GridWorld::Impl {
     }
     std::uint32_t first = 0;
     cuts.insert(whole_.layers);
+    stages_.clear();
     for (const std::uint32_t cut : cuts) {
       stages_.push_back({first, cut - first});
       first = cut;
@@ -129,7 +137,8 @@ class GridWorld::Impl {
     const bool has_replicas = whole_.heads < grid_.tensor;
     counts_.replicas += has_replicas ? 1 : 0;
     counts_.stages += grid_.pipeline > 1 ? 1 : 0;
-    description_ = str_cat(grid_.to_string(), ", ", whole_.layers, " layers, ", whole_.heads, " heads");
+    description_ = str_cat(grid_.to_string(), ", ", whole_.layers, " layers, ", whole_.heads, " heads",
+                           has_faults_ ? ", with faults" : "");
     say(description_);
   }
 
@@ -150,6 +159,35 @@ class GridWorld::Impl {
     return config;
   }
 
+  void start_all() {
+    leader_ = *Leader::make({.ranks = grid_, .transfers = 8});
+    leader_->open(config());
+    executor_ = leader_->make_executor();
+    ranks_.resize(grid_.count());
+    for (std::uint32_t rank = 0; rank < grid_.count(); ++rank) {
+      start(rank);
+    }
+    if (failure_.empty() && !leader_->wait_for_ranks(kPatience)) {
+      wrong("the ranks of a grid do not come up");
+    }
+  }
+  void stop_all() {
+    executor_.reset();
+    ranks_.clear();
+    leader_.reset();
+  }
+
+  // Executors of one rank, of which each fails, cuts short, delays or corrupts some blocks.
+  [[nodiscard]] auto faults_of(std::uint32_t number) const {
+    return [seed = options_.seed * 100 + number](ExecutorKind, std::unique_ptr<TransferExecutor> inside) {
+      FaultOptions faults{.seed = seed, .delay = std::chrono::microseconds(200)};
+      for (const Fault fault : {Fault::kFail, Fault::kShort, Fault::kDelay, Fault::kCorruptInFlight}) {
+        faults.rules.push_back({.fault = fault, .chance = 0.02});
+      }
+      return std::make_unique<FaultExecutor>(steady_clock(), std::move(inside), std::move(faults));
+    };
+  }
+
   void start(std::uint32_t number) {
     WorldRank& rank = ranks_[number];
     const LayerRange layers = stages_[grid_.stage_of(number)];
@@ -162,8 +200,11 @@ class GridWorld::Impl {
     }
     LayoutGroups device =
         *LayoutGroups::make(*LayerGroups::make(layers.count, {{"all", shape, std::move(numbers)}}), {rank.device});
-    Result<std::unique_ptr<Rank>> joined = Rank::join(
-        *leader_, {.rank = number, .ranks = grid_, .first_layer = layers.first, .device = std::move(device)});
+    Rank::Options options{.rank = number, .ranks = grid_, .first_layer = layers.first, .device = std::move(device)};
+    if (has_faults_) {
+      options.around = faults_of(number);
+    }
+    Result<std::unique_ptr<Rank>> joined = Rank::join(*leader_, std::move(options));
     if (!joined) {
       wrong(joined.error().message);
       return;
@@ -193,11 +234,16 @@ class GridWorld::Impl {
 
   // The checksum that the block of the whole model has.
   [[nodiscard]] Checksum checksum_of(std::uint64_t seed) {
-    write_pattern(*whole_block_, 0, seed);
-    const CopyPlanPtr plan = *CopyPlan::make(whole_block_, make_layout(whole_));
-    return finish(sum_block(*plan, PlanSide::kSource, 0), whole_.block_bytes(), tag_of(seed));
+    const auto [checksum, is_new] = checksums_.try_emplace(seed);
+    if (is_new) {
+      write_pattern(*whole_block_, 0, seed);
+      const CopyPlanPtr plan = *CopyPlan::make(whole_block_, make_layout(whole_));
+      checksum->second = finish(sum_block(*plan, PlanSide::kSource, 0), whole_.block_bytes(), tag_of(seed));
+    }
+    return checksum->second;
   }
-  static BlockTag tag_of(std::uint64_t seed) { return {.high = seed, .low = ~seed}; }
+  static BlockKey key_of(std::uint64_t seed) { return BlockKey::make_checked(0, SequenceHash{seed}, SequenceHash{0}); }
+  [[nodiscard]] BlockTag tag_of(std::uint64_t seed) const { return block_tag(space_, key_of(seed)); }
 
   // The engine computes a block: every rank its part.
   void compute() {
@@ -212,8 +258,14 @@ class GridWorld::Impl {
     say(str_cat("block ", block, " is computed: ", seed));
   }
 
-  // Between two tiers: as many different blocks as are drawn, from those that hold something.
-  void move() {
+  // What may come of the blocks of a transfer.
+  enum class Expect {
+    kSuccess,   // of every block that is there
+    kAnything,  // but what is done is right
+  };
+
+  // Between two tiers: as many different blocks as are drawn, from those that hold something. `meanwhile`: while they are in flight.
+  void move(Expect expect, const std::function<void()>& meanwhile = [] {}) {
     const CacheLevel from = kLevels[below(3)];
     const CacheLevel to = kLevels[(index_of(from) + 1 + below(2)) % 3];
     std::vector<BlockPair> pairs;
@@ -225,31 +277,34 @@ class GridWorld::Impl {
       }
     }
     if (pairs.empty()) {
+      meanwhile();
       return;
     }
-    const TransferOutcome outcome = transfer(from, to, pairs);
+    take(from, to, pairs, transfer(from, to, pairs, meanwhile), expect);
+  }
+
+  void take(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs, const TransferOutcome& outcome,
+            Expect expect) {
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       const std::uint64_t seed = *holds_[index_of(from)][pairs[i].source];
-      std::optional<std::uint64_t>& there = holds_[index_of(to)][pairs[i].destination];
+      const BlockState state = outcome.blocks[i].state;
       const bool is_stale = from == CacheLevel::kG2 && stale_.contains(pairs[i].source);
       const BlockState expected = is_stale ? BlockState::kMismatch : BlockState::kDone;
-      if (outcome.blocks[i].state != expected) {
+      if (state != expected && (expect == Expect::kSuccess || state == BlockState::kDone)) {
         wrong(str_cat("block ", pairs[i].source, " of ", to_string(from), " to ", to_string(to), " is ",
-                      to_string(outcome.blocks[i].state), ": ", outcome.error));
+                      to_string(state), ": ", outcome.error));
         return;
       }
-      if (is_stale) {
-        ++counts_.stale;
-        there.reset();  // of the device: nobody knows; of other tiers: the block was not written
-        continue;
-      }
-      ++counts_.moved;
-      there = seed;
-      if (to == CacheLevel::kG2) {
-        stale_.erase(pairs[i].destination);
-      }
-      if (outcome.blocks[i].checksum != checksum_of(seed)) {
+      const bool is_right = state == BlockState::kDone && outcome.blocks[i].checksum == checksum_of(seed);
+      // Bytes that change on their way from the device have another checksum, which nothing is compared with yet.
+      if (state == BlockState::kDone && !is_right && (expect == Expect::kSuccess || from != CacheLevel::kG1)) {
         wrong(str_cat("the checksum of ", seed, " is not that of the whole block"));
+      }
+      (is_stale ? counts_.stale : is_right ? counts_.moved : counts_.struck) += 1;
+      std::optional<std::uint64_t>& there = holds_[index_of(to)][pairs[i].destination];
+      there = is_right ? std::optional(seed) : std::nullopt;  // nobody knows what a block holds whose copy failed
+      if (is_right && to == CacheLevel::kG2) {
+        stale_.erase(pairs[i].destination);
       }
     }
     if (to == CacheLevel::kG1) {
@@ -257,13 +312,16 @@ class GridWorld::Impl {
     }
   }
 
-  TransferOutcome transfer(CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs) {
+  TransferOutcome transfer(
+      CacheLevel from, CacheLevel to, const std::vector<BlockPair>& pairs,
+      const std::function<void()>& meanwhile = [] {}) {
     say(str_cat(pairs.size(), " blocks from ", to_string(from), " to ", to_string(to)));
     Transfer transfer{.plan = *CopyPlan::make(*BlockLayout::elsewhere(whole_, kBlocks, kind_of(from)),
-                                              *BlockLayout::elsewhere(whole_, kBlocks, kind_of(to)))};
+                                              *BlockLayout::elsewhere(whole_, kBlocks, kind_of(to))),
+                      .verify = from == CacheLevel::kG1 ? Verify::kMake : Verify::kCheck};
     for (const BlockPair& pair : pairs) {
       const std::uint64_t seed = holds_[index_of(from)][pair.source].value_or(0);
-      transfer.blocks.push_back({.pair = pair, .tag = tag_of(seed)});
+      transfer.blocks.push_back({.pair = pair, .tag = tag_of(seed), .expected = checksum_of(seed)});
     }
     auto done = std::make_shared<std::promise<TransferOutcome>>();
     auto settled = std::make_shared<std::promise<void>>();
@@ -272,6 +330,7 @@ class GridWorld::Impl {
     std::future<TransferOutcome> outcome = done->get_future();
     std::future<void> end = settled->get_future();
     CAIRN_CHECK(executor_->submit(std::move(transfer)).has_value(), "the leader takes a transfer");
+    meanwhile();
     if (outcome.wait_for(kPatience) != std::future_status::ready ||
         end.wait_for(kPatience) != std::future_status::ready) {
       wrong("a transfer does not end");
@@ -289,7 +348,7 @@ class GridWorld::Impl {
         continue;
       }
       write_pattern(*whole_block_, 0, *seed);
-      for (std::uint32_t number = 0; number < grid_.count(); ++number) {
+      for (std::uint32_t number = 0; number < ranks_.size(); ++number) {
         for_each_row(ranks_[number], block, [&](const std::byte* whole, const std::byte* part) {
           if (std::memcmp(whole, part, whole_.row_bytes()) != 0) {
             wrong(str_cat("device block ", block, " of rank ", number, " is not its part of ", *seed));
@@ -304,7 +363,12 @@ class GridWorld::Impl {
     const std::uint32_t number = below(grid_.count());
     say(str_cat("rank ", number, " dies"));
     ++counts_.deaths;
-    ranks_[number].rank.reset();
+    if (below(2) == 0) {
+      ++counts_.in_flight;
+      move(Expect::kAnything, [&] { ranks_[number].rank.reset(); });
+    } else {
+      ranks_[number].rank.reset();
+    }
     const TransferOutcome outcome = transfer(CacheLevel::kG3, CacheLevel::kG2, {{0, below(kBlocks)}});
     for (const BlockOutcome& block : outcome.blocks) {
       ++counts_.failed;
@@ -324,9 +388,68 @@ class GridWorld::Impl {
     }
   }
 
+  // The leader and all ranks end, perhaps in the middle of a transfer, and others go on with the files: the same grid, or another one
+  // after resharding.
+  void restart() {
+    say("all end");
+    move(Expect::kAnything, [this] {
+      if (below(2) == 0) {
+        ranks_.clear();
+      }
+      stop_all();
+    });
+    holds_[index_of(CacheLevel::kG1)].clear();
+    holds_[index_of(CacheLevel::kG2)].clear();
+    stale_.clear();
+    std::vector<BlockPair> on_disk;
+    std::set<std::uint64_t> seeds;
+    for (auto& [block, seed] : holds_[index_of(CacheLevel::kG3)]) {
+      if (seed && seeds.insert(*seed).second) {
+        on_disk.push_back({block, block});
+      } else {
+        seed.reset();  // a tier holds no key twice
+      }
+    }
+    if (!on_disk.empty() && below(3) != 0) {
+      change_grid(on_disk);
+    }
+    start_all();
+    if (failure_.empty() && !on_disk.empty()) {
+      const TransferOutcome outcome = transfer(CacheLevel::kG3, CacheLevel::kG1, on_disk);
+      take(CacheLevel::kG3, CacheLevel::kG1, on_disk, outcome, has_faults_ ? Expect::kAnything : Expect::kSuccess);
+    }
+  }
+
+  // Writes the file that the manager of a leader has, and reshards.
+  void change_grid(const std::vector<BlockPair>& on_disk) {
+    const std::string path = config().disk.path;
+    {
+      DiskFile leader = *DiskFile::create(path, {.space = config().space(), .blocks = kBlocks, .keeps_secret = true});
+      std::vector<DiskEntry> entries;
+      for (const BlockPair& block : on_disk) {
+        const std::uint64_t seed = *holds_[index_of(CacheLevel::kG3)][block.source];
+        entries.push_back({.block_id = BlockId{block.source}, .key = key_of(seed), .checksum = checksum_of(seed)});
+      }
+      CAIRN_CHECK(leader.put(entries).has_value(), "entries can be written");
+    }
+    draw_grid();
+    std::vector<std::uint32_t> layers;
+    for (const LayerRange& stage : stages_) {
+      layers.push_back(stage.count);
+    }
+    const Result<Resharding> done = reshard(path, {.grid = grid_, .stage_layers = layers});
+    if (!done || done->wrong != 0 || done->entries != on_disk.size()) {
+      wrong(done ? str_cat("of ", done->entries, " blocks ", done->wrong, " are wrong") : done.error().message);
+    }
+    ++counts_.reshards;
+    std::filesystem::remove(path);
+  }
+
   const GridWorldOptions options_;
   std::mt19937_64 random_;
   KvShape whole_;
+  bool has_faults_ = false;
+  NamespaceId space_{};
   RankGrid grid_;
   std::vector<LayerRange> stages_;
   std::string description_;
@@ -335,8 +458,9 @@ class GridWorld::Impl {
   std::unique_ptr<TransferExecutor> executor_;
   std::vector<WorldRank> ranks_;
   std::array<std::map<std::uint32_t, std::optional<std::uint64_t>>, kCacheLevels>
-      holds_;                      // the seed, by tier and block
-  std::set<std::uint32_t> stale_;  // host blocks from before a rank came back
+      holds_;                                    // the seed, by tier and block
+  std::set<std::uint32_t> stale_;                // host blocks from before a rank came back
+  std::map<std::uint64_t, Checksum> checksums_;  // by seed
   std::uint64_t last_seed_ = 0;
   std::uint32_t step_ = 0;
   std::string failure_;

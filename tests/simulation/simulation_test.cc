@@ -72,6 +72,9 @@ TEST(SimulationTest, GridsOfRanksMoveTheRightBytes) {
   EXPECT_GT(counts.moved, 500U);
   EXPECT_GT(counts.failed, 50U);
   EXPECT_GT(counts.stale, 10U);
+  EXPECT_GT(counts.struck, 50U);
+  EXPECT_GT(counts.in_flight, 50U);
+  EXPECT_GT(counts.reshards, 20U);
   EXPECT_GT(counts.replicas, 5U);
   EXPECT_GT(counts.stages, 5U);
 }
