@@ -54,11 +54,13 @@ ManagerConfig manager_config(const EngineConfig& config, const ModelShape& model
   manager.device.memory = DeviceMemory::kSystem;
   manager.device.managed_by_engine = true;
   manager.host.blocks = config.host_blocks;
+  manager.host.size = config.host_size;
   manager.host.pinning = Pinning::kOff;
   manager.onboard.weigh = false;  // this engine is so small that it computes faster than anything is loaded
   if (!config.disk.empty()) {
     manager.disk.path = config.disk;
-    manager.disk.blocks = config.disk_blocks;
+    manager.disk.blocks = config.disk_size == 0 ? config.disk_blocks : 0;
+    manager.disk.size = config.disk_size;
     // Everything is written to disk at once: the next run starts with it.
     manager.offload_to_disk.mode = OffloadMode::kOnRegistration;
   }

@@ -26,17 +26,19 @@ struct EngineConfig {
   std::uint32_t step_tokens = 64;
   bool drop_device = false;  // forget the device's own cache after each round
 
-  // Tiers of Cairn. Without any, the engine runs without Cairn.
+  // Tiers of Cairn, in blocks or in bytes of all ranks together. Without any, the engine runs without Cairn.
   std::uint32_t host_blocks = 0;
+  std::uint64_t host_size = 0;
   std::string disk = {};  // path
   std::uint32_t disk_blocks = 4096;
+  std::uint64_t disk_size = 0;  // 0: disk_blocks
   LoadMode load = LoadMode::kAsync;
   std::uint32_t in_step_save_blocks = 8;  // SchedulerConnector::Options; 0: saves begin after their step
   double faults = 0;                      // share of copied blocks that fail
 
   std::string program = "/proc/self/exe";  // that rank processes run
 
-  [[nodiscard]] bool has_tiers() const { return host_blocks > 0 || !disk.empty(); }
+  [[nodiscard]] bool has_tiers() const { return host_blocks > 0 || host_size > 0 || !disk.empty(); }
 };
 
 // Starts the engine, serves the workload and stops it. The file on disk stays.

@@ -94,8 +94,10 @@ std::vector<Option> table_of(Options& options) {
           number<std::uint32_t>("--step-tokens", engine.step_tokens, 1, kMany),
           toggle("--drop-device", engine.drop_device),
           number<std::uint32_t>("--host-blocks", engine.host_blocks, 1, kMany),
+          number<std::uint64_t>("--host-size", engine.host_size, 1),
           text("--disk", engine.disk),
           number<std::uint32_t>("--disk-blocks", engine.disk_blocks, 1, kMany),
+          number<std::uint64_t>("--disk-size", engine.disk_size, 1),
           load_mode("--load", engine.load),
           number<std::uint32_t>("--in-step-save-blocks", engine.in_step_save_blocks, 0, kMany),
           share("--faults", engine.faults),
@@ -120,7 +122,7 @@ Status check(const Options& options) {
   }
   if (engine.faults > 0 && !engine.has_tiers()) {
     return fail(ErrorCode::kInvalidArgument,
-                "--faults strikes copies from and to tiers: give --host-blocks or --disk too");
+                "--faults strikes copies from and to tiers: give --host-blocks, --host-size or --disk too");
   }
   return {};
 }
@@ -179,8 +181,10 @@ Engine
 
 Tiers of Cairn, for keys and values beyond the device
   --host-blocks N    a tier of that many blocks in host memory
+  --host-size BYTES  the same as the bytes that it takes on all ranks together
   --disk PATH        a tier in files that begin with this path; they stay, and the next run uses their blocks
   --disk-blocks N    blocks of that tier (4096)
+  --disk-size BYTES  the same as the bytes that its files take together
   --load MODE        async: a request waits for its blocks (the default); in-step: it computes while its layers arrive
   --in-step-save-blocks N  a request that fills so many blocks in a step is saved while the step computes (8); 0: never
   --faults SHARE     share of copied blocks that fail, are late or have wrong bytes, such as 0.05

@@ -42,6 +42,11 @@ TEST(OptionsTest, ReadsTiers) {
   EXPECT_EQ(options->engine.load, LoadMode::kInStep);
   EXPECT_EQ(options->engine.faults, 0.25);
   EXPECT_TRUE(options->restart);
+  const auto bytes = parse_options(std::vector{"--host-size", "8000000000", "--disk-size", "9000000000"});
+  ASSERT_TRUE(bytes) << bytes.error().message;
+  EXPECT_TRUE(bytes->engine.has_tiers());
+  EXPECT_EQ(bytes->engine.host_size, 8'000'000'000U);
+  EXPECT_EQ(bytes->engine.disk_size, 9'000'000'000U);
 }
 
 TEST(OptionsTest, SaysWhatIsWrong) {
@@ -51,7 +56,7 @@ TEST(OptionsTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal({"--ranks", "3"}), testing::HasSubstr("1, 2 or 4"));
   EXPECT_THAT(refusal({"--load", "soon"}), testing::HasSubstr("async or in-step"));
   EXPECT_THAT(refusal({"--disk", "/d", "--faults", "2"}), testing::HasSubstr("from 0 to 1"));
-  EXPECT_THAT(refusal({"--faults", "0.1"}), testing::HasSubstr("--host-blocks or --disk"));
+  EXPECT_THAT(refusal({"--faults", "0.1"}), testing::HasSubstr("--host-size or --disk"));
   EXPECT_THAT(refusal({"--restart"}), testing::HasSubstr("--disk PATH"));
   EXPECT_THAT(refusal({"--requests", "many"}), testing::HasSubstr("whole number"));
 }
@@ -61,7 +66,8 @@ TEST(OptionsTest, HelpNamesEveryOption) {
                            "--ranks",         "--tensor",      "--pipeline",    "--processes",
                            "--device-blocks", "--step-tokens", "--drop-device", "--host-blocks",
                            "--disk",          "--disk-blocks", "--load",        "--in-step-save-blocks",
-                           "--faults",        "--restart",     "--json",        "--help"}) {
+                           "--faults",        "--restart",     "--json",        "--help",
+                           "--host-size",     "--disk-size"}) {
     EXPECT_THAT(help_text(), testing::HasSubstr(name));
   }
 }
