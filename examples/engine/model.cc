@@ -14,17 +14,21 @@ namespace {
 // Larger than 1, so that random weights make text that does not settle into one token.
 constexpr float kGain = 1.5F;
 
+// out += factor * weights. Most of the time goes here, so sanitizers are kept out; multiply() checks the sizes.
+[[gnu::no_sanitize("address", "undefined")]] void add_row(float factor, const float* weights, std::size_t columns,
+                                                          float* out) {
+  for (std::size_t j = 0; j < columns; ++j) {
+    out[j] += factor * weights[j];
+  }
+}
+
 // out = row * matrix. Each output is one sum in the order of the row, independent of the other columns: the loop over
 // columns is the inner one.
 void multiply(std::span<const float> row, std::span<const float> matrix, std::span<float> out) {
-  const std::size_t columns = out.size();
+  CAIRN_CHECK(matrix.size() == row.size() * out.size(), "a matrix with a row for each input, a column for each output");
   std::fill(out.begin(), out.end(), 0.0F);
   for (std::size_t i = 0; i < row.size(); ++i) {
-    const float factor = row[i];
-    const float* weights = matrix.data() + i * columns;
-    for (std::size_t j = 0; j < columns; ++j) {
-      out[j] += factor * weights[j];
-    }
+    add_row(row[i], matrix.data() + i * out.size(), out.size(), out.data());
   }
 }
 
