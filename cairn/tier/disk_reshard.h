@@ -50,7 +50,8 @@ struct Resharding {
 
 // PATH.reshard: there is one only while a change of the grid is to be finished.
 [[nodiscard]] std::string reshard_journal(const std::string& path);
-// For a tier that starts anew: removes files_of_another_grid(), and what a reshard that was killed has left. Whoever holds the leader's file may do this.
+// For a tier that starts anew: removes files_of_another_grid(), and what a reshard that was killed has left. Whoever holds the
+// leader's file may do this.
 [[nodiscard]] Status remove_other_grids(const std::string& path, std::string_view own);
 
 }  // namespace cairn
