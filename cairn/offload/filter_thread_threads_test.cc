@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
-#include <optional>
 #include <semaphore>
 #include <stdexcept>
 #include <string>
@@ -43,7 +44,14 @@ struct Held {
   }
 };
 
-std::vector<FilteredBlock> three_blocks() { return {{.priority = 1}, {.priority = 0}, {.priority = 1}}; }
+std::vector<FilteredBlock> blocks_of(std::initializer_list<std::uint32_t> priorities) {
+  std::vector<FilteredBlock> blocks;
+  for (const std::uint32_t priority : priorities) {
+    blocks.push_back({.key = {}, .priority = priority});
+  }
+  return blocks;
+}
+std::vector<FilteredBlock> three_blocks() { return blocks_of({1, 0, 1}); }
 
 TEST(FilterThreadTest, PassesTheRunAndTheAnswersOn) {
   const auto caller = std::this_thread::get_id();
@@ -80,7 +88,7 @@ TEST(FilterThreadTest, CallsOfManyThreadsTakeTurns) {
   std::vector<std::thread> callers;
   for (std::uint32_t priority = 0; priority < 4; ++priority) {
     callers.emplace_back([&thread, priority] {
-      const std::vector<FilteredBlock> blocks = {{.priority = priority}};
+      const std::vector<FilteredBlock> blocks = blocks_of({priority});
       for (int i = 0; i < 100; ++i) {
         std::array<bool, 1> keep = {};
         const FilterThread::Outcome outcome = thread.call({.blocks = blocks}, keep, kPatience);
@@ -141,9 +149,9 @@ TEST(FilterCallerThreadsTest, AFilterIsBypassedUntilItReturns) {
     return keep;
   };
   const auto status = [&caller] {
-    OffloadStatus status;
-    caller.add_to(status);
-    return status;
+    OffloadStatus figures;
+    caller.add_to(figures);
+    return figures;
   };
   EXPECT_THAT(ask(), Each(false)) << "it may be there to keep blocks from being stored";
   EXPECT_THAT(reports, ElementsAre(HasSubstr("has not returned")));
