@@ -36,14 +36,10 @@ inline void PrintTo(const ModelAndRanks& of, std::ostream* out) {
   using enum EngineModel;
   return CAIRN_SANITIZED ? testing::ValuesIn(std::vector<ModelAndRanks>{{kGrouped, 2}, {kMla, 2}})
                          : testing::ValuesIn(std::vector<ModelAndRanks>{{kGrouped, 1},
-                                                                        {kGrouped, 2},
                                                                         {kGrouped, 4},
-                                                                        {kGrouped, {1, 2}},
                                                                         {kGrouped, {2, 2}},
-                                                                        {kGrouped, {4, 2}},
                                                                         {kGrouped, {1, 3}},
                                                                         {kFewHeads, 4},
-                                                                        {kFewHeads, {4, 2}},
                                                                         {kMla, 4},
                                                                         {kMla, {2, 2}}});
 }

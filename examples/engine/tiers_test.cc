@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "examples/engine/run_testing.h"
 
@@ -127,6 +128,27 @@ TEST_P(TiersTest, CopiesThatGoWrongWithinTheStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TiersTest, ranks_to_run());
+
+// Grids that the other tests have no time for.
+class TiersOfMoreRanksTest : public TiersTest {};
+
+TEST_P(TiersOfMoreRanksTest, ADiskBelowASmallHost) {
+  config_.host_blocks = 12;
+  use_disk();
+  config_.drop_device = true;
+  const RunFigures figures = run(config_);
+  expect_same_text(figures, GetParam().model);
+  EXPECT_GT(figures.tiers.loaded_tokens, 12U * kBlockTokens) << "more than the host tier can hold";
+  EXPECT_EQ(figures.tiers.missing_tokens, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, TiersOfMoreRanksTest,
+                         CAIRN_SANITIZED
+                             ? testing::ValuesIn(std::vector<ModelAndRanks>{{EngineModel::kGrouped, {1, 2}}})
+                             : testing::ValuesIn(std::vector<ModelAndRanks>{{EngineModel::kGrouped, 2},
+                                                                            {EngineModel::kGrouped, {1, 2}},
+                                                                            {EngineModel::kGrouped, {4, 2}},
+                                                                            {EngineModel::kFewHeads, {4, 2}}}));
 
 // A file holds the part of a model that its name says: ranks that hold the same part under another grid go on with it. With MLA
 // that is every number of tensor ranks.
