@@ -67,6 +67,7 @@ class OfProcess {
     return *value_;
   }
   [[nodiscard]] bool is_closed() const { return value_ == nullptr; }
+  [[nodiscard]] bool is_of_this_process() const { return made_in_ == forks(); }
   // Takes the value; the object is closed then.
   [[nodiscard]] std::unique_ptr<T> close() {
     if (value_ != nullptr) {
