@@ -8,7 +8,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "cairn/base/result.h"
@@ -37,6 +38,19 @@ inline void check(const Status& status) {
     raise(status.error());
   }
 }
+
+// Releases the GIL if the call takes long.
+class ReleaseGilIf {
+ public:
+  explicit ReleaseGilIf(bool takes_long) {
+    if (takes_long) {
+      released_.emplace();
+    }
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
 
 // How often this process was forked off since Python was started: 0, or 1 in a child, 2 in its child.
 [[nodiscard]] std::uint64_t forks();

@@ -58,7 +58,7 @@ class KeysArgument {
 };
 
 // An argument of token ids: an array or a buffer of uint32, which is not copied; of another type of integer; or a sequence
-// of int. get() raises cairn.InvalidArgumentError for anything else. Call it with the GIL.
+// of int. get() raises for anything else; call it with the GIL.
 class TokensArgument {
  public:
   TokensArgument() = default;
@@ -71,7 +71,7 @@ class TokensArgument {
 
  private:
   nb::handle object_;
-  nb::ndarray<nb::ro> array_;
+  nb::ndarray<nb::ro, nb::device::cpu> array_;
   std::vector<Token> copied_;
 };
 // From this many tokens on, hashing takes long enough to release the GIL.

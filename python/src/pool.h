@@ -31,19 +31,6 @@ struct PoolRef {
 // A call on this many keys or blocks takes long enough to let other threads have the GIL meanwhile.
 inline constexpr std::size_t kManyBlocks = 128;
 
-// Releases the GIL if the call takes long.
-class ReleaseGilIf {
- public:
-  explicit ReleaseGilIf(bool takes_long) {
-    if (takes_long) {
-      released_.emplace();
-    }
-  }
-
- private:
-  std::optional<nb::gil_scoped_release> released_;
-};
-
 // cairn.BlockPool. A binding of a manager returns one for each of its pools.
 class PoolHandle {
  public:
