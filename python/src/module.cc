@@ -1,8 +1,14 @@
 // cairn._cairn: the native half of the Python package; python/cairn/__init__.py shows it to users.
 #include "python/src/binding.h"
+#include "python/src/keys.h"
+#include "python/src/pool.h"
 
 NB_MODULE(_cairn, module) {
   module.doc() = "Bindings of Cairn. Use the package `cairn`.";
   module.attr("__version__") = CAIRN_VERSION;
   cairn::python::bind_errors(module);
+  cairn::python::bind_keys(module);
+  cairn::python::bind_tokens(module);
+  cairn::python::bind_engines(module);
+  cairn::python::bind_pool(module);
 }

@@ -19,7 +19,8 @@
 
 namespace cairn::python {
 
-void bind_pool(nb::module_& module);
+void bind_pool(nb::module_& module);     // BlockPool
+void bind_handles(nb::module_& module);  // the handles, Retention, BlockFacts; called by bind_pool()
 
 // A pool, and what keeps it alive: the pool itself, or the manager that it is part of. The last PoolRef to go may destroy
 // the owner under the GIL: an owner with threads has a deleter that ends it elsewhere.
@@ -67,18 +68,33 @@ class BlocksHandle {
   template <typename Act>
   auto with(Act act) const {
     using Returned = std::invoke_result_t<Act, Blocks&>;
-    State& state = state_.get();
     if constexpr (std::is_void_v<Returned>) {
-      if (state.call([&act](Blocks& blocks) { act(blocks); })) {
-        return;
+      if (!try_with(act)) {
+        raise_closed();
       }
     } else {
       std::optional<Returned> returned;
-      if (state.call([&](Blocks& blocks) { returned.emplace(act(blocks)); })) {
-        return *std::move(returned);
+      if (!try_with([&](Blocks& blocks) { returned.emplace(act(blocks)); })) {
+        raise_closed();
       }
+      return *std::move(returned);
     }
-    raise_closed();
+  }
+  // The same; returns false if the handle is closed.
+  template <typename Act>
+  bool try_with(Act act) const {
+    State& state = state_.get();
+    bool many = false;
+    {
+      const std::scoped_lock lock(state.mutex);
+      many = state.blocks && size_of(*state.blocks) >= kManyBlocks;
+    }
+    const ReleaseGilIf gil(many);  // before the lock: nobody waits for the GIL while it holds the mutex
+    const std::scoped_lock lock(state.mutex);
+    if (state.blocks) {
+      act(*state.blocks);
+    }
+    return state.blocks.has_value();
   }
   // Takes the blocks, for a step that consumes its handle: the handle is closed then. Raises if it is closed already.
   [[nodiscard]] Blocks take() {
@@ -122,26 +138,15 @@ class BlocksHandle {
     }
   }
 
+  // Raises what a call on a closed handle raises.
+  [[noreturn]] static void raise_closed() {
+    raise(ErrorCode::kFailedPrecondition, "this handle is closed: a step consumed it, or it was released");
+  }
+
  private:
   // Released in reverse order: the blocks before what keeps their pool alive.
   struct State {
     State(PoolRef of, Blocks held) : pool(std::move(of)), blocks(std::move(held)) {}
-
-    // Returns whether there are blocks to call `act` with. Nobody waits for the GIL while it holds the mutex.
-    template <typename Act>
-    bool call(Act act) {
-      bool many = false;
-      {
-        const std::scoped_lock lock(mutex);
-        many = blocks && size_of(*blocks) >= kManyBlocks;
-      }
-      const ReleaseGilIf gil(many);
-      const std::scoped_lock lock(mutex);
-      if (blocks) {
-        act(*blocks);
-      }
-      return blocks.has_value();
-    }
 
     PoolRef pool;
     std::mutex mutex;
@@ -155,10 +160,6 @@ class BlocksHandle {
       return blocks.keys().size();
     }
   }
-  [[noreturn]] static void raise_closed() {
-    raise(ErrorCode::kFailedPrecondition, "this handle is closed: a step consumed it, or it was released");
-  }
-
   OfProcess<State> state_;
 };
 
