@@ -145,8 +145,10 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
       }
       rows[i].counts = *counts;
       ++finished;
-      if (done) {
-        done(finished, rows.size());
+      if (done && !done(finished, rows.size())) {
+        next = rows.size();
+        status = fail(ErrorCode::kCancelled, "the caller stopped the measurement");
+        return;
       }
     }
   };

@@ -67,8 +67,9 @@ struct Row {
   HitCounts counts;
 };
 
-// Called when a row is done, from any thread, one call at a time.
-using RowDone = std::function<void(std::size_t done, std::size_t all)>;
+// Called when a row is done, from any thread, one call at a time. If it returns false, no further row is begun, and
+// measure() fails with kCancelled.
+using RowDone = std::function<bool(std::size_t done, std::size_t all)>;
 
 [[nodiscard]] Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender>& contenders,
                                                const std::vector<Capacity>& capacities,

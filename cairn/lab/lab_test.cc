@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -137,6 +139,20 @@ TEST(ExperimentTest, RowsComeInTheRequestedOrder) {
 }
 
 // On every kind of traffic it is about as good as the policies it chooses among.
+TEST(ExperimentTest, StopsWhenTheCallerSaysSo) {
+  const Trace trace = trace_of({{1, 2}, {1, 2}});
+  std::size_t most = 0;
+  const auto rows =
+      measure(trace, *parse_contenders({"all"}), {*parse_capacity("1"), *parse_capacity("2")}, {},
+              [&](std::size_t done, std::size_t /*all*/) {
+                most = done;
+                return false;
+              });
+  ASSERT_FALSE(rows);
+  EXPECT_EQ(rows.error().code, ErrorCode::kCancelled);
+  EXPECT_LE(most, std::max(1U, std::thread::hardware_concurrency()));  // those that were begun
+}
+
 TEST(AdaptiveTest, IsNearTheBestOfOthersOnGeneratedTraffic) {
   for (const trace::WorkloadKind kind : trace::kAllWorkloads) {
     Trace trace(std::string(to_string(kind)), 512);

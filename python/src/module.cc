@@ -11,4 +11,6 @@ NB_MODULE(_cairn, module) {
   cairn::python::bind_tokens(module);
   cairn::python::bind_engines(module);
   cairn::python::bind_pool(module);
+  cairn::python::bind_allocator(module);
+  cairn::python::bind_trace(module);
 }
