@@ -47,7 +47,7 @@ if(CAIRN_SANITIZE MATCHES undefined)
 endif()
 
 # What nearly every test includes, compiled once for all of them: half the time that a test takes to compile.
-if(CAIRN_TESTS OR CAIRN_STATIC)
+if(CAIRN_TESTS OR CAIRN_GPU_PROGRAMS)
   add_library(cairn_test_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/empty.cc)
   target_compile_features(cairn_test_headers PRIVATE cxx_std_20)
   target_compile_options(cairn_test_headers PRIVATE ${CAIRN_TEST_OPTIONS})

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the test cases of one ctest run: tally.py JUNIT_XML REPORTS_DIR [SKIPPED_FILE]
+"""Counts the test cases of one run: tally.py JUNIT_XML REPORTS_DIR [SKIPPED_FILE]
 
-Prints "PASSED FAILED SKIPPED". A program that left a googletest report in REPORTS_DIR counts with its cases, any other
-with itself; one that failed without a failed case (it crashed, or ran out of time) counts as one failure more. Names
-and reasons of skipped cases are appended to SKIPPED_FILE.
+Prints "PASSED FAILED SKIPPED". JUNIT_XML is of ctest, or of pytest if REPORTS_DIR is "-". A program that left a googletest
+report in REPORTS_DIR counts with its cases, any other with itself; one that failed without a failed case (it crashed, or
+ran out of time) counts as one failure more. Names and reasons of skipped cases are appended to SKIPPED_FILE.
 """
 
 import re
@@ -17,11 +17,11 @@ def count_cases(report, skipped_names):
     for case in ElementTree.parse(report).iter("testcase"):
         if case.get("status") == "notrun":
             continue
-        if case.find("failure") is not None:
+        reason = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
-        elif case.get("result") == "skipped":
+        elif case.get("result") == "skipped" or reason is not None:
             skipped += 1
-            reason = case.find("skipped")
             text = reason.get("message", "") if reason is not None else ""
             text = re.sub(r"^\S+:\d+\s+", "", text)  # the place in the source
             skipped_names.append(f"{case.get('classname')}.{case.get('name')}: {' '.join(text.split())}")
@@ -52,7 +52,10 @@ def tally(junit, reports, skipped_names):
 
 def main(arguments):
     skipped_names = []
-    print(*tally(Path(arguments[1]), Path(arguments[2]), skipped_names))
+    if arguments[2] == "-":
+        print(*count_cases(Path(arguments[1]), skipped_names))
+    else:
+        print(*tally(Path(arguments[1]), Path(arguments[2]), skipped_names))
     if len(arguments) > 3:
         with open(arguments[3], "a", encoding="utf-8") as out:
             out.writelines(f"{name}\n" for name in skipped_names)

@@ -21,6 +21,7 @@ namespace nb = nanobind;
 // Each adds its part of the API to the module.
 void bind_errors(nb::module_& module);
 void bind_allocator(nb::module_& module);
+void bind_probes(nb::module_& module);
 void bind_trace(nb::module_& module);
 
 // Raises the exception of the error: cairn.Error, or the subclass for its code.

@@ -13,4 +13,5 @@ NB_MODULE(_cairn, module) {
   cairn::python::bind_pool(module);
   cairn::python::bind_allocator(module);
   cairn::python::bind_trace(module);
+  cairn::python::bind_probes(module);
 }

@@ -47,6 +47,16 @@ class Tally(unittest.TestCase):
     def test_program_without_a_report_counts_as_one(self):
         self.assertEqual(self.count({"script": "run", "other": "notrun"}, {}), [1, 0, 1])
 
+    def test_counts_cases_of_pytest(self):
+        cases = ('<testcase classname="t" name="a"/><testcase classname="t" name="b"><skipped message="no pandas"/></testcase>'
+                 '<testcase classname="t" name="c"><failure/></testcase><testcase classname="t" name="d"><error/></testcase>')
+        with tempfile.TemporaryDirectory() as folder:
+            junit = Path(folder, "pytest.junit")
+            junit.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>", encoding="utf-8")
+            skipped = []
+            self.assertEqual(tally.count_cases(junit, skipped), (1, 2, 1))
+            self.assertEqual(skipped, ["t.b: no pandas"])
+
 
 if __name__ == "__main__":
     unittest.main()
