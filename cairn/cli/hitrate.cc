@@ -170,9 +170,8 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
     CAIRN_TRY_ASSIGN(const lab::Trace trace, load(path, options.block_size, streams));
-    Result<std::vector<lab::Row>> rows = lab::measure(
-        trace, contenders, capacities, conditions,
-        [&](std::size_t done, std::size_t count) {
+    Result<std::vector<lab::Row>> rows =
+        lab::measure(trace, contenders, capacities, conditions, [&](std::size_t done, std::size_t count) {
           show(streams, str_cat(path, ": ", done, " of ", count, " runs"));
           return true;
         });

@@ -142,12 +142,11 @@ TEST(ExperimentTest, RowsComeInTheRequestedOrder) {
 TEST(ExperimentTest, StopsWhenTheCallerSaysSo) {
   const Trace trace = trace_of({{1, 2}, {1, 2}});
   std::size_t most = 0;
-  const auto rows =
-      measure(trace, *parse_contenders({"all"}), {*parse_capacity("1"), *parse_capacity("2")}, {},
-              [&](std::size_t done, std::size_t /*all*/) {
-                most = done;
-                return false;
-              });
+  const auto rows = measure(trace, *parse_contenders({"all"}), {*parse_capacity("1"), *parse_capacity("2")}, {},
+                            [&](std::size_t done, std::size_t /*all*/) {
+                              most = done;
+                              return false;
+                            });
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kCancelled);
   EXPECT_LE(most, std::max(1U, std::thread::hardware_concurrency()));  // those that were begun

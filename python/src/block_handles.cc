@@ -230,8 +230,9 @@ the token ids of all the blocks, for events.)")
 
 void bind_immutable(nb::module_& module) {
   using Handle = BlocksHandle<ImmutableBlocks>;
-  bind_handle<ImmutableBlocks>(module, "ImmutableBlocks",
-                               "Registered blocks in use: they are neither evicted nor changed while a handle holds them.")
+  bind_handle<ImmutableBlocks>(
+      module, "ImmutableBlocks",
+      "Registered blocks in use: they are neither evicted nor changed while a handle holds them.")
       .def_prop_ro(
           "tier",
           [](const Handle& handle) -> std::optional<std::string> {
@@ -303,8 +304,7 @@ void bind_others(nb::module_& module) {
       .def(
           "upgrade",
           [](const BlocksHandle<WeakBlocks>& handle) -> std::optional<BlocksHandle<ImmutableBlocks>> {
-            std::optional<ImmutableBlocks> blocks =
-                handle.with([](WeakBlocks& weak) { return weak.upgrade(); });
+            std::optional<ImmutableBlocks> blocks = handle.with([](WeakBlocks& weak) { return weak.upgrade(); });
             if (!blocks) {
               return std::nullopt;
             }
@@ -315,11 +315,13 @@ void bind_others(nb::module_& module) {
                             "Blocks that are kept in place without being used: by a copy that reads them.")
       .def_prop_ro("is_current", &is_current<PinnedBlocks>,
                    "Whether others can find the blocks: no fence was raised since, and none was discarded.");
-  bind_handle<BorrowedBlocks>(module, "BorrowedBlocks", R"(Blocks whose bytes a copy reads: they do not change meanwhile.
+  bind_handle<BorrowedBlocks>(module, "BorrowedBlocks",
+                              R"(Blocks whose bytes a copy reads: they do not change meanwhile.
 
 The blocks are not in use: each keeps its place in the order of eviction.)")
-      .def_prop_ro("is_current", &is_current<BorrowedBlocks>,
-                   "Whether the pool still has all of the blocks: none was reset or discarded, and no fence was raised.");
+      .def_prop_ro(
+          "is_current", &is_current<BorrowedBlocks>,
+          "Whether the pool still has all of the blocks: none was reset or discarded, and no fence was raised.");
 
   using Quarantined = BlocksHandle<QuarantinedBlocks>;
   nb::class_<Quarantined>(module, "QuarantinedBlocks",
@@ -327,9 +329,10 @@ The blocks are not in use: each keeps its place in the order of eviction.)")
 
 They become free by `release_proven_finished` only. Dropping the handle without it leaks them.)")
       .def_prop_ro("closed", &Quarantined::is_closed, "Whether the blocks were released.")
-      .def("__len__", [](const Quarantined& handle) {
-        return handle.with([](QuarantinedBlocks& blocks) { return blocks.block_ids().size(); });
-      })
+      .def("__len__",
+           [](const Quarantined& handle) {
+             return handle.with([](QuarantinedBlocks& blocks) { return blocks.block_ids().size(); });
+           })
       .def(
           "release_proven_finished",
           [](Quarantined& handle) {

@@ -151,8 +151,8 @@ is PYTHONHASHSEED if the engine has it set. `tagged` is vLLM 0.32 and later.)");
 
 `hasher` has scheme vllm. The blocks follow `parent`, or begin a sequence.)");
   module.def(
-      "vllm_event_hash", [](const nb::bytes& digest) { return vllm_event_hash(digest_of(digest)); },
-      nb::arg("digest"), "The hash of the block in vLLM's events: the last 8 bytes of the digest.");
+      "vllm_event_hash", [](const nb::bytes& digest) { return vllm_event_hash(digest_of(digest)); }, nb::arg("digest"),
+      "The hash of the block in vLLM's events: the last 8 bytes of the digest.");
   module.def("sglang_digests", &sglang_digests, nb::arg("tokens"), nb::arg("page_size"), nb::arg("prior") = nb::none(),
              R"(The digests that SGLang computes for the full pages of `tokens`.
 

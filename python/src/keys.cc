@@ -140,9 +140,8 @@ KeyScheme scheme_of(std::string_view name) {
 }
 
 std::vector<Token> tokens_of_sequence(nb::handle object) {
-  const Py_ssize_t size = PySequence_Check(object.ptr()) != 0 && !PyUnicode_Check(object.ptr())
-                              ? PySequence_Size(object.ptr())
-                              : -1;
+  const Py_ssize_t size =
+      PySequence_Check(object.ptr()) != 0 && !PyUnicode_Check(object.ptr()) ? PySequence_Size(object.ptr()) : -1;
   if (size < 0) {
     PyErr_Clear();
     throw nb::type_error("tokens: expected an array of integers, or a sequence of int");
@@ -267,7 +266,8 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy
                                                           keys.get().end());
           },
           nb::keep_alive<0, 1>())
-      .def("__contains__", [](const Keys& keys, const BlockKey& key) { return std::ranges::count(keys.get(), key) > 0; })
+      .def("__contains__",
+           [](const Keys& keys, const BlockKey& key) { return std::ranges::count(keys.get(), key) > 0; })
       .def(
           "__eq__", [](const Keys& one, const Keys& other) { return std::ranges::equal(one.get(), other.get()); },
           nb::is_operator())
@@ -305,8 +305,8 @@ another. A manager's `hasher` has the manager's scheme, secret and namespace.)")
           [](KeyHasher* self, std::string_view scheme,
              const std::variant<std::monostate, nb::bytes, std::string>& secret, const std::string& tenant,
              const std::string& model, std::uint64_t weights_generation, const std::string& layout,
-             const std::string& element_type, const std::string& shard, std::uint32_t block_size,
-             std::string_view salt, std::string_view lora) {
+             const std::string& element_type, const std::string& shard, std::uint32_t block_size, std::string_view salt,
+             std::string_view lora) {
             const Namespace space{.tenant = tenant,
                                   .model = model,
                                   .weights_generation = weights_generation,
@@ -331,7 +331,8 @@ another. A manager's `hasher` has the manager's scheme, secret and namespace.)")
           },
           nb::kw_only(), nb::arg("salt") = "", nb::arg("lora") = "",
           "The same hasher with this salt and adapter instead of its own.")
-      .def_prop_ro("scheme", [](const KeyHasher& hasher) { return to_string(hasher.scheme()); }, "The key scheme.")
+      .def_prop_ro(
+          "scheme", [](const KeyHasher& hasher) { return to_string(hasher.scheme()); }, "The key scheme.")
       .def("__repr__", [](const KeyHasher& hasher) {
         return str_cat("<cairn.KeyHasher ", to_string(hasher.scheme()), ">");  // never the secret
       });

@@ -139,9 +139,8 @@ struct type_caster<cairn::python::KeysArgument> {
 
 template <>
 struct type_caster<cairn::python::TokensArgument> {
-  NB_TYPE_CASTER(cairn::python::TokensArgument,
-                 const_name("collections.abc.Sequence[int] | typing_extensions.Buffer | "
-                            "numpy.typing.NDArray[typing.Any]"))
+  NB_TYPE_CASTER(cairn::python::TokensArgument, const_name("collections.abc.Sequence[int] | typing_extensions.Buffer | "
+                                                           "numpy.typing.NDArray[typing.Any]"))
 
   bool from_python(handle source, std::uint32_t /*flags*/, cleanup_list* /*cleanup*/) noexcept {
     value = cairn::python::TokensArgument(source);

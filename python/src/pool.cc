@@ -86,7 +86,8 @@ BlocksHandle<Blocks> find(const PoolHandle& handle, const KeysArgument& keys) {
 
 void bind_records(nb::module_& module) {
   bind_record<PoolCounts>(
-      module, "PoolCounts", "How many blocks of a pool are in which state. free + inactive + active + quarantined = total.",
+      module, "PoolCounts",
+      "How many blocks of a pool are in which state. free + inactive + active + quarantined = total.",
       Field{"total", &PoolCounts::total, "All blocks."}, Field{"free", &PoolCounts::free, "Free blocks."},
       Field{"inactive", &PoolCounts::inactive, "Registered blocks that nobody holds; they can be evicted."},
       Field{"active", &PoolCounts::active, "Blocks in use, private ones included."},
@@ -147,8 +148,7 @@ void bind_records(nb::module_& module) {
 
 std::uint32_t hint(const PoolHandle& handle, const KeysArgument& keys, std::string_view kind, double after) {
   const RetentionHint given{.kind = kind_of(kind, kHints, "hint"), .in = duration_of(after)};
-  return value_or_raise(
-      calling(handle, keys.size(), [&](BlockPool& pool) { return pool.hint(keys.get(), given); }));
+  return value_or_raise(calling(handle, keys.size(), [&](BlockPool& pool) { return pool.hint(keys.get(), given); }));
 }
 
 PoolFenceOutcome fence(const PoolHandle& handle) {
@@ -166,7 +166,8 @@ PoolFenceOutcome fence(const PoolHandle& handle) {
 
 void restore(const PoolHandle& handle, const std::vector<std::uint32_t>& block_ids, const KeysArgument& keys) {
   if (block_ids.size() != keys.size()) {
-    raise(ErrorCode::kInvalidArgument, str_cat(block_ids.size(), " block ids for ", keys.size(), " keys; give one each"));
+    raise(ErrorCode::kInvalidArgument,
+          str_cat(block_ids.size(), " block ids for ", keys.size(), " keys; give one each"));
   }
   std::vector<RestoredBlock> blocks;
   for (std::size_t i = 0; i < block_ids.size(); ++i) {
@@ -213,8 +214,8 @@ All or nothing: raises `ExhaustedError` if there are too few.)")
       .def(
           "match_scattered",
           [](const PoolHandle& handle, const KeysArgument& keys) {
-            ScatteredMatch match = calling(
-                handle, keys.size(), [&](BlockPool& pool) { return pool.match_scattered(keys.get()); });
+            ScatteredMatch match =
+                calling(handle, keys.size(), [&](BlockPool& pool) { return pool.match_scattered(keys.get()); });
             return std::pair(BlocksHandle<ImmutableBlocks>(handle.ref(), std::move(match.blocks)),
                              std::move(match.position));
           },
@@ -228,9 +229,9 @@ All or nothing: raises `ExhaustedError` if there are too few.)")
           "pin_prefix",
           [](const PoolHandle& handle, const KeysArgument& keys, bool counts_as_use) {
             const auto use = counts_as_use ? BlockPool::LoadUse::kCounts : BlockPool::LoadUse::kDoesNotCount;
-            return BlocksHandle<PinnedBlocks>(
-                handle.ref(),
-                calling(handle, keys.size(), [&](BlockPool& pool) { return pool.pin_prefix(keys.get(), use); }));
+            return BlocksHandle<PinnedBlocks>(handle.ref(), calling(handle, keys.size(), [&](BlockPool& pool) {
+                                                return pool.pin_prefix(keys.get(), use);
+                                              }));
           },
           nb::arg("keys"), nb::kw_only(), nb::arg("counts_as_use") = true,
           "Pin the blocks of the keys up to the first miss, to be copied to a tier above.")
@@ -291,16 +292,14 @@ All or nothing: raises `ExhaustedError` if there are too few.)")
 }
 
 void bind_properties(nb::class_<PoolHandle>& bound) {
-  bound
-      .def_prop_ro(
-          "capacity", [](const PoolHandle& handle) { return handle.pool().capacity(); }, "Number of blocks.")
+  bound.def_prop_ro(
+           "capacity", [](const PoolHandle& handle) { return handle.pool().capacity(); }, "Number of blocks.")
       .def_prop_ro(
           "block_size", [](const PoolHandle& handle) { return handle.pool().block_size(); }, "Tokens in a block.")
       .def_prop_ro(
           "tier", [](const PoolHandle& handle) { return to_string(handle.pool().tier()); }, "G1 to G4.")
       .def_prop_ro(
-          "metadata_bytes", [](const PoolHandle& handle) { return handle.pool().bytes(); },
-          "Memory of all metadata.")
+          "metadata_bytes", [](const PoolHandle& handle) { return handle.pool().bytes(); }, "Memory of all metadata.")
       .def_prop_ro(
           "counts", [](const PoolHandle& handle) { return handle.pool().counts(); },
           "How many blocks are in which state now.")
@@ -316,8 +315,7 @@ void bind_properties(nb::class_<PoolHandle>& bound) {
           "wanted_victims", [](const PoolHandle& handle) { return handle.pool().wanted_victims(); },
           "How many blocks to claim now, so that enough are free or ready.")
       .def(
-          "set_low_water",
-          [](const PoolHandle& handle, std::uint32_t blocks) { handle.pool().set_low_water(blocks); },
+          "set_low_water", [](const PoolHandle& handle, std::uint32_t blocks) { handle.pool().set_low_water(blocks); },
           nb::arg("blocks"), "Change how many blocks should be free or ready. For a pool with low_water.")
       .def(
           "check_invariants",
@@ -365,11 +363,11 @@ what the policy forgets repeatable. All calls are safe from any thread. Handles 
                                          .seed = seed ? std::optional(KeySeed::from(*seed)) : std::nullopt,
                                          .low_water = low_water}));
       },
-      nb::arg("capacity"), nb::arg("block_size"), nb::arg("policy") = "adaptive", nb::kw_only(),
-      nb::arg("tier") = "G1", nb::arg("leaves_first") = false, nb::arg("duplicates") = "reject",
-      nb::arg("reset_on_release") = false, nb::arg("retention") = nb::none(), nb::arg("time_to_live") = false,
-      nb::arg("hints") = false, nb::arg("checksums") = false, nb::arg("tenants") = nb::make_tuple(),
-      nb::arg("seed") = nb::none(), nb::arg("low_water") = 0);
+      nb::arg("capacity"), nb::arg("block_size"), nb::arg("policy") = "adaptive", nb::kw_only(), nb::arg("tier") = "G1",
+      nb::arg("leaves_first") = false, nb::arg("duplicates") = "reject", nb::arg("reset_on_release") = false,
+      nb::arg("retention") = nb::none(), nb::arg("time_to_live") = false, nb::arg("hints") = false,
+      nb::arg("checksums") = false, nb::arg("tenants") = nb::make_tuple(), nb::arg("seed") = nb::none(),
+      nb::arg("low_water") = 0);
   bind_calls(bound);
   bind_properties(bound);
 }

@@ -195,7 +195,8 @@ Result<DiskSpeed> measure_disk(const std::string& folder, std::uint64_t bytes, D
     return fail(ErrorCode::kIo, str_cat("cannot make a file in ", folder, ": ", std::strerror(errno)));
   }
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-    return fail(ErrorCode::kIo, str_cat("cannot make a file of ", bytes, " bytes in ", folder, ": ", std::strerror(errno)));
+    return fail(ErrorCode::kIo,
+                str_cat("cannot make a file of ", bytes, " bytes in ", folder, ": ", std::strerror(errno)));
   }
   DiskSpeed speed{.direct = {.why_not = "the file system refuses to open files for direct I/O"}};
   if (opened) {

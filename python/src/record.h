@@ -38,8 +38,7 @@ nb::class_<T> bind_record(nb::module_& module, const char* name, const char* doc
     }
     return values;
   };
-  bound.def(
-      "to_dict", to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"), "The fields by name.");
+  bound.def("to_dict", to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"), "The fields by name.");
   bound.def("__repr__", [names](nb::handle self) {
     nb::list parts;
     for (const nb::handle field : names) {

@@ -66,7 +66,8 @@ auto reading(Read read) {
 
 void bind_tokens(nb::module_& module) {
   bind_mm_run(module);
-  nb::class_<TokenSequence>(module, "TokenSequence", R"(The tokens of a request in blocks, with the keys of the full blocks.
+  nb::class_<TokenSequence>(module, "TokenSequence",
+                            R"(The tokens of a request in blocks, with the keys of the full blocks.
 
 The keys depend on the tokens alone, not on how they were added and removed. With `adopting=True` the engine gives the keys
 of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in one thread at a time.)")
@@ -79,26 +80,23 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
           nb::arg("tokens"), nb::arg("block_size"), nb::arg("hasher") = nb::none(), nb::kw_only(),
           nb::arg("mm_runs") = nb::make_tuple(), nb::arg("adopting") = false)
       .def(
-          "append",
-          [](TokenSequence& sequence, Token token) {
-            return value_or_raise(sequence.get().append(token));
-          },
+          "append", [](TokenSequence& sequence, Token token) { return value_or_raise(sequence.get().append(token)); },
           nb::arg("token"), "Add a token. Returns the index of the block that it completed, or None.")
       .def(
           "extend",
           [](TokenSequence& sequence, TokensArgument argument, const std::vector<MmRun>& mm_runs) {
             const std::span<const Token> tokens = argument.get();
             // A copy: the tokens may be a view of memory that another thread changes while they are hashed.
-            const BlockRange added = value_or_raise(sequence.change(
-                tokens.size() >= kManyTokens,
-                [&](TokenBlockSequence& changed) { return changed.extend(tokens, mm_runs); }));
+            const BlockRange added =
+                value_or_raise(sequence.change(tokens.size() >= kManyTokens, [&](TokenBlockSequence& changed) {
+                  return changed.extend(tokens, mm_runs);
+                }));
             return std::tuple(added.begin, added.end);
           },
           nb::arg("tokens"), nb::kw_only(), nb::arg("mm_runs") = nb::make_tuple(),
           "Add tokens. Returns (begin, end) of the blocks that they completed.")
       .def(
-          "truncate",
-          [](TokenSequence& sequence, std::size_t length) { check(sequence.get().truncate(length)); },
+          "truncate", [](TokenSequence& sequence, std::size_t length) { check(sequence.get().truncate(length)); },
           nb::arg("length"), "Keep the first `length` tokens.")
       .def(
           "unwind", [](TokenSequence& sequence, std::size_t count) { check(sequence.get().unwind(count)); },
@@ -131,8 +129,7 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
       .def_prop_ro("tail", reading([](const TokenBlockSequence& sequence) { return array_of(sequence.tail()); }),
                    nb::sig("def tail(self) -> numpy.typing.NDArray[numpy.uint32]"),
                    "A copy of the tokens after the last full block.")
-      .def_prop_ro("mm_runs",
-                   reading([](const TokenBlockSequence& sequence) {
+      .def_prop_ro("mm_runs", reading([](const TokenBlockSequence& sequence) {
                      return std::vector<MmRun>(sequence.mm_runs().begin(), sequence.mm_runs().end());
                    }),
                    "The multimodal runs, sorted.")

@@ -127,12 +127,9 @@ std::vector<TraceRow> generate(std::string_view kind, std::uint32_t requests, st
   }
   std::vector<TraceRow> rows;
   const nb::gil_scoped_release released;
-  trace::generate({.kind = *known,
-                   .requests = requests,
-                   .block_size = block_size,
-                   .loop_blocks = loop_blocks,
-                   .seed = seed},
-                  [&](const TraceRow& row) { rows.push_back(row); });
+  trace::generate(
+      {.kind = *known, .requests = requests, .block_size = block_size, .loop_blocks = loop_blocks, .seed = seed},
+      [&](const TraceRow& row) { rows.push_back(row); });
   return rows;
 }
 
@@ -152,8 +149,8 @@ turn starts `delay_ms` after the answer to the one before.)")
                                 .delay_ms = delay_ms,
                                 .hash_ids = std::move(hash_ids)};
           },
-          nb::arg("hash_ids"), nb::arg("timestamp_ms") = 0.0, nb::arg("input_tokens") = 0,
-          nb::arg("output_tokens") = 0, nb::arg("session") = "", nb::arg("delay_ms") = nb::none())
+          nb::arg("hash_ids"), nb::arg("timestamp_ms") = 0.0, nb::arg("input_tokens") = 0, nb::arg("output_tokens") = 0,
+          nb::arg("session") = "", nb::arg("delay_ms") = nb::none())
       .def_ro("timestamp_ms", &TraceRow::timestamp_ms, "When the request arrives.")
       .def_ro("input_tokens", &TraceRow::input_tokens, "Tokens of the prompt; 0 if not given.")
       .def_ro("output_tokens", &TraceRow::output_tokens, "Tokens of the answer; 0 if not given.")
@@ -165,9 +162,11 @@ turn starts `delay_ms` after the answer to the one before.)")
                        row.input_tokens, " tokens in, ", row.output_tokens, " out>");
       });
   nb::class_<Reader>(module, "TraceReader", "Reads a trace file row by row. Invalid rows are left out and counted.")
-      .def("__init__", [](Reader* self, const std::string& path) { new (self) Reader(open_trace(path)); },
-           nb::arg("path"))
-      .def("__iter__", [](nb::object self) { return self; }, nb::sig("def __iter__(self) -> typing_extensions.Self"))
+      .def(
+          "__init__", [](Reader* self, const std::string& path) { new (self) Reader(open_trace(path)); },
+          nb::arg("path"))
+      .def(
+          "__iter__", [](nb::object self) { return self; }, nb::sig("def __iter__(self) -> typing_extensions.Self"))
       .def("__next__", &next_row)
       .def_prop_ro(
           "bad_rows", [](const Reader& reader) { return reader.get().bad_rows().first; },
@@ -217,13 +216,12 @@ std::vector<lab::Row> measure(const std::variant<std::string, std::vector<TraceR
                               const std::vector<std::string>& policies, const std::vector<std::string>& capacities,
                               const std::vector<std::string>& tiers, std::string_view admit, bool hints,
                               bool leaves_first, std::uint32_t block_size) {
-  const HitrateArguments given{
-      .contenders = value_or_raise(lab::parse_contenders(policies)),
-      .capacities = value_or_raise(capacities_of(capacities)),
-      .conditions = {.hints = hints,
-                     .leaves_first = leaves_first,
-                     .tiers = value_or_raise(capacities_of(tiers)),
-                     .admit = value_or_raise(lab::parse_admit(admit))}};
+  const HitrateArguments given{.contenders = value_or_raise(lab::parse_contenders(policies)),
+                               .capacities = value_or_raise(capacities_of(capacities)),
+                               .conditions = {.hints = hints,
+                                              .leaves_first = leaves_first,
+                                              .tiers = value_or_raise(capacities_of(tiers)),
+                                              .admit = value_or_raise(lab::parse_admit(admit))}};
   if (given.contenders.empty() || given.capacities.empty() || block_size == 0) {
     raise(ErrorCode::kInvalidArgument, "nothing to measure; give a policy, a capacity and a block size");
   }

@@ -66,7 +66,9 @@ void bind_block(nb::module_& module) {
       .def(nb::self == nb::self)
       .def(nb::self < nb::self)
       .def("__hash__",
-           [](const Block& block) { return nb::hash(nb::make_tuple(block.block_number, block.block_size, block.device_id)); })
+           [](const Block& block) {
+             return nb::hash(nb::make_tuple(block.block_number, block.block_size, block.device_id));
+           })
       .def("__repr__", [](const Block& block) {
         return str_cat("cairn.PhysicalTokenBlock(", block.block_number, ", block_size=", block.block_size,
                        ", device_id=", block.device_id, ")");
@@ -79,11 +81,14 @@ A copy: it shows the moment at which it was made, and holds no reference to the 
           "append", [](BlockTable& table, const Block& block) { check(table.append(block)); }, nb::arg("block"),
           "Add a block at the end.")
       .def(
-          "replace", [](BlockTable& table, std::uint32_t index, const Block& block) { check(table.replace(index, block)); },
+          "replace",
+          [](BlockTable& table, std::uint32_t index, const Block& block) { check(table.replace(index, block)); },
           nb::arg("logical_index"), nb::arg("block"), "Put another block in a place.")
       .def_prop_ro(
           "blocks",
-          [](const BlockTable& table) { return Blocks(table.physical_blocks().begin(), table.physical_blocks().end()); },
+          [](const BlockTable& table) {
+            return Blocks(table.physical_blocks().begin(), table.physical_blocks().end());
+          },
           "The blocks in logical order.")
       .def_prop_ro("block_size", &BlockTable::block_size, "Tokens in a block.")
       .def("__len__", &BlockTable::size)
@@ -95,7 +100,8 @@ A copy: it shows the moment at which it was made, and holds no reference to the 
              }
              return table.physical_blocks()[static_cast<std::size_t>(index < 0 ? index + size : index)];
            })
-      .def("__repr__", [](const BlockTable& table) { return str_cat("<cairn.BlockTable: ", table.size(), " blocks>"); });
+      .def("__repr__",
+           [](const BlockTable& table) { return str_cat("<cairn.BlockTable: ", table.size(), " blocks>"); });
 }
 
 void bind_allocator_classes(nb::module_& module) {
@@ -114,11 +120,14 @@ in one thread at a time.)")
           "retain", [](BlockAllocator& allocator, const Blocks& blocks) { check(allocator.retain(blocks)); },
           nb::arg("blocks"), "Add a reference to each block.")
       .def(
-          "free", [](BlockAllocator& allocator, const Blocks& blocks) { return value_or_raise(allocator.free(blocks)); },
+          "free",
+          [](BlockAllocator& allocator, const Blocks& blocks) { return value_or_raise(allocator.free(blocks)); },
           nb::arg("blocks"), "Drop a reference of each block. Returns how many blocks became free.")
       .def(
           "references",
-          [](const BlockAllocator& allocator, const Block& block) { return value_or_raise(allocator.references(block)); },
+          [](const BlockAllocator& allocator, const Block& block) {
+            return value_or_raise(allocator.references(block));
+          },
           nb::arg("block"), "How many references the block has.")
       .def_prop_ro("free_blocks", &BlockAllocator::free_blocks, "Blocks that are free.")
       .def_prop_ro("total_blocks", &BlockAllocator::total_blocks, "All blocks.")
@@ -164,7 +173,9 @@ in one thread at a time.)")
           nb::arg("blocks"), "Drop a reference of each block. Returns how many blocks became free.")
       .def(
           "allocate_if_shared",
-          [](const Tenant& tenant, const Block& block) { return value_or_raise(tenant.get()->allocate_if_shared(block)); },
+          [](const Tenant& tenant, const Block& block) {
+            return value_or_raise(tenant.get()->allocate_if_shared(block));
+          },
           nb::arg("block"), "A new block if this one has more than one reference; None if it has one.")
       .def(
           "can_allocate", [](const Tenant& tenant, std::uint32_t count) { return tenant.get()->can_allocate(count); },
@@ -172,7 +183,8 @@ in one thread at a time.)")
       .def_prop_ro(
           "used_blocks", [](const Tenant& tenant) { return tenant.get()->used_blocks(); },
           "Blocks that are charged to this tenant.")
-      .def_prop_ro("name", [](const Tenant& tenant) { return tenant.get()->share().name; }, "The tenant's name.")
+      .def_prop_ro(
+          "name", [](const Tenant& tenant) { return tenant.get()->share().name; }, "The tenant's name.")
       .def("__repr__", [](const Tenant& tenant) {
         return str_cat("<cairn.BlockTenant ", tenant.get()->share().name, ": ", tenant.get()->used_blocks(),
                        " blocks used>");
@@ -190,7 +202,8 @@ Release it when the copy is finished, or use it in a `with` statement.)")
       .def(
           "__exit__", [](Hold& hold, const nb::args& /*exception*/) { hold.release(); },
           nb::sig("def __exit__(self, *args: object) -> None"));
-  nb::class_<Manager>(module, "BlockManager", R"(The block tables of an engine's sequences, for an engine without prefix reuse.
+  nb::class_<Manager>(module, "BlockManager",
+                      R"(The block tables of an engine's sequences, for an engine without prefix reuse.
 
 It has an allocator of its own; with `shared` it is a tenant of another. The caller chooses the ids of sequences; a sequence
 exists from its first block until it is freed. All calls are safe from any thread. With prefix reuse, see `Manager`.)")
@@ -251,7 +264,8 @@ is None.)")
           },
           nb::arg("sequence_id"), "0 if the sequence does not exist.")
       .def(
-          "can_allocate", [](const Manager& manager, std::uint32_t count) { return manager.get()->can_allocate(count); },
+          "can_allocate",
+          [](const Manager& manager, std::uint32_t count) { return manager.get()->can_allocate(count); },
           nb::arg("count"), "Whether so many blocks can be allocated now.")
       .def_prop_ro(
           "used_blocks", [](const Manager& manager) { return manager.get()->used_blocks(); },
