@@ -116,3 +116,9 @@ __all__ = [
     "vllm_event_hash",
     "vllm_keys",
 ]
+
+# Messages and pickles show the names that users import.
+for _name in __all__:
+    if isinstance(_class := globals()[_name], type):
+        _class.__module__ = __name__
+del _name, _class

@@ -1,4 +1,5 @@
 // The exceptions: one family, one class for each error code.
+#include <nanobind/stl/string.h>
 #include <pthread.h>
 
 #include <array>
@@ -51,8 +52,11 @@ void raise(ErrorCode code, std::string message) { raise(Error{code, std::move(me
 void bind_errors(nb::module_& module) {
   pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
 
-  PyObject* family = PyErr_NewExceptionWithDoc(
-      "cairn.Error", "What happened, to what, and what to do. `code` is the name of the error code.", nullptr, nullptr);
+  const std::string prefix = nb::cast<std::string>(module.attr("__name__")) + ".";
+  PyObject* family =
+      PyErr_NewExceptionWithDoc((prefix + "Error").c_str(),
+                                "What happened, to what, and what to do. `code` is the name of the error code.", nullptr,
+                                nullptr);
   nb::object error = nb::steal(family);
   error.attr("code") = "";
   module.attr("Error") = error;
@@ -61,7 +65,7 @@ void bind_errors(nb::module_& module) {
     const ExceptionClass& made = kClasses[i];
     const nb::object bases = made.base == nullptr ? nb::object(nb::make_tuple(error))
                                                   : nb::object(nb::make_tuple(error, builtins.attr(made.base)));
-    const std::string name = std::string("cairn.") + made.name;
+    const std::string name = prefix + made.name;
     nb::object type = nb::steal(PyErr_NewExceptionWithDoc(name.c_str(), made.doc, bases.ptr(), nullptr));
     type.attr("code") = nb::str(to_string(made.code).data());
     module.attr(made.name) = type;

@@ -227,9 +227,12 @@ Keys can be compared, sorted (parents before children), hashed and pickled.)")
       .def(nb::self <= nb::self)
       .def(nb::self > nb::self)
       .def(nb::self >= nb::self)
-      .def("__reduce__", [](const BlockKey& key) {
-        return nb::make_tuple(nb::type<BlockKey>().attr("frombytes"), nb::make_tuple(bytes_of(key.to_bytes())));
-      });
+      .def(
+          "__reduce__",
+          [](const BlockKey& key) {
+            return nb::make_tuple(nb::type<BlockKey>().attr("frombytes"), nb::make_tuple(bytes_of(key.to_bytes())));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 }
 
 void bind_key_array(nb::module_& module) {
@@ -270,7 +273,7 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy
            [](const Keys& keys, const BlockKey& key) { return std::ranges::count(keys.get(), key) > 0; })
       .def(
           "__eq__", [](const Keys& one, const Keys& other) { return std::ranges::equal(one.get(), other.get()); },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __eq__(self, arg: object, /) -> bool"))
       .def("__hash__",
            [](const Keys& keys) {
              std::uint64_t hash = keys.get().size();
@@ -288,9 +291,12 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy
           },
           nb::is_operator())
       .def("__repr__", [](const Keys& keys) { return repr_of(keys.get()); })
-      .def("__reduce__", [](const Keys& keys) {
-        return nb::make_tuple(nb::type<Keys>().attr("frombytes"), nb::make_tuple(bytes_of(keys.get())));
-      });
+      .def(
+          "__reduce__",
+          [](const Keys& keys) {
+            return nb::make_tuple(nb::type<Keys>().attr("frombytes"), nb::make_tuple(bytes_of(keys.get())));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 }
 
 void bind_hasher(nb::module_& module) {
