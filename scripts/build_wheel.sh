@@ -19,7 +19,8 @@ python3 -m venv "$scratch/build" || fail "python3 makes no virtual environment; 
 "$scratch/build/bin/pip" install -q --disable-pip-version-check \
   $(grep -oE '^(nanobind|nanobind-backend|scikit-build-core|typing-extensions)==[^;]*' scripts/python-requirements.txt) wheel==0.48.0
 CMAKE_BUILD_PARALLEL_LEVEL=$CAIRN_JOBS "$scratch/build/bin/pip" wheel -q --disable-pip-version-check --no-build-isolation \
-  --no-deps -C build-dir=build/wheel -C cmake.define.CAIRN_STATIC=ON -C cmake.define.CAIRN_BATCHES=ON -w "$scratch/wheel" .
+  --no-deps --config-settings build-dir=build/wheel --config-settings cmake.define.CAIRN_STATIC=ON \
+  --config-settings cmake.define.CAIRN_BATCHES=ON -w "$scratch/wheel" .
 
 # What it needs of the system, of the module and of the command.
 mkdir "$scratch/files"

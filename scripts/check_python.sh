@@ -28,5 +28,5 @@ fi
 
 # The tree of the release stage, so that the library is compiled once; the preset's options stay as they are.
 CMAKE_BUILD_PARALLEL_LEVEL=$CAIRN_JOBS "$venv/bin/pip" install -q --disable-pip-version-check --no-build-isolation --no-deps \
-  --force-reinstall -C build-dir=build/release . || exit 1
+  --force-reinstall --config-settings build-dir=build/release . || exit 1
 "$venv/bin/python" -m pytest -p no:cacheprovider --junit-xml build/python.junit "$@"

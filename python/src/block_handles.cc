@@ -105,7 +105,7 @@ nb::class_<BlocksHandle<Blocks>> bind_handle(nb::module_& module, const char* na
             return ids;
           }));
         },
-        "The ids of the blocks in the pool, as a numpy array (a copy).");
+        nb::rv_policy::move, "The ids of the blocks in the pool, as a numpy array (a copy).");
   }
   if constexpr (requires(const Blocks& blocks) { blocks.key(0); }) {
     bound.def_prop_ro(

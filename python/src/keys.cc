@@ -227,12 +227,10 @@ Keys can be compared, sorted (parents before children), hashed and pickled.)")
       .def(nb::self <= nb::self)
       .def(nb::self > nb::self)
       .def(nb::self >= nb::self)
-      .def(
-          "__reduce__",
-          [](const BlockKey& key) {
-            return nb::make_tuple(nb::type<BlockKey>().attr("frombytes"), nb::make_tuple(bytes_of(key.to_bytes())));
-          },
-          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+      .def("__getstate__", [](const BlockKey& key) { return bytes_of(key.to_bytes()); })
+      .def("__setstate__", [](BlockKey& key, const nb::bytes& bytes) {
+        new (&key) BlockKey(value_or_raise(BlockKey::from_bytes(span_of(bytes))));
+      });
 }
 
 void bind_key_array(nb::module_& module) {
@@ -291,12 +289,8 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy
           },
           nb::is_operator())
       .def("__repr__", [](const Keys& keys) { return repr_of(keys.get()); })
-      .def(
-          "__reduce__",
-          [](const Keys& keys) {
-            return nb::make_tuple(nb::type<Keys>().attr("frombytes"), nb::make_tuple(bytes_of(keys.get())));
-          },
-          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+      .def("__getstate__", [](const Keys& keys) { return bytes_of(keys.get()); })
+      .def("__setstate__", [](Keys& keys, const nb::bytes& bytes) { new (&keys) Keys(keys_from(span_of(bytes))); });
 }
 
 void bind_hasher(nb::module_& module) {

@@ -124,10 +124,10 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
       .def_prop_ro("hasher", reading([](const TokenBlockSequence& sequence) { return sequence.hasher(); }),
                    "What makes the keys.")
       .def_prop_ro("tokens", reading([](const TokenBlockSequence& sequence) { return array_of(sequence.tokens()); }),
-                   nb::sig("def tokens(self) -> numpy.typing.NDArray[numpy.uint32]"),
+                   nb::rv_policy::move,
                    "A copy of the tokens, as a numpy array.")
       .def_prop_ro("tail", reading([](const TokenBlockSequence& sequence) { return array_of(sequence.tail()); }),
-                   nb::sig("def tail(self) -> numpy.typing.NDArray[numpy.uint32]"),
+                   nb::rv_policy::move,
                    "A copy of the tokens after the last full block.")
       .def_prop_ro("mm_runs", reading([](const TokenBlockSequence& sequence) {
                      return std::vector<MmRun>(sequence.mm_runs().begin(), sequence.mm_runs().end());
@@ -141,7 +141,7 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
                                             [](BlockHash hash) { return value_of(hash); });
                      return make_array(std::move(hashes));
                    }),
-                   nb::sig("def block_hashes(self) -> numpy.typing.NDArray[numpy.uint64]"),
+                   nb::rv_policy::move,
                    "The hashes of each full block's tokens alone, for events.")
       .def_prop_ro("block_count", reading([](const TokenBlockSequence& sequence) { return sequence.block_count(); }),
                    "Number of full blocks that have keys.")

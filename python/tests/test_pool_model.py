@@ -135,6 +135,7 @@ def test_random_calls_agree_with_a_model():
                 assert again is not None, f"call {call}"
                 model.hold(keys)
                 handles.append(("immutable", again, keys))
+                del again  # a later drop has to be the last reference
         if len(handles) > 12:  # keep some room
             kind, handle, keys = handles.pop(0)
             handle.release()
