@@ -63,7 +63,7 @@ void bind_block(nb::module_& module) {
       .def_ro("block_number", &Block::block_number, "0 to total blocks - 1 on its device.")
       .def_ro("block_size", &Block::block_size, "In tokens.")
       .def_ro("device_id", &Block::device_id, "The device.")
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"))
       .def(nb::self < nb::self)
       .def("__hash__",
            [](const Block& block) {

@@ -53,10 +53,9 @@ void bind_errors(nb::module_& module) {
   pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
 
   const std::string prefix = nb::cast<std::string>(module.attr("__name__")) + ".";
-  PyObject* family =
-      PyErr_NewExceptionWithDoc((prefix + "Error").c_str(),
-                                "What happened, to what, and what to do. `code` is the name of the error code.", nullptr,
-                                nullptr);
+  PyObject* family = PyErr_NewExceptionWithDoc(
+      (prefix + "Error").c_str(), "What happened, to what, and what to do. `code` is the name of the error code.",
+      nullptr, nullptr);
   nb::object error = nb::steal(family);
   error.attr("code") = "";
   module.attr("Error") = error;

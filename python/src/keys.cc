@@ -217,12 +217,12 @@ Keys can be compared, sorted (parents before children), hashed and pickled.)")
                    "The low bits of the parent's sequence hash, as many as the key holds; 0 at position 0.")
       .def("is_parent_of", &BlockKey::is_parent_of, nb::arg("child"),
            "Whether this can be the key of the block before `child`.")
-      .def("__int__", &int_of)
+      .def("__int__", &int_of, nb::sig("def __int__(self) -> int"))
       .def("__str__", &BlockKey::to_string)
       .def("__repr__", [](const BlockKey& key) { return str_cat("<cairn.Key ", key.to_string(), ">"); })
       .def("__hash__", [](const BlockKey& key) { return std::hash<BlockKey>()(key); })
-      .def(nb::self == nb::self)
-      .def(nb::self != nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"))
+      .def(nb::self != nb::self, nb::sig("def __ne__(self, arg: object, /) -> bool"))
       .def(nb::self < nb::self)
       .def(nb::self <= nb::self)
       .def(nb::self > nb::self)
@@ -236,7 +236,7 @@ Keys can be compared, sorted (parents before children), hashed and pickled.)")
 void bind_key_array(nb::module_& module) {
   nb::class_<Keys>(module, "Keys", R"(An array of keys that never changes.
 
-It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy()` shows it as an array.)")
+It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `to_numpy()` shows it as an array.)")
       .def(
           "__init__", [](Keys* self, const KeysArgument& keys) { new (self) Keys(copy_of(keys.get())); },
           nb::arg("keys"))
@@ -244,18 +244,18 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `numpy
           "frombytes", [](const nb::bytes& bytes) { return keys_from(span_of(bytes)); }, nb::arg("data"),
           "Read the bytes that `tobytes` wrote: 16 for each key.")
       .def_static("from_numpy", &keys_from_words, nb::arg("words"),
-                  "Read an array as `numpy` shows it: shape (n, 2), uint64, the high word first.")
+                  "Read an array as `to_numpy` shows it: shape (n, 2), uint64, the high word first.")
       .def(
           "tobytes", [](const Keys& keys) { return bytes_of(keys.get()); },
           "The bytes of all keys, 16 for each, as they are sent and stored.")
       .def(
-          "numpy",
+          "to_numpy",
           [](nb::object self) {
             const std::span<const BlockKey> keys = nb::inst_ptr<Keys>(self)->get();
             return nb::ndarray<nb::numpy, const std::uint64_t, nb::shape<-1, 2>>(
                 reinterpret_cast<const std::uint64_t*>(keys.data()), {keys.size(), 2}, self);
           },
-          nb::sig("def numpy(self) -> numpy.typing.NDArray[numpy.uint64]"),
+          nb::sig("def to_numpy(self) -> numpy.typing.NDArray[numpy.uint64]"),
           "A read-only view of the keys, without a copy: shape (n, 2), the high word first.")
       .def("__len__", [](const Keys& keys) { return keys.get().size(); })
       .def("__getitem__", [](const Keys& keys, std::int64_t index) { return key_at(keys.get(), index); })

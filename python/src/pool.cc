@@ -97,7 +97,7 @@ void bind_records(nb::module_& module) {
       Field{"ready", &PoolCounts::ready, "Of the inactive blocks, those to be evicted first."},
       Field{"borrowed", &PoolCounts::borrowed, "Of the inactive blocks, those that a copy reads."},
       Field{"available", &PoolCounts::available, "Blocks that can be allocated now."})
-      .def(nb::self == nb::self);
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"));
   bind_record<PoolStats>(
       module, "PoolStats", "What a pool did since it was created.",
       Field{"allocated", &PoolStats::allocated, "Blocks."},

@@ -34,7 +34,7 @@ The ids of these tokens are ignored: keys are made of the item's hash and the in
       .def_ro("length", &MmRun::length, "Number of placeholders.")
       .def_ro("mm_hash", &MmRun::mm_hash, "Hash of the item.")
       .def_ro("item_offset", &MmRun::item_offset, "How many placeholders of the same item come before this run.")
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"))
       .def("__repr__", [](const MmRun& run) {
         return str_cat("cairn.MmRun(offset=", run.offset, ", length=", run.length, ", mm_hash=", run.mm_hash,
                        ", item_offset=", run.item_offset, ")");
@@ -124,11 +124,9 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
       .def_prop_ro("hasher", reading([](const TokenBlockSequence& sequence) { return sequence.hasher(); }),
                    "What makes the keys.")
       .def_prop_ro("tokens", reading([](const TokenBlockSequence& sequence) { return array_of(sequence.tokens()); }),
-                   nb::rv_policy::move,
-                   "A copy of the tokens, as a numpy array.")
+                   nb::rv_policy::move, "A copy of the tokens, as a numpy array.")
       .def_prop_ro("tail", reading([](const TokenBlockSequence& sequence) { return array_of(sequence.tail()); }),
-                   nb::rv_policy::move,
-                   "A copy of the tokens after the last full block.")
+                   nb::rv_policy::move, "A copy of the tokens after the last full block.")
       .def_prop_ro("mm_runs", reading([](const TokenBlockSequence& sequence) {
                      return std::vector<MmRun>(sequence.mm_runs().begin(), sequence.mm_runs().end());
                    }),
@@ -141,8 +139,7 @@ of full blocks (schemes vllm, sglang, router) through `adopt`. Use a sequence in
                                             [](BlockHash hash) { return value_of(hash); });
                      return make_array(std::move(hashes));
                    }),
-                   nb::rv_policy::move,
-                   "The hashes of each full block's tokens alone, for events.")
+                   nb::rv_policy::move, "The hashes of each full block's tokens alone, for events.")
       .def_prop_ro("block_count", reading([](const TokenBlockSequence& sequence) { return sequence.block_count(); }),
                    "Number of full blocks that have keys.")
       .def("__len__", reading([](const TokenBlockSequence& sequence) { return sequence.size(); }))

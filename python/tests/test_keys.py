@@ -153,10 +153,10 @@ def test_keys_are_a_sequence():
 
 def test_numpy_sees_keys_without_a_copy():
     keys = cairn.hash_tokens(range(400), 4, hasher())
-    words = keys.numpy()
+    words = keys.to_numpy()
     assert words.shape == (100, 2) and words.dtype == np.uint64 and not words.flags.writeable
     assert int(words[7, 0]) << 64 | int(words[7, 1]) == int(keys[7])
-    assert keys.numpy().ctypes.data == words.ctypes.data
+    assert keys.to_numpy().ctypes.data == words.ctypes.data
     assert cairn.Keys.from_numpy(words) == keys
     expected = [int(key) for key in keys]
     del keys  # the view keeps the memory

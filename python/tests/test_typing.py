@@ -23,7 +23,7 @@ def use(pool: cairn.BlockPool) -> int:
     first: cairn.Key = keys[0]
     some: cairn.Keys = keys[1:] + [first]
     position: int = first.position
-    words: int = keys.numpy().shape[0]
+    words: int = keys.to_numpy().shape[0]
     cairn.hash_tokens([1, 2, 3], 1, parent=first, mm_runs=[cairn.MmRun(0, 1, 7)])
     with pool.match_prefix(keys) as found:
         held: cairn.ImmutableBlocks = found.share()
