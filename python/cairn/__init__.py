@@ -1,7 +1,7 @@
 """Cairn: a KV-cache block manager for LLM inference. docs/python.md explains the package."""
 
 from . import traces
-from ._cairn import (
+from ._cairn import (  # type: ignore[attr-defined]  # of __version__, which the stub leaves out
     AlreadyExistsError,
     BlockAllocator,
     BlockFacts,

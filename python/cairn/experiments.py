@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -197,9 +196,12 @@ def replay(
     if costs is not None:
         options["costs"] = os.fspath(costs)
     texts = [(name, str(value)) for name, value in options.items()]
+    # Imported here, because `import cairn` should take no time.
+    import json
+    import tempfile
+
     if isinstance(trace, (str, os.PathLike)):
         return ReplayResult(json.loads(_replay(os.fspath(trace), texts, strict)))
-    import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows.jsonl")

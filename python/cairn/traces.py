@@ -5,7 +5,6 @@ A row is one request: the ids of its prompt's blocks, its times and lengths.
 
 from __future__ import annotations
 
-import json
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ def read(path: str | PathLike[str]) -> TraceReader:
 def write(path: str | PathLike[str], rows: Iterable[TraceRow]) -> int:
     """Write rows to a trace file, gzipped if its name ends in .gz. Returns how many."""
     import gzip
+    import json
 
     count = 0
     opened = gzip.open(path, "wt") if fspath(path).endswith(".gz") else open(path, "w", encoding="utf-8")

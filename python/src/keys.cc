@@ -263,7 +263,7 @@ It behaves as a sequence of `Key`, and is passed to Cairn without a copy. `to_nu
       .def(
           "__iter__",
           [](const Keys& keys) {
-            return nb::make_iterator<nb::rv_policy::copy>(nb::type<Keys>(), "KeyIterator", keys.get().begin(),
+            return nb::make_iterator<nb::rv_policy::copy>(nb::type<Keys>(), "_KeyIterator", keys.get().begin(),
                                                           keys.get().end());
           },
           nb::keep_alive<0, 1>())

@@ -72,9 +72,8 @@ def test_hitrate_agrees_with_the_command(tmp_path, rows, cairn_command):
     cairn.traces.write(path, rows)
     words = [cairn_command, "hitrate", path, "--policy", "lru", "--capacity", "5%,64", "--json", "-"]
     printed = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["rows"]
-    assert [round(row.hit_ratio, 6) for row in cairn.hitrate(path, policies="lru", capacities=["5%", 64])] == [
-        row["hit_ratio"] for row in printed
-    ]
+    rows = cairn.hitrate(path, policies="lru", capacities=["5%", 64])
+    assert [row.hit_ratio for row in rows] == pytest.approx([row["hit_ratio"] for row in printed], rel=1e-5)
 
 
 def test_replay(tmp_path, rows):
@@ -131,7 +130,11 @@ def test_control_c_stops_a_replay():
 
 
 def test_import_is_fast_and_light():
-    words = "import time; t = time.perf_counter(); import cairn; import sys; print(time.perf_counter() - t, 'numpy' in sys.modules, 'torch' in sys.modules)"
+    # The time of this process on the processor: tests share the machine with others.
+    words = (
+        "import sys, time; t = time.process_time(); import cairn; "
+        "print(time.process_time() - t, 'numpy' in sys.modules, 'torch' in sys.modules)"
+    )
     times = []
     for _ in range(5):
         seconds, numpy, torch = subprocess.run(

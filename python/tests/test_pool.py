@@ -157,8 +157,10 @@ def test_facts_go_from_pool_to_pool(pool):
     assert facts[0].tokens_hash == sequence.block_hashes[0] and facts[1].parent == sequence.keys[0].sequence_hash
     below = cairn.BlockPool(4, 4, tier="G2")
     assert below.allocate(2).complete_as(facts).register().keys == sequence.keys == keys
-    hashed = pool.allocate(2).complete(keys_of(2, "x"), tokens_hashes=sequence.block_hashes, parent=5).register()
-    assert hashed.facts()[0].tokens_hash == sequence.block_hashes[0]
+    salted = keys_of(3, "x")
+    hashes = sequence.block_hashes
+    hashed = pool.allocate(2).complete(salted[1:], tokens_hashes=hashes, parent=salted[0].sequence_hash).register()
+    assert hashed.facts()[0].tokens_hash == hashes[0] and hashed.facts()[0].parent == salted[0].sequence_hash
 
 
 def test_victims_resets_and_fences():
