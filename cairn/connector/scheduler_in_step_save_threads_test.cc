@@ -73,6 +73,25 @@ TEST_F(InStepSaveTest, CountsOnceTheNextIterationSaysThatTheBlocksAreComputed) {
   EXPECT_EQ(world_->saves().withdrawn, 0U);
 }
 
+// What a user of a model with 128 k tokens of context expects of the default settings.
+TEST(InStepSaveDefaultsTest, APromptOf131072TokensInOneStepIsSavedWhole) {
+  constexpr std::size_t kTokens = 131'072;
+  constexpr std::uint32_t kBlocks = 8'192;
+  SchedulerConnector::Options options = small_options(kBlocks, kBlocks);
+  options.manager.block_size = SchedulerConnector::Options().manager.block_size;
+  World world(options);
+  const RequestHandle request = world.add("long", kTokens);
+  const std::vector<BlockId> blocks = device_blocks(kBlocks, 0);
+  world.step({{.request = request, .new_blocks = blocks, .scheduled_tokens = kTokens}});
+  EXPECT_TRUE(*world->finish(request, kTokens));
+  world.drain();
+  EXPECT_EQ(world->saves().saved, kBlocks);
+  EXPECT_EQ(world->manager().host()->counts().registered, kBlocks);
+  ASSERT_EQ(world.ended.size(), 1U);
+  EXPECT_EQ(world.ended[0].counts.saved, kTokens);
+  EXPECT_EQ(world.ended[0].counts.dropped(), 0U);
+}
+
 // An engine whose last iteration this was need not build another one.
 TEST_F(InStepSaveTest, CountsWithTheEndOfTheRequest) {
   begin();

@@ -290,9 +290,11 @@ void add_offload(List& list, const std::string& section, At at) {
       [at](auto& c) -> auto& { return at(c).low_water; }, 0.5);
   list.whole("batch", "Most blocks in one transfer", [at](auto& c) -> auto& { return at(c).batch; }, 1);
   list.whole("in_flight", "Most transfers in flight", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);
-  list.whole(
-      "queue", "Most blocks pending; beyond that the least valuable ones are not copied",
-      [at](auto& c) -> auto& { return at(c).queue; }, 1);
+  list.whole("queue",
+             "Most blocks pending; beyond that the least valuable ones are not copied. 0: what the link copies within "
+             "`deadline`, "
+             "and at least the longest sequence",
+             [at](auto& c) -> auto& { return at(c).queue; });
   list.duration("deadline", "Deadline of a transfer", [at](auto& c) -> auto& { return at(c).deadline; });
   list.whole(
       "least_uses", "Copy only blocks that were used at least this often",

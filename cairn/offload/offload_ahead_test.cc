@@ -387,8 +387,7 @@ TEST(OffloadAheadTest, AfterTheEndNothingIsClaimed) {
 
 TEST(OffloadAheadTest, RefusesOptionsThatMakeNoSense) {
   const World world({});
-  for (const OffloadOptions& options :
-       {OffloadOptions{.batch = 0}, OffloadOptions{.in_flight = 0}, OffloadOptions{.queue = 0}}) {
+  for (const OffloadOptions& options : {OffloadOptions{.batch = 0}, OffloadOptions{.in_flight = 0}}) {
     const auto offloader = Offloader::make(*world.link, *world.registry, options, world.clock, [] {}, {});
     ASSERT_FALSE(offloader);
     expect_error(offloader.error(), ErrorCode::kInvalidArgument, "each is at least 1");

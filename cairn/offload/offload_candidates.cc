@@ -196,7 +196,8 @@ bool OffloadCandidates::offer_missed(TimePoint now) {
     missed_some_ = false;
     searched_to_ = 0;
   }
-  const std::uint32_t enough = std::max(1U, std::min(options_.batch, options_.queue / 2));
+  const auto enough =
+      static_cast<std::uint32_t>(std::clamp<std::size_t>(chooser_.most_pending() / 2, 1, options_.batch));
   const std::uint32_t step = std::min(enough, 32U);  // blocks for which the pool's lock is held
   std::uint32_t searched = 0;
   std::vector<ResidentBlock> blocks;

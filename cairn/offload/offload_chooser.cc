@@ -1,5 +1,6 @@
 #include "cairn/offload/offload_chooser.h"
 
+#include <limits>
 #include <unordered_set>
 
 #include "cairn/base/check.h"
@@ -13,7 +14,7 @@ OffloadChooser::OffloadChooser(const OffloadOptions& options, AdmissionFilter fi
       is_ahead_(is_ahead),
       has_user_filter_(has_user_filter),
       filter_(std::move(filter)),
-      queue_(options.queue) {}
+      queue_(options.queue == 0 ? std::numeric_limits<std::size_t>::max() : options.queue) {}
 
 OffloadChooser::Refusal OffloadChooser::refusal_of(Admission admission) {
   switch (admission) {

@@ -129,6 +129,8 @@ class OffloadChooser {
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] std::size_t pending() const { return queue_.size(); }
+  [[nodiscard]] std::size_t most_pending() const { return queue_.bound(); }
+  void set_most_pending(std::size_t blocks) { queue_.set_bound(blocks); }
   [[nodiscard]] std::uint32_t urgent() const { return urgent_; }
   // Block counts only; the caller fills the other fields.
   [[nodiscard]] OffloadStatus status() const;

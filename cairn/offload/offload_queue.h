@@ -46,6 +46,9 @@ class OffloadQueue {
   // The most valuable blocks, in order; they stay queued.
   [[nodiscard]] std::vector<BlockKey> first(std::size_t count) const;
   [[nodiscard]] std::size_t size() const { return order_.size(); }
+  [[nodiscard]] std::size_t bound() const { return bound_; }
+  // If it is lower than size(), blocks stay, and each new one sheds one.
+  void set_bound(std::size_t bound) { bound_ = bound; }
   [[nodiscard]] bool empty() const { return order_.empty(); }
 
  private:
@@ -60,7 +63,7 @@ class OffloadQueue {
   template <typename Change>
   void change(const BlockKey& key, Change change);
 
-  const std::size_t bound_;
+  std::size_t bound_;
   std::uint64_t next_number_ = 0;
   Order order_;
   std::unordered_map<BlockKey, Order::iterator> places_;

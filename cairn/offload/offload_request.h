@@ -33,8 +33,10 @@ struct OffloadOptions {
   OffloadMode mode = OffloadMode::kAhead;
   double low_water = 0.05;   // kAhead: least share of the upper tier's blocks that is kept free or ready to be evicted
   std::uint32_t batch = 64;  // blocks in one transfer
-  std::uint32_t in_flight = 4;                   // transfers at once
-  std::uint32_t queue = 4096;                    // pending blocks; beyond it the least valuable are not copied
+  std::uint32_t in_flight = 4;  // transfers at once
+  // Pending blocks; beyond it the least valuable are not copied. 0: what the link copies within `deadline` at its latest
+  // speed, no fewer than the longest sequence so far has, and at most the blocks of the upper tier.
+  std::uint32_t queue = 0;
   Duration deadline = std::chrono::seconds(10);  // of a transfer
   // What is worth copying at all; see docs/configuration.md.
   std::uint32_t least_uses = 1;

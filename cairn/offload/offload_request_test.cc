@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -105,6 +106,35 @@ TEST(OffloadRequestTest, HigherPrioritiesGoFirstAndRaiseWhatWaits) {
   ASSERT_TRUE(world.offloader->offload({.keys = {keys[3]}, .priority = 60}));
   world.drain();
   EXPECT_THAT(world.arrived(), ElementsAre(keys[0], keys[3], keys[1], keys[2]));
+}
+
+// A link that copies 10 blocks a second, and a deadline of 0.45 s.
+TEST(OffloadRequestTest, TheQueueHoldsWhatTheLinkCopiesInTimeAndNeverLessThanASequence) {
+  OffloadOptions options = kOneAtATime;
+  options.deadline = milliseconds(450);
+  World world({.upper = 64, .offload = options, .link = {.latency = milliseconds(100)}});
+  const Keys all = chain(1, 2);
+  world.put(all);
+  Keys others;
+  for (std::uint64_t name = 10; name < 20; ++name) {
+    others.push_back(chain(name, 1)[0]);
+    world.put({others.back()});
+  }
+  const Keys sequence = chain(2, 12);
+  world.put(sequence);
+  ASSERT_TRUE(world.offloader->offload({.keys = all}));
+  world.drain();  // the speed is known now
+  Outcome some;
+  ASSERT_TRUE(world.offloader->offload({.keys = others, .done = some.hear()}));
+  EXPECT_EQ(world.offloader->status().pending, 4U);
+  world.drain();
+  EXPECT_EQ(some.refused, (std::map<OffloadRefusal, std::uint32_t>{{OffloadRefusal::kShed, 6}}))
+      << "the caller is told";
+  ASSERT_TRUE(world.offloader->offload({.keys = sequence}));
+  EXPECT_EQ(world.offloader->status().pending, 12U);
+  world.drain();
+  EXPECT_TRUE(world.is_whole_below(sequence.back()));
+  world.expect_accounts_add_up();
 }
 
 TEST(OffloadRequestTest, AFullQueueShedsTheLeastValuableOrTurnsAway) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <utility>
 
 #include "cairn/base/check.h"
@@ -46,13 +48,23 @@ std::optional<OffloadRefusal> refusal_of(BlockState state) {
   return OffloadRefusal::kFailed;
 }
 
-OffloadInbox::Interests interests_of(const OffloadOptions& options, bool has_upper_pool, bool has_user_filter) {
-  const bool by_itself = options.mode != OffloadMode::kOff && has_upper_pool;
+OffloadInbox::Interests interests_of(const OffloadOptions& options, const BlockPool* upper, bool has_user_filter) {
+  const bool by_itself = options.mode != OffloadMode::kOff && upper != nullptr;
   return {.candidates = by_itself,
           .uses = by_itself && (options.counts_uses() || has_user_filter),
           // A block that was refused when it was new may be worth a copy when it is used again.
           .used_again = by_itself && (options.least_uses > 1 || has_user_filter),
-          .bound = options.queue};
+          .bound = options.queue == 0 && upper != nullptr ? upper->capacity() : options.queue};
+}
+
+// The highest position of these blocks in their sequences.
+template <typename Blocks, typename KeyOf>
+std::uint32_t last_position(const Blocks& blocks, KeyOf key_of) {
+  std::uint32_t last = 0;
+  for (const auto& block : blocks) {
+    last = std::max(last, std::invoke(key_of, block).position());
+  }
+  return last;
 }
 
 // As many blocks as the pool has room for, at most `count`.
@@ -124,6 +136,8 @@ class Offloader::Impl {
   }
   // Whether a request of so many blocks can be taken; counts them if not.
   [[nodiscard]] Status check_open(const EngineBlocks& blocks, std::size_t count) CAIRN_REQUIRES(mutex_);
+  // Sets how many blocks may be pending, if the options leave that to the link. A block at `position` is to be queued.
+  void bound_queue(std::uint32_t position) CAIRN_REQUIRES(mutex_);
   // Queues the keys that are not below and not rejected. Returns the indices of those for which the queue has no room.
   [[nodiscard]] std::vector<std::uint32_t> enqueue(OffloadRequestId request, std::span<const BlockKey> keys,
                                                    std::uint32_t priority, const Save& save) CAIRN_REQUIRES(mutex_);
@@ -185,8 +199,9 @@ class Offloader::Impl {
   bool is_stuck_ CAIRN_GUARDED_BY(mutex_) = false;  // it was full for too long, and has accepted nothing since
   bool is_paused_ CAIRN_GUARDED_BY(mutex_) = false;
   bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
-  std::uint64_t fences_ CAIRN_GUARDED_BY(mutex_) = 0;  // over all tiers
-  std::uint64_t epoch_ CAIRN_GUARDED_BY(mutex_) = 0;   // grows with every fence
+  std::uint32_t longest_sequence_ CAIRN_GUARDED_BY(mutex_) = 1;  // blocks, as far as keys were to be queued
+  std::uint64_t fences_ CAIRN_GUARDED_BY(mutex_) = 0;            // over all tiers
+  std::uint64_t epoch_ CAIRN_GUARDED_BY(mutex_) = 0;             // grows with every fence
 };
 
 Offloader::Impl::Impl(TierLink& link, BlockRegistry& registry, const OffloadOptions& options, const Clock& clock,
@@ -198,10 +213,14 @@ Offloader::Impl::Impl(TierLink& link, BlockRegistry& registry, const OffloadOpti
       wake_(std::move(wake)),
       upper_(link.from().pool()),
       lower_(*link.to().pool()),
-      inbox_(interests_of(options, upper_ != nullptr, user_filter.filter != nullptr)),
+      inbox_(interests_of(options, upper_, user_filter.filter != nullptr)),
       chooser_(options, std::move(filter), options.mode == OffloadMode::kAhead && upper_ != nullptr,
                user_filter.filter != nullptr),
       candidates_(link, registry, options, chooser_) {
+  {
+    const MutexLock lock(mutex_);
+    bound_queue(0);
+  }
   if (user_filter.filter) {
     user_filter_.emplace(std::move(user_filter), clock);
   }
@@ -355,14 +374,17 @@ Result<OffloadRequestId> Offloader::Impl::offload(EngineBlocks&& blocks, Offload
   }
   OffloadRequestId id{};
   std::optional<OffloadRequests::Open> refused;  // destroyed without the lock
+  std::size_t most_pending = 0;
   {
     const MutexLock lock(mutex_);
     CAIRN_TRY(check_open(blocks, keys.size()));
     id = requests_.add(std::move(request), std::move(blocks));
+    bound_queue(last_position(keys, std::identity()));
     const std::vector<std::uint32_t> shed = enqueue(id, keys, priority, save);
     chooser_.refuse(OffloadRefusal::kShed, shed.size());
     if (!keys.empty() && shed.size() == keys.size()) {
       refused = requests_.forget(id);
+      most_pending = chooser_.most_pending();
     } else {
       for (const std::uint32_t i : shed) {
         requests_.resolve({id, i}, OffloadRefusal::kShed,
@@ -371,11 +393,24 @@ Result<OffloadRequestId> Offloader::Impl::offload(EngineBlocks&& blocks, Offload
     }
   }
   if (refused) {
-    return fail(ErrorCode::kExhausted, str_cat("the queue is full of ", options_.queue,
+    return fail(ErrorCode::kExhausted, str_cat("the queue is full of ", most_pending,
                                                " more valuable blocks; try again when some are copied"));
   }
   wake_();
   return id;
+}
+
+void Offloader::Impl::bound_queue(std::uint32_t position) {
+  if (options_.queue != 0) {
+    return;
+  }
+  longest_sequence_ = std::max(longest_sequence_, position + 1);
+  const double all = link_.from().layout()->blocks();
+  const double speed = link_.meter().bytes_per_second();
+  const double in_time = speed * std::chrono::duration<double>(options_.deadline).count() /
+                         static_cast<double>(link_.from().block_bytes());
+  const double most = speed == 0 ? all : std::clamp(in_time, std::min<double>(longest_sequence_, all), all);
+  chooser_.set_most_pending(static_cast<std::size_t>(most));
 }
 
 std::vector<std::uint32_t> Offloader::Impl::enqueue(OffloadRequestId request, std::span<const BlockKey> keys,
@@ -584,6 +619,7 @@ bool Offloader::Impl::look_into_inbox(TimePoint now) {
     candidates_.missed_some();
     return false;
   }
+  bound_queue(last_position(news_.candidates, &OffloadInbox::Candidate::key));
   return candidates_.offer_registered(news_, now);
 }
 
@@ -789,10 +825,9 @@ void Offloader::Impl::transferred(const Batch& batch, LinkOutcome&& outcome) {
 Result<std::unique_ptr<Offloader>> Offloader::make(TierLink& link, BlockRegistry& registry,
                                                    const OffloadOptions& options, const Clock& clock,
                                                    std::function<void()> wake, UserFilter filter) {
-  if (options.batch == 0 || options.in_flight == 0 || options.queue == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                str_cat("offloading in ", options.in_flight, " batches of ", options.batch, " blocks with a queue of ",
-                        options.queue, " blocks; each is at least 1"));
+  if (options.batch == 0 || options.in_flight == 0) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("offloading in ", options.in_flight, " batches of ", options.batch,
+                                                     " blocks; each is at least 1"));
   }
   if (link.to().pool() == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
