@@ -1,5 +1,5 @@
 // The C interface as its callers see it: codes, messages, structs of other sizes, buffers that are too small. Behaviour
-// beyond that is tested in C++; examples/c and examples/python run it end to end.
+// beyond that is tested in C++; examples/c runs it end to end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

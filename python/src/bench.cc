@@ -1,0 +1,58 @@
+// cairn._cairn._bench: the C++ side of bench/python_bench.py, which compares calls from Python with the same calls from here.
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "python/src/keys.h"
+#include "python/src/managers.h"
+
+namespace cairn::python {
+
+using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
+
+namespace {
+
+// Nanoseconds that each call takes.
+template <typename Call>
+double time_of(std::uint32_t repeats, Call call) {
+  const auto before = std::chrono::steady_clock::now();
+  for (std::uint32_t i = 0; i < repeats; ++i) {
+    call();
+    asm volatile("" ::: "memory");  // every call is made
+  }
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - before).count() / repeats;
+}
+
+}  // namespace
+
+void bind_bench(nb::module_& module) {
+  nb::module_ bench = module.def_submodule("_bench");
+  bench.def(
+      "block_size",
+      [](const Manager& manager, std::uint32_t repeats) {
+        const ManagerPtr owner = manager.use();
+        std::uint32_t read = 0;
+        return time_of(repeats, [&] { read = owner->manager.block_size(); });
+      },
+      "manager"_a, "repeats"_a);
+  bench.def(
+      "match",
+      [](const PoolHandle& pool, const KeysArgument& keys, std::uint32_t repeats) {
+        return time_of(repeats, [&] { const ImmutableBlocks found = pool.pool().match_prefix(keys.get()); });
+      },
+      "pool"_a, "keys"_a, "repeats"_a);
+  bench.def(
+      "hash",
+      [](const KeyHasher& hasher, TokensArgument tokens, std::uint32_t block_size, std::uint32_t repeats) {
+        const std::span<const Token> given = tokens.get();
+        return time_of(repeats, [&] {
+          std::vector<BlockKey> keys(given.size() / block_size);
+          static_cast<void>(value_or_raise(hash_blocks(given, block_size, hasher, std::nullopt, keys)));
+        });
+      },
+      "hasher"_a, "tokens"_a, "block_size"_a, "repeats"_a);
+}
+
+}  // namespace cairn::python
