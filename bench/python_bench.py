@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 import cairn
-from cairn._cairn import _bench
+from cairn import _cairn
 
 BLOCK, BLOCKS, BATCH = 16, 6250, 256
 MODEL = {"name": "bench", "layers": 1, "heads": 1, "head_size": 8, "element_type": "f16"}
@@ -59,15 +59,15 @@ def manager_calls(report):
 
         empty = nanoseconds(lambda: None, 20_000)
         python = nanoseconds(lambda: manager.block_size, 20_000) - empty
-        cpp = native(lambda: _bench.block_size(manager, 100_000))
+        cpp = native(lambda: _cairn._bench_block_size(manager, 100_000))
         report.line("call", python, cpp, python - cpp, 150, "ns more")
 
         python = nanoseconds(lambda: pool.match_prefix(keys).release(), 200)
-        cpp = native(lambda: _bench.match(pool, keys, 200))
+        cpp = native(lambda: _cairn._bench_match(pool, keys, 200))
         report.line("match of 6,250 keys", python, cpp, python / cpp, 1.1, "times")
 
         python = nanoseconds(lambda: cairn.hash_tokens(tokens, BLOCK, hasher), 100)
-        cpp = native(lambda: _bench.hash(hasher, tokens, BLOCK, 100))
+        cpp = native(lambda: _cairn._bench_hash(hasher, tokens, BLOCK, 100))
         report.line("keys of 100,000 tokens", python, cpp, python / cpp, 1.1, "times")
 
 

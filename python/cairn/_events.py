@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import collections
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ._cairn import Event, Snapshot
 
 if TYPE_CHECKING:
     from ._cairn import Manager
 
-Change = Event | Snapshot
+Change: TypeAlias = Event | Snapshot
 
 
 class Events:

@@ -25,9 +25,12 @@ def _describe(tensor: Any) -> tuple[_TensorFacts, int]:
             memory, device = "device", tensor.device.index or 0
         elif tensor.device.type != "cpu":
             raise InvalidArgumentError(f"a tensor on {tensor.device}; expected the CPU or a CUDA device")
-    elif (interface := getattr(tensor, "__array_interface__", None)) or (
-        interface := getattr(tensor, "__cuda_array_interface__", None)
-    ):
+    elif hasattr(tensor, "__array_interface__") or hasattr(tensor, "__cuda_array_interface__"):
+        if hasattr(tensor, "__array_interface__"):
+            interface = tensor.__array_interface__
+        else:
+            interface = tensor.__cuda_array_interface__
+            memory, device = "device", getattr(getattr(tensor, "device", None), "id", 0)
         (pointer, read_only), sizes = interface["data"], tuple(interface["shape"])
         if read_only:
             raise InvalidArgumentError("a tensor is read-only; loads have to write to it")
@@ -40,8 +43,6 @@ def _describe(tensor: Any) -> tuple[_TensorFacts, int]:
         if any(8 * step % bits for step in steps):
             raise InvalidArgumentError(f"a tensor has strides {tuple(steps)}, which are not of whole elements")
         strides = tuple(8 * step // bits for step in steps)
-        if "__array_interface__" not in dir(tensor):
-            memory, device = "device", getattr(getattr(tensor, "device", None), "id", 0)
     else:
         pointer, kind, device, sizes, strides, bits = _describe_dlpack(tensor)
         memories = {1: "system", 2: "device", 3: "pinned"}
@@ -156,6 +157,7 @@ class Worker:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self._native.closed
 
     def __enter__(self) -> Worker:
@@ -194,7 +196,7 @@ class Worker:
 
     def state(self) -> Record:
         """Whether the worker is connected, and how much it has copied."""
-        return self._native.state()  # type: ignore[no-any-return]
+        return self._native.state()
 
     def __repr__(self) -> str:
         return "<cairn.Worker closed>" if self.closed else "<cairn.Worker>"

@@ -1,4 +1,4 @@
-// cairn._cairn._bench: the C++ side of bench/python_bench.py, which compares calls from Python with the same calls from here.
+// cairn._cairn._bench_*: the C++ side of bench/python_bench.py, which compares calls from Python with the same calls from here.
 #include <nanobind/nanobind.h>
 
 #include <chrono>
@@ -28,23 +28,22 @@ double time_of(std::uint32_t repeats, Call call) {
 }  // namespace
 
 void bind_bench(nb::module_& module) {
-  nb::module_ bench = module.def_submodule("_bench");
-  bench.def(
-      "block_size",
+  module.def(
+      "_bench_block_size",
       [](const Manager& manager, std::uint32_t repeats) {
         const ManagerPtr owner = manager.use();
         std::uint32_t read = 0;
         return time_of(repeats, [&] { read = owner->manager.block_size(); });
       },
       "manager"_a, "repeats"_a);
-  bench.def(
-      "match",
+  module.def(
+      "_bench_match",
       [](const PoolHandle& pool, const KeysArgument& keys, std::uint32_t repeats) {
         return time_of(repeats, [&] { const ImmutableBlocks found = pool.pool().match_prefix(keys.get()); });
       },
       "pool"_a, "keys"_a, "repeats"_a);
-  bench.def(
-      "hash",
+  module.def(
+      "_bench_hash",
       [](const KeyHasher& hasher, TokensArgument tokens, std::uint32_t block_size, std::uint32_t repeats) {
         const std::span<const Token> given = tokens.get();
         return time_of(repeats, [&] {

@@ -90,7 +90,7 @@ Snapshot snapshot_of(const Manager& manager) {
     }
   }
   Result<Snapshot> taken = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return take_snapshot(log, pools);
   }();
   return value_or_raise(std::move(taken));
@@ -186,7 +186,7 @@ resumed. docs/events.md explains them.)")
             return line;
           },
           "The event as one line of JSON, in the form that routers of Dynamo read.")
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__repr__", [](const Event& self) {
         const std::size_t blocks = keys_of(self).get().size();
         return str_cat("<cairn.Event ", self.sequence, " ", kind_of(self), " ", name_of(self.tier),
@@ -260,7 +260,8 @@ Questions about blocks ask where they can be loaded from, so a suspended tier do
             }
             return as_record(all);
           },
-          "keys"_a, nb::sig("def match_prefix(self, keys: Keys | Sequence[Key]) -> Record"),
+          "keys"_a,
+          nb::sig("def match_prefix(self, keys: Keys | collections.abc.Sequence[Key]) -> cairn._record.Record"),
           "How many keys, from the first on, can be loaded (`blocks`), and by nearest tier (`device`, `host`, `disk`).")
       .def(
           "tiers_holding",
@@ -316,7 +317,7 @@ Questions about blocks ask where they can be loaded from, so a suspended tier do
       [](nb::handle self, nb::handle since) {
         return nb::module_::import_("cairn._events").attr("Events")(self, since);
       },
-      "since"_a = nb::none(), nb::sig("def events(self, since: int | None = None) -> Events"),
+      "since"_a = nb::none(), nb::sig("def events(self, since: int | None = None) -> cairn._events.Events"),
       "A cursor over the changes of what is cached: an iterator and an async iterator of events. Begins with a "
       "snapshot, or "
       "with event `since`; if events were lost, a snapshot comes in their place.");

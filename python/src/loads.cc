@@ -135,9 +135,12 @@ class Copy {
 
   [[nodiscard]] bool done() const { return result_.is_valid() || error_ || state_.get().ending->is_over(); }
   void cancel() const {
+    if (done()) {
+      return;
+    }
     const State& state = state_.get();
     const ManagerPtr owner = state.owner;
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     state.cancel(owner->manager);
   }
   // Waits in slices, so that Ctrl-C ends it.
@@ -150,11 +153,14 @@ class Copy {
       const std::shared_ptr<Ending<Outcome>> ending = state_.get().ending;
       bool is_over = false;
       {
-        const nb::gil_scoped_release released;
+        const GilRelease released;
         is_over = ending->wait_for(std::min(kSlice, left));
       }
       if (PyErr_CheckSignals() != 0) {
         throw nb::python_error();
+      }
+      if (Closable::is_exiting()) {
+        raise(ErrorCode::kCancelled, "the interpreter exits");
       }
       if (!is_over && left == Duration::zero()) {
         raise(ErrorCode::kExpired, str_cat("the copy is still in flight after ", std::to_string(*timeout), " s"));
@@ -201,21 +207,20 @@ class Copy {
 template <typename Outcome>
 void bind_copy(nb::module_& module, const char* name, const char* outcome, const char* doc) {
   using This = Copy<Outcome>;
-  const auto returns = [outcome](const char* head) { return str_cat("def ", head, " -> ", outcome); };
+  const auto returns = [outcome](const char* head) { return nb::sig(kept(str_cat("def ", head, " -> ", outcome))); };
   nb::class_<This>(module, name, doc)
       .def("done", &This::done, "Whether the copy has ended.")
       .def("cancel", &This::cancel,
            "What has not begun does not begin. The outcome comes as always, with what was copied until then.")
-      .def("wait", &This::wait, "timeout"_a = nb::none(),
-           nb::sig(returns("wait(self, timeout: float | None = None)").c_str()),
+      .def("wait", &This::wait, "timeout"_a = nb::none(), returns("wait(self, timeout: float | None = None)"),
            "Waits for the outcome. Raises ExpiredError after `timeout` seconds; the copy goes on then.")
-      .def("result", &This::result, nb::sig(returns("result(self)").c_str()),
+      .def("result", &This::result, returns("result(self)"),
            "The outcome of a copy that has ended. Raises its error, and FailedPreconditionError before the end.")
       .def("_watch", &This::watch, "wakeups"_a, "number"_a)
       .def(
           "__await__",
           [](nb::handle self) { return nb::module_::import_("cairn._wakeups").attr("wait")(self).attr("__await__")(); },
-          nb::sig(str_cat("def __await__(self) -> Generator[Any, None, ", outcome, "]").c_str()))
+          nb::sig(kept(str_cat("def __await__(self) -> collections.abc.Generator[typing.Any, None, ", outcome, "]"))))
       .def("__repr__",
            [name](const This& self) { return str_cat("<cairn.", name, self.done() ? " done>" : " in flight>"); });
 }
@@ -233,7 +238,7 @@ Copy<Outcome> start_copy(const Manager& manager, Start start, Cancel cancel) {
   const ManagerPtr owner = manager.use();
   const auto ending = std::make_shared<Ending<Outcome>>();
   auto started = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return start(owner->manager, [ending](Result<Outcome>&& outcome) { ending->end(std::move(outcome)); });
   }();
   const auto id = value_or_raise(std::move(started));

@@ -7,6 +7,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,7 +37,15 @@ std::vector<Closable*>& live() {
 Closable::Closable() { live().push_back(this); }
 Closable::~Closable() { std::erase(live(), this); }
 
+void GilRelease::wait_for_all(Duration longest) {
+  const TimePoint deadline = steady_clock().now() + longest;
+  while (count_ != 0 && steady_clock().now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void Closable::close_all() {
+  is_exiting_ = true;
   while (!live().empty()) {
     Closable* const last = live().back();
     live().pop_back();
@@ -47,11 +58,15 @@ void Closable::close_all() {
       // A thread is in a call of it, which nobody can end now.
     }
   }
+  if (forks() == 0) {  // a child has counted calls of the parent's threads
+    const nb::gil_scoped_release released;
+    GilRelease::wait_for_all(std::chrono::seconds(10));
+  }
 }
 
 ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager) {
   return {new ManagerOwner{std::move(connector), std::move(manager)}, [](ManagerOwner* owner) {
-            const nb::gil_scoped_release released;
+            const GilRelease released;
             delete owner;
           }};
 }
@@ -85,6 +100,11 @@ void Manager::close() {
 }
 
 // --- values ---
+
+const char* kept(std::string text) {
+  static auto* const texts = new std::deque<std::string>();
+  return texts->emplace_back(std::move(text)).c_str();
+}
 
 CacheLevel level_of(std::string_view name) {
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
@@ -201,7 +221,7 @@ Manager* make_manager(Manager* place, const ConfigArguments& arguments) {
   const ManagerConfig config = config_of(arguments);
   std::optional<Result<KvBlockManager>> made;
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     made.emplace(KvBlockManager::make(config));
   }
   return new (place) Manager(own(nullptr, value_or_raise(*std::move(made))));
@@ -220,7 +240,7 @@ std::string path_of(nb::handle path) { return nb::cast<std::string>(nb::module_:
 template <typename Call>
 auto without_gil(const Manager& manager, Call call) {
   const ManagerPtr owner = manager.use();
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return call(owner->manager);
 }
 
@@ -267,7 +287,7 @@ void bind_manager(nb::module_& module) {
                                    [](CacheLevel level) { return static_cast<std::uint8_t>(level); });
             return make_array(std::move(levels));
           },
-          "The nearest tier of each block, as a numpy array: 0 device, 1 host, 2 disk.")
+          nb::rv_policy::automatic, "The nearest tier of each block, as a numpy array: 0 device, 1 host, 2 disk.")
       .def(
           "count",
           [](const PrefixLocation& at, std::string_view tier) { return std::ranges::count(at.levels, level_of(tier)); },
@@ -293,7 +313,8 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
         make_manager(self, {.values = config, .environment = environment, .keys = keys});
       },
       "config"_a = nb::none(), nb::kw_only(), "environment"_a = false, "keys"_a,
-      nb::sig("def __init__(self, config: dict[str, Any] | None = None, *, environment: bool = False, **keys: Any) -> "
+      nb::sig("def __init__(self, config: dict[str, typing.Any] | None = None, *, environment: bool = False, **keys: "
+              "typing.Any) -> "
               "None"));
   manager.def_static(
       "from_toml",
@@ -301,7 +322,7 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
         return make_from({.toml = text, .environment = environment, .keys = keys});
       },
       "text"_a, nb::kw_only(), "environment"_a = false, "keys"_a,
-      nb::sig("def from_toml(text: str, *, environment: bool = False, **keys: Any) -> Manager"),
+      nb::sig("def from_toml(text: str, *, environment: bool = False, **keys: typing.Any) -> Manager"),
       "A manager with the configuration in a TOML text.");
   manager.def_static(
       "from_file",
@@ -309,7 +330,8 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
         return make_from({.file = path_of(path), .environment = environment, .keys = keys});
       },
       "path"_a, nb::kw_only(), "environment"_a = false, "keys"_a,
-      nb::sig("def from_file(path: str | os.PathLike[str], *, environment: bool = False, **keys: Any) -> Manager"),
+      nb::sig(
+          "def from_file(path: str | os.PathLike[str], *, environment: bool = False, **keys: typing.Any) -> Manager"),
       "A manager with the configuration in a TOML file.");
   manager.def("close", &Manager::close,
               "Stops the manager: nothing new begins, copies in flight are waited for up to `shutdown`, the disk is "
@@ -337,16 +359,14 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
     manager.def_prop_ro(
         name_of(level), [level](Manager& self) { return self.pool(level); },
-        nb::sig(str_cat("def ", name_of(level), "(self) -> BlockPool | None").c_str()),
+        nb::sig(kept(str_cat("def ", name_of(level), "(self) -> BlockPool | None"))),
         "The pool of the tier; None if there is no such tier, or an engine manages it.");
   }
+  manager.def_prop_ro("block_size", [](const Manager& self) { return self.get().block_size(); }, "Tokens in a block.");
+  manager.def_prop_ro("worker_id", [](const Manager& self) { return self.get().worker_id(); });
+  manager.def_prop_ro("dp_rank", [](const Manager& self) { return self.get().dp_rank(); });
   manager.def_prop_ro(
-      "block_size", [](const Manager& self) { return self.use()->manager.block_size(); }, "Tokens in a block.");
-  manager.def_prop_ro("worker_id", [](const Manager& self) { return self.use()->manager.worker_id(); });
-  manager.def_prop_ro("dp_rank", [](const Manager& self) { return self.use()->manager.dp_rank(); });
-  manager.def_prop_ro(
-      "hasher", [](const Manager& self) { return self.use()->manager.hasher(); },
-      "Makes the keys of this manager's blocks.");
+      "hasher", [](const Manager& self) { return self.get().hasher(); }, "Makes the keys of this manager's blocks.");
   manager.def("keys", &hash_prompt, "tokens"_a, nb::kw_only(), "salt"_a = "", "lora_name"_a = "",
               "mm_runs"_a = std::vector<MmRun>(),
               "The keys of the full blocks of a prompt, made as model.scheme says.");
@@ -385,12 +405,12 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
       "report",
       [](const Manager& self, double seconds, std::uint64_t prefill_tokens, std::uint64_t prefill_context,
          std::uint64_t decode_tokens, std::uint64_t decode_context, bool is_full) {
-        self.use()->manager.report({.prefill_tokens = prefill_tokens,
-                                    .prefill_context = prefill_context,
-                                    .decode_tokens = decode_tokens,
-                                    .decode_context = decode_context,
-                                    .is_full = is_full,
-                                    .duration = duration_of(seconds)});
+        self.get().report({.prefill_tokens = prefill_tokens,
+                           .prefill_context = prefill_context,
+                           .decode_tokens = decode_tokens,
+                           .decode_context = decode_context,
+                           .is_full = is_full,
+                           .duration = duration_of(seconds)});
       },
       "seconds"_a, nb::kw_only(), "prefill_tokens"_a = 0, "prefill_context"_a = 0, "decode_tokens"_a = 0,
       "decode_context"_a = 0, "is_full"_a = false,
@@ -406,31 +426,32 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
       "`will_not_return` or `none`. Returns how many blocks were found. Needs requests.retention.");
 
   // --- control ---
-  manager.def("reset", &reset, "tier"_a = nb::none(), nb::sig("def reset(self, tier: str | None = None) -> Record"),
+  manager.def("reset", &reset, "tier"_a = nb::none(),
+              nb::sig("def reset(self, tier: str | None = None) -> cairn._record.Record"),
               "A fence: nothing that was stored before is found afterwards, in one tier or in all.");
-  manager.def("reset_keys", &reset_keys, "tier"_a, "keys"_a,
-              nb::sig("def reset_keys(self, tier: str, keys: Keys | Sequence[Key]) -> Record"),
-              "Drops these blocks of the tier, without a fence: blocks in use stay, and a copy may store one again.");
+  manager.def(
+      "reset_keys", &reset_keys, "tier"_a, "keys"_a,
+      nb::sig("def reset_keys(self, tier: str, keys: Keys | collections.abc.Sequence[Key]) -> cairn._record.Record"),
+      "Drops these blocks of the tier, without a fence: blocks in use stay, and a copy may store one again.");
   manager.def(
       "invalidate",
       [](const Manager& self, std::uint64_t weights_generation) {
         return as_record(dict_of(value_or_raise(
             without_gil(self, [&](const KvBlockManager& of) { return of.invalidate(weights_generation); }))));
       },
-      "weights_generation"_a, nb::sig("def invalidate(self, weights_generation: int) -> Record"),
+      "weights_generation"_a, nb::sig("def invalidate(self, weights_generation: int) -> cairn._record.Record"),
       "The weights of the model have changed: reset(), and blocks that are stored from now on are of this generation.");
-  manager.def_prop_ro("weights_generation",
-                      [](const Manager& self) { return self.use()->manager.weights_generation(); });
+  manager.def_prop_ro("weights_generation", [](const Manager& self) { return self.get().weights_generation(); });
   manager.def(
       "pause",
       [](const Manager& self, std::string_view from, std::string_view to) {
-        check(self.use()->manager.pause(level_of(from), level_of(to)));
+        check(self.get().pause(level_of(from), level_of(to)));
       },
       "above"_a, "below"_a, "Nothing new is copied over the link between the two tiers until resume().");
   manager.def(
       "resume",
       [](const Manager& self, std::string_view from, std::string_view to) {
-        check(self.use()->manager.resume(level_of(from), level_of(to)));
+        check(self.get().resume(level_of(from), level_of(to)));
       },
       "above"_a, "below"_a);
   manager.def(

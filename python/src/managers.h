@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "cairn/evict/retention.h"
@@ -33,6 +35,27 @@ void bind_status(nb::module_& module);
 void bind_scheduler(nb::module_& module);
 void bind_worker(nb::module_& module);
 void bind_bench(nb::module_& module);  // for bench/python_bench.py
+
+// Releases the GIL for a call of Cairn that may take long. close_all() waits for threads in such calls: a thread that takes
+// the GIL later, while the interpreter ends, is ended by Python in the middle of C++, which aborts the process.
+class GilRelease {
+ public:
+  GilRelease() = default;
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+  // Without the GIL. Returns when no thread is in such a call, or after `longest`.
+  static void wait_for_all(Duration longest);
+
+ private:
+  struct Count {
+    Count() { ++count_; }
+    ~Count() { --count_; }
+  };
+  static inline std::atomic<std::uint32_t> count_{0};
+  Count counted_;  // until the GIL is taken again
+  nb::gil_scoped_release released_;
+};
 
 // Members are destroyed from the last to the first: the connector, if there is one, stops after its manager was let go.
 struct ManagerOwner {
@@ -54,8 +77,11 @@ class Closable {
   virtual void close() = 0;
 
   static void close_all();
+  // close_all() was called: nobody may wait any more.
+  [[nodiscard]] static bool is_exiting() { return is_exiting_; }
 
  private:
+  static inline bool is_exiting_ = false;  // guarded by the GIL
   const std::uint64_t made_in_ = forks();
 };
 
@@ -67,6 +93,8 @@ class Manager final : public Closable {
 
   // Raises if the manager is closed, or the parent process's.
   [[nodiscard]] ManagerPtr use() const { return owner_.get(); }
+  // The same for a call that keeps the GIL.
+  [[nodiscard]] const KvBlockManager& get() const { return owner_.get()->manager; }
   [[nodiscard]] bool is_closed() const { return owner_.is_closed(); }
   // Null if the tier is missing. Always the same object, so that close() can close it.
   [[nodiscard]] nb::object pool(CacheLevel level);
@@ -76,6 +104,9 @@ class Manager final : public Closable {
   OfProcess<ManagerPtr> owner_;
   std::array<nb::object, kCacheLevels> pools_;
 };
+
+// A text that lives as long as the process, for signatures that are not literals.
+[[nodiscard]] const char* kept(std::string text);
 
 // "G1" to "G3", or "device", "host" and "disk".
 [[nodiscard]] CacheLevel level_of(std::string_view name);

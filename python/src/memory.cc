@@ -219,7 +219,7 @@ carries the exact type of all but 4-bit elements, two of which are one byte.)")
           [](const Array& self) { return self.is_host() ? std::string("cpu") : str_cat("cuda:", self.device()); })
       .def(
           "numpy", [](nb::handle self) { return nb::module_::import_("numpy").attr("asarray")(self); },
-          nb::sig("def numpy(self) -> numpy.typing.NDArray[Any]"),
+          nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
           "A numpy array over the same memory. Host memory only.")
       .def_prop_ro(
           "__array_interface__",
@@ -229,7 +229,7 @@ carries the exact type of all but 4-bit elements, two of which are one byte.)")
             }
             return self.interface();
           },
-          nb::sig("def __array_interface__(self) -> dict[str, Any]"))
+          nb::sig("def __array_interface__(self) -> dict[str, typing.Any]"))
       .def_prop_ro(
           "__cuda_array_interface__",
           [](const Array& self) {
@@ -238,13 +238,13 @@ carries the exact type of all but 4-bit elements, two of which are one byte.)")
             }
             return self.interface();
           },
-          nb::sig("def __cuda_array_interface__(self) -> dict[str, Any]"))
+          nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))
       .def(
           "__dlpack__",
           [](nb::handle self, const nb::kwargs& keys) {
             return nb::cast<const Array&>(self).dlpack(self).attr("__dlpack__")(**keys);
           },
-          nb::sig("def __dlpack__(self, **keys: Any) -> Any"))
+          nb::sig("def __dlpack__(self, **keys: typing.Any) -> typing.Any"))
       .def(
           "__dlpack_device__",
           [](nb::handle self) { return nb::cast<const Array&>(self).dlpack(self).attr("__dlpack_device__")(); },

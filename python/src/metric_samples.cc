@@ -49,7 +49,7 @@ void bind_metrics(nb::module_& module) {
       "metrics",
       [](const Manager& self) {
         const ManagerPtr owner = self.use();
-        const nb::gil_scoped_release released;
+        const GilRelease released;
         return owner->manager.metrics().to_prometheus();
       },
       "All metrics in Prometheus's text format; cairn.prometheus has a collector for prometheus_client.");
@@ -57,7 +57,7 @@ void bind_metrics(nb::module_& module) {
       "metric_samples",
       [](const Manager& self) {
         const ManagerPtr owner = self.use();
-        const nb::gil_scoped_release released;
+        const GilRelease released;
         return owner->manager.metrics().snapshot();
       },
       "All metrics as values, by name, then by labels.");

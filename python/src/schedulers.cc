@@ -8,7 +8,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -84,7 +86,30 @@ struct Digests {
   }
 };
 
-std::vector<std::uint32_t> numbers_of(TokensArgument& argument) {
+// Token or block ids. Most requests have one or none, in a tuple or list: those are read without an array.
+std::vector<std::uint32_t> numbers_of(nb::handle given) {
+  constexpr Py_ssize_t kFew = 16;
+  const bool is_tuple = PyTuple_Check(given.ptr());
+  const Py_ssize_t size = is_tuple                    ? PyTuple_Size(given.ptr())
+                          : PyList_Check(given.ptr()) ? PyList_Size(given.ptr())
+                                                      : -1;
+  if (size >= 0 && size <= kFew) {
+    std::vector<std::uint32_t> numbers(static_cast<std::size_t>(size));
+    Py_ssize_t read = 0;
+    for (; read < size; ++read) {
+      PyObject* const each = is_tuple ? PyTuple_GetItem(given.ptr(), read) : PyList_GetItem(given.ptr(), read);
+      const unsigned long number = PyLong_Check(each) ? PyLong_AsUnsignedLong(each) : ULONG_MAX;
+      if (number > std::numeric_limits<std::uint32_t>::max()) {
+        PyErr_Clear();
+        break;
+      }
+      numbers[static_cast<std::size_t>(read)] = static_cast<std::uint32_t>(number);
+    }
+    if (read == size) {
+      return numbers;
+    }
+  }
+  TokensArgument argument(given);
   const std::span<const Token> all = argument.get();
   return {all.begin(), all.end()};
 }
@@ -165,7 +190,7 @@ nb::bytes build(Scheduler& self, SchedulerConnector::Iteration iteration, std::o
   const ManagerPtr owner = self.use();
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     status = owner->connector->build(iteration, self.metadata);
   }
   check(status);
@@ -221,7 +246,7 @@ void make_scheduler(Scheduler* place, const nb::object& config, std::uint32_t de
   time("load_deadline", read.load_deadline);
   time("save_deadline", read.save_deadline);
   Result<std::unique_ptr<SchedulerConnector>> made = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return SchedulerConnector::make(std::move(read));
   }();
   std::unique_ptr<SchedulerConnector> connector = value_or_raise(std::move(made));
@@ -241,7 +266,7 @@ auto with_connector(Scheduler& self, Call call) {
 template <typename Call>
 auto without_gil(const Scheduler& self, Call call) {
   const ManagerPtr owner = self.use();
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return call(*owner->connector);
 }
 
@@ -276,22 +301,31 @@ void bind_values(nb::module_& module) {
 was last scheduled. `scheduled_tokens`: that this iteration computes; 0 for all that the request has.)")
       .def(
           "__init__",
-          [](ScheduledRequest* place, std::uint64_t request, std::size_t computed_tokens, TokensArgument new_tokens,
-             TokensArgument new_blocks, TokensArgument draft_tokens, std::size_t accepted_draft_tokens,
-             std::vector<MmRun> new_runs, std::size_t scheduled_tokens, nb::handle new_block_digests) {
-            new (place) ScheduledRequest{request,
-                                         computed_tokens,
-                                         numbers_of(new_tokens),
-                                         numbers_of(new_blocks),
-                                         numbers_of(draft_tokens),
-                                         accepted_draft_tokens,
-                                         std::move(new_runs),
-                                         scheduled_tokens,
-                                         Digests(new_block_digests)};
+          [](ScheduledRequest* place, std::uint64_t request, std::size_t computed_tokens, nb::handle new_tokens,
+             nb::handle new_blocks, nb::handle draft_tokens, std::size_t accepted_draft_tokens, nb::handle new_runs,
+             std::size_t scheduled_tokens, nb::handle new_block_digests) {
+            new (place)
+                ScheduledRequest{request,
+                                 computed_tokens,
+                                 numbers_of(new_tokens),
+                                 numbers_of(new_blocks),
+                                 numbers_of(draft_tokens),
+                                 accepted_draft_tokens,
+                                 new_runs.is_none() ? std::vector<MmRun>() : nb::cast<std::vector<MmRun>>(new_runs),
+                                 scheduled_tokens,
+                                 Digests(new_block_digests)};
           },
           "request"_a, "computed_tokens"_a, "new_tokens"_a = nb::tuple(), "new_blocks"_a = nb::tuple(), nb::kw_only(),
-          "draft_tokens"_a = nb::tuple(), "accepted_draft_tokens"_a = 0, "new_runs"_a = std::vector<MmRun>(),
-          "scheduled_tokens"_a = 0, "new_block_digests"_a = nb::none())
+          "draft_tokens"_a = nb::tuple(), "accepted_draft_tokens"_a = 0, "new_runs"_a = nb::none(),
+          "scheduled_tokens"_a = 0, "new_block_digests"_a = nb::none(),
+          nb::sig(
+              "def __init__(self, request: int, computed_tokens: int, "
+              "new_tokens: collections.abc.Sequence[int] | numpy.typing.NDArray[typing.Any] = (), "
+              "new_blocks: collections.abc.Sequence[int] | numpy.typing.NDArray[typing.Any] = (), *, "
+              "draft_tokens: collections.abc.Sequence[int] | numpy.typing.NDArray[typing.Any] = (), "
+              "accepted_draft_tokens: int = 0, new_runs: collections.abc.Sequence[MmRun] | None = None, "
+              "scheduled_tokens: int = 0, new_block_digests: collections.abc.Sequence[bytes | int] | None = None) -> "
+              "None"))
       .def_rw("request", &ScheduledRequest::request)
       .def_rw("computed_tokens", &ScheduledRequest::computed_tokens)
       .def_rw("new_tokens", &ScheduledRequest::new_tokens)
@@ -343,7 +377,8 @@ was last scheduled. `scheduled_tokens`: that this iteration computes; 0 for all 
             }
             return all;
           },
-          nb::sig("def ended(self) -> dict[int, Record]"), "The counts of tokens of each request that is gone.")
+          nb::sig("def ended(self) -> dict[int, cairn._record.Record]"),
+          "The counts of tokens of each request that is gone.")
       .def("__repr__", [](const Outcomes& self) {
         return str_cat("<cairn.SchedulerOutcomes ", self.loaded.size(), " loaded, ", self.released.size(),
                        " released, ", self.ended.size(), " ended>");
@@ -365,10 +400,10 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
   scheduler.def("__init__", &make_scheduler, "config"_a = nb::none(), nb::kw_only(), "device_blocks"_a = 0,
                 "ranks"_a = 1, "pipeline"_a = 1, "address"_a = nb::none(), "secret"_a = "", "load_mode"_a = "async",
                 "options"_a = nb::dict(), "environment"_a = false, "keys"_a,
-                nb::sig("def __init__(self, config: dict[str, Any] | str | os.PathLike[str] | None = None, *, "
+                nb::sig("def __init__(self, config: dict[str, typing.Any] | str | os.PathLike[str] | None = None, *, "
                         "device_blocks: int = 0, ranks: int = 1, pipeline: int = 1, address: str | None = None, "
-                        "secret: str = '', load_mode: Literal['async', 'in_step'] = 'async', "
-                        "options: dict[str, float] = {}, environment: bool = False, **keys: Any) -> None"),
+                        "secret: str = '', load_mode: typing.Literal['async', 'in_step'] = 'async', "
+                        "options: dict[str, float] = {}, environment: bool = False, **keys: typing.Any) -> None"),
                 "`options`: loading_blocks, least_blocks, ask_again, in_step_save_blocks, load_deadline, save_deadline "
                 "(seconds). Other keywords are keys of the configuration.");
   scheduler.def("close", &Scheduler::close, "Stops the connector and its manager. Close the workers first.");
@@ -434,7 +469,7 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
         const ExclusiveUse one(self.is_busy, "scheduler");
         const ManagerPtr owner = self.use();
         Result<SchedulerConnector::Match> match = [&] {
-          const nb::gil_scoped_release released;
+          const GilRelease released;
           return owner->connector->match(RequestHandle{request}, local_tokens);
         }();
         return value_or_raise(std::move(match));
@@ -468,7 +503,8 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
       },
       "number"_a, "scheduled"_a = nb::list(), "preempted"_a = nb::list(), nb::kw_only(), "duration"_a = nb::none(),
       "duration_of"_a = nb::none(),
-      nb::sig("def build(self, number: int, scheduled: Sequence[Scheduled] = (), preempted: Sequence[int] = (), *, "
+      nb::sig("def build(self, number: int, scheduled: collections.abc.Sequence[Scheduled] = (), preempted: "
+              "collections.abc.Sequence[int] = (), *, "
               "duration: float | None = None, duration_of: int | None = None) -> bytes"),
       "The metadata of an iteration, for every worker. `duration`: seconds that the engine took for an earlier "
       "iteration.");
@@ -555,7 +591,8 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
       [](const Scheduler& self) {
         return as_record(dict_of(without_gil(self, [](const SchedulerConnector& of) { return of.saves(); })));
       },
-      nb::sig("def saves(self) -> Record"), "What became of saves, in blocks; `shed` and those after it were dropped.");
+      nb::sig("def saves(self) -> cairn._record.Record"),
+      "What became of saves, in blocks; `shed` and those after it were dropped.");
   scheduler.def(
       "counts",
       [](Scheduler& self, std::optional<std::uint64_t> request) {
@@ -566,7 +603,7 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
         return as_record(
             cairn::python::dict_of(without_gil(self, [](const SchedulerConnector& of) { return of.counts(); })));
       },
-      "request"_a = nb::none(), nb::sig("def counts(self, request: int | None = None) -> Record"),
+      "request"_a = nb::none(), nb::sig("def counts(self, request: int | None = None) -> cairn._record.Record"),
       "Counts of tokens: of a request, or of all (`total`, `last_requests`, `last_time`, `tenants`).");
 
   // --- control and ranks ---
@@ -577,7 +614,8 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
         return as_record(cairn::python::dict_of(
             value_or_raise(without_gil(self, [](SchedulerConnector& of) { return of.reset(); }))));
       },
-      nb::sig("def reset(self) -> Record"), "A fence: nothing that was saved before is found afterwards, on any rank.");
+      nb::sig("def reset(self) -> cairn._record.Record"),
+      "A fence: nothing that was saved before is found afterwards, on any rank.");
   scheduler.def(
       "invalidate",
       [](Scheduler& self, std::uint64_t weights_generation) {
@@ -585,14 +623,14 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
         return as_record(cairn::python::dict_of(value_or_raise(
             without_gil(self, [&](SchedulerConnector& of) { return of.invalidate(weights_generation); }))));
       },
-      "weights_generation"_a, nb::sig("def invalidate(self, weights_generation: int) -> Record"),
+      "weights_generation"_a, nb::sig("def invalidate(self, weights_generation: int) -> cairn._record.Record"),
       "The engine has new weights: reset(), and a new generation.");
   scheduler.def_prop_ro(
       "manager", &Scheduler::manager, nb::sig("def manager(self) -> Manager"),
       "The connector's manager, for status, metrics, events and control. It ends with the scheduler.");
   scheduler.def(
-      "status", [](Scheduler& self) { return self.manager().attr("status")(); }, nb::sig("def status(self) -> Record"),
-      "Of the manager.");
+      "status", [](Scheduler& self) { return self.manager().attr("status")(); },
+      nb::sig("def status(self) -> cairn._record.Record"), "Of the manager.");
   scheduler.def(
       "wait_for_ranks",
       [](const Scheduler& self, double timeout) {
@@ -618,7 +656,7 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
         }
         return as_record(ranks);
       },
-      nb::sig("def rank_status(self) -> list[Record]"));
+      nb::sig("def rank_status(self) -> list[cairn._record.Record]"));
   scheduler.def_prop_ro(
       "address",
       [](const Scheduler& self) -> std::optional<std::string> {

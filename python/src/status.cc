@@ -165,7 +165,7 @@ void bind_status(nb::module_& module) {
       [](const Manager& self) {
         const ManagerPtr owner = self.use();
         const ManagerStatus status = [&] {
-          const nb::gil_scoped_release released;
+          const GilRelease released;
           return owner->manager.status();
         }();
         nb::dict all;
@@ -183,7 +183,7 @@ void bind_status(nb::module_& module) {
         all["tokens"] = status.tokens ? nb::object(dict_of(*status.tokens)) : nb::none();
         return as_record(all);
       },
-      nb::sig("def status(self) -> Record"),
+      nb::sig("def status(self) -> cairn._record.Record"),
       "What every tier holds, what every link has copied and how fast, and the latest incidents.");
 }
 

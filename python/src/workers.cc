@@ -127,7 +127,7 @@ struct Worker final : Closable {
     const ExclusiveUse one(is_busy, "worker");
     const std::unique_ptr<State> ended = state.close();
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       ended->connector.reset();
     }
     let_go->drop();
@@ -138,7 +138,7 @@ struct Worker final : Closable {
     const ExclusiveUse one(is_busy, "worker");
     State& used = state.get();
     let_go->drop();
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return make(*used.connector);
   }
   // The engine's CUDA event, kept alive until Cairn has waited for it. `event`: its handle and its object; None if there is
@@ -193,7 +193,7 @@ void make_worker(Worker* place, const nb::list& given, std::vector<std::string> 
   limit("first_connection", options.first_connection);
   const int device = device_of(groups);
   Result<std::unique_ptr<WorkerConnector>> made = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return WorkerConnector::make(std::move(groups), std::move(layers), std::move(options));
   }();
   new (place) Worker({given, std::move(local), value_or_raise(std::move(made))}, device);
@@ -247,11 +247,14 @@ void bind_worker(nb::module_& module) {
         return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data_handle()) + array.byte_offset(),
                               array.device_type(), array.device_id(), sizes, strides, array.dtype().bits);
       },
-      "array"_a);
+      "array"_a, nb::sig("def _describe_dlpack(array: typing.Any) -> tuple[int, int, int, list[int], list[int], int]"));
 
   nb::class_<Worker>(module, "_Worker")
       .def("__init__", &make_worker, "groups"_a, "layers"_a, "scheduler"_a.none(), "leader"_a.none(), "rank"_a,
-           "ranks"_a, "pipeline"_a, "first_layer"_a.none(), "secret"_a, "limits"_a)
+           "ranks"_a, "pipeline"_a, "first_layer"_a.none(), "secret"_a, "limits"_a,
+           nb::sig("def __init__(self, groups: list[typing.Any], layers: collections.abc.Sequence[str], "
+                   "scheduler: Scheduler | None, leader: str | None, rank: int, ranks: int, pipeline: int, "
+                   "first_layer: int | None, secret: str, limits: dict[str, float]) -> None"))
       .def("close", &Worker::close)
       .def_prop_ro("closed", [](const Worker& self) { return self.state.is_closed(); })
       .def(
@@ -293,18 +296,21 @@ void bind_worker(nb::module_& module) {
           "event"_a.none())
       .def("take_outcomes",
            [](Worker& self) { return self.call([](WorkerConnector& of) { return of.take_outcomes(); }); })
-      .def("state", [](const Worker& self) {
-        const RankState state = self.state.get().connector->state();
-        nb::dict all;
-        all["is_connected"] = state.is_connected;
-        all["generation"] = state.generation;
-        all["transfers"] = state.transfers;
-        all["done"] = state.done;
-        all["failed"] = state.failed;
-        all["reason"] = state.reason;
-        all["damage"] = state.damage;
-        return as_record(all);
-      });
+      .def(
+          "state",
+          [](const Worker& self) {
+            const RankState state = self.state.get().connector->state();
+            nb::dict all;
+            all["is_connected"] = state.is_connected;
+            all["generation"] = state.generation;
+            all["transfers"] = state.transfers;
+            all["done"] = state.done;
+            all["failed"] = state.failed;
+            all["reason"] = state.reason;
+            all["damage"] = state.damage;
+            return as_record(all);
+          },
+          nb::sig("def state(self) -> cairn._record.Record"));
 }
 
 }  // namespace cairn::python

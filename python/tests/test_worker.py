@@ -40,8 +40,11 @@ def test_tensors_of_numpy_torch_and_dlpack():
     assert (group.page_size, group.element_bits) == (4, 32)
 
     class Exporter:
-        __dlpack__ = array.__dlpack__
-        __dlpack_device__ = array.__dlpack_device__
+        def __dlpack__(self, **keys):
+            return array.__dlpack__(**keys)
+
+        def __dlpack_device__(self):
+            return array.__dlpack_device__()
 
     assert cairn.KvGroup({"a": Exporter()}, "kv block token head element").facts[0][0] == array.ctypes.data
     cuda = types.SimpleNamespace(
