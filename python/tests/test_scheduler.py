@@ -247,3 +247,31 @@ def test_the_manager_ends_with_the_scheduler():
         manager.status()
     with pytest.raises(cairn.FailedPreconditionError, match="closed"):
         scheduler.build(1)
+
+
+def test_a_prompt_of_131072_tokens_in_one_step_is_saved_whole():
+    """With default settings of the queue."""
+    tokens, blocks = 131_072, 8_192
+    model = {"name": "long", "layers": 1, "heads": 1, "head_size": 8, "element_type": "f16"}
+    with cairn.Scheduler(model=model, host={"blocks": blocks, "pinning": "off"}, device_blocks=blocks) as scheduler:
+        kv = np.zeros((2, blocks, 16, 1, 8), dtype=np.float16)
+        with cairn.Worker(cairn.KvGroup({"a": kv}, "kv block token head element"), scheduler=scheduler) as worker:
+            request = scheduler.add("long", np.arange(tokens, dtype=np.uint32))
+            scheduler.match(request)
+            scheduler.allocated(request, np.arange(blocks, dtype=np.uint32))
+            worker.bind(scheduler.build(1, [cairn.Scheduled(request, 0, scheduled_tokens=tokens)]))
+            worker.start_load()
+            kv[:] = 1
+            worker.save_step()
+            scheduler.finish(request, tokens)
+            number, ended = 1, {}
+            while not ended:
+                number += 1
+                worker.bind(scheduler.build(number))
+                worker.start_load()
+                worker.save_step()
+                worker.take_outcomes()
+                ended = scheduler.take_outcomes().ended
+            assert ended[request].saved == tokens
+            assert scheduler.saves().saved == blocks
+            assert scheduler.manager.host.counts.registered == blocks
