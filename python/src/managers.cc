@@ -250,14 +250,9 @@ nb::object reset(const Manager& manager, const std::optional<std::string>& tier)
       without_gil(manager, [&](const KvBlockManager& of) { return level ? of.reset(*level) : of.reset_all(); }))));
 }
 
-nb::object reset_keys(const Manager& manager, std::string_view tier, const KeysArgument& keys) {
+ResetOutcome reset_keys(const Manager& manager, std::string_view tier, const KeysArgument& keys) {
   const CacheLevel level = level_of(tier);
-  const ResetOutcome done = without_gil(manager, [&](const KvBlockManager& of) { return of.reset(level, keys.get()); });
-  nb::dict all;
-  all["reset"] = done.reset;
-  all["not_found"] = done.not_found;
-  all["in_use"] = done.in_use;
-  return as_record(all);
+  return without_gil(manager, [&](const KvBlockManager& of) { return of.reset(level, keys.get()); });
 }
 
 // The keys of a prompt's full blocks.
@@ -429,10 +424,8 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
   manager.def("reset", &reset, "tier"_a = nb::none(),
               nb::sig("def reset(self, tier: str | None = None) -> cairn._record.Record"),
               "A fence: nothing that was stored before is found afterwards, in one tier or in all.");
-  manager.def(
-      "reset_keys", &reset_keys, "tier"_a, "keys"_a,
-      nb::sig("def reset_keys(self, tier: str, keys: Keys | collections.abc.Sequence[Key]) -> cairn._record.Record"),
-      "Drops these blocks of the tier, without a fence: blocks in use stay, and a copy may store one again.");
+  manager.def("reset_keys", &reset_keys, "tier"_a, "keys"_a,
+              "Drops these blocks of the tier, without a fence: blocks in use stay, and a copy may store one again.");
   manager.def(
       "invalidate",
       [](const Manager& self, std::uint64_t weights_generation) {
