@@ -37,13 +37,6 @@ std::vector<Closable*>& live() {
 Closable::Closable() { live().push_back(this); }
 Closable::~Closable() { std::erase(live(), this); }
 
-void GilRelease::wait_for_all(Duration longest) {
-  const TimePoint deadline = steady_clock().now() + longest;
-  while (count_ != 0 && steady_clock().now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 void Closable::close_all() {
   is_exiting_ = true;
   while (!live().empty()) {
@@ -58,9 +51,11 @@ void Closable::close_all() {
       // A thread is in a call of it, which nobody can end now.
     }
   }
-  if (forks() == 0) {  // a child has counted calls of the parent's threads
+  // A child has counted calls of the parent's threads.
+  const TimePoint deadline = steady_clock().now() + std::chrono::seconds(10);
+  while (forks() == 0 && GilRelease::is_any() && steady_clock().now() < deadline) {
     const nb::gil_scoped_release released;
-    GilRelease::wait_for_all(std::chrono::seconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

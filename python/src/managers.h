@@ -44,8 +44,8 @@ class GilRelease {
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
 
-  // Without the GIL. Returns when no thread is in such a call, or after `longest`.
-  static void wait_for_all(Duration longest);
+  // Whether a thread is in such a call, or waits for the GIL after it. Requires: the GIL.
+  [[nodiscard]] static bool is_any() { return count_ != 0; }
 
  private:
   struct Count {
