@@ -158,8 +158,9 @@ turn starts `delay_ms` after the answer to the one before.)")
       .def_ro("delay_ms", &TraceRow::delay_ms, "How long after the answer to the turn before; None if not given.")
       .def_ro("hash_ids", &TraceRow::hash_ids, "The blocks of the prompt.")
       .def("__repr__", [](const TraceRow& row) {
-        return str_cat("<cairn.TraceRow at ", static_cast<std::uint64_t>(row.timestamp_ms), " ms: ", row.hash_ids.size(), " blocks, ",
-                       row.input_tokens, " tokens in, ", row.output_tokens, " out>");
+        return str_cat("<cairn.TraceRow at ", static_cast<std::uint64_t>(row.timestamp_ms),
+                       " ms: ", row.hash_ids.size(), " blocks, ", row.input_tokens, " tokens in, ", row.output_tokens,
+                       " out>");
       });
   nb::class_<Reader>(module, "TraceReader", "Reads a trace file row by row. Invalid rows are left out and counted.")
       .def(
