@@ -63,7 +63,7 @@ TEST(SchedulerConnectorTest, RanksGetTheNumberOfBlocksOfEachTier) {
 TEST(SchedulerConnectorTest, ARankThatCannotReserveSpaceForItsFileIsAnIncident) {
   const std::unique_ptr<SchedulerConnector> connector = *SchedulerConnector::make(small_options());
   std::promise<std::uint32_t> welcomed;
-  const auto port = connector->ranks().join({}, [&](std::uint32_t generation, const RankMessage& message) {
+  const auto port = connector->local_leader().join({}, [&](std::uint32_t generation, const RankMessage& message) {
     if (std::holds_alternative<RankWelcome>(message)) {
       welcomed.set_value(generation);
     }
@@ -71,7 +71,7 @@ TEST(SchedulerConnectorTest, ARankThatCannotReserveSpaceForItsFileIsAnIncident) 
   ASSERT_TRUE(port.has_value());
   (*port)->send(welcomed.get_future().get(), RankReady{.block_bytes = 64, .is_reserved = false});
   ASSERT_TRUE(connector->wait_for_ranks(kConnectorPatience));
-  EXPECT_FALSE(connector->ranks().status()[0].is_reserved);
+  EXPECT_FALSE(connector->rank_status()[0].is_reserved);
   for (const TimePoint end = steady_clock().now() + kConnectorPatience; steady_clock().now() < end;) {
     (void)connector->take_outcomes();
     if (connector->manager().status().incident_count > 0) {

@@ -129,6 +129,7 @@ TEST(ExperimentTest, RowsComeInTheRequestedOrder) {
                             {}, [&](std::size_t done, std::size_t all) {
                               EXPECT_EQ(done, ++calls);
                               EXPECT_EQ(all, 4U);
+                              return true;
                             });
   ASSERT_TRUE(rows);
   ASSERT_EQ(rows->size(), 4U);
