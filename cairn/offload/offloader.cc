@@ -48,13 +48,19 @@ std::optional<OffloadRefusal> refusal_of(BlockState state) {
   return OffloadRefusal::kFailed;
 }
 
+// Candidates that the inbox holds, if the options leave the bound to the link. The least is more than a small tier has, whose
+// blocks are registered and used more than once between two looks; the most is a million tokens, 2 MiB.
+constexpr std::uint32_t kLeastInbox = 4096;
+constexpr std::uint32_t kMostInbox = 65536;
+
 OffloadInbox::Interests interests_of(const OffloadOptions& options, const BlockPool* upper, bool has_user_filter) {
   const bool by_itself = options.mode != OffloadMode::kOff && upper != nullptr;
   return {.candidates = by_itself,
           .uses = by_itself && (options.counts_uses() || has_user_filter),
           // A block that was refused when it was new may be worth a copy when it is used again.
           .used_again = by_itself && (options.least_uses > 1 || has_user_filter),
-          .bound = options.queue == 0 && upper != nullptr ? upper->capacity() : options.queue};
+          .bound = options.queue == 0 && upper != nullptr ? std::clamp(upper->capacity(), kLeastInbox, kMostInbox)
+                                                          : options.queue};
 }
 
 // The highest position of these blocks in their sequences.
