@@ -158,7 +158,8 @@ TEST(SizesOfGroupsOfLayersTest, RanksThatWouldTakeTwiceTheSizeAreToldHowManyBloc
   KvShape shape{.layers = 4, .kv = 1, .page_size = 16, .heads = 1, .head_size = 128, .element_bits = 16};
   const Device some(shape, 0);
   shape.layers = 3;
-  const Device others(shape, 4);
+  Device others(shape, 4);
+  others.group.name = "others";
   std::vector<std::string> layers = some.group.layers;
   layers.insert(layers.end(), others.group.layers.begin(), others.group.layers.end());
   const Result<std::unique_ptr<WorkerConnector>> worker = WorkerConnector::make(
