@@ -224,6 +224,18 @@ TEST(MakeIoBackendDeathTest, FallsBackToThreadsWhereIoUringIsForbidden) {
       "pread and pwrite on 2 threads: (io_uring_setup: .*io_uring_disabled|built without io_uring)|no seccomp here");
 }
 
+// The kernel maps a new ring where another thread's ring was: for the thread sanitizer.
+TEST(MakeIoBackendTest, ThreadsMakeAndDestroyBackendsSideBySide) {
+  const auto make_some = [] {
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_NE(make(IoMethod::kBest, 2), nullptr);
+    }
+  };
+  std::thread other(make_some);
+  make_some();
+  other.join();
+}
+
 [[noreturn]] void without_locked_memory() {
   const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
   // Root may lock any amount: become another user.
