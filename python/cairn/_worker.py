@@ -37,11 +37,12 @@ def _describe(tensor: Any) -> tuple[_TensorFacts, int]:
         bits = 8 * int(interface["typestr"][2:])
         steps = interface.get("strides")
         if steps is None:
-            steps = [bits // 8] * len(sizes)
+            dense = [bits // 8] * len(sizes)
             for i in range(len(sizes) - 1, 0, -1):
-                steps[i - 1] = steps[i] * sizes[i]
+                dense[i - 1] = dense[i] * sizes[i]
+            steps = tuple(dense)
         if any(8 * step % bits for step in steps):
-            raise InvalidArgumentError(f"a tensor has strides {tuple(steps)}, which are not of whole elements")
+            raise InvalidArgumentError(f"a tensor has strides {steps}, which are not of whole elements")
         strides = tuple(8 * step // bits for step in steps)
     else:
         pointer, kind, device, sizes, strides, bits = _describe_dlpack(tensor)

@@ -1,11 +1,12 @@
 // What all bindings share: errors become exceptions, and objects with threads or locks stay in the process that made them.
 //
 // A binding holds the GIL unless the call can block or takes more than a few microseconds; then it releases it
-// (nb::gil_scoped_release), and touches no Python object meanwhile. Threads of Cairn never take the GIL.
+// (GilRelease), and touches no Python object meanwhile. Threads of Cairn never take the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,7 +43,36 @@ inline void check(const Status& status) {
   }
 }
 
-// Releases the GIL if the call takes long.
+// Releases the GIL for a call of Cairn that may take long. At the end of the interpreter, Python ends a thread that takes the
+// GIL, in the middle of C++, which aborts the process: Closable::close_all() waits for the threads in such calls, and then
+// calls keep the GIL.
+class GilRelease {
+ public:
+  GilRelease() {
+    if (!is_ended_) {
+      released_.emplace();
+    }
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+  // Whether a thread is in such a call, or waits for the GIL after it. Requires: the GIL.
+  [[nodiscard]] static bool is_any() { return count_ != 0; }
+  // From now on no call releases the GIL. Requires: the GIL.
+  static void end() { is_ended_ = true; }
+
+ private:
+  struct Count {
+    Count() { ++count_; }
+    ~Count() { --count_; }
+  };
+  static inline bool is_ended_ = false;  // guarded by the GIL
+  static inline std::atomic<std::uint32_t> count_{0};
+  Count counted_;  // until the GIL is taken again
+  std::optional<nb::gil_scoped_release> released_;
+};
+
+// The same if the call takes long.
 class ReleaseGilIf {
  public:
   explicit ReleaseGilIf(bool takes_long) {
@@ -52,7 +82,7 @@ class ReleaseGilIf {
   }
 
  private:
-  std::optional<nb::gil_scoped_release> released_;
+  std::optional<GilRelease> released_;
 };
 
 // How often this process was forked off since Python was started: 0, or 1 in a child, 2 in its child.

@@ -20,7 +20,7 @@ auto run_interruptibly(Work work) {
   while (true) {
     std::future_status status{};
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       status = outcome.wait_for(interrupted ? std::chrono::hours(1) : kBetweenChecks);
     }
     if (status == std::future_status::ready) {

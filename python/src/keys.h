@@ -106,7 +106,7 @@ auto TokenSequence::change(bool takes_long, Change change) {
   }
   changing_ = true;
   auto outcome = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return change(sequence);
   }();
   changing_ = false;

@@ -57,6 +57,7 @@ void Closable::close_all() {
     const nb::gil_scoped_release released;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  GilRelease::end();
 }
 
 ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager) {

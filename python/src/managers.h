@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,27 +34,6 @@ void bind_status(nb::module_& module);
 void bind_scheduler(nb::module_& module);
 void bind_worker(nb::module_& module);
 void bind_bench(nb::module_& module);  // for bench/python_bench.py
-
-// Releases the GIL for a call of Cairn that may take long. close_all() waits for threads in such calls: a thread that takes
-// the GIL later, while the interpreter ends, is ended by Python in the middle of C++, which aborts the process.
-class GilRelease {
- public:
-  GilRelease() = default;
-  GilRelease(const GilRelease&) = delete;
-  GilRelease& operator=(const GilRelease&) = delete;
-
-  // Whether a thread is in such a call, or waits for the GIL after it. Requires: the GIL.
-  [[nodiscard]] static bool is_any() { return count_ != 0; }
-
- private:
-  struct Count {
-    Count() { ++count_; }
-    ~Count() { --count_; }
-  };
-  static inline std::atomic<std::uint32_t> count_{0};
-  Count counted_;  // until the GIL is taken again
-  nb::gil_scoped_release released_;
-};
 
 // Members are destroyed from the last to the first: the connector, if there is one, stops after its manager was let go.
 struct ManagerOwner {

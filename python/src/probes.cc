@@ -63,7 +63,7 @@ Result<std::pair<int, std::vector<Gpu>>> find_gpus() {
 
 nb::dict probe_gpus() {
   const auto found = [] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return find_gpus();
   }();
   nb::dict answer;
@@ -103,7 +103,7 @@ nb::dict probe_memory() {
 
 // Whether `bytes` can be locked; else the error.
 std::optional<std::string> probe_lock(std::uint64_t bytes) {
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     return str_cat("cannot map ", bytes, " bytes: ", std::strerror(errno));
@@ -114,7 +114,7 @@ std::optional<std::string> probe_lock(std::uint64_t bytes) {
 }
 
 std::pair<bool, std::string> probe_io_uring() {
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   const auto backend = make_io_backend(IoMethod::kUring, 16);
   return backend ? std::pair(true, (*backend)->describe()) : std::pair(false, backend.error().message);
 }
@@ -228,7 +228,7 @@ Result<DiskSpeed> measure_disk(const std::string& folder, std::uint64_t bytes, D
 nb::dict probe_disk(const std::string& folder, std::uint64_t bytes, double seconds) {
   const auto longest = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
   const Result<DiskSpeed> speed = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return measure_disk(folder, bytes, longest);
   }();
   if (!speed) {

@@ -96,7 +96,7 @@ using Reader = OfProcess<TraceReader>;
 
 Reader open_trace(const std::string& path) {
   Result<trace::TraceFile> file = [&] {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     return trace::TraceFile::open(path);
   }();
   return Reader(value_or_raise(std::move(file)));
@@ -126,7 +126,7 @@ std::vector<TraceRow> generate(std::string_view kind, std::uint32_t requests, st
     raise(ErrorCode::kInvalidArgument, "requests, block_size and loop_blocks must be at least 1");
   }
   std::vector<TraceRow> rows;
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   trace::generate(
       {.kind = *known, .requests = requests, .block_size = block_size, .loop_blocks = loop_blocks, .seed = seed},
       [&](const TraceRow& row) { rows.push_back(row); });

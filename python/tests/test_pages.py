@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def blocks_of(page):
-    """The Python blocks of a page, as one program: a later block goes on where the one before ended."""
+    """The blocks of a page that are marked `python`, as one program: a later block goes on where the one before ended.
+    Blocks that are marked `py` show calls of a larger program."""
     return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
 
 
