@@ -45,7 +45,8 @@ def _describe(tensor: Any) -> tuple[_TensorFacts, int]:
             raise InvalidArgumentError(f"a tensor has strides {steps}, which are not of whole elements")
         strides = tuple(8 * step // bits for step in steps)
     else:
-        pointer, kind, device, sizes, strides, bits = _describe_dlpack(tensor)
+        pointer, kind, device, shape, element_strides, bits = _describe_dlpack(tensor)
+        sizes, strides = tuple(shape), tuple(element_strides)
         memories = {1: "system", 2: "device", 3: "pinned"}
         if kind not in memories:
             raise InvalidArgumentError(f"a tensor on DLPack device type {kind}; expected the CPU or CUDA")
