@@ -30,6 +30,7 @@ class Engine:
         self.scheduler = cairn.Scheduler(CONFIG, device_blocks=DEVICE_BLOCKS)
         group = cairn.KvGroup(self.kv, "layer kv block token head element", layers=[f"layers.{i}" for i in range(LAYERS)])
         self.worker = cairn.Worker(group, scheduler=self.scheduler)
+        self.scheduler.wait_for_ranks(10)
 
     def __enter__(self) -> "Engine":
         return self

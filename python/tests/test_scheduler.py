@@ -28,6 +28,7 @@ class Engine:
         self.worker = cairn.Worker(
             cairn.KvGroup(self.kv, "layer kv block token head element", layers=["a", "b"]), scheduler=self.scheduler
         )
+        self.scheduler.wait_for_ranks(10)
         self.number = 0
 
     def close(self):
@@ -256,6 +257,7 @@ def test_a_prompt_of_131072_tokens_in_one_step_is_saved_whole():
     with cairn.Scheduler(model=model, host={"blocks": blocks, "pinning": "off"}, device_blocks=blocks) as scheduler:
         kv = np.zeros((2, blocks, 16, 1, 8), dtype=np.float16)
         with cairn.Worker(cairn.KvGroup({"a": kv}, "kv block token head element"), scheduler=scheduler) as worker:
+            scheduler.wait_for_ranks(10)
             request = scheduler.add("long", np.arange(tokens, dtype=np.uint32))
             scheduler.match(request)
             scheduler.allocated(request, np.arange(blocks, dtype=np.uint32))
