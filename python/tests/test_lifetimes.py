@@ -77,12 +77,12 @@ def test_a_load_that_nobody_takes_leaves_its_blocks(manager):
 
 def test_closing_while_another_thread_is_in_a_call():
     manager = cairn.Manager(small())
-    started = threading.Event()
+    started = threading.Barrier(5)
     failed = []
 
     def call():
         keys = manager.keys(prompt(3))
-        started.set()
+        started.wait()
         try:
             while True:
                 manager.locate(keys)
