@@ -29,17 +29,21 @@ namespace cairn {
 template <typename T>
 [[nodiscard]] bool end_within(std::unique_ptr<T> object, Duration longest) {
   std::shared_ptr<std::binary_semaphore> ended;
+  std::thread destroys;
   try {
     ended = std::make_shared<std::binary_semaphore>(0);
-    std::thread([object = std::move(object), ended]() mutable {
+    destroys = std::thread([object = std::move(object), ended]() mutable {
       object.reset();
       ended->release();
-    }).detach();
+    });
   } catch (const std::exception&) {
     object.reset();  // no thread could be started: destroy it here, unless the thread's function did already
     return true;
   }
-  return ended->try_acquire_for(std::min<Duration>(longest, std::chrono::hours(72)));
+  const bool in_time = ended->try_acquire_for(std::min<Duration>(longest, std::chrono::hours(72)));
+  // Joined, so that nothing of a thread that ended in time is left when the caller goes on.
+  in_time ? destroys.join() : destroys.detach();
+  return in_time;
 }
 
 }  // namespace cairn

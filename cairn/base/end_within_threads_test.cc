@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <memory>
 #include <thread>
 
 namespace cairn {
@@ -28,6 +30,36 @@ TEST(EndWithinTest, WhatEndsInTimeIsGone) {
   auto object = std::make_unique<Slow>(now.get_future(), memory);
   EXPECT_TRUE(end_within(std::move(object), std::chrono::hours(1)));
   EXPECT_EQ(memory.use_count(), 1);
+}
+
+// Leaves something for its thread to destroy when the thread ends.
+class LeavesSomething {
+ public:
+  explicit LeavesSomething(std::atomic<bool>& is_gone) : is_gone_(is_gone) {}
+  LeavesSomething(const LeavesSomething&) = delete;
+  LeavesSomething& operator=(const LeavesSomething&) = delete;
+  ~LeavesSomething() {
+    struct AtExit {
+      std::atomic<bool>* is_gone = nullptr;
+      ~AtExit() {
+        for (int i = 0; i < 10'000; ++i) {
+          std::this_thread::yield();
+        }
+        *is_gone = true;
+      }
+    };
+    thread_local AtExit at_exit;
+    at_exit.is_gone = &is_gone_;
+  }
+
+ private:
+  std::atomic<bool>& is_gone_;
+};
+
+TEST(EndWithinTest, TheThreadThatEndedInTimeIsGoneToo) {
+  std::atomic<bool> is_gone = false;
+  EXPECT_TRUE(end_within(std::make_unique<LeavesSomething>(is_gone), std::chrono::hours(1)));
+  EXPECT_TRUE(is_gone);
 }
 
 TEST(EndWithinTest, WhatDoesNotEndKeepsItsMemoryUntilItDoes) {
