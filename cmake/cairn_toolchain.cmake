@@ -33,7 +33,8 @@ if(CAIRN_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
   add_compile_definitions(CAIRN_CHECK_LOCK_RANKS)
 endif()
 
-if(CAIRN_STATIC)
+# Not in a wheel: exceptions cross from its module to that of nanobind-backend, so both need the same libstdc++ and libgcc_s.
+if(CAIRN_STATIC AND NOT SKBUILD)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 

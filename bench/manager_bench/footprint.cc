@@ -23,7 +23,8 @@ void write_entries(const ManagerConfig& config) {
       must(DiskFile::create(config.disk.path, {.space = config.space(),
                                                .block_bytes = config.shape().block_bytes(),
                                                .row_bytes = static_cast<std::uint32_t>(config.shape().row_bytes()),
-                                               .blocks = config.disk.blocks}));
+                                               .blocks = config.disk.blocks,
+                                               .keeps_secret = has_secret(config.space().scheme)}));
   std::vector<DiskEntry> entries;
   for (std::uint32_t first = 0; first < config.disk.blocks; first += kChain) {
     entries.clear();

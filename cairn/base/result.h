@@ -9,6 +9,7 @@
 // Errors: value() of a failed Result and error() of a good one abort; the first prints the error.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -129,9 +130,9 @@ class [[nodiscard]] Result<void, E> {
  public:
   Result() = default;
   Result(Unexpected<E> error)  // NOLINT(google-explicit-constructor): as above
-      : state_(std::in_place_index<1>, std::move(error).error()) {}
+      : error_(std::move(error).error()) {}
 
-  [[nodiscard]] bool has_value() const { return state_.index() == 0; }
+  [[nodiscard]] bool has_value() const { return !error_.has_value(); }
   explicit operator bool() const { return has_value(); }
   [[nodiscard]] E& error() & { return *checked_error(this); }
   [[nodiscard]] const E& error() const& { return *checked_error(this); }
@@ -143,10 +144,11 @@ class [[nodiscard]] Result<void, E> {
     if (self->has_value()) [[unlikely]] {
       internal::abort_because("error() of a Result that has a value");
     }
-    return std::get_if<1>(&self->state_);
+    return &*self->error_;
   }
 
-  std::variant<std::monostate, E> state_;
+  // Not a variant: most results are good, and destroying an empty optional takes one comparison and no call.
+  std::optional<E> error_;
 };
 
 using Status = Result<void>;

@@ -42,17 +42,17 @@ struct RequestEntry {
   bool has_operations = false;          // in the list of requests with pending operations
   bool drafts_are_aside = false;        // draft_tokens are not in the slot
   bool may_count = false;               // `counting` may have something to count when the request runs
+  bool wants_load = false;              // in the next metadata
+  bool computes_beside_load = false;    // it runs while it is loaded (LoadMode::kInStep)
   // Tokens whose KV can be on the device when the next iteration begins: what iterations scheduled so far or, before the
   // first one, what the engine said to have in its own cache.
   std::size_t computable = 0;
-  ExternallyManagedDeviceSlot slot;
   std::vector<Token> draft_tokens = {};  // of the latest iteration, not settled
+  ExternallyManagedDeviceSlot slot;
   // While it is in the list of requests with an in-step save: when that is withdrawn if nobody said whether it was computed.
   std::optional<TimePoint> in_step_until = {};
 
   // --- its load ---
-  bool wants_load = false;               // in the next metadata
-  bool computes_beside_load = false;     // it runs while it is loaded (LoadMode::kInStep)
   std::size_t staged_blocks = 0;         // of a load that is pending or in flight
   std::uint32_t staged_on_disk = 0;      // of those, or of the latest match
   std::size_t matched_at = 0;            // the engine's own tokens at the latest match

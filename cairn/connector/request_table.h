@@ -75,7 +75,7 @@ class RequestTable {
   // The place in the low bits, the number of the request above them, from 1 on.
   static constexpr unsigned kPlaceBits = 24;
   static constexpr std::size_t kCacheLine = 64;
-  static constexpr std::size_t kPrefetched = 5 * kCacheLine;
+  static constexpr std::size_t kPrefetched = 7 * kCacheLine;  // what every iteration reads: up to the end of the slot
   [[nodiscard]] static std::size_t place_of(RequestHandle handle) {
     return static_cast<std::uint64_t>(handle) & ((std::uint64_t{1} << kPlaceBits) - 1);
   }

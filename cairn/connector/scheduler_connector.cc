@@ -544,7 +544,9 @@ Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle 
     return Match{.when = Match::When::kAskAgain};
   }
   const bool waits = blocks > 0 && load_mode_ == LoadMode::kAsync;
-  return Match{.tokens = blocks * block_size_, .when = waits ? Match::When::kLater : Match::When::kNow};
+  return Match{.tokens = blocks * block_size_,
+               .disk_tokens = blocks > 0 ? on_disk * block_size_ : 0,
+               .when = waits ? Match::When::kLater : Match::When::kNow};
 }
 
 Status SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const BlockId> blocks,

@@ -111,7 +111,8 @@ class SchedulerConnector {
       kLater,     // the request has to wait for its load
       kAskAgain,  // not known yet: leave the request in the queue and ask in the next iteration
     };
-    std::size_t tokens = 0;  // that can be loaded, beyond those that the engine has
+    std::size_t tokens = 0;       // that can be loaded, beyond those that the engine has
+    std::size_t disk_tokens = 0;  // of those, on disk; the others are in host memory
     When when = When::kNow;
   };
   // How many tokens of the request the tiers have beyond the engine's first `local_tokens`. May be called again; the latest

@@ -27,6 +27,15 @@ SchedulerConnector::Options in_step_options(std::uint32_t blocks = 2) {
   return options;
 }
 
+// With a clock that the test moves; a rank that says nothing meanwhile is not given up.
+SchedulerConnector::Options in_step_options_at(const Clock& clock) {
+  SchedulerConnector::Options options = in_step_options();
+  options.parts.clock = &clock;
+  options.ranks.clock = &clock;
+  options.ranks.silence = std::chrono::hours(1);
+  return options;
+}
+
 class InStepSaveTest : public ::testing::Test {
  protected:
   // A prompt of 18 tokens in blocks 0 to 4 that is scheduled whole: four blocks are saved in the step.
@@ -184,10 +193,7 @@ TEST_F(InStepSaveTest, ARequestOfEverySecondIterationIsCopiedOnce) {
 
 TEST(InStepSaveOptionTest, ARequestThatDoesNotRunAgainInTimeIsSavedAfterwards) {
   ManualClock clock;
-  SchedulerConnector::Options options = in_step_options();
-  options.parts.clock = &clock;
-  options.ranks.clock = &clock;
-  options.ranks.silence = std::chrono::hours(1);
+  const SchedulerConnector::Options options = in_step_options_at(clock);
   World world(options);
   const RequestHandle request = world.add("a", 18);
   const auto blocks = device_blocks(5, 0);
@@ -203,6 +209,23 @@ TEST(InStepSaveOptionTest, ARequestThatDoesNotRunAgainInTimeIsSavedAfterwards) {
   ASSERT_EQ(metadata.saves.size(), 1U);
   EXPECT_FALSE(metadata.saves[0]->in_step);
   world.take_until([&] { return world->saves().saved == 4; });
+}
+
+// A prompt of 128 k tokens that is prefilled in one step takes 13 s: longer than a copy may take otherwise.
+TEST(InStepSaveOptionTest, AStepMayTakeLongerThanACopy) {
+  ManualClock clock;
+  const SchedulerConnector::Options options = in_step_options_at(clock);
+  World world(options);
+  const RequestHandle request = world.add("a", 18);
+  const auto blocks = device_blocks(5, 0);
+  world.begin({{.request = request, .new_blocks = blocks, .scheduled_tokens = 18}});
+  world.take_until([&] { return world->manager().status().offload.front().in_flight == 4; });
+  clock.advance(options.manager.offload_to_host.deadline + std::chrono::seconds(3));
+  world.compute(world.keys_of(18), blocks);
+  world.end();
+  ASSERT_TRUE(*world->finish(request, 18));
+  world.drain();
+  EXPECT_EQ(world->saves().saved, 4U);
 }
 
 // An account that makes no sense: what the blocks hold is unknown.

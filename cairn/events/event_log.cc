@@ -76,6 +76,8 @@ class EventLog::Impl {
   [[nodiscard]] std::uint64_t last_sequence() const;
   [[nodiscard]] std::uint64_t oldest_sequence() const;
   [[nodiscard]] Result<EventBatch> read(std::uint64_t from, std::size_t max_blocks) const;
+  [[nodiscard]] bool wake_after(std::uint64_t sequence, EventWaker& waker);
+  void forget(const EventWaker& waker);
   [[nodiscard]] std::size_t bytes() const;
 
  private:
@@ -109,7 +111,8 @@ class EventLog::Impl {
   std::uint64_t next_ CAIRN_GUARDED_BY(mutex_) = 1;
   std::uint64_t oldest_block_ CAIRN_GUARDED_BY(mutex_) = 0;  // their blocks are [oldest_block_, next_block_)
   std::uint64_t next_block_ CAIRN_GUARDED_BY(mutex_) = 0;
-  std::uint64_t next_token_ CAIRN_GUARDED_BY(mutex_) = 0;  // the log has the last capacity before it
+  std::uint64_t next_token_ CAIRN_GUARDED_BY(mutex_) = 0;     // the log has the last capacity before it
+  std::vector<EventWaker*> wakers_ CAIRN_GUARDED_BY(mutex_);  // each once
 };
 
 Result<std::unique_ptr<EventLog>> EventLog::create(const EventLogOptions& options) {
@@ -156,6 +159,8 @@ std::uint64_t EventLog::oldest_sequence() const { return impl_->oldest_sequence(
 Result<EventBatch> EventLog::read(std::uint64_t from, std::size_t max_blocks) const {
   return impl_->read(from, max_blocks);
 }
+bool EventLog::wake_after(std::uint64_t sequence, EventWaker& waker) { return impl_->wake_after(sequence, waker); }
+void EventLog::forget(const EventWaker& waker) { impl_->forget(waker); }
 std::size_t EventLog::bytes() const { return sizeof(*this) + impl_->bytes(); }
 
 void EventLog::Impl::on_registered(CacheLevel tier, std::span<const ResidentBlock> blocks,
@@ -321,7 +326,29 @@ EventLog::Impl::Record& EventLog::Impl::append(Kind kind, CacheLevel tier, std::
                   .tier = tier,
                   .kind = kind};
   next_block_ += blocks;
+  if (!wakers_.empty()) {
+    for (EventWaker* const waker : wakers_) {
+      waker->wake();
+    }
+    wakers_.clear();
+  }
   return record;
+}
+
+bool EventLog::Impl::wake_after(std::uint64_t sequence, EventWaker& waker) {
+  const MutexLock lock(mutex_);
+  if (next_ - 1 > sequence) {
+    return false;
+  }
+  if (std::ranges::find(wakers_, &waker) == wakers_.end()) {
+    wakers_.push_back(&waker);
+  }
+  return true;
+}
+
+void EventLog::Impl::forget(const EventWaker& waker) {
+  const MutexLock lock(mutex_);
+  std::erase(wakers_, &waker);
 }
 
 std::uint64_t EventLog::Impl::last_sequence() const {

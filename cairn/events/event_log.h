@@ -10,7 +10,7 @@
 // Ownership: outlives the pools that it observes and the subscribers that follow it. It observes at most one pool of each
 // tier.
 // Errors: create() refuses a log of 0 blocks, and known_blocks without a block_size; read() refuses numbers that the log has not given out.
-// Complexity: allocates only when it is created. Appending drops the oldest events and never waits for a reader.
+// Complexity: allocates only when it is created, and for those who wait for news. Appending drops the oldest events and never waits for a reader.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +36,14 @@ struct EventLogOptions {
   std::uint32_t known_blocks = 0;
   std::uint32_t block_size = 0;  // tokens of a block; needed for known_blocks
   EventSource source = {};       // of all events
+};
+
+// Somebody who waits for news in a log, without asking again and again; EventLog::wake_after().
+class EventWaker {
+ public:
+  virtual ~EventWaker() = default;
+  // Called by the thread that adds an event, under the locks of the pool and of the log: be quick, and call neither of them.
+  virtual void wake() = 0;
 };
 
 class EventLog final : public PoolObserver {
@@ -79,7 +87,13 @@ class EventLog final : public PoolObserver {
   [[nodiscard]] Result<EventBatch> read(std::uint64_t from, std::size_t max_blocks) const;
   static constexpr std::size_t kMaxEventsPerRead = 1024;
 
-  // All memory of the log; never changes.
+  // Calls `waker` once, at the next event. False, without a call, if there are events after number `sequence` already. A waker
+  // that is waiting for an event already stays as it is. It outlives its call, or forget() is called for it.
+  [[nodiscard]] bool wake_after(std::uint64_t sequence, EventWaker& waker);
+  // After this, `waker` is not called.
+  void forget(const EventWaker& waker);
+
+  // All memory of the log, without those who wait; never changes.
   [[nodiscard]] std::size_t bytes() const;
 
  private:

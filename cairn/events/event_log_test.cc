@@ -409,5 +409,53 @@ TEST(EventLogTest, TokensOfKnownBlocksNeedABlockSize) {
   EXPECT_THAT(stored_of(events_from(*log, 1)[0]).token_ids, IsEmpty());
 }
 
+struct CountingWaker final : EventWaker {
+  void wake() override { ++calls; }
+  int calls = 0;
+};
+
+TEST(EventLogTest, WakesThoseWhoWaitOnceAtTheNextEvent) {
+  const auto log = make_log(64);
+  CountingWaker one;
+  CountingWaker other;
+  ASSERT_TRUE(log->wake_after(0, one));
+  ASSERT_TRUE(log->wake_after(0, one)) << "waits already";
+  ASSERT_TRUE(log->wake_after(0, other));
+  log->on_registered(kG1, chain(1, 0, 2), {});
+  EXPECT_EQ(one.calls, 1);
+  EXPECT_EQ(other.calls, 1);
+  log->on_cleared(kG1);
+  EXPECT_EQ(one.calls, 1) << "nobody waits any more";
+
+  // Each kind of event wakes.
+  ASSERT_TRUE(log->wake_after(2, one));
+  log->on_removed(kG1, keys_of(chain(1, 0, 1)));
+  ASSERT_TRUE(log->wake_after(3, one));
+  log->suspend(kG1);
+  ASSERT_TRUE(log->wake_after(4, one));
+  log->suspend(kG1);
+  EXPECT_EQ(one.calls, 3) << "no event";
+  log->invalidate(kG1, 7);
+  EXPECT_EQ(one.calls, 4);
+}
+
+TEST(EventLogTest, NobodyWaitsForAnEventThatIsThere) {
+  const auto log = make_log(64);
+  CountingWaker waker;
+  log->on_cleared(kG1);
+  EXPECT_FALSE(log->wake_after(0, waker));
+  log->on_cleared(kG1);
+  EXPECT_EQ(waker.calls, 0);
+}
+
+TEST(EventLogTest, WhoeverIsForgottenIsNotWoken) {
+  const auto log = make_log(64);
+  CountingWaker waker;
+  ASSERT_TRUE(log->wake_after(0, waker));
+  log->forget(waker);
+  log->on_cleared(kG1);
+  EXPECT_EQ(waker.calls, 0);
+}
+
 }  // namespace
 }  // namespace cairn

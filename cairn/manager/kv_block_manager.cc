@@ -16,6 +16,7 @@
 #include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/manager_thread.h"
 #include "cairn/manager/manager_tiers.h"
+#include "cairn/manager/page_copies.h"
 #include "cairn/manager/token_counter.h"
 
 namespace cairn {
@@ -37,6 +38,11 @@ class KvBlockManager::State {
   State& operator=(const State&) = delete;
   ~State();
 
+  // Pages wait for the manager's thread.
+  [[nodiscard]] Status check_pages() const {
+    return parts.own_thread ? Status() : fail(ErrorCode::kFailedPrecondition, "pages need ManagerParts::own_thread");
+  }
+
   const ManagerConfig config;
   const ManagerParts parts;
   const TimePoint started;
@@ -47,6 +53,7 @@ class KvBlockManager::State {
   ManagerThread thread;
   std::unique_ptr<ManagerTiers> tiers;
   std::optional<ManagerFence> fence;
+  std::optional<PageCopies> pages;
 
  private:
   State(const ManagerConfig& given_config, const ManagerParts& given_parts)
@@ -73,6 +80,7 @@ Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const
   CAIRN_TRY_ASSIGN(state->tiers, ManagerTiers::make(state->config, state->parts, *state->incidents,
                                                     [thread = &state->thread] { thread->wake(); }));
   state->fence.emplace(state->config, *state->tiers, *state->resets);
+  state->pages.emplace(*state->tiers, *parts.clock, state->metrics);
   state->tiers->add_metrics(state->metrics);
   state->metrics.counter_function(
       "cairn_incidents_total", "What an operator should know of", {},
@@ -240,6 +248,20 @@ Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, OffloadRequest
     return Unexpected(no_tier(into));
   }
   return offloader->offload(std::move(request));
+}
+
+// --- pages ---
+
+Result<std::vector<bool>> KvBlockManager::store_pages(const PageList& pages, TimePoint deadline) const {
+  const std::shared_ptr<State> state = kept();
+  CAIRN_TRY(state->check_pages());
+  return state->pages->store(pages, deadline);
+}
+
+Result<std::vector<bool>> KvBlockManager::fetch_pages(const PageList& pages, TimePoint deadline) const {
+  const std::shared_ptr<State> state = kept();
+  CAIRN_TRY(state->check_pages());
+  return state->pages->fetch(pages, deadline);
 }
 
 Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const RetentionHint& hint) const {

@@ -78,6 +78,16 @@ class ResetReceiver {
   std::uint64_t missed_ = 0;
 };
 
+// Pages: blocks whose bytes are in the caller's memory, for an engine that has host memory of its own and hands over pages by
+// address.
+struct PageList {
+  std::span<const BlockKey> keys = {};
+  // Where the bytes are. Every page has the same number of parts; those of the first page come first. In the order in which they
+  // are given, the parts of a page are the bytes of one block.
+  std::span<std::byte* const> parts = {};
+  std::span<const std::uint64_t> part_bytes = {};  // of each part; multiples of 8
+};
+
 enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
 
 // What a manager needs besides its configuration. The defaults are this machine's.
@@ -161,6 +171,15 @@ class KvBlockManager {
   // Requests of an engine that manages the device have these blocks in their sequences: one use of each, for the filters of
   // what is copied into the tier. Uses of blocks of a pool are counted by their lookups and loads.
   void used(CacheLevel into, std::span<const BlockKey> keys) const;
+
+  // --- pages in the caller's memory ---
+  // Copies pages to the host tier and from there to the tier below, and waits until they are there. For each page, whether a
+  // tier has it now. A page that the lowest tier has already is not copied again. The tier may be small: pages go through
+  // it a few at a time.
+  [[nodiscard]] Result<std::vector<bool>> store_pages(const PageList& pages, TimePoint deadline) const;
+  // Copies pages from the tiers and verifies their bytes on the way. For each page, whether it is there now; if not, its memory
+  // may have changed and must not be used. Nothing writes to that memory once the call has returned.
+  [[nodiscard]] Result<std::vector<bool>> fetch_pages(const PageList& pages, TimePoint deadline) const;
 
   // What is known of the blocks of these keys in every tier (BlockPool::hint()): shifts when they are evicted. The number
   // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.

@@ -169,7 +169,7 @@ class Offloader::Impl {
   // mark: with a later one than its own, a block would be read when it may hold something else.
   void keep_one_step(std::vector<BlockKey>& keys) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] EngineBlocks engine_source(std::span<const BlockKey> keys) const CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] Status submit(CopySource source, MutableBlocks targets, Batch batch, TimePoint now)
+  [[nodiscard]] Status submit(CopySource source, MutableBlocks targets, Batch batch, TimePoint deadline)
       CAIRN_REQUIRES(mutex_);
   void transferred(const Batch& batch, LinkOutcome&& outcome) CAIRN_EXCLUDES(mutex_);
   void drop_pending(OffloadRefusal reason, std::string_view detail = {}) CAIRN_REQUIRES(mutex_);
@@ -684,8 +684,13 @@ bool Offloader::Impl::begin_batch(TimePoint now) {
   MutableBlocks fitting = targets->take_front(static_cast<std::uint32_t>(keys.size()));
   targets.reset();
   const bool is_in_step = cairn::is_in_step(source.not_before());
+  // Ranks hold an in-step copy back until its step has ended: the request says how long that may take.
+  TimePoint deadline = deadline_after(now, options_.deadline);
+  if (is_in_step) {
+    deadline = std::max(deadline, requests_.find(chooser_.requester(keys.front()).request)->deadline);
+  }
   const Status status =
-      submit(std::move(source), std::move(fitting), {.keys = keys, .loan = loan, .is_in_step = is_in_step}, now);
+      submit(std::move(source), std::move(fitting), {.keys = keys, .loan = loan, .is_in_step = is_in_step}, deadline);
   if (status && loan != nullptr) {
     loan->begun();
   }
@@ -781,13 +786,13 @@ EngineBlocks Offloader::Impl::engine_source(std::span<const BlockKey> keys) cons
   return blocks;
 }
 
-Status Offloader::Impl::submit(CopySource source, MutableBlocks targets, Batch batch, TimePoint now) {
+Status Offloader::Impl::submit(CopySource source, MutableBlocks targets, Batch batch, TimePoint deadline) {
   batch.epoch = epoch_;
   const auto shared = std::make_shared<const Batch>(std::move(batch));
   const auto submitted =
       link_.submit({.source = std::move(source),
                     .targets = std::move(targets),
-                    .deadline = deadline_after(now, options_.deadline),
+                    .deadline = deadline,
                     .done = [this, shared](LinkOutcome&& outcome) { transferred(*shared, std::move(outcome)); }});
   if (!submitted) {
     return Unexpected(Error(submitted.error().error));

@@ -348,7 +348,8 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
 }
 
 PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
-  const TierSet tiers = readable_tiers(links(), false);
+  // Without a device, blocks are brought to host memory at most.
+  const TierSet tiers = readable_tiers(links(), parts_.device == nullptr);
   PrefixLocation location;
   location.levels.reserve(keys.size());
   while (!keys.empty()) {

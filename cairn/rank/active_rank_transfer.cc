@@ -56,6 +56,14 @@ ActiveRankTransfer::Part ActiveRankTransfer::next_part() const {
   return part;
 }
 
+bool ActiveRankTransfer::may_begin_part(std::uint32_t layers_in_flight) const {
+  std::uint32_t layers = routes_[next_route_].layers;
+  for (const PartInFlight& part : in_flight_) {
+    layers += routes_[part.route].layers;
+  }
+  return !is_by_layer_ || in_flight_.empty() || layers <= layers_in_flight;
+}
+
 Transfer ActiveRankTransfer::transfer_of(const Part& part) const {
   Transfer transfer{.plan = routes_[part.route].plan, .verify = Verify::kMake, .deadline = deadline_};
   transfer.blocks.reserve(part.blocks.size());

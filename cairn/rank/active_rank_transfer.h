@@ -1,8 +1,8 @@
 // ActiveRankTransfer: one transfer that a rank carries out: its parts, the state of each block, and the outcome.
 //
 // A transfer has one part for each group of layers. If the engine expects its blocks layer by layer, or computes them layer
-// by layer while they are saved, it has one part for each layer instead, in their order. The sums of the parts are added up,
-// so that the checksum of a block is the same either way.
+// by layer while they are saved, it has a part for each route of RankRoutes::by_layer() instead, in their order. The sums of
+// the parts are added up, so that the checksum of a block is the same either way.
 //
 // Thread safety: under the lock of RankTransfers.
 #pragma once
@@ -78,6 +78,9 @@ class ActiveRankTransfer {
   // The executor has accepted the next part.
   void begun(TransferId transfer, TimePoint now);
   [[nodiscard]] std::size_t parts_in_flight() const { return in_flight_.size(); }
+  // Whether another part may be in flight beside those. By layer: if there are at most so many layers then.
+  // Requires: has_parts_left().
+  [[nodiscard]] bool may_begin_part(std::uint32_t layers_in_flight) const;
   void cancel_parts() const;
   // A part has ended: adds the sums of its blocks that are done. The caller fails the others.
   void ended(const Part& part, const TransferOutcome& outcome, TimePoint now);

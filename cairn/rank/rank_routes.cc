@@ -6,6 +6,15 @@
 
 namespace cairn {
 
+namespace {
+
+// Layers that are loaded together have at most so many bytes of a block: copies of this size are as fast as any.
+constexpr std::uint64_t kMostRunBytes = std::uint64_t{512} << 10;
+// And they are at most this share of the layers that are left.
+constexpr std::uint32_t kShareOfRest = 3;
+
+}  // namespace
+
 RankRoutes::OfDevice::OfDevice(const ManagerConfig& of_all, int device, const Clock& clock, const Around& around)
     : config(of_all), executors(config, parts) {
   config.device.gpu = std::max(device, 0);
@@ -55,18 +64,38 @@ Status RankRoutes::add_routes(CacheLevel from, CacheLevel to, const LayerGroups&
     routes.whole[group] = {.group = group, .plan = std::move(plan), .executor = executor};
   }
   const bool is_in_step = to == CacheLevel::kG1 || (from == CacheLevel::kG1 && to == CacheLevel::kG2);
-  if (!is_in_step) {
-    return {};
-  }
-  for (std::uint32_t layer = 0; layer < groups.model_layers(); ++layer) {
-    const LayerGroups::Spot& spot = groups.spot(layer);
+  return is_in_step ? add_layers(from, to, groups) : Status();
+}
+
+Status RankRoutes::add_layers(CacheLevel from, CacheLevel to, const LayerGroups& groups) {
+  TierRoutes& routes = routes_[index_of(from)][index_of(to)];
+  const std::uint32_t all = groups.model_layers();
+  std::uint32_t count = 0;
+  for (std::uint32_t first = 0; first < all; first += count) {
+    LayerGroups::Spot spot = groups.spot(first);
+    const std::uint64_t layer_bytes = memory_.layouts(from)[spot.group]->shape().block_bytes() * spot.layers /
+                                      memory_.layouts(from)[spot.group]->shape().layers;
+    const std::uint64_t most = std::min<std::uint64_t>(2 * count, (all - first) / kShareOfRest);
+    count = 1;
+    while (to == CacheLevel::kG1 && count < most && (count + 1) * layer_bytes <= kMostRunBytes) {
+      const LayerGroups::Spot& next = groups.spot(first + count);
+      if (next.group != spot.group || next.first_layer != spot.first_layer + spot.layers) {
+        break;
+      }
+      spot.layers += next.layers;
+      ++count;
+    }
     BlockPart part = memory_.numbering();
     part.first_layer = spot.first_layer;
     part.layers = spot.layers;
     part.whole_layer += part.whole_layers == 0 ? 0 : spot.first_layer;
-    CAIRN_TRY_ASSIGN(CopyPlanPtr plan, CopyPlan::make(sources[spot.group], destinations[spot.group], part));
-    routes.by_layer.push_back(
-        {.group = spot.group, .plan = std::move(plan), .executor = routes.whole[spot.group].executor});
+    CAIRN_TRY_ASSIGN(CopyPlanPtr plan,
+                     CopyPlan::make(memory_.layouts(from)[spot.group], memory_.layouts(to)[spot.group], part));
+    routes.by_layer.push_back({.group = spot.group,
+                               .plan = std::move(plan),
+                               .executor = routes.whole[spot.group].executor,
+                               .first_layer = first,
+                               .layers = count});
   }
   return {};
 }

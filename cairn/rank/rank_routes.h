@@ -28,11 +28,14 @@
 
 namespace cairn {
 
-// A group of layers, or one layer of it.
+// A group of layers, or some layers of it.
 struct GroupRoute {
   std::uint32_t group = 0;
   CopyPlanPtr plan;
   TransferExecutor* executor = nullptr;
+  // If it is of RankRoutes::by_layer(): the layers of the model, from the first on.
+  std::uint32_t first_layer = 0;
+  std::uint32_t layers = 0;
 };
 
 class RankRoutes {
@@ -53,7 +56,10 @@ class RankRoutes {
   [[nodiscard]] std::span<const GroupRoute> whole(CacheLevel from, CacheLevel to) const {
     return routes_[index_of(from)][index_of(to)].whole;
   }
-  // One for each layer of the model, in order. Only to the device, and from it to host memory.
+  // All layers of the model in order, only to the device and from it to host memory. From the device, each layer alone: they
+  // are computed one by one. To the device, runs of layers: the first layer alone, because the engine waits for it, then
+  // more at a time, because large copies are faster, and fewer again towards the last, because what comes at the end cannot
+  // be computed meanwhile.
   [[nodiscard]] std::span<const GroupRoute> by_layer(CacheLevel from, CacheLevel to) const {
     return routes_[index_of(from)][index_of(to)].by_layer;
   }
@@ -75,6 +81,7 @@ class RankRoutes {
 
   explicit RankRoutes(RankMemory memory) : memory_(std::move(memory)) {}
   [[nodiscard]] Status add_routes(CacheLevel from, CacheLevel to, const LayerGroups& groups);
+  [[nodiscard]] Status add_layers(CacheLevel from, CacheLevel to, const LayerGroups& groups);
 
   RankMemory memory_;
   std::array<std::array<TierRoutes, kCacheLevels>, kCacheLevels> routes_;  // by from, to

@@ -16,7 +16,7 @@ namespace {
 
 // Layers of one transfer that are in flight at once: enough to keep an executor busy, few enough for the first layers of
 // other transfers to come before the last layers of this one.
-constexpr std::size_t kLayersAhead = 4;
+constexpr std::uint32_t kLayersAhead = 4;
 
 constexpr const char* kLate = "its deadline passed before it began";
 constexpr const char* kEventFailed = "a device event before it has failed; nobody knows what the device has computed";
@@ -459,8 +459,7 @@ void RankTransfers::push(const ActivePtr& active) {
   if (active->is_reported()) {
     return;
   }
-  const std::size_t at_once = active->is_by_layer() ? kLayersAhead : active->routes().size();
-  while (active->has_parts_left() && active->parts_in_flight() < at_once && may_go_on(active)) {
+  while (active->has_parts_left() && active->may_begin_part(kLayersAhead) && may_go_on(active)) {
     if (!submit_part(active)) {
       if (std::ranges::find(stalled_, active) == stalled_.end()) {
         stalled_.push_back(active);
@@ -542,7 +541,10 @@ void RankTransfers::part_ended(const ActivePtr& active, const Active::Part& part
       if (outcome.blocks[i].state != BlockState::kDone) {
         fail(*active, block, outcome.blocks[i].state, outcome.error);
       } else if (active->is_load() && active->is_by_layer() && active->is_well(block)) {
-        watch_.layer_came(active->device_block(block), static_cast<std::uint32_t>(part.route));
+        const GroupRoute& route = active->routes()[part.route];
+        for (std::uint32_t layer = 0; layer < route.layers; ++layer) {
+          watch_.layer_came(active->device_block(block), route.first_layer + layer);
+        }
       }
     }
     push(active);

@@ -1,11 +1,12 @@
 #include "cairn/tier/tier.h"
 
 #include <algorithm>
-#include <random>
+#include <span>
 #include <utility>
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/hash/secret_bytes.h"
 
 namespace cairn {
 
@@ -82,7 +83,10 @@ Status Tier::recover() {
     recovered_.superseded = recovery.superseded;
     recovered_.clean = recovery.clean;
     recovered_.is_reserved = file_->is_reserved();
-    entries_ = DiskEntryIndex(pool_->capacity(), std::random_device()() * 0x1'0000'0001ULL);
+    // Not std::random_device, whose code in libstdc++ needs a newer glibc than all else in a wheel of the Python package.
+    std::uint64_t seed = 0;
+    internal::fill_random(std::as_writable_bytes(std::span(&seed, 1)));
+    entries_ = DiskEntryIndex(pool_->capacity(), seed);
     blocks.reserve(recovery.entries.size());
     for (const DiskEntry& entry : recovery.entries) {
       entries_.set(entry.block_id, entry.key);

@@ -106,7 +106,7 @@ StepMark CopyTargets::not_before() const {
 // A transfer from its submission until nothing touches its memory any more. Used by one thread at a time: the one that
 // submits, then the executor's for its callbacks.
 struct TierLink::InFlight {
-  std::optional<LinkTransfer> transfer;  // until it has settled
+  std::optional<LinkTransfer> transfer;  // until every block is done, or it has settled
   std::uint64_t fence = 0;               // fence_number() of the target tier
   LinkMeter::Submitted submitted = {};
   std::optional<QuarantinedBlocks> late = {};
@@ -294,7 +294,11 @@ void TierLink::on_done(InFlight& in_flight, TransferOutcome&& transferred) {
   const Status written = register_done(in_flight, facts, outcome);
   report(copied, outcome.error, written);
   meter_.ended(in_flight.submitted, count(outcome.states), transferred.copied, clock_.now());
-  if (const auto done = std::move(in_flight.transfer->done)) {
+  const auto done = std::move(in_flight.transfer->done);
+  if (all_done(outcome.states)) {
+    in_flight.transfer.reset();  // nothing touches the blocks any more: `done` may need their room
+  }
+  if (done) {
     done(std::move(outcome));
   }
 }

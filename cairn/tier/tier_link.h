@@ -5,8 +5,9 @@
 // registers nothing. A block whose bytes are wrong is dropped from the tier it was read from.
 //
 // If the target tier is fenced while a transfer is in flight, the transfer registers nothing and its blocks end as
-// kCancelled. A transfer from or into fenced blocks is refused. The source stays pinned and late targets stay quarantined
-// until the executor has settled the transfer, whatever its deadline.
+// kCancelled. A transfer from or into fenced blocks is refused. If every block is done, the source is released before `done` is
+// called. Otherwise the source stays pinned and late targets stay quarantined until the executor has settled the transfer,
+// whatever its deadline.
 //
 // The link reports to the tier that is likelier to be at fault (a file before a GPU before memory) whether it worked, and
 // refuses transfers while that tier is out of use.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,26 @@ TEST_F(TierLinkTest, BringsBlocksDownAndUpAgainWithAllThatIsKnownOfThem) {
   EXPECT_EQ(totals.blocks_in_flight, 0U);
   EXPECT_EQ(totals.busy, seconds(4));
   EXPECT_NEAR(from_disk_->meter().bytes_per_second(), static_cast<double>(kTierShape.block_bytes()), 1);
+}
+
+TEST_F(TierLinkTest, TheSourceIsReleasedBeforeDoneIfEveryBlockIsDone) {
+  start();
+  {
+    const ImmutableBlocks computed = compute(*host_, keys_);
+  }
+  std::optional<PoolCounts> at_done;
+  const auto record = [&](LinkOutcome&& outcome) {
+    EXPECT_THAT(outcome.states, Each(kDone));
+    at_done = host_->pool()->counts();
+  };
+  ASSERT_TRUE(to_disk_->submit({.source = host_->pool()->hold(keys_),
+                                .targets = *disk_->pool()->allocate(4),
+                                .deadline = clock_.now() + seconds(60),
+                                .done = record}));
+  EXPECT_EQ(host_->pool()->counts().available(), kTierBlocks - 4);
+  run_for(seconds(5));
+  ASSERT_TRUE(at_done.has_value());
+  EXPECT_EQ(at_done->available(), kTierBlocks) << "room for the next blocks";
 }
 
 TEST_F(TierLinkTest, WhatTheFileHoldsComesUpAfterARestart) {
