@@ -23,6 +23,7 @@ SYSTEM_HEADERS = (
 # Known to users by another path than its own; what is written for them includes it as they do.
 INSTALLED_HEADER = ("<", "cairn/cairn_c.h")
 ENVIRONMENT_READERS = {"manager", "cli"}
+NAMES_OF_PYTHON = {"__init__.py", "conftest.py"}  # a folder of modules, or of tests, has one
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(")
@@ -112,7 +113,7 @@ class Checker:
         by_name = {}
         for path in self.files(SOURCE_SUFFIXES | SCRIPT_SUFFIXES):
             first = by_name.setdefault(path.name, path)
-            if first != path:
+            if first != path and path.name not in NAMES_OF_PYTHON:
                 self.report(path, 1, f"{first.relative_to(self.root)} has the same name",
                             "name each file for what only it holds")
             if self.place(path)[0] == "tests" and path.suffix == ".h" and not path.stem.endswith("_testing"):

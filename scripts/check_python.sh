@@ -1,11 +1,25 @@
 #!/bin/bash
-# Installs the Python package into build/python-venv from the tree build/release, and runs its tests there; pytest's report is
-# build/python.junit. Words that are given are passed to pytest. Status 77: the system has no venv, no headers of Python, or pip
-# could not fetch what scripts/python-requirements.txt names; with CAIRN_REQUIRE_ALL that is a failure.
+# check_python.sh [--asan] [WORD...]: installs the Python package into build/python-venv from the tree build/release, and runs
+# its tests there; pytest's report is build/python.junit. WORDs are passed to pytest.
+#
+# --asan: with the address and undefined-behaviour sanitizers, in build/python-asan and build/python-asan-venv, without the
+# tests of types, of the time that an import takes, and of forks. Leaks of memory that the module allocated are errors too; Python itself keeps some of its own at its end.
+#
+# Status 77: the system has no venv, no headers of Python, or pip could not fetch what scripts/python-requirements.txt names;
+# with CAIRN_REQUIRE_ALL that is a failure.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
-venv=$PWD/build/python-venv
+venv=$PWD/build/python-venv tree=build/release report=build/python.junit settings=() run=(env)
+if [ "${1:-}" = --asan ]; then
+  shift
+  venv=$PWD/build/python-asan-venv tree=build/python-asan report=build/python-asan.junit
+  settings=(--config-settings cmake.build-type=None --config-settings cmake.define.CMAKE_CXX_FLAGS="-O1 -g1"
+    --config-settings cmake.define.CAIRN_SANITIZE=address,undefined --config-settings cmake.define.CAIRN_BATCHES=ON)
+  # Sanitizers make the import slow, and complain in a forked child of the threads that are not there.
+  set -- --ignore python/tests/test_typing.py --deselect python/tests/test_experiments.py::test_import_is_fast_and_light \
+    --deselect python/tests/test_lifetimes.py::test_a_forked_child_gets_an_error "$@"
+fi
 
 missing() {
   rm -rf "$venv"
@@ -14,8 +28,9 @@ missing() {
   exit 1
 }
 
-cairn_need build 'python?' && cairn_configure release || exit 1
-rm -f build/python.junit
+cairn_need build 'python?' || exit 1
+[ $tree != build/release ] || cairn_configure release || exit 1
+rm -f $report
 if ! cmp -s scripts/python-requirements.txt "$venv/requirements.txt"; then
   rm -rf "$venv"
   python3 -m venv "$venv" || missing "python3 makes no virtual environment; install python3-venv"
@@ -28,5 +43,14 @@ fi
 
 # The tree of the release stage, so that the library is compiled once; the preset's options stay as they are.
 CMAKE_BUILD_PARALLEL_LEVEL=$CAIRN_JOBS "$venv/bin/pip" install -q --disable-pip-version-check --no-build-isolation --no-deps \
-  --force-reinstall --config-settings build-dir=build/release . || exit 1
-"$venv/bin/python" -m pytest -p no:cacheprovider --junit-xml build/python.junit "$@"
+  --force-reinstall --config-settings build-dir=$tree "${settings[@]}" . || exit 1
+if [ $tree = build/python-asan ]; then
+  # Stacks of three frames: a leak is suppressed if Python or a package allocated it, not if they called the module that did.
+  printf 'leak:%s\n' python3 libpython nanobind_backend numpy pandas >build/python-asan/leaks.txt
+  run=(env PYTHONMALLOC=malloc LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
+    ASAN_OPTIONS="malloc_context_size=${CAIRN_ASAN_FRAMES:-3}" UBSAN_OPTIONS=print_stacktrace=1
+    LSAN_OPTIONS="suppressions=$PWD/build/python-asan/leaks.txt:print_suppressions=0")
+  # Sanitizers of this compiler's age cannot always map their memory where addresses are widely randomised.
+  setarch -R true 2>/dev/null && run=(setarch -R "${run[@]}")
+fi
+"${run[@]}" "$venv/bin/python" -m pytest -p no:cacheprovider --junit-xml $report "$@"

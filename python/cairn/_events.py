@@ -6,7 +6,7 @@ import collections
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from ._cairn import Event, Snapshot
+from ._cairn import Event, FailedPreconditionError, Snapshot
 
 if TYPE_CHECKING:
     from ._cairn import Manager
@@ -22,13 +22,11 @@ class Events:
     events were lost: pass either to ResidencyView.apply().
     """
 
-    def __init__(self, manager: Manager, since: int | None = None, *, interval: float = 0.01, batch: int = 1024) -> None:
+    def __init__(self, manager: Manager, since: int | None = None, *, batch: int = 1024) -> None:
         self._manager = manager
         self._cursor = manager._event_cursor(since)
         self._batch = batch
         self._ready: collections.deque[Change] = collections.deque()
-        #: Seconds between two looks of `async for` at a log without news.
-        self.interval = interval
 
     @property
     def next_sequence(self) -> int:
@@ -62,12 +60,16 @@ class Events:
         return self
 
     async def __anext__(self) -> Change:
-        import asyncio
+        from . import _wakeups  # imports asyncio
 
         while not self._manager.closed:
-            for change in self:
-                return change
-            await asyncio.sleep(self.interval)
+            try:
+                for change in self:
+                    return change
+                await _wakeups.wait_for_news(self._cursor)
+            except FailedPreconditionError:
+                if not self._manager.closed:  # by another thread, meanwhile
+                    raise
         raise StopAsyncIteration
 
     def __repr__(self) -> str:

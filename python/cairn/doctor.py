@@ -49,6 +49,9 @@ def _gpu() -> Finding:
         return Finding("GPU", MISSING, facts["error"], fix, facts)
     names = [f"{gpu['name']} (compute {gpu['compute_capability']})" for gpu in facts["gpus"]]
     found = f"{len(names)} x {names[0]}" if len(set(names)) == 1 else ", ".join(names)
+    if not facts["kernels"]:
+        fix = "this package was built without nvcc and cannot copy to a GPU: install a wheel, or build it where there is nvcc"
+        return Finding("GPU", MISSING, f"{found}, but the package has no kernels for it", fix, facts)
     if int(facts["cuda"].split(".")[0]) < 13:
         fix = "a driver for CUDA 13 copies many blocks with one call; with an older one Cairn uses its own kernel"
         return Finding("GPU", SLOW, f"{found}, driver for CUDA {facts['cuda']}", fix, facts)

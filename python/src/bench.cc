@@ -1,10 +1,12 @@
 // cairn._cairn._bench_*: the C++ side of bench/python_bench.py, which compares calls from Python with the same calls from here.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "python/src/connectors.h"
 #include "python/src/keys.h"
 #include "python/src/managers.h"
 
@@ -52,6 +54,24 @@ void bind_bench(nb::module_& module) {
         });
       },
       "hasher"_a, "tokens"_a, "block_size"_a, "repeats"_a);
+  module.def(
+      "_bench_step",
+      [](Scheduler& self, std::uint64_t number, const std::vector<std::uint64_t>& requests,
+         const std::vector<std::uint64_t>& computed_tokens) {
+        const ManagerPtr owner = self.use();
+        const Token token = 7;
+        return time_of(1, [&] {
+          static_cast<void>(owner->connector->take_outcomes());
+          std::vector<SchedulerConnector::Scheduled> all(requests.size());
+          for (std::size_t i = 0; i < all.size(); ++i) {
+            all[i].request = RequestHandle{requests[i]};
+            all[i].computed_tokens = computed_tokens.at(i);
+            all[i].new_tokens = {&token, 1};
+          }
+          check(owner->connector->build({.number = number, .scheduled = all}, self.metadata));
+        });
+      },
+      "scheduler"_a, "number"_a, "requests"_a, "computed_tokens"_a, "One step in which each request decodes a token.");
 }
 
 }  // namespace cairn::python

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "cairn/base/ids.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/wire/rank_address.h"
 #include "python/src/managers.h"
@@ -60,6 +62,12 @@ using PythonRequestId = std::variant<std::uint64_t, std::string>;
 }
 [[nodiscard]] inline PythonRequestId python_id_of(const RequestId& id) {
   return id.number() != nullptr ? PythonRequestId(*id.number()) : PythonRequestId(*id.text());
+}
+
+// Block ids as engines give them: numbers.
+[[nodiscard]] inline std::span<const BlockId> as_block_ids(std::span<const std::uint32_t> numbers) {
+  static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
+  return {reinterpret_cast<const BlockId*>(numbers.data()), numbers.size()};
 }
 
 }  // namespace cairn::python

@@ -105,6 +105,31 @@ Keys adopted(const KeyHasher& hasher, const std::vector<nb::bytes>& digests, con
   return Keys(std::move(keys));
 }
 
+// The digest that 64 hexadecimal digits name.
+Digest digest_of_hex(std::string_view hex) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  Digest digest;
+  const bool is_hex =
+      hex.size() == 2 * digest.bytes.size() && std::ranges::all_of(hex, [digit](char c) { return digit(c) >= 0; });
+  if (!is_hex) {
+    raise(ErrorCode::kInvalidArgument,
+          str_cat("a page hash of ", hex.size(), " characters; SGLang's have 64 hexadecimal digits in lower case"));
+  }
+  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
+    digest.bytes[i] = static_cast<std::byte>(digit(hex[2 * i]) * 16 + digit(hex[2 * i + 1]));
+  }
+  return digest;
+}
+
+Keys sglang_page_keys(const KeyHasher& hasher, const nb::typed<nb::sequence, nb::str>& hashes) {
+  std::vector<BlockKey> keys;
+  for (const nb::handle hash : hashes) {
+    const Digest digest = digest_of_hex(nb::cast<std::string_view>(hash));
+    keys.push_back(value_or_raise(sglang_adopt(hasher, std::nullopt, digest.bytes, 0)));
+  }
+  return Keys(std::move(keys));
+}
+
 Array<std::uint64_t> router_block_hashes(TokensArgument argument, std::uint32_t block_size, std::string_view salt,
                                          std::string_view lora, bool eagle,
                                          const std::vector<std::vector<std::uint64_t>>& mm_hashes) {
@@ -171,6 +196,12 @@ is PYTHONHASHSEED if the engine has it set. `tagged` is vLLM 0.32 and later.)");
              R"(The keys of consecutive pages from SGLang's digests, of 16 to 32 bytes each.
 
 `hasher` has scheme sglang. The pages follow `parent`, or begin a sequence.)");
+  module.def(
+      "sglang_page_keys", &sglang_page_keys, nb::arg("hasher"), nb::arg("hashes"),
+      R"(The keys of pages from SGLang's page hashes, 64 hexadecimal digits each, wherever the pages are in their sequences.
+
+HiCache names a page by its hash alone, so that its position is not known: every page counts as the first of a sequence. `hasher`
+has scheme sglang.)");
   module.def(
       "sglang_event_hash", [](const nb::bytes& digest) { return sglang_event_hash(digest_of(digest)); },
       nb::arg("digest"), "The hash of the page in SGLang's events: the first 8 bytes of the digest, signed.");

@@ -17,6 +17,7 @@
 #include "cairn/events/residency_view.h"
 #include "python/src/keys.h"
 #include "python/src/managers.h"
+#include "python/src/wakeups.h"
 
 namespace cairn::python {
 
@@ -24,10 +25,48 @@ using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
 
 namespace {
 
+EventLog& log_of(const ManagerOwner& owner) {
+  EventLog* const log = owner.manager.events();
+  if (log == nullptr) {
+    raise(ErrorCode::kFailedPrecondition, "the manager keeps no events; set event_log to how many it should keep");
+  }
+  return *log;
+}
+
+// Event loops that await news of a log.
+class NewsWaker final : public EventWaker {
+ public:
+  // On a thread of Cairn, under its locks; or on any other.
+  void wake() override {
+    const std::scoped_lock lock(mutex_);
+    watchers_.wake();
+  }
+  void add(const WakeupsHandle& wakeups, std::uint64_t number) {
+    const std::scoped_lock lock(mutex_);
+    watchers_.add(wakeups.wakeups, number);
+  }
+  void remove(const WakeupsHandle& wakeups, std::uint64_t number) {
+    const std::scoped_lock lock(mutex_);
+    watchers_.remove(wakeups.wakeups, number);
+  }
+
+ private:
+  std::mutex mutex_;  // no cairn::Mutex: taken under the log's, and no other is taken under it but that of Wakeups
+  Watchers watchers_;
+};
+
 // cairn._cairn._EventCursor: cairn/_events.py makes iterators of it. Ends with its manager, and does not keep it alive.
-class EventCursor {
+class EventCursor final : public CloseListener {
  public:
   EventCursor(nb::object manager, EventSubscriber subscriber) : manager_(std::move(manager)), subscriber_(subscriber) {}
+  EventCursor(EventCursor&&) = default;  // before anybody waits
+  EventCursor& operator=(EventCursor&&) = delete;
+  ~EventCursor() override {
+    if (manager_.is_valid() && waker_.is_of_this_process() && !manager().is_closed()) {
+      manager().remove(*this);
+      log_of(*manager().use()).forget(waker_.get());
+    }
+  }
 
   // The next events; std::nullopt if some were lost.
   [[nodiscard]] std::optional<std::vector<Event>> poll(std::size_t max_blocks) {
@@ -42,11 +81,30 @@ class EventCursor {
   }
   [[nodiscard]] std::uint64_t next_sequence() const { return subscriber_.next_sequence(); }
 
+  // Posts `number` when poll() may have something new, or the manager is closed. False if it has something new already.
+  [[nodiscard]] bool watch(const WakeupsHandle& wakeups, std::uint64_t number) {
+    const ManagerPtr owner = manager().use();
+    NewsWaker& waker = waker_.get();
+    waker.add(wakeups, number);
+    manager().add(*this);
+    if (!log_of(*owner).wake_after(subscriber_.next_sequence() - 1, waker)) {
+      waker.remove(wakeups, number);
+      return false;
+    }
+    return true;
+  }
+  void unwatch(const WakeupsHandle& wakeups, std::uint64_t number) const { waker_.get().remove(wakeups, number); }
+  void on_close(const ManagerOwner& owner) override {
+    log_of(owner).forget(waker_.get());
+    waker_.get().wake();
+  }
+
  private:
-  [[nodiscard]] const Manager& manager() const { return nb::cast<const Manager&>(manager_); }
+  [[nodiscard]] Manager& manager() const { return nb::cast<Manager&>(manager_); }
 
   nb::object manager_;
   EventSubscriber subscriber_;  // used only while the manager is open
+  OfProcess<NewsWaker> waker_;
 };
 
 // cairn.ResidencyView. The mutex is only locked by threads that need no GIL until they unlock it.
@@ -65,24 +123,16 @@ class View {
   ResidencyView view_;
 };
 
-EventLog& log_of(const ManagerPtr& owner) {
-  EventLog* const log = owner->manager.events();
-  if (log == nullptr) {
-    raise(ErrorCode::kFailedPrecondition, "the manager keeps no events; set event_log to how many it should keep");
-  }
-  return *log;
-}
-
 EventCursor make_cursor(nb::object manager, std::optional<std::uint64_t> since) {
   const ManagerPtr owner = nb::cast<const Manager&>(manager).use();
-  const EventLog& log = log_of(owner);
+  const EventLog& log = log_of(*owner);
   return {std::move(manager),
           since ? value_or_raise(EventSubscriber::resuming(log, *since)) : EventSubscriber::joining(log)};
 }
 
 Snapshot snapshot_of(const Manager& manager) {
   const ManagerPtr owner = manager.use();
-  const EventLog& log = log_of(owner);
+  const EventLog& log = log_of(*owner);
   std::vector<const ResidentSource*> pools;
   for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
     if (const BlockPool* const pool = owner->manager.pool(level)) {
@@ -307,6 +357,8 @@ Questions about blocks ask where they can be loaded from, so a suspended tier do
   nb::class_<EventCursor>(module, "_EventCursor")
       .def("poll", &EventCursor::poll, "max_blocks"_a)
       .def("resume_at", &EventCursor::resume_at, "next"_a)
+      .def("_watch", &EventCursor::watch, "wakeups"_a, "number"_a)
+      .def("_unwatch", &EventCursor::unwatch, "wakeups"_a, "number"_a)
       .def_prop_ro("next_sequence", &EventCursor::next_sequence);
 
   auto manager = nb::borrow<nb::class_<Manager>>(module.attr("Manager"));

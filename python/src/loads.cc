@@ -6,8 +6,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,49 +21,13 @@
 #include "python/src/duration.h"
 #include "python/src/keys.h"
 #include "python/src/managers.h"
+#include "python/src/wakeups.h"
 
 namespace cairn::python {
 
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
 
 namespace {
-
-// cairn._cairn._Wakeups: numbers that threads of Cairn post and an event loop takes, with a descriptor that is readable while
-// there are some. Any thread may call.
-class Wakeups {
- public:
-  Wakeups() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (fd_ < 0) {
-      raise(ErrorCode::kIo, str_cat("cannot make an eventfd: ", std::strerror(errno)));
-    }
-  }
-  Wakeups(const Wakeups&) = delete;
-  Wakeups& operator=(const Wakeups&) = delete;
-  ~Wakeups() { ::close(fd_); }
-
-  [[nodiscard]] int fd() const { return fd_; }
-  void post(std::uint64_t number) {
-    const std::scoped_lock lock(mutex_);
-    posted_.push_back(number);
-    const std::uint64_t one = 1;
-    static_cast<void>(::write(fd_, &one, sizeof(one)));  // fails only if the counter is full: then it is readable
-  }
-  [[nodiscard]] std::vector<std::uint64_t> take() {
-    const std::scoped_lock lock(mutex_);
-    std::uint64_t count = 0;
-    static_cast<void>(::read(fd_, &count, sizeof(count)));
-    return std::exchange(posted_, {});
-  }
-
- private:
-  const int fd_;
-  std::mutex mutex_;
-  std::vector<std::uint64_t> posted_;
-};
-using WakeupsPtr = std::shared_ptr<Wakeups>;
-struct WakeupsHandle {
-  WakeupsPtr wakeups = std::make_shared<Wakeups>();
-};
 
 // The outcome of a copy, shared with the callback of its request.
 template <typename Outcome>
@@ -75,10 +37,7 @@ class Ending {
   void end(Result<Outcome>&& outcome) {
     const std::scoped_lock lock(mutex_);
     outcome_.emplace(std::move(outcome));
-    for (const auto& [wakeups, number] : watchers_) {
-      wakeups->post(number);
-    }
-    watchers_.clear();
+    watchers_.wake();
     ended_.notify_all();
   }
   [[nodiscard]] bool is_over() const {
@@ -96,8 +55,12 @@ class Ending {
     if (outcome_) {
       return false;
     }
-    watchers_.emplace_back(std::move(wakeups), number);
+    watchers_.add(std::move(wakeups), number);
     return true;
+  }
+  void unwatch(const WakeupsPtr& wakeups, std::uint64_t number) {
+    const std::scoped_lock lock(mutex_);
+    watchers_.remove(wakeups, number);
   }
   // Requires: it has ended. Call it once.
   [[nodiscard]] Result<Outcome> take() { return *std::move(outcome_); }
@@ -106,7 +69,7 @@ class Ending {
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;
   std::optional<Result<Outcome>> outcome_;
-  std::vector<std::pair<WakeupsPtr, std::uint64_t>> watchers_;
+  Watchers watchers_;
 };
 
 struct LoadedBlocks {
@@ -191,6 +154,11 @@ class Copy {
   [[nodiscard]] bool watch(const WakeupsHandle& wakeups, std::uint64_t number) const {
     return !done() && state_.get().ending->watch(wakeups.wakeups, number);
   }
+  void unwatch(const WakeupsHandle& wakeups, std::uint64_t number) const {
+    if (!done()) {
+      state_.get().ending->unwatch(wakeups.wakeups, number);
+    }
+  }
 
  private:
   // Destroyed from the last to the first: an outcome that nobody took releases its blocks before the manager goes.
@@ -217,6 +185,7 @@ void bind_copy(nb::module_& module, const char* name, const char* outcome, const
       .def("result", &This::result, returns("result(self)"),
            "The outcome of a copy that has ended. Raises its error, and FailedPreconditionError before the end.")
       .def("_watch", &This::watch, "wakeups"_a, "number"_a)
+      .def("_unwatch", &This::unwatch, "wakeups"_a, "number"_a)
       .def(
           "__await__",
           [](nb::handle self) { return nb::module_::import_("cairn._wakeups").attr("wait")(self).attr("__await__")(); },
@@ -313,11 +282,6 @@ Copy<OffloadOutcome> offload(const Manager& manager, const KeysArgument& keys, c
 }  // namespace
 
 void bind_loads(nb::module_& module) {
-  nb::class_<WakeupsHandle>(module, "_Wakeups")
-      .def(nb::init<>())
-      .def("fileno", [](const WakeupsHandle& self) { return self.wakeups->fd(); })
-      .def("take", [](const WakeupsHandle& self) { return self.wakeups->take(); });
-
   nb::class_<LoadedBlocks>(module, "LoadOutcome", "What a load has brought to the device.")
       .def_prop_ro(
           "blocks", [](const LoadedBlocks& self) { return self.blocks; },

@@ -85,6 +85,11 @@ void Manager::close() {
     }
   }
   const std::unique_ptr<ManagerPtr> owner = owner_.close();
+  if (owner != nullptr) {
+    for (CloseListener* const listener : std::exchange(listeners_, {})) {
+      listener->on_close(**owner);
+    }
+  }
   if (owner != nullptr && owner->use_count() > 1 &&
       PyErr_WarnEx(
           PyExc_ResourceWarning,
@@ -382,6 +387,19 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
         return without_gil(self, [&](const KvBlockManager& of) { return of.locate(keys.get()); });
       },
       "keys"_a, "Looks the keys up in all tiers, without an effect on them.");
+  manager.def(
+      "contains",
+      [](const Manager& self, const KeysArgument& keys) {
+        std::vector<std::uint8_t> found(keys.size());
+        without_gil(self, [&](const KvBlockManager& of) {
+          std::ranges::transform(keys.get(), found.begin(), [&of](const BlockKey& key) {
+            return static_cast<std::uint8_t>(of.locate({&key, 1}).blocks());
+          });
+        });
+        return make_array(std::move(found));
+      },
+      "keys"_a, nb::rv_policy::automatic,
+      "For each key, 1 if a tier that can be read has it and 0 if not, as a numpy array; without an effect.");
   manager.def(
       "worth_loading",
       [](const Manager& self, const KeysArgument& keys, std::uint32_t first_block, std::uint32_t total_tokens) {

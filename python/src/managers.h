@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -27,12 +28,15 @@ namespace cairn::python {
 
 void bind_manager(nb::module_& module);
 void bind_memory(nb::module_& module);
+void bind_wakeups(nb::module_& module);
 void bind_loads(nb::module_& module);
+void bind_pages(nb::module_& module);
 void bind_events(nb::module_& module);
 void bind_metrics(nb::module_& module);
 void bind_status(nb::module_& module);
 void bind_scheduler(nb::module_& module);
 void bind_worker(nb::module_& module);
+void bind_engine_requests(nb::module_& module);
 void bind_bench(nb::module_& module);  // for bench/python_bench.py
 
 // Members are destroyed from the last to the first: the connector, if there is one, stops after its manager was let go.
@@ -63,6 +67,14 @@ class Closable {
   const std::uint64_t made_in_ = forks();
 };
 
+// Somebody who waits for a manager, and has to know when there is nothing to wait for any more.
+class CloseListener {
+ public:
+  virtual ~CloseListener() = default;
+  // With the GIL, by close(). The manager is still there.
+  virtual void on_close(const ManagerOwner& owner) = 0;
+};
+
 // cairn.Manager.
 class Manager final : public Closable {
  public:
@@ -78,8 +90,13 @@ class Manager final : public Closable {
   [[nodiscard]] nb::object pool(CacheLevel level);
   void close() override;
 
+  // Adding one that is there already has no effect. Requires: the GIL; that it is removed before it goes.
+  void add(CloseListener& listener) { listeners_.insert(&listener); }
+  void remove(CloseListener& listener) { listeners_.erase(&listener); }
+
  private:
   OfProcess<ManagerPtr> owner_;
+  std::set<CloseListener*> listeners_;
   std::array<nb::object, kCacheLevels> pools_;
 };
 

@@ -17,10 +17,13 @@ NB_MODULE(_cairn, module) {
   cairn::python::bind_status(module);
   cairn::python::bind_metrics(module);
   cairn::python::bind_memory(module);
+  cairn::python::bind_wakeups(module);
   cairn::python::bind_loads(module);
+  cairn::python::bind_pages(module);
   cairn::python::bind_events(module);
   cairn::python::bind_scheduler(module);
   cairn::python::bind_worker(module);
+  cairn::python::bind_engine_requests(module);
   cairn::python::bind_trace(module);
   cairn::python::bind_probes(module);
   cairn::python::bind_bench(module);

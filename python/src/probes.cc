@@ -22,6 +22,7 @@
 #include "cairn/memory/direct_io.h"
 #include "cairn/memory/host_limits.h"
 #include "cairn/memory/numa_topology.h"
+#include "cairn/transfer/gpu_image.h"
 #include "cairn/transfer/io_backend.h"
 #include "python/src/binding.h"
 
@@ -67,6 +68,7 @@ nb::dict probe_gpus() {
     return find_gpus();
   }();
   nb::dict answer;
+  answer["kernels"] = !gpu::image().empty();
   if (!found) {
     answer["error"] = found.error().message;
     return answer;

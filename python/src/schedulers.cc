@@ -8,9 +8,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,11 +50,6 @@ namespace {
 
 // --- arguments ---
 
-std::span<const BlockId> as_block_ids(std::span<const std::uint32_t> numbers) {
-  static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
-  return {reinterpret_cast<const BlockId*>(numbers.data()), numbers.size()};
-}
-
 // The engine's digests of full blocks, one after the other: bytes of one length, or 64-bit numbers.
 struct Digests {
   std::vector<std::byte> bytes;
@@ -86,58 +83,165 @@ struct Digests {
   }
 };
 
-// Token or block ids. Most requests have one or none, in a tuple or list: those are read without an array.
-std::vector<std::uint32_t> numbers_of(nb::handle given) {
-  constexpr Py_ssize_t kFew = 16;
-  const bool is_tuple = PyTuple_Check(given.ptr());
-  const Py_ssize_t size = is_tuple                    ? PyTuple_Size(given.ptr())
-                          : PyList_Check(given.ptr()) ? PyList_Size(given.ptr())
-                                                      : -1;
-  if (size >= 0 && size <= kFew) {
-    std::vector<std::uint32_t> numbers(static_cast<std::size_t>(size));
-    Py_ssize_t read = 0;
-    for (; read < size; ++read) {
-      PyObject* const each = is_tuple ? PyTuple_GetItem(given.ptr(), read) : PyList_GetItem(given.ptr(), read);
+// Token or block ids of a request. Most requests have one or none in an iteration: those need no memory of their own.
+class Numbers {
+ public:
+  Numbers() = default;
+  // A sequence of numbers, or an array. A few in a tuple or list are read without making an array of them.
+  explicit Numbers(nb::handle given) {
+    if (!read_few(given.ptr())) {
+      TokensArgument argument(given);
+      const std::span<const Token> all = argument.get();
+      many_ = std::make_unique<std::vector<std::uint32_t>>(all.begin(), all.end());
+    }
+  }
+
+  [[nodiscard]] std::span<const std::uint32_t> get() const {
+    return many_ != nullptr ? std::span<const std::uint32_t>(*many_) : std::span(few_).first(few_size_);
+  }
+
+  // Reads a few numbers of a tuple or list. Returns false, without an exception, if it is not one of them, has more, or something
+  // else in it.
+  [[nodiscard]] bool read_few(PyObject* given) {
+    const bool is_tuple = PyTuple_Check(given);
+    if (!is_tuple && !PyList_Check(given)) {
+      return false;
+    }
+    const auto size = static_cast<std::size_t>(is_tuple ? PyTuple_Size(given) : PyList_Size(given));
+    if (size > few_.size()) {
+      return false;
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto at = static_cast<Py_ssize_t>(i);
+      PyObject* const each = is_tuple ? PyTuple_GetItem(given, at) : PyList_GetItem(given, at);
       const unsigned long number = PyLong_Check(each) ? PyLong_AsUnsignedLong(each) : ULONG_MAX;
       if (number > std::numeric_limits<std::uint32_t>::max()) {
         PyErr_Clear();
-        break;
+        return false;
       }
-      numbers[static_cast<std::size_t>(read)] = static_cast<std::uint32_t>(number);
+      few_[i] = static_cast<std::uint32_t>(number);
     }
-    if (read == size) {
-      return numbers;
-    }
+    few_size_ = size;
+    return true;
   }
-  TokensArgument argument(given);
-  const std::span<const Token> all = argument.get();
-  return {all.begin(), all.end()};
-}
 
-// cairn.Scheduled: one request of an iteration.
+ private:
+  std::array<std::uint32_t, 8> few_ = {};
+  std::size_t few_size_ = 0;
+  std::unique_ptr<std::vector<std::uint32_t>> many_;  // instead of the few
+};
+
+// cairn.Scheduled: one request of an iteration. An engine makes one for each request that decodes, in every iteration.
 struct ScheduledRequest {
   std::uint64_t request = 0;
   std::size_t computed_tokens = 0;
-  std::vector<std::uint32_t> new_tokens;
-  std::vector<std::uint32_t> new_blocks;
-  std::vector<std::uint32_t> draft_tokens;
+  Numbers new_tokens;
+  Numbers new_blocks;
   std::size_t accepted_draft_tokens = 0;
-  std::vector<MmRun> new_runs;
   std::size_t scheduled_tokens = 0;
-  Digests digests{nb::none()};
+  // What few requests have.
+  struct Rare {
+    Numbers draft_tokens;
+    std::vector<MmRun> new_runs;
+    Digests digests{nb::none()};
+  };
+  std::unique_ptr<Rare> rare;
 
+  [[nodiscard]] Rare& make_rare() {
+    if (rare == nullptr) {
+      rare = std::make_unique<Rare>();
+    }
+    return *rare;
+  }
   [[nodiscard]] SchedulerConnector::Scheduled get() const {
-    return {.request = RequestHandle{request},
-            .computed_tokens = computed_tokens,
-            .new_tokens = new_tokens,
-            .new_blocks = as_block_ids(new_blocks),
-            .draft_tokens = draft_tokens,
-            .accepted_draft_tokens = accepted_draft_tokens,
-            .new_runs = new_runs,
-            .scheduled_tokens = scheduled_tokens,
-            .new_block_digests = digests.get()};
+    SchedulerConnector::Scheduled all{.request = RequestHandle{request},
+                                      .computed_tokens = computed_tokens,
+                                      .new_tokens = new_tokens.get(),
+                                      .new_blocks = as_block_ids(new_blocks.get()),
+                                      .accepted_draft_tokens = accepted_draft_tokens,
+                                      .scheduled_tokens = scheduled_tokens};
+    if (rare != nullptr) {
+      all.draft_tokens = rare->draft_tokens.get();
+      all.new_runs = rare->new_runs;
+      all.new_block_digests = rare->digests.get();
+    }
+    return all;
   }
 };
+
+bool read_number(PyObject* given, std::uint64_t& number) {
+  number = PyLong_Check(given) ? PyLong_AsUnsignedLongLong(given) : ULLONG_MAX;
+  if (number == ULLONG_MAX) {
+    PyErr_Clear();
+    return false;
+  }
+  return true;
+}
+
+// Reads the arguments of cairn.Scheduled() if they are numbers and small tuples or lists, and named by constants of the program:
+// 256 times in every iteration of an engine, in half of the time that __init__ takes. False, without an exception, for anything
+// else.
+bool read_plain(PyObject* const* arguments, std::size_t count, PyObject* keywords, ScheduledRequest& made) {
+  constexpr std::size_t kPositional = 4;
+  static const std::array<PyObject*, 7> names = {
+      PyUnicode_InternFromString("request"),         PyUnicode_InternFromString("computed_tokens"),
+      PyUnicode_InternFromString("new_tokens"),      PyUnicode_InternFromString("new_blocks"),
+      PyUnicode_InternFromString("draft_tokens"),    PyUnicode_InternFromString("accepted_draft_tokens"),
+      PyUnicode_InternFromString("scheduled_tokens")};
+  if (count > kPositional) {
+    return false;
+  }
+  std::array<PyObject*, names.size()> values = {};
+  std::copy_n(arguments, count, values.begin());
+  const Py_ssize_t keyword_count = keywords != nullptr ? PyTuple_Size(keywords) : 0;
+  for (Py_ssize_t i = 0; i < keyword_count; ++i) {
+    const auto* const name = std::ranges::find(names, PyTuple_GetItem(keywords, i));
+    if (name == names.end() || values[static_cast<std::size_t>(name - names.begin())] != nullptr) {
+      return false;
+    }
+    values[static_cast<std::size_t>(name - names.begin())] = arguments[count + static_cast<std::size_t>(i)];
+  }
+  const auto [request, computed, tokens, blocks, drafts, accepted, scheduled] = values;
+  if (request == nullptr || computed == nullptr || !read_number(request, made.request) ||
+      !read_number(computed, made.computed_tokens) || (tokens != nullptr && !made.new_tokens.read_few(tokens)) ||
+      (blocks != nullptr && !made.new_blocks.read_few(blocks)) ||
+      (accepted != nullptr && !read_number(accepted, made.accepted_draft_tokens)) ||
+      (scheduled != nullptr && !read_number(scheduled, made.scheduled_tokens))) {
+    return false;
+  }
+  return drafts == nullptr || made.make_rare().draft_tokens.read_few(drafts);
+}
+
+// The call of the class cairn.Scheduled, without or with __init__. Subclasses are called by Python's own rules.
+PyObject* call_scheduled(PyObject* type, PyObject* const* arguments, std::size_t flags, PyObject* keywords) noexcept {
+  constexpr std::size_t kOffsetFlag = std::size_t{1}
+                                      << (8 * sizeof(std::size_t) - 1);  // PY_VECTORCALL_ARGUMENTS_OFFSET
+  const std::size_t count = flags & ~kOffsetFlag;
+  try {
+    nb::object object = nb::inst_alloc(type);
+    if (ScheduledRequest made; read_plain(arguments, count, keywords, made)) {
+      new (nb::inst_ptr<ScheduledRequest>(object)) ScheduledRequest(std::move(made));
+      nb::inst_mark_ready(object);
+      return object.release().ptr();
+    }
+    nb::list positional;
+    for (std::size_t i = 0; i < count; ++i) {
+      positional.append(nb::handle(arguments[i]));
+    }
+    nb::dict named;
+    if (keywords != nullptr) {
+      const PyObject* const* value = arguments + count;
+      for (const nb::handle name : nb::borrow<nb::tuple>(keywords)) {
+        named[name] = nb::handle(*value++);
+      }
+    }
+    object.attr("__init__")(*positional, **named);
+    return object.release().ptr();
+  } catch (nb::python_error& error) {
+    error.restore();
+    return nullptr;
+  }
+}
 
 template <typename T>
 using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -295,7 +399,19 @@ nb::dict dict_of(const SchedulerConnector::SaveStatus& saves) {
 }
 
 void bind_values(nb::module_& module) {
-  nb::class_<ScheduledRequest>(module, "Scheduled", R"(One request of an iteration, for Scheduler.build().
+  const auto list_of = [](std::span<const std::uint32_t> numbers) {
+    return std::vector<std::uint32_t>(numbers.begin(), numbers.end());
+  };
+  const auto setter = [](const char* name) {
+    return nb::for_setter(nb::sig(kept(str_cat(
+        "def ", name, "(self, value: collections.abc.Sequence[int] | numpy.typing.NDArray[typing.Any], /) -> None"))));
+  };
+  static const PyType_Slot slots[] = {
+      {82, reinterpret_cast<void*>(&call_scheduled)},  // Py_tp_vectorcall, of Python 3.14
+      {0, nullptr}};
+  // Pooled: the objects of an iteration are used again in the next one.
+  nb::class_<ScheduledRequest>(module, "Scheduled", nb::pooled(1024), nb::type_slots(slots),
+                               R"(One request of an iteration, for Scheduler.build().
 
 `computed_tokens`: tokens whose KV is on the device when the iteration begins. `new_tokens`, `new_blocks`: since the request
 was last scheduled. `scheduled_tokens`: that this iteration computes; 0 for all that the request has.)")
@@ -304,16 +420,23 @@ was last scheduled. `scheduled_tokens`: that this iteration computes; 0 for all 
           [](ScheduledRequest* place, std::uint64_t request, std::size_t computed_tokens, nb::handle new_tokens,
              nb::handle new_blocks, nb::handle draft_tokens, std::size_t accepted_draft_tokens, nb::handle new_runs,
              std::size_t scheduled_tokens, nb::handle new_block_digests) {
-            new (place)
-                ScheduledRequest{request,
-                                 computed_tokens,
-                                 numbers_of(new_tokens),
-                                 numbers_of(new_blocks),
-                                 numbers_of(draft_tokens),
-                                 accepted_draft_tokens,
-                                 new_runs.is_none() ? std::vector<MmRun>() : nb::cast<std::vector<MmRun>>(new_runs),
-                                 scheduled_tokens,
-                                 Digests(new_block_digests)};
+            ScheduledRequest made{.request = request,
+                                  .computed_tokens = computed_tokens,
+                                  .new_tokens = Numbers(new_tokens),
+                                  .new_blocks = Numbers(new_blocks),
+                                  .accepted_draft_tokens = accepted_draft_tokens,
+                                  .scheduled_tokens = scheduled_tokens,
+                                  .rare = nullptr};
+            if (Numbers drafts(draft_tokens); !drafts.get().empty()) {
+              made.make_rare().draft_tokens = std::move(drafts);
+            }
+            if (!new_runs.is_none()) {
+              made.make_rare().new_runs = nb::cast<std::vector<MmRun>>(new_runs);
+            }
+            if (!new_block_digests.is_none()) {
+              made.make_rare().digests = Digests(new_block_digests);
+            }
+            new (place) ScheduledRequest(std::move(made));
           },
           "request"_a, "computed_tokens"_a, "new_tokens"_a = nb::tuple(), "new_blocks"_a = nb::tuple(), nb::kw_only(),
           "draft_tokens"_a = nb::tuple(), "accepted_draft_tokens"_a = 0, "new_runs"_a = nb::none(),
@@ -328,19 +451,30 @@ was last scheduled. `scheduled_tokens`: that this iteration computes; 0 for all 
               "None"))
       .def_rw("request", &ScheduledRequest::request)
       .def_rw("computed_tokens", &ScheduledRequest::computed_tokens)
-      .def_rw("new_tokens", &ScheduledRequest::new_tokens)
-      .def_rw("new_blocks", &ScheduledRequest::new_blocks)
-      .def_rw("draft_tokens", &ScheduledRequest::draft_tokens)
+      .def_prop_rw(
+          "new_tokens", [list_of](const ScheduledRequest& self) { return list_of(self.new_tokens.get()); },
+          [](ScheduledRequest& self, nb::handle value) { self.new_tokens = Numbers(value); }, setter("new_tokens"))
+      .def_prop_rw(
+          "new_blocks", [list_of](const ScheduledRequest& self) { return list_of(self.new_blocks.get()); },
+          [](ScheduledRequest& self, nb::handle value) { self.new_blocks = Numbers(value); }, setter("new_blocks"))
+      .def_prop_rw(
+          "draft_tokens",
+          [list_of](const ScheduledRequest& self) {
+            return self.rare != nullptr ? list_of(self.rare->draft_tokens.get()) : std::vector<std::uint32_t>();
+          },
+          [](ScheduledRequest& self, nb::handle value) { self.make_rare().draft_tokens = Numbers(value); },
+          setter("draft_tokens"))
       .def_rw("accepted_draft_tokens", &ScheduledRequest::accepted_draft_tokens)
       .def_rw("scheduled_tokens", &ScheduledRequest::scheduled_tokens)
       .def("__repr__", [](const ScheduledRequest& self) {
         return str_cat("Scheduled(request=", self.request, ", computed_tokens=", self.computed_tokens, ", ",
-                       self.new_tokens.size(), " new tokens, ", self.new_blocks.size(), " new blocks)");
+                       self.new_tokens.get().size(), " new tokens, ", self.new_blocks.get().size(), " new blocks)");
       });
 
   using Match = SchedulerConnector::Match;
   nb::class_<Match>(module, "Match", "What the tiers have of a request.")
       .def_ro("tokens", &Match::tokens, "That can be loaded, beyond those that the engine has.")
+      .def_ro("disk_tokens", &Match::disk_tokens, "Of those, on disk; the others are in host memory.")
       .def_prop_ro(
           "when", [](const Match& self) { return name_of(self.when); },
           "`now`; `later`: the request has to wait for its load; `ask_again`: ask in the next iteration.")

@@ -28,6 +28,7 @@ def test_doctor_finds_something_of_everything(tmp_path):
     for finding in findings.values():
         assert finding["found"]
         assert finding["state"] == "ok" or finding["fix"], finding
+    assert findings["GPU"]["facts"]["kernels"] in (True, False)
     assert findings[f"disk {tmp_path}"]["facts"]["read_gb_per_s"] > 0
     assert list(tmp_path.iterdir()) == []
 
@@ -36,6 +37,16 @@ def test_doctor_prints_for_people():
     text = run("doctor")
     assert text.startswith("cairn ") and "locked memory" in text
     assert "\033" not in text
+
+
+def test_a_package_without_kernels_is_a_finding(monkeypatch):
+    gpu = {"name": "H200", "pci_id": "0", "compute_capability": "9.0", "numa_node": 0}
+    facts = {"cuda": "13.0", "gpus": [gpu, gpu], "kernels": False}
+    monkeypatch.setattr(doctor, "_probe_gpus", lambda: facts)
+    finding = doctor._gpu()
+    assert finding.state == "missing" and "no kernels" in finding.found and "nvcc" in finding.fix
+    facts["kernels"] = True
+    assert doctor._gpu().found == "2 x H200 (compute 9.0), driver for CUDA 13.0"
 
 
 def test_a_folder_that_is_not_there_is_a_finding(tmp_path):

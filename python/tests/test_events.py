@@ -1,4 +1,5 @@
 import asyncio
+import gc
 
 import pytest
 from managers import compute, manager, prompt, small
@@ -62,25 +63,104 @@ def test_lost_events_become_a_snapshot():
         assert view.size("device") == manager.device.counts.registered
 
 
+async def parked(task):
+    """Runs other tasks until the task awaits something."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done()
+
+
 def test_async_iteration_waits_and_ends_with_the_manager():
     async def main():
         manager = cairn.Manager(small())
-        seen = []
+        seen = asyncio.Queue()
 
         async def follow():
             async for change in manager.events(since=1):
-                seen.append(change)
+                seen.put_nowait(change)
 
         task = asyncio.create_task(follow())
-        await asyncio.sleep(0)
+        await parked(task)
         compute(manager, manager.keys(prompt(1)))
-        while not seen:
-            await asyncio.sleep(0.001)
+        first = await asyncio.wait_for(seen.get(), 10)
         manager.close()
         await asyncio.wait_for(task, 10)
-        return seen
+        return first
 
-    assert asyncio.run(main())[0].kind == "stored"
+    assert asyncio.run(main()).kind == "stored"
+
+
+def test_async_iteration_sleeps_until_another_thread_adds_an_event(monkeypatch):
+    async def main():
+        with cairn.Manager(small()) as manager:
+            events = manager.events(since=1)
+            polls = []
+            poll = events.poll
+            monkeypatch.setattr(events, "poll", lambda: polls.append(1) or poll())
+            task = asyncio.ensure_future(anext(events))
+            await parked(task)
+            # Nothing but the eventfd wakes the loop: no timer is pending.
+            assert len(polls) == 1 and not asyncio.get_running_loop()._scheduled
+            await asyncio.to_thread(compute, manager, manager.keys(prompt(1)))
+            event = await asyncio.wait_for(task, 10)
+            return event.kind, len(polls)
+
+    assert asyncio.run(main()) == ("stored", 2)
+
+
+def test_a_manager_closed_by_another_thread_ends_async_iteration():
+    async def main(manager):
+        held = manager.device.allocate(1)  # the manager goes on until this is released
+        task = asyncio.ensure_future(anext(manager.events(since=1), "the end"))
+        await parked(task)
+        with pytest.warns(ResourceWarning):
+            await asyncio.to_thread(manager.close)
+        assert await asyncio.wait_for(task, 10) == "the end"
+        held.release()
+
+    asyncio.run(main(cairn.Manager(small())))
+
+
+def test_async_iteration_can_be_given_up_and_goes_on():
+    async def main():
+        with cairn.Manager(small()) as manager:
+            events = manager.events(since=1)
+            for _ in range(100):
+                task = asyncio.ensure_future(anext(events))
+                await parked(task)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            # Two that wait for the same cursor are both woken, and one of them gets the event.
+            tasks = [asyncio.ensure_future(anext(events)) for _ in range(2)]
+            await parked(tasks[0])
+            manager.pause("device", "host")
+            compute(manager, manager.keys(prompt(1)))
+            done, waiting = await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert [task.result().kind for task in done] == ["stored"]
+            del events
+            manager.close()
+            for task in waiting:
+                with pytest.raises(StopAsyncIteration):
+                    await asyncio.wait_for(task, 10)
+
+    asyncio.run(main())
+
+
+def test_a_cursor_that_goes_is_not_woken():
+    async def main():
+        with cairn.Manager(small()) as manager:
+            task = asyncio.ensure_future(anext(manager.events(since=1)))
+            await parked(task)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del task
+            gc.collect()
+            compute(manager, manager.keys(prompt(1)))
+            manager.drain()
+
+    asyncio.run(main())
 
 
 def test_a_manager_without_a_log_says_so():

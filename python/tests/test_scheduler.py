@@ -277,3 +277,59 @@ def test_a_prompt_of_131072_tokens_in_one_step_is_saved_whole():
             assert ended[request].saved == tokens
             assert scheduler.saves().saved == blocks
             assert scheduler.manager.host.counts.registered == blocks
+
+
+def test_scheduled_keeps_what_it_is_given():
+    """However it is given: few numbers in tuples and lists are read in another way than many, or arrays, or keywords."""
+    for make in (tuple, list, lambda numbers: np.array(numbers, np.uint32), lambda numbers: np.array(numbers, np.int64)):
+        for count in (0, 1, 8, 9, 100):
+            tokens, blocks, drafts = (list(range(first, first + count)) for first in (7, 2**31, 2**32 - 100))
+            one = cairn.Scheduled(3, 2**40, make(tokens), make(blocks))
+            assert (one.request, one.computed_tokens, one.new_tokens, one.new_blocks) == (3, 2**40, tokens, blocks)
+            assert (one.draft_tokens, one.accepted_draft_tokens, one.scheduled_tokens) == ([], 0, 0)
+            drafting = {"draft_tokens": make(drafts), "accepted_draft_tokens": 1, "scheduled_tokens": 2}
+            other = cairn.Scheduled(computed_tokens=5, request=4, new_blocks=make(blocks), **drafting)
+            assert (other.request, other.computed_tokens, other.new_tokens, other.new_blocks) == (4, 5, [], blocks)
+            assert (other.draft_tokens, other.accepted_draft_tokens, other.scheduled_tokens) == (drafts, 1, 2)
+            other.new_tokens, other.new_blocks, other.draft_tokens = make(tokens), make(tokens), make(tokens)
+            assert other.new_tokens == other.new_blocks == other.draft_tokens == tokens
+    assert cairn.Scheduled(np.uint64(2**63), np.int32(7)).request == 2**63
+    assert cairn.Scheduled(2**64 - 1, 0).request == 2**64 - 1
+    assert repr(cairn.Scheduled(1, 2, (3,))) == "Scheduled(request=1, computed_tokens=2, 1 new tokens, 0 new blocks)"
+
+
+def test_what_scheduled_refuses():
+    for wrong in (
+        lambda: cairn.Scheduled(),
+        lambda: cairn.Scheduled(1),
+        lambda: cairn.Scheduled(-1, 0),
+        lambda: cairn.Scheduled(2**64, 0),
+        lambda: cairn.Scheduled("1", 0),
+        lambda: cairn.Scheduled(1, None),
+        lambda: cairn.Scheduled(1, 0.5),
+        lambda: cairn.Scheduled(1, 0, (), (), ()),
+        lambda: cairn.Scheduled(1, 0, other=2),
+        lambda: cairn.Scheduled(1, 0, request=2),
+        lambda: cairn.Scheduled(1, 0, 7),
+        lambda: cairn.Scheduled(1, 0, ("a",)),
+        lambda: cairn.Scheduled(1, 0, (-1,)),
+        lambda: cairn.Scheduled(1, 0, (), [2**32]),
+        lambda: cairn.Scheduled(1, 0, new_block_digests=[b"1", b"22"]),
+    ):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            wrong()
+
+
+def test_scheduled_has_subclasses_and_goes_with_its_numbers():
+    class Named(cairn.Scheduled):
+        name = "a"
+
+    one = Named(1, 2, [3])
+    assert (one.name, one.request, one.new_tokens) == ("a", 1, [3])
+    # Objects that were dropped are used again: none has anything of an earlier one.
+    for _ in range(3):
+        many = [cairn.Scheduled(i, i, (i,), draft_tokens=list(range(i % 7))) for i in range(3000)]
+        few = [cairn.Scheduled(i, 0) for i in range(3000)]
+        assert all(each.new_tokens == [i] and len(each.draft_tokens) == i % 7 for i, each in enumerate(many))
+        assert all(each.new_tokens == each.draft_tokens == [] for each in few)
+        del many, few

@@ -1,0 +1,384 @@
+"""Cairn as the storage of SGLang's hierarchical cache (HiCache): verified host and disk tiers that are warm after a restart.
+
+    --enable-hierarchical-cache --hicache-storage-backend dynamic --hicache-storage-backend-extra-config
+    '{"backend_name": "cairn", "module_path": "cairn.sglang", "class_name": "CairnStorage", "interface_v1": 1,
+      "disk.path": "/nvme/cairn/blocks", "disk.size": "1TB"}'
+
+Other keys of the extra config are those of docs/configuration.md; docs/sglang.md explains the rest. The module can be imported
+without SGLang.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import Error, Keys, Manager, sglang_page_keys
+from ._settings import flatten
+
+__all__ = ["SUPPORTED_VERSIONS", "CairnStorage"]
+
+# The releases of SGLang that this module was tested with; docs/sglang.md lists them, and a test compares the two.
+SUPPORTED_VERSIONS = ("0.5.23",)
+
+_HICACHE = "sglang.srt.mem_cache.hicache_storage"
+_KV = "kv"
+# Keys of the extra config that are SGLang's, not Cairn's.
+_SGLANG_KEYS = {"backend_name", "module_path", "class_name", "interface_v1", "allocator", "file_storage_path"}
+# What the pages of the engine decide.
+_OWN_KEYS = {
+    "block_size",
+    *(f"model.{key}" for key in ("layers", "kv", "heads", "head_size", "element_type", "scheme", "shard")),
+}
+# SGLang's flush of the cache gives up after 10 s, so every call ends before that.
+_DEADLINE = 8.0
+_STAGING_BYTES = 256 << 20
+_STAGING_PAGES = 64
+
+_log = logging.getLogger(__name__)
+
+
+def _base() -> Any:
+    try:
+        return importlib.import_module(_HICACHE).HiCacheStorage
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != "sglang":
+            raise  # SGLang is there, and something that it needs is not
+        return object
+
+
+def _installed_version() -> str:
+    return importlib.metadata.version("sglang")
+
+
+def _check_version() -> None:
+    version = _installed_version()
+    if not any(version == known or version.startswith(known + ".post") for known in SUPPORTED_VERSIONS):
+        raise RuntimeError(
+            f"cairn.sglang supports SGLang {', '.join(SUPPORTED_VERSIONS)} and not {version}; "
+            "install one of these, or a Cairn that supports yours"
+        )
+
+
+def _arange(count: int) -> Any:
+    """Numbers as SGLang's pools take them: a tensor. Without torch, which only SGLang needs, an array."""
+    torch: Any = sys.modules.get("torch")
+    return np.arange(count) if torch is None else torch.arange(count)
+
+
+def _settings(extra_config: dict[str, Any] | None) -> dict[str, Any]:
+    """The manager's keys in the extra config, dotted; raises if one has no meaning here."""
+    settings = flatten({name: value for name, value in (extra_config or {}).items() if name not in _SGLANG_KEYS})
+    if file := settings.pop("config_file", None):
+        with open(file, "rb") as opened:
+            settings = {**flatten(importlib.import_module("tomllib").load(opened)), **settings}
+    wrong = [name for name in settings if name in _OWN_KEYS or name.partition(".")[0] == "device"]
+    if wrong:
+        raise ValueError(
+            f"{', '.join(wrong)} in the configuration: SGLang's pages decide these, and there is no device tier; remove them"
+        )
+    if not any(name in settings for name in ("disk.path", "host.size", "host.blocks")):
+        raise ValueError(
+            'the configuration of Cairn has no storage: give "disk.path" and "disk.size", or "host.size", in the extra config '
+            'or in the file that its "config_file" names'
+        )
+    return settings
+
+
+def _shard(config: Any) -> str:
+    """Which part of the model the pages of this process are; empty for the whole model."""
+    parts = [
+        f"{axis}{rank}of{size}"
+        for axis, rank, size in (
+            ("tp", config.tp_rank, config.tp_size),
+            ("pp", config.pp_rank, config.pp_size),
+            ("cp", config.attn_cp_rank, config.attn_cp_size),
+            ("dcp", config.dcp_rank, config.dcp_size),
+        )
+        if size > 1
+    ]
+    return ".".join(parts)
+
+
+class _Pool:
+    """A host pool of SGLang, and the manager that stores its pages."""
+
+    def __init__(self, name: str, pool: Any, storage: CairnStorage, like: _Pool | None) -> None:
+        self.name = name
+        self.pool = pool
+        # Slots that one page has in host_indices.
+        self.slots = int(getattr(pool, "logical_page_size", 0) or pool.page_size or 1)
+        meta = pool.get_page_buffer_meta(_arange(self.slots))
+        if not meta or not len(meta[0]):
+            raise RuntimeError(
+                f"SGLang's pool '{name}' has no memory of its own, only indices; cairn.sglang does not support this model"
+            )
+        sizes = [int(size) for size in meta[1]]
+        self.page_bytes = sum(sizes)
+        self.pages = max(1, int(pool.size) // self.slots)
+        self.manager = self._make(storage, sizes, like)
+        self.hasher = self.manager.hasher
+
+    def _make(self, storage: CairnStorage, sizes: list[int], like: _Pool | None) -> Manager:
+        tokens = self.slots if self.page_bytes % (8 * self.slots) == 0 else 1
+        if self.page_bytes % 8:
+            raise RuntimeError(f"SGLang's pool '{self.name}' has pages of {self.page_bytes} bytes, not a multiple of 8")
+        config = storage.config
+        layout = f"{getattr(self.pool, 'layout', '-')} {getattr(self.pool, 'dtype', '-')} {sizes[0]}x{len(sizes)}"
+        suffixes = [part for part in (_shard(config), f"dp{config.dp_rank}" if config.dp_rank else "") if part]
+        if self.name != _KV:
+            suffixes.append(self.name)
+        settings: dict[str, Any] = {
+            "model.name": config.model_name or "model",
+            "event_log": 0,
+            "host.pinning": "off",
+            "offload.disk.mode": "off",  # pages are saved when SGLang says so
+            "offload.disk.queue": 1 << 20,
+            **storage.settings,
+        }
+        if "host.size" not in settings and "host.blocks" not in settings:
+            is_large = _STAGING_PAGES * self.page_bytes > _STAGING_BYTES
+            settings.update({"host.blocks": _STAGING_PAGES} if is_large else {"host.size": _STAGING_BYTES})
+        settings.update(
+            {
+                "block_size": tokens,
+                "model.layers": 1,
+                "model.kv": 1,
+                "model.heads": 1,
+                "model.head_size": self.page_bytes // tokens,
+                "model.element_type": "uint8",
+                "model.scheme": "sglang",
+                "model.shard": " ".join(["sglang", self.name, _shard(config) or "tp0of1", layout]),
+            }
+        )
+        if like is not None:
+            self._size_like(like, settings)
+        if settings.get("disk.path") and suffixes:
+            settings["disk.path"] = ".".join([str(settings["disk.path"]), *suffixes])
+        return Manager(settings)
+
+    def _size_like(self, like: _Pool, settings: dict[str, Any]) -> None:
+        """As large in relation to the KV pool as in the engine, rounded up to a power of two: files keep their sizes when
+        the engine's memory changes a little."""
+        share = self.page_bytes * self.pages / (like.page_bytes * like.pages)
+        share = 2.0 ** math.ceil(math.log2(share))
+        for tier, pool in (("host", like.manager.host), ("disk", like.manager.disk)):
+            if pool is not None:
+                settings[f"{tier}.size"] = 0
+                bytes_of_tier = pool.capacity * like.page_bytes * share
+                settings[f"{tier}.blocks"] = max(_STAGING_PAGES, int(bytes_of_tier / self.page_bytes))
+
+    def keys(self, hashes: Sequence[str]) -> Keys:
+        return sglang_page_keys(self.hasher, hashes)
+
+    def parts(self, host_indices: Any, pages: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        given = 0 if host_indices is None else len(host_indices)
+        if given != pages * self.slots:
+            raise ValueError(f"{given} host indices for {pages} pages of {self.slots} slots in pool '{self.name}'")
+        addresses, sizes = self.pool.get_page_buffer_meta(host_indices)
+        return np.array(addresses, dtype=np.uint64), np.array(sizes, dtype=np.uint64)
+
+
+class CairnStorage(_base()):  # type: ignore[misc]
+    """SGLang's HiCacheStorage on tiers of Cairn; docs/sglang.md says how to configure it.
+
+    Any thread may call. A page that is damaged, missing or late is a miss, and no call takes longer than ten seconds.
+    """
+
+    def __init__(self, storage_config: Any, kwargs: dict[str, Any] | None = None) -> None:
+        _check_version()
+        extra = storage_config.extra_config or {}
+        if not extra.get("interface_v1"):
+            raise ValueError('cairn.sglang needs SGLang\'s zero-copy interface; add "interface_v1": 1 to the extra config')
+        if storage_config.is_mla_model and storage_config.tp_size > 1:
+            raise RuntimeError(
+                f"cairn.sglang does not support models whose KV cache is replicated (MLA) with {storage_config.tp_size} "
+                "tensor-parallel ranks: only rank 0 stores, and other ranks cannot read its file; use --enable-dp-attention "
+                "or one rank"
+            )
+        self.config = storage_config
+        self.settings = _settings(extra)
+        self._pools: dict[str, _Pool] = {}
+        self._stats_lock = threading.Lock()
+        self._stats: dict[str, list[float]] = {}
+        self._incidents: dict[str, int] = {}
+        self._looked_at = 0.0
+
+    # --- SGLang's host pools ---
+
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        """SGLang's KV pool; opens its tiers."""
+        self.mem_pool_host = mem_pool_host
+        self._add_pool(_KV, mem_pool_host)
+
+    def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: Any) -> None:
+        """Another pool of a hybrid model; opens its tiers."""
+        name = _name(host_pool_name)
+        if name not in self._pools:  # the KV pool comes here too
+            self._add_pool(name, host_pool)
+
+    def _add_pool(self, name: str, host_pool: Any) -> None:
+        pool = _Pool(name, host_pool, self, self._pools.get(_KV))
+        self._pools[name] = pool
+        disk = pool.manager.disk
+        _log.info(
+            "cairn: pool %s, %d bytes a page, %d pages in host memory, %s",
+            name,
+            pool.page_bytes,
+            0 if pool.manager.host is None else pool.manager.host.capacity,
+            "no disk"
+            if disk is None
+            else f"{disk.capacity} on disk in {pool.manager.config['disk.path']}, {disk.counts.registered} of them stored",
+        )
+        self._log_incidents()
+
+    # --- pages, by address ---
+
+    def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
+        """How many keys, from the first on, are stored. Answered from memory."""
+        pool = self._pools[_KV]
+        return pool.manager.locate(pool.keys(keys)).blocks
+
+    def exists(self, key: str) -> bool:
+        """Whether a page is stored."""
+        return self.batch_exists([key]) == 1
+
+    def batch_get_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
+        """Copies pages to SGLang's host memory, verified; False for a page that must not be used."""
+        return self._copy("prefetch", self._pools[_KV], keys, host_indices)
+
+    def batch_set_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
+        """Stores pages of SGLang's host memory; False for a page that is not stored."""
+        return self._copy("backup", self._pools[_KV], keys, host_indices)
+
+    def batch_exists_v2(self, keys: list[str], pool_transfers: Any = None, extra_info: Any = None) -> Any:
+        """How many KV pages can be restored, given what the other pools of a hybrid model need."""
+        kv_pages = self.batch_exists(keys, extra_info)
+        hits: dict[Any, int] = {_KV: kv_pages} if kv_pages else {}
+        restorable = np.ones(kv_pages, dtype=bool)  # element i: a prefix of i + 1 pages
+        for transfer in pool_transfers or ():
+            policy = _name(transfer.hit_policy)
+            if policy == "block_groups":
+                continue  # never limits the hit; a pool that is not reported has no verdict
+            pool = self._pools[_name(transfer.name)]
+            has = pool.manager.contains(pool.keys(keys[:kv_pages])).astype(bool)
+            if policy == "trailing_pages":
+                window = max(1, len(transfer.keys or ()))
+                stored = np.concatenate(([0], np.cumsum(has)))
+                ends = np.arange(1, kv_pages + 1)
+                starts = np.maximum(ends - window, 0)
+                usable = stored[ends] - stored[starts] == ends - starts
+            else:
+                usable = np.cumprod(has).astype(bool)
+            if usable.any():
+                hits[transfer.name] = int(np.flatnonzero(usable)[-1]) + 1
+            restorable &= usable
+        lengths = [int(i) + 1 for i in np.flatnonzero(restorable)]
+        return importlib.import_module(_HICACHE).PoolTransferResult(lengths[-1] if lengths else 0, hits, lengths)
+
+    def batch_get_v2(self, transfers: Any, extra_info: Any = None) -> dict[Any, list[bool]]:
+        """batch_get_v1() for the pools of a hybrid model."""
+        return {each.name: self._copy_transfer("prefetch", each) for each in transfers}
+
+    def batch_set_v2(self, transfers: Any, extra_info: Any = None) -> dict[Any, list[bool]]:
+        """batch_set_v1() for the pools of a hybrid model."""
+        return {each.name: self._copy_transfer("backup", each) for each in transfers}
+
+    def _copy_transfer(self, kind: str, transfer: Any) -> list[bool]:
+        return self._copy(kind, self._pools[_name(transfer.name)], transfer.keys or [], transfer.host_indices)
+
+    def _copy(self, kind: str, pool: _Pool, hashes: list[str], host_indices: Any) -> list[bool]:
+        if not hashes:
+            return []
+        began = time.perf_counter()
+        try:
+            keys = pool.keys(hashes)
+            parts, sizes = pool.parts(host_indices, len(hashes))
+            copy = pool.manager.fetch_pages if kind == "prefetch" else pool.manager.store_pages
+            done = copy(keys, parts, sizes, deadline=_DEADLINE)
+        except (Error, ValueError) as error:
+            _log.warning("cairn: %s of %d pages of pool %s failed: %s", kind, len(hashes), pool.name, error)
+            return [False] * len(hashes)
+        pages = sum(done)
+        if self.config.enable_storage_metrics and pages:
+            with self._stats_lock:
+                self._stats.setdefault(f"{kind}_pgs", []).append(pages)
+                seconds = max(time.perf_counter() - began, 1e-9)
+                self._stats.setdefault(f"{kind}_bandwidth", []).append(pages * pool.page_bytes / seconds / 1e9)
+        if pages < len(done):
+            self._log_incidents()
+        return done
+
+    # --- the interface without addresses, which SGLang does not use with interface_v1 ---
+
+    def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
+        """Not supported; SGLang calls batch_get_v1()."""
+        raise NotImplementedError("cairn.sglang has the zero-copy interface only")
+
+    def batch_get(self, keys: list[str], target_locations: Any = None, target_sizes: Any = None) -> Any:
+        """Not supported; SGLang calls batch_get_v1()."""
+        raise NotImplementedError("cairn.sglang has the zero-copy interface only")
+
+    def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
+        """Not supported; SGLang calls batch_set_v1()."""
+        raise NotImplementedError("cairn.sglang has the zero-copy interface only")
+
+    def batch_set(self, keys: list[str], values: Any = None, target_locations: Any = None, target_sizes: Any = None) -> bool:
+        """Not supported; SGLang calls batch_set_v1()."""
+        raise NotImplementedError("cairn.sglang has the zero-copy interface only")
+
+    # --- control ---
+
+    def clear(self) -> None:
+        """Forgets everything that is stored, on disk too."""
+        for pool in self._pools.values():
+            pool.manager.reset()
+
+    def close(self) -> None:
+        """Flushes and closes the tiers."""
+        for pool in self._pools.values():
+            pool.manager.close()
+
+    def get_stats(self) -> Any:
+        """Pages and GB/s of the calls since the last one, for SGLang's metrics."""
+        metrics = importlib.import_module("sglang.srt.observability.metrics_collector").StorageMetrics()
+        with self._stats_lock:
+            stats, self._stats = self._stats, {}
+        for name, values in stats.items():
+            setattr(metrics, name, values)
+        self._log_incidents()
+        return metrics
+
+    @property
+    def managers(self) -> dict[str, Manager]:
+        """The manager of each pool, for status and metrics; "kv" is that of the KV pages."""
+        return {name: pool.manager for name, pool in self._pools.items()}
+
+    def _log_incidents(self) -> None:
+        """Logs what operators should know of, once; looks at most once a second."""
+        with self._stats_lock:
+            now = time.monotonic()
+            if now - self._looked_at < 1:
+                return
+            self._looked_at = now
+            for name, manager in self.managers.items():
+                status = manager.status()
+                new = status.incident_count - self._incidents.get(name, 0)
+                self._incidents[name] = status.incident_count
+                for incident in status.incidents[-new:] if new else ():
+                    _log.warning("cairn: pool %s: %s: %s", name, incident.kind, incident.text)
+
+
+def _name(value: Any) -> str:
+    """The text of a name that SGLang gives as an enumeration or a text."""
+    return str(getattr(value, "value", value))
