@@ -61,9 +61,23 @@ std::string either(const Range& range, Name name) {
   return words;
 }
 
-// The type of a key's value. `At` returns a reference to it in a ManagerConfig, const or not.
+// The value of a key in a ManagerConfig. Made of a lambda that returns a reference to it; two pointers to functions, so that what
+// parses and prints is compiled for each type of value and not for each key.
+template <typename T>
+class Field {
+ public:
+  template <typename At>
+  Field(At at) : in_(at), in_const_(at) {}  // NOLINT(google-explicit-constructor): a lambda is a field
+
+  [[nodiscard]] T& in(ManagerConfig& config) const { return in_(config); }
+  [[nodiscard]] const T& in(const ManagerConfig& config) const { return in_const_(config); }
+
+ private:
+  T& (*in_)(ManagerConfig&);
+  const T& (*in_const_)(const ManagerConfig&);
+};
 template <typename At>
-using ValueAt = std::remove_reference_t<std::invoke_result_t<At, ManagerConfig&>>;
+Field(At) -> Field<std::remove_reference_t<std::invoke_result_t<At, ManagerConfig&>>>;
 
 class List {
  public:
@@ -74,14 +88,13 @@ class List {
   // The keys that are added next belong to this section.
   void section(std::string name) { section_ = std::move(name); }
 
-  template <typename At>
-  void whole(std::string_view name, std::string_view help, At at, std::uint64_t least = 0,
-             std::uint64_t most = std::numeric_limits<ValueAt<At>>::max()) {
-    using T = ValueAt<At>;
+  template <typename T>
+  void whole(std::string_view name, std::string_view help, Field<T> field, std::uint64_t least = 0,
+             std::uint64_t most = std::numeric_limits<T>::max()) {
     std::string values = most == std::numeric_limits<T>::max() ? str_cat("a whole number, at least ", least)
                                                                : str_cat("a whole number from ", least, " to ", most);
-    add(
-        name, help, std::move(values), at,
+    add<T>(
+        name, help, std::move(values), field,
         [least, most](std::string_view text) -> std::optional<T> {
           const std::optional<std::uint64_t> value = parse_whole(text, least, most);
           return value ? std::optional(static_cast<T>(*value)) : std::nullopt;
@@ -89,44 +102,42 @@ class List {
         [](T value) { return std::to_string(value); });
   }
 
-  template <typename At>
-  void size(std::string_view name, std::string_view help, At at) {
-    add(name, help, str_cat("a size such as 64GiB (in ", kSizeUnits, ")"), at, parse_size, print_size);
+  void size(std::string_view name, std::string_view help, Field<std::uint64_t> field) {
+    add<std::uint64_t>(name, help, str_cat("a size such as 64GiB (in ", kSizeUnits, ")"), field, parse_size,
+                       print_size);
   }
 
-  template <typename At>
-  void duration(std::string_view name, std::string_view help, At at) {
-    add(name, help, str_cat("a time such as 250ms (in ", kTimeUnits, ")"), at, parse_duration, print_duration);
+  void duration(std::string_view name, std::string_view help, Field<Duration> field) {
+    add<Duration>(name, help, str_cat("a time such as 250ms (in ", kTimeUnits, ")"), field, parse_duration,
+                  print_duration);
   }
 
-  template <typename At>
-  void share(std::string_view name, std::string_view help, At at, double most) {
-    add(
-        name, help, str_cat("a share from 0 to ", print_real(most), ", such as 0.05 or 5%"), at,
+  void share(std::string_view name, std::string_view help, Field<double> field, double most) {
+    add<double>(
+        name, help, str_cat("a share from 0 to ", print_real(most), ", such as 0.05 or 5%"), field,
         [most](std::string_view text) { return parse_share(text, 0, most); }, print_real);
   }
 
-  template <typename At>
-  void flag(std::string_view name, std::string_view help, At at) {
-    add(name, help, "true or false", at, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
+  void flag(std::string_view name, std::string_view help, Field<bool> field) {
+    add<bool>(name, help, "true or false", field, parse_flag,
+              [](bool value) { return std::string(value ? "true" : "false"); });
   }
 
-  template <typename At>
-  void text(std::string_view name, std::string_view help, At at) {
-    add(
-        name, help, "text in UTF-8, without control characters", at,
+  void text(std::string_view name, std::string_view help, Field<std::string> field) {
+    add<std::string>(
+        name, help, "text in UTF-8, without control characters", field,
         [](std::string_view text) { return is_plain_text(text) ? std::optional(std::string(text)) : std::nullopt; },
         [](const std::string& value) { return value; });
     keys_.back().is_text = true;
   }
 
-  template <typename At>
-  void choice(std::string_view name, std::string_view help, At at, std::span<const Name<ValueAt<At>>> known) {
-    using T = ValueAt<At>;
+  template <typename T>
+  void choice(std::string_view name, std::string_view help, Field<T> field,
+              std::span<const std::type_identity_t<Name<T>>> known) {
     const std::vector<Name<T>> names(known.begin(), known.end());
     std::string values = either(names, [](const Name<T>& one) { return one.second; });
-    add(
-        name, help, std::move(values), at,
+    add<T>(
+        name, help, std::move(values), field,
         [names](std::string_view text) -> std::optional<T> {
           const auto found = std::ranges::find(names, text, &Name<T>::second);
           return found == names.end() ? std::nullopt : std::optional(found->first);
@@ -139,18 +150,18 @@ class List {
   }
 
   // A key with its own functions to parse and print a value.
-  template <typename At, typename Parse, typename Print>
-  void add(std::string_view name, std::string_view help, std::string values, At at, Parse parse, Print print) {
+  template <typename T, typename Parse, typename Print>
+  void add(std::string_view name, std::string_view help, std::string values, Field<T> field, Parse parse, Print print) {
     ConfigKey& key = add(name, help, std::move(values));
-    key.parse = [at, parse](ManagerConfig& config, std::string_view text) {
+    key.parse = [field, parse](ManagerConfig& config, std::string_view text) {
       const auto value = parse(text);
       if (!value) {
         return false;
       }
-      at(config) = *value;
+      field.in(config) = *value;
       return true;
     };
-    key.print = [at, print](const ManagerConfig& config) { return print(at(config)); };
+    key.print = [field, print](const ManagerConfig& config) { return print(field.in(config)); };
   }
 
   // A key whose parse() and print() the caller sets.
@@ -173,16 +184,16 @@ void add_model(List& list) {
             [](auto& c) -> auto& { return c.model.name; });
   list.text("tenant", "Name of the tenant; tenants share no blocks", [](auto& c) -> auto& { return c.model.tenant; });
   list.whole("weights_generation", "Increase it whenever the weights change under the same name",
-             [](auto& c) -> auto& { return c.model.weights_generation; });
+             Field([](auto& c) -> auto& { return c.model.weights_generation; }));
   list.text("shard", "Part of the model that the blocks hold, such as tp0/2; empty for the whole model",
             [](auto& c) -> auto& { return c.model.shard; });
   list.choice(
       "scheme",
       "How keys are made: native uses the secret; dynamo and router keys can be forged; vllm and sglang take digests",
-      [](auto& c) -> auto& { return c.model.scheme; }, names_of<KeyScheme>(kAllSchemes));
+      Field([](auto& c) -> auto& { return c.model.scheme; }), names_of<KeyScheme>(kAllSchemes));
   list.add(
       "secret", "Secret that keys are made with; empty for the one in the disk tier's file, or a random one",
-      "64 hexadecimal digits", [](auto& c) -> auto& { return c.model.secret; },
+      "64 hexadecimal digits", Field([](auto& c) -> auto& { return c.model.secret; }),
       [](std::string_view text) {
         return text.empty() || KeySecret::from_hex(text) ? std::optional(std::string(text)) : std::nullopt;
       },
@@ -191,61 +202,53 @@ void add_model(List& list) {
   list.last().is_secret = true;
   list.text("secret_file", "File that holds the secret and nothing else",
             [](auto& c) -> auto& { return c.model.secret_file; });
-  list.whole("layers", "Layers that have a KV cache", [](auto& c) -> auto& { return c.model.layers; });
-  list.whole(
-      "kv", "2 for keys and values, 1 if they are stored together (MLA)", [](auto& c) -> auto& { return c.model.kv; },
-      1, 2);
-  list.whole("heads", "KV heads in this shard", [](auto& c) -> auto& { return c.model.heads; });
-  list.whole("head_size", "Elements in a head", [](auto& c) -> auto& { return c.model.head_size; });
+  list.whole("layers", "Layers that have a KV cache", Field([](auto& c) -> auto& { return c.model.layers; }));
+  list.whole("kv", "2 for keys and values, 1 if they are stored together (MLA)",
+             Field([](auto& c) -> auto& { return c.model.kv; }), 1, 2);
+  list.whole("heads", "KV heads in this shard", Field([](auto& c) -> auto& { return c.model.heads; }));
+  list.whole("head_size", "Elements in a head", Field([](auto& c) -> auto& { return c.model.head_size; }));
   list.add(
       "element_type", "Type of an element", either(kElementTypes, [](const ElementType& t) { return t.name; }),
-      [](auto& c) -> auto& { return c.model.element_type; },
+      Field([](auto& c) -> auto& { return c.model.element_type; }),
       [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
       [](const std::string& value) { return value; });
 }
 
-// The keys that every tier has.
+// The keys that every tier has. `At` returns the tier; a lambda without a state, made anew in each field.
 template <typename At>
-void add_tier(List& list, const std::string& section, At at) {
+void add_tier(List& list, const std::string& section, At /*at*/) {
   list.section(section);
-  list.whole(
-      "blocks", "Capacity in blocks; give this or size, or neither for no such tier",
-      [at](auto& c) -> auto& { return at(c).blocks; }, 0, index_of(kNoBlock) - 1);
-  list.size("size", "Capacity in bytes", [at](auto& c) -> auto& { return at(c).size; });
-  list.choice(
-      "policy", "Which block is evicted first", [at](auto& c) -> auto& { return at(c).policy; },
-      names_of<PolicyKind>(kAllPolicies));
+  list.whole("blocks", "Capacity in blocks; give this or size, or neither for no such tier",
+             Field([](auto& c) -> auto& { return At()(c).blocks; }), 0, index_of(kNoBlock) - 1);
+  list.size("size", "Capacity in bytes", [](auto& c) -> auto& { return At()(c).size; });
+  list.choice("policy", "Which block is evicted first", Field([](auto& c) -> auto& { return At()(c).policy; }),
+              names_of<PolicyKind>(kAllPolicies));
   list.flag("leaves_first", "Evict a block only after all blocks that continue its prefix",
-            [at](auto& c) -> auto& { return at(c).leaves_first; });
+            [](auto& c) -> auto& { return At()(c).leaves_first; });
 }
 
 void add_tiers(List& list) {
   add_tier(list, "device", [](auto& c) -> auto& { return c.device; });
-  list.choice(
-      "memory", "Memory of a GPU, or system memory in its place on machines without one",
-      [](auto& c) -> auto& { return c.device.memory; }, kMemories);
-  list.whole("gpu", "CUDA device number", [](auto& c) -> auto& { return c.device.gpu; });
-  list.choice(
-      "calibration",
-      "Whether copies of the GPU are tuned by a measurement of two seconds. cached: once, kept in "
-      "XDG_CACHE_HOME/cairn; "
-      "fresh: now; off: defaults",
-      [](auto& c) -> auto& { return c.device.calibration; }, kCalibrations);
-  list.choice(
-      "layout", "Layout of blocks in memory that Cairn allocates", [](auto& c) -> auto& { return c.device.layout; },
-      names_of<Arrangement>(kAllArrangements));
-  list.choice(
-      "duplicates", "Whether several blocks may be registered under one key",
-      [](auto& c) -> auto& { return c.device.duplicates; }, kDuplicates);
+  list.choice("memory", "Memory of a GPU, or system memory in its place on machines without one",
+              Field([](auto& c) -> auto& { return c.device.memory; }), kMemories);
+  list.whole("gpu", "CUDA device number", Field([](auto& c) -> auto& { return c.device.gpu; }));
+  list.choice("calibration",
+              "Whether copies of the GPU are tuned by a measurement of two seconds. cached: once, kept in "
+              "XDG_CACHE_HOME/cairn; "
+              "fresh: now; off: defaults",
+              Field([](auto& c) -> auto& { return c.device.calibration; }), kCalibrations);
+  list.choice("layout", "Layout of blocks in memory that Cairn allocates",
+              Field([](auto& c) -> auto& { return c.device.layout; }), names_of<Arrangement>(kAllArrangements));
+  list.choice("duplicates", "Whether several blocks may be registered under one key",
+              Field([](auto& c) -> auto& { return c.device.duplicates; }), kDuplicates);
 
   add_tier(list, "host", [](auto& c) -> auto& { return c.host; });
   list.size("max_size", "Largest size that the tier can be resized to; 0 for its initial size",
             [](auto& c) -> auto& { return c.host.max_size; });
-  list.choice(
-      "pinning",
-      "Whether memory is pinned, so that GPUs copy from it directly; preferred falls back to pageable memory",
-      [](auto& c) -> auto& { return c.host.pinning; }, kPinnings);
-  list.choice("huge_pages", "Page size", [](auto& c) -> auto& { return c.host.huge_pages; }, kPages);
+  list.choice("pinning",
+              "Whether memory is pinned, so that GPUs copy from it directly; preferred falls back to pageable memory",
+              Field([](auto& c) -> auto& { return c.host.pinning; }), kPinnings);
+  list.choice("huge_pages", "Page size", Field([](auto& c) -> auto& { return c.host.huge_pages; }), kPages);
   ConfigKey& node = list.add("numa_node", "NUMA node that memory is allocated on", "any, or the number of a node");
   node.parse = [](ManagerConfig& config, std::string_view text) {
     const std::optional<std::uint64_t> number = parse_whole(text, 0, std::numeric_limits<int>::max());
@@ -263,53 +266,52 @@ void add_tiers(List& list) {
   add_tier(list, "disk", [](auto& c) -> auto& { return c.disk; });
   list.text("path", "File of the tier; its blocks are reused after a restart",
             [](auto& c) -> auto& { return c.disk.path; });
-  list.choice(
-      "opening", "reuse: open the file or create it; existing: fail if there is no file; fresh: replace the file",
-      [](auto& c) -> auto& { return c.disk.opening; }, kOpenings);
+  list.choice("opening",
+              "reuse: open the file or create it; existing: fail if there is no file; fresh: replace the file",
+              Field([](auto& c) -> auto& { return c.disk.opening; }), kOpenings);
   list.flag("direct", "Direct I/O, bypassing the page cache", [](auto& c) -> auto& { return c.disk.direct; });
-  list.choice(
-      "io", "How the file is read and written; best is io_uring if the system has it",
-      [](auto& c) -> auto& { return c.disk.io; }, kMethods);
-  list.whole("in_flight", "Most reads and writes in flight", [](auto& c) -> auto& { return c.disk.in_flight; }, 1);
+  list.choice("io", "How the file is read and written; best is io_uring if the system has it",
+              Field([](auto& c) -> auto& { return c.disk.io; }), kMethods);
+  list.whole("in_flight", "Most reads and writes in flight", Field([](auto& c) -> auto& { return c.disk.in_flight; }),
+             1);
   list.size("scrub_rate",
             "Bytes per second that are read to find damaged blocks before they are needed; 0 to turn it off",
             [](auto& c) -> auto& { return c.disk.scrub_rate; });
 }
 
+// `At` returns the options of one direction, as in add_tier().
 template <typename At>
-void add_offload(List& list, const std::string& section, At at) {
+void add_offload(List& list, const std::string& section, At /*at*/) {
   list.section(section);
   list.choice(
       "mode",
       "When blocks are copied down. ahead: into free space, and before they are evicted; write-through: when they are "
       "registered; off: only on request",
-      [at](auto& c) -> auto& { return at(c).mode; }, names_of<OffloadMode>(kAllOffloadModes));
+      Field([](auto& c) -> auto& { return At()(c).mode; }), names_of<OffloadMode>(kAllOffloadModes));
   list.share(
       "low_water",
       "For ahead: share of the upper tier that is kept free or already copied; grows with large allocations",
-      [at](auto& c) -> auto& { return at(c).low_water; }, 0.5);
-  list.whole("batch", "Most blocks in one transfer", [at](auto& c) -> auto& { return at(c).batch; }, 1);
-  list.whole("in_flight", "Most transfers in flight", [at](auto& c) -> auto& { return at(c).in_flight; }, 1);
+      [](auto& c) -> auto& { return At()(c).low_water; }, 0.5);
+  list.whole("batch", "Most blocks in one transfer", Field([](auto& c) -> auto& { return At()(c).batch; }), 1);
+  list.whole("in_flight", "Most transfers in flight", Field([](auto& c) -> auto& { return At()(c).in_flight; }), 1);
   list.whole("queue",
              "Most blocks pending; beyond that the least valuable ones are not copied. 0: what the link copies within "
              "`deadline`, "
              "and at least the longest sequence",
-             [at](auto& c) -> auto& { return at(c).queue; });
-  list.duration("deadline", "Deadline of a transfer", [at](auto& c) -> auto& { return at(c).deadline; });
-  list.whole(
-      "least_uses", "Copy only blocks that were used at least this often",
-      [at](auto& c) -> auto& { return at(c).least_uses; }, 0, ReuseHistory::kMaxUses);
+             Field([](auto& c) -> auto& { return At()(c).queue; }));
+  list.duration("deadline", "Deadline of a transfer", [](auto& c) -> auto& { return At()(c).deadline; });
+  list.whole("least_uses", "Copy only blocks that were used at least this often",
+             Field([](auto& c) -> auto& { return At()(c).least_uses; }), 0, ReuseHistory::kMaxUses);
   list.whole("least_blocks", "Copy only sequences of at least this many blocks",
-             [at](auto& c) -> auto& { return at(c).least_blocks; });
-  list.whole(
-      "least_priority", "Copy only blocks of at least this priority",
-      [at](auto& c) -> auto& { return at(c).least_priority; }, 0, Retention::kMaxPriority);
+             Field([](auto& c) -> auto& { return At()(c).least_blocks; }));
+  list.whole("least_priority", "Copy only blocks of at least this priority",
+             Field([](auto& c) -> auto& { return At()(c).least_priority; }), 0, Retention::kMaxPriority);
   list.share(
       "least_chance",
       "Copy only blocks with at least this chance of being read again before the lower tier evicts them",
-      [at](auto& c) -> auto& { return at(c).least_chance; }, 0.99);
+      [](auto& c) -> auto& { return At()(c).least_chance; }, 0.99);
   list.size("bytes_per_day", "Most bytes written per day; 0 for no limit",
-            [at](auto& c) -> auto& { return at(c).bytes_per_day; });
+            [](auto& c) -> auto& { return At()(c).bytes_per_day; });
 }
 
 // "batch:100:500, trial:0:50": a name, blocks that are reserved for it, and the most that it may have (0: no limit).
@@ -348,15 +350,14 @@ std::string print_tenants(const std::vector<TenantQuota>& tenants) {
 
 void add_requests(List& list) {
   list.section("requests");
-  list.whole(
-      "priority", "Priority of the blocks that requests save; the lowest is evicted first",
-      [](auto& c) -> auto& { return c.requests.priority; }, 0, Retention::kMaxPriority);
+  list.whole("priority", "Priority of the blocks that requests save; the lowest is evicted first",
+             Field([](auto& c) -> auto& { return c.requests.priority; }), 0, Retention::kMaxPriority);
   list.flag("retention", "Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block",
             [](auto& c) -> auto& { return c.requests.retention; });
   list.add(
       "time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
       str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"),
-      [](auto& c) -> auto& { return c.requests.time_to_live; },
+      Field([](auto& c) -> auto& { return c.requests.time_to_live; }),
       [](std::string_view text) -> std::optional<std::optional<Duration>> {
         const std::optional<Duration> time = parse_duration(text);
         if (!time && text != "none") {
@@ -365,15 +366,13 @@ void add_requests(List& list) {
         return std::optional<std::optional<Duration>>(std::in_place, time);
       },
       [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
-  list.add(
-      "tenants",
-      "Quotas in blocks of the tier that saves go to, name:reserved:limit for each tenant; limit 0 for no limit",
-      "a list such as batch:100:500, trial:0:50", [](auto& c) -> auto& { return c.requests.tenants; }, parse_tenants,
-      print_tenants);
+  list.add("tenants",
+           "Quotas in blocks of the tier that saves go to, name:reserved:limit for each tenant; limit 0 for no limit",
+           "a list such as batch:100:500, trial:0:50", Field([](auto& c) -> auto& { return c.requests.tenants; }),
+           parse_tenants, print_tenants);
   list.last().is_text = true;
-  list.whole(
-      "window_requests", "Requests in the sliding window of token counts",
-      [](auto& c) -> auto& { return c.requests.window_requests; }, 1, 1000000);
+  list.whole("window_requests", "Requests in the sliding window of token counts",
+             Field([](auto& c) -> auto& { return c.requests.window_requests; }), 1, 1000000);
   list.duration("window_time", "Length of the other sliding window of token counts",
                 [](auto& c) -> auto& { return c.requests.window_time; });
 }
@@ -384,13 +383,13 @@ void add_the_rest(List& list) {
             [](auto& c) -> auto& { return c.onboard.through_host; });
   list.duration("deadline", "Deadline of a load that does not set one",
                 [](auto& c) -> auto& { return c.onboard.deadline; });
-  list.whole(
-      "loads", "Most loads in flight; further loads are refused", [](auto& c) -> auto& { return c.onboard.loads; }, 1);
+  list.whole("loads", "Most loads in flight; further loads are refused",
+             Field([](auto& c) -> auto& { return c.onboard.loads; }), 1);
   list.flag("weigh", "Load only what loads faster than the engine would compute it",
             [](auto& c) -> auto& { return c.onboard.weigh; });
   list.add(
       "prefill_tokens_per_second", "Speed of the engine's prefill; 0 to learn it from the engine's iterations",
-      "a number, at least 0", [](auto& c) -> auto& { return c.onboard.prefill_tokens_per_second; },
+      "a number, at least 0", Field([](auto& c) -> auto& { return c.onboard.prefill_tokens_per_second; }),
       [](std::string_view text) { return parse_real(text, 0, std::numeric_limits<double>::max()); }, print_real);
   list.size("host_to_device_bytes_per_second", "Speed of loads from host memory to the device; 0 to measure it",
             [](auto& c) -> auto& { return c.onboard.host_to_device_bytes_per_second; });
@@ -400,9 +399,8 @@ void add_the_rest(List& list) {
             [](auto& c) -> auto& { return c.onboard.disk_to_host_bytes_per_second; });
 
   list.section("health");
-  list.whole(
-      "failures", "Consecutive failures after which a tier is suspended",
-      [](auto& c) -> auto& { return c.health.failures; }, 1);
+  list.whole("failures", "Consecutive failures after which a tier is suspended",
+             Field([](auto& c) -> auto& { return c.health.failures; }), 1);
   list.duration("first_wait", "Time until a suspended tier is tried again; doubles with each failed trial",
                 [](auto& c) -> auto& { return c.health.first_wait; });
   list.duration("longest_wait", "Upper limit of that time", [](auto& c) -> auto& { return c.health.longest_wait; });
@@ -417,10 +415,10 @@ void add_the_rest(List& list) {
 
 std::vector<ConfigKey> make_keys() {
   List list;
-  list.whole("worker_id", "Id of this process in events", [](auto& c) -> auto& { return c.worker_id; });
+  list.whole("worker_id", "Id of this process in events", Field([](auto& c) -> auto& { return c.worker_id; }));
   list.add(
       "dp_rank", "Data parallel rank of the engine, in events and metrics; none if the engine is not data parallel",
-      "none, or a whole number", [](auto& c) -> auto& { return c.dp_rank; },
+      "none, or a whole number", Field([](auto& c) -> auto& { return c.dp_rank; }),
       [](std::string_view text) -> std::optional<std::optional<std::uint32_t>> {
         const auto rank = parse_whole(text, 0, std::numeric_limits<std::uint32_t>::max());
         if (!rank && text != "none") {
@@ -429,9 +427,9 @@ std::vector<ConfigKey> make_keys() {
         return std::optional<std::optional<std::uint32_t>>(std::in_place, rank);
       },
       [](const std::optional<std::uint32_t>& rank) { return rank ? std::to_string(*rank) : std::string("none"); });
-  list.whole("block_size", "Tokens in a block", [](auto& c) -> auto& { return c.block_size; }, 1);
+  list.whole("block_size", "Tokens in a block", Field([](auto& c) -> auto& { return c.block_size; }), 1);
   list.whole("event_log", "Events kept for subscribers that lag; 0 for no events",
-             [](auto& c) -> auto& { return c.event_log; });
+             Field([](auto& c) -> auto& { return c.event_log; }));
   list.flag("event_token_ids", "Whether events carry the token ids of stored blocks; 4 bytes a token in memory",
             [](auto& c) -> auto& { return c.event_token_ids; });
   list.duration("shutdown", "How long a shutdown waits for copies in flight",
