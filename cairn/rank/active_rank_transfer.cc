@@ -61,7 +61,7 @@ bool ActiveRankTransfer::may_begin_part(std::uint32_t layers_in_flight) const {
   for (const PartInFlight& part : in_flight_) {
     layers += routes_[part.route].layers;
   }
-  return !is_by_layer_ || in_flight_.empty() || layers <= layers_in_flight;
+  return !is_by_layer_ || in_flight_.size() < 2 || layers <= layers_in_flight;
 }
 
 Transfer ActiveRankTransfer::transfer_of(const Part& part) const {

@@ -78,7 +78,8 @@ class ActiveRankTransfer {
   // The executor has accepted the next part.
   void begun(TransferId transfer, TimePoint now);
   [[nodiscard]] std::size_t parts_in_flight() const { return in_flight_.size(); }
-  // Whether another part may be in flight beside those. By layer: if there are at most so many layers then.
+  // Whether another part may be in flight beside those. By layer: the second part always, because an executor that had to wait for
+  // the next part would be idle from one part to the next; then as long as there are at most so many layers in flight.
   // Requires: has_parts_left().
   [[nodiscard]] bool may_begin_part(std::uint32_t layers_in_flight) const;
   void cancel_parts() const;

@@ -16,21 +16,16 @@ void LayerWatch::expect(std::span<const BlockId> blocks) {
   std::ranges::fill(missing_, static_cast<std::uint32_t>(rows_.size()));
 }
 
-void LayerWatch::layer_came(std::uint32_t block, std::uint32_t layer) {
+void LayerWatch::layers_came(std::uint32_t block, std::uint32_t first, std::uint32_t count) {
   const auto row = rows_.find(block);
   if (row == rows_.end()) {
     return;
   }
-  std::uint8_t& came = came_[row->second * missing_.size() + layer];
-  if (came == 0) {
-    came = 1;
-    --(failed_[row->second] != 0 ? lost_ : missing_)[layer];
-  }
-}
-
-void LayerWatch::all_came(std::uint32_t block) {
-  for (std::uint32_t layer = 0; layer < layers(); ++layer) {
-    layer_came(block, layer);
+  std::vector<std::uint32_t>& without = failed_[row->second] != 0 ? lost_ : missing_;
+  for (std::uint32_t layer = first; layer < first + count; ++layer) {
+    if (std::exchange(came_[row->second * missing_.size() + layer], 1) == 0) {
+      --without[layer];
+    }
   }
 }
 

@@ -24,8 +24,8 @@ class LayerWatch {
   [[nodiscard]] bool is_empty() const { return rows_.empty(); }
 
   // Blocks that are not expected are ignored.
-  void layer_came(std::uint32_t block, std::uint32_t layer);
-  void all_came(std::uint32_t block);
+  void layers_came(std::uint32_t block, std::uint32_t first, std::uint32_t count);
+  void all_came(std::uint32_t block) { layers_came(block, 0, layers()); }
   // The block will not come whole.
   void fail(std::uint32_t block);
   void fail_all();

@@ -11,7 +11,7 @@ namespace {
 // Layers that are loaded together have at most so many bytes of a block: copies of this size are as fast as any.
 constexpr std::uint64_t kMostRunBytes = std::uint64_t{512} << 10;
 // And they are at most this share of the layers that are left.
-constexpr std::uint32_t kShareOfRest = 3;
+constexpr std::uint32_t kShareOfRest = 2;
 
 }  // namespace
 

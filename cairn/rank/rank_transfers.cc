@@ -14,8 +14,9 @@ namespace cairn {
 
 namespace {
 
-// Layers of one transfer that are in flight at once: enough to keep an executor busy, few enough for the first layers of
-// other transfers to come before the last layers of this one.
+// Layers of one transfer that are in flight at once, if they are in more than two parts: enough to keep an executor busy while
+// a part is reported and the next one is submitted, few enough for the first layers of other transfers to come before the
+// last layers of this one.
 constexpr std::uint32_t kLayersAhead = 4;
 
 constexpr const char* kLate = "its deadline passed before it began";
@@ -542,9 +543,7 @@ void RankTransfers::part_ended(const ActivePtr& active, const Active::Part& part
         fail(*active, block, outcome.blocks[i].state, outcome.error);
       } else if (active->is_load() && active->is_by_layer() && active->is_well(block)) {
         const GroupRoute& route = active->routes()[part.route];
-        for (std::uint32_t layer = 0; layer < route.layers; ++layer) {
-          watch_.layer_came(active->device_block(block), route.first_layer + layer);
-        }
+        watch_.layers_came(active->device_block(block), route.first_layer, route.layers);
       }
     }
     push(active);

@@ -19,14 +19,17 @@ constexpr std::uint64_t kSumsBytes = kMaxBlocks * sizeof(BlockSums);
 constexpr std::uint64_t kArrivalsBytes = 256;
 constexpr unsigned kThreads = 512;
 constexpr std::size_t kPlansKept = 64;
-constexpr std::uint64_t kSmallestPart = std::uint64_t{2} << 20;
 // A short copy ends before the thread could have gone to sleep and been woken.
 constexpr std::chrono::microseconds kSpin{50};
 
 }  // namespace
 
 CudaLane::CudaLane(const Options& options, const Kernels& kernels, const CudaDriver& driver)
-    : options_(options), kernels_(kernels), driver_(driver), ledger_(*options.clock, options.queue_limit) {}
+    : options_(options),
+      kernels_(kernels),
+      driver_(driver),
+      ledger_(*options.clock, options.queue_limit),
+      part_sizes_(options.tuning.piece_bytes) {}
 
 Result<std::unique_ptr<CudaLane>> CudaLane::create(const Options& options, const Kernels& kernels) {
   CAIRN_TRY_ASSIGN(const CudaDriver* driver, CudaDriver::get());
@@ -135,7 +138,7 @@ void CudaLane::begin_part() {
   const Transfer& transfer = current_.transfer->transfer();
   const auto count = static_cast<std::uint32_t>(transfer.blocks.size());
   const Method method = method_for(transfer, current_.plan->made);
-  const std::uint32_t most = blocks_of_part(count - current_.next, current_.plan->made);
+  const std::uint32_t most = blocks_of_part(count - current_.next, current_.plan->made, method);
   Part part{current_.transfer, current_.plan, {}, next_buffer_};
   while (current_.next < count && part.blocks.size() < most) {
     if (current_.transfer->begin(current_.next)) {
@@ -174,14 +177,13 @@ CudaLane::Method CudaLane::method_for(const Transfer& transfer, const GpuPlan& p
   return Method::kDirect;
 }
 
-// Small parts at both ends, because there the kernel or the copy engine waits for the other; large ones in between, because
-// every part costs a pause.
-std::uint32_t CudaLane::blocks_of_part(std::uint64_t rest, const GpuPlan& plan) {
+std::uint32_t CudaLane::blocks_of_part(std::uint64_t rest, const GpuPlan& plan, Method method) {
   const std::uint64_t block = std::max<std::uint64_t>(plan.block_bytes, 1);
-  const std::uint64_t wanted = in_flight_.empty() ? kSmallestPart : 2 * last_part_bytes_;
-  last_part_bytes_ = std::clamp(std::min(wanted, rest * block / 2),
-                                std::min(kSmallestPart, options_.tuning.piece_bytes), options_.tuning.piece_bytes);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(last_part_bytes_ / block, 1, kMaxBlocks));
+  const std::uint64_t bytes = part_sizes_.next({.rest = rest * block,
+                                                .is_staged = method == Method::kStaged,
+                                                .is_idle = in_flight_.empty(),
+                                                .is_followed = ledger_.has_untaken()});
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(bytes / block, 1, kMaxBlocks));
 }
 
 Status CudaLane::enqueue(const Part& part, Method method) {

@@ -23,6 +23,7 @@
 #include "cairn/memory/region.h"
 #include "cairn/transfer/cuda_tuning.h"
 #include "cairn/transfer/gpu_plan.h"
+#include "cairn/transfer/part_sizes.h"
 #include "cairn/transfer/transfer_ledger.h"
 
 namespace cairn::gpu {
@@ -88,7 +89,7 @@ class CudaLane {
   void begin_part();
   [[nodiscard]] Result<std::shared_ptr<const PlanOnGpu>> plan_on_gpu(const CopyPlanPtr& plan);
   [[nodiscard]] Method method_for(const Transfer& transfer, const GpuPlan& plan) const;
-  [[nodiscard]] std::uint32_t blocks_of_part(std::uint64_t rest, const GpuPlan& plan);
+  [[nodiscard]] std::uint32_t blocks_of_part(std::uint64_t rest, const GpuPlan& plan, Method method);
   [[nodiscard]] Status enqueue(const Part& part, Method method);
   [[nodiscard]] Status launch(const Part& part, const BoxTable& table, cuda::Pointer boxes, bool staged);
   [[nodiscard]] Status move_staged(const Part& part);
@@ -107,7 +108,7 @@ class CudaLane {
   cuda::Stream copy_stream_ = nullptr;
   std::vector<StagingBuffer> buffers_;
   std::size_t next_buffer_ = 0;
-  std::uint64_t last_part_bytes_ = 0;  // 0: nothing is under method
+  PartSizes part_sizes_;
   std::deque<Part> in_flight_;
   Current current_;
   std::unordered_map<const CopyPlan*, std::shared_ptr<const PlanOnGpu>> plans_;

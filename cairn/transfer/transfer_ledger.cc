@@ -203,6 +203,12 @@ std::shared_ptr<ActiveTransfer> TransferLedger::try_take() {
   return next_untaken();
 }
 
+bool TransferLedger::has_untaken() const {
+  const MutexLock lock(mutex_);
+  return std::any_of(open_.lower_bound(TransferId{next_taken_}), open_.end(),
+                     [](const auto& entry) { return entry.second->waiting_ > 0; });
+}
+
 std::uint32_t TransferLedger::begin_run(ActiveTransfer& transfer, std::uint32_t first, std::uint32_t count) {
   CAIRN_DCHECK(std::size_t{first} + count <= transfer.phases_.size(), "only blocks of the transfer begin");
   const MutexLock lock(mutex_);

@@ -101,6 +101,8 @@ class TransferLedger {
   [[nodiscard]] std::shared_ptr<ActiveTransfer> take();
   // The same without waiting.
   [[nodiscard]] std::shared_ptr<ActiveTransfer> try_take();
+  // Whether there are transfers with blocks to copy that nobody has taken.
+  [[nodiscard]] bool has_untaken() const;
   void cancel(TransferId transfer);
   void check_deadlines();
   // Accepts nothing more, and cancels what has not begun.

@@ -86,12 +86,19 @@ TEST_F(TransferLedgerTest, HandsOutOldestFirst) {
   const TransferId c = accept(transfer("c", 1));
   ledger_->cancel(b);
   EXPECT_EQ(ledger_->try_take()->id(), a);
+  EXPECT_TRUE(ledger_->has_untaken());
   EXPECT_EQ(ledger_->try_take()->id(), c);  // b has ended
+  EXPECT_FALSE(ledger_->has_untaken());
   EXPECT_EQ(ledger_->try_take(), nullptr);
+  const TransferId d = accept(transfer("d", 1));
+  EXPECT_TRUE(ledger_->has_untaken());
+  ledger_->cancel(d);
+  EXPECT_FALSE(ledger_->has_untaken());
   ledger_->cancel(a);
   ledger_->cancel(c);
   run();
-  EXPECT_THAT(log_, ElementsAre("b done", "b settled", "a done", "a settled", "c done", "c settled"));
+  EXPECT_THAT(log_,
+              ElementsAre("b done", "b settled", "d done", "d settled", "a done", "a settled", "c done", "c settled"));
 }
 
 TEST_F(TransferLedgerTest, FailuresAreOfTheirBlocksAlone) {
