@@ -1,16 +1,21 @@
 #!/bin/bash
-# check_python.sh [--asan] [WORD...]: installs the Python package into build/python-venv from the tree build/release, and runs
+# check_python.sh [--asan | --references] [WORD...]: installs the Python package into build/python-venv from the tree build/release, and runs
 # its tests there; pytest's report is build/python.junit. WORDs are passed to pytest.
 #
 # --asan: with the address and undefined-behaviour sanitizers, in build/python-asan and build/python-asan-venv, without the
-# tests of types, of the time that an import takes, and of forks. Leaks of memory that the module allocated are errors too; Python itself keeps some of its own at its end.
+# tests of types, of the time that an import takes, and of forks. Leaks of memory that the module allocated are errors too; Python itself
+# keeps some of its own at its end.
+#
+# --references: with a debug build of Python (DEBUG_PYTHON, python3-dbg by default), in build/python-debug and build/python-debug-venv,
+# looks for references and memory blocks that operations leave behind (python/tests/references.py). WORDs are names of operations.
 #
 # Status 77: the system has no venv, no headers of Python, or pip could not fetch what scripts/python-requirements.txt names;
 # with CAIRN_REQUIRE_ALL that is a failure.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/setup.sh
-venv=$PWD/build/python-venv tree=build/release report=build/python.junit settings=() run=(env)
+venv=$PWD/build/python-venv tree=build/release report=build/python.junit settings=() run=(env) python=python3
+tests=(-m pytest -p no:cacheprovider)
 if [ "${1:-}" = --asan ]; then
   shift
   venv=$PWD/build/python-asan-venv tree=build/python-asan report=build/python-asan.junit
@@ -19,6 +24,12 @@ if [ "${1:-}" = --asan ]; then
   # Sanitizers make the import slow, and complain in a forked child of the threads that are not there.
   set -- --ignore python/tests/test_typing.py --deselect python/tests/test_experiments.py::test_import_is_fast_and_light \
     --deselect python/tests/test_lifetimes.py::test_a_forked_child_gets_an_error "$@"
+elif [ "${1:-}" = --references ]; then
+  shift
+  venv=$PWD/build/python-debug-venv tree=build/python-debug report='' python=${DEBUG_PYTHON:-python3-dbg}
+  settings=(--config-settings wheel.py-api= --config-settings cmake.define.CAIRN_PYTHON_DEBUG=ON
+    --config-settings cmake.define.CAIRN_BATCHES=ON)
+  tests=(python/tests/references.py)
 fi
 
 missing() {
@@ -30,10 +41,11 @@ missing() {
 
 cairn_need build 'python?' || exit 1
 [ $tree != build/release ] || cairn_configure release || exit 1
-rm -f $report
+[ -z "$report" ] || rm -f "$report"
 if ! cmp -s scripts/python-requirements.txt "$venv/requirements.txt"; then
   rm -rf "$venv"
-  python3 -m venv "$venv" || missing "python3 makes no virtual environment; install python3-venv"
+  command -v "$python" >/dev/null || missing "there is no $python; install python3-dbg, or name a debug build in DEBUG_PYTHON"
+  "$python" -m venv "$venv" || missing "$python makes no virtual environment; install python3-venv"
   "$venv/bin/pip" install -q --disable-pip-version-check -r scripts/python-requirements.txt ||
     missing "pip could not install what scripts/python-requirements.txt names"
   cp scripts/python-requirements.txt "$venv/requirements.txt"
@@ -53,4 +65,4 @@ if [ $tree = build/python-asan ]; then
   # Sanitizers of this compiler's age cannot always map their memory where addresses are widely randomised.
   setarch -R true 2>/dev/null && run=(setarch -R "${run[@]}")
 fi
-"${run[@]}" "$venv/bin/python" -m pytest -p no:cacheprovider --junit-xml $report "$@"
+"${run[@]}" "$venv/bin/python" "${tests[@]}" ${report:+--junit-xml "$report"} "$@"

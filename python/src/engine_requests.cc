@@ -106,6 +106,7 @@ class EngineRequests {
     const ExclusiveUse one(scheduler_.is_busy, "scheduler");
     const ManagerPtr owner = scheduler_.use();
     check(owner->connector->allocated(entry.handle, as_block_ids(blocks_), local_tokens, loaded_tokens));
+    entry.has_reached_scheduler = true;
     entry.blocks.insert(entry.blocks.end(), blocks_.begin(), blocks_.end());
   }
 
@@ -160,8 +161,9 @@ class EngineRequests {
     std::size_t tokens_taken = 0;  // from the lists
     std::size_t blocks_keyed = 0;  // full blocks whose digests were taken
     std::vector<std::uint32_t> blocks = {};
-    bool is_lost = false;               // the engine's lists contradict what it said before
-    std::uint64_t dropped_in = kNever;  // the step that says that its blocks are gone
+    bool has_reached_scheduler = false;  // the scheduler was told of blocks of the request
+    bool is_lost = false;                // the engine's lists contradict what it said before
+    std::uint64_t dropped_in = kNever;   // the step that says that its blocks are gone
   };
   // Where what a request has new begins, in the columns of the step.
   struct Row {
@@ -242,6 +244,9 @@ class EngineRequests {
     check(status);
     preempted_.clear();
     ++steps_;
+    for (Entry* const entry : read_) {
+      entry->has_reached_scheduler = !entry->is_lost || entry->has_reached_scheduler;
+    }
     for (const SchedulerConnector::Refused& each : owner->connector->refused()) {
       const auto entry = std::ranges::find(entries_, each.request, &Entry::handle);
       refusals.emplace_back(entry != entries_.end() ? entry->id : "", each.error.message);
@@ -249,10 +254,10 @@ class EngineRequests {
     return {nb::bytes(scheduler_.metadata.data(), scheduler_.metadata.size()), std::move(refusals)};
   }
 
-  // The next step says that the request lost its blocks.
+  // The next step says that the request lost its blocks, if the scheduler knows of any.
   void drop_blocks(Entry& entry) {
     entry.blocks.clear();
-    if (entry.dropped_in != steps_) {
+    if (entry.has_reached_scheduler && entry.dropped_in != steps_) {
       entry.dropped_in = steps_;
       preempted_.push_back(entry.handle);
     }

@@ -3,6 +3,7 @@
 import _thread
 import gzip
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -120,6 +121,8 @@ def test_other_threads_run_meanwhile(rows):
 
 
 def test_control_c_stops_a_replay():
+    # A shell that starts the tests in the background has Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     many = cairn.traces.generate("agents", requests=20_000)
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
@@ -127,6 +130,7 @@ def test_control_c_stops_a_replay():
         for _ in range(100):
             cairn.replay(many)
     timer.join()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_import_is_fast_and_light():
