@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import Error, Keys, Manager, sglang_page_keys
-from ._settings import flatten
+from ._page_store import STAGING_PAGES, IncidentLogger, PageShape, storage_settings
 
 __all__ = ["SUPPORTED_VERSIONS", "CairnStorage"]
 
@@ -35,15 +35,8 @@ _HICACHE = "sglang.srt.mem_cache.hicache_storage"
 _KV = "kv"
 # Keys of the extra config that are SGLang's, not Cairn's.
 _SGLANG_KEYS = {"backend_name", "module_path", "class_name", "interface_v1", "allocator", "file_storage_path"}
-# What the pages of the engine decide.
-_OWN_KEYS = {
-    "block_size",
-    *(f"model.{key}" for key in ("layers", "kv", "heads", "head_size", "element_type", "scheme", "shard")),
-}
 # SGLang's flush of the cache gives up after 10 s, so every call ends before that.
 _DEADLINE = 8.0
-_STAGING_BYTES = 256 << 20
-_STAGING_PAGES = 64
 
 _log = logging.getLogger(__name__)
 
@@ -74,25 +67,6 @@ def _arange(count: int) -> Any:
     """Numbers as SGLang's pools take them: a tensor. Without torch, which only SGLang needs, an array."""
     torch: Any = sys.modules.get("torch")
     return np.arange(count) if torch is None else torch.arange(count)
-
-
-def _settings(extra_config: dict[str, Any] | None) -> dict[str, Any]:
-    """The manager's keys in the extra config, dotted; raises if one has no meaning here."""
-    settings = flatten({name: value for name, value in (extra_config or {}).items() if name not in _SGLANG_KEYS})
-    if file := settings.pop("config_file", None):
-        with open(file, "rb") as opened:
-            settings = {**flatten(importlib.import_module("tomllib").load(opened)), **settings}
-    wrong = [name for name in settings if name in _OWN_KEYS or name.partition(".")[0] == "device"]
-    if wrong:
-        raise ValueError(
-            f"{', '.join(wrong)} in the configuration: SGLang's pages decide these, and there is no device tier; remove them"
-        )
-    if not any(name in settings for name in ("disk.path", "host.size", "host.blocks")):
-        raise ValueError(
-            'the configuration of Cairn has no storage: give "disk.path" and "disk.size", or "host.size", in the extra config '
-            'or in the file that its "config_file" names'
-        )
-    return settings
 
 
 def _shard(config: Any) -> str:
@@ -130,37 +104,14 @@ class _Pool:
         self.hasher = self.manager.hasher
 
     def _make(self, storage: CairnStorage, sizes: list[int], like: _Pool | None) -> Manager:
-        tokens = self.slots if self.page_bytes % (8 * self.slots) == 0 else 1
-        if self.page_bytes % 8:
-            raise RuntimeError(f"SGLang's pool '{self.name}' has pages of {self.page_bytes} bytes, not a multiple of 8")
         config = storage.config
         layout = f"{getattr(self.pool, 'layout', '-')} {getattr(self.pool, 'dtype', '-')} {sizes[0]}x{len(sizes)}"
         suffixes = [part for part in (_shard(config), f"dp{config.dp_rank}" if config.dp_rank else "") if part]
         if self.name != _KV:
             suffixes.append(self.name)
-        settings: dict[str, Any] = {
-            "model.name": config.model_name or "model",
-            "event_log": 0,
-            "host.pinning": "off",
-            "offload.disk.mode": "off",  # pages are saved when SGLang says so
-            "offload.disk.queue": 1 << 20,
-            **storage.settings,
-        }
-        if "host.size" not in settings and "host.blocks" not in settings:
-            is_large = _STAGING_PAGES * self.page_bytes > _STAGING_BYTES
-            settings.update({"host.blocks": _STAGING_PAGES} if is_large else {"host.size": _STAGING_BYTES})
-        settings.update(
-            {
-                "block_size": tokens,
-                "model.layers": 1,
-                "model.kv": 1,
-                "model.heads": 1,
-                "model.head_size": self.page_bytes // tokens,
-                "model.element_type": "uint8",
-                "model.scheme": "sglang",
-                "model.shard": " ".join(["sglang", self.name, _shard(config) or "tp0of1", layout]),
-            }
-        )
+        shard = " ".join(["sglang", self.name, _shard(config) or "tp0of1", layout])
+        shape = PageShape(tokens=self.slots, page_bytes=self.page_bytes, scheme="sglang", shard=shard)
+        settings = shape.settings(config.model_name or "model", storage.settings)
         if like is not None:
             self._size_like(like, settings)
         if settings.get("disk.path") and suffixes:
@@ -176,7 +127,7 @@ class _Pool:
             if pool is not None:
                 settings[f"{tier}.size"] = 0
                 bytes_of_tier = pool.capacity * like.page_bytes * share
-                settings[f"{tier}.blocks"] = max(_STAGING_PAGES, int(bytes_of_tier / self.page_bytes))
+                settings[f"{tier}.blocks"] = max(STAGING_PAGES, int(bytes_of_tier / self.page_bytes))
 
     def keys(self, hashes: Sequence[str]) -> Keys:
         return sglang_page_keys(self.hasher, hashes)
@@ -207,12 +158,11 @@ class CairnStorage(_base()):  # type: ignore[misc]
                 "or one rank"
             )
         self.config = storage_config
-        self.settings = _settings(extra)
+        self.settings = storage_settings({name: extra[name] for name in extra if name not in _SGLANG_KEYS}, "SGLang")
         self._pools: dict[str, _Pool] = {}
         self._stats_lock = threading.Lock()
         self._stats: dict[str, list[float]] = {}
-        self._incidents: dict[str, int] = {}
-        self._looked_at = 0.0
+        self._incidents = IncidentLogger(_log)
 
     # --- SGLang's host pools ---
 
@@ -240,7 +190,7 @@ class CairnStorage(_base()):  # type: ignore[misc]
             if disk is None
             else f"{disk.capacity} on disk in {pool.manager.config['disk.path']}, {disk.counts.registered} of them stored",
         )
-        self._log_incidents()
+        self._incidents.look(self.managers)
 
     # --- pages, by address ---
 
@@ -316,7 +266,7 @@ class CairnStorage(_base()):  # type: ignore[misc]
                 seconds = max(time.perf_counter() - began, 1e-9)
                 self._stats.setdefault(f"{kind}_bandwidth", []).append(pages * pool.page_bytes / seconds / 1e9)
         if pages < len(done):
-            self._log_incidents()
+            self._incidents.look(self.managers)
         return done
 
     # --- the interface without addresses, which SGLang does not use with interface_v1 ---
@@ -356,27 +306,13 @@ class CairnStorage(_base()):  # type: ignore[misc]
             stats, self._stats = self._stats, {}
         for name, values in stats.items():
             setattr(metrics, name, values)
-        self._log_incidents()
+        self._incidents.look(self.managers)
         return metrics
 
     @property
     def managers(self) -> dict[str, Manager]:
         """The manager of each pool, for status and metrics; "kv" is that of the KV pages."""
         return {name: pool.manager for name, pool in self._pools.items()}
-
-    def _log_incidents(self) -> None:
-        """Logs what operators should know of, once; looks at most once a second."""
-        with self._stats_lock:
-            now = time.monotonic()
-            if now - self._looked_at < 1:
-                return
-            self._looked_at = now
-            for name, manager in self.managers.items():
-                status = manager.status()
-                new = status.incident_count - self._incidents.get(name, 0)
-                self._incidents[name] = status.incident_count
-                for incident in status.incidents[-new:] if new else ():
-                    _log.warning("cairn: pool %s: %s: %s", name, incident.kind, incident.text)
 
 
 def _name(value: Any) -> str:

@@ -256,7 +256,7 @@ def test_clear_forgets_everything(make):
 # --- damage ---
 
 
-def test_flipped_bits_in_the_file_are_misses(make, tmp_path):
+def test_flipped_bits_in_the_file_are_misses(make, tmp_path, caplog):
     pool = HostPool()
     storage = make(pool)
     keys = hashes(10)
@@ -270,6 +270,7 @@ def test_flipped_bits_in_the_file_are_misses(make, tmp_path):
     storage = make(pool)
     assert storage.batch_exists(keys) == 10
     assert load(storage, pool, keys) == [False] * 10
+    assert "wrong bytes" in caplog.text, "an incident right after the start is logged too"
     assert storage.batch_exists(keys) < 10
     assert save(storage, pool, keys) == [True] * 10
     assert load(storage, pool, keys) == [True] * 10
