@@ -62,7 +62,7 @@ class CairnTier(SecondaryTierManager):
         config = offloading_spec.config
         given = storage_settings(settings, "vLLM")
         if "disk.path" not in given:
-            self.cache_hit_source = CacheHitSource.HOST  # type: ignore[misc]  # of this tier
+            self.cache_hit_source = CacheHitSource.HOST
         elif config.parallel.data_parallel_size > 1:
             given["disk.path"] = f"{given['disk.path']}.dp{config.parallel.data_parallel_index}"
         shape = PageShape(
