@@ -26,4 +26,5 @@ CMAKE_BUILD_PARALLEL_LEVEL=$CAIRN_JOBS "$vllm/uv/bin/uv" pip install -q --python
   --reinstall-package cairn --config-settings build-dir=build/release . || exit 1
 # The connector reads CAIRN_*, and takes no others than its keys.
 unset CAIRN_JOBS CAIRN_REQUIRE_ALL CAIRN_OS_RELEASE
-python -m pytest -p no:cacheprovider --junit-xml build/engines.junit "${@:-tests/engines}"
+# Engines are mostly one thread each: two files of tests at a time.
+python -m pytest -p no:cacheprovider -n 2 --dist loadfile --junit-xml build/engines.junit "${@:-tests/engines}"

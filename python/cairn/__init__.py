@@ -76,6 +76,7 @@ from ._cairn import (  # type: ignore[attr-defined]  # of __version__, which the
     vllm_digests,
     vllm_event_hash,
     vllm_keys,
+    vllm_page_keys,
 )
 from ._events import Events
 from ._record import Record
@@ -166,6 +167,7 @@ __all__ = [
     "vllm_digests",
     "vllm_event_hash",
     "vllm_keys",
+    "vllm_page_keys",
 ]
 
 # Messages and pickles show the names that users import.

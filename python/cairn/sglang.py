@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import logging
 import math
+import os
 import sys
 import threading
 import time
@@ -24,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import Error, Keys, Manager, sglang_page_keys
-from ._settings import flatten
+from ._page_store import STAGING_PAGES, IncidentLogger, PageShape, storage_settings
+from ._shared_pages import PageClient, PageServer, PageSource
+from .vllm.settings import default_address
 
 __all__ = ["SUPPORTED_VERSIONS", "CairnStorage"]
 
@@ -35,15 +38,8 @@ _HICACHE = "sglang.srt.mem_cache.hicache_storage"
 _KV = "kv"
 # Keys of the extra config that are SGLang's, not Cairn's.
 _SGLANG_KEYS = {"backend_name", "module_path", "class_name", "interface_v1", "allocator", "file_storage_path"}
-# What the pages of the engine decide.
-_OWN_KEYS = {
-    "block_size",
-    *(f"model.{key}" for key in ("layers", "kv", "heads", "head_size", "element_type", "scheme", "shard")),
-}
 # SGLang's flush of the cache gives up after 10 s, so every call ends before that.
 _DEADLINE = 8.0
-_STAGING_BYTES = 256 << 20
-_STAGING_PAGES = 64
 
 _log = logging.getLogger(__name__)
 
@@ -76,31 +72,12 @@ def _arange(count: int) -> Any:
     return np.arange(count) if torch is None else torch.arange(count)
 
 
-def _settings(extra_config: dict[str, Any] | None) -> dict[str, Any]:
-    """The manager's keys in the extra config, dotted; raises if one has no meaning here."""
-    settings = flatten({name: value for name, value in (extra_config or {}).items() if name not in _SGLANG_KEYS})
-    if file := settings.pop("config_file", None):
-        with open(file, "rb") as opened:
-            settings = {**flatten(importlib.import_module("tomllib").load(opened)), **settings}
-    wrong = [name for name in settings if name in _OWN_KEYS or name.partition(".")[0] == "device"]
-    if wrong:
-        raise ValueError(
-            f"{', '.join(wrong)} in the configuration: SGLang's pages decide these, and there is no device tier; remove them"
-        )
-    if not any(name in settings for name in ("disk.path", "host.size", "host.blocks")):
-        raise ValueError(
-            'the configuration of Cairn has no storage: give "disk.path" and "disk.size", or "host.size", in the extra config '
-            'or in the file that its "config_file" names'
-        )
-    return settings
-
-
 def _shard(config: Any) -> str:
     """Which part of the model the pages of this process are; empty for the whole model."""
     parts = [
         f"{axis}{rank}of{size}"
         for axis, rank, size in (
-            ("tp", config.tp_rank, config.tp_size),
+            ("tp", config.tp_rank, 1 if config.is_mla_model else config.tp_size),  # with MLA all ranks have the same pages
             ("pp", config.pp_rank, config.pp_size),
             ("cp", config.attn_cp_rank, config.attn_cp_size),
             ("dcp", config.dcp_rank, config.dcp_size),
@@ -110,10 +87,10 @@ def _shard(config: Any) -> str:
     return ".".join(parts)
 
 
-class _Pool:
-    """A host pool of SGLang, and the manager that stores its pages."""
+class _Pages:
+    """The pages of a host pool of SGLang."""
 
-    def __init__(self, name: str, pool: Any, storage: CairnStorage, like: _Pool | None) -> None:
+    def __init__(self, name: str, pool: Any) -> None:
         self.name = name
         self.pool = pool
         # Slots that one page has in host_indices.
@@ -123,44 +100,73 @@ class _Pool:
             raise RuntimeError(
                 f"SGLang's pool '{name}' has no memory of its own, only indices; cairn.sglang does not support this model"
             )
-        sizes = [int(size) for size in meta[1]]
-        self.page_bytes = sum(sizes)
+        self.sizes = [int(size) for size in meta[1]]
+        self.page_bytes = sum(self.sizes)
         self.pages = max(1, int(pool.size) // self.slots)
-        self.manager = self._make(storage, sizes, like)
+
+    def parts(self, host_indices: Any, pages: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        given = 0 if host_indices is None else len(host_indices)
+        if given != pages * self.slots:
+            raise ValueError(f"{given} host indices for {pages} pages of {self.slots} slots in pool '{self.name}'")
+        addresses, sizes = self.pool.get_page_buffer_meta(host_indices)
+        return np.array(addresses, dtype=np.uint64), np.array(sizes, dtype=np.uint64)
+
+
+class _Pool(_Pages):
+    """A host pool of SGLang, and the manager that stores its pages."""
+
+    def __init__(self, name: str, pool: Any, storage: CairnStorage, like: _Pool | None) -> None:
+        super().__init__(name, pool)
+        self.manager = self._make(storage, self.sizes, like)
         self.hasher = self.manager.hasher
 
+    def text(self) -> str:
+        """For the log."""
+        host, disk = self.manager.host, self.manager.disk
+        on_disk = "no disk"
+        if disk is not None:
+            on_disk = f"{disk.capacity} on disk in {self.manager.config['disk.path']}, {disk.counts.registered} of them stored"
+        return f"{0 if host is None else host.capacity} pages in host memory, {on_disk}"
+
+    def prefix(self, hashes: Sequence[str]) -> int:
+        """How many pages, from the first on, are stored."""
+        return self.manager.locate(self.keys(hashes)).blocks
+
+    def contains(self, hashes: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which of the pages are stored."""
+        return self.manager.contains(self.keys(hashes)).astype(bool)
+
+    def fetch(
+        self, hashes: Sequence[str], parts: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64], seconds: float
+    ) -> list[bool]:
+        return self.manager.fetch_pages(self.keys(hashes), parts, sizes, deadline=seconds)
+
+    def store(
+        self, hashes: Sequence[str], parts: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64], seconds: float
+    ) -> list[bool]:
+        return self.manager.store_pages(self.keys(hashes), parts, sizes, deadline=seconds)
+
+    def source(self) -> PageSource:
+        """For the ranks that have the same pages."""
+
+        def fetch(hashes: Sequence[str], parts: Any, sizes: Any, seconds: float) -> list[bool]:
+            try:
+                return self.fetch(hashes, parts, sizes, min(seconds, _DEADLINE))
+            except Error as error:
+                _log.warning("cairn: pages of pool %s for another rank failed: %s", self.name, error)
+                return [False] * len(hashes)
+
+        return PageSource(self.page_bytes, lambda hashes: self.contains(hashes).tolist(), fetch)
+
     def _make(self, storage: CairnStorage, sizes: list[int], like: _Pool | None) -> Manager:
-        tokens = self.slots if self.page_bytes % (8 * self.slots) == 0 else 1
-        if self.page_bytes % 8:
-            raise RuntimeError(f"SGLang's pool '{self.name}' has pages of {self.page_bytes} bytes, not a multiple of 8")
         config = storage.config
         layout = f"{getattr(self.pool, 'layout', '-')} {getattr(self.pool, 'dtype', '-')} {sizes[0]}x{len(sizes)}"
         suffixes = [part for part in (_shard(config), f"dp{config.dp_rank}" if config.dp_rank else "") if part]
         if self.name != _KV:
             suffixes.append(self.name)
-        settings: dict[str, Any] = {
-            "model.name": config.model_name or "model",
-            "event_log": 0,
-            "host.pinning": "off",
-            "offload.disk.mode": "off",  # pages are saved when SGLang says so
-            "offload.disk.queue": 1 << 20,
-            **storage.settings,
-        }
-        if "host.size" not in settings and "host.blocks" not in settings:
-            is_large = _STAGING_PAGES * self.page_bytes > _STAGING_BYTES
-            settings.update({"host.blocks": _STAGING_PAGES} if is_large else {"host.size": _STAGING_BYTES})
-        settings.update(
-            {
-                "block_size": tokens,
-                "model.layers": 1,
-                "model.kv": 1,
-                "model.heads": 1,
-                "model.head_size": self.page_bytes // tokens,
-                "model.element_type": "uint8",
-                "model.scheme": "sglang",
-                "model.shard": " ".join(["sglang", self.name, _shard(config) or "tp0of1", layout]),
-            }
-        )
+        shard = " ".join(["sglang", self.name, _shard(config) or "tp0of1", layout])
+        shape = PageShape(tokens=self.slots, page_bytes=self.page_bytes, scheme="sglang", shard=shard)
+        settings = shape.settings(config.model_name or "model", storage.settings)
         if like is not None:
             self._size_like(like, settings)
         if settings.get("disk.path") and suffixes:
@@ -176,17 +182,44 @@ class _Pool:
             if pool is not None:
                 settings[f"{tier}.size"] = 0
                 bytes_of_tier = pool.capacity * like.page_bytes * share
-                settings[f"{tier}.blocks"] = max(_STAGING_PAGES, int(bytes_of_tier / self.page_bytes))
+                settings[f"{tier}.blocks"] = max(STAGING_PAGES, int(bytes_of_tier / self.page_bytes))
 
     def keys(self, hashes: Sequence[str]) -> Keys:
         return sglang_page_keys(self.hasher, hashes)
 
-    def parts(self, host_indices: Any, pages: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        given = 0 if host_indices is None else len(host_indices)
-        if given != pages * self.slots:
-            raise ValueError(f"{given} host indices for {pages} pages of {self.slots} slots in pool '{self.name}'")
-        addresses, sizes = self.pool.get_page_buffer_meta(host_indices)
-        return np.array(addresses, dtype=np.uint64), np.array(sizes, dtype=np.uint64)
+
+class _PeerPool(_Pages):
+    """A host pool of a rank whose pages rank 0 stores: all ranks of an MLA model have the same."""
+
+    def __init__(self, name: str, pool: Any, address: str) -> None:
+        super().__init__(name, pool)
+        # SGLang looks pages up and copies them on threads of their own: no lookup waits for a copy.
+        self._lookups = PageClient(address, name, self.page_bytes)
+        self._copies = PageClient(address, name, self.page_bytes)
+
+    def text(self) -> str:
+        """For the log."""
+        return "which rank 0 stores"
+
+    def prefix(self, hashes: Sequence[str]) -> int:
+        return int(np.cumprod(self.contains(hashes)).sum())
+
+    def contains(self, hashes: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return np.array(self._lookups.exists(hashes, _DEADLINE), dtype=bool)
+
+    def fetch(
+        self, hashes: Sequence[str], parts: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64], seconds: float
+    ) -> list[bool]:
+        return self._copies.fetch(hashes, parts, sizes, seconds)
+
+    def store(
+        self, hashes: Sequence[str], parts: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64], seconds: float
+    ) -> list[bool]:
+        return [True] * len(hashes)  # rank 0 is told the same
+
+    def close(self) -> None:
+        self._lookups.close()
+        self._copies.close()
 
 
 class CairnStorage(_base()):  # type: ignore[misc]
@@ -200,19 +233,23 @@ class CairnStorage(_base()):  # type: ignore[misc]
         extra = storage_config.extra_config or {}
         if not extra.get("interface_v1"):
             raise ValueError('cairn.sglang needs SGLang\'s zero-copy interface; add "interface_v1": 1 to the extra config')
-        if storage_config.is_mla_model and storage_config.tp_size > 1:
-            raise RuntimeError(
-                f"cairn.sglang does not support models whose KV cache is replicated (MLA) with {storage_config.tp_size} "
-                "tensor-parallel ranks: only rank 0 stores, and other ranks cannot read its file; use --enable-dp-attention "
-                "or one rank"
-            )
         self.config = storage_config
-        self.settings = _settings(extra)
-        self._pools: dict[str, _Pool] = {}
+        self.settings = storage_settings({name: extra[name] for name in extra if name not in _SGLANG_KEYS}, "SGLang")
+        # All ranks of an MLA model have the same pages: rank 0 stores them, and the others ask it.
+        self._address = ""
+        self._server: PageServer | None = None
+        self._sources: dict[str, PageSource] = {}
+        if storage_config.is_mla_model and storage_config.tp_size > 1:
+            if "disk.path" not in self.settings:
+                raise ValueError(
+                    "with MLA and several tensor-parallel ranks Cairn needs disk.path, from which ranks know where rank 0 is"
+                )
+            where = f"{os.path.abspath(self.settings['disk.path'])} {_shard(storage_config)} dp{storage_config.dp_rank}"
+            self._address = default_address(where).removeprefix("unix:")
+        self._pools: dict[str, _Pool | _PeerPool] = {}
         self._stats_lock = threading.Lock()
         self._stats: dict[str, list[float]] = {}
-        self._incidents: dict[str, int] = {}
-        self._looked_at = 0.0
+        self._incidents = IncidentLogger(_log)
 
     # --- SGLang's host pools ---
 
@@ -228,26 +265,24 @@ class CairnStorage(_base()):  # type: ignore[misc]
             self._add_pool(name, host_pool)
 
     def _add_pool(self, name: str, host_pool: Any) -> None:
-        pool = _Pool(name, host_pool, self, self._pools.get(_KV))
+        pool: _Pool | _PeerPool
+        if self._address and self.config.tp_rank > 0:
+            pool = _PeerPool(name, host_pool, self._address)
+        else:
+            like = self._pools.get(_KV)
+            pool = _Pool(name, host_pool, self, like if isinstance(like, _Pool) else None)
+            if self._address:
+                self._sources[name] = pool.source()
+                self._server = self._server or PageServer(self._address, self._sources)
         self._pools[name] = pool
-        disk = pool.manager.disk
-        _log.info(
-            "cairn: pool %s, %d bytes a page, %d pages in host memory, %s",
-            name,
-            pool.page_bytes,
-            0 if pool.manager.host is None else pool.manager.host.capacity,
-            "no disk"
-            if disk is None
-            else f"{disk.capacity} on disk in {pool.manager.config['disk.path']}, {disk.counts.registered} of them stored",
-        )
-        self._log_incidents()
+        _log.info("cairn: pool %s, %d bytes a page, %s", name, pool.page_bytes, pool.text())
+        self._incidents.look(self.managers)
 
     # --- pages, by address ---
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
         """How many keys, from the first on, are stored. Answered from memory."""
-        pool = self._pools[_KV]
-        return pool.manager.locate(pool.keys(keys)).blocks
+        return self._pools[_KV].prefix(keys)
 
     def exists(self, key: str) -> bool:
         """Whether a page is stored."""
@@ -271,7 +306,7 @@ class CairnStorage(_base()):  # type: ignore[misc]
             if policy == "block_groups":
                 continue  # never limits the hit; a pool that is not reported has no verdict
             pool = self._pools[_name(transfer.name)]
-            has = pool.manager.contains(pool.keys(keys[:kv_pages])).astype(bool)
+            has = pool.contains(keys[:kv_pages])
             if policy == "trailing_pages":
                 window = max(1, len(transfer.keys or ()))
                 stored = np.concatenate(([0], np.cumsum(has)))
@@ -297,15 +332,14 @@ class CairnStorage(_base()):  # type: ignore[misc]
     def _copy_transfer(self, kind: str, transfer: Any) -> list[bool]:
         return self._copy(kind, self._pools[_name(transfer.name)], transfer.keys or [], transfer.host_indices)
 
-    def _copy(self, kind: str, pool: _Pool, hashes: list[str], host_indices: Any) -> list[bool]:
+    def _copy(self, kind: str, pool: _Pool | _PeerPool, hashes: list[str], host_indices: Any) -> list[bool]:
         if not hashes:
             return []
         began = time.perf_counter()
         try:
-            keys = pool.keys(hashes)
             parts, sizes = pool.parts(host_indices, len(hashes))
-            copy = pool.manager.fetch_pages if kind == "prefetch" else pool.manager.store_pages
-            done = copy(keys, parts, sizes, deadline=_DEADLINE)
+            copy = pool.fetch if kind == "prefetch" else pool.store
+            done = copy(hashes, parts, sizes, _DEADLINE)
         except (Error, ValueError) as error:
             _log.warning("cairn: %s of %d pages of pool %s failed: %s", kind, len(hashes), pool.name, error)
             return [False] * len(hashes)
@@ -316,7 +350,7 @@ class CairnStorage(_base()):  # type: ignore[misc]
                 seconds = max(time.perf_counter() - began, 1e-9)
                 self._stats.setdefault(f"{kind}_bandwidth", []).append(pages * pool.page_bytes / seconds / 1e9)
         if pages < len(done):
-            self._log_incidents()
+            self._incidents.look(self.managers)
         return done
 
     # --- the interface without addresses, which SGLang does not use with interface_v1 ---
@@ -341,13 +375,18 @@ class CairnStorage(_base()):  # type: ignore[misc]
 
     def clear(self) -> None:
         """Forgets everything that is stored, on disk too."""
-        for pool in self._pools.values():
-            pool.manager.reset()
+        for manager in self.managers.values():
+            manager.reset()
 
     def close(self) -> None:
         """Flushes and closes the tiers."""
+        if self._server is not None:
+            self._server.close()
         for pool in self._pools.values():
-            pool.manager.close()
+            if isinstance(pool, _Pool):
+                pool.manager.close()
+            else:
+                pool.close()
 
     def get_stats(self) -> Any:
         """Pages and GB/s of the calls since the last one, for SGLang's metrics."""
@@ -356,27 +395,13 @@ class CairnStorage(_base()):  # type: ignore[misc]
             stats, self._stats = self._stats, {}
         for name, values in stats.items():
             setattr(metrics, name, values)
-        self._log_incidents()
+        self._incidents.look(self.managers)
         return metrics
 
     @property
     def managers(self) -> dict[str, Manager]:
-        """The manager of each pool, for status and metrics; "kv" is that of the KV pages."""
-        return {name: pool.manager for name, pool in self._pools.items()}
-
-    def _log_incidents(self) -> None:
-        """Logs what operators should know of, once; looks at most once a second."""
-        with self._stats_lock:
-            now = time.monotonic()
-            if now - self._looked_at < 1:
-                return
-            self._looked_at = now
-            for name, manager in self.managers.items():
-                status = manager.status()
-                new = status.incident_count - self._incidents.get(name, 0)
-                self._incidents[name] = status.incident_count
-                for incident in status.incidents[-new:] if new else ():
-                    _log.warning("cairn: pool %s: %s: %s", name, incident.kind, incident.text)
+        """The manager of each pool, for status and metrics; "kv" is that of the KV pages. None with MLA on other ranks than 0."""
+        return {name: pool.manager for name, pool in self._pools.items() if isinstance(pool, _Pool)}
 
 
 def _name(value: Any) -> str:

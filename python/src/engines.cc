@@ -130,6 +130,14 @@ Keys sglang_page_keys(const KeyHasher& hasher, const nb::typed<nb::sequence, nb:
   return Keys(std::move(keys));
 }
 
+Keys vllm_page_keys(const KeyHasher& hasher, const nb::typed<nb::sequence, nb::bytes>& digests) {
+  std::vector<BlockKey> keys;
+  for (const nb::handle digest : digests) {
+    keys.push_back(value_or_raise(vllm_adopt(hasher, std::nullopt, span_of(nb::cast<nb::bytes>(digest)), 0)));
+  }
+  return Keys(std::move(keys));
+}
+
 Array<std::uint64_t> router_block_hashes(TokensArgument argument, std::uint32_t block_size, std::string_view salt,
                                          std::string_view lora, bool eagle,
                                          const std::vector<std::vector<std::uint64_t>>& mm_hashes) {
@@ -175,6 +183,10 @@ is PYTHONHASHSEED if the engine has it set. `tagged` is vLLM 0.32 and later.)");
              R"(The keys of consecutive blocks from vLLM's digests, of 16 to 32 bytes each.
 
 `hasher` has scheme vllm. The blocks follow `parent`, or begin a sequence.)");
+  module.def("vllm_page_keys", &vllm_page_keys, nb::arg("hasher"), nb::arg("digests"),
+             R"(The keys of blocks from digests of 16 to 32 bytes each, wherever the blocks are in their sequences.
+
+For interfaces that name a block by its digest alone: every block counts as the first of a sequence. `hasher` has scheme vllm.)");
   module.def(
       "vllm_event_hash", [](const nb::bytes& digest) { return vllm_event_hash(digest_of(digest)); }, nb::arg("digest"),
       "The hash of the block in vLLM's events: the last 8 bytes of the digest.");

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cairn
+import cairn._shared_pages
 import cairn.sglang
 from cairn.sglang import SUPPORTED_VERSIONS, CairnStorage
 
@@ -256,7 +257,7 @@ def test_clear_forgets_everything(make):
 # --- damage ---
 
 
-def test_flipped_bits_in_the_file_are_misses(make, tmp_path):
+def test_flipped_bits_in_the_file_are_misses(make, tmp_path, caplog):
     pool = HostPool()
     storage = make(pool)
     keys = hashes(10)
@@ -270,6 +271,7 @@ def test_flipped_bits_in_the_file_are_misses(make, tmp_path):
     storage = make(pool)
     assert storage.batch_exists(keys) == 10
     assert load(storage, pool, keys) == [False] * 10
+    assert "wrong bytes" in caplog.text, "an incident right after the start is logged too"
     assert storage.batch_exists(keys) < 10
     assert save(storage, pool, keys) == [True] * 10
     assert load(storage, pool, keys) == [True] * 10
@@ -475,12 +477,86 @@ def test_unknown_keys_name_the_nearest(make):
         make(HostPool(), **{"host.sise": "1GiB"})
 
 
-def test_replicated_kv_on_several_ranks_is_declined():
-    with pytest.raises(RuntimeError, match="MLA"):
-        CairnStorage(StorageConfig({"interface_v1": 1, "disk.path": "/x"}, is_mla_model=True, tp_size=2), {})
+def mla(rank, **more):
+    return StorageConfig({}, is_mla_model=True, tp_size=2, tp_rank=rank, **more)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is new in Python 3.11")
+@pytest.mark.parametrize("layout", ["page_first", "layer_first"])
+def test_ranks_of_an_mla_model_share_the_pages_of_rank_0(make, tmp_path, monkeypatch, layout):
+    monkeypatch.setattr(cairn._shared_pages, "_SHARED_BYTES", 10_000)  # a few pages at a time
+    ours, theirs = HostPool(layout=layout), HostPool(layout=layout)
+    first, second = make(ours, mla(0)), make(theirs, mla(1))
+    keys = hashes(20)
+    assert second.batch_exists(keys) == 0 and load(second, theirs, keys) == [False] * 20
+    assert save(first, ours, keys) == [True] * 20
+    assert second.batch_exists([*keys, *hashes(2, seed=9)]) == 20
+    assert load(second, theirs, [*keys[:7], *hashes(2, seed=9)]) == [True] * 7 + [False] * 2
+    assert load(second, theirs, keys) == [True] * 20
+    assert save(second, theirs, keys, seed=1) == [True] * 20  # rank 0 stores, and nobody else
+    assert load(second, theirs, keys) == [True] * 20
+    assert [file.name for file in tmp_path.iterdir()] == ["blocks"]
+    assert second.managers == {} and second.get_stats().prefetch_pgs == [7, 20, 20]
+
+
+def test_ranks_of_an_mla_model_verify_too(make):
+    ours, theirs = HostPool(), HostPool()
+    first, second = make(ours, mla(0)), make(theirs, mla(1))
+    keys = hashes(4)
+    save(first, ours, keys)
+    first.managers["kv"].memory("host").array().numpy()[:] ^= 8
+    content = load(second, theirs, keys)
+    assert content == [True] * 4, "the disk has them"
+    assert "cairn_pages_wrong_total 4" in first.managers["kv"].metrics()
+
+
+def test_rank_0_may_be_gone_and_come_back(make):
+    ours, theirs = HostPool(), HostPool()
+    second = make(theirs, mla(1))
+    keys = hashes(4)
+    for _ in range(2):
+        assert second.batch_exists(keys) == 0 and load(second, theirs, keys) == [False] * 4
+        first = make(ours, mla(0))
+        assert save(first, ours, keys) == [True] * 4
+        assert second.batch_exists(keys) == 4 and load(second, theirs, keys) == [True] * 4
+        first.clear()
+        first.close()
+
+
+def test_ranks_of_an_mla_model_ask_from_several_threads(make):
+    ours, theirs = HostPool(), HostPool()
+    first, second = make(ours, mla(0)), make(theirs, mla(1))
+    keys = hashes(16)
+    save(first, ours, keys)
+    found = []
+
+    def look():
+        for _ in range(100):
+            found.append(second.batch_exists(keys))
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert load(second, theirs, keys) == [True] * 16
+    for thread in threads:
+        thread.join()
+    assert set(found) == {16}
+
+
+def test_pages_of_another_shape_are_not_shared(make):
+    first = make(HostPool(), mla(0))
+    theirs = HostPool(page_size=2 * PAGE)
+    second = make(theirs, mla(1))
+    keys = hashes(2)
+    save(first, first.mem_pool_host, keys)
+    assert second.batch_exists(keys) == 0 and load(second, theirs, keys) == [False] * 2
+
+
+def test_ranks_of_an_mla_model_need_a_file():
+    with pytest.raises(ValueError, match="needs disk.path"):
+        CairnStorage(StorageConfig({"interface_v1": 1, "host.size": "1GiB"}, is_mla_model=True, tp_size=2), {})
+
+
 def test_a_configuration_file(make, tmp_path):
     file = tmp_path / "cairn.toml"
     file.write_text(f'[host]\nblocks = 16\n[disk]\npath = "{tmp_path / "named"}"\nblocks = 32\ndirect = false\n')

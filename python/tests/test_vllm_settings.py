@@ -15,9 +15,10 @@ from cairn.vllm.settings import Settings, SettingsError, available_memory, defau
 
 
 def test_the_connector_needs_vllm_and_the_rest_does_not():
-    code = "import cairn.vllm, cairn.vllm.scheduler_side; cairn.vllm.CairnConnector"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode != 0 and "No module named 'vllm'" in ran.stderr
+    for use in ("cairn.vllm.CairnConnector", "cairn.vllm.tier.CairnTier"):
+        code = f"import cairn.vllm.tier, cairn.vllm.scheduler_side; {use}"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert ran.returncode != 0 and "No module named 'vllm'" in ran.stderr
 
 
 def test_versions():
@@ -29,7 +30,8 @@ def test_versions():
     # Every module of the table is there, and every adapter is in the table.
     folder = os.path.dirname(versions.__file__)
     adapters = {name[:-3] for name in os.listdir(folder) if name.startswith("v") and name[1].isdigit()}
-    assert adapters == {module.rsplit(".", 1)[1] for _, _, module in versions.SUPPORTED}
+    modules = [module.rsplit(".", 1)[1] for _, _, module in versions.SUPPORTED]
+    assert adapters == {*modules, *(f"{module}_tier" for module in modules)}
 
 
 def test_settings(tmp_path):

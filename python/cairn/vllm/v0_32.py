@@ -239,6 +239,15 @@ class CairnConnector(KVConnectorBase_V1, SupportsHMA):
         super().__init__(vllm_config, role, kv_cache_config)
         transfer = vllm_config.kv_transfer_config
         self._settings = Settings.of(transfer.kv_connector_extra_config)
+        recomputes = transfer.kv_load_failure_policy == "recompute"
+        if self._settings.in_step and recomputes and vllm_config.scheduler_config.async_scheduling:
+            # When a load of a step fails, vLLM has scheduled the next one, and computes again from tokens that it does not have.
+            self._settings.load_mode = "async"
+            if role == KVConnectorRole.SCHEDULER:
+                logger.warning(
+                    "Cairn: with asynchronous scheduling, load_mode in_step needs kv_load_failure_policy fail: vLLM would crash when a "
+                    "load fails. Loads are async; --no-async-scheduling allows in_step"
+                )
         self._address = self._settings.address or default_address(str(transfer.engine_id))
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None

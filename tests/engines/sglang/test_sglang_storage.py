@@ -92,7 +92,8 @@ def test_damage_never_reaches_a_token(scratch, expected, stored, change, share):
             engine.flush()
             tokens, from_storage = engine.generate(PROMPTS)
             assert tokens == expected
-        assert from_storage > sum(map(len, PROMPTS)) / 2
+        if share < 1:
+            assert from_storage > sum(map(len, PROMPTS)) / 2
 
 
 # That the tests above can fail: the same damage in SGLang's own storage, which verifies nothing, changes tokens.

@@ -233,7 +233,8 @@ def test_damage_in_host_memory_never_reaches_a_token(mode, policy, damage, refer
         assert engine.generate(PROMPTS[:1]) == reference[:1]
 
 
-def test_damage_on_disk_never_reaches_a_token(tmp_path, reference):
+@pytest.mark.parametrize("damage", ["flip", "zero"])
+def test_damage_on_disk_never_reaches_a_token(damage, tmp_path, reference):
     disk = {**HOST, "disk.path": str(tmp_path / "blocks"), "disk.size": "64MiB"}
     with Engine(disk) as engine:
         assert engine.generate(PROMPTS) == reference
@@ -241,7 +242,10 @@ def test_damage_on_disk_never_reaches_a_token(tmp_path, reference):
     file = max(tmp_path.iterdir(), key=lambda path: path.stat().st_size)
     content = bytearray(file.read_bytes())
     for at in range(2 << 20, len(content), 40_000):  # beyond the header
-        content[at] ^= 1
+        if damage == "flip":
+            content[at] ^= 1
+        else:
+            content[at : at + 4096] = bytes(4096)
     file.write_bytes(content)
     with Engine(disk) as engine:
         assert engine.generate(PROMPTS) == reference
