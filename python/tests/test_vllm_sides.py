@@ -61,7 +61,7 @@ def test_chunks_and_generated_tokens_are_saved(cache):
     for token in range(3 * BLOCK):
         request.append(500 + token)
         request.run(1, first=False)
-    assert request.finish()
+    request.finish()  # held, unless the last save has ended already
     assert cache.scheduler.scheduler.saves().saved == 7
     again = Request(cache, "b", request.tokens, list(range(30, 40)))
     assert again.load() == 7 * BLOCK
