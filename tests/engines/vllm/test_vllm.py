@@ -202,11 +202,8 @@ def test_zeroed_bytes_would_change_tokens(reference):
 
 
 @pytest.mark.parametrize("mode", ["async", "in_step"])
-@pytest.mark.parametrize("policy", ["recompute", "fail"])
-@pytest.mark.parametrize("damage", ["flip", "zero"])
+@pytest.mark.parametrize("damage, policy", [("flip", "recompute"), ("flip", "fail"), ("zero", "recompute")])
 def test_damage_in_host_memory_never_reaches_a_token(mode, policy, damage, reference):
-    if damage == "zero" and policy == "fail":
-        pytest.skip("the same path as flipped bytes")
     with Engine({**HOST, "load_mode": mode}, policy=policy) as engine:
         assert engine.generate(PROMPTS[:1]) == reference[:1]
         engine.settle()
