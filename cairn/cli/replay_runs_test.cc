@@ -271,7 +271,7 @@ TEST_F(ReplayCommandTest, AFaultShowsInTheReport) {
   EXPECT_EQ(good["more"]["tiers"][0]["failed_blocks"], 0);
   for (const char* kind : {"fail", "garbage", "stall"}) {
     const Json bad = with("host:" + std::string(kind) + ":1s+10m");
-    EXPECT_EQ(bad["report"]["completed_requests"], 300) << kind;
+    EXPECT_EQ(bad["report"]["completed_requests"], good["report"]["completed_requests"]) << kind;
     EXPECT_GT(bad["more"]["tiers"][0]["failed_blocks"], 0) << kind;
     EXPECT_LT(bad["more"]["tokens_by_source"]["host"], good["more"]["tokens_by_source"]["host"]) << kind;
   }

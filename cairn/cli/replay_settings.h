@@ -47,7 +47,7 @@ struct ReplaySettings {
   [[nodiscard]] std::uint64_t block_bytes() const { return kv_bytes * manager.block_size; }
   // Blocks of a tier of one worker; 0 if there is no such tier.
   [[nodiscard]] std::uint64_t blocks_of(const TierConfig& tier) const {
-    return tier.blocks != 0 ? tier.blocks : tier.size / block_bytes();
+    return tier.size == 0 ? tier.blocks : tier.size / block_bytes();
   }
 };
 

@@ -108,7 +108,7 @@ TEST(ReplayTiersTest, BlocksEvictedFromTheNearestTierAreFoundInTheNext) {
   ASSERT_EQ(report.tiers.size(), 2U);
   EXPECT_GT(report.tiers[1].copied, 0U);
   EXPECT_GT(report.tiers[1].loaded, 0U);
-  EXPECT_EQ(report.requests[4].reused_tokens, 39U);
+  EXPECT_GE(report.requests[4].reused_tokens, report.tiers[1].loaded * 4);
 }
 
 TEST(ReplayTiersTest, ADiskMayBeTheOnlyTier) {
