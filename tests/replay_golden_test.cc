@@ -30,15 +30,14 @@ Json replay(const std::string& trace, const Json& config) {
   std::ostringstream log;
   const ManualClock clock;
   const std::atomic<bool> stop{false};
-  const Result<cli::ReplayEnd> end =
-      cli::run_replay_command({.trace = trace,
-                               .settings = {.workers = config["workers"],
-                                            .block_size = config["block_size"],
-                                            .blocks = config["blocks"],
-                                            .placement = config.value("placement", "round-robin"),
-                                            .profile = config.value("profile", "seed")},
-                               .json = "-"},
-                              {.out = out, .log = log, .clock = clock, .stop = stop});
+  const Result<cli::ReplayEnd> end = cli::run_replay_command(
+      {.traces = {trace},
+       .settings = {.options = {"workers=" + config["workers"].dump(), "block-size=" + config["block_size"].dump(),
+                                "blocks=" + config["blocks"].dump(), "policy=" + config.value("policy", "lineage"),
+                                "device.leaves_first=false", "placement=" + config.value("placement", "round-robin"),
+                                "profile=" + config.value("profile", "seed")}},
+       .json = "-"},
+      {.out = out, .log = log, .clock = clock, .stop = stop});
   EXPECT_TRUE(end.has_value());
   return Json::parse(out.str());
 }
@@ -97,6 +96,58 @@ TEST(ReplayGoldenTest, OurOwnReportsStayAsTheyAre) {
     const Json ours = replay(trace, recorded["config"]);
     expect_agreement(recorded["report"], ours["report"], 1e-9);
     expect_agreement(recorded["more"], ours["more"], 1e-9);
+  }
+}
+
+// A load that is slower than computing is not made, so that tiers never make the first token later, whatever the traffic.
+void expect_tiers_do_no_harm(const std::string& trace, const std::string& workers, cli::Scenarios scenarios) {
+  SCOPED_TRACE(trace);
+  std::ostringstream out;
+  std::ostringstream log;
+  const ManualClock clock;
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(cli::run_replay_command(
+      {.traces = {trace},
+       .settings = {.options = {"engine=h100-8b", "workers=" + workers, "host-size=128GB", "disk-size=1TB"}},
+       .scenarios = scenarios,
+       .json = "-"},
+      {.out = out, .log = log, .clock = clock, .stop = stop}));
+  const Json runs = Json::parse(out.str())["runs"];
+  ASSERT_EQ(runs.size(), scenarios == cli::Scenarios::kAll ? 4U : 2U);
+  const double without = runs[0]["report"]["mean_ttft_ms"];
+  for (const Json& run : runs) {
+    EXPECT_LE(run["report"]["mean_ttft_ms"].get<double>(), 1.01 * without)
+        << run["config"]["host_blocks"] << " host blocks, " << run["config"]["disk_blocks"] << " disk blocks";
+  }
+}
+
+TEST(ReplayGoldenTest, TiersDoNotDelayTheFirstToken) {
+  for (const char* kind : {"chat", "agents", "scan", "flood", "diurnal", "loop"}) {
+    cli::TraceOptions options;
+    options.kind = kind;
+    options.workload.requests = CAIRN_SANITIZED ? 100 : 500;
+    const std::string trace = ::testing::TempDir() + "replay_tiers_" + kind + ".jsonl";
+    {
+      std::ofstream file(trace);
+      ASSERT_TRUE(cli::run_trace(options, file));
+    }
+    expect_tiers_do_no_harm(trace, "4", cli::Scenarios::kAll);
+  }
+  // Of the public traces the beginning, because all of them take minutes.
+  const auto folder = test_data("traces");
+  if (folder && !CAIRN_SANITIZED) {
+    for (const char* name : {"conversation_trace.jsonl", "synthetic_trace.jsonl"}) {
+      const std::string begin = ::testing::TempDir() + name;
+      {
+        std::ifstream whole(*folder / name);
+        std::ofstream file(begin);
+        std::string line;
+        for (int i = 0; i < 1'500 && std::getline(whole, line); ++i) {
+          file << line << "\n";
+        }
+      }
+      expect_tiers_do_no_harm(begin, "4", cli::Scenarios::kFirstAndLast);
+    }
   }
 }
 

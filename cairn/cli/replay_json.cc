@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cairn/cli/replay_report.h"
+#include "cairn/manager/config_keys.h"
 
 namespace cairn::cli {
 namespace {
@@ -11,26 +12,51 @@ using Json = nlohmann::ordered_json;
 using sim::Distribution;
 using sim::Report;
 
+Json rate_of(const LinkRate& rate) { return {{"down_gbps", rate.down}, {"up_gbps", rate.up}}; }
+
 Json config_of(const std::string& trace, const ReplaySettings& settings) {
+  const ManagerConfig& manager = settings.manager;
+  Json keys = Json::object();
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.is_secret) {
+      keys[key.name] = key.print(manager);
+    }
+  }
+  Json faults = Json::array();
+  for (const sim::TierFault& fault : settings.faults) {
+    faults.push_back({{"tier", to_string(fault.level)},
+                      {"kind", sim::to_string(fault.kind)},
+                      {"begin_s", std::chrono::duration<double>(fault.begin).count()},
+                      {"length_s", std::chrono::duration<double>(fault.length).count()}});
+  }
   return {{"trace", trace},
           {"workers", settings.workers},
-          {"block_size", settings.block_size},
-          {"blocks", settings.blocks},
-          {"host_blocks", settings.host_blocks},
-          {"disk_blocks", settings.disk_blocks},
-          {"host_gbps", settings.host_gbps},
-          {"disk_gbps", settings.disk_gbps},
+          {"block_size", manager.block_size},
+          {"blocks", settings.blocks_of(manager.device)},
+          {"host_blocks", settings.blocks_of(manager.host)},
+          {"disk_blocks", settings.blocks_of(manager.disk)},
+          {"host_link", rate_of(settings.host_rate)},
+          {"disk_link", rate_of(settings.disk_rate)},
+          {"host_latency_us", std::chrono::duration<double, std::micro>(settings.host_latency).count()},
+          {"disk_latency_us", std::chrono::duration<double, std::micro>(settings.disk_latency).count()},
+          {"shared_links", settings.shared_links},
+          {"link_order", settings.link_order},
+          {"faults", std::move(faults)},
           {"kv_bytes", settings.kv_bytes},
-          {"policy", settings.policy},
+          {"policy", to_string(manager.device.policy)},
           {"placement", settings.placement},
           {"profile", settings.profile},
+          {"engine", settings.engine},
           {"speedup", settings.speedup},
+          {"rate", settings.rate},
           {"concurrency", settings.concurrency},
           {"max_seqs", settings.max_seqs},
           {"batch_tokens", settings.batch_tokens},
           {"chunked_prefill", settings.chunked_prefill},
           {"prefix_caching", settings.prefix_caching},
-          {"costs", settings.costs}};
+          {"costs", settings.costs},
+          {"prices", {{"gpu", settings.prices.gpu}, {"host", settings.prices.host}, {"disk", settings.prices.disk}}},
+          {"manager", std::move(keys)}};
 }
 
 void add(Json& out, const std::string& name, const Distribution& values) {
@@ -71,9 +97,9 @@ Json report_of(const Report& report) {
 Json hits_of(const Report& report) {
   Json below = Json::object();
   double from_below = 0;
-  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
-    below[to_string(report.tiers[tier].level)] = report.loaded_ratio(tier);
-    from_below += report.loaded_ratio(tier);
+  for (const sim::TierCounts& tier : report.tiers) {
+    below[to_string(tier.level)] = report.loaded_ratio(tier.level);
+    from_below += report.loaded_ratio(tier.level);
   }
   Json out = {{"G1", report.reused_ratio() - from_below}};
   out.update(below);
@@ -86,12 +112,14 @@ Json tiers_of(const Report& report) {
     out.push_back({{"tier", to_string(tier.level)},
                    {"blocks", tier.capacity},
                    {"copied_blocks", tier.copied},
-                   {"skipped_blocks", tier.skipped},
-                   {"dropped_blocks", tier.dropped},
+                   {"refused_blocks", tier.refused},
                    {"evicted_blocks", tier.evicted},
                    {"loaded_blocks", tier.loaded},
-                   {"bytes_down", tier.bytes_down},
-                   {"bytes_up", tier.bytes_up},
+                   {"bytes_written", tier.bytes_written},
+                   {"bytes_read", tier.bytes_read},
+                   {"write_amplification", report.write_amplification(tier)},
+                   {"failed_blocks", tier.failed},
+                   {"times_out", tier.times_out},
                    {"seconds_down", tier.seconds_down},
                    {"seconds_up", tier.seconds_up}});
   }
@@ -100,26 +128,33 @@ Json tiers_of(const Report& report) {
 
 Json more_of(const Report& report, const TraceProblems& problems) {
   const sim::ReplayCounts& counts = report.counts;
-  Json out = {{"complete", report.complete},
-              {"hit_ratio_by_tier", hits_of(report)},
-              {"first_admission_reused_ratio", report.first_reused_ratio()},
-              {"computed_prompt_tokens", counts.computed_tokens},
-              {"saved_prompt_tokens", counts.saved_tokens},
-              {"admissions", counts.admissions},
-              {"preemptions", counts.preemptions},
-              {"livelocks", counts.livelocks},
-              {"passes", counts.passes},
-              {"evicted_blocks", report.cache.evicted},
-              {"stored_blocks", report.cache.stored_blocks},
-              {"removed_blocks", report.cache.removed_blocks},
-              {"events", report.cache.events},
-              {"peak_blocks_in_use", report.cache.peak_in_use},
-              {"peak_waiting_requests", report.peak_waiting},
-              {"refused_requests", counts.refused},
-              {"refusals", report.refusals},
-              {"bad_rows", problems.bad_rows},
-              {"bad_row_names", problems.names}};
+  const TokenSources sources = sources_of(report);
+  Json out = {
+      {"complete", report.complete},
+      {"hit_ratio_by_tier", hits_of(report)},
+      {"first_admission_reused_ratio", report.first_reused_ratio()},
+      {"computed_prompt_tokens", counts.computed_tokens},
+      {"saved_prompt_tokens", counts.saved_tokens},
+      {"tokens_by_source",
+       {{"device", sources.device}, {"host", sources.host}, {"disk", sources.disk}, {"computed", sources.computed}}},
+      {"rejected_by_cost_model_tokens", counts.rejected_tokens},
+      {"busy_seconds", report.busy_s},
+      {"admissions", counts.admissions},
+      {"preemptions", counts.preemptions},
+      {"livelocks", counts.livelocks},
+      {"passes", counts.passes},
+      {"evicted_blocks", report.cache.evicted},
+      {"stored_blocks", report.cache.stored_blocks},
+      {"removed_blocks", report.cache.removed_blocks},
+      {"events", report.cache.events},
+      {"peak_blocks_in_use", report.cache.peak_in_use},
+      {"peak_waiting_requests", report.peak_waiting},
+      {"refused_requests", counts.refused},
+      {"refusals", report.refusals},
+      {"bad_rows", problems.bad_rows},
+      {"bad_row_names", problems.names}};
   add(out, "queue_ms", report.latencies.queue_ms);
+  add(out, "load_ms", report.latencies.load_ms);
   out["tiers"] = tiers_of(report);
   return out;
 }
@@ -156,9 +191,11 @@ Json series_of(const Report& report) {
 }
 
 Json run_of(const std::string& trace, const ReplayRun& run, const TraceProblems& problems) {
+  const ReplayCost cost = cost_of(run);
   return {{"config", config_of(trace, run.settings)},
           {"report", report_of(run.report)},
           {"more", more_of(run.report, problems)},
+          {"dollars_per_million_prompt_tokens", {{"gpu", cost.gpu}, {"tiers", cost.tiers}}},
           {"series", series_of(run.report)},
           {"ttft_histogram", bars_of(run.report.ttft_histogram)},
           {"eviction_age_histogram", bars_of(run.report.eviction_histogram)}};

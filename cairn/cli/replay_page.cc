@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,6 +26,16 @@ using ValueAt = std::function<std::optional<double>(const SeriesPoint&)>;
 constexpr double kLogFrom = 20;
 
 double share(double part, double whole) { return whole == 0 ? 0 : part / whole; }
+double count(std::uint64_t value) { return static_cast<double>(value); }
+
+// The bytes of a tier of one worker.
+double bytes_of(const ReplayRun& run, CacheLevel level) {
+  const ManagerConfig& manager = run.settings.manager;
+  const TierConfig& tier = level == CacheLevel::kG1   ? static_cast<const TierConfig&>(manager.device)
+                           : level == CacheLevel::kG2 ? static_cast<const TierConfig&>(manager.host)
+                                                      : static_cast<const TierConfig&>(manager.disk);
+  return count(run.settings.blocks_of(tier) * run.settings.block_bytes());
+}
 
 std::string ms_text(double value) { return page::format(value, Unit::kMilliseconds); }
 std::string share_text(double value) { return page::format(value, Unit::kShare); }
@@ -168,12 +179,12 @@ page::Chart use_chart(Runs runs) {
     chart.note = "Share of a worker's blocks that requests held, and share that was not free.";
     add("resident", runs[0].report, Look::kLine, &SeriesPoint::blocks_resident);
     const Report& report = runs[0].report;
-    for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
-      const auto capacity = static_cast<double>(report.tiers[tier].capacity);
-      chart.series.push_back({.name = to_string(report.tiers[tier].level),
+    for (const sim::TierCounts& tier : report.tiers) {
+      const auto capacity = static_cast<double>(tier.capacity);
+      chart.series.push_back({.name = to_string(tier.level),
                               .look = Look::kLine,
                               .points = over_time(report, [&](const SeriesPoint& point) {
-                                return std::optional(share(point.below[tier], capacity));
+                                return std::optional(share(point.below[sim::below_index(tier.level)], capacity));
                               })});
     }
   }
@@ -204,9 +215,9 @@ page::Chart tokens_chart(Runs runs) {
 // " · G2 12.0 %, G3 3.1 %"; empty if there are no lower tiers.
 std::string hits_below(const Report& report) {
   std::string text;
-  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
-    text += str_cat(text.empty() ? " · " : ", ", to_string(report.tiers[tier].level), " ",
-                    share_text(report.loaded_ratio(tier)));
+  for (const sim::TierCounts& tier : report.tiers) {
+    text +=
+        str_cat(text.empty() ? " · " : ", ", to_string(tier.level), " ", share_text(report.loaded_ratio(tier.level)));
   }
   return text;
 }
@@ -254,6 +265,7 @@ page::Table latency_table(const sim::Latencies& latencies) {
   add("Between tokens (ITL)", latencies.itl_ms);
   add("Per output token (TPOT)", latencies.tpot_ms);
   add("Arrival to last token (E2E)", latencies.e2e_ms);
+  add("Waiting for a load", latencies.load_ms);
   return table;
 }
 
@@ -265,8 +277,6 @@ struct Measure {
   double (*value)(const Report&);
 };
 using Better = Measure::Better;
-
-double count(std::uint64_t value) { return static_cast<double>(value); }
 
 constexpr Measure kMeasures[] = {
     {"Hit ratio", Unit::kShare, Better::kMore, [](const Report& r) { return r.reused_ratio(); }},
@@ -319,6 +329,105 @@ page::Table runs_table(Runs runs) {
   return table;
 }
 
+// The tier whose size differs between the runs, if it is the only one.
+std::optional<CacheLevel> varied_tier(Runs runs) {
+  std::optional<CacheLevel> varied;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    const bool differs = std::ranges::any_of(
+        runs, [&](const ReplayRun& run) { return bytes_of(run, level) != bytes_of(runs[0], level); });
+    if (differs && varied) {
+      return std::nullopt;
+    }
+    varied = differs ? level : varied;
+  }
+  return varied;
+}
+
+// Hit ratio, TTFT and cost over the size of a tier: where they level off, more memory brings nothing.
+std::vector<page::Chart> capacity_charts(Runs runs, CacheLevel level) {
+  constexpr const char* kNames[] = {"device memory", "host memory", "disk"};
+  const std::string name = kNames[index_of(level)];
+  std::vector<const ReplayRun*> sorted;
+  for (const ReplayRun& run : runs) {
+    sorted.push_back(&run);
+  }
+  std::ranges::sort(sorted, {}, [&](const ReplayRun* run) { return bytes_of(*run, level); });
+  const auto chart = [&](const std::string& measure, const std::string& note, Unit unit) {
+    return page::Chart{.title = str_cat(measure, " by size of the ", name),
+                       .note = note,
+                       .x = {.label = str_cat("GB of ", name, " of a worker"), .from = 0},
+                       .y = {.label = measure, .unit = unit, .from = 0}};
+  };
+  const auto line = [&](const std::string& title, const std::function<double(const ReplayRun&)>& value,
+                        Look look = Look::kLine) {
+    page::Series series{.name = title, .look = look};
+    for (const ReplayRun* run : sorted) {
+      series.points.push_back({.x = bytes_of(*run, level) / 1e9, .y = value(*run)});
+    }
+    return series;
+  };
+  page::Chart hits = chart("Hit ratio", "Share of the prompt tokens that were not computed again.", Unit::kShare);
+  hits.y.to = 1;
+  hits.series = {line("Hit ratio", [](const ReplayRun& run) { return run.report.reused_ratio(); }, Look::kArea)};
+  page::Chart ttft = chart("Time to first token", "Mean and 99th percentile.", Unit::kMilliseconds);
+  ttft.series = {line("mean", [](const ReplayRun& run) { return run.report.latencies.ttft_ms.mean; }),
+                 line("p99", [](const ReplayRun& run) { return run.report.latencies.ttft_ms.p99; }, Look::kThin)};
+  page::Chart cost =
+      chart("Cost", "Dollars for a million prompt tokens: GPUs while they compute, tiers all the time.", Unit::kNumber);
+  cost.series = {line("GPUs and tiers", [](const ReplayRun& run) { return cost_of(run).all(); }),
+                 line("tiers", [](const ReplayRun& run) { return cost_of(run).tiers; }, Look::kThin)};
+  return {std::move(hits), std::move(ttft), std::move(cost)};
+}
+
+// Where the prompt tokens of each run came from, and what the tiers did.
+page::Table source_table(Runs runs) {
+  page::Table table{.title = "Where prompt tokens came from",
+                    .note = "At all admissions. Not loaded: a tier had them, and computing them was faster.",
+                    .head = {"", "device", "host", "disk", "computed", "not loaded", "load, mean", "load, p99"}};
+  for (const ReplayRun& run : runs) {
+    const TokenSources sources = sources_of(run.report);
+    const auto part = [&](std::uint64_t tokens) {
+      return page::Cell{str_cat(short_text(tokens), " (", share_text(share(count(tokens), count(sources.all()))), ")")};
+    };
+    const sim::Distribution& loads = run.report.latencies.load_ms;
+    table.rows.push_back({{run.name.empty() ? "tokens" : run.name},
+                          part(sources.device),
+                          part(sources.host),
+                          part(sources.disk),
+                          part(sources.computed),
+                          {short_text(run.report.counts.rejected_tokens)},
+                          {loads.count == 0 ? "" : ms_text(loads.mean)},
+                          {loads.count == 0 ? "" : ms_text(loads.p99)}});
+  }
+  return table;
+}
+
+page::Table tier_table(Runs runs) {
+  page::Table table{.title = "What the tiers did",
+                    .note = "Written is also given as a multiple of the KV that the engines computed.",
+                    .head = {"", "blocks of a worker", "written", "times", "read", "evicted", "failed", "times out"}};
+  for (const ReplayRun& run : runs) {
+    for (const sim::TierCounts& tier : run.report.tiers) {
+      table.rows.push_back({{str_cat(run.name, run.name.empty() ? "" : ": ", to_string(tier.level))},
+                            {with_commas(tier.capacity)},
+                            {str_cat(page::format_short(count(tier.bytes_written) / 1e9), " GB")},
+                            {fixed(run.report.write_amplification(tier), 2)},
+                            {str_cat(page::format_short(count(tier.bytes_read) / 1e9), " GB")},
+                            {short_text(tier.evicted)},
+                            {short_text(tier.failed)},
+                            {short_text(tier.times_out)}});
+    }
+  }
+  return table;
+}
+
+void add_tier_tables(Runs runs, page::Section& section) {
+  if (std::ranges::any_of(runs, [](const ReplayRun& run) { return !run.report.tiers.empty(); })) {
+    section.tables.push_back(source_table(runs));
+    section.tables.push_back(tier_table(runs));
+  }
+}
+
 // One difference that compare_runs() found.
 std::string difference_value(const Difference& difference, double value) {
   return difference.unit == "ms" ? ms_text(value) : share_text(value);
@@ -346,13 +455,11 @@ page::Table difference_table(const Comparison& comparison) {
   return table;
 }
 
-std::string settings_text(const ReplaySettings& settings) {
+std::string workers_text(const ReplaySettings& settings) {
   return str_cat(settings.workers == 1 ? "one simulated worker with "
                                        : str_cat(with_commas(settings.workers), " simulated workers, each with "),
-                 with_commas(settings.blocks), " blocks of ", settings.block_size, " tokens",
-                 settings.host_blocks == 0 ? "" : str_cat(", ", with_commas(settings.host_blocks), " in host memory"),
-                 settings.disk_blocks == 0 ? "" : str_cat(", ", with_commas(settings.disk_blocks), " on disk"),
-                 "; eviction by ", settings.policy, ", placement by ", settings.placement);
+                 settings_text(settings), "; eviction by ", to_string(settings.manager.device.policy),
+                 ", placement by ", settings.placement);
 }
 
 std::vector<page::Chart> charts_of(Runs runs) {
@@ -364,14 +471,20 @@ page::Page single_page(const ReplayRun& run) {
   page::Section section{.figures = figures_of(run.report),
                         .charts = charts_of({&run, 1}),
                         .tables = {latency_table(run.report.latencies)}};
+  add_tier_tables({&run, 1}, section);
   return {.title = {},
-          .lead = str_cat("What ", settings_text(run.settings), ", would make of this traffic.",
+          .lead = str_cat("What ", workers_text(run.settings), ", would make of this traffic.",
                           run.report.complete ? "" : " The run was stopped before its end."),
           .sections = {std::move(section)}};
 }
 
 page::Page compared_page(Runs runs, std::span<const Comparison> comparisons) {
-  page::Section section{.charts = charts_of(runs), .tables = {runs_table(runs)}};
+  page::Section section{.tables = {runs_table(runs)}};
+  if (const std::optional<CacheLevel> level = varied_tier(runs)) {
+    section.charts = capacity_charts(runs, *level);
+  }
+  std::ranges::move(charts_of(runs), std::back_inserter(section.charts));
+  add_tier_tables(runs, section);
   bool complete = true;
   for (const ReplayRun& run : runs) {
     complete = complete && run.report.complete;
@@ -389,7 +502,7 @@ page::Page compared_page(Runs runs, std::span<const Comparison> comparisons) {
   }
   return {
       .title = {},
-      .lead = str_cat(runs.size(), " settings side by side: ", settings_text(runs[0].settings),
+      .lead = str_cat(runs.size(), " settings side by side: ", workers_text(runs[0].settings),
                       ", except for what the names say.", complete ? "" : " The runs were stopped before their end."),
       .sections = {std::move(section), std::move(differences)}};
 }

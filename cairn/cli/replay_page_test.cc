@@ -12,7 +12,9 @@ using ::testing::IsEmpty;
 
 ReplayRun run(const std::string& name) {
   ReplayRun run{.name = name};
-  run.settings.blocks = 1000;
+  run.settings.manager.block_size = 64;
+  run.settings.manager.device.blocks = 1000;
+  run.settings.kv_bytes = 1000;
   sim::Report& report = run.report;
   report.counts = {.arrived = 4,
                    .completed = 4,
@@ -138,6 +140,42 @@ TEST(ReplayPageTest, TimesFarApartAreOnALogarithmicAxis) {
   runs[0].report.latencies.ttft_ms.p99 = 4000;
   const page::Page far = replay_page("t", runs, {}, "");
   EXPECT_EQ(chart(far, title).y.scale, page::Axis::Scale::kLog);
+}
+
+// Three sizes of the host tier, not in order.
+TEST(ReplayPageTest, PlotsHitsFirstTokensAndCostOverTheSizeOfATier) {
+  std::vector<ReplayRun> runs = {run("host.blocks=2000"), run("host.blocks=0"), run("host.blocks=1000")};
+  runs[0].settings.manager.host.blocks = 2000;
+  runs[2].settings.manager.host.blocks = 1000;
+  runs[2].report.counts.reused_tokens = 20;
+  runs[0].report.busy_s = 3600;
+  const page::Page page = replay_page("chat.jsonl", runs, {}, "");
+  const page::Chart& hits = chart(page, "Hit ratio by size of the host memory");
+  ASSERT_EQ(hits.series.at(0).points.size(), 3U);
+  EXPECT_EQ(hits.series[0].points[0].x, 0);
+  EXPECT_DOUBLE_EQ(hits.series[0].points[1].x, 0.064);  // GB
+  EXPECT_DOUBLE_EQ(*hits.series[0].points[1].y, 0.2);
+  EXPECT_THAT(names(chart(page, "Time to first token by size of the host memory")), ElementsAre("mean", "p99"));
+  const page::Chart& cost = chart(page, "Cost by size of the host memory");
+  // An hour of one GPU for 100 tokens, and little else.
+  EXPECT_NEAR(*cost.series.at(0).points[2].y, 3 / 1e-4, 1);
+
+  runs[1].settings.manager.device.blocks = 1;
+  const page::Page two = replay_page("chat.jsonl", runs, {}, "");
+  for (const page::Chart& each : two.sections.at(0).charts) {
+    EXPECT_THAT(each.title, ::testing::Not(HasSubstr("by size"))) << "two tiers differ";
+  }
+}
+
+TEST(ReplayPageTest, ShowsWhereTokensCameFromIfThereAreTiers) {
+  std::vector<ReplayRun> runs = {run("")};
+  runs[0].report.tiers = {{.level = CacheLevel::kG2, .capacity = 50, .bytes_written = 3'000'000'000}};
+  runs[0].report.loaded_tokens = {10, 0};
+  const page::Page page = replay_page("chat.jsonl", runs, {}, "");
+  const std::vector<page::Table>& tables = page.sections.at(0).tables;
+  ASSERT_EQ(tables.size(), 3U);
+  EXPECT_THAT(tables[1].rows.at(0).at(2).text, HasSubstr("10 (10"));
+  EXPECT_EQ(tables[2].rows.at(0).at(0).text, "G2");
 }
 
 }  // namespace

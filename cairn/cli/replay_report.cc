@@ -43,24 +43,11 @@ void line(std::ostream& out, const std::string& title, const std::string& rest) 
   out << title << std::string(title.size() < 16 ? 16 - title.size() : 1, ' ') << rest << "\n";
 }
 
-void write_settings(std::ostream& out, const std::string& trace, const ReplaySettings& settings) {
-  out << trace << ": " << with_commas(settings.workers) << (settings.workers == 1 ? " worker, " : " workers, each ")
-      << with_commas(settings.blocks) << " blocks of " << settings.block_size << " tokens";
-  if (settings.host_blocks > 0) {
-    out << ", " << with_commas(settings.host_blocks) << " in host memory at " << number_text(settings.host_gbps)
-        << " GB/s";
-  }
-  if (settings.disk_blocks > 0) {
-    out << ", " << with_commas(settings.disk_blocks) << " on disk at " << number_text(settings.disk_gbps) << " GB/s";
-  }
-  out << "; " << settings.policy << ", " << settings.placement << ", profile " << settings.profile;
-  if (settings.concurrency > 0) {
-    out << ", " << settings.concurrency << " requests in flight";
-  }
-  if (settings.speedup != 1) {
-    out << ", " << number_text(settings.speedup) << " times as fast";
-  }
-  out << "\n\n";
+std::string gigabytes(double bytes) { return str_cat(number_text(bytes / 1e9), " GB"); }
+std::string gigabytes(std::uint64_t bytes) { return gigabytes(static_cast<double>(bytes)); }
+
+std::string rate_text(const LinkRate& rate) {
+  return rate.down == rate.up ? number_text(rate.up) : str_cat(number_text(rate.down), "/", number_text(rate.up));
 }
 
 void write_latency(std::ostream& out, const std::string& name, const Distribution& values) {
@@ -83,6 +70,9 @@ void write_latencies(std::ostream& out, const sim::Latencies& latencies) {
   write_latency(out, "ITL", latencies.itl_ms);
   write_latency(out, "TPOT", latencies.tpot_ms);
   write_latency(out, "E2E", latencies.e2e_ms);
+  if (latencies.load_ms.count > 0) {
+    write_latency(out, "load", latencies.load_ms);
+  }
 }
 
 double peak_share(const Report& report) {
@@ -91,26 +81,43 @@ double peak_share(const Report& report) {
              : static_cast<double>(report.cache.peak_in_use) / static_cast<double>(report.cache.capacity);
 }
 
-std::string gigabytes(std::uint64_t bytes) { return str_cat(number_text(static_cast<double>(bytes) / 1e9), " GB"); }
+double share_of(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 // Shares of the reused tokens by tier: "G1 0.0817, G2 0.1204".
 std::string hits_by_tier(const Report& report) {
   double below = 0;
   std::string rest;
-  for (std::size_t tier = 0; tier < report.tiers.size(); ++tier) {
-    below += report.loaded_ratio(tier);
-    rest += str_cat(", ", to_string(report.tiers[tier].level), " ", fixed(report.loaded_ratio(tier), 4));
+  for (const sim::TierCounts& tier : report.tiers) {
+    below += report.loaded_ratio(tier.level);
+    rest += str_cat(", ", to_string(tier.level), " ", fixed(report.loaded_ratio(tier.level), 4));
   }
   return str_cat("G1 ", fixed(report.reused_ratio() - below, 4), rest);
+}
+
+void write_sources(std::ostream& out, const Report& report) {
+  const TokenSources sources = sources_of(report);
+  const std::uint64_t all = sources.all();
+  const auto text = [all](std::string_view name, std::uint64_t tokens) {
+    return str_cat(name, " ", with_commas(tokens), " (", percent(share_of(tokens, all)), ")");
+  };
+  line(out, "tokens from",
+       str_cat(text("device", sources.device), ", ", text("host", sources.host), ", ", text("disk", sources.disk), ", ",
+               text("computed", sources.computed)));
+  line(out, "not loaded",
+       str_cat(with_commas(report.counts.rejected_tokens), " tokens that a tier had and that were faster to compute"));
 }
 
 void write_tiers(std::ostream& out, const Report& report) {
   for (const sim::TierCounts& tier : report.tiers) {
     line(out, to_string(tier.level),
-         str_cat(with_commas(tier.capacity), " blocks of a worker; ", with_commas(tier.copied), " copied down (",
-                 gigabytes(tier.bytes_down), "), ", with_commas(tier.loaded), " loaded (", gigabytes(tier.bytes_up),
-                 "), ", with_commas(tier.evicted), " evicted",
-                 tier.dropped == 0 ? "" : str_cat(", ", with_commas(tier.dropped), " dropped")));
+         str_cat(with_commas(tier.capacity), " blocks of a worker; ", with_commas(tier.copied), " copied down, ",
+                 with_commas(tier.loaded), " loaded, ", with_commas(tier.evicted), " evicted, ",
+                 with_commas(tier.refused), " refused; ", gigabytes(tier.bytes_written), " written (",
+                 fixed(report.write_amplification(tier), 2), " times what was computed), ", gigabytes(tier.bytes_read),
+                 " read", tier.failed == 0 ? "" : str_cat(", ", with_commas(tier.failed), " blocks failed"),
+                 tier.times_out == 0 ? "" : str_cat("; out of use ", tier.times_out, " times")));
   }
 }
 
@@ -137,9 +144,12 @@ const Figure kFigures[] = {
     {"answered", [](const Report& r) { return with_commas(r.counts.completed); }},
     {"refused", [](const Report& r) { return with_commas(r.counts.refused); }},
     {"hit ratio", [](const Report& r) { return fixed(r.reused_ratio(), 4); }},
+    {"from host", [](const Report& r) { return percent(share_of(sources_of(r).host, sources_of(r).all())); }},
+    {"from disk", [](const Report& r) { return percent(share_of(sources_of(r).disk, sources_of(r).all())); }},
     {"computed tokens", [](const Report& r) { return with_commas(r.counts.computed_tokens); }},
     {"TTFT mean ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.mean); }},
     {"TTFT p99 ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.p99); }},
+    {"TTFT p50 ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.median); }},
     {"ITL mean ms", [](const Report& r) { return number_text(r.latencies.itl_ms.mean); }},
     {"ITL p99 ms", [](const Report& r) { return number_text(r.latencies.itl_ms.p99); }},
     {"E2E mean ms", [](const Report& r) { return number_text(r.latencies.e2e_ms.mean); }},
@@ -147,6 +157,7 @@ const Figure kFigures[] = {
     {"tokens out / s", [](const Report& r) { return number_text(r.per_second(r.counts.output_tokens)); }},
     {"preemptions", [](const Report& r) { return with_commas(r.counts.preemptions); }},
     {"evicted blocks", [](const Report& r) { return with_commas(r.cache.evicted); }},
+    {"GPU busy", [](const Report& r) { return percent(r.busy_share()); }},
     {"peak use", [](const Report& r) { return percent(peak_share(r)); }},
 };
 
@@ -159,10 +170,61 @@ std::string difference_text(const Difference& difference) {
 
 }  // namespace
 
+TokenSources sources_of(const Report& report) {
+  TokenSources sources{.host = report.loaded_tokens[sim::below_index(CacheLevel::kG2)],
+                       .disk = report.loaded_tokens[sim::below_index(CacheLevel::kG3)],
+                       .computed = report.counts.computed_tokens};
+  sources.device = report.counts.saved_tokens - sources.host - sources.disk;
+  return sources;
+}
+
+ReplayCost cost_of(const ReplayRun& run) {
+  const ReplaySettings& settings = run.settings;
+  const double millions = static_cast<double>(run.report.counts.input_tokens) / 1e6;
+  if (millions == 0) {
+    return {};
+  }
+  const auto gigabytes = [&](const TierConfig& tier) {
+    return static_cast<double>(settings.blocks_of(tier) * settings.block_bytes()) / 1e9 * settings.workers;
+  };
+  const double hours = run.report.duration_ms / 3.6e6;
+  return {.gpu = run.report.busy_s / 3600 * settings.prices.gpu / millions,
+          .tiers = (gigabytes(settings.manager.host) * settings.prices.host +
+                    gigabytes(settings.manager.disk) * settings.prices.disk) *
+                   hours / millions};
+}
+
+std::string settings_text(const ReplaySettings& settings) {
+  const ManagerConfig& manager = settings.manager;
+  const auto size = [&](const TierConfig& tier, const std::string& of) {
+    const std::uint64_t blocks = settings.blocks_of(tier);
+    return str_cat(with_commas(blocks), " blocks", of, " (", with_commas(blocks * manager.block_size), " tokens, ",
+                   gigabytes(blocks * settings.block_bytes()), ")");
+  };
+  std::string text = size(manager.device, str_cat(" of ", manager.block_size, " tokens"));
+  if (manager.host.is_there()) {
+    text += str_cat(", host ", size(manager.host, ""), " at ", rate_text(settings.host_rate), " GB/s");
+  }
+  if (manager.disk.is_there()) {
+    text += str_cat(", disk ", size(manager.disk, ""), " at ", rate_text(settings.disk_rate), " GB/s");
+  }
+  return text;
+}
+
 void write_report(std::ostream& out, const std::string& trace, const ReplayRun& run) {
   const Report& report = run.report;
   const sim::ReplayCounts& counts = report.counts;
-  write_settings(out, trace, run.settings);
+  const ReplaySettings& settings = run.settings;
+  out << trace << ": " << with_commas(settings.workers) << (settings.workers == 1 ? " worker, " : " workers, each ")
+      << settings_text(settings) << "; " << to_string(settings.manager.device.policy) << ", " << settings.placement
+      << ", profile " << settings.profile << (settings.engine.empty() ? "" : str_cat(", engine ", settings.engine));
+  if (settings.concurrency > 0) {
+    out << ", " << settings.concurrency << " requests in flight";
+  }
+  if (settings.speedup != 1) {
+    out << ", " << number_text(settings.speedup) << " times as fast";
+  }
+  out << "\n\n";
   if (!report.complete) {
     out << "stopped before the end; the figures are of the requests answered until then\n\n";
   }
@@ -191,6 +253,9 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
        str_cat(with_commas(report.cache.peak_in_use), " of ", with_commas(report.cache.capacity),
                " blocks of a worker (", percent(peak_share(report)), "); ", with_commas(report.peak_waiting),
                " requests in one queue"));
+  if (!report.tiers.empty()) {
+    write_sources(out, report);
+  }
   write_tiers(out, report);
   write_latencies(out, report.latencies);
   if (counts.livelocks > 0) {
@@ -203,7 +268,12 @@ void write_report(std::ostream& out, const std::string& trace, const ReplayRun& 
 
 void write_comparison(std::ostream& out, const std::string& trace, std::span<const ReplayRun> runs,
                       std::span<const Comparison> comparisons) {
-  out << trace << ": " << runs.size() << " settings side by side\n\n" << std::string(16, ' ');
+  out << trace << ": " << runs.size() << " settings side by side, " << with_commas(runs[0].settings.workers)
+      << (runs[0].settings.workers == 1 ? " worker" : " workers") << "\n";
+  for (const ReplayRun& run : runs) {
+    out << "  " << run.name << ": " << settings_text(run.settings) << "\n";
+  }
+  out << "\n" << std::string(16, ' ');
   std::vector<std::size_t> widths;
   for (const ReplayRun& run : runs) {
     widths.push_back(std::max<std::size_t>(14, run.name.size() + 2));
@@ -211,12 +281,23 @@ void write_comparison(std::ostream& out, const std::string& trace, std::span<con
   }
   out << "\n";
   for (const Figure& figure : kFigures) {
+    const bool is_zero = std::ranges::all_of(runs, [&](const ReplayRun& run) {
+      return figure.text(run.report) == "0" || figure.text(run.report) == percent(0);
+    });
+    if (is_zero) {
+      continue;
+    }
     out << figure.title << std::string(16 - std::string_view(figure.title).size(), ' ');
     for (std::size_t i = 0; i < runs.size(); ++i) {
       pad(out, figure.text(runs[i].report), widths[i]);
     }
     out << "\n";
   }
+  out << "$ / M tokens in ";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    pad(out, number_text(cost_of(runs[i]).all()), widths[i]);
+  }
+  out << "\n";
   for (const ReplayRun& run : runs) {
     if (!run.report.complete) {
       out << "\n" << run.name << " was stopped before the end.\n";

@@ -26,6 +26,26 @@ struct TraceProblems {
   std::vector<std::string> names = {};  // messages for the first ones
 };
 
+// Where the prompt tokens of all admissions came from.
+struct TokenSources {
+  std::uint64_t device = 0;
+  std::uint64_t host = 0;
+  std::uint64_t disk = 0;
+  std::uint64_t computed = 0;
+  [[nodiscard]] std::uint64_t all() const { return device + host + disk + computed; }
+};
+[[nodiscard]] TokenSources sources_of(const sim::Report& report);
+// Dollars for a million prompt tokens: of the time in which GPUs computed, and of the tiers over the whole time.
+struct ReplayCost {
+  double gpu = 0;
+  double tiers = 0;
+  [[nodiscard]] double all() const { return gpu + tiers; }
+};
+[[nodiscard]] ReplayCost cost_of(const ReplayRun& run);
+
+// "16,384 blocks of 64 tokens (1,048,576 tokens, 154.6 GB), host ..."
+[[nodiscard]] std::string settings_text(const ReplaySettings& settings);
+
 void write_report(std::ostream& out, const std::string& trace, const ReplayRun& run);
 // One column for each run, and the differences that matter.
 void write_comparison(std::ostream& out, const std::string& trace, std::span<const ReplayRun> runs,

@@ -88,8 +88,10 @@ struct Job {
 
 void run_job(const ReplayCommand& command, const ReplaySurroundings& around, ProgressLine& progress, std::size_t number,
              Job& job) {
-  Result<TraceSource> source =
-      TraceSource::open(command.trace, command.strict ? TraceSource::BadRows::kStop : TraceSource::BadRows::kLeaveOut);
+  Result<TraceMix> source =
+      TraceMix::open({.paths = command.traces,
+                      .bad_rows = command.strict ? TraceSource::BadRows::kStop : TraceSource::BadRows::kLeaveOut,
+                      .rate = job.run.settings.rate});
   if (!source) {
     job.status = Unexpected(source.error());
     return;
@@ -127,19 +129,24 @@ void run_jobs(const ReplayCommand& command, const ReplaySurroundings& around, Pr
 }
 
 Result<std::vector<Job>> jobs_of(const ReplayCommand& command) {
-  if (!command.compare.empty() && !command.events.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "--events needs a single run; remove it or --compare");
+  if ((command.scenarios != Scenarios::kNone || !command.compare.empty()) && !command.events.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--events needs a single run; remove it or the comparison");
   }
-  ReplaySettings settings = command.settings;
-  for (const std::string& link : command.bandwidths) {
-    CAIRN_TRY(set_bandwidth(link, settings));
+  const bool has_scenarios = command.scenarios != Scenarios::kNone;
+  if (has_scenarios && !command.compare.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--scenarios and --compare both choose what is compared; remove one");
   }
-  std::vector<NamedSettings> all{{.name = "", .settings = settings}};
-  if (!command.variants.empty()) {
-    all = command.variants;
+  std::vector<NamedSettings> all;
+  if (has_scenarios) {
+    CAIRN_TRY_ASSIGN(all, scenarios(command.settings));
+    if (command.scenarios == Scenarios::kFirstAndLast) {
+      all.erase(all.begin() + 1, all.end() - 1);
+    }
   } else if (!command.compare.empty()) {
-    CAIRN_TRY_ASSIGN(std::vector<NamedSettings> varied, vary(settings, command.compare));
-    all = std::move(varied);
+    CAIRN_TRY_ASSIGN(all, vary(command.settings, command.compare));
+  } else {
+    CAIRN_TRY_ASSIGN(ReplaySettings settings, read_settings(command.settings));
+    all.push_back({.name = "", .settings = std::move(settings)});
   }
   std::vector<Job> jobs;
   for (NamedSettings& one : all) {
@@ -177,8 +184,12 @@ Status write_json(const ReplayCommand& command, const std::string& text, std::os
 Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplaySurroundings& around) {
   CAIRN_TRY_ASSIGN(std::vector<Job> jobs, jobs_of(command));
   // Open all files first, so that a mistake shows before the work and not after it.
-  if (!std::filesystem::exists(command.trace)) {
-    return fail(ErrorCode::kNotFound, str_cat("no such trace: ", command.trace, "; cairn trace generates one"));
+  std::string trace;
+  for (const std::string& path : command.traces) {
+    if (!std::filesystem::exists(path)) {
+      return fail(ErrorCode::kNotFound, str_cat("no such trace: ", path, "; cairn trace generates one"));
+    }
+    trace += str_cat(trace.empty() ? "" : " + ", path);
   }
   std::ofstream json;
   if (!command.json.empty() && command.json != "-") {
@@ -215,7 +226,7 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
   progress.finish(requests);
   CAIRN_TRY(events ? events->close() : Status());
   const TraceProblems& problems = jobs.front().problems;
-  write_problems(around.log, command.trace, problems);
+  write_problems(around.log, trace, problems);
 
   std::vector<Comparison> comparisons;
   for (std::size_t i = 1; i < runs.size(); ++i) {
@@ -225,23 +236,23 @@ Result<ReplayEnd> run_replay_command(const ReplayCommand& command, const ReplayS
                            .differences = compare_runs(runs[0].report, runs[i].report)});
   }
   if (command.json != "-") {
+    if (command.introduce) {
+      command.introduce(runs);
+    }
     if (runs.size() == 1) {
-      write_report(around.out, command.trace, runs[0]);
+      write_report(around.out, trace, runs[0]);
     } else {
-      write_comparison(around.out, command.trace, runs, comparisons);
+      write_comparison(around.out, trace, runs, comparisons);
     }
   }
   if (!command.json.empty()) {
-    const std::string text = runs.size() == 1 ? to_json(command.trace, runs[0], problems)
-                                              : to_json(command.trace, runs, comparisons, problems);
+    const std::string text =
+        runs.size() == 1 ? to_json(trace, runs[0], problems) : to_json(trace, runs, comparisons, problems);
     CAIRN_TRY(write_json(command, text, around.out, json));
   }
   if (!command.html.empty() &&
-      !(html << page::render(replay_page(command.trace, runs, comparisons, command.words)) << std::flush)) {
+      !(html << page::render(replay_page(trace, runs, comparisons, command.words)) << std::flush)) {
     return fail(ErrorCode::kExhausted, str_cat("--html: ", command.html, " could not be written completely"));
-  }
-  if (command.conclude && command.json != "-") {
-    command.conclude(runs);
   }
   const bool complete = std::ranges::all_of(runs, [](const ReplayRun& run) { return run.report.complete; });
   return complete ? ReplayEnd::kComplete : ReplayEnd::kStopped;

@@ -21,19 +21,24 @@
 
 namespace cairn::cli {
 
+enum class Scenarios : std::uint8_t {
+  kNone,
+  kAll,           // scenarios()
+  kFirstAndLast,  // of those: without tiers and with all
+};
+
 struct ReplayCommand {
-  std::string trace = {};
-  ReplaySettings settings = {};
-  std::string compare = {};                                       // "KEY=V1,V2,..."
-  std::vector<std::string> bandwidths = {};                       // "TIER=GBPS"
-  std::vector<NamedSettings> variants = {};                       // run side by side, instead of `compare`
-  std::string json = {};                                          // file; "-" for `out`, instead of the text report
-  std::string html = {};                                          // file
-  std::string words = {};                                         // the command line, shown on the page
-  std::string events = {};                                        // file
-  bool strict = false;                                            // an invalid row is an error
-  std::function<void(std::span<const ReplayRun>)> conclude = {};  // called after the text report
-  std::uint32_t threads = 0;                                      // for several runs; 0 for one per core
+  std::vector<std::string> traces = {};  // several are mixed
+  ReplaySources settings = {};
+  std::string compare = {};                                        // "KEY=V1,V2,..."
+  Scenarios scenarios = Scenarios::kNone;                          // with and without tiers, instead of `compare`
+  std::string json = {};                                           // file; "-" for `out`, instead of the text report
+  std::string html = {};                                           // file
+  std::string words = {};                                          // the command line, shown on the page
+  std::string events = {};                                         // file
+  bool strict = false;                                             // an invalid row is an error
+  std::function<void(std::span<const ReplayRun>)> introduce = {};  // called before the text report
+  std::uint32_t threads = 0;                                       // for several runs; 0 for one per core
 };
 
 // Where a command writes to, and what it depends on.

@@ -7,8 +7,8 @@
 
 namespace cairn::cli {
 
-// Fills in the command: the trace, which it writes to a temporary folder, the settings to compare, the page, and the sentence at
-// the end. Fails if the folder cannot be written.
+// Fills in the command: the trace, which it writes to a temporary folder, the settings to compare, the page, and the answer before
+// the report. Fails if the folder cannot be written.
 [[nodiscard]] Status prepare_showcase(ReplayCommand& command, std::ostream& out);
 
 }  // namespace cairn::cli

@@ -23,9 +23,9 @@ TEST(ReplayThreadsTest, TheNumberOfThreadsChangesNothing) {
   for (const std::uint32_t threads : {1U, 2U, 4U}) {
     std::ostringstream out;
     std::ostringstream log;
-    ASSERT_TRUE(run_replay_command({.trace = trace,
-                                    .settings = {.workers = 3},
-                                    .compare = "blocks=512,1024,2048,16384",
+    ASSERT_TRUE(run_replay_command({.traces = {trace},
+                                    .settings = {.options = {"workers=3", "blocks=512"}},
+                                    .compare = "host.size=0,5GB,10GB,20GB",
                                     .json = "-",
                                     .threads = threads},
                                    {.out = out, .log = log, .clock = clock, .stop = stop, .log_is_a_terminal = true}));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -94,6 +95,124 @@ double TraceSource::expected_rows() const {
   const std::uint64_t read = file_.bytes_read();
   const auto rows = static_cast<double>(rows_read_);
   return ended_ || read == 0 || bytes_ == 0 ? rows : rows * static_cast<double>(bytes_) / static_cast<double>(read);
+}
+
+namespace {
+
+// Distinguishes the tokens and sessions of traces. Ids of a trace are small, so that ranges do not overlap.
+constexpr Token kTokensApart = 0x2545F491;
+constexpr std::uint64_t kSessionsApart = 0x9E3779B97F4A7C15U;
+
+// By how much times are stretched, so that requests come at this rate.
+Result<double> stretch_for(const TraceMix::Options& options) {
+  double rows = 0;
+  TimePoint longest{0};
+  for (const std::string& path : options.paths) {
+    CAIRN_TRY_ASSIGN(TraceSource source, TraceSource::open(path, options.bad_rows));
+    sim::ReplayRequest request;
+    std::optional<TimePoint> first;
+    TimePoint last{0};
+    while (source.next(request)) {
+      first = first.value_or(request.arrival);
+      last = std::max(last, request.arrival);
+      ++rows;
+    }
+    longest = std::max(longest, last - first.value_or(last));
+  }
+  if (longest.count() == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--rate needs requests that arrive at different times; remove it, or use --concurrency");
+  }
+  return rows / std::chrono::duration<double>(longest).count() / options.rate;
+}
+
+Duration stretched(Duration time, double by) {
+  return by == 1 ? time : Duration(std::llround(static_cast<double>(time.count()) * by));
+}
+
+}  // namespace
+
+TraceMix::TraceMix(std::vector<Part> parts, double stretch) : parts_(std::move(parts)), stretch_(stretch) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    advance(i);
+    // A single trace keeps its times: the replay counts from the first arrival.
+    parts_[i].begin = parts_[i].has_head && parts_.size() > 1 ? parts_[i].head.arrival : TimePoint(0);
+  }
+}
+
+Result<TraceMix> TraceMix::open(const Options& options) {
+  double stretch = 1;
+  if (options.rate > 0) {
+    CAIRN_TRY_ASSIGN(stretch, stretch_for(options));
+  }
+  std::vector<Part> parts;
+  for (const std::string& path : options.paths) {
+    CAIRN_TRY_ASSIGN(TraceSource source, TraceSource::open(path, options.bad_rows));
+    parts.push_back({.source = std::move(source)});
+  }
+  return TraceMix(std::move(parts), stretch);
+}
+
+void TraceMix::advance(std::size_t part) { parts_[part].has_head = parts_[part].source.next(parts_[part].head); }
+
+bool TraceMix::next(sim::ReplayRequest& request) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto arrival = [this](std::size_t part) { return parts_[part].head.arrival - parts_[part].begin; };
+    if (parts_[i].has_head && (!first || arrival(i) < arrival(*first))) {
+      first = i;
+    }
+  }
+  if (!first) {
+    return false;
+  }
+  Part& part = parts_[*first];
+  std::swap(request, part.head);
+  advance(*first);
+  request.arrival = stretched(request.arrival - part.begin, stretch_);
+  if (request.delay) {
+    request.delay = stretched(*request.delay, stretch_);
+  }
+  if (*first > 0) {
+    for (sim::TokenRun& run : request.prompt) {
+      run.token += static_cast<Token>(*first) * kTokensApart;
+    }
+    request.session = request.session == 0 ? 0 : (request.session ^ (*first * kSessionsApart)) | 1;
+  }
+  return true;
+}
+
+Status TraceMix::status() const {
+  for (const Part& part : parts_) {
+    if (!part.source.status()) {
+      return part.source.status();
+    }
+  }
+  return {};
+}
+
+std::uint64_t TraceMix::bad_rows() const {
+  std::uint64_t all = 0;
+  for (const Part& part : parts_) {
+    all += part.source.bad_rows();
+  }
+  return all;
+}
+
+std::vector<std::string> TraceMix::bad_row_names() const {
+  std::vector<std::string> all;
+  for (const Part& part : parts_) {
+    all.insert(all.end(), part.source.bad_row_names().begin(), part.source.bad_row_names().end());
+  }
+  return all;
+}
+
+double TraceMix::expected_rows() const {
+  double all = 0;
+  for (const Part& part : parts_) {
+    all += part.source.expected_rows();
+  }
+  return all;
 }
 
 }  // namespace cairn::cli

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,45 @@ class TraceSource final : public sim::RequestSource {
   std::uint64_t rows_read_ = 0;
   std::uint64_t bad_rows_ = 0;
   std::vector<std::string> bad_row_names_;
+};
+
+// TraceMix: the requests of several traces, in order of their arrival, as if their clients ran at the same time.
+//
+// The first request of each trace arrives at 0. Equal ids in two traces are different tokens, and equal sessions different
+// sessions. With a rate, all times and delays are stretched or compressed by one factor.
+//
+// Thread safety: one thread.
+class TraceMix final : public sim::RequestSource {
+ public:
+  struct Options {
+    std::vector<std::string> paths = {};
+    TraceSource::BadRows bad_rows = TraceSource::BadRows::kLeaveOut;
+    double rate = 0;  // requests a second, on average over the time of the traces; 0: as they are
+  };
+  // Fails if a file cannot be opened, and for a rate of traces that last no time. With a rate, reads the files once to count.
+  [[nodiscard]] static Result<TraceMix> open(const Options& options);
+
+  [[nodiscard]] bool next(sim::ReplayRequest& request) override;
+
+  // As of a TraceSource, of all traces.
+  [[nodiscard]] Status status() const;
+  [[nodiscard]] std::uint64_t bad_rows() const;
+  [[nodiscard]] std::vector<std::string> bad_row_names() const;
+  [[nodiscard]] double expected_rows() const;
+
+ private:
+  struct Part {
+    TraceSource source;
+    sim::ReplayRequest head = {};  // the next request
+    bool has_head = false;
+    TimePoint begin{0};  // the arrival of the first request
+  };
+
+  TraceMix(std::vector<Part> parts, double stretch);
+  void advance(std::size_t part);
+
+  std::vector<Part> parts_;
+  double stretch_;  // of times
 };
 
 }  // namespace cairn::cli

@@ -104,6 +104,9 @@ struct ManagerParts {
   // The blocks are in other processes, and this executor moves them: tiers keep no bytes here, the disk file only its
   // entries. The manager owns it.
   std::function<std::unique_ptr<TransferExecutor>()> elsewhere = {};
+  // Whether the disk tier of such a manager has a file for its entries. Off: disk.path is not used, and a restart finds nothing;
+  // for simulations.
+  bool disk_entries_in_file = true;
   // Bytes that a block takes in those processes together, in host memory and on disk; 0: as many as here.
   std::uint64_t elsewhere_host_bytes = 0;
   std::uint64_t elsewhere_disk_bytes = 0;

@@ -121,7 +121,8 @@ Status ManagerTiers::make_tiers() {
                                                                : maker.disk(followers));
   }
   const Tier* const disk = tier(kDisk);
-  hasher_ = KeyHasher::make(config_.space(), disk != nullptr ? disk->key_secret() : secret);
+  hasher_ =
+      KeyHasher::make(config_.space(), disk != nullptr && parts_.disk_entries_in_file ? disk->key_secret() : secret);
   if (Tier* host = tier(kHost)) {
     const MutexLock lock(host_mutex_);
     host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)] && !parts_.elsewhere);

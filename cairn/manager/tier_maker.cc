@@ -83,6 +83,9 @@ std::uint32_t TierMaker::count_disk_blocks() const {
   const DiskFootprint footprint = parts_.elsewhere_disk_bytes != 0
                                       ? DiskFootprint{parts_.elsewhere_disk_bytes, parts_.elsewhere_disk_files}
                                       : DiskFootprint{round_up(shape_.block_bytes(), DiskFile::kAlignment)};
+  if (!parts_.disk_entries_in_file) {
+    return footprint.blocks_in(disk.size);
+  }
   if (const Result<DiskFile> file = DiskFile::inspect(disk.path); file && disk.opening != DiskOpening::kFresh) {
     // Another grid of ranks has other headers and other padding; the blocks are not lost for that.
     const std::uint64_t bytes = footprint.bytes_of(file->geometry().blocks);
@@ -170,6 +173,10 @@ Result<std::unique_ptr<Tier>> TierMaker::host(const Followers& followers) const 
 
 Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const {
   const DiskConfig& disk = config_.disk;
+  if (parts_.elsewhere && !parts_.disk_entries_in_file) {
+    return pool_tier(options(CacheLevel::kG3, disk, followers, disk_blocks_), "disk",
+                     BlockLayout::elsewhere(shape_, disk_blocks_, MemoryKind::kFile));
+  }
   DiskGeometry geometry{
       .space = space_, .blocks = disk_blocks_, .keeps_secret = has_secret(space_.scheme), .secret = secret_};
   if (!parts_.elsewhere) {

@@ -39,11 +39,14 @@ Status CostModel::add_line(std::string_view line, CostModel& model) {
   const std::string_view kind = next_field(rest);
   const std::optional<double> tokens = number_in(next_field(rest));
   const std::optional<double> ms = number_in(next_field(rest));
-  if ((kind != "prefill" && kind != "decode") || !tokens || !ms || !rest.empty()) {
+  if ((kind != "prefill" && kind != "prompt" && kind != "decode") || !tokens || !ms || !rest.empty()) {
     return fail(ErrorCode::kCorrupt,
-                str_cat("'", line.substr(0, 60), "' is not a point; write prefill,TOKENS,MS or decode,TOKENS,MS"));
+                str_cat("'", line.substr(0, 60),
+                        "' is not a point; write prefill,TOKENS,MS or prompt,TOKENS,MS or decode,TOKENS,MS"));
   }
-  std::vector<Point>& points = kind == "prefill" ? model.prefill_points_ : model.decode_points_;
+  std::vector<Point>& points = kind == "prefill"  ? model.prefill_points_
+                               : kind == "prompt" ? model.prompt_points_
+                                                  : model.decode_points_;
   const auto place = std::ranges::lower_bound(points, *tokens, {}, &Point::tokens);
   if (place != points.end() && place->tokens == *tokens) {
     return fail(ErrorCode::kCorrupt, str_cat("two ", kind, " points have the same tokens; keep one of them"));
@@ -72,10 +75,14 @@ Result<CostModel> CostModel::parse(std::string_view csv) {
       return fail(added.error().code, str_cat("line ", number, ": ", added.error().message));
     }
   }
-  if (model.prefill_points_.size() < 2 || model.decode_points_.size() < 2) {
+  if (!model.prefill_points_.empty() && !model.prompt_points_.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "the costs have prefill points and prompt points; give one of both kinds");
+  }
+  const std::size_t prefills = std::max(model.prefill_points_.size(), model.prompt_points_.size());
+  if (prefills < 2 || model.decode_points_.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
-                str_cat("the costs have ", model.prefill_points_.size(), " prefill points and ",
-                        model.decode_points_.size(), " decode points; give at least two of each"));
+                str_cat("the costs have ", prefills, " prefill or prompt points and ", model.decode_points_.size(),
+                        " decode points; give at least two of each"));
   }
   return model;
 }
@@ -109,9 +116,21 @@ Duration CostModel::prefill(std::uint64_t tokens) const {
   if (tokens == 0) {
     return Duration(0);
   }
+  if (depends_on_context()) {
+    return prefill({{PromptPart{.after = tokens}}});
+  }
   const auto t = static_cast<double>(tokens);
   return scaled(prefill_points_.empty() ? 4.209989e-7 * t * t + 1.518344e-2 * t + 16.50142
                                         : on_line(prefill_points_, t));
+}
+
+Duration CostModel::prefill(std::span<const PromptPart> parts) const {
+  double ms = parts.empty() ? 0 : on_line(prompt_points_, 0);
+  for (const PromptPart& part : parts) {
+    ms += on_line(prompt_points_, static_cast<double>(part.after)) -
+          on_line(prompt_points_, static_cast<double>(part.before));
+  }
+  return scaled(ms);
 }
 
 Duration CostModel::decode(const CacheUse& use) const {

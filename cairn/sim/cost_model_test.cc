@@ -44,13 +44,30 @@ TEST(CostModelTest, MeasuredPointsAreJoinedByLines) {
 
 TEST(CostModelTest, NamesTheBadLineAndTheReason) {
   const auto message = [](const char* csv) { return CostModel::parse(csv).error().message; };
-  EXPECT_THAT(message(""), HasSubstr("0 prefill points"));
+  EXPECT_THAT(message(""), HasSubstr("0 prefill or prompt points"));
   EXPECT_THAT(message("prefill,1,2\nprefil,2,3\n"), HasSubstr("line 2: 'prefil,2,3' is not a point"));
   EXPECT_THAT(message("prefill,1\n"), HasSubstr("line 1"));
   EXPECT_THAT(message("prefill,1,2,3\n"), HasSubstr("line 1"));
   EXPECT_THAT(message("prefill,-1,2\n"), HasSubstr("line 1"));
   EXPECT_THAT(message("prefill,1,2\nprefill,1,3\n"), HasSubstr("line 2: two prefill points have the same tokens"));
   EXPECT_THAT(message("prefill,1,2\nprefill,2,3\ndecode,1,1\n"), HasSubstr("1 decode points"));
+}
+
+// A prompt of 100 tokens takes 10 ms, the next 100 another 30 ms; a pass takes 2 ms besides.
+TEST(CostModelTest, TokensOfAPromptTakeLongerAfterOthers) {
+  const CostModel costs = *CostModel::parse("prompt,0,2\nprompt,100,12\nprompt,200,42\ndecode,0,1\ndecode,1,1\n");
+  EXPECT_TRUE(costs.depends_on_context());
+  using Part = CostModel::PromptPart;
+  const auto ms = [&](const std::vector<Part>& parts) {
+    return std::chrono::duration<double, std::milli>(costs.prefill(parts)).count();
+  };
+  EXPECT_DOUBLE_EQ(ms({}), 0);
+  EXPECT_DOUBLE_EQ(ms({{.before = 0, .after = 200}}), 42);
+  EXPECT_DOUBLE_EQ(ms({{.before = 100, .after = 200}}), 2 + 30);
+  EXPECT_DOUBLE_EQ(ms({{.before = 0, .after = 100}, {.before = 100, .after = 150}}), 2 + 10 + 15);
+  EXPECT_EQ(costs.prefill(100), std::chrono::milliseconds(12));
+  EXPECT_FALSE(CostModel::polynomial().depends_on_context());
+  EXPECT_FALSE(CostModel::parse("prompt,0,2\nprompt,1,3\nprefill,0,1\nprefill,1,2\ndecode,0,1\ndecode,1,1\n"));
 }
 
 }  // namespace

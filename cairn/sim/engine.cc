@@ -5,6 +5,8 @@
 
 #include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/sim/managed_cache.h"
+#include "cairn/sim/plain_cache.h"
 
 namespace cairn::sim {
 
@@ -13,20 +15,34 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, std
   if (options.max_num_seqs == 0 || options.max_num_batched_tokens == 0) {
     return fail(ErrorCode::kInvalidArgument, "max_num_seqs or max_num_batched_tokens is 0; give at least 1 of each");
   }
+  if (tiers != nullptr) {
+    ManagerConfig config = tiers->config;
+    config.block_size = options.block_size;
+    config.device.blocks = options.blocks;
+    config.device.size = 0;
+    config.device.policy = options.eviction;
+    config.device.leaves_first = options.leaves_first;
+    CAIRN_TRY_ASSIGN(
+        std::unique_ptr<ManagedCache> cache,
+        ManagedCache::make(
+            {.config = config, .site = tiers->site, .links = tiers->links, .faults = tiers->faults, .sink = sink}));
+    const KvBlockManager& manager = cache->manager();
+    std::unique_ptr<Engine> engine(new Engine(options, seed, recorder, std::move(cache)));
+    engine->manager_ = &manager;
+    return engine;
+  }
   CAIRN_TRY_ASSIGN(std::unique_ptr<KvManager> manager, KvManager::create({.max_capacity = options.blocks,
                                                                           .block_size = options.block_size,
                                                                           .eviction = options.eviction,
+                                                                          .leaves_first = options.leaves_first,
                                                                           .profile = options.profile,
                                                                           .sink = sink}));
-  if (tiers != nullptr) {
-    CAIRN_TRY(manager->attach_offload_engine(tiers->offload, *tiers->network));
-  }
-  return std::unique_ptr<Engine>(new Engine(options, seed, recorder, std::move(manager)));
+  return std::unique_ptr<Engine>(new Engine(options, seed, recorder, std::make_unique<PlainCache>(std::move(manager))));
 }
 
-Engine::Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager)
+Engine::Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<WorkerCache> cache)
     : options_(options),
-      manager_(std::move(manager)),
+      cache_(std::move(cache)),
       identities_(seed),
       recorder_(recorder),
       waiting_may_preempt_(options.profile == Profile::kSeed) {}
@@ -69,7 +85,6 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
   if (const std::uint64_t count = count_quiet_passes(now, horizon); count > 0) {
     return run_quiet_passes(now, count);
   }
-  manager_->set_time(now);
   pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
   schedule_running();
   admit_waiting();
@@ -82,10 +97,14 @@ TimePoint Engine::run_pass(TimePoint now, TimePoint horizon) {
                       .blocks_in_use = blocks_in_use_,
                       .blocks_resident = blocks_resident_,
                       .prompt_tokens = prompt_tokens};
+  if (any_ready || prefill.count() > 0) {
+    report_pass(prefill + (any_ready ? decoding : Duration(0)), 1);
+  }
   figures.tokens = any_ready ? decode(now + prefill + decoding) : 0;
+  cache_->end_pass();
   figures.end = end_of_pass(now, prefill + (figures.tokens > 0 ? decoding : Duration(0)));
-  figures.waiting = waiting_.size() + loading_.size();
-  record_tiers(figures);
+  figures.waiting = waiting_.size() + loading_;
+  figures.below = cache_->blocks_below();
   recorder_.pass(figures);
   check_livelock(figures.tokens);
   return figures.end;
@@ -101,74 +120,70 @@ void Engine::check_livelock(std::uint64_t tokens) {
 }
 
 void Engine::take_landed(TimePoint now) {
-  if (!manager_->has_offload_engine()) {
+  cache_->advance_to(now);
+  if (manager_ == nullptr) {
     return;
   }
-  if (const std::optional<TimePoint> event = manager_->next_event_time(); event && *event <= now) {
-    moved_ = true;
+  std::vector<LandedLoad> landed = cache_->take_landed();
+  if (!landed.empty() || cache_->waits_for_copies()) {
     waits_for_room_ = false;
   }
-  manager_->advance_to(now);
-  const std::vector<LoadId> landed = manager_->take_landed_swap_ins();
-  for (auto id = landed.rbegin(); id != landed.rend(); ++id) {
-    const auto found = loading_.find(*id);
-    CAIRN_CHECK(found != loading_.end(), "a request waits for each load");
-    request(found->second).loaded = *id;
-    waiting_.push_front(found->second);
-    loading_.erase(found);
+  moved_ = moved_ || !landed.empty() || loading_ > 0;  // loads take blocks as they make progress
+  for (auto load = landed.rbegin(); load != landed.rend(); ++load) {
+    const auto id = static_cast<RequestId>(load->request);
+    Request& it = request(id);
+    it.holding.blocks = std::move(load->blocks);
+    it.loaded = load->tokens;
+    it.was_loaded = true;
+    recorder_.load_landed(load->waited);
+    waiting_.push_front(id);
+    --loading_;
   }
 }
 
-SwapInStart::Outcome Engine::start_load(RequestId id) {
+LoadStart::Outcome Engine::start_load(RequestId id) {
   Request& it = request(id);
-  if (!manager_->has_offload_engine() || it.computed != 0 || it.loaded || !options_.prefix_caching || livelocked_) {
-    return SwapInStart::Outcome::kNothing;
+  if (manager_ == nullptr || it.computed != 0 || it.was_loaded || it.sequence.num_allocated_tokens() != 0 ||
+      pass_.budget == 0) {
+    return LoadStart::Outcome::kNothing;
   }
-  const std::optional<Use> use = it.sequence.prepare_allocation(it.sequence.size());
-  if (!use) {
-    return SwapInStart::Outcome::kNothing;
-  }
-  const Result<SwapInStart> start = manager_->start_swap_in(*use);
-  CAIRN_CHECK(start.has_value(), "the moves of a sequence are consistent");
+  const LoadStart start = cache_->start_load(
+      it.sequence, {.request = id, .busy = !running_.empty(), .must_not_wait = running_.empty() && loading_ == 0});
+  it.rejected = start.rejected_tokens;
   moved_ = true;
-  if (start->outcome != SwapInStart::Outcome::kScheduled) {
-    return start->outcome;
-  }
-  for (TierIndex tier = 0; tier < manager_->offload_engine()->tier_count(); ++tier) {
-    recorder_.loaded(tier, start->plan.blocks_from(tier) * options_.block_size);
-  }
-  loading_.emplace(start->id, id);
-  return start->outcome;
+  loading_ += start.outcome == LoadStart::Outcome::kScheduled ? 1 : 0;
+  waits_for_room_ = start.outcome == LoadStart::Outcome::kBlocked;
+  return start.outcome;
 }
 
-void Engine::end_load(Request& it) {
-  if (it.loaded) {
-    CAIRN_CHECK(manager_->end_swap_in(*it.loaded).has_value(), "a load is ended once");
-    it.loaded.reset();
+void Engine::report_pass(Duration taken, std::uint64_t times) {
+  if (manager_ == nullptr) {
+    return;
   }
+  EngineIteration iteration{.is_full = pass_.budget == 0, .duration = taken};
+  for (const Row& row : running_) {
+    if (row.prompt_after > row.prompt_before) {
+      iteration.add_prefill(row.prompt_before, row.prompt_after - row.prompt_before);
+    } else if (row.ready || row.quiet > 0) {
+      iteration.add_decode(request(row.request).sequence.size(), 1);
+    }
+  }
+  cache_->report(iteration, times);
 }
 
 TimePoint Engine::end_of_pass(TimePoint now, Duration taken) const {
   if (taken.count() > 0) {
     return now + taken;
   }
-  return std::max(now, manager_->next_event_time().value_or(now));
-}
-
-void Engine::record_tiers(PassFigures& figures) const {
-  if (const OffloadEngine* const below = manager_->offload_engine(); below != nullptr) {
-    for (TierIndex tier = 0; tier < below->tier_count() && tier < figures.below.size(); ++tier) {
-      figures.below[tier] = below->tier(tier).counts().registered;
-    }
-  }
+  return std::max(now, cache_->next_event_time().value_or(now));
 }
 
 std::uint64_t Engine::count_quiet_passes(TimePoint now, TimePoint horizon) {
   if (may_admit() || running_.empty() || running_.size() > options_.max_num_batched_tokens) {
     return 0;
   }
-  if (const std::optional<TimePoint> event = manager_->next_event_time()) {
-    horizon = std::min(horizon, *event);
+  if (loading_ > 0 || (waits_for_room_ && cache_->waits_for_copies())) {
+    horizon = std::min(horizon, cache_->next_event_time().value_or(horizon));
   }
   const std::uint64_t quiet = std::ranges::min(running_, {}, &Row::quiet).quiet;
   if (quiet < 2 || horizon <= now) {
@@ -190,22 +205,23 @@ TimePoint Engine::run_quiet_passes(TimePoint now, std::uint64_t count) {
     recorder_.gap(time, running_.size() * (count - 1));
   }
   last_stamp_ = now + time * static_cast<Duration::rep>(count);
-  PassFigures figures{.begin = now,
-                      .end = last_stamp_,
-                      .passes = count,
-                      .blocks_in_use = blocks_in_use_,
-                      .blocks_resident = blocks_resident_,
-                      .waiting = waiting_.size() + loading_.size(),
-                      .tokens = running_.size() * count};
-  record_tiers(figures);
-  recorder_.pass(figures);
+  pass_ = {.begin = now, .budget = options_.max_num_batched_tokens};
+  report_pass(time, count);
+  recorder_.pass({.begin = now,
+                  .end = last_stamp_,
+                  .passes = count,
+                  .blocks_in_use = blocks_in_use_,
+                  .blocks_resident = blocks_resident_,
+                  .waiting = waiting_.size() + loading_,
+                  .tokens = running_.size() * count,
+                  .below = cache_->blocks_below()});
   return last_stamp_;
 }
 
 Duration Engine::decode_time() {
   if (std::exchange(moved_, false)) {
-    blocks_in_use_ = manager_->num_active_blocks();
-    blocks_resident_ = blocks_in_use_ + manager_->num_inactive_blocks();
+    blocks_in_use_ = cache_->num_active_blocks();
+    blocks_resident_ = cache_->num_resident_blocks();
     decode_time_ = options_.costs.decode({blocks_in_use_, options_.blocks, options_.block_size});
   }
   return decode_time_;
@@ -241,12 +257,12 @@ void Engine::admit_waiting() {
   pass_.admitting = true;
   while (pass_.preempted == 0 && may_admit()) {
     switch (start_load(waiting_.front())) {
-      case SwapInStart::Outcome::kNothing:
+      case LoadStart::Outcome::kNothing:
         break;
-      case SwapInStart::Outcome::kScheduled:
+      case LoadStart::Outcome::kScheduled:
         waiting_.pop_front();
         continue;
-      case SwapInStart::Outcome::kBlocked:
+      case LoadStart::Outcome::kBlocked:
         return;
     }
     Row row{.request = waiting_.front()};
@@ -270,14 +286,16 @@ void Engine::record_admission(const Row& row) {
     figures.first_reused_tokens = row.cached;
   }
   figures.reused_tokens = std::max<std::uint64_t>(figures.reused_tokens, row.cached);
-  recorder_.admission(row.cached);
+  Request& it = request(row.request);
+  recorder_.admission({.cached = row.cached, .loaded = it.loaded, .rejected = std::exchange(it.rejected, 0)});
+  it.loaded = {};
 }
 
 std::uint64_t Engine::cached_tokens(const Request& request) const {
   if (request.computed != 0) {
     return 0;
   }
-  const std::uint64_t cached = manager_->get_prefill_cost(request.sequence).cached_tokens;
+  const std::uint64_t cached = cache_->cached_tokens(request.sequence);
   // The last token is always computed: the next one is generated from it.
   return options_.profile == Profile::kStrict && cached == request.sequence.size() ? cached - 1 : cached;
 }
@@ -323,8 +341,7 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
   while (target > it.sequence.num_allocated_tokens()) {
     const std::optional<Use> use = it.sequence.prepare_allocation(target);
     const std::size_t needed = use ? use->blocks.size() : 0;
-    const std::size_t granted = use ? process(*use) : 0;
-    end_load(it);
+    const std::size_t granted = use ? process(*use, it) : 0;
     if (granted == needed) {
       it.sequence.commit_allocation(target);
       break;
@@ -332,7 +349,7 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
     const std::uint64_t covered = (it.sequence.num_allocated_blocks() + granted) * options_.block_size;
     it.sequence.commit_allocation(std::min(covered, target));
     it.computed = it.sequence.num_allocated_tokens();
-    if (manager_->waits_for_offload()) {
+    if (cache_->waits_for_copies()) {
       return Outcome::kScheduled;
     }
     switch (make_room_for(id)) {
@@ -348,9 +365,18 @@ Engine::Outcome Engine::allocate(RequestId id, std::uint64_t target) {
   return Outcome::kScheduled;
 }
 
-Duration Engine::prefill_time() const {
+Duration Engine::prefill_time() {
   if (pass_.prompts == 0) {
     return Duration(0);
+  }
+  if (options_.costs.depends_on_context()) {
+    parts_.clear();
+    for (const Row& row : running_) {
+      if (row.prompt_after > row.prompt_before) {
+        parts_.push_back({.before = row.prompt_before, .after = row.prompt_after});
+      }
+    }
+    return options_.costs.prefill(parts_);
   }
   if (options_.profile == Profile::kStrict) {
     return options_.costs.prefill(pass_.prompt_after - pass_.prompt_before);
@@ -390,11 +416,11 @@ bool Engine::generate(std::size_t index, TimePoint stamp) {
   const RequestId id = running_[index].request;
   Request& it = request(id);
   while (!try_generate(it)) {
-    if (manager_->waits_for_offload()) {
+    if (cache_->waits_for_copies()) {
       return false;
     }
     const Yielded yielded = make_room_for(id);
-    CAIRN_CHECK(yielded != Yielded::kNobody || !loading_.empty(), "a running request can preempt itself");
+    CAIRN_CHECK(yielded != Yielded::kNobody || loading_ > 0, "a running request can preempt itself");
     if (yielded != Yielded::kOther) {
       return false;
     }
@@ -415,14 +441,14 @@ bool Engine::try_generate(Request& it) {
   Result<TokenMoves> moves = it.sequence.generate();
   CAIRN_CHECK(moves.has_value(), "a request that fits generates to its end");
   if (moves->promote) {
-    static_cast<void>(process(*moves->promote));
+    static_cast<void>(process(*moves->promote, it));
   }
-  if (moves->use && process(*moves->use) == 0) {
+  if (moves->use && process(*moves->use, it) == 0) {
     CAIRN_CHECK(it.sequence.pop().has_value(), "a token was just generated");
     return false;
   }
   if (moves->release) {
-    static_cast<void>(process(*moves->release));
+    static_cast<void>(process(*moves->release, it));
     waits_for_room_ = false;
   }
   return true;
@@ -466,19 +492,21 @@ Engine::Yielded Engine::make_room_for(RequestId id) {
   // No running request is left to preempt, so take the blocks that a waiting one was granted or has loaded.
   for (auto holder = waiting_.rbegin(); holder != waiting_.rend(); ++holder) {
     Request& other = request(*holder);
-    if (*holder == id || (other.sequence.num_allocated_tokens() == 0 && !other.loaded)) {
+    if (*holder == id || (other.sequence.num_allocated_tokens() == 0 && other.holding.blocks.empty())) {
       continue;
     }
-    end_load(other);
     if (other.sequence.num_allocated_tokens() > 0) {
       release_blocks(other);
       recorder_.preemption();
+    } else {
+      other.holding.blocks = {};  // that were loaded for it
+      other.loaded = {};
     }
     return Yielded::kOther;
   }
   // Blocks that are being loaded can be evicted once they have landed. If this request preempted itself instead, it and
   // the loading one would preempt each other forever.
-  if (!runs_alone || !loading_.empty()) {
+  if (!runs_alone || loading_ > 0) {
     return Yielded::kNobody;
   }
   preempt_last();
@@ -504,9 +532,11 @@ void Engine::preempt_last() {
 void Engine::release_blocks(Request& it) {
   const Deref release = it.sequence.reset_with_signal();
   if (!release.blocks.empty()) {
-    static_cast<void>(process(release));
+    static_cast<void>(process(release, it));
     waits_for_room_ = false;
   }
+  it.was_loaded = false;
+  it.loaded = {};
   it.computed = 0;
 }
 
@@ -522,11 +552,9 @@ void Engine::settle(Row& row) {
   it.quiet = row.quiet = 0;
 }
 
-std::size_t Engine::process(const MoveBlock& move) {
+std::size_t Engine::process(const MoveBlock& move, Request& request) {
   moved_ = true;
-  const Result<std::size_t> granted = manager_->process(move);
-  CAIRN_CHECK(granted.has_value(), "the moves of a sequence are consistent, and it releases only blocks that it has");
-  return *granted;
+  return cache_->process(move, request.holding);
 }
 
 }  // namespace cairn::sim

@@ -12,17 +12,17 @@
 // |                                | of a prompt is always computed     | prompt that is completely cached            |
 //
 // With kSeed two requests may preempt each other forever before either has a token. After kMaxFruitlessPreemptions
-// preemptions without a token the engine reports a livelock and continues as with kStrict. From then on it loads
-// nothing from tiers below (loads that take each other's blocks are another livelock), and if no running request is
-// left to preempt, a waiting one that was granted blocks returns them.
+// preemptions without a token the engine reports a livelock and continues as with kStrict; if no running request is left
+// to preempt, a waiting one that was granted blocks returns them.
 //
-// With tiers below, a waiting request is loaded before it is admitted. It leaves the queue while the load is in flight,
-// so that others may overtake it. A request that gets too few blocks only because some are being copied down waits for
-// the copies and preempts nobody. A pass that could do nothing ends with the next copy or load.
+// With tiers below (managed_cache.h), a waiting request is loaded before it is admitted, as far as that is faster than
+// computing. It leaves the queue while the load is in flight, so that others may overtake it. A request that gets too few
+// blocks only because some are being copied down waits for the copies and preempts nobody. A pass that could do nothing
+// ends when a copy or load makes progress.
 //
 // Thread safety: not thread-safe.
-// Ownership:  owns its KvManager; recorder, event sink and network must outlive it.
-// Errors:     create() fails as KvManager::create() does, and for limits of 0. check_fits() fails for a request that no
+// Ownership:  owns its cache; recorder, event sink and site must outlive it.
+// Errors:     create() fails as KvManager::create() and ManagedCache::make() do, and for limits of 0. check_fits() fails for a request that no
 //             pass could ever serve.
 // Complexity: a decode step of a request that needs no block takes a few instructions.
 #pragma once
@@ -30,7 +30,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,20 +37,24 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/manager/kv_block_manager.h"
 #include "cairn/sim/active_sequence.h"
 #include "cairn/sim/engine_options.h"
 #include "cairn/sim/identity_source.h"
-#include "cairn/sim/kv_manager.h"
-#include "cairn/sim/link_network.h"
-#include "cairn/sim/offload_engine.h"
+#include "cairn/sim/kv_event_sink.h"
+#include "cairn/sim/link_executor.h"
 #include "cairn/sim/recorder.h"
+#include "cairn/sim/virtual_site.h"
+#include "cairn/sim/worker_cache.h"
 
 namespace cairn::sim {
 
-// The tiers below an engine's cache, and the network of their links.
+// The tiers below an engine's cache.
 struct EngineTiers {
-  OffloadOptions offload = {};
-  LinkNetwork* network = nullptr;
+  ManagerConfig config = {};  // block size and device are those of the engine
+  VirtualSite* site = nullptr;
+  WorkerLinks links = {};
+  std::vector<TierFault> faults = {};
 };
 
 // Identifies a request to the caller that submitted it.
@@ -72,7 +75,7 @@ class Engine {
   // Requires: check_fits() of the request; the prompt was hashed at this block size.
   void submit(const Ticket& ticket, Prompt prompt, std::uint64_t output_tokens, TimePoint arrival);
   [[nodiscard]] bool has_requests() const { return num_requests() > 0; }
-  [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size() + loading_.size(); }
+  [[nodiscard]] std::size_t num_requests() const { return running_.size() + waiting_.size() + loading_; }
 
   // Runs one pass and returns the time at which it ends. Runs several passes if each only generates tokens that need no
   // block and the later ones begin before `horizon`. Requires: has_requests(); nothing is submitted before `horizon`.
@@ -82,7 +85,9 @@ class Engine {
 
   static constexpr std::uint64_t kMaxFruitlessPreemptions = 1'000;
 
-  [[nodiscard]] const KvManager& manager() const { return *manager_; }
+  [[nodiscard]] const WorkerCache& cache() const { return *cache_; }
+  // Null without tiers below.
+  [[nodiscard]] const KvBlockManager* manager() const { return manager_; }
 
  private:
   using RequestId = std::uint32_t;
@@ -97,9 +102,12 @@ class Engine {
     ActiveSequence sequence;
     Ticket ticket;
     RequestFigures figures = {};
-    std::uint64_t computed = 0;         // tokens
-    std::optional<LoadId> loaded = {};  // a load that has landed; ended by the next allocation
-    std::uint32_t quiet = 0;            // Row::quiet when it was last set
+    Holding holding = {};
+    std::uint64_t computed = 0;          // tokens
+    bool was_loaded = false;             // since it last had no blocks: it is not loaded again
+    PerTier<std::uint64_t> loaded = {};  // tokens, by that load
+    std::uint64_t rejected = 0;          // tokens that were faster to compute
+    std::uint32_t quiet = 0;             // Row::quiet when it was last set
     TimePoint last_token{0};
   };
   // A running request. Tokens that need no block are only counted down here; settle() brings the request up to date
@@ -127,7 +135,7 @@ class Engine {
     bool admitting = false;  // schedules waiting requests, not running ones
   };
 
-  Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<KvManager> manager);
+  Engine(const EngineOptions& options, std::uint64_t seed, Recorder& recorder, std::unique_ptr<WorkerCache> cache);
 
   // How many passes from now on only generate tokens that need no block.
   [[nodiscard]] std::uint64_t count_quiet_passes(TimePoint now, TimePoint horizon);
@@ -142,18 +150,18 @@ class Engine {
   // Advances the time of the tiers; requests whose loads have landed go to the front of the queue.
   void take_landed(TimePoint now);
   // Starts to load what the tiers below have of a waiting request.
-  [[nodiscard]] SwapInStart::Outcome start_load(RequestId id);
-  void end_load(Request& request);
+  [[nodiscard]] LoadStart::Outcome start_load(RequestId id);
   // When a pass ends that begins now; a pass that takes no time lasts until the next event of the tiers.
   [[nodiscard]] TimePoint end_of_pass(TimePoint now, Duration taken) const;
-  void record_tiers(PassFigures& figures) const;
+  // Tells the cache what the engine computes in a pass, so that it can weigh loads.
+  void report_pass(Duration taken, std::uint64_t times);
   void record_admission(const Row& row);
   // Schedules as many tokens of a request as budget and blocks allow. The row need not be in running_ yet.
   [[nodiscard]] Outcome schedule(Row& row);
   // Allocates blocks for all tokens up to `target`, or for as many as possible.
   [[nodiscard]] Outcome allocate(RequestId id, std::uint64_t target);
   [[nodiscard]] std::uint64_t cached_tokens(const Request& request) const;
-  [[nodiscard]] Duration prefill_time() const;
+  [[nodiscard]] Duration prefill_time();
   // Generates a token for each ready row; returns how many were generated.
   std::uint64_t decode(TimePoint stamp);
   // Whether a token was generated. The row may be gone afterwards.
@@ -168,27 +176,29 @@ class Engine {
   void preempt_last();
   void release_blocks(Request& request);
   void settle(Row& row);
-  [[nodiscard]] std::size_t process(const MoveBlock& move);
+  [[nodiscard]] std::size_t process(const MoveBlock& move, Request& request);
   [[nodiscard]] Request& request(RequestId id) { return *requests_[id]; }
 
   const EngineOptions options_;
-  std::unique_ptr<KvManager> manager_;
+  std::unique_ptr<WorkerCache> cache_;
+  const KvBlockManager* manager_ = nullptr;  // the cache's
   IdentitySource identities_;
   Recorder& recorder_;
   std::vector<std::optional<Request>> requests_;
   std::vector<RequestId> unused_requests_;
   std::deque<RequestId> waiting_;
-  std::map<LoadId, RequestId> loading_;
+  std::size_t loading_ = 0;  // requests that wait for their loads
   std::vector<Row> running_;
   std::vector<Ticket> finished_;
   Pass pass_;
+  std::vector<CostModel::PromptPart> parts_;  // of prefill_time(); a member only to reuse its memory
   // Cached until the next move.
   bool moved_ = true;
   std::uint64_t blocks_in_use_ = 0;
   std::uint64_t blocks_resident_ = 0;
   Duration decode_time_{0};
   bool waiting_may_preempt_;
-  bool livelocked_ = false;      // since then waiting requests do not preempt, and nothing is loaded
+  bool livelocked_ = false;      // since then waiting requests do not preempt
   bool waits_for_room_ = false;  // the first waiting request; trying again before blocks are released does not help
   std::uint64_t fruitless_preemptions_ = 0;  // since the last token
   TimePoint last_stamp_{0};                  // of the last generated tokens

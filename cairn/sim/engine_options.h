@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -45,8 +46,11 @@ struct CacheUse {
 // parse() reads measured points as CSV, one a line:
 //   prefill,TOKENS,MS    a pass that computes TOKENS tokens
 //   decode,TOKENS,MS     one step with TOKENS tokens in the cache
+//   prompt,TOKENS,MS     instead of prefill: a prompt of TOKENS tokens, computed alone in one pass, nothing of it cached.
+//                        Tokens take longer the more tokens are before them: tokens a to b of a prompt take F(b) - F(a),
+//                        and each pass that computes any F(0) besides.
 // Points are joined by straight lines, which continue beyond the first and the last point; never below 0. Empty lines,
-// lines that begin with # and a first line of titles are skipped. Each kind needs at least two points. with_speedup()
+// lines that begin with # and a first line of titles are skipped. decode, and prefill or prompt, need at least two points. with_speedup()
 // is the same engine, `factor` times as fast.
 //
 // Errors: parse() fails on any other line, on two points at the same TOKENS and on too few points; the message
@@ -57,8 +61,16 @@ class CostModel {
   [[nodiscard]] static Result<CostModel> parse(std::string_view csv);
   [[nodiscard]] Result<CostModel> with_speedup(double factor) const;
 
-  // Rounded to the nearest nanosecond.
+  // Rounded to the nearest nanosecond. prefill(tokens) is a pass that computes so many tokens of any prompts.
   [[nodiscard]] Duration prefill(std::uint64_t tokens) const;
+  // Whether the time depends on the tokens before those that are computed. Then prefill() takes those too: of each prompt of a
+  // pass, the tokens that are cached or were computed before, and those after the pass.
+  [[nodiscard]] bool depends_on_context() const { return !prompt_points_.empty(); }
+  struct PromptPart {
+    std::uint64_t before = 0;
+    std::uint64_t after = 0;
+  };
+  [[nodiscard]] Duration prefill(std::span<const PromptPart> parts) const;
   [[nodiscard]] Duration decode(const CacheUse& use) const;
 
  private:
@@ -74,6 +86,7 @@ class CostModel {
 
   // Sorted by tokens; empty for the polynomial.
   std::vector<Point> prefill_points_;
+  std::vector<Point> prompt_points_;  // instead of prefill_points_
   std::vector<Point> decode_points_;
   double speedup_ = 1;
 };
@@ -83,6 +96,7 @@ struct EngineOptions {
   std::uint32_t blocks = 16'384;
   std::uint32_t block_size = 64;
   PolicyKind eviction = PolicyKind::kLineageTick;
+  bool leaves_first = false;  // evict a block only after all blocks that continue its prefix
   Profile profile = Profile::kStrict;
   std::uint32_t max_num_seqs = 256;              // requests that run at the same time
   std::uint32_t max_num_batched_tokens = 8'192;  // in one pass

@@ -31,7 +31,7 @@ class EngineTest : public ::testing::Test {
     const TimePoint end = engine_->run_pass(now_, now_);
     const std::int64_t ms = (end - now_) / std::chrono::milliseconds(1);
     now_ = end;
-    engine_->manager().check_invariants();
+    engine_->cache().check_invariants();
     return ms;
   }
   void run_to_the_end() {
@@ -52,13 +52,13 @@ TEST_F(EngineTest, APromptGeneratesItsFirstTokenInThePassThatCompletesIt) {
   make(small(16));
   submit(0, 1, 10, 3);
   EXPECT_EQ(pass(), 10 + 10);
-  EXPECT_EQ(engine_->manager().num_active_blocks(), 3U);
+  EXPECT_EQ(engine_->cache().num_active_blocks(), 3U);
   EXPECT_EQ(pass(), 10);
   EXPECT_TRUE(engine_->finished().empty());
   EXPECT_EQ(pass(), 10);
   ASSERT_EQ(engine_->finished().size(), 1U);
   EXPECT_FALSE(engine_->has_requests());
-  EXPECT_EQ(engine_->manager().num_active_blocks(), 0U);
+  EXPECT_EQ(engine_->cache().num_active_blocks(), 0U);
   const RequestFigures figures = report().requests[0];
   EXPECT_EQ(ms(figures.first_token), 20);
   EXPECT_EQ(ms(figures.second_token), 30);

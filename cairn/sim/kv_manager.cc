@@ -14,7 +14,8 @@ Result<std::unique_ptr<KvManager>> KvManager::create(const KvManagerOptions& opt
   }
   CAIRN_TRY_ASSIGN(internal::BlockLedger ledger, internal::BlockLedger::create({.capacity = options.max_capacity,
                                                                                 .block_size = options.block_size,
-                                                                                .policy = options.eviction}));
+                                                                                .policy = options.eviction,
+                                                                                .leaves_first = options.leaves_first}));
   return std::unique_ptr<KvManager>(new KvManager(options, std::move(ledger)));
 }
 

@@ -62,6 +62,7 @@ struct KvManagerOptions {
   std::uint32_t max_capacity = 0;  // blocks
   std::uint32_t block_size = 0;    // tokens per block
   PolicyKind eviction = PolicyKind::kLineageTick;
+  bool leaves_first = false;  // evict a block only after all blocks that continue its prefix
   Profile profile = Profile::kStrict;
   KvEventSink* sink = nullptr;
   std::uint32_t dp_rank = 0;  // data parallel rank of the engine; only a name, answered by dp_rank()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace cairn::sim {
@@ -57,6 +58,7 @@ void Recorder::pass(const PassFigures& pass) {
   counts_.computed_tokens += pass.prompt_tokens;
   peak_blocks_ = std::max(peak_blocks_, pass.blocks_in_use);
   peak_waiting_ = std::max(peak_waiting_, pass.waiting);
+  busy_ += pass.tokens > 0 || pass.prompt_tokens > 0 ? pass.end - pass.begin : Duration(0);
   if (pass.tokens > 0) {
     last_token_ = std::max(last_token_, pass.end);
   }
@@ -71,6 +73,19 @@ void Recorder::pass(const PassFigures& pass) {
   }
   span.prompt_tokens += pass.prompt_tokens;
   span.output_tokens += pass.tokens;
+}
+
+void Recorder::admission(const AdmissionFigures& admission) {
+  ++counts_.admissions;
+  counts_.saved_tokens += admission.cached;
+  counts_.rejected_tokens += admission.rejected;
+  // The last token is computed even if its block was loaded.
+  std::uint64_t left = admission.cached;
+  for (std::size_t tier = 0; tier < kMostTiersBelow; ++tier) {
+    const std::uint64_t tokens = std::min(admission.loaded[tier], left);
+    loaded_tokens_[tier] += tokens;
+    left -= tokens;
+  }
 }
 
 void Recorder::first_token(const RequestFigures& request) {
@@ -101,6 +116,8 @@ Latencies Recorder::latencies() const {
   std::vector<double> tpot;
   std::vector<double> e2e;
   std::vector<double> queue;
+  std::vector<double> loads;
+  std::ranges::transform(load_waits_, std::back_inserter(loads), ms);
   for (const RequestFigures& request : requests_) {
     if (request.output_tokens == 0) {
       continue;
@@ -128,6 +145,7 @@ Latencies Recorder::latencies() const {
           .itl_ms = Distribution::of_counted(std::move(itl)),
           .e2e_ms = Distribution::of(std::move(e2e)),
           .queue_ms = Distribution::of(std::move(queue)),
+          .load_ms = Distribution::of(std::move(loads)),
           .tokens_per_s = Distribution::of_counted(std::move(tokens_per_s))};
 }
 
@@ -137,6 +155,7 @@ Report Recorder::report() const {
   report.loaded_tokens = loaded_tokens_;
   report.cache.peak_in_use = peak_blocks_;
   report.duration_ms = ms(last_token_);
+  report.busy_s = ms(busy_) / 1000;
   report.latencies = latencies();
   report.peak_waiting = peak_waiting_;
   report.span_s = ms(series_.width()) / 1000;
@@ -160,11 +179,20 @@ double Report::reused_ratio() const {
              : static_cast<double>(counts.reused_tokens) / static_cast<double>(counts.input_tokens);
 }
 
-double Report::loaded_ratio(std::size_t tier) const {
-  return counts.saved_tokens == 0
-             ? 0
-             : reused_ratio() * static_cast<double>(std::min(loaded_tokens[tier], counts.saved_tokens)) /
-                   static_cast<double>(counts.saved_tokens);
+double Report::loaded_ratio(CacheLevel tier) const {
+  return counts.saved_tokens == 0 ? 0
+                                  : reused_ratio() * static_cast<double>(loaded_tokens[below_index(tier)]) /
+                                        static_cast<double>(counts.saved_tokens);
+}
+
+double Report::write_amplification(const TierCounts& tier) const {
+  const double computed =
+      static_cast<double>(counts.computed_tokens + counts.output_tokens) * static_cast<double>(kv_bytes);
+  return computed == 0 ? 0 : static_cast<double>(tier.bytes_written) / computed;
+}
+
+double Report::busy_share() const {
+  return duration_ms == 0 || workers == 0 ? 0 : busy_s * 1000 / duration_ms / workers;
 }
 
 double Report::first_reused_ratio() const {

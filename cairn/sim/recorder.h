@@ -31,15 +31,19 @@ struct PassFigures {
   PerTier<std::uint64_t> below = {};  // blocks in the tiers below
 };
 
+// What a request found when it was admitted, in tokens.
+struct AdmissionFigures {
+  std::uint64_t cached = 0;            // on the device, those that were loaded for it included
+  PerTier<std::uint64_t> loaded = {};  // from each tier below
+  std::uint64_t rejected = 0;          // that tiers below had, and that were faster to compute
+};
+
 class Recorder {
  public:
   void pass(const PassFigures& pass);
-  void admission(std::uint64_t cached_tokens) {
-    ++counts_.admissions;
-    counts_.saved_tokens += cached_tokens;
-  }
-  // A load of that many prompt tokens from a tier below has begun.
-  void loaded(std::size_t tier, std::uint64_t tokens) { loaded_tokens_[tier] += tokens; }
+  void admission(const AdmissionFigures& admission);
+  // A request waited that long for its load.
+  void load_landed(Duration waited) { load_waits_.push_back(waited); }
   void preemption() { ++counts_.preemptions; }
   void livelock() { ++counts_.livelocks; }
   void first_token(const RequestFigures& request);
@@ -71,7 +75,9 @@ class Recorder {
   internal::SimTable<std::uint64_t, GapCount> gaps_;
   TimeSeries series_;
   PerTier<std::uint64_t> loaded_tokens_{};
+  std::vector<Duration> load_waits_;
   TimePoint last_token_{0};
+  Duration busy_{0};
   std::uint64_t peak_blocks_ = 0;
   std::uint64_t peak_waiting_ = 0;
 };

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <queue>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
 #include "cairn/sim/arrivals.h"
 #include "cairn/sim/engine.h"
+#include "cairn/sim/link_executor.h"
 #include "cairn/sim/prefix_index.h"
 #include "cairn/sim/recorder.h"
+#include "cairn/sim/virtual_site.h"
 
 namespace cairn::sim {
 namespace {
@@ -28,6 +31,9 @@ class WorkerEvents final : public KvEventSink {
   WorkerEvents(std::uint32_t worker, const TimePoint& now, PrefixIndex* index, ReplayEventSink* listener)
       : worker_(worker), now_(now), index_(index), listener_(listener) {}
 
+  // Events get the time of this clock; without one, that of the pass.
+  void follow(const Clock& clock) { clock_ = &clock; }
+
   void on_stored(std::uint64_t event_id, CacheLevel tier, const KvStored& stored) override {
     ++events_;
     stored_ += tier == CacheLevel::kG1 ? stored.blocks.size() : 0;
@@ -35,7 +41,7 @@ class WorkerEvents final : public KvEventSink {
       index_->stored(worker_, stored);
     }
     if (listener_ != nullptr) {
-      listener_->on_stored(worker_, now_, event_id, tier, stored);
+      listener_->on_stored(worker_, time(), event_id, tier, stored);
     }
   }
   void on_removed(std::uint64_t event_id, CacheLevel tier, const KvRemoved& removed) override {
@@ -45,7 +51,7 @@ class WorkerEvents final : public KvEventSink {
       index_->removed(worker_, removed);
     }
     if (listener_ != nullptr) {
-      listener_->on_removed(worker_, now_, event_id, tier, removed);
+      listener_->on_removed(worker_, time(), event_id, tier, removed);
     }
   }
   void add_to(CacheCounts& counts) const {
@@ -55,8 +61,11 @@ class WorkerEvents final : public KvEventSink {
   }
 
  private:
+  [[nodiscard]] TimePoint time() const { return clock_ != nullptr ? clock_->now() : now_; }
+
   const std::uint32_t worker_;
   const TimePoint& now_;
+  const Clock* clock_ = nullptr;
   PrefixIndex* index_;
   ReplayEventSink* listener_;
   std::uint64_t events_ = 0;
@@ -73,11 +82,16 @@ class Run {
     for (std::uint32_t i = 0; i < options_.workers; ++i) {
       worker_events_.push_back(std::make_unique<WorkerEvents>(
           i, now_, options_.placement == Placement::kPrefix ? &index_ : nullptr, options_.events));
-      CAIRN_TRY(add_links(i));
-      const EngineTiers below{.offload = offload_options(i), .network = &network_};
-      CAIRN_TRY_ASSIGN(std::unique_ptr<Engine> engine,
-                       Engine::create(options_.engine, i, recorder_, worker_events_.back().get(),
-                                      options_.tiers.empty() ? nullptr : &below));
+      EngineTiers below{.config = options_.manager, .faults = options_.faults};
+      if (has_tiers()) {
+        CAIRN_TRY(add_links(i));
+        below.site = &site_of(i);
+        below.links = links_[i];
+        worker_events_.back()->follow(below.site->clock());
+      }
+      CAIRN_TRY_ASSIGN(
+          std::unique_ptr<Engine> engine,
+          Engine::create(options_.engine, i, recorder_, worker_events_.back().get(), has_tiers() ? &below : nullptr));
       workers_.push_back({.engine = std::move(engine)});
     }
     return {};
@@ -100,10 +114,6 @@ class Run {
   }
 
  private:
-  struct LinkPair {
-    LinkId down{};
-    LinkId up{};
-  };
   struct Worker {
     std::unique_ptr<Engine> engine;
     bool is_busy = false;
@@ -117,35 +127,40 @@ class Run {
     }
   };
 
-  // The links of one worker, tier by tier. Shared links are created for the first worker.
-  Status add_links(std::uint32_t worker) {
-    std::vector<LinkPair> own;
-    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
-      const ReplayTier& below = options_.tiers[tier];
-      if (below.shared_by_all && worker > 0) {
-        own.push_back(links_[0][tier]);
-        continue;
-      }
-      const LinkOptions link{.bytes_per_second = from_gigabytes_per_second(below.gigabytes_per_s),
-                             .latency = below.latency};
-      CAIRN_TRY_ASSIGN(const LinkId down, network_.add_link(link));
-      CAIRN_TRY_ASSIGN(const LinkId up, network_.add_link(link));
-      own.push_back({down, up});
+  [[nodiscard]] bool has_tiers() const { return options_.manager.host.is_there() || options_.manager.disk.is_there(); }
+  [[nodiscard]] bool shares_links() const {
+    return options_.host_link.shared_by_all || options_.disk_link.shared_by_all;
+  }
+  // Workers that share no link have a site each.
+  [[nodiscard]] VirtualSite& site_of(std::size_t worker) const { return *sites_[shares_links() ? 0 : worker]; }
+
+  Result<WorkerLinks::Pair> add_link(std::uint32_t worker, const ReplayLink& link,
+                                     WorkerLinks::Pair WorkerLinks::* which) {
+    if (link.shared_by_all && worker > 0) {
+      return links_[0].*which;
     }
-    links_.push_back(std::move(own));
-    return {};
+    const LinkDiscipline discipline = link.in_order ? LinkDiscipline::kInOrder : LinkDiscipline::kShared;
+    LinkNetwork& network = site_of(worker).network();
+    WorkerLinks::Pair pair;
+    CAIRN_TRY_ASSIGN(pair.down,
+                     network.add_link({.bytes_per_second = from_gigabytes_per_second(link.gigabytes_per_s_down),
+                                       .discipline = discipline,
+                                       .latency = link.latency}));
+    CAIRN_TRY_ASSIGN(pair.up, network.add_link({.bytes_per_second = from_gigabytes_per_second(link.gigabytes_per_s_up),
+                                                .discipline = discipline,
+                                                .latency = link.latency}));
+    return pair;
   }
 
-  OffloadOptions offload_options(std::uint32_t worker) const {
-    OffloadOptions offload{.block_bytes = options_.block_bytes};
-    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
-      offload.tiers.push_back({.level = options_.tiers[tier].level,
-                               .capacity = options_.tiers[tier].blocks,
-                               .eviction = options_.engine.eviction,
-                               .down = links_[worker][tier].down,
-                               .up = links_[worker][tier].up});
+  Status add_links(std::uint32_t worker) {
+    if (worker == 0 || !shares_links()) {
+      sites_.push_back(std::make_unique<VirtualSite>());
     }
-    return offload;
+    WorkerLinks links;
+    CAIRN_TRY_ASSIGN(links.host, add_link(worker, options_.host_link, &WorkerLinks::host));
+    CAIRN_TRY_ASSIGN(links.disk, add_link(worker, options_.disk_link, &WorkerLinks::disk));
+    links_.push_back(links);
+    return {};
   }
 
   void end_passes() {
@@ -261,6 +276,7 @@ class Run {
     Report report = recorder_.report();
     report.complete = go_on_;
     report.refusals = refusals_;
+    report.workers = options_.workers;
     report.cache.capacity = options_.engine.blocks;
     for (const std::unique_ptr<WorkerEvents>& events : worker_events_) {
       events->add_to(report.cache);
@@ -271,28 +287,52 @@ class Run {
   }
 
   void add_tiers(Report& report) const {
-    for (std::size_t tier = 0; tier < options_.tiers.size(); ++tier) {
-      TierCounts counts{.level = options_.tiers[tier].level, .capacity = options_.tiers[tier].blocks};
-      for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-        const OffloadTierStats& stats =
-            workers_[worker].engine->manager().offload_engine()->stats(static_cast<TierIndex>(tier));
-        counts.copied += stats.copied;
-        counts.skipped += stats.skipped;
-        counts.dropped += stats.dropped;
-        counts.evicted += stats.evicted;
-        counts.loaded += stats.loaded;
-        if (worker > 0 && options_.tiers[tier].shared_by_all) {
-          continue;
-        }
-        const LinkStats& down = network_.stats(links_[worker][tier].down);
-        const LinkStats& up = network_.stats(links_[worker][tier].up);
-        counts.bytes_down += down.bytes;
-        counts.bytes_up += up.bytes;
-        counts.seconds_down += std::chrono::duration<double>(down.busy).count();
-        counts.seconds_up += std::chrono::duration<double>(up.busy).count();
+    if (!has_tiers()) {
+      return;
+    }
+    report.kv_bytes = options_.manager.shape().block_bytes() / options_.manager.block_size;
+    for (const CacheLevel level : {CacheLevel::kG2, CacheLevel::kG3}) {
+      const BlockPool* const pool = workers_[0].engine->manager()->pool(level);
+      if (pool == nullptr) {
+        continue;
       }
+      TierCounts counts{.level = level, .capacity = pool->capacity()};
+      for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+        add_tier_of(worker, counts);
+      }
+      counts.loaded = report.loaded_tokens[below_index(level)] / options_.engine.block_size;
       report.tiers.push_back(counts);
     }
+  }
+
+  void add_tier_of(std::size_t worker, TierCounts& counts) const {
+    const KvBlockManager& manager = *workers_[worker].engine->manager();
+    const ManagerStatus status = manager.status();
+    counts.evicted += manager.pool(counts.level)->stats().evicted;
+    for (const OffloadStatus& offload : status.offload) {
+      if (offload.to == counts.level) {
+        counts.copied += offload.copied;
+        counts.refused += std::accumulate(offload.refused.begin(), offload.refused.end(), std::uint64_t{0});
+      }
+    }
+    for (const LinkStatus& link : status.links) {
+      counts.bytes_written += link.to == counts.level ? link.totals.bytes : 0;
+      counts.bytes_read += link.from == counts.level ? link.totals.bytes : 0;
+      if (link.to == counts.level || link.from == counts.level) {
+        counts.failed += link.totals.failed + link.totals.mismatched + link.totals.expired;
+      }
+    }
+    for (const TierStatus& tier : status.tiers) {
+      counts.times_out += tier.level == counts.level ? tier.reading.times_out + tier.writing.times_out : 0;
+    }
+    const bool is_disk = counts.level == CacheLevel::kG3;
+    if (worker > 0 && (is_disk ? options_.disk_link : options_.host_link).shared_by_all) {
+      return;
+    }
+    const WorkerLinks::Pair& pair = is_disk ? links_[worker].disk : links_[worker].host;
+    const LinkNetwork& network = site_of(worker).network();
+    counts.seconds_down += std::chrono::duration<double>(network.stats(pair.down).busy).count();
+    counts.seconds_up += std::chrono::duration<double>(network.stats(pair.up).busy).count();
   }
 
   void add_evictions(Report& report) const {
@@ -300,7 +340,7 @@ class Run {
     EvictionAges ages{};
     for (const Worker& worker : workers_) {
       for (std::size_t i = 0; i < ages.size(); ++i) {
-        const std::uint64_t count = worker.engine->manager().eviction_ages()[i];
+        const std::uint64_t count = worker.engine->cache().eviction_ages()[i];
         ages[i] += count;
         report.cache.evicted += count;
         bars = count > 0 ? std::max(bars, i + 1) : bars;
@@ -316,8 +356,8 @@ class Run {
   Arrivals arrivals_;
   PrefixIndex index_;
   TimePoint now_{0};
-  LinkNetwork network_;                       // outlives the workers
-  std::vector<std::vector<LinkPair>> links_;  // by worker and tier
+  std::vector<std::unique_ptr<VirtualSite>> sites_;  // outlive the workers
+  std::vector<WorkerLinks> links_;                   // by worker
   std::vector<std::unique_ptr<WorkerEvents>> worker_events_;
   std::vector<Worker> workers_;
   std::priority_queue<PassEnd, std::vector<PassEnd>, std::greater<>> passes_;
@@ -335,6 +375,11 @@ class Run {
 
 std::string_view to_string(Placement placement) { return placement == Placement::kPrefix ? "prefix" : "round-robin"; }
 
+std::string_view to_string(TierFault::Kind kind) {
+  constexpr std::string_view kNames[] = {"stall", "fail", "garbage"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 std::optional<Placement> parse_placement(std::string_view name) {
   for (const Placement placement : {Placement::kRoundRobin, Placement::kPrefix}) {
     if (name == to_string(placement)) {
@@ -348,14 +393,13 @@ Result<Report> run_replay(const ReplayOptions& options, RequestSource& source) {
   if (options.workers == 0) {
     return fail(ErrorCode::kInvalidArgument, "a replay needs at least one worker");
   }
-  if (options.tiers.size() > kMostTiersBelow) {
-    return fail(ErrorCode::kInvalidArgument, str_cat(options.tiers.size(), " tiers below the workers; give at most ",
-                                                     kMostTiersBelow, ": G2, G3 and G4"));
+  const bool has_tiers = options.manager.host.is_there() || options.manager.disk.is_there();
+  if (has_tiers && options.engine.profile == Profile::kSeed) {
+    return fail(ErrorCode::kInvalidArgument,
+                "tiers require the strict profile: under the seed profile workers have no manager");
   }
-  if (!options.tiers.empty() && options.engine.profile == Profile::kSeed) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "tiers require the strict profile: under the seed profile requests can evict each other's loads forever");
+  if (has_tiers && !options.engine.prefix_caching) {
+    return fail(ErrorCode::kInvalidArgument, "without prefix caching nothing is loaded from tiers; remove the tiers");
   }
   Run run(options, source);
   CAIRN_TRY(run.build());

@@ -12,8 +12,10 @@
 // A request that can never fit, or that is the first turn of a session and has a delay, is refused, counted and listed.
 //
 // Thread safety: runs on the calling thread. The same options and source give the same report, bit for bit.
-// Errors: fails for options that no engine accepts, and for tiers with the seed profile, under which requests can
-// evict each other's loads forever.
+// With a host or disk tier in ReplayOptions::manager, each worker has a real KvBlockManager (managed_cache.h).
+//
+// Errors: fails for options that no engine and no manager accepts, and for tiers with the seed profile or without prefix
+// caching.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/result.h"
+#include "cairn/manager/manager_config.h"
 #include "cairn/sim/engine_options.h"
 #include "cairn/sim/kv_event_sink.h"
 #include "cairn/sim/report.h"
@@ -80,20 +83,37 @@ struct ReplayProgress {
   std::uint64_t finished = 0;
 };
 
-// A tier below each worker's cache, and its links to the tier above.
-struct ReplayTier {
-  CacheLevel level = CacheLevel::kG2;
-  std::uint32_t blocks = 0;    // per worker
-  double gigabytes_per_s = 0;  // in each direction; 0: no limit
-  Duration latency{0};         // of each transfer
-  bool shared_by_all = false;  // all workers share one pair of links; if false, each has its own
+// The link between a tier and the one above, a direction each.
+struct ReplayLink {
+  double gigabytes_per_s_down = 0;  // into the tier; 0: no limit
+  double gigabytes_per_s_up = 0;    // out of it
+  Duration latency{0};              // of each transfer
+  bool in_order = true;             // transfers go one after the other; if false, they share the rate
+  bool shared_by_all = false;       // all workers share one pair of links; if false, each has its own
 };
+
+// A tier does not work for a while, on all workers.
+struct TierFault {
+  enum class Kind : std::uint8_t {
+    kStall,    // copies arrive when the fault is over
+    kFail,     // copies fail
+    kGarbage,  // blocks that are read have wrong bytes
+  };
+  CacheLevel level = CacheLevel::kG3;
+  Kind kind = Kind::kFail;
+  TimePoint begin{0};
+  Duration length{0};
+};
+[[nodiscard]] std::string_view to_string(TierFault::Kind kind);
 
 struct ReplayOptions {
   EngineOptions engine = {};
   std::uint32_t workers = 1;
-  std::vector<ReplayTier> tiers = {};  // the nearest first; at most kMostTiersBelow
-  std::uint64_t block_bytes = 0;       // that links carry for a block
+  // The tiers below, and how blocks move. Device and block size are those of `engine`; sizes are of one worker.
+  ManagerConfig manager = {};
+  ReplayLink host_link = {};
+  ReplayLink disk_link = {};
+  std::vector<TierFault> faults = {};
   Placement placement = Placement::kRoundRobin;
   std::uint32_t concurrency = 0;      // requests in flight; 0: they arrive at the times of the source
   ReplayEventSink* events = nullptr;  // outlives the run

@@ -3,6 +3,7 @@
 //   TTFT  from arrival to the first token        ITL    gaps between tokens, of all requests together
 //   TTST  from the first token to the second     TPOT   (last - first) / (tokens - 1)
 //   E2E   from arrival to the last token         queue  from arrival to the first admission
+//   load  from the start of a load to its end
 // Requests with one token have no TTST and TPOT. Only requests that were answered count.
 #pragma once
 
@@ -19,10 +20,14 @@
 
 namespace cairn::sim {
 
-// The tiers that can be below a worker's cache, the nearest first: G2, G3 and G4.
-inline constexpr std::size_t kMostTiersBelow = 3;
+// The tiers that can be below a worker's cache: G2 and G3.
+inline constexpr std::size_t kMostTiersBelow = 2;
 template <typename T>
 using PerTier = std::array<T, kMostTiersBelow>;
+// The index of a tier below in a PerTier.
+[[nodiscard]] constexpr std::size_t below_index(CacheLevel level) {
+  return index_of(level) - index_of(CacheLevel::kG2);
+}
 
 // Mean, extremes and percentiles of measured values; exact, however many there are.
 //
@@ -68,6 +73,7 @@ struct ReplayCounts {
   std::uint64_t first_reused_tokens = 0;
   std::uint64_t computed_tokens = 0;  // of prompts, each time they were computed
   std::uint64_t saved_tokens = 0;     // of prompts, found at admissions
+  std::uint64_t rejected_tokens = 0;  // of prompts, that tiers below had and that were faster to compute
   std::uint64_t admissions = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t livelocks = 0;  // workers whose requests would have preempted each other forever
@@ -87,16 +93,17 @@ struct CacheCounts {
 // What one tier below the workers' caches did, all workers together.
 struct TierCounts {
   CacheLevel level = CacheLevel::kG2;
-  std::uint64_t capacity = 0;  // blocks per worker
-  std::uint64_t copied = 0;    // blocks, into the tier from above
-  std::uint64_t skipped = 0;   // not copied, because the tier had them or was receiving them
-  std::uint64_t dropped = 0;   // not copied, because the tier had no room
-  std::uint64_t evicted = 0;
-  std::uint64_t loaded = 0;  // from the tier to G1
-  std::uint64_t bytes_down = 0;
-  std::uint64_t bytes_up = 0;
-  double seconds_down = 0;  // in which its links were sending, over all workers
+  std::uint64_t capacity = 0;       // blocks per worker
+  std::uint64_t copied = 0;         // blocks, into the tier from above
+  std::uint64_t refused = 0;        // blocks that were not copied: filters, full queues, a tier that is out of use
+  std::uint64_t evicted = 0;        // blocks
+  std::uint64_t loaded = 0;         // blocks that loads brought from here to the device
+  std::uint64_t bytes_written = 0;  // into the tier, from above and from below
+  std::uint64_t bytes_read = 0;     // from the tier
+  double seconds_down = 0;          // in which its links were sending, over all workers
   double seconds_up = 0;
+  std::uint64_t failed = 0;     // blocks whose copies failed, were late or had wrong bytes
+  std::uint64_t times_out = 0;  // how often the tier was taken out of use
 };
 
 struct Latencies {
@@ -106,6 +113,7 @@ struct Latencies {
   Distribution itl_ms;
   Distribution e2e_ms;
   Distribution queue_ms;
+  Distribution load_ms;       // of loads, not of requests
   Distribution tokens_per_s;  // per user: 1000 / gap, for every gap
 };
 
@@ -135,8 +143,11 @@ struct Report {
   std::vector<std::string> refusals;  // the first few, each with its reason
   CacheCounts cache;
   std::vector<TierCounts> tiers;              // below the workers' caches, the nearest first
-  PerTier<std::uint64_t> loaded_tokens = {};  // prompt tokens loaded from each tier
+  PerTier<std::uint64_t> loaded_tokens = {};  // prompt tokens loaded from each tier, at admissions
+  std::uint64_t kv_bytes = 0;                 // of a token
   double duration_ms = 0;
+  double busy_s = 0;  // in which workers computed, all together
+  std::uint32_t workers = 0;
   Latencies latencies;
   std::uint64_t peak_waiting = 0;
   double span_s = 0;  // length of the interval of each point
@@ -149,7 +160,11 @@ struct Report {
   [[nodiscard]] double reused_ratio() const;
   [[nodiscard]] double first_reused_ratio() const;
   // The part of reused_ratio() that came from a tier below.
-  [[nodiscard]] double loaded_ratio(std::size_t tier) const;
+  [[nodiscard]] double loaded_ratio(CacheLevel tier) const;
+  // Bytes that were written to a tier for each byte of KV that the engines computed.
+  [[nodiscard]] double write_amplification(const TierCounts& tier) const;
+  // The share of the time in which workers computed.
+  [[nodiscard]] double busy_share() const;
   // `count` per second of virtual time.
   [[nodiscard]] double per_second(std::uint64_t count) const;
 };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from . import traces
@@ -149,37 +149,48 @@ def replay(
     trace: Trace,
     *,
     workers: int = 1,
-    block_size: int = 64,
-    blocks: int = 16_384,
-    host_blocks: int = 0,
-    disk_blocks: int = 0,
-    host_bandwidth: float = 50,
-    disk_bandwidth: float = 3.5,
-    kv_bytes: int = 147_456,
-    policy: str = "lineage",
+    engine: str | os.PathLike[str] | None = None,
+    block_size: int | None = None,
+    blocks: int | None = None,
+    host_blocks: int | None = None,
+    disk_blocks: int | None = None,
+    device_size: int | str | None = None,
+    host_size: int | str | None = None,
+    disk_size: int | str | None = None,
+    host_bandwidth: float | str | None = None,
+    disk_bandwidth: float | str | None = None,
+    kv_bytes: int | None = None,
+    policy: str | None = None,
     placement: str = "round-robin",
     profile: str = "strict",
     speedup: float = 1,
+    rate: float = 0,
     concurrency: int = 0,
     max_seqs: int = 256,
     batch_tokens: int = 8_192,
     chunked_prefill: bool = True,
     prefix_caching: bool = True,
     costs: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, object] | None = None,
     strict: bool = False,
 ) -> ReplayResult:
     """Replay a trace on simulated workers, in virtual time.
 
-    A trace is a file, or rows of `cairn.traces`. `blocks` is the cache of each worker; `host_blocks` and `disk_blocks` are
-    tiers below it, with bandwidths in GB/s. `costs` is a file of measured compute times. With `strict`, an invalid row of the
-    trace is an error. Ctrl-C stops it. The options are those of `cairn replay`.
+    A trace is a file, or rows of `cairn.traces`. `engine` is a GPU with a model, such as "h200-8b". `device_size` or `blocks` is
+    the cache of each worker; those of host and disk are tiers below it, with bandwidths in GB/s. `costs` is a file of measured
+    compute times. `settings` are keys of the manager's configuration, such as {"host.policy": "lru"}. With `strict`, an invalid
+    row of the trace is an error. Ctrl-C stops it. The options and their defaults are those of `cairn replay`.
     """
-    options = {
+    options: dict[str, object] = {
+        "engine": None if engine is None else os.fspath(engine),
         "workers": workers,
         "block-size": block_size,
         "blocks": blocks,
         "host-blocks": host_blocks,
         "disk-blocks": disk_blocks,
+        "device-size": device_size,
+        "host-size": host_size,
+        "disk-size": disk_size,
         "host-bandwidth": host_bandwidth,
         "disk-bandwidth": disk_bandwidth,
         "kv-bytes": kv_bytes,
@@ -187,15 +198,16 @@ def replay(
         "placement": placement,
         "profile": profile,
         "speedup": speedup,
+        "rate": rate,
         "concurrency": concurrency,
         "max-seqs": max_seqs,
         "batch-tokens": batch_tokens,
         "chunked-prefill": "on" if chunked_prefill else "off",
         "prefix-caching": "on" if prefix_caching else "off",
+        "costs": None if costs is None else os.fspath(costs),
+        **(settings or {}),
     }
-    if costs is not None:
-        options["costs"] = os.fspath(costs)
-    texts = [(name, str(value)) for name, value in options.items()]
+    texts = [(name, str(value)) for name, value in options.items() if value is not None]
     # Imported here, because `import cairn` should take no time.
     import json
     import tempfile

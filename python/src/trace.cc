@@ -275,15 +275,18 @@ void bind_hitrate(nb::module_& module) {
 // The report as JSON text, as `cairn replay --json` writes it.
 std::string replay(const std::string& path, const std::vector<std::pair<std::string, std::string>>& options,
                    bool strict) {
-  cli::ReplaySettings settings;
+  cli::ReplaySources sources;
   for (const auto& [name, value] : options) {
-    check(cli::set_by_name(name, value, settings));
+    sources.options.push_back(name + "=" + value);
   }
+  const cli::ReplaySettings settings = value_or_raise(cli::read_settings(sources));
   sim::ReplayOptions replay = value_or_raise(cli::to_options(settings));
   return value_or_raise(run_interruptibly([&](const std::atomic<bool>& stop) -> Result<std::string> {
     using cli::TraceSource;
-    CAIRN_TRY_ASSIGN(TraceSource source,
-                     TraceSource::open(path, strict ? TraceSource::BadRows::kStop : TraceSource::BadRows::kLeaveOut));
+    CAIRN_TRY_ASSIGN(cli::TraceMix source, cli::TraceMix::open({.paths = {path},
+                                                                .bad_rows = strict ? TraceSource::BadRows::kStop
+                                                                                   : TraceSource::BadRows::kLeaveOut,
+                                                                .rate = settings.rate}));
     replay.progress = [&](const sim::ReplayProgress& /*at*/) { return source.status().has_value() && !stop; };
     CAIRN_TRY_ASSIGN(sim::Report report, sim::run_replay(replay, source));
     CAIRN_TRY(source.status());

@@ -84,6 +84,9 @@ def test_replay(tmp_path, rows):
     assert result.tiers[0]["tier"] == "G2" and set(result.hit_ratio_by_tier) == {"G1", "G2"}
     assert json.dumps(result.to_dict()) and len(result.series) > 1 and "300 requests" in repr(result)
     assert cairn.replay(rows, blocks=4096, prefix_caching=False).hit_ratio == 0
+    sized = cairn.replay(rows, engine="h200-8b", host_size="64GB", settings={"host.policy": "lru"})
+    assert sized.config["engine"] == "h200-8b" and sized.config["host_blocks"] == 6781
+    assert sized.config["manager"]["host.policy"] == "lru"
     with pytest.raises(cairn.InvalidArgumentError, match="policy"):
         cairn.replay(rows, policy="mru")
     bad = tmp_path / "bad.jsonl"
