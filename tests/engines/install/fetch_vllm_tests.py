@@ -2,15 +2,18 @@
 """fetch_vllm_tests.py FOLDER: vLLM's own tests of KV connectors, from its source archive (44 MB), into FOLDER/tests."""
 
 import hashlib
+import html
 import io
+import os
+import re
+import subprocess
 import sys
 import tarfile
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
-ARCHIVE = (
-    "https://files.pythonhosted.org/packages/d5/df/5471312c76e335eaa2b8333e87ea39f0d37bfe24f10a582620e34ff12e33/vllm-0.32.0.tar.gz"
-)
+ARCHIVE = "vllm-0.32.0.tar.gz"
 SHA256 = "d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad"
 UNIT = "tests/v1/kv_connector/unit/"
 FILES = (
@@ -19,10 +22,36 @@ FILES = (
 )
 
 
+def fetch(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=300) as answer:
+        return answer.read()
+
+
+def index() -> str:
+    """The package index that pip is set up with."""
+    if given := os.environ.get("PIP_INDEX_URL"):
+        return given
+    asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True)
+    if asked.returncode == 0:
+        return asked.stdout.strip()
+    from pip._internal.models.index import PyPI  # pip has no other name for its default
+
+    return PyPI.simple_url
+
+
+def address_of(archive: str) -> str:
+    """Where the index has it. pip itself would build the archive, which takes a compiler and torch."""
+    page = index().rstrip("/") + "/vllm/"
+    links = [html.unescape(link) for link in re.findall(r'href="([^"]+)"', fetch(page).decode())]
+    for link in links:
+        if urllib.parse.urlsplit(link).path.endswith("/" + archive):
+            return urllib.parse.urljoin(page, link)
+    raise SystemExit(f"the package index has no {archive}: {page} lists {len(links)} other files")
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    with urllib.request.urlopen(ARCHIVE, timeout=300) as answer:
-        content = answer.read()
+    content = fetch(address_of(ARCHIVE))
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise SystemExit(f"{ARCHIVE} is not what it was: other bytes")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:

@@ -26,5 +26,5 @@ EOF
 # shellcheck disable=SC1091
 source ./env.sh
 python "$here/make_models.py" .
-python "$here/fetch_vllm_tests.py" suites
+uv/bin/python "$here/fetch_vllm_tests.py" suites
 touch installed
