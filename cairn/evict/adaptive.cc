@@ -83,7 +83,6 @@ AdaptivePolicy::SegmentId AdaptivePolicy::new_segment() {
   } else {
     id = ++used_end_;
   }
-  ++tracked_;
   at(id) = {};
   at(id).place = kNoPlace;
   at(id).gap = ReturnModel::kNoGap;
@@ -104,7 +103,6 @@ void AdaptivePolicy::free_segment(SegmentId id) {
   at(id) = {};
   at(id).gone = free_;
   free_ = id;
-  --tracked_;
 }
 
 void AdaptivePolicy::free_if_empty(SegmentId id) {

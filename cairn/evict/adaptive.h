@@ -127,7 +127,6 @@ class AdaptivePolicy final : public EvictionPolicy {
   std::uint32_t size_ = 0;
   SegmentId free_ = 0;          // linked by `gone`
   std::uint32_t used_end_ = 0;  // segments from here on were never used
-  std::uint32_t tracked_ = 0;
   SegmentId oldest_ghost_ = 0;
   SegmentId newest_ghost_ = 0;
   std::uint64_t ghost_blocks_ = 0;

@@ -152,7 +152,7 @@ class AdaptivePolicyTest : public ::testing::Test {
   static constexpr std::uint32_t kBlocks = 200;
 
   bool use(std::uint64_t name) {
-    fake_.advance(std::chrono::seconds(1));
+    fake_.advance(step_);
     const auto found = block_id_of_.find(name);
     const bool hit = found != block_id_of_.end();
     BlockId block_id{static_cast<std::uint32_t>(block_id_of_.size())};
@@ -172,13 +172,15 @@ class AdaptivePolicyTest : public ::testing::Test {
     policy_->insert({&block_id, 1});
     return hit;
   }
+  Duration step_ = std::chrono::seconds(1);
   FakeBlocks fake_{kBlocks};
   std::unique_ptr<EvictionPolicy> policy_ = fake_.make(PolicyKind::kAdaptive);
   std::map<std::uint64_t, BlockId> block_id_of_;
   std::vector<std::uint64_t> name_in_ = std::vector<std::uint64_t>(kBlocks);
 };
 
-TEST_F(AdaptivePolicyTest, StartsNearLru) {
+TEST_F(AdaptivePolicyTest, IsNearLruAmongBlocksOfTheSameAge) {
+  step_ = std::chrono::nanoseconds(1);
   for (std::uint64_t n = 0; n < 2 * kBlocks; ++n) {
     EXPECT_FALSE(use(n));
   }
