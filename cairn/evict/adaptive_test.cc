@@ -2,15 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <random>
+#include <set>
+#include <span>
 #include <vector>
 
 #include "cairn/evict/fake_blocks_testing.h"
+#include "cairn/evict/return_model.h"
 #include "cairn/evict/reuse_history.h"
 #include "cairn/evict/reuse_model.h"
-#include "cairn/evict/shadow_cache.h"
+#include "cairn/evict/segment_groups.h"
 
 namespace cairn {
 namespace {
@@ -72,40 +78,72 @@ TEST(ReuseModelTest, LearnsThatBlocksComeBackAfterAWhile) {
   EXPECT_LT(model.worth(2, 8'000), model.worth(2, 100));  // the expected use did not come
 }
 
-TEST(ShadowCacheTest, HitsWhatItsExpertWouldHaveKept) {
-  const ReuseModel model(4);
-  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .blocks = 2, .leaves_first = true});
-  std::uint64_t now = 0;
-  EXPECT_FALSE(lru->use(key(1), 1, model, ++now));
-  EXPECT_FALSE(lru->use(key(2), 1, model, ++now));
-  EXPECT_TRUE(lru->use(key(1), 2, model, ++now));
-  EXPECT_FALSE(lru->use(key(3), 1, model, ++now));  // in place of 2
-  EXPECT_TRUE(lru->use(key(1), 3, model, ++now));
-  EXPECT_FALSE(lru->use(key(2), 2, model, ++now));
+TEST(ReturnModelTest, BucketsAreQuartersOfADoubling) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(ReturnModel::bucket_of(0s), 0U);
+  EXPECT_EQ(ReturnModel::bucket_of(999ms), 0U);
+  EXPECT_EQ(ReturnModel::bucket_of(1s), 1U);
+  EXPECT_EQ(ReturnModel::bucket_of(1180ms), 1U);
+  EXPECT_EQ(ReturnModel::bucket_of(1200ms), 2U);
+  EXPECT_EQ(ReturnModel::bucket_of(1900ms), 4U);
+  EXPECT_EQ(ReturnModel::bucket_of(2s), 5U);
+  EXPECT_EQ(ReturnModel::bucket_of(1000h), ReturnModel::kBuckets - 1);
 }
 
-TEST(ShadowCacheTest, GivesMoreRoomToThePartThatLostWhatComesBack) {
-  const ReuseModel model(4);
-  const auto arc = *ShadowCache::create({.expert = Expert::kArc, .blocks = 4, .leaves_first = true});
-  EXPECT_EQ(arc->once_share(), 0);
-  std::uint64_t now = 0;
-  for (std::uint64_t n = 0; n < 6; ++n) {
-    arc->use(key(n), 1, model, ++now);
+TEST(ReturnModelTest, BeforeAnythingIsLearnedOlderIsWorthLess) {
+  const auto model = *ReturnModel::create();
+  const ReturnModel::Class any = ReturnModel::class_of({.uses = 3, .new_blocks = 9});
+  for (std::uint32_t bucket = 2; bucket < ReturnModel::kBuckets; ++bucket) {
+    EXPECT_LT(model->worth(any, bucket), model->worth(any, bucket - 1)) << bucket;
   }
-  EXPECT_FALSE(arc->use(key(0), 2, model, ++now));  // it had been used once when it was evicted
-  EXPECT_EQ(arc->once_share(), 0.25);
 }
 
-TEST(ShadowCacheTest, TakesLeavesFirst) {
-  const ReuseModel model(4);
-  const auto lru = *ShadowCache::create({.expert = Expert::kLru, .blocks = 2, .leaves_first = true});
-  const BlockKey parent = key(1);
-  const BlockKey child = child_key(parent, 77);
-  lru->use(parent, 1, model, 1);
-  lru->use(child, 1, model, 2);
-  lru->use(key(2), 1, model, 3);
-  EXPECT_TRUE(lru->use(parent, 2, model, 4));
-  EXPECT_FALSE(lru->use(child, 2, model, 5));
+TEST(ReturnModelTest, WorthRisesTowardsTheTimeOfReturnAndFallsBehindIt) {
+  using namespace std::chrono_literals;
+  const auto model = *ReturnModel::create();
+  const ReturnModel::Class agents = ReturnModel::class_of({.uses = 2, .gap = ReturnModel::log_gap(16s)});
+  const ReturnModel::Class others = ReturnModel::class_of({.uses = 1});
+  const std::uint32_t at = ReturnModel::bucket_of(16s);
+  for (int i = 0; i < 1'000; ++i) {
+    model->survived(agents, 0, at);
+    model->returned(agents, at);
+    model->survived(others, 0, ReturnModel::kBuckets - 1);
+    model->learn_some();
+  }
+  EXPECT_GT(model->worth(agents, at - 1), 2 * model->worth(agents, ReturnModel::bucket_of(2s)));
+  EXPECT_LT(model->worth(agents, at + 8), model->worth(agents, ReturnModel::bucket_of(2s)));
+  EXPECT_GT(model->worth(agents, 4), 10 * model->worth(others, 4));
+}
+
+TEST(SegmentGroupsTest, KeepsEachClassTogetherAndFindsTheLowest) {
+  SegmentGroups groups = *SegmentGroups::create(100, 200);
+  std::map<std::uint32_t, std::uint32_t> places;
+  const auto place_of = [&places](std::uint32_t segment) -> std::uint32_t& { return places[segment]; };
+  std::map<std::uint32_t, std::set<std::uint32_t>> expected;
+  std::mt19937 random(5);
+  std::map<std::uint32_t, std::uint32_t> class_of;
+  for (int step = 0; step < 5'000; ++step) {
+    const auto segment = static_cast<std::uint32_t>(random() % 100);
+    if (class_of.contains(segment)) {
+      groups.remove(segment, class_of[segment], place_of);
+      expected[class_of[segment]].erase(segment);
+      class_of.erase(segment);
+    } else {
+      constexpr std::uint32_t kUsed[] = {0, 5, 63, 64, 130, 199};
+      class_of[segment] = kUsed[random() % std::size(kUsed)];
+      groups.add(segment, class_of[segment], place_of);
+      expected[class_of[segment]].insert(segment);
+    }
+    std::erase_if(expected, [](const auto& of_class) { return of_class.second.empty(); });
+    std::uint32_t next = groups.next_class(0, 200);
+    for (const auto& [eviction_class, segments] : expected) {
+      ASSERT_EQ(next, eviction_class);
+      const std::span<const std::uint32_t> members = groups.of_class(eviction_class);
+      ASSERT_EQ(std::set<std::uint32_t>(members.begin(), members.end()), segments);
+      next = groups.next_class(eviction_class + 1, 200);
+    }
+    ASSERT_EQ(next, 200U);
+  }
 }
 
 // A cache of single blocks that are released at once.
@@ -114,12 +152,13 @@ class AdaptivePolicyTest : public ::testing::Test {
   static constexpr std::uint32_t kBlocks = 200;
 
   bool use(std::uint64_t name) {
+    fake_.advance(step_);
     const auto found = block_id_of_.find(name);
     const bool hit = found != block_id_of_.end();
     BlockId block_id{static_cast<std::uint32_t>(block_id_of_.size())};
     if (hit) {
       block_id = found->second;
-      policy_->remove({&block_id, 1});
+      policy_->match({&block_id, 1}, {});
     } else {
       if (block_id_of_.size() == kBlocks) {
         block_id = policy_->evict({0, 1}, {});
@@ -133,21 +172,23 @@ class AdaptivePolicyTest : public ::testing::Test {
     policy_->insert({&block_id, 1});
     return hit;
   }
-  [[nodiscard]] Expert leader() const { return dynamic_cast<const AdaptivePolicy&>(*policy_).leader(); }
-
+  Duration step_ = std::chrono::seconds(1);
   FakeBlocks fake_{kBlocks};
   std::unique_ptr<EvictionPolicy> policy_ = fake_.make(PolicyKind::kAdaptive);
   std::map<std::uint64_t, BlockId> block_id_of_;
   std::vector<std::uint64_t> name_in_ = std::vector<std::uint64_t>(kBlocks);
 };
 
-TEST_F(AdaptivePolicyTest, StartsAsLru) {
+TEST_F(AdaptivePolicyTest, IsNearLruAmongBlocksOfTheSameAge) {
+  step_ = std::chrono::nanoseconds(1);
   for (std::uint64_t n = 0; n < 2 * kBlocks; ++n) {
     EXPECT_FALSE(use(n));
   }
-  EXPECT_EQ(leader(), Expert::kLru);
-  EXPECT_TRUE(use(kBlocks));
-  EXPECT_FALSE(use(kBlocks - 1));
+  // The oldest of 64 picked at random is never of the newer half.
+  for (std::uint64_t n = 2 * kBlocks; n > kBlocks * 3 / 2; --n) {
+    EXPECT_TRUE(use(n - 1)) << n - 1;
+  }
+  EXPECT_FALSE(use(0));
 }
 
 TEST_F(AdaptivePolicyTest, HitsInALoopThatIsOneTooLong) {
@@ -155,7 +196,6 @@ TEST_F(AdaptivePolicyTest, HitsInALoopThatIsOneTooLong) {
   for (std::uint64_t n = 0; n < std::uint64_t{40} * (kBlocks + 1); ++n) {
     hits += use(n % (kBlocks + 1)) ? 1 : 0;
   }
-  EXPECT_NE(leader(), Expert::kLru);
   EXPECT_GT(hits, 20 * kBlocks);  // LRU has none
 }
 

@@ -1,7 +1,7 @@
 // EvictionPolicy: in which order the inactive blocks of a pool are evicted.
 //
-// A policy holds exactly the blocks that could be evicted now. It sees block ids, keys and classes, never handles,
-// bytes or time. Every block has an eviction class, into which the pool folds tenant and priority. With any policy, a
+// A policy holds exactly the blocks that could be evicted now. It sees runs of block ids, their keys and classes, and
+// time, never handles or bytes. Every block has an eviction class, into which the pool folds tenant and priority. With any policy, a
 // lower class is emptied before a higher one; if leaves go first, a block also waits for its children, whatever their
 // class. While a policy holds a block, its class changes by reclass() alone, and its key does not change until the
 // block is forgotten.
@@ -22,6 +22,7 @@
 #include <span>
 #include <string_view>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
@@ -53,8 +54,9 @@ struct PolicyView {
   Column<BlockKey> keys;
   Column<EvictionClass> classes;
   const ParentFinder* parents = nullptr;
-  bool leaves_first = false;  // with any policy, evict a block only after its children; needs parents
-  KeySeed seed = {};          // of the policy's sketches
+  bool leaves_first = false;     // with any policy, evict a block only after its children; needs parents
+  KeySeed seed = {};             // of the policy's sketches and choices at random
+  const Clock* clock = nullptr;  // for policies that know time; null: time stands still
 };
 
 // Returns true if the block must not be evicted now; it keeps its place in the order. An empty Veto refuses no block.
@@ -67,14 +69,21 @@ class EvictionPolicy {
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
   virtual ~EvictionPolicy() = default;
 
-  // These blocks became evictable, in this order; of one sequence, leaf first. Requires: the policy holds none of them.
+  // A run was released: these blocks became evictable, in this order; of one sequence, leaf first. Requires: the policy
+  // holds none of them.
   virtual void insert(std::span<const BlockId> block_ids) = 0;
-  // These blocks are no longer evictable: they are referenced again or about to be reset. Requires: the policy holds
-  // them.
+  // These blocks are no longer evictable, and that is not a use: a reader holds them, or they are about to be reset.
+  // Requires: the policy holds them.
   virtual void remove(std::span<const BlockId> block_ids) = 0;
-  // These blocks were in use and are used once more, which counts as a use though they were not evictable in between.
-  // Requires: the policy holds none of them.
-  virtual void touch(std::span<const BlockId> /*block_ids*/) {}
+  // A request uses a run. Blocks that the policy holds are no longer evictable, given in the order of the run; blocks
+  // that were in use already are used once more, which counts as a use. Requires: the policy holds the first, and none
+  // of the others.
+  virtual void match(std::span<const BlockId> held, std::span<const BlockId> in_use) {
+    remove(held);
+    touch(in_use);
+  }
+  // A request uses blocks that evict() took out and that did not lose their keys. They are inserted again later.
+  virtual void match_victims(std::span<const BlockId> /*block_ids*/) {}
   // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use:
   // the block gets the place that it would have if it had always been of that class. Requires: the policy holds the
   // block.
@@ -103,6 +112,10 @@ class EvictionPolicy {
   [[nodiscard]] virtual bool contains(BlockId block_id) const = 0;
   // Memory allocated at construction.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
+
+ protected:
+  // match() for the blocks that were in use.
+  virtual void touch(std::span<const BlockId> /*block_ids*/) {}
 };
 
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> make_policy(PolicyKind kind, const PolicyView& view);

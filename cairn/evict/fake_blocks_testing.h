@@ -63,7 +63,8 @@ class FakeBlocks final : public ParentFinder {
             .class_count = class_count_,
             .keys = Column<BlockKey>(&records_[0].key, sizeof(Record)),
             .classes = Column<EvictionClass>(&records_[0].eviction_class, sizeof(Record)),
-            .parents = this};
+            .parents = this,
+            .clock = &clock_};
   }
   [[nodiscard]] std::unique_ptr<EvictionPolicy> make(PolicyKind kind) const { return make(Asked{kind}); }
   [[nodiscard]] std::unique_ptr<EvictionPolicy> make(Asked asked) const {
@@ -72,6 +73,7 @@ class FakeBlocks final : public ParentFinder {
     return *make_policy(asked.kind, asked_view);
   }
 
+  void advance(Duration by) { clock_.advance(by); }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   [[nodiscard]] ClassRange all_classes() const { return {0, class_count_}; }
   [[nodiscard]] const BlockKey& key_of(BlockId block_id) const { return records_[index_of(block_id)].key; }
@@ -111,6 +113,7 @@ class FakeBlocks final : public ParentFinder {
     BlockKey key;
   };
 
+  ManualClock clock_;
   std::uint32_t capacity_;
   std::uint32_t class_count_;
   std::vector<Record> records_;

@@ -88,6 +88,12 @@ class LineageForest {
   [[nodiscard]] bool holds_below(BlockId block_id) const {
     return (nodes_[index_of(block_id)].child & kLinkMask) != kNoLink;
   }
+  // The block above in the tree, evictable or not; kNoBlock for roots and orphans. Requires: the block is in the tree.
+  [[nodiscard]] BlockId above(BlockId block_id) const { return to_block(nodes_[index_of(block_id)].parent); }
+  // One of the blocks below in the tree, or kNoBlock.
+  [[nodiscard]] BlockId one_below(BlockId block_id) const {
+    return to_block(nodes_[index_of(block_id)].child & kLinkMask);
+  }
   [[nodiscard]] std::size_t bytes() const { return nodes_.bytes() + orphan_heads_.bytes(); }
   void prefetch(BlockId block_id) const { __builtin_prefetch(&nodes_[index_of(block_id)], 1); }
 
@@ -108,6 +114,7 @@ class LineageForest {
 
   LineageForest(const PolicyView& view, PageArray<Node> nodes, PageArray<Link> orphan_heads);
 
+  static BlockId to_block(Link link) { return link == kNoLink ? kNoBlock : BlockId{link - 1}; }
   Node& at(Link link) { return nodes_[link - 1]; }
   Link& orphans_like(const BlockKey& child);
   Link& orphans_of(const BlockKey& parent);

@@ -76,7 +76,7 @@ std::vector<BlockKey> forest(const std::vector<std::uint32_t>& links) {
   return blocks;
 }
 
-// kAdaptive is tested by its parts: reuse_history.h, reuse_model.h, shadow_cache.h.
+// kAdaptive chooses by what it learned: adaptive_test.cc, return_model.h.
 std::vector<Asked> all_with_models() {
   std::vector<Asked> all = all_asked();
   std::erase_if(all, [](Asked asked) { return asked.kind == PolicyKind::kAdaptive; });
@@ -280,7 +280,7 @@ class SideBySide {
 
   void touch(const Step& step) {
     const std::vector<BlockId> block_ids = some(State::kInUse, step);
-    policy_->touch(block_ids);
+    policy_->match({}, block_ids);
     for (const BlockId block_id : block_ids) {
       model_->touch(block_id);
     }

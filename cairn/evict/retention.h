@@ -20,7 +20,7 @@ enum class PolicyKind : std::uint8_t {
   kArc,          // blocks used once against blocks used again, balanced by which evicted keys return
   kS3Fifo,       // a small queue for new blocks, a main queue for blocks used again
   kMultiLru,     // four lists by recent uses, counted by a TinyLFU sketch
-  kAdaptive,     // asks the expert that would have done best recently
+  kAdaptive,     // the segment that is least likely to return for the room it takes, by when segments like it returned
 };
 
 // "fifo", "lru", "lineage", "lineage-fifo", "lfu", "slru", "arc", "s3-fifo", "multi-lru", "adaptive"

@@ -59,7 +59,7 @@ TEST_F(SegmentedPoliciesTest, UsesWhileInUseCountForThoseThatCountUses) {
     const std::unique_ptr<EvictionPolicy> policy = fake_.make(kind);
     policy->insert(block_ids({0}));
     policy->remove(block_ids({0}));
-    policy->touch(block_ids({0, 0, 0}));
+    policy->match({}, block_ids({0, 0, 0}));
     policy->insert(block_ids({0, 1, 2, 3}));
     EXPECT_EQ(evict_all(*policy).back(), BlockId{0}) << to_string(kind);
   }

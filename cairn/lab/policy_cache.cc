@@ -20,7 +20,8 @@ Result<std::unique_ptr<PolicyCache>> PolicyCache::create(const Trace& trace, con
                         .keys = Column<BlockKey>(cache->keys_.data(), sizeof(BlockKey)),
                         .classes = Column<EvictionClass>(cache->classes_.data(), sizeof(EvictionClass)),
                         .parents = cache.get(),
-                        .leaves_first = options.leaves_first};
+                        .leaves_first = options.leaves_first,
+                        .clock = &cache->clock_};
   CAIRN_TRY_ASSIGN(cache->policy_, make_policy(options.policy, view));
   if (options.hints) {
     CAIRN_TRY_ASSIGN(cache->hints_, HintBook::create(options.capacity, 1));
@@ -48,7 +49,8 @@ void PolicyCache::use(std::span<const std::uint32_t> blocks, TimePoint now, cons
     review_hints(now);
     record_uses(blocks, now);
   }
-  policy_->remove(block_ids_);
+  clock_.set(now);
+  policy_->match(block_ids_, {});
   make_room(blocks.size() - block_ids_.size(), now, evicted);
   for (const std::uint32_t block : blocks) {
     if (!contains(block)) {

@@ -4,6 +4,7 @@
 // Errors: create() fails if the policy cannot be made.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,6 +47,16 @@ class PolicyCache final : public ParentFinder {
   [[nodiscard]] BlockId find_parent(const BlockKey& child) const override;
 
  private:
+  // The time of the trace.
+  class TraceClock final : public Clock {
+   public:
+    [[nodiscard]] TimePoint now() const override { return now_; }
+    void set(TimePoint now) { now_ = std::max(now_, now); }
+
+   private:
+    TimePoint now_{0};
+  };
+
   PolicyCache(const Trace& trace, std::uint32_t capacity);
 
   void make_room(std::size_t wanted, TimePoint now, std::vector<std::uint32_t>& evicted);
@@ -54,6 +65,7 @@ class PolicyCache final : public ParentFinder {
   void record_uses(std::span<const std::uint32_t> blocks, TimePoint now);
 
   const Trace& trace_;
+  TraceClock clock_;
   std::vector<BlockId> id_of_block_;        // by block of the trace; kNoBlock if it is not in the cache
   std::vector<std::uint32_t> block_of_id_;  // by block id
   std::vector<BlockKey> keys_;              // by block id

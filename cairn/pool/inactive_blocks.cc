@@ -30,6 +30,7 @@ Result<InactiveBlocks::Order> InactiveBlocks::make_order() const {
                                                                   .parents = this,
                                                                   .leaves_first = options_.leaves_first,
                                                                   .seed = seed,
+                                                                  .clock = &clock_,
                                                               }));
   if (options_.time_to_live || options_.hints) {
     CAIRN_TRY_ASSIGN(order.retention_clock, RetentionClock::create(options_.capacity));
@@ -168,28 +169,13 @@ void InactiveBlocks::remove(std::span<const BlockId> block_ids) {
   if (ready_count() == 0) {
     order_.policy->remove(block_ids);
   } else {
-    ordinary_.clear();
-    for (const BlockId block_id : block_ids) {
-      if (order_.ready->contains(block_id)) {
-        remove_ready(block_id);
-      } else {
-        ordinary_.push_back(block_id);
-      }
-    }
-    order_.policy->remove(ordinary_);
+    order_.policy->remove(take_from_ready(block_ids));
   }
   on_removed(block_ids);
 }
 
 void InactiveBlocks::hold(std::span<const BlockId> block_ids) {
   returning_.clear();
-  if (ready_count() > 0) {
-    for (const BlockId block_id : block_ids) {
-      if (order_.ready->contains(block_id)) {
-        returning_.push_back(block_id);
-      }
-    }
-  }
   remove(block_ids);
   for (const BlockId block_id : returning_) {
     order_.ready->mark_returning(block_id);
@@ -214,21 +200,35 @@ void InactiveBlocks::use(std::span<const BlockId> inactive, std::span<const Bloc
     tell_hints_of_use(inactive);
     tell_hints_of_use(in_use);
   }
+  if (ready_count() == 0) {
+    order_.policy->match(inactive, in_use);
+  } else {
+    order_.policy->match(take_from_ready(inactive), in_use);
+    order_.policy->match_victims(returning_);
+  }
   if (!inactive.empty()) {
-    remove(inactive);
+    on_removed(inactive);
   }
-  if (!in_use.empty()) {
-    touch(in_use);
-  }
-}
-
-void InactiveBlocks::touch(std::span<const BlockId> block_ids) {
-  order_.policy->touch(block_ids);
   if (order_.ready && order_.ready->returning_count() > 0) {
-    for (const BlockId block_id : block_ids) {
+    for (const BlockId block_id : in_use) {
       order_.ready->clear_returning(block_id);
     }
   }
+}
+
+// Takes those of the blocks that are ready out of the ready queue, to `returning_`. Returns the others.
+std::span<const BlockId> InactiveBlocks::take_from_ready(std::span<const BlockId> block_ids) {
+  ordinary_.clear();
+  returning_.clear();
+  for (const BlockId block_id : block_ids) {
+    if (order_.ready->contains(block_id)) {
+      remove_ready(block_id);
+      returning_.push_back(block_id);
+    } else {
+      ordinary_.push_back(block_id);
+    }
+  }
+  return ordinary_;
 }
 
 std::size_t InactiveBlocks::evict(TenantId tenant, std::span<BlockId> out) {

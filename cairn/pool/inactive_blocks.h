@@ -141,10 +141,10 @@ class InactiveBlocks final : private ParentFinder {
   [[nodiscard]] std::uint32_t count_borrowed(std::span<const BlockId> block_ids) const;
   void on_inserted(std::span<const BlockId> block_ids);
   void on_removed(std::span<const BlockId> block_ids);
-  void touch(std::span<const BlockId> block_ids);
   void tell_hints_of_use(std::span<const BlockId> block_ids);
   void push_ready(std::span<const BlockId> block_ids);
   void remove_ready(BlockId block_id);
+  [[nodiscard]] std::span<const BlockId> take_from_ready(std::span<const BlockId> block_ids);
   [[nodiscard]] bool has_inactive_child(BlockId block_id) const;
   [[nodiscard]] std::size_t take_ready(TenantId tenant, std::span<BlockId> out);
   [[nodiscard]] std::size_t take_ordered(ClassRange classes, const Veto& veto, std::span<BlockId> out);
