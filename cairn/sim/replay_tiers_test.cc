@@ -203,7 +203,7 @@ TEST(ReplayTiersTest, AllRequestsAreAnsweredWhateverTheSizes) {
     options.manager.host.blocks = seed % 3 != 1 ? up_to(40) : 0;
     options.manager.disk.blocks = seed % 3 != 0 ? up_to(40) : 0;
     options.manager.onboard = {.weigh = random() % 2 == 0};
-    for (OffloadOptions* const offload : {&options.manager.offload_to_host, &options.manager.offload_to_disk}) {
+    for (cairn::OffloadOptions* const offload : {&options.manager.offload_to_host, &options.manager.offload_to_disk}) {
       offload->mode = random() % 2 == 0 ? OffloadMode::kAhead : OffloadMode::kOnRegistration;
     }
     for (ReplayLink* const link : {&options.host_link, &options.disk_link}) {

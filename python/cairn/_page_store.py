@@ -29,8 +29,12 @@ def storage_settings(given: Mapping[str, Any], engine: str) -> dict[str, Any]:
     one has no meaning here, or if no tier has storage."""
     settings = flatten(given)
     if file := settings.pop("config_file", None):
+        try:
+            tomllib = importlib.import_module("tomllib")
+        except ModuleNotFoundError as error:
+            raise ValueError('"config_file" needs Python 3.11 or later; give the keys of the file in the extra config') from error
         with open(file, "rb") as opened:
-            settings = {**flatten(importlib.import_module("tomllib").load(opened)), **settings}
+            settings = {**flatten(tomllib.load(opened)), **settings}
     wrong = [name for name in settings if name in _OWN_KEYS or name.partition(".")[0] == "device"]
     if wrong:
         raise ValueError(

@@ -558,6 +558,7 @@ def test_ranks_of_an_mla_model_need_a_file():
 
 
 def test_a_configuration_file(make, tmp_path):
+    pytest.importorskip("tomllib", reason="Python 3.11 and later have it")
     file = tmp_path / "cairn.toml"
     file.write_text(f'[host]\nblocks = 16\n[disk]\npath = "{tmp_path / "named"}"\nblocks = 32\ndirect = false\n')
     pool = HostPool()
@@ -566,6 +567,12 @@ def test_a_configuration_file(make, tmp_path):
     manager = storage.managers["kv"]
     assert (manager.host.capacity, manager.disk.capacity) == (16, 64), "the extra config goes before the file"
     assert manager.config["disk.path"] == str(tmp_path / "named.tp1of2")
+
+
+def test_a_configuration_file_without_tomllib(make, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    with pytest.raises(ValueError, match="needs Python 3.11 or later; give the keys"):
+        make(HostPool(), config_file="cairn.toml")
 
 
 def test_stats_for_sglang(make):

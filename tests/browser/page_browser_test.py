@@ -154,11 +154,13 @@ class Pages(unittest.TestCase):
     def test_replays_side_by_side_in_the_dark_on_a_narrow_screen(self):
         page = self.make("replay", self.trace, "--compare", "blocks=1200,2000,8000")
         saw = self.visit(page, width=500, dark=True)
-        self.check(saw, REPLAY_CHARTS)
+        self.check(saw, CAPACITY_CHARTS + REPLAY_CHARTS)
         self.assertTrue(saw["dark"])
         self.assertLess(luminance(saw["paper"]), 0.1)
         self.assertEqual(saw["width"], 500)
-        for chart in saw["charts"]:
+        for chart in saw["charts"][:len(CAPACITY_CHARTS)]:
+            self.assertEqual(chart["rows"], 3, "a point for each size")
+        for chart in saw["charts"][len(CAPACITY_CHARTS):]:
             self.assertEqual(chart["columns"][1:], ["blocks=1200", "blocks=2000", "blocks=8000"])
             self.assertEqual(len({series["colour"] for series in chart["series"]}), 3)
 
@@ -171,6 +173,9 @@ class Pages(unittest.TestCase):
         self.assertEqual(visit.saw["markup"], 1)
 
 
+CAPACITY_CHARTS = [
+    "Hit ratio by size of the device memory", "Time to first token by size of the device memory",
+    "Cost by size of the device memory"]
 REPLAY_CHARTS = [
     "Hit ratio over time", "Time to first token over time", "Times to first token", "Use of the cache",
     "Age of evicted blocks", "Requests waiting over time", "Tokens a second over time"]
