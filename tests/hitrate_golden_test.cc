@@ -45,6 +45,12 @@ TEST_F(ReferenceTest, ConversationOpt) {
 TEST_F(ReferenceTest, SyntheticLru) {
   expect("synthetic_trace.jsonl", "lru", {{"2%", .078}, {"5%", .157}, {"10%", .262}, {"20%", .393}}, .002);
 }
+// As an independent simulator has them.
+TEST_F(ReferenceTest, AgenticOptWithAndWithoutBypass) {
+  expect("agentic_trace.jsonl.gz", "opt", {{"0.5%", .440}, {"1%", .655}, {"2%", .844}, {"5%", .953}}, .008);
+  expect("agentic_trace.jsonl.gz", "opt-insert", {{"0.5%", .319}, {"1%", .603}, {"2%", .836}, {"5%", .953}}, .008);
+}
+
 TEST_F(ReferenceTest, SyntheticOpt) {
   expect("synthetic_trace.jsonl", "opt", {{"2%", .261}, {"5%", .396}, {"10%", .506}, {"20%", .608}}, .005);
 }

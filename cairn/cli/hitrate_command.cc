@@ -18,7 +18,12 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
   command->add_option("traces", options->traces, "Trace files in Mooncake's JSONL format, optionally gzipped")
       ->required()
       ->type_name("TRACE");
-  command->add_option("--policy", options->policies, "all, or a list of: " + policy_names() + ", opt, infinite")
+  command
+      ->add_option("--policy", options->policies,
+                   "all, or a list of: " + policy_names() +
+                       ", and the bounds opt (knows the future), opt-insert (the same, but keeps the blocks of a "
+                       "request until the "
+                       "next one, as policies must), infinite")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();

@@ -26,12 +26,12 @@ struct Curve {
   std::string policy;
   std::vector<lab::Row> rows;
 
-  [[nodiscard]] bool is_bound() const { return policy == "opt" || policy == "infinite"; }
+  [[nodiscard]] bool is_bound() const { return lab::is_bound(policy); }
 };
 
 // The order of the curves: the most interesting policies first, the bounds last.
 int rank_of(std::string_view policy) {
-  return policy == "adaptive" ? 0 : policy == "lru" ? 1 : policy == "opt" ? 3 : policy == "infinite" ? 4 : 2;
+  return policy == "adaptive" ? 0 : policy == "lru" ? 1 : !lab::is_bound(policy) ? 2 : policy == "infinite" ? 4 : 3;
 }
 
 std::vector<Curve> curves_of(const std::vector<lab::Row>& rows) {
@@ -211,11 +211,12 @@ class TraceSection {
   }
 
   [[nodiscard]] page::Table table() const {
-    page::Table table{.title = "Hit ratio of every policy",
-                      .note =
-                          "The best at each capacity stands out; opt and infinite are bounds, which no policy can "
-                          "pass.",
-                      .head = {"policy"}};
+    page::Table table{
+        .title = "Hit ratio of every policy",
+        .note =
+            "The best at each capacity stands out; opt, opt-insert and infinite are bounds, which no policy can "
+            "pass.",
+        .head = {"policy"}};
     for (const lab::Row& row : curves_.front().rows) {
       table.head.push_back(capacity_name(row));
     }

@@ -1,4 +1,4 @@
-// The page of `cairn hitrate`: for each trace, hit ratio over capacity for every policy and both bounds.
+// The page of `cairn hitrate`: for each trace, hit ratio over capacity for every policy and the bounds.
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,7 @@ std::vector<Contender> all_contenders() {
     all.push_back({.name = std::string(to_string(kind)), .policy = kind});
   }
   all.push_back({.name = "opt", .policy = std::nullopt, .bound = Contender::Bound::kOpt});
+  all.push_back({.name = "opt-insert", .policy = std::nullopt, .bound = Contender::Bound::kOptInsert});
   all.push_back({.name = "infinite", .policy = std::nullopt, .bound = Contender::Bound::kInfinite});
   return all;
 }
@@ -37,7 +38,8 @@ Result<HitCounts> run(const Trace& trace, const Contender& contender, const Row&
   for (const Row::Tier& tier : row.lower) {
     together += tier.blocks;
   }
-  return simulate_opt(trace, static_cast<std::uint32_t>(std::min<std::uint64_t>(together, trace.unique_blocks())));
+  return simulate_opt(trace, static_cast<std::uint32_t>(std::min<std::uint64_t>(together, trace.unique_blocks())),
+                      contender.bound == Contender::Bound::kOpt ? OptInsertion::kMayBypass : OptInsertion::kMustInsert);
 }
 
 AdmissionOptions admission_to(std::uint32_t blocks, Admit admit) {
@@ -70,6 +72,11 @@ Result<std::vector<Contender>> parse_contenders(const std::vector<std::string>& 
     chosen.push_back(*found);
   }
   return chosen;
+}
+
+bool is_bound(std::string_view name) {
+  return std::ranges::any_of(all_contenders(),
+                             [name](const Contender& each) { return each.name == name && !each.policy; });
 }
 
 std::uint32_t Capacity::of(const Trace& trace) const {

@@ -19,15 +19,17 @@
 
 namespace cairn::lab {
 
-// A policy, or one of the two bounds, "opt" and "infinite".
+// A policy, or one of the bounds: "opt", which may bypass, "opt-insert", which may not, and "infinite".
 struct Contender {
-  enum class Bound : std::uint8_t { kOpt, kInfinite };
+  enum class Bound : std::uint8_t { kOpt, kOptInsert, kInfinite };
   std::string name;
   std::optional<PolicyKind> policy;  // std::nullopt: a bound
   Bound bound = Bound::kOpt;
 };
-// "all" is every policy and both bounds. Fails on an unknown name.
+// "all" is every policy and all bounds. Fails on an unknown name.
 [[nodiscard]] Result<std::vector<Contender>> parse_contenders(const std::vector<std::string>& names);
+// Whether the contender of this name is a bound.
+[[nodiscard]] bool is_bound(std::string_view name);
 
 // "5%" of the distinct blocks of a trace, rounded down but at least one, or a number of blocks.
 struct Capacity {
@@ -53,7 +55,7 @@ struct Conditions {
   Admit admit = Admit::kLikely;
 };
 
-// One run. `lower` has the order of counts.lower. "opt" has one tier as large as all tiers together.
+// One run. `lower` has the order of counts.lower. "opt" and "opt-insert" have one tier as large as all tiers together.
 struct Row {
   struct Tier {
     std::string capacity;

@@ -67,6 +67,19 @@ TEST(SimulateTest, LoopOverOneMoreThanFits) {
   EXPECT_EQ(simulate_opt(trace, 2).blocks_hit, 18U);
 }
 
+TEST(SimulateTest, OptThatMustInsertKeepsTheBlocksOfARequestUntilTheNext) {
+  const auto hits = [](const Trace& trace, std::uint32_t capacity, OptInsertion insertion) {
+    return simulate_opt(trace, capacity, insertion).blocks_hit;
+  };
+  // 9 is used once. It takes the room of 1 or 2 only if it must be inserted.
+  const Trace once = trace_of({{1}, {2}, {9}, {1}, {2}});
+  EXPECT_EQ(hits(once, 2, OptInsertion::kMayBypass), 2U);
+  EXPECT_EQ(hits(once, 2, OptInsertion::kMustInsert), 1U);
+  EXPECT_EQ(hits(once, 3, OptInsertion::kMustInsert), 2U);
+  // A request that is larger than the cache keeps its head.
+  EXPECT_EQ(hits(trace_of({{1, 2, 3}, {1, 2, 3}}), 2, OptInsertion::kMustInsert), 2U);
+}
+
 TEST(SimulateTest, OptKeepsWhatIsRequestedSoonestHeadsFirst) {
   // After the second request one of two can stay: 1, which is requested next; then of {1, 2} the head.
   EXPECT_EQ(simulate_opt(trace_of({{1}, {5}, {1, 2}, {5}, {1, 2}}), 1).blocks_hit, 2U);

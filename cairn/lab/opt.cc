@@ -12,7 +12,9 @@ namespace cairn::lab {
 
 namespace {
 
-constexpr std::uint32_t kNever = ~std::uint32_t{0};
+// In place of the number of a request.
+constexpr std::uint32_t kAbsent = ~std::uint32_t{0};  // the block is not in the cache
+constexpr std::uint32_t kNever = kAbsent - 1;         // no request uses the block again
 
 // For each reference, the index of the next request that uses the same block.
 std::vector<std::uint32_t> next_requests(const Trace& trace) {
@@ -40,36 +42,50 @@ struct Candidate {
 
 }  // namespace
 
-HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity) {
+HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity, OptInsertion insertion) {
   HitCounts counts;
+  const bool must_insert = insertion == OptInsertion::kMustInsert;
   const std::vector<std::uint32_t> next = next_requests(trace);
-  std::vector<std::uint32_t> kept_for(trace.unique_blocks(), kNever);  // kNever: not in the cache
-  std::priority_queue<Candidate> farthest;                             // may hold outdated candidates
+  std::vector<std::uint32_t> kept_for(trace.unique_blocks(), kAbsent);
+  std::priority_queue<Candidate> farthest;  // may hold outdated candidates
   std::uint32_t held = 0;
-  for (const Trace::Request& request : trace.requests()) {
-    const std::span<const std::uint32_t> blocks = trace.blocks_of(request);
-    std::uint32_t hits = 0;
-    while (hits < blocks.size() && kept_for[blocks[hits]] != kNever) {
-      ++hits;
-    }
-    counts.add(trace, request, hits);
-    for (std::uint32_t depth = 0; depth < blocks.size(); ++depth) {
-      std::uint32_t& reason = kept_for[blocks[depth]];
-      held -= reason != kNever ? 1 : 0;
-      reason = next[request.first + depth];
-      if (reason != kNever) {  // a block that is never used again is not kept
-        ++held;
-        farthest.push({reason, depth, blocks[depth]});
-      }
-    }
-    for (; held > capacity; farthest.pop()) {
+  const auto evict = [&] {
+    for (; held > capacity && !farthest.empty(); farthest.pop()) {
       const Candidate& candidate = farthest.top();
       if (kept_for[candidate.block] == candidate.next) {
-        kept_for[candidate.block] = kNever;
+        kept_for[candidate.block] = kAbsent;
         --held;
         ++counts.evicted;
       }
     }
+  };
+  std::vector<Candidate> own;  // of the request that runs
+  for (const Trace::Request& request : trace.requests()) {
+    const std::span<const std::uint32_t> blocks = trace.blocks_of(request);
+    std::uint32_t hits = 0;
+    while (hits < blocks.size() && kept_for[blocks[hits]] != kAbsent) {
+      ++hits;
+    }
+    counts.add(trace, request, hits);
+    own.clear();
+    for (std::uint32_t depth = 0; depth < blocks.size(); ++depth) {
+      std::uint32_t& reason = kept_for[blocks[depth]];
+      held -= reason != kAbsent ? 1 : 0;
+      reason = next[request.first + depth];
+      if (reason == kNever && !must_insert) {
+        reason = kAbsent;  // a block that is never used again is not kept
+        continue;
+      }
+      ++held;
+      own.push_back({reason, depth, blocks[depth]});
+    }
+    if (must_insert) {
+      evict();  // others first
+    }
+    for (const Candidate& candidate : own) {
+      farthest.push(candidate);
+    }
+    evict();
   }
   return counts;
 }

@@ -34,9 +34,14 @@ struct CacheSetup {
 
 // With a real policy.
 [[nodiscard]] Result<HitCounts> simulate(const Trace& trace, const CacheSetup& setup);
-// With OPT, which knows the future: it keeps the blocks that are needed soonest, heads first among those of one
-// request, and may evict a block that was just added.
-[[nodiscard]] HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity);
+// What OPT does with the blocks of a request that runs.
+enum class OptInsertion : std::uint8_t {
+  kMayBypass,   // it may drop them at once: the limit of a pool that may drop blocks as they are released
+  kMustInsert,  // they stay until the next request, as with every policy: the limit of a policy
+};
+// With OPT, which knows the future: it keeps the blocks that are needed soonest, heads first among those of one request.
+[[nodiscard]] HitCounts simulate_opt(const Trace& trace, std::uint32_t capacity,
+                                     OptInsertion insertion = OptInsertion::kMayBypass);
 // With a cache that never evicts.
 [[nodiscard]] HitCounts simulate_infinite(const Trace& trace);
 

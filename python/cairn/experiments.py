@@ -37,8 +37,8 @@ class HitrateResult(Sequence[HitrateRow]):
         return f"<cairn.HitrateResult: {len(self)} runs, {', '.join(dict.fromkeys(row.policy for row in self))}>"
 
     def best(self) -> HitrateRow:
-        """The run with the highest hit ratio, bounds (opt and infinite) excluded."""
-        return max((row for row in self if row.policy not in ("opt", "infinite")), key=lambda row: row.hit_ratio)
+        """The run with the highest hit ratio, bounds (opt, opt-insert and infinite) excluded."""
+        return max((row for row in self if row.policy not in ("opt", "opt-insert", "infinite")), key=lambda row: row.hit_ratio)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The rows as dicts, lower tiers included."""

@@ -252,7 +252,8 @@ void bind_hitrate(nb::module_& module) {
   using lab::Row;
   bind_record<Row>(
       module, "HitrateRow", "A policy with a capacity on a trace: one run of `cairn.hitrate`.",
-      Field{"trace", &Row::trace, "The trace."}, Field{"policy", &Row::policy, "The policy, or opt or infinite."},
+      Field{"trace", &Row::trace, "The trace."},
+      Field{"policy", &Row::policy, "The policy, or opt, opt-insert or infinite."},
       Field{"capacity", &Row::capacity, "As it was given: blocks, or a percentage."},
       Field{"blocks", &Row::blocks, "The capacity in blocks."},
       Field{"hit_ratio", [](const Row& row) { return row.counts.block_ratio(); },
@@ -266,7 +267,7 @@ void bind_hitrate(nb::module_& module) {
       Field{"block_requests", [](const Row& row) { return row.counts.blocks; }, "Blocks that they asked for."},
       Field{"block_hits", [](const Row& row) { return row.counts.blocks_hit; }, "Of those, hits."},
       Field{"evicted", [](const Row& row) { return row.counts.evicted; }, "Blocks that the first tier evicted."},
-      Field{"tiers", &tiers_of, "The lower tiers; empty for opt and infinite."});
+      Field{"tiers", &tiers_of, "The lower tiers; empty for opt, opt-insert and infinite."});
   module.def("_measure", &measure, nb::arg("trace"), nb::arg("policies"), nb::arg("capacities"), nb::arg("tiers"),
              nb::arg("admit"), nb::arg("hints"), nb::arg("leaves_first"), nb::arg("block_size"),
              "What cairn.hitrate() calls.");
