@@ -33,6 +33,8 @@ ManagerConfig config_of(std::uint32_t host_blocks, std::uint32_t disk_blocks) {
   config.host.pinning = Pinning::kOff;
   config.disk.blocks = disk_blocks;
   config.disk.direct = false;
+  // The default policy asks how long ago blocks were used; the real manager serves in milliseconds what takes hours here.
+  config.device.policy = config.host.policy = config.disk.policy = PolicyKind::kLineageTick;
   config.offload_to_host.mode = config.offload_to_disk.mode = OffloadMode::kOnRegistration;
   config.onboard.weigh = false;
   config.onboard.deadline = std::chrono::minutes(1);

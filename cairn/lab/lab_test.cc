@@ -132,7 +132,7 @@ TEST(ExperimentTest, CapacitiesAreSharesOrBlocks) {
 TEST(ExperimentTest, AnUnknownPolicyIsAnsweredWithThoseThereAre) {
   EXPECT_THAT(parse_contenders({"lru", "clock"}).error().message, HasSubstr("lru"));
   EXPECT_EQ(parse_contenders({"opt", "lru"})->size(), 2U);
-  EXPECT_EQ(parse_contenders({"all"})->size(), std::size(kAllPolicies) + 2);
+  EXPECT_EQ(parse_contenders({"all"})->size(), std::size(kAllPolicies) + 3);
 }
 
 TEST(ExperimentTest, RowsComeInTheRequestedOrder) {
