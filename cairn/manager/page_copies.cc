@@ -92,9 +92,10 @@ struct PageCopies::Saving {
   std::shared_ptr<Awaited<OffloadOutcome>> outcome = nullptr;  // null: there is nothing to wait for
 };
 
-// Pages on their way from the disk to the host tier.
+// Pages on their way from the disk to the host tier. Held from their arrival on, so that no other call takes their room before
+// they are copied.
 struct PageCopies::Arriving {
-  std::shared_ptr<Awaited<std::uint32_t>> outcome = nullptr;
+  std::shared_ptr<Awaited<ImmutableBlocks>> outcome = nullptr;
 };
 
 PageCopies::PageCopies(ManagerTiers& tiers, const Clock& clock, Metrics& metrics)
@@ -302,8 +303,9 @@ void PageCopies::fetch_some(const PageList& pages, const Pages& chosen, TimePoin
   };
   std::optional<Arriving> arriving = begin_arriving(pages, run_at(0), deadline);
   for (std::size_t first = 0; first < chosen.size(); first += most) {
+    std::optional<ImmutableBlocks> arrived;
     if (arriving) {
-      (void)arriving->outcome->wait(time_until(deadline, clock_.now()) + kGrace);
+      arrived = arriving->outcome->wait(time_until(deadline, clock_.now()) + kGrace);
     }
     const auto begin_next = [&] {
       arriving = first + most < chosen.size() ? begin_arriving(pages, run_at(first + most), deadline) : std::nullopt;
@@ -312,6 +314,7 @@ void PageCopies::fetch_some(const PageList& pages, const Pages& chosen, TimePoin
       begin_next();  // they are read while these are copied
     }
     copy_out(pages, run_at(first), fetched);
+    arrived.reset();
     if (!can_overlap()) {
       begin_next();
     }
@@ -331,10 +334,10 @@ std::optional<PageCopies::Arriving> PageCopies::begin_arriving(const PageList& p
   if (keys.empty() || disk_ == nullptr) {
     return std::nullopt;
   }
-  const auto outcome = std::make_shared<Awaited<std::uint32_t>>();
+  const auto outcome = std::make_shared<Awaited<ImmutableBlocks>>();
   const Result<LoadId> begun = tiers_.onboarder().prefetch(
-      {.keys = std::move(keys), .deadline = deadline, .done = [outcome](std::uint32_t arrived) {
-         outcome->end(std::move(arrived));
+      {.keys = keys, .deadline = deadline, .done = [outcome, keys, host = host_](std::uint32_t /*arrived*/) {
+         outcome->end(host->pool()->scan(keys));
        }});
   return begun ? std::optional(Arriving{outcome}) : std::nullopt;
 }
