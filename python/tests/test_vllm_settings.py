@@ -3,10 +3,10 @@
 import os
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
+from fake_torch import FakeTensor
 
 import cairn
 from cairn.vllm import versions
@@ -75,41 +75,23 @@ def test_the_address_is_in_a_folder_of_this_user(tmp_path, monkeypatch):
         default_address("engine")
 
 
-class Tensor:
-    """What Cairn reads of a torch tensor."""
-
-    def __init__(self, array, dtype="torch.bfloat16"):
-        self.array, self.dtype = array, dtype
-        self.shape = array.shape
-        self.device = types.SimpleNamespace(type="cpu", index=None)
-
-    def data_ptr(self):
-        return self.array.ctypes.data
-
-    def stride(self):
-        return tuple(step // self.array.itemsize for step in self.array.strides)
-
-    def element_size(self):
-        return self.array.itemsize
-
-
 def test_a_page_is_one_run_of_bytes_whatever_is_in_it():
     memory = np.zeros((3, 10, 2, 16, 8), dtype=np.uint16)  # [layer][block][head][token][element]
-    tensors = {f"layers.{i}": Tensor(memory[i]) for i in range(3)}
+    tensors = {f"layers.{i}": FakeTensor(memory[i]) for i in range(3)}
     pages = describe(tensors, blocks=10, page_size=16, page_bytes=512)
     assert pages.facts == PageFacts(layers=3, blocks=10, page_bytes=512, layout="2.1x16.2x8.3:bfloat16")
     pointer, size, kind, _, sizes, strides = pages.group.facts[1]
     assert (pointer, size, kind) == (memory[1].ctypes.data, 5120, "system")
     assert tuple(sizes) == (10, 16, 1, 32) and tuple(strides) == (512, 32, 32, 1)
     # Tokens before heads in memory: another layout, the same run.
-    other = describe({"a": Tensor(memory[0].reshape(10, 16, 2, 8).transpose(0, 2, 1, 3))}, 10, 16, 512)
+    other = describe({"a": FakeTensor(memory[0].reshape(10, 16, 2, 8).transpose(0, 2, 1, 3))}, 10, 16, 512)
     assert other.facts.layout == "16.2x2.1x8.3:bfloat16" and other.group.facts[0][5] == (512, 32, 32, 1)
     # All layers of a block together.
     across = np.zeros((10, 3, 2, 16, 8), dtype=np.uint16)
-    assert describe({"a": Tensor(across[:, 1])}, 10, 16, 512).group.facts[0][5][0] == 3 * 512
+    assert describe({"a": FakeTensor(across[:, 1])}, 10, 16, 512).group.facts[0][5][0] == 3 * 512
     # A kernel with blocks of half the size, and layers that share a cache.
     halves = memory[0].reshape(20, 2, 8, 8)
-    shared = describe({"a": Tensor(halves), "b": Tensor(halves)}, 10, 16, 512)
+    shared = describe({"a": FakeTensor(halves), "b": FakeTensor(halves)}, 10, 16, 512)
     assert shared.facts.layers == 1 and shared.names == {"a": "a", "b": "a"}
     assert tuple(shared.group.facts[0][4]) == (10, 16, 1, 32)
 
@@ -118,12 +100,12 @@ def test_caches_that_are_declined():
     memory = np.zeros((10, 2, 16, 8), dtype=np.uint16)
     for tensors, bytes_, text in (
         ({}, 512, "no KV cache"),
-        ({"a": Tensor(memory[:9])}, 512, "does not have 10 blocks"),
-        ({"a": Tensor(memory)}, 513, "cannot be divided"),
-        ({"a": Tensor(memory)}, 1024, "but the engine says 1024"),
-        ({"a": Tensor(memory[:, :, ::2])}, 256, "not in one piece"),
-        ({"a": [Tensor(memory)]}, 512, "not one tensor"),
-        ({"a": Tensor(memory), "b": Tensor(memory.copy(), "torch.float16")}, 512, "different layouts"),
+        ({"a": FakeTensor(memory[:9])}, 512, "does not have 10 blocks"),
+        ({"a": FakeTensor(memory)}, 513, "cannot be divided"),
+        ({"a": FakeTensor(memory)}, 1024, "but the engine says 1024"),
+        ({"a": FakeTensor(memory[:, :, ::2])}, 256, "not in one piece"),
+        ({"a": [FakeTensor(memory)]}, 512, "not one tensor"),
+        ({"a": FakeTensor(memory), "b": FakeTensor(memory.copy(), "torch.float16")}, 512, "different layouts"),
     ):
         with pytest.raises(Declined, match=text):
             describe(tensors, 10, 16, bytes_)

@@ -2,6 +2,7 @@ import types
 
 import numpy as np
 import pytest
+from fake_torch import FakeTensor
 from test_scheduler import BLOCK, BLOCKS, HEADS, LAYERS, SIZE, Engine, config, save
 
 import cairn
@@ -11,27 +12,9 @@ def shape(*sizes):
     return np.zeros(sizes, dtype=np.float32)
 
 
-class FakeTorch:
-    """What Cairn uses of a torch tensor."""
-
-    def __init__(self, array, device="cpu", index=None):
-        self.array = array
-        self.shape = array.shape
-        self.device = types.SimpleNamespace(type=device, index=index)
-
-    def data_ptr(self):
-        return self.array.ctypes.data
-
-    def stride(self):
-        return tuple(step // self.array.itemsize for step in self.array.strides)
-
-    def element_size(self):
-        return self.array.itemsize
-
-
 def test_tensors_of_numpy_torch_and_dlpack():
     array = shape(2, 5, 4, 2, 8)
-    group = cairn.KvGroup({"a": array, "b": FakeTorch(array)}, "kv block token head element")
+    group = cairn.KvGroup({"a": array, "b": FakeTensor(array)}, "kv block token head element")
     assert group.facts[0] == group.facts[1]
     pointer, size, memory, _, sizes, strides = group.facts[0]
     assert (pointer, size, memory) == (array.ctypes.data, array.nbytes, "system")
@@ -52,7 +35,7 @@ def test_tensors_of_numpy_torch_and_dlpack():
         device=types.SimpleNamespace(id=2),
     )
     assert cairn.KvGroup({"a": cuda}, "block token element").facts[0] == (4096, 192, "device", 2, (3, 4, 8), (32, 8, 1))
-    on_gpu = FakeTorch(array, "cuda", 1)
+    on_gpu = FakeTensor(array, device="cuda", index=1)
     assert cairn.KvGroup({"a": on_gpu}, "kv block token head element").facts[0][2:4] == ("device", 1)
 
 
@@ -72,7 +55,7 @@ def test_what_no_group_can_be_made_of():
         lambda: cairn.KvGroup({"a": array}, "kv block token head element", layers=["a"]),
         lambda: cairn.KvGroup({"a": shape(0, 4)}, "block element", page_size=4),
         lambda: cairn.KvGroup({"a": shape(20, 2, 8)}, "flat_token head element"),
-        lambda: cairn.KvGroup({"a": FakeTorch(array, "xpu")}, "kv block token head element"),
+        lambda: cairn.KvGroup({"a": FakeTensor(array, device="xpu")}, "kv block token head element"),
     ):
         with pytest.raises(cairn.InvalidArgumentError):
             wrong()

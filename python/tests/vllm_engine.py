@@ -6,9 +6,9 @@ A page holds numbers that depend on the block's digest alone, so that a wrong bl
 import hashlib
 import itertools
 import time
-import types
 
 import numpy as np
+from fake_torch import FakeTensor
 
 import cairn
 from cairn.vllm.pages import ModelFacts, describe
@@ -16,25 +16,6 @@ from cairn.vllm.scheduler_side import SchedulerSide
 from cairn.vllm.worker_side import WorkerSide
 
 BLOCK, LAYERS, HEADS, SIZE = 4, 3, 2, 8
-
-
-class Tensor:
-    """What Cairn reads of a torch tensor."""
-
-    dtype = "torch.bfloat16"
-
-    def __init__(self, array):
-        self.array, self.shape = array, array.shape
-        self.device = types.SimpleNamespace(type="cpu", index=None)
-
-    def data_ptr(self):
-        return self.array.ctypes.data
-
-    def stride(self):
-        return tuple(step // self.array.itemsize for step in self.array.strides)
-
-    def element_size(self):
-        return self.array.itemsize
 
 
 def digests_of(tokens, salt=""):
@@ -56,7 +37,7 @@ class Cache:
         self.kv = np.zeros((layers, blocks, HEADS, block_size, SIZE), dtype=np.uint16)
         self.in_step = load_mode == "in_step"
         address = f"unix:{tmp_path}/{next(self._names)}.sock"
-        pages = describe({f"layers.{i}": Tensor(self.kv[i]) for i in range(layers)}, blocks, block_size, page)
+        pages = describe({f"layers.{i}": FakeTensor(self.kv[i]) for i in range(layers)}, blocks, block_size, page)
         self.layers = list(pages.names)
         self.worker = WorkerSide(
             lambda: cairn.Worker(pages.group, leader=address), pages.names, in_step=self.in_step
