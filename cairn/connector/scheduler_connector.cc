@@ -702,7 +702,7 @@ void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const Bl
   entry.computes_beside_load = false;
   entry.late_tokens.clear();
   entry.late_runs.clear();
-  entry.late_keys.clear();
+  entry.late_names = {};
 }
 
 void SchedulerConnector::Impl::give_up(RequestEntry& entry) {
@@ -1012,16 +1012,16 @@ Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Sch
 // Keys of the engine's digests. While the request is loaded they wait beside the slot, with its tokens.
 Status SchedulerConnector::Impl::take_digests(RequestEntry& entry, const Scheduled& scheduled) {
   const std::span<const BlockKey> known = entry.slot.sequence().keys();
-  const std::vector<BlockKey>& late = entry.late_keys;
+  const std::vector<BlockKey>& late = entry.late_names.keys;
   const std::optional<BlockKey> parent = !late.empty()    ? std::optional(late.back())
                                          : !known.empty() ? std::optional(known.back())
                                                           : std::nullopt;
-  CAIRN_TRY_ASSIGN(const std::vector<BlockKey> keys, slots_.adopt(parent, scheduled.new_block_digests));
+  CAIRN_TRY_ASSIGN(const EngineBlockNames names, slots_.adopt(parent, scheduled.new_block_digests));
   if (entry.wants_load || entry.slot.state().kind() == Kind::kOnboarding) {
-    entry.late_keys.insert(entry.late_keys.end(), keys.begin(), keys.end());
+    entry.late_names.append(names);
     return {};
   }
-  return entry.slot.append_block_keys(keys);
+  return entry.slot.append_block_names(names);
 }
 
 Status SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks,

@@ -54,6 +54,7 @@ class KvBlockManager::State {
   std::unique_ptr<ManagerTiers> tiers;
   std::optional<ManagerFence> fence;
   std::optional<PageCopies> pages;
+  std::unique_ptr<EventStream> events;  // reads the pools
 
  private:
   State(const ManagerConfig& given_config, const ManagerParts& given_parts)
@@ -65,6 +66,8 @@ class KvBlockManager::State {
         load_seconds(metrics.histogram("cairn_load_seconds", "From the request of a load to its result")),
         incidents(std::make_shared<IncidentLog>(*given_parts.clock, given_parts.on_incident)),
         thread(*given_parts.clock) {}
+
+  [[nodiscard]] Status start_events();
 
   // Called by the last copy of the manager. If copies or files do not come back, the state is left to a thread of its own,
   // with all memory that they may still touch, and no callback runs any more. In a callback, whose thread the stop would wait
@@ -90,8 +93,41 @@ Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const
   }
   if (parts.own_thread) {
     state->thread.start(*state->tiers);
+    CAIRN_TRY(state->start_events());
   }
   return state;
+}
+
+Status KvBlockManager::State::start_events() {
+  const EventsConfig& given = config.events;
+  if (given.publish.empty()) {
+    return {};
+  }
+  std::vector<const ResidentSource*> pools;
+  for (const CacheLevel level : kManagedTiers) {
+    if (const Tier* const tier = tiers->tier(level); tier != nullptr && tier->pool() != nullptr) {
+      pools.push_back(tier->pool());
+    }
+  }
+  const KeyScheme scheme = config.model.scheme;
+  const bool has_keys = scheme == KeyScheme::kNative || scheme == KeyScheme::kDynamo;
+  auto started = EventStream::start({.publish = given.publish,
+                                     .replay = given.replay,
+                                     .topic = given.topic,
+                                     .format = given.format,
+                                     .mode = given.mode,
+                                     .engine = given.engine,
+                                     .engine_replay = given.engine_replay,
+                                     .names = has_keys ? EventNames::kKeys : EventNames::kEngineHashes,
+                                     .block_size = config.block_size,
+                                     .library = given.library},
+                                    *tiers->events(), std::move(pools));
+  if (!started) {
+    return fail(started.error().code, str_cat("[events]: ", started.error().message));
+  }
+  events = *std::move(started);
+  add_event_metrics(metrics, *events);
+  return {};
 }
 
 KvBlockManager::State::~State() {
@@ -341,6 +377,9 @@ ManagerStatus KvBlockManager::status() const {
   state_->incidents->add_to(status);
   if (state_->parts.tokens != nullptr) {
     status.tokens = state_->parts.tokens->report(state_->parts.clock->now());
+  }
+  if (state_->events != nullptr) {
+    status.events = state_->events->status();
   }
   return status;
 }

@@ -147,6 +147,37 @@ void check_disk(const DiskConfig& disk, ConfigMistakes& mistakes) {
 }
 
 // The checks that involve several keys.
+void check_events(const ManagerConfig& config, ConfigMistakes& mistakes) {
+  const EventsConfig& events = config.events;
+  if (events.publish.empty()) {
+    for (const auto& [key, value] : {std::pair("events.replay", events.replay), {"events.engine", events.engine}}) {
+      if (!value.empty()) {
+        mistakes.add({key, "events.publish"},
+                     str_cat(key, " is given, but events.publish is empty; set it, or leave both out"));
+      }
+    }
+    return;
+  }
+  if (config.event_log == 0) {
+    mistakes.add({"events.publish", "event_log"},
+                 "events.publish is given, but event_log is 0, so there are no events; set event_log");
+  }
+  if (events.mode == EventMode::kDedup && !config.event_token_ids && events.engine.empty()) {
+    mistakes.add({"events.publish", "event_token_ids"},
+                 "events.publish is given, but events have no token ids, which routers need; set event_token_ids, "
+                 "events.engine, or events.mode to passthrough");
+  }
+  if (!events.engine.empty() && config.model.scheme == KeyScheme::kNative) {
+    mistakes.add({"events.engine", "model.scheme"},
+                 "events.engine is given, but keys of scheme native cannot be compared with the engine's hashes; set "
+                 "model.scheme to vllm, sglang or dynamo");
+  }
+  if (!events.engine_replay.empty() && events.engine.empty()) {
+    mistakes.add({"events.engine_replay", "events.engine"},
+                 "events.engine_replay is given, but events.engine is empty; set it");
+  }
+}
+
 void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
   const std::optional<std::uint64_t> block_bytes = check_model(config, mistakes);
   const struct {
@@ -171,6 +202,7 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     mistakes.add({"event_token_ids", "event_log"},
                  "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
   }
+  check_events(config, mistakes);
   if (config.requests.time_to_live && !config.requests.retention) {
     mistakes.add({"requests.time_to_live", "requests.retention"},
                  "requests.time_to_live is given, but requests.retention is off; set it to true");

@@ -19,6 +19,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/evict/retention.h"
 #include "cairn/layout/block_layout.h"
 #include "cairn/memory/region.h"
@@ -124,6 +125,19 @@ struct RecordConfig {
   bool tokens = false;    // whether token ids, salts and adapters are in the file
 };
 
+// [events]: a stream of events for routers (events/event_stream.h). All ranks of an engine that is data parallel have their own: dp_rank is
+// added to the port of each endpoint.
+struct EventsConfig {
+  std::string publish = {};  // endpoint of ZeroMQ; empty: no stream
+  std::string replay = {};
+  std::string topic = {};
+  EventFormat format = EventFormat::kVllm;
+  EventMode mode = EventMode::kDedup;
+  std::string engine = {};
+  std::string engine_replay = {};
+  std::string library = "libzmq.so.5";
+};
+
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
   // Which of several engines that serve one model side by side this is, in events and metrics. Not part of the namespace:
@@ -142,6 +156,7 @@ struct ManagerConfig {
   RequestsConfig requests;         // [requests]
   TierHealthOptions health;        // [health]: when a failing tier is suspended, and tried again
   RecordConfig record;             // [record]
+  EventsConfig events;             // [events]
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.

@@ -6,6 +6,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/metrics.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/manager/token_counter.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
@@ -17,6 +18,7 @@
 
 namespace cairn {
 
+void add_event_metrics(Metrics& metrics, const EventStream& stream);
 void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
 void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& offloader);
