@@ -10,9 +10,9 @@
 namespace cairn {
 namespace {
 
+using internal::MsgpackWriter;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using internal::MsgpackWriter;
 
 constexpr std::uint64_t kB1 = 0xcb38e4d7fb2dca5c;
 constexpr std::uint64_t kS2 = 0x44a2b2379d6d3c3d;
@@ -27,14 +27,19 @@ std::string unhex(std::string_view text) {
 
 // What vLLM 0.32's own classes encode and decode: Stored, Removed, Cleared of data parallel rank 0 at time 1.
 const std::string kMaps = unhex(
-    "93cb3ff00000000000009389a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392cfcb38e4d7fb2dca5ccf44a2b2379d"
-    "6d3c3db1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980102030405060708aa626c6f636b5f73697a6504a76c6f7261"
-    "5f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0a967726f75705f6964780084a474797065ac426c6f636b52656d6f766564ac62"
-    "6c6f636b5f68617368657391cfcb38e4d7fb2dca5ca66d656469756da3475055a967726f75705f6964780081a474797065b0416c6c426c6f636b"
+    "93cb3ff00000000000009389a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392cfcb38e4d7fb2dca5ccf44a2b237"
+    "9d"
+    "6d3c3db1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980102030405060708aa626c6f636b5f73697a6504a76c6f72"
+    "61"
+    "5f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0a967726f75705f6964780084a474797065ac426c6f636b52656d6f766564ac"
+    "62"
+    "6c6f636b5f68617368657391cfcb38e4d7fb2dca5ca66d656469756da3475055a967726f75705f6964780081a474797065b0416c6c426c6f63"
+    "6b"
     "73436c656172656400");
 // The same as arrays, of vLLM 0.22 and 0.23.
 const std::string kArrays = unhex(
-    "93cb3ff0000000000000939cab426c6f636b53746f72656492cfcb38e4d7fb2dca5ccf44a2b2379d6d3c3dc098010203040506070804c0a34750"
+    "93cb3ff0000000000000939cab426c6f636b53746f72656492cfcb38e4d7fb2dca5ccf44a2b2379d6d3c3dc098010203040506070804c0a347"
+    "50"
     "55c0c000c0c094ac426c6f636b52656d6f76656491cfcb38e4d7fb2dca5ca34750550091b0416c6c426c6f636b73436c656172656400");
 
 KvEventBatch three_events() {
@@ -101,7 +106,7 @@ TEST(KvEventTest, ReadsHashesInAnyForm) {
     writer.text("BlockRemoved");
     writer.text("block_hashes");
     writer.array(3);
-    writer.signed_number(-2);  // SGLang
+    writer.signed_number(-2);                                                         // SGLang
     writer.raw(std::string("\xc4\x0a\x09\x09\x00\x00\x00\x00\x00\x00\x01\x02", 12));  // vLLM, with bytes for hashes
     writer.unsigned_number(7);
     writer.text("medium");
@@ -109,8 +114,7 @@ TEST(KvEventTest, ReadsHashesInAnyForm) {
   });
   ASSERT_EQ(batch.events.size(), 1U);
   EXPECT_EQ(batch.events[0].tier, CacheLevel::kG2);
-  EXPECT_THAT(std::get<KvRemoved>(batch.events[0].data).hashes,
-              ElementsAre(0xfffffffffffffffe, 0x102, 7));
+  EXPECT_THAT(std::get<KvRemoved>(batch.events[0].data).hashes, ElementsAre(0xfffffffffffffffe, 0x102, 7));
 }
 
 TEST(KvEventTest, ReadsPairsOfTokens) {
@@ -148,8 +152,9 @@ TEST(KvEventTest, WhatIsUnknownOrElsewhereIsLeftOutAndCounted) {
   };
   EXPECT_EQ(event("BlockRemoved", "medium", "GPU").ignored, 0U);
   EXPECT_EQ(event("BlockRemoved", "a new field", "x").events.size(), 1U);
-  for (const KvEventBatch& batch : {event("BlockRemoved", "medium", "TAPE"), event("BlockRemoved", "locality", "REMOTE"),
-                                    event("BlockMoved", "medium", "GPU")}) {
+  for (const KvEventBatch& batch :
+       {event("BlockRemoved", "medium", "TAPE"), event("BlockRemoved", "locality", "REMOTE"),
+        event("BlockMoved", "medium", "GPU")}) {
     EXPECT_EQ(batch.ignored, 1U);
     EXPECT_EQ(batch.events.size(), 0U);
   }
@@ -257,19 +262,20 @@ TEST(KvEventTest, WritesRouterEventsOfDynamo) {
   std::string out;
   const KvStored stored{.hashes = {1, 3}, .token_ids = {1, 2, 3, 4, 5, 6, 7, 8}, .block_size = 4};
   append_router_json({.worker_id = 7, .event_id = 3}, {.data = stored}, local_hashes(stored, ""), out);
-  append_router_json({.worker_id = 7, .event_id = 4, .dp_rank = 1},
-                     {.data = KvRemoved{{1}}, .tier = CacheLevel::kG2}, {}, out);
+  append_router_json({.worker_id = 7, .event_id = 4, .dp_rank = 1}, {.data = KvRemoved{{1}}, .tier = CacheLevel::kG2},
+                     {}, out);
   append_router_json({.event_id = 5}, {.data = KvCleared{}}, {}, out);
-  EXPECT_EQ(out,
-            R"({"worker_id":7,"storage_tier":"device","event":{"event_id":3,"data":{"stored":{"parent_hash":null,)"
-            R"("start_position":null,"blocks":[{"block_hash":1,"tokens_hash":14643705804678351452,"mm_extra_info":null},)"
-            R"({"block_hash":3,"tokens_hash":16777012769546811212,"mm_extra_info":null}]}},"dp_rank":0}})"
-            "\n"
-            R"({"worker_id":7,"storage_tier":"host_pinned","event":{"event_id":4,"data":{"removed":{"block_hashes":[1]}},)"
-            R"("dp_rank":1}})"
-            "\n"
-            R"({"worker_id":0,"storage_tier":"device","event":{"event_id":5,"data":"cleared","dp_rank":0}})"
-            "\n");
+  EXPECT_EQ(
+      out,
+      R"({"worker_id":7,"storage_tier":"device","event":{"event_id":3,"data":{"stored":{"parent_hash":null,)"
+      R"("start_position":null,"blocks":[{"block_hash":1,"tokens_hash":14643705804678351452,"mm_extra_info":null},)"
+      R"({"block_hash":3,"tokens_hash":16777012769546811212,"mm_extra_info":null}]}},"dp_rank":0}})"
+      "\n"
+      R"({"worker_id":7,"storage_tier":"host_pinned","event":{"event_id":4,"data":{"removed":{"block_hashes":[1]}},)"
+      R"("dp_rank":1}})"
+      "\n"
+      R"({"worker_id":0,"storage_tier":"device","event":{"event_id":5,"data":"cleared","dp_rank":0}})"
+      "\n");
 }
 
 TEST(KvEventTest, SaltsAndItemsAreInTheHashesOfRouters) {

@@ -63,7 +63,11 @@ TEST(MsgpackTest, TextsAndContainersHaveTheShortestForm) {
     EXPECT_EQ(reader.text().size(), size);
     EXPECT_EQ(reader.array(), size);
     EXPECT_TRUE(reader.good());
-    EXPECT_EQ(out.size(), 2 * size + (size < 32 ? 1 : size < 256 ? 2 : size < 65536 ? 3 : 5) +
+    EXPECT_EQ(out.size(), 2 * size +
+                              (size < 32      ? 1
+                               : size < 256   ? 2
+                               : size < 65536 ? 3
+                                              : 5) +
                               (size < 16      ? 1
                                : size < 65536 ? 3
                                               : 5));
@@ -79,9 +83,10 @@ TEST(MsgpackTest, AReaderSkipsWhateverThereIs) {
   writer.real(1.5);
   writer.nil();
   writer.unsigned_number(7);
-  writer.raw(std::string("\xc4\x02"
-                         "ab\xc3",
-                         5));  // two bytes; and the value `true` after the map
+  writer.raw(
+      std::string("\xc4\x02"
+                  "ab\xc3",
+                  5));  // two bytes; and the value `true` after the map
   writer.signed_number(-5);
   MsgpackReader reader(out);
   EXPECT_EQ(reader.skip().size(), out.size() - 2);
@@ -92,10 +97,9 @@ TEST(MsgpackTest, AReaderSkipsWhateverThereIs) {
 }
 
 TEST(MsgpackTest, AReaderFailsOnceAndForAll) {
-  for (const std::string& bytes :
-       {std::string(), std::string("\xdd\xff\xff\xff\xff", 5), std::string("\xdf\x00\x00\x00\x02\x00\x00", 7),
-        std::string("\xdb\xff\xff\xff\xff"), std::string("\xcf\x00", 2), std::string("\xc1"),
-        std::string(1000, '\x91')}) {
+  for (const std::string& bytes : {std::string(), std::string("\xdd\xff\xff\xff\xff", 5),
+                                   std::string("\xdf\x00\x00\x00\x02\x00\x00", 7), std::string("\xdb\xff\xff\xff\xff"),
+                                   std::string("\xcf\x00", 2), std::string("\xc1"), std::string(1000, '\x91')}) {
     MsgpackReader reader(bytes);
     reader.skip();
     EXPECT_FALSE(reader.good()) << hex(bytes);
