@@ -5,8 +5,6 @@
 // The first figures are of one thread's processor time: an engine's Stored and Removed events of one block of 16 tokens each, merged with
 // the same events of a host tier, encoded as vLLM does, and sent to a subscriber that reads on another thread. The last ones compare
 // rounds of the same pool with its event log, without and with a stream that publishes the log.
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_support.h"
 #include "cairn/base/own_thread.h"
 #include "cairn/events/consolidator.h"
 #include "cairn/events/event_log.h"
@@ -29,31 +28,14 @@
 namespace {
 
 using namespace cairn;
+using bench::cpu_seconds_now;
+using bench::median;
+using bench::must;
+using bench::seconds_now;
 
 constexpr std::uint32_t kBlockSize = 16;
 constexpr std::size_t kResident = 50'000;  // blocks that are cached at a time
 constexpr std::size_t kEvents = 2'000'000;
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
-void must(const Status& status) {
-  if (!status) {
-    std::fprintf(stderr, "%s\n", status.error().message.c_str());
-    std::exit(1);
-  }
-}
 
 // Blocks of short sequences: every eighth begins one.
 std::vector<KvEvent> make_events(std::size_t count) {
@@ -84,7 +66,7 @@ Passed pass(const std::vector<KvEvent>& blocks, EventPublisher* publisher) {
   Consolidator consolidator(EventMode::kDedup);
   std::vector<KvEvent> out;
   std::size_t events = 0;
-  const double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const double start = cpu_seconds_now();
   KvEvent event;
   for (std::size_t i = 0; events < kEvents; ++i) {
     const KvEvent& block = blocks[i % blocks.size()];
@@ -106,7 +88,7 @@ Passed pass(const std::vector<KvEvent>& blocks, EventPublisher* publisher) {
       out.clear();
     }
   }
-  return {.events = events, .seconds = seconds_of(CLOCK_THREAD_CPUTIME_ID) - start};
+  return {.events = events, .seconds = cpu_seconds_now() - start};
 }
 
 // --- the pool ---
@@ -120,8 +102,8 @@ struct PoolRound {
 // Registers sequences of 64 blocks, so that the pool evicts as many.
 PoolRound fill(BlockPool& pool, std::mt19937_64& random, std::size_t sequences) {
   constexpr std::uint32_t kLength = 64;
-  const double wall = seconds_of(CLOCK_MONOTONIC);
-  const double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const double wall = seconds_now();
+  const double cpu = cpu_seconds_now();
   std::vector<BlockKey> keys(kLength);
   std::vector<Token> tokens(std::size_t{kLength} * kBlockSize);
   for (std::size_t sequence = 0; sequence < sequences; ++sequence) {
@@ -138,14 +120,7 @@ PoolRound fill(BlockPool& pool, std::mt19937_64& random, std::size_t sequences) 
       std::exit(1);
     }
   }
-  return {.blocks = sequences * kLength,
-          .wall = seconds_of(CLOCK_MONOTONIC) - wall,
-          .cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu};
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
+  return {.blocks = sequences * kLength, .wall = seconds_now() - wall, .cpu = cpu_seconds_now() - cpu};
 }
 
 }  // namespace

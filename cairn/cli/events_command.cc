@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cairn/cli/commands.h"
-#include "cairn/cli/events.h"
+#include "cairn/cli/event_watch.h"
 
 namespace cairn::cli {
 

@@ -1,4 +1,4 @@
-#include "cairn/cli/events.h"
+#include "cairn/cli/event_watch.h"
 
 #include <gtest/gtest.h>
 
