@@ -18,6 +18,9 @@ using internal::ZmqSocket;
 using Kind = ReceivedEvents::Kind;
 
 constexpr std::uint64_t kReplayEnd = ~std::uint64_t{0};
+// Numbers above this began with a time (event_publisher.h) and show a restart by a gap. Others begin with 0 after every restart, and may have
+// passed the old ones when the connection is back.
+constexpr std::uint64_t kLeastTime = std::uint64_t{1} << 50;
 
 struct LiveMessage {
   std::uint64_t sequence = 0;
@@ -39,6 +42,9 @@ class EventReceiver::Impl {
   }
 
   void receive(std::vector<ReceivedEvents>& out, std::size_t most) {
+    if (live_.was_disconnected() && next_ && *next_ < kLeastTime) {
+      start_anew(*next_, out);
+    }
     receive_replay(out, most);
     if (is_replaying_ && clock_.now() >= replay_until_) {
       end_replay(out);
@@ -78,6 +84,17 @@ class EventReceiver::Impl {
     replay_until_ = clock_.now() + options_.replay_limit;
     replays_.fetch_add(1, std::memory_order_relaxed);
     return true;
+  }
+
+  // What the publisher said before no longer holds.
+  void start_anew(std::uint64_t sequence, std::vector<ReceivedEvents>& out) {
+    restarts_.fetch_add(1, std::memory_order_relaxed);
+    out.push_back({.kind = Kind::kRestarted, .sequence = sequence});
+    next_.reset();
+    last_live_.reset();
+    held_.clear();
+    is_replaying_ = false;
+    begin_replay(0);
   }
 
   void receive_replay(std::vector<ReceivedEvents>& out, std::size_t most) {
@@ -128,15 +145,7 @@ class EventReceiver::Impl {
       return;
     }
     if (last_live_ && *sequence <= *last_live_) {
-      restarts_.fetch_add(1, std::memory_order_relaxed);
-      out.push_back({.kind = Kind::kRestarted, .sequence = *sequence});
-      next_.reset();
-      held_.clear();
-      last_live_.reset();
-      is_replaying_ = false;
-      if (*sequence > 0) {
-        begin_replay(0);
-      }
+      start_anew(*sequence, out);
     } else if (!is_replaying_ && (next_ ? *sequence > *next_ : *sequence > 0)) {
       begin_replay(next_.value_or(0));
     }
@@ -202,6 +211,7 @@ Result<std::unique_ptr<EventReceiver>> EventReceiver::create(const Options& opti
   CAIRN_TRY_ASSIGN(std::unique_ptr<ZmqContext> context, ZmqContext::create(options.library));
   CAIRN_TRY_ASSIGN(ZmqSocket live, ZmqSocket::open(*context, {.kind = ZmqKind::kSub, .linger = Duration::zero()}));
   CAIRN_TRY(live.subscribe(options.topic));
+  CAIRN_TRY(live.watch_connection());
   CAIRN_TRY(live.connect(options.endpoint));
   std::optional<ZmqSocket> replay;
   if (!options.replay_endpoint.empty()) {

@@ -2,7 +2,7 @@
 //
 // A gap in the numbers is filled from the publisher's replay endpoint, if it has one: live batches wait until the replay has ended,
 // failed or taken too long. A receiver that joins asks for everything. What cannot be had is reported as kLost, and a publisher that was
-// started again as kRestarted: what the stream said before then no longer holds. Cairn's publisher answers with a snapshot, kSnapshot,
+// started again, or may have been while the connection was lost, as kRestarted: what the stream said before then no longer holds. Cairn's publisher answers with a snapshot, kSnapshot,
 // which replaces all that was said before.
 //
 // Thread safety: one thread at a time; counts() from any thread.
@@ -33,7 +33,7 @@ struct ReceivedEvents {
     kBatch,
     kSnapshot,   // replaces everything before, and has a batch
     kLost,       // batches from `sequence` on are lost
-    kRestarted,  // the publisher counts anew, from `sequence` on
+    kRestarted,  // the publisher counts anew, or may do so because the connection was lost; it is at `sequence`
     kInvalid,    // batch `sequence` cannot be decoded; `text` says why
   };
   Kind kind = Kind::kBatch;

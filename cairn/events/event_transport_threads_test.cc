@@ -161,8 +161,8 @@ TEST_F(EventPublisherTest, WhoWasAwayTooLongGetsASnapshotWithNumbersThatItHasNot
   };
   EXPECT_THAT(replies_to(2998), ElementsAre(std::pair(2998, 1), std::pair(2999, 1))) << "from the buffer";
   EXPECT_THAT(replies_to(3000), ElementsAre()) << "nothing is missing";
-  EXPECT_THAT(replies_to(2996), ElementsAre(std::pair(2998, 1001), std::pair(2999, 1000)))
-      << "two numbers are free above the one that was asked for";
+  EXPECT_THAT(replies_to(2996), ElementsAre(std::pair(2997, 668), std::pair(2998, 668), std::pair(2999, 665)))
+      << "larger batches, none with a number below the one that was asked for";
   EXPECT_THAT(replies_to(0),
               ElementsAre(std::pair(2996, 512), std::pair(2997, 512), std::pair(2998, 512), std::pair(2999, 465)));
 }
@@ -289,8 +289,9 @@ TEST_F(EventReceiverTest, AReplayThatNobodyAnswersEnds) {
   ManualClock clock;
   Follower follower(options(), clock);
   const std::uint64_t next = connect(follower);
+  const std::uint64_t replays = follower.receiver->counts().replays;
   send(next + 1);
-  follower.until([&] { return follower.receiver->counts().replays >= 2; });
+  follower.until([&] { return follower.receiver->counts().replays > replays; });
   EXPECT_TRUE(follower.all.empty()) << "the batch waits";
   clock.advance(std::chrono::seconds(1));
   follower.until([&] { return follower.all.size() >= 2; });
