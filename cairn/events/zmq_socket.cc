@@ -134,6 +134,9 @@ Result<ZmqSocket> ZmqSocket::open(ZmqContext& context, const Options& options) {
     // A peer that is gone or does not read is an error of send(), not a message that disappears.
     is_set = is_set && zmq.setsockopt(handle, ZMQ_ROUTER_MANDATORY, &yes, sizeof yes) == 0;
   }
+  if (options.only_connected) {
+    is_set = is_set && zmq.setsockopt(handle, ZMQ_IMMEDIATE, &yes, sizeof yes) == 0;
+  }
   if (!is_set) {
     return fail(ErrorCode::kIo, str_cat("cannot set the options of a socket of libzmq: ", zmq.last_error()));
   }

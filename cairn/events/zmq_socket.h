@@ -52,6 +52,7 @@ class ZmqSocket {
     int queue = 100'000;                                // most messages pending in each direction
     Duration linger = std::chrono::milliseconds(200);   // for what is pending when it is closed
     std::int64_t most_bytes = std::int64_t{256} << 20;  // of a frame that is received
+    bool only_connected = false;  // of a kDealer: send() fails while there is no connection, instead of queueing
   };
   [[nodiscard]] static Result<ZmqSocket> open(ZmqContext& context, const Options& options);
   ZmqSocket(ZmqSocket&& other) noexcept;
