@@ -16,7 +16,9 @@
 
 #ifdef __SANITIZE_THREAD__
 // libzmq is not instrumented: the sanitizer does not see how its threads hand over messages.
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libzmq.so\nrace:libzmq.so\n"; }  // NOLINT
+extern "C" const char* __tsan_default_suppressions() {
+  return "called_from_lib:libzmq.so\nrace:libzmq.so\n";
+}  // NOLINT
 #endif
 
 namespace cairn::internal {
