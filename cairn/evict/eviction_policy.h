@@ -26,6 +26,7 @@
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/tokens/block_key.h"
 
@@ -84,6 +85,9 @@ class EvictionPolicy {
   }
   // A request uses blocks that evict() took out and that did not lose their keys. They are inserted again later.
   virtual void match_victims(std::span<const BlockId> /*block_ids*/) {}
+  // The request that used these blocks last ended like this. A pool says it of the blocks of a request right before it
+  // releases them, that is, before their insert(); blocks that the policy holds already may be among them.
+  virtual void end(std::span<const BlockId> /*block_ids*/, RequestEnding /*ending*/) {}
   // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use:
   // the block gets the place that it would have if it had always been of that class. Requires: the policy holds the
   // block.
