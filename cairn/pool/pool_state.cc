@@ -131,6 +131,7 @@ void PoolState::release(std::span<const BlockId> block_ids) {
 
 BlockFacts PoolState::facts(BlockId block_id) const {
   BlockFacts facts = blocks.facts(block_id);
+  facts.past = inactive.past_of(block_id);
   if (const RetentionClock* const times = inactive.times()) {
     facts.priority_ms = times->priority_ms(block_id);
     facts.time_to_live_ms = times->time_to_live_ms(block_id);
