@@ -163,20 +163,21 @@ def test_a_reset_forgets_everything(reference):
         assert loaded(engine) == 0
 
 
-def test_events_have_their_tier():
-    """What the host tier stores is announced under the same hashes as what the engine stores on the device."""
+def test_events_have_their_tier(tmp_path):
+    """What the tiers store is announced under the same hashes as what the engine stores on the device."""
     events = {"enable_kv_cache_events": True, "publisher": "null"}
-    with Engine(HOST, kv_events_config=events) as engine:
+    disk = {"disk.path": str(tmp_path / "blocks"), "disk.size": "64MiB"}
+    with Engine({**HOST, **disk}, kv_events_config=events) as engine:
         published = []
         engine.core.scheduler.kv_event_publisher.publish = lambda batch: published.extend(batch.events)
         engine.generate(PROMPTS)
-        engine.settle()
+        wait_for_disk(engine, sum(CACHED) // BLOCK)
         engine.generate(PROMPTS[3:])  # events go out with a step's output
-        stored = {"GPU": set(), "CPU": set()}
+        stored = {"GPU": set(), "CPU": set(), "STORAGE": set()}
         for event in published:
             if type(event).__name__ == "BlockStored":
                 stored[event.medium].update(event.block_hashes)
-        assert stored["CPU"] and stored["CPU"] == stored["GPU"]
+        assert stored["CPU"] and stored["CPU"] == stored["STORAGE"] == stored["GPU"]
 
 
 # --- damage ---
