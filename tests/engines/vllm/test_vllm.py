@@ -154,6 +154,17 @@ def test_a_hybrid_model_is_declined_and_runs(caplog):
         check_warm(engine, expected)
 
 
+def test_an_engine_that_zeroes_blocks_is_declined():
+    """What Mamba layers and KV caches of different precision make vLLM do, before it says which blocks it overwrites."""
+    from types import SimpleNamespace
+
+    from cairn.vllm.pages import Declined
+    from cairn.vllm.v0_32 import block_facts
+
+    with pytest.raises(Declined, match="the engine zeroes blocks"):
+        block_facts(SimpleNamespace(parallel_config=None), SimpleNamespace(needs_kv_cache_zeroing=True))
+
+
 def test_a_reset_forgets_everything(reference):
     with Engine(HOST) as engine:
         engine.generate(PROMPTS)

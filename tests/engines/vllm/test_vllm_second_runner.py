@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
     "tests, count",
     [
         (["test_vllm.py::test_warm_tokens_are_the_same", "test_vllm.py::test_chunked_prefill"], 4),
-        (["test_vllm_async.py"], 19),
+        (["test_vllm_async.py"], 18),
     ],
 )
 def test_the_second_model_runner(tmp_path, tests, count):
