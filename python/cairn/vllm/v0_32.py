@@ -82,6 +82,9 @@ def block_facts(config: VllmConfig, kv_cache: KVCacheConfig) -> tuple[int, int]:
     for name in ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"):
         if getattr(parallel, name, 1) > 1:
             raise Declined(f"{name} is {getattr(parallel, name)}; Cairn's connector supports tensor and data parallel engines")
+    if kv_cache.needs_kv_cache_zeroing:
+        # The second model runner does so before it says that blocks are overwritten: saves could still be reading them.
+        raise Declined("the engine zeroes blocks that it allocates: the model has Mamba layers, or KV caches of different precision")
     groups = kv_cache.kv_cache_groups
     if len(groups) != 1:
         kinds = ", ".join(type(group.kv_cache_spec).__name__ for group in groups)
