@@ -39,12 +39,22 @@ enum class Verify : std::uint8_t {
 
 struct TransferBlock {
   BlockPair pair;
-  BlockTag tag = {};       // kMake, kCheck
-  Checksum expected = {};  // kCheck
+  BlockTag tag = {};  // kMake, kCheck
+  // kCheck. With kMake, what the source is known to have, if anything: an executor whose bytes leave this process does not send
+  // others.
+  Checksum expected = {};
+  std::uint64_t note = 0;  // kept beside the bytes by an executor that stores them under their tag (cluster/)
 };
 
-enum class BlockState : std::uint8_t { kDone, kFailed, kMismatch, kExpired, kCancelled };
-// "done", "failed", "mismatch", "expired", "cancelled"
+enum class BlockState : std::uint8_t {
+  kDone,
+  kFailed,
+  kMismatch,
+  kExpired,
+  kCancelled,
+  kGone,  // the source is a store, and no longer has the block
+};
+// "done", "failed", "mismatch", "expired", "cancelled", "gone"
 [[nodiscard]] std::string_view to_string(BlockState state);
 
 struct BlockOutcome {
