@@ -118,9 +118,8 @@ TEST_F(RedisStoreTest, AServerThatDiesIsUnavailableAndOneThatComesBackIsUsed) {
   const StoreOutcome dead = answer(*store, kGet, {.key = "a"});
   EXPECT_EQ(dead.state, StoreState::kUnavailable);
   EXPECT_THAT(dead.error, HasSubstr(std::to_string(port)));
-  server.reset();
-  server = RedisServer::start({}, port);
-  ASSERT_TRUE(server.has_value());
+  const std::optional<RedisServer> another = RedisServer::start({}, port);
+  ASSERT_TRUE(another.has_value());
   StoreState state = StoreState::kUnavailable;
   for (int i = 0; i < 100000 && state == StoreState::kUnavailable; ++i) {  // waits between attempts, at most 5 s
     state = answer(*store, kGet, {.key = "a"}).state;

@@ -114,11 +114,12 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
   }
 
   void ask(const BatchPtr& batch) CAIRN_EXCLUDES(mutex) {
-    const std::optional<std::string> prefix = space.prefix();
-    if (!prefix || !tier.may(TierUse::kReading)) {
+    if (!tier.may(TierUse::kReading)) {
       drop(batch);
       return;
     }
+    const std::uint64_t changes = space.changes();
+    // Before the store is asked: what is registered in blocks from before a fence is not found.
     if (Result<MutableBlocks> blocks = tier.pool()->allocate(static_cast<std::uint32_t>(batch->keys.size()))) {
       batch->blocks.emplace(*std::move(blocks));
     } else {
@@ -126,9 +127,36 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
       drop(batch);
       return;
     }
+    {
+      const MutexLock lock(mutex);
+      ++in_flight;
+    }
+    space.resolve(changes, [self = shared_from_this(), batch, changes](const std::optional<std::string>& prefix) {
+      if (prefix) {
+        self->ask_at(*prefix, batch);
+        return;
+      }
+      if (self->space.changes() == changes) {
+        self->tier.failed(TierUse::kReading, self->space.error());
+      } else {
+        self->tier.not_tried(TierUse::kReading);
+      }
+      self->left_out(batch);
+    });
+  }
+
+  void left_out(const BatchPtr& batch) CAIRN_EXCLUDES(mutex) {
+    {
+      const MutexLock lock(mutex);
+      --in_flight;
+    }
+    drop(batch);
+  }
+
+  void ask_at(const std::string& prefix, const BatchPtr& batch) CAIRN_EXCLUDES(mutex) {
     StoreRequest request{.operation = StoreOperation::kContains, .deadline = batch->deadline};
     for (const BlockKey& key : batch->keys) {
-      request.items.push_back({.key = store_key(*prefix, tier.tag_of(key))});
+      request.items.push_back({.key = store_key(prefix, tier.tag_of(key))});
     }
     batch->outcomes.resize(batch->keys.size());
     batch->left = batch->keys.size();
@@ -140,16 +168,11 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
     };
     {
       const MutexLock lock(mutex);
-      ++in_flight;
       counts.asked += batch->keys.size();
     }
     if (!store.submit(std::move(request))) {
       tier.not_tried(TierUse::kReading);
-      {
-        const MutexLock lock(mutex);
-        --in_flight;
-      }
-      drop(batch);
+      left_out(batch);
     }
   }
 

@@ -1,7 +1,10 @@
 #include "cairn/cluster/remote_space.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
@@ -81,24 +84,61 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
       is_asking = true;
       const bool writes = state == Epoch::kUnwritten;
       request = request_for(space, writes ? StoreOperation::kReplace : StoreOperation::kContains, epoch);
-      request.done = [self = shared_from_this(), writes, at = changes](std::size_t /*only*/, StoreOutcome&& outcome) {
+      request.done = [self = shared_from_this(), writes, at = changes.load()](std::size_t /*only*/,
+                                                                              StoreOutcome&& outcome) {
         self->answered(writes, at, std::move(outcome));
       };
     }
     if (const Status submitted = store.submit(std::move(request)); !submitted) {
-      const MutexLock lock(mutex);
-      is_asking = false;
-      ask_at = clock.now() + options.ask_again;
-      error = submitted.error().message;
+      {
+        const MutexLock lock(mutex);
+        is_asking = false;
+        ask_at = clock.now() + options.ask_again;
+        error = submitted.error().message;
+      }
+      tell_waiting();
     }
   }
 
   void answered(bool was_written, std::uint64_t at, StoreOutcome&& outcome) CAIRN_EXCLUDES(mutex) {
-    const MutexLock lock(mutex);
-    is_asking = false;
-    if (at != changes) {
-      return;  // of another namespace or epoch
+    {
+      const MutexLock lock(mutex);
+      if (at != changes) {
+        return;  // of another namespace or epoch
+      }
+      is_asking = false;
+      take_in(was_written, std::move(outcome));
     }
+    tell_waiting();
+  }
+
+  // Calls those that wait for an epoch that is known now, or will not be.
+  void tell_waiting() CAIRN_EXCLUDES(mutex) {
+    std::vector<Waiting> told;
+    std::optional<std::string> name;
+    std::uint64_t now = 0;
+    {
+      const MutexLock lock(mutex);
+      now = changes;
+      if (state == Epoch::kKnown) {
+        name = known_prefix();
+      }
+      const auto stays = [this](const Waiting& each)
+                             CAIRN_REQUIRES(mutex) { return is_asking && each.changes == changes; };
+      const auto over = std::stable_partition(waiting.begin(), waiting.end(), stays);
+      told.assign(std::make_move_iterator(over), std::make_move_iterator(waiting.end()));
+      waiting.erase(over, waiting.end());
+    }
+    for (Waiting& each : told) {
+      each.done(each.changes == now ? name : std::nullopt);
+    }
+  }
+
+  [[nodiscard]] std::string known_prefix() const CAIRN_REQUIRES(mutex) {
+    return str_cat(base(space), hex_word(epoch), "/");
+  }
+
+  void take_in(bool was_written, StoreOutcome&& outcome) CAIRN_REQUIRES(mutex) {
     if (was_written && outcome.state == StoreState::kDone) {
       state = Epoch::kKnown;
     } else if (!was_written && outcome.state == StoreState::kAbsent) {
@@ -122,14 +162,20 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     }
   }
 
+  struct Waiting {
+    std::uint64_t changes = 0;
+    std::function<void(const std::optional<std::string>&)> done;
+  };
+
   BlockStore& store;
   const Clock& clock;
   const Options options;
   Mutex mutex{LockRank::kExecutor};
+  std::vector<Waiting> waiting CAIRN_GUARDED_BY(mutex);
   NamespaceId space CAIRN_GUARDED_BY(mutex){};
   Epoch state CAIRN_GUARDED_BY(mutex) = Epoch::kUnknown;
   std::uint64_t epoch CAIRN_GUARDED_BY(mutex) = 0;
-  std::uint64_t changes CAIRN_GUARDED_BY(mutex) = 0;  // of namespace and epoch
+  std::atomic<std::uint64_t> changes{0};  // of namespace and epoch; written with the lock held
   bool is_asking CAIRN_GUARDED_BY(mutex) = false;
   TimePoint ask_at CAIRN_GUARDED_BY(mutex) = TimePoint::min();
   std::string error CAIRN_GUARDED_BY(mutex);
@@ -143,14 +189,23 @@ std::optional<std::string> RemoteSpace::prefix() {
   {
     const MutexLock lock(state_->mutex);
     if (state_->state == State::Epoch::kKnown) {
-      return str_cat(state_->base(state_->space), hex_word(state_->epoch), "/");
+      return state_->known_prefix();
     }
   }
   state_->ask();
   const MutexLock lock(state_->mutex);
-  return state_->state == State::Epoch::kKnown
-             ? std::optional(str_cat(state_->base(state_->space), hex_word(state_->epoch), "/"))
-             : std::nullopt;
+  return state_->state == State::Epoch::kKnown ? std::optional(state_->known_prefix()) : std::nullopt;
+}
+
+std::uint64_t RemoteSpace::changes() const { return state_->changes; }
+
+void RemoteSpace::resolve(std::uint64_t changes, std::function<void(const std::optional<std::string>&)> done) {
+  {
+    const MutexLock lock(state_->mutex);
+    state_->waiting.push_back({changes, std::move(done)});
+  }
+  state_->ask();
+  state_->tell_waiting();
 }
 
 void RemoteSpace::enter(NamespaceId space) {
@@ -164,6 +219,7 @@ void RemoteSpace::enter(NamespaceId space) {
     state_->ask_at = TimePoint::min();
   }
   state_->ask();
+  state_->tell_waiting();
 }
 
 Status RemoteSpace::begin_epoch() {

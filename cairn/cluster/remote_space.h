@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,12 @@ class RemoteSpace {
 
   // What keys begin with. std::nullopt while the epoch is not known: asks the store, if that is not in flight.
   [[nodiscard]] std::optional<std::string> prefix();
+  // Grows with every enter() and begin_epoch(), before anything is stored under the new name.
+  [[nodiscard]] std::uint64_t changes() const;
+  // Calls `done` once with what keys begin with, as soon as that is known: now, or on the thread of the store. std::nullopt if the
+  // store cannot say, and if changes() is not, or not any more, the number given: what was begun before a reset is not stored
+  // after it.
+  void resolve(std::uint64_t changes, std::function<void(const std::optional<std::string>&)> done);
   // Blocks are of this namespace from now on; its epoch has to be asked for.
   void enter(NamespaceId space);
   // Nothing that was stored under the present epoch is found again, by whoever asks for the epoch from now on. Waits for the store.

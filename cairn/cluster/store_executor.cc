@@ -1,6 +1,7 @@
 #include "cairn/cluster/store_executor.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -63,28 +64,47 @@ Result<TransferId> StoreExecutor::submit(Transfer&& transfer) {
     return fail(ErrorCode::kInvalidArgument,
                 "the plan does not move whole blocks between contiguous host memory and a store");
   }
-  if (!space_.prefix()) {
-    const std::string why = space_.error();
-    return fail(ErrorCode::kUnavailable, why.empty() ? str_cat(describe(), " has not answered yet") : why);
+  const std::uint64_t changes = space_.changes();
+  // After the number was read: a fence that comes later changes it, and then nothing of the transfer is stored.
+  if (transfer.is_current && !transfer.is_current()) {
+    return fail(ErrorCode::kCancelled, "the cache was reset before the transfer began");
   }
-  Result<TransferId> id = ledger_.accept(std::move(transfer));
-  if (id) {
-    threads_.post([this] { work(); });
+  TransferId id{};
+  {
+    const MutexLock lock(mutex_);
+    CAIRN_TRY_ASSIGN(id, ledger_.accept(std::move(transfer)));
+    changes_.emplace(id, changes);
   }
+  threads_.post([this] { work(); });
   return id;
 }
 
 void StoreExecutor::work() {
-  const ActivePtr transfer = ledger_.try_take();
-  if (transfer == nullptr) {
-    return;  // it was cancelled or has expired
+  ActivePtr transfer;
+  std::uint64_t changes = 0;
+  {
+    const MutexLock lock(mutex_);
+    transfer = ledger_.try_take();
+    if (transfer == nullptr) {
+      return;  // it was cancelled or has expired
+    }
+    const auto found = changes_.find(transfer->id());
+    changes = found->second;
+    changes_.erase(changes_.begin(), std::next(found));  // and those that ended before their turn
   }
-  const std::optional<std::string> prefix = space_.prefix();
+  space_.resolve(changes, [this, transfer, changes](const std::optional<std::string>& prefix) {
+    threads_.post(
+        [this, transfer, prefix, is_changed = space_.changes() != changes] { begin(transfer, prefix, is_changed); });
+  });
+}
+
+void StoreExecutor::begin(const ActivePtr& transfer, const std::optional<std::string>& prefix, bool is_changed) {
   if (!prefix) {
+    const std::string why = is_changed ? "the cache was reset before the transfer began" : space_.error();
     const auto blocks = static_cast<std::uint32_t>(transfer->transfer().blocks.size());
     for (std::uint32_t block = 0; block < blocks; ++block) {
       if (transfer->begin(block)) {
-        transfer->pass_on(block, {.state = BlockState::kCancelled}, "the cache was reset before the transfer began");
+        transfer->pass_on(block, {.state = is_changed ? BlockState::kCancelled : BlockState::kFailed}, why);
       }
     }
   } else if (is_in_store(transfer->transfer().plan->destination())) {

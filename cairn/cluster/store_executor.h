@@ -7,15 +7,19 @@
 //
 // Thread safety, ownership: as TransferExecutor. Store and space outlive it; close the store before it is destroyed, or its
 // destructor waits for what is in flight.
-// Errors: submit() returns kUnavailable while the space has no epoch.
+// Errors: submit() returns kCancelled for blocks that were fenced. What was submitted before a reset and has not begun is cancelled.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/base/mutex.h"
 #include "cairn/cluster/block_store.h"
 #include "cairn/cluster/remote_space.h"
 #include "cairn/transfer/executor.h"
@@ -43,6 +47,7 @@ class StoreExecutor final : public TransferExecutor {
  private:
   using ActivePtr = std::shared_ptr<ActiveTransfer>;
   void work();
+  void begin(const ActivePtr& transfer, const std::optional<std::string>& prefix, bool is_changed);
   void put(const ActivePtr& transfer, const std::string& prefix);
   void get(const ActivePtr& transfer, const std::string& prefix);
   // A block that was begun; of one that is put, what its checksum was computed from.
@@ -57,6 +62,8 @@ class StoreExecutor final : public TransferExecutor {
   BlockStore& store_;
   RemoteSpace& space_;
   TransferLedger ledger_;  // destroyed after the threads: they end blocks
+  Mutex mutex_{LockRank::kExecutor};
+  std::map<TransferId, std::uint64_t> changes_ CAIRN_GUARDED_BY(mutex_);  // of the space, when each was submitted
   WorkThreads threads_;
 };
 

@@ -256,6 +256,11 @@ Result<TransferId> TierLink::submit_to_executor(const InFlightPtr& in_flight) {
                                .expected = Checksum{facts.checksum},
                                .note = value_of(facts.block.tokens_hash)});
   }
+  if (to_.level() == CacheLevel::kG4) {
+    transfer.is_current = [in_flight] {
+      return in_flight->transfer->source.is_current() && in_flight->transfer->targets.is_current();
+    };
+  }
   transfer.done = [this, in_flight](TransferOutcome&& outcome) { on_done(*in_flight, std::move(outcome)); };
   transfer.settled = [this, in_flight] {
     if (in_flight->late) {

@@ -82,6 +82,9 @@ struct Transfer {
   // The step that the engine must have reached before the transfer touches device blocks. Only the executor of a leader looks
   // at it: each rank holds its part of the transfer back.
   StepMark not_before = {};
+  // Asked in submit() by an executor whose copies others may see before they are registered: false if a fence came over the
+  // blocks, and the transfer is refused. Empty: it is current.
+  std::function<bool()> is_current = {};
   std::function<void(TransferOutcome&&)> done = {};
   std::function<void()> settled = {};  // may be empty
 };
