@@ -14,13 +14,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cairn/base/str_cat.h"
-#include "cairn/memory/memory_testing.h"
 
 namespace cairn::testing {
 
@@ -51,19 +51,23 @@ class RedisServer {
   [[nodiscard]] static std::optional<RedisServer> start(std::vector<std::string> more = {}, std::uint16_t port = 0) {
     RedisServer server;
     server.port_ = port != 0 ? port : free_port();
-    std::vector<std::string> arguments = {
-        path(), "--bind", "127.0.0.1",           "--port", std::to_string(server.port_), "--save",
-        "",     "--dir",  server.folder_->path()};
+    std::vector<std::string> arguments = {path(),   "--bind", "127.0.0.1", "--port",      std::to_string(server.port_),
+                                          "--save", "",       "--dir",     server.folder_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     server.run(arguments);
     return server.is_listening() ? std::optional(std::move(server)) : std::nullopt;
   }
   RedisServer(RedisServer&& other) noexcept
-      : folder_(std::move(other.folder_)), port_(other.port_), process_(std::exchange(other.process_, -1)) {}
+      : folder_(std::exchange(other.folder_, {})), port_(other.port_), process_(std::exchange(other.process_, -1)) {}
   RedisServer& operator=(RedisServer&&) = delete;
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
-  ~RedisServer() { kill(); }
+  ~RedisServer() {
+    kill();
+    if (!folder_.empty()) {
+      std::filesystem::remove_all(folder_);
+    }
+  }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string url() const { return str_cat("redis://127.0.0.1:", port_); }
@@ -80,7 +84,9 @@ class RedisServer {
   void resume() const { ::kill(process_, SIGCONT); }
 
  private:
-  RedisServer() : folder_(std::make_unique<TestFolder>()) {}
+  RedisServer() : folder_(std::filesystem::temp_directory_path() / "cairn-redis-XXXXXX") {
+    (void)!mkdtemp(folder_.data());
+  }
 
   static std::string path() {
     return access("/usr/bin/redis-server", X_OK) == 0    ? "/usr/bin/redis-server"
@@ -127,7 +133,7 @@ class RedisServer {
     return false;
   }
 
-  std::unique_ptr<TestFolder> folder_;
+  std::string folder_;
   std::uint16_t port_ = 0;
   pid_t process_ = -1;
 };

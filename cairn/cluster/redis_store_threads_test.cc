@@ -15,6 +15,7 @@
 #include "cairn/cluster/redis_server_testing.h"
 #include "cairn/cluster/redis_slots.h"
 #include "cairn/cluster/store_testing.h"
+#include "cairn/memory/memory_testing.h"
 
 namespace cairn::testing {
 namespace {

@@ -112,6 +112,20 @@ class List {
                   print_duration);
   }
 
+  // A time, or none.
+  void optional_duration(std::string_view name, std::string_view help, Field<std::optional<Duration>> field) {
+    add<std::optional<Duration>>(
+        name, help, str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"), field,
+        [](std::string_view text) -> std::optional<std::optional<Duration>> {
+          const std::optional<Duration> time = parse_duration(text);
+          if (!time && text != "none") {
+            return std::nullopt;
+          }
+          return std::optional<std::optional<Duration>>(std::in_place, time);
+        },
+        [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
+  }
+
   void share(std::string_view name, std::string_view help, Field<double> field, double most) {
     add<double>(
         name, help, str_cat("a share from 0 to ", print_real(most), ", such as 0.05 or 5%"), field,
@@ -295,8 +309,8 @@ void add_tiers(List& list) {
             "Certificates in PEM format that the store's certificate has to be signed by; empty for the "
             "system's",
             [](auto& c) -> auto& { return c.remote.ca_file; });
-  list.duration("time_to_live", "How long the store keeps a block; 0 for as long as it has room",
-                [](auto& c) -> auto& { return c.remote.time_to_live; });
+  list.optional_duration("time_to_live", "How long the store keeps a block; none for as long as it has room",
+                         [](auto& c) -> auto& { return c.remote.time_to_live; });
   list.duration("timeout", "Longest time to connect, and between two signs of life of the store",
                 [](auto& c) -> auto& { return c.remote.timeout; });
   list.whole("attempts", "How often a read or write is tried, within its deadline",
@@ -380,18 +394,8 @@ void add_requests(List& list) {
              Field([](auto& c) -> auto& { return c.requests.priority; }), 0, Retention::kMaxPriority);
   list.flag("retention", "Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block",
             [](auto& c) -> auto& { return c.requests.retention; });
-  list.add(
-      "time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
-      str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"),
-      Field([](auto& c) -> auto& { return c.requests.time_to_live; }),
-      [](std::string_view text) -> std::optional<std::optional<Duration>> {
-        const std::optional<Duration> time = parse_duration(text);
-        if (!time && text != "none") {
-          return std::nullopt;
-        }
-        return std::optional<std::optional<Duration>>(std::in_place, time);
-      },
-      [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
+  list.optional_duration("time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
+                         [](auto& c) -> auto& { return c.requests.time_to_live; });
   list.add("tenants",
            "Quotas in blocks of the tier that saves go to, name:reserved:limit for each tenant; limit 0 for no limit",
            "a list such as batch:100:500, trial:0:50", Field([](auto& c) -> auto& { return c.requests.tenants; }),

@@ -112,7 +112,7 @@ struct RemoteConfig {
   std::string password = {};  // never printed; or a file that holds it, not both
   std::string password_file = {};
   std::string ca_file = {};
-  Duration time_to_live = Duration::zero();    // of what is stored; 0: as long as the store keeps it
+  std::optional<Duration> time_to_live = {};   // of what is stored; std::nullopt: as long as the store keeps it
   Duration timeout = std::chrono::seconds(2);  // to connect, of a lookup, and between two signs of life
   std::uint32_t attempts = 3;                  // to read or write a block, within its deadline
   std::uint32_t connections = 2;               // to each server

@@ -92,15 +92,16 @@ Status ManagerTiers::make_store() {
   std::unique_ptr<BlockStore> opened = parts_.store ? parts_.store() : nullptr;
   if (opened == nullptr) {
     CAIRN_TRY_ASSIGN(std::string password, config_.remote_password());
-    Result<std::unique_ptr<BlockStore>> made = open_store({.url = remote.url,
-                                                           .user = remote.user,
-                                                           .password = std::move(password),
-                                                           .ca_file = remote.ca_file,
-                                                           .time_to_live = remote.time_to_live,
-                                                           .timeout = remote.timeout,
-                                                           .connections = remote.connections,
-                                                           .seed = seed},
-                                                          clock_);
+    Result<std::unique_ptr<BlockStore>> made =
+        open_store({.url = remote.url,
+                    .user = remote.user,
+                    .password = std::move(password),
+                    .ca_file = remote.ca_file,
+                    .time_to_live = remote.time_to_live.value_or(Duration::zero()),
+                    .timeout = remote.timeout,
+                    .connections = remote.connections,
+                    .seed = seed},
+                   clock_);
     if (!made) {
       return fail(made.error().code, str_cat("remote: ", made.error().message));
     }
