@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 Error no_tier(CacheLevel level) {
-  constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "a remote tier"};
+  constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "[remote]"};
   return {ErrorCode::kNotFound, str_cat("there is no ", to_string(level), " tier; configure ", kKeys[index_of(level)])};
 }
 
@@ -213,7 +213,21 @@ const KeyHasher& KvBlockManager::hasher() const { return state_->tiers->hasher()
 // --- up ---
 
 PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const {
-  return state_->tiers->onboarder().locate(keys);
+  const PrefixLocation location = state_->tiers->onboarder().locate(keys);
+  if (location.blocks() < keys.size()) {
+    state_->tiers->want_unknown(keys.subspan(location.blocks()));
+  }
+  return location;
+}
+
+void KvBlockManager::find_remote(std::vector<BlockKey> keys, TimePoint deadline,
+                                 std::function<void(std::uint32_t)> done) const {
+  const std::shared_ptr<State> state = kept();
+  if (RemoteLookup* const lookup = state->tiers->lookup()) {
+    lookup->find(std::move(keys), deadline, std::move(done));
+  } else {
+    done(0);
+  }
 }
 
 LoadWorth KvBlockManager::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
@@ -245,11 +259,13 @@ LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& reque
 
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
+  state->tiers->want_unknown(request.keys);
   return state->tiers->onboarder().load(measured(*state->parts.clock, state->load_seconds, std::move(request)));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
+  state->tiers->want_unknown(request.keys);
   return state->tiers->onboarder().load_into(std::move(targets),
                                              measured(*state->parts.clock, state->load_seconds, std::move(request)));
 }
@@ -305,7 +321,7 @@ Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const
     return fail(ErrorCode::kFailedPrecondition, "the tiers keep no hints; set requests.retention");
   }
   std::uint32_t found = 0;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : kManagedTiers) {
     if (BlockPool* const tier = pool(level)) {
       CAIRN_TRY_ASSIGN(const std::uint32_t here, tier->hint(keys, hint));
       found += here;

@@ -34,6 +34,7 @@ struct OnboardOptions {
   std::uint64_t host_to_device_bytes_per_second = 0;
   std::uint64_t disk_to_device_bytes_per_second = 0;
   std::uint64_t disk_to_host_bytes_per_second = 0;
+  std::uint64_t remote_to_host_bytes_per_second = 0;
 };
 
 // Names a load of one Onboarder. Ids are never reused.
@@ -71,7 +72,7 @@ struct OnboardRequest {
   std::function<void(Result<ImmutableBlocks>&&)> done = {};  // an error if no block was brought
 };
 
-// Those of the keys that are only on disk, to host memory.
+// Those of the keys that are only on disk or in a store, to host memory.
 struct PrefetchRequest {
   std::vector<BlockKey> keys = {};
   std::optional<TimePoint> deadline = {};

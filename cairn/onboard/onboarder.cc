@@ -293,6 +293,7 @@ LoadLinks Onboarder::Impl::links() const {
   return {.host_to_device = may_be_tried(parts_.host_to_device),
           .disk_to_device = may_be_tried(parts_.disk_to_device),
           .disk_to_host = may_be_tried(parts_.disk_to_host),
+          .remote_to_host = may_be_tried(parts_.remote_to_host) && pool_of(parts_.host) != nullptr,
           .through_host = options_.through_host && pool_of(parts_.host) != nullptr};
 }
 
@@ -306,6 +307,7 @@ TierSet Onboarder::Impl::readable_tiers(const LoadLinks& links, bool is_prefetch
   add(parts_.device, true);
   add(parts_.host, is_prefetch || links.host_to_device);
   add(parts_.disk, is_prefetch ? links.disk_to_host : links.reads_disk());
+  add(parts_.remote, is_prefetch ? links.remote_to_host : links.reads_remote());
   return tiers;
 }
 
@@ -337,13 +339,15 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
   };
   const std::uint32_t from_host = context.promised[index_of(CacheLevel::kG2)];
   const std::uint32_t from_disk = context.promised[index_of(CacheLevel::kG3)];
+  const std::uint32_t from_remote = context.promised[index_of(CacheLevel::kG4)];
   const bool through_host = links().goes_through_host();
   measure(LoadLink::kHostToDevice, parts_.host_to_device, options_.host_to_device_bytes_per_second,
-          from_host + (through_host ? from_disk : 0));
+          from_host + from_remote + (through_host ? from_disk : 0));
   measure(LoadLink::kDiskToDevice, parts_.disk_to_device, options_.disk_to_device_bytes_per_second,
           through_host ? 0 : from_disk);
   measure(LoadLink::kDiskToHost, parts_.disk_to_host, options_.disk_to_host_bytes_per_second,
           through_host ? from_disk : 0);
+  measure(LoadLink::kRemoteToHost, parts_.remote_to_host, options_.remote_to_host_bytes_per_second, from_remote);
   return costs;
 }
 
@@ -408,7 +412,9 @@ std::vector<KeyRun> Onboarder::Impl::locate(const Load& load, std::uint32_t firs
     if (!run.joined_at) {
       const std::optional<BlockRegistry::Run> found = parts_.registry->nearest_run(keys, tiers);
       run = found ? KeyRun{.blocks = found->keys, .tier = found->tier} : KeyRun{.blocks = 1};
-      if (run.tier == CacheLevel::kG3 && may_join && !is_prefetch && links.goes_through_host()) {
+      const bool goes_through_host =
+          run.tier == CacheLevel::kG4 || (run.tier == CacheLevel::kG3 && links.goes_through_host());
+      if (goes_through_host && may_join && !is_prefetch) {
         join_at(CacheLevel::kG2, run.blocks);
       }
     }
@@ -535,9 +541,11 @@ Result<std::unique_ptr<Onboarder>> Onboarder::make(const Parts& parts, const Onb
   CAIRN_TRY(check_tier("device", parts.device, CacheLevel::kG1));
   CAIRN_TRY(check_tier("host", parts.host, CacheLevel::kG2));
   CAIRN_TRY(check_tier("disk", parts.disk, CacheLevel::kG3));
+  CAIRN_TRY(check_tier("store", parts.remote, CacheLevel::kG4));
   CAIRN_TRY(check_link("host to device", parts.host_to_device, parts.host, parts.device));
   CAIRN_TRY(check_link("disk to device", parts.disk_to_device, parts.disk, parts.device));
   CAIRN_TRY(check_link("disk to host", parts.disk_to_host, parts.disk, parts.host));
+  CAIRN_TRY(check_link("store to host", parts.remote_to_host, parts.remote, parts.host));
   if (options.loads == 0) {
     return fail(ErrorCode::kInvalidArgument, "loads is 0; at least one load has to be possible");
   }
@@ -588,7 +596,7 @@ Result<LoadId> Onboarder::onboard(OnboardRequest&& request) {
   }
   const std::optional<CacheLevel> from = blocks.tier();
   if (from && (from != CacheLevel::kG2 || parts.host == nullptr) &&
-      (from != CacheLevel::kG3 || parts.disk == nullptr)) {
+      (from != CacheLevel::kG3 || parts.disk == nullptr) && (from != CacheLevel::kG4 || parts.remote == nullptr)) {
     return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(*from), " below the device"));
   }
   if (request.targets && request.targets->size() != blocks.size()) {
