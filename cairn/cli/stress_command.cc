@@ -52,6 +52,11 @@ int run_stress_of(StressCommand command) {
   if (!config) {
     return finish("stress", Unexpected(std::move(config).error()), 2);
   }
+  if (!config->model.groups.empty()) {
+    return finish(
+        "stress",
+        fail(ErrorCode::kInvalidArgument, "model.groups is given, but the traffic has one block table; remove it"), 2);
+  }
   command.options.config = *std::move(config);
   DiskConfig& disk = command.options.config.disk;
   std::string scratch;  // the temporary folder, if there is one
