@@ -349,6 +349,9 @@ std::string groups_text(const std::vector<CacheGroup>& groups) {
 }  // namespace
 
 Result<CacheGroups> ManagerConfig::groups() const {
+  if (block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "block_size is 0; give the tokens of a block");
+  }
   Result<CacheGroups> groups = CacheGroups::make(block_size, model.groups);
   if (!groups) {
     return fail(groups.error().code, str_cat("model.groups: ", groups.error().message));
