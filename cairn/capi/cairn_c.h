@@ -411,6 +411,7 @@ CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, cha
  *   scheduler: cairn_scheduler_take_outcomes()   which loads have ended, which finished requests are released
  *              cairn_scheduler_match()           before a request first runs: how many tokens can be loaded
  *              cairn_scheduler_allocated()       the request got its device blocks; its load is in the next metadata
+ *                                                (of a model with layer groups: cairn_scheduler_allocated_groups())
  *              cairn_scheduler_build()           makes the metadata of the iteration, which the engine sends to every worker
  *   worker:    cairn_worker_bind(), start_load(), [wait_for_layer(), save_layer()] for each layer, save_step(),
  *              take_outcomes()
@@ -509,6 +510,15 @@ CAIRN_API int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_reques
 CAIRN_API int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
                                             size_t block_count, size_t local_tokens, size_t loaded_tokens,
                                             cairn_error* error);
+/* In the table of a layer group that is not full: there is no block. */
+#define CAIRN_NO_BLOCK UINT32_MAX
+/* The same for a model with layer groups (model.groups): `blocks` are those of the first group, then those of the next, and
+ * so on; block_counts[i] of the group i. loaded_tokens is 0 or what match returned. Blocks that are to be loaded must be
+ * there; others of a group that is not full may be CAIRN_NO_BLOCK. */
+CAIRN_API int32_t cairn_scheduler_allocated_groups(cairn_scheduler* scheduler, cairn_request request,
+                                                   const uint32_t* blocks, const size_t* block_counts,
+                                                   size_t group_count, size_t local_tokens, size_t loaded_tokens,
+                                                   cairn_error* error);
 
 /* A request that runs in an iteration. */
 typedef struct cairn_scheduled {
@@ -531,6 +541,10 @@ typedef struct cairn_scheduled {
   const uint8_t* new_block_digests; /* digests of full blocks that had none so far, as in cairn_new_request */
   size_t new_block_digest_count;
   size_t digest_size;
+  /* In a model with layer groups: how many of new_blocks belong to each group, as in cairn_scheduler_allocated_groups().
+   * Blocks of sliding and chunked groups that no token after computed_tokens needs are the engine's again. */
+  const size_t* new_group_block_counts;
+  size_t group_count;
 } cairn_scheduled;
 
 typedef struct cairn_iteration {

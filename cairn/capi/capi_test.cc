@@ -781,6 +781,51 @@ TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
   EXPECT_NE(refusals.refused[0].code, CAIRN_OK);
 }
 
+TEST_F(CapiSchedulerTest, BlocksOfLayerGroupsComeInOneListGroupAfterGroup) {
+  const std::uint32_t blocks[] = {0, 1, CAIRN_NO_BLOCK, 2};
+  const std::size_t counts[] = {2, 2};
+  const cairn_request plain = add("plain");
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, plain, blocks, counts, 2, 0, 0, &error_),
+            CAIRN_FAILED_PRECONDITION);
+  cairn_scheduler_destroy(scheduler_);
+  scheduler_ = nullptr;
+  auto options = sized<cairn_scheduler_options>();
+  options.config =
+      "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\ngroups = \"global:full, local:sliding:3\"\n"
+      "[host]\nblocks = 8\n";
+  options.device_blocks = 16;
+  ASSERT_EQ(cairn_scheduler_create(&options, &scheduler_, &error_), CAIRN_OK) << error_.message;
+  const cairn_request request = add("a");
+  EXPECT_EQ(cairn_scheduler_allocated(scheduler_, request, blocks, 2, 0, 0, &error_), CAIRN_FAILED_PRECONDITION);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, nullptr, 2, 0, 0, &error_),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, counts, 1, 0, 0, &error_),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, counts, 2, 0, 0, &error_), CAIRN_OK)
+      << error_.message;
+  auto scheduled = sized<cairn_scheduled>();
+  scheduled.request = request;
+  const std::uint32_t more[] = {3, 4};
+  const std::size_t each[] = {1, 1};
+  const std::size_t too_many[] = {1, 2};
+  scheduled.new_blocks = more;
+  scheduled.new_block_count = 2;
+  scheduled.group_count = 2;
+  auto iteration = sized<cairn_iteration>();
+  iteration.number = 1;
+  iteration.scheduled = &scheduled;
+  iteration.scheduled_count = 1;
+  const std::uint8_t* metadata = nullptr;
+  std::size_t size = 0;
+  scheduled.new_group_block_counts = too_many;
+  EXPECT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OUT_OF_RANGE);
+  scheduled.new_group_block_counts = each;
+  ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
+  auto refusals = sized<cairn_refusals>();
+  ASSERT_EQ(cairn_scheduler_get_refusals(scheduler_, &refusals, &error_), CAIRN_OK);
+  EXPECT_EQ(refusals.refused_count, 0U);
+}
+
 TEST_F(CapiSchedulerTest, RefusalsAndOutcomesSayHowFarTheirElementsAreApart) {
   const std::uint32_t twice[] = {3, 3};
   const cairn_request request = add("a");

@@ -16,6 +16,9 @@ std::vector<BlockFacts> facts_of(const Operation& save) {
   facts.reserve(save.keys.size());
   SequenceHash parent = save.parent ? save.parent->sequence_hash() : SequenceHash{0};
   for (std::size_t i = 0; i < save.keys.size(); ++i) {
+    if (save.keys[i].position() == 0) {
+      parent = SequenceHash{0};
+    }
     facts.push_back({.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]},
                      .priority = save.priority,
                      .priority_ms = save.priority_ms,

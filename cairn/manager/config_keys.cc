@@ -228,6 +228,14 @@ void add_model(List& list) {
       Field([](auto& c) -> auto& { return c.model.element_type; }),
       [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
       [](const std::string& value) { return value; });
+  list.add(
+      "groups",
+      "Layer groups of a hybrid model, name:kind for each: full, sliding:WINDOW, chunked:WINDOW or state, and @TOKENS "
+      "if its blocks are larger than block_size; empty if all layers share one block table",
+      "a list such as global:full, local:sliding:1024, ssm:state@64",
+      Field([](auto& c) -> auto& { return c.model.groups; }), parse_groups,
+      [](const std::vector<CacheGroup>& groups) { return print_groups(groups); });
+  list.last().is_text = true;
 }
 
 // The keys that every tier has. `At` returns the tier; a lambda without a state, made anew in each field.

@@ -43,7 +43,14 @@ class KvBlockManager::State {
     return parts.own_thread ? Status() : fail(ErrorCode::kFailedPrecondition, "pages need ManagerParts::own_thread");
   }
 
+  // Blocks of a group say nothing of the tokens that they save: what is worth loading is weighed by prefix, not by block.
+  [[nodiscard]] LoadRequest weighed(LoadRequest&& request) const {
+    request.weigh = request.weigh && groups.is_plain();
+    return std::move(request);
+  }
+
   const ManagerConfig config;
+  const CacheGroups groups;
   const ManagerParts parts;
   const TimePoint started;
   Metrics metrics;
@@ -57,8 +64,9 @@ class KvBlockManager::State {
   std::unique_ptr<EventStream> events;  // reads the pools
 
  private:
-  State(const ManagerConfig& given_config, const ManagerParts& given_parts)
+  State(const ManagerConfig& given_config, CacheGroups given_groups, const ManagerParts& given_parts)
       : config(given_config),
+        groups(std::move(given_groups)),
         parts(given_parts),
         started(given_parts.clock->now()),
         metrics(given_config.dp_rank ? MetricLabels{{"dp_rank", std::to_string(*given_config.dp_rank)}}
@@ -79,7 +87,8 @@ class KvBlockManager::State {
 Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const ManagerConfig& config,
                                                                            const ManagerParts& parts) {
   CAIRN_TRY(config.validate());
-  const std::shared_ptr<State> state(new State(config, parts), &State::end);
+  CAIRN_TRY_ASSIGN(CacheGroups groups, config.groups());
+  const std::shared_ptr<State> state(new State(config, std::move(groups), parts), &State::end);
   CAIRN_TRY_ASSIGN(state->tiers, ManagerTiers::make(state->config, state->parts, *state->incidents,
                                                     [thread = &state->thread] { thread->wake(); }));
   state->fence.emplace(state->config, *state->tiers, *state->resets);
@@ -230,6 +239,18 @@ void KvBlockManager::find_remote(std::vector<BlockKey> keys, TimePoint deadline,
   }
 }
 
+const CacheGroups& KvBlockManager::groups() const { return state_->groups; }
+
+Result<GroupLocation> KvBlockManager::locate_groups(std::span<const BlockKey> keys, std::size_t local) const {
+  if (local > keys.size() || local % groups().alignment() != 0) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        str_cat("blocks 0 to ", local, " of ", keys.size(), " cannot be there: with these layer groups a prefix has a ",
+                "multiple of ", groups().alignment(), " blocks, and no more than there are keys"));
+  }
+  return state_->tiers->onboarder().locate(groups(), keys, local);
+}
+
 LoadWorth KvBlockManager::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
   return state_->tiers->onboarder().worth_loading(found, context);
 }
@@ -260,14 +281,15 @@ LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& reque
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
   state->tiers->want_unknown(request.keys);
-  return state->tiers->onboarder().load(measured(*state->parts.clock, state->load_seconds, std::move(request)));
+  return state->tiers->onboarder().load(
+      measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
   state->tiers->want_unknown(request.keys);
-  return state->tiers->onboarder().load_into(std::move(targets),
-                                             measured(*state->parts.clock, state->load_seconds, std::move(request)));
+  return state->tiers->onboarder().load_into(
+      std::move(targets), measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
 
 void KvBlockManager::cancel(LoadId load) const { kept()->tiers->onboarder().cancel(load); }

@@ -230,6 +230,13 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
   }
   check_disk(config.disk, mistakes);
   check_remote(config, mistakes);
+  if (const Result<CacheGroups> groups = config.groups(); !groups && config.block_size != 0) {
+    mistakes.add({"model.groups", "block_size"}, groups.error().message);
+  }
+  if (config.event_token_ids && !config.model.groups.empty()) {
+    mistakes.add({"event_token_ids", "model.groups"},
+                 "event_token_ids is true, but events carry no token ids for a model with model.groups; turn it off");
+  }
   if (config.event_token_ids && config.event_log == 0) {
     mistakes.add({"event_token_ids", "event_log"},
                  "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
@@ -412,13 +419,33 @@ Result<std::string> ManagerConfig::remote_password() const {
   return password;
 }
 
+namespace {
+
+// " (global:full, local:sliding:1024)"; empty for a model without groups, whose files and keys are those of before groups.
+std::string groups_text(const std::vector<CacheGroup>& groups) {
+  return groups.empty() ? std::string() : str_cat(" (", print_groups(groups), ")");
+}
+
+}  // namespace
+
+Result<CacheGroups> ManagerConfig::groups() const {
+  if (block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "block_size is 0; give the tokens of a block");
+  }
+  Result<CacheGroups> groups = CacheGroups::make(block_size, model.groups);
+  if (!groups) {
+    return fail(groups.error().code, str_cat("model.groups: ", groups.error().message));
+  }
+  return groups;
+}
+
 Namespace ManagerConfig::space() const {
   // The numbers of the shape are part of it: models of the same name whose blocks have the same size can differ in them.
   return {.tenant = model.tenant,
           .model = model.name,
           .weights_generation = model.weights_generation,
           .layout = str_cat(to_string(Arrangement::kContiguousNhd), " ", model.layers, "x", model.kv, "x", model.heads,
-                            "x", model.head_size),
+                            "x", model.head_size, groups_text(model.groups)),
           .element_type = model.element_type,
           .shard = model.shard,
           .block_size = block_size,

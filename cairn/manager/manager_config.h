@@ -27,6 +27,7 @@
 #include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/tier_status.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
@@ -47,6 +48,9 @@ struct ModelConfig {
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
   std::string element_type = "bf16";  // f32, bf16, f16, fp8_e4m3, fp8_e5m2, int8, uint8, int4, nvfp4 or fp4
+  // The layer groups of a hybrid model, each with its own block table. A block of any group takes one block of a tier, which
+  // has the shape above. Empty: all layers share one block table.
+  std::vector<CacheGroup> groups = {};
 };
 
 // What every tier has.
@@ -191,6 +195,8 @@ struct ManagerConfig {
   // Checks every value, and that the values fit together.
   [[nodiscard]] Status validate() const;
   [[nodiscard]] KvShape shape() const;
+  // model.groups over block_size. Fails as validate() does.
+  [[nodiscard]] Result<CacheGroups> groups() const;
   // [model] and the block size: blocks of different namespaces never match.
   [[nodiscard]] Namespace space() const;
   // The secret in model.secret or model.secret_file; std::nullopt if neither is given.

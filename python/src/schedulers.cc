@@ -321,6 +321,11 @@ void make_scheduler(Scheduler* place, const nb::object& config, std::uint32_t de
     arguments.values = config;
   }
   read.manager = config_of(arguments);
+  if (!read.manager.model.groups.empty()) {
+    raise(
+        ErrorCode::kInvalidArgument,
+        "model.groups is given, but cairn.Scheduler has one block table; use the connector of C++ or C, or remove it");
+  }
   if (device_blocks != 0) {
     read.manager.device.blocks = device_blocks;
   }
