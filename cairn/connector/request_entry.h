@@ -70,6 +70,7 @@ struct RequestEntry {
   std::uint32_t time_to_live_ms = 0;
   TenantId tenant = kDefaultTenant;
   RetentionHint hint = {};
+  RequestEnding ending = RequestEnding::kUnknown;  // of a finished request
   std::size_t uses_counted = 0;  // blocks of its sequence, from the first on, that it was counted as a use of
 
   const RequestId* id = nullptr;  // the key of its entry in the RequestTable

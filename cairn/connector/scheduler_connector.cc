@@ -143,7 +143,8 @@ class SchedulerConnector::Impl {
                                         std::size_t local_tokens, std::size_t loaded_tokens);
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const { return refused_; }
-  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens);
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                    RequestEnding ending);
   [[nodiscard]] Outcomes take_outcomes();
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
@@ -833,7 +834,8 @@ Status SchedulerConnector::Impl::stage_load(RequestEntry& entry, std::size_t loc
   return {};
 }
 
-Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                              RequestEnding ending) {
   RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
@@ -860,6 +862,7 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
   }
   remember_blocks(*entry);
   CAIRN_TRY(slot.mark_as_finished(iteration_.value_or(0)));
+  entry->ending = ending;
   if (iteration_ && entry->scheduled_in == *iteration_ && running_now_ > 0 && --running_now_ == 0) {
     timer_.idle(clock_.now());
   }
@@ -883,6 +886,14 @@ RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
       runner_->hint(std::move(keys), entry.hint);
     } catch (const std::bad_alloc&) {
       entry.hint = {};  // the blocks are evicted in the usual order
+    }
+  }
+  if (entry.ending != RequestEnding::kUnknown) {
+    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
+    try {
+      runner_->end_request({keys.begin(), keys.end()}, entry.ending);
+    } catch (const std::bad_alloc&) {
+      entry.ending = RequestEnding::kUnknown;
     }
   }
   if (ended_.size() == Outcomes::kMostEnded) {
@@ -1545,9 +1556,10 @@ Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::by
   return status;
 }
 std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
-Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
-  Result<bool> is_held = impl_->finish(request, computed_tokens);
-  record([&](CallRecorder& to) { to.finished(request, computed_tokens, is_held); });
+Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                        RequestEnding ending) {
+  Result<bool> is_held = impl_->finish(request, computed_tokens, ending);
+  record([&](CallRecorder& to) { to.finished(request, computed_tokens, ending, is_held); });
   return is_held;
 }
 SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() {

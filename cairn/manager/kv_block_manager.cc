@@ -352,6 +352,16 @@ Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const
   return found;
 }
 
+std::uint32_t KvBlockManager::end_request(std::span<const BlockKey> keys, RequestEnding ending) const {
+  std::uint32_t found = 0;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    if (BlockPool* const tier = pool(level)) {
+      found += tier->end_request(keys, ending);
+    }
+  }
+  return found;
+}
+
 Result<OffloadRequestId> KvBlockManager::offload(CacheLevel into, EngineBlocks&& blocks,
                                                  OffloadRequest&& request) const {
   const std::shared_ptr<State> state = kept();

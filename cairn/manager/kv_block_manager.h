@@ -205,6 +205,11 @@ class KvBlockManager {
   // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint) const;
 
+  // The request whose sequence these keys are ended like this. The eviction policies of all tiers use it (kAdaptive). Call
+  // it when the request's blocks are where they will stay: before or after they are released, and after their saves. The
+  // number of blocks found, in all tiers together.
+  std::uint32_t end_request(std::span<const BlockKey> keys, RequestEnding ending) const;
+
   // --- control, while requests run ---
   // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart
   // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay

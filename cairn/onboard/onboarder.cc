@@ -358,17 +358,7 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
 PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
   // Without a device, blocks are brought to host memory at most.
   const TierSet tiers = readable_tiers(links(), parts_.device == nullptr);
-  PrefixLocation location;
-  location.levels.reserve(keys.size());
-  while (!keys.empty()) {
-    const std::optional<BlockRegistry::Run> run = parts_.registry->nearest_run(keys, tiers);
-    if (!run) {
-      break;
-    }
-    location.levels.insert(location.levels.end(), run->keys, run->tier);
-    keys = keys.subspan(run->keys);
-  }
-  return location;
+  return {.levels = parts_.registry->nearest_of_each(keys, tiers)};
 }
 
 GroupLocation Onboarder::Impl::locate(const CacheGroups& groups, std::span<const BlockKey> keys,

@@ -293,9 +293,16 @@ void Run::release_tail(std::uint32_t count) {
   }
 }
 
-void Run::release() {
+void Run::release(RequestEnding ending) {
+  pool_->prefetch_tail(block_ids());
   const MutexLock lock(pool_->mutex);
-  pool_->release(block_ids());
+  if (ending == RequestEnding::kUnknown) {
+    pool_->release(block_ids());
+  } else {
+    pool_->inactive.begin_ending(pool_->matchable(block_ids()), ending);
+    pool_->release(block_ids());
+    pool_->inactive.end_ending();
+  }
   pool_->end_run(*this);
 }
 

@@ -56,6 +56,13 @@ _CONNECT_LIMIT = 120.0  # seconds until a worker gives up: the scheduler opens w
 _RANKS_LIMIT = 300.0  # seconds that the scheduler waits for its workers: they pin memory, and open files
 # How a request ends whose last step was computed as the engine says. What an aborted or failed one computed is not known.
 _COMPUTED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_REPETITION)
+# What the eviction policy is told of how a request ended. The scheduler does not know whether an answer that stopped is a tool
+# call or the end of a turn: only the front end reads it.
+_ENDINGS = {
+    RequestStatus.FINISHED_LENGTH_CAPPED: "length",
+    RequestStatus.FINISHED_ABORTED: "abort",
+    RequestStatus.FINISHED_ERROR: "abort",
+}
 
 
 @dataclass
@@ -400,7 +407,8 @@ class CairnConnector(KVConnectorBase_V1, SupportsHMA):
         if self._scheduler is None:
             return False, None
         computed = request.num_computed_tokens if request.status in _COMPUTED else None
-        return self._scheduler.finish(request.request_id, computed), None
+        ending = _ENDINGS.get(request.status, "unknown")
+        return self._scheduler.finish(request.request_id, computed, ending), None
 
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return self.request_finished_all_groups(request, (block_ids,))
