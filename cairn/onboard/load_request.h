@@ -91,7 +91,8 @@ struct OnboardRequest {
 struct PrefetchRequest {
   std::vector<BlockKey> keys = {};
   std::optional<TimePoint> deadline = {};
-  std::function<void(std::uint32_t)> done = {};  // gets the number of blocks that arrived
+  // Gets the number of blocks that arrived. They are evicted only after it has returned, unless it takes hold of them.
+  std::function<void(std::uint32_t)> done = {};
 };
 
 // What decides whether blocks are worth loading, besides where they are.

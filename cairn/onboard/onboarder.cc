@@ -71,11 +71,14 @@ BlockPool* pool_of(Tier* tier) { return tier != nullptr ? tier->pool() : nullptr
 
 // Calls the callback of a load that has ended.
 void notify(Load& load) {
-  // What is beyond the outcome is released first.
+  const Load::Done done = std::exchange(load.done, {});
+  if (const auto* prefetch = std::get_if<std::function<void(std::uint32_t)>>(&done); prefetch != nullptr && *prefetch) {
+    (*prefetch)(load.outcome.prefix);  // it may hold what has arrived before others can evict it
+  }
+  // What is beyond the outcome is released before the caller gets it.
   load.arrived.clear();
   load.present.clear();
   load.base = {};
-  const Load::Done done = std::exchange(load.done, {});
   if (const auto* prefix = std::get_if<std::function<void(LoadOutcome&&)>>(&done)) {
     if (*prefix) {
       (*prefix)(std::move(load.outcome));
@@ -86,8 +89,6 @@ void notify(Load& load) {
     } else if (*given) {
       (*given)(std::move(load.outcome.blocks));
     }
-  } else if (const auto& prefetch = std::get<std::function<void(std::uint32_t)>>(done)) {
-    prefetch(load.outcome.prefix);
   }
 }
 
