@@ -120,21 +120,21 @@ Status KvBlockManager::State::start_events() {
   }
   const KeyScheme scheme = config.model.scheme;
   const bool has_keys = scheme == KeyScheme::kNative || scheme == KeyScheme::kDynamo;
-  auto started = EventStream::start({.publish = given.publish,
-                                     .replay = given.replay,
-                                     .topic = given.topic,
-                                     .format = given.format,
-                                     .mode = given.mode,
-                                     .engine = given.engine,
-                                     .engine_replay = given.engine_replay,
-                                     .names = has_keys ? EventNames::kKeys : EventNames::kEngineHashes,
-                                     .block_size = config.block_size,
-                                     .library = given.library},
-                                    *tiers->events(), std::move(pools));
-  if (!started) {
-    return fail(started.error().code, str_cat("[events]: ", started.error().message));
+  auto stream = EventStream::start({.publish = given.publish,
+                                    .replay = given.replay,
+                                    .topic = given.topic,
+                                    .format = given.format,
+                                    .mode = given.mode,
+                                    .engine = given.engine,
+                                    .engine_replay = given.engine_replay,
+                                    .names = has_keys ? EventNames::kKeys : EventNames::kEngineHashes,
+                                    .block_size = config.block_size,
+                                    .library = given.library},
+                                   *tiers->events(), std::move(pools));
+  if (!stream) {
+    return fail(stream.error().code, str_cat("[events]: ", stream.error().message));
   }
-  events = *std::move(started);
+  events = *std::move(stream);
   add_event_metrics(metrics, *events);
   return {};
 }
