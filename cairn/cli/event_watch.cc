@@ -122,7 +122,7 @@ std::string report_text(const ReceivedEvents& received) {
     case Kind::kLost:
       return str_cat("lost: batches from number ", received.sequence, " on cannot be had");
     case Kind::kRestarted:
-      return "restarted: the publisher counts anew, and what it had cached before is gone";
+      return "restarted: the publisher counts anew or was away; what it had cached before does not count";
     case Kind::kInvalid:
       return "invalid: " + received.text;
     case Kind::kBatch:

@@ -18,6 +18,9 @@ using internal::ZmqSocket;
 using Kind = ReceivedEvents::Kind;
 
 constexpr std::uint64_t kReplayEnd = ~std::uint64_t{0};
+// Numbers above this began with a time (event_publisher.h) and show a restart by a gap. Others begin with 0 after every restart, and may have
+// passed the old ones when the connection is back.
+constexpr std::uint64_t kLeastTime = std::uint64_t{1} << 50;
 
 struct LiveMessage {
   std::uint64_t sequence = 0;
@@ -34,14 +37,25 @@ class EventReceiver::Impl {
         clock_(clock),
         context_(std::move(context)),
         live_(std::move(live)),
-        replay_(std::move(replay)) {
+        replay_(std::move(replay)),
+        check_at_(clock.now() + options.check) {
     begin_replay(0);
   }
 
   void receive(std::vector<ReceivedEvents>& out, std::size_t most) {
+    if (live_.was_disconnected() && next_ && *next_ < kLeastTime) {
+      start_anew(*next_, out);
+    }
     receive_replay(out, most);
-    if (is_replaying_ && clock_.now() >= replay_until_) {
-      end_replay(out);
+    if (is_replaying_) {
+      send_request();
+      if (clock_.now() >= replay_until_) {
+        end_replay(out);
+      }
+    } else if (clock_.now() >= check_at_) {
+      // The last batches may be lost, and no later one shows the gap.
+      check_at_ = clock_.now() + options_.check;
+      begin_replay(next_.value_or(0));
     }
     for (std::size_t i = 0; i < most; ++i) {
       std::optional<std::vector<std::string>> frames = live_.receive();
@@ -69,15 +83,35 @@ class EventReceiver::Impl {
   }
 
  private:
-  // Whether a replay was asked for.
+  // Live batches wait until it has ended. Whether there is somebody to ask.
   bool begin_replay(std::uint64_t from) {
-    if (!replay_ || !replay_->send({"", sequence_frame(from)})) {
+    if (!replay_) {
       return false;
     }
     is_replaying_ = true;
     replay_until_ = clock_.now() + options_.replay_limit;
-    replays_.fetch_add(1, std::memory_order_relaxed);
+    request_from_ = from;
+    send_request();
     return true;
+  }
+
+  // Without a connection nothing is sent, so that a publisher that comes back does not find requests from long ago.
+  void send_request() {
+    if (request_from_ && replay_->send({"", sequence_frame(*request_from_)})) {
+      request_from_.reset();
+      replays_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+  // What the publisher said before no longer holds.
+  void start_anew(std::uint64_t sequence, std::vector<ReceivedEvents>& out) {
+    restarts_.fetch_add(1, std::memory_order_relaxed);
+    out.push_back({.kind = Kind::kRestarted, .sequence = sequence});
+    next_.reset();
+    last_live_.reset();
+    held_.clear();
+    is_replaying_ = false;
+    begin_replay(0);
   }
 
   void receive_replay(std::vector<ReceivedEvents>& out, std::size_t most) {
@@ -104,6 +138,7 @@ class EventReceiver::Impl {
   // The live batches that waited go on. What is still missing cannot be had.
   void end_replay(std::vector<ReceivedEvents>& out) {
     is_replaying_ = false;
+    request_from_.reset();
     std::deque<LiveMessage> held = std::exchange(held_, {});
     for (LiveMessage& message : held) {
       if (!next_ || message.sequence >= *next_) {
@@ -128,19 +163,12 @@ class EventReceiver::Impl {
       return;
     }
     if (last_live_ && *sequence <= *last_live_) {
-      restarts_.fetch_add(1, std::memory_order_relaxed);
-      out.push_back({.kind = Kind::kRestarted, .sequence = *sequence});
-      next_.reset();
-      held_.clear();
-      last_live_.reset();
-      is_replaying_ = false;
-      if (*sequence > 0) {
-        begin_replay(0);
-      }
+      start_anew(*sequence, out);
     } else if (!is_replaying_ && (next_ ? *sequence > *next_ : *sequence > 0)) {
       begin_replay(next_.value_or(0));
     }
     last_live_ = sequence;
+    check_at_ = clock_.now() + options_.check;
     if (is_replaying_) {
       held_.push_back({*sequence, std::move(frames.back())});
       if (held_.size() > options_.held) {
@@ -190,6 +218,8 @@ class EventReceiver::Impl {
   std::optional<std::uint64_t> last_live_;  // live numbers only grow, unless the publisher is a new one
   bool is_replaying_ = false;
   TimePoint replay_until_{};
+  std::optional<std::uint64_t> request_from_;  // of a request that could not be sent yet
+  TimePoint check_at_;
   std::deque<LiveMessage> held_;  // while is_replaying_
   std::atomic<std::uint64_t> batches_{0};
   std::atomic<std::uint64_t> lost_{0};
@@ -202,11 +232,13 @@ Result<std::unique_ptr<EventReceiver>> EventReceiver::create(const Options& opti
   CAIRN_TRY_ASSIGN(std::unique_ptr<ZmqContext> context, ZmqContext::create(options.library));
   CAIRN_TRY_ASSIGN(ZmqSocket live, ZmqSocket::open(*context, {.kind = ZmqKind::kSub, .linger = Duration::zero()}));
   CAIRN_TRY(live.subscribe(options.topic));
+  CAIRN_TRY(live.watch_connection());
   CAIRN_TRY(live.connect(options.endpoint));
   std::optional<ZmqSocket> replay;
   if (!options.replay_endpoint.empty()) {
-    CAIRN_TRY_ASSIGN(ZmqSocket socket,
-                     ZmqSocket::open(*context, {.kind = ZmqKind::kDealer, .linger = Duration::zero()}));
+    CAIRN_TRY_ASSIGN(
+        ZmqSocket socket,
+        ZmqSocket::open(*context, {.kind = ZmqKind::kDealer, .linger = Duration::zero(), .only_connected = true}));
     CAIRN_TRY(socket.connect(options.replay_endpoint));
     replay.emplace(std::move(socket));
   }

@@ -1,8 +1,9 @@
 // EventReceiver: follows the stream of one publisher (vLLM, SGLang, Cairn; event_publisher.h) and hands out its batches in order, each once.
 //
 // A gap in the numbers is filled from the publisher's replay endpoint, if it has one: live batches wait until the replay has ended,
-// failed or taken too long. A receiver that joins asks for everything. What cannot be had is reported as kLost, and a publisher that was
-// started again as kRestarted: what the stream said before then no longer holds. Cairn's publisher answers with a snapshot, kSnapshot,
+// failed or taken too long. A receiver that joins asks for everything, and one that gets nothing for a second asks whether it has missed
+// something. What cannot be had is reported as kLost, and a publisher that was
+// started again, or may have been while the connection was lost, as kRestarted: what the stream said before then no longer holds. Cairn's publisher answers with a snapshot, kSnapshot,
 // which replaces all that was said before.
 //
 // Thread safety: one thread at a time; counts() from any thread.
@@ -33,7 +34,7 @@ struct ReceivedEvents {
     kBatch,
     kSnapshot,   // replaces everything before, and has a batch
     kLost,       // batches from `sequence` on are lost
-    kRestarted,  // the publisher counts anew, from `sequence` on
+    kRestarted,  // the publisher counts anew, or may do so because the connection was lost; it is at `sequence`
     kInvalid,    // batch `sequence` cannot be decoded; `text` says why
   };
   Kind kind = Kind::kBatch;
@@ -49,8 +50,9 @@ class EventReceiver {
     std::string replay_endpoint = {};  // empty: none
     std::string topic = {};            // only messages whose topic begins with this
     Duration replay_limit = std::chrono::seconds(1);
-    std::size_t held = 4096;              // batches that may wait for a replay
-    std::string library = "libzmq.so.5";  // name or path
+    Duration check = std::chrono::seconds(1);  // after so long without a batch it asks whether one is missing
+    std::size_t held = 4096;                   // batches that may wait for a replay
+    std::string library = "libzmq.so.5";       // name or path
   };
   struct Counts {
     std::uint64_t batches = 0;

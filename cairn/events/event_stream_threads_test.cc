@@ -39,7 +39,8 @@ class EventStreamTest : public ::testing::Test {
     stream_ = *EventStream::start(given, *log_, {&*pool_});
     follower_ = *EventReceiver::create({.endpoint = stream_->status().published.endpoint,
                                         .replay_endpoint = stream_->status().published.replay_endpoint,
-                                        .replay_limit = std::chrono::seconds(60)});
+                                        .replay_limit = std::chrono::seconds(60),
+                                        .check = std::chrono::milliseconds(50)});
   }
   void TearDown() override { stream_.reset(); }
 

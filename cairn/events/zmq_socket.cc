@@ -34,6 +34,7 @@ struct ZmqLibrary {
   decltype(&::zmq_msg_more) msg_more = nullptr;
   decltype(&::zmq_msg_close) msg_close = nullptr;
   decltype(&::zmq_poll) poll = nullptr;
+  decltype(&::zmq_socket_monitor) socket_monitor = nullptr;
   decltype(&::zmq_errno) error_number = nullptr;
   decltype(&::zmq_strerror) error_text = nullptr;
 
@@ -52,12 +53,25 @@ Result<ZmqLibrary> load_zmq(const std::string& name) {
   }
   ZmqLibrary zmq;
   const std::pair<const char*, void*> functions[] = {
-      {"zmq_ctx_new", &zmq.ctx_new},   {"zmq_ctx_term", &zmq.ctx_term},     {"zmq_socket", &zmq.socket},
-      {"zmq_close", &zmq.close},       {"zmq_setsockopt", &zmq.setsockopt}, {"zmq_getsockopt", &zmq.getsockopt},
-      {"zmq_bind", &zmq.bind},         {"zmq_connect", &zmq.connect},       {"zmq_send", &zmq.send},
-      {"zmq_msg_init", &zmq.msg_init}, {"zmq_msg_recv", &zmq.msg_recv},     {"zmq_msg_data", &zmq.msg_data},
-      {"zmq_msg_size", &zmq.msg_size}, {"zmq_msg_more", &zmq.msg_more},     {"zmq_msg_close", &zmq.msg_close},
-      {"zmq_poll", &zmq.poll},         {"zmq_errno", &zmq.error_number},    {"zmq_strerror", &zmq.error_text},
+      {"zmq_ctx_new", &zmq.ctx_new},
+      {"zmq_ctx_term", &zmq.ctx_term},
+      {"zmq_socket", &zmq.socket},
+      {"zmq_close", &zmq.close},
+      {"zmq_setsockopt", &zmq.setsockopt},
+      {"zmq_getsockopt", &zmq.getsockopt},
+      {"zmq_bind", &zmq.bind},
+      {"zmq_connect", &zmq.connect},
+      {"zmq_send", &zmq.send},
+      {"zmq_msg_init", &zmq.msg_init},
+      {"zmq_msg_recv", &zmq.msg_recv},
+      {"zmq_msg_data", &zmq.msg_data},
+      {"zmq_msg_size", &zmq.msg_size},
+      {"zmq_msg_more", &zmq.msg_more},
+      {"zmq_msg_close", &zmq.msg_close},
+      {"zmq_poll", &zmq.poll},
+      {"zmq_socket_monitor", &zmq.socket_monitor},
+      {"zmq_errno", &zmq.error_number},
+      {"zmq_strerror", &zmq.error_text},
   };
   for (const auto& [symbol, target] : functions) {
     void* const address = dlsym(handle, symbol);
@@ -120,6 +134,9 @@ Result<ZmqSocket> ZmqSocket::open(ZmqContext& context, const Options& options) {
     // A peer that is gone or does not read is an error of send(), not a message that disappears.
     is_set = is_set && zmq.setsockopt(handle, ZMQ_ROUTER_MANDATORY, &yes, sizeof yes) == 0;
   }
+  if (options.only_connected) {
+    is_set = is_set && zmq.setsockopt(handle, ZMQ_IMMEDIATE, &yes, sizeof yes) == 0;
+  }
   if (!is_set) {
     return fail(ErrorCode::kIo, str_cat("cannot set the options of a socket of libzmq: ", zmq.last_error()));
   }
@@ -127,18 +144,46 @@ Result<ZmqSocket> ZmqSocket::open(ZmqContext& context, const Options& options) {
 }
 
 ZmqSocket::ZmqSocket(ZmqSocket&& other) noexcept
-    : context_(other.context_), socket_(std::exchange(other.socket_, nullptr)) {}
+    : context_(other.context_),
+      socket_(std::exchange(other.socket_, nullptr)),
+      monitor_(std::exchange(other.monitor_, nullptr)) {}
 
 ZmqSocket& ZmqSocket::operator=(ZmqSocket&& other) noexcept {
   std::swap(context_, other.context_);
   std::swap(socket_, other.socket_);
+  std::swap(monitor_, other.monitor_);
   return *this;
 }
 
 ZmqSocket::~ZmqSocket() {
-  if (socket_ != nullptr) {
-    context_->library_.close(socket_);
+  const ZmqLibrary& zmq = context_->library_;
+  if (monitor_ != nullptr) {
+    zmq.socket_monitor(socket_, nullptr, 0);
+    zmq.close(monitor_);
   }
+  if (socket_ != nullptr) {
+    zmq.close(socket_);
+  }
+}
+
+Status ZmqSocket::watch_connection() {
+  const ZmqLibrary& zmq = context_->library_;
+  constexpr const char* kEndpoint = "inproc://connection";  // a context has one socket that is watched
+  const int no_linger = 0;
+  monitor_ = zmq.socket(context_->context_, ZMQ_PAIR);
+  if (monitor_ == nullptr || zmq.setsockopt(monitor_, ZMQ_LINGER, &no_linger, sizeof no_linger) != 0 ||
+      zmq.socket_monitor(socket_, kEndpoint, ZMQ_EVENT_DISCONNECTED) != 0 || zmq.connect(monitor_, kEndpoint) != 0) {
+    return fail(ErrorCode::kIo, str_cat("cannot watch a connection of libzmq: ", zmq.last_error()));
+  }
+  return {};
+}
+
+bool ZmqSocket::was_disconnected() {
+  bool was = false;
+  while (receive_from(monitor_)) {
+    was = true;  // no other events are watched for
+  }
+  return was;
 }
 
 // With IPv6 on, a name such as localhost may become an address that an engine does not listen on.
@@ -201,14 +246,14 @@ bool ZmqSocket::send(std::initializer_list<std::string_view> frames) {
   return true;
 }
 
-std::optional<std::vector<std::string>> ZmqSocket::receive() {
+std::optional<std::vector<std::string>> ZmqSocket::receive_from(void* socket) {
   const ZmqLibrary& zmq = context_->library_;
   std::vector<std::string> frames;
   bool has_more = true;
   while (has_more) {
     zmq_msg_t message;
     zmq.msg_init(&message);
-    if (zmq.msg_recv(&message, socket_, ZMQ_DONTWAIT) < 0) {
+    if (zmq.msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
       const bool is_interrupted = zmq.error_number() == EINTR;
       zmq.msg_close(&message);
       if (is_interrupted) {
@@ -247,7 +292,7 @@ Status zmq_wait(std::span<const ZmqSocket* const> sockets, int fd, Duration long
 }
 
 std::string endpoint_of_rank(const std::string& endpoint, std::uint32_t rank) {
-  if (rank == 0) {
+  if (rank == 0 || endpoint.empty()) {
     return endpoint;
   }
   if (!endpoint.starts_with("tcp://")) {

@@ -52,6 +52,7 @@ class ZmqSocket {
     int queue = 100'000;                                // most messages pending in each direction
     Duration linger = std::chrono::milliseconds(200);   // for what is pending when it is closed
     std::int64_t most_bytes = std::int64_t{256} << 20;  // of a frame that is received
+    bool only_connected = false;  // of a kDealer: send() fails while there is no connection, instead of queueing
   };
   [[nodiscard]] static Result<ZmqSocket> open(ZmqContext& context, const Options& options);
   ZmqSocket(ZmqSocket&& other) noexcept;
@@ -62,22 +63,27 @@ class ZmqSocket {
   [[nodiscard]] Status connect(const std::string& endpoint);
   // Of a kSub: all messages whose first frame begins with `topic`.
   [[nodiscard]] Status subscribe(std::string_view topic);
+  // Makes was_disconnected() say whether a connection was lost since the last call. Of one socket of a context, before connect().
+  [[nodiscard]] Status watch_connection();
+  [[nodiscard]] bool was_disconnected();
   // As bound, with the port that the system chose for port 0.
   [[nodiscard]] std::string last_endpoint() const;
 
   // Sends one message, or nothing. False if the queue is full, or a kRouter knows no such peer; a kPub drops instead.
   [[nodiscard]] bool send(std::initializer_list<std::string_view> frames);
   // The frames of the next message; std::nullopt if there is none. Frames beyond kMostFrames are dropped.
-  [[nodiscard]] std::optional<std::vector<std::string>> receive();
+  [[nodiscard]] std::optional<std::vector<std::string>> receive() { return receive_from(socket_); }
   static constexpr std::size_t kMostFrames = 8;
 
  private:
   friend Status zmq_wait(std::span<const ZmqSocket* const> sockets, int fd, Duration longest);
   ZmqSocket(ZmqContext& context, void* socket) : context_(&context), socket_(socket) {}
   void allow_ipv6(const std::string& endpoint);
+  [[nodiscard]] std::optional<std::vector<std::string>> receive_from(void* socket);
 
   ZmqContext* context_;
   void* socket_;
+  void* monitor_ = nullptr;
 };
 
 // Waits until one of the sockets has a message, `fd` can be read (unless it is -1), or `longest` has passed. A signal ends the wait too.
