@@ -4,7 +4,9 @@
     scripts/tiers_never_worse.py [--cairn build/release/bin/cairn] [TRACE ...]
 
 A tier must never cost more than 1 % (docs/replay.md): a load that is slower than computing is not made, and offloading
-must not keep the engine from its blocks. Prints a Markdown table, and exits with 1 if a case is worse than that.
+must not keep the engine from its blocks. An engine that gets more requests than it can serve is chaotic: queues grow, and
+one token less in a pass changes the mean TTFT by percents. So the run without tiers is repeated with passes of one and
+two tokens less, and what these differ by is allowed too. Prints a Markdown table, and exits with 1 if a case is worse.
 """
 
 import argparse
@@ -28,8 +30,8 @@ MOST = 0.01
 
 
 def replay(cairn, trace, options):
-    """The mean TTFT of each scenario, in ms, by name."""
-    command = [cairn, "replay", trace, "--workers", "4", *TIERS, "--scenarios", "--json", "-", *options]
+    """The mean TTFT of each run, in ms, by name."""
+    command = [cairn, "replay", trace, "--workers", "4", "--json", "-", *options]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return {run["name"]: run["report"]["mean_ttft_ms"] for run in json.loads(answer.stdout)["runs"]}
 
@@ -53,13 +55,15 @@ def main():
             traces.append(path)
         for trace in traces + arguments.traces:
             for engine, options in ENGINES.items():
-                means = replay(arguments.cairn, trace, options)
+                means = replay(arguments.cairn, trace, [*options, *TIERS, "--scenarios"])
                 alone = means.pop("GPU")
+                repeats = replay(arguments.cairn, trace, [*options, "--compare", "batch-tokens=8191,8190"])
+                chaos = max(abs(mean / alone - 1) for mean in repeats.values())
                 changes = [mean / alone - 1 for mean in means.values()]
-                worst = max(worst, *changes)
+                worst = max(worst, *(change - chaos for change in changes))
                 cells = " | ".join(f"{change:+.1%}" for change in changes)
-                print(f"| {os.path.basename(trace)} | {engine} | {alone:,.0f} ms | {cells} |", flush=True)
-    print(f"\nworst: {worst:+.2%}")
+                print(f"| {os.path.basename(trace)} | {engine} | {alone:,.0f} ms ± {chaos:.1%} | {cells} |", flush=True)
+    print(f"\nworst, beyond what runs without tiers differ by: {worst:+.2%}")
     return 0 if worst <= MOST else 1
 
 
