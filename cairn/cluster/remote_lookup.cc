@@ -1,6 +1,7 @@
 #include "cairn/cluster/remote_lookup.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <unordered_set>
 #include <utility>
@@ -53,7 +54,7 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
     std::shared_ptr<Question> question = {};  // null: nobody is told
     std::optional<MutableBlocks> blocks = {};
     std::vector<StoreOutcome> outcomes = {};
-    std::size_t left = 0;  // only the thread of the store, once it is submitted
+    std::atomic<std::size_t> left{0};  // items without an outcome; the last one sees all outcomes
   };
   using BatchPtr = std::shared_ptr<Batch>;
 
