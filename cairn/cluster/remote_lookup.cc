@@ -39,6 +39,12 @@ class RecentKeys {
   std::unordered_set<BlockKey> older_;
 };
 
+// A request takes at most a quarter of the pool while it is in flight.
+RemoteLookup::Options within(RemoteLookup::Options options, const BlockPool& pool) {
+  options.batch = std::clamp(pool.capacity() / 4, 1U, options.batch);
+  return options;
+}
+
 }  // namespace
 
 struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
@@ -64,7 +70,7 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
         store(given_store),
         space(given_space),
         clock(given_clock),
-        options(given),
+        options(within(given, *given_tier.pool())),
         wake(std::move(given_wake)),
         recent(given.remembered, given.again) {}
 
