@@ -5,8 +5,8 @@
 // body of an item once its outcome is there: a store that is late ends an item at its deadline, and what arrives later goes
 // nowhere.
 //
-// Thread safety: submit() from any thread; it only queues. `done` is called on the thread of the store, or in submit() if the
-// store knows the outcome at once. It may submit, and must not wait for the store.
+// Thread safety: submit() from any thread; it only queues. `done` is called on a thread of the store, or in submit() if the store
+// knows the outcome at once; for several items of a request maybe at the same time. It may submit, and must not wait for the store.
 // Ownership: bodies belong to the caller, who keeps them until the outcomes. close() and the destructor end what is in flight.
 // Errors: submit() refuses a whole request and then never calls `done`: kExhausted if too many items are pending, kUnavailable
 // after close(). What goes wrong later is the outcome of items.

@@ -284,6 +284,7 @@ ssize_t RedisConnection::transmit(const iovec* from, int count) {
     message.msg_iovlen = static_cast<std::size_t>(count);
     return sendmsg(file_, &message, MSG_NOSIGNAL);
   }
+  tls_wants_write_ = false;
   std::size_t written = 0;
   const int done = SSL_write_ex(ssl_, from->iov_base, from->iov_len, &written);
   if (done == 1) {
@@ -332,6 +333,7 @@ ssize_t RedisConnection::receive(const iovec* to, int count) {
   if (ssl_ == nullptr) {
     return readv(file_, to, count);
   }
+  tls_wants_write_ = false;
   std::size_t got = 0;
   const int done = SSL_read_ex(ssl_, to->iov_base, to->iov_len, &got);
   if (done == 1) {

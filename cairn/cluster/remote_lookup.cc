@@ -1,6 +1,7 @@
 #include "cairn/cluster/remote_lookup.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <unordered_set>
 #include <utility>
@@ -38,6 +39,12 @@ class RecentKeys {
   std::unordered_set<BlockKey> older_;
 };
 
+// A request takes at most a quarter of the pool while it is in flight.
+RemoteLookup::Options within(RemoteLookup::Options options, const BlockPool& pool) {
+  options.batch = std::clamp(pool.capacity() / 4, 1U, options.batch);
+  return options;
+}
+
 }  // namespace
 
 struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
@@ -53,7 +60,7 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
     std::shared_ptr<Question> question = {};  // null: nobody is told
     std::optional<MutableBlocks> blocks = {};
     std::vector<StoreOutcome> outcomes = {};
-    std::size_t left = 0;  // only the thread of the store, once it is submitted
+    std::atomic<std::size_t> left{0};  // items without an outcome; the last one sees all outcomes
   };
   using BatchPtr = std::shared_ptr<Batch>;
 
@@ -63,7 +70,7 @@ struct RemoteLookup::State : std::enable_shared_from_this<RemoteLookup::State> {
         store(given_store),
         space(given_space),
         clock(given_clock),
-        options(given),
+        options(within(given, *given_tier.pool())),
         wake(std::move(given_wake)),
         recent(given.remembered, given.again) {}
 

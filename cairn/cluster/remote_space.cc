@@ -46,7 +46,7 @@ std::string as_part(const std::string& name) {
 std::uint64_t random_word() {
   std::uint64_t value = 0;
   internal::fill_random(std::as_writable_bytes(std::span(&value, 1)));
-  return value | 1U;  // 0: the epoch of a namespace that was never reset
+  return value | 1U;  // 0: the era of a namespace that was never reset
 }
 
 }  // namespace
@@ -60,30 +60,30 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     space = from.space;
   }
 
-  enum class Epoch : std::uint8_t { kUnknown, kUnwritten, kKnown };
+  enum class Era : std::uint8_t { kUnknown, kUnwritten, kKnown };
 
   [[nodiscard]] std::string base(NamespaceId of) const {
     return str_cat("cairn/1/", as_part(options.tenant), "/", hex_word(value_of(of)), "/");
   }
   [[nodiscard]] StoreRequest request_for(NamespaceId of, StoreOperation operation, std::uint64_t value) const {
-    StoreItem item{.key = base(of) + "epoch"};
+    StoreItem item{.key = base(of) + "era"};
     item.label = StoreLabel{.tag = {value_of(of), value}, .checksum = Checksum{1}}.encode();
     StoreRequest request{.operation = operation, .deadline = clock.now() + options.timeout};
     request.items.push_back(std::move(item));
     return request;
   }
 
-  // Asks for the epoch, or writes it.
+  // Asks for the era, or writes it.
   void ask() CAIRN_EXCLUDES(mutex) {
     StoreRequest request;
     {
       const MutexLock lock(mutex);
-      if (is_asking || state == Epoch::kKnown || clock.now() < ask_at) {
+      if (is_asking || state == Era::kKnown || clock.now() < ask_at) {
         return;
       }
       is_asking = true;
-      const bool writes = state == Epoch::kUnwritten;
-      request = request_for(space, writes ? StoreOperation::kReplace : StoreOperation::kContains, epoch);
+      const bool writes = state == Era::kUnwritten;
+      request = request_for(space, writes ? StoreOperation::kReplace : StoreOperation::kContains, era);
       request.done = [self = shared_from_this(), writes, at = changes.load()](std::size_t /*only*/,
                                                                               StoreOutcome&& outcome) {
         self->answered(writes, at, std::move(outcome));
@@ -104,7 +104,7 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     {
       const MutexLock lock(mutex);
       if (at != changes) {
-        return;  // of another namespace or epoch
+        return;  // of another namespace or era
       }
       is_asking = false;
       take_in(was_written, std::move(outcome));
@@ -112,7 +112,7 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     tell_waiting();
   }
 
-  // Calls those that wait for an epoch that is known now, or will not be.
+  // Calls those that wait for an era that is known now, or will not be.
   void tell_waiting() CAIRN_EXCLUDES(mutex) {
     std::vector<Waiting> told;
     std::optional<std::string> name;
@@ -120,7 +120,7 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     {
       const MutexLock lock(mutex);
       now = changes;
-      if (state == Epoch::kKnown) {
+      if (state == Era::kKnown) {
         name = known_prefix();
       }
       const auto stays = [this](const Waiting& each)
@@ -135,26 +135,26 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
   }
 
   [[nodiscard]] std::string known_prefix() const CAIRN_REQUIRES(mutex) {
-    return str_cat(base(space), hex_word(epoch), "/");
+    return str_cat(base(space), hex_word(era), "/");
   }
 
   void take_in(bool was_written, StoreOutcome&& outcome) CAIRN_REQUIRES(mutex) {
     if (was_written && outcome.state == StoreState::kDone) {
-      state = Epoch::kKnown;
+      state = Era::kKnown;
     } else if (!was_written && outcome.state == StoreState::kAbsent) {
-      epoch = 0;
-      state = Epoch::kKnown;
+      era = 0;
+      state = Era::kKnown;
     } else if (!was_written && outcome.state == StoreState::kDone) {
       const Result<StoreLabel> label = StoreLabel::decode(outcome.label);
       if (label && label->tag.high == value_of(space)) {
-        epoch = label->tag.low;
-        state = Epoch::kKnown;
+        era = label->tag.low;
+        state = Era::kKnown;
       } else {
         outcome.error =
-            str_cat(store.describe(), ": the epoch of the namespace is damaged; reset the cache to make a new one");
+            str_cat(store.describe(), ": the era of the namespace is damaged; reset the cache to make a new one");
       }
     }
-    if (state != Epoch::kKnown) {
+    if (state != Era::kKnown) {
       ask_at = clock.now() + options.ask_again;
       error = outcome.error;
     } else {
@@ -173,9 +173,9 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
   Mutex mutex{LockRank::kExecutor};
   std::vector<Waiting> waiting CAIRN_GUARDED_BY(mutex);
   NamespaceId space CAIRN_GUARDED_BY(mutex){};
-  Epoch state CAIRN_GUARDED_BY(mutex) = Epoch::kUnknown;
-  std::uint64_t epoch CAIRN_GUARDED_BY(mutex) = 0;
-  std::atomic<std::uint64_t> changes{0};  // of namespace and epoch; written with the lock held
+  Era state CAIRN_GUARDED_BY(mutex) = Era::kUnknown;
+  std::uint64_t era CAIRN_GUARDED_BY(mutex) = 0;
+  std::atomic<std::uint64_t> changes{0};  // of namespace and era; written with the lock held
   bool is_asking CAIRN_GUARDED_BY(mutex) = false;
   TimePoint ask_at CAIRN_GUARDED_BY(mutex) = TimePoint::min();
   std::string error CAIRN_GUARDED_BY(mutex);
@@ -188,13 +188,13 @@ RemoteSpace::~RemoteSpace() = default;
 std::optional<std::string> RemoteSpace::prefix() {
   {
     const MutexLock lock(state_->mutex);
-    if (state_->state == State::Epoch::kKnown) {
+    if (state_->state == State::Era::kKnown) {
       return state_->known_prefix();
     }
   }
   state_->ask();
   const MutexLock lock(state_->mutex);
-  return state_->state == State::Epoch::kKnown ? std::optional(state_->known_prefix()) : std::nullopt;
+  return state_->state == State::Era::kKnown ? std::optional(state_->known_prefix()) : std::nullopt;
 }
 
 std::uint64_t RemoteSpace::changes() const { return state_->changes; }
@@ -212,8 +212,8 @@ void RemoteSpace::enter(NamespaceId space) {
   {
     const MutexLock lock(state_->mutex);
     state_->space = space;
-    state_->state = State::Epoch::kUnknown;
-    state_->epoch = 0;
+    state_->state = State::Era::kUnknown;
+    state_->era = 0;
     ++state_->changes;
     state_->is_asking = false;
     state_->ask_at = TimePoint::min();
@@ -222,16 +222,16 @@ void RemoteSpace::enter(NamespaceId space) {
   state_->tell_waiting();
 }
 
-Status RemoteSpace::begin_epoch() {
+Status RemoteSpace::begin_era() {
   StoreRequest request;
   std::uint64_t at = 0;
   {
     const MutexLock lock(state_->mutex);
-    state_->state = State::Epoch::kUnwritten;
-    state_->epoch = random_word();
+    state_->state = State::Era::kUnwritten;
+    state_->era = random_word();
     at = ++state_->changes;
     state_->is_asking = true;
-    request = state_->request_for(state_->space, StoreOperation::kReplace, state_->epoch);
+    request = state_->request_for(state_->space, StoreOperation::kReplace, state_->era);
   }
   struct Answer {
     StoreOutcome outcome;

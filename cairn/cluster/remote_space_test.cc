@@ -38,12 +38,12 @@ TEST_F(RemoteSpaceTest, TenantsAndNamespacesHaveTheirOwnKeys) {
 TEST_F(RemoteSpaceTest, AResetIsSeenByWhoStartsLater) {
   RemoteSpace first = open();
   const std::string before = *first.prefix();
-  ASSERT_TRUE(first.begin_epoch().has_value());
+  ASSERT_TRUE(first.begin_era().has_value());
   const std::string after = *first.prefix();
   EXPECT_NE(after, before);
   EXPECT_EQ(*open().prefix(), after);
   EXPECT_EQ(*open(8).prefix(), "cairn/1/-/0000000000000008/0000000000000000/");
-  ASSERT_TRUE(first.begin_epoch().has_value());
+  ASSERT_TRUE(first.begin_era().has_value());
   EXPECT_NE(*first.prefix(), after);
 }
 
@@ -63,7 +63,7 @@ TEST_F(RemoteSpaceTest, AResetThatCannotBeWrittenLeavesNoKeysUntilItIs) {
   RemoteSpace space = open();
   const std::string before = *space.prefix();
   break_store(true);
-  EXPECT_FALSE(space.begin_epoch().has_value());
+  EXPECT_FALSE(space.begin_era().has_value());
   EXPECT_FALSE(space.prefix().has_value());
   EXPECT_EQ(
       *[&] {
@@ -80,14 +80,14 @@ TEST_F(RemoteSpaceTest, AResetThatCannotBeWrittenLeavesNoKeysUntilItIs) {
 
 TEST_F(RemoteSpaceTest, NewWeightsAreAnotherNamespace) {
   RemoteSpace space = open();
-  ASSERT_TRUE(space.begin_epoch().has_value());
+  ASSERT_TRUE(space.begin_era().has_value());
   space.enter(NamespaceId{9});
   EXPECT_EQ(*space.prefix(), "cairn/1/-/0000000000000009/0000000000000000/");
 }
 
-TEST_F(RemoteSpaceTest, ADamagedEpochLeavesNoKeys) {
+TEST_F(RemoteSpaceTest, ADamagedEraLeavesNoKeys) {
   RemoteSpace space = open();
-  ASSERT_TRUE(space.begin_epoch().has_value());
+  ASSERT_TRUE(space.begin_era().has_value());
   ASSERT_EQ(server_->flip_a_bit(20), 1U);
   RemoteSpace other = open();
   EXPECT_FALSE(other.prefix().has_value());

@@ -100,7 +100,10 @@ void StoreExecutor::work() {
 
 void StoreExecutor::begin(const ActivePtr& transfer, const std::optional<std::string>& prefix, bool is_changed) {
   if (!prefix) {
-    const std::string why = is_changed ? "the cache was reset before the transfer began" : space_.error();
+    std::string why = is_changed ? "the cache was reset before the transfer began" : space_.error();
+    if (why.empty()) {
+      why = str_cat(describe(), " has not answered");
+    }
     const auto blocks = static_cast<std::uint32_t>(transfer->transfer().blocks.size());
     for (std::uint32_t block = 0; block < blocks; ++block) {
       if (transfer->begin(block)) {

@@ -133,12 +133,12 @@ Status ManagerTiers::make_store() {
       RetryingStore::Options{.attempts = remote.attempts,
                              .random = [jitter] { return std::uniform_real_distribution<double>(0.0, 1.0)(*jitter); },
                              .wake = wake_});
-  // Without retries: who waits for the epoch may be the one who would pump them.
+  // Without retries: who waits for the era may be the one who would pump them.
   space_ = std::make_unique<RemoteSpace>(
       store_->direct(), clock_,
       RemoteSpace::Options{.tenant = config_.model.tenant, .space = config_.space().id(), .timeout = remote.timeout});
   executors_->use_store(*store_, *space_);
-  (void)space_->prefix();  // asks for the epoch
+  (void)space_->prefix();  // asks for the era
   return {};
 }
 
@@ -197,7 +197,7 @@ Status ManagerTiers::make_tiers() {
           space_->enter(weights->space);
           return Status();
         }
-        return space_->begin_epoch();
+        return space_->begin_era();
       };
     }
     CAIRN_TRY_ASSIGN(tiers_[index_of(level)], level == kDevice ? maker.device(followers)
