@@ -350,7 +350,9 @@ void AdaptivePolicy::adopt(std::span<const BlockId> block_ids, std::span<const B
     }
     stamp_ = std::max(stamp_, past.last_use);
     if (id == 0 || at(id).held > 0 || at(id).out > run.size()) {
-      const SegmentId part = id == 0 ? new_segment() : new_segment_like(id);
+      SegmentId part = id == 0 ? find_ghost(run.front()) : new_segment_like(id);
+      part = part == 0 ? new_segment() : part;
+      at(part).gone = 0;
       for (const BlockId block_id : run) {
         set_segment(block_id, part);
       }
@@ -360,8 +362,11 @@ void AdaptivePolicy::adopt(std::span<const BlockId> block_ids, std::span<const B
       at(part).out = static_cast<std::uint32_t>(run.size());
       id = part;
     }
+    if (at(id).gone > 0) {
+      split_ghost(id);
+    }
     Segment& segment = at(id);
-    if (segment.stamp != 0) {
+    if (segment.stamp != 0 && segment.stamp < past.last_use) {
       observe(segment, ReturnModel::bucket_of(Duration(static_cast<Duration::rep>(past.last_use - segment.stamp))),
               true);
     }

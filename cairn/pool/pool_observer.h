@@ -40,7 +40,11 @@ struct BlockFacts {
   std::uint64_t checksum = 0;  // of the block's bytes; 0 if there is none
   BlockPast past = {};         // how requests used it, if the policy of its pool knows
 
-  friend bool operator==(const BlockFacts&, const BlockFacts&) = default;
+  // Of what is stored: the past is left out, because every use changes it.
+  friend bool operator==(const BlockFacts& a, const BlockFacts& b) {
+    return a.block == b.block && a.priority == b.priority && a.priority_ms == b.priority_ms &&
+           a.time_to_live_ms == b.time_to_live_ms && a.checksum == b.checksum;
+  }
 };
 
 class PoolObserver {

@@ -59,10 +59,6 @@ class Scanner {
     return true;
   }
 
-  [[nodiscard]] bool skip_null() {
-    skip_space();
-    return word("null");
-  }
   [[nodiscard]] bool skip_value(int depth = 0) {
     skip_space();
     if (at_ == text_.size() || depth > kMaxDepth) {
@@ -149,11 +145,11 @@ class Scanner {
   return true;
 }
 
-// A string, or null.
+// A string; anything else, such as the token at which an engine stopped, says nothing.
 [[nodiscard]] bool read_ending(Scanner& scanner, std::string& ending) {
   std::string_view text;
   if (!scanner.string(text)) {
-    return scanner.skip_null();
+    return scanner.skip_value();
   }
   ending = text;
   return true;

@@ -5,8 +5,8 @@
 // Rows with the same `session_id` are turns of one session: a turn starts `delay` milliseconds after the previous turn was
 // answered or, without a delay, as long after it as their timestamps say.
 //
-// `ending` says how the request ended: a name of evict/request_ending.h, or null. `finish_reason` and `stop_reason` are read
-// as `ending`.
+// `ending` says how the request ended: a name of evict/request_ending.h. `finish_reason` and `stop_reason` are read as
+// `ending`.
 //
 // `created_time` is read as `timestamp`, `input_tokens` as `input_length`, `output_tokens` as `output_length`, `delay_ms` as
 // `delay`. Other fields are ignored.
