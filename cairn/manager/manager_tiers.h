@@ -21,6 +21,7 @@
 #include "cairn/manager/host_size.h"
 #include "cairn/manager/incident_log.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/manager/returns_file.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/onboard/prefill_meter.h"
@@ -120,6 +121,7 @@ class ManagerTiers {
   [[nodiscard]] Status make_offloader(CacheLevel from, CacheLevel to, const OffloadOptions& options);
   [[nodiscard]] Status make_movers();
   [[nodiscard]] Status make_scrub();
+  [[nodiscard]] Status make_returns();
   void report_recovery();
   [[nodiscard]] bool reclaim();
   // onboard.*_bytes_per_second of the configuration; 0 if the link is measured.
@@ -135,6 +137,8 @@ class ManagerTiers {
   KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   std::atomic<bool> may_reclaim_{false};    // pools may have blocks to reclaim
   const std::shared_ptr<PrefillMeter> prefill_;
+  std::shared_ptr<ReturnModel> returns_;     // of all tiers
+  std::optional<ReturnsFile> returns_file_;  // if there is a disk
 
   // In the order of their needs: what comes later is destroyed earlier.
   std::unique_ptr<BlockRegistry> registry_;

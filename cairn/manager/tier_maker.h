@@ -36,6 +36,7 @@ class TierMaker {
     std::function<void(const TierChange&)> on_change = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};
     double low_water = 0;  // share of its blocks
+    std::shared_ptr<ReturnModel> returns = nullptr;
   };
   // Requires: the configuration has the tier.
   [[nodiscard]] Result<std::unique_ptr<Tier>> device(const Followers& followers) const;

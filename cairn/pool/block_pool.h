@@ -44,6 +44,8 @@ struct TenantQuota {
   std::optional<std::uint32_t> limit = {};  // std::nullopt: the whole pool
 };
 
+class ReturnModel;
+
 struct BlockPoolOptions {
   std::uint32_t capacity = 0;    // blocks
   std::uint32_t block_size = 0;  // tokens in a block
@@ -61,6 +63,8 @@ struct BlockPoolOptions {
   // Seed of what the policy and the hints remember of keys; std::nullopt: random. With the same seed, a simulation gets
   // the same victims.
   std::optional<KeySeed> seed = {};
+  // When blocks return, learned together with the other pools of a manager; null: the pool learns alone.
+  std::shared_ptr<ReturnModel> returns = nullptr;
   std::vector<PoolObserver*> observers = {};  // called in this order; outlive the pool
   // Called before a block is evicted, under the pool's lock; false keeps the block for now. Must not call the pool.
   std::function<bool(BlockId, const BlockKey&)> may_evict = {};

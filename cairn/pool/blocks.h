@@ -115,6 +115,7 @@ class Run {
   [[nodiscard]] Run share(std::uint32_t count) const;
   [[nodiscard]] Run pin() const;
   [[nodiscard]] Status set_retention(const Retention& retention);
+  void adopt(std::span<const BlockFacts> facts);
   void set_reset_on_release(bool reset);
   void release_tail(std::uint32_t count);  // ends the run if `count` is 0
   // Each ends the run.
@@ -252,6 +253,8 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] PinnedBlocks pin() const;
   // Whether the blocks become free, not inactive, when the last holder releases them.
   void reset_on_release(bool reset);
+  // Requests used the blocks in another pool as these facts say, which is no use here.
+  void adopt(std::span<const BlockFacts> facts) { run_.adopt(facts); }
   // Fails if the pool cannot keep the retention.
   [[nodiscard]] Status set_retention(const Retention& retention);
   // Whether others can find the blocks: no fence was raised since they were registered, and none was discarded.

@@ -130,6 +130,13 @@ class InactiveBlocks final : private ParentFinder {
   // Requires: the pool takes hints.
   void hint(BlockId block_id, const RetentionHint& hint, TimePoint now);
 
+  // How requests used a block, in use or not, as far as the policy knows.
+  [[nodiscard]] BlockPast past_of(BlockId block_id) const { return order_.policy->past_of(block_id); }
+  // Requests used these blocks, which are in use, like this in another pool.
+  void adopt(std::span<const BlockId> block_ids, std::span<const BlockPast> pasts) {
+    order_.policy->adopt(block_ids, pasts);
+  }
+
   // An inactive block was lent to a copy, or returned by it.
   void on_lent() { ++borrowed_; }
   void on_returned() { --borrowed_; }

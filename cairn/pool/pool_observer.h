@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/base/ids.h"
+#include "cairn/evict/block_past.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 
@@ -37,6 +38,7 @@ struct BlockFacts {
   std::uint32_t priority_ms = 0;
   std::uint32_t time_to_live_ms = 0;
   std::uint64_t checksum = 0;  // of the block's bytes; 0 if there is none
+  BlockPast past = {};         // how requests used it, if the policy of its pool knows
 
   friend bool operator==(const BlockFacts&, const BlockFacts&) = default;
 };

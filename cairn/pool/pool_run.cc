@@ -263,6 +263,28 @@ Status Run::set_retention(const Retention& retention) {
   return {};
 }
 
+void Run::adopt(std::span<const BlockFacts> facts) {
+  constexpr std::size_t kStep = 16;
+  if (!is_open()) {
+    return;
+  }
+  PoolState& pool = *pool_;
+  const MutexLock lock(pool.mutex);
+  for (std::size_t begin = 0; begin < std::min<std::size_t>(facts.size(), size_); begin += kStep) {
+    BlockId block_ids[kStep];
+    BlockPast pasts[kStep];
+    std::size_t count = 0;
+    for (std::size_t i = begin; i < std::min<std::size_t>({begin + kStep, facts.size(), size_}); ++i) {
+      const BlockId block_id = pool.blocks.registered_as(block_ids_[i]);
+      if (pool.blocks.is_matchable(block_id)) {
+        block_ids[count] = block_id;
+        pasts[count++] = facts[i].past;
+      }
+    }
+    pool.inactive.adopt({block_ids, count}, {pasts, count});
+  }
+}
+
 void Run::set_reset_on_release(bool reset) {
   if (!is_open()) {
     return;

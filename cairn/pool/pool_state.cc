@@ -165,6 +165,7 @@ void PoolState::warm_up(const KeyIndex::Lookup& lookup) {
 
 BlockFacts PoolState::facts(BlockId block_id) const {
   BlockFacts facts = blocks.facts(block_id);
+  facts.past = inactive.past_of(block_id);
   if (const RetentionClock* const times = inactive.times()) {
     facts.priority_ms = times->priority_ms(block_id);
     facts.time_to_live_ms = times->time_to_live_ms(block_id);

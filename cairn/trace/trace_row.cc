@@ -59,6 +59,10 @@ class Scanner {
     return true;
   }
 
+  [[nodiscard]] bool skip_null() {
+    skip_space();
+    return word("null");
+  }
   [[nodiscard]] bool skip_value(int depth = 0) {
     skip_space();
     if (at_ == text_.size() || depth > kMaxDepth) {
@@ -145,6 +149,16 @@ class Scanner {
   return true;
 }
 
+// A string, or null.
+[[nodiscard]] bool read_ending(Scanner& scanner, std::string& ending) {
+  std::string_view text;
+  if (!scanner.string(text)) {
+    return scanner.skip_null();
+  }
+  ending = text;
+  return true;
+}
+
 [[nodiscard]] bool read_member(Scanner& scanner, std::string_view name, TraceRow& row) {
   if (name == "hash_ids") {
     row.hash_ids.clear();
@@ -165,6 +179,9 @@ class Scanner {
   if (name == "delay" || name == "delay_ms") {
     return scanner.number(row.delay_ms.emplace()) && *row.delay_ms >= 0 && std::isfinite(*row.delay_ms);
   }
+  if (name == "ending" || name == "finish_reason" || name == "stop_reason") {
+    return read_ending(scanner, row.ending);
+  }
   return scanner.skip_value();
 }
 
@@ -176,6 +193,7 @@ Status parse_trace_row(std::string_view line, TraceRow& row) {
   row.output_tokens = 0;
   row.session.clear();
   row.delay_ms.reset();
+  row.ending.clear();
   row.hash_ids.clear();
   Scanner scanner(line);
   const auto bad = [&scanner](std::string_view what) {
