@@ -176,9 +176,12 @@ TEST(SchedulerGroupsTest, BlocksThatLeftTheWindowAreTheEnginesAgain) {
   const Tables reused = {ids({20, 21, 22}), ids({10, 12, 30})};
   const auto reused_spans = spans_of(reused);
   const std::vector<Token> generated = tokens(1, 120);
-  world.step({{.request = second, .new_group_blocks = reused_spans},
-              {.request = first, .computed_tokens = 20, .new_tokens = generated}});
+  const IterationMetadata metadata = world.step({{.request = second, .new_group_blocks = reused_spans},
+                                                 {.request = first, .computed_tokens = 20, .new_tokens = generated}});
   EXPECT_TRUE(world->refused().empty());
+  // The same prompt could be loaded up to token 16, for which block 3 of the window is saved before the engine writes to it.
+  ASSERT_EQ(metadata.fences.size(), 1U);
+  EXPECT_THAT(metadata.fences[0]->block_ids, ElementsAre(BlockId{13}));
   // Block 4 is needed still.
   const RequestHandle third = world.add(std::uint64_t{3}, 8, 1900);
   const Tables taken = {ids({40, 41}), ids({14, 43})};

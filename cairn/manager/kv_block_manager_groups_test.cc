@@ -154,6 +154,9 @@ TEST_F(ManagerGroupsTest, RefusesGroupsThatDoNotFitTheConfiguration) {
   ManagerConfig with_ids = config("a:full, b:state");
   with_ids.event_token_ids = true;
   EXPECT_THAT(with_ids.validate().error().message, HasSubstr("events carry no token ids"));
+  ManagerConfig with_length = config("a:full, b:state");
+  with_length.offload_to_disk.least_blocks = 2;
+  EXPECT_THAT(with_length.validate().error().message, HasSubstr("offload.disk.least_blocks is 2"));
   EXPECT_THAT(ManagerConfig().set("model.groups", "a:round").error().message, HasSubstr("global:full"));
 }
 
