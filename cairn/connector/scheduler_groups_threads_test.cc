@@ -250,6 +250,9 @@ class HybridEngine {
         add();
       }
       iterate();
+      if (below(4) == 0) {
+        let_copies_end();
+      }
     }
     wind_up();
   }
@@ -554,10 +557,20 @@ class HybridEngine {
     }
   }
 
-  void wind_up() {
+  // Iterations that compute nothing, until no copy is in flight: this engine is faster than its ranks.
+  void let_copies_end() {
     for (const auto& rank : world_.ranks) {
       rank->stop(false);
     }
+    const TimePoint last = steady_clock().now() + kConnectorPatience;
+    while (world_->has_work() && !::testing::Test::HasFailure()) {
+      world_.step({}, std::exchange(preempted_, {}));
+      take_outcomes();
+      ASSERT_LT(steady_clock().now(), last) << "a transfer never ends";
+      std::this_thread::yield();
+    }
+  }
+  void wind_up() {
     for (auto request = requests_.begin(); request != requests_.end();) {
       const auto next = std::next(request);
       if (request->state != State::kFinishing) {
@@ -565,13 +578,7 @@ class HybridEngine {
       }
       request = next;
     }
-    const TimePoint last = steady_clock().now() + kConnectorPatience;
-    while (world_->has_work() && !::testing::Test::HasFailure()) {
-      world_.step();
-      take_outcomes();
-      ASSERT_LT(steady_clock().now(), last) << "a transfer never ends";
-      std::this_thread::yield();
-    }
+    let_copies_end();
     EXPECT_EQ(free_.size(), kDeviceBlocks);
     EXPECT_TRUE(requests_.empty());
   }
@@ -602,7 +609,7 @@ TEST(SchedulerGroupsModelTest, WhatIsLoadedIsWhatComputingWouldGive) {
   EXPECT_GT(totals.finished, 200U);
   EXPECT_GT(totals.aborted, 20U);
   EXPECT_GT(totals.preempted, 50U);
-  EXPECT_GT(totals.loaded, 1000U);
+  EXPECT_GT(totals.loaded, 500U);
   EXPECT_GT(totals.missing, 0U);
   EXPECT_GT(totals.fences, 0U);
 }
