@@ -176,9 +176,12 @@ TEST(SchedulerGroupsTest, BlocksThatLeftTheWindowAreTheEnginesAgain) {
   const Tables reused = {ids({20, 21, 22}), ids({10, 12, 30})};
   const auto reused_spans = spans_of(reused);
   const std::vector<Token> generated = tokens(1, 120);
-  world.step({{.request = second, .new_group_blocks = reused_spans},
-              {.request = first, .computed_tokens = 20, .new_tokens = generated}});
+  const IterationMetadata metadata = world.step({{.request = second, .new_group_blocks = reused_spans},
+                                                 {.request = first, .computed_tokens = 20, .new_tokens = generated}});
   EXPECT_TRUE(world->refused().empty());
+  // The same prompt could be loaded up to token 16, for which block 3 of the window is saved before the engine writes to it.
+  ASSERT_EQ(metadata.fences.size(), 1U);
+  EXPECT_THAT(metadata.fences[0]->block_ids, ElementsAre(BlockId{13}));
   // Block 4 is needed still.
   const RequestHandle third = world.add(std::uint64_t{3}, 8, 1900);
   const Tables taken = {ids({40, 41}), ids({14, 43})};
@@ -247,6 +250,9 @@ class HybridEngine {
         add();
       }
       iterate();
+      if (below(4) == 0) {
+        let_copies_end();
+      }
     }
     wind_up();
   }
@@ -551,10 +557,20 @@ class HybridEngine {
     }
   }
 
-  void wind_up() {
+  // Iterations that compute nothing, until no copy is in flight: this engine is faster than its ranks.
+  void let_copies_end() {
     for (const auto& rank : world_.ranks) {
       rank->stop(false);
     }
+    const TimePoint last = steady_clock().now() + kConnectorPatience;
+    while (world_->has_work() && !::testing::Test::HasFailure()) {
+      world_.step({}, std::exchange(preempted_, {}));
+      take_outcomes();
+      ASSERT_LT(steady_clock().now(), last) << "a transfer never ends";
+      std::this_thread::yield();
+    }
+  }
+  void wind_up() {
     for (auto request = requests_.begin(); request != requests_.end();) {
       const auto next = std::next(request);
       if (request->state != State::kFinishing) {
@@ -562,13 +578,7 @@ class HybridEngine {
       }
       request = next;
     }
-    const TimePoint last = steady_clock().now() + kConnectorPatience;
-    while (world_->has_work() && !::testing::Test::HasFailure()) {
-      world_.step();
-      take_outcomes();
-      ASSERT_LT(steady_clock().now(), last) << "a transfer never ends";
-      std::this_thread::yield();
-    }
+    let_copies_end();
     EXPECT_EQ(free_.size(), kDeviceBlocks);
     EXPECT_TRUE(requests_.empty());
   }
@@ -599,7 +609,7 @@ TEST(SchedulerGroupsModelTest, WhatIsLoadedIsWhatComputingWouldGive) {
   EXPECT_GT(totals.finished, 200U);
   EXPECT_GT(totals.aborted, 20U);
   EXPECT_GT(totals.preempted, 50U);
-  EXPECT_GT(totals.loaded, 1000U);
+  EXPECT_GT(totals.loaded, 500U);
   EXPECT_GT(totals.missing, 0U);
   EXPECT_GT(totals.fences, 0U);
 }

@@ -154,6 +154,9 @@ TEST_F(ManagerGroupsTest, RefusesGroupsThatDoNotFitTheConfiguration) {
   ManagerConfig with_ids = config("a:full, b:state");
   with_ids.event_token_ids = true;
   EXPECT_THAT(with_ids.validate().error().message, HasSubstr("events carry no token ids"));
+  ManagerConfig with_length = config("a:full, b:state");
+  with_length.offload_to_disk.least_blocks = 2;
+  EXPECT_THAT(with_length.validate().error().message, HasSubstr("offload.disk.least_blocks is 2"));
   EXPECT_THAT(ManagerConfig().set("model.groups", "a:round").error().message, HasSubstr("global:full"));
 }
 
@@ -185,12 +188,14 @@ TEST_P(ManagerGroupsModelTest, WhatIsLoadedIsWhatWasComputed) {
   std::vector<std::vector<Token>> sequences;
   std::size_t used = 0;
   for (int round = 0; round < 40; ++round) {
-    // A new sequence, or one that branches off.
+    // A new sequence, one that goes on where another ended, or one that branches off in its middle.
     std::vector<Token> tokens = tokens_of(2 + random_() % 14, static_cast<Token>(1000 * round));
-    if (!sequences.empty() && random_() % 2 == 0) {
-      const std::vector<Token>& other = sequences[random_() % sequences.size()];
-      const std::size_t shared = std::min(tokens.size(), other.size()) / 2;
-      std::copy_n(other.begin(), shared, tokens.begin());
+    if (!sequences.empty() && random_() % 3 != 0) {
+      const std::vector<Token>& other =
+          sequences[sequences.size() - 1 - random_() % std::min<std::size_t>(4, sequences.size())];
+      const std::size_t shared = random_() % 2 == 0 ? other.size() : other.size() / 2;
+      tokens.insert(tokens.begin(), other.begin(), other.begin() + static_cast<std::ptrdiff_t>(shared));
+      tokens.resize(std::min<std::size_t>(tokens.size(), 20 * kBlockSize));
     }
     sequences.push_back(tokens);
     const Keys keys = keys_of(*manager, tokens);
@@ -203,15 +208,17 @@ TEST_P(ManagerGroupsModelTest, WhatIsLoadedIsWhatWasComputed) {
     const std::size_t usable = use(manager, keys);
     EXPECT_LE(usable, found.boundary);
     used += usable;
-    // The engine computes the rest, and keeps only some blocks of the groups that do not need all.
+    // The engine computes the rest. Of groups that are not full it keeps what is needed in the middle and at the end.
     for (std::uint32_t group = 0; group < groups.size(); ++group) {
-      const std::size_t each = groups.each(group);
-      BlockRange blocks{usable / each, groups.boundary_before(keys.size()) / each};
-      if (groups[group].kind != GroupKind::kFull) {
-        blocks.begin = std::max(blocks.begin, groups.needed(group, groups.boundary_before(keys.size())).begin);
-      }
-      if (!blocks.empty() && blocks.begin < blocks.end) {
-        compute_group(*manager, group, blocks, keys);
+      std::size_t begin = usable / groups.each(group);
+      for (const std::size_t boundary :
+           {groups.boundary_before(keys.size() / 2), groups.boundary_before(keys.size())}) {
+        const BlockRange needed = groups.needed(group, boundary);
+        begin = std::max(begin, needed.begin);
+        if (begin < needed.end) {
+          compute_group(*manager, group, {begin, needed.end}, keys);
+          begin = needed.end;
+        }
       }
     }
     manager.advance(seconds(1));

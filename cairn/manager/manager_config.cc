@@ -237,6 +237,15 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     mistakes.add({"event_token_ids", "model.groups"},
                  "event_token_ids is true, but events carry no token ids for a model with model.groups; turn it off");
   }
+  for (const auto& [key, options] : {std::pair("offload.host.least_blocks", &config.offload_to_host),
+                                     std::pair("offload.disk.least_blocks", &config.offload_to_disk)}) {
+    if (options->least_blocks > 1 && !config.model.groups.empty()) {
+      mistakes.add(
+          {key, "model.groups"},
+          str_cat(key, " is ", options->least_blocks,
+                  ", but blocks of layer groups (model.groups) do not say how long their sequence is; remove it"));
+    }
+  }
   if (config.event_token_ids && config.event_log == 0) {
     mistakes.add({"event_token_ids", "event_log"},
                  "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
