@@ -10,7 +10,7 @@ endfunction()
 
 find_package(Threads REQUIRED)
 set(OPENSSL_USE_STATIC_LIBS ${CAIRN_STATIC})
-find_package(OpenSSL 3 COMPONENTS Crypto)
+find_package(OpenSSL 3 COMPONENTS Crypto SSL)
 cairn_require(OPENSSL_FOUND "OpenSSL 3" libssl-dev)
 find_path(CAIRN_XXHASH_INCLUDE_DIR xxhash.h)
 cairn_require(CAIRN_XXHASH_INCLUDE_DIR xxHash libxxhash-dev)

@@ -99,7 +99,7 @@ void write(JsonWriter& json, const OnboardStatus& onboard) {
   json.field("expired", onboard.expired);
   json.field("misses", onboard.misses);
   json.begin_object("hits");
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     json.field(to_string(level), onboard.hits[index_of(level)]);
   }
   json.end_object();

@@ -40,7 +40,8 @@ std::string hash_text(std::uint64_t hash) {
 std::string hashes_text(const std::vector<std::uint64_t>& hashes) {
   std::string text;
   for (std::size_t i = 0; i < std::min(hashes.size(), kShownHashes); ++i) {
-    text += (i > 0 ? " " : "") + hash_text(hashes[i]);
+    text += i > 0 ? " " : "";
+    text += hash_text(hashes[i]);
   }
   return hashes.size() > kShownHashes ? str_cat(text, " and ", hashes.size() - kShownHashes, " more") : text;
 }

@@ -9,11 +9,12 @@
 
 namespace cairn {
 
-Result<RequestTable> RequestTable::make(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space) {
+Result<RequestTable> RequestTable::make(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space,
+                                        std::shared_ptr<const CacheGroups> groups) {
   if (block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "block size is 0; give the tokens per block");
   }
-  return RequestTable(block_size, hasher, space);
+  return RequestTable(block_size, hasher, space, std::move(groups));
 }
 
 Result<EngineBlockNames> RequestTable::adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const {
@@ -84,7 +85,7 @@ Result<RequestEntry*> RequestTable::create(const RequestId& request, std::span<c
   }
   const std::size_t place = free_.back();
   const RequestHandle handle{(next_number_ << kPlaceBits) | place};
-  const auto [added, is_new] = requests_.try_emplace(request, handle, std::move(sequence));
+  const auto [added, is_new] = requests_.try_emplace(request, handle, std::move(sequence), groups_.get());
   CAIRN_CHECK(is_new, "an id names one request at a time");
   ++next_number_;
   free_.pop_back();

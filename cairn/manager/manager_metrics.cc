@@ -269,6 +269,23 @@ void add_scrub_metrics(Metrics& metrics, const DiskScrub& scrub) {
                          [&scrub] { return static_cast<double>(scrub.status().position); });
 }
 
+void add_remote_metrics(Metrics& metrics, const RemoteLookup& lookup, const RetryingStore& store) {
+  constexpr Figure<RemoteLookupStatus, std::uint64_t> kCounters[] = {
+      {"cairn_remote_asked_total", "Blocks that the store was asked for in the background", &RemoteLookupStatus::asked},
+      {"cairn_remote_found_total", "Of those, blocks that it has", &RemoteLookupStatus::found},
+      {"cairn_remote_unanswered_total", "Of those, blocks for which it did not answer", &RemoteLookupStatus::failed},
+      {"cairn_remote_not_asked_total", "Blocks that it was not asked for: the queue was full, or the tier out of use",
+       &RemoteLookupStatus::dropped},
+  };
+  for (const auto& figure : kCounters) {
+    metrics.counter_function(figure.name, figure.help, {}, [&lookup, member = figure.member] {
+      return static_cast<double>(lookup.status().*member);
+    });
+  }
+  metrics.counter_function("cairn_remote_retries_total", "Reads and writes of the store that were tried again", {},
+                           [&store] { return static_cast<double>(store.retries()); });
+}
+
 void add_loss_metrics(Metrics& metrics, CacheLevel of, const BlockRegistry& registry) {
   metrics.counter_function("cairn_evicted_unsaved_total", "Blocks evicted while no other tier held them",
                            {{"tier", to_string(of)}},
@@ -295,7 +312,7 @@ void add_prefill_metrics(Metrics& metrics, const PrefillMeter& prefill) {
 }
 
 void add_onboard_metrics(Metrics& metrics, const Onboarder& onboarder) {
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     metrics.counter_function(
         "cairn_load_hits_total", "Blocks looked up and found, by the tier that had them", {{"tier", to_string(level)}},
         [&onboarder, level] { return static_cast<double>(onboarder.status().hits[index_of(level)]); });

@@ -44,7 +44,7 @@ struct Incident {
 struct TierStatus {
   CacheLevel level = CacheLevel::kG1;
   std::string place = {};  // for people: "pinned memory", "file, direct"
-  std::string path = {};   // of the disk tier's file; empty for other tiers
+  std::string path = {};   // of the disk tier's file, or the address of the store; empty for other tiers
   std::uint64_t block_bytes = 0;
   PoolCounts counts = {};  // all 0 if the engine manages the tier
   PoolStats stats = {};

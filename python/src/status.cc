@@ -102,7 +102,7 @@ nb::dict dict_of(const OnboardStatus& onboard) {
   all["expired"] = onboard.expired;
   all["misses"] = onboard.misses;
   nb::dict hits;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     hits[name_of(level)] = onboard.hits[index_of(level)];
   }
   all["hits"] = hits;
