@@ -33,8 +33,8 @@ namespace cairn {
 
 struct StoredBlock {
   BlockKey key;
-  BlockHash tokens_hash{
-      0};  // 0 if it is not known; what the engine calls the block if it gave the key (engine_event_hash())
+  // 0 if it is not known. If the engine gave the key, what its own events call the block (engine_event_hash()).
+  BlockHash tokens_hash{0};
 
   friend bool operator==(const StoredBlock&, const StoredBlock&) = default;
 };

@@ -1,6 +1,7 @@
 """vLLM's own classes decode what Cairn publishes, and encode it to the same bytes."""
 
 import msgspec
+import numpy as np
 import pytest
 import zmq
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVEventBatch
@@ -36,8 +37,9 @@ def manager():
 
 
 def store(manager, tokens):
-    keys = manager.keys(tokens)
-    manager.device.allocate(len(keys)).complete(keys).register(tokens).release()
+    ids = np.array(tokens, dtype=np.uint32)
+    keys = manager.keys(ids)
+    manager.device.allocate(len(keys)).complete(keys).register(tokens=ids).release()
     return keys
 
 
