@@ -22,6 +22,7 @@
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
@@ -118,7 +119,7 @@ class Run {
   void set_reset_on_release(bool reset);
   void release_tail(std::uint32_t count);  // ends the run if `count` is 0
   // Each ends the run.
-  void release();
+  void release(RequestEnding ending = RequestEnding::kUnknown);
   void release_pinned();
   void release_as_victims();
   void return_borrowed();
@@ -244,6 +245,9 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] ImmutableBlocks share(std::uint32_t count) const;
   // Releases all but the first `count` blocks.
   void release_tail(std::uint32_t count);
+  // The same as destroying the handle, of a request that ended like this: the policy expects its session back
+  // accordingly.
+  void release(RequestEnding ending) &&;
   [[nodiscard]] Result<void, Rejected<ImmutableBlocks>> append(ImmutableBlocks other);
   [[nodiscard]] WeakBlocks downgrade() const;
   [[nodiscard]] PinnedBlocks pin() const;

@@ -123,6 +123,10 @@ class InactiveBlocks final : private ParentFinder {
   void set_retention(BlockId block_id, const Retention& retention);
   // Keeps the higher priority, and of equal ones the one that lasts longer. Requires: the block is in use.
   void raise_retention(BlockId block_id, const Retention& retention);
+  // The request that used these blocks, in use or not, ended like this. It holds for what is inserted next, up to
+  // end_ending().
+  void begin_ending(std::span<const BlockId> block_ids, RequestEnding ending) { order_.policy->end(block_ids, ending); }
+  void end_ending() { order_.policy->end({}, RequestEnding::kUnknown); }
   // Requires: the pool takes hints.
   void hint(BlockId block_id, const RetentionHint& hint, TimePoint now);
 
