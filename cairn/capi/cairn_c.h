@@ -341,6 +341,22 @@ typedef enum cairn_hint {
 CAIRN_API int32_t cairn_manager_hint(cairn_manager* manager, const cairn_key* keys, size_t count, uint32_t hint,
                                      uint64_t return_ms, uint32_t* found, cairn_error* error);
 
+/* How a request ended. Sessions return sooner after a tool call than after the end of a turn: the eviction policy learns
+ * that and keeps the right ones. */
+typedef enum cairn_ending {
+  CAIRN_ENDING_UNKNOWN = 0,     /* the engine does not say */
+  CAIRN_ENDING_TOOL_CALL = 1,   /* the model called a tool, whose result comes with the next request */
+  CAIRN_ENDING_END_OF_TURN = 2, /* the answer is complete: a person is next */
+  CAIRN_ENDING_LENGTH = 3,      /* the answer was cut off at its longest */
+  CAIRN_ENDING_ABORT = 4        /* somebody gave the request up */
+} cairn_ending;
+
+/* [any] Tells all tiers how the request ended whose sequence these keys are, before or after its blocks are released. *found
+ * (unless NULL) is set to the number of blocks found, in all tiers together. Requests of a scheduler end with
+ * cairn_scheduler_finish_as() instead. */
+CAIRN_API int32_t cairn_manager_end_request(cairn_manager* manager, const cairn_key* keys, size_t count,
+                                            uint32_t ending, uint32_t* found, cairn_error* error);
+
 typedef struct cairn_keys_reset {
   size_t struct_size;
   uint32_t reset;
@@ -589,6 +605,9 @@ CAIRN_API int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn
 #define CAIRN_NOT_SAID SIZE_MAX
 CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                          uint32_t* held, cairn_error* error);
+/* The same of a request that ended as `ending`, a cairn_ending, says. */
+CAIRN_API int32_t cairn_scheduler_finish_as(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                                            uint32_t ending, uint32_t* held, cairn_error* error);
 
 /* What became of tokens. All but `requests` are numbers of tokens. A prompt is counted once, when its request first runs or
  * its load has ended. These hold at any time:

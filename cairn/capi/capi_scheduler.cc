@@ -311,14 +311,20 @@ int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals*
 
 int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                uint32_t* held, cairn_error* error) {
+  return cairn_scheduler_finish_as(scheduler, request, computed_tokens, CAIRN_ENDING_UNKNOWN, held, error);
+}
+
+int32_t cairn_scheduler_finish_as(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                                  uint32_t ending, uint32_t* held, cairn_error* error) {
   return guarded(error, [&]() -> Status {
     if (held == nullptr) {
       return fail(ErrorCode::kInvalidArgument, "held is NULL");
     }
-    CAIRN_TRY_ASSIGN(
-        const bool is_held,
-        scheduler->connector->finish(
-            RequestHandle{request}, computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens)));
+    CAIRN_TRY_ASSIGN(const RequestEnding given, read_ending(ending));
+    CAIRN_TRY_ASSIGN(const bool is_held,
+                     scheduler->connector->finish(
+                         RequestHandle{request},
+                         computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens), given));
     *held = is_held ? 1 : 0;
     return {};
   });

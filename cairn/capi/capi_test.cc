@@ -118,6 +118,21 @@ TEST_F(CapiTest, BlocksGoTheirWay) {
   EXPECT_EQ(cairn_manager_allocate(manager_, 9, 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
+TEST_F(CapiTest, TiersAreToldHowARequestEnded) {
+  const auto names = keys(1, 3);
+  cache(names);
+  ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK);
+  std::uint32_t found = 0;
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, CAIRN_ENDING_END_OF_TURN, &found, &error_), CAIRN_OK)
+      << error_.message;
+  EXPECT_GE(found, 3U);
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, CAIRN_ENDING_ABORT, nullptr, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_end_request(manager_, keys(500, 1).data(), 1, CAIRN_ENDING_LENGTH, &found, &error_),
+            CAIRN_OK);
+  EXPECT_EQ(found, 0U);
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, 5, &found, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
 TEST_F(CapiTest, AResetIsAFenceAndSaysWhatItDid) {
   const auto names = keys(1, 3);
   cache(names);
@@ -712,7 +727,10 @@ TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
   EXPECT_EQ(add_tokens("b", {1}, nullptr), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(add_tokens("b", {}, &again), CAIRN_INVALID_ARGUMENT);
   std::uint32_t held = 9;
-  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_scheduler_finish_as(scheduler_, request, CAIRN_NOT_SAID, 9, &held, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("unknown ending 9"));
+  EXPECT_EQ(cairn_scheduler_finish_as(scheduler_, request, CAIRN_NOT_SAID, CAIRN_ENDING_TOOL_CALL, &held, &error_),
+            CAIRN_OK);
   EXPECT_EQ(held, 0U);
   EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_NOT_FOUND);
 }

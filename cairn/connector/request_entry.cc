@@ -168,7 +168,7 @@ void RequestEntry::end_step_beside_load(const Scheduled& scheduled) {
 bool RequestEntry::catch_up(std::uint64_t iteration) {
   try {
     if (!slot.append_tokens(std::exchange(late_tokens, {}), std::exchange(late_runs, {})) ||
-        !slot.append_block_keys(std::exchange(late_keys, {}))) {
+        !slot.append_block_names(std::exchange(late_names, {}))) {
       return false;
     }
   } catch (const std::bad_alloc&) {

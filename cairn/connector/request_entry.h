@@ -54,15 +54,15 @@ struct RequestEntry {
   std::optional<TimePoint> in_step_until = {};
 
   // --- its load ---
-  std::size_t staged_blocks = 0;         // of a load that is pending or in flight
-  std::uint32_t staged_on_disk = 0;      // of those, or of the latest match
-  std::size_t matched_at = 0;            // the engine's own tokens at the latest match
-  std::vector<BlockId> loading = {};     // in a model with layer groups: the device blocks of its load
-  std::uint32_t times_put_off = 0;       // in a row
-  std::vector<Token> late_tokens = {};   // that it got while it is loaded; the slot takes them afterwards
-  std::vector<MmRun> late_runs = {};     // among them
-  std::vector<BlockKey> late_keys = {};  // of blocks of late_tokens, if the engine gives keys
-  std::uint64_t fence = 0;               // KvBlockManager::fences() when it was added
+  std::size_t staged_blocks = 0;        // of a load that is pending or in flight
+  std::uint32_t staged_on_disk = 0;     // of those, or of the latest match
+  std::size_t matched_at = 0;           // the engine's own tokens at the latest match
+  std::vector<BlockId> loading = {};    // in a model with layer groups: the device blocks of its load
+  std::uint32_t times_put_off = 0;      // in a row
+  std::vector<Token> late_tokens = {};  // that it got while it is loaded; the slot takes them afterwards
+  std::vector<MmRun> late_runs = {};    // among them
+  EngineBlockNames late_names = {};     // of blocks of late_tokens, if the engine gives keys
+  std::uint64_t fence = 0;              // KvBlockManager::fences() when it was added
 
   // --- how its blocks are kept; see NewRequest ---
   std::uint32_t priority = 0;
@@ -70,6 +70,7 @@ struct RequestEntry {
   std::uint32_t time_to_live_ms = 0;
   TenantId tenant = kDefaultTenant;
   RetentionHint hint = {};
+  RequestEnding ending = RequestEnding::kUnknown;  // of a finished request
   std::size_t uses_counted = 0;  // blocks of its sequence, from the first on, that it was counted as a use of
 
   const RequestId* id = nullptr;  // the key of its entry in the RequestTable

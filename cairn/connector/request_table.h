@@ -44,7 +44,7 @@ class RequestTable {
                                              const RequestSalt& salt, std::span<const MmRun> runs,
                                              const BlockDigests& digests);
   // Keys of the engine's digests, of blocks that follow `parent` or begin a sequence.
-  [[nodiscard]] Result<std::vector<BlockKey>> adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const;
+  [[nodiscard]] Result<EngineBlockNames> adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const;
   // nullptr if there is no such request.
   [[nodiscard]] RequestEntry* find(const RequestId& request);
 

@@ -143,7 +143,8 @@ class SchedulerConnector::Impl {
                                         std::size_t local_tokens, std::size_t loaded_tokens);
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const { return refused_; }
-  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens);
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                    RequestEnding ending);
   [[nodiscard]] Outcomes take_outcomes();
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
@@ -833,7 +834,8 @@ Status SchedulerConnector::Impl::stage_load(RequestEntry& entry, std::size_t loc
   return {};
 }
 
-Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                              RequestEnding ending) {
   RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
@@ -860,6 +862,7 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
   }
   remember_blocks(*entry);
   CAIRN_TRY(slot.mark_as_finished(iteration_.value_or(0)));
+  entry->ending = ending;
   if (iteration_ && entry->scheduled_in == *iteration_ && running_now_ > 0 && --running_now_ == 0) {
     timer_.idle(clock_.now());
   }
@@ -885,6 +888,14 @@ RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
       entry.hint = {};  // the blocks are evicted in the usual order
     }
   }
+  if (entry.ending != RequestEnding::kUnknown) {
+    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
+    try {
+      runner_->end_request({keys.begin(), keys.end()}, entry.ending);
+    } catch (const std::bad_alloc&) {
+      entry.ending = RequestEnding::kUnknown;
+    }
+  }
   if (ended_.size() == Outcomes::kMostEnded) {
     ended_.clear();
   }
@@ -904,7 +915,7 @@ void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const Bl
   entry.computes_beside_load = false;
   entry.late_tokens.clear();
   entry.late_runs.clear();
-  entry.late_keys.clear();
+  entry.late_names = {};
 }
 
 void SchedulerConnector::Impl::give_up(RequestEntry& entry) {
@@ -1245,16 +1256,16 @@ Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Sch
 // Keys of the engine's digests. While the request is loaded they wait beside the slot, with its tokens.
 Status SchedulerConnector::Impl::take_digests(RequestEntry& entry, const Scheduled& scheduled) {
   const std::span<const BlockKey> known = entry.slot.sequence().keys();
-  const std::vector<BlockKey>& late = entry.late_keys;
+  const std::vector<BlockKey>& late = entry.late_names.keys;
   const std::optional<BlockKey> parent = !late.empty()    ? std::optional(late.back())
                                          : !known.empty() ? std::optional(known.back())
                                                           : std::nullopt;
-  CAIRN_TRY_ASSIGN(const std::vector<BlockKey> keys, slots_.adopt(parent, scheduled.new_block_digests));
+  CAIRN_TRY_ASSIGN(const EngineBlockNames names, slots_.adopt(parent, scheduled.new_block_digests));
   if (entry.wants_load || entry.slot.state().kind() == Kind::kOnboarding) {
-    entry.late_keys.insert(entry.late_keys.end(), keys.begin(), keys.end());
+    entry.late_names.append(names);
     return {};
   }
-  return entry.slot.append_block_keys(keys);
+  return entry.slot.append_block_names(names);
 }
 
 Status SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, const Scheduled& scheduled,
@@ -1545,9 +1556,10 @@ Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::by
   return status;
 }
 std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
-Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
-  Result<bool> is_held = impl_->finish(request, computed_tokens);
-  record([&](CallRecorder& to) { to.finished(request, computed_tokens, is_held); });
+Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                        RequestEnding ending) {
+  Result<bool> is_held = impl_->finish(request, computed_tokens, ending);
+  record([&](CallRecorder& to) { to.finished(request, computed_tokens, ending, is_held); });
   return is_held;
 }
 SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() {

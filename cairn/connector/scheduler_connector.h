@@ -32,6 +32,7 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/token_counts.h"
@@ -180,7 +181,10 @@ class SchedulerConnector {
   // The request ended or was aborted. `computed_tokens`: as in Scheduled, if its last iteration computed tokens that were
   // not reported yet; full blocks of them are saved. Returns true if its device blocks must not change until
   // take_outcomes() names the request as released; its last saves are in the next metadata. False: it is gone.
-  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {});
+  // `ending`: how it ended, if the engine knows. The tiers are told once its last save has ended, and keep blocks of
+  // sessions that will return soon.
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {},
+                                    RequestEnding ending = RequestEnding::kUnknown);
 
   struct Outcomes {
     struct Loaded {

@@ -150,12 +150,13 @@ Status Slot::add_tokens(std::span<const Token> tokens, std::span<const MmRun> ru
   return {};
 }
 
-Status Slot::append_block_keys(std::span<const BlockKey> keys) {
+Status Slot::append_block_names(const EngineBlockNames& names) {
+  const std::span<const BlockKey> keys = names.keys;
   if (sequence_.block_count() + keys.size() > certain_tokens() / block_size()) {
     return refuse(ErrorCode::kOutOfRange, keys.size(), " keys after ", sequence_.block_count(), " for ",
                   certain_tokens(), " tokens in blocks of ", block_size(), "; give one for each full block, once");
   }
-  CAIRN_TRY(sequence_.adopt(keys));
+  CAIRN_TRY(sequence_.adopt(keys, names.event_hashes));
   if (has_run_) {
     offer_saves();
   }

@@ -163,6 +163,17 @@ struct SavedBlocks {
   std::uint32_t failed = 0;
 };
 
+// The keys of blocks that the engine has named, and what its own events call them (engine_event_hash()).
+struct EngineBlockNames {
+  std::vector<BlockKey> keys = {};
+  std::vector<BlockHash> event_hashes = {};  // one for each key, or none
+
+  void append(const EngineBlockNames& more) {
+    keys.insert(keys.end(), more.keys.begin(), more.keys.end());
+    event_hashes.insert(event_hashes.end(), more.event_hashes.begin(), more.event_hashes.end());
+  }
+};
+
 // One load or save of a request, from the slot that needs it to its outcome.
 //
 // A slot makes it, the metadata of an iteration names it to the workers, OperationRunner starts it at the manager, and
@@ -278,7 +289,7 @@ class Slot {
   // request.
   [[nodiscard]] Status append_tokens(std::span<const Token> tokens, std::span<const MmRun> runs = {});
   // Keys of the next full blocks, if the engine gives them (TokenBlockSequence::adopt()). Not of draft tokens.
-  [[nodiscard]] Status append_block_keys(std::span<const BlockKey> keys);
+  [[nodiscard]] Status append_block_names(const EngineBlockNames& names);
   // Draft tokens of speculative decoding, which the next iterations compute and verify.
   [[nodiscard]] Status append_draft_tokens(std::span<const Token> tokens);
   // Keeps the first `accepted` of all draft tokens, and takes back the others and what was computed of them.

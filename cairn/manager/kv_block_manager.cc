@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 Error no_tier(CacheLevel level) {
-  constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "a remote tier"};
+  constexpr const char* kKeys[kCacheLevels] = {"[device]", "[host]", "[disk]", "[remote]"};
   return {ErrorCode::kNotFound, str_cat("there is no ", to_string(level), " tier; configure ", kKeys[index_of(level)])};
 }
 
@@ -61,6 +61,7 @@ class KvBlockManager::State {
   std::unique_ptr<ManagerTiers> tiers;
   std::optional<ManagerFence> fence;
   std::optional<PageCopies> pages;
+  std::unique_ptr<EventStream> events;  // reads the pools
 
  private:
   State(const ManagerConfig& given_config, CacheGroups given_groups, const ManagerParts& given_parts)
@@ -73,6 +74,8 @@ class KvBlockManager::State {
         load_seconds(metrics.histogram("cairn_load_seconds", "From the request of a load to its result")),
         incidents(std::make_shared<IncidentLog>(*given_parts.clock, given_parts.on_incident)),
         thread(*given_parts.clock) {}
+
+  [[nodiscard]] Status start_events();
 
   // Called by the last copy of the manager. If copies or files do not come back, the state is left to a thread of its own,
   // with all memory that they may still touch, and no callback runs any more. In a callback, whose thread the stop would wait
@@ -99,8 +102,41 @@ Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const
   }
   if (parts.own_thread) {
     state->thread.start(*state->tiers);
+    CAIRN_TRY(state->start_events());
   }
   return state;
+}
+
+Status KvBlockManager::State::start_events() {
+  const EventsConfig& given = config.events;
+  if (given.publish.empty()) {
+    return {};
+  }
+  std::vector<const ResidentSource*> pools;
+  for (const CacheLevel level : kManagedTiers) {
+    if (const Tier* const tier = tiers->tier(level); tier != nullptr && tier->pool() != nullptr) {
+      pools.push_back(tier->pool());
+    }
+  }
+  const KeyScheme scheme = config.model.scheme;
+  const bool has_keys = scheme == KeyScheme::kNative || scheme == KeyScheme::kDynamo;
+  auto stream = EventStream::start({.publish = given.publish,
+                                    .replay = given.replay,
+                                    .topic = given.topic,
+                                    .format = given.format,
+                                    .mode = given.mode,
+                                    .engine = given.engine,
+                                    .engine_replay = given.engine_replay,
+                                    .names = has_keys ? EventNames::kKeys : EventNames::kEngineHashes,
+                                    .block_size = config.block_size,
+                                    .library = given.library},
+                                   *tiers->events(), std::move(pools));
+  if (!stream) {
+    return fail(stream.error().code, str_cat("[events]: ", stream.error().message));
+  }
+  events = *std::move(stream);
+  add_event_metrics(metrics, *events);
+  return {};
 }
 
 KvBlockManager::State::~State() {
@@ -186,7 +222,21 @@ const KeyHasher& KvBlockManager::hasher() const { return state_->tiers->hasher()
 // --- up ---
 
 PrefixLocation KvBlockManager::locate(std::span<const BlockKey> keys) const {
-  return state_->tiers->onboarder().locate(keys);
+  const PrefixLocation location = state_->tiers->onboarder().locate(keys);
+  if (location.blocks() < keys.size()) {
+    state_->tiers->want_unknown(keys.subspan(location.blocks()));
+  }
+  return location;
+}
+
+void KvBlockManager::find_remote(std::vector<BlockKey> keys, TimePoint deadline,
+                                 std::function<void(std::uint32_t)> done) const {
+  const std::shared_ptr<State> state = kept();
+  if (RemoteLookup* const lookup = state->tiers->lookup()) {
+    lookup->find(std::move(keys), deadline, std::move(done));
+  } else {
+    done(0);
+  }
 }
 
 const CacheGroups& KvBlockManager::groups() const { return state_->groups; }
@@ -230,12 +280,14 @@ LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& reque
 
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
+  state->tiers->want_unknown(request.keys);
   return state->tiers->onboarder().load(
       measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
+  state->tiers->want_unknown(request.keys);
   return state->tiers->onboarder().load_into(
       std::move(targets), measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
@@ -291,10 +343,20 @@ Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const
     return fail(ErrorCode::kFailedPrecondition, "the tiers keep no hints; set requests.retention");
   }
   std::uint32_t found = 0;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : kManagedTiers) {
     if (BlockPool* const tier = pool(level)) {
       CAIRN_TRY_ASSIGN(const std::uint32_t here, tier->hint(keys, hint));
       found += here;
+    }
+  }
+  return found;
+}
+
+std::uint32_t KvBlockManager::end_request(std::span<const BlockKey> keys, RequestEnding ending) const {
+  std::uint32_t found = 0;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    if (BlockPool* const tier = pool(level)) {
+      found += tier->end_request(keys, ending);
     }
   }
   return found;
@@ -363,6 +425,9 @@ ManagerStatus KvBlockManager::status() const {
   state_->incidents->add_to(status);
   if (state_->parts.tokens != nullptr) {
     status.tokens = state_->parts.tokens->report(state_->parts.clock->now());
+  }
+  if (state_->events != nullptr) {
+    status.events = state_->events->status();
   }
   return status;
 }

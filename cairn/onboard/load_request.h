@@ -36,6 +36,7 @@ struct OnboardOptions {
   std::uint64_t host_to_device_bytes_per_second = 0;
   std::uint64_t disk_to_device_bytes_per_second = 0;
   std::uint64_t disk_to_host_bytes_per_second = 0;
+  std::uint64_t remote_to_host_bytes_per_second = 0;
 };
 
 // Names a load of one Onboarder. Ids are never reused.
@@ -86,11 +87,12 @@ struct OnboardRequest {
   std::function<void(Result<ImmutableBlocks>&&)> done = {};  // an error if no block was brought
 };
 
-// Those of the keys that are only on disk, to host memory.
+// Those of the keys that are only on disk or in a store, to host memory.
 struct PrefetchRequest {
   std::vector<BlockKey> keys = {};
   std::optional<TimePoint> deadline = {};
-  std::function<void(std::uint32_t)> done = {};  // gets the number of blocks that arrived
+  // Gets the number of blocks that arrived. They are evicted only after it has returned, unless it takes hold of them.
+  std::function<void(std::uint32_t)> done = {};
 };
 
 // What decides whether blocks are worth loading, besides where they are.

@@ -71,11 +71,14 @@ BlockPool* pool_of(Tier* tier) { return tier != nullptr ? tier->pool() : nullptr
 
 // Calls the callback of a load that has ended.
 void notify(Load& load) {
-  // What is beyond the outcome is released first.
+  const Load::Done done = std::exchange(load.done, {});
+  if (const auto* prefetch = std::get_if<std::function<void(std::uint32_t)>>(&done); prefetch != nullptr && *prefetch) {
+    (*prefetch)(load.outcome.prefix);  // it may hold what has arrived before others can evict it
+  }
+  // What is beyond the outcome is released before the caller gets it.
   load.arrived.clear();
   load.present.clear();
   load.base = {};
-  const Load::Done done = std::exchange(load.done, {});
   if (const auto* prefix = std::get_if<std::function<void(LoadOutcome&&)>>(&done)) {
     if (*prefix) {
       (*prefix)(std::move(load.outcome));
@@ -86,8 +89,6 @@ void notify(Load& load) {
     } else if (*given) {
       (*given)(std::move(load.outcome.blocks));
     }
-  } else if (const auto& prefetch = std::get<std::function<void(std::uint32_t)>>(done)) {
-    prefetch(load.outcome.prefix);
   }
 }
 
@@ -296,6 +297,7 @@ LoadLinks Onboarder::Impl::links() const {
   return {.host_to_device = may_be_tried(parts_.host_to_device),
           .disk_to_device = may_be_tried(parts_.disk_to_device),
           .disk_to_host = may_be_tried(parts_.disk_to_host),
+          .remote_to_host = may_be_tried(parts_.remote_to_host) && pool_of(parts_.host) != nullptr,
           .through_host = options_.through_host && pool_of(parts_.host) != nullptr};
 }
 
@@ -309,6 +311,7 @@ TierSet Onboarder::Impl::readable_tiers(const LoadLinks& links, bool is_prefetch
   add(parts_.device, true);
   add(parts_.host, is_prefetch || links.host_to_device);
   add(parts_.disk, is_prefetch ? links.disk_to_host : links.reads_disk());
+  add(parts_.remote, is_prefetch ? links.remote_to_host : links.reads_remote());
   return tiers;
 }
 
@@ -341,30 +344,22 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
   };
   const std::uint32_t from_host = context.promised[index_of(CacheLevel::kG2)];
   const std::uint32_t from_disk = context.promised[index_of(CacheLevel::kG3)];
+  const std::uint32_t from_remote = context.promised[index_of(CacheLevel::kG4)];
   const bool through_host = links().goes_through_host();
   measure(LoadLink::kHostToDevice, parts_.host_to_device, options_.host_to_device_bytes_per_second,
-          from_host + (through_host ? from_disk : 0));
+          from_host + from_remote + (through_host ? from_disk : 0));
   measure(LoadLink::kDiskToDevice, parts_.disk_to_device, options_.disk_to_device_bytes_per_second,
           through_host ? 0 : from_disk);
   measure(LoadLink::kDiskToHost, parts_.disk_to_host, options_.disk_to_host_bytes_per_second,
           through_host ? from_disk : 0);
+  measure(LoadLink::kRemoteToHost, parts_.remote_to_host, options_.remote_to_host_bytes_per_second, from_remote);
   return costs;
 }
 
 PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
   // Without a device, blocks are brought to host memory at most.
   const TierSet tiers = readable_tiers(links(), parts_.device == nullptr);
-  PrefixLocation location;
-  location.levels.reserve(keys.size());
-  while (!keys.empty()) {
-    const std::optional<BlockRegistry::Run> run = parts_.registry->nearest_run(keys, tiers);
-    if (!run) {
-      break;
-    }
-    location.levels.insert(location.levels.end(), run->keys, run->tier);
-    keys = keys.subspan(run->keys);
-  }
-  return location;
+  return {.levels = parts_.registry->nearest_of_each(keys, tiers)};
 }
 
 GroupLocation Onboarder::Impl::locate(const CacheGroups& groups, std::span<const BlockKey> keys,
@@ -452,7 +447,9 @@ std::vector<KeyRun> Onboarder::Impl::locate(const Load& load, std::uint32_t firs
     if (!run.joined_at) {
       const std::optional<BlockRegistry::Run> found = parts_.registry->nearest_run(keys, tiers);
       run = found ? KeyRun{.blocks = found->keys, .tier = found->tier} : KeyRun{.blocks = 1};
-      if (run.tier == CacheLevel::kG3 && may_join && !is_prefetch && links.goes_through_host()) {
+      const bool goes_through_host =
+          run.tier == CacheLevel::kG4 || (run.tier == CacheLevel::kG3 && links.goes_through_host());
+      if (goes_through_host && may_join && !is_prefetch) {
         join_at(CacheLevel::kG2, run.blocks);
       }
     }
@@ -579,9 +576,11 @@ Result<std::unique_ptr<Onboarder>> Onboarder::make(const Parts& parts, const Onb
   CAIRN_TRY(check_tier("device", parts.device, CacheLevel::kG1));
   CAIRN_TRY(check_tier("host", parts.host, CacheLevel::kG2));
   CAIRN_TRY(check_tier("disk", parts.disk, CacheLevel::kG3));
+  CAIRN_TRY(check_tier("store", parts.remote, CacheLevel::kG4));
   CAIRN_TRY(check_link("host to device", parts.host_to_device, parts.host, parts.device));
   CAIRN_TRY(check_link("disk to device", parts.disk_to_device, parts.disk, parts.device));
   CAIRN_TRY(check_link("disk to host", parts.disk_to_host, parts.disk, parts.host));
+  CAIRN_TRY(check_link("store to host", parts.remote_to_host, parts.remote, parts.host));
   if (options.loads == 0) {
     return fail(ErrorCode::kInvalidArgument, "loads is 0; at least one load has to be possible");
   }
@@ -632,7 +631,7 @@ Result<LoadId> Onboarder::onboard(OnboardRequest&& request) {
   }
   const std::optional<CacheLevel> from = blocks.tier();
   if (from && (from != CacheLevel::kG2 || parts.host == nullptr) &&
-      (from != CacheLevel::kG3 || parts.disk == nullptr)) {
+      (from != CacheLevel::kG3 || parts.disk == nullptr) && (from != CacheLevel::kG4 || parts.remote == nullptr)) {
     return fail(ErrorCode::kInvalidArgument, str_cat("there is no tier ", to_string(*from), " below the device"));
   }
   if (request.targets && request.targets->size() != blocks.size()) {
