@@ -94,6 +94,12 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
     if (options.leaves_first) {
       json.field("leaves_first", true);
     }
+    if (options.endings) {
+      json.field("endings", true);
+    }
+    if (options.bypass) {
+      json.field("bypass", true);
+    }
     write_json_tiers(json, row, options);
     json.end_object();
   }
@@ -189,7 +195,10 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
     CAIRN_TRY_ASSIGN(lab::Capacity capacity, parse_capacity(text, options));
     capacities.push_back(std::move(capacity));
   }
-  lab::Conditions conditions{.hints = options.hints, .leaves_first = options.leaves_first};
+  lab::Conditions conditions{.hints = options.hints,
+                             .leaves_first = options.leaves_first,
+                             .endings = options.endings,
+                             .bypass = options.bypass};
   for (const std::string& text : options.tiers) {
     CAIRN_TRY_ASSIGN(lab::Capacity capacity, parse_capacity(text, options));
     conditions.tiers.push_back(std::move(capacity));
@@ -218,6 +227,11 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
     CAIRN_TRY_ASSIGN(const lab::Trace trace, load(path, options.block_size, streams));
+    if (options.endings && trace.known_endings() == 0) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          str_cat(path, " does not say how requests ended; give each row a field `ending`, or leave out --endings"));
+    }
     Result<std::vector<lab::Row>> rows =
         lab::measure(trace, contenders, capacities, conditions, [&](std::size_t done, std::size_t count) {
           show(streams, str_cat(path, ": ", done, " of ", count, " runs"));

@@ -21,6 +21,8 @@ struct HitrateOptions {
   std::string admit = "likely";         // which blocks lower tiers admit: lab::parse_admit
   bool hints = false;
   bool leaves_first = false;
+  bool endings = false;
+  bool bypass = false;
   std::uint32_t block_size = lab::kTraceBlockSize;  // tokens per id of a trace
   std::uint64_t kv_bytes = kDefaultKvBytes;         // per token: converts blocks to bytes
   std::string json = {};                            // file for the rows; "-" for `out`, instead of the table

@@ -45,6 +45,12 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
   command->add_flag(
       "--hints", options->hints,
       "Give policies the hints that an engine could give: system prompts, when a session returns, when it ends");
+  command->add_flag("--endings", options->endings,
+                    "Tell policies how each request ended, as the field `ending` of the trace says: tool_call, "
+                    "end_of_turn, length or abort");
+  command->add_flag("--bypass", options->bypass,
+                    "Let the blocks of a request take no room while it runs, and keep them afterwards only if they are "
+                    "worth more than what they would displace, here and in lower tiers; opt has the same freedom");
   command->add_flag("--leaves-first", options->leaves_first,
                     "Evict a block only after all blocks that continue its prefix");
   command
@@ -64,6 +70,7 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
       "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 64GB,256GB,1TB\n"
       "  cairn hitrate chat.jsonl --policy lru,adaptive --hints    with the hints an engine could give\n"
+      "  cairn hitrate agents.jsonl --endings --bypass             what both are worth\n"
       "  cairn hitrate chat.jsonl --capacity 2% --tiers 20%        a small tier above a large one\n"
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
       "  cairn hitrate chat.jsonl --html curves.html               for people to look at");

@@ -116,6 +116,7 @@ TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .endings = true}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, {.out = out, .log = log}));
 }

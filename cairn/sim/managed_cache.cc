@@ -32,6 +32,10 @@ Result<std::unique_ptr<ManagedCache>> ManagedCache::make(const Options& options)
 }
 
 Status ManagedCache::open(const Options& options) {
+  if (!options.config.model.groups.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "model.groups is given, but a trace is replayed with one block table; remove it");
+  }
   ManagerConfig config = options.config;
   const std::uint64_t block_bytes = config.shape().block_bytes();
   const std::uint32_t blocks =
