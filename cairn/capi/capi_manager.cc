@@ -6,7 +6,7 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
-#include "cairn/capi/status_json.h"
+#include "cairn/manager/status_json.h"
 #include "cairn/tokens/hashes.h"
 
 namespace cairn::capi {

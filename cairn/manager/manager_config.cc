@@ -167,6 +167,9 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     check_host(config.host, *block_bytes, mistakes);
   }
   check_disk(config.disk, mistakes);
+  if (!config.http.token.empty() && !config.http.token_file.empty()) {
+    mistakes.add({"http.token", "http.token_file"}, "http.token and http.token_file are both given; give one of them");
+  }
   if (config.event_token_ids && config.event_log == 0) {
     mistakes.add({"event_token_ids", "event_log"},
                  "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
