@@ -416,7 +416,7 @@ void add_the_rest(List& list) {
             [](auto& c) -> auto& { return c.record.tokens; });
 
   list.section("http");
-  list.text("listen", "Address and port of the HTTP API, metrics and dashboard, such as 127.0.0.1:9400; none if empty",
+  list.text("listen", "Address and port of the HTTP API, metrics and dashboard, such as 127.0.0.1:9470; none if empty",
             [](auto& c) -> auto& { return c.http.listen; });
   list.text("token", "Token that changes over HTTP require, 16 characters or more; better in a file",
             [](auto& c) -> auto& { return c.http.token; });

@@ -127,7 +127,7 @@ struct RecordConfig {
 // [http]: the port for operators (server/http_server.h). Whoever makes a manager also makes its server: cairn serve, the C
 // interface and the Python package do.
 struct HttpConfig {
-  std::string listen = {};      // "127.0.0.1:9400"; empty: none
+  std::string listen = {};      // "127.0.0.1:9470"; empty: none
   std::string token = {};       // that changes require; if there is none, changes are refused. Never printed
   std::string token_file = {};  // a file that holds it, instead
 };

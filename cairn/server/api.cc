@@ -98,7 +98,7 @@ HttpResponse report_response(const ResetReport& report) {
   });
 }
 
-// Names of this machine, with any port: "127.0.0.1:9400", "localhost", "[::1]:9400". A page of another site that has its name
+// Names of this machine, with any port: "127.0.0.1:9470", "localhost", "[::1]:9470". A page of another site that has its name
 // point to this machine cannot send one of these.
 bool is_local_name(std::string_view host) {
   if (host.empty()) {

@@ -47,7 +47,7 @@ class ApiTest : public ::testing::Test {
                         .path = target.substr(0, question),
                         .query = question == std::string::npos ? "" : target.substr(question + 1),
                         .authorization = authorization,
-                        .host = "127.0.0.1:9400",
+                        .host = "127.0.0.1:9470",
                         .peer = "127.0.0.1",
                         .body = body};
     HttpAnswer answer = api_.handle(std::move(request));
@@ -148,11 +148,11 @@ TEST_F(ApiTest, APageOfAnotherSiteCannotReachThisMachineByItsName) {
     const auto answer = api_.handle({.method = "GET", .path = "/v1/status", .host = host});
     return std::get<HttpResponse>(answer).status;
   };
-  for (const char* const host : {"127.0.0.1:9400", "localhost", "localhost:9400", "[::1]:9400", "[::1]", ""}) {
+  for (const char* const host : {"127.0.0.1:9470", "localhost", "localhost:9470", "[::1]:9470", "[::1]", ""}) {
     EXPECT_EQ(status_for(host), 200) << host;
   }
   for (const char* const host :
-       {"evil.example", "evil.example:9400", "10.0.0.7:9400", "127.0.0.1.evil.example", ":80"}) {
+       {"evil.example", "evil.example:9470", "10.0.0.7:9470", "127.0.0.1.evil.example", ":80"}) {
     EXPECT_EQ(status_for(host), 403) << host;
   }
 }

@@ -12,7 +12,7 @@ namespace cairn {
 Result<HttpAddress> HttpAddress::parse(std::string_view text) {
   const auto wrong = [text](std::string_view why) {
     return fail(ErrorCode::kInvalidArgument, str_cat("'", text, "' is not an address: ", why,
-                                                     "; give an IP address and a port, such as 127.0.0.1:9400"));
+                                                     "; give an IP address and a port, such as 127.0.0.1:9470"));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) {

@@ -19,7 +19,7 @@ struct HttpAddress {
   std::string host = {};  // an IPv4 or IPv6 address
   std::uint16_t port = 0;
 
-  // "127.0.0.1:9400", "[::1]:9400", "localhost:9400", ":9400" (this machine only); port 0: the system chooses one.
+  // "127.0.0.1:9470", "[::1]:9470", "localhost:9470", ":9470" (this machine only); port 0: the system chooses one.
   [[nodiscard]] static Result<HttpAddress> parse(std::string_view text);
   // Whether only programs of this machine can connect.
   [[nodiscard]] bool is_loopback() const;

@@ -30,7 +30,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
 
-  // "127.0.0.1:9400"
+  // "127.0.0.1:9470"
   [[nodiscard]] std::string address() const;
   // From now on /readyz says that the process is not ready, so that load balancers stop sending requests.
   void begin_draining() const;

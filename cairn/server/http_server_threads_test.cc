@@ -75,7 +75,7 @@ TEST(HttpServer, RefusesToBeReachedFromElsewhereWithoutAToken) {
 }
 
 TEST(HttpServer, RefusesAWrongAddressTokenOrPort) {
-  EXPECT_THAT(start(listening_config("9400")).error().message, HasSubstr("http.listen"));
+  EXPECT_THAT(start(listening_config("9470")).error().message, HasSubstr("http.listen"));
   ManagerConfig config = listening_config();
   config.http.token = "short";
   EXPECT_THAT(start(config).error().message, HasSubstr("at least 16"));

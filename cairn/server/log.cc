@@ -119,6 +119,20 @@ void Log::write(LogLevel level, std::string_view message, const Fields& fields) 
   }
 }
 
+std::shared_ptr<Log> log_incidents(const ManagerConfig& config, ManagerParts& parts) {
+  if (config.log.level == LogLevel::kOff && config.http.listen.empty()) {
+    return nullptr;
+  }
+  auto log = std::make_shared<Log>(config.log);
+  parts.on_incident = [log, on_incident = std::move(parts.on_incident)](const Incident& incident) {
+    log->write(incident);
+    if (on_incident) {
+      on_incident(incident);
+    }
+  };
+  return log;
+}
+
 void Log::write(const Incident& incident) {
   write(level_of(incident.kind), incident.text,
         {{"kind", std::string(to_string(incident.kind))}, {"tier", to_string(incident.level)}});

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cairn/base/clock.h"
+#include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
 
@@ -46,5 +47,9 @@ class Log {
   struct State;
   const std::unique_ptr<State> state_;
 };
+
+// The log of a process that makes a manager: its incidents go there, beside parts.on_incident. Null if log.level is off and,
+// because there is no HTTP port, nobody can change that.
+[[nodiscard]] std::shared_ptr<Log> log_incidents(const ManagerConfig& config, ManagerParts& parts);
 
 }  // namespace cairn
