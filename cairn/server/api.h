@@ -24,7 +24,7 @@ class Api {
  public:
   struct Options {
     std::string token = {};    // empty: changes are refused
-    std::shared_ptr<Log> log;  // of changes; may be null
+    std::shared_ptr<Log> log = {};  // of changes; may be null
     bool is_loopback = true;   // only names of this machine are accepted in the header Host
     std::shared_ptr<std::atomic<bool>> is_draining = std::make_shared<std::atomic<bool>>(false);
   };

@@ -8,11 +8,11 @@
 namespace cairn {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 TEST(ApiRequests, ALookupHasTokensOrKeys) {
   const Result<LookupBody> tokens = read_lookup(R"({"tokens":[1,2,4294967295],"salt":"s","lora_name":"l"})");

@@ -11,8 +11,8 @@ namespace cairn {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
-using testing::SizeIs;
+using ::testing::Contains;
+using ::testing::SizeIs;
 
 ManagerStatus status_at(int seconds) {
   ManagerStatus status;

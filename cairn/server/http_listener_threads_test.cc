@@ -24,8 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr int kPatienceMs = 30'000;
 
@@ -121,7 +121,7 @@ TEST(HttpListener, AHeadHasNoBody) {
   client.send("HEAD /1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   const std::string got = client.read_all();
   EXPECT_THAT(got, HasSubstr("Content-Length: 8"));
-  EXPECT_THAT(got, testing::EndsWith("\r\n\r\n"));
+  EXPECT_THAT(got, ::testing::EndsWith("\r\n\r\n"));
 }
 
 TEST(HttpListener, RefusesWhatIsTooLargeOrNoHttp) {

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(HttpAddress, ReadsWhatPeopleWrite) {
   const struct {

@@ -14,7 +14,7 @@ namespace cairn {
 namespace {
 
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ManagerConfig listening_config(const std::string& listen = "127.0.0.1:0") {
   ManagerConfig config = usable_config();
@@ -79,7 +79,7 @@ TEST(HttpServer, RefusesAWrongAddressTokenOrPort) {
   ManagerConfig config = listening_config();
   config.http.token = "short";
   EXPECT_THAT(start(config).error().message, HasSubstr("at least 16"));
-  EXPECT_THAT(start(config).error().message, testing::Not(HasSubstr("short")));
+  EXPECT_THAT(start(config).error().message, ::testing::Not(HasSubstr("short")));
   config.http = {.listen = "127.0.0.1:0", .token_file = "/nowhere/token"};
   EXPECT_THAT(start(config).error().message, HasSubstr("/nowhere/token"));
   const auto first = start(listening_config());

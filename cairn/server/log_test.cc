@@ -14,12 +14,12 @@
 namespace cairn {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::MatchesRegex;
-using testing::SizeIs;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::SizeIs;
 
-class LogTest : public testing::Test {
+class LogTest : public ::testing::Test {
  protected:
   Log make(LogLevel level, LogFormat format = LogFormat::kText) {
     return Log(

@@ -10,8 +10,8 @@
 namespace cairn {
 namespace {
 
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // The blocks of a sequence of `tokens`, two tokens a block, in a tier.
 std::vector<TierBlock> blocks_of(const std::vector<Token>& tokens, CacheLevel tier) {
