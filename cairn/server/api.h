@@ -23,9 +23,9 @@ namespace cairn {
 class Api {
  public:
   struct Options {
-    std::string token = {};    // empty: changes are refused
+    std::string token = {};         // empty: changes are refused
     std::shared_ptr<Log> log = {};  // of changes; may be null
-    bool is_loopback = true;   // only names of this machine are accepted in the header Host
+    bool is_loopback = true;        // only names of this machine are accepted in the header Host
     std::shared_ptr<std::atomic<bool>> is_draining = std::make_shared<std::atomic<bool>>(false);
   };
   Api(KvBlockManager manager, Options options);

@@ -76,13 +76,11 @@ Result<std::vector<BlockKey>> keys_in(const Json& object) {
   keys.reserve(found->size());
   for (const Json& one : *found) {
     if (!one.is_string()) {
-      return wrong(str_cat("key ", keys.size(), " is not a text of 32 hexadecimal digits"));
+      return wrong(str_cat("key ", keys.size(), " is not a text"));
     }
     const Result<BlockKey> key = BlockKey::parse(one.get_ref<const std::string&>());
     if (!key) {
-      return wrong(str_cat("key ", keys.size(),
-                           " is not the key of a block: 32 hexadecimal digits, as events and "
-                           "/v1/prefixes show them"));
+      return wrong(str_cat("key ", keys.size(), " is not the key of a block, as /v1/prefixes shows them"));
     }
     keys.push_back(*key);
   }

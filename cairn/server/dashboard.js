@@ -42,7 +42,7 @@
   };
   const ago = (value) => {
     if (value < 90) return `${Math.round(value)} s`;
-    if (value < 5400) return `${Math.round(value / 60)} min`;
+    if (value < 5400) return `${(value / 60).toFixed(value < 600 && Math.round(value) % 60 !== 0 ? 1 : 0)} min`;
     if (value < 129600) return `${Math.round(value / 3600)} h`;
     return `${Math.round(value / 86400)} d`;
   };
@@ -94,7 +94,7 @@
   const chart = (place, { title, note, series, format, most, stacked }) => {
     const shown = series.filter((one) => one.points.length > 1);
     const box = $(place);
-    const W = 560, H = 210, left = 62, right = 12, top = 12, bottom = 24;
+    const W = 560, H = 210, left = 78, right = 12, top = 12, bottom = 24;
     const caption = make("figcaption", {}, make("h3", {}, title), make("p", {}, note));
     if (!shown.length) {
       box.replaceChildren(caption, make("p", { class: "empty" }, "Waiting for the second sample."));
@@ -150,8 +150,8 @@
     const cursor = draw("g", { class: "cursor" });
     svg.append(cursor);
     const tip = make("div", { class: "tip", hidden: true });
-    const legend = make("div", { class: "legend" }, ...shown.map((one) =>
-      make("span", { class: one.colour }, make("i", { class: one.limit ? "limit" : undefined }), one.name)));
+    const legend = make("div", { class: "legend" }, ...shown.filter((one) => !one.limit).map((one) =>
+      make("span", { class: one.colour }, make("i"), one.name)));
     const plot = make("div", { class: "plot" }, svg);
     box.replaceChildren(caption, legend, plot, tip);
 
@@ -162,7 +162,7 @@
       drawn[0].drawn.forEach((point, i) => { if (Math.abs(point[0] - x) < Math.abs(drawn[0].drawn[at][0] - x)) at = i; });
       const when = drawn[0].drawn[at][0];
       cursor.replaceChildren(draw("path", { d: `M${X(when)} ${top}V${H - bottom}` }));
-      tip.replaceChildren(make("b", {}, to - when < 1 ? "now" : `${ago(to - when)} ago`), ...drawn.map((one) => {
+      tip.replaceChildren(make("b", {}, to - when < 1 ? "now" : `${ago(to - when)} ago`), ...drawn.filter((one) => !one.limit).map((one) => {
         const point = one.points.find((candidate) => candidate[0] === when);
         return make("div", { class: one.colour }, make("i"), make("span", {}, one.name),
           make("span", {}, point && point[1] !== null ? format(point[1]) : "none"));
@@ -186,12 +186,12 @@
   // `head`: names of the columns; those in `texts` are aligned to the left.
   const table = (place, title, note, head, lines, { texts = [0], empty }) => {
     const body = lines.map((line) => make("tr", {}, ...line.map((cell, i) =>
-      make(i === 0 ? "th" : "td", { class: texts.includes(i) && i > 0 ? "text" : undefined, scope: i === 0 ? "row" : undefined },
+      make(i === 0 ? "th" : "td", { class: texts.includes(i) && i > 0 ? "words" : undefined, scope: i === 0 ? "row" : undefined },
         ...(Array.isArray(cell) ? cell : [cell])))));
     $(place).replaceChildren(make("h3", {}, title), ...(note ? [make("p", {}, note)] : []),
       lines.length === 0 ? make("p", {}, empty)
         : make("div", { class: "scroll" }, make("table", {},
-          make("thead", {}, make("tr", {}, ...head.map((name, i) => make("th", { class: texts.includes(i) ? "text" : undefined, scope: "col" }, name)))),
+          make("thead", {}, make("tr", {}, ...head.map((name, i) => make("th", { class: texts.includes(i) ? "words" : undefined, scope: "col" }, name)))),
           make("tbody", {}, ...body))));
   };
 
@@ -241,13 +241,17 @@
       series: shares.map((one) => ({ name: TIERS[one.tier], colour: COLOURS[one.tier], points: one.points })),
       format: percent, most: 1, stacked: true,
     });
+    const links = status.links.map((link) => {
+      const name = `${link.from}-${link.to}`;
+      return { name, limit: link.bytes > 0 ? link.bytes_per_second : 0, points: rates(`${name}.bytes`) };
+    });
+    const busiest = Math.max(0, ...links.flatMap((link) => link.points.map((point) => point[1])));
     chart("throughput", {
-      title: "Throughput by direction", note: "Bytes copied; dashed: the speed that was measured while copying, the limit.",
-      series: status.links.flatMap((link, i) => {
-        const name = `${link.from}-${link.to}`, points = rates(`${name}.bytes`);
-        const limit = link.bytes_per_second;
-        const line = { name, colour: `c${i % 8}`, points };
-        return limit > 0 && link.bytes > 0 ? [line, { name: `${name} limit`, colour: `c${i % 8}`, limit: true, points: points.map(([x]) => [x, limit]) }] : [line];
+      title: "Throughput by direction", note: "Bytes copied a second. The limit is the speed that was measured while copying; dashed if it is near.",
+      series: links.flatMap(({ name, limit, points }, i) => {
+        const line = { name: limit > 0 ? `${name} (limit ${rate(limit)})` : name, colour: `c${i % 8}`, points };
+        // A limit far above what moves would flatten everything else.
+        return limit > 0 && limit < 4 * busiest ? [line, { name, colour: `c${i % 8}`, limit: true, points: points.map(([x]) => [x, limit]) }] : [line];
       }),
       format: rate,
     });
@@ -271,10 +275,11 @@
         one.level]),
       { texts: [0, 1], empty: "None since the start." });
     table("links", "Links", "Blocks that were copied between tiers, and what became of the others.",
-      ["Link", "Now", "Blocks", "Failed", "Wrong", "State"],
+      ["Link", "Now", "Of the limit", "Blocks", "Failed", "Wrong", "State"],
       status.links.map((link) => {
         const name = `${link.from}-${link.to}`;
-        return [name, rate(latest(`${name}.bytes`)), count(link.done), count(link.failed + link.expired), count(link.mismatched), link.is_paused ? "paused" : "on"];
+        const now = latest(`${name}.bytes`);
+        return [name, rate(now), link.bytes_per_second > 0 ? percent(now / link.bytes_per_second) : "–", count(link.done), count(link.failed + link.expired), count(link.mismatched), link.is_paused ? "paused" : "on"];
       }), { empty: "There is one tier, and nothing to copy." });
     table("operations", "Slowest operations", "Times since the start, the slowest first.", ["Operation", "Count", "p50", "p90", "p99"],
       times.operations.filter((one) => one.count > 0 && OPERATIONS[one.name])

@@ -20,6 +20,7 @@ namespace {
 
 constexpr auto kLongestEnd = std::chrono::seconds(2);
 constexpr std::size_t kShortestToken = 16;
+constexpr int kFurtherPorts = 15;  // that are tried if the port of the configuration is taken
 
 Result<std::string> read_token_file(const std::string& path) {
   const auto failed = [&path](const char* what) {
@@ -110,14 +111,22 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const KvBlockManager& mana
                                                              .is_loopback = address->is_loopback(),
                                                              .is_draining = is_draining});
   parts->is_draining = is_draining;
-  Result<std::unique_ptr<HttpListener>> listener = HttpListener::start(
-      {.address = *address,
-       .handler = [&api = parts->api](HttpRequest&& request) { return api.handle(std::move(request)); },
-       .tick = [&api = parts->api] { api.tick(); }});
-  if (!listener) {
-    return fail(listener.error().code, str_cat("http.listen: ", listener.error().message));
+  // Ranks and pools of one engine have managers with the same configuration: each takes the next free port.
+  const std::uint16_t first = address->port;
+  while (parts->listener == nullptr) {
+    Result<std::unique_ptr<HttpListener>> listener = HttpListener::start(
+        {.address = *address,
+         .handler = [&api = parts->api](HttpRequest&& request) { return api.handle(std::move(request)); },
+         .tick = [&api = parts->api] { api.tick(); }});
+    if (listener) {
+      parts->listener = *std::move(listener);
+    } else if (listener.error().code != ErrorCode::kUnavailable || first == 0 ||
+               address->port - first == kFurtherPorts || address->port == std::numeric_limits<std::uint16_t>::max()) {
+      return fail(listener.error().code, str_cat("http.listen: ", listener.error().message));
+    } else {
+      ++address->port;
+    }
   }
-  parts->listener = *std::move(listener);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(parts)));
 }
 

@@ -7,7 +7,7 @@
 // Ownership:     holds a copy of the manager: destroy the server first, or the manager does not stop. The destructor waits for
 //                requests in progress, at most two seconds.
 // Errors:        start(): kInvalidArgument for an address or token that is wrong, or an address that other machines can reach
-//                without a token; kUnavailable if the port is taken; kIo if the token's file cannot be read.
+//                without a token; kUnavailable if the ports are taken; kIo if the token's file cannot be read.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class Log;
 class HttpServer {
  public:
   // As the manager's configuration says (http.*); null if http.listen is empty. Engines that are data parallel listen on the
-  // port of the configuration plus their dp_rank. `log` gets the changes that clients make; may be null.
+  // port of the configuration plus their dp_rank. If that is taken, the next free one of 15 further ports is used. `log` gets the changes that clients make; may be null.
   [[nodiscard]] static Result<std::unique_ptr<HttpServer>> start(const KvBlockManager& manager,
                                                                  std::shared_ptr<Log> log = nullptr);
   HttpServer(const HttpServer&) = delete;

@@ -82,11 +82,23 @@ TEST(HttpServer, RefusesAWrongAddressTokenOrPort) {
   EXPECT_THAT(start(config).error().message, ::testing::Not(HasSubstr("short")));
   config.http = {.listen = "127.0.0.1:0", .token_file = "/nowhere/token"};
   EXPECT_THAT(start(config).error().message, HasSubstr("/nowhere/token"));
-  const auto first = start(listening_config());
-  EXPECT_EQ(start(listening_config((*first)->address())).error().code, ErrorCode::kUnavailable);
+  // An address that this machine does not have, from a range for documentation.
+  ManagerConfig elsewhere = listening_config("192.0.2.1:9470");
+  elsewhere.http.token = "sixteen-or-more-characters";
+  EXPECT_EQ(start(elsewhere).error().code, ErrorCode::kUnavailable);
   ManagerConfig ranked = listening_config("127.0.0.1:65535");
   ranked.dp_rank = 1;
   EXPECT_EQ(start(ranked).error().code, ErrorCode::kOutOfRange);
+}
+
+TEST(HttpServer, TakesTheNextPortIfTheFirstIsTaken) {
+  const auto first = start(listening_config());
+  ASSERT_TRUE(first);
+  const auto second = start(listening_config((*first)->address()));
+  ASSERT_TRUE(second) << second.error().message;
+  const std::uint16_t port = HttpAddress::parse((*first)->address())->port;
+  EXPECT_GT(HttpAddress::parse((*second)->address())->port, port);
+  EXPECT_EQ(call(**second, {.method = "GET", .path = "/healthz"}).status, 200);
 }
 
 TEST(HttpServer, StopsBeingReadyBeforeItStops) {

@@ -15,7 +15,7 @@
       svg.dispatchEvent(new PointerEvent("pointerleave"));
       return {
         title: chart.querySelector("h3").textContent, name: svg.querySelector("title").textContent,
-        series: [...svg.querySelectorAll(".series")].map((one) => ({ box: (({ width, height }) => [width, height])(one.getBBox()), colour: colour(one.querySelector(".stroke"), "stroke") })),
+        series: [...svg.querySelectorAll(".series:not(.limit)")].map((one) => ({ box: (({ width, height }) => [width, height])(one.getBBox()), colour: colour(one.querySelector(".stroke"), "stroke") })),
         ticks: [...svg.querySelectorAll(".tick")].map((tick) => tick.textContent), legend: chart.querySelectorAll(".legend span").length,
         shown, lines, inside: tipBox.left >= box.left - 1 && tipBox.right <= box.right + 1, left: tip.hidden,
       };

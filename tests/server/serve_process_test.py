@@ -102,7 +102,7 @@ class Demo(unittest.TestCase):
 
         resize(40, 100)
         top = subprocess.Popen([CAIRN, "top", *self.here, "--seconds", "0.1"], stdin=follower, stdout=follower)
-        self.addCleanup(lambda: top.poll() is None and top.kill())
+        self.addCleanup(lambda: top.poll() is None and (top.kill(), top.wait()))
         seen = b""
 
         def read_until(pattern):
@@ -113,8 +113,8 @@ class Demo(unittest.TestCase):
                 seen += part
 
         def widest(frame):
-            lines = re.sub(rb"\x1b\[[?\d]*[A-Za-z]", b"", frame).decode(errors="ignore").split("\r\n")
-            return max(map(len, lines)), len(lines)
+            lines = re.sub(rb"\x1b\[[?\d]*[A-Za-z]", b"", frame).decode(errors="ignore").split("\n")
+            return max(len(line.rstrip("\r")) for line in lines), len(lines)
 
         read_until(rb"\x1b\[\?1049h.*\x1b\[H.*q quits.*\x1b\[H.*q quits")
         self.assertGreater(widest(seen.split(b"\x1b[H")[1])[0], 60)
