@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cairn/base/json_writer.h"
+#include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 #include "cairn/hash/secret_bytes.h"
 #include "cairn/manager/status_json.h"
@@ -21,6 +22,7 @@ namespace {
 // More blocks than these are not looked at for /v1/prefixes: it takes 100 bytes for each of them, for a moment.
 constexpr std::size_t kMostPrefixBlocks = 4'000'000;
 constexpr std::uint64_t kMostPrefixes = 1000;
+constexpr auto kPrefixesAreFresh = std::chrono::seconds(5);
 constexpr std::uint64_t kMostEvents = 1000;
 // Scripts, styles and data come from this server alone, nothing may be framed, and forms go nowhere.
 constexpr const char* kPolicy =
@@ -115,8 +117,6 @@ bool is_local_name(std::string_view host) {
 
 }  // namespace
 
-Api::Api(KvBlockManager manager, Options options) : manager_(std::move(manager)), options_(std::move(options)) {}
-
 std::span<const Api::Route> Api::routes() {
   constexpr bool kOpen = false;
   constexpr bool kToken = true;
@@ -134,7 +134,7 @@ std::span<const Api::Route> Api::routes() {
       {"GET", "/v1/incidents", kOpen, kQuick, &Api::incidents},
       {"GET", "/v1/times", kOpen, kQuick, &Api::times},
       {"GET", "/v1/history", kOpen, kQuick, &Api::history},
-      {"GET", "/v1/prefixes", kOpen, kSlow, &Api::prefixes},
+      {"GET", "/v1/prefixes", kOpen, kSlow, nullptr},
       {"GET", "/v1/events", kOpen, kQuick, &Api::events},
       {"POST", "/v1/lookup", kToken, kQuick, &Api::lookup},
       {"POST", "/v1/reset", kToken, kSlow, &Api::reset},
@@ -178,6 +178,9 @@ HttpAnswer Api::handle(HttpRequest&& request) const {
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }
+  }
+  if (found->answer == nullptr) {
+    return answer_prefixes(std::move(request));
   }
   if (found->is_slow) {
     return [this, answer = found->answer, request = std::move(request)] { return (this->*answer)(request); };
@@ -319,37 +322,35 @@ void Api::tick() {
   history_.add(manager_.status(), loads);
 }
 
-HttpResponse Api::prefixes(const HttpRequest& request) const {
-  const auto query = read_query(request.query, {"limit"});
-  const auto limit = query ? number_in(*query, "limit", 20, kMostPrefixes) : Unexpected(Error(query.error()));
-  if (!limit) {
-    return error_response(limit.error());
-  }
-  std::vector<TierBlock> blocks;
-  std::vector<ResidentBlock> part;
+struct Api::PrefixReport {
+  std::vector<SharedPrefix> top = {};
+  std::size_t blocks = 0;  // that were looked at
   bool is_cut = false;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
-    const BlockPool* const pool = manager_.pool(level);
-    for (std::uint32_t next = 0; pool != nullptr && next < pool->capacity() && !is_cut;) {
-      part.clear();
-      next = pool->list_resident(next, 4096, part);
-      for (const ResidentBlock& block : part) {
-        blocks.push_back({.tier = level, .block = block});
-      }
-      is_cut = blocks.size() > kMostPrefixBlocks;
-    }
-  }
-  const std::size_t looked_at = blocks.size();
-  const std::vector<SharedPrefix> top = top_prefixes(std::move(blocks), *limit);
+};
+
+struct Api::PrefixReports {
+  Mutex mutex{LockRank::kHealth};
+  std::shared_ptr<const PrefixReport> last CAIRN_GUARDED_BY(mutex);  // null: none yet
+  TimePoint fresh_until CAIRN_GUARDED_BY(mutex){};
+  bool is_being_made CAIRN_GUARDED_BY(mutex) = false;
+};
+
+Api::Api(KvBlockManager manager, Options options)
+    : manager_(std::move(manager)), options_(std::move(options)), prefixes_(std::make_shared<PrefixReports>()) {}
+
+namespace {
+
+template <typename Report>
+HttpResponse prefix_response(const Report& report, std::size_t limit, std::uint32_t block_size) {
   return json_response([&](JsonWriter& json) {
-    json.field("block_size", manager_.block_size());
-    json.field("blocks", looked_at);
-    json.field("is_cut", is_cut);
+    json.field("block_size", block_size);
+    json.field("blocks", report.blocks);
+    json.field("is_cut", report.is_cut);
     json.begin_array("prefixes");
-    for (const SharedPrefix& prefix : top) {
+    for (const SharedPrefix& prefix : std::span(report.top).first(std::min(limit, report.top.size()))) {
       json.begin_object();
       json.field("key", prefix.key.to_string());
-      json.field("tokens", std::uint64_t{prefix.blocks} * manager_.block_size());
+      json.field("tokens", std::uint64_t{prefix.blocks} * block_size);
       json.field("sequences", prefix.sequences);
       json.field("blocks_after", prefix.below);
       json.field("blocks_saved", prefix.saved());
@@ -360,6 +361,62 @@ HttpResponse Api::prefixes(const HttpRequest& request) const {
     }
     json.end_array();
   });
+}
+
+}  // namespace
+
+Api::PrefixReport Api::find_prefixes() const {
+  std::vector<TierBlock> blocks;
+  std::vector<ResidentBlock> part;
+  PrefixReport report;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    const BlockPool* const pool = manager_.pool(level);
+    for (std::uint32_t next = 0; pool != nullptr && next < pool->capacity() && !report.is_cut;) {
+      part.clear();
+      next = pool->list_resident(next, 4096, part);
+      for (const ResidentBlock& block : part) {
+        blocks.push_back({.tier = level, .block = block});
+      }
+      report.is_cut = blocks.size() > kMostPrefixBlocks;
+    }
+  }
+  report.blocks = blocks.size();
+  report.top = top_prefixes(std::move(blocks), kMostPrefixes);
+  return report;
+}
+
+HttpAnswer Api::answer_prefixes(HttpRequest&& request) const {
+  const auto query = read_query(request.query, {"limit"});
+  const auto limit = query ? number_in(*query, "limit", 20, kMostPrefixes) : Unexpected(Error(query.error()));
+  if (!limit) {
+    return error_response(limit.error());
+  }
+  {
+    const MutexLock lock(prefixes_->mutex);
+    if (prefixes_->last != nullptr && (prefixes_->is_being_made || steady_clock().now() < prefixes_->fresh_until)) {
+      return prefix_response(*prefixes_->last, *limit, manager_.block_size());
+    }
+    if (prefixes_->is_being_made) {
+      return error_response({ErrorCode::kUnavailable, "the prefixes are being looked for; ask again in a moment"});
+    }
+    prefixes_->is_being_made = true;
+  }
+  // Ends with the function, which may be dropped without having been called.
+  const auto ends = std::shared_ptr<void>(nullptr, [reports = prefixes_](void*) {
+    const MutexLock lock(reports->mutex);
+    reports->is_being_made = false;
+  });
+  return [this, ends, limit = *limit] {
+    const TimePoint began = steady_clock().now();
+    const auto report = std::make_shared<const PrefixReport>(find_prefixes());
+    const TimePoint ended = steady_clock().now();
+    {
+      const MutexLock lock(prefixes_->mutex);
+      prefixes_->last = report;
+      prefixes_->fresh_until = ended + std::max<Duration>(kPrefixesAreFresh, 20 * (ended - began));
+    }
+    return prefix_response(*report, limit, manager_.block_size());
+  };
 }
 
 HttpResponse Api::events(const HttpRequest& request) const {

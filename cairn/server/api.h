@@ -3,6 +3,8 @@
 // Reading is open to everybody who can connect; what changes something, or asks for a prompt, needs the token. Without a token
 // in the configuration such requests are refused.
 //
+// Many clients cost no more than a few: shared prefixes are looked for at most once every five seconds, one at a time.
+//
 // Thread safety: handle() and tick() on one thread at a time; the functions that handle() returns on any one thread.
 // Ownership: holds a copy of the manager.
 #pragma once
@@ -36,7 +38,7 @@ class Api {
     bool needs_token = false;
     // May wait, for I/O or for copies: runs on the thread for that.
     bool is_slow = false;
-    HttpResponse (Api::*answer)(const HttpRequest&) const = nullptr;
+    HttpResponse (Api::*answer)(const HttpRequest&) const = nullptr;  // null: answer_prefixes()
   };
   [[nodiscard]] static std::span<const Route> routes();
 
@@ -56,7 +58,6 @@ class Api {
   HttpResponse incidents(const HttpRequest&) const;
   HttpResponse times(const HttpRequest&) const;
   HttpResponse history(const HttpRequest&) const;
-  HttpResponse prefixes(const HttpRequest&) const;
   HttpResponse events(const HttpRequest&) const;
   HttpResponse lookup(const HttpRequest&) const;
   HttpResponse reset(const HttpRequest&) const;
@@ -67,12 +68,19 @@ class Api {
   HttpResponse drain(const HttpRequest&) const;
   HttpResponse set_log_level(const HttpRequest&) const;
 
+  // What was found lately about shared prefixes; it takes long, and every client may ask for it.
+  struct PrefixReport;
+  struct PrefixReports;
+  [[nodiscard]] HttpAnswer answer_prefixes(HttpRequest&& request) const;
+  [[nodiscard]] PrefixReport find_prefixes() const;
+
   [[nodiscard]] Status check_token(const HttpRequest& request) const;
   [[nodiscard]] HttpResponse pause_or_resume(const HttpRequest& request, bool pauses) const;
   void log_change(const HttpRequest& request, std::string_view outcome) const;
 
   const KvBlockManager manager_;
   const Options options_;
+  const std::shared_ptr<PrefixReports> prefixes_;
   History history_;
 };
 

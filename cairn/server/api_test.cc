@@ -255,6 +255,24 @@ TEST_F(ApiTest, EventsContinueWhereTheLastAnswerEnded) {
   EXPECT_EQ(send("GET", "/v1/events?after=18446744073709551615").status, 400);
 }
 
+TEST_F(ApiTest, ManyClientsThatAskForPrefixesCostNoMoreThanOne) {
+  cache_prompt(2 * kBlockSize);
+  const auto ask = [this] { return api_.handle({.method = "GET", .path = "/v1/prefixes"}); };
+  HttpAnswer first = ask();
+  ASSERT_TRUE(std::holds_alternative<std::function<HttpResponse()>>(first));
+  EXPECT_EQ(std::get<HttpResponse>(ask()).status, 503) << "it is being looked for";
+  EXPECT_EQ(json::parse(std::get<std::function<HttpResponse()>>(first)().body)["blocks"], 4);
+  EXPECT_EQ(std::get<HttpResponse>(ask()).status, 200) << "the same answer again";
+}
+
+TEST_F(ApiTest, APrefixRequestThatIsDroppedDoesNotBlockTheNext) {
+  {
+    const HttpAnswer dropped = api_.handle({.method = "GET", .path = "/v1/prefixes"});
+  }
+  EXPECT_TRUE(
+      std::holds_alternative<std::function<HttpResponse()>>(api_.handle({.method = "GET", .path = "/v1/prefixes"})));
+}
+
 TEST_F(ApiTest, UnknownPathsAndMethods) {
   EXPECT_EQ(send("GET", "/v1/nothing").status, 404);
   EXPECT_EQ(send("GET", "/../etc/passwd").status, 404);

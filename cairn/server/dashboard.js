@@ -317,7 +317,10 @@
       take(history);
       showAll(status, times);
       say(ready.ready ? "ready" : ready.reasons[0], ready.ready ? "good" : "bad");
-      if (updates % 5 === 0) showPrefixes(await get("v1/prefixes?limit=8"));
+      if (updates % 5 === 0) {
+        const shared = await get("v1/prefixes?limit=8");
+        if (shared.prefixes) showPrefixes(shared);  // else they are being looked for
+      }
       updates += 1;
       document.body.dataset.updates = updates;
     } catch (error) {
