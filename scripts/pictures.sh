@@ -30,6 +30,6 @@ picture hitrate 1240,905 1 "file://$scratch/hitrate.html"
 "$cairn" serve --demo --set http.listen=127.0.0.1:9471 >/dev/null 2>&1 &
 demo=$!
 trap 'kill "$demo"; wait "$demo" || true; rm -rf "$scratch"' EXIT
-sleep "${CAIRN_DEMO_SECONDS:-120}"
+sleep 120
 picture dashboard 1240,1130 1 http://127.0.0.1:9471/
 picture dashboard-phone 500,1000 0 http://127.0.0.1:9471/

@@ -17,7 +17,7 @@ import termios
 import unittest
 from pathlib import Path
 
-from serve_testing import PATIENCE, TOKEN, Server, wait_until
+from serve_testing import ENVIRONMENT, PATIENCE, TOKEN, Server, wait_until
 
 CAIRN = None
 ROOT = None
@@ -26,6 +26,7 @@ SMALL = ["--set", "model.layers=2", "--set", "model.heads=2", "--set", "model.he
 
 
 def run(*arguments, status=0, **options):
+    options = {"env": ENVIRONMENT, **options}
     done = subprocess.run([CAIRN, *arguments], capture_output=True, encoding="utf-8", timeout=PATIENCE, **options)
     assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout if status == 0 else done.stderr
@@ -41,7 +42,7 @@ class Demo(unittest.TestCase):
         cls.here = ["--address", cls.server.address]
 
     def ctl(self, *words, status=0, token=TOKEN, **options):
-        environment = {**os.environ, "CAIRN_HTTP_TOKEN": token}
+        environment = {**ENVIRONMENT, "CAIRN_HTTP_TOKEN": token}
         return run("ctl", *self.here, *words, status=status, env=environment, **options)
 
     def test_there_is_something_to_see(self):

@@ -9,6 +9,8 @@ import urllib.request
 
 TOKEN = "a-token-for-the-tests"
 PATIENCE = 60
+# Without the variables of ./test: the command takes those that begin with CAIRN_ for keys of its configuration.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
 
 
 class Server:
@@ -18,7 +20,7 @@ class Server:
         self.process = subprocess.Popen(
             [cairn, "serve", "--json", "--set", "http.listen=127.0.0.1:0", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-            env={**os.environ, "CAIRN_HTTP_TOKEN": TOKEN, **(environment or {})})
+            env={**ENVIRONMENT, "CAIRN_HTTP_TOKEN": TOKEN, **(environment or {})})
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(self.process.communicate()[1])
