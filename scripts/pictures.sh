@@ -6,7 +6,7 @@ source scripts/setup.sh
 cairn_need build pages pictures
 cairn_configure command
 cairn_build release cairn_cli
-cairn=$PWD/build/release/bin/cairn images=$PWD/docs/images
+cairn=$PWD/build/release/bin/cairn images=$PWD/docs/images scripts=$PWD/scripts
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
@@ -25,6 +25,11 @@ picture() {
 picture replay 1240,1210 1 "file://$scratch/replay.html"
 "$cairn" hitrate agents.jsonl --html hitrate.html
 picture hitrate 1240,905 1 "file://$scratch/hitrate.html"
+
+# Recorded agents if they are at hand, else generated ones.
+recorded=${CAIRN_TEST_DATA:-/nonexistent}/traces/agentic_trace.jsonl.gz
+[ -e "$recorded" ] || recorded=agents.jsonl
+"$scripts"/eviction_picture.py "$recorded" >"$images/returns.svg"
 
 # The dashboard, after two minutes of the demo: the load comes and goes within one.
 "$cairn" serve --demo --set http.listen=127.0.0.1:9471 >/dev/null 2>&1 &

@@ -45,7 +45,7 @@ Status read_more(cairn_events& events, std::size_t max_blocks) {
   EventBatch batch = subscriber.poll(max_blocks);
   if (std::holds_alternative<Lagged>(batch)) {
     std::vector<const ResidentSource*> pools;
-    for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
       if (const BlockPool* const pool = events.manager->pool(level)) {
         pools.push_back(pool);
       }

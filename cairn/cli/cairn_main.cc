@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   add_serve(app, chosen);
   add_ctl(app, chosen);
   add_top(app, chosen);
+  add_events(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -22,6 +22,7 @@ void add_config(CLI::App& app, Chosen& chosen);
 void add_ctl(CLI::App& app, Chosen& chosen);
 void add_demo(CLI::App& app, Chosen& chosen);
 void add_disk(CLI::App& app, Chosen& chosen);
+void add_events(CLI::App& app, Chosen& chosen);
 void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
 void add_replay(CLI::App& app, const std::string& words, Chosen& chosen);

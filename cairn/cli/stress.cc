@@ -138,8 +138,9 @@ Result<StressEnd> run_stress(const StressOptions& options, const StressStreams& 
   ManagerParts parts;
   if (options.faults > 0) {
     faults = std::make_unique<Faults>(options.faults, options.seed);
-    parts.around = [&faults](ExecutorKind, std::unique_ptr<TransferExecutor> executor) {
-      return faults->around(std::move(executor));
+    // A store fails by itself: stop it, or kill it.
+    parts.around = [&faults](ExecutorKind kind, std::unique_ptr<TransferExecutor> executor) {
+      return kind == ExecutorKind::kStore ? std::move(executor) : faults->around(std::move(executor));
     };
   }
   CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(options.config, parts));

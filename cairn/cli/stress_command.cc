@@ -13,6 +13,8 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/cli/commands.h"
 #include "cairn/cli/stress.h"
+#include "cairn/hash/secret_bytes.h"
+#include "cairn/hash/sha256_digest.h"
 #include "cairn/manager/manager_config.h"
 
 namespace cairn::cli {
@@ -52,7 +54,19 @@ int run_stress_of(StressCommand command) {
   if (!config) {
     return finish("stress", Unexpected(std::move(config).error()), 2);
   }
+  if (!config->model.groups.empty()) {
+    return finish(
+        "stress",
+        fail(ErrorCode::kInvalidArgument, "model.groups is given, but the traffic has one block table; remove it"), 2);
+  }
   command.options.config = *std::move(config);
+  ModelConfig& model = command.options.config.model;
+  if (command.options.config.remote.is_there() && model.secret.empty() && model.secret_file.empty()) {
+    // Keys of this run only: the blocks of other runs have other contents.
+    Digest random;
+    internal::fill_random(random.bytes);
+    model.secret = random.to_hex();
+  }
   DiskConfig& disk = command.options.config.disk;
   std::string scratch;  // the temporary folder, if there is one
   if (disk.is_there() && (disk.path.empty() || disk.path == kScratch)) {
@@ -111,6 +125,7 @@ void add_stress(CLI::App& app, Chosen& chosen) {
       "  cairn stress                                            ten seconds, with a temporary file as disk tier\n"
       "  cairn stress --set disk.path=/nvme/blocks --set disk.size=100GiB --set host.size=8GiB --seconds 3600\n"
       "  cairn stress --set disk.path=/nvme/blocks --resume      verifies the blocks in the file first\n"
+      "  cairn stress --set remote.url=redis://127.0.0.1:6379    with a store as the lowest tier\n"
       "  cairn stress --faults 0.01 --threads 16                 with copies that fail");
   command->callback([=, &chosen] { chosen = [=] { return run_stress_of(*stress); }; });
 }

@@ -139,7 +139,8 @@ void StressTraffic::bring_up(Worker& worker) {
     (void)prefetched.wait();
     return;
   }
-  BlockPool* const pool = manager_.pool(worker.below(2) == 0 ? CacheLevel::kG2 : CacheLevel::kG3);
+  constexpr CacheLevel kBelow[] = {CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4};
+  BlockPool* const pool = manager_.pool(kBelow[worker.below(manager_.remote() != nullptr ? 3 : 2)]);
   if (pool == nullptr) {
     return;
   }
@@ -150,9 +151,10 @@ void StressTraffic::bring_up(Worker& worker) {
 }
 
 void StressTraffic::disturb(Worker& worker) {
-  constexpr CacheLevel kTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
-  const CacheLevel level = kTiers[worker.below(3)];
-  const CacheLevel below = kTiers[1 + worker.below(2)];
+  constexpr CacheLevel kTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4};
+  const std::uint32_t tiers = manager_.remote() != nullptr ? 4 : 3;
+  const CacheLevel level = kTiers[worker.below(tiers)];
+  const CacheLevel below = kTiers[1 + worker.below(tiers - 1)];
   switch (worker.below(12)) {
     case 0:
       (void)manager_.reset(level);
@@ -166,7 +168,7 @@ void StressTraffic::disturb(Worker& worker) {
       break;
     case 4: {
       const CacheLevel from =
-          below == CacheLevel::kG3 && manager_.host() != nullptr ? CacheLevel::kG2 : CacheLevel::kG1;
+          below != CacheLevel::kG2 && manager_.host() != nullptr ? CacheLevel::kG2 : CacheLevel::kG1;
       if (manager_.pause(from, below)) {
         request(worker);
         (void)manager_.resume(from, below);

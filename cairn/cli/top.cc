@@ -102,7 +102,7 @@ std::string bar(double share, std::size_t width) {
 }
 
 std::string name_of(const std::string& level) {
-  return level == "G1" ? "device" : level == "G2" ? "host" : level == "G3" ? "disk" : level;
+  return level == "G1" ? "device" : level == "G2" ? "host" : level == "G3" ? "disk" : level == "G4" ? "remote" : level;
 }
 
 // The element of an array of another sample with the same names.
@@ -151,13 +151,14 @@ void add_hits(const Json& status, const Json& before, std::vector<std::string>& 
     return std::max(0.0, number(now, name) - number(then, name));
   };
   double all = grown(tokens, tokens_before, "asked");
-  std::array<double, 3> parts = {grown(tokens, tokens_before, "device"), grown(tokens, tokens_before, "loaded_host"),
-                                 grown(tokens, tokens_before, "loaded_disk")};
+  std::array<double, 4> parts = {grown(tokens, tokens_before, "device"), grown(tokens, tokens_before, "loaded_host"),
+                                 grown(tokens, tokens_before, "loaded_disk"), 0};
   if (!tokens.is_object()) {
     const Json& hits = in(onboard, "hits");
     const Json& hits_before = in(onboard_before, "hits");
-    parts = {grown(hits, hits_before, "G1"), grown(hits, hits_before, "G2"), grown(hits, hits_before, "G3")};
-    all = parts[0] + parts[1] + parts[2] + grown(onboard, onboard_before, "misses");
+    parts = {grown(hits, hits_before, "G1"), grown(hits, hits_before, "G2"), grown(hits, hits_before, "G3"),
+             grown(hits, hits_before, "G4")};
+    all = parts[0] + parts[1] + parts[2] + parts[3] + grown(onboard, onboard_before, "misses");
   }
   std::string line = str_cat("HITS      ", before.is_object() ? "now   " : "since the start   ");
   if (all <= 0) {
@@ -165,8 +166,9 @@ void add_hits(const Json& status, const Json& before, std::vector<std::string>& 
     return;
   }
   const auto percent = [all](double part) { return str_cat(fixed(100 * part / all, 1), " %"); };
-  lines.push_back(line + str_cat(percent(parts[0] + parts[1] + parts[2]), "   device ", percent(parts[0]), "   host ",
-                                 percent(parts[1]), "   disk ", percent(parts[2])));
+  lines.push_back(line + str_cat(percent(parts[0] + parts[1] + parts[2] + parts[3]), "   device ", percent(parts[0]),
+                                 "   host ", percent(parts[1]), "   disk ", percent(parts[2]),
+                                 parts[3] > 0 ? str_cat("   remote ", percent(parts[3])) : ""));
 }
 
 void add_links(const Json& status, const Json& before, double seconds, std::vector<std::string>& lines) {

@@ -31,6 +31,7 @@ int badness(BlockState state) {
     case BlockState::kDone:
       return 0;
     case BlockState::kCancelled:
+    case BlockState::kGone:
       return 1;
     case BlockState::kExpired:
       return 2;

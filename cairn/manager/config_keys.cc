@@ -43,6 +43,8 @@ constexpr Name<DiskOpening> kOpenings[] = {
 constexpr Name<LogLevel> kLogLevels[] = {
     {LogLevel::kOff, "off"}, {LogLevel::kError, "error"}, {LogLevel::kWarning, "warning"}, {LogLevel::kInfo, "info"}};
 constexpr Name<LogFormat> kLogFormats[] = {{LogFormat::kText, "text"}, {LogFormat::kJson, "json"}};
+constexpr Name<EventFormat> kFormats[] = {{EventFormat::kVllm, "vllm"}, {EventFormat::kDynamo, "dynamo"}};
+constexpr Name<EventMode> kModes[] = {{EventMode::kDedup, "dedup"}, {EventMode::kPassthrough, "passthrough"}};
 constexpr Name<IoMethod> kMethods[] = {
     {IoMethod::kBest, "best"}, {IoMethod::kUring, "io_uring"}, {IoMethod::kThreads, "threads"}};
 
@@ -113,6 +115,20 @@ class List {
   void duration(std::string_view name, std::string_view help, Field<Duration> field) {
     add<Duration>(name, help, str_cat("a time such as 250ms (in ", kTimeUnits, ")"), field, parse_duration,
                   print_duration);
+  }
+
+  // A time, or none.
+  void optional_duration(std::string_view name, std::string_view help, Field<std::optional<Duration>> field) {
+    add<std::optional<Duration>>(
+        name, help, str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"), field,
+        [](std::string_view text) -> std::optional<std::optional<Duration>> {
+          const std::optional<Duration> time = parse_duration(text);
+          if (!time && text != "none") {
+            return std::nullopt;
+          }
+          return std::optional<std::optional<Duration>>(std::in_place, time);
+        },
+        [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
   }
 
   void share(std::string_view name, std::string_view help, Field<double> field, double most) {
@@ -215,6 +231,14 @@ void add_model(List& list) {
       Field([](auto& c) -> auto& { return c.model.element_type; }),
       [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
       [](const std::string& value) { return value; });
+  list.add(
+      "groups",
+      "Layer groups of a hybrid model, name:kind for each: full, sliding:WINDOW, chunked:WINDOW or state, and @TOKENS "
+      "if its blocks are larger than block_size; empty if all layers share one block table",
+      "a list such as global:full, local:sliding:1024, ssm:state@64",
+      Field([](auto& c) -> auto& { return c.model.groups; }), parse_groups,
+      [](const std::vector<CacheGroup>& groups) { return print_groups(groups); });
+  list.last().is_text = true;
 }
 
 // The keys that every tier has. `At` returns the tier; a lambda without a state, made anew in each field.
@@ -280,6 +304,32 @@ void add_tiers(List& list) {
   list.size("scrub_rate",
             "Bytes per second that are read to find damaged blocks before they are needed; 0 to turn it off",
             [](auto& c) -> auto& { return c.disk.scrub_rate; });
+
+  list.section("remote");
+  list.text("url", "Store that others operate: redis://HOST:PORT, or rediss:// for TLS; empty for no such tier",
+            [](auto& c) -> auto& { return c.remote.url; });
+  list.whole("blocks", "Most blocks that are known to be in the store at once; others have to be found again",
+             Field([](auto& c) -> auto& { return c.remote.blocks; }), 1, index_of(kNoBlock) - 1);
+  list.choice("policy", "Which of them are forgotten first", Field([](auto& c) -> auto& { return c.remote.policy; }),
+              names_of<PolicyKind>(kAllPolicies));
+  list.text("user", "User of the store; empty for its default user", [](auto& c) -> auto& { return c.remote.user; });
+  list.text("password", "Password of the store; empty if it asks for none",
+            [](auto& c) -> auto& { return c.remote.password; });
+  list.last().is_secret = true;
+  list.text("password_file", "File that holds the password and nothing else",
+            [](auto& c) -> auto& { return c.remote.password_file; });
+  list.text("ca_file",
+            "Certificates in PEM format that the store's certificate has to be signed by; empty for the "
+            "system's",
+            [](auto& c) -> auto& { return c.remote.ca_file; });
+  list.optional_duration("time_to_live", "How long the store keeps a block; none for as long as it has room",
+                         [](auto& c) -> auto& { return c.remote.time_to_live; });
+  list.duration("timeout", "Longest time to connect, and between two signs of life of the store",
+                [](auto& c) -> auto& { return c.remote.timeout; });
+  list.whole("attempts", "How often a read or write is tried, within its deadline",
+             Field([](auto& c) -> auto& { return c.remote.attempts; }), 1, 10);
+  list.whole("connections", "Connections to each server", Field([](auto& c) -> auto& { return c.remote.connections; }),
+             1, 64);
 }
 
 // `At` returns the options of one direction, as in add_tier().
@@ -357,18 +407,8 @@ void add_requests(List& list) {
              Field([](auto& c) -> auto& { return c.requests.priority; }), 0, Retention::kMaxPriority);
   list.flag("retention", "Whether blocks may have a time to live, a priority for a time, and hints; 52 bytes a block",
             [](auto& c) -> auto& { return c.requests.retention; });
-  list.add(
-      "time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
-      str_cat("none, or a time such as 250ms (in ", kTimeUnits, ")"),
-      Field([](auto& c) -> auto& { return c.requests.time_to_live; }),
-      [](std::string_view text) -> std::optional<std::optional<Duration>> {
-        const std::optional<Duration> time = parse_duration(text);
-        if (!time && text != "none") {
-          return std::nullopt;
-        }
-        return std::optional<std::optional<Duration>>(std::in_place, time);
-      },
-      [](const std::optional<Duration>& time) { return time ? print_duration(*time) : std::string("none"); });
+  list.optional_duration("time_to_live", "How long the unused blocks that requests saved are kept; needs retention",
+                         [](auto& c) -> auto& { return c.requests.time_to_live; });
   list.add("tenants",
            "Quotas in blocks of the tier that saves go to, name:reserved:limit for each tenant; limit 0 for no limit",
            "a list such as batch:100:500, trial:0:50", Field([](auto& c) -> auto& { return c.requests.tenants; }),
@@ -400,6 +440,8 @@ void add_the_rest(List& list) {
             [](auto& c) -> auto& { return c.onboard.disk_to_device_bytes_per_second; });
   list.size("disk_to_host_bytes_per_second", "Speed of loads from disk to host memory; 0 to measure it",
             [](auto& c) -> auto& { return c.onboard.disk_to_host_bytes_per_second; });
+  list.size("remote_to_host_bytes_per_second", "Speed of loads from the store to host memory; 0 to measure it",
+            [](auto& c) -> auto& { return c.onboard.remote_to_host_bytes_per_second; });
 
   list.section("health");
   list.whole("failures", "Consecutive failures after which a tier is suspended",
@@ -407,6 +449,26 @@ void add_the_rest(List& list) {
   list.duration("first_wait", "Time until a suspended tier is tried again; doubles with each failed trial",
                 [](auto& c) -> auto& { return c.health.first_wait; });
   list.duration("longest_wait", "Upper limit of that time", [](auto& c) -> auto& { return c.health.longest_wait; });
+
+  list.section("events");
+  list.text("publish",
+            "Where routers subscribe to events, such as tcp://*:5557; dp_rank is added to ports. Empty: nowhere",
+            [](auto& c) -> auto& { return c.events.publish; });
+  list.text("replay", "Where they ask for what they missed, and for snapshots, such as tcp://*:5558; none if empty",
+            [](auto& c) -> auto& { return c.events.replay; });
+  list.text("topic", "Topic of the messages", [](auto& c) -> auto& { return c.events.topic; });
+  list.choice("format", "vllm: batches as vLLM publishes them; dynamo: lines of JSON for routers of Dynamo",
+              Field([](auto& c) -> auto& { return c.events.format; }), kFormats);
+  list.choice("mode",
+              "dedup: one event when a block is first cached anywhere, one when its last copy is gone; passthrough: "
+              "events of every tier",
+              Field([](auto& c) -> auto& { return c.events.mode; }), kModes);
+  list.text("engine",
+            "Where the engine publishes its events, such as tcp://localhost:5557, to merge them; none if empty",
+            [](auto& c) -> auto& { return c.events.engine; });
+  list.text("engine_replay", "The engine's replay endpoint; none if empty",
+            [](auto& c) -> auto& { return c.events.engine_replay; });
+  list.text("library", "Name or path of the library of ZeroMQ", [](auto& c) -> auto& { return c.events.library; });
 
   list.section("record");
   list.text("path",
@@ -456,6 +518,7 @@ std::vector<ConfigKey> make_keys() {
   add_tiers(list);
   add_offload(list, "offload.host", [](auto& c) -> auto& { return c.offload_to_host; });
   add_offload(list, "offload.disk", [](auto& c) -> auto& { return c.offload_to_disk; });
+  add_offload(list, "offload.remote", [](auto& c) -> auto& { return c.offload_to_remote; });
   add_requests(list);
   add_the_rest(list);
   return std::move(list).take();

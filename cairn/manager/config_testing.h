@@ -47,6 +47,7 @@ namespace cairn {
                                        "error",
                                        "json",
                                        "batch:100:500",
+                                       "global:full, local:sliding:1024",
                                        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
                                        "say \"\\\" = # [x]"}) {
     ManagerConfig config;

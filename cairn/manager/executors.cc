@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/cluster/store_executor.h"
 #include "cairn/memory/pinned_region.h"
 #include "cairn/transfer/bounce_executor.h"
 #include "cairn/transfer/cuda_calibration.h"
@@ -66,6 +67,13 @@ Result<TransferExecutor*> Executors::gpu() {
   });
 }
 
+Result<TransferExecutor*> Executors::store() {
+  return in_place(store_, ExecutorKind::kStore, [this] {
+    return Result<std::unique_ptr<TransferExecutor>>(
+        std::make_unique<StoreExecutor>(*parts_.clock, *block_store_, *space_, StoreExecutor::Options{}));
+  });
+}
+
 Result<TransferExecutor*> Executors::bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,
                                             std::uint64_t block_bytes) {
   if (place != nullptr) {
@@ -88,6 +96,9 @@ Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const Blo
     }
     return elsewhere_.get();
   }
+  if (from.regions().front()->is_elsewhere() || to.regions().front()->is_elsewhere()) {
+    return store();
+  }
   const MemoryKind a = from.kind();
   const MemoryKind b = to.kind();
   const bool with_file = a == MemoryKind::kFile || b == MemoryKind::kFile;
@@ -106,8 +117,8 @@ Result<TransferExecutor*> Executors::for_copy(const BlockLayout& from, const Blo
 }
 
 void Executors::check_deadlines() {
-  for (TransferExecutor* executor :
-       {gpu_and_file_.get(), gpu_and_system_.get(), host_.get(), file_.get(), gpu_.get(), elsewhere_.get()}) {
+  for (TransferExecutor* executor : {gpu_and_file_.get(), gpu_and_system_.get(), host_.get(), file_.get(), gpu_.get(),
+                                     store_.get(), elsewhere_.get()}) {
     if (executor != nullptr) {
       executor->check_deadlines();
     }

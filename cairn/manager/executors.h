@@ -1,5 +1,5 @@
-// Executors: the executors of a manager: one for host memory, one for files, one for the GPU, and those that join the GPU to
-// files and to memory that is not pinned. Each is made when the first link needs it; links of one kind share it.
+// Executors: the executors of a manager: one for host memory, one for files, one for the GPU, one for a store, and those that join
+// the GPU to files and to memory that is not pinned. Each is made when the first link needs it; links of one kind share it.
 //
 // Thread safety: for_copy() only while the manager is made.
 // Ownership:     the manager destroys it before the links that use it, which ends their copies.
@@ -17,12 +17,20 @@
 
 namespace cairn {
 
+class BlockStore;
+class RemoteSpace;
+
 class Executors {
  public:
   Executors(const ManagerConfig& config, const ManagerParts& parts) : config_(config), parts_(parts) {}
 
   // The executor that moves blocks from one layout to the other.
   [[nodiscard]] Result<TransferExecutor*> for_copy(const BlockLayout& from, const BlockLayout& to);
+  // The store of layouts that are nowhere in this machine.
+  void use_store(BlockStore& store, RemoteSpace& space) {
+    block_store_ = &store;
+    space_ = &space;
+  }
   // Only needed with a virtual clock.
   void check_deadlines();
 
@@ -30,6 +38,7 @@ class Executors {
   [[nodiscard]] Result<TransferExecutor*> host();
   [[nodiscard]] Result<TransferExecutor*> file();
   [[nodiscard]] Result<TransferExecutor*> gpu();
+  [[nodiscard]] Result<TransferExecutor*> store();
   // Joins two executors by a ring of pinned memory.
   [[nodiscard]] Result<TransferExecutor*> bounce(std::unique_ptr<TransferExecutor>& place, TransferExecutor& other,
                                                  std::uint64_t block_bytes);
@@ -40,9 +49,12 @@ class Executors {
 
   const ManagerConfig& config_;
   const ManagerParts& parts_;
+  BlockStore* block_store_ = nullptr;
+  RemoteSpace* space_ = nullptr;
   std::unique_ptr<TransferExecutor> host_;
   std::unique_ptr<TransferExecutor> file_;
   std::unique_ptr<TransferExecutor> gpu_;
+  std::unique_ptr<TransferExecutor> store_;
   std::unique_ptr<TransferExecutor> elsewhere_;
   // These use the others, and are destroyed before them.
   std::unique_ptr<TransferExecutor> gpu_and_file_;

@@ -1,4 +1,4 @@
-// KvBlockManager: the KV blocks of one worker over all its tiers: device, host, disk.
+// KvBlockManager: the KV blocks of one worker over all its tiers: device, host, disk, and a store that others operate.
 //
 // It joins pools, memory and copies. Blocks that are registered on the device are copied to the tiers below (offload);
 // blocks of lower tiers are copied up when they are needed (load, onboard_blocks, prefetch). A block is served only if its
@@ -38,10 +38,12 @@
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
 
+class BlockStore;
 class LoadCostModel;
 class ResetChannel;
 class TokenCounter;
@@ -88,7 +90,7 @@ struct PageList {
   std::span<const std::uint64_t> part_bytes = {};  // of each part; multiples of 8
 };
 
-enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu };
+enum class ExecutorKind : std::uint8_t { kHost, kFile, kGpu, kStore };
 
 // What a manager needs besides its configuration. The defaults are this machine's.
 struct ManagerParts {
@@ -96,14 +98,16 @@ struct ManagerParts {
   // Seeds the pools' tables of keys; std::nullopt: random. A simulation gives one, and config.model.secret, to repeat a run.
   std::optional<KeySeed> seed = {};
   bool own_thread = true;  // off: the caller has to call pump()
-  // For tests and simulations inside Cairn, because their types are not installed: `executor`, `around`, `elsewhere`, `cost`
-  // and `tokens`. `executor` makes the executors, instead of this machine's. The manager owns them.
+  // For tests and simulations inside Cairn, because their types are not installed: `executor`, `around`, `elsewhere`, `store`,
+  // `cost` and `tokens`. `executor` makes the executors, instead of this machine's. The manager owns them.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind)> executor = {};
   // Wraps each of this machine's executors, to inject faults. The manager owns the result.
   std::function<std::unique_ptr<TransferExecutor>(ExecutorKind, std::unique_ptr<TransferExecutor>)> around = {};
   // The blocks are in other processes, and this executor moves them: tiers keep no bytes here, the disk file only its
   // entries. The manager owns it.
   std::function<std::unique_ptr<TransferExecutor>()> elsewhere = {};
+  // Makes the store of the remote tier, instead of the one that remote.url names. The manager owns it.
+  std::function<std::unique_ptr<BlockStore>()> store = {};
   // Whether the disk tier of such a manager has a file for its entries. Off: disk.path is not used, and a restart finds nothing;
   // for simulations.
   bool disk_entries_in_file = true;
@@ -132,6 +136,8 @@ class KvBlockManager {
   [[nodiscard]] BlockPool* device() const { return pool(CacheLevel::kG1); }
   [[nodiscard]] BlockPool* host() const { return pool(CacheLevel::kG2); }
   [[nodiscard]] BlockPool* disk() const { return pool(CacheLevel::kG3); }
+  // What is known to be in the store.
+  [[nodiscard]] BlockPool* remote() const { return pool(CacheLevel::kG4); }
   [[nodiscard]] BlockPool* pool(CacheLevel level) const;
   // Where the blocks of a tier lie, for code that fills and reads them; null if there is no such tier.
   [[nodiscard]] BlockLayoutPtr layout(CacheLevel level) const;
@@ -143,8 +149,19 @@ class KvBlockManager {
   [[nodiscard]] const KeyHasher& hasher() const;
 
   // --- up ---
-  // Looks the keys up in all tiers, without an effect on them.
+  // Looks the keys up in all tiers, without an effect on them. Never waits: keys that no tier is known to have are asked for at the
+  // store, if there is one, in the background; a later call knows the answer. So do load() and load_into().
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // Asks the store which of the keys it has, all of them now, and calls `done` with the number of keys from the first on that the
+  // remote tier has: when the store has answered, at the deadline or after remote.timeout; 0 if there is no remote tier. `done`
+  // runs on the caller's thread, a thread of the manager or in pump().
+  void find_remote(std::vector<BlockKey> keys, TimePoint deadline, std::function<void(std::uint32_t)> done) const;
+  // The layer groups of the model (model.groups), which say the keys of the blocks of each.
+  [[nodiscard]] const CacheGroups& groups() const;
+  // Of a model with layer groups: how far the tiers have all that every group needs, and the blocks to load for it.
+  // `keys` are the request's, from the first block on; the device has what is needed after `local` of them.
+  // kInvalidArgument if `local` is no boundary, or beyond the keys.
+  [[nodiscard]] Result<GroupLocation> locate_groups(std::span<const BlockKey> keys, std::size_t local = 0) const;
   // How many of the found blocks are worth loading rather than computing.
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
   // The engine has computed this. Loads are weighed against its speed; SchedulerConnector reports by itself.
@@ -159,7 +176,7 @@ class KvBlockManager {
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request) const;
   // Copies blocks that the caller holds in a lower tier to the device, into given blocks or into new ones.
   [[nodiscard]] Result<LoadId> onboard_blocks(OnboardRequest&& request) const;
-  // Copies blocks from disk to host memory before they are needed.
+  // Copies blocks from disk and from the store to host memory before they are needed.
   [[nodiscard]] Result<LoadId> prefetch(PrefetchRequest&& request) const;
   // Parts that have not begun are dropped. `done` still gets the outcome.
   void cancel(LoadId load) const;
@@ -188,6 +205,11 @@ class KvBlockManager {
   // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint) const;
 
+  // The request whose sequence these keys are ended like this. The eviction policies of all tiers use it (kAdaptive). Call
+  // it when the request's blocks are where they will stay: before or after they are released, and after their saves. The
+  // number of blocks found, in all tiers together.
+  std::uint32_t end_request(std::span<const BlockKey> keys, RequestEnding ending) const;
+
   // --- control, while requests run ---
   // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart
   // or after a loss of power. That holds for copies in flight, which register nothing, and for blocks in use: they stay
@@ -196,8 +218,10 @@ class KvBlockManager {
   // they are reclaimed afterwards.
   // reset_all() is one fence over all tiers: loads in flight end without blocks. reset(level) leaves other tiers as they
   // are: blocks that were copied there before, or are in flight to there, are found there and may come back from there.
-  // Errors: no memory, then nothing has changed; or the file could not be written, then the reset holds in this process,
-  // but blocks from before may be found after a restart.
+  // With a remote tier the call waits for the store, up to remote.timeout; the fence holds for this process and for those that
+  // start later.
+  // Errors: no memory, then nothing has changed; or the file or the store could not be written, then the reset holds in this
+  // process, but blocks from before may be found after a restart.
   Result<ResetReport> reset(CacheLevel level) const;
   Result<ResetReport> reset_all() const;
   // The weights of the model have changed: reset_all(), and blocks stored from now on are of this generation, in files

@@ -19,6 +19,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/evict/retention.h"
 #include "cairn/layout/block_layout.h"
 #include "cairn/memory/region.h"
@@ -26,6 +27,7 @@
 #include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/tier_status.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
@@ -46,6 +48,9 @@ struct ModelConfig {
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
   std::string element_type = "bf16";  // f32, bf16, f16, fp8_e4m3, fp8_e5m2, int8, uint8, int4, nvfp4 or fp4
+  // The layer groups of a hybrid model, each with its own block table. A block of any group takes one block of a tier, which
+  // has the shape above. Empty: all layers share one block table.
+  std::vector<CacheGroup> groups = {};
 };
 
 // What every tier has.
@@ -103,6 +108,22 @@ struct DiskConfig : TierConfig {
   std::uint64_t scrub_rate = 0;  // bytes per second that are read to find damaged blocks; 0 to turn that off
 };
 
+// [remote], G4: a store that others operate.
+struct RemoteConfig {
+  std::string url = {};                       // redis://HOST:PORT, rediss://HOST:PORT; empty: there is no such tier
+  std::uint32_t blocks = 262144;              // that are known to be in the store; others have to be found again
+  PolicyKind policy = PolicyKind::kAdaptive;  // which of them are forgotten first
+  std::string user = {};
+  std::string password = {};  // never printed; or a file that holds it, not both
+  std::string password_file = {};
+  std::string ca_file = {};
+  std::optional<Duration> time_to_live = {};   // of what is stored; std::nullopt: as long as the store keeps it
+  Duration timeout = std::chrono::seconds(2);  // to connect, of a lookup, and between two signs of life
+  std::uint32_t attempts = 3;                  // to read or write a block, within its deadline
+  std::uint32_t connections = 2;               // to each server
+  [[nodiscard]] bool is_there() const { return !url.empty(); }
+};
+
 // [requests]: what a request may say of its blocks, and what it says by default.
 struct RequestsConfig {
   std::uint32_t priority = 50;  // of blocks that are saved for an engine's request, 0 to Retention::kMaxPriority
@@ -122,6 +143,19 @@ struct RequestsConfig {
 struct RecordConfig {
   std::string path = {};  // empty: none
   bool tokens = false;    // whether token ids, salts and adapters are in the file
+};
+
+// [events]: a stream of events for routers (events/event_stream.h). All ranks of an engine that is data parallel have their own: dp_rank is
+// added to the port of each endpoint.
+struct EventsConfig {
+  std::string publish = {};  // endpoint of ZeroMQ; empty: no stream
+  std::string replay = {};
+  std::string topic = {};
+  EventFormat format = EventFormat::kVllm;
+  EventMode mode = EventMode::kDedup;
+  std::string engine = {};
+  std::string engine_replay = {};
+  std::string library = "libzmq.so.5";
 };
 
 // [http]: the port for operators (server/http_server.h). Whoever makes a manager also makes its server: cairn serve, the C
@@ -154,14 +188,17 @@ struct ManagerConfig {
   DeviceConfig device;
   HostConfig host;
   DiskConfig disk;
+  RemoteConfig remote;
   OffloadOptions offload_to_host;  // [offload.host]: from the device
   OffloadOptions offload_to_disk;  // [offload.disk]: from the host, or from the device if there is no host tier
-  OnboardOptions onboard;          // [onboard]
-  RequestsConfig requests;         // [requests]
-  TierHealthOptions health;        // [health]: when a failing tier is suspended, and tried again
-  RecordConfig record;             // [record]
-  HttpConfig http;                 // [http]
-  LogConfig log;                   // [log]
+  OffloadOptions offload_to_remote = {.mode = OffloadMode::kOnRegistration};  // [offload.remote]: from the host
+  OnboardOptions onboard;                                                     // [onboard]
+  RequestsConfig requests;                                                    // [requests]
+  TierHealthOptions health;                     // [health]: when a failing tier is suspended, and tried again
+  RecordConfig record;                          // [record]
+  EventsConfig events;                          // [events]
+  HttpConfig http;                              // [http]
+  LogConfig log;                                // [log]
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.
@@ -178,10 +215,14 @@ struct ManagerConfig {
   // Checks every value, and that the values fit together.
   [[nodiscard]] Status validate() const;
   [[nodiscard]] KvShape shape() const;
+  // model.groups over block_size. Fails as validate() does.
+  [[nodiscard]] Result<CacheGroups> groups() const;
   // [model] and the block size: blocks of different namespaces never match.
   [[nodiscard]] Namespace space() const;
   // The secret in model.secret or model.secret_file; std::nullopt if neither is given.
   [[nodiscard]] Result<std::optional<KeySecret>> key_secret() const;
+  // remote.password, or what remote.password_file holds, without the end of the line.
+  [[nodiscard]] Result<std::string> remote_password() const;
   // A TOML file with every key and a comment that explains it, without secrets; from_toml() reads it back.
   [[nodiscard]] std::string to_toml() const;
 };

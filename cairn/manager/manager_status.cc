@@ -71,7 +71,9 @@ TierStatus tier_status(const Tier& tier) {
                     .reading = tier.report(TierUse::kReading),
                     .writing = tier.report(TierUse::kWriting),
                     .recovered = tier.recovered()};
-  if (tier.has_file()) {
+  if (tier.level() == CacheLevel::kG4) {
+    status.place = "store";
+  } else if (tier.has_file()) {
     status.place = region.is_direct() ? "file, direct" : "file";
   }
   if (!region.notes().empty()) {

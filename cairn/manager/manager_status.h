@@ -9,6 +9,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/manager/token_counts.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/onboard/load_request.h"
@@ -45,7 +46,7 @@ struct Incident {
 struct TierStatus {
   CacheLevel level = CacheLevel::kG1;
   std::string place = {};  // for people: "pinned memory", "file, direct"
-  std::string path = {};   // of the disk tier's file; empty for other tiers
+  std::string path = {};   // of the disk tier's file, or the address of the store; empty for other tiers
   std::uint64_t block_bytes = 0;
   PoolCounts counts = {};  // all 0 if the engine manages the tier
   PoolStats stats = {};
@@ -81,7 +82,8 @@ struct ManagerStatus {
   std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
   std::vector<Incident> incidents = {};   // the latest, oldest first
   std::uint64_t incident_count = 0;
-  std::optional<TokenReport> tokens = {};  // of the requests of an engine, if a connector counts them
+  std::optional<TokenReport> tokens = {};        // of the requests of an engine, if a connector counts them
+  std::optional<EventStreamStatus> events = {};  // if events.publish is given
 };
 
 // Without `path` and what a resize withholds.

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <random>
 #include <utility>
 
 #include "cairn/base/str_cat.h"
+#include "cairn/cluster/open_store.h"
+#include "cairn/hash/secret_bytes.h"
 #include "cairn/manager/manager_metrics.h"
 #include "cairn/manager/tier_maker.h"
 #include "cairn/memory/preallocate.h"
@@ -17,6 +20,7 @@ namespace {
 constexpr CacheLevel kDevice = CacheLevel::kG1;
 constexpr CacheLevel kHost = CacheLevel::kG2;
 constexpr CacheLevel kDisk = CacheLevel::kG3;
+constexpr CacheLevel kRemote = CacheLevel::kG4;
 
 // Nobody reports when blocks that a resize wants are released: how often pump() looks.
 constexpr Duration kResizeStep = std::chrono::milliseconds(20);
@@ -42,6 +46,8 @@ ManagerTiers::ManagerTiers(const ManagerConfig& config, const ManagerParts& part
 Result<std::unique_ptr<ManagerTiers>> ManagerTiers::make(const ManagerConfig& config, const ManagerParts& parts,
                                                          IncidentLog& incidents, std::function<void()> wake) {
   std::unique_ptr<ManagerTiers> tiers(new ManagerTiers(config, parts, incidents, std::move(wake)));
+  CAIRN_TRY(tiers->make_returns());
+  CAIRN_TRY(tiers->make_store());
   CAIRN_TRY(tiers->make_tiers());
   CAIRN_TRY(tiers->make_links());
   CAIRN_TRY(tiers->make_movers());
@@ -51,14 +57,20 @@ Result<std::unique_ptr<ManagerTiers>> ManagerTiers::make(const ManagerConfig& co
 }
 
 ManagerTiers::~ManagerTiers() {
+  if (store_ != nullptr) {
+    store_->close();  // what its executor has in flight ends
+  }
   executors_.reset();  // ends the copies in flight; their callbacks find everything they use
   for (PoolListener& listener : listeners_) {
-    listener.attach(nullptr);
+    listener.detach();
   }
   if (Tier* const disk = tier(kDisk)) {
     // Blocks that cannot be flushed are found by their checksums at the next start.
     try {
       (void)disk->sync();
+      if (returns_file_) {
+        (void)returns_file_->save();  // else the return times are learned anew
+      }
     } catch (const std::bad_alloc&) {
     }
   }
@@ -68,11 +80,73 @@ ManagerTiers::~ManagerTiers() {
 
 // --- making ---
 
+Status ManagerTiers::make_returns() {
+  CAIRN_TRY_ASSIGN(returns_, ReturnModel::create());
+  const DiskConfig& disk = config_.disk;
+  if (!disk.is_there() || (parts_.elsewhere && !parts_.disk_entries_in_file)) {
+    return {};
+  }
+  returns_file_.emplace(disk.path, returns_, clock_.now());
+  if (disk.opening == DiskOpening::kFresh) {
+    return {};
+  }
+  if (const Status loaded = returns_file_->load(); !loaded) {
+    incidents_.add(Incident::Kind::kDamagedFile, kDisk, loaded.error().message);
+  }
+  return {};
+}
+
+Status ManagerTiers::make_store() {
+  const RemoteConfig& remote = config_.remote;
+  if (!remote.is_there()) {
+    return {};
+  }
+  if (parts_.elsewhere) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "remote.url is given, but the blocks of this manager are in the memory of its ranks, which do not use a "
+        "store yet; leave it out");
+  }
+  std::uint64_t seed = 0;
+  internal::fill_random(std::as_writable_bytes(std::span(&seed, 1)));
+  std::unique_ptr<BlockStore> opened = parts_.store ? parts_.store() : nullptr;
+  if (opened == nullptr) {
+    CAIRN_TRY_ASSIGN(std::string password, config_.remote_password());
+    Result<std::unique_ptr<BlockStore>> made =
+        open_store({.url = remote.url,
+                    .user = remote.user,
+                    .password = std::move(password),
+                    .ca_file = remote.ca_file,
+                    .time_to_live = remote.time_to_live.value_or(Duration::zero()),
+                    .timeout = remote.timeout,
+                    .connections = remote.connections,
+                    .seed = seed},
+                   clock_);
+    if (!made) {
+      return fail(made.error().code, str_cat("remote: ", made.error().message));
+    }
+    opened = *std::move(made);
+  }
+  const auto jitter = std::make_shared<std::minstd_rand>(static_cast<std::minstd_rand::result_type>(seed));
+  store_ = std::make_unique<RetryingStore>(
+      std::move(opened), clock_,
+      RetryingStore::Options{.attempts = remote.attempts,
+                             .random = [jitter] { return std::uniform_real_distribution<double>(0.0, 1.0)(*jitter); },
+                             .wake = wake_});
+  // Without retries: who waits for the era may be the one who would pump them.
+  space_ = std::make_unique<RemoteSpace>(
+      store_->direct(), clock_,
+      RemoteSpace::Options{.tenant = config_.model.tenant, .space = config_.space().id(), .timeout = remote.timeout});
+  executors_->use_store(*store_, *space_);
+  (void)space_->prefix();  // asks for the era
+  return {};
+}
+
 Status ManagerTiers::make_tiers() {
   CAIRN_TRY_ASSIGN(const std::optional<KeySecret> secret, config_.key_secret());
   const TierMaker maker(config_, parts_, secret);
   const bool has[] = {config_.device.is_there() || config_.device.engine_layout != nullptr, config_.host.is_there(),
-                      config_.disk.is_there()};
+                      config_.disk.is_there(), store_ != nullptr};
   CAIRN_TRY_ASSIGN(registry_, BlockRegistry::create(maker.blocks()));
   if (config_.event_log != 0) {
     EventLogOptions options{.blocks = config_.event_log,
@@ -92,6 +166,7 @@ Status ManagerTiers::make_tiers() {
     }
     TierMaker::Followers followers;
     followers.when_low = wake_;
+    followers.returns = returns_;
     followers.on_change = [this](const TierChange& change) {
       if (events_ != nullptr && change.use == TierUse::kReading) {
         change.is_up ? events_->resume(change.level) : events_->suspend(change.level);
@@ -111,21 +186,32 @@ Status ManagerTiers::make_tiers() {
       followers.observers.push_back(events_.get());
     }
     const bool to_host = level == kDevice && has[index_of(kHost)];
-    const bool to_disk = level != kDisk && !to_host && has[index_of(kDisk)];
+    const bool to_disk = index_of(level) < index_of(kDisk) && !to_host && has[index_of(kDisk)];
     const OffloadOptions& offload = to_host ? config_.offload_to_host : config_.offload_to_disk;
     if ((to_host || to_disk) && offload.mode == OffloadMode::kAhead) {
       followers.low_water = offload.low_water;
     }
+    if (level == kRemote) {
+      followers.fence_store = [this](const std::optional<TierNewWeights>& weights) {
+        if (weights) {
+          space_->enter(weights->space);
+          return Status();
+        }
+        return space_->begin_era();
+      };
+    }
     CAIRN_TRY_ASSIGN(tiers_[index_of(level)], level == kDevice ? maker.device(followers)
                                               : level == kHost ? maker.host(followers)
-                                                               : maker.disk(followers));
+                                              : level == kDisk ? maker.disk(followers)
+                                                               : maker.remote(followers));
   }
   const Tier* const disk = tier(kDisk);
   hasher_ =
       KeyHasher::make(config_.space(), disk != nullptr && parts_.disk_entries_in_file ? disk->key_secret() : secret);
   if (Tier* host = tier(kHost)) {
     const MutexLock lock(host_mutex_);
-    host_size_.emplace(*host, maker.host_blocks(), !has[index_of(kDisk)] && !parts_.elsewhere);
+    host_size_.emplace(*host, maker.host_blocks(),
+                       !has[index_of(kDisk)] && !has[index_of(kRemote)] && !parts_.elsewhere);
   }
   return {};
 }
@@ -142,8 +228,9 @@ Status ManagerTiers::make_link(CacheLevel from, CacheLevel to) {
 }
 
 Status ManagerTiers::make_links() {
-  constexpr std::pair<CacheLevel, CacheLevel> kLinks[] = {
-      {kDevice, kHost}, {kHost, kDevice}, {kHost, kDisk}, {kDisk, kHost}, {kDisk, kDevice}};
+  constexpr std::pair<CacheLevel, CacheLevel> kLinks[] = {{kDevice, kHost}, {kHost, kDevice}, {kHost, kDisk},
+                                                          {kDisk, kHost},   {kDisk, kDevice}, {kHost, kRemote},
+                                                          {kRemote, kHost}};
   for (const auto& [from, to] : kLinks) {
     CAIRN_TRY(make_link(from, to));
   }
@@ -152,13 +239,16 @@ Status ManagerTiers::make_links() {
 }
 
 CacheLevel ManagerTiers::above(CacheLevel level) const {
-  return level == kDisk && tier(kHost) != nullptr ? kHost : kDevice;
+  return index_of(level) >= index_of(kDisk) && tier(kHost) != nullptr ? kHost : kDevice;
 }
 
 std::uint64_t ManagerTiers::pinned_speed(CacheLevel from, CacheLevel to) const {
   const OnboardOptions& onboard = config_.onboard;
   if (to == kDevice) {
     return from == kHost ? onboard.host_to_device_bytes_per_second : onboard.disk_to_device_bytes_per_second;
+  }
+  if (to == kHost && from == kRemote) {
+    return onboard.remote_to_host_bytes_per_second;
   }
   return from == kDisk ? onboard.disk_to_host_bytes_per_second : 0;
 }
@@ -185,12 +275,20 @@ Status ManagerTiers::make_offloader(CacheLevel from, CacheLevel to, const Offloa
 Status ManagerTiers::make_movers() {
   CAIRN_TRY(make_offloader(kDevice, kHost, config_.offload_to_host));
   CAIRN_TRY(make_offloader(above(kDisk), kDisk, config_.offload_to_disk));
+  CAIRN_TRY(make_offloader(kHost, kRemote, config_.offload_to_remote));
+  if (Tier* const remote = tier(kRemote)) {
+    lookup_ = std::make_unique<RemoteLookup>(
+        *remote, *store_, *space_, clock_,
+        RemoteLookup::Options{.timeout = config_.remote.timeout, .priority = config_.requests.priority}, wake_);
+  }
   const Onboarder::Parts parts{.device = tier(kDevice),
                                .host = tier(kHost),
                                .disk = tier(kDisk),
+                               .remote = tier(kRemote),
                                .host_to_device = link(kHost, kDevice),
                                .disk_to_device = link(kDisk, kDevice),
                                .disk_to_host = link(kDisk, kHost),
+                               .remote_to_host = link(kRemote, kHost),
                                .registry = registry_.get(),
                                .cost = parts_.cost != nullptr ? parts_.cost : metered_cost_model(prefill_),
                                .block_size = config_.block_size,
@@ -278,6 +376,21 @@ Status ManagerTiers::resize_host(std::uint32_t blocks) {
   return {};
 }
 
+void ManagerTiers::want_unknown(std::span<const BlockKey> keys) const {
+  if (lookup_ == nullptr) {
+    return;
+  }
+  constexpr TierSet kAll(0xF);
+  while (!keys.empty()) {
+    const std::optional<BlockRegistry::Run> run = registry_->nearest_run(keys, kAll);
+    if (!run) {
+      lookup_->want(keys);
+      return;
+    }
+    keys = keys.subspan(run->keys);
+  }
+}
+
 // --- moving ---
 
 bool ManagerTiers::pump() {
@@ -290,7 +403,12 @@ bool ManagerTiers::pump() {
   }
   any |= onboarder_->pump();
   any |= scrub_ != nullptr && scrub_->pump();
+  any |= store_ != nullptr && store_->pump();
+  any |= lookup_ != nullptr && lookup_->pump();
   any |= may_reclaim_ && reclaim();
+  if (returns_file_) {
+    (void)returns_file_->save_if_due(clock_.now());  // tried again later
+  }
   const MutexLock lock(host_mutex_);
   return (host_size_ && host_size_->advance()) || any;
 }
@@ -324,6 +442,9 @@ std::optional<TimePoint> ManagerTiers::next_time() {
   if (scrub_ != nullptr) {
     sooner(scrub_->next_time());
   }
+  if (store_ != nullptr) {
+    sooner(store_->next_time());
+  }
   const MutexLock lock(host_mutex_);
   if (host_size_ && host_size_->to_withhold() > 0) {
     sooner(clock_.now() + kResizeStep);
@@ -332,9 +453,9 @@ std::optional<TimePoint> ManagerTiers::next_time() {
 }
 
 bool ManagerTiers::is_idle() const {
-  return onboarder_->is_idle() && std::ranges::all_of(offloaders_, [](const auto& offloader) {
-           return offloader == nullptr || offloader->is_idle();
-         });
+  return onboarder_->is_idle() && (lookup_ == nullptr || lookup_->is_idle()) &&
+         std::ranges::all_of(offloaders_,
+                             [](const auto& offloader) { return offloader == nullptr || offloader->is_idle(); });
 }
 
 std::optional<std::uint64_t> ManagerTiers::settled_copies() const {
@@ -354,6 +475,9 @@ std::optional<std::uint64_t> ManagerTiers::settled_copies() const {
 void ManagerTiers::end() {
   if (scrub_ != nullptr) {
     scrub_->end();
+  }
+  if (lookup_ != nullptr) {
+    lookup_->end();
   }
   onboarder_->end();
   for (const std::unique_ptr<Offloader>& offloader : offloaders_) {
@@ -381,7 +505,8 @@ void ManagerTiers::add_metrics(Metrics& metrics) {
     }
     if (offloader_into(level) != nullptr) {
       add_offload_metrics(metrics, level, *offloader_into(level));
-      if (tier(above(level))->pool() != nullptr) {
+      const bool is_counted = level == kRemote && offloader_into(kDisk) != nullptr;  // above the disk already
+      if (tier(above(level))->pool() != nullptr && !is_counted) {
         add_loss_metrics(metrics, above(level), *registry_);
       }
     }
@@ -396,6 +521,9 @@ void ManagerTiers::add_metrics(Metrics& metrics) {
   if (scrub_ != nullptr) {
     add_scrub_metrics(metrics, *scrub_);
   }
+  if (lookup_ != nullptr) {
+    add_remote_metrics(metrics, *lookup_, *store_);
+  }
 }
 
 void ManagerTiers::add_to(ManagerStatus& status) const {
@@ -404,6 +532,8 @@ void ManagerTiers::add_to(ManagerStatus& status) const {
       TierStatus& added = status.tiers.emplace_back(tier_status(*each));
       if (level == kDisk) {
         added.path = config_.disk.path;
+      } else if (level == kRemote) {
+        added.path = store_->describe();
       }
       const MutexLock lock(host_mutex_);
       if (level == kHost && host_size_) {

@@ -17,10 +17,14 @@
 #include <vector>
 
 #include "cairn/base/mutex.h"
+#include "cairn/cluster/remote_lookup.h"
+#include "cairn/cluster/remote_space.h"
+#include "cairn/cluster/retrying_store.h"
 #include "cairn/manager/executors.h"
 #include "cairn/manager/host_size.h"
 #include "cairn/manager/incident_log.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/manager/returns_file.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/onboard/prefill_meter.h"
@@ -32,7 +36,7 @@
 namespace cairn {
 
 // From the top down.
-inline constexpr CacheLevel kManagedTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3};
+inline constexpr CacheLevel kManagedTiers[] = {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4};
 
 class ManagerTiers {
  public:
@@ -52,6 +56,10 @@ class ManagerTiers {
   // What moves blocks down into this tier.
   [[nodiscard]] Offloader* offloader_into(CacheLevel level) const { return offloaders_[index_of(level)].get(); }
   [[nodiscard]] Onboarder& onboarder() const { return *onboarder_; }
+  // Finds out what the store has; null if there is no remote tier.
+  [[nodiscard]] RemoteLookup* lookup() const { return lookup_.get(); }
+  // Asks the store in the background for the keys from the first on that no tier is known to have.
+  void want_unknown(std::span<const BlockKey> keys) const;
   [[nodiscard]] PrefillMeter& prefill() const { return *prefill_; }
   [[nodiscard]] BlockRegistry& registry() const { return *registry_; }
   [[nodiscard]] EventLog* events() const { return events_.get(); }
@@ -83,15 +91,21 @@ class ManagerTiers {
   void end_now();
 
  private:
-  // Tells the offloader below a tier, which is made after the tier's pool, what happens in the pool. If memory runs out, the
-  // block is not copied down: the pool is in the middle of a change.
+  // Tells the offloaders below a tier, which are made after the tier's pool, what happens in the pool: that to the next tier, and
+  // that to the store. If memory runs out, the block is not copied down: the pool is in the middle of a change.
   class PoolListener final : public PoolObserver {
    public:
-    void attach(Offloader* offloader) { offloader_ = offloader; }
+    void attach(Offloader* offloader) { offloaders_[offloaders_[0] == nullptr ? 0 : 1] = offloader; }
+    void detach() {
+      offloaders_[0] = nullptr;
+      offloaders_[1] = nullptr;
+    }
     void on_registered(CacheLevel, std::span<const ResidentBlock> blocks, std::span<const Token>) override {
       try {
-        if (Offloader* offloader = offloader_) {
-          offloader->registered(blocks);
+        for (const std::atomic<Offloader*>& each : offloaders_) {
+          if (Offloader* const offloader = each) {
+            offloader->registered(blocks);
+          }
         }
       } catch (const std::bad_alloc&) {
       }
@@ -101,15 +115,17 @@ class ManagerTiers {
     void on_loaded(CacheLevel level, std::span<const BlockKey> keys) override { on_matched(level, keys); }
     void on_matched(CacheLevel, std::span<const BlockKey> keys) override {
       try {
-        if (Offloader* offloader = offloader_) {
-          offloader->used(keys);
+        for (const std::atomic<Offloader*>& each : offloaders_) {
+          if (Offloader* const offloader = each) {
+            offloader->used(keys);
+          }
         }
       } catch (const std::bad_alloc&) {
       }
     }
 
    private:
-    std::atomic<Offloader*> offloader_{nullptr};
+    std::array<std::atomic<Offloader*>, 2> offloaders_ = {};
   };
 
   ManagerTiers(const ManagerConfig& config, const ManagerParts& parts, IncidentLog& incidents,
@@ -120,6 +136,8 @@ class ManagerTiers {
   [[nodiscard]] Status make_offloader(CacheLevel from, CacheLevel to, const OffloadOptions& options);
   [[nodiscard]] Status make_movers();
   [[nodiscard]] Status make_scrub();
+  [[nodiscard]] Status make_returns();
+  [[nodiscard]] Status make_store();
   void report_recovery();
   [[nodiscard]] bool reclaim();
   // onboard.*_bytes_per_second of the configuration; 0 if the link is measured.
@@ -135,6 +153,8 @@ class ManagerTiers {
   KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   std::atomic<bool> may_reclaim_{false};    // pools may have blocks to reclaim
   const std::shared_ptr<PrefillMeter> prefill_;
+  std::shared_ptr<ReturnModel> returns_;     // of all tiers
+  std::optional<ReturnsFile> returns_file_;  // if there is a disk
 
   // In the order of their needs: what comes later is destroyed earlier.
   std::unique_ptr<BlockRegistry> registry_;
@@ -147,6 +167,9 @@ class ManagerTiers {
   std::array<std::unique_ptr<Offloader>, kCacheLevels> offloaders_;
   std::unique_ptr<Onboarder> onboarder_;
   std::unique_ptr<DiskScrub> scrub_;
+  std::unique_ptr<RetryingStore> store_;
+  std::unique_ptr<RemoteSpace> space_;
+  std::unique_ptr<RemoteLookup> lookup_;
   std::unique_ptr<Executors> executors_;  // ends before all that its callbacks use
 };
 

@@ -97,7 +97,7 @@ void write(JsonWriter& json, const OnboardStatus& onboard) {
   json.field("expired", onboard.expired);
   json.field("misses", onboard.misses);
   json.begin_object("hits");
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     json.field(to_string(level), onboard.hits[index_of(level)]);
   }
   json.end_object();
@@ -155,6 +155,28 @@ void write(JsonWriter& json, const TokenReport& tokens) {
   json.end_object();
 }
 
+void write(JsonWriter& json, const EventStreamStatus& events) {
+  json.begin_object("events");
+  json.field("endpoint", events.published.endpoint);
+  json.field("replay_endpoint", events.published.replay_endpoint);
+  json.field("first_sequence", events.published.first_sequence);
+  json.field("next_sequence", events.published.next_sequence);
+  json.field("events", events.published.events);
+  json.field("bytes", events.published.bytes);
+  json.field("replays", events.published.replays);
+  json.field("snapshots", events.published.snapshots);
+  json.field("refused_replays", events.published.refused_replays);
+  json.field("blocks", events.blocks.blocks);
+  json.field("announced_blocks", events.blocks.announced);
+  json.field("waiting_blocks", events.blocks.waiting);
+  json.field("log_snapshots", events.snapshots);
+  json.field("engine_batches", events.engine.batches);
+  json.field("engine_lost", events.engine.lost + events.engine.invalid);
+  json.field("engine_restarts", events.engine.restarts);
+  json.field("engine_unnamed_blocks", events.unnamed);
+  json.end_object();
+}
+
 }  // namespace
 
 void write_json(JsonWriter& json, const Incident& incident, TimePoint now) {
@@ -190,6 +212,9 @@ std::string status_as_json(const ManagerStatus& status) {
   json.field("incident_count", status.incident_count);
   if (status.tokens) {
     write(json, *status.tokens);
+  }
+  if (status.events) {
+    write(json, *status.events);
   }
   json.end_object();
   return out;

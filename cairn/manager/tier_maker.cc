@@ -53,6 +53,7 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
                                  config_.requests.tenants.end());
   }
   options.pool->seed = parts_.seed;
+  options.pool->returns = followers.returns;
   options.pool->observers = followers.observers;
   if (followers.low_water > 0) {
     // At least one block, at most a quarter: twice as many may be claimed.
@@ -97,7 +98,8 @@ std::uint32_t TierMaker::count_disk_blocks() const {
 }
 
 std::uint32_t TierMaker::blocks() const {
-  const std::uint64_t all = std::uint64_t{device_capacity()} + host_capacity() + disk_blocks_;
+  const std::uint64_t all = std::uint64_t{device_capacity()} + host_capacity() + disk_blocks_ +
+                            (config_.remote.is_there() ? config_.remote.blocks : 0);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(all, std::numeric_limits<std::uint32_t>::max()));
 }
 
@@ -201,6 +203,13 @@ Result<std::unique_ptr<Tier>> TierMaker::disk(const Followers& followers) const 
   Result<BlockLayoutPtr> layout = disk_layout(file, shape_, *std::move(region));
   made.file = std::move(file);
   return pool_tier(std::move(made), "disk", std::move(layout));
+}
+
+Result<std::unique_ptr<Tier>> TierMaker::remote(const Followers& followers) const {
+  const RemoteConfig& remote = config_.remote;
+  Tier::Options made = options(CacheLevel::kG4, {.policy = remote.policy}, followers, remote.blocks);
+  made.fence_store = followers.fence_store;
+  return pool_tier(std::move(made), "remote", BlockLayout::elsewhere(shape_, remote.blocks, MemoryKind::kSystem));
 }
 
 }  // namespace cairn

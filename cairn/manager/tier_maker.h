@@ -35,12 +35,16 @@ class TierMaker {
     std::function<void()> when_low = {};  // only used if blocks leave the tier ahead of need
     std::function<void(const TierChange&)> on_change = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};
-    double low_water = 0;  // share of its blocks
+    std::shared_ptr<ReturnModel> returns = nullptr;
+    double low_water = 0;                                                          // share of its blocks
+    std::function<Status(const std::optional<TierNewWeights>&)> fence_store = {};  // of the remote tier
   };
   // Requires: the configuration has the tier.
   [[nodiscard]] Result<std::unique_ptr<Tier>> device(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> host(const Followers& followers) const;
   [[nodiscard]] Result<std::unique_ptr<Tier>> disk(const Followers& followers) const;
+  // What is known of a store: a pool whose blocks are nowhere in this machine.
+  [[nodiscard]] Result<std::unique_ptr<Tier>> remote(const Followers& followers) const;
   // Capacity of all tiers together.
   [[nodiscard]] std::uint32_t blocks() const;
   // How many blocks of the host tier may be used at first; the tier has room for host.max_size.

@@ -43,6 +43,7 @@ std::optional<OffloadRefusal> refusal_of(BlockState state) {
     case BlockState::kFailed:
     case BlockState::kMismatch:
     case BlockState::kExpired:
+    case BlockState::kGone:
       break;
   }
   return OffloadRefusal::kFailed;

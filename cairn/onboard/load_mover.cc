@@ -38,7 +38,7 @@ LoadMover::LoadMover(const Onboarder::Parts& parts, Queued& queued, DoneFor done
     : parts_(parts),
       queued_(queued),
       done_for_(std::move(done_for)),
-      links_{parts.host_to_device, parts.disk_to_device, parts.disk_to_host} {}
+      links_{parts.host_to_device, parts.disk_to_device, parts.disk_to_host, parts.remote_to_host} {}
 
 LoadMover::Ended LoadMover::take_ended() { return std::exchange(ended_, {}); }
 
@@ -89,16 +89,20 @@ std::vector<LoadPartPtr> LoadMover::make_parts(const LoadPtr& load, const LoadPl
     if (planned.kind == Kind::kJoined) {
       if (attempt == 0) {
         // A use as any other load's. The load that reads them has them pinned.
-        Tier& read = planned.from == CacheLevel::kG3 ? *parts_.disk : *parts_.host;
-        (void)read.pool()->pin_prefix(keys, load->use());
+        Tier* const read = planned.from == CacheLevel::kG4   ? parts_.remote
+                           : planned.from == CacheLevel::kG3 ? parts_.disk
+                                                             : parts_.host;
+        (void)read->pool()->pin_prefix(keys, load->use());
       }
       add(planned, 0, LoadPart::State::kJoined);
       continue;
     }
     if (planned.kind == Kind::kPresent && load->kind == Load::Kind::kPrefetch) {
-      // A prefetch counts only what was not there when it began.
+      // A prefetch counts only what was not there when it began: what another load has brought meanwhile.
       if (attempt > 0) {
-        std::fill_n(load->is_there.begin() + planned.first, planned.count, true);
+        PinnedBlocks brought = parts_.host->pool()->pin_prefix(keys, BlockPool::LoadUse::kDoesNotCount);
+        std::fill_n(load->is_there.begin() + planned.first, brought.size(), true);
+        load->present.push_back(std::move(brought));
       }
       continue;
     }
@@ -291,7 +295,8 @@ bool LoadMover::submit_first(LoadPartList& queue) {
       Result<MutableBlocks> blocks = parts_.host->pool()->allocate(part->count);
       if (blocks) {
         part->host_targets.emplace(*std::move(blocks));
-      } else if (parts_.disk_to_device != nullptr && parts_.disk_to_device->may_be_tried()) {
+      } else if (part->link == LoadLink::kDiskToHost && parts_.disk_to_device != nullptr &&
+                 parts_.disk_to_device->may_be_tried()) {
         leave(*part, CacheLevel::kG2);
         part->through_host = false;
         part->link = LoadLink::kDiskToDevice;

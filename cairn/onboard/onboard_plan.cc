@@ -24,19 +24,20 @@ LoadRun describe(const KeyRun& run, const LoadLinks& links, const LoadCosts& cos
       described.probe_blocks = probe_blocks(costs.block_bytes);
     }
   };
+  const LoadLink to_host = run.tier == CacheLevel::kG4 ? LoadLink::kRemoteToHost : LoadLink::kDiskToHost;
   if (run.tier == CacheLevel::kG2) {
     use(LoadLink::kHostToDevice);
-  } else if (links.disk_to_device && !links.goes_through_host()) {
+  } else if (run.tier == CacheLevel::kG3 && links.disk_to_device && !links.goes_through_host()) {
     use(LoadLink::kDiskToDevice);
   } else {
     // Both links work at once: the slower one counts, and the first or last part is alone on the other.
-    const double disk = costs.speeds[index_of(LoadLink::kDiskToHost)].bytes_per_second;
+    const double below = costs.speeds[index_of(to_host)].bytes_per_second;
     const double host = costs.speeds[index_of(LoadLink::kHostToDevice)].bytes_per_second;
-    const bool is_host_slower = disk > 0 && host > 0 && host < disk;
-    use(is_host_slower ? LoadLink::kHostToDevice : LoadLink::kDiskToHost);
-    if (disk > 0 && host > 0) {
+    const bool is_host_slower = below > 0 && host > 0 && host < below;
+    use(is_host_slower ? LoadLink::kHostToDevice : to_host);
+    if (below > 0 && host > 0) {
       const double part = static_cast<double>(described.block_bytes) * std::min(run.blocks, costs.max_part_blocks);
-      described.latency_seconds = part / std::max(disk, host);
+      described.latency_seconds = part / std::max(below, host);
     }
   }
   return described;
@@ -54,10 +55,14 @@ void add_run(LoadPlan& plan, const LoadPlanRequest& request, const KeyRun& run, 
     if (run.tier == CacheLevel::kG3) {
       part.through_host = !request.is_prefetch && links.goes_through_host();
       part.link = request.is_prefetch || part.through_host ? LoadLink::kDiskToHost : LoadLink::kDiskToDevice;
+    } else if (run.tier == CacheLevel::kG4) {
+      part.through_host = !request.is_prefetch;
+      part.link = LoadLink::kRemoteToHost;
     }
   }
   // Small parts, so that the links to the host and from it work at once and the host's pool is not filled.
-  const bool is_cut = part.kind == Part::Kind::kCopied && part.link == LoadLink::kDiskToHost;
+  const bool is_cut =
+      part.kind == Part::Kind::kCopied && (part.link == LoadLink::kDiskToHost || part.link == LoadLink::kRemoteToHost);
   const std::uint32_t most = is_cut ? std::max(request.max_part_blocks, 1U) : run.blocks;
   for (std::uint32_t left = run.blocks; left > 0; left -= part.count) {
     part.first = plan.end;

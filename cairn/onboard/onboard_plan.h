@@ -16,8 +16,8 @@
 namespace cairn {
 
 // The links that blocks come up by.
-enum class LoadLink : std::uint8_t { kHostToDevice, kDiskToDevice, kDiskToHost };
-inline constexpr std::size_t kLoadLinks = 3;
+enum class LoadLink : std::uint8_t { kHostToDevice, kDiskToDevice, kDiskToHost, kRemoteToHost };
+inline constexpr std::size_t kLoadLinks = 4;
 [[nodiscard]] constexpr std::size_t index_of(LoadLink link) { return static_cast<std::size_t>(link); }
 
 // Consecutive keys of a load that are in the same place.
@@ -34,11 +34,14 @@ struct LoadLinks {
   bool host_to_device = false;
   bool disk_to_device = false;
   bool disk_to_host = false;
-  bool through_host = false;  // blocks from disk go by way of host memory and stay there; needs host_to_device as well
+  bool remote_to_host = false;  // blocks from a store always go by way of host memory; needs host_to_device as well
+  bool through_host = false;    // so do blocks from disk, and stay there
 
   // Whether blocks from disk reach the device.
   [[nodiscard]] bool reads_disk() const { return goes_through_host() || disk_to_device; }
   [[nodiscard]] bool goes_through_host() const { return through_host && host_to_device && disk_to_host; }
+  // Whether blocks from a store do.
+  [[nodiscard]] bool reads_remote() const { return host_to_device && remote_to_host; }
 };
 
 struct LinkSpeed {

@@ -1,10 +1,11 @@
 // Onboarder: brings blocks up: the longest prefix of a list of keys to the device, blocks that the caller holds to given
-// places, or blocks from disk into host memory before they are needed.
+// places, or blocks from disk or a store into host memory before they are needed.
 //
 // A load finds the prefix (what the device has, then for each key the nearest tier that has it), asks the cost model how much
 // of it is worth loading, pins it while it moves, and registers it above when its bytes are verified. If a part fails, the
 // outcome is a shorter prefix, never one with a hole. A block that another load is already bringing is waited for, not copied
-// twice. Blocks from disk go through host memory, where they stay as well, or straight to the device.
+// twice. Blocks from disk go through host memory, where they stay as well, or straight to the device; blocks from a store always go
+// through host memory.
 //
 // Thread safety: any thread. `done` is called once: on the caller's thread if nothing had to be loaded, else on a thread of an
 // executor or in pump().
@@ -40,9 +41,11 @@ class Onboarder {
     Tier* device = nullptr;  // any tier may be missing; the device may have no pool
     Tier* host = nullptr;
     Tier* disk = nullptr;
+    Tier* remote = nullptr;
     TierLink* host_to_device = nullptr;
     TierLink* disk_to_device = nullptr;
     TierLink* disk_to_host = nullptr;
+    TierLink* remote_to_host = nullptr;
     BlockRegistry* registry = nullptr;               // of the pools of all of them
     std::shared_ptr<const LoadCostModel> cost = {};  // null: measured_cost_model() with the speed of the options
     std::uint32_t block_size = 0;
@@ -54,6 +57,10 @@ class Onboarder {
 
   // Where the keys are; pins and touches nothing.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // The same for a model with layer groups, of which the device has what is needed after `local` common blocks, a boundary.
+  // `keys` are the request's, from the first block on.
+  [[nodiscard]] GroupLocation locate(const CacheGroups& groups, std::span<const BlockKey> keys,
+                                     std::size_t local) const;
 
   // How many of the blocks that locate() found are worth loading at the current speed of the links.
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
@@ -64,7 +71,7 @@ class Onboarder {
   [[nodiscard]] Result<LoadId> load_into(EngineBlocks&& targets, LoadRequest&& request);
   // Copies blocks that the caller holds to the device; does not ask the cost model.
   [[nodiscard]] Result<LoadId> onboard(OnboardRequest&& request);
-  // Copies blocks from disk to host memory.
+  // Copies blocks from disk and from a store to host memory.
   [[nodiscard]] Result<LoadId> prefetch(PrefetchRequest&& request);
   // What has not begun does not begin. The outcome comes as always.
   void cancel(LoadId load);

@@ -86,7 +86,7 @@ HttpResponse asset(std::string_view text, std::string content_type) {
 }
 
 void write_levels(JsonWriter& json, const std::array<std::uint64_t, kCacheLevels>& counts) {
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     json.field(to_string(level), counts[index_of(level)]);
   }
 }
@@ -369,7 +369,7 @@ Api::PrefixReport Api::find_prefixes() const {
   std::vector<TierBlock> blocks;
   std::vector<ResidentBlock> part;
   PrefixReport report;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     const BlockPool* const pool = manager_.pool(level);
     for (std::uint32_t next = 0; pool != nullptr && next < pool->capacity() && !report.is_cut;) {
       part.clear();
@@ -472,6 +472,10 @@ HttpResponse Api::lookup(const HttpRequest& request) const {
   Result<LookupBody> body = read_lookup(request.body);
   if (!body) {
     return error_response(body.error());
+  }
+  if (!manager_.config().model.groups.empty()) {
+    return error_response({ErrorCode::kFailedPrecondition,
+                           "the model has layer groups (model.groups), for which prompts cannot be looked up yet"});
   }
   std::vector<BlockKey> keys = std::move(body->keys);
   if (!body->tokens.empty()) {

@@ -116,15 +116,15 @@ std::optional<std::string> decoded(std::string_view text) {
 }  // namespace
 
 Result<CacheLevel> read_level(std::string_view text) {
-  constexpr std::pair<std::string_view, CacheLevel> kNames[] = {{"G1", CacheLevel::kG1}, {"device", CacheLevel::kG1},
-                                                                {"G2", CacheLevel::kG2}, {"host", CacheLevel::kG2},
-                                                                {"G3", CacheLevel::kG3}, {"disk", CacheLevel::kG3}};
+  constexpr std::pair<std::string_view, CacheLevel> kNames[] = {
+      {"G1", CacheLevel::kG1}, {"device", CacheLevel::kG1}, {"G2", CacheLevel::kG2}, {"host", CacheLevel::kG2},
+      {"G3", CacheLevel::kG3}, {"disk", CacheLevel::kG3},   {"G4", CacheLevel::kG4}, {"remote", CacheLevel::kG4}};
   for (const auto& [name, level] : kNames) {
     if (text == name) {
       return level;
     }
   }
-  return wrong("a tier is one of device (G1), host (G2), disk (G3)");
+  return wrong("a tier is one of device (G1), host (G2), disk (G3), remote (G4)");
 }
 
 Result<std::map<std::string, std::string>> read_query(std::string_view query,

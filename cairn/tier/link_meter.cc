@@ -61,7 +61,7 @@ void LinkMeter::ended(const Submitted& transfer, const Counts& counts, std::opti
   totals_.failed += counts.failed;
   totals_.mismatched += counts.mismatched;
   totals_.expired += counts.expired;
-  totals_.cancelled += counts.cancelled;
+  totals_.cancelled += counts.cancelled + counts.gone;
   leave(transfer, now);
   if (counts.done + counts.failed + counts.mismatched == 0) {
     return;  // it may have waited all the time

@@ -27,6 +27,7 @@ class LinkMeter {
     std::uint64_t mismatched = 0;
     std::uint64_t expired = 0;
     std::uint64_t cancelled = 0;
+    std::uint64_t gone = 0;  // counted as cancelled
   };
 
   // Records the duration of each transfer there too. Call it before the first one.

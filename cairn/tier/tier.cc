@@ -39,6 +39,7 @@ Tier::Tier(Options&& options)
       key_secret_(options.file ? options.file->geometry().secret : std::nullopt),
       on_change_(std::move(options.on_change)),
       on_dropped_(std::move(options.on_dropped)),
+      fence_store_(std::move(options.fence_store)),
       reading_(options.health),
       writing_(options.health),
       recovered_{.damage = std::move(options.damage)},
@@ -232,6 +233,9 @@ Status Tier::settle_fence(const std::optional<NewWeights>& weights) {
     if (has_file_) {
       status = file_->fence(weights ? std::optional(weights->generation) : std::nullopt);
     }
+  }
+  if (fence_store_) {
+    status = fence_store_(weights);
   }
   if (!status) {
     failed(TierUse::kWriting, status.error().message);

@@ -44,6 +44,12 @@ struct TierChange {
   std::string reason = {};  // why it is out of use
 };
 
+// The generation of new weights and the namespace of blocks from now on.
+struct TierNewWeights {
+  std::uint64_t generation = 0;
+  NamespaceId space{};
+};
+
 // What a block's checksum is bound to.
 [[nodiscard]] BlockTag block_tag(NamespaceId space, const BlockKey& key);
 
@@ -62,6 +68,8 @@ class Tier {
     // Called on any thread; neither may call the tier.
     std::function<void(const TierChange&)> on_change = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};  // the keys that drop() removed
+    // Makes what a store holds void, as settle_fence() does with a file; waits for the store. `weights` are set already.
+    std::function<Status(const std::optional<TierNewWeights>& weights)> fence_store = {};
   };
   [[nodiscard]] static Result<std::unique_ptr<Tier>> make(Options&& options);
   Tier(const Tier&) = delete;
@@ -101,6 +109,8 @@ class Tier {
 
   // The bytes of these blocks are wrong: they are not found here any more, nor after a restart.
   void drop(std::span<const BlockKey> keys);
+  // The store that the tier stands for no longer has these blocks: they are not found here any more.
+  void forget(std::span<const BlockKey> keys) { pool_->discard(keys); }
   // Drops those of the blocks that are not in use. Those in use stay until they are evicted. None is found after a restart.
   ResetOutcome reset(std::span<const BlockKey> keys);
 
@@ -113,12 +123,8 @@ class Tier {
   // One fence at a time. A tier without a pool has nothing to fence and only learns of new weights.
   [[nodiscard]] Result<std::optional<PoolFence>> plan_fence() const;
   PoolFenceOutcome raise_fence(std::optional<PoolFence> fence);
-  // The generation of new weights and the namespace of blocks from now on.
-  struct NewWeights {
-    std::uint64_t generation = 0;
-    NamespaceId space{};
-  };
-  // Fails if the file could not be written: the fence holds, but old blocks may be found after a restart.
+  using NewWeights = TierNewWeights;
+  // Fails if the file or the store could not be written: the fence holds, but old blocks may be found after a restart.
   [[nodiscard]] Status settle_fence(const std::optional<NewWeights>& weights);
   void lower_fence();
   // When it returns, what was written before survives a loss of power.
@@ -148,6 +154,7 @@ class Tier {
   const std::optional<KeySecret> key_secret_;
   const std::function<void(const TierChange&)> on_change_;
   const std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped_;
+  const std::function<Status(const std::optional<NewWeights>&)> fence_store_;
   TierHealth reading_;
   TierHealth writing_;
   Recovered recovered_;

@@ -14,6 +14,9 @@ namespace {
 
 // The likelier one to fail.
 int frailty(const Tier& tier) {
+  if (tier.level() == CacheLevel::kG4) {
+    return 3;
+  }
   switch (tier.layout()->kind()) {
     case MemoryKind::kFile:
       return 2;
@@ -34,7 +37,8 @@ LinkMeter::Counts count(std::span<const BlockState> states) {
           .failed = of(BlockState::kFailed),
           .mismatched = of(BlockState::kMismatch),
           .expired = of(BlockState::kExpired),
-          .cancelled = of(BlockState::kCancelled)};
+          .cancelled = of(BlockState::kCancelled),
+          .gone = of(BlockState::kGone)};
 }
 
 bool all_done(std::span<const BlockState> states) {
@@ -164,9 +168,10 @@ Status TierLink::ask_tiers() {
 void TierLink::report(std::span<const BlockState> states, const std::string& error, const Status& written) {
   const LinkMeter::Counts counts = count(states);
   const auto tell = [&](Tier& tier, TierUse use) {
-    if (counts.done + counts.mismatched > 0) {
-      // Wrong bytes are the fault of the tier that was read.
-      use == TierUse::kReading ? tier.verified(counts.done, counts.mismatched, error) : tier.succeeded(use);
+    if (counts.done + counts.mismatched + counts.gone > 0) {
+      // Wrong bytes are the fault of the tier that was read. That it no longer has a block is a right answer.
+      use == TierUse::kReading ? tier.verified(counts.done + counts.gone, counts.mismatched, error)
+                               : tier.succeeded(use);
     } else if (counts.failed + counts.expired > 0) {
       tier.failed(use, error);
     } else {
@@ -245,8 +250,16 @@ Result<TransferId> TierLink::submit_to_executor(const InFlightPtr& in_flight) {
   const std::uint64_t blocks = targets.size();
   transfer.blocks.reserve(blocks);
   for (std::size_t i = 0; i < blocks; ++i) {
+    const BlockFacts& facts = source.facts()[i];
     transfer.blocks.push_back({.pair = {index_of(source.block_ids()[i]), index_of(targets[i])},
-                               .tag = from_.tag_of(source.facts()[i].block.key)});
+                               .tag = from_.tag_of(facts.block.key),
+                               .expected = Checksum{facts.checksum},
+                               .note = value_of(facts.block.tokens_hash)});
+  }
+  if (to_.level() == CacheLevel::kG4) {
+    transfer.is_current = [in_flight] {
+      return in_flight->transfer->source.is_current() && in_flight->transfer->targets.is_current();
+    };
   }
   transfer.done = [this, in_flight](TransferOutcome&& outcome) { on_done(*in_flight, std::move(outcome)); };
   transfer.settled = [this, in_flight] {
@@ -309,6 +322,9 @@ std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutc
   const CopySource& source = in_flight.transfer->source;
   std::vector<BlockFacts> facts(source.facts().begin(), source.facts().end());
   std::vector<BlockKey> wrong;
+  std::vector<BlockKey> gone;
+  // A store compares with the checksum that it has: another process may have stored the block, with other bytes of its own.
+  const bool knows_checksums = from_.level() != CacheLevel::kG4;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     BlockOutcome& block = outcome.blocks[i];
     const auto sum = static_cast<std::uint64_t>(block.checksum);
@@ -318,7 +334,7 @@ std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutc
         outcome.error = str_cat(executor_.describe(), " made no checksum of block ", facts[i].block.key.to_string());
       }
     }
-    if (block.state == BlockState::kDone && facts[i].checksum != 0 && facts[i].checksum != sum) {
+    if (block.state == BlockState::kDone && knows_checksums && facts[i].checksum != 0 && facts[i].checksum != sum) {
       block.state = BlockState::kMismatch;
       if (outcome.error.empty()) {
         outcome.error = str_cat("block ", facts[i].block.key.to_string(), " of ", to_string(from_.level()),
@@ -327,12 +343,17 @@ std::vector<BlockFacts> TierLink::verify(const InFlight& in_flight, TransferOutc
     }
     if (block.state == BlockState::kMismatch) {
       wrong.push_back(facts[i].block.key);
+    } else if (block.state == BlockState::kGone) {
+      gone.push_back(facts[i].block.key);
     }
     facts[i].checksum = sum;
   }
   // After a fence the keys may name other blocks.
   if (!wrong.empty() && from_.pool() != nullptr && source.is_current()) {
     from_.drop(wrong);
+  }
+  if (!gone.empty() && from_.pool() != nullptr && source.is_current()) {
+    from_.forget(gone);
   }
   return facts;
 }
@@ -409,6 +430,7 @@ ImmutableBlocks TierLink::register_as(MutableBlocks blocks, std::span<const Bloc
     CAIRN_CHECK(complete.has_value(), "there are facts for every block");
     auto registered = (*std::move(complete)).register_blocks(retention);
     CAIRN_CHECK(registered.has_value(), "the facts were checked in submit()");
+    registered->adopt(facts.first(alike));
     CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one transfer are of one pool");
     facts = facts.subspan(alike);
   }

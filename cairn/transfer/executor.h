@@ -39,12 +39,22 @@ enum class Verify : std::uint8_t {
 
 struct TransferBlock {
   BlockPair pair;
-  BlockTag tag = {};       // kMake, kCheck
-  Checksum expected = {};  // kCheck
+  BlockTag tag = {};  // kMake, kCheck
+  // kCheck. With kMake, what the source is known to have, if anything: an executor whose bytes leave this process does not send
+  // others.
+  Checksum expected = {};
+  std::uint64_t note = 0;  // kept beside the bytes by an executor that stores them under their tag (cluster/)
 };
 
-enum class BlockState : std::uint8_t { kDone, kFailed, kMismatch, kExpired, kCancelled };
-// "done", "failed", "mismatch", "expired", "cancelled"
+enum class BlockState : std::uint8_t {
+  kDone,
+  kFailed,
+  kMismatch,
+  kExpired,
+  kCancelled,
+  kGone,  // the source is a store, and no longer has the block
+};
+// "done", "failed", "mismatch", "expired", "cancelled", "gone"
 [[nodiscard]] std::string_view to_string(BlockState state);
 
 struct BlockOutcome {
@@ -72,6 +82,9 @@ struct Transfer {
   // The step that the engine must have reached before the transfer touches device blocks. Only the executor of a leader looks
   // at it: each rank holds its part of the transfer back.
   StepMark not_before = {};
+  // Asked in submit() by an executor whose copies others may see before they are registered: false if a fence came over the
+  // blocks, and the transfer is refused. Empty: it is current.
+  std::function<bool()> is_current = {};
   std::function<void(TransferOutcome&&)> done = {};
   std::function<void()> settled = {};  // may be empty
 };

@@ -134,7 +134,7 @@ Snapshot snapshot_of(const Manager& manager) {
   const ManagerPtr owner = manager.use();
   const EventLog& log = log_of(*owner);
   std::vector<const ResidentSource*> pools;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     if (const BlockPool* const pool = owner->manager.pool(level)) {
       pools.push_back(pool);
     }

@@ -102,7 +102,7 @@ nb::dict dict_of(const OnboardStatus& onboard) {
   all["expired"] = onboard.expired;
   all["misses"] = onboard.misses;
   nb::dict hits;
-  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3, CacheLevel::kG4}) {
     hits[name_of(level)] = onboard.hits[index_of(level)];
   }
   all["hits"] = hits;
@@ -131,6 +131,23 @@ nb::dict dict_of(const ScrubStatus& scrub) {
   all["unreadable"] = scrub.unreadable;
   all["passes"] = scrub.passes;
   all["position"] = scrub.position;
+  return all;
+}
+
+nb::dict dict_of(const EventStreamStatus& events) {
+  nb::dict all;
+  all["endpoint"] = events.published.endpoint;
+  all["replay_endpoint"] = events.published.replay_endpoint;
+  all["first_sequence"] = events.published.first_sequence;
+  all["next_sequence"] = events.published.next_sequence;
+  all["events"] = events.published.events;
+  all["replays"] = events.published.replays;
+  all["snapshots"] = events.published.snapshots;
+  all["announced_blocks"] = events.blocks.announced;
+  all["waiting_blocks"] = events.blocks.waiting;
+  all["engine_batches"] = events.engine.batches;
+  all["engine_lost"] = events.engine.lost + events.engine.invalid;
+  all["engine_restarts"] = events.engine.restarts;
   return all;
 }
 
@@ -181,6 +198,7 @@ void bind_status(nb::module_& module) {
         all["incidents"] = list_of(status.incidents);
         all["incident_count"] = status.incident_count;
         all["tokens"] = status.tokens ? nb::object(dict_of(*status.tokens)) : nb::none();
+        all["events"] = status.events ? nb::object(dict_of(*status.events)) : nb::none();
         return as_record(all);
       },
       nb::sig("def status(self) -> cairn._record.Record"),

@@ -79,7 +79,7 @@ class Demo(unittest.TestCase):
     def test_ctl_says_what_is_wrong(self):
         self.assertIn("token is wrong", self.ctl("reset", "disk", status=1, token="another-token-of-16"))
         self.assertIn("Authorization", self.ctl("reset", "disk", status=1, token=""))
-        self.assertIn("device (G1), host (G2), disk (G3)", self.ctl("reset", "dsik", status=2))
+        self.assertIn("device (G1), host (G2), disk (G3), remote (G4)", self.ctl("reset", "dsik", status=2))
         self.assertIn("cairn ctl pause FROM TO", self.ctl("pause", "host", status=2))
         self.assertIn("unknown action 'stauts'", self.ctl("stauts", status=2))
         with socket.socket() as nobody:
