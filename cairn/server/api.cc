@@ -521,6 +521,10 @@ HttpResponse Api::reset(const HttpRequest& request) const {
   if (!body) {
     return error_response(body.error());
   }
+  if (body->tier && manager_.pool(*body->tier) == nullptr) {
+    return error_response({ErrorCode::kNotFound,
+                           str_cat("there is no tier ", to_string(*body->tier), " here, or the engine manages it")});
+  }
   if (!body->keys.empty()) {
     const ResetOutcome done = manager_.reset(*body->tier, body->keys);
     log_change(request, str_cat("reset ", done.reset, " blocks of ", to_string(*body->tier)));
