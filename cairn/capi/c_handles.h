@@ -17,14 +17,17 @@
 #include "cairn/connector/worker_connector.h"
 #include "cairn/events/event_log.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/server/http_server.h"
 
 struct cairn_manager {
-  explicit cairn_manager(cairn::KvBlockManager given) : manager(std::move(given)) {}
+  cairn_manager(cairn::KvBlockManager given, std::unique_ptr<cairn::HttpServer> http)
+      : manager(std::move(given)), server(std::move(http)) {}
   cairn_manager(const cairn_manager&) = delete;
   cairn_manager& operator=(const cairn_manager&) = delete;
   ~cairn_manager() { lifetime->end(); }
 
   cairn::KvBlockManager manager;
+  std::unique_ptr<cairn::HttpServer> server;  // null unless http.listen is given; goes before the manager
   const std::shared_ptr<cairn::capi::Lifetime> lifetime = std::make_shared<cairn::capi::Lifetime>();
 };
 

@@ -6,7 +6,8 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
-#include "cairn/capi/status_json.h"
+#include "cairn/manager/status_json.h"
+#include "cairn/server/log.h"
 #include "cairn/tokens/hashes.h"
 
 namespace cairn::capi {
@@ -96,10 +97,11 @@ int32_t cairn_manager_create(const cairn_manager_options* options, cairn_manager
     }
     CAIRN_TRY_ASSIGN(const ManagerConfig config,
                      read_config(given.config, given.config_file, given.use_environment != 0));
-    CAIRN_TRY_ASSIGN(KvBlockManager made,
-                     KvBlockManager::make(config, read_parts(given.offload_filter, given.offload_filter_context,
-                                                             given.offload_filter_limit_us)));
-    *manager = new cairn_manager(std::move(made));
+    ManagerParts parts = read_parts(given.offload_filter, given.offload_filter_context, given.offload_filter_limit_us);
+    std::shared_ptr<Log> log = log_incidents(config, parts);
+    CAIRN_TRY_ASSIGN(KvBlockManager made, KvBlockManager::make(config, parts));
+    CAIRN_TRY_ASSIGN(std::unique_ptr<HttpServer> server, HttpServer::start(made, std::move(log)));
+    *manager = new cairn_manager(std::move(made), std::move(server));
     return {};
   });
 }

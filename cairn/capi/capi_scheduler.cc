@@ -9,6 +9,7 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/capi/c_boundary.h"
 #include "cairn/capi/c_handles.h"
+#include "cairn/server/log.h"
 
 namespace cairn::capi {
 
@@ -183,8 +184,11 @@ int32_t cairn_scheduler_create(const cairn_scheduler_options* options, cairn_sch
     }
     CAIRN_TRY_ASSIGN(SchedulerConnector::Options read, read_options(given));
     auto handle = std::make_unique<cairn_scheduler>();
+    std::shared_ptr<Log> log = log_incidents(read.manager, read.parts);
     CAIRN_TRY_ASSIGN(handle->connector, SchedulerConnector::make(std::move(read)));
-    handle->manager = std::make_unique<cairn_manager>(handle->connector->manager());
+    const KvBlockManager& manager = handle->connector->manager();
+    CAIRN_TRY_ASSIGN(std::unique_ptr<HttpServer> server, HttpServer::start(manager, std::move(log)));
+    handle->manager = std::make_unique<cairn_manager>(manager, std::move(server));
     *scheduler = handle.release();
     return {};
   });

@@ -79,6 +79,19 @@ TEST_F(CapiTest, RefusesMissingArgumentsAndNamesThem) {
   EXPECT_EQ(cairn_manager_create(&options, &made, nullptr), CAIRN_INVALID_ARGUMENT);
 }
 
+TEST_F(CapiTest, OneSettingOpensTheHttpPort) {
+  cairn_manager* made = nullptr;
+  auto options = sized<cairn_manager_options>();
+  const std::string good = config_text(2, 4, 8) + "[http]\nlisten = \"127.0.0.1:0\"\n";
+  options.config = good.c_str();
+  ASSERT_EQ(cairn_manager_create(&options, &made, &error_), CAIRN_OK) << error_.message;
+  cairn_manager_destroy(made);
+  const std::string open_to_all = config_text(2, 4, 8) + "[http]\nlisten = \"0.0.0.0:0\"\n";
+  options.config = open_to_all.c_str();
+  EXPECT_EQ(cairn_manager_create(&options, &made, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("http.token_file"));
+}
+
 TEST_F(CapiTest, CallersOfAnEarlierVersionHaveSmallerStructs) {
   cairn_manager_options early{};
   early.struct_size = offsetof(cairn_manager_options, config_file);

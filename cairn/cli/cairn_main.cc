@@ -52,7 +52,8 @@ int run(int argc, char** argv) {
       "  cairn demo                              prefix reuse in a small pool, in a second\n"
       "  cairn config > cairn.toml               a configuration file with every key explained\n"
       "  cairn stress                            real tiers on this machine, every byte verified\n"
-      "  cairn replay                            what tiers would bring to simulated engines\n\n"
+      "  cairn replay                            what tiers would bring to simulated engines\n"
+      "  cairn serve --demo                      the dashboard, with simulated engines\n\n"
       "Every command has --help with examples, and --json for programs.");
   const std::string words = command_line(argc, argv);
   Chosen chosen;
@@ -64,6 +65,9 @@ int run(int argc, char** argv) {
   add_config(app, chosen);
   add_disk(app, chosen);
   add_stress(app, chosen);
+  add_serve(app, chosen);
+  add_ctl(app, chosen);
+  add_top(app, chosen);
   add_events(app, chosen);
   try {
     app.parse(argc, argv);

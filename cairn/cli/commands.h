@@ -19,13 +19,16 @@ using Chosen = std::function<int()>;
 
 // Each adds one command to the app. If the command line has that command, parsing sets `chosen`. `words` is the command line.
 void add_config(CLI::App& app, Chosen& chosen);
+void add_ctl(CLI::App& app, Chosen& chosen);
 void add_demo(CLI::App& app, Chosen& chosen);
 void add_disk(CLI::App& app, Chosen& chosen);
 void add_events(CLI::App& app, Chosen& chosen);
 void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
 void add_replay(CLI::App& app, const std::string& words, Chosen& chosen);
+void add_serve(CLI::App& app, Chosen& chosen);
 void add_stress(CLI::App& app, Chosen& chosen);
+void add_top(CLI::App& app, Chosen& chosen);
 void add_trace(CLI::App& app, Chosen& chosen);
 
 // Prints the error, if any, to standard error. Returns 0 or `failure`, for use as exit status.

@@ -40,6 +40,9 @@ constexpr Name<HugePages> kPages[] = {{HugePages::kNone, "none"},
                                       {HugePages::k1GiB, "1GiB"}};
 constexpr Name<DiskOpening> kOpenings[] = {
     {DiskOpening::kReuse, "reuse"}, {DiskOpening::kExisting, "existing"}, {DiskOpening::kFresh, "fresh"}};
+constexpr Name<LogLevel> kLogLevels[] = {
+    {LogLevel::kOff, "off"}, {LogLevel::kError, "error"}, {LogLevel::kWarning, "warning"}, {LogLevel::kInfo, "info"}};
+constexpr Name<LogFormat> kLogFormats[] = {{LogFormat::kText, "text"}, {LogFormat::kJson, "json"}};
 constexpr Name<EventFormat> kFormats[] = {{EventFormat::kVllm, "vllm"}, {EventFormat::kDynamo, "dynamo"}};
 constexpr Name<EventMode> kModes[] = {{EventMode::kDedup, "dedup"}, {EventMode::kPassthrough, "passthrough"}};
 constexpr Name<IoMethod> kMethods[] = {
@@ -473,6 +476,21 @@ void add_the_rest(List& list) {
             [](auto& c) -> auto& { return c.record.path; });
   list.flag("tokens", "Whether that file has token ids, salts and adapters; otherwise keys of blocks stand for them",
             [](auto& c) -> auto& { return c.record.tokens; });
+
+  list.section("http");
+  list.text("listen", "Address and port of the HTTP API, metrics and dashboard, such as 127.0.0.1:9470; none if empty",
+            [](auto& c) -> auto& { return c.http.listen; });
+  list.text("token", "Token that changes over HTTP require, 16 characters or more; better in a file",
+            [](auto& c) -> auto& { return c.http.token; });
+  list.last().is_secret = true;
+  list.text("token_file", "File that holds the token and nothing else",
+            [](auto& c) -> auto& { return c.http.token_file; });
+
+  list.section("log");
+  list.choice("level", "What is written to standard error: incidents and changes, from this level on",
+              Field([](auto& c) -> auto& { return c.log.level; }), kLogLevels);
+  list.choice("format", "Lines for people, or one JSON object a line",
+              Field([](auto& c) -> auto& { return c.log.format; }), kLogFormats);
 }
 
 std::vector<ConfigKey> make_keys() {
@@ -535,6 +553,11 @@ bool ConfigKey::is_bare(std::string_view value) const {
                              ? parse_whole(value, 0, kMost).has_value()
                              : parse_real(value, 0, std::numeric_limits<double>::max()).has_value();
   return is_number || value == "true" || value == "false";
+}
+
+std::string_view to_string(LogLevel level) {
+  const auto* const found = std::ranges::find(kLogLevels, level, &Name<LogLevel>::first);
+  return found == std::end(kLogLevels) ? "unknown" : found->second;
 }
 
 std::span<const ConfigKey> config_keys() {

@@ -76,6 +76,8 @@ TEST(ConfigKeysTest, ASecretIsNotShown) {
   ASSERT_TRUE(config.set("model.secret", digits));
   EXPECT_THAT(config.to_toml(), ::testing::Not(HasSubstr(digits)));
   EXPECT_THAT(config.to_toml(), HasSubstr("# secret is set, but not shown\n"));
+  ASSERT_TRUE(config.set("http.token", "a-token-of-some-length"));
+  EXPECT_THAT(config.to_toml(), ::testing::Not(HasSubstr("a-token-of-some-length")));
   const Status mistyped = config.set("model.secret", digits + "7");
   ASSERT_FALSE(mistyped);
   EXPECT_EQ(mistyped.error().message, "model.secret is a text of 65 characters; expected 64 hexadecimal digits");

@@ -44,6 +44,8 @@ namespace cairn {
                                        "fresh",
                                        "io_uring",
                                        "off",
+                                       "error",
+                                       "json",
                                        "batch:100:500",
                                        "global:full, local:sliding:1024",
                                        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",

@@ -418,13 +418,13 @@ Status KvBlockManager::resume(CacheLevel from, CacheLevel to) const { return sta
 Status KvBlockManager::resize_host(std::uint32_t blocks) const { return state_->tiers->resize_host(blocks); }
 
 ManagerStatus KvBlockManager::status() const {
-  ManagerStatus status{.worker_id = worker_id(),
-                       .dp_rank = state_->config.dp_rank,
-                       .uptime = state_->parts.clock->now() - state_->started};
+  const TimePoint now = state_->parts.clock->now();
+  ManagerStatus status{
+      .now = now, .worker_id = worker_id(), .dp_rank = state_->config.dp_rank, .uptime = now - state_->started};
   state_->tiers->add_to(status);
   state_->incidents->add_to(status);
   if (state_->parts.tokens != nullptr) {
-    status.tokens = state_->parts.tokens->report(state_->parts.clock->now());
+    status.tokens = state_->parts.tokens->report(now);
   }
   if (state_->events != nullptr) {
     status.events = state_->events->status();

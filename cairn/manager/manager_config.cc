@@ -229,6 +229,9 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
     check_host(config.host, *block_bytes, mistakes);
   }
   check_disk(config.disk, mistakes);
+  if (!config.http.token.empty() && !config.http.token_file.empty()) {
+    mistakes.add({"http.token", "http.token_file"}, "http.token and http.token_file are both given; give one of them");
+  }
   check_remote(config, mistakes);
   if (const Result<CacheGroups> groups = config.groups(); !groups && config.block_size != 0) {
     mistakes.add({"model.groups", "block_size"}, groups.error().message);

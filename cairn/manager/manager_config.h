@@ -158,6 +158,24 @@ struct EventsConfig {
   std::string library = "libzmq.so.5";
 };
 
+// [http]: the port for operators (server/http_server.h). Whoever makes a manager also makes its server: cairn serve, the C
+// interface and the Python package do.
+struct HttpConfig {
+  std::string listen = {};      // "127.0.0.1:9470"; empty: none
+  std::string token = {};       // that changes require; if there is none, changes are refused. Never printed
+  std::string token_file = {};  // a file that holds it, instead
+};
+
+enum class LogLevel : std::uint8_t { kOff, kError, kWarning, kInfo };
+enum class LogFormat : std::uint8_t { kText, kJson };
+[[nodiscard]] std::string_view to_string(LogLevel level);  // "off", "error", "warning", "info"
+
+// [log]: what is written to standard error (server/log.h), by whoever makes the manager.
+struct LogConfig {
+  LogLevel level = LogLevel::kOff;
+  LogFormat format = LogFormat::kText;
+};
+
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
   // Which of several engines that serve one model side by side this is, in events and metrics. Not part of the namespace:
@@ -179,6 +197,8 @@ struct ManagerConfig {
   TierHealthOptions health;                     // [health]: when a failing tier is suspended, and tried again
   RecordConfig record;                          // [record]
   EventsConfig events;                          // [events]
+  HttpConfig http;                              // [http]
+  LogConfig log;                                // [log]
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.

@@ -36,6 +36,8 @@ BlockLayoutPtr layout_of(const KvShape& shape, std::uint32_t blocks) {
 
 TEST(ManagerConfigTest, ASecretIsGivenOnceAndToASchemeThatHasOne) {
   const std::string digits(64, '7');
+  EXPECT_EQ(problem([](ManagerConfig& c) { c.http = {.listen = "127.0.0.1:9470", .token = "t", .token_file = "/t"}; }),
+            "http.token and http.token_file are both given; give one of them");
   EXPECT_EQ(problem([&](ManagerConfig& c) { c.model.secret = digits; }), "none");
   EXPECT_THAT(problem([&](ManagerConfig& c) {
                 c.model.secret = digits;

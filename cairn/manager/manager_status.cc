@@ -30,6 +30,39 @@ std::string_view to_string(Incident::Kind kind) {
   return "unknown";
 }
 
+std::string_view advice(Incident::Kind kind) {
+  switch (kind) {
+    case Incident::Kind::kTierOut:
+      return "Look for errors of the device in the kernel's log (dmesg) and check that the disk is not full. Requests "
+             "go on without the tier, and it is tried again by itself.";
+    case Incident::Kind::kTierBack:
+      return "Nothing to do: the tier is in use again.";
+    case Incident::Kind::kWrongBytes:
+      return "The blocks were dropped and nothing wrong was served. If it happens again, check memory and disk of the "
+             "machine, and set disk.scrub_rate to find damaged blocks early.";
+    case Incident::Kind::kStartedUnclean:
+      return "The last process did not shut down in order. Blocks that were verified are kept; give the process time "
+             "to stop (SIGTERM, and more than twice `shutdown` before SIGKILL).";
+    case Incident::Kind::kDamagedEntries:
+      return "The damaged entries were dropped and the rest of the file is used. Check the disk (smartctl) and the "
+             "file "
+             "system.";
+    case Incident::Kind::kDamagedFile:
+      return "The tier started with what was intact, or empty. Keep the renamed file only if somebody wants to look at "
+             "it, and check the disk.";
+    case Incident::Kind::kNotReserved:
+      return "The file system did not reserve the space of the file, so writes can fail when it is full. Free some "
+             "space, or make disk.size smaller.";
+    case Incident::Kind::kShutdownTimedOut:
+      return "Copies were still in flight when the process stopped. Raise `shutdown`, or find out why the disk is "
+             "slow.";
+    case Incident::Kind::kOffloadFilter:
+      return "Make the offload filter faster, or remove it; while it is bypassed, blocks are copied as if there were "
+             "none.";
+  }
+  return "";
+}
+
 TierStatus tier_status(const Tier& tier) {
   const Region& region = *tier.layout()->regions().front();
   TierStatus status{.level = tier.level(),

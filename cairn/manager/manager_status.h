@@ -40,6 +40,8 @@ struct Incident {
   std::string text = {};  // what happened, and to what
 };
 [[nodiscard]] std::string_view to_string(Incident::Kind kind);
+// What an operator can do about it, in a sentence or two; for "tier back", that there is nothing to do.
+[[nodiscard]] std::string_view advice(Incident::Kind kind);
 
 struct TierStatus {
   CacheLevel level = CacheLevel::kG1;
@@ -68,6 +70,7 @@ struct LinkStatus {
 };
 
 struct ManagerStatus {
+  TimePoint now{};  // of the manager's clock, as in Incident::when
   std::uint64_t worker_id = 0;
   std::optional<std::uint32_t> dp_rank = {};
   Duration uptime = Duration::zero();

@@ -16,6 +16,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/manager/config_keys.h"
+#include "cairn/server/log.h"
 #include "python/src/duration.h"
 #include "python/src/keys.h"
 
@@ -61,8 +62,9 @@ void Closable::close_all() {
   GilRelease::end();
 }
 
-ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager) {
-  return {new ManagerOwner{std::move(connector), std::move(manager)}, [](ManagerOwner* owner) {
+ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager,
+               std::unique_ptr<HttpServer> server) {
+  return {new ManagerOwner{std::move(connector), std::move(manager), std::move(server)}, [](ManagerOwner* owner) {
             const GilRelease released;
             delete owner;
           }};
@@ -221,12 +223,16 @@ namespace {
 
 Manager* make_manager(Manager* place, const ConfigArguments& arguments) {
   const ManagerConfig config = config_of(arguments);
+  ManagerParts parts;
+  std::shared_ptr<Log> log = log_incidents(config, parts);
   std::optional<Result<KvBlockManager>> made;
   {
     const GilRelease released;
-    made.emplace(KvBlockManager::make(config));
+    made.emplace(KvBlockManager::make(config, parts));
   }
-  return new (place) Manager(own(nullptr, value_or_raise(*std::move(made))));
+  KvBlockManager ready = value_or_raise(*std::move(made));
+  std::unique_ptr<HttpServer> server = value_or_raise(HttpServer::start(ready, std::move(log)));
+  return new (place) Manager(own(nullptr, std::move(ready), std::move(server)));
 }
 
 nb::object make_from(const ConfigArguments& arguments) {
@@ -360,6 +366,13 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
         "The pool of the tier; None if there is no such tier, or an engine manages it.");
   }
   manager.def_prop_ro("block_size", [](const Manager& self) { return self.get().block_size(); }, "Tokens in a block.");
+  manager.def_prop_ro(
+      "http_address",
+      [](const Manager& self) {
+        const ManagerPtr owner = self.use();
+        return owner->server == nullptr ? std::optional<std::string>() : std::optional(owner->server->address());
+      },
+      "Where the HTTP API, metrics and dashboard are, such as '127.0.0.1:9470'; None unless http.listen is given.");
   manager.def_prop_ro("worker_id", [](const Manager& self) { return self.get().worker_id(); });
   manager.def_prop_ro("dp_rank", [](const Manager& self) { return self.get().dp_rank(); });
   manager.def_prop_ro(

@@ -21,6 +21,7 @@
 #include "cairn/evict/retention.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/manager_config.h"
+#include "cairn/server/http_server.h"
 #include "python/src/binding.h"
 #include "python/src/pool.h"
 
@@ -43,10 +44,12 @@ void bind_bench(nb::module_& module);  // for bench/python_bench.py
 struct ManagerOwner {
   std::unique_ptr<SchedulerConnector> connector;
   KvBlockManager manager;
+  std::unique_ptr<HttpServer> server;  // null unless http.listen is given
 };
 using ManagerPtr = std::shared_ptr<ManagerOwner>;
 // Requires: the GIL, here and where the last copy is destroyed.
-[[nodiscard]] ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager);
+[[nodiscard]] ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager,
+                             std::unique_ptr<HttpServer> server);
 
 // An object with threads. Those that are alive when the interpreter exits are closed in order, the latest first.
 class Closable {

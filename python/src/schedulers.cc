@@ -20,6 +20,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/scheduler_connector.h"
+#include "cairn/server/log.h"
 #include "python/src/connectors.h"
 #include "python/src/duration.h"
 #include "python/src/ending.h"
@@ -355,13 +356,15 @@ void make_scheduler(Scheduler* place, const nb::object& config, std::uint32_t de
   };
   time("load_deadline", read.load_deadline);
   time("save_deadline", read.save_deadline);
+  std::shared_ptr<Log> log = log_incidents(read.manager, read.parts);
   Result<std::unique_ptr<SchedulerConnector>> made = [&] {
     const GilRelease released;
     return SchedulerConnector::make(std::move(read));
   }();
   std::unique_ptr<SchedulerConnector> connector = value_or_raise(std::move(made));
   KvBlockManager manager = connector->manager();
-  new (place) Scheduler(own(std::move(connector), std::move(manager)));
+  std::unique_ptr<HttpServer> server = value_or_raise(HttpServer::start(manager, std::move(log)));
+  new (place) Scheduler(own(std::move(connector), std::move(manager), std::move(server)));
 }
 
 // Calls on the scheduler's thread, with the GIL: the connector has no locks that a call waits for.

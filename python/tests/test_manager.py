@@ -1,13 +1,32 @@
 import asyncio
 import gc
+import json
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
 from managers import BLOCK, compute, manager, prompt, small
 
 import cairn
+
+
+# --- the HTTP port ---
+
+
+def test_one_setting_opens_the_http_port():
+    with cairn.Manager(small(), http_listen="127.0.0.1:0") as manager:
+        with urllib.request.urlopen(f"http://{manager.http_address}/v1/status", timeout=60) as response:
+            assert [tier["level"] for tier in json.load(response)["tiers"]] == ["G1", "G2"]
+        address = manager.http_address
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://{address}/v1/status", timeout=60)
+    with cairn.Manager(small()) as manager:
+        assert manager.http_address is None
+    with pytest.raises(cairn.InvalidArgumentError, match="http.listen"):
+        cairn.Manager(small(), http_listen="nowhere")
 
 
 # --- configuration ---

@@ -1,12 +1,8 @@
-#include "cairn/capi/status_json.h"
+#include "cairn/manager/status_json.h"
 
 #include <chrono>
 #include <cmath>
-#include <string>
-
-#include "cairn/base/json_writer.h"
-
-namespace cairn::capi {
+namespace cairn {
 
 namespace {
 
@@ -27,6 +23,13 @@ void write(JsonWriter& json, const TierStatus& tier) {
   json.field("free", tier.counts.free);
   json.field("registered", tier.counts.registered);
   json.field("in_use", tier.counts.active);
+  json.field("inactive", tier.counts.inactive);
+  json.field("quarantined", tier.counts.quarantined);
+  json.field("withheld", tier.withheld);
+  json.field("to_withhold", tier.to_withhold);
+  json.field("lookups", tier.stats.lookups);
+  json.field("hits", tier.stats.hits);
+  json.field("evicted", tier.stats.evicted);
   json.field("recovered", tier.recovered.blocks);
   json.field("damaged", tier.recovered.damaged + tier.recovered.cut_off);
   json.field("file_damage", tier.recovered.damage);
@@ -46,6 +49,9 @@ void write(JsonWriter& json, const LinkStatus& link) {
   json.field("expired", link.totals.expired);
   json.field("cancelled", link.totals.cancelled);
   json.field("bytes", link.totals.bytes);
+  json.field("busy_seconds", std::chrono::duration<double>(link.totals.busy).count(), 6);
+  json.field("in_flight", link.totals.blocks_in_flight);
+  json.field("quarantined", link.totals.quarantined);
   json.field("bytes_per_second", link.bytes_per_second, 6);
   json.field("executor", link.executor);
   json.field("pinned_bytes_per_second", link.pinned_bytes_per_second, 6);
@@ -69,14 +75,6 @@ void write(JsonWriter& json, const OffloadStatus& offload) {
   json.field("filter_overruns", offload.filter_overruns);
   json.field("filter_failures", offload.filter_failures);
   json.field("filter_bypassed", offload.is_filter_bypassed);
-  json.end_object();
-}
-
-void write(JsonWriter& json, const Incident& incident) {
-  json.begin_object();
-  json.field("kind", to_string(incident.kind));
-  json.field("level", to_string(incident.level));
-  json.field("text", incident.text);
   json.end_object();
 }
 
@@ -181,6 +179,16 @@ void write(JsonWriter& json, const EventStreamStatus& events) {
 
 }  // namespace
 
+void write_json(JsonWriter& json, const Incident& incident, TimePoint now) {
+  json.begin_object();
+  json.field("kind", to_string(incident.kind));
+  json.field("level", to_string(incident.level));
+  json.field("text", incident.text);
+  json.field("advice", advice(incident.kind));
+  json.field("seconds_ago", std::chrono::duration<double>(now - incident.when).count(), 6);
+  json.end_object();
+}
+
 std::string status_as_json(const ManagerStatus& status) {
   std::string out;
   JsonWriter json(out);
@@ -196,7 +204,11 @@ std::string status_as_json(const ManagerStatus& status) {
   if (status.scrub) {
     write(json, *status.scrub);
   }
-  write_all(json, "incidents", status.incidents);
+  json.begin_array("incidents");
+  for (const Incident& incident : status.incidents) {
+    write_json(json, incident, status.now);
+  }
+  json.end_array();
   json.field("incident_count", status.incident_count);
   if (status.tokens) {
     write(json, *status.tokens);
@@ -208,4 +220,4 @@ std::string status_as_json(const ManagerStatus& status) {
   return out;
 }
 
-}  // namespace cairn::capi
+}  // namespace cairn
