@@ -889,9 +889,10 @@ RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
     }
   }
   if (entry.ending != RequestEnding::kUnknown) {
-    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
     try {
-      runner_->end_request({keys.begin(), keys.end()}, entry.ending);
+      std::vector<BlockKey> keys;
+      append_keys(entry, 0, entry.slot.sequence().block_count(), keys);
+      runner_->end_request(std::move(keys), entry.ending);
     } catch (const std::bad_alloc&) {
       entry.ending = RequestEnding::kUnknown;
     }

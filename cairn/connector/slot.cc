@@ -435,19 +435,27 @@ bool ExternallyManagedDeviceSlot::has_device_block(BlockId block) const {
 
 void ExternallyManagedDeviceSlot::release_skipped_blocks(std::size_t tokens, std::vector<BlockId>& out) {
   const CacheGroups& groups = *grouped_->groups;
+  const auto end_of = [&](std::uint32_t group) {
+    const bool has_window = groups[group].kind == GroupKind::kSliding || groups[group].kind == GroupKind::kChunked;
+    return has_window ? std::min(groups.first_needed(group, tokens), grouped_->tables[group].size()) : 0;
+  };
+  // All memory first: what leaves a table must be fenced and reported.
+  std::size_t leaving = 0;
   for (std::uint32_t group = 0; group < groups.size(); ++group) {
-    if (groups[group].kind != GroupKind::kSliding && groups[group].kind != GroupKind::kChunked) {
-      continue;
-    }
+    leaving += std::max(end_of(group), grouped_->released[group]) - grouped_->released[group];
+  }
+  if (leaving == 0) {
+    return;
+  }
+  reserve_fence();
+  out.reserve(out.size() + leaving);
+  for (std::uint32_t group = 0; group < groups.size(); ++group) {
     std::vector<BlockId>& table = grouped_->tables[group];
     const std::size_t first = grouped_->released[group];
-    const std::size_t end = std::min(groups.first_needed(group, tokens), table.size());
+    const std::size_t end = end_of(group);
     if (end <= first) {
       continue;
     }
-    // All memory first: what leaves the table must be fenced and reported.
-    reserve_fence();
-    out.reserve(out.size() + end - first);
     const std::size_t each = groups.each(group);
     for (const OperationPtr& save : in_flight_) {
       if (!save->is_load && save->group == group && save->first_block < end * each &&

@@ -56,6 +56,9 @@ class EventReceiver::Impl {
       // The last batches may be lost, and no later one shows the gap.
       check_at_ = clock_.now() + options_.check;
       begin_replay(next_.value_or(0));
+      if (request_from_) {
+        end_replay(out);  // no connection: live batches need not wait
+      }
     }
     for (std::size_t i = 0; i < most; ++i) {
       std::optional<std::vector<std::string>> frames = live_.receive();
@@ -83,16 +86,14 @@ class EventReceiver::Impl {
   }
 
  private:
-  // Live batches wait until it has ended. Whether there is somebody to ask.
-  bool begin_replay(std::uint64_t from) {
-    if (!replay_) {
-      return false;
+  // Live batches wait until it has ended. Does nothing if there is nobody to ask.
+  void begin_replay(std::uint64_t from) {
+    if (replay_) {
+      is_replaying_ = true;
+      replay_until_ = clock_.now() + options_.replay_limit;
+      request_from_ = from;
+      send_request();
     }
-    is_replaying_ = true;
-    replay_until_ = clock_.now() + options_.replay_limit;
-    request_from_ = from;
-    send_request();
-    return true;
   }
 
   // Without a connection nothing is sent, so that a publisher that comes back does not find requests from long ago.
@@ -181,6 +182,7 @@ class EventReceiver::Impl {
 
   void deliver(std::uint64_t sequence, std::string payload, bool is_replayed, std::vector<ReceivedEvents>& out) {
     const bool is_gap = next_ && sequence > *next_;
+    const bool may_be_snapshot = is_replayed && (is_gap || !next_);
     const std::uint64_t expected = next_.value_or(0);
     next_ = sequence + 1;
     batches_.fetch_add(1, std::memory_order_relaxed);
@@ -188,13 +190,13 @@ class EventReceiver::Impl {
     if (payload.starts_with('{')) {
       received.text = std::move(payload);
       const std::string_view first_line = std::string_view(received.text).substr(0, received.text.find('\n'));
-      if (is_replayed && first_line.find("\"data\":\"cleared\"") != std::string_view::npos) {
+      if (may_be_snapshot && first_line.find("\"data\":\"cleared\"") != std::string_view::npos) {
         received.kind = Kind::kSnapshot;
       }
     } else if (Result<KvEventBatch> batch = decode_kv_events(payload)) {
       received.batch = *std::move(batch);
       const std::vector<KvEvent>& events = received.batch.events;
-      if (is_replayed && !events.empty() && std::holds_alternative<KvCleared>(events.front().data)) {
+      if (may_be_snapshot && !events.empty() && std::holds_alternative<KvCleared>(events.front().data)) {
         received.kind = Kind::kSnapshot;
       }
     } else {

@@ -205,13 +205,14 @@ class EventStream::Impl {
 
   void run() {
     while (!is_ending_) {
-      const bool had_log = read_log();
+      const Look log = read_log();
       const bool had_engine = read_engine();
       publish();
       const bool has_requests = publisher_->answer_replays([this] { return take_snapshots(); }, wall_seconds());
-      if (had_log || had_engine || has_requests) {
-        // More is probable: look again soon, without asking the pools to wake us.
-        wait(has_requests ? Duration::zero() : options_.interval);
+      if (log == Look::kMore || has_requests) {
+        wait(Duration::zero());
+      } else if (log == Look::kSome || had_engine) {
+        wait(options_.interval);  // more is probable: look again soon, without asking the pools to wake us
       } else if (log_.wake_after(subscriber_.next_sequence() - 1, waker_)) {
         wait(kLongestWait);
       }
@@ -223,26 +224,29 @@ class EventStream::Impl {
     waker_.rest();
   }
 
-  // Whether there was something.
-  bool read_log() {
+  enum class Look : std::uint8_t { kNothing, kSome, kMore };
+
+  Look read_log() {
     if (needs_snapshot_) {
       start_from_snapshot();
-      return true;
+      return Look::kSome;
     }
     const EventBatch batch = subscriber_.poll(kBlocksPerLook);
     if (std::holds_alternative<Lagged>(batch)) {
       start_from_snapshot();
-      return true;
+      return Look::kSome;
     }
     const auto& events = std::get<std::vector<Event>>(batch);
     for (const Event& event : events) {
       if (std::holds_alternative<Resumed>(event.data)) {
         start_from_snapshot();  // and so the blocks of the tier come back
-        return true;
+        return Look::kSome;
       }
       apply(event);
     }
-    return !events.empty();
+    return events.empty()                                        ? Look::kNothing
+           : subscriber_.next_sequence() <= log_.last_sequence() ? Look::kMore
+                                                                 : Look::kSome;
   }
 
   void apply(const Event& event) {

@@ -129,6 +129,23 @@ TEST_F(EventPublisherTest, ALateJoinerGetsASnapshotAndThenEverything) {
   EXPECT_EQ(router.hashes().size(), next - 1000);
 }
 
+TEST_F(EventPublisherTest, TheRanksOfASnapshotReplaceTheStateOnce) {
+  const auto publisher = make();
+  Follower follower(options_of(*publisher));
+  follower.until([&] { return follower.all.size() >= 2; },
+                 [&] {
+                   publisher->answer_replays(
+                       [] {
+                         const std::vector<KvEvent> events{{.data = KvCleared{}}, stored(1)};
+                         return std::vector<EventPublisher::RankSnapshot>{{.dp_rank = 0, .events = events},
+                                                                          {.dp_rank = 1, .events = events}};
+                       },
+                       1);
+                 });
+  EXPECT_THAT(follower.kinds(), ElementsAre(Kind::kSnapshot, Kind::kBatch));
+  EXPECT_EQ(follower.all[1].batch.dp_rank, 1U);
+}
+
 TEST_F(EventPublisherTest, WhoWasAwayTooLongGetsASnapshotWithNumbersThatItHasNotSeen) {
   const auto publisher = make(2);
   for (std::uint64_t hash = 1; hash <= 2000; ++hash) {

@@ -14,6 +14,13 @@
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
 
+#ifdef __SANITIZE_THREAD__
+// libzmq is not instrumented: the sanitizer does not see how its threads hand over messages.
+extern "C" const char* __tsan_default_suppressions() {
+  return "called_from_lib:libzmq.so\nrace:libzmq.so\n";
+}  // NOLINT
+#endif
+
 namespace cairn::internal {
 
 // The functions of libzmq that are used, looked up by name.

@@ -13,7 +13,7 @@
 // or not. Of one segment, the held blocks are consecutive.
 //
 // Complexity: O(segments) a call, and a few nanoseconds a block to keep the tree of leaves. Up to 71 bytes a block, and
-// 300 KiB.
+// the model, which pools may share.
 #pragma once
 
 #include <array>

@@ -12,6 +12,8 @@ namespace {
 
 // For which transfers may hold blocks of the upper tier: long enough to keep a link busy between two looks of the owner.
 constexpr Duration kLoanTime = std::chrono::milliseconds(50);
+// This part of the upper tier may be held longer: larger batches cost less.
+constexpr std::uint32_t kNobodyMisses = 128;
 
 }  // namespace
 
@@ -47,9 +49,10 @@ OffloadDemand::Lendable OffloadCandidates::lendable(std::uint32_t on_loan) const
   const double in_time = link_.meter().bytes_per_second() * std::chrono::duration<double>(kLoanTime).count() /
                          static_cast<double>(link_.from().block_bytes());
   const std::uint32_t all = upper_->capacity();
+  const double least = std::max(2U, all / kNobodyMisses);
   // 0: nothing was copied yet, so the first batches tell how fast the link is.
   const std::uint32_t link_blocks =
-      in_time == 0 ? all : static_cast<std::uint32_t>(std::clamp<double>(in_time, 2, all));
+      in_time == 0 ? all : static_cast<std::uint32_t>(std::clamp<double>(in_time, least, all));
   return demand_.lendable(upper_->counts(), on_loan, link_blocks);
 }
 

@@ -9,15 +9,19 @@ namespace cairn::sim::internal {
 
 Result<BlockLedger> BlockLedger::create(const BlockPoolOptions& options) {
   BlockPoolOptions repeatable = options;
-  repeatable.seed = KeySeed{};  // so that every run gives the same result
+  // So that every run gives the same result.
+  auto clock = std::make_unique<ManualClock>();
+  repeatable.clock = clock.get();
+  repeatable.seed = KeySeed{};
   CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create(repeatable));
   CAIRN_TRY_ASSIGN(HeldBlocks held, HeldBlocks::create(*pool));
   CAIRN_TRY_ASSIGN(PageArray<BlockUse> uses, PageArray<BlockUse>::create(options.capacity));
-  return BlockLedger(std::move(pool), std::move(held), std::move(uses));
+  return BlockLedger(std::move(clock), std::move(pool), std::move(held), std::move(uses));
 }
 
-BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses)
-    : pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(uses)) {}
+BlockLedger::BlockLedger(std::unique_ptr<ManualClock> clock, std::unique_ptr<BlockPool> pool, HeldBlocks held,
+                         PageArray<BlockUse> uses)
+    : clock_(std::move(clock)), pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(uses)) {}
 
 bool BlockLedger::drop_reference(SequenceHash hash) {
   return active_.erase_if(value_of(hash), [this, hash](Active& block) {

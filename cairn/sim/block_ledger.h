@@ -7,7 +7,9 @@
 // Ownership:  owned by a KvManager. It owns the pool and is the only user of it, so its tables are complete.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
@@ -104,8 +107,12 @@ class BlockLedger {
   // evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
-  // Sets the time, in ms. eviction_ages() counts evicted blocks by the time since they were last in use.
-  void set_time(std::uint32_t now_ms) { now_ms_ = now_ms; }
+  // Sets the time, for policies that ask for it and for eviction_ages(), which counts evicted blocks by the time since they
+  // were last in use and wraps around after 49 days. An earlier time is ignored.
+  void set_time(TimePoint now) {
+    clock_->advance(std::max(now - clock_->now(), Duration(0)));
+    now_ms_ = static_cast<std::uint32_t>(clock_->now() / std::chrono::milliseconds(1));
+  }
   [[nodiscard]] const EvictionAges& eviction_ages() const { return eviction_ages_; }
   // Registers and settles new blocks; each has a key, a hash and the entry that announce() returned.
   void add(MutableBlocks blocks, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
@@ -154,8 +161,10 @@ class BlockLedger {
     BlockId block_id;
   };
 
-  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses);
+  BlockLedger(std::unique_ptr<ManualClock> clock, std::unique_ptr<BlockPool> pool, HeldBlocks held,
+              PageArray<BlockUse> uses);
 
+  std::unique_ptr<ManualClock> clock_;  // the pool's
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
   PageArray<BlockUse> uses_;  // by block id

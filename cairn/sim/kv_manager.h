@@ -118,8 +118,8 @@ class KvManager {
   }
   [[nodiscard]] Profile profile() const { return options_.profile; }
 
-  // Sets the time for eviction_ages(), which is its only use. Wraps around after 49 days.
-  void set_time(TimePoint now) { ledger_.set_time(static_cast<std::uint32_t>(now / std::chrono::milliseconds(1))); }
+  // Sets the time for policies that ask for it, and for eviction_ages(). An earlier time is ignored.
+  void set_time(TimePoint now) { ledger_.set_time(now); }
   // Evicted blocks, counted by the time since they were last in use.
   [[nodiscard]] const EvictionAges& eviction_ages() const { return ledger_.eviction_ages(); }
 
