@@ -25,7 +25,7 @@ def test_the_second_model_runner(tmp_path, tests, count):
     environment = {**os.environ, "PYTHONPATH": f"{MODELS / 'triton'}:{HERE}"}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "second_runner", f"--junit-xml={report}", *tests],
-        cwd=HERE, env=environment, capture_output=True, text=True, timeout=1500, check=False,
+        cwd=HERE, env=environment, capture_output=True, text=True, timeout=3600, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
     cases = list(ElementTree.parse(report).iter("testcase"))
