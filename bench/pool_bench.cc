@@ -6,11 +6,14 @@
 //   fill      the same in an empty pool, until it is full
 //   restore   restore POOL blocks into an empty pool with the default policy
 //   bytes     metadata of a pool of POOL blocks and of its registry
+//   hold      a million calls on chains of CHAIN blocks in a full pool, from the first on: the longest time that a call took
+//             the processor, which is at least as long as it held the pool's lock; for each kind of call, in microseconds
 //   read      dependent random reads of cache lines in as much memory as a pool of POOL blocks has: the cost of a miss
 //
 // POOL is the number of blocks in the pool. If it equals CHAIN, there is one chain, which all threads share; otherwise
 // each step takes a random chain, so that threads mostly use different ones.
 #include <benchmark/benchmark.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +22,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -257,6 +261,61 @@ void dependent_read(benchmark::State& state, std::uint32_t blocks) {
   stopwatch.report("ns_per_read", state.iterations());
 }
 
+// The longest processor time of a call of one kind. Wall-clock time would count what other processes do.
+class Longest {
+ public:
+  template <typename Call>
+  auto time(Call call) {
+    const double begin = now_us();
+    auto result = call();
+    note(now_us() - begin);
+    return result;
+  }
+  void note(double us) { longest_us_ = std::max(longest_us_, us); }
+  [[nodiscard]] double us() const { return longest_us_; }
+  static double now_us() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+  }
+
+ private:
+  double longest_us_ = 0;
+};
+
+void hold(benchmark::State& state, const Setting& setting) {
+  constexpr std::uint32_t kCalls = 1'000'000;
+  constexpr std::uint32_t kCallsInAStep = 5;
+  FullPool& full = FullPool::get(setting, false, 2);
+  BlockPool& pool = full.pool();
+  Random random(17);
+  Longest match;
+  Longest release;
+  Longest allocate;
+  Longest register_blocks;
+  for (auto _ : state) {
+    for (std::uint32_t i = 0; i < kCalls / kCallsInAStep; ++i) {
+      std::optional<ImmutableBlocks> used;
+      const std::span<const BlockKey> old = full.chains()[random.below(full.chains().count())];
+      used = match.time([&] { return pool.match_prefix(old); });
+      double begin = Longest::now_us();
+      used.reset();
+      release.note(Longest::now_us() - begin);
+      const std::span<const BlockKey> keys = full.next_chain();
+      MutableBlocks blocks = must(allocate.time([&] { return pool.allocate(setting.chain); }));
+      CompleteBlocks complete = must(std::move(blocks).complete({.keys = keys}));
+      used = must(register_blocks.time([&] { return std::move(complete).register_blocks(); }));
+      begin = Longest::now_us();
+      used.reset();
+      release.note(Longest::now_us() - begin);
+    }
+  }
+  state.counters["match_us"] = match.us();
+  state.counters["release_us"] = release.us();
+  state.counters["allocate_us"] = allocate.us();
+  state.counters["register_us"] = register_blocks.us();
+}
+
 // As for a tier that outlived the process: all blocks in one call, with block ids in random order.
 void restore(benchmark::State& state, std::uint32_t blocks) {
   constexpr std::uint32_t kLength = 500;
@@ -312,7 +371,13 @@ void add_all() {
     }
     add({"churn", policy, 128, 10 * kMillion}, churn);
   }
-  for (const PolicyKind policy : {PolicyKind::kLru, PolicyKind::kLineageTick}) {
+  for (const PolicyKind policy : {PolicyKind::kLineageTick, PolicyKind::kAdaptive}) {
+    const Setting setting{"hold", policy, 128, 10 * kMillion};
+    benchmark::RegisterBenchmark(setting.name().c_str(), [setting](benchmark::State& state) {
+      hold(state, setting);
+    })->Iterations(1);
+  }
+  for (const PolicyKind policy : {PolicyKind::kLru, PolicyKind::kLineageTick, PolicyKind::kAdaptive}) {
     for (const std::uint32_t blocks : {128U, kMillion}) {
       for (const char* workload : {"active", "inactive"}) {
         for (const int threads : {2, 4, 8, 16}) {

@@ -9,4 +9,5 @@
 #include "cairn/manager/manager_config.h"
 #include "cairn/manager/manager_status.h"
 #include "cairn/memory/region.h"
+#include "cairn/onboard/group_prefix.h"
 // IWYU pragma: end_exports

@@ -27,6 +27,8 @@ unset(CMAKE_REQUIRED_INCLUDES)
 # The system's, or what scripts/setup.sh has fetched.
 find_path(CAIRN_TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h PATHS ${PROJECT_SOURCE_DIR}/build/tomlplusplus)
 cairn_require(CAIRN_TOMLPLUSPLUS_INCLUDE_DIR toml++ libtomlplusplus-dev)
+find_path(CAIRN_ZMQ_INCLUDE_DIR zmq.h)
+cairn_require(CAIRN_ZMQ_INCLUDE_DIR ZeroMQ libzmq3-dev)
 if(CAIRN_TESTS OR CAIRN_GPU_PROGRAMS)
   find_package(GTest REQUIRED)
 endif()

@@ -6,7 +6,7 @@ source scripts/setup.sh
 cairn_need build pages pictures
 cairn_configure command
 cairn_build release cairn_cli
-cairn=$PWD/build/release/bin/cairn images=$PWD/docs/images
+cairn=$PWD/build/release/bin/cairn images=$PWD/docs/images scripts=$PWD/scripts
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
@@ -25,3 +25,8 @@ picture() {
 picture replay 1210
 "$cairn" hitrate agents.jsonl --html hitrate.html
 picture hitrate 905
+
+# Recorded agents if they are at hand, else generated ones.
+recorded=${CAIRN_TEST_DATA:-/nonexistent}/traces/agentic_trace.jsonl.gz
+[ -e "$recorded" ] || recorded=agents.jsonl
+"$scripts"/eviction_picture.py "$recorded" >"$images/returns.svg"

@@ -81,6 +81,40 @@ TEST_F(ReferenceTest, AdaptiveReachesItsBars) {
            {{"1%", .036, 0.95}, {"2%", .069, 0.88}, {"5%", .164}, {"10%", .274}, {"20%", .414}});
 }
 
+// Where blocks need no room while their request runs, as in a tier that they are copied to.
+TEST_F(ReferenceTest, AdaptiveGainsFromBypass) {
+  const auto path = test_data("traces/agentic_trace.jsonl.gz");
+  if (!path) {
+    GTEST_SKIP() << kNoTestData;
+  }
+  const Result<Trace> trace = Trace::load(path->string(), kTraceBlockSize);
+  ASSERT_TRUE(trace) << *path;
+  const auto rows = measure(*trace, *parse_contenders({"adaptive"}),
+                            {*parse_capacity("0.5%"), *parse_capacity("1%"), *parse_capacity("2%")}, {.bypass = true});
+  ASSERT_TRUE(rows);
+  EXPECT_GE((*rows)[0].counts.block_ratio(), .305);
+  EXPECT_GE((*rows)[1].counts.block_ratio(), .502);
+  EXPECT_GE((*rows)[2].counts.block_ratio(), .738);
+}
+
+// Tiers learn together: both hit about as much as one of their size.
+TEST_F(ReferenceTest, AdaptiveInTwoTiers) {
+  const auto expect_hits = [](const std::string& file, double hits) {
+    const auto path = test_data("traces/" + file);
+    if (!path) {
+      GTEST_SKIP() << kNoTestData;
+    }
+    const Result<Trace> trace = Trace::load(path->string(), kTraceBlockSize);
+    ASSERT_TRUE(trace) << *path;
+    const auto rows = measure(*trace, *parse_contenders({"adaptive"}), {*parse_capacity("2%")},
+                              {.tiers = {*parse_capacity("20%")}, .admit = Admit::kAll});
+    ASSERT_TRUE(rows);
+    EXPECT_GE(rows->front().counts.block_ratio(), hits) << file;
+  };
+  expect_hits("conversation_trace.jsonl", .340);
+  expect_hits("synthetic_trace.jsonl", .412);
+}
+
 Trace generated(trace::WorkloadKind kind) {
   Trace trace(std::string(to_string(kind)), kTraceBlockSize);
   trace::generate({.kind = kind, .requests = 6'000}, [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });

@@ -42,12 +42,11 @@ void churn(BlockPool& pool, std::uint64_t& name, Latencies* latencies) {
   }
 }
 
-}  // namespace
-
-void measure_churn(const Settings& settings, Report& report) {
+void measure_churn(const Settings& settings, PolicyKind policy, Report& report) {
   Settings in_memory = settings;
   in_memory.gpu = false;
   ManagerConfig config = small_blocks();
+  config.device.policy = policy;
   add_device(config, in_memory, kBlocks);
   const KvBlockManager alone = must(KvBlockManager::make(config));
   config.host.blocks = kBlocks;
@@ -62,7 +61,8 @@ void measure_churn(const Settings& settings, Report& report) {
     churn(*tiered.device(), name, warm ? &with_tier : nullptr);
     churn(*alone.device(), name, warm ? &without : nullptr);
   }
-  report.say(str_cat("allocate ", kRun, " blocks, register and release them, ", kBlocks, " blocks, offload ahead"));
+  report.say(str_cat("allocate ", kRun, " blocks, register and release them, ", kBlocks, " blocks, offload ahead, ",
+                     to_string(policy)));
   const auto row = [&](const char* what, double share, const Samples& ours, const Samples& limit, bool is_bar) {
     Samples tiers_value;
     tiers_value.add(ours.at(share));
@@ -74,9 +74,17 @@ void measure_churn(const Settings& settings, Report& report) {
   row("  all of it, p50", 0.5, with_tier.step, without.step, true);
   row("  all of it, p99", 0.99, with_tier.step, without.step, true);
   row("  allocate() alone, p50", 0.5, with_tier.allocate, without.allocate, false);
-  row("  allocate() alone, p99", 0.99, with_tier.allocate, without.allocate, false);
+  row("  allocate() alone, p99", 0.99, with_tier.allocate, without.allocate, true);
   const OffloadStatus offload = tiered.status().offload.front();
   report.say(str_cat("  ", offload.copied, " blocks were copied of ", tiered.device()->stats().evicted, " evicted"));
+}
+
+}  // namespace
+
+void measure_churn(const Settings& settings, Report& report) {
+  for (const PolicyKind policy : {PolicyKind::kAdaptive, PolicyKind::kLineageTick}) {
+    measure_churn(settings, policy, report);
+  }
 }
 
 }  // namespace cairn::bench

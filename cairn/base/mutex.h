@@ -53,6 +53,9 @@ class CAIRN_CAPABILITY("mutex") Mutex {
     }
   }
 
+  // Whether a thread holds it now. It may be otherwise when the call returns: good for a choice of two right ways only.
+  [[nodiscard]] bool is_locked() const { return (state_.load(std::memory_order_relaxed) & kLocked) != 0; }
+
   void unlock() CAIRN_RELEASE() {
     forget_rank();
     const std::uint32_t before = state_.fetch_sub(kLocked, std::memory_order_release);

@@ -56,6 +56,13 @@ Result<CacheLevel> read_level(std::uint32_t level) {
   return static_cast<CacheLevel>(level);
 }
 
+Result<RequestEnding> read_ending(std::uint32_t ending) {
+  if (ending > CAIRN_ENDING_ABORT) {
+    return fail(ErrorCode::kInvalidArgument, str_cat("unknown ending ", ending, " (expected a cairn_ending)"));
+  }
+  return static_cast<RequestEnding>(ending);
+}
+
 Result<RetentionHint> read_hint(std::uint32_t hint, std::uint64_t return_ms) {
   if (hint > CAIRN_HINT_WILL_NOT_RETURN) {
     return fail(ErrorCode::kInvalidArgument, str_cat("unknown hint ", hint, " (expected a cairn_hint)"));

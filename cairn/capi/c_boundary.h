@@ -104,6 +104,7 @@ struct Prompt {
 [[nodiscard]] Result<std::vector<MmRun>> read_mm_runs(const cairn_mm_run* first, std::size_t count);
 [[nodiscard]] Result<std::vector<BlockKey>> read_keys(const cairn_key* keys, std::size_t count);
 [[nodiscard]] Result<CacheLevel> read_level(std::uint32_t level);
+[[nodiscard]] Result<RequestEnding> read_ending(std::uint32_t ending);
 [[nodiscard]] Result<RetentionHint> read_hint(std::uint32_t hint, std::uint64_t return_ms);
 // `ranks`: all of them; `pipeline`: their stages; 0 stands for 1.
 [[nodiscard]] Result<RankGrid> read_grid(std::uint32_t ranks, std::uint32_t pipeline);

@@ -341,6 +341,22 @@ typedef enum cairn_hint {
 CAIRN_API int32_t cairn_manager_hint(cairn_manager* manager, const cairn_key* keys, size_t count, uint32_t hint,
                                      uint64_t return_ms, uint32_t* found, cairn_error* error);
 
+/* How a request ended. Sessions return sooner after a tool call than after the end of a turn: the eviction policy learns
+ * that and keeps the right ones. */
+typedef enum cairn_ending {
+  CAIRN_ENDING_UNKNOWN = 0,     /* the engine does not say */
+  CAIRN_ENDING_TOOL_CALL = 1,   /* the model called a tool, whose result comes with the next request */
+  CAIRN_ENDING_END_OF_TURN = 2, /* the answer is complete: a person is next */
+  CAIRN_ENDING_LENGTH = 3,      /* the answer was cut off at its longest */
+  CAIRN_ENDING_ABORT = 4        /* somebody gave the request up */
+} cairn_ending;
+
+/* [any] Tells all tiers how the request ended whose sequence these keys are, before or after its blocks are released. *found
+ * (unless NULL) is set to the number of blocks found, in all tiers together. Requests of a scheduler end with
+ * cairn_scheduler_finish_as() instead. */
+CAIRN_API int32_t cairn_manager_end_request(cairn_manager* manager, const cairn_key* keys, size_t count,
+                                            uint32_t ending, uint32_t* found, cairn_error* error);
+
 typedef struct cairn_keys_reset {
   size_t struct_size;
   uint32_t reset;
@@ -411,6 +427,7 @@ CAIRN_API int32_t cairn_events_next(cairn_events* events, size_t max_blocks, cha
  *   scheduler: cairn_scheduler_take_outcomes()   which loads have ended, which finished requests are released
  *              cairn_scheduler_match()           before a request first runs: how many tokens can be loaded
  *              cairn_scheduler_allocated()       the request got its device blocks; its load is in the next metadata
+ *                                                (of a model with layer groups: cairn_scheduler_allocated_groups())
  *              cairn_scheduler_build()           makes the metadata of the iteration, which the engine sends to every worker
  *   worker:    cairn_worker_bind(), start_load(), [wait_for_layer(), save_layer()] for each layer, save_step(),
  *              take_outcomes()
@@ -509,6 +526,15 @@ CAIRN_API int32_t cairn_scheduler_match(cairn_scheduler* scheduler, cairn_reques
 CAIRN_API int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
                                             size_t block_count, size_t local_tokens, size_t loaded_tokens,
                                             cairn_error* error);
+/* In the table of a layer group that is not full: there is no block. */
+#define CAIRN_NO_BLOCK UINT32_MAX
+/* The same for a model with layer groups (model.groups): `blocks` are those of the first group, then those of the next, and
+ * so on; block_counts[i] of the group i. loaded_tokens is 0 or what match returned. Blocks that are to be loaded must be
+ * there; others of a group that is not full may be CAIRN_NO_BLOCK. */
+CAIRN_API int32_t cairn_scheduler_allocated_groups(cairn_scheduler* scheduler, cairn_request request,
+                                                   const uint32_t* blocks, const size_t* block_counts,
+                                                   size_t group_count, size_t local_tokens, size_t loaded_tokens,
+                                                   cairn_error* error);
 
 /* A request that runs in an iteration. */
 typedef struct cairn_scheduled {
@@ -531,6 +557,10 @@ typedef struct cairn_scheduled {
   const uint8_t* new_block_digests; /* digests of full blocks that had none so far, as in cairn_new_request */
   size_t new_block_digest_count;
   size_t digest_size;
+  /* In a model with layer groups: how many of new_blocks belong to each group, as in cairn_scheduler_allocated_groups().
+   * Blocks of sliding and chunked groups that no token after computed_tokens needs are the engine's again. */
+  const size_t* new_group_block_counts;
+  size_t group_count;
 } cairn_scheduled;
 
 typedef struct cairn_iteration {
@@ -575,6 +605,9 @@ CAIRN_API int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn
 #define CAIRN_NOT_SAID SIZE_MAX
 CAIRN_API int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                          uint32_t* held, cairn_error* error);
+/* The same of a request that ended as `ending`, a cairn_ending, says. */
+CAIRN_API int32_t cairn_scheduler_finish_as(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                                            uint32_t ending, uint32_t* held, cairn_error* error);
 
 /* What became of tokens. All but `requests` are numbers of tokens. A prompt is counted once, when its request first runs or
  * its load has ended. These hold at any time:

@@ -355,6 +355,19 @@ int32_t cairn_manager_hint(cairn_manager* manager, const cairn_key* keys, size_t
   });
 }
 
+int32_t cairn_manager_end_request(cairn_manager* manager, const cairn_key* keys, size_t count, uint32_t ending,
+                                  uint32_t* found, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::vector<BlockKey> read, read_keys(keys, count));
+    CAIRN_TRY_ASSIGN(const RequestEnding given, read_ending(ending));
+    const std::uint32_t blocks = manager->manager.end_request(read, given);
+    if (found != nullptr) {
+      *found = blocks;
+    }
+    return {};
+  });
+}
+
 int32_t cairn_manager_drain(cairn_manager* manager, uint64_t timeout_ms, cairn_error* error) {
   return guarded(error, [&] { return manager->manager.drain(limited_ms(timeout_ms)); });
 }

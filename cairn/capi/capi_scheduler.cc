@@ -108,10 +108,30 @@ Result<TokenCounts> choose_counts(const TokenReport& report, uint32_t which, con
   return found->total;
 }
 
-// The requests that an iteration schedules, with the runs that their spans refer to.
+using GroupBlocks = std::vector<std::span<const BlockId>>;
+
+// The blocks of each layer group, which stand one group after the other in `blocks`.
+Result<GroupBlocks> read_group_blocks(std::span<const BlockId> blocks, const size_t* counts, std::size_t groups) {
+  CAIRN_TRY_ASSIGN(const std::span<const size_t> given, read_array(counts, groups, "block counts"));
+  GroupBlocks read;
+  for (const size_t count : given) {
+    if (count > blocks.size()) {
+      return fail(ErrorCode::kOutOfRange, "the blocks of the groups are more than the blocks that are given");
+    }
+    read.push_back(blocks.first(count));
+    blocks = blocks.subspan(count);
+  }
+  if (!blocks.empty()) {
+    return fail(ErrorCode::kOutOfRange, str_cat(blocks.size(), " blocks are beyond those of the last group"));
+  }
+  return read;
+}
+
+// The requests that an iteration schedules, with the runs and blocks that their spans refer to.
 struct ReadScheduled {
   std::vector<SchedulerConnector::Scheduled> all;
   std::vector<std::vector<MmRun>> runs;
+  std::vector<GroupBlocks> groups;
 };
 
 Result<ReadScheduled> read_scheduled(const cairn_scheduled* first, std::size_t count) {
@@ -125,7 +145,14 @@ Result<ReadScheduled> read_scheduled(const cairn_scheduled* first, std::size_t c
     CAIRN_TRY_ASSIGN(scheduled.new_tokens, read_array(each.new_tokens, each.new_token_count, "new_tokens"));
     CAIRN_TRY_ASSIGN(const std::span<const uint32_t> blocks,
                      read_array(each.new_blocks, each.new_block_count, "new_blocks"));
-    scheduled.new_blocks = as_block_ids(blocks);
+    if (each.group_count == 0) {
+      scheduled.new_blocks = as_block_ids(blocks);
+    } else {
+      CAIRN_TRY_ASSIGN(GroupBlocks groups,
+                       read_group_blocks(as_block_ids(blocks), each.new_group_block_counts, each.group_count));
+      read.groups.push_back(std::move(groups));  // as with runs, below
+      scheduled.new_group_blocks = read.groups.back();
+    }
     CAIRN_TRY_ASSIGN(scheduled.draft_tokens, read_array(each.draft_tokens, each.draft_token_count, "draft_tokens"));
     scheduled.accepted_draft_tokens = each.accepted_draft_tokens;
     scheduled.scheduled_tokens = each.scheduled_tokens;
@@ -223,6 +250,23 @@ int32_t cairn_scheduler_allocated(cairn_scheduler* scheduler, cairn_request requ
   });
 }
 
+int32_t cairn_scheduler_allocated_groups(cairn_scheduler* scheduler, cairn_request request, const uint32_t* blocks,
+                                         const size_t* block_counts, size_t group_count, size_t local_tokens,
+                                         size_t loaded_tokens, cairn_error* error) {
+  return guarded(error, [&]() -> Status {
+    CAIRN_TRY_ASSIGN(const std::span<const size_t> counts, read_array(block_counts, group_count, "block_counts"));
+    size_t total = 0;
+    for (const size_t count : counts) {
+      if (__builtin_add_overflow(total, count, &total)) {
+        return fail(ErrorCode::kOutOfRange, "block_counts add up to more than memory holds");
+      }
+    }
+    CAIRN_TRY_ASSIGN(const std::span<const uint32_t> given, read_array(blocks, total, "blocks"));
+    CAIRN_TRY_ASSIGN(const GroupBlocks groups, read_group_blocks(as_block_ids(given), block_counts, group_count));
+    return scheduler->connector->allocated_groups(RequestHandle{request}, groups, local_tokens, loaded_tokens);
+  });
+}
+
 int32_t cairn_scheduler_build(cairn_scheduler* scheduler, const cairn_iteration* iteration, const uint8_t** metadata,
                               size_t* metadata_size, cairn_error* error) {
   return guarded(error, [&]() -> Status {
@@ -267,14 +311,20 @@ int32_t cairn_scheduler_get_refusals(cairn_scheduler* scheduler, cairn_refusals*
 
 int32_t cairn_scheduler_finish(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
                                uint32_t* held, cairn_error* error) {
+  return cairn_scheduler_finish_as(scheduler, request, computed_tokens, CAIRN_ENDING_UNKNOWN, held, error);
+}
+
+int32_t cairn_scheduler_finish_as(cairn_scheduler* scheduler, cairn_request request, size_t computed_tokens,
+                                  uint32_t ending, uint32_t* held, cairn_error* error) {
   return guarded(error, [&]() -> Status {
     if (held == nullptr) {
       return fail(ErrorCode::kInvalidArgument, "held is NULL");
     }
-    CAIRN_TRY_ASSIGN(
-        const bool is_held,
-        scheduler->connector->finish(
-            RequestHandle{request}, computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens)));
+    CAIRN_TRY_ASSIGN(const RequestEnding given, read_ending(ending));
+    CAIRN_TRY_ASSIGN(const bool is_held,
+                     scheduler->connector->finish(
+                         RequestHandle{request},
+                         computed_tokens == CAIRN_NOT_SAID ? std::nullopt : std::optional(computed_tokens), given));
     *held = is_held ? 1 : 0;
     return {};
   });

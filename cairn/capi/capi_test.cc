@@ -118,6 +118,21 @@ TEST_F(CapiTest, BlocksGoTheirWay) {
   EXPECT_EQ(cairn_manager_allocate(manager_, 9, 1, &blocks, &error_), CAIRN_INVALID_ARGUMENT);
 }
 
+TEST_F(CapiTest, TiersAreToldHowARequestEnded) {
+  const auto names = keys(1, 3);
+  cache(names);
+  ASSERT_EQ(cairn_manager_drain(manager_, 10'000, &error_), CAIRN_OK);
+  std::uint32_t found = 0;
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, CAIRN_ENDING_END_OF_TURN, &found, &error_), CAIRN_OK)
+      << error_.message;
+  EXPECT_GE(found, 3U);
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, CAIRN_ENDING_ABORT, nullptr, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_manager_end_request(manager_, keys(500, 1).data(), 1, CAIRN_ENDING_LENGTH, &found, &error_),
+            CAIRN_OK);
+  EXPECT_EQ(found, 0U);
+  EXPECT_EQ(cairn_manager_end_request(manager_, names.data(), 3, 5, &found, &error_), CAIRN_INVALID_ARGUMENT);
+}
+
 TEST_F(CapiTest, AResetIsAFenceAndSaysWhatItDid) {
   const auto names = keys(1, 3);
   cache(names);
@@ -712,7 +727,10 @@ TEST_F(CapiSchedulerTest, RequestsAreKnownByHandleAndById) {
   EXPECT_EQ(add_tokens("b", {1}, nullptr), CAIRN_INVALID_ARGUMENT);
   EXPECT_EQ(add_tokens("b", {}, &again), CAIRN_INVALID_ARGUMENT);
   std::uint32_t held = 9;
-  EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_OK);
+  EXPECT_EQ(cairn_scheduler_finish_as(scheduler_, request, CAIRN_NOT_SAID, 9, &held, &error_), CAIRN_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("unknown ending 9"));
+  EXPECT_EQ(cairn_scheduler_finish_as(scheduler_, request, CAIRN_NOT_SAID, CAIRN_ENDING_TOOL_CALL, &held, &error_),
+            CAIRN_OK);
   EXPECT_EQ(held, 0U);
   EXPECT_EQ(cairn_scheduler_finish(scheduler_, request, CAIRN_NOT_SAID, &held, &error_), CAIRN_NOT_FOUND);
 }
@@ -779,6 +797,51 @@ TEST_F(CapiSchedulerTest, WhatIsWrongWithOneRequestIsItsOwn) {
   ASSERT_EQ(refusals.refused_count, 1U);
   EXPECT_EQ(refusals.refused[0].request, bad);
   EXPECT_NE(refusals.refused[0].code, CAIRN_OK);
+}
+
+TEST_F(CapiSchedulerTest, BlocksOfLayerGroupsComeInOneListGroupAfterGroup) {
+  const std::uint32_t blocks[] = {0, 1, CAIRN_NO_BLOCK, 2};
+  const std::size_t counts[] = {2, 2};
+  const cairn_request plain = add("plain");
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, plain, blocks, counts, 2, 0, 0, &error_),
+            CAIRN_FAILED_PRECONDITION);
+  cairn_scheduler_destroy(scheduler_);
+  scheduler_ = nullptr;
+  auto options = sized<cairn_scheduler_options>();
+  options.config =
+      "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\ngroups = \"global:full, local:sliding:3\"\n"
+      "[host]\nblocks = 8\n";
+  options.device_blocks = 16;
+  ASSERT_EQ(cairn_scheduler_create(&options, &scheduler_, &error_), CAIRN_OK) << error_.message;
+  const cairn_request request = add("a");
+  EXPECT_EQ(cairn_scheduler_allocated(scheduler_, request, blocks, 2, 0, 0, &error_), CAIRN_FAILED_PRECONDITION);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, nullptr, 2, 0, 0, &error_),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, counts, 1, 0, 0, &error_),
+            CAIRN_INVALID_ARGUMENT);
+  EXPECT_EQ(cairn_scheduler_allocated_groups(scheduler_, request, blocks, counts, 2, 0, 0, &error_), CAIRN_OK)
+      << error_.message;
+  auto scheduled = sized<cairn_scheduled>();
+  scheduled.request = request;
+  const std::uint32_t more[] = {3, 4};
+  const std::size_t each[] = {1, 1};
+  const std::size_t too_many[] = {1, 2};
+  scheduled.new_blocks = more;
+  scheduled.new_block_count = 2;
+  scheduled.group_count = 2;
+  auto iteration = sized<cairn_iteration>();
+  iteration.number = 1;
+  iteration.scheduled = &scheduled;
+  iteration.scheduled_count = 1;
+  const std::uint8_t* metadata = nullptr;
+  std::size_t size = 0;
+  scheduled.new_group_block_counts = too_many;
+  EXPECT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OUT_OF_RANGE);
+  scheduled.new_group_block_counts = each;
+  ASSERT_EQ(cairn_scheduler_build(scheduler_, &iteration, &metadata, &size, &error_), CAIRN_OK) << error_.message;
+  auto refusals = sized<cairn_refusals>();
+  ASSERT_EQ(cairn_scheduler_get_refusals(scheduler_, &refusals, &error_), CAIRN_OK);
+  EXPECT_EQ(refusals.refused_count, 0U);
 }
 
 TEST_F(CapiSchedulerTest, RefusalsAndOutcomesSayHowFarTheirElementsAreApart) {

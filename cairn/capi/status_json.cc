@@ -157,6 +157,28 @@ void write(JsonWriter& json, const TokenReport& tokens) {
   json.end_object();
 }
 
+void write(JsonWriter& json, const EventStreamStatus& events) {
+  json.begin_object("events");
+  json.field("endpoint", events.published.endpoint);
+  json.field("replay_endpoint", events.published.replay_endpoint);
+  json.field("first_sequence", events.published.first_sequence);
+  json.field("next_sequence", events.published.next_sequence);
+  json.field("events", events.published.events);
+  json.field("bytes", events.published.bytes);
+  json.field("replays", events.published.replays);
+  json.field("snapshots", events.published.snapshots);
+  json.field("refused_replays", events.published.refused_replays);
+  json.field("blocks", events.blocks.blocks);
+  json.field("announced_blocks", events.blocks.announced);
+  json.field("waiting_blocks", events.blocks.waiting);
+  json.field("log_snapshots", events.snapshots);
+  json.field("engine_batches", events.engine.batches);
+  json.field("engine_lost", events.engine.lost + events.engine.invalid);
+  json.field("engine_restarts", events.engine.restarts);
+  json.field("engine_unnamed_blocks", events.unnamed);
+  json.end_object();
+}
+
 }  // namespace
 
 std::string status_as_json(const ManagerStatus& status) {
@@ -178,6 +200,9 @@ std::string status_as_json(const ManagerStatus& status) {
   json.field("incident_count", status.incident_count);
   if (status.tokens) {
     write(json, *status.tokens);
+  }
+  if (status.events) {
+    write(json, *status.events);
   }
   json.end_object();
   return out;

@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   add_config(app, chosen);
   add_disk(app, chosen);
   add_stress(app, chosen);
+  add_events(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

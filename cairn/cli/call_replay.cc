@@ -93,6 +93,7 @@ Kinds kinds_of(std::string_view name) {
       {"drafts", kNumbers},
       {"duration_ns", kNumber},
       {"duration_of", kNumber},
+      {"ending", kText},
       {"error", kText},
       {"hash", kNumber},
       {"held", kFlag},
@@ -592,7 +593,8 @@ class CallReplay {
       computed =
           request->is_level ? line.number("computed") : std::min<std::size_t>(request->have, line.number("computed"));
     }
-    const Result<bool> is_held = connector_->finish(request->handle, computed);
+    const RequestEnding ending = parse_ending(line.text("ending")).value_or(RequestEnding::kUnknown);
+    const Result<bool> is_held = connector_->finish(request->handle, computed, ending);
     if (check(str_cat("finish ", request->id), is_held)) {
       if (*is_held) {
         held_[request->id] = std::move(request->blocks);

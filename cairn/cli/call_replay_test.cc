@@ -85,7 +85,7 @@ class RecordedEngine {
         .request = request, .computed_tokens = prompt.size(), .new_tokens = {&token, 1}, .scheduled_tokens = 1};
     build({&decode, 1});
     pass(std::chrono::milliseconds(5));
-    EXPECT_TRUE(connector_->finish(request, prompt.size() + 1).has_value());
+    EXPECT_TRUE(connector_->finish(request, prompt.size() + 1, ending).has_value());
     while (connector_->has_work()) {
       build({});
       pass(std::chrono::milliseconds(5));
@@ -98,6 +98,7 @@ class RecordedEngine {
   void measure_iterations() { measures_ = true; }
 
   SchedulerConnector::NewRequest beside_tokens = {};  // of every request
+  RequestEnding ending = RequestEnding::kUnknown;     // of every request
 
  private:
   void build(std::span<const SchedulerConnector::Scheduled> scheduled) {
@@ -180,6 +181,23 @@ TEST_F(CallReplayTest, WithoutATierNothingIsLoadedAndEverythingStillRuns) {
 TEST_F(CallReplayTest, ASlowLinkDelaysRequestsAndBreaksNothing) {
   ASSERT_GT(record(), 0U);
   const Result<CallReplayReport> report = replay_calls({.path = path_, .links = {.host = 20e6}});
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->problem_count, 0U) << to_text(*report);
+}
+
+TEST_F(CallReplayTest, HowRequestsEndedIsRecordedAndReplayed) {
+  {
+    RecordedEngine engine(path_);
+    engine.ending = RequestEnding::kToolCall;
+    engine.serve(1, 4, 0);
+    engine.ending = RequestEnding::kUnknown;
+    engine.serve(2, 4, 20);
+  }
+  const std::string text = read(path_);
+  const std::size_t first = text.find("\"ending\":\"tool_call\"");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(text.find("\"ending\"", first + 1), std::string::npos) << "nothing is said of the other";
+  const Result<CallReplayReport> report = replay_calls({.path = path_});
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(report->problem_count, 0U) << to_text(*report);
 }

@@ -21,6 +21,7 @@ using Chosen = std::function<int()>;
 void add_config(CLI::App& app, Chosen& chosen);
 void add_demo(CLI::App& app, Chosen& chosen);
 void add_disk(CLI::App& app, Chosen& chosen);
+void add_events(CLI::App& app, Chosen& chosen);
 void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
 void add_replay(CLI::App& app, const std::string& words, Chosen& chosen);

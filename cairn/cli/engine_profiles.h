@@ -28,6 +28,9 @@ struct EngineProfile {
   LinkRate disk = {};
 };
 
+// KV bytes of a token if nothing else says it: of a model with 8 billion parameters.
+inline constexpr std::uint64_t kDefaultKvBytes = 147'456;
+
 [[nodiscard]] std::span<const EngineProfile> engine_profiles();
 // A built-in profile, or else the file of that path:
 //

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <functional>
 #include <iomanip>
+#include <limits>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <sstream>
@@ -15,21 +17,26 @@
 #include "cairn/cli/hitrate_page.h"
 #include "cairn/cli/text.h"
 #include "cairn/lab/experiment.h"
+#include "cairn/manager/config_values.h"
 #include "cairn/page/page.h"
 
 namespace cairn::cli {
 
 namespace {
 
-void write_tier(JsonWriter& json, const std::string& capacity, std::uint64_t blocks, std::uint64_t hits) {
-  json.begin_object();
+constexpr int kTitleWidth = 14;
+constexpr int kColumnWidth = 9;
+
+// A number of blocks, also in tokens and bytes: blocks of `cairn replay` and of a manager have other sizes.
+void write_size(JsonWriter& json, const std::string& capacity, std::uint64_t blocks, const HitrateOptions& options) {
   json.field("capacity", capacity);
   json.field("blocks", blocks);
-  json.field("hits", hits);
+  json.field("tokens", blocks * options.block_size);
+  json.field("bytes", blocks * options.block_size * options.kv_bytes);
 }
 
 // Bounds have no tiers.
-void write_json_tiers(JsonWriter& json, const lab::Row& row) {
+void write_json_tiers(JsonWriter& json, const lab::Row& row, const HitrateOptions& options) {
   if (row.counts.lower.empty()) {
     return;
   }
@@ -38,11 +45,15 @@ void write_json_tiers(JsonWriter& json, const lab::Row& row) {
     in_first -= tier.hits;
   }
   json.begin_array("tiers");
-  write_tier(json, row.capacity, row.blocks, in_first);
+  json.begin_object();
+  write_size(json, row.capacity, row.blocks, options);
+  json.field("hits", in_first);
   json.end_object();
   for (std::size_t i = 0; i < row.lower.size(); ++i) {
     const lab::LowerTierCounts& tier = row.counts.lower[i];
-    write_tier(json, row.lower[i].capacity, row.lower[i].blocks, tier.hits);
+    json.begin_object();
+    write_size(json, row.lower[i].capacity, row.lower[i].blocks, options);
+    json.field("hits", tier.hits);
     json.field("written", tier.written);
     json.begin_object("verdicts");
     for (const Admission admission : kAllAdmissions) {
@@ -59,6 +70,8 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
   std::string text;
   JsonWriter json(text);
   json.begin_object();
+  json.field("block_size", options.block_size);
+  json.field("kv_bytes", options.kv_bytes);
   json.begin_array("rows");
   for (const lab::Row& row : rows) {
     const lab::HitCounts& counts = row.counts;
@@ -66,8 +79,7 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
     json.begin_object();
     json.field("trace", row.trace);
     json.field("policy", row.policy);
-    json.field("capacity", row.capacity);
-    json.field("blocks", row.blocks);
+    write_size(json, row.capacity, row.blocks, options);
     json.field("hit_ratio", counts.block_ratio(), kDigits);
     json.field("byte_hit_ratio", counts.byte_ratio(), kDigits);
     json.field("request_hit_ratio", counts.request_ratio(), kDigits);
@@ -82,7 +94,13 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
     if (options.leaves_first) {
       json.field("leaves_first", true);
     }
-    write_json_tiers(json, row);
+    if (options.endings) {
+      json.field("endings", true);
+    }
+    if (options.bypass) {
+      json.field("bypass", true);
+    }
+    write_json_tiers(json, row, options);
     json.end_object();
   }
   json.line_break();
@@ -91,23 +109,41 @@ void write_json(std::ostream& out, std::span<const lab::Row> rows, const Hitrate
   out << text << "\n";
 }
 
+// Writes what each capacity is in blocks, tokens and GB.
+void write_sizes(std::ostream& out, std::span<const lab::Row> sizes, const HitrateOptions& options) {
+  const auto line = [&](std::string_view title, const std::function<std::string(const lab::Row&)>& text) {
+    out << std::left << std::setw(kTitleWidth) << title << std::right;
+    for (const lab::Row& row : sizes) {
+      out << std::setw(kColumnWidth) << text(row);
+    }
+    out << "\n";
+  };
+  const auto tokens = [&](const lab::Row& row) { return static_cast<double>(row.blocks) * options.block_size; };
+  out << "\nsizes: blocks of " << options.block_size << " tokens, with " << with_commas(options.kv_bytes)
+      << " bytes of KV a token\n";
+  line("capacity", [](const lab::Row& row) { return row.capacity; });
+  line("blocks", [](const lab::Row& row) { return std::to_string(row.blocks); });
+  line("M tokens", [&](const lab::Row& row) { return fixed(tokens(row) / 1e6, 2); });
+  line("GB", [&](const lab::Row& row) { return fixed(tokens(row) * static_cast<double>(options.kv_bytes) / 1e9, 1); });
+}
+
 // Writes the table of one measure, with a row for each policy and a column for each capacity.
 void write_table(std::ostream& out, std::string_view title, std::span<const lab::Row> rows, std::size_t columns,
                  const std::function<double(const lab::HitCounts&)>& measure) {
-  out << "\n" << title << "\n" << std::left << std::setw(14) << "policy" << std::right;
+  out << "\n" << title << "\n" << std::left << std::setw(kTitleWidth) << "policy" << std::right;
   for (const lab::Row& row : rows.first(columns)) {
-    out << std::setw(9) << row.capacity;
+    out << std::setw(kColumnWidth) << row.capacity;
   }
-  out << "\n" << std::left << std::setw(14) << "blocks" << std::right;
+  out << "\n" << std::left << std::setw(kTitleWidth) << "blocks" << std::right;
   for (const lab::Row& row : rows.first(columns)) {
-    out << std::setw(9) << row.blocks;
+    out << std::setw(kColumnWidth) << row.blocks;
   }
   out << std::fixed << std::setprecision(4);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i % columns == 0) {
-      out << "\n" << std::left << std::setw(14) << rows[i].policy << std::right;
+      out << "\n" << std::left << std::setw(kTitleWidth) << rows[i].policy << std::right;
     }
-    out << std::setw(9) << measure(rows[i].counts);
+    out << std::setw(kColumnWidth) << measure(rows[i].counts);
   }
   out << "\n" << std::defaultfloat;
 }
@@ -131,19 +167,40 @@ Result<lab::Trace> load(const std::string& path, std::uint32_t block_size, const
   return trace;
 }
 
+// As lab::parse_capacity(), and a size in bytes: "64GB".
+Result<lab::Capacity> parse_capacity(const std::string& text, const HitrateOptions& options) {
+  if (!text.ends_with('B')) {
+    return lab::parse_capacity(text);
+  }
+  const std::optional<std::uint64_t> bytes = parse_size(text);
+  const std::uint64_t blocks = bytes.value_or(0) / (options.kv_bytes * options.block_size);
+  if (blocks == 0 || blocks > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::kInvalidArgument,
+                str_cat("'", text, "' is not a capacity; give a size of at least one block, such as 64GB, a number of ",
+                        "blocks, such as 4096, or a share of the blocks of the trace, such as 2%"));
+  }
+  return lab::Capacity{.text = text, .blocks = static_cast<std::uint32_t>(blocks)};
+}
+
 }  // namespace
 
 Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams) {
   std::ostream& out = streams.out;
   CAIRN_TRY_ASSIGN(std::vector<lab::Contender> contenders, lab::parse_contenders(options.policies));
+  if (options.kv_bytes == 0 || options.block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "kv-bytes or block-size is 0; give at least 1");
+  }
   std::vector<lab::Capacity> capacities;
   for (const std::string& text : options.capacities) {
-    CAIRN_TRY_ASSIGN(lab::Capacity capacity, lab::parse_capacity(text));
+    CAIRN_TRY_ASSIGN(lab::Capacity capacity, parse_capacity(text, options));
     capacities.push_back(std::move(capacity));
   }
-  lab::Conditions conditions{.hints = options.hints, .leaves_first = options.leaves_first};
+  lab::Conditions conditions{.hints = options.hints,
+                             .leaves_first = options.leaves_first,
+                             .endings = options.endings,
+                             .bypass = options.bypass};
   for (const std::string& text : options.tiers) {
-    CAIRN_TRY_ASSIGN(lab::Capacity capacity, lab::parse_capacity(text));
+    CAIRN_TRY_ASSIGN(lab::Capacity capacity, parse_capacity(text, options));
     conditions.tiers.push_back(std::move(capacity));
   }
   CAIRN_TRY_ASSIGN(const lab::Admit admit, lab::parse_admit(options.admit));
@@ -170,6 +227,11 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
   std::vector<lab::Row> all;
   for (const std::string& path : options.traces) {
     CAIRN_TRY_ASSIGN(const lab::Trace trace, load(path, options.block_size, streams));
+    if (options.endings && trace.known_endings() == 0) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          str_cat(path, " does not say how requests ended; give each row a field `ending`, or leave out --endings"));
+    }
     Result<std::vector<lab::Row>> rows =
         lab::measure(trace, contenders, capacities, conditions, [&](std::size_t done, std::size_t count) {
           show(streams, str_cat(path, ": ", done, " of ", count, " runs"));
@@ -183,6 +245,7 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
       out << path << ": " << with_commas(trace.requests().size()) << " requests, "
           << with_commas(trace.reference_count()) << " blocks requested, " << with_commas(trace.unique_blocks())
           << " of them distinct\n";
+      write_sizes(out, std::span(*rows).first(capacities.size()), options);
       write_table(out, "share of the blocks that were hit, with all blocks before them", *rows, capacities.size(),
                   &lab::HitCounts::block_ratio);
       write_table(out, "share of the bytes", *rows, capacities.size(), &lab::HitCounts::byte_ratio);
@@ -204,6 +267,8 @@ Status run_hitrate(const HitrateOptions& options, const HitrateStreams& streams)
                         .requests = trace.requests().size(),
                         .blocks = trace.reference_count(),
                         .distinct = trace.unique_blocks(),
+                        .block_size = options.block_size,
+                        .kv_bytes = options.kv_bytes,
                         .rows = *rows});
     std::ranges::move(*rows, std::back_inserter(all));
   }

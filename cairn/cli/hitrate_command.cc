@@ -29,7 +29,7 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
       ->capture_default_str();
   command
       ->add_option("--capacity", options->capacities,
-                   "Cache sizes, in blocks (4096) or as a share of the trace's distinct blocks (5%)")
+                   "Cache sizes: in bytes (64GB), in blocks (4096), or as a share of the trace's distinct blocks (5%)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -45,16 +45,32 @@ void add_hitrate(CLI::App& app, const std::string& words, Chosen& chosen) {
   command->add_flag(
       "--hints", options->hints,
       "Give policies the hints that an engine could give: system prompts, when a session returns, when it ends");
+  command->add_flag("--endings", options->endings,
+                    "Tell policies how each request ended, as the field `ending` of the trace says: tool_call, "
+                    "end_of_turn, length or abort");
+  command->add_flag("--bypass", options->bypass,
+                    "Let the blocks of a request take no room while it runs, and keep them afterwards only if they are "
+                    "worth more than what they would displace, here and in lower tiers; opt has the same freedom");
   command->add_flag("--leaves-first", options->leaves_first,
                     "Evict a block only after all blocks that continue its prefix");
-  command->add_option("--block-size", options->block_size, "Tokens per block of the trace")->capture_default_str();
+  command
+      ->add_option(
+          "--block-size", options->block_size,
+          "Tokens per block of the trace. Blocks are not split: cairn replay and a manager have smaller ones, so "
+          "compare sizes in tokens or GB")
+      ->capture_default_str();
+  command
+      ->add_option("--kv-bytes", options->kv_bytes, "KV bytes per token, to convert blocks to GB, as in cairn replay")
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("--json", options->json, "Write the rows as JSON to this file; - for standard output");
   command->add_option("--html", options->html, "Write a page with the curves to this file")->type_name("FILE");
   command->footer(
       "Examples:\n"
       "  cairn hitrate chat.jsonl                                  every policy, five sizes\n"
-      "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 4096,16384\n"
+      "  cairn hitrate a.jsonl b.jsonl.gz --policy lru,opt --capacity 64GB,256GB,1TB\n"
       "  cairn hitrate chat.jsonl --policy lru,adaptive --hints    with the hints an engine could give\n"
+      "  cairn hitrate agents.jsonl --endings --bypass             what both are worth\n"
       "  cairn hitrate chat.jsonl --capacity 2% --tiers 20%        a small tier above a large one\n"
       "  cairn hitrate chat.jsonl --json rows.json                 for a program to read\n"
       "  cairn hitrate chat.jsonl --html curves.html               for people to look at");

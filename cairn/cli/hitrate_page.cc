@@ -69,20 +69,30 @@ const Curve* best_at(const std::vector<Curve>& curves, std::size_t capacity) {
 
 bool in_percent(const lab::Row& row) { return row.capacity.ends_with('%'); }
 
+bool in_bytes(const lab::Row& row) { return row.capacity.ends_with('B'); }
+
 std::string capacity_name(const lab::Row& row) {
+  if (in_bytes(row)) {
+    return row.capacity;
+  }
   return in_percent(row) ? row.capacity.substr(0, row.capacity.size() - 1) + "\u00A0%" : with_commas(row.blocks);
 }
 
-page::Axis capacity_axis(const Curve& curve, std::uint64_t distinct) {
+page::Axis capacity_axis(const Curve& curve, const MeasuredTrace& trace) {
   page::Axis axis;
   for (const lab::Row& row : curve.rows) {
-    const double share = static_cast<double>(row.blocks) / static_cast<double>(std::max<std::uint64_t>(1, distinct));
+    const double share =
+        static_cast<double>(row.blocks) / static_cast<double>(std::max<std::uint64_t>(1, trace.distinct));
+    const double bytes = static_cast<double>(row.blocks) * trace.block_size * static_cast<double>(trace.kv_bytes);
     axis.ticks.push_back(
         {.at = static_cast<double>(row.blocks),
          .label = capacity_name(row),
-         .below = in_percent(row) ? with_commas(row.blocks) + " blocks" : page::format(share, page::Unit::kShare)});
+         .below = in_bytes(row) ? page::format(share, page::Unit::kShare) : fixed(bytes / 1e9, 1) + " GB"});
   }
-  axis.label = in_percent(curve.rows.front()) ? "Capacity, of the distinct blocks of the trace" : "Capacity in blocks";
+  const lab::Row& first = curve.rows.front();
+  axis.label = in_percent(first) ? "Capacity, of the distinct blocks of the trace"
+               : in_bytes(first) ? "Capacity, and its share of the distinct blocks of the trace"
+                                 : str_cat("Capacity in blocks of ", trace.block_size, " tokens");
   if (curve.rows.back().blocks > kLogFrom * curve.rows.front().blocks) {
     axis.scale = page::Axis::Scale::kLog;
   } else {
@@ -107,8 +117,8 @@ class TraceSection {
   [[nodiscard]] page::Section make() const {
     page::Section section{
         .title = trace_.name,
-        .text = str_cat(with_commas(trace_.requests), " requests ask for ", with_commas(trace_.blocks), " blocks, ",
-                        with_commas(trace_.distinct), " of them distinct."),
+        .text = str_cat(with_commas(trace_.requests), " requests ask for ", with_commas(trace_.blocks), " blocks of ",
+                        trace_.block_size, " tokens, ", with_commas(trace_.distinct), " of them distinct."),
         .figures = figures()};
     page::Chart hits = chart("Hit ratio over capacity",
                              "Share of the requested blocks that are found, with all blocks "
@@ -147,7 +157,8 @@ class TraceSection {
           note += str_cat(" · ", other->policy, "\u00A0", ratio_text(other->rows[i]));
         }
       }
-      figures.push_back({.label = str_cat("Best with ", capacity_name(rows[i]), in_percent(rows[i]) ? "" : " blocks"),
+      figures.push_back({.label = str_cat("Best with ", capacity_name(rows[i]),
+                                          in_percent(rows[i]) || in_bytes(rows[i]) ? "" : " blocks"),
                          .value = ratio_text(shown.rows[i]),
                          .note = std::move(note)});
     }
@@ -161,7 +172,7 @@ class TraceSection {
   [[nodiscard]] page::Chart chart(std::string title, std::string note, Measure measure) const {
     page::Chart chart{.title = std::move(title),
                       .note = std::move(note),
-                      .x = capacity_axis(curves_.front(), trace_.distinct),
+                      .x = capacity_axis(curves_.front(), trace_),
                       .y = {.label = "Hit ratio", .unit = page::Unit::kShare}};
     for (const Curve& curve : curves_) {
       if (curve.policy == "infinite") {  // the same at every capacity

@@ -13,8 +13,10 @@ namespace cairn::cli {
 struct MeasuredTrace {
   std::string name;
   std::uint64_t requests = 0;
-  std::uint64_t blocks = 0;    // requested
-  std::uint64_t distinct = 0;  // distinct ones among them
+  std::uint64_t blocks = 0;      // requested
+  std::uint64_t distinct = 0;    // distinct ones among them
+  std::uint32_t block_size = 1;  // tokens
+  std::uint64_t kv_bytes = 1;    // per token
   std::vector<lab::Row> rows = {};
 };
 

@@ -32,6 +32,8 @@ MeasuredTrace measured() {
           .requests = 10,
           .blocks = 100,
           .distinct = 1000,
+          .block_size = 500,
+          .kv_bytes = 1'000'000,
           .rows = {row("fifo", "20%", 200, 30), row("fifo", "1%", 10, 10), row("lru", "20%", 200, 40),
                    row("lru", "1%", 10, 20), row("adaptive", "20%", 200, 50), row("adaptive", "1%", 10, 15),
                    row("opt", "20%", 200, 60), row("opt", "1%", 10, 45), row("infinite", "20%", 200, 60),
@@ -69,7 +71,7 @@ TEST(HitratePageTest, CurvesRiseByCapacityWithTheOnesToFollowFirst) {
   EXPECT_EQ(hits.marks[0].at, 0.6);
   EXPECT_EQ(hits.x.scale, page::Axis::Scale::kLog);
   EXPECT_EQ(hits.x.ticks.at(0).label, "1\u00A0%");
-  EXPECT_EQ(hits.x.ticks.at(0).below, "10 blocks");
+  EXPECT_EQ(hits.x.ticks.at(0).below, "5.0 GB") << "10 blocks of 500 tokens";
 }
 
 TEST(HitratePageTest, GainIsMeasuredAgainstLru) {
@@ -105,15 +107,26 @@ TEST(HitratePageTest, TheBestPolicyOfEachCapacityStandsOut) {
 }
 
 TEST(HitratePageTest, CapacitiesInBlocksAreNamedByBlocks) {
-  const page::Page page = hitrate_page(
-      {{.name = "t", .distinct = 1000, .rows = {row("fifo", "100", 100, 1), row("fifo", "200", 200, 2)}}}, "");
+  const page::Page page = hitrate_page({{.name = "t",
+                                         .distinct = 1000,
+                                         .block_size = 500,
+                                         .kv_bytes = 1'000'000,
+                                         .rows = {row("fifo", "100", 100, 1), row("fifo", "200", 200, 2)}}},
+                                       "");
   const page::Section& section = page.sections.at(0);
   EXPECT_THAT(titles(section), ElementsAre("Hit ratio over capacity", "Bytes", "Requests", "Written to a lower tier"));
   const page::Axis& axis = section.charts[0].x;
   EXPECT_EQ(axis.scale, page::Axis::Scale::kLinear);
-  EXPECT_EQ(axis.label, "Capacity in blocks");
+  EXPECT_EQ(axis.label, "Capacity in blocks of 500 tokens");
   EXPECT_EQ(axis.ticks.at(1).label, "200");
-  EXPECT_EQ(axis.ticks.at(1).below, "20.00\u00A0%");
+  EXPECT_EQ(axis.ticks.at(1).below, "100.0 GB");
+}
+
+TEST(HitratePageTest, CapacitiesInBytesAreNamedByBytes) {
+  const page::Page page = hitrate_page({{.name = "t", .distinct = 1000, .rows = {row("fifo", "5GB", 200, 1)}}}, "");
+  const page::Axis& axis = page.sections.at(0).charts[0].x;
+  EXPECT_EQ(axis.ticks.at(0).label, "5GB");
+  EXPECT_EQ(axis.ticks.at(0).below, "20.00\u00A0%");
 }
 
 TEST(HitratePageTest, BoundsAloneAndNoRowsMakeAPageToo) {

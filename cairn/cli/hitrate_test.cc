@@ -29,6 +29,25 @@ TEST(HitrateTest, WritesATableAndNamesWhatItLeftOut) {
   EXPECT_THAT(log.str(), MatchesRegex("[^\r\033]*left out 1 bad rows; the first is line 3[^\r\033]*"));
 }
 
+TEST(HitrateTest, SizesAreInBlocksTokensAndBytes) {
+  std::ostringstream out;
+  std::ostringstream log;
+  ASSERT_TRUE(run_hitrate({.traces = {write_trace()},
+                           .policies = {"lru"},
+                           .capacities = {"2GB", "2500000"},
+                           .block_size = 500,
+                           .kv_bytes = 1000},
+                          {.out = out, .log = log}));
+  EXPECT_THAT(out.str(), HasSubstr("sizes: blocks of 500 tokens, with 1,000 bytes of KV a token\n"
+                                   "capacity            2GB  2500000\n"
+                                   "blocks             4000  2500000\n"
+                                   "M tokens           2.00  1250.00\n"
+                                   "GB                  2.0   1250.0\n"));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"1B"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"xGB"}}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .kv_bytes = 0}, {.out = out, .log = log}));
+}
+
 TEST(HitrateTest, ShowsProgressOnlyOnATerminal) {
   const std::string path = ::testing::TempDir() + "hitrate_good.jsonl";
   std::ofstream(path) << "{\"hash_ids\":[1,2]}\n";
@@ -47,8 +66,9 @@ TEST(HitrateTest, WritesRowsForPrograms) {
   const std::string path = write_trace();
   ASSERT_TRUE(
       run_hitrate({.traces = {path}, .policies = {"lru"}, .capacities = {"2"}, .json = "-"}, {.out = out, .log = log}));
-  EXPECT_EQ(out.str(), "{\"rows\":[\n{\"trace\":\"" + path +
-                           "\",\"policy\":\"lru\",\"capacity\":\"2\",\"blocks\":2,\"hit_ratio\":0.5,"
+  EXPECT_EQ(out.str(), "{\"block_size\":512,\"kv_bytes\":147456,\"rows\":[\n{\"trace\":\"" + path +
+                           "\",\"policy\":\"lru\",\"capacity\":\"2\",\"blocks\":2,\"tokens\":1024,"
+                           "\"bytes\":150994944,\"hit_ratio\":0.5,"
                            "\"byte_hit_ratio\":0.5,\"request_hit_ratio\":0.5,\"written_per_hit\":0,\"requests\":2,"
                            "\"block_requests\":4,\"block_hits\":2,\"evicted\":0}\n]}\n");
 }
@@ -81,8 +101,9 @@ TEST(HitrateTest, WritesATableAndJsonOfLowerTiers) {
   options.hints = true;
   std::ostringstream json;
   ASSERT_TRUE(run_hitrate(options, {.out = json, .log = log}));
-  EXPECT_THAT(json.str(), HasSubstr(",\"hints\":true,\"tiers\":[{\"capacity\":\"1\",\"blocks\":1,\"hits\":"));
-  EXPECT_THAT(json.str(), HasSubstr("{\"capacity\":\"50%\",\"blocks\":1,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr(",\"hints\":true,\"tiers\":[{\"capacity\":\"1\",\"blocks\":1,\"tokens\":512,"
+                                    "\"bytes\":75497472,\"hits\":"));
+  EXPECT_THAT(json.str(), HasSubstr("{\"capacity\":\"50%\",\"blocks\":1,\"tokens\":512,"));
   EXPECT_THAT(json.str(), HasSubstr("\"verdicts\":{\"admitted\":"));
 }
 
@@ -95,6 +116,7 @@ TEST(HitrateTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .capacities = {"all"}}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .tiers = {"0"}}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .admit = "some"}, {.out = out, .log = log}));
+  EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .endings = true}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .json = "/no/such/folder/rows"}, {.out = out, .log = log}));
   EXPECT_FALSE(run_hitrate({.traces = {write_trace()}, .html = "/no/such/folder/page"}, {.out = out, .log = log}));
 }

@@ -139,7 +139,7 @@ void add_replay_options(CLI::App& command, ReplayCommand& replay, CallReplayOpti
           "A tier that stalls, fails or returns garbage for a while: disk:stall:10m+30s; can be repeated")
       ->type_name("TIER:KIND:BEGIN+LENGTH")
       ->allow_extra_args(false);
-  add("kv-bytes", "KV bytes per token; default 147456, or as engine or configuration say", "N");
+  add("kv-bytes", str_cat("KV bytes per token; default ", kDefaultKvBytes, ", or as engine or configuration say"), "N");
   add("policy", "Eviction policy of all tiers: " + policy_names() + "; default adaptive", "NAME");
   add("placement",
       "Which worker gets a request: round-robin (default), or prefix (the one that has most of the prompt)", "NAME");

@@ -14,6 +14,12 @@ using sim::Report;
 
 Json rate_of(const LinkRate& rate) { return {{"down_gbps", rate.down}, {"up_gbps", rate.up}}; }
 
+Json size_of(const ReplaySettings& settings, const TierConfig& tier) {
+  const std::uint64_t blocks = settings.blocks_of(tier);
+  return {
+      {"blocks", blocks}, {"tokens", blocks * settings.manager.block_size}, {"bytes", blocks * settings.block_bytes()}};
+}
+
 Json config_of(const std::string& trace, const ReplaySettings& settings) {
   const ManagerConfig& manager = settings.manager;
   Json keys = Json::object();
@@ -35,6 +41,10 @@ Json config_of(const std::string& trace, const ReplaySettings& settings) {
           {"blocks", settings.blocks_of(manager.device)},
           {"host_blocks", settings.blocks_of(manager.host)},
           {"disk_blocks", settings.blocks_of(manager.disk)},
+          {"sizes",
+           {{"device", size_of(settings, manager.device)},
+            {"host", size_of(settings, manager.host)},
+            {"disk", size_of(settings, manager.disk)}}},
           {"host_link", rate_of(settings.host_rate)},
           {"disk_link", rate_of(settings.disk_rate)},
           {"host_latency_us", std::chrono::duration<double, std::micro>(settings.host_latency).count()},
@@ -214,7 +224,9 @@ std::string to_json(const std::string& trace, std::span<const ReplayRun> runs, s
                     const TraceProblems& problems) {
   Json all = {{"runs", Json::array()}, {"compare", Json::array()}};
   for (const ReplayRun& run : runs) {
-    all["runs"].push_back(run_of(trace, run, problems));
+    Json named = {{"name", run.name}};
+    named.update(run_of(trace, run, problems));
+    all["runs"].push_back(std::move(named));
   }
   for (const Comparison& comparison : comparisons) {
     Json one = {{"base", comparison.base},

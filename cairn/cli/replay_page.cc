@@ -490,7 +490,7 @@ page::Page compared_page(Runs runs, std::span<const Comparison> comparisons) {
     complete = complete && run.report.complete;
     section.figures.push_back({.label = run.name,
                                .value = share_text(run.report.reused_ratio()),
-                               .note = str_cat("hit ratio · TTFT ", ms_text(run.report.latencies.ttft_ms.median),
+                               .note = str_cat("hit ratio · mean TTFT ", ms_text(run.report.latencies.ttft_ms.mean),
                                                ", p99 ", ms_text(run.report.latencies.ttft_ms.p99))});
   }
   page::Section differences{.title = "Which differences matter",

@@ -85,15 +85,15 @@ double share_of(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Shares of the reused tokens by tier: "G1 0.0817, G2 0.1204".
+// Shares of the reused tokens by tier: "device 0.0817, host 0.1204".
 std::string hits_by_tier(const Report& report) {
   double below = 0;
   std::string rest;
   for (const sim::TierCounts& tier : report.tiers) {
     below += report.loaded_ratio(tier.level);
-    rest += str_cat(", ", to_string(tier.level), " ", fixed(report.loaded_ratio(tier.level), 4));
+    rest += str_cat(tier.level == CacheLevel::kG2 ? ", host " : ", disk ", fixed(report.loaded_ratio(tier.level), 4));
   }
-  return str_cat("G1 ", fixed(report.reused_ratio() - below, 4), rest);
+  return str_cat("device ", fixed(report.reused_ratio() - below, 4), rest);
 }
 
 void write_sources(std::ostream& out, const Report& report) {
@@ -109,15 +109,21 @@ void write_sources(std::ostream& out, const Report& report) {
        str_cat(with_commas(report.counts.rejected_tokens), " tokens that a tier had and that were faster to compute"));
 }
 
+std::string tier_name(CacheLevel level) {
+  return str_cat(level == CacheLevel::kG2 ? "host (" : "disk (", to_string(level), ")");
+}
+
+std::string times_text(std::uint64_t times) { return times == 1 ? "once" : str_cat(with_commas(times), " times"); }
+
 void write_tiers(std::ostream& out, const Report& report) {
   for (const sim::TierCounts& tier : report.tiers) {
-    line(out, to_string(tier.level),
+    line(out, tier_name(tier.level),
          str_cat(with_commas(tier.capacity), " blocks of a worker; ", with_commas(tier.copied), " copied down, ",
                  with_commas(tier.loaded), " loaded, ", with_commas(tier.evicted), " evicted, ",
                  with_commas(tier.refused), " refused; ", gigabytes(tier.bytes_written), " written (",
                  fixed(report.write_amplification(tier), 2), " times what was computed), ", gigabytes(tier.bytes_read),
                  " read", tier.failed == 0 ? "" : str_cat(", ", with_commas(tier.failed), " blocks failed"),
-                 tier.times_out == 0 ? "" : str_cat("; out of use ", tier.times_out, " times")));
+                 tier.times_out == 0 ? "" : str_cat("; taken out of use ", times_text(tier.times_out))));
   }
 }
 
@@ -140,6 +146,19 @@ struct Figure {
   std::string (*text)(const Report&);
 };
 
+// A count of a tier below; 0 if there is no such tier.
+std::uint64_t count_of(const Report& report, CacheLevel level, std::uint64_t sim::TierCounts::* count) {
+  const auto tier = std::ranges::find(report.tiers, level, &sim::TierCounts::level);
+  return tier == report.tiers.end() ? 0 : (*tier).*count;
+}
+std::string gigabytes_of(const Report& report, CacheLevel level, std::uint64_t sim::TierCounts::* bytes) {
+  const std::uint64_t count = count_of(report, level, bytes);
+  return count == 0 ? "0" : number_text(static_cast<double>(count) / 1e9);
+}
+std::uint64_t sum_of(const Report& report, std::uint64_t sim::TierCounts::* count) {
+  return count_of(report, CacheLevel::kG2, count) + count_of(report, CacheLevel::kG3, count);
+}
+
 const Figure kFigures[] = {
     {"answered", [](const Report& r) { return with_commas(r.counts.completed); }},
     {"refused", [](const Report& r) { return with_commas(r.counts.refused); }},
@@ -147,6 +166,7 @@ const Figure kFigures[] = {
     {"from host", [](const Report& r) { return percent(share_of(sources_of(r).host, sources_of(r).all())); }},
     {"from disk", [](const Report& r) { return percent(share_of(sources_of(r).disk, sources_of(r).all())); }},
     {"computed tokens", [](const Report& r) { return with_commas(r.counts.computed_tokens); }},
+    {"not loaded", [](const Report& r) { return with_commas(r.counts.rejected_tokens); }},
     {"TTFT mean ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.mean); }},
     {"TTFT p99 ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.p99); }},
     {"TTFT p50 ms", [](const Report& r) { return number_text(r.latencies.ttft_ms.median); }},
@@ -154,11 +174,21 @@ const Figure kFigures[] = {
     {"ITL p99 ms", [](const Report& r) { return number_text(r.latencies.itl_ms.p99); }},
     {"E2E mean ms", [](const Report& r) { return number_text(r.latencies.e2e_ms.mean); }},
     {"queue mean ms", [](const Report& r) { return number_text(r.latencies.queue_ms.mean); }},
+    {"load mean ms",
+     [](const Report& r) { return r.latencies.load_ms.count == 0 ? "0" : number_text(r.latencies.load_ms.mean); }},
     {"tokens out / s", [](const Report& r) { return number_text(r.per_second(r.counts.output_tokens)); }},
     {"preemptions", [](const Report& r) { return with_commas(r.counts.preemptions); }},
     {"evicted blocks", [](const Report& r) { return with_commas(r.cache.evicted); }},
     {"GPU busy", [](const Report& r) { return percent(r.busy_share()); }},
     {"peak use", [](const Report& r) { return percent(peak_share(r)); }},
+    {"host GB written",
+     [](const Report& r) { return gigabytes_of(r, CacheLevel::kG2, &sim::TierCounts::bytes_written); }},
+    {"host GB read", [](const Report& r) { return gigabytes_of(r, CacheLevel::kG2, &sim::TierCounts::bytes_read); }},
+    {"disk GB written",
+     [](const Report& r) { return gigabytes_of(r, CacheLevel::kG3, &sim::TierCounts::bytes_written); }},
+    {"disk GB read", [](const Report& r) { return gigabytes_of(r, CacheLevel::kG3, &sim::TierCounts::bytes_read); }},
+    {"failed copies", [](const Report& r) { return with_commas(sum_of(r, &sim::TierCounts::failed)); }},
+    {"tiers taken out", [](const Report& r) { return with_commas(sum_of(r, &sim::TierCounts::times_out)); }},
 };
 
 std::string difference_text(const Difference& difference) {

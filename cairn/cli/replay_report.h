@@ -53,7 +53,7 @@ void write_comparison(std::ostream& out, const std::string& trace, std::span<con
 
 // {"config":..., "report":... with the keys of recorded reports, "more":..., "series":...}
 [[nodiscard]] std::string to_json(const std::string& trace, const ReplayRun& run, const TraceProblems& problems);
-// {"runs":[one of the above for each], "compare":[...]}
+// {"runs":[one of the above for each, with its "name"], "compare":[...]}
 [[nodiscard]] std::string to_json(const std::string& trace, std::span<const ReplayRun> runs,
                                   std::span<const Comparison> comparisons, const TraceProblems& problems);
 

@@ -18,8 +18,6 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::uint64_t kDefaultKvBytes = 147'456;  // of a model with 8 billion parameters
-
 template <typename Number>
 bool read_number(std::string_view text, Number& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);

@@ -54,6 +54,11 @@ int run_stress_of(StressCommand command) {
   if (!config) {
     return finish("stress", Unexpected(std::move(config).error()), 2);
   }
+  if (!config->model.groups.empty()) {
+    return finish(
+        "stress",
+        fail(ErrorCode::kInvalidArgument, "model.groups is given, but the traffic has one block table; remove it"), 2);
+  }
   command.options.config = *std::move(config);
   ModelConfig& model = command.options.config.model;
   if (command.options.config.remote.is_there() && model.secret.empty() && model.secret_file.empty()) {

@@ -221,12 +221,15 @@ void CallRecorder::end_iteration(std::span<const SchedulerConnector::Refused> re
   flush();
 }
 
-void CallRecorder::finished(RequestHandle handle, std::optional<std::size_t> computed_tokens,
+void CallRecorder::finished(RequestHandle handle, std::optional<std::size_t> computed_tokens, RequestEnding ending,
                             const Result<bool>& is_held) {
   begin("finish");
   request(handle);
   if (computed_tokens) {
     json_->field("computed", *computed_tokens);
+  }
+  if (ending != RequestEnding::kUnknown) {
+    json_->field("ending", to_string(ending));
   }
   if (is_held) {
     json_->field("held", *is_held);

@@ -54,7 +54,8 @@ class CallRecorder {
     }
     end_iteration(refused, status);
   }
-  void finished(RequestHandle request, std::optional<std::size_t> computed_tokens, const Result<bool>& is_held);
+  void finished(RequestHandle request, std::optional<std::size_t> computed_tokens, RequestEnding ending,
+                const Result<bool>& is_held);
   // Outcomes without content are left out.
   void took(const SchedulerConnector::Outcomes& outcomes);
   // `weights_generation`: of new weights; std::nullopt for a reset.

@@ -16,6 +16,9 @@ std::vector<BlockFacts> facts_of(const Operation& save) {
   facts.reserve(save.keys.size());
   SequenceHash parent = save.parent ? save.parent->sequence_hash() : SequenceHash{0};
   for (std::size_t i = 0; i < save.keys.size(); ++i) {
+    if (save.keys[i].position() == 0) {
+      parent = SequenceHash{0};
+    }
     facts.push_back({.block = {.key = save.keys[i], .parent = parent, .tokens_hash = save.token_hashes[i]},
                      .priority = save.priority,
                      .priority_ms = save.priority_ms,
@@ -137,6 +140,13 @@ void OperationRunner::hint(std::vector<BlockKey> keys, const RetentionHint& hint
   enqueue(handed);
 }
 
+void OperationRunner::end_request(std::vector<BlockKey> keys, RequestEnding ending) {
+  std::list<Batch> handed(1);
+  handed.front().ended = std::move(keys);
+  handed.front().ending = ending;
+  enqueue(handed);
+}
+
 void OperationRunner::settle(std::vector<SettledSave>& settled) {
   std::list<Batch> handed(1);
   handed.front().settled.swap(settled);
@@ -155,6 +165,9 @@ void OperationRunner::start(Batch& batch) {
   }
   if (!batch.hinted.empty()) {
     (void)manager_.hint(batch.hinted, batch.hint);
+  }
+  if (!batch.ended.empty()) {
+    (void)manager_.end_request(batch.ended, batch.ending);
   }
   if (!batch.used.empty()) {
     manager_.used(*options_.save_to, batch.used);

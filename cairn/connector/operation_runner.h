@@ -58,6 +58,8 @@ class OperationRunner {
     TimePoint load_deadline{};
     std::vector<BlockKey> hinted = {};  // blocks that the hint is about
     RetentionHint hint = {};
+    std::vector<BlockKey> ended = {};  // blocks of a request that ended as `ending` says
+    RequestEnding ending = RequestEnding::kUnknown;
     std::vector<BlockKey> used = {};        // blocks that requests have in their sequences: one use of each
     std::vector<SettledSave> settled = {};  // of earlier iterations
     std::vector<BlockKey> prefetched = {};  // blocks that are to be copied from disk to host memory
@@ -85,6 +87,9 @@ class OperationRunner {
 
   // Passes on what is known of the blocks of a request that has ended. Needs requests.retention.
   void hint(std::vector<BlockKey> keys, const RetentionHint& hint) CAIRN_EXCLUDES(mutex_);
+
+  // Tells the tiers how the request of these blocks ended.
+  void end_request(std::vector<BlockKey> keys, RequestEnding ending) CAIRN_EXCLUDES(mutex_);
 
   // After the loads that were handed over before, which hold their blocks then: a prefetch may evict others.
   void prefetch(std::vector<BlockKey> keys) CAIRN_EXCLUDES(mutex_);

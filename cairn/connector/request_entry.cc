@@ -4,6 +4,7 @@
 
 #include "cairn/base/check.h"
 #include "cairn/connector/refuse.h"
+#include "cairn/onboard/group_prefix.h"
 
 namespace cairn {
 
@@ -16,6 +17,44 @@ Unexpected<Error> RequestEntry::never_scheduled(std::size_t computed_tokens) con
 }
 
 Status RequestEntry::check_allocated(std::size_t blocks, std::size_t local_tokens, std::size_t loaded_tokens) const {
+  return check_tokens((slot.num_device_blocks_allocated() + blocks) * block_size(), local_tokens, loaded_tokens);
+}
+
+Status RequestEntry::check_allocated(const CacheGroups& groups, std::span<const std::span<const BlockId>> blocks,
+                                     std::size_t local_tokens, std::size_t loaded_tokens,
+                                     std::vector<BlockId>& targets) const {
+  if (blocks.size() != groups.size()) {
+    return refuse(ErrorCode::kInvalidArgument, blocks.size(), " lists of device blocks for ", groups.size(),
+                  " layer groups; give one for each");
+  }
+  std::size_t room = std::numeric_limits<std::size_t>::max();
+  for (std::uint32_t group = 0; group < groups.size(); ++group) {
+    room = std::min(room, (slot.group_table(group).size() + blocks[group].size()) * groups[group].block_size);
+  }
+  CAIRN_TRY(check_tokens(room, local_tokens, loaded_tokens));
+  if (loaded_tokens == 0) {
+    return {};
+  }
+  // A shorter prefix needs blocks that were not looked up.
+  if (const std::size_t staged = slot.state().staged_tokens().value_or(0); loaded_tokens != staged) {
+    return refuse(ErrorCode::kInvalidArgument, "match() found ", staged, " tokens and ", loaded_tokens,
+                  " are to be loaded; in a model with layer groups load all of them, or none");
+  }
+  const std::size_t first = local_tokens / block_size();
+  for (const GroupBlock& block : blocks_to_load(groups, first, first + loaded_tokens / block_size())) {
+    const std::span<const BlockId> before = slot.group_table(block.group);
+    const BlockId target =
+        block.block < before.size() ? before[block.block] : blocks[block.group][block.block - before.size()];
+    if (target == kNoBlock) {
+      return refuse(ErrorCode::kInvalidArgument, "block ", block.block, " of group '", groups[block.group].name,
+                    "' is to be loaded and has no device block; give it one");
+    }
+    targets.push_back(target);
+  }
+  return {};
+}
+
+Status RequestEntry::check_tokens(std::size_t room, std::size_t local_tokens, std::size_t loaded_tokens) const {
   using enum SlotState::Kind;
   const SlotState::Kind kind = slot.state().kind();
   if ((kind != kInitialized && kind != kNotScheduled && kind != kOnboardStaged) || wants_load) {
@@ -29,7 +68,6 @@ Status RequestEntry::check_allocated(std::size_t blocks, std::size_t local_token
                   " cannot be loaded; match() found ", staged, " after ", matched_at,
                   ", of which fewer whole blocks may be loaded");
   }
-  const std::size_t room = (slot.num_device_blocks_allocated() + blocks) * block_size();
   if (local_tokens < slot.computed_tokens() || local_tokens >= slot.sequence().size() ||
       local_tokens + loaded_tokens > room) {
     return refuse(ErrorCode::kOutOfRange, local_tokens, " local tokens and ", loaded_tokens,
@@ -130,7 +168,7 @@ void RequestEntry::end_step_beside_load(const Scheduled& scheduled) {
 bool RequestEntry::catch_up(std::uint64_t iteration) {
   try {
     if (!slot.append_tokens(std::exchange(late_tokens, {}), std::exchange(late_runs, {})) ||
-        !slot.append_block_keys(std::exchange(late_keys, {}))) {
+        !slot.append_block_names(std::exchange(late_names, {}))) {
       return false;
     }
   } catch (const std::bad_alloc&) {

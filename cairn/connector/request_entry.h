@@ -31,8 +31,9 @@ struct RequestEntry {
   using Scheduled = SchedulerConnector::Scheduled;
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-  RequestEntry(RequestHandle name, TokenBlockSequence&& sequence)
-      : handle(name), slot(static_cast<std::uint64_t>(name), std::move(sequence)) {}
+  // `groups`: as of ExternallyManagedDeviceSlot.
+  RequestEntry(RequestHandle name, TokenBlockSequence&& sequence, const CacheGroups* groups)
+      : handle(name), slot(static_cast<std::uint64_t>(name), std::move(sequence), groups) {}
 
   // --- every iteration ---
   RequestHandle handle;
@@ -53,14 +54,15 @@ struct RequestEntry {
   std::optional<TimePoint> in_step_until = {};
 
   // --- its load ---
-  std::size_t staged_blocks = 0;         // of a load that is pending or in flight
-  std::uint32_t staged_on_disk = 0;      // of those, or of the latest match
-  std::size_t matched_at = 0;            // the engine's own tokens at the latest match
-  std::uint32_t times_put_off = 0;       // in a row
-  std::vector<Token> late_tokens = {};   // that it got while it is loaded; the slot takes them afterwards
-  std::vector<MmRun> late_runs = {};     // among them
-  std::vector<BlockKey> late_keys = {};  // of blocks of late_tokens, if the engine gives keys
-  std::uint64_t fence = 0;               // KvBlockManager::fences() when it was added
+  std::size_t staged_blocks = 0;        // of a load that is pending or in flight
+  std::uint32_t staged_on_disk = 0;     // of those, or of the latest match
+  std::size_t matched_at = 0;           // the engine's own tokens at the latest match
+  std::vector<BlockId> loading = {};    // in a model with layer groups: the device blocks of its load
+  std::uint32_t times_put_off = 0;      // in a row
+  std::vector<Token> late_tokens = {};  // that it got while it is loaded; the slot takes them afterwards
+  std::vector<MmRun> late_runs = {};    // among them
+  EngineBlockNames late_names = {};     // of blocks of late_tokens, if the engine gives keys
+  std::uint64_t fence = 0;              // KvBlockManager::fences() when it was added
 
   // --- how its blocks are kept; see NewRequest ---
   std::uint32_t priority = 0;
@@ -68,6 +70,7 @@ struct RequestEntry {
   std::uint32_t time_to_live_ms = 0;
   TenantId tenant = kDefaultTenant;
   RetentionHint hint = {};
+  RequestEnding ending = RequestEnding::kUnknown;  // of a finished request
   std::size_t uses_counted = 0;  // blocks of its sequence, from the first on, that it was counted as a use of
 
   const RequestId* id = nullptr;  // the key of its entry in the RequestTable
@@ -87,6 +90,10 @@ struct RequestEntry {
 
   // Whether the request may get `blocks` more device blocks, with so many tokens in the engine's cache and to be loaded.
   [[nodiscard]] Status check_allocated(std::size_t blocks, std::size_t local_tokens, std::size_t loaded_tokens) const;
+  // The same in a model with layer groups. `targets` gets the device blocks that the load fills.
+  [[nodiscard]] Status check_allocated(const CacheGroups& groups, std::span<const std::span<const BlockId>> blocks,
+                                       std::size_t local_tokens, std::size_t loaded_tokens,
+                                       std::vector<BlockId>& targets) const;
   [[nodiscard]] Status set_computed(std::size_t computed_tokens);
   // Accepted draft tokens that are not in the slot are appended to `kept`.
   [[nodiscard]] Status settle_drafts(std::size_t accepted, std::vector<Token>& kept);
@@ -103,6 +110,7 @@ struct RequestEntry {
   [[nodiscard]] Unexpected<Error> never_scheduled(std::size_t computed_tokens) const;
 
  private:
+  [[nodiscard]] Status check_tokens(std::size_t room, std::size_t local_tokens, std::size_t loaded_tokens) const;
   [[nodiscard]] Status check_late_runs(const Scheduled& scheduled) const;
 };
 

@@ -9,14 +9,15 @@
 
 namespace cairn {
 
-Result<RequestTable> RequestTable::make(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space) {
+Result<RequestTable> RequestTable::make(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space,
+                                        std::shared_ptr<const CacheGroups> groups) {
   if (block_size == 0) {
     return fail(ErrorCode::kInvalidArgument, "block size is 0; give the tokens per block");
   }
-  return RequestTable(block_size, hasher, space);
+  return RequestTable(block_size, hasher, space, std::move(groups));
 }
 
-Result<std::vector<BlockKey>> RequestTable::adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const {
+Result<EngineBlockNames> RequestTable::adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const {
   const std::size_t size = digests.size;
   const bool is_router = hasher_.scheme() == KeyScheme::kRouter;
   if (digests.bytes.size() % std::max<std::size_t>(size, 1) != 0 || (is_router && size != sizeof(std::uint64_t))) {
@@ -24,8 +25,9 @@ Result<std::vector<BlockKey>> RequestTable::adopt(std::optional<BlockKey> parent
                   " digest bytes are not a multiple of the digest size ", size, " (scheme ",
                   to_string(hasher_.scheme()), ")");
   }
-  std::vector<BlockKey> keys;
-  keys.reserve(digests.bytes.size() / size);
+  EngineBlockNames names;
+  names.keys.reserve(digests.bytes.size() / size);
+  names.event_hashes.reserve(digests.bytes.size() / size);
   for (std::size_t at = 0; at < digests.bytes.size(); at += size) {
     const std::span<const std::byte> digest = digests.bytes.subspan(at, size);
     const std::uint64_t position = parent ? parent->position() + 1 : 0;
@@ -43,10 +45,11 @@ Result<std::vector<BlockKey>> RequestTable::adopt(std::optional<BlockKey> parent
       }
     };
     CAIRN_TRY_ASSIGN(const BlockKey key, adopt_one());
-    keys.push_back(key);
+    names.keys.push_back(key);
+    names.event_hashes.push_back(engine_event_hash(hasher_.scheme(), digest));
     parent = key;
   }
-  return keys;
+  return names;
 }
 
 Result<TokenBlockSequence> RequestTable::make_sequence(std::span<const Token> tokens, const RequestSalt& salt,
@@ -57,8 +60,8 @@ Result<TokenBlockSequence> RequestTable::make_sequence(std::span<const Token> to
   }
   // Salt, adapter and multimodal items are in the engine's digests.
   CAIRN_TRY_ASSIGN(TokenBlockSequence sequence, TokenBlockSequence::create_adopting(tokens, block_size_, hasher_));
-  CAIRN_TRY_ASSIGN(const std::vector<BlockKey> keys, adopt(std::nullopt, digests));
-  CAIRN_TRY(sequence.adopt(keys));
+  CAIRN_TRY_ASSIGN(const EngineBlockNames names, adopt(std::nullopt, digests));
+  CAIRN_TRY(sequence.adopt(names.keys, names.event_hashes));
   return sequence;
 }
 
@@ -82,7 +85,7 @@ Result<RequestEntry*> RequestTable::create(const RequestId& request, std::span<c
   }
   const std::size_t place = free_.back();
   const RequestHandle handle{(next_number_ << kPlaceBits) | place};
-  const auto [added, is_new] = requests_.try_emplace(request, handle, std::move(sequence));
+  const auto [added, is_new] = requests_.try_emplace(request, handle, std::move(sequence), groups_.get());
   CAIRN_CHECK(is_new, "an id names one request at a time");
   ++next_number_;
   free_.pop_back();

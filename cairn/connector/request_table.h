@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/result.h"
@@ -27,9 +29,11 @@ namespace cairn {
 
 class RequestTable {
  public:
-  // `hasher` makes the keys of all requests; `space` is for keys of scheme router. Fails if the block size is 0.
+  // `hasher` makes the keys of all requests; `space` is for keys of scheme router; `groups` are the layer groups of the model,
+  // null if it has one block table. Fails if the block size is 0.
   [[nodiscard]] static Result<RequestTable> make(std::uint32_t block_size, const KeyHasher& hasher,
-                                                 NamespaceId space = {});
+                                                 NamespaceId space = {},
+                                                 std::shared_ptr<const CacheGroups> groups = nullptr);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
   [[nodiscard]] bool contains(const RequestId& request) const { return requests_.contains(request); }
@@ -40,7 +44,7 @@ class RequestTable {
                                              const RequestSalt& salt, std::span<const MmRun> runs,
                                              const BlockDigests& digests);
   // Keys of the engine's digests, of blocks that follow `parent` or begin a sequence.
-  [[nodiscard]] Result<std::vector<BlockKey>> adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const;
+  [[nodiscard]] Result<EngineBlockNames> adopt(std::optional<BlockKey> parent, const BlockDigests& digests) const;
   // nullptr if there is no such request.
   [[nodiscard]] RequestEntry* find(const RequestId& request);
 
@@ -80,8 +84,9 @@ class RequestTable {
     return static_cast<std::uint64_t>(handle) & ((std::uint64_t{1} << kPlaceBits) - 1);
   }
 
-  RequestTable(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space)
-      : block_size_(block_size), hasher_(hasher), space_(space) {}
+  RequestTable(std::uint32_t block_size, const KeyHasher& hasher, NamespaceId space,
+               std::shared_ptr<const CacheGroups> groups)
+      : block_size_(block_size), hasher_(hasher), space_(space), groups_(std::move(groups)) {}
   [[nodiscard]] Result<TokenBlockSequence> make_sequence(std::span<const Token> tokens, const RequestSalt& salt,
                                                          std::span<const MmRun> runs,
                                                          const BlockDigests& digests) const;
@@ -89,6 +94,7 @@ class RequestTable {
   std::uint32_t block_size_;
   KeyHasher hasher_;  // of requests without a salt
   NamespaceId space_;
+  std::shared_ptr<const CacheGroups> groups_;  // outlives the slots
   std::uint64_t next_number_ = 1;
   std::unordered_map<RequestId, RequestEntry> requests_;
   std::vector<RequestEntry*> places_;  // nullptr: free

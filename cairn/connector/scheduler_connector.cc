@@ -124,8 +124,8 @@ struct RankNews {
 
 class SchedulerConnector::Impl {
  public:
-  Impl(const Options& options, RequestTable slots, KvBlockManager manager, std::unique_ptr<Leader> ranks,
-       std::shared_ptr<OperationInbox> inbox, std::shared_ptr<RankNews> rank_news);
+  Impl(const Options& options, std::shared_ptr<const CacheGroups> groups, RequestTable slots, KvBlockManager manager,
+       std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox, std::shared_ptr<RankNews> rank_news);
   ~Impl();
 
   [[nodiscard]] Result<RequestHandle> add(const RequestId& id, const NewRequest& request);
@@ -139,9 +139,12 @@ class SchedulerConnector::Impl {
   [[nodiscard]] Result<Match> match(RequestHandle request, std::size_t local_tokens);
   [[nodiscard]] Status allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                  std::size_t loaded_tokens);
+  [[nodiscard]] Status allocated_groups(RequestHandle request, std::span<const std::span<const BlockId>> blocks,
+                                        std::size_t local_tokens, std::size_t loaded_tokens);
   [[nodiscard]] Status build(const Iteration& iteration, std::vector<std::byte>& metadata);
   [[nodiscard]] std::span<const Refused> refused() const { return refused_; }
-  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens);
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                    RequestEnding ending);
   [[nodiscard]] Outcomes take_outcomes();
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] SaveStatus saves() const { return save_counts_->status(); }
@@ -156,18 +159,39 @@ class SchedulerConnector::Impl {
 
   // --- requests ---
   struct ToLoad {
-    std::size_t blocks = 0;
-    std::uint32_t on_disk = 0;  // of those
+    std::size_t blocks = 0;       // of the sequence
+    std::size_t copies = 0;       // blocks that are loaded for them: as many, unless the model has layer groups
+    std::uint32_t on_disk = 0;    // of those
+    std::size_t disk_tokens = 0;  // that come from disk
   };
   // The blocks that the tiers have and that are worth loading. Says in `lookup` what was found.
-  [[nodiscard]] ToLoad blocks_to_load(const Slot& slot, std::size_t local_tokens, RequestCounts::Lookup& lookup);
+  [[nodiscard]] ToLoad blocks_to_load(Slot& slot, std::size_t local_tokens, RequestCounts::Lookup& lookup);
+  [[nodiscard]] ToLoad group_blocks_to_load(Slot& slot, std::size_t local_tokens, RequestCounts::Lookup& lookup);
+  [[nodiscard]] LoadContext load_context(const Slot& slot, std::size_t local_tokens) const;
+  // How many tokens of the first `tokens` stand for `some` of `all` blocks that were copied, in whole blocks.
+  [[nodiscard]] std::size_t share(std::size_t tokens, std::size_t some, std::size_t all) const {
+    return all == 0 ? 0 : tokens / block_size_ * some / all * block_size_;
+  }
   // Adds the blocks to the request's table, unless one is in it already.
   [[nodiscard]] Status add_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
+  // The same in a model with layer groups. `added`: the blocks, those that may be shared first, and how many these are.
+  struct AddedBlocks {
+    std::vector<BlockId> blocks = {};
+    std::size_t shared = 0;
+  };
+  [[nodiscard]] Status add_group_blocks(RequestEntry& entry, std::span<const std::span<const BlockId>> blocks,
+                                        std::size_t local_tokens, AddedBlocks& added);
+  // A block that the request may not have; see DeviceBlockUse::find_conflict().
+  [[nodiscard]] Status check_conflict(const RequestEntry& entry, std::span<const BlockId> blocks,
+                                      std::size_t shared) const;
   // Whether the request may have the blocks of its table from `first` on, the first `shared` of them together with others.
   [[nodiscard]] Status check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) const;
   // Counts what the request has open. `device`: tokens from the engine's own cache.
   void count(RequestEntry& entry, std::size_t device, const RequestCounts::Load& load);
-  void count_save(RequestEntry& entry, const SavedBlocks& saved);
+  void count_save(RequestEntry& entry, const Operation& save);
+  // What allocated() and allocated_groups() do once the request has the blocks. `loading`: the device blocks of its load.
+  [[nodiscard]] Status stage_load(RequestEntry& entry, std::size_t local_tokens, std::size_t loaded_tokens,
+                                  std::span<const BlockId> loading);
   void note_operations(RequestEntry& entry) {
     if (!entry.has_operations && !entry.slot.pending_operations().empty()) {
       with_operations_.push_back(entry.handle);
@@ -176,20 +200,34 @@ class SchedulerConnector::Impl {
   }
   // Keeps the device blocks of a slot that is about to drop them, in had_blocks_.
   void remember_blocks(const RequestEntry& entry) {
-    const std::span<const BlockId> blocks = entry.slot.device_blocks();
-    had_blocks_.assign(blocks.begin(), blocks.end());
+    had_blocks_.clear();
+    make_room(had_blocks_, entry.slot.num_device_blocks_allocated());
+    entry.slot.append_device_blocks(had_blocks_);
+  }
+  // Appends the keys of all blocks of the request, of all groups, that end after `begin` and not after `end`.
+  void append_keys(const RequestEntry& entry, std::size_t begin, std::size_t end, std::vector<BlockKey>& out) const {
+    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
+    if (groups_ == nullptr) {
+      out.insert(out.end(), keys.begin() + static_cast<std::ptrdiff_t>(begin),
+                 keys.begin() + static_cast<std::ptrdiff_t>(end));
+      return;
+    }
+    for (std::uint32_t group = 0; group < groups_->size(); ++group) {
+      const std::size_t each = groups_->each(group);
+      groups_->append_keys(group, {begin / each, end / each}, keys, out);
+    }
   }
   // Memory for count_uses() up to this block of the request's sequence.
   void reserve_uses(const RequestEntry& entry, std::size_t end) {
     if (counts_uses_ && end > entry.uses_counted) {
-      make_room(batch_.used, batch_.used.size() + end - entry.uses_counted);
+      const std::size_t groups = groups_ != nullptr ? groups_->size() : 1;
+      make_room(batch_.used, batch_.used.size() + (end - entry.uses_counted + 1) * groups);
     }
   }
   // The request has these blocks, up to this one, in its sequence: one use of each, once for each request.
   void count_uses(RequestEntry& entry, std::size_t end) {
     if (counts_uses_ && end > entry.uses_counted) {
-      const auto keys = entry.slot.sequence().keys().subspan(entry.uses_counted, end - entry.uses_counted);
-      batch_.used.insert(batch_.used.end(), keys.begin(), keys.end());
+      append_keys(entry, entry.uses_counted, end, batch_.used);
       entry.uses_counted = end;
     }
   }
@@ -208,6 +246,9 @@ class SchedulerConnector::Impl {
   // for the next iteration that is built.
   void lose_iteration(const Iteration& iteration);
   void preempt(RequestHandle request, std::uint64_t number);
+  // Of a model with layer groups: blocks that the scheduled requests no longer need are the engine's again, which may have
+  // given them to others in this iteration.
+  void release_skipped_blocks(const Iteration& iteration);
   // Checks the calls of allocated() since the last iteration, now that the preemptions are known.
   void check_new_tables();
   void schedule(const Scheduled& scheduled, std::uint64_t number);
@@ -220,7 +261,7 @@ class SchedulerConnector::Impl {
   [[nodiscard]] Status prepare(RequestEntry& entry, const Scheduled& scheduled, std::uint64_t number);
   [[nodiscard]] Status step_beside_load(RequestEntry& entry, const Scheduled& scheduled);
   [[nodiscard]] Status take_digests(RequestEntry& entry, const Scheduled& scheduled);
-  [[nodiscard]] Status take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks, std::size_t local_tokens);
+  [[nodiscard]] Status take_new_blocks(RequestEntry& entry, const Scheduled& scheduled, std::size_t local_tokens);
   // Marks requests that ran in the last iteration and do not run in this one.
   void pass_over(std::uint64_t number);
   void start_loads(std::uint64_t number);
@@ -247,6 +288,7 @@ class SchedulerConnector::Impl {
   const Duration save_deadline_;
   const Clock& clock_;
   const std::size_t block_size_;
+  const std::shared_ptr<const CacheGroups> groups_;  // null if the model has one block table
   const std::uint32_t device_blocks_;
   const std::optional<CacheLevel> save_to_;  // std::nullopt: there is no tier, nothing is saved
   const bool rejects_saves_;                 // a filter may reject saves
@@ -262,8 +304,9 @@ class SchedulerConnector::Impl {
   // an engine gives the blocks of a request that it preempts to the next one before it says so.
   struct NewBlocks {
     RequestHandle request{};
-    std::size_t first = 0;   // in the request's table
-    std::size_t shared = 0;  // of the blocks from there on
+    std::size_t first = 0;             // in the request's table
+    std::size_t shared = 0;            // of the blocks from there on
+    std::vector<BlockId> blocks = {};  // in a model with layer groups: the blocks; `first` is not used
   };
   std::vector<NewBlocks> unchecked_;
   std::optional<std::uint64_t> iteration_ = {};  // the latest
@@ -302,6 +345,21 @@ class SchedulerConnector::Impl {
 Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options options) {
   if (options.loading_blocks == 0) {
     return fail(ErrorCode::kInvalidArgument, "loading_blocks is 0; give at least 1");
+  }
+  CAIRN_TRY_ASSIGN(CacheGroups groups, options.manager.groups());
+  std::shared_ptr<const CacheGroups> grouped;
+  if (!groups.is_plain()) {
+    grouped = std::make_shared<const CacheGroups>(std::move(groups));
+    if (options.load == LoadMode::kInStep) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "a model with layer groups (model.groups) cannot be loaded in the step that computes it; use "
+                  "LoadMode::kAsync");
+    }
+    if (!options.manager.record.path.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "calls of a model with layer groups (model.groups) cannot be recorded; remove record.path");
+    }
+    options.in_step_save_blocks = 0;  // a layer of the ranks is a layer of several groups
   }
   std::unique_ptr<CallRecorder> recorder;
   if (!options.manager.record.path.empty()) {
@@ -346,18 +404,19 @@ Result<std::unique_ptr<SchedulerConnector>> SchedulerConnector::make(Options opt
   options.parts.tokens = std::make_shared<TokenCounter>(options.manager.requests);
   CAIRN_TRY_ASSIGN(KvBlockManager manager, KvBlockManager::make(logical, options.parts));
   CAIRN_TRY_ASSIGN(RequestTable slots,
-                   RequestTable::make(options.manager.block_size, manager.hasher(), logical.space().id()));
+                   RequestTable::make(options.manager.block_size, manager.hasher(), logical.space().id(), grouped));
   ranks->open(
       in_blocks(options.manager, manager),
       {.host = std::max(options.manager.host.size, options.manager.host.max_size), .disk = options.manager.disk.size});
-  return std::unique_ptr<SchedulerConnector>(new SchedulerConnector(
-      std::make_unique<Impl>(options, std::move(slots), std::move(manager), std::move(ranks), inbox, rank_news),
-      std::move(recorder)));
+  return std::unique_ptr<SchedulerConnector>(
+      new SchedulerConnector(std::make_unique<Impl>(options, grouped, std::move(slots), std::move(manager),
+                                                    std::move(ranks), inbox, rank_news),
+                             std::move(recorder)));
 }
 
-SchedulerConnector::Impl::Impl(const Options& options, RequestTable slots, KvBlockManager manager,
-                               std::unique_ptr<Leader> ranks, std::shared_ptr<OperationInbox> inbox,
-                               std::shared_ptr<RankNews> rank_news)
+SchedulerConnector::Impl::Impl(const Options& options, std::shared_ptr<const CacheGroups> groups, RequestTable slots,
+                               KvBlockManager manager, std::unique_ptr<Leader> ranks,
+                               std::shared_ptr<OperationInbox> inbox, std::shared_ptr<RankNews> rank_news)
     : load_mode_(options.load),
       loading_blocks_limit_(options.loading_blocks),
       least_blocks_(options.least_blocks),
@@ -366,6 +425,7 @@ SchedulerConnector::Impl::Impl(const Options& options, RequestTable slots, KvBlo
       save_deadline_(options.save_deadline),
       clock_(*options.parts.clock),
       block_size_(options.manager.block_size),
+      groups_(std::move(groups)),
       device_blocks_(options.manager.device.blocks),
       save_to_(save_tier(manager)),
       rejects_saves_(save_to_ &&
@@ -471,29 +531,88 @@ void SchedulerConnector::Impl::count(RequestEntry& entry, std::size_t device, co
   }
 }
 
-void SchedulerConnector::Impl::count_save(RequestEntry& entry, const SavedBlocks& saved) {
-  const TokenCounts more{.saved = saved.saved * block_size_,
-                         .dropped_filtered = saved.filtered * block_size_,
-                         .dropped_shed = saved.shed * block_size_,
-                         .dropped_unavailable = saved.unavailable * block_size_,
-                         .dropped_failed = saved.failed * block_size_};
+void SchedulerConnector::Impl::count_save(RequestEntry& entry, const Operation& save) {
+  if (groups_ != nullptr && save.group != groups_->counted_group()) {
+    return;  // the same tokens
+  }
+  const std::size_t tokens = save.each * block_size_;
+  const SavedBlocks& saved = save.saved;
+  const TokenCounts more{.saved = saved.saved * tokens,
+                         .dropped_filtered = saved.filtered * tokens,
+                         .dropped_shed = saved.shed * tokens,
+                         .dropped_unavailable = saved.unavailable * tokens,
+                         .dropped_failed = saved.failed * tokens};
   entry.counting.add(more, tokens_->add(entry.tenant, entry.counting.number(), more, clock_.now()));
 }
 
-SchedulerConnector::Impl::ToLoad SchedulerConnector::Impl::blocks_to_load(const Slot& slot, std::size_t local_tokens,
+LoadContext SchedulerConnector::Impl::load_context(const Slot& slot, std::size_t local_tokens) const {
+  LoadContext context{.first_block = static_cast<std::uint32_t>(local_tokens / block_size_),
+                      .total_tokens = static_cast<std::uint32_t>(slot.sequence().size()),
+                      .engine_is_busy = load_mode_ == LoadMode::kAsync && running_now_ > 0};
+  context.promised[index_of(CacheLevel::kG2)] = promised_.on_host.load(std::memory_order_relaxed);
+  context.promised[index_of(CacheLevel::kG3)] = promised_.on_disk.load(std::memory_order_relaxed);
+  return context;
+}
+
+SchedulerConnector::Impl::ToLoad SchedulerConnector::Impl::group_blocks_to_load(Slot& slot, std::size_t local_tokens,
+                                                                                RequestCounts::Lookup& lookup) {
+  const std::size_t local = local_tokens / block_size_;
+  std::size_t end = local + slot.keys_to_match(local_tokens).size();
+  const auto locate = [&](std::size_t blocks) {
+    return manager_->locate_groups(slot.sequence().keys().first(blocks), local).value();  // it is a boundary
+  };
+  GroupLocation found = locate(end);
+  // The next request with these tokens may branch off where only windows and states are missing.
+  slot.keep_boundary(found.full_boundary > found.boundary ? found.full_boundary : 0);
+  const auto on_disk = [&found] { return static_cast<std::size_t>(std::ranges::count(found.levels, CacheLevel::kG3)); };
+  const std::size_t tokens = (found.boundary - local) * block_size_;
+  lookup.disk = share(tokens, on_disk(), found.blocks.size());
+  lookup.host = tokens - lookup.disk;
+  // The cost model weighs blocks of tokens: each is on disk if a block that covers it is, and costs as much as the next.
+  if (found.boundary > local) {
+    PrefixLocation covered{.levels = std::vector<CacheLevel>(found.boundary - local, CacheLevel::kG2)};
+    for (std::size_t i = 0; i < found.blocks.size(); ++i) {
+      const std::size_t each = groups_->each(found.blocks[i].group);
+      const std::size_t first = found.blocks[i].block * each;
+      if (found.levels[i] == CacheLevel::kG3) {
+        std::fill_n(covered.levels.begin() + static_cast<std::ptrdiff_t>(first - local), each, CacheLevel::kG3);
+      }
+    }
+    LoadContext context = load_context(slot, local_tokens);
+    context.copies_each = static_cast<double>(found.blocks.size()) / static_cast<double>(found.boundary - local);
+    end = local + manager_->worth_loading(covered, context).blocks;
+    if (end < found.boundary) {
+      found = locate(end);
+    }
+    lookup.too_slow = tokens - (found.boundary - local) * block_size_;
+  }
+  // A load that is larger than the limit is cut, as one of a model with one block table is.
+  while (found.blocks.size() > loading_blocks_limit_) {
+    const std::size_t most = (found.boundary - local) * loading_blocks_limit_ / found.blocks.size();
+    found = locate(local + std::min(most, found.boundary - local - 1));
+  }
+  const std::size_t blocks = found.boundary - local;
+  if (blocks == 0 || blocks < least_blocks_) {
+    return {};
+  }
+  return {.blocks = blocks,
+          .copies = found.blocks.size(),
+          .on_disk = static_cast<std::uint32_t>(on_disk()),
+          .disk_tokens = share(blocks * block_size_, on_disk(), found.blocks.size())};
+}
+
+SchedulerConnector::Impl::ToLoad SchedulerConnector::Impl::blocks_to_load(Slot& slot, std::size_t local_tokens,
                                                                           RequestCounts::Lookup& lookup) {
   lookup.asked = slot.sequence().size();
   const std::span<const BlockKey> keys = slot.keys_to_match(local_tokens);
   if (keys.empty() || !save_to_) {
     return {};
   }
+  if (groups_ != nullptr) {
+    return group_blocks_to_load(slot, local_tokens, lookup);
+  }
   const PrefixLocation found = manager_->locate(keys);
-  LoadContext context{.first_block = static_cast<std::uint32_t>(local_tokens / block_size_),
-                      .total_tokens = static_cast<std::uint32_t>(slot.sequence().size()),
-                      .engine_is_busy = load_mode_ == LoadMode::kAsync && running_now_ > 0};
-  context.promised[index_of(CacheLevel::kG2)] = promised_.on_host.load(std::memory_order_relaxed);
-  context.promised[index_of(CacheLevel::kG3)] = promised_.on_disk.load(std::memory_order_relaxed);
-  const LoadWorth worth = manager_->worth_loading(found, context);
+  const LoadWorth worth = manager_->worth_loading(found, load_context(slot, local_tokens));
   if (worth.to_prefetch > 0 && to_prefetch_.empty()) {
     const std::span<const BlockKey> next = keys.subspan(worth.blocks, worth.to_prefetch);
     to_prefetch_.assign(next.begin(), next.end());
@@ -507,7 +626,10 @@ SchedulerConnector::Impl::ToLoad SchedulerConnector::Impl::blocks_to_load(const 
     return {};
   }
   const auto staged_on_disk = std::ranges::count(std::span(found.levels).first(blocks), CacheLevel::kG3);
-  return {.blocks = blocks, .on_disk = static_cast<std::uint32_t>(staged_on_disk)};
+  return {.blocks = blocks,
+          .copies = blocks,
+          .on_disk = static_cast<std::uint32_t>(staged_on_disk),
+          .disk_tokens = static_cast<std::size_t>(staged_on_disk) * block_size_};
 }
 
 Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle request, std::size_t local_tokens) {
@@ -524,8 +646,9 @@ Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle 
   }
   reserve_uses(*entry, entry->slot.sequence().block_count());
   RequestCounts::Lookup lookup;
-  auto [blocks, on_disk] = blocks_to_load(entry->slot, local_tokens, lookup);
-  const bool has_room = loading_blocks_ == 0 || loading_blocks_ + blocks <= loading_blocks_limit_;
+  const ToLoad found = blocks_to_load(entry->slot, local_tokens, lookup);
+  std::size_t blocks = found.blocks;
+  const bool has_room = loading_blocks_ == 0 || loading_blocks_ + found.copies <= loading_blocks_limit_;
   const bool asks_again = blocks > 0 && !has_room && entry->times_put_off < ask_again_;
   if (!has_room) {
     blocks = 0;
@@ -533,7 +656,7 @@ Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle 
   CAIRN_TRY(entry->slot.acquire_all_local_matches(local_tokens, blocks));
   count_uses(*entry, entry->slot.sequence().block_count());
   entry->matched_at = local_tokens;
-  entry->staged_on_disk = on_disk;
+  entry->staged_on_disk = found.on_disk;
   entry->counting.matched(lookup, entry->slot.has_run());
   entry->may_count = true;
   if (!entry->slot.has_run()) {
@@ -545,7 +668,7 @@ Result<SchedulerConnector::Match> SchedulerConnector::Impl::match(RequestHandle 
   }
   const bool waits = blocks > 0 && load_mode_ == LoadMode::kAsync;
   return Match{.tokens = blocks * block_size_,
-               .disk_tokens = blocks > 0 ? on_disk * block_size_ : 0,
+               .disk_tokens = blocks > 0 ? found.disk_tokens : 0,
                .when = waits ? Match::When::kLater : Match::When::kNow};
 }
 
@@ -580,16 +703,57 @@ Status SchedulerConnector::Impl::add_blocks(RequestEntry& entry, std::span<const
   }
 }
 
-// The request that has the block is looked for only to name it.
+Status SchedulerConnector::Impl::add_group_blocks(RequestEntry& entry, std::span<const std::span<const BlockId>> blocks,
+                                                  std::size_t local_tokens, AddedBlocks& added) {
+  std::vector<BlockId> own;
+  for (std::uint32_t group = 0; group < blocks.size() && group < groups_->size(); ++group) {
+    std::size_t end = entry.slot.group_table(group).size();
+    for (const BlockId block : blocks[group]) {
+      ++end;
+      if (block == kNoBlock) {
+        continue;
+      }
+      if (index_of(block) >= device_blocks_) {
+        return refuse(ErrorCode::kInvalidArgument, "device block ", index_of(block), " is beyond the ", device_blocks_,
+                      " blocks of the engine; device.blocks is how many it has");
+      }
+      const bool is_shared = end * (*groups_)[group].block_size <= local_tokens;
+      if (is_shared && entry.slot.has_device_block(block)) {
+        return listed_twice(entry, block);
+      }
+      (is_shared ? added.blocks : own).push_back(block);
+    }
+  }
+  added.shared = added.blocks.size();
+  added.blocks.insert(added.blocks.end(), own.begin(), own.end());
+  if (const std::optional<BlockId> twice = device_use_.add(added.blocks)) {
+    return listed_twice(entry, *twice);
+  }
+  try {
+    Status appended = entry.slot.append_group_blocks(blocks);
+    if (!appended) {
+      device_use_.remove(added.blocks);
+    }
+    return appended;
+  } catch (...) {
+    device_use_.remove(added.blocks);
+    throw;
+  }
+}
+
 Status SchedulerConnector::Impl::check_table(const RequestEntry& entry, std::size_t first, std::size_t shared) const {
-  const std::optional<BlockId> found = device_use_.find_conflict(entry.slot.device_blocks().subspan(first), shared);
+  return check_conflict(entry, entry.slot.device_blocks().subspan(first), shared);
+}
+
+// The request that has the block is looked for only to name it.
+Status SchedulerConnector::Impl::check_conflict(const RequestEntry& entry, std::span<const BlockId> blocks,
+                                                std::size_t shared) const {
+  const std::optional<BlockId> found = device_use_.find_conflict(blocks, shared);
   if (!found) {
     return {};
   }
-  const RequestEntry* const other = slots_.find_if([&](const RequestEntry& each) {
-    return each.handle != entry.handle &&
-           std::ranges::find(each.slot.device_blocks(), *found) != each.slot.device_blocks().end();
-  });
+  const RequestEntry* const other = slots_.find_if(
+      [&](const RequestEntry& each) { return each.handle != entry.handle && each.slot.has_device_block(*found); });
   if (other == nullptr) {
     return listed_twice(entry, *found);
   }
@@ -604,6 +768,10 @@ Status SchedulerConnector::Impl::allocated(RequestHandle request, std::span<cons
   if (entry == nullptr) {
     return unknown_request(request);
   }
+  if (groups_ != nullptr) {
+    return refuse(ErrorCode::kFailedPrecondition,
+                  "the model has layer groups (model.groups); give the blocks of each with allocated_groups()");
+  }
   if (entry->is_abandoned) {
     return {};
   }
@@ -613,28 +781,61 @@ Status SchedulerConnector::Impl::allocated(RequestHandle request, std::span<cons
   const NewBlocks added{request, slot.num_device_blocks_allocated(), entry->shared_blocks(blocks.size(), local_tokens)};
   CAIRN_TRY(add_blocks(*entry, blocks, local_tokens));
   unchecked_.push_back(added);
-  // Checked above: neither fails.
+  return stage_load(*entry, local_tokens, loaded_tokens,
+                    slot.device_blocks().subspan(local_tokens / block_size_, loaded_tokens / block_size_));
+}
+
+Status SchedulerConnector::Impl::allocated_groups(RequestHandle request,
+                                                  std::span<const std::span<const BlockId>> blocks,
+                                                  std::size_t local_tokens, std::size_t loaded_tokens) {
+  RequestEntry* const entry = slots_.find(request);
+  if (entry == nullptr) {
+    return unknown_request(request);
+  }
+  if (groups_ == nullptr) {
+    return refuse(
+        ErrorCode::kFailedPrecondition,
+        "the model has one block table; give its blocks with allocated(), or name the groups in model.groups");
+  }
+  if (entry->is_abandoned) {
+    return {};
+  }
+  std::vector<BlockId> loading;
+  CAIRN_TRY(entry->check_allocated(*groups_, blocks, local_tokens, loaded_tokens, loading));
+  make_room(unchecked_, unchecked_.size() + 1);
+  AddedBlocks added;
+  CAIRN_TRY(add_group_blocks(*entry, blocks, local_tokens, added));
+  unchecked_.push_back({.request = request, .shared = added.shared, .blocks = std::move(added.blocks)});
+  entry->loading = std::move(loading);
+  return stage_load(*entry, local_tokens, loaded_tokens, entry->loading);
+}
+
+Status SchedulerConnector::Impl::stage_load(RequestEntry& entry, std::size_t local_tokens, std::size_t loaded_tokens,
+                                            std::span<const BlockId> loading) {
+  ExternallyManagedDeviceSlot& slot = entry.slot;
+  // Checked before: neither fails.
   CAIRN_TRY(slot.acquire_all_local_matches(local_tokens, loaded_tokens / block_size_));
   CAIRN_TRY(slot.advance_computed_position(local_tokens - slot.computed_tokens()));
-  entry->times_put_off = 0;
-  entry->load_fell_short = false;
+  entry.times_put_off = 0;
+  entry.load_fell_short = false;
   if (!slot.has_run()) {
-    entry->computable = local_tokens;
+    entry.computable = local_tokens;
   }
   if (loaded_tokens > 0) {
-    entry->wants_load = true;
-    entry->staged_blocks = loaded_tokens / block_size_;
-    entry->staged_on_disk = std::min(entry->staged_on_disk, static_cast<std::uint32_t>(entry->staged_blocks));
-    promised_.add(entry->staged_blocks, entry->staged_on_disk);
-    loading_blocks_ += entry->staged_blocks;
-    device_use_.begin_load(slot.device_blocks().subspan(local_tokens / block_size_, entry->staged_blocks));
-    to_load_.push_back(request);
+    entry.wants_load = true;
+    entry.staged_blocks = loading.size();
+    entry.staged_on_disk = std::min(entry.staged_on_disk, static_cast<std::uint32_t>(entry.staged_blocks));
+    promised_.add(entry.staged_blocks, entry.staged_on_disk);
+    loading_blocks_ += entry.staged_blocks;
+    device_use_.begin_load(loading);
+    to_load_.push_back(entry.handle);
   }
-  note_operations(*entry);
+  note_operations(entry);
   return {};
 }
 
-Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
+Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                              RequestEnding ending) {
   RequestEntry* const entry = slots_.find(request);
   if (entry == nullptr) {
     return unknown_request(request);
@@ -646,6 +847,7 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
   const bool is_told = computed_tokens && is_computing && !entry->is_abandoned;
   if (is_told) {
     CAIRN_TRY(entry->set_computed(*computed_tokens));
+    slot.offer_last_states();
   }
   if (slot.has_in_step_save()) {
     settle_in_step_save(*entry, is_told ? slot.computed_tokens() : 0);
@@ -660,6 +862,7 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
   }
   remember_blocks(*entry);
   CAIRN_TRY(slot.mark_as_finished(iteration_.value_or(0)));
+  entry->ending = ending;
   if (iteration_ && entry->scheduled_in == *iteration_ && running_now_ > 0 && --running_now_ == 0) {
     timer_.idle(clock_.now());
   }
@@ -677,11 +880,21 @@ Result<bool> SchedulerConnector::Impl::finish(RequestHandle request, std::option
 RequestId SchedulerConnector::Impl::remove(RequestEntry& entry) {
   device_use_.remove(had_blocks_);
   if (entry.hint.kind != RetentionHint::Kind::kNone) {
-    const std::span<const BlockKey> keys = entry.slot.sequence().keys();
     try {
-      runner_->hint({keys.begin(), keys.end()}, entry.hint);
+      std::vector<BlockKey> keys;
+      append_keys(entry, 0, entry.slot.sequence().block_count(), keys);
+      runner_->hint(std::move(keys), entry.hint);
     } catch (const std::bad_alloc&) {
       entry.hint = {};  // the blocks are evicted in the usual order
+    }
+  }
+  if (entry.ending != RequestEnding::kUnknown) {
+    try {
+      std::vector<BlockKey> keys;
+      append_keys(entry, 0, entry.slot.sequence().block_count(), keys);
+      runner_->end_request(std::move(keys), entry.ending);
+    } catch (const std::bad_alloc&) {
+      entry.ending = RequestEnding::kUnknown;
     }
   }
   if (ended_.size() == Outcomes::kMostEnded) {
@@ -697,12 +910,13 @@ void SchedulerConnector::Impl::drop_load(RequestEntry& entry, std::span<const Bl
   to_load_.erase(place);
   loading_blocks_ -= entry.staged_blocks;
   promised_.remove(entry.staged_blocks, entry.staged_on_disk);
-  device_use_.end_load(blocks.subspan(entry.matched_at / block_size_, entry.staged_blocks));
+  device_use_.end_load(groups_ != nullptr ? std::span<const BlockId>(entry.loading)
+                                          : blocks.subspan(entry.matched_at / block_size_, entry.staged_blocks));
   entry.wants_load = false;
   entry.computes_beside_load = false;
   entry.late_tokens.clear();
   entry.late_runs.clear();
-  entry.late_keys.clear();
+  entry.late_names = {};
 }
 
 void SchedulerConnector::Impl::give_up(RequestEntry& entry) {
@@ -787,6 +1001,9 @@ void SchedulerConnector::Impl::build_all(const Iteration& iteration, std::vector
   for (const RequestHandle request : iteration.preempted) {
     preempt(request, number);
   }
+  if (groups_ != nullptr) {
+    release_skipped_blocks(iteration);
+  }
   check_new_tables();
   for (std::size_t i = 0; i < iteration.scheduled.size(); ++i) {
     if (i + kRequestsAhead < iteration.scheduled.size()) {
@@ -841,13 +1058,40 @@ void SchedulerConnector::Impl::preempt(RequestHandle request, std::uint64_t numb
   note_operations(*entry);
 }
 
+void SchedulerConnector::Impl::release_skipped_blocks(const Iteration& iteration) {
+  for (const Scheduled& scheduled : iteration.scheduled) {
+    RequestEntry* const entry = slots_.find(scheduled.request);
+    const std::size_t tokens = scheduled.computed_tokens;
+    // A request that goes on without a cache frees blocks as any other.
+    if (entry == nullptr || (!entry->is_abandoned && (entry->wants_load || tokens > entry->most_computed() ||
+                                                      entry->slot.state().kind() == Kind::kOnboarding))) {
+      continue;
+    }
+    // What is worth saving of the blocks that leave is offered first, unless drafts have to be settled before: their saves are
+    // fenced then.
+    ExternallyManagedDeviceSlot& slot = entry->slot;
+    const bool can_advance = !entry->is_abandoned && slot.has_run() && entry->draft_tokens.empty() &&
+                             !entry->load_fell_short && tokens > slot.computed_tokens() &&
+                             tokens <= slot.sequence().size();
+    if (can_advance && !slot.advance_computed_position(tokens - slot.computed_tokens())) {
+      continue;  // schedule() says why
+    }
+    had_blocks_.clear();
+    slot.release_skipped_blocks(tokens, had_blocks_);
+    device_use_.remove(had_blocks_);
+    note_operations(*entry);
+  }
+}
+
 void SchedulerConnector::Impl::check_new_tables() {
   for (const NewBlocks& each : unchecked_) {
     RequestEntry* const entry = slots_.find(each.request);
     if (entry == nullptr || entry->is_abandoned || each.first >= entry->slot.num_device_blocks_allocated()) {
       continue;  // it is gone, or was preempted
     }
-    if (Status checked = check_table(*entry, each.first, each.shared); !checked) {
+    if (Status checked = groups_ != nullptr ? check_conflict(*entry, each.blocks, each.shared)
+                                            : check_table(*entry, each.first, each.shared);
+        !checked) {
       abandon(*entry, std::move(checked).error());
     }
   }
@@ -919,7 +1163,8 @@ Status SchedulerConnector::Impl::step(RequestEntry& entry, const Scheduled& sche
     return step_beside_load(entry, scheduled);
   }
   const bool only_computes = kind != Kind::kOnboardStaged && entry.draft_tokens.empty() &&
-                             scheduled.accepted_draft_tokens == 0 && scheduled.new_blocks.empty();
+                             scheduled.accepted_draft_tokens == 0 && scheduled.new_blocks.empty() &&
+                             scheduled.new_group_blocks.empty();
   if (!only_computes) {
     CAIRN_TRY(prepare(entry, scheduled, number));
   }
@@ -992,7 +1237,7 @@ Status SchedulerConnector::Impl::prepare(RequestEntry& entry, const Scheduled& s
   }
   // Before it first runs, what is computed is in the engine's own cache.
   const std::size_t local = slot.has_run() ? 0 : std::min(scheduled.computed_tokens, entry.computable);
-  return take_new_blocks(entry, scheduled.new_blocks, local);
+  return take_new_blocks(entry, scheduled, local);
 }
 
 Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Scheduled& scheduled) {
@@ -1001,7 +1246,7 @@ Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Sch
                   " is in flight; schedule the request when take_outcomes() says that the load has ended");
   }
   CAIRN_TRY(entry.begin_step_beside_load(scheduled));
-  CAIRN_TRY(take_new_blocks(entry, scheduled.new_blocks, 0));
+  CAIRN_TRY(take_new_blocks(entry, scheduled, 0));
   if (scheduled.new_block_digests.size != 0) {
     CAIRN_TRY(take_digests(entry, scheduled));
   }
@@ -1012,20 +1257,36 @@ Status SchedulerConnector::Impl::step_beside_load(RequestEntry& entry, const Sch
 // Keys of the engine's digests. While the request is loaded they wait beside the slot, with its tokens.
 Status SchedulerConnector::Impl::take_digests(RequestEntry& entry, const Scheduled& scheduled) {
   const std::span<const BlockKey> known = entry.slot.sequence().keys();
-  const std::vector<BlockKey>& late = entry.late_keys;
+  const std::vector<BlockKey>& late = entry.late_names.keys;
   const std::optional<BlockKey> parent = !late.empty()    ? std::optional(late.back())
                                          : !known.empty() ? std::optional(known.back())
                                                           : std::nullopt;
-  CAIRN_TRY_ASSIGN(const std::vector<BlockKey> keys, slots_.adopt(parent, scheduled.new_block_digests));
+  CAIRN_TRY_ASSIGN(const EngineBlockNames names, slots_.adopt(parent, scheduled.new_block_digests));
   if (entry.wants_load || entry.slot.state().kind() == Kind::kOnboarding) {
-    entry.late_keys.insert(entry.late_keys.end(), keys.begin(), keys.end());
+    entry.late_names.append(names);
     return {};
   }
-  return entry.slot.append_block_keys(keys);
+  return entry.slot.append_block_names(names);
 }
 
-Status SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, std::span<const BlockId> blocks,
+Status SchedulerConnector::Impl::take_new_blocks(RequestEntry& entry, const Scheduled& scheduled,
                                                  std::size_t local_tokens) {
+  if (groups_ != nullptr ? !scheduled.new_blocks.empty() : !scheduled.new_group_blocks.empty()) {
+    return refuse(ErrorCode::kInvalidArgument, groups_ != nullptr
+                                                   ? "new_blocks are given, but the model has layer groups; give "
+                                                     "new_group_blocks"
+                                                   : "new_group_blocks are given, but the model has one block table; "
+                                                     "give new_blocks");
+  }
+  if (groups_ != nullptr) {
+    if (scheduled.new_group_blocks.empty()) {
+      return {};
+    }
+    AddedBlocks added;
+    CAIRN_TRY(add_group_blocks(entry, scheduled.new_group_blocks, local_tokens, added));
+    return check_conflict(entry, added.blocks, added.shared);
+  }
+  const std::span<const BlockId> blocks = scheduled.new_blocks;
   const std::size_t first = entry.slot.num_device_blocks_allocated();
   const std::size_t shared = entry.shared_blocks(blocks.size(), local_tokens);
   CAIRN_TRY(add_blocks(entry, blocks, local_tokens));
@@ -1197,7 +1458,7 @@ SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
       finish_load(*entry, *operation, outcomes);
     } else {
       CAIRN_CHECK(entry->slot.offload_done(operation->id).has_value(), "a save ends once");
-      count_save(*entry, operation->saved);
+      count_save(*entry, *operation);
     }
     if (entry->slot.state() == SlotState::finished()) {
       outcomes.released.push_back(remove(*entry));
@@ -1210,14 +1471,22 @@ SchedulerConnector::Outcomes SchedulerConnector::Impl::take_outcomes() {
 
 void SchedulerConnector::Impl::finish_load(RequestEntry& entry, const Operation& load, Outcomes& outcomes) {
   ExternallyManagedDeviceSlot& slot = entry.slot;
-  const std::size_t wanted = load.block_ids.size();
-  const std::size_t loaded = std::min<std::size_t>(load.loaded_blocks, wanted);
+  std::size_t wanted = load.block_ids.size();
+  std::size_t loaded = std::min<std::size_t>(load.loaded_blocks, wanted);
+  std::size_t from_disk = std::min<std::size_t>(load.loaded_from_disk, loaded);
   loading_blocks_ -= wanted;
   entry.staged_blocks = 0;
   const bool is_waited_for = slot.state().kind() == Kind::kOnboarding;
+  const std::size_t staged = slot.staged_blocks();
+  const std::size_t copied = loaded;
   CAIRN_CHECK(slot.onboard_done(load.id, loaded).has_value(), "a load ends once");
   if (!is_waited_for) {
     return;
+  }
+  if (groups_ != nullptr) {  // from here on in blocks of the sequence
+    wanted = staged;
+    loaded = slot.computed_tokens() / block_size_ - load.first_block;
+    from_disk = share(loaded * block_size_, from_disk, copied) / block_size_;
   }
   entry.load_fell_short = loaded < wanted;
   const std::size_t end = (load.first_block + wanted) * block_size_;
@@ -1225,7 +1494,6 @@ void SchedulerConnector::Impl::finish_load(RequestEntry& entry, const Operation&
     entry.counting.computes_again(entry.computable - end);  // what it computed on top of the missing tokens
     entry.computable = slot.computed_tokens();
   }
-  const std::size_t from_disk = std::min<std::size_t>(load.loaded_from_disk, loaded);
   count(entry, load.first_block * block_size_,
         {.wanted = wanted * block_size_,
          .from_host = (loaded - from_disk) * block_size_,
@@ -1277,6 +1545,10 @@ Status SchedulerConnector::allocated(RequestHandle request, std::span<const Bloc
   record([&](CallRecorder& to) { to.allocated(request, blocks, local_tokens, loaded_tokens, status); });
   return status;
 }
+Status SchedulerConnector::allocated_groups(RequestHandle request, std::span<const std::span<const BlockId>> blocks,
+                                            std::size_t local_tokens, std::size_t loaded_tokens) {
+  return impl_->allocated_groups(request, blocks, local_tokens, loaded_tokens);
+}
 Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::byte>& metadata) {
   Status status = impl_->build(iteration, metadata);
   record([&](CallRecorder& to) {
@@ -1285,9 +1557,10 @@ Status SchedulerConnector::build(const Iteration& iteration, std::vector<std::by
   return status;
 }
 std::span<const SchedulerConnector::Refused> SchedulerConnector::refused() const { return impl_->refused(); }
-Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens) {
-  Result<bool> is_held = impl_->finish(request, computed_tokens);
-  record([&](CallRecorder& to) { to.finished(request, computed_tokens, is_held); });
+Result<bool> SchedulerConnector::finish(RequestHandle request, std::optional<std::size_t> computed_tokens,
+                                        RequestEnding ending) {
+  Result<bool> is_held = impl_->finish(request, computed_tokens, ending);
+  record([&](CallRecorder& to) { to.finished(request, computed_tokens, ending, is_held); });
   return is_held;
 }
 SchedulerConnector::Outcomes SchedulerConnector::take_outcomes() {

@@ -10,6 +10,9 @@
 //   finish()         the request ended or was aborted
 // Loads start in the order of allocated(), with at most Options::loading_blocks at once. The manager's cost model weighs
 // loading against computing at match(). The manager keeps keys, policies and checksums; the bytes are with the ranks.
+// In a model with layer groups (model.groups) a request has one block table for each group: allocated_groups() and
+// Scheduled::new_group_blocks take the place of allocated() and new_blocks. Device block ids are of one pool: groups may lie in
+// the same memory, and a block is one group's at a time.
 //
 // Thread safety: none; the scheduler's thread alone, except where a function says otherwise. No call waits for a copy.
 // Ownership: the engine's scheduler.
@@ -29,6 +32,7 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/connector/slot.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/manager/kv_block_manager.h"
 #include "cairn/manager/token_counts.h"
@@ -56,14 +60,15 @@ class SchedulerConnector {
     // well, everything happens in the calls of the scheduler and in manager().pump().
     ManagerParts parts = {};
     LeaderOptions ranks = {};
-    LoadMode load = LoadMode::kAsync;
+    LoadMode load = LoadMode::kAsync;      // a model with layer groups has kAsync
     std::uint32_t loading_blocks = 16384;  // in flight at once
     std::uint32_t least_blocks = 1;        // a load of fewer blocks is not worth it: they are computed
     std::uint32_t ask_again = 64;          // times that a request is put off because of other loads, then it computes
     Duration load_deadline = std::chrono::seconds(10);
     Duration save_deadline = std::chrono::seconds(30);
     // A request that fills at least so many blocks in an iteration is saved in that step: ranks copy each layer as soon as it
-    // is computed. Needs Scheduled::scheduled_tokens and a host tier. 0: blocks are saved after their step.
+    // is computed. Needs Scheduled::scheduled_tokens and a host tier. 0: blocks are saved after their step, as they are in a
+    // model with layer groups.
     std::uint32_t in_step_save_blocks = 8;
   };
   [[nodiscard]] static Result<std::unique_ptr<SchedulerConnector>> make(Options options);
@@ -125,6 +130,11 @@ class SchedulerConnector {
   // refuses the request: only then is it known which requests were preempted.
   [[nodiscard]] Status allocated(RequestHandle request, std::span<const BlockId> blocks, std::size_t local_tokens,
                                  std::size_t loaded_tokens);
+  // The same in a model with layer groups: the blocks of each group, in the order of model.groups, with kNoBlock where a group
+  // that is not full has none. `loaded_tokens` is 0 or what match() said: a shorter prefix needs other blocks. Blocks that are to
+  // be loaded must be there; those that `local_tokens` fill may be in the tables of other requests too.
+  [[nodiscard]] Status allocated_groups(RequestHandle request, std::span<const std::span<const BlockId>> blocks,
+                                        std::size_t local_tokens, std::size_t loaded_tokens);
 
   // --- an iteration ---
   struct Scheduled {
@@ -136,6 +146,9 @@ class SchedulerConnector {
     std::size_t computed_tokens = 0;
     std::span<const Token> new_tokens = {};    // since the request was last scheduled
     std::span<const BlockId> new_blocks = {};  // since then
+    // In a model with layer groups: one list for each, as in allocated_groups(); empty: none. Blocks of sliding and chunked
+    // groups that no token after `computed_tokens` needs are the engine's again from this iteration on.
+    std::span<const std::span<const BlockId>> new_group_blocks = {};
     // Draft tokens that this iteration computes and verifies. Those of the last iteration are settled first.
     std::span<const Token> draft_tokens = {};
     std::size_t accepted_draft_tokens = 0;  // of the last iteration; they are not among new_tokens
@@ -168,7 +181,10 @@ class SchedulerConnector {
   // The request ended or was aborted. `computed_tokens`: as in Scheduled, if its last iteration computed tokens that were
   // not reported yet; full blocks of them are saved. Returns true if its device blocks must not change until
   // take_outcomes() names the request as released; its last saves are in the next metadata. False: it is gone.
-  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {});
+  // `ending`: how it ended, if the engine knows. The tiers are told once its last save has ended, and keep blocks of
+  // sessions that will return soon.
+  [[nodiscard]] Result<bool> finish(RequestHandle request, std::optional<std::size_t> computed_tokens = {},
+                                    RequestEnding ending = RequestEnding::kUnknown);
 
   struct Outcomes {
     struct Loaded {

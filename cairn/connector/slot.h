@@ -6,6 +6,10 @@
 // never when it is merely full. Blocks that the engine already had, or that a load brought, are not offered.
 // An in-step save is offered ahead of that, with the iteration that computes its blocks. It is settled when the engine has
 // said how far it came.
+// In a model with layer groups the device blocks are in one table for each group, and a load or save has blocks of groups.
+// What is saved: of full groups every block; of sliding and chunked groups what is needed at the end of the computed tokens and
+// at a boundary that is worth keeping; of state groups the checkpoints at the end of the prompt, of the request, and at such a
+// boundary. A slot takes blocks that have left the window out of its table: they are the engine's again.
 //
 // Thread safety: none; the scheduler's thread alone. Outcomes of operations are brought to that thread.
 // Ownership: a SlotManager or a SchedulerConnector.
@@ -30,6 +34,7 @@
 #include "cairn/base/result.h"
 #include "cairn/connector/request_id.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/hashes.h"
 #include "cairn/tokens/token_sequence.h"
 
@@ -158,6 +163,17 @@ struct SavedBlocks {
   std::uint32_t failed = 0;
 };
 
+// The keys of blocks that the engine has named, and what its own events call them (engine_event_hash()).
+struct EngineBlockNames {
+  std::vector<BlockKey> keys = {};
+  std::vector<BlockHash> event_hashes = {};  // one for each key, or none
+
+  void append(const EngineBlockNames& more) {
+    keys.insert(keys.end(), more.keys.begin(), more.keys.end());
+    event_hashes.insert(event_hashes.end(), more.event_hashes.begin(), more.event_hashes.end());
+  }
+};
+
 // One load or save of a request, from the slot that needs it to its outcome.
 //
 // A slot makes it, the metadata of an iteration names it to the workers, OperationRunner starts it at the manager, and
@@ -173,7 +189,10 @@ struct Operation {
   // computes the blocks, and each layer is read once it is computed.
   bool in_step = false;
   RequestId request = std::uint64_t{0};
-  std::size_t first_block = 0;      // index in the sequence of the block that keys[0] names
+  std::size_t first_block = 0;  // index in the sequence of the block that keys[0] names
+  // Of a save in a model with layer groups: the group of the blocks, and how many blocks of the sequence one of them covers.
+  std::uint32_t group = 0;
+  std::uint32_t each = 1;
   std::vector<BlockKey> keys = {};  // OperationRunner moves them to the manager
   std::vector<BlockId> block_ids = {};
   std::vector<BlockHash> token_hashes = {};  // of a save: one for each key
@@ -201,7 +220,8 @@ struct Operation {
   // The manager's id of a load, once it is started. OperationRunner's thread.
   std::optional<std::uint64_t> manager_id = {};
 
-  [[nodiscard]] std::size_t end_block() const { return first_block + block_ids.size(); }
+  // Of a save.
+  [[nodiscard]] std::size_t end_block() const { return first_block + block_ids.size() * each; }
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
@@ -228,9 +248,14 @@ class Slot {
   [[nodiscard]] const TokenBlockSequence& sequence() const { return sequence_; }
   // Tokens, from the first on, whose KV is on the device.
   [[nodiscard]] std::size_t computed_tokens() const { return computed_; }
-  [[nodiscard]] std::size_t num_device_blocks_allocated() const { return device_blocks_.size(); }
+  // In a model with layer groups: in all tables together, those without a block included.
+  [[nodiscard]] std::size_t num_device_blocks_allocated() const {
+    return grouped_ == nullptr ? device_blocks_.size() : blocks_in_tables();
+  }
   // Loads and saves that are not over, taken or not.
   [[nodiscard]] std::size_t operations_in_flight() const { return in_flight_.size(); }
+  // Blocks of the sequence that are to be loaded, or being loaded.
+  [[nodiscard]] std::size_t staged_blocks() const { return staged_.size(); }
   // Whether the engine has computed anything of the request since it was created or preempted.
   [[nodiscard]] bool has_run() const { return has_run_; }
 
@@ -255,13 +280,16 @@ class Slot {
   // How many of those keys, from the first on, the tiers have. Above 0: OnboardStaged. 0: unchanged, or NotScheduled if a
   // load was staged. An error of the lookup is passed on.
   [[nodiscard]] Status acquire_all_local_matches(std::size_t local_tokens, const Result<std::size_t>& found);
+  // Of a model with layer groups: requests that follow may branch off after so many blocks, so what all groups need there is
+  // saved. The latest call counts.
+  void keep_boundary(std::size_t blocks);
 
   // --- tokens ---
   // Tokens that the request has for certain. `runs` are the multimodal items among them, with offsets from the start of the
   // request.
   [[nodiscard]] Status append_tokens(std::span<const Token> tokens, std::span<const MmRun> runs = {});
   // Keys of the next full blocks, if the engine gives them (TokenBlockSequence::adopt()). Not of draft tokens.
-  [[nodiscard]] Status append_block_keys(std::span<const BlockKey> keys);
+  [[nodiscard]] Status append_block_names(const EngineBlockNames& names);
   // Draft tokens of speculative decoding, which the next iterations compute and verify.
   [[nodiscard]] Status append_draft_tokens(std::span<const Token> tokens);
   // Keeps the first `accepted` of all draft tokens, and takes back the others and what was computed of them.
@@ -284,6 +312,8 @@ class Slot {
   // --- operations ---
   // Blocks that the engine has in its own cache are offered for saving too: they may have been rejected before.
   void offer_cached_blocks() { offers_cached_blocks_ = true; }
+  // Of a model with layer groups: the request is about to end, so the checkpoints at its last boundary are worth saving.
+  void offer_last_states();
   [[nodiscard]] const SlotOperations& pending_operations() const { return pending_; }
   // Replaces `out` by what came up since the last call, and reuses its memory. The caller starts each operation and reports
   // when it has ended.
@@ -296,8 +326,8 @@ class Slot {
  protected:
   using enum SlotState::Kind;
 
-  // Requires: a sequence with a token.
-  Slot(std::uint64_t serial, TokenBlockSequence&& sequence);
+  // Requires: a sequence with a token. `groups`: null for a model with one block table; outlives the slot.
+  Slot(std::uint64_t serial, TokenBlockSequence&& sequence, const CacheGroups* groups);
   Slot(Slot&&) = default;
   ~Slot() = default;
 
@@ -321,6 +351,32 @@ class Slot {
   [[nodiscard]] std::size_t block_size() const { return sequence_.block_size(); }
   void offer_saves();
   void add_operation(bool is_load, BlockRange blocks);
+  void add_operation(OperationPtr operation);
+  // Tokens that the device blocks have room for.
+  [[nodiscard]] std::size_t room() const {
+    return grouped_ == nullptr ? device_blocks_.size() * block_size() : room_in_tables();
+  }
+
+  // --- of a model with layer groups ---
+  struct Grouped {
+    const CacheGroups* groups = nullptr;
+    std::vector<std::vector<BlockId>> tables = {};  // by group; kNoBlock where it has none
+    std::vector<std::size_t> released = {};         // by group: blocks from the first on that left the window
+    std::size_t windows_saved = 0;                  // the boundary whose windows were offered last
+    std::size_t kept_boundary = 0;                  // keep_boundary(); 0: none
+  };
+  [[nodiscard]] std::size_t blocks_in_tables() const;
+  [[nodiscard]] std::size_t room_in_tables() const;
+  // kNoBlock if the table has none there.
+  [[nodiscard]] BlockId in_table(GroupBlock block) const;
+  void offer_group_saves();
+  // Offers the blocks that the table has, in runs.
+  void offer_group_blocks(std::uint32_t group, BlockRange blocks);
+  void add_group_load();
+  // The boundary that can be used if only the first `arrived` blocks of the staged load came.
+  [[nodiscard]] std::size_t usable_of_load(std::size_t arrived) const noexcept;
+  void clear_device_blocks();
+
   // Cuts saves that were not taken off at that block.
   void withdraw_saves_from(std::size_t block);
   // Memory for the fence that comes with a change: once the change is made, the fence must not be lost.
@@ -336,11 +392,12 @@ class Slot {
   TokenBlockSequence sequence_;
   std::vector<BlockId> device_blocks_;  // device_blocks_[i] holds block i of the sequence
   SlotState state_ = SlotState::initialized();
-  std::uint64_t iteration_ = 0;   // the latest one
-  std::size_t computed_ = 0;      // tokens
-  std::size_t draft_tokens_ = 0;  // tokens at the end that may be taken back
-  std::size_t known_at_start_;    // tokens: Prefilling until they are computed
-  std::size_t next_to_save_ = 0;  // block; those before it were offered, or need not be
+  std::uint64_t iteration_ = 0;       // the latest one
+  std::size_t computed_ = 0;          // tokens
+  std::size_t draft_tokens_ = 0;      // tokens at the end that may be taken back
+  std::size_t known_at_start_;        // tokens: Prefilling until they are computed
+  std::size_t next_to_save_ = 0;      // block; those before it were offered, or need not be
+  std::unique_ptr<Grouped> grouped_;  // null for a model with one block table
   bool offers_cached_blocks_ = false;
   bool has_run_ = false;                 // since it was created or preempted
   bool load_fell_short_ = false;         // since it was created or preempted
@@ -361,11 +418,15 @@ class Slot {
 class ExternallyManagedDeviceSlot final : public Slot {
  public:
   // `serial` is OperationId::slot of its operations. Requires: a sequence with a token.
-  ExternallyManagedDeviceSlot(std::uint64_t serial, TokenBlockSequence&& sequence)
-      : Slot(serial, std::move(sequence)) {}
+  ExternallyManagedDeviceSlot(std::uint64_t serial, TokenBlockSequence&& sequence, const CacheGroups* groups = nullptr)
+      : Slot(serial, std::move(sequence), groups) {}
 
-  // device_blocks()[i] holds block i of the sequence. Valid until blocks are appended or taken away.
+  // device_blocks()[i] holds block i of the sequence. Valid until blocks are appended or taken away. Empty in a model with
+  // layer groups.
   [[nodiscard]] std::span<const BlockId> device_blocks() const { return device_blocks_; }
+  // Appends all of them, of all groups. Allocates only if `out` has no room for num_device_blocks_allocated() more.
+  void append_device_blocks(std::vector<BlockId>& out) const;
+  [[nodiscard]] bool has_device_block(BlockId block) const;
   // The KV of so many more tokens is on the device: the engine computed them or, before the request first ran since it was
   // created or preempted, found them in its own cache. Not beyond the tokens or the device blocks of the request.
   [[nodiscard]] Status advance_computed_position(std::size_t num_tokens);
@@ -375,6 +436,14 @@ class ExternallyManagedDeviceSlot final : public Slot {
   [[nodiscard]] Status retreat_computed_position(std::size_t num_tokens);
   // The engine's blocks for what comes after the blocks it gave before; may be more than the tokens need.
   [[nodiscard]] Status append_mutable_device_blocks(std::span<const BlockId> blocks);
+  // Of a model with layer groups: for each group the blocks after those that it gave before; kNoBlock where a group that is
+  // not full has none.
+  [[nodiscard]] Status append_group_blocks(std::span<const std::span<const BlockId>> blocks);
+  // The table of a group; see append_group_blocks().
+  [[nodiscard]] std::span<const BlockId> group_table(std::uint32_t group) const { return grouped_->tables[group]; }
+  // So many tokens are computed: blocks of sliding and chunked groups that no later token needs leave their tables, and are
+  // appended to `out`. Saves in flight that read one are fenced.
+  void release_skipped_blocks(std::size_t tokens, std::vector<BlockId>& out);
   // The engine takes all device blocks away: no token counts as computed, draft tokens are taken back, and the request can
   // be matched anew. Saves of those blocks are fenced. Fails while a load writes to them: wait for it, or finish.
   [[nodiscard]] Status preempt(std::uint64_t iteration);
@@ -452,6 +521,10 @@ inline void Slot::take_pending_operations(SlotOperations& out) noexcept {
 }
 
 inline void Slot::offer_saves() {
+  if (grouped_ != nullptr) {
+    offer_group_saves();
+    return;
+  }
   const std::size_t tokens = std::min(computed_, certain_tokens());
   if (tokens >= (next_to_save_ + 1) * block_size()) {
     const std::size_t end =
@@ -468,7 +541,7 @@ inline Status ExternallyManagedDeviceSlot::advance_computed_position(std::size_t
   if (kind == kOnboarding || kind == kFinishing || kind == kFinished) {
     return computes_nothing();
   }
-  std::size_t end = std::min(sequence_.size(), device_blocks_.size() * block_size());
+  std::size_t end = std::min(sequence_.size(), room());
   if (!has_run_) {
     end = std::min(end, sequence_.size() - 1);  // one token stays to be computed
   }

@@ -199,16 +199,23 @@ TEST(SlotSaveTest, OperationsThatTheStateHasNoUseForAreRefused) {
 TEST(SlotSaveTest, ABlockWhoseKeyTheEngineGivesIsOfferedOnceItHasIt) {
   const KeyHasher hasher = KeyHasher::make({.scheme = KeyScheme::kVllm});
   const TokenBlockSequence named = *TokenBlockSequence::create(tokens(16), kBlockSize);
-  const std::vector<BlockKey> given(named.keys().begin(), named.keys().end());
+  const auto names = [&](std::size_t first, std::size_t count) {
+    EngineBlockNames some;
+    for (std::size_t i = first; i < first + count; ++i) {
+      some.append({.keys = {named.keys()[i]}, .event_hashes = {BlockHash{100 + i}}});
+    }
+    return some;
+  };
   ExternallyManagedDeviceSlot slot(1, *TokenBlockSequence::create_adopting(tokens(18), kBlockSize, hasher));
   EXPECT_TRUE(slot.keys_to_match(0).empty());
-  CAIRN_SLOT_OK(slot.append_block_keys(std::span(given).first(2)));
+  CAIRN_SLOT_OK(slot.append_block_names(names(0, 2)));
   EXPECT_EQ(slot.keys_to_match(0).size(), 2);
   ASSERT_NO_FATAL_FAILURE(prefill(slot, 1));
   EXPECT_EQ(saved_blocks(slot), Blocks({0, 1}));
-  CAIRN_SLOT_OK(slot.append_block_keys(std::span(given).subspan(2)));
+  CAIRN_SLOT_OK(slot.append_block_names(names(2, 2)));
   EXPECT_EQ(saved_blocks(slot), Blocks({2, 3}));
-  EXPECT_TRUE(is_invalid_operation(slot.append_block_keys(std::span(given).first(1)))) << "block 4 is not full";
+  EXPECT_EQ(slot.sequence().block_hashes()[3], BlockHash{103}) << "events name the block as the engine's do";
+  EXPECT_TRUE(is_invalid_operation(slot.append_block_names(names(0, 1)))) << "block 4 is not full";
 }
 
 // --- in-step saves ---

@@ -30,6 +30,7 @@ struct VirtualRequest {
   TimePoint arrival{};
   std::vector<Token> prompt = {};
   std::uint32_t output = 16;  // tokens
+  RequestEnding ending = RequestEnding::kUnknown;
 };
 
 class VirtualEngine {
@@ -112,6 +113,7 @@ class VirtualEngine {
     std::size_t prompt = 0;
     std::size_t computed = 0;
     std::uint32_t output_left = 0;
+    RequestEnding ending = RequestEnding::kUnknown;
     std::size_t generated = 0;
     std::size_t scheduled = 0;
     std::vector<BlockId> blocks = {};
@@ -124,7 +126,8 @@ class VirtualEngine {
                         .arrival = request.arrival,
                         .handle = *handle,
                         .prompt = request.prompt.size(),
-                        .output_left = request.output});
+                        .output_left = request.output,
+                        .ending = request.ending});
   }
   void take_outcomes() {
     const SchedulerConnector::Outcomes outcomes = connector_->take_outcomes();
@@ -207,7 +210,7 @@ class VirtualEngine {
         first_tokens_[request.index] = std::chrono::duration<double>(clock_.now() - request.arrival).count();
       }
       if (request.computed >= request.prompt && request.output_left-- == 0) {
-        if (*connector_->finish(request.handle, request.computed)) {
+        if (*connector_->finish(request.handle, request.computed, request.ending)) {
           held_[request.index] = std::move(request.blocks);
         } else {
           give_back(request.blocks);

@@ -33,7 +33,8 @@ namespace cairn {
 
 struct StoredBlock {
   BlockKey key;
-  BlockHash tokens_hash{0};  // 0 if it is not known
+  // 0 if it is not known. If the engine gave the key, what its own events call the block (engine_event_hash()).
+  BlockHash tokens_hash{0};
 
   friend bool operator==(const StoredBlock&, const StoredBlock&) = default;
 };

@@ -35,7 +35,10 @@ Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView&
   CAIRN_TRY_ASSIGN(PageArray<SegmentId> ghost_lists, PageArray<SegmentId>::create(segments / 4));
   CAIRN_TRY_ASSIGN(PageArray<std::uint8_t> marks,
                    PageArray<std::uint8_t>::create(kGhostBlocks * std::size_t{view.capacity} + kMoreMarks));
-  CAIRN_TRY_ASSIGN(std::unique_ptr<ReturnModel> model, ReturnModel::create());
+  std::shared_ptr<ReturnModel> model = view.returns;
+  if (model == nullptr) {
+    CAIRN_TRY_ASSIGN(model, ReturnModel::create());
+  }
   return std::unique_ptr<EvictionPolicy>(new AdaptivePolicy(view, std::move(forest), std::move(segment_of),
                                                             std::move(table), std::move(groups), std::move(ghost_lists),
                                                             std::move(marks), std::move(model)));
@@ -43,7 +46,7 @@ Result<std::unique_ptr<EvictionPolicy>> AdaptivePolicy::create(const PolicyView&
 
 AdaptivePolicy::AdaptivePolicy(const PolicyView& view, LineageForest forest, PageArray<SegmentId> segment_of,
                                PageArray<Segment> segments, SegmentGroups groups, PageArray<SegmentId> ghost_lists,
-                               PageArray<std::uint8_t> marks, std::unique_ptr<ReturnModel> model)
+                               PageArray<std::uint8_t> marks, std::shared_ptr<ReturnModel> model)
     : capacity_(view.capacity),
       clock_(view.clock),
       seed_(view.seed),
@@ -180,6 +183,7 @@ AdaptivePolicy::SegmentId AdaptivePolicy::cut(SegmentId id, BlockId first, Block
 void AdaptivePolicy::remove(std::span<const BlockId> block_ids) { take_out(block_ids, false); }
 
 void AdaptivePolicy::match(std::span<const BlockId> held, std::span<const BlockId> in_use) {
+  newest_ = kNoBlock;
   if (held.empty() && in_use.empty()) {
     return;
   }
@@ -259,9 +263,7 @@ void AdaptivePolicy::use(SegmentId id) {
     split_ghost(id);
   }
   const Duration age(static_cast<Duration::rep>(stamp_ - segment.stamp));
-  const std::uint32_t bucket = ReturnModel::bucket_of(age);
-  count_age(segment, bucket);
-  model_->returned(segment.return_class, bucket);
+  observe(segment, ReturnModel::bucket_of(age), true);
   segment.gap = ReturnModel::next_gap(segment.gap, age);
   segment.uses = static_cast<std::uint8_t>(std::min<std::uint32_t>(segment.uses + 1U, ReturnModel::kMaxUses)) & 15;
   segment.stamp = stamp_;
@@ -269,11 +271,25 @@ void AdaptivePolicy::use(SegmentId id) {
   segment.is_used = 1;
 }
 
-void AdaptivePolicy::count_age(Segment& segment, std::uint32_t bucket) {
-  if (segment.counted < bucket) {
-    model_->survived(segment.return_class, segment.counted, bucket);
-    segment.counted = static_cast<std::uint8_t>(bucket);
+// The bucket of the time since then.
+std::uint32_t AdaptivePolicy::age_of(std::uint64_t stamp) const {
+  return ReturnModel::bucket_of(Duration(static_cast<Duration::rep>(stamp_ - std::min(stamp, stamp_))));
+}
+
+// The segment reached this age, and returned or did not.
+void AdaptivePolicy::observe(Segment& segment, std::uint32_t bucket, bool returned) {
+  if (segment.counted >= bucket && !returned) {
+    return;
   }
+  if (observed_count_ == observed_.size()) {
+    model_->learn(observed_);
+    observed_count_ = 0;
+  }
+  observed_[observed_count_++] = {.of = segment.return_class,
+                                  .first = segment.counted,
+                                  .last = static_cast<std::uint8_t>(bucket),
+                                  .returned = returned};
+  segment.counted = static_cast<std::uint8_t>(bucket);
 }
 
 // Tells the model how long a few segments have not returned.
@@ -282,12 +298,99 @@ void AdaptivePolicy::look_at_some() {
   for (std::uint32_t i = 0; i < count; ++i) {
     look_next_ = look_next_ >= used_end_ ? 0 : look_next_;
     Segment& segment = segments_[look_next_++];
-    if (segment.is_ghost != 0 || segment.held > 0) {
-      if (segment.stamp != 0) {
-        count_age(segment, ReturnModel::bucket_of(Duration(static_cast<Duration::rep>(stamp_ - segment.stamp))));
-      }
+    if ((segment.is_ghost != 0 || segment.held > 0) && segment.stamp != 0) {
+      observe(segment, age_of(segment.stamp), false);
     }
   }
+}
+
+// Endings, and blocks that come from other pools.
+
+void AdaptivePolicy::end(std::span<const BlockId> block_ids, RequestEnding ending) {
+  ending_ = ending;
+  // Of those that it holds, the segments that the request used as a whole.
+  for (std::size_t begin = 0; begin < block_ids.size();) {
+    const SegmentId id = segment_of(block_ids[begin]);
+    std::size_t end = begin + 1;
+    while (end < block_ids.size() && segment_of(block_ids[end]) == id) {
+      ++end;
+    }
+    if (id != 0 && at(id).out == 0 && at(id).held <= end - begin) {
+      at(id).return_class = ReturnModel::with_ending(at(id).return_class, ending);
+    }
+    begin = end;
+  }
+}
+
+BlockPast AdaptivePolicy::past_of(BlockId block_id) const {
+  const SegmentId id = segment_of(block_id);
+  if (id == 0) {
+    return {};
+  }
+  const Segment& segment = segments_[id - 1];
+  return {.last_use = segment.stamp,
+          .return_class = static_cast<std::uint16_t>(segment.return_class),
+          .gap = segment.gap,
+          .uses = segment.uses,
+          .is_in_use = segment.is_used != 0};
+}
+
+void AdaptivePolicy::adopt(std::span<const BlockId> block_ids, std::span<const BlockPast> pasts) {
+  for (std::size_t begin = 0; begin < block_ids.size();) {
+    const BlockPast& past = pasts[begin];
+    SegmentId id = segment_of(block_ids[begin]);
+    std::size_t end = begin + 1;
+    while (end < block_ids.size() && segment_of(block_ids[end]) == id && pasts[end] == past) {
+      ++end;
+    }
+    const std::span<const BlockId> run = block_ids.subspan(begin, end - begin);
+    begin = end;
+    if (past.last_use == 0 || (id != 0 && past.last_use <= at(id).stamp)) {
+      continue;
+    }
+    stamp_ = std::max(stamp_, past.last_use);
+    if (id == 0 || at(id).held > 0 || at(id).out > run.size()) {
+      SegmentId part = id == 0 ? find_ghost(run.front()) : new_segment_like(id);
+      part = part == 0 ? new_segment() : part;
+      at(part).gone = 0;
+      for (const BlockId block_id : run) {
+        set_segment(block_id, part);
+      }
+      if (id != 0) {
+        at(id).out -= static_cast<std::uint32_t>(run.size());
+      }
+      at(part).out = static_cast<std::uint32_t>(run.size());
+      id = part;
+    }
+    if (at(id).gone > 0) {
+      split_ghost(id);
+    }
+    Segment& segment = at(id);
+    if (segment.stamp != 0 && segment.stamp < past.last_use) {
+      observe(segment, ReturnModel::bucket_of(Duration(static_cast<Duration::rep>(past.last_use - segment.stamp))),
+              true);
+    }
+    segment.stamp = past.last_use;
+    segment.counted = 0;
+    segment.is_used = past.is_in_use ? 1 : 0;
+    segment.return_class = ReturnModel::Class{past.return_class};
+    segment.gap = past.gap;
+    segment.uses = past.uses & 15;
+  }
+}
+
+bool AdaptivePolicy::is_worth_more(const BlockPast& past, ClassRange classes, const Veto& veto) {
+  stamp_ = std::max(stamp_, static_cast<std::uint64_t>(now().count()));
+  if (past.last_use == 0) {
+    return true;
+  }
+  const SegmentId victim = choose(classes, veto);
+  return victim == 0 ||
+         model_->worth(ReturnModel::Class{past.return_class}, age_of(past.last_use)) > worth_of(at(victim));
+}
+
+float AdaptivePolicy::worth_of(const Segment& segment) const {
+  return model_->worth(segment.return_class, age_of(segment.stamp));
 }
 
 // Releases.
@@ -320,8 +423,10 @@ void AdaptivePolicy::insert(std::span<const BlockId> block_ids) {
         }
       });
   size_ += static_cast<std::uint32_t>(block_ids.size());
+  ending_ = RequestEnding::kUnknown;
   look_at_some();
-  model_->learn_some();
+  model_->learn({observed_.data(), observed_count_});
+  observed_count_ = 0;
 }
 
 void AdaptivePolicy::place_run(std::span<const BlockId> leaf_first, bool ends_in_leaf) {
@@ -403,8 +508,8 @@ void AdaptivePolicy::place_run(std::span<const BlockId> leaf_first, bool ends_in
       segment.is_used = 0;
       segment.counted = 0;
       segment.stamp = stamp_;
-      segment.return_class =
-          ReturnModel::class_of({.uses = segment.uses, .new_blocks = new_blocks, .gap = segment.gap});
+      segment.return_class = ReturnModel::class_of(
+          {.uses = segment.uses, .new_blocks = new_blocks, .gap = segment.gap, .ending = ending_});
     }
     if (upper != 0 && at(upper).return_class == segment.return_class && at(upper).stamp == segment.stamp &&
         at(upper).eviction_class == eviction_class && at(upper).gone == 0) {
@@ -418,6 +523,7 @@ void AdaptivePolicy::place_run(std::span<const BlockId> leaf_first, bool ends_in
   }
   if (ends_in_leaf) {
     enter_groups(upper);
+    newest_ = leaf_first.front();
   }
 }
 
@@ -483,6 +589,11 @@ AdaptivePolicy::SegmentId AdaptivePolicy::choose(ClassRange classes, const Veto&
         id = all[static_cast<std::size_t>(((random_ >> 32) * all.size()) >> 32)];
         __builtin_prefetch(&at(id));
       }
+      // What was just released is always looked at: it is dropped at once if it is worth least.
+      if (newest_ != kNoBlock && forest_.contains(newest_) && index_of(classes_[index_of(newest_)]) == c &&
+          at(segment_of(newest_)).place != kNoPlace) {
+        sample[0] = segment_of(newest_);
+      }
       least = least_worth(sample, veto);
     }
     if (least == 0) {
@@ -500,8 +611,7 @@ AdaptivePolicy::SegmentId AdaptivePolicy::least_worth(std::span<const SegmentId>
   float least_worth = 0;
   for (const SegmentId id : segments) {
     const Segment& segment = at(id);
-    const float worth = model_->worth(
-        segment.return_class, ReturnModel::bucket_of(Duration(static_cast<Duration::rep>(stamp_ - segment.stamp))));
+    const float worth = worth_of(segment);
     if ((least == 0 || worth < least_worth || (worth == least_worth && segment.stamp < at(least).stamp)) &&
         !(veto && veto(segment.tail))) {
       least = id;

@@ -13,9 +13,10 @@
 // or not. Of one segment, the held blocks are consecutive.
 //
 // Complexity: O(segments) a call, and a few nanoseconds a block to keep the tree of leaves. Up to 71 bytes a block, and
-// 300 KiB.
+// the model, which pools may share.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "cairn/evict/eviction_policy.h"
@@ -34,6 +35,10 @@ class AdaptivePolicy final : public EvictionPolicy {
   void remove(std::span<const BlockId> block_ids) override;
   void match(std::span<const BlockId> held, std::span<const BlockId> in_use) override;
   void match_victims(std::span<const BlockId> block_ids) override;
+  void end(std::span<const BlockId> block_ids, RequestEnding ending) override;
+  [[nodiscard]] BlockPast past_of(BlockId block_id) const override;
+  void adopt(std::span<const BlockId> block_ids, std::span<const BlockPast> pasts) override;
+  [[nodiscard]] bool is_worth_more(const BlockPast& past, ClassRange classes, const Veto& veto) override;
   void reclass(BlockId block_id, EvictionClass& of_block, EvictionClass to) override;
   void forget(std::span<const BlockId> block_ids) override;
   [[nodiscard]] std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) override;
@@ -68,7 +73,7 @@ class AdaptivePolicy final : public EvictionPolicy {
 
   AdaptivePolicy(const PolicyView& view, LineageForest forest, PageArray<SegmentId> segment_of,
                  PageArray<Segment> segments, SegmentGroups groups, PageArray<SegmentId> ghost_lists,
-                 PageArray<std::uint8_t> marks, std::unique_ptr<ReturnModel> model);
+                 PageArray<std::uint8_t> marks, std::shared_ptr<ReturnModel> model);
 
   Segment& at(SegmentId id) { return segments_[id - 1]; }
   [[nodiscard]] SegmentId segment_of(BlockId block_id) const { return segment_of_[index_of(block_id)]; }
@@ -93,7 +98,9 @@ class AdaptivePolicy final : public EvictionPolicy {
   void take_out(std::span<const BlockId> block_ids, bool is_use);
   void touch_run(std::span<const BlockId> in_use);
   void use(SegmentId id);
-  void count_age(Segment& segment, std::uint32_t bucket);
+  void observe(Segment& segment, std::uint32_t bucket, bool returned);
+  [[nodiscard]] std::uint32_t age_of(std::uint64_t stamp) const;
+  [[nodiscard]] float worth_of(const Segment& segment) const;
   [[nodiscard]] SegmentId cut(SegmentId id, BlockId first, BlockId last, std::uint32_t count);
   void join_neighbour(SegmentId id, BlockId block_id);
 
@@ -123,7 +130,10 @@ class AdaptivePolicy final : public EvictionPolicy {
   SegmentGroups groups_;              // segments that can give blocks
   PageArray<SegmentId> ghost_lists_;  // heads of the lists of ghosts, by name
   PageArray<std::uint8_t> marks_;     // of the blocks that were forgotten, by their hashes; newer ones overwrite
-  std::unique_ptr<ReturnModel> model_;
+  const std::shared_ptr<ReturnModel> model_;
+  std::array<ReturnModel::Observation, 256> observed_;  // since the model was told, the first so many:
+  std::size_t observed_count_ = 0;
+  RequestEnding ending_ = RequestEnding::kUnknown;  // of the run that is inserted next
   std::uint32_t size_ = 0;
   SegmentId free_ = 0;          // linked by `gone`
   std::uint32_t used_end_ = 0;  // segments from here on were never used
@@ -131,6 +141,7 @@ class AdaptivePolicy final : public EvictionPolicy {
   SegmentId newest_ghost_ = 0;
   std::uint64_t ghost_blocks_ = 0;
   std::uint32_t look_next_ = 0;
+  BlockId newest_ = kNoBlock;  // the last block of the run that was inserted last, until the next request
   std::uint64_t stamp_ = 0;
   std::uint64_t random_;
 };

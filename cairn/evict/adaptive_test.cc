@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -10,6 +11,7 @@
 #include <random>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cairn/evict/fake_blocks_testing.h"
@@ -98,6 +100,15 @@ TEST(ReturnModelTest, BeforeAnythingIsLearnedOlderIsWorthLess) {
   }
 }
 
+using Observation = ReturnModel::Observation;
+
+// A segment of this class lives through the buckets before `last`, and returns in it or does not.
+Observation seen(ReturnModel::Class of, std::uint32_t last, bool returned) {
+  return {.of = of, .first = 0, .last = static_cast<std::uint8_t>(last), .returned = returned};
+}
+
+constexpr std::uint32_t kNever = ReturnModel::kBuckets - 1;
+
 TEST(ReturnModelTest, WorthRisesTowardsTheTimeOfReturnAndFallsBehindIt) {
   using namespace std::chrono_literals;
   const auto model = *ReturnModel::create();
@@ -105,14 +116,97 @@ TEST(ReturnModelTest, WorthRisesTowardsTheTimeOfReturnAndFallsBehindIt) {
   const ReturnModel::Class others = ReturnModel::class_of({.uses = 1});
   const std::uint32_t at = ReturnModel::bucket_of(16s);
   for (int i = 0; i < 1'000; ++i) {
-    model->survived(agents, 0, at);
-    model->returned(agents, at);
-    model->survived(others, 0, ReturnModel::kBuckets - 1);
-    model->learn_some();
+    model->learn(std::vector{seen(agents, at, true), seen(others, kNever, false)});
   }
   EXPECT_GT(model->worth(agents, at - 1), 2 * model->worth(agents, ReturnModel::bucket_of(2s)));
   EXPECT_LT(model->worth(agents, at + 8), model->worth(agents, ReturnModel::bucket_of(2s)));
   EXPECT_GT(model->worth(agents, 4), 10 * model->worth(others, 4));
+}
+
+TEST(ReturnModelTest, TellsEndingsApart) {
+  using namespace std::chrono_literals;
+  const auto model = *ReturnModel::create();
+  const ReturnModel::Traits any{.uses = 2, .new_blocks = 5, .gap = ReturnModel::log_gap(16s)};
+  const ReturnModel::Class unknown = ReturnModel::class_of(any);
+  const ReturnModel::Class tool = ReturnModel::with_ending(unknown, RequestEnding::kToolCall);
+  const ReturnModel::Class turn = ReturnModel::with_ending(tool, RequestEnding::kEndOfTurn);
+  EXPECT_EQ(ReturnModel::with_ending(turn, RequestEnding::kUnknown), unknown);
+  const std::uint32_t at = ReturnModel::bucket_of(8s);
+  for (int i = 0; i < 1'000; ++i) {
+    model->learn(std::vector{seen(tool, at, true), seen(turn, kNever, false)});
+  }
+  EXPECT_GT(model->worth(tool, 4), 10 * model->worth(turn, 4));
+}
+
+TEST(ReturnModelTest, ManyClassesShareCoarserCurves) {
+  const auto model = *ReturnModel::create();
+  std::vector<Observation> all;
+  for (std::uint32_t uses = 1; uses <= ReturnModel::kMaxUses; ++uses) {
+    for (const RequestEnding ending : kAllEndings) {
+      for (std::uint32_t blocks = 0; blocks < 10'000; blocks = 4 * blocks + 1) {
+        for (int octave = 0; octave < 9; ++octave) {
+          const auto gap = static_cast<ReturnModel::LogGap>(octave * ReturnModel::kGapSteps);
+          all.push_back(seen(ReturnModel::class_of({.uses = uses, .new_blocks = blocks, .gap = gap, .ending = ending}),
+                             20, true));
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 1'000; ++i) {
+    model->learn(all);
+  }
+  for (const Observation& each : all) {
+    EXPECT_GT(model->worth(each.of, 18), model->worth(each.of, 40));
+  }
+}
+
+TEST(ReturnModelTest, WhatWasLearnedSurvives) {
+  const auto model = *ReturnModel::create();
+  std::mt19937 random(7);
+  for (int i = 0; i < 3'000; ++i) {
+    const ReturnModel::Class of = ReturnModel::class_of({.uses = 1 + static_cast<std::uint32_t>(random() % 5),
+                                                         .new_blocks = static_cast<std::uint32_t>(random() % 99)});
+    model->learn(std::vector{seen(of, static_cast<std::uint32_t>(random() % 60), random() % 2 == 0)});
+  }
+  const auto other = *ReturnModel::create();
+  ASSERT_TRUE(other->decode(model->encode()));
+  EXPECT_EQ(other->encode(), model->encode());
+  const auto again = *ReturnModel::create();
+  ASSERT_TRUE(again->decode(other->encode()));
+  for (std::uint32_t uses = 1; uses <= 5; ++uses) {
+    for (std::uint32_t bucket = 0; bucket < ReturnModel::kBuckets; ++bucket) {
+      const ReturnModel::Class of = ReturnModel::class_of({.uses = uses, .new_blocks = 20});
+      EXPECT_EQ(again->worth(of, bucket), other->worth(of, bucket));
+    }
+  }
+}
+
+TEST(ReturnModelTest, RefusesWhatIsNotAModel) {
+  const auto model = *ReturnModel::create();
+  const ReturnModel::Class any = ReturnModel::class_of({.uses = 2});
+  for (int i = 0; i < 500; ++i) {
+    model->learn(std::vector{seen(any, 10, true)});
+  }
+  const std::vector<std::byte> whole = model->encode();
+  EXPECT_FALSE(model->decode({}));
+  std::mt19937 random(3);
+  for (int i = 0; i < 2'000; ++i) {
+    std::vector<std::byte> bytes = whole;
+    switch (random() % 3) {
+      case 0:
+        bytes.resize(random() % bytes.size());
+        break;
+      case 1:
+        bytes[random() % bytes.size()] ^= std::byte{static_cast<std::uint8_t>(1 + random() % 255)};
+        break;
+      default:
+        bytes.resize(bytes.size() + 1 + random() % 1'000);
+    }
+    const Status decoded = model->decode(bytes);
+    ASSERT_FALSE(decoded);
+    EXPECT_NE(decoded.error().message.find("not a model of return times"), std::string::npos);
+  }
+  EXPECT_EQ(model->encode(), whole);  // nothing changed
 }
 
 TEST(SegmentGroupsTest, KeepsEachClassTogetherAndFindsTheLowest) {
@@ -151,7 +245,7 @@ class AdaptivePolicyTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kBlocks = 200;
 
-  bool use(std::uint64_t name) {
+  bool use(std::uint64_t name, RequestEnding ending = RequestEnding::kUnknown) {
     fake_.advance(step_);
     const auto found = block_id_of_.find(name);
     const bool hit = found != block_id_of_.end();
@@ -169,6 +263,7 @@ class AdaptivePolicyTest : public ::testing::Test {
       block_id_of_[name] = block_id;
       name_in_[index_of(block_id)] = name;
     }
+    policy_->end({&block_id, 1}, ending);
     policy_->insert({&block_id, 1});
     return hit;
   }
@@ -197,6 +292,43 @@ TEST_F(AdaptivePolicyTest, HitsInALoopThatIsOneTooLong) {
     hits += use(n % (kBlocks + 1)) ? 1 : 0;
   }
   EXPECT_GT(hits, 20 * kBlocks);  // LRU has none
+}
+
+TEST_F(AdaptivePolicyTest, KeepsWhatReturnsAfterAToolCall) {
+  // Blocks come in pairs. The even one waits for a tool and returns after 50 requests; the odd one does not return.
+  std::uint32_t hits = 0;
+  for (std::uint64_t n = 0; n < 4'000; ++n) {
+    use(2 * n, RequestEnding::kToolCall);
+    use(2 * n + 1, RequestEnding::kEndOfTurn);
+    hits += n >= 3'000 && use(2 * (n - 150), RequestEnding::kAbort) ? 1 : 0;
+    if (n >= 150 && n < 3'000) {
+      use(2 * (n - 150), RequestEnding::kAbort);
+    }
+  }
+  // 150 of 200 blocks wait for a tool; without endings there are as many others.
+  EXPECT_GT(hits, 800U);
+}
+
+TEST_F(AdaptivePolicyTest, ABlockFromAnotherPoolKeepsItsPast) {
+  use(1);
+  for (int i = 0; i < 5; ++i) {
+    use(2);
+  }
+  const BlockId used = block_id_of_[2];
+  const BlockPast past = policy_->past_of(used);
+  EXPECT_EQ(past.uses, 5U);
+  EXPECT_GT(past.last_use, policy_->past_of(block_id_of_[1]).last_use);
+
+  FakeBlocks below(kBlocks);
+  below.advance(std::chrono::hours(1));
+  const std::unique_ptr<EvictionPolicy> lower = below.make(PolicyKind::kAdaptive);
+  below.put(BlockId{0}, key(2));
+  lower->adopt({&used, 0}, {});  // nothing
+  const BlockId first{0};
+  lower->adopt({&first, 1}, {&past, 1});
+  lower->insert({&first, 1});
+  EXPECT_EQ(lower->past_of(first), past);
+  EXPECT_EQ(lower->evict({0, 1}, {}), first);
 }
 
 TEST_F(AdaptivePolicyTest, FollowsTheTrafficWhenItChanges) {

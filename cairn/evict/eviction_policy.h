@@ -26,10 +26,14 @@
 #include "cairn/base/column.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/block_past.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/tokens/block_key.h"
 
 namespace cairn {
+
+class ReturnModel;
 
 enum class EvictionClass : std::uint16_t {};
 [[nodiscard]] constexpr std::uint32_t index_of(EvictionClass c) { return static_cast<std::uint32_t>(c); }
@@ -57,6 +61,8 @@ struct PolicyView {
   bool leaves_first = false;     // with any policy, evict a block only after its children; needs parents
   KeySeed seed = {};             // of the policy's sketches and choices at random
   const Clock* clock = nullptr;  // for policies that know time; null: time stands still
+  // When blocks return, learned together with other pools; null: the policy learns alone. For kAdaptive.
+  std::shared_ptr<ReturnModel> returns = nullptr;
 };
 
 // Returns true if the block must not be evicted now; it keeps its place in the order. An empty Veto refuses no block.
@@ -84,6 +90,14 @@ class EvictionPolicy {
   }
   // A request uses blocks that evict() took out and that did not lose their keys. They are inserted again later.
   virtual void match_victims(std::span<const BlockId> /*block_ids*/) {}
+  // The request that used these blocks last ended like this. A pool says it of the blocks of a request right before it
+  // releases them, that is, before their insert(); blocks that the policy holds already may be among them.
+  virtual void end(std::span<const BlockId> /*block_ids*/, RequestEnding /*ending*/) {}
+  // How requests used a block. All zero if the policy does not know, or does not care.
+  [[nodiscard]] virtual BlockPast past_of(BlockId /*block_id*/) const { return {}; }
+  // Requests used these blocks of one sequence, given in its order, in another pool, like this. Called before their
+  // insert(), which is no use then unless the past says that the blocks are in use. Requires: the policy does not hold them.
+  virtual void adopt(std::span<const BlockId> /*block_ids*/, std::span<const BlockPast> /*pasts*/) {}
   // Changes the class of a block to `to`; `of_block` is the entry of the block in the pool's column. This is not a use:
   // the block gets the place that it would have if it had always been of that class. Requires: the policy holds the
   // block.
@@ -95,6 +109,11 @@ class EvictionPolicy {
   // next block without a veto of the lowest class in the range that has one. The pool calls forget() when the victim
   // loses its key; if a request uses the block before that, the pool inserts it again.
   [[nodiscard]] virtual std::size_t evict(ClassRange classes, const Veto& veto, std::span<BlockId> out) = 0;
+
+  // Whether a block with this past is worth more than the next victim. True if the policy does not know.
+  [[nodiscard]] virtual bool is_worth_more(const BlockPast& /*past*/, ClassRange /*classes*/, const Veto& /*veto*/) {
+    return true;
+  }
 
   void forget(BlockId block_id) { forget({&block_id, 1}); }
   // One victim, or kNoBlock.

@@ -69,7 +69,9 @@ Status Trace::add(const trace::TraceRow& row) {
                        .blocks = blocks,
                        .tokens = row.input_tokens == 0 ? most : std::clamp(row.input_tokens, least, most),
                        .time_ms = std::max(latest_ms, row.timestamp_ms),
-                       .session = session});
+                       .session = session,
+                       .ending = parse_ending(row.ending).value_or(RequestEnding::kUnknown)});
+  known_endings_ += requests_.back().ending != RequestEnding::kUnknown ? 1 : 0;
   SequenceHash hash{};
   std::uint32_t above = kNoBlock;
   for (std::uint32_t i = 0; i < blocks; ++i) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cairn/base/result.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/trace/trace_row.h"
 
@@ -35,6 +36,7 @@ class Trace {
     std::uint64_t tokens = 0;  // of the prompt
     double time_ms = 0;
     std::uint32_t session = kNoSession;  // from 0, in the order of appearance
+    RequestEnding ending = RequestEnding::kUnknown;
   };
 
   // Called now and then with the bytes of the file that were read so far.
@@ -68,6 +70,9 @@ class Trace {
   // kNoBlock if no block has that key.
   [[nodiscard]] std::uint32_t find(const BlockKey& key) const;
 
+  // Requests of which the trace says how they ended.
+  [[nodiscard]] std::uint64_t known_endings() const { return known_endings_; }
+
   [[nodiscard]] std::uint64_t bad_rows() const { return bad_rows_; }
   // "line 12: no hash_ids, or none in them"; empty if every row was valid.
   [[nodiscard]] const std::string& first_bad_row() const { return first_bad_row_; }
@@ -83,6 +88,7 @@ class Trace {
   std::vector<std::uint32_t> parents_;
   std::unordered_map<BlockKey, std::uint32_t> numbers_;
   std::unordered_map<std::string, std::uint32_t> sessions_;
+  std::uint64_t known_endings_ = 0;
   std::uint64_t bad_rows_ = 0;
   std::string first_bad_row_;
 };

@@ -121,7 +121,10 @@ Result<std::vector<Row>> measure(const Trace& trace, const std::vector<Contender
   if (conditions.hints) {
     hints = honest_hints(trace);
   }
-  CacheSetup setup{.leaves_first = conditions.leaves_first, .hints = hints};
+  CacheSetup setup{.leaves_first = conditions.leaves_first,
+                   .endings = conditions.endings,
+                   .bypass = conditions.bypass,
+                   .hints = hints};
   std::vector<Row::Tier> lower;
   for (const Capacity& tier : conditions.tiers) {
     lower.push_back({.capacity = tier.text, .blocks = tier.of(trace)});

@@ -51,6 +51,8 @@ enum class Admit : std::uint8_t {
 struct Conditions {
   bool hints = false;  // give the first tier the hints of request_hints.h
   bool leaves_first = false;
+  bool endings = false;              // tell policies how requests ended, as the trace says
+  bool bypass = false;               // see CacheSetup
   std::vector<Capacity> tiers = {};  // below the first
   Admit admit = Admit::kLikely;
 };

@@ -119,6 +119,70 @@ TEST(SimulateTest, TiersEvictDownwards) {
   EXPECT_EQ(counts.lower[0].written, 4U);
 }
 
+TEST(SimulateTest, WithBypassARequestKeepsOnlyWhatIsWorthMoreThanItsPlace) {
+  // Documents that return every 20 s, and between them single requests as large as the cache.
+  Trace trace("test", 512);
+  std::uint64_t next = 1'000;
+  for (int i = 0; i < 3'000; ++i) {
+    std::vector<std::uint64_t> ids;
+    for (int j = 0; j < 8; ++j) {
+      ids.push_back(i % 2 == 0 ? static_cast<std::uint64_t>(10 * (i / 2 % 10) + j) : next++);
+    }
+    EXPECT_TRUE(trace.add({.timestamp_ms = 1'000.0 * i, .hash_ids = ids}));
+  }
+  const CacheSetup setup{.policy = PolicyKind::kAdaptive, .capacity = 80};
+  CacheSetup bypass = setup;
+  bypass.bypass = true;
+  const std::uint64_t with = simulate(trace, bypass)->blocks_hit;
+  EXPECT_GT(with, simulate(trace, setup)->blocks_hit);
+  EXPECT_LE(with, simulate_opt(trace, 80).blocks_hit);
+  EXPECT_GT(with, simulate_opt(trace, 80).blocks_hit * 4 / 5);
+  // What fits is kept.
+  bypass.capacity = trace.unique_blocks();
+  EXPECT_EQ(*simulate(trace, bypass), simulate_infinite(trace));
+}
+
+TEST(SimulateTest, EndingsTellWhichSessionsReturn) {
+  // Every session has two requests if the first called a tool, else one. Nothing else tells them apart.
+  Trace trace("test", 512);
+  std::uint64_t next = 0;
+  std::vector<std::uint64_t> waiting;
+  for (int i = 0; i < 6'000; ++i) {
+    if (i % 3 == 2 && i > 100) {
+      EXPECT_TRUE(trace.add({.timestamp_ms = 500.0 * i,
+                             .ending = "end_turn",
+                             .hash_ids = {waiting[static_cast<std::size_t>(i / 3 - 30)]}}));
+    } else {
+      const bool calls = i % 3 == 0;
+      EXPECT_TRUE(
+          trace.add({.timestamp_ms = 500.0 * i, .ending = calls ? "tool_use" : "end_turn", .hash_ids = {next}}));
+      if (calls) {
+        waiting.push_back(next);
+      }
+      ++next;
+    }
+  }
+  EXPECT_EQ(trace.known_endings(), trace.requests().size());
+  CacheSetup setup{.policy = PolicyKind::kAdaptive, .capacity = 40};
+  const std::uint64_t without = simulate(trace, setup)->blocks_hit;
+  setup.endings = true;
+  EXPECT_GT(simulate(trace, setup)->blocks_hit, without * 6 / 5);
+}
+
+TEST(SimulateTest, TwoTiersAreAsGoodAsOneOfTheSizeOfTheLower) {
+  for (const trace::WorkloadKind kind : {trace::WorkloadKind::kChat, trace::WorkloadKind::kFlood}) {
+    Trace trace(std::string(to_string(kind)), 512);
+    trace::generate({.kind = kind, .requests = 6'000, .seed = 3},
+                    [&](const trace::TraceRow& row) { EXPECT_TRUE(trace.add(row)); });
+    const std::uint32_t lower = trace.unique_blocks() / 5;
+    const HitCounts one = *simulate(trace, {.policy = PolicyKind::kAdaptive, .capacity = lower});
+    const HitCounts both = *simulate(trace, {.policy = PolicyKind::kAdaptive,
+                                             .capacity = trace.unique_blocks() / 50,
+                                             .tiers = {{.capacity = lower, .least_chance = 0}}});
+    EXPECT_GT(both.block_ratio(), 0.97 * one.block_ratio()) << trace.name();
+  }
+}
+
 TEST(ExperimentTest, CapacitiesAreSharesOrBlocks) {
   const Trace trace = trace_of({{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}});
   EXPECT_EQ(parse_capacity("20%")->of(trace), 2U);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cairn/evict/return_model.h"
 #include "cairn/lab/policy_cache.h"
 
 namespace cairn::lab {
@@ -15,11 +16,19 @@ class Tiers {
  public:
   [[nodiscard]] static Result<Tiers> create(const Trace& trace, const CacheSetup& setup) {
     Tiers tiers(trace, setup);
+    std::uint32_t largest = 0;
+    for (const Trace::Request& request : trace.requests()) {
+      largest = std::max(largest, request.blocks);
+    }
+    std::shared_ptr<ReturnModel> returns;
+    CAIRN_TRY_ASSIGN(returns, ReturnModel::create());
     for (std::size_t i = 0; i <= setup.tiers.size(); ++i) {
       const PolicyCache::Options options{.policy = setup.policy,
                                          .capacity = i == 0 ? setup.capacity : setup.tiers[i - 1].capacity,
                                          .leaves_first = setup.leaves_first,
-                                         .hints = i == 0 && !setup.hints.empty()};
+                                         .hints = i == 0 && !setup.hints.empty(),
+                                         .bypass = i == 0 && setup.bypass ? largest : 0,
+                                         .returns = returns};
       CAIRN_TRY_ASSIGN(std::unique_ptr<PolicyCache> cache, PolicyCache::create(trace, options));
       tiers.caches_.push_back(std::move(cache));
     }
@@ -75,10 +84,20 @@ class Tiers {
       record_request(blocks);
     }
     // Cached blocks behind the first miss are not hits, but the request uses them.
-    std::vector<std::uint32_t>& evicted = moving_;
-    evicted.clear();
-    caches_[0]->use(blocks.first(std::min<std::size_t>(blocks.size(), caches_[0]->capacity())), now, hints, evicted);
-    counts_.evicted += evicted.size();
+    moving_.clear();
+    const std::size_t fits = setup_.bypass ? blocks.size() : std::min<std::size_t>(blocks.size(), setup_.capacity);
+    ending_ = setup_.endings ? request.ending : RequestEnding::kUnknown;
+    from_below_.clear();
+    for (std::size_t tier = 1; tier < caches_.size(); ++tier) {
+      counts_.lower[tier - 1].hits += served_by_[tier].size();
+      caches_[tier]->use(served_by_[tier], {}, now, ending_, nullptr, moving_);  // evicts nothing
+      for (const std::uint32_t block : served_by_[tier]) {
+        from_below_.push_back({.block = block, .past = caches_[tier]->past_of(block)});
+        from_below_.back().past.is_in_use = true;
+      }
+    }
+    caches_[0]->use(blocks.first(fits), from_below_, now, ending_, hints, moving_);
+    counts_.evicted += moving_.size();
     for (std::size_t tier = 1; tier < caches_.size(); ++tier) {
       move_down(tier, now);
     }
@@ -98,17 +117,28 @@ class Tiers {
   // moving_ holds the blocks that the tier above evicted; afterwards, those that this tier evicted for them.
   void move_down(std::size_t tier, TimePoint now) {
     PolicyCache& cache = *caches_[tier];
-    std::vector<std::uint32_t> evicted;
-    counts_.lower[tier - 1].hits += served_by_[tier].size();
-    cache.use(served_by_[tier], now, nullptr, evicted);
-    for (const std::uint32_t block : moving_) {
-      // A block that this tier still has counts as used now: its uses were in the tier above.
-      if (cache.contains(block) ||
-          filters_[tier - 1].offer(trace_.key(block), sequence_blocks_[block], now) == Admission::kAdmitted) {
-        counts_.lower[tier - 1].written += cache.contains(block) ? 0 : 1;
-        cache.use({&block, 1}, now, nullptr, evicted);
+    std::vector<PolicyCache::Moved> evicted;
+    std::vector<PolicyCache::Moved> run;  // of one sequence, leaf first
+    const auto add_run = [&] {
+      for (const PolicyCache::Moved& block : run) {
+        counts_.lower[tier - 1].written += cache.contains(block.block) ? 0 : 1;
+      }
+      cache.add(run, now, evicted);
+      run.clear();
+    };
+    for (const PolicyCache::Moved& block : moving_) {
+      if (!run.empty() && (trace_.parent(run.back().block) != block.block || run.size() == cache.capacity())) {
+        add_run();
+      }
+      // A block that this tier still has gets the time of its last use in the tier above.
+      const bool is_here = cache.contains(block.block);
+      if (is_here || (filters_[tier - 1].offer(trace_.key(block.block), sequence_blocks_[block.block], now) ==
+                          Admission::kAdmitted &&
+                      (!setup_.bypass || cache.is_worth_adding(block, now)))) {
+        run.push_back(block);
       }
     }
+    add_run();
     moving_ = std::move(evicted);
   }
 
@@ -118,7 +148,9 @@ class Tiers {
   std::vector<AdmissionFilter> filters_;
   std::vector<std::vector<std::uint32_t>> served_by_;
   std::vector<std::uint32_t> sequence_blocks_;  // by block: the size of the request that used it last
-  std::vector<std::uint32_t> moving_;
+  std::vector<PolicyCache::Moved> moving_;
+  std::vector<PolicyCache::Moved> from_below_;
+  RequestEnding ending_ = RequestEnding::kUnknown;  // of the request that is served
   std::vector<BlockKey> keys_;
   HitCounts counts_;
 };

@@ -28,6 +28,10 @@ struct CacheSetup {
   PolicyKind policy = PolicyKind::kLru;  // of all tiers
   std::uint32_t capacity = 0;            // blocks of the first tier
   bool leaves_first = false;
+  bool endings = false;  // tell the policies how requests ended
+  // Blocks need no room while their request runs, as if they were computed elsewhere: they are kept afterwards if they
+  // are worth more than what they would displace. Lower tiers refuse blocks that are not.
+  bool bypass = false;
   std::span<const RequestHints> hints = {};  // one for each request, for the first tier; or empty
   std::vector<AdmissionOptions> tiers = {};  // below the first
 };

@@ -40,6 +40,8 @@ constexpr Name<HugePages> kPages[] = {{HugePages::kNone, "none"},
                                       {HugePages::k1GiB, "1GiB"}};
 constexpr Name<DiskOpening> kOpenings[] = {
     {DiskOpening::kReuse, "reuse"}, {DiskOpening::kExisting, "existing"}, {DiskOpening::kFresh, "fresh"}};
+constexpr Name<EventFormat> kFormats[] = {{EventFormat::kVllm, "vllm"}, {EventFormat::kDynamo, "dynamo"}};
+constexpr Name<EventMode> kModes[] = {{EventMode::kDedup, "dedup"}, {EventMode::kPassthrough, "passthrough"}};
 constexpr Name<IoMethod> kMethods[] = {
     {IoMethod::kBest, "best"}, {IoMethod::kUring, "io_uring"}, {IoMethod::kThreads, "threads"}};
 
@@ -226,6 +228,14 @@ void add_model(List& list) {
       Field([](auto& c) -> auto& { return c.model.element_type; }),
       [](std::string_view text) { return element_bits(text) ? std::optional(std::string(text)) : std::nullopt; },
       [](const std::string& value) { return value; });
+  list.add(
+      "groups",
+      "Layer groups of a hybrid model, name:kind for each: full, sliding:WINDOW, chunked:WINDOW or state, and @TOKENS "
+      "if its blocks are larger than block_size; empty if all layers share one block table",
+      "a list such as global:full, local:sliding:1024, ssm:state@64",
+      Field([](auto& c) -> auto& { return c.model.groups; }), parse_groups,
+      [](const std::vector<CacheGroup>& groups) { return print_groups(groups); });
+  list.last().is_text = true;
 }
 
 // The keys that every tier has. `At` returns the tier; a lambda without a state, made anew in each field.
@@ -436,6 +446,26 @@ void add_the_rest(List& list) {
   list.duration("first_wait", "Time until a suspended tier is tried again; doubles with each failed trial",
                 [](auto& c) -> auto& { return c.health.first_wait; });
   list.duration("longest_wait", "Upper limit of that time", [](auto& c) -> auto& { return c.health.longest_wait; });
+
+  list.section("events");
+  list.text("publish",
+            "Where routers subscribe to events, such as tcp://*:5557; dp_rank is added to ports. Empty: nowhere",
+            [](auto& c) -> auto& { return c.events.publish; });
+  list.text("replay", "Where they ask for what they missed, and for snapshots, such as tcp://*:5558; none if empty",
+            [](auto& c) -> auto& { return c.events.replay; });
+  list.text("topic", "Topic of the messages", [](auto& c) -> auto& { return c.events.topic; });
+  list.choice("format", "vllm: batches as vLLM publishes them; dynamo: lines of JSON for routers of Dynamo",
+              Field([](auto& c) -> auto& { return c.events.format; }), kFormats);
+  list.choice("mode",
+              "dedup: one event when a block is first cached anywhere, one when its last copy is gone; passthrough: "
+              "events of every tier",
+              Field([](auto& c) -> auto& { return c.events.mode; }), kModes);
+  list.text("engine",
+            "Where the engine publishes its events, such as tcp://localhost:5557, to merge them; none if empty",
+            [](auto& c) -> auto& { return c.events.engine; });
+  list.text("engine_replay", "The engine's replay endpoint; none if empty",
+            [](auto& c) -> auto& { return c.events.engine_replay; });
+  list.text("library", "Name or path of the library of ZeroMQ", [](auto& c) -> auto& { return c.events.library; });
 
   list.section("record");
   list.text("path",

@@ -45,6 +45,7 @@ namespace cairn {
                                        "io_uring",
                                        "off",
                                        "batch:100:500",
+                                       "global:full, local:sliding:1024",
                                        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
                                        "say \"\\\" = # [x]"}) {
     ManagerConfig config;

@@ -43,7 +43,14 @@ class KvBlockManager::State {
     return parts.own_thread ? Status() : fail(ErrorCode::kFailedPrecondition, "pages need ManagerParts::own_thread");
   }
 
+  // Blocks of a group say nothing of the tokens that they save: what is worth loading is weighed by prefix, not by block.
+  [[nodiscard]] LoadRequest weighed(LoadRequest&& request) const {
+    request.weigh = request.weigh && groups.is_plain();
+    return std::move(request);
+  }
+
   const ManagerConfig config;
+  const CacheGroups groups;
   const ManagerParts parts;
   const TimePoint started;
   Metrics metrics;
@@ -54,10 +61,12 @@ class KvBlockManager::State {
   std::unique_ptr<ManagerTiers> tiers;
   std::optional<ManagerFence> fence;
   std::optional<PageCopies> pages;
+  std::unique_ptr<EventStream> events;  // reads the pools
 
  private:
-  State(const ManagerConfig& given_config, const ManagerParts& given_parts)
+  State(const ManagerConfig& given_config, CacheGroups given_groups, const ManagerParts& given_parts)
       : config(given_config),
+        groups(std::move(given_groups)),
         parts(given_parts),
         started(given_parts.clock->now()),
         metrics(given_config.dp_rank ? MetricLabels{{"dp_rank", std::to_string(*given_config.dp_rank)}}
@@ -65,6 +74,8 @@ class KvBlockManager::State {
         load_seconds(metrics.histogram("cairn_load_seconds", "From the request of a load to its result")),
         incidents(std::make_shared<IncidentLog>(*given_parts.clock, given_parts.on_incident)),
         thread(*given_parts.clock) {}
+
+  [[nodiscard]] Status start_events();
 
   // Called by the last copy of the manager. If copies or files do not come back, the state is left to a thread of its own,
   // with all memory that they may still touch, and no callback runs any more. In a callback, whose thread the stop would wait
@@ -76,7 +87,8 @@ class KvBlockManager::State {
 Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const ManagerConfig& config,
                                                                            const ManagerParts& parts) {
   CAIRN_TRY(config.validate());
-  const std::shared_ptr<State> state(new State(config, parts), &State::end);
+  CAIRN_TRY_ASSIGN(CacheGroups groups, config.groups());
+  const std::shared_ptr<State> state(new State(config, std::move(groups), parts), &State::end);
   CAIRN_TRY_ASSIGN(state->tiers, ManagerTiers::make(state->config, state->parts, *state->incidents,
                                                     [thread = &state->thread] { thread->wake(); }));
   state->fence.emplace(state->config, *state->tiers, *state->resets);
@@ -90,8 +102,41 @@ Result<std::shared_ptr<KvBlockManager::State>> KvBlockManager::State::make(const
   }
   if (parts.own_thread) {
     state->thread.start(*state->tiers);
+    CAIRN_TRY(state->start_events());
   }
   return state;
+}
+
+Status KvBlockManager::State::start_events() {
+  const EventsConfig& given = config.events;
+  if (given.publish.empty()) {
+    return {};
+  }
+  std::vector<const ResidentSource*> pools;
+  for (const CacheLevel level : kManagedTiers) {
+    if (const Tier* const tier = tiers->tier(level); tier != nullptr && tier->pool() != nullptr) {
+      pools.push_back(tier->pool());
+    }
+  }
+  const KeyScheme scheme = config.model.scheme;
+  const bool has_keys = scheme == KeyScheme::kNative || scheme == KeyScheme::kDynamo;
+  auto stream = EventStream::start({.publish = given.publish,
+                                    .replay = given.replay,
+                                    .topic = given.topic,
+                                    .format = given.format,
+                                    .mode = given.mode,
+                                    .engine = given.engine,
+                                    .engine_replay = given.engine_replay,
+                                    .names = has_keys ? EventNames::kKeys : EventNames::kEngineHashes,
+                                    .block_size = config.block_size,
+                                    .library = given.library},
+                                   *tiers->events(), std::move(pools));
+  if (!stream) {
+    return fail(stream.error().code, str_cat("[events]: ", stream.error().message));
+  }
+  events = *std::move(stream);
+  add_event_metrics(metrics, *events);
+  return {};
 }
 
 KvBlockManager::State::~State() {
@@ -194,6 +239,18 @@ void KvBlockManager::find_remote(std::vector<BlockKey> keys, TimePoint deadline,
   }
 }
 
+const CacheGroups& KvBlockManager::groups() const { return state_->groups; }
+
+Result<GroupLocation> KvBlockManager::locate_groups(std::span<const BlockKey> keys, std::size_t local) const {
+  if (local > keys.size() || local % groups().alignment() != 0) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        str_cat("blocks 0 to ", local, " of ", keys.size(), " cannot be there: with these layer groups a prefix has a ",
+                "multiple of ", groups().alignment(), " blocks, and no more than there are keys"));
+  }
+  return state_->tiers->onboarder().locate(groups(), keys, local);
+}
+
 LoadWorth KvBlockManager::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
   return state_->tiers->onboarder().worth_loading(found, context);
 }
@@ -224,14 +281,15 @@ LoadRequest measured(const Clock& clock, Histogram& seconds, LoadRequest&& reque
 Result<LoadId> KvBlockManager::load(LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
   state->tiers->want_unknown(request.keys);
-  return state->tiers->onboarder().load(measured(*state->parts.clock, state->load_seconds, std::move(request)));
+  return state->tiers->onboarder().load(
+      measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
 
 Result<LoadId> KvBlockManager::load_into(EngineBlocks&& targets, LoadRequest&& request) const {
   const std::shared_ptr<State> state = kept();
   state->tiers->want_unknown(request.keys);
-  return state->tiers->onboarder().load_into(std::move(targets),
-                                             measured(*state->parts.clock, state->load_seconds, std::move(request)));
+  return state->tiers->onboarder().load_into(
+      std::move(targets), measured(*state->parts.clock, state->load_seconds, state->weighed(std::move(request))));
 }
 
 void KvBlockManager::cancel(LoadId load) const { kept()->tiers->onboarder().cancel(load); }
@@ -289,6 +347,16 @@ Result<std::uint32_t> KvBlockManager::hint(std::span<const BlockKey> keys, const
     if (BlockPool* const tier = pool(level)) {
       CAIRN_TRY_ASSIGN(const std::uint32_t here, tier->hint(keys, hint));
       found += here;
+    }
+  }
+  return found;
+}
+
+std::uint32_t KvBlockManager::end_request(std::span<const BlockKey> keys, RequestEnding ending) const {
+  std::uint32_t found = 0;
+  for (const CacheLevel level : {CacheLevel::kG1, CacheLevel::kG2, CacheLevel::kG3}) {
+    if (BlockPool* const tier = pool(level)) {
+      found += tier->end_request(keys, ending);
     }
   }
   return found;
@@ -357,6 +425,9 @@ ManagerStatus KvBlockManager::status() const {
   state_->incidents->add_to(status);
   if (state_->parts.tokens != nullptr) {
     status.tokens = state_->parts.tokens->report(state_->parts.clock->now());
+  }
+  if (state_->events != nullptr) {
+    status.events = state_->events->status();
   }
   return status;
 }

@@ -38,6 +38,7 @@
 #include "cairn/pool/block_pool.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
@@ -155,6 +156,12 @@ class KvBlockManager {
   // remote tier has: when the store has answered, at the deadline or after remote.timeout; 0 if there is no remote tier. `done`
   // runs on the caller's thread, a thread of the manager or in pump().
   void find_remote(std::vector<BlockKey> keys, TimePoint deadline, std::function<void(std::uint32_t)> done) const;
+  // The layer groups of the model (model.groups), which say the keys of the blocks of each.
+  [[nodiscard]] const CacheGroups& groups() const;
+  // Of a model with layer groups: how far the tiers have all that every group needs, and the blocks to load for it.
+  // `keys` are the request's, from the first block on; the device has what is needed after `local` of them.
+  // kInvalidArgument if `local` is no boundary, or beyond the keys.
+  [[nodiscard]] Result<GroupLocation> locate_groups(std::span<const BlockKey> keys, std::size_t local = 0) const;
   // How many of the found blocks are worth loading rather than computing.
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
   // The engine has computed this. Loads are weighed against its speed; SchedulerConnector reports by itself.
@@ -197,6 +204,11 @@ class KvBlockManager {
   // What is known of the blocks of these keys in every tier (BlockPool::hint()): shifts when they are evicted. The number
   // of blocks found, in all tiers together. kFailedPrecondition unless requests.retention is on.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint) const;
+
+  // The request whose sequence these keys are ended like this. The eviction policies of all tiers use it (kAdaptive). Call
+  // it when the request's blocks are where they will stay: before or after they are released, and after their saves. The
+  // number of blocks found, in all tiers together.
+  std::uint32_t end_request(std::span<const BlockKey> keys, RequestEnding ending) const;
 
   // --- control, while requests run ---
   // A fence: once it returns, nothing that was stored in the tiers before is found there, in this process, after a restart

@@ -178,6 +178,37 @@ void check_remote(const ManagerConfig& config, ConfigMistakes& mistakes) {
 }
 
 // The checks that involve several keys.
+void check_events(const ManagerConfig& config, ConfigMistakes& mistakes) {
+  const EventsConfig& events = config.events;
+  if (events.publish.empty()) {
+    for (const auto& [key, value] : {std::pair("events.replay", events.replay), {"events.engine", events.engine}}) {
+      if (!value.empty()) {
+        mistakes.add({key, "events.publish"},
+                     str_cat(key, " is given, but events.publish is empty; set it, or leave both out"));
+      }
+    }
+    return;
+  }
+  if (config.event_log == 0) {
+    mistakes.add({"events.publish", "event_log"},
+                 "events.publish is given, but event_log is 0, so there are no events; set event_log");
+  }
+  if (events.mode == EventMode::kDedup && !config.event_token_ids && events.engine.empty()) {
+    mistakes.add({"events.publish", "event_token_ids"},
+                 "events.publish is given, but events have no token ids, which routers need; set event_token_ids, "
+                 "events.engine, or events.mode to passthrough");
+  }
+  if (!events.engine.empty() && config.model.scheme == KeyScheme::kNative) {
+    mistakes.add({"events.engine", "model.scheme"},
+                 "events.engine is given, but keys of scheme native cannot be compared with the engine's hashes; set "
+                 "model.scheme to vllm, sglang or dynamo");
+  }
+  if (!events.engine_replay.empty() && events.engine.empty()) {
+    mistakes.add({"events.engine_replay", "events.engine"},
+                 "events.engine_replay is given, but events.engine is empty; set it");
+  }
+}
+
 void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
   const std::optional<std::uint64_t> block_bytes = check_model(config, mistakes);
   const struct {
@@ -199,10 +230,27 @@ void check_together(const ManagerConfig& config, ConfigMistakes& mistakes) {
   }
   check_disk(config.disk, mistakes);
   check_remote(config, mistakes);
+  if (const Result<CacheGroups> groups = config.groups(); !groups && config.block_size != 0) {
+    mistakes.add({"model.groups", "block_size"}, groups.error().message);
+  }
+  if (config.event_token_ids && !config.model.groups.empty()) {
+    mistakes.add({"event_token_ids", "model.groups"},
+                 "event_token_ids is true, but events carry no token ids for a model with model.groups; turn it off");
+  }
+  for (const auto& [key, options] : {std::pair("offload.host.least_blocks", &config.offload_to_host),
+                                     std::pair("offload.disk.least_blocks", &config.offload_to_disk)}) {
+    if (options->least_blocks > 1 && !config.model.groups.empty()) {
+      mistakes.add(
+          {key, "model.groups"},
+          str_cat(key, " is ", options->least_blocks,
+                  ", but blocks of layer groups (model.groups) do not say how long their sequence is; remove it"));
+    }
+  }
   if (config.event_token_ids && config.event_log == 0) {
     mistakes.add({"event_token_ids", "event_log"},
                  "event_token_ids is true, but event_log is 0, so there are no events; set event_log, or turn it off");
   }
+  check_events(config, mistakes);
   if (config.requests.time_to_live && !config.requests.retention) {
     mistakes.add({"requests.time_to_live", "requests.retention"},
                  "requests.time_to_live is given, but requests.retention is off; set it to true");
@@ -380,13 +428,33 @@ Result<std::string> ManagerConfig::remote_password() const {
   return password;
 }
 
+namespace {
+
+// " (global:full, local:sliding:1024)"; empty for a model without groups, whose files and keys are those of before groups.
+std::string groups_text(const std::vector<CacheGroup>& groups) {
+  return groups.empty() ? std::string() : str_cat(" (", print_groups(groups), ")");
+}
+
+}  // namespace
+
+Result<CacheGroups> ManagerConfig::groups() const {
+  if (block_size == 0) {
+    return fail(ErrorCode::kInvalidArgument, "block_size is 0; give the tokens of a block");
+  }
+  Result<CacheGroups> groups = CacheGroups::make(block_size, model.groups);
+  if (!groups) {
+    return fail(groups.error().code, str_cat("model.groups: ", groups.error().message));
+  }
+  return groups;
+}
+
 Namespace ManagerConfig::space() const {
   // The numbers of the shape are part of it: models of the same name whose blocks have the same size can differ in them.
   return {.tenant = model.tenant,
           .model = model.name,
           .weights_generation = model.weights_generation,
           .layout = str_cat(to_string(Arrangement::kContiguousNhd), " ", model.layers, "x", model.kv, "x", model.heads,
-                            "x", model.head_size),
+                            "x", model.head_size, groups_text(model.groups)),
           .element_type = model.element_type,
           .shard = model.shard,
           .block_size = block_size,

@@ -19,6 +19,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/evict/retention.h"
 #include "cairn/layout/block_layout.h"
 #include "cairn/memory/region.h"
@@ -26,6 +27,7 @@
 #include "cairn/onboard/load_request.h"
 #include "cairn/pool/block_pool.h"
 #include "cairn/tier/tier_status.h"
+#include "cairn/tokens/cache_groups.h"
 #include "cairn/tokens/key_hasher.h"
 
 namespace cairn {
@@ -46,6 +48,9 @@ struct ModelConfig {
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
   std::string element_type = "bf16";  // f32, bf16, f16, fp8_e4m3, fp8_e5m2, int8, uint8, int4, nvfp4 or fp4
+  // The layer groups of a hybrid model, each with its own block table. A block of any group takes one block of a tier, which
+  // has the shape above. Empty: all layers share one block table.
+  std::vector<CacheGroup> groups = {};
 };
 
 // What every tier has.
@@ -140,6 +145,19 @@ struct RecordConfig {
   bool tokens = false;    // whether token ids, salts and adapters are in the file
 };
 
+// [events]: a stream of events for routers (events/event_stream.h). All ranks of an engine that is data parallel have their own: dp_rank is
+// added to the port of each endpoint.
+struct EventsConfig {
+  std::string publish = {};  // endpoint of ZeroMQ; empty: no stream
+  std::string replay = {};
+  std::string topic = {};
+  EventFormat format = EventFormat::kVllm;
+  EventMode mode = EventMode::kDedup;
+  std::string engine = {};
+  std::string engine_replay = {};
+  std::string library = "libzmq.so.5";
+};
+
 struct ManagerConfig {
   std::uint64_t worker_id = 0;
   // Which of several engines that serve one model side by side this is, in events and metrics. Not part of the namespace:
@@ -160,6 +178,7 @@ struct ManagerConfig {
   RequestsConfig requests;                                                    // [requests]
   TierHealthOptions health;                     // [health]: when a failing tier is suspended, and tried again
   RecordConfig record;                          // [record]
+  EventsConfig events;                          // [events]
   Duration shutdown = std::chrono::seconds(5);  // how long a shutdown waits for copies in flight
 
   // `file_name` is for messages.
@@ -176,6 +195,8 @@ struct ManagerConfig {
   // Checks every value, and that the values fit together.
   [[nodiscard]] Status validate() const;
   [[nodiscard]] KvShape shape() const;
+  // model.groups over block_size. Fails as validate() does.
+  [[nodiscard]] Result<CacheGroups> groups() const;
   // [model] and the block size: blocks of different namespaces never match.
   [[nodiscard]] Namespace space() const;
   // The secret in model.secret or model.secret_file; std::nullopt if neither is given.

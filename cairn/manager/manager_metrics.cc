@@ -136,6 +136,44 @@ void add_token_metrics(Metrics& metrics, const TokenCounter& tokens, const Clock
   add_window("time", [&tokens, &clock] { return tokens.last_time(clock.now()); });
 }
 
+void add_event_metrics(Metrics& metrics, const EventStream& stream) {
+  struct EventFigure {
+    const char* name;
+    const char* help;
+    double (*value)(const EventStreamStatus&);
+  };
+  constexpr EventFigure kCounters[] = {
+      {"cairn_events_published_total", "Events sent to routers",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.events); }},
+      {"cairn_event_batches_total", "Messages that they were sent in",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.batches); }},
+      {"cairn_event_bytes_total", "Bytes of those",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.bytes); }},
+      {"cairn_event_replays_total", "Requests of routers that missed messages, answered from the buffer",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.replays); }},
+      {"cairn_event_snapshots_total", "Requests of routers that joined late, answered by a snapshot",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.snapshots); }},
+      {"cairn_event_refused_replays_total", "Requests that were malformed, or whose peer did not read the answer",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.published.refused_replays); }},
+      {"cairn_event_log_snapshots_total", "Times that the stream fell behind the log, and one for its start",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.snapshots); }},
+      {"cairn_engine_event_batches_total", "Batches of events received from the engine",
+       [](const EventStreamStatus& s) { return static_cast<double>(s.engine.batches); }},
+      {"cairn_engine_events_lost_total", "Times that batches of the engine were lost, malformed or counted anew",
+       [](const EventStreamStatus& s) {
+         return static_cast<double>(s.engine.lost + s.engine.invalid + s.engine.restarts);
+       }},
+  };
+  for (const EventFigure& figure : kCounters) {
+    metrics.counter_function(figure.name, figure.help, {},
+                             [&stream, value = figure.value] { return value(stream.status()); });
+  }
+  metrics.gauge_function("cairn_event_blocks_announced", "Blocks that routers have been told of", {},
+                         [&stream] { return static_cast<double>(stream.status().blocks.announced); });
+  metrics.gauge_function("cairn_event_blocks_waiting", "Blocks that wait for their tokens or their parent to be known",
+                         {}, [&stream] { return static_cast<double>(stream.status().blocks.waiting); });
+}
+
 void add_tier_metrics(Metrics& metrics, const Tier& tier) {
   const MetricLabels labels{{"tier", to_string(tier.level())}};
   for (const TierUse use : {TierUse::kReading, TierUse::kWriting}) {

@@ -8,6 +8,7 @@
 #include "cairn/base/metrics.h"
 #include "cairn/cluster/remote_lookup.h"
 #include "cairn/cluster/retrying_store.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/manager/token_counter.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
@@ -19,6 +20,7 @@
 
 namespace cairn {
 
+void add_event_metrics(Metrics& metrics, const EventStream& stream);
 void add_tier_metrics(Metrics& metrics, const Tier& tier);
 void add_link_metrics(Metrics& metrics, TierLink& link);
 void add_offload_metrics(Metrics& metrics, CacheLevel into, const Offloader& offloader);

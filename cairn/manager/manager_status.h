@@ -9,6 +9,7 @@
 
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
+#include "cairn/events/event_stream.h"
 #include "cairn/manager/token_counts.h"
 #include "cairn/offload/offload_request.h"
 #include "cairn/onboard/load_request.h"
@@ -78,7 +79,8 @@ struct ManagerStatus {
   std::optional<ScrubStatus> scrub = {};  // of the disk tier, if disk.scrub_rate is given
   std::vector<Incident> incidents = {};   // the latest, oldest first
   std::uint64_t incident_count = 0;
-  std::optional<TokenReport> tokens = {};  // of the requests of an engine, if a connector counts them
+  std::optional<TokenReport> tokens = {};        // of the requests of an engine, if a connector counts them
+  std::optional<EventStreamStatus> events = {};  // if events.publish is given
 };
 
 // Without `path` and what a resize withholds.

@@ -46,6 +46,7 @@ ManagerTiers::ManagerTiers(const ManagerConfig& config, const ManagerParts& part
 Result<std::unique_ptr<ManagerTiers>> ManagerTiers::make(const ManagerConfig& config, const ManagerParts& parts,
                                                          IncidentLog& incidents, std::function<void()> wake) {
   std::unique_ptr<ManagerTiers> tiers(new ManagerTiers(config, parts, incidents, std::move(wake)));
+  CAIRN_TRY(tiers->make_returns());
   CAIRN_TRY(tiers->make_store());
   CAIRN_TRY(tiers->make_tiers());
   CAIRN_TRY(tiers->make_links());
@@ -67,6 +68,9 @@ ManagerTiers::~ManagerTiers() {
     // Blocks that cannot be flushed are found by their checksums at the next start.
     try {
       (void)disk->sync();
+      if (returns_file_) {
+        (void)returns_file_->save();  // else the return times are learned anew
+      }
     } catch (const std::bad_alloc&) {
     }
   }
@@ -75,6 +79,22 @@ ManagerTiers::~ManagerTiers() {
 }
 
 // --- making ---
+
+Status ManagerTiers::make_returns() {
+  CAIRN_TRY_ASSIGN(returns_, ReturnModel::create());
+  const DiskConfig& disk = config_.disk;
+  if (!disk.is_there() || (parts_.elsewhere && !parts_.disk_entries_in_file)) {
+    return {};
+  }
+  returns_file_.emplace(disk.path, returns_, clock_.now());
+  if (disk.opening == DiskOpening::kFresh) {
+    return {};
+  }
+  if (const Status loaded = returns_file_->load(); !loaded) {
+    incidents_.add(Incident::Kind::kDamagedFile, kDisk, loaded.error().message);
+  }
+  return {};
+}
 
 Status ManagerTiers::make_store() {
   const RemoteConfig& remote = config_.remote;
@@ -146,6 +166,7 @@ Status ManagerTiers::make_tiers() {
     }
     TierMaker::Followers followers;
     followers.when_low = wake_;
+    followers.returns = returns_;
     followers.on_change = [this](const TierChange& change) {
       if (events_ != nullptr && change.use == TierUse::kReading) {
         change.is_up ? events_->resume(change.level) : events_->suspend(change.level);
@@ -385,6 +406,9 @@ bool ManagerTiers::pump() {
   any |= store_ != nullptr && store_->pump();
   any |= lookup_ != nullptr && lookup_->pump();
   any |= may_reclaim_ && reclaim();
+  if (returns_file_) {
+    (void)returns_file_->save_if_due(clock_.now());  // tried again later
+  }
   const MutexLock lock(host_mutex_);
   return (host_size_ && host_size_->advance()) || any;
 }

@@ -24,6 +24,7 @@
 #include "cairn/manager/host_size.h"
 #include "cairn/manager/incident_log.h"
 #include "cairn/manager/kv_block_manager.h"
+#include "cairn/manager/returns_file.h"
 #include "cairn/offload/offloader.h"
 #include "cairn/onboard/onboarder.h"
 #include "cairn/onboard/prefill_meter.h"
@@ -135,6 +136,7 @@ class ManagerTiers {
   [[nodiscard]] Status make_offloader(CacheLevel from, CacheLevel to, const OffloadOptions& options);
   [[nodiscard]] Status make_movers();
   [[nodiscard]] Status make_scrub();
+  [[nodiscard]] Status make_returns();
   [[nodiscard]] Status make_store();
   void report_recovery();
   [[nodiscard]] bool reclaim();
@@ -151,6 +153,8 @@ class ManagerTiers {
   KeyHasher hasher_ = KeyHasher::dynamo();  // until the tiers are made
   std::atomic<bool> may_reclaim_{false};    // pools may have blocks to reclaim
   const std::shared_ptr<PrefillMeter> prefill_;
+  std::shared_ptr<ReturnModel> returns_;     // of all tiers
+  std::optional<ReturnsFile> returns_file_;  // if there is a disk
 
   // In the order of their needs: what comes later is destroyed earlier.
   std::unique_ptr<BlockRegistry> registry_;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kWord = 8;         // bytes; checksums are made of words
 constexpr std::size_t kMostAtOnce = 64;    // pages
 constexpr std::uint32_t kShareAtOnce = 8;  // of the host tier: a store and a fetch hold two such shares each
-constexpr int kFetchAttempts = 2;          // a page may be evicted between its arrival and its copy
+constexpr int kFetchAttempts = 2;          // the disk may have a page whose bytes in host memory are wrong
 // Requests end by their deadlines; if the manager's thread is stuck, nobody waits for it longer than this.
 constexpr Duration kGrace = std::chrono::milliseconds(500);
 
@@ -63,21 +63,19 @@ Parts parts_of(const PageList& pages, std::size_t page) {
   return {pages.parts.subspan(page * count, count), pages.part_bytes.subspan(page * count, count)};
 }
 
+enum class Direction : std::uint8_t { kIntoBlock, kOutOfBlock };
+
 // Rows of whole words lie in a contiguous block as their words are numbered, so parts are summed where they are.
-BlockSums copy_in(std::byte* block, const Parts& parts) {
+BlockSums copy_page(Direction direction, std::byte* block, const Parts& parts) {
   BlockSums sums;
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < parts.addresses.size(); ++i) {
-    sums += copy_and_sum(block + at, {parts.addresses[i], parts.bytes[i]}, at / kWord);
-    at += parts.bytes[i];
-  }
-  return sums;
-}
-BlockSums copy_out_of(const std::byte* block, const Parts& parts) {
-  BlockSums sums;
-  std::uint64_t at = 0;
-  for (std::size_t i = 0; i < parts.addresses.size(); ++i) {
-    sums += copy_and_sum(parts.addresses[i], {block + at, parts.bytes[i]}, at / kWord);
+    std::byte* to = block + at;
+    std::byte* from = parts.addresses[i];
+    if (direction == Direction::kOutOfBlock) {
+      std::swap(to, from);
+    }
+    sums += copy_and_sum(to, {from, parts.bytes[i]}, at / kWord);
     at += parts.bytes[i];
   }
   return sums;
@@ -92,10 +90,10 @@ struct PageCopies::Saving {
   std::shared_ptr<Awaited<OffloadOutcome>> outcome = nullptr;  // null: there is nothing to wait for
 };
 
-// Pages on their way from the disk to the host tier. Held from their arrival on, so that no other call takes their room before
-// they are copied.
+// Pages that are held in the host tier until they are copied, so that no other call takes their room, or are on their way there.
 struct PageCopies::Arriving {
-  std::shared_ptr<Awaited<ImmutableBlocks>> outcome = nullptr;
+  ImmutableBlocks there = {};
+  std::shared_ptr<Awaited<ImmutableBlocks>> outcome = nullptr;  // null: there is nothing to wait for
 };
 
 PageCopies::PageCopies(ManagerTiers& tiers, const Clock& clock, Metrics& metrics)
@@ -244,7 +242,7 @@ bool PageCopies::add_blocks(const PageList& pages, std::span<const std::uint32_t
   facts.reserve(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const BlockKey& key = pages.keys[chosen[i]];
-    const BlockSums sums = copy_in(address(room->block_ids()[i]), parts_of(pages, chosen[i]));
+    const BlockSums sums = copy_page(Direction::kIntoBlock, address(room->block_ids()[i]), parts_of(pages, chosen[i]));
     const Checksum checksum = finish(sums, host_->block_bytes(), host_->tag_of(key));
     facts.push_back({.block = {.key = key, .parent = SequenceHash{key.parent_fragment()}},
                      .priority = Retention().priority,
@@ -301,45 +299,51 @@ void PageCopies::fetch_some(const PageList& pages, const Pages& chosen, TimePoin
   const auto run_at = [&](std::size_t first) {
     return std::span(chosen).subspan(first, std::min(most, chosen.size() - first));
   };
-  std::optional<Arriving> arriving = begin_arriving(pages, run_at(0), deadline);
+  Arriving next = chosen.empty() ? Arriving() : begin_arriving(pages, run_at(0), deadline);
   for (std::size_t first = 0; first < chosen.size(); first += most) {
+    Arriving now = std::move(next);
     std::optional<ImmutableBlocks> arrived;
-    if (arriving) {
-      arrived = arriving->outcome->wait(time_until(deadline, clock_.now()) + kGrace);
+    if (now.outcome != nullptr) {
+      arrived = now.outcome->wait(time_until(deadline, clock_.now()) + kGrace);
     }
-    const auto begin_next = [&] {
-      arriving = first + most < chosen.size() ? begin_arriving(pages, run_at(first + most), deadline) : std::nullopt;
-    };
-    if (can_overlap()) {
-      begin_next();  // they are read while these are copied
+    const bool is_last = first + most >= chosen.size();
+    if (!is_last && can_overlap()) {
+      next = begin_arriving(pages, run_at(first + most), deadline);  // they are read while these are copied
     }
     copy_out(pages, run_at(first), fetched);
-    arrived.reset();
-    if (!can_overlap()) {
-      begin_next();
+    if (!is_last && !can_overlap()) {
+      now = {};
+      arrived.reset();
+      next = begin_arriving(pages, run_at(first + most), deadline);
     }
   }
 }
 
-std::optional<PageCopies::Arriving> PageCopies::begin_arriving(const PageList& pages,
-                                                               std::span<const std::uint32_t> chosen,
-                                                               TimePoint deadline) {
-  std::vector<BlockKey> keys;
+PageCopies::Arriving PageCopies::begin_arriving(const PageList& pages, std::span<const std::uint32_t> chosen,
+                                                TimePoint deadline) {
+  Arriving arriving{.there = host_->pool()->scan(keys_of(pages, chosen))};
   std::unordered_set<BlockKey> seen;
+  for (std::uint32_t i = 0; i < arriving.there.size(); ++i) {
+    seen.insert(arriving.there.key(i));
+  }
+  std::vector<BlockKey> keys;
   for (const std::uint32_t page : chosen) {
-    if (!host_->pool()->contains(pages.keys[page]) && seen.insert(pages.keys[page]).second) {
+    if (seen.insert(pages.keys[page]).second) {
       keys.push_back(pages.keys[page]);
     }
   }
   if (keys.empty() || disk_ == nullptr) {
-    return std::nullopt;
+    return arriving;
   }
   const auto outcome = std::make_shared<Awaited<ImmutableBlocks>>();
   const Result<LoadId> begun = tiers_.onboarder().prefetch(
       {.keys = keys, .deadline = deadline, .done = [outcome, keys, host = host_](std::uint32_t /*arrived*/) {
          outcome->end(host->pool()->scan(keys));
        }});
-  return begun ? std::optional(Arriving{outcome}) : std::nullopt;
+  if (begun) {
+    arriving.outcome = outcome;
+  }
+  return arriving;
 }
 
 void PageCopies::copy_out(const PageList& pages, std::span<const std::uint32_t> chosen, std::vector<bool>& fetched) {
@@ -354,7 +358,8 @@ void PageCopies::copy_out(const PageList& pages, std::span<const std::uint32_t> 
         continue;
       }
       const std::uint32_t held = *match.position[i];
-      const BlockSums sums = copy_out_of(address(match.blocks.block_ids()[held]), parts_of(pages, chosen[i]));
+      const BlockSums sums =
+          copy_page(Direction::kOutOfBlock, address(match.blocks.block_ids()[held]), parts_of(pages, chosen[i]));
       const Checksum checksum = finish(sums, host_->block_bytes(), host_->tag_of(keys[i]));
       if (static_cast<std::uint64_t>(checksum) == facts[held].checksum) {
         right.push_back(chosen[i]);

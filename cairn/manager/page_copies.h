@@ -53,9 +53,9 @@ class PageCopies {
   void finish_saving(const PageList& pages, Saving&& saving, TimePoint deadline, std::vector<bool>& stored);
 
   void fetch_some(const PageList& pages, const Pages& chosen, TimePoint deadline, std::vector<bool>& fetched);
-  // Starts to copy those of the pages that are only on disk to the host tier.
-  [[nodiscard]] std::optional<Arriving> begin_arriving(const PageList& pages, std::span<const std::uint32_t> chosen,
-                                                       TimePoint deadline);
+  // Holds those of the pages that are in the host tier, and starts to copy those there that are only on disk.
+  [[nodiscard]] Arriving begin_arriving(const PageList& pages, std::span<const std::uint32_t> chosen,
+                                        TimePoint deadline);
   // Copies pages out of the host tier and verifies them.
   void copy_out(const PageList& pages, std::span<const std::uint32_t> chosen, std::vector<bool>& fetched);
 

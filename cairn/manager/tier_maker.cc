@@ -53,6 +53,7 @@ Tier::Options TierMaker::options(CacheLevel level, const TierConfig& tier, const
                                  config_.requests.tenants.end());
   }
   options.pool->seed = parts_.seed;
+  options.pool->returns = followers.returns;
   options.pool->observers = followers.observers;
   if (followers.low_water > 0) {
     // At least one block, at most a quarter: twice as many may be claimed.

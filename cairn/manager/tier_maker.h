@@ -35,6 +35,7 @@ class TierMaker {
     std::function<void()> when_low = {};  // only used if blocks leave the tier ahead of need
     std::function<void(const TierChange&)> on_change = {};
     std::function<void(CacheLevel, std::span<const BlockKey>)> on_dropped = {};
+    std::shared_ptr<ReturnModel> returns = nullptr;
     double low_water = 0;                                                          // share of its blocks
     std::function<Status(const std::optional<TierNewWeights>&)> fence_store = {};  // of the remote tier
   };

@@ -1,11 +1,21 @@
 #include "cairn/offload/offload_candidates.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "cairn/base/check.h"
 
 namespace cairn {
+
+namespace {
+
+// For which transfers may hold blocks of the upper tier: long enough to keep a link busy between two looks of the owner.
+constexpr Duration kLoanTime = std::chrono::milliseconds(50);
+// This part of the upper tier may be held longer: larger batches cost less.
+constexpr std::uint32_t kNobodyMisses = 128;
+
+}  // namespace
 
 OffloadCandidates::OffloadCandidates(const TierLink& link, const BlockRegistry& registry, const OffloadOptions& options,
                                      OffloadChooser& chooser)
@@ -33,6 +43,17 @@ std::optional<BlockKey> OffloadCandidates::parent_of(const BlockKey& key) const 
 std::uint32_t OffloadCandidates::free_below() const {
   const std::uint32_t free = lower_.counts().free;
   return free < lower_.capacity() / 64 ? 0 : free;
+}
+
+OffloadDemand::Lendable OffloadCandidates::lendable(std::uint32_t on_loan) const {
+  const double in_time = link_.meter().bytes_per_second() * std::chrono::duration<double>(kLoanTime).count() /
+                         static_cast<double>(link_.from().block_bytes());
+  const std::uint32_t all = upper_->capacity();
+  const double least = std::max(2U, all / kNobodyMisses);
+  // 0: nothing was copied yet, so the first batches tell how fast the link is.
+  const std::uint32_t link_blocks =
+      in_time == 0 ? all : static_cast<std::uint32_t>(std::clamp<double>(in_time, least, all));
+  return demand_.lendable(upper_->counts(), on_loan, link_blocks);
 }
 
 void OffloadCandidates::copied_some() {

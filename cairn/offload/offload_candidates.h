@@ -52,9 +52,7 @@ class OffloadCandidates {
   // For blocks that are not urgent. The last few free blocks of the lower tier are left to urgent ones: as those come and go,
   // the upper pool would be searched again and again.
   [[nodiscard]] std::uint32_t free_below() const;
-  [[nodiscard]] OffloadDemand::Lendable lendable(std::uint32_t on_loan) const {
-    return demand_.lendable(upper_->counts(), on_loan);
-  }
+  [[nodiscard]] OffloadDemand::Lendable lendable(std::uint32_t on_loan) const;
 
  private:
   enum class Urgency : std::uint8_t { kUrgent, kNotUrgent };

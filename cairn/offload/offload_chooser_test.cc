@@ -216,13 +216,26 @@ TEST(OffloadDemandTest, LendsSoThatTheLargestAllocationStillFits) {
   OffloadDemand demand;
   (void)demand.follow(10, 10, 64, true);
   const PoolCounts counts{.total = 64, .free = 10, .inactive = 20};
-  OffloadDemand::Lendable lendable = demand.lendable(counts, 0);
+  OffloadDemand::Lendable lendable = demand.lendable(counts, 0, 64);
   EXPECT_EQ(lendable.blocks, 4U) << "half of an eighth";
   EXPECT_EQ(lendable.unused, 4U);
-  lendable = demand.lendable(counts, 6);
+  lendable = demand.lendable(counts, 6, 64);
   EXPECT_EQ(lendable.blocks, 2U);
-  lendable = demand.lendable({.total = 64, .free = 2, .inactive = 6}, 0);
+  lendable = demand.lendable({.total = 64, .free = 2, .inactive = 6}, 0, 64);
   EXPECT_EQ(lendable.unused, 1U) << "most of the few blocks stay";
+}
+
+TEST(OffloadDemandTest, LendsNoMoreThanASlowLinkCopiesSoon) {
+  OffloadDemand demand;
+  (void)demand.follow(10, 10, 640, true);
+  const PoolCounts counts{.total = 640, .free = 10, .inactive = 200};
+  OffloadDemand::Lendable lendable = demand.lendable(counts, 0, 6);
+  EXPECT_EQ(lendable.blocks, 3U) << "half of what the link copies, so that there are two batches";
+  EXPECT_EQ(lendable.unused, 3U);
+  lendable = demand.lendable(counts, 3, 6);
+  EXPECT_EQ(lendable.blocks, 3U);
+  lendable = demand.lendable(counts, 6, 6);
+  EXPECT_EQ(lendable.blocks, 0U) << "the next batch waits until one has ended";
 }
 
 }  // namespace

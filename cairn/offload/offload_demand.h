@@ -39,16 +39,17 @@ class OffloadDemand {
     std::uint32_t unused = 0;  // of those, blocks that are not in use
   };
   // All batches together leave room for an allocation as large as the largest of late, even if everything that they read is
-  // released. If there is no such room anyway, they leave most of what there is. A batch takes half, so that there can be
-  // two. `on_loan`: blocks that transfers read now, without those that are late.
-  [[nodiscard]] Lendable lendable(const PoolCounts& counts, std::uint32_t on_loan) const {
+  // released. If there is no such room anyway, they leave most of what there is. They take no more than the link copies in a
+  // short time, `link_blocks`: more would not be copied sooner, and would be missing above. A batch takes half, so that there
+  // can be two. `on_loan`: blocks that transfers read now, without those that are late.
+  [[nodiscard]] Lendable lendable(const PoolCounts& counts, std::uint32_t on_loan, std::uint32_t link_blocks) const {
     const auto next = [](std::uint32_t most, std::uint32_t lent) {
       return lent == 0 ? std::max(1U, (most + 1) / 2) : std::min((most + 1) / 2, most - std::min(most, lent));
     };
-    const std::uint32_t eighth = counts.total / 8;
+    const std::uint32_t most = std::min(counts.total / 8, link_blocks);
     const std::uint32_t evictable = counts.available() + counts.borrowed;
-    return {.blocks = next(std::min(counts.total - std::min(counts.total, largest_), eighth), on_loan),
-            .unused = next(evictable > largest_ ? std::min(evictable - largest_, eighth) : evictable / 8,
+    return {.blocks = next(std::min(counts.total - std::min(counts.total, largest_), most), on_loan),
+            .unused = next(std::min(evictable > largest_ ? evictable - largest_ : evictable / 8, most),
                            std::min(counts.borrowed, on_loan))};
   }
 

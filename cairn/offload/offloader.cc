@@ -714,12 +714,15 @@ bool Offloader::Impl::begin_batch(TimePoint now) {
 
 std::vector<BlockKey> Offloader::Impl::choose(TimePoint now) {
   const bool is_ahead = candidates_.is_ahead();
-  const std::vector<BlockKey> keys =
-      chooser_.next([this](const BlockKey& key) CAIRN_REQUIRES(mutex_) { return candidates_.parent_of(key); });
   OffloadChooser::Room room;
   if (is_ahead) {
     room = {.free_below = candidates_.free_below(), .lendable = candidates_.lendable(on_loan_)};
+    if (room.lendable.blocks == 0) {
+      return {};  // until a transfer has ended
+    }
   }
+  const std::vector<BlockKey> keys =
+      chooser_.next([this](const BlockKey& key) CAIRN_REQUIRES(mutex_) { return candidates_.parent_of(key); });
   const std::vector<std::optional<PeekedBlock>> above =
       upper_ != nullptr ? upper_->peek(keys) : std::vector<std::optional<PeekedBlock>>();
   std::vector<OffloadChooser::Lookup> lookups(keys.size());

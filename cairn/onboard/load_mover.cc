@@ -98,9 +98,11 @@ std::vector<LoadPartPtr> LoadMover::make_parts(const LoadPtr& load, const LoadPl
       continue;
     }
     if (planned.kind == Kind::kPresent && load->kind == Load::Kind::kPrefetch) {
-      // A prefetch counts only what was not there when it began.
+      // A prefetch counts only what was not there when it began: what another load has brought meanwhile.
       if (attempt > 0) {
-        std::fill_n(load->is_there.begin() + planned.first, planned.count, true);
+        PinnedBlocks brought = parts_.host->pool()->pin_prefix(keys, BlockPool::LoadUse::kDoesNotCount);
+        std::fill_n(load->is_there.begin() + planned.first, brought.size(), true);
+        load->present.push_back(std::move(brought));
       }
       continue;
     }

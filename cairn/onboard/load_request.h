@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "cairn/base/result.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/tokens/block_key.h"
+#include "cairn/tokens/cache_groups.h"
 
 namespace cairn {
 
@@ -44,6 +46,19 @@ enum class LoadId : std::uint64_t {};
 struct PrefixLocation {
   std::vector<CacheLevel> levels;  // of the longest prefix that is in tiers that can be read
   [[nodiscard]] std::uint32_t blocks() const { return static_cast<std::uint32_t>(levels.size()); }
+};
+
+// What a request of a model with layer groups can load, and which blocks that takes. A load of `keys` brings the blocks in their
+// order; usable_after_load() (group_prefix.h) says what can be used if only the first of them came.
+struct GroupLocation {
+  std::size_t local = 0;  // common blocks that the request had
+  // Common blocks, from the first on, that it can use once the blocks are loaded; `local` if there is nothing to load.
+  std::size_t boundary = 0;
+  // The boundary up to which the full groups have their blocks: beyond `boundary` if only other groups lack some.
+  std::size_t full_boundary = 0;
+  std::vector<GroupBlock> blocks = {};
+  std::vector<BlockKey> keys = {};      // of those blocks
+  std::vector<CacheLevel> levels = {};  // the nearest tier of each
 };
 
 struct LoadOutcome {
@@ -76,7 +91,8 @@ struct OnboardRequest {
 struct PrefetchRequest {
   std::vector<BlockKey> keys = {};
   std::optional<TimePoint> deadline = {};
-  std::function<void(std::uint32_t)> done = {};  // gets the number of blocks that arrived
+  // Gets the number of blocks that arrived. They are evicted only after it has returned, unless it takes hold of them.
+  std::function<void(std::uint32_t)> done = {};
 };
 
 // What decides whether blocks are worth loading, besides where they are.
@@ -86,6 +102,8 @@ struct LoadContext {
   bool engine_is_busy = false;     // other requests are computed: once loaded, this one waits until an iteration ends
   // Blocks of loads that were decided on and are not submitted yet, by the tier they come from.
   std::array<std::uint32_t, kCacheLevels> promised = {};
+  // Blocks of the tiers that are copied for each block of tokens: not 1 if the model has layer groups.
+  double copies_each = 1;
 };
 
 // How much of what was found is worth loading.

@@ -10,6 +10,7 @@
 #include "cairn/base/deadline.h"
 #include "cairn/base/mutex.h"
 #include "cairn/base/str_cat.h"
+#include "cairn/onboard/group_prefix.h"
 #include "cairn/onboard/load_mover.h"
 #include "cairn/onboard/onboard_plan.h"
 
@@ -70,11 +71,14 @@ BlockPool* pool_of(Tier* tier) { return tier != nullptr ? tier->pool() : nullptr
 
 // Calls the callback of a load that has ended.
 void notify(Load& load) {
-  // What is beyond the outcome is released first.
+  const Load::Done done = std::exchange(load.done, {});
+  if (const auto* prefetch = std::get_if<std::function<void(std::uint32_t)>>(&done); prefetch != nullptr && *prefetch) {
+    (*prefetch)(load.outcome.prefix);  // it may hold what has arrived before others can evict it
+  }
+  // What is beyond the outcome is released before the caller gets it.
   load.arrived.clear();
   load.present.clear();
   load.base = {};
-  const Load::Done done = std::exchange(load.done, {});
   if (const auto* prefix = std::get_if<std::function<void(LoadOutcome&&)>>(&done)) {
     if (*prefix) {
       (*prefix)(std::move(load.outcome));
@@ -85,8 +89,6 @@ void notify(Load& load) {
     } else if (*given) {
       (*given)(std::move(load.outcome.blocks));
     }
-  } else if (const auto& prefetch = std::get<std::function<void(std::uint32_t)>>(done)) {
-    prefetch(load.outcome.prefix);
   }
 }
 
@@ -118,6 +120,8 @@ class Onboarder::Impl : public std::enable_shared_from_this<Onboarder::Impl> {
   void notify_all(LoadMover::Ended& ended) CAIRN_EXCLUDES(mutex_);
 
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  [[nodiscard]] GroupLocation locate(const CacheGroups& groups, std::span<const BlockKey> keys,
+                                     std::size_t local) const;
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;
   [[nodiscard]] OnboardStatus status() const CAIRN_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<TimePoint> next_time() const CAIRN_EXCLUDES(mutex_);
@@ -312,8 +316,9 @@ TierSet Onboarder::Impl::readable_tiers(const LoadLinks& links, bool is_prefetch
 }
 
 LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
+  const std::uint64_t block_bytes = parts_.device != nullptr ? parts_.device->block_bytes() : 0;
   LoadCosts costs{.model = options_.weigh ? parts_.cost.get() : nullptr,
-                  .block_bytes = parts_.device != nullptr ? parts_.device->block_bytes() : 0,
+                  .block_bytes = static_cast<std::uint64_t>(static_cast<double>(block_bytes) * context.copies_each),
                   .block_size = parts_.block_size,
                   .first_token = context.first_block * parts_.block_size,
                   .total_tokens = context.total_tokens,
@@ -330,7 +335,7 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
     const LinkMeter::Estimate estimate = link->meter().estimate(now);
     LinkSpeed& speed = costs.speeds[index_of(which)];
     const std::uint64_t blocks = queued_.blocks[index_of(which)].load(std::memory_order_relaxed) + promised;
-    speed.bytes_ahead = estimate.bytes_in_flight + blocks * costs.block_bytes;
+    speed.bytes_ahead = estimate.bytes_in_flight + blocks * block_bytes;
     speed.bytes_per_second = pinned > 0 ? static_cast<double>(pinned) : estimate.bytes_per_second;
     // Measuring again costs a request little time in relation to the time that has passed since.
     const double probe = static_cast<double>(kProbeBytes) / std::max(speed.bytes_per_second, 1.0);
@@ -354,15 +359,45 @@ LoadCosts Onboarder::Impl::costs(const LoadContext& context) const {
 PrefixLocation Onboarder::Impl::locate(std::span<const BlockKey> keys) const {
   // Without a device, blocks are brought to host memory at most.
   const TierSet tiers = readable_tiers(links(), parts_.device == nullptr);
-  PrefixLocation location;
-  location.levels.reserve(keys.size());
-  while (!keys.empty()) {
-    const std::optional<BlockRegistry::Run> run = parts_.registry->nearest_run(keys, tiers);
-    if (!run) {
-      break;
+  return {.levels = parts_.registry->nearest_of_each(keys, tiers)};
+}
+
+GroupLocation Onboarder::Impl::locate(const CacheGroups& groups, std::span<const BlockKey> keys,
+                                      std::size_t local) const {
+  const TierSet tiers = readable_tiers(links(), parts_.device == nullptr);
+  const BlockRegistry& registry = *parts_.registry;
+  GroupLocation location{.local = local};
+  // Full groups first, each in runs: they say how far the others have to be looked at.
+  std::size_t most = std::max(local, groups.boundary_before(keys.size()));
+  std::vector<BlockKey> own;
+  for (std::uint32_t group = 0; group < groups.size(); ++group) {
+    if (groups[group].kind != GroupKind::kFull) {
+      continue;
     }
-    location.levels.insert(location.levels.end(), run->keys, run->tier);
-    keys = keys.subspan(run->keys);
+    const std::size_t each = groups.each(group);
+    own.clear();
+    groups.append_keys(group, {local / each, most / each}, keys, own);
+    std::span<const BlockKey> left = own;
+    while (const auto run = left.empty() ? std::nullopt : registry.nearest_run(left, tiers)) {
+      left = left.subspan(run->keys);
+    }
+    most = groups.boundary_before(local + (own.size() - left.size()) * each);
+  }
+  location.full_boundary = most;
+  location.boundary = longest_usable_prefix(groups, local, most, [&](GroupBlock block) {
+    const BlockKey key = groups.key(block, keys);
+    return groups[block.group].kind == GroupKind::kFull || registry.nearest_run({&key, 1}, tiers).has_value();
+  });
+  location.blocks = blocks_to_load(groups, local, location.boundary);
+  for (const GroupBlock& block : location.blocks) {
+    location.keys.push_back(groups.key(block, keys));
+  }
+  for (std::span<const BlockKey> left = location.keys; !left.empty();) {
+    // One that was evicted meanwhile ends the load early. Until then the slowest tier stands for it.
+    const BlockRegistry::Run run =
+        registry.nearest_run(left, tiers).value_or(BlockRegistry::Run{.tier = CacheLevel::kG3, .keys = 1});
+    location.levels.insert(location.levels.end(), run.keys, run.tier);
+    left = left.subspan(run.keys);
   }
   return location;
 }
@@ -668,6 +703,9 @@ void Onboarder::end_now() {
 }
 
 PrefixLocation Onboarder::locate(std::span<const BlockKey> keys) const { return impl_->locate(keys); }
+GroupLocation Onboarder::locate(const CacheGroups& groups, std::span<const BlockKey> keys, std::size_t local) const {
+  return impl_->locate(groups, keys, local);
+}
 LoadWorth Onboarder::worth_loading(const PrefixLocation& found, const LoadContext& context) const {
   return impl_->worth_loading(found, context);
 }

@@ -57,6 +57,10 @@ class Onboarder {
 
   // Where the keys are; pins and touches nothing.
   [[nodiscard]] PrefixLocation locate(std::span<const BlockKey> keys) const;
+  // The same for a model with layer groups, of which the device has what is needed after `local` common blocks, a boundary.
+  // `keys` are the request's, from the first block on.
+  [[nodiscard]] GroupLocation locate(const CacheGroups& groups, std::span<const BlockKey> keys,
+                                     std::size_t local) const;
 
   // How many of the blocks that locate() found are worth loading at the current speed of the links.
   [[nodiscard]] LoadWorth worth_loading(const PrefixLocation& found, const LoadContext& context) const;

@@ -325,6 +325,29 @@ TEST(OnboarderPrefetch, AsMuchAsThereIsRoomFor) {
   EXPECT_EQ(rig.host().pool().count_prefix(keys), 10U);
 }
 
+TEST(OnboarderPrefetch, WhatArrivedCannotBeEvictedBeforeDoneHasReturned) {
+  Rig rig({.blocks = {64, 8, 64}});
+  const Keys keys = chain(1, 5);
+  (void)rig.disk().put(keys);
+  // Two of the same blocks at once: the second waits for what the first brings.
+  std::vector<std::uint32_t> evictable;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(rig.onboarder()
+                    .prefetch({.keys = keys,
+                               .deadline = kNever,
+                               .done =
+                                   [&](std::uint32_t n) {
+                                     EXPECT_EQ(n, 5U);
+                                     evictable.push_back(rig.host().pool().counts().available());
+                                   }})
+                    .has_value());
+  }
+  rig.run();
+  EXPECT_THAT(evictable, ::testing::ElementsAre(3, 3));
+  EXPECT_EQ(rig.host().pool().counts().available(), 8U);
+  rig.expect_drained();
+}
+
 TEST(OnboarderPrefetch, AFailureIsAHole) {
   RigOptions options;
   options.faults[2] = {{.fault = Fault::kFail, .at = 3}};

@@ -270,6 +270,7 @@ Result<MutableBlocks> BlockPool::allocate(std::uint32_t count, TenantId tenant, 
 ImmutableBlocks BlockPool::match_prefix(std::span<const BlockKey> keys) {
   PoolState& pool = *state_;
   KeyIndex::Lookup lookup(pool.index, keys);
+  pool.warm_up(lookup);
   const MutexLock lock(pool.mutex);
   pool.refresh();
   Run run = pool.new_run(static_cast<std::uint32_t>(keys.size()));
@@ -487,6 +488,23 @@ Result<std::uint32_t> BlockPool::hint(std::span<const BlockKey> keys, const Rete
     }
   }
   return found;
+}
+
+std::uint32_t BlockPool::end_request(std::span<const BlockKey> keys, RequestEnding ending) {
+  PoolState& pool = *state_;
+  KeyIndex::Lookup lookup(pool.index, keys);
+  const MutexLock lock(pool.mutex);
+  pool.refresh();
+  BlockId* const block_ids = pool.scratch(keys.size());
+  std::size_t count = 0;
+  lookup.for_each([&](std::size_t /*i*/, BlockId block_id) {
+    block_ids[count] = block_id;
+    count += block_id != kNoBlock ? 1 : 0;
+    return true;
+  });
+  pool.inactive.begin_ending({block_ids, count}, ending);
+  pool.inactive.end_ending();
+  return static_cast<std::uint32_t>(count);
 }
 
 ResetOutcome BlockPool::reset(std::span<const BlockKey> keys) {

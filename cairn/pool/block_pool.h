@@ -23,6 +23,7 @@
 #include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/pool/pool_observer.h"
@@ -43,6 +44,8 @@ struct TenantQuota {
   std::optional<std::uint32_t> limit = {};  // std::nullopt: the whole pool
 };
 
+class ReturnModel;
+
 struct BlockPoolOptions {
   std::uint32_t capacity = 0;    // blocks
   std::uint32_t block_size = 0;  // tokens in a block
@@ -60,6 +63,8 @@ struct BlockPoolOptions {
   // Seed of what the policy and the hints remember of keys; std::nullopt: random. With the same seed, a simulation gets
   // the same victims.
   std::optional<KeySeed> seed = {};
+  // When blocks return, learned together with the other pools of a manager; null: the pool learns alone.
+  std::shared_ptr<ReturnModel> returns = nullptr;
   std::vector<PoolObserver*> observers = {};  // called in this order; outlive the pool
   // Called before a block is evicted, under the pool's lock; false keeps the block for now. Must not call the pool.
   std::function<bool(BlockId, const BlockKey&)> may_evict = {};
@@ -230,6 +235,11 @@ class BlockPool final : public ResidentSource {
   // shifts the order of eviction until it turns out wrong, and pins nothing. kWillNotReturn is ignored
   // for a block that other requests use too. Fails if the pool was created without hints, and on a return in the past.
   [[nodiscard]] Result<std::uint32_t> hint(std::span<const BlockKey> keys, const RetentionHint& hint);
+
+  // The request whose sequence these keys are ended like this; returns how many blocks were found, in use or not. For
+  // blocks that are released without the ending (ImmutableBlocks::release()), as copies of a request's blocks in a lower
+  // tier. This is not a use.
+  std::uint32_t end_request(std::span<const BlockKey> keys, RequestEnding ending);
 
   // Makes inactive blocks free: those of the keys, or all of them.
   ResetOutcome reset(std::span<const BlockKey> keys);

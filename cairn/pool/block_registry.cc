@@ -101,33 +101,60 @@ TierSet BlockRegistry::tiers_of(const BlockKey& key) const {
   return at == kNowhere ? TierSet() : table_.facts[at].tiers;
 }
 
+// Locks for a group of keys at a time, so that a pool that registers blocks does not wait for a long prompt.
+template <typename Visit>
+void BlockRegistry::for_each_nearest(std::span<const BlockKey> keys, TierSet among, Visit visit) const {
+  constexpr std::size_t kGroup = 128;
+  constexpr std::size_t kAhead = 16;
+  std::array<std::uint64_t, kAhead> hashes;  // of the next keys, whose places are being prefetched
+  while (!keys.empty()) {
+    const std::span<const BlockKey> group = keys.first(std::min(kGroup, keys.size()));
+    const MutexLock lock(mutex_);
+    const auto fetch = [&](std::size_t i) CAIRN_REQUIRES(mutex_) {
+      hashes[i % kAhead] = hash_of(group[i]);
+      const std::size_t home = home_of(hashes[i % kAhead]);
+      __builtin_prefetch(&table_.hashes[home]);
+      __builtin_prefetch(&table_.facts[home]);
+    };
+    for (std::size_t i = 0; i < std::min(kAhead, group.size()); ++i) {
+      fetch(i);
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const std::size_t at = find(hashes[i % kAhead]);
+      if (i + kAhead < group.size()) {
+        fetch(i + kAhead);
+      }
+      const TierSet tiers = at == kNowhere ? TierSet() : table_.facts[at].tiers & among;
+      if (tiers.empty() || !visit(tiers.nearest())) {
+        return;
+      }
+    }
+    keys = keys.subspan(group.size());
+  }
+}
+
 std::optional<BlockRegistry::Run> BlockRegistry::nearest_run(std::span<const BlockKey> keys, TierSet among) const {
-  constexpr std::size_t kNextKeys = 16;
-  std::array<std::uint64_t, kNextKeys> hashes;  // of the next keys, whose places are being prefetched
-  const MutexLock lock(mutex_);
-  const auto fetch = [&](std::size_t i) CAIRN_REQUIRES(mutex_) {
-    hashes[i % kNextKeys] = hash_of(keys[i]);
-    const std::size_t home = home_of(hashes[i % kNextKeys]);
-    __builtin_prefetch(&table_.hashes[home]);
-    __builtin_prefetch(&table_.facts[home]);
-  };
-  for (std::size_t i = 0; i < std::min(kNextKeys, keys.size()); ++i) {
-    fetch(i);
-  }
   Run run;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::size_t at = find(hashes[i % kNextKeys]);
-    if (i + kNextKeys < keys.size()) {
-      fetch(i + kNextKeys);
+  for_each_nearest(keys, among, [&run](CacheLevel tier) {
+    if (run.keys > 0 && tier != run.tier) {
+      return false;
     }
-    const TierSet tiers = at == kNowhere ? TierSet() : table_.facts[at].tiers & among;
-    if (tiers.empty() || (i > 0 && tiers.nearest() != run.tier)) {
-      break;
-    }
-    run.tier = tiers.nearest();
+    run.tier = tier;
     ++run.keys;
-  }
+    return true;
+  });
   return run.keys > 0 ? std::optional(run) : std::nullopt;
+}
+
+std::vector<CacheLevel> BlockRegistry::nearest_of_each(std::span<const BlockKey> keys, TierSet among) const {
+  std::vector<CacheLevel> tiers(keys.size());
+  std::size_t count = 0;
+  for_each_nearest(keys, among, [&](CacheLevel tier) {
+    tiers[count++] = tier;
+    return true;
+  });
+  tiers.resize(count);
+  return tiers;
 }
 
 std::uint32_t BlockRegistry::frequency(const BlockKey& key) const {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "cairn/base/mutex.h"
 #include "cairn/base/page_array.h"
@@ -60,6 +61,8 @@ class BlockRegistry final : public PoolObserver {
     std::uint32_t keys = 0;
   };
   [[nodiscard]] std::optional<Run> nearest_run(std::span<const BlockKey> keys, TierSet among) const;
+  // The nearest of the tiers in `among` for each key, up to the first key that none of them holds.
+  [[nodiscard]] std::vector<CacheLevel> nearest_of_each(std::span<const BlockKey> keys, TierSet among) const;
   // Uses since a first tier registered the key, plus that registration; at most 255. 0 if no tier holds the key. A use is
   // a match in any tier, or a load into blocks of an engine, which no pool matches (used()).
   [[nodiscard]] std::uint32_t frequency(const BlockKey& key) const;
@@ -99,6 +102,10 @@ class BlockRegistry final : public PoolObserver {
   static std::uint64_t hash_of(const BlockKey& key);
   [[nodiscard]] std::size_t home_of(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t find(std::uint64_t hash) const CAIRN_REQUIRES(mutex_);
+  // Calls visit(tier) with the nearest of the tiers in `among` for one key after the other, until it returns false or none
+  // of them holds the key.
+  template <typename Visit>
+  void for_each_nearest(std::span<const BlockKey> keys, TierSet among, Visit visit) const;
   [[nodiscard]] std::size_t find_or_add(std::uint64_t hash) CAIRN_REQUIRES(mutex_);
   void erase(std::size_t place) CAIRN_REQUIRES(mutex_);
   // Returns how many of the keys no tier holds any more.

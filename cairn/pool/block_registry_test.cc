@@ -1,5 +1,6 @@
 #include "cairn/pool/block_registry.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -172,6 +173,29 @@ TEST(BlockRegistryTest, FindsRunsOfKeysWithTheSameNearestTier) {
   disk_only.insert(CacheLevel::kG3);
   EXPECT_EQ(run(keys, disk_only), std::pair(CacheLevel::kG3, 38U));
   EXPECT_EQ(run(keys, TierSet()), std::pair(CacheLevel::kG4, 0U));
+}
+
+TEST(BlockRegistryTest, FindsTheNearestTierOfEachKeyUpToTheFirstThatIsNowhere) {
+  const std::unique_ptr<BlockRegistry> registry = *BlockRegistry::create(512);
+  const auto device = make_pool(512, {.tier = CacheLevel::kG1, .observers = {registry.get()}});
+  const auto host = make_pool(512, {.tier = CacheLevel::kG2, .observers = {registry.get()}});
+  const Keys keys = chain(1, 300);
+  std::vector<CacheLevel> expected;
+  for (std::size_t first = 0; first < 280; first += 8) {  // another tier every 8 keys, and the last 20 nowhere
+    const bool is_on_device = first % 16 == 0;
+    cache(is_on_device ? *device : *host, Keys(keys.begin() + first, keys.begin() + first + 8));
+    expected.insert(expected.end(), 8, is_on_device ? CacheLevel::kG1 : CacheLevel::kG2);
+  }
+  cache(*host, Keys(keys.begin(), keys.begin() + 1));  // in both: the nearest counts
+  cache(*host, Keys(keys.begin() + 290, keys.end()));  // beyond a gap
+  TierSet both;
+  both.insert(CacheLevel::kG1);
+  both.insert(CacheLevel::kG2);
+  EXPECT_EQ(registry->nearest_of_each(keys, both), expected);
+  TierSet host_only;
+  host_only.insert(CacheLevel::kG2);
+  EXPECT_EQ(registry->nearest_of_each(keys, host_only), std::vector{CacheLevel::kG2});
+  EXPECT_THAT(registry->nearest_of_each({}, both), ::testing::IsEmpty());
 }
 
 }  // namespace

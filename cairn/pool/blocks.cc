@@ -189,6 +189,12 @@ void ImmutableBlocks::release_tail(std::uint32_t count) {
   }
 }
 
+void ImmutableBlocks::release(RequestEnding ending) && {
+  if (run_.is_open()) {
+    run_.release(ending);
+  }
+}
+
 Result<void, Rejected<ImmutableBlocks>> ImmutableBlocks::append(ImmutableBlocks other) {
   return join<ImmutableBlocks>(run_, other.run_);
 }

@@ -22,6 +22,7 @@
 
 #include "cairn/base/ids.h"
 #include "cairn/base/result.h"
+#include "cairn/evict/request_ending.h"
 #include "cairn/evict/retention.h"
 #include "cairn/pool/pool_observer.h"
 #include "cairn/tokens/block_key.h"
@@ -114,10 +115,11 @@ class Run {
   [[nodiscard]] Run share(std::uint32_t count) const;
   [[nodiscard]] Run pin() const;
   [[nodiscard]] Status set_retention(const Retention& retention);
+  void adopt(std::span<const BlockFacts> facts);
   void set_reset_on_release(bool reset);
   void release_tail(std::uint32_t count);  // ends the run if `count` is 0
   // Each ends the run.
-  void release();
+  void release(RequestEnding ending = RequestEnding::kUnknown);
   void release_pinned();
   void release_as_victims();
   void return_borrowed();
@@ -243,11 +245,16 @@ class [[nodiscard]] ImmutableBlocks {
   [[nodiscard]] ImmutableBlocks share(std::uint32_t count) const;
   // Releases all but the first `count` blocks.
   void release_tail(std::uint32_t count);
+  // The same as destroying the handle, of a request that ended like this: the policy expects its session back
+  // accordingly.
+  void release(RequestEnding ending) &&;
   [[nodiscard]] Result<void, Rejected<ImmutableBlocks>> append(ImmutableBlocks other);
   [[nodiscard]] WeakBlocks downgrade() const;
   [[nodiscard]] PinnedBlocks pin() const;
   // Whether the blocks become free, not inactive, when the last holder releases them.
   void reset_on_release(bool reset);
+  // Requests used the blocks in another pool as these facts say, which is no use here.
+  void adopt(std::span<const BlockFacts> facts) { run_.adopt(facts); }
   // Fails if the pool cannot keep the retention.
   [[nodiscard]] Status set_retention(const Retention& retention);
   // Whether others can find the blocks: no fence was raised since they were registered, and none was discarded.

@@ -31,6 +31,7 @@ Result<InactiveBlocks::Order> InactiveBlocks::make_order() const {
                                                                   .leaves_first = options_.leaves_first,
                                                                   .seed = seed,
                                                                   .clock = &clock_,
+                                                                  .returns = options_.returns,
                                                               }));
   if (options_.time_to_live || options_.hints) {
     CAIRN_TRY_ASSIGN(order.retention_clock, RetentionClock::create(options_.capacity));

@@ -123,8 +123,19 @@ class InactiveBlocks final : private ParentFinder {
   void set_retention(BlockId block_id, const Retention& retention);
   // Keeps the higher priority, and of equal ones the one that lasts longer. Requires: the block is in use.
   void raise_retention(BlockId block_id, const Retention& retention);
+  // The request that used these blocks, in use or not, ended like this. It holds for what is inserted next, up to
+  // end_ending().
+  void begin_ending(std::span<const BlockId> block_ids, RequestEnding ending) { order_.policy->end(block_ids, ending); }
+  void end_ending() { order_.policy->end({}, RequestEnding::kUnknown); }
   // Requires: the pool takes hints.
   void hint(BlockId block_id, const RetentionHint& hint, TimePoint now);
+
+  // How requests used a block, in use or not, as far as the policy knows.
+  [[nodiscard]] BlockPast past_of(BlockId block_id) const { return order_.policy->past_of(block_id); }
+  // Requests used these blocks, which are in use, like this in another pool.
+  void adopt(std::span<const BlockId> block_ids, std::span<const BlockPast> pasts) {
+    order_.policy->adopt(block_ids, pasts);
+  }
 
   // An inactive block was lent to a copy, or returned by it.
   void on_lent() { ++borrowed_; }

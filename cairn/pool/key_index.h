@@ -68,18 +68,28 @@ class KeyIndex {
   void erase(BlockId block_id) { erase(block_id, place_of(keys_[index_of(block_id)])); }
   void erase(std::span<const BlockId> block_ids);
 
+  // Blocks that may have the keys of a group. Good for prefetching only: they may have changed meanwhile.
+  static constexpr std::size_t kGroup = 128;
+  struct Guesses {
+    BlockId block_ids[kGroup];
+    std::size_t count = 0;
+  };
+
   // A lookup of many keys, which fetches what it will read some steps ahead.
   class Lookup {
    public:
     // Computes where to look, and starts to fetch it. Needs no lock, so that threads do this in parallel. Index and
     // keys outlive the lookup.
     Lookup(const KeyIndex& index, std::span<const BlockKey> keys) : index_(index), keys_(keys) { locate(0); }
+    // Whether it fetches what it will read: the pool does not fit into the cache.
+    [[nodiscard]] bool fetches_ahead() const { return index_.capacity_ > kFitsInCache; }
+    // The blocks that for_each() will compare with the first group of keys first. Needs the lock.
+    [[nodiscard]] Guesses guess_group() const;
     // Calls visit(i, block of keys[i] or kNoBlock) for one key after the other until it returns false.
     template <typename Visit>
     void for_each(Visit visit);
 
    private:
-    static constexpr std::size_t kGroup = 128;
     static constexpr std::size_t kAhead = 16;
     // A pool this small fits into the cache of a core: fetching ahead would cost more than it saves.
     static constexpr std::uint32_t kFitsInCache = 4096;
@@ -155,7 +165,7 @@ class KeyIndex {
 };
 
 inline void KeyIndex::Lookup::locate(std::size_t begin) {
-  const bool fetch = index_.capacity_ > kFitsInCache;
+  const bool fetch = fetches_ahead();
   const std::size_t count = std::min(keys_.size() - begin, kGroup);
   for (std::size_t i = 0; i < count; ++i) {
     places_[i] = index_.place_of(keys_[begin + i]);
@@ -165,9 +175,19 @@ inline void KeyIndex::Lookup::locate(std::size_t begin) {
   }
 }
 
+inline KeyIndex::Guesses KeyIndex::Lookup::guess_group() const {
+  Guesses guesses;
+  for (std::size_t i = 0; i < std::min(keys_.size(), kGroup); ++i) {
+    const BlockId block_id = index_.guess(places_[i]);
+    guesses.block_ids[guesses.count] = block_id;
+    guesses.count += block_id != kNoBlock ? 1 : 0;
+  }
+  return guesses;
+}
+
 template <typename Visit>
 [[gnu::always_inline]] inline void KeyIndex::Lookup::for_each(Visit visit) {
-  const bool fetch = index_.capacity_ > kFitsInCache;
+  const bool fetch = fetches_ahead();
   for (std::size_t begin = 0; begin < keys_.size(); begin += kGroup) {
     const std::span<const BlockKey> group = keys_.subspan(begin, std::min(kGroup, keys_.size() - begin));
     if (begin > 0) {

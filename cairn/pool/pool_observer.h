@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/base/ids.h"
+#include "cairn/evict/block_past.h"
 #include "cairn/tokens/block_key.h"
 #include "cairn/tokens/hashes.h"
 
@@ -37,8 +38,13 @@ struct BlockFacts {
   std::uint32_t priority_ms = 0;
   std::uint32_t time_to_live_ms = 0;
   std::uint64_t checksum = 0;  // of the block's bytes; 0 if there is none
+  BlockPast past = {};         // how requests used it, if the policy of its pool knows
 
-  friend bool operator==(const BlockFacts&, const BlockFacts&) = default;
+  // Of what is stored: the past is left out, because every use changes it.
+  friend bool operator==(const BlockFacts& a, const BlockFacts& b) {
+    return a.block == b.block && a.priority == b.priority && a.priority_ms == b.priority_ms &&
+           a.time_to_live_ms == b.time_to_live_ms && a.checksum == b.checksum;
+  }
 };
 
 class PoolObserver {

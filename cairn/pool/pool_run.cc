@@ -10,6 +10,15 @@ namespace cairn::internal {
 
 namespace {
 
+// Blocks for which calls of an offloader hold the lock at a time, so that an allocation waits for one step and not for a whole
+// run. A wait longer than a lock spins would be a wake-up by the kernel.
+constexpr std::size_t kStep = 8;
+
+template <typename Id>
+std::span<Id> step_from(std::span<Id> block_ids, std::size_t begin) {
+  return block_ids.subspan(begin, std::min(kStep, block_ids.size() - begin));
+}
+
 // Another handle to the first `count` blocks of the run.
 Run share_locked(PoolState& pool, const Run& run, std::uint32_t count) CAIRN_REQUIRES(pool.mutex) {
   Run shared = pool.new_run(count);
@@ -110,9 +119,11 @@ std::vector<BlockFacts> Run::facts() const {
     return facts;
   }
   facts.reserve(size_);
-  const MutexLock lock(pool_->mutex);
-  for (const BlockId block_id : block_ids()) {
-    facts.push_back(pool_->facts(block_id));
+  for (std::size_t begin = 0; begin < size_; begin += kStep) {
+    const MutexLock lock(pool_->mutex);
+    for (const BlockId block_id : step_from(block_ids(), begin)) {
+      facts.push_back(pool_->facts(block_id));
+    }
   }
   return facts;
 }
@@ -252,6 +263,28 @@ Status Run::set_retention(const Retention& retention) {
   return {};
 }
 
+void Run::adopt(std::span<const BlockFacts> facts) {
+  constexpr std::size_t kStep = 16;
+  if (!is_open()) {
+    return;
+  }
+  PoolState& pool = *pool_;
+  const MutexLock lock(pool.mutex);
+  for (std::size_t begin = 0; begin < std::min<std::size_t>(facts.size(), size_); begin += kStep) {
+    BlockId block_ids[kStep];
+    BlockPast pasts[kStep];
+    std::size_t count = 0;
+    for (std::size_t i = begin; i < std::min<std::size_t>({begin + kStep, facts.size(), size_}); ++i) {
+      const BlockId block_id = pool.blocks.registered_as(block_ids_[i]);
+      if (pool.blocks.is_matchable(block_id)) {
+        block_ids[count] = block_id;
+        pasts[count++] = facts[i].past;
+      }
+    }
+    pool.inactive.adopt({block_ids, count}, {pasts, count});
+  }
+}
+
 void Run::set_reset_on_release(bool reset) {
   if (!is_open()) {
     return;
@@ -271,9 +304,16 @@ void Run::release_tail(std::uint32_t count) {
   }
 }
 
-void Run::release() {
+void Run::release(RequestEnding ending) {
+  pool_->prefetch_tail(block_ids());
   const MutexLock lock(pool_->mutex);
-  pool_->release(block_ids());
+  if (ending == RequestEnding::kUnknown) {
+    pool_->release(block_ids());
+  } else {
+    pool_->inactive.begin_ending(pool_->matchable(block_ids()), ending);
+    pool_->release(block_ids());
+    pool_->inactive.end_ending();
+  }
   pool_->end_run(*this);
 }
 
@@ -284,15 +324,14 @@ void Run::release_pinned() {
   pool_->end_run(*this);
 }
 
-// Locks the pool for a few blocks at a time, so that an allocation waits for one step and not for the whole run.
+// In steps.
 void Run::release_as_victims() {
-  constexpr std::size_t kStep = 8;
   if (pool_->options.low_water == 0) {
     return release();
   }
   for (std::size_t begin = 0; begin < size_; begin += kStep) {
     const MutexLock lock(pool_->mutex);
-    release_to_ready(*pool_, block_ids().subspan(begin, std::min<std::size_t>(kStep, size_ - begin)));
+    release_to_ready(*pool_, step_from(block_ids(), begin));
   }
   const MutexLock lock(pool_->mutex);
   pool_->end_run(*this);
@@ -300,12 +339,11 @@ void Run::release_as_victims() {
 
 // In steps as well.
 void Run::return_borrowed() {
-  constexpr std::size_t kStep = 16;
   for (std::size_t begin = 0; begin < size_; begin += kStep) {
     BlockId deferred[kStep];
     std::size_t deferred_count = 0;
     const MutexLock lock(pool_->mutex);
-    for (const BlockId block_id : block_ids().subspan(begin, std::min<std::size_t>(kStep, size_ - begin))) {
+    for (const BlockId block_id : step_from(block_ids(), begin)) {
       if (pool_->blocks.is_inactive(block_id)) {
         pool_->inactive.on_returned();
       }

@@ -129,8 +129,43 @@ void PoolState::release(std::span<const BlockId> block_ids) {
   notifier.tell_removed();
 }
 
+void PoolState::prefetch_tail(std::span<const BlockId> block_ids) const {
+  constexpr std::size_t kMost = 128;  // so that they are still in the cache when the lock is there
+  for (const BlockId block_id : block_ids.last(std::min(block_ids.size(), kMost))) {
+    blocks.prefetch(block_id);
+  }
+}
+
+std::span<const BlockId> PoolState::matchable(std::span<const BlockId> block_ids) {
+  BlockId* const found = scratch(block_ids.size());
+  std::size_t count = 0;
+  for (const BlockId block_id : block_ids) {
+    const BlockId registered = blocks.registered_as(block_id);
+    if (blocks.is_matchable(registered)) {
+      found[count++] = registered;
+    }
+  }
+  return {found, count};
+}
+
+// Two short waits for the lock instead of one in which every record is a cache miss that others wait for.
+void PoolState::warm_up(const KeyIndex::Lookup& lookup) {
+  if (!mutex.is_locked() || !lookup.fetches_ahead()) {
+    return;
+  }
+  KeyIndex::Guesses guesses;
+  {
+    const MutexLock lock(mutex);
+    guesses = lookup.guess_group();
+  }
+  for (const BlockId block_id : std::span(guesses.block_ids).first(guesses.count)) {
+    blocks.prefetch(block_id);
+  }
+}
+
 BlockFacts PoolState::facts(BlockId block_id) const {
   BlockFacts facts = blocks.facts(block_id);
+  facts.past = inactive.past_of(block_id);
   if (const RetentionClock* const times = inactive.times()) {
     facts.priority_ms = times->priority_ms(block_id);
     facts.time_to_live_ms = times->time_to_live_ms(block_id);

@@ -111,8 +111,15 @@ class PoolState {
   // What is known of a registered block, its times included.
   [[nodiscard]] BlockFacts facts(BlockId block_id) const CAIRN_REQUIRES(mutex);
 
+  // Fetches what a lookup of these keys will read while another thread holds the lock; has no effect if none does.
+  void warm_up(const KeyIndex::Lookup& lookup);
+
   // One reference less. Returns the block if it is to become inactive now, else kNoBlock.
   [[nodiscard]] BlockId release_one(BlockId block_id) CAIRN_REQUIRES(mutex);
+  // Begins to fetch the records of the last blocks of a run, which are released first. Needs no lock.
+  void prefetch_tail(std::span<const BlockId> block_ids) const;
+  // Those of the blocks that can be matched, in the same order; of a duplicate, the block of its key. In scratch().
+  [[nodiscard]] std::span<const BlockId> matchable(std::span<const BlockId> block_ids) CAIRN_REQUIRES(mutex);
   // One reference less for each, last one first, so that of a sequence the leaf is evicted first.
   void release(std::span<const BlockId> block_ids) CAIRN_REQUIRES(mutex);
 

@@ -9,15 +9,19 @@ namespace cairn::sim::internal {
 
 Result<BlockLedger> BlockLedger::create(const BlockPoolOptions& options) {
   BlockPoolOptions repeatable = options;
-  repeatable.seed = KeySeed{};  // so that every run gives the same result
+  // So that every run gives the same result.
+  auto clock = std::make_unique<ManualClock>();
+  repeatable.clock = clock.get();
+  repeatable.seed = KeySeed{};
   CAIRN_TRY_ASSIGN(std::unique_ptr<BlockPool> pool, BlockPool::create(repeatable));
   CAIRN_TRY_ASSIGN(HeldBlocks held, HeldBlocks::create(*pool));
   CAIRN_TRY_ASSIGN(PageArray<BlockUse> uses, PageArray<BlockUse>::create(options.capacity));
-  return BlockLedger(std::move(pool), std::move(held), std::move(uses));
+  return BlockLedger(std::move(clock), std::move(pool), std::move(held), std::move(uses));
 }
 
-BlockLedger::BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses)
-    : pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(uses)) {}
+BlockLedger::BlockLedger(std::unique_ptr<ManualClock> clock, std::unique_ptr<BlockPool> pool, HeldBlocks held,
+                         PageArray<BlockUse> uses)
+    : clock_(std::move(clock)), pool_(std::move(pool)), held_(std::move(held)), uses_(std::move(uses)) {}
 
 bool BlockLedger::drop_reference(SequenceHash hash) {
   return active_.erase_if(value_of(hash), [this, hash](Active& block) {
@@ -60,47 +64,21 @@ std::span<const BlockId> BlockLedger::pin(std::span<const BlockKey> keys) {
   return held_.hold(std::move(pinned));
 }
 
-void BlockLedger::unpin(std::span<const BlockKey> keys) {
-  released_.clear();
-  for (std::size_t i = keys.size(); i > 0; --i) {
-    released_.push_back(find(keys[i - 1]));
-  }
-  held_.release(released_);
-}
-
 std::optional<ImmutableBlocks> BlockLedger::pin_for_load(std::span<const BlockKey> keys) {
   ImmutableBlocks pinned = pool_->match_prefix(keys);
   if (pinned.size() < keys.size()) {
     return std::nullopt;
   }
-  count_load_pins(pinned);
   return pinned;
 }
 
-void BlockLedger::count_load_pins(const ImmutableBlocks& blocks) {
-  pins_of_.resize(pool_->capacity());
-  for (const BlockId block_id : blocks.block_ids()) {
-    ++pins_of_[index_of(block_id)];
-  }
-  pins_ += blocks.size();
-}
-
-void BlockLedger::unpin_for_load(ImmutableBlocks blocks) {
-  for (const BlockId block_id : blocks.block_ids()) {
-    --pins_of_[index_of(block_id)];
-  }
-  pins_ -= blocks.size();
-}
-
-ImmutableBlocks BlockLedger::land(MutableBlocks block, const BlockKey& key, SequenceHash hash) {
+void BlockLedger::land(MutableBlocks block, const BlockKey& key, SequenceHash hash) {
   auto complete = std::move(block).complete({.keys = {&key, 1}});
   CAIRN_CHECK(complete.has_value(), "there is a key for the block");
   auto registered = std::move(*complete).register_blocks();
   CAIRN_CHECK(registered.has_value(), "a loaded block is not in the pool yet");
   registered_.insert(key, {registered->block_ids()[0]});
   uses_[index_of(registered->block_ids()[0])] = {.hash = hash, .holders = 0, .forgotten = 0, .idle_since = now_ms_};
-  count_load_pins(*registered);
-  return *std::move(registered);
 }
 
 std::optional<MutableBlocks> BlockLedger::allocate(std::size_t count) {
@@ -158,7 +136,7 @@ MutableBlocks BlockLedger::take(PartialId partial) {
   return block;
 }
 
-void BlockLedger::check_invariants(std::size_t reserved) const {
+void BlockLedger::check_invariants(std::size_t for_loads) const {
   pool_->check_invariants();
   const PoolCounts counts = pool_->counts();
   CAIRN_CHECK(counts.registered == registered_.size(), "the ledger knows exactly the blocks of the pool");
@@ -167,17 +145,14 @@ void BlockLedger::check_invariants(std::size_t reserved) const {
               "one walk lists all resident blocks");
   std::size_t in_use_blocks = 0;
   std::size_t holders = 0;
-  std::size_t pins = 0;
   for (const ResidentBlock& block : resident) {
     const BlockId block_id = find(block.key);
     CAIRN_CHECK(block_id != kNoBlock, "the ledger knows every block of the pool");
-    in_use_blocks += in_use(block_id) || pinned_for_load(block_id) ? 1 : 0;
+    in_use_blocks += in_use(block_id) ? 1 : 0;
     holders += uses_[index_of(block_id)].holders;
-    pins += pinned_for_load(block_id) ? pins_of_[index_of(block_id)] : 0;
   }
-  CAIRN_CHECK(pins == pins_, "blocks that are pinned for loads are in the pool");
   CAIRN_CHECK(holders == active_.size(), "every hash in use belongs to a block of the pool");
-  CAIRN_CHECK(in_use_blocks + partials_.size() + reserved == counts.active,
+  CAIRN_CHECK(in_use_blocks + partials_.size() + for_loads == counts.active,
               "the blocks in use are the active blocks of the pool");
   CAIRN_CHECK(refs_ >= active_.size() + partials_.size(), "every block in use has a reference");
 }

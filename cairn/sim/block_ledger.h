@@ -7,7 +7,9 @@
 // Ownership:  owned by a KvManager. It owns the pool and is the only user of it, so its tables are complete.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/clock.h"
 #include "cairn/base/ids.h"
 #include "cairn/base/page_array.h"
 #include "cairn/base/result.h"
@@ -97,16 +100,19 @@ class BlockLedger {
   [[nodiscard]] bool forgotten(BlockId block_id) const { return uses_[index_of(block_id)].forgotten; }
   void forget(BlockId block_id) { uses_[index_of(block_id)].forgotten = 1; }
 
-  // Takes blocks that are in the pool and not in use. Settle them next, in the blocks that are returned, or unpin them.
-  // The span is valid until the next call.
+  // Takes blocks that are in the pool and not in use. Settle them next, in the blocks that are returned. The span is valid
+  // until the next call.
   std::span<const BlockId> pin(std::span<const BlockKey> keys);
-  void unpin(std::span<const BlockKey> keys);
   // `count` blocks, or std::nullopt if fewer are available. Appends the blocks that were evicted for them to
   // evictions().
   [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   [[nodiscard]] std::vector<Eviction>& evictions() { return evictions_; }
-  // Sets the time, in ms. eviction_ages() counts evicted blocks by the time since they were last in use.
-  void set_time(std::uint32_t now_ms) { now_ms_ = now_ms; }
+  // Sets the time, for policies that ask for it and for eviction_ages(), which counts evicted blocks by the time since they
+  // were last in use and wraps around after 49 days. An earlier time is ignored.
+  void set_time(TimePoint now) {
+    clock_->advance(std::max(now - clock_->now(), Duration(0)));
+    now_ms_ = static_cast<std::uint32_t>(clock_->now() / std::chrono::milliseconds(1));
+  }
   [[nodiscard]] const EvictionAges& eviction_ages() const { return eviction_ages_; }
   // Registers and settles new blocks; each has a key, a hash and the entry that announce() returned.
   void add(MutableBlocks blocks, std::span<const BlockKey> keys, std::span<const SequenceHash> hashes,
@@ -115,13 +121,8 @@ class BlockLedger {
   // Pins blocks for a load, without a hash that is in use: all of these keys, or std::nullopt if one is not in the
   // pool.
   [[nodiscard]] std::optional<ImmutableBlocks> pin_for_load(std::span<const BlockKey> keys);
-  void unpin_for_load(ImmutableBlocks blocks);
-  // Registers a block that was loaded, which must not be in the pool yet, and pins it for the load.
-  [[nodiscard]] ImmutableBlocks land(MutableBlocks block, const BlockKey& key, SequenceHash hash);
-  [[nodiscard]] bool has_load_pins() const { return pins_ > 0; }
-  [[nodiscard]] bool pinned_for_load(BlockId block_id) const {
-    return has_load_pins() && pins_of_[index_of(block_id)] > 0;
-  }
+  // Registers a block that was loaded, which must not be in the pool yet. It is inactive.
+  void land(MutableBlocks block, const BlockKey& key, SequenceHash hash);
 
   // Partial blocks.
   [[nodiscard]] bool contains(PartialId partial) const {
@@ -135,9 +136,9 @@ class BlockLedger {
   // References to full and partial blocks.
   [[nodiscard]] std::size_t refs() const { return refs_; }
 
-  // Aborts on the first invariant that does not hold. `reserved`: blocks that the caller has allocated and not
-  // returned.
-  void check_invariants(std::size_t reserved) const;
+  // Aborts on the first invariant that does not hold. `for_loads`: blocks that loads have allocated or pinned and that are
+  // not in use.
+  void check_invariants(std::size_t for_loads) const;
 
  private:
   struct Registered {
@@ -160,10 +161,10 @@ class BlockLedger {
     BlockId block_id;
   };
 
-  BlockLedger(std::unique_ptr<BlockPool> pool, HeldBlocks held, PageArray<BlockUse> uses);
+  BlockLedger(std::unique_ptr<ManualClock> clock, std::unique_ptr<BlockPool> pool, HeldBlocks held,
+              PageArray<BlockUse> uses);
 
-  void count_load_pins(const ImmutableBlocks& blocks);
-
+  std::unique_ptr<ManualClock> clock_;  // the pool's
   std::unique_ptr<BlockPool> pool_;
   HeldBlocks held_;
   PageArray<BlockUse> uses_;  // by block id
@@ -175,8 +176,6 @@ class BlockLedger {
   std::size_t refs_ = 0;
   std::uint32_t now_ms_ = 0;
   EvictionAges eviction_ages_{};
-  std::size_t pins_ = 0;
-  std::vector<std::uint32_t> pins_of_;  // by block id; empty until the first block is pinned for a load
   // Contents are valid during one call; members only to reuse their memory.
   std::vector<BlockKey> evicted_keys_;
   std::vector<Eviction> evictions_;

@@ -20,10 +20,10 @@ struct BlockRecord {
   std::vector<Token> token_ids{};  // empty if unknown
 };
 
-// The record of a full block of a Use; `number` is its index among the full blocks. The parent is left empty, because
-// the profiles differ there.
-[[nodiscard]] inline BlockRecord record_of(const Use& use, std::size_t number, SequenceHash hash) {
-  BlockRecord record{.key = use.keys[number], .hash = hash};
+// The record of a full block of a Use; `number` is its index among the full blocks.
+[[nodiscard]] inline BlockRecord record_of(const Use& use, std::size_t number, SequenceHash hash,
+                                           std::optional<SequenceHash> parent) {
+  BlockRecord record{.key = use.keys[number], .hash = hash, .parent = parent};
   if (!use.tokens_hashes.empty()) {
     record.tokens_hash = use.tokens_hashes[number];
   }

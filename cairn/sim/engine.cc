@@ -295,7 +295,7 @@ std::uint64_t Engine::cached_tokens(const Request& request) const {
   if (request.computed != 0) {
     return 0;
   }
-  const std::uint64_t cached = cache_->cached_tokens(request.sequence);
+  const std::uint64_t cached = cache_->cached_tokens(request.sequence, request.holding);
   // The last token is always computed: the next one is generated from it.
   return options_.profile == Profile::kStrict && cached == request.sequence.size() ? cached - 1 : cached;
 }

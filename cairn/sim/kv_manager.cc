@@ -60,7 +60,7 @@ Result<std::size_t> KvManager::process_use(const Use& use) {
     gate_->unblock();
   }
   return options_.profile == Profile::kSeed ? use_in_order_.run(use, ledger_, events_, gate_.get())
-                                            : use_at_once_.run(use, ledger_, events_, gate_.get());
+                                            : use_at_once_.run(use, ledger_, events_);
 }
 
 Result<std::size_t> KvManager::process_deref(const Deref& deref) {
@@ -173,6 +173,11 @@ PrefillCost KvManager::get_prefill_cost(const ActiveSequence& sequence) const {
 }
 
 Status KvManager::attach_offload_engine(const OffloadOptions& options, LinkNetwork& network) {
+  if (options_.profile != Profile::kSeed) {
+    return fail(ErrorCode::kInvalidArgument,
+                "only a manager of the seed profile has simulated tiers; a strict worker with tiers has a real "
+                "KvBlockManager (managed_cache.h)");
+  }
   if (gate_ != nullptr) {
     return fail(ErrorCode::kAlreadyExists, "the manager has an offload engine already; create another manager");
   }
@@ -181,13 +186,12 @@ Status KvManager::attach_offload_engine(const OffloadOptions& options, LinkNetwo
                                                         " blocks; attach the offload engine before the first move"));
   }
   CAIRN_TRY_ASSIGN(std::unique_ptr<OffloadEngine> engine,
-                   OffloadEngine::create(options, {.profile = options_.profile,
-                                                   .block_size = options_.block_size,
+                   OffloadEngine::create(options, {.block_size = options_.block_size,
                                                    .max_capacity = options_.max_capacity,
                                                    .network = &network,
                                                    .events = &events_}));
   gate_ = std::make_unique<internal::TierGate>(std::move(engine), ledger_, events_);
-  swap_ins_ = std::make_unique<internal::SwapIns>(options_.profile, *gate_, ledger_, events_);
+  swap_ins_ = std::make_unique<internal::SwapIns>(*gate_, ledger_, events_);
   return {};
 }
 
@@ -204,37 +208,15 @@ std::optional<TimePoint> KvManager::next_event_time() const {
 
 Result<SwapInStart> KvManager::start_swap_in(const Use& use) {
   CAIRN_TRY(check(use));
-  CAIRN_TRY(check_hashes(use));
   return gate_ == nullptr ? SwapInStart{} : swap_ins_->start(use);
-}
-
-Status KvManager::check_hashes(const Use& use) const {
-  if (options_.profile == Profile::kSeed) {
-    return {};
-  }
-  std::size_t number = 0;
-  for (const UniqueBlock& block : use.blocks) {
-    if (block.is_full()) {
-      CAIRN_TRY(internal::check_hash(ledger_, block.hash(), use.keys[number++]));
-    }
-  }
-  return {};
 }
 
 std::vector<LoadId> KvManager::take_landed_swap_ins() {
   return gate_ == nullptr ? std::vector<LoadId>{} : swap_ins_->take_landed();
 }
 
-Status KvManager::end_swap_in(LoadId id) {
-  if (gate_ == nullptr || !swap_ins_->end(id)) {
-    return fail(ErrorCode::kNotFound,
-                str_cat("unknown swap-in ", static_cast<std::uint64_t>(id), "; end each scheduled swap-in once"));
-  }
-  return {};
-}
-
 void KvManager::check_invariants() const {
-  ledger_.check_invariants(gate_ == nullptr ? 0 : swap_ins_->reserved());
+  ledger_.check_invariants(gate_ == nullptr ? 0 : swap_ins_->blocks_held());
   if (gate_ != nullptr) {
     gate_->engine().check_invariants();
   }

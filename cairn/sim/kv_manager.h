@@ -12,25 +12,16 @@
 // | the hash of a full block   | is the one in its key              | any; the key finds the block, events report   |
 // |                            |                                    | the first hash it had                         |
 //
-// An offload engine adds tiers below (offload_engine.h), and time: evicted blocks are copied down, and the blocks they
-// leave cannot be allocated until the copy has ended.
-//
-// |                            | kStrict                            | kSeed                                         |
-// | a Use that has to evict    | is granted if no copy is needed;   | ends there, and waits_for_offload() is true,  |
-// |                            | else starts the copies, returns 0, | even if no copy is needed and                 |
-// |                            | and waits_for_offload() is true    | next_event_time() will change nothing         |
-// | a swap-in without free     | reserves blocks and waits until    | starts the copies and returns kBlocked        |
-// | blocks                     | their contents are copied          |                                               |
-// | a swap-in larger than the  | loads the part that fits           | loads nothing                                 |
-// | available blocks           |                                    |                                               |
-// | swapped-in blocks          | are held until end_swap_in()       | may be evicted at once                        |
+// With kSeed, an offload engine may add tiers below (offload_engine.h), and time: evicted blocks are copied down, and the
+// blocks they leave cannot be allocated until the copy has ended. A Use that has to evict ends there, and
+// waits_for_offload() is true, even if no copy is needed and next_event_time() will change nothing.
 //
 // Thread safety: not thread-safe.
 // Ownership:  owns the pool and the tiers; the sink and the network must outlive it.
 // Errors:     create() fails as BlockPool::create() does, and for a block size below 2. process() and start_swap_in()
 //             fail for an inconsistent move and for a Deref of blocks that are not in use. attach_offload_engine()
-//             fails as OffloadEngine::create() does, on a second call, and after the first block. A call that fails has
-//             no effect.
+//             fails as OffloadEngine::create() does, with kStrict, on a second call, and after the first block. A call
+//             that fails has no effect.
 // Complexity: tens of nanoseconds per block; no allocations in the steady state; without a sink no event is made.
 #pragma once
 
@@ -100,19 +91,15 @@ class KvManager {
   // When the next copy or load of this manager makes progress; a time in the past if one has and advance_to() was not
   // called since. std::nullopt if nothing is in flight.
   [[nodiscard]] std::optional<TimePoint> next_event_time() const;
-  // Whether the last Use was refused or cut short only because blocks are being copied down. Try again when time has
-  // advanced, instead of preempting a request.
+  // Whether the last Use was cut short only because blocks are being copied down. Try again when time has advanced,
+  // instead of preempting a request.
   [[nodiscard]] bool waits_for_offload() const { return gate_ != nullptr && gate_->blocked(); }
 
   // Loads the leading full blocks of a Use from the tiers below, from the first one that G1 does not have to the first
-  // one that no tier has. Process the Use when the load has landed.
+  // one that no tier has. Process the Use when the load has landed; from then on its blocks may be evicted.
   [[nodiscard]] Result<SwapInStart> start_swap_in(const Use& use);
   // The swap-ins that have landed since the last call, in that order.
   [[nodiscard]] std::vector<LoadId> take_landed_swap_ins();
-  // Releases the blocks that a swap-in holds. Call it after the first Use, whether that was granted or not, or when the
-  // load is no longer needed; blocks that are still in flight land all the same. Fails if the id is unknown or was
-  // ended.
-  [[nodiscard]] Status end_swap_in(LoadId id);
 
   // Blocks in use, including those that are copied from or loaded into; references to blocks in use; inactive blocks.
   [[nodiscard]] std::size_t num_active_blocks() const { return max_capacity() - ledger_.available(); }
@@ -131,8 +118,8 @@ class KvManager {
   }
   [[nodiscard]] Profile profile() const { return options_.profile; }
 
-  // Sets the time for eviction_ages(), which is its only use. Wraps around after 49 days.
-  void set_time(TimePoint now) { ledger_.set_time(static_cast<std::uint32_t>(now / std::chrono::milliseconds(1))); }
+  // Sets the time for policies that ask for it, and for eviction_ages(). An earlier time is ignored.
+  void set_time(TimePoint now) { ledger_.set_time(now); }
   // Evicted blocks, counted by the time since they were last in use.
   [[nodiscard]] const EvictionAges& eviction_ages() const { return ledger_.eviction_ages(); }
 
@@ -143,7 +130,6 @@ class KvManager {
   KvManager(const KvManagerOptions& options, internal::BlockLedger ledger);
 
   [[nodiscard]] Status check(const Use& use) const;
-  [[nodiscard]] Status check_hashes(const Use& use) const;
   [[nodiscard]] Status check(const Promote& promote) const;
   [[nodiscard]] Result<std::size_t> process_use(const Use& use);
   [[nodiscard]] Result<std::size_t> process_deref(const Deref& deref);

@@ -1,8 +1,6 @@
-// The original's tests of the tier below G1, under their names, in both profiles; and its scheduler's tests of swap-in.
+// The original's tests of the tier below G1, under their names, and its scheduler's tests of swap-in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <string>
 
 #include "cairn/sim/kv_manager.h"
 #include "cairn/sim/sim_tier_testing.h"
@@ -17,19 +15,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Outcome = SwapInStart::Outcome;
 
-class KvManagerOffloadTest : public ::testing::TestWithParam<Profile> {
+class KvManagerOffloadTest : public ::testing::Test {
  protected:
   static KvManagerOptions options(std::uint32_t capacity, std::uint32_t block_size = 4) {
-    return {.max_capacity = capacity, .block_size = block_size, .profile = GetParam()};
+    return {.max_capacity = capacity, .block_size = block_size, .profile = Profile::kSeed};
   }
 
   LinkNetwork network;
 };
 
-INSTANTIATE_TEST_SUITE_P(Profiles, KvManagerOffloadTest, ::testing::Values(Profile::kSeed, Profile::kStrict),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
-
-TEST_P(KvManagerOffloadTest, fresh_manager_has_no_offload_engine) {
+TEST_F(KvManagerOffloadTest, fresh_manager_has_no_offload_engine) {
   TestManager mgr(options(8));
   EXPECT_FALSE(mgr->has_offload_engine());
   EXPECT_EQ(mgr->offload_engine(), nullptr);
@@ -37,7 +32,7 @@ TEST_P(KvManagerOffloadTest, fresh_manager_has_no_offload_engine) {
   mgr.advance_to(milliseconds(1));
 }
 
-TEST_P(KvManagerOffloadTest, attach_new_offload_engine_wires_in_after_construction) {
+TEST_F(KvManagerOffloadTest, attach_new_offload_engine_wires_in_after_construction) {
   TestManager mgr(options(16));
   EXPECT_FALSE(mgr->has_offload_engine());
   attach_test_offload_engine(mgr, network, 100);
@@ -45,7 +40,7 @@ TEST_P(KvManagerOffloadTest, attach_new_offload_engine_wires_in_after_constructi
   EXPECT_EQ(mgr->offload_engine()->tier_count(), 1U);
 }
 
-TEST_P(KvManagerOffloadTest, g2_completion_publishes_host_pinned_stored_event) {
+TEST_F(KvManagerOffloadTest, g2_completion_publishes_host_pinned_stored_event) {
   TestManager mgr(options(1));
   attach_test_offload_engine(mgr, network, 1);
   EXPECT_EQ(mgr.use_with_hash(1, 101, {1, 2, 3, 4}), 1U);
@@ -63,7 +58,7 @@ TEST_P(KvManagerOffloadTest, g2_completion_publishes_host_pinned_stored_event) {
   EXPECT_THAT(completed[0].tokens_hashes, ElementsAre(101));
 }
 
-TEST_P(KvManagerOffloadTest, g2_eviction_publishes_host_pinned_removed_event) {
+TEST_F(KvManagerOffloadTest, g2_eviction_publishes_host_pinned_removed_event) {
   TestManager mgr(options(1));
   attach_test_offload_engine(mgr, network, 1);
   EXPECT_EQ(mgr.use_with_hash(1, 101, {1, 2, 3, 4}), 1U);
@@ -79,7 +74,7 @@ TEST_P(KvManagerOffloadTest, g2_eviction_publishes_host_pinned_removed_event) {
   EXPECT_THAT(mgr.sink.take(), ElementsAre(removed({2}), in_g2(removed({1})), in_g2(stored({2}))));
 }
 
-TEST_P(KvManagerOffloadTest, reoffloaded_swapped_in_block_keeps_token_ids_for_g2_raw_event) {
+TEST_F(KvManagerOffloadTest, reoffloaded_swapped_in_block_keeps_token_ids_for_g2_raw_event) {
   TestManager mgr(options(2));
   attach_test_offload_engine(mgr, network, 1);
   const std::vector<Token> tokens{1, 2, 3, 4};
@@ -97,7 +92,6 @@ TEST_P(KvManagerOffloadTest, reoffloaded_swapped_in_block_keeps_token_ids_for_g2
   ASSERT_EQ(started.outcome, Outcome::kScheduled);
   ASSERT_TRUE(mgr.advance());
   EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(started.id));
-  ASSERT_TRUE(mgr->end_swap_in(started.id));
   EXPECT_TRUE(mgr.is_inactive(1));
 
   // While it is in use, another block takes its place in G2.
@@ -115,7 +109,7 @@ TEST_P(KvManagerOffloadTest, reoffloaded_swapped_in_block_keeps_token_ids_for_g2
   EXPECT_THAT(events[2].tokens_hashes, ElementsAre(101));
 }
 
-TEST_P(KvManagerOffloadTest, g1_eviction_offload_holds_source_slot_until_complete) {
+TEST_F(KvManagerOffloadTest, g1_eviction_offload_holds_source_slot_until_complete) {
   TestManager mgr(options(1));
   attach_test_offload_engine(mgr, network, 100'000);
   EXPECT_EQ(mgr.use({1}), 1U);
@@ -134,7 +128,7 @@ TEST_P(KvManagerOffloadTest, g1_eviction_offload_holds_source_slot_until_complet
   EXPECT_EQ(mgr->num_active_blocks(), 1U);
 }
 
-TEST_P(KvManagerOffloadTest, try_batch_swap_in_returns_no_hits_without_engine) {
+TEST_F(KvManagerOffloadTest, try_batch_swap_in_returns_no_hits_without_engine) {
   TestManager mgr(options(8));
   EXPECT_EQ(mgr.swap_in({1, 2, 3}).outcome, Outcome::kNothing);
   EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty());
@@ -147,10 +141,7 @@ BlockKey chain(std::uint64_t id) {
 
 class SwapInTest : public KvManagerOffloadTest {};
 
-INSTANTIATE_TEST_SUITE_P(Profiles, SwapInTest, ::testing::Values(Profile::kSeed, Profile::kStrict),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
-
-TEST_P(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_parent) {
+TEST_F(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_parent) {
   TestManager mgr(options(8, 16), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11, 12, 13}), 4U);
@@ -169,11 +160,10 @@ TEST_P(SwapInTest, test_swap_in_registration_anchors_suffix_to_reused_prefix_par
   EXPECT_EQ(mgr->offload_engine()->now(), begin + milliseconds(2));
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({12, 13}, 11)));
   EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(started.id));
-  ASSERT_TRUE(mgr->end_swap_in(started.id));
   EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 4})) << "swapped-in blocks are inactive";
 }
 
-TEST_P(SwapInTest, NoBlockIsResidentBeforeTheLoadHasEnded) {
+TEST_F(SwapInTest, NoBlockIsResidentBeforeTheLoadHasEnded) {
   TestManager mgr(options(4), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11}), 2U);
@@ -193,14 +183,11 @@ TEST_P(SwapInTest, NoBlockIsResidentBeforeTheLoadHasEnded) {
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({10, 11})));
   EXPECT_TRUE(mgr->offload_engine()->tier(0).contains(chain(10))) << "G2 keeps blocks that are read from it";
   EXPECT_EQ(mgr->offload_engine()->stats(0).loaded, 2U);
-  ASSERT_TRUE(mgr->end_swap_in(started.id));
-  EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty()) << "it was ended before take_landed_swap_ins()";
-  const Status twice = mgr->end_swap_in(started.id);
-  ASSERT_FALSE(twice);
-  EXPECT_THAT(twice.error().message, HasSubstr("unknown swap-in"));
+  EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(started.id));
+  EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty());
 }
 
-TEST_P(SwapInTest, BlocksThatWereComputedMeanwhileSplitTheEvents) {
+TEST_F(SwapInTest, BlocksThatWereComputedMeanwhileSplitTheEvents) {
   TestManager mgr(options(8), &chain);
   attach_test_offload_engine(mgr, network, 16);
   ASSERT_EQ(mgr.use({10, 11, 12, 13}), 4U);
@@ -212,27 +199,11 @@ TEST_P(SwapInTest, BlocksThatWereComputedMeanwhileSplitTheEvents) {
   mgr.sink.take();
   ASSERT_TRUE(mgr.advance());
   EXPECT_THAT(mgr.sink.take(), ElementsAre(stored({10}), stored({12, 13}, 11)));
-  ASSERT_TRUE(mgr->end_swap_in(started.id));
   EXPECT_EQ(mgr.refcount(11), 1U);
   EXPECT_EQ(mgr.counts(), (TestManager::Counts{1, 1, 3})) << "the block reserved for the second one is free again";
 }
 
-TEST_P(SwapInTest, ASwapInThatIsEndedInFlightKeepsItsBlocksUntilItHasLanded) {
-  TestManager mgr(options(4), &chain);
-  attach_test_offload_engine(mgr, network, 8);
-  ASSERT_EQ(mgr.use({10, 11, 12}), 3U);
-  mgr.deref({12, 11, 10});
-  push_out(mgr, 4);
-  const SwapInStart started = mgr.swap_in({10, 11, 12});
-  ASSERT_EQ(started.outcome, Outcome::kScheduled);
-  ASSERT_TRUE(mgr->end_swap_in(started.id));
-  EXPECT_EQ(mgr->num_active_blocks(), 3U) << "the load is still in flight";
-  ASSERT_TRUE(mgr.advance());
-  EXPECT_THAT(mgr->take_landed_swap_ins(), IsEmpty());
-  EXPECT_EQ(mgr.counts(), (TestManager::Counts{0, 0, 3})) << "the blocks have landed and can be found";
-}
-
-TEST_P(SwapInTest, LoadsShareTheLinkAndLandInTheOrderInWhichTheyEnd) {
+TEST_F(SwapInTest, LoadsShareTheLinkAndLandInTheOrderInWhichTheyEnd) {
   TestManager mgr(options(8), &chain);
   attach_test_offload_engine(mgr, network, 8);
   ASSERT_EQ(mgr.use({10, 11, 12, 1}), 4U);
@@ -246,17 +217,16 @@ TEST_P(SwapInTest, LoadsShareTheLinkAndLandInTheOrderInWhichTheyEnd) {
   EXPECT_THAT(mgr->take_landed_swap_ins(), ElementsAre(one.id, three.id));
 }
 
-TEST_P(SwapInTest, RejectsAnInconsistentUse) {
+TEST_F(SwapInTest, RejectsAnInconsistentUse) {
   TestManager mgr(options(8));
   attach_test_offload_engine(mgr, network, 8);
   const UniqueBlock block = UniqueBlock::full(SequenceHash{1});
   EXPECT_THAT(mgr->start_swap_in(Use{.blocks = {&block, 1}, .keys = {}}).error().message, HasSubstr("0 keys for 1"));
   const BlockKey other = plh(2);
-  const Result<SwapInStart> named = mgr->start_swap_in(Use{.blocks = {&block, 1}, .keys = {&other, 1}});
-  EXPECT_EQ(named.has_value(), GetParam() == Profile::kSeed) << "kSeed accepts any hash";
+  EXPECT_TRUE(mgr->start_swap_in(Use{.blocks = {&block, 1}, .keys = {&other, 1}})) << "any hash is accepted";
 }
 
-TEST_P(KvManagerOffloadTest, AnEngineIsAttachedOnceAndBeforeTheFirstBlock) {
+TEST_F(KvManagerOffloadTest, AnEngineIsAttachedOnceAndBeforeTheFirstBlock) {
   TestManager mgr(options(4));
   const OffloadOptions one{.tiers = {test_tier(network, CacheLevel::kG2, 4)}};
   EXPECT_THAT(mgr->attach_offload_engine({}, network).error().message, HasSubstr("without tiers"));
@@ -267,7 +237,14 @@ TEST_P(KvManagerOffloadTest, AnEngineIsAttachedOnceAndBeforeTheFirstBlock) {
   EXPECT_THAT(other->attach_offload_engine(one, network).error().message, HasSubstr("has an offload engine"));
 }
 
-TEST_P(KvManagerOffloadTest, CanBeDestroyedWithTransfersInFlight) {
+TEST_F(KvManagerOffloadTest, OnlyTheSeedProfileHasTiers) {
+  TestManager mgr({.max_capacity = 4, .block_size = 4, .profile = Profile::kStrict});
+  const Status attached = mgr->attach_offload_engine({.tiers = {test_tier(network, CacheLevel::kG2, 4)}}, network);
+  EXPECT_THAT(attached.error().message, HasSubstr("seed profile"));
+  EXPECT_FALSE(mgr->has_offload_engine());
+}
+
+TEST_F(KvManagerOffloadTest, CanBeDestroyedWithTransfersInFlight) {
   const LinkId shared = *network.add_link({.bytes_per_second = 1'000'000'000});
   const OffloadOptions tiers{.block_bytes = kBlockBytes, .tiers = {{.capacity = 4, .down = shared, .up = shared}}};
   TestManager stays(options(2));

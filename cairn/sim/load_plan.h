@@ -7,8 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "cairn/sim/engine_options.h"
-
 namespace cairn::sim {
 
 // A tier below G1; 0 is the nearest.
@@ -36,14 +34,6 @@ template <typename Nearest>
     plan.source.push_back(*tier);
   }
   return plan;
-}
-
-// How many of the planned blocks are loaded if there is room for `room`: as many as fit; with kSeed all or none.
-[[nodiscard]] constexpr std::size_t blocks_to_load(Profile profile, std::size_t planned, std::size_t room) {
-  if (profile == Profile::kSeed && planned > room) {
-    return 0;
-  }
-  return std::min(planned, room);
 }
 
 }  // namespace cairn::sim

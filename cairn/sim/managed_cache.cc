@@ -18,6 +18,8 @@ constexpr std::uint64_t kReportsAtOnce = 16;  // equal iterations beyond these t
 constexpr std::uint32_t kLeastEvents = 8192;
 constexpr std::uint32_t kEventsPerBlock = 4;  // of the device
 
+constexpr std::uint32_t kAhead = 12;  // blocks whose entries of a table are prefetched
+
 }  // namespace
 
 ManagedCache::ManagedCache(const Options& options)
@@ -30,6 +32,10 @@ Result<std::unique_ptr<ManagedCache>> ManagedCache::make(const Options& options)
 }
 
 Status ManagedCache::open(const Options& options) {
+  if (!options.config.model.groups.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "model.groups is given, but a trace is replayed with one block table; remove it");
+  }
   ManagerConfig config = options.config;
   const std::uint64_t block_bytes = config.shape().block_bytes();
   const std::uint32_t blocks =
@@ -95,11 +101,12 @@ std::size_t ManagedCache::use(const Use& use, Holding& holding) {
   const std::size_t held = holding.blocks.size() > first ? holding.blocks.size() - first : 0;
   const std::size_t loaded = std::min(held, use.keys.size());
   const std::span<const BlockKey> keys = use.keys.subspan(loaded);
-  const auto needed = static_cast<std::uint32_t>(use.blocks.size() - loaded - device_->count_prefix(keys));
-  const PoolCounts counts = device_->counts();
-  if (counts.available() < needed) {
-    waits_for_copies_ = counts.free + counts.inactive >= needed;
-    return 0;
+  if (const PoolCounts counts = device_->counts(); counts.available() < use.blocks.size() - loaded) {
+    const std::size_t needed = use.blocks.size() - loaded - device_->count_prefix(keys);
+    if (counts.available() < needed) {
+      waits_for_copies_ = counts.free + counts.inactive >= needed;
+      return 0;
+    }
   }
   ImmutableBlocks hits = device_->match_prefix(keys);
   const std::uint32_t hit = hits.size();
@@ -155,7 +162,6 @@ void ManagedCache::promote(const Promote& promote, Holding& holding) {
 
 void ManagedCache::release(Holding& holding) {
   const std::uint32_t now = now_ms();
-  constexpr std::uint32_t kAhead = 12;
   for (std::uint32_t i = 0; i < holding.blocks.size(); ++i) {
     if (i + kAhead < holding.blocks.size()) {
       idle_since_.prefetch(holding.blocks.key(i + kAhead));
@@ -166,8 +172,9 @@ void ManagedCache::release(Holding& holding) {
   holding.blocks = {};
 }
 
-std::size_t ManagedCache::cached_tokens(const ActiveSequence& sequence) const {
-  const std::size_t blocks = device_->count_prefix(sequence.keys());
+std::size_t ManagedCache::cached_tokens(const ActiveSequence& sequence, const Holding& holding) const {
+  const std::size_t held = std::min<std::size_t>(holding.blocks.size(), sequence.keys().size());
+  const std::size_t blocks = held + device_->count_prefix(sequence.keys().subspan(held));
   return std::min(blocks * sequence.block_size(), sequence.num_input_tokens());
 }
 
@@ -305,11 +312,16 @@ void ManagedCache::forward(const Event& event) {
     }
   } else if (const Removed* const removed = std::get_if<Removed>(&event.data)) {
     removed_.clear();
-    for (const BlockKey& key : removed->keys) {
-      removed_.push_back(key.sequence_hash());
-      if (event.tier == CacheLevel::kG1) {
-        count_eviction(key);
+    const std::span<const BlockKey> keys = removed->keys;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      removed_.push_back(keys[i].sequence_hash());
+      if (event.tier != CacheLevel::kG1) {
+        continue;
       }
+      if (i + kAhead < keys.size()) {
+        idle_since_.prefetch(keys[i + kAhead]);
+      }
+      count_eviction(keys[i]);
     }
     if (sink_ != nullptr) {
       sink_->on_removed(event.sequence, event.tier, {.hashes = removed_});

@@ -40,7 +40,7 @@ class ManagedCache final : public WorkerCache, private SiteMember {
 
   [[nodiscard]] std::size_t process(const MoveBlock& move, Holding& holding) override;
   [[nodiscard]] bool waits_for_copies() const override { return waits_for_copies_; }
-  [[nodiscard]] std::size_t cached_tokens(const ActiveSequence& sequence) const override;
+  [[nodiscard]] std::size_t cached_tokens(const ActiveSequence& sequence, const Holding& holding) const override;
   [[nodiscard]] std::size_t num_active_blocks() const override;
   [[nodiscard]] std::size_t num_resident_blocks() const override;
   [[nodiscard]] PerTier<std::uint64_t> blocks_below() const override;

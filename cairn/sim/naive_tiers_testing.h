@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/sim/engine_options.h"
 #include "cairn/sim/kv_manager_testing.h"
 
 namespace cairn::sim {
@@ -24,7 +23,6 @@ class NaiveTiers {
   enum class Start : std::uint8_t { kNothing, kScheduled, kBlocked };
 
   struct Options {
-    Profile profile;
     std::size_t g1;
     std::size_t g2;
     std::size_t batch;
@@ -34,7 +32,51 @@ class NaiveTiers {
   explicit NaiveTiers(const Options& options) : options_(options) {}
 
   std::size_t use(const Ids& ids, const std::vector<PartialId>& partials) {
-    return seed() ? use_in_order(ids, partials) : use_at_once(ids, partials);
+    Ids made;
+    std::optional<Id> parent;
+    std::size_t granted = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const Id id = ids[i];
+      if (in_g1(id)) {
+        parent = id;
+      } else if (free() > 0) {
+        made.push_back(id);
+        parent_in_g1_[id] = i == 0 ? std::nullopt : std::optional(ids[i - 1]);
+      } else {
+        break;
+      }
+      std::erase(inactive, id);
+      ++refs[id];
+      ++granted;
+    }
+    for (std::size_t i = 0; granted == ids.size() + i && i < partials.size(); ++i) {
+      if (!partials_.contains(partials[i])) {
+        if (free() == 0) {
+          break;
+        }
+        partials_.insert(partials[i]);
+      }
+      ++granted;
+    }
+    Ids gone;
+    if (granted < ids.size() + partials.size() && !inactive.empty()) {
+      gone = evict(1);
+      std::size_t more = 0;
+      for (std::size_t i = granted + 1; i < ids.size(); ++i) {
+        more += in_g1(ids[i]) ? 0 : 1;
+      }
+      for (std::size_t i = std::max(granted + 1, ids.size()); i < ids.size() + partials.size(); ++i) {
+        more += partials_.contains(partials[i - ids.size()]) ? 0 : 1;
+      }
+      const Ids others = evict(std::min(more, inactive.size()));
+      gone.insert(gone.end(), others.begin(), others.end());
+    }
+    if (!made.empty()) {
+      events.push_back(stored(made, parent));
+    }
+    tell_removed(gone);
+    offload(gone);
+    return granted;
   }
   void deref(const Ids& ids) {
     for (const Id id : ids) {
@@ -60,50 +102,30 @@ class NaiveTiers {
     }
     const Ids prefix(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cached));
     pin(prefix);
-    const std::size_t room = seed() ? free() : free() + inactive.size();
-    if (!seed()) {
-      found.resize(std::min(found.size(), room));
-    }
-    if (found.empty()) {
-      unpin(prefix);
-      return Start::kNothing;
-    }
     for (const Id id : found) {
       ++read_[id];
       std::erase(inactive_g2, id);
     }
-    if (seed() && found.size() > room) {
-      const Ids gone = evict(std::min(found.size() - room, inactive.size()));
+    if (found.size() > free()) {
+      const Ids gone = evict(std::min(found.size() - free(), inactive.size()));
       tell_removed(gone);
-      offload(gone, gone.size());
+      offload(gone);
       stop_reading(found);
       unpin(prefix);
       return gone.empty() ? Start::kNothing : Start::kBlocked;
     }
-    const Ids gone = evict(found.size() - std::min(found.size(), free()));
-    tell_removed(gone);
     reserved += found.size();
     std::vector<std::optional<Id>> parents;
     for (std::size_t i = cached; i < cached + found.size(); ++i) {
-      parents.push_back(seed() && i > 0 ? std::optional(ids[i - 1]) : std::nullopt);
+      parents.push_back(i > 0 ? std::optional(ids[i - 1]) : std::nullopt);
     }
     const std::size_t load = next_number_++;
-    loads_[load] = {.blocks = found, .parents = parents, .held = prefix};
-    loads_[load].waits = 1 + queue(needed(gone), {.load = load});
-    begin_pending();
-    count_down(load);
+    loads_[load] = {.blocks = found, .parents = parents, .prefix = prefix};
+    up_free_ = std::max(up_free_, clock_) + found.size();
+    moving_[{up_free_, next_transfer_++}] = {.is_load = true, .number = load};
     return Start::kScheduled;
   }
-  // Ends the load that last_scheduled() numbered.
-  void end(std::size_t scheduled) {
-    const auto found = loads_.find(scheduled);
-    if (!found->second.landed) {
-      found->second.wanted = false;
-      return;
-    }
-    unpin(found->second.held);
-    loads_.erase(found);
-  }
+  // The number of the load that was scheduled last.
   [[nodiscard]] std::size_t last_scheduled() const { return loads_.rbegin()->first; }
 
   void advance_to(std::uint64_t now) {
@@ -159,14 +181,10 @@ class NaiveTiers {
   std::vector<std::size_t> landed;  // loads, in order
 
  private:
-  struct Waiter {
-    std::optional<std::size_t> hold = std::nullopt;
-    std::optional<std::size_t> load = std::nullopt;
-  };
   struct Copy {
     Ids blocks;
     std::vector<std::optional<Id>> parents;
-    Waiter waiter;
+    std::size_t hold;
   };
   struct Hold {
     std::size_t blocks;
@@ -175,109 +193,12 @@ class NaiveTiers {
   struct Load {
     Ids blocks;
     std::vector<std::optional<Id>> parents;
-    Ids held;
-    std::size_t waits = 0;
-    bool wanted = true;
-    bool landed = false;
+    Ids prefix;  // pinned
   };
   struct Moved {
     bool is_load;
     std::size_t number;
   };
-
-  [[nodiscard]] bool seed() const { return options_.profile == Profile::kSeed; }
-
-  std::size_t use_in_order(const Ids& ids, const std::vector<PartialId>& partials) {
-    Ids made;
-    std::optional<Id> parent;
-    std::size_t granted = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Id id = ids[i];
-      if (in_g1(id)) {
-        parent = id;
-      } else if (free() > 0) {
-        made.push_back(id);
-        parent_in_g1_[id] = i == 0 ? std::nullopt : std::optional(ids[i - 1]);
-      } else {
-        break;
-      }
-      std::erase(inactive, id);
-      ++refs[id];
-      ++granted;
-    }
-    for (std::size_t i = 0; granted == ids.size() + i && i < partials.size(); ++i) {
-      if (!partials_.contains(partials[i])) {
-        if (free() == 0) {
-          break;
-        }
-        partials_.insert(partials[i]);
-      }
-      ++granted;
-    }
-    Ids gone;
-    if (granted < ids.size() + partials.size() && !inactive.empty()) {
-      gone = evict(1);
-      std::size_t more = 0;
-      for (std::size_t i = granted + 1; i < ids.size(); ++i) {
-        more += in_g1(ids[i]) ? 0 : 1;
-      }
-      for (std::size_t i = std::max(granted + 1, ids.size()); i < ids.size() + partials.size(); ++i) {
-        more += partials_.contains(partials[i - ids.size()]) ? 0 : 1;
-      }
-      const Ids others = evict(std::min(more, inactive.size()));
-      gone.insert(gone.end(), others.begin(), others.end());
-    }
-    if (!made.empty()) {
-      events.push_back(stored(made, parent));
-    }
-    tell_removed(gone);
-    offload(gone, gone.size());
-    return granted;
-  }
-
-  std::size_t use_at_once(const Ids& ids, const std::vector<PartialId>& partials) {
-    Ids hits;
-    Ids made;
-    std::size_t evictable = 0;
-    for (const Id id : ids) {
-      if (!in_g1(id)) {
-        made.push_back(id);
-      } else if (!refs.contains(id)) {
-        hits.push_back(id);
-        evictable += pins_.contains(id) ? 0 : 1;
-      }
-    }
-    const std::size_t blocks = made.size() + static_cast<std::size_t>(std::ranges::count_if(
-                                                 partials, [&](PartialId p) { return !partials_.contains(p); }));
-    if (blocks + evictable > free() + inactive.size()) {
-      return 0;
-    }
-    const std::size_t before = free();
-    for (const Id id : hits) {
-      std::erase(inactive, id);
-      ++refs[id];
-    }
-    const Ids gone = evict(blocks - std::min(blocks, before));
-    tell_removed(gone);
-    const Ids to_copy = to_be_copied(gone);
-    if (!to_copy.empty()) {
-      std::ranges::reverse(hits);
-      deref(hits);
-      offload(to_copy, to_copy.size());
-      return 0;
-    }
-    for (const Id id : ids) {
-      if (std::ranges::find(hits, id) == hits.end()) {
-        ++refs[id];
-      }
-    }
-    for (const Id id : made) {
-      parent_in_g1_[id] = std::nullopt;
-      events.push_back(stored({id}));
-    }
-    partials_.insert(partials.begin(), partials.end());
-    return ids.size() + partials.size();
-  }
 
   void retire(Id id) {
     if (!refs.contains(id) && !pins_.contains(id)) {
@@ -310,51 +231,27 @@ class NaiveTiers {
     }
   }
 
-  // The blocks that have to be copied.
-  [[nodiscard]] Ids to_be_copied(const Ids& gone) const {
-    Ids ids;
+  void offload(const Ids& gone) {
+    Ids ids;  // to be copied
     std::ranges::copy_if(gone, std::back_inserter(ids), [&](Id id) { return !in_g2(id) && !expected_.contains(id); });
-    return ids;
-  }
-  // G2 expects these blocks from now on.
-  Ids needed(const Ids& gone) {
-    const Ids ids = to_be_copied(gone);
-    expected_.insert(ids.begin(), ids.end());
-    return ids;
-  }
-  void offload(const Ids& gone, std::size_t blocks) {
-    const Ids ids = needed(gone);
     if (ids.empty()) {
       return;
     }
-    quarantined += blocks;
-    if (seed()) {
-      const std::size_t hold = next_number_++;
-      holds_[hold] = {blocks, 0};
-      holds_[hold].copies = queue(ids, {.hold = hold});
-    } else {
-      for (std::size_t i = 0; i < ids.size(); i += options_.batch) {
-        const Ids part(ids.begin() + static_cast<std::ptrdiff_t>(i),
-                       ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), i + options_.batch)));
-        const std::size_t hold = next_number_++;
-        holds_[hold] = {part.size(), queue(part, {.hold = hold})};
-      }
-    }
-    begin_pending();
-  }
-  std::size_t queue(const Ids& ids, const Waiter& waiter) {
-    std::size_t copies = 0;
+    expected_.insert(ids.begin(), ids.end());
+    quarantined += gone.size();
+    const std::size_t hold = next_number_++;
+    holds_[hold] = {gone.size(), 0};
     for (std::size_t i = 0; i < ids.size(); i += options_.batch) {
-      Copy copy{.blocks = {}, .parents = {}, .waiter = waiter};
+      Copy copy{.blocks = {}, .parents = {}, .hold = hold};
       for (std::size_t j = i; j < std::min(ids.size(), i + options_.batch); ++j) {
         copy.blocks.push_back(ids[j]);
         copy.parents.push_back(parent_in_g1_[ids[j]]);
       }
       copies_[next_number_] = copy;
       waiting_.push_back(next_number_++);
-      ++copies;
+      ++holds_[hold].copies;
     }
-    return copies;
+    begin_pending();
   }
   void begin_pending() {
     while (!waiting_.empty() && in_flight_ < options_.max_copies) {
@@ -367,24 +264,24 @@ class NaiveTiers {
     Copy& copy = copies_[number];
     const std::size_t free_g2 = options_.g2 - parent_in_g2_.size() - coming_;
     const std::size_t room = free_g2 + inactive_g2.size();
-    const std::size_t fits = seed() && copy.blocks.size() > room ? 0 : std::min(copy.blocks.size(), room);
-    for (std::size_t i = fits; i < copy.blocks.size(); ++i) {
-      expected_.erase(copy.blocks[i]);
-    }
-    copy.blocks.resize(fits);
     ++in_flight_;
-    if (fits == 0) {
+    if (copy.blocks.size() > room) {
+      for (const Id id : copy.blocks) {
+        expected_.erase(id);
+      }
+      copy.blocks.clear();
       end_copy(number);
       return;
     }
-    for (std::size_t i = std::min(fits, free_g2); i < fits; ++i) {
+    const std::size_t count = copy.blocks.size();
+    for (std::size_t i = std::min(count, free_g2); i < count; ++i) {
       const Id id = inactive_g2.front();
       inactive_g2.pop_front();
       parent_in_g2_.erase(id);
       events.push_back(in(CacheLevel::kG2, removed({id})));
     }
-    coming_ += fits;
-    down_free_ = std::max(down_free_, clock_) + fits;
+    coming_ += count;
+    down_free_ = std::max(down_free_, clock_) + count;
     moving_[{down_free_, next_transfer_++}] = {.is_load = false, .number = number};
   }
   void end_copy(std::size_t number) {
@@ -399,16 +296,8 @@ class NaiveTiers {
     }
     coming_ -= copy.blocks.size();
     --in_flight_;
-    if (copy.waiter.load) {
-      count_down(*copy.waiter.load);
-    } else if (Hold& hold = holds_[*copy.waiter.hold]; --hold.copies == 0) {
+    if (Hold& hold = holds_[copy.hold]; --hold.copies == 0) {
       quarantined -= hold.blocks;
-    }
-  }
-  void count_down(std::size_t load) {
-    if (--loads_[load].waits == 0) {
-      up_free_ = std::max(up_free_, clock_) + loads_[load].blocks.size();
-      moving_[{up_free_, next_transfer_++}] = {.is_load = true, .number = load};
     }
   }
   void stop_reading(Ids ids) {
@@ -421,7 +310,7 @@ class NaiveTiers {
     }
   }
   void land(std::size_t number) {
-    Load& load = loads_[number];
+    const Load load = loads_.extract(number).mapped();
     Ids run;
     std::optional<Id> parent;
     const auto flush = [&] {
@@ -433,33 +322,18 @@ class NaiveTiers {
     for (std::size_t i = 0; i < load.blocks.size(); ++i) {
       const Id id = load.blocks[i];
       --reserved;
-      if (!seed() || in_g1(id)) {
+      if (in_g1(id)) {
         flush();
+        continue;
       }
-      if (!in_g1(id)) {
-        parent = run.empty() ? load.parents[i] : parent;
-        run.push_back(id);
-        parent_in_g1_[id] = load.parents[i];
-        if (seed()) {
-          inactive.push_back(id);
-        }
-      }
-      if (!seed()) {
-        pin({id});
-        load.held.push_back(id);
-      }
+      parent = run.empty() ? load.parents[i] : parent;
+      run.push_back(id);
+      parent_in_g1_[id] = load.parents[i];
+      inactive.push_back(id);
     }
     flush();
-    load.landed = true;
-    if (load.wanted) {
-      landed.push_back(number);
-    }
-    if (seed() || !load.wanted) {
-      unpin(std::exchange(load.held, {}));
-    }
-    if (!load.wanted) {
-      loads_.erase(number);
-    }
+    unpin(load.prefix);
+    landed.push_back(number);
   }
 
   const Options options_;

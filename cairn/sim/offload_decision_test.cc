@@ -21,13 +21,6 @@ TEST(OffloadDecisionTest, CopiesBlocksThatAreNeitherResidentNorExpected) {
   EXPECT_EQ(decide_offload({.expected = true}), OffloadVerdict::kExpected);
 }
 
-TEST(OffloadDecisionTest, ABatchThatDoesNotFitIsCutOrDropped) {
-  EXPECT_EQ(blocks_to_copy(Profile::kStrict, 5, 8), 5U);
-  EXPECT_EQ(blocks_to_copy(Profile::kStrict, 5, 3), 3U);
-  EXPECT_EQ(blocks_to_copy(Profile::kSeed, 5, 5), 5U);
-  EXPECT_EQ(blocks_to_copy(Profile::kSeed, 5, 4), 0U);
-}
-
 TEST(LoadPlanTest, TakesEachBlockFromTheNearestTierUpToTheFirstHole) {
   const std::vector<std::optional<TierIndex>> nearest{0, 2, 0, 1, std::nullopt, 0};
   const LoadPlan plan = plan_load(nearest.size(), [&](std::size_t i) { return nearest[i]; });
@@ -37,13 +30,6 @@ TEST(LoadPlanTest, TakesEachBlockFromTheNearestTierUpToTheFirstHole) {
   EXPECT_EQ(plan.blocks_from(1), 1U);
   EXPECT_EQ(plan.blocks_from(3), 0U);
   EXPECT_THAT(plan_load(0, [&](std::size_t i) { return nearest[i]; }).source, IsEmpty());
-}
-
-TEST(LoadPlanTest, LoadsWhatFitsOrNothing) {
-  EXPECT_EQ(blocks_to_load(Profile::kStrict, 5, 3), 3U);
-  EXPECT_EQ(blocks_to_load(Profile::kStrict, 5, 0), 0U);
-  EXPECT_EQ(blocks_to_load(Profile::kSeed, 5, 5), 5U);
-  EXPECT_EQ(blocks_to_load(Profile::kSeed, 5, 4), 0U);
 }
 
 }  // namespace

@@ -56,40 +56,20 @@ Result<std::unique_ptr<OffloadEngine>> OffloadEngine::create(const OffloadOption
 }
 
 OffloadEngine::OffloadEngine(const OffloadOptions& options, const Environment& environment)
-    : options_(options), profile_(environment.profile), network_(environment.network), events_(environment.events) {}
+    : options_(options), network_(environment.network), events_(environment.events) {}
 
 OffloadEngine::~OffloadEngine() { network_->leave(*this); }
 
 // Down.
-
-bool OffloadEngine::needs_copy(const BlockKey& key) const {
-  return decide_offload(tiers_[0].tier->presence(key)) == OffloadVerdict::kCopy;
-}
 
 void OffloadEngine::offload(std::vector<BlockRecord> blocks, MutableBlocks sources) {
   std::vector<BlockRecord> needed = take_needed(0, std::move(blocks));
   if (needed.empty()) {
     return;
   }
-  if (profile_ == Profile::kSeed) {
-    const HoldId hold{next_id_++};
-    Hold& held = holds_.emplace(hold, Hold{std::move(sources).quarantine(), 0}).first->second;
-    held.copies = queue_copies(0, std::move(needed), hold);
-  } else {
-    CAIRN_CHECK(needed.size() == sources.size(), "there is one source for each block that is copied");
-    for (std::size_t first = 0; first < needed.size(); first += options_.batch_blocks) {
-      const std::size_t count = std::min<std::size_t>(options_.batch_blocks, needed.size() - first);
-      const HoldId hold{next_id_++};
-      holds_.emplace(hold, Hold{sources.take_front(static_cast<std::uint32_t>(count)).quarantine(), 1});
-      const auto begin = std::move_iterator(needed.begin() + static_cast<std::ptrdiff_t>(first));
-      queue_copy(0, {begin, begin + static_cast<std::ptrdiff_t>(count)}, hold);
-    }
-  }
-  begin_pending(0);
-}
-
-void OffloadEngine::offload_for(LoadId load, std::vector<BlockRecord> blocks) {
-  loads_.at(load).waits_for += queue_copies(0, take_needed(0, std::move(blocks)), load);
+  const HoldId hold{next_id_++};
+  Hold& held = holds_.emplace(hold, Hold{std::move(sources).quarantine(), 0}).first->second;
+  held.copies = queue_copies(0, std::move(needed), hold);
   begin_pending(0);
 }
 
@@ -110,16 +90,13 @@ std::uint32_t OffloadEngine::queue_copies(TierIndex tier, std::vector<BlockRecor
   for (std::size_t first = 0; first < blocks.size(); first += options_.batch_blocks) {
     const std::size_t count = std::min<std::size_t>(options_.batch_blocks, blocks.size() - first);
     const auto begin = std::move_iterator(blocks.begin() + static_cast<std::ptrdiff_t>(first));
-    queue_copy(tier, {begin, begin + static_cast<std::ptrdiff_t>(count)}, waiter);
+    const CopyId id{next_id_++};
+    copies_.emplace(
+        id, Copy{.tier = tier, .blocks = {begin, begin + static_cast<std::ptrdiff_t>(count)}, .waiter = waiter});
+    tiers_[tier].pending.push_back(id);
     ++batches;
   }
   return batches;
-}
-
-void OffloadEngine::queue_copy(TierIndex tier, std::vector<BlockRecord> batch, const Waiter& waiter) {
-  const CopyId id{next_id_++};
-  copies_.emplace(id, Copy{.tier = tier, .blocks = std::move(batch), .waiter = waiter});
-  tiers_[tier].pending.push_back(id);
 }
 
 void OffloadEngine::begin_pending(TierIndex tier) {
@@ -134,19 +111,18 @@ void OffloadEngine::begin_pending(TierIndex tier) {
 void OffloadEngine::begin_copy(CopyId id) {
   Copy& copy = copies_.at(id);
   Tier& into = tiers_[copy.tier];
-  const std::size_t fitting = blocks_to_copy(profile_, copy.blocks.size(), into.tier->counts().available());
-  for (std::size_t i = fitting; i < copy.blocks.size(); ++i) {
-    into.tier->stop_expecting(copy.blocks[i].key);
-    ++into.stats.dropped;
-  }
-  copy.blocks.resize(fitting);
   ++into.in_flight;
-  if (fitting == 0) {
+  if (copy.blocks.size() > into.tier->counts().available()) {
+    for (const BlockRecord& block : copy.blocks) {
+      into.tier->stop_expecting(block.key);
+    }
+    into.stats.dropped += copy.blocks.size();
+    copy.blocks.clear();
     end_copy(id);
     return;
   }
   std::vector<BlockRecord> evicted;
-  copy.room.emplace(into.tier->make_room(fitting, evicted));
+  copy.room.emplace(into.tier->make_room(copy.blocks.size(), evicted));
   into.stats.evicted += evicted.size();
   for (const BlockRecord& block : evicted) {
     publish_removed(copy.tier, block);
@@ -224,20 +200,14 @@ LoadId OffloadEngine::open_load(std::span<const BlockKey> keys, const LoadPlan& 
 }
 
 void OffloadEngine::begin_load(LoadId load) {
-  CAIRN_CHECK(!loads_.at(load).parts.empty(), "a load has blocks to load");
-  count_down(load);
+  const std::size_t parts = loads_.at(load).parts.size();
+  CAIRN_CHECK(parts > 0, "a load has blocks to load");
+  for (std::size_t part = 0; part < parts; ++part) {
+    start_part({load, part});
+  }
 }
 
 void OffloadEngine::close_load(LoadId load) { loads_.erase(load); }
-
-void OffloadEngine::count_down(LoadId id) {
-  Load& load = loads_.at(id);
-  if (--load.waits_for == 0) {
-    for (std::size_t part = 0; part < load.parts.size(); ++part) {
-      start_part({id, part});
-    }
-  }
-}
 
 void OffloadEngine::start_part(const LoadPart& part) {
   const Part& starting = loads_.at(part.load).parts[part.part];
@@ -357,9 +327,6 @@ void OffloadEngine::check_waiters() const {
   }
   for (const auto& [id, copy] : copies_) {
     CAIRN_CHECK(copy.waits_for == waits[Waiter(id)], "a copy waits for exactly the copies that count it down");
-  }
-  for (const auto& [id, load] : loads_) {
-    CAIRN_CHECK(load.waits_for == waits[Waiter(id)], "a load waits for exactly the copies that count it down");
   }
   for (const auto& [id, hold] : holds_) {
     CAIRN_CHECK(hold.copies > 0 && hold.copies == waits[Waiter(id)], "blocks are held while copies read them");

@@ -13,9 +13,8 @@
 // each, at the level of the tier: Removed when a copy takes its place, Stored when the copy has ended. Tiers of one
 // level count as one place.
 //
-// kSeed releases the G1 blocks of one offload() together, when all its copies have ended, including blocks that needed
-// no copy; and it drops a batch that does not fit in the tier below. kStrict releases the blocks of each batch when
-// that has ended, and copies the part that fits.
+// As in the original, the G1 blocks of one offload() are released together, when all its copies have ended, including
+// blocks that needed no copy, and a batch that does not fit in the tier below is dropped.
 //
 // Thread safety: not thread-safe. Arrivals come, in order of time, whenever any user advances the network's time.
 // Ownership:  owned by a KvManager. The network and the event writer must outlive it.
@@ -41,7 +40,6 @@
 #include "cairn/evict/eviction_policy.h"
 #include "cairn/pool/blocks.h"
 #include "cairn/sim/block_record.h"
-#include "cairn/sim/engine_options.h"
 #include "cairn/sim/event_writer.h"
 #include "cairn/sim/link_network.h"
 #include "cairn/sim/load_plan.h"
@@ -81,7 +79,6 @@ class OffloadEngine final : private LinkUser {
  public:
   // What the engine gets from its KvManager.
   struct Environment {
-    Profile profile = Profile::kStrict;
     std::uint32_t block_size = 0;    // tokens per block
     std::uint32_t max_capacity = 0;  // blocks of G1: the largest possible load
     LinkNetwork* network = nullptr;
@@ -94,10 +91,6 @@ class OffloadEngine final : private LinkUser {
   OffloadEngine& operator=(const OffloadEngine&) = delete;
   ~OffloadEngine() override;
 
-  // Whether a block that is evicted from G1 has to be copied.
-  [[nodiscard]] bool needs_copy(const BlockKey& key) const;
-  // Counts blocks that were evicted from G1 and did not have to be copied.
-  void count_skipped(std::size_t blocks) { tiers_[0].stats.skipped += blocks; }
   // Copies blocks that were evicted from G1. `sources`, the G1 blocks with their contents, are quarantined until they
   // have been read.
   void offload(std::vector<BlockRecord> blocks, MutableBlocks sources);
@@ -106,9 +99,7 @@ class OffloadEngine final : private LinkUser {
   [[nodiscard]] LoadPlan find(std::span<const BlockKey> keys) const;
   // Opens a load of the planned blocks, and pins them. `keys` are those given to find().
   [[nodiscard]] LoadId open_load(std::span<const BlockKey> keys, const LoadPlan& plan);
-  // Copies blocks that were evicted from G1 for an open load, which waits for the copies.
-  void offload_for(LoadId load, std::vector<BlockRecord> blocks);
-  // Begins an open load as soon as its copies have ended.
+  // Begins an open load.
   void begin_load(LoadId load);
   // Drops an open load that has not begun.
   void close_load(LoadId load);
@@ -137,7 +128,7 @@ class OffloadEngine final : private LinkUser {
   enum class CopyId : std::uint64_t {};
   enum class HoldId : std::uint64_t {};
   // What waits for the end of a copy.
-  using Waiter = std::variant<HoldId, CopyId, LoadId>;
+  using Waiter = std::variant<HoldId, CopyId>;
 
   struct Tier {
     std::unique_ptr<SimTier> tier;
@@ -169,7 +160,6 @@ class OffloadEngine final : private LinkUser {
   struct Load {
     std::vector<Part> parts{};
     std::uint32_t parts_left = 0;
-    std::uint32_t waits_for = 1;  // copies of blocks that it overwrites, and begin_load()
   };
   struct LoadPart {
     LoadId load;
@@ -186,14 +176,12 @@ class OffloadEngine final : private LinkUser {
   [[nodiscard]] std::vector<BlockRecord> take_needed(TierIndex tier, std::vector<BlockRecord> blocks);
   // Returns the number of batches.
   std::uint32_t queue_copies(TierIndex tier, std::vector<BlockRecord> blocks, const Waiter& waiter);
-  void queue_copy(TierIndex tier, std::vector<BlockRecord> batch, const Waiter& waiter);
   void begin_pending(TierIndex tier);
   void begin_copy(CopyId id);
   void end_copy(CopyId id);
   // One copy that the waiter waits for has ended.
   void count_down(CopyId id);
   void count_down(HoldId id);
-  void count_down(LoadId id);
   void start_part(const LoadPart& part);
   void part_arrived(const LoadPart& arrived);
 
@@ -204,7 +192,6 @@ class OffloadEngine final : private LinkUser {
   void check_waiters() const;
 
   const OffloadOptions options_;
-  const Profile profile_;
   LinkNetwork* const network_;
   internal::EventWriter* const events_;
   std::vector<Tier> tiers_;

@@ -19,7 +19,7 @@ class PlainCache final : public WorkerCache {
     CAIRN_CHECK(granted.has_value(), "the moves of a sequence are consistent, and it releases only blocks that it has");
     return *granted;
   }
-  [[nodiscard]] std::size_t cached_tokens(const ActiveSequence& sequence) const override {
+  [[nodiscard]] std::size_t cached_tokens(const ActiveSequence& sequence, const Holding& /*holding*/) const override {
     return manager_->get_prefill_cost(sequence).cached_tokens;
   }
   [[nodiscard]] std::size_t num_active_blocks() const override { return manager_->num_active_blocks(); }

@@ -68,6 +68,29 @@ TEST(ReplayTest, RoundRobinPlacesInTurnAndEventsHaveTimes) {
   EXPECT_DOUBLE_EQ(report.latencies.queue_ms.max, 13);
 }
 
+// The default policy asks how long ago a block was used: in virtual time, not by the machine's clock.
+TEST(ReplayTest, TheSameTraceGivesTheSameReportUnderAPolicyThatAsksForTheTime) {
+  std::vector<ReplayRequest> requests;
+  std::uint64_t state = 1;
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const auto session = static_cast<Token>(1 + (state >> 33) % (i % 7 == 0 ? 400 : 20));
+    requests.push_back(request(i, session, 8 + 4 * (session % 6), 1, milliseconds(20 * i + session % 13)));
+  }
+  ReplayOptions options = small(2);
+  options.engine.eviction = PolicyKind::kAdaptive;
+  Listener first;
+  options.events = &first;
+  const Report once = replay(options, requests);
+  Listener second;
+  options.events = &second;
+  const Report again = replay(options, requests);
+  EXPECT_EQ(first.times, second.times);
+  EXPECT_EQ(first.removed, second.removed);
+  EXPECT_EQ(once.counts.saved_tokens, again.counts.saved_tokens);
+  EXPECT_EQ(once.latencies.ttft_ms.mean, again.latencies.ttft_ms.mean);
+}
+
 TEST(ReplayTest, PlacementByPrefixFollowsTheEvents) {
   ReplayOptions options = small(3);
   options.placement = Placement::kPrefix;

@@ -1,17 +1,12 @@
 #include "cairn/sim/swap_ins.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "cairn/base/check.h"
-#include "cairn/sim/use_at_once.h"
 
 namespace cairn::sim::internal {
-
-SwapIns::~SwapIns() {
-  for (auto& [id, swap_in] : swap_ins_) {
-    ledger_->unpin_for_load(std::move(swap_in.held));
-  }
-}
 
 SwapInStart SwapIns::start(const Use& use) {
   const auto full = static_cast<std::size_t>(
@@ -28,33 +23,24 @@ SwapInStart SwapIns::start(const Use& use) {
   if (!prefix) {  // a block is in use under a hash of another key
     return started;
   }
+  const LoadId id = engine.open_load(missing, plan);
   const std::size_t free = ledger_->pool().counts().free;
-  const std::size_t room = profile_ == Profile::kSeed ? free : ledger_->available();
-  const std::size_t count = blocks_to_load(profile_, plan.blocks(), room);
-  if (profile_ == Profile::kStrict) {
-    plan.source.resize(count);
-  }
-  if (plan.blocks() == 0) {
-    ledger_->unpin_for_load(*std::move(prefix));
+  if (plan.blocks() > free) {
+    started.outcome = make_room(plan.blocks() - free) ? SwapInStart::Outcome::kBlocked : SwapInStart::Outcome::kNothing;
+    engine.close_load(id);
     return started;
   }
-  started.id = engine.open_load(missing, plan);
-  if (count == 0) {
-    started.outcome =
-        make_room_as_the_seed(plan.blocks() - free) ? SwapInStart::Outcome::kBlocked : SwapInStart::Outcome::kNothing;
-    engine.close_load(started.id);
-    ledger_->unpin_for_load(*std::move(prefix));
-    return started;
+  std::vector<BlockRecord> records;
+  for (std::size_t i = started.cached; i < started.cached + plan.blocks(); ++i) {
+    records.push_back(
+        record_of(use, i, use.blocks[i].hash(), i > 0 ? std::optional(use.blocks[i - 1].hash()) : std::nullopt));
   }
-  ledger_->evictions().clear();
-  SwapIn swap_in{
-      .room = ledger_->allocate(count), .blocks = records_of(use, started.cached, count), .held = *std::move(prefix)};
-  reserved_ += count;
-  swap_ins_.emplace(started.id, std::move(swap_in));
-  gate_->publish_evictions();
-  engine.offload_for(started.id, gate_->take_evicted_records());
-  engine.begin_load(started.id);
+  swap_ins_.emplace(
+      id,
+      SwapIn{.room = *ledger_->allocate(plan.blocks()), .blocks = std::move(records), .prefix = *std::move(prefix)});
+  engine.begin_load(id);
   started.outcome = SwapInStart::Outcome::kScheduled;
+  started.id = id;
   started.plan = std::move(plan);
   return started;
 }
@@ -72,21 +58,8 @@ std::size_t SwapIns::count_cached(const Use& use, std::size_t full) const {
   return cached;
 }
 
-std::vector<BlockRecord> SwapIns::records_of(const Use& use, std::size_t first, std::size_t count) const {
-  std::vector<BlockRecord> records;
-  for (std::size_t i = first; i < first + count; ++i) {
-    records.push_back(record_of(use, i, use.blocks[i].hash()));
-    if (profile_ == Profile::kStrict) {
-      records.back().parent = parent_of(use, i);
-    } else if (i > 0) {
-      records.back().parent = use.blocks[i - 1].hash();
-    }
-  }
-  return records;
-}
-
 // Evicts up to this many blocks and starts their copies; false if no block can be evicted.
-bool SwapIns::make_room_as_the_seed(std::size_t count) {
+bool SwapIns::make_room(std::size_t count) {
   const std::size_t victims = std::min<std::size_t>(count, ledger_->pool().counts().inactive);
   if (victims == 0) {
     return false;
@@ -101,50 +74,25 @@ bool SwapIns::make_room_as_the_seed(std::size_t count) {
 
 void SwapIns::land_finished() {
   for (const LoadId id : gate_->engine().take_finished_loads()) {
-    SwapIn& swap_in = swap_ins_.at(id);
-    land(swap_in);
-    if (profile_ == Profile::kSeed || swap_in.ended) {
-      ledger_->unpin_for_load(std::exchange(swap_in.held, {}));
-    }
-    if (swap_in.ended) {
-      swap_ins_.erase(id);
-    } else {
-      landed_.push_back(id);
-    }
+    land(std::move(swap_ins_.extract(id).mapped()));
+    landed_.push_back(id);
   }
 }
 
-void SwapIns::land(SwapIn& swap_in) {
-  MutableBlocks room = *std::move(swap_in.room);
-  swap_in.room.reset();
-  reserved_ -= room.size();
+void SwapIns::land(SwapIn swap_in) {
   std::size_t first = 0;  // the first block that is not published
   for (std::size_t i = 0; i < swap_in.blocks.size(); ++i) {
     const BlockRecord& block = swap_in.blocks[i];
-    MutableBlocks target = room.take_front(1);
-    if (i > first && block.parent != swap_in.blocks[i - 1].hash) {
-      publish({&swap_in.blocks[first], i - first});
-      first = i;
-    }
+    MutableBlocks target = swap_in.room.take_front(1);
     if (ledger_->find(block.hash) != nullptr || ledger_->find(block.key) != kNoBlock) {
       publish({&swap_in.blocks[first], i - first});
       first = i + 1;
-      if (profile_ == Profile::kStrict) {
-        std::optional<ImmutableBlocks> there = ledger_->pin_for_load({&block.key, 1});
-        CAIRN_CHECK(there && swap_in.held.append(*std::move(there)).has_value(), "a block of G1 can be held");
-      }
       continue;
     }
-    ImmutableBlocks landed = ledger_->land(std::move(target), block.key, block.hash);
+    ledger_->land(std::move(target), block.key, block.hash);
     gate_->remember(block);
-    if (profile_ == Profile::kSeed) {
-      ledger_->unpin_for_load(std::move(landed));
-    } else {
-      CAIRN_CHECK(swap_in.held.append(std::move(landed)).has_value(), "the blocks are of one pool");
-    }
   }
   publish(std::span(swap_in.blocks).subspan(first));
-  swap_in.blocks.clear();
 }
 
 void SwapIns::publish(std::span<const BlockRecord> run) {
@@ -164,19 +112,18 @@ void SwapIns::publish(std::span<const BlockRecord> run) {
   events_->stored(event);
 }
 
-bool SwapIns::end(LoadId id) {
-  const auto found = swap_ins_.find(id);
-  if (found == swap_ins_.end() || found->second.ended) {
-    return false;
+std::size_t SwapIns::blocks_held() const {
+  std::size_t room = 0;
+  std::set<BlockId> pinned;
+  for (const auto& [id, swap_in] : swap_ins_) {
+    room += swap_in.room.size();
+    for (const BlockId block_id : swap_in.prefix.block_ids()) {
+      if (!ledger_->in_use(block_id)) {
+        pinned.insert(block_id);
+      }
+    }
   }
-  if (found->second.room) {
-    found->second.ended = true;
-    return true;
-  }
-  ledger_->unpin_for_load(std::move(found->second.held));
-  std::erase(landed_, id);
-  swap_ins_.erase(found);
-  return true;
+  return room + pinned.size();
 }
 
 }  // namespace cairn::sim::internal

@@ -9,8 +9,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "cairn/pool/blocks.h"
@@ -35,15 +34,11 @@ class TierGate {
     records_[index_of(block_id)] = std::move(record);
   }
 
-  // `count` blocks; or std::nullopt if blocks evicted for them have to be copied first. Then the copies have been
-  // started, the other blocks are free, and the evictions have been published. Requires: `count` blocks are available.
-  [[nodiscard]] std::optional<MutableBlocks> allocate(std::size_t count);
   // Publishes a Removed for the evictions of the ledger.
   void publish_evictions();
-  // Copies the evictions of the ledger; `sources` are the G1 blocks with their contents. Publish them first.
+  // Copies the evictions of the ledger, without those whose Removed was reported before; `sources` are the G1 blocks with
+  // their contents. Publish them first.
   void offload_evictions(MutableBlocks sources);
-  // The records of the evictions of the ledger, without those whose Removed was reported before.
-  [[nodiscard]] std::vector<BlockRecord> take_evicted_records();
 
   // Whether this many blocks will become available when copies end, without any request releasing blocks.
   [[nodiscard]] bool will_have(std::size_t missing) const { return missing <= ledger_->pool().counts().quarantined; }

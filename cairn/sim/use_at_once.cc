@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/check.h"
 #include "cairn/base/str_cat.h"
-#include "cairn/sim/block_record.h"
-#include "cairn/sim/tier_gate.h"
 
 namespace cairn::sim::internal {
+namespace {
 
-// A key at a later position without a parent fragment was drawn at random; then only the Use knows the parent.
+// The parent of the full block with this number, if the Use has it and the key does not contradict it. A key at a later
+// position without a parent fragment was drawn at random; then only the Use knows the parent.
 std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   const BlockKey& key = use.keys[number];
   if (key.position() == 0 || (number == 0 && !use.parent)) {
@@ -21,8 +22,6 @@ std::optional<SequenceHash> parent_of(const Use& use, std::size_t number) {
   const bool agrees = key.parent_fragment() == 0 || key.parent_fragment() == (value_of(before) & known_bits);
   return adjacent && agrees ? std::optional(before) : std::nullopt;
 }
-
-namespace {
 
 Error wrong_key(SequenceHash hash, const BlockKey& key) {
   return {ErrorCode::kInvalidArgument, str_cat("the block ", value_of(hash), " has the key of block ",
@@ -47,25 +46,17 @@ Status check_hash(const BlockLedger& ledger, SequenceHash hash, const BlockKey& 
   return {};
 }
 
-Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate) {
+Result<std::size_t> UseAtOnce::run(const Use& use, BlockLedger& ledger, EventWriter& events) {
   if (Status planned = plan(use, ledger); !planned) {
     withdraw_plan(ledger);
     return Unexpected(std::move(planned).error());
   }
-  // Pinned blocks cannot be evicted.
-  const std::size_t needed = new_keys_.size() + new_partials_.size() + evictable_hits(ledger);
-  if (needed > ledger.available()) {
-    if (gate != nullptr && gate->will_have(needed - ledger.available())) {
-      gate->block();
-    }
+  // Hits count as available, but must not be evicted.
+  if (new_keys_.size() + new_partials_.size() + hit_keys_.size() > ledger.available()) {
     withdraw_plan(ledger);
     return std::size_t{0};
   }
-  if (!commit(use, ledger, gate)) {
-    gate->block();
-    withdraw_plan(ledger);
-    return std::size_t{0};
-  }
+  commit(use, ledger);
   publish(use, ledger, events);
   return use.blocks.size();
 }
@@ -122,25 +113,13 @@ void UseAtOnce::withdraw_plan(BlockLedger& ledger) const {
   }
 }
 
-std::size_t UseAtOnce::evictable_hits(const BlockLedger& ledger) const {
-  std::size_t hits = hit_keys_.size();
-  if (ledger.has_load_pins()) {
-    hits -= static_cast<std::size_t>(std::ranges::count_if(
-        hit_keys_, [&](const BlockKey& key) { return ledger.pinned_for_load(ledger.find(key)); }));
-  }
-  return hits;
-}
-
-bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
+void UseAtOnce::commit(const Use& use, BlockLedger& ledger) {
   ledger.evictions().clear();
   const std::span<const BlockId> pinned = ledger.pin(hit_keys_);
   hit_block_ids_.assign(pinned.begin(), pinned.end());
   const std::size_t count = new_keys_.size() + new_partials_.size();
-  std::optional<MutableBlocks> blocks = gate == nullptr ? ledger.allocate(count) : gate->allocate(count);
-  if (!blocks) {
-    ledger.unpin(hit_keys_);
-    return false;
-  }
+  std::optional<MutableBlocks> blocks = ledger.allocate(count);
+  CAIRN_CHECK(blocks.has_value(), "run() checked that as many blocks are available");
   for (std::size_t i = 0; i < hit_block_ids_.size(); ++i) {
     ledger.settle(*hits_[i], hit_block_ids_[i]);
   }
@@ -148,20 +127,12 @@ bool UseAtOnce::commit(const Use& use, BlockLedger& ledger, TierGate* gate) {
     ledger.keep(partial, blocks->take_front(1));
   }
   ledger.add(*std::move(blocks), new_keys_, new_hashes_, new_blocks_);
-  for (std::size_t number = 0; gate != nullptr && number < kinds_.size(); ++number) {
-    if (kinds_[number] == Kind::kAbsent) {
-      BlockRecord record = record_of(use, number, use.keys[number].sequence_hash());
-      record.parent = parent_of(use, number);
-      gate->remember(std::move(record));
-    }
-  }
   std::size_t number = 0;
   for (const UniqueBlock& block : use.blocks) {
     if (block.is_full() && kinds_[number++] == Kind::kActive) {
       ledger.add_reference(block.hash());
     }
   }
-  return true;
 }
 
 void UseAtOnce::publish(const Use& use, BlockLedger& ledger, EventWriter& events) {

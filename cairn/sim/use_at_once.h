@@ -1,8 +1,7 @@
 // UseAtOnce: serves a Use as Profile::kStrict does: completely or, without room, not at all. Internal.
 //
 // Finds the blocks that are there, pins them, evicts for the others, and registers those. Removed comes before Stored;
-// a Stored is a run of new blocks each of which is the parent of the next. With tiers below, if evicted blocks have to
-// be copied first, nothing is granted, the copies are started, and the blocks that are there count as just used.
+// a Stored is a run of new blocks each of which is the parent of the next.
 //
 // Errors:     run() fails for a hash that is not the one in its block's key, or that is in use for a block with another
 //             key.
@@ -20,12 +19,10 @@
 
 namespace cairn::sim::internal {
 
-class TierGate;
-
 class UseAtOnce {
  public:
-  // Returns the number of blocks, or 0. `gate` is null without tiers below. Requires: KvManager checked the Use.
-  [[nodiscard]] Result<std::size_t> run(const Use& use, BlockLedger& ledger, EventWriter& events, TierGate* gate);
+  // Returns the number of blocks, or 0. Requires: KvManager checked the Use.
+  [[nodiscard]] Result<std::size_t> run(const Use& use, BlockLedger& ledger, EventWriter& events);
 
  private:
   enum class Kind : std::uint8_t { kActive, kInactive, kAbsent };
@@ -33,10 +30,7 @@ class UseAtOnce {
   [[nodiscard]] Status plan(const Use& use, BlockLedger& ledger);
   [[nodiscard]] Result<Kind> plan_full(const Use& use, BlockLedger& ledger, SequenceHash hash, std::size_t number);
   void withdraw_plan(BlockLedger& ledger) const;
-  // Hits that count as available, but must not be evicted.
-  [[nodiscard]] std::size_t evictable_hits(const BlockLedger& ledger) const;
-  // False if evicted blocks have to be copied first.
-  [[nodiscard]] bool commit(const Use& use, BlockLedger& ledger, TierGate* gate);
+  void commit(const Use& use, BlockLedger& ledger);
   void publish(const Use& use, BlockLedger& ledger, EventWriter& events);
 
   // The plan and the contents of events; members only to reuse their memory.
@@ -52,9 +46,6 @@ class UseAtOnce {
   std::vector<KvStoredBlock> stored_;
   std::vector<SequenceHash> removed_;
 };
-
-// The parent of the full block with this number, if the Use has it and the key does not contradict it.
-[[nodiscard]] std::optional<SequenceHash> parent_of(const Use& use, std::size_t number);
 
 // Fails unless the hash is the one in the key, and not in use for another key.
 [[nodiscard]] Status check_hash(const BlockLedger& ledger, SequenceHash hash, const BlockKey& key);

@@ -220,13 +220,13 @@ class UseInOrder::Walk {
   }
 
   void remember(SequenceHash hash, std::size_t number) {
-    BlockRecord record = record_of(use_, number, hash);
+    std::optional<SequenceHash> parent;
     if (number > 0) {
-      record.parent = memory_.full_hashes_[number - 1];
+      parent = memory_.full_hashes_[number - 1];
     } else if (use_.parent) {
-      record.parent = use_.parent->hash();
+      parent = use_.parent->hash();
     }
-    gate_->remember(std::move(record));
+    gate_->remember(record_of(use_, number, hash, parent));
   }
 
   void collect_stored(SequenceHash hash, std::size_t number) {

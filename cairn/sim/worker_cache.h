@@ -60,8 +60,9 @@ class WorkerCache {
   // Whether the last Use was refused only because copies read blocks that could be evicted otherwise. Try again when time has
   // advanced, instead of preempting a request.
   [[nodiscard]] virtual bool waits_for_copies() const { return false; }
-  // Tokens of the prompt that the device has, in full blocks from the first on.
-  [[nodiscard]] virtual std::size_t cached_tokens(const ActiveSequence& sequence) const = 0;
+  // Tokens of the prompt that the device has, in full blocks from the first on. `holding`: the first of them, if the request
+  // has any already.
+  [[nodiscard]] virtual std::size_t cached_tokens(const ActiveSequence& sequence, const Holding& holding) const = 0;
 
   // Blocks in use, including those that are loaded into; blocks in use or evictable; blocks of the tiers below.
   [[nodiscard]] virtual std::size_t num_active_blocks() const = 0;

@@ -51,13 +51,14 @@ class Scanner {
   std::string_view text_;
 };
 
-// Of a leader's file: "contiguous-nhd 32x2x8x128", layers, K/V, heads and elements of a head.
+// Of a leader's file: "contiguous-nhd 32x2x8x128", layers, K/V, heads and elements of a head; then the layer groups, if the
+// model has any.
 std::optional<KvShape> shape_of(const Namespace& space) {
   Scanner text(space.layout);
   KvShape shape{.page_size = space.block_size, .element_bits = 8};
   const bool is_one = text.take("contiguous-nhd ") && text.number(shape.layers) && text.take("x") &&
                       text.number(shape.kv) && text.take("x") && text.number(shape.heads) && text.take("x") &&
-                      text.number(shape.head_size) && text.is_at_end();
+                      text.number(shape.head_size) && (text.is_at_end() || text.take(" ("));
   return is_one ? std::optional(shape) : std::nullopt;
 }
 

@@ -319,6 +319,13 @@ Result<Resharding> reshard(const std::string& path, const ReshardOptions& option
   // Locked until the new files have their names.
   CAIRN_TRY_ASSIGN(RankFiles files,
                    RankFiles::open(path, options.dry_run ? disk::Access::kRead : disk::Access::kWrite));
+  if (const std::string& layout = files.leader().geometry().space.layout; layout.find('(') != std::string::npos) {
+    return fail(
+        ErrorCode::kFailedPrecondition,
+        str_cat(path, " is of a model with layer groups, ", layout.substr(layout.find('(')),
+                ": blocks of different groups are not divided between ranks in the same way, so that they cannot be "
+                "divided anew; start anew with disk.opening = \"fresh\""));
+  }
   CAIRN_TRY_ASSIGN(std::vector<DiskPart> to, parts_of(options.grid, files.whole(), options.stage_layers));
   Reshard work(path, files, std::move(to));
   CAIRN_TRY_ASSIGN(Resharding done, work.plan());

@@ -430,6 +430,7 @@ ImmutableBlocks TierLink::register_as(MutableBlocks blocks, std::span<const Bloc
     CAIRN_CHECK(complete.has_value(), "there are facts for every block");
     auto registered = (*std::move(complete)).register_blocks(retention);
     CAIRN_CHECK(registered.has_value(), "the facts were checked in submit()");
+    registered->adopt(facts.first(alike));
     CAIRN_CHECK(all.append(*std::move(registered)).has_value(), "the targets of one transfer are of one pool");
     facts = facts.subspan(alike);
   }

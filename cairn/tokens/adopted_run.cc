@@ -1,7 +1,11 @@
 #include "cairn/tokens/adopted_run.h"
 
+#include <cstring>
+
 #include "cairn/base/str_cat.h"
 #include "cairn/tokens/block_run.h"
+#include "cairn/tokens/bytes.h"
+#include "cairn/tokens/engine_key.h"
 #include "cairn/tokens/keyed_keys.h"
 
 namespace cairn::internal {
@@ -49,3 +53,21 @@ Result<BlockKey> adopt_digest(const KeyHasher& hasher, KeyScheme scheme, const s
 }
 
 }  // namespace cairn::internal
+
+namespace cairn {
+
+BlockHash engine_event_hash(KeyScheme scheme, std::span<const std::byte> digest) {
+  switch (scheme) {
+    case KeyScheme::kVllm:
+      return BlockHash{internal::load_be64(digest.last<8>())};
+    case KeyScheme::kSglang:
+      return BlockHash{internal::load_be64(digest.first<8>())};
+    default: {
+      std::uint64_t hash = 0;
+      std::memcpy(&hash, digest.data(), sizeof hash);
+      return BlockHash{hash};
+    }
+  }
+}
+
+}  // namespace cairn

@@ -101,6 +101,12 @@ struct VllmParent {
 [[nodiscard]] Result<BlockKey> sglang_adopt(const KeyHasher& hasher, const std::optional<BlockKey>& parent,
                                             std::span<const std::byte> digest, std::uint64_t position);
 
+// --- events ---
+
+// What the events of an engine call the block of a digest, or a router the block of its 8-byte hash: vllm_event_hash(),
+// sglang_event_hash() as an unsigned number, or the hash. Requires: one of these schemes, and at least 8 bytes.
+[[nodiscard]] BlockHash engine_event_hash(KeyScheme scheme, std::span<const std::byte> digest);
+
 // --- routers (scheme `router`) ---
 //
 // The sequence hash of such a key is the router's hash XOR the id of the namespace: the same hash under another tenant or

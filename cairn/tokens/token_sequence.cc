@@ -68,7 +68,8 @@ Result<TokenBlockSequence> TokenBlockSequence::create_adopting(std::span<const T
   return sequence;
 }
 
-Status TokenBlockSequence::adopt(std::span<const BlockKey> keys) {
+Status TokenBlockSequence::adopt(std::span<const BlockKey> keys, std::span<const BlockHash> hashes) {
+  CAIRN_CHECK(hashes.empty() || hashes.size() == keys.size(), "there is a hash for each key, or none");
   const std::size_t unnamed = size() / block_size_ - block_count();
   if (keys.size() > unnamed) {
     return fail(ErrorCode::kOutOfRange, str_cat(keys.size(), " keys for ", unnamed,
@@ -76,9 +77,9 @@ Status TokenBlockSequence::adopt(std::span<const BlockKey> keys) {
   }
   keys_.reserve(keys_.size() + keys.size());
   block_hashes_.reserve(keys_.capacity());
-  for (const BlockKey& key : keys) {
-    keys_.push_back(key);
-    block_hashes_.push_back(BlockHash{value_of(key.sequence_hash())});
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys_.push_back(keys[i]);
+    block_hashes_.push_back(hashes.empty() ? BlockHash{value_of(keys[i].sequence_hash())} : hashes[i]);
   }
   return {};
 }

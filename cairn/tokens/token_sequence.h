@@ -105,8 +105,10 @@ class TokenBlockSequence {
   // The same under a scheme whose keys the engine gives (vllm, sglang, router): full blocks have no keys until adopt().
   [[nodiscard]] static Result<TokenBlockSequence> create_adopting(std::span<const Token> tokens,
                                                                   std::uint32_t block_size, const KeyHasher& hasher);
-  // Names the next full blocks. Fails if there are fewer, or if the sequence makes its keys from its tokens.
-  [[nodiscard]] Status adopt(std::span<const BlockKey> keys);
+  // Names the next full blocks. `hashes` has one for each key: what the engine's own events call the block
+  // (engine_event_hash()); if it is empty, the sequence hashes of the keys stand for them. Fails if there are fewer full
+  // blocks, or if the sequence makes its keys from its tokens.
+  [[nodiscard]] Status adopt(std::span<const BlockKey> keys, std::span<const BlockHash> hashes = {});
 
   // Returns the index of the block that the token completed, if it completed one.
   [[nodiscard]] Result<std::optional<std::size_t>> append(Token token);

@@ -145,6 +145,16 @@ class Scanner {
   return true;
 }
 
+// A string; anything else, such as the token at which an engine stopped, says nothing.
+[[nodiscard]] bool read_ending(Scanner& scanner, std::string& ending) {
+  std::string_view text;
+  if (!scanner.string(text)) {
+    return scanner.skip_value();
+  }
+  ending = text;
+  return true;
+}
+
 [[nodiscard]] bool read_member(Scanner& scanner, std::string_view name, TraceRow& row) {
   if (name == "hash_ids") {
     row.hash_ids.clear();
@@ -165,6 +175,9 @@ class Scanner {
   if (name == "delay" || name == "delay_ms") {
     return scanner.number(row.delay_ms.emplace()) && *row.delay_ms >= 0 && std::isfinite(*row.delay_ms);
   }
+  if (name == "ending" || name == "finish_reason" || name == "stop_reason") {
+    return read_ending(scanner, row.ending);
+  }
   return scanner.skip_value();
 }
 
@@ -176,6 +189,7 @@ Status parse_trace_row(std::string_view line, TraceRow& row) {
   row.output_tokens = 0;
   row.session.clear();
   row.delay_ms.reset();
+  row.ending.clear();
   row.hash_ids.clear();
   Scanner scanner(line);
   const auto bad = [&scanner](std::string_view what) {

@@ -5,6 +5,9 @@
 // Rows with the same `session_id` are turns of one session: a turn starts `delay` milliseconds after the previous turn was
 // answered or, without a delay, as long after it as their timestamps say.
 //
+// `ending` says how the request ended: a name of evict/request_ending.h. `finish_reason` and `stop_reason` are read as
+// `ending`.
+//
 // `created_time` is read as `timestamp`, `input_tokens` as `input_length`, `output_tokens` as `output_length`, `delay_ms` as
 // `delay`. Other fields are ignored.
 //
@@ -27,6 +30,7 @@ struct TraceRow {
   std::uint64_t output_tokens = 0;  // 0: not given
   std::string session = {};         // as it is written in the row; empty: no session
   std::optional<double> delay_ms = {};
+  std::string ending = {};  // as it is written in the row; empty: not given
   std::vector<std::uint64_t> hash_ids = {};
 };
 

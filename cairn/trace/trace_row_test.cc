@@ -39,6 +39,18 @@ TEST(TraceRowTest, ReadsAnswersAndSessions) {
   EXPECT_FALSE(parse_trace_row(R"({"hash_ids":[1],"session_id":{}})", row));
 }
 
+TEST(TraceRowTest, ReadsHowARequestEnded) {
+  TraceRow row;
+  ASSERT_TRUE(parse_trace_row(R"({"hash_ids":[1],"ending":"tool_call"})", row));
+  EXPECT_EQ(row.ending, "tool_call");
+  ASSERT_TRUE(parse_trace_row(R"({"finish_reason":"stop","hash_ids":[1]})", row));
+  EXPECT_EQ(row.ending, "stop");
+  for (const std::string other : {"", R"(,"ending":null)", R"(,"stop_reason":128009)"}) {
+    ASSERT_TRUE(parse_trace_row(R"({"hash_ids":[1])" + other + "}", row)) << other;
+    EXPECT_EQ(row.ending, "");
+  }
+}
+
 TEST(TraceRowTest, SaysWhatIsWrongWithARow) {
   TraceRow row;
   for (const std::string line :

@@ -231,9 +231,10 @@ void Scheduler::append_sample(Request& request, const Sample& sample) {
   request.generated.push_back(sample);
   request.tokens.push_back(sample.token);
   name_full_blocks(request);
-  if (sample.token == config_.end_token || request.generated.size() == request.max_new_tokens) {
+  const bool has_ended = sample.token == config_.end_token;
+  if (has_ended || request.generated.size() == request.max_new_tokens) {
     request.finished = true;
-    tiers_.finish(request, pool_);
+    tiers_.finish(request, has_ended ? RequestEnding::kEndOfTurn : RequestEnding::kLength, pool_);
   }
 }
 

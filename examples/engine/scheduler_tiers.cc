@@ -115,11 +115,11 @@ Status SchedulerTiers::build(std::uint64_t iteration, std::vector<std::byte>& me
   return built;
 }
 
-void SchedulerTiers::finish(Request& request, DevicePool& pool) {
+void SchedulerTiers::finish(Request& request, RequestEnding ending, DevicePool& pool) {
   if (request.handle) {
     // Cairn does not know the progress of a request that it refused.
     const auto keeps =
-        connector_->finish(*request.handle, request.refused ? std::nullopt : std::optional(request.computed));
+        connector_->finish(*request.handle, request.refused ? std::nullopt : std::optional(request.computed), ending);
     requests_.erase(*request.handle);
     if (keeps && *keeps) {
       kept_[request.id] = std::exchange(request.blocks, {});

@@ -48,7 +48,7 @@ class SchedulerTiers {
   // Ends the iteration, and makes the metadata for the ranks.
   [[nodiscard]] Status build(std::uint64_t iteration, std::vector<std::byte>& metadata);
   // The request has ended: blocks that no save reads go back to the pool, the others when they are released.
-  void finish(Request& request, DevicePool& pool);
+  void finish(Request& request, RequestEnding ending, DevicePool& pool);
 
   struct Loaded {
     Request* request;

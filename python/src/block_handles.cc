@@ -10,6 +10,7 @@
 
 #include "cairn/base/str_cat.h"
 #include "python/src/duration.h"
+#include "python/src/ending.h"
 #include "python/src/keys.h"
 #include "python/src/pool.h"
 #include "python/src/record.h"
@@ -248,6 +249,20 @@ void bind_immutable(nb::module_& module) {
             }));
           },
           nb::arg("count") = nb::none(), "Another handle to the first `count` blocks; to all by default.")
+      .def(
+          "release",
+          [](Handle& handle, std::string_view ending) {
+            const RequestEnding given = ending_of(ending);
+            if (handle.is_closed()) {
+              return;
+            }
+            ImmutableBlocks blocks = handle.take();
+            const ReleaseGilIf gil(blocks.size() >= kManyBlocks);
+            std::move(blocks).release(given);
+          },
+          nb::arg("ending"),
+          "Release the blocks of a request that ended: \"tool_call\", \"end_of_turn\", \"length\", \"abort\" or "
+          "\"unknown\". The policy expects its session back accordingly.")
       .def(
           "release_tail",
           [](Handle& handle, std::uint32_t count) {

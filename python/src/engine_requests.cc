@@ -17,6 +17,7 @@
 #include "cairn/base/str_cat.h"
 #include "cairn/connector/scheduler_connector.h"
 #include "python/src/connectors.h"
+#include "python/src/ending.h"
 
 namespace cairn::python {
 
@@ -126,7 +127,8 @@ class EngineRequests {
     }
   }
 
-  bool finish(const nb::str& id, std::optional<std::size_t> computed_tokens) {
+  bool finish(const nb::str& id, std::optional<std::size_t> computed_tokens, std::string_view ending) {
+    const RequestEnding given = ending_of(ending);
     Entry& entry = get(id);
     const ExclusiveUse one(scheduler_.is_busy, "scheduler");
     const ManagerPtr owner = scheduler_.use();
@@ -136,9 +138,9 @@ class EngineRequests {
     if (entry.is_lost) {
       computed_tokens.reset();
     }
-    Result<bool> is_held = owner->connector->finish(entry.handle, computed_tokens);
+    Result<bool> is_held = owner->connector->finish(entry.handle, computed_tokens, given);
     if (!is_held && computed_tokens) {  // what the engine says of its last step is not true: the step is not saved
-      is_held = owner->connector->finish(entry.handle);
+      is_held = owner->connector->finish(entry.handle, std::nullopt, given);
     }
     std::erase(preempted_, entry.handle);
     const std::size_t place = place_of(id.ptr());
@@ -401,7 +403,7 @@ add() is given the lists themselves; each build() reads what the engine has appe
           "The metadata of an iteration, and the requests that were refused, with the reason. `new_blocks` has None, a "
           "list, or a tuple of one list for each request: what was appended to its block table or, for those in "
           "`whole`, the whole table. Ids that were never added are left out.")
-      .def("finish", &EngineRequests::finish, "id"_a, "computed_tokens"_a = nb::none(),
+      .def("finish", &EngineRequests::finish, "id"_a, "computed_tokens"_a = nb::none(), "ending"_a = "unknown",
            "As Scheduler.finish(). The id is forgotten; the scheduler names it when its blocks are released.");
 }
 

@@ -1,5 +1,6 @@
 // cairn.Manager: its configuration, requests up and down, and control.
 #include "python/src/managers.h"
+#include "python/src/ending.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -433,6 +434,16 @@ mistakes. `environment=True` also reads the variables CAIRN_*. Use it in a `with
       "keys"_a, "kind"_a, "after"_a = 0.0,
       "Says whether blocks are needed again: `returns` (in about `after` seconds), `system_prompt`, "
       "`will_not_return` or `none`. Returns how many blocks were found. Needs requests.retention.");
+  manager.def(
+      "end_request",
+      [](const Manager& self, const KeysArgument& keys, std::string_view ending) {
+        const RequestEnding given = ending_of(ending);
+        return without_gil(self, [&](const KvBlockManager& of) { return of.end_request(keys.get(), given); });
+      },
+      "keys"_a, "ending"_a,
+      "The request whose sequence these keys are ended: `tool_call`, `end_of_turn`, `length`, `abort` or `unknown`. "
+      "The "
+      "eviction policies of all tiers use it. Returns how many blocks were found.");
 
   // --- control ---
   manager.def("reset", &reset, "tier"_a = nb::none(),

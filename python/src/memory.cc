@@ -218,7 +218,14 @@ carries the exact type of all but 4-bit elements, two of which are one byte.)")
           "device",
           [](const Array& self) { return self.is_host() ? std::string("cpu") : str_cat("cuda:", self.device()); })
       .def(
-          "numpy", [](nb::handle self) { return nb::module_::import_("numpy").attr("asarray")(self); },
+          "numpy",
+          [](nb::handle self) {
+            if (!nb::cast<const Array&>(self).is_host()) {  // numpy would make an array of one object
+              raise(ErrorCode::kFailedPrecondition,
+                    "the memory is a GPU's, which numpy cannot read; use torch.from_dlpack() or cupy.asarray()");
+            }
+            return nb::module_::import_("numpy").attr("asarray")(self);
+          },
           nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
           "A numpy array over the same memory. Host memory only.")
       .def_prop_ro(

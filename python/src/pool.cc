@@ -1,5 +1,6 @@
 // cairn.BlockPool.
 #include "python/src/pool.h"
+#include "python/src/ending.h"
 
 #include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
@@ -258,6 +259,16 @@ All or nothing: raises `ExhaustedError` if there are too few.)")
            R"(Tell the pool what an engine expects of these blocks; returns how many were found.
 
 `kind` is "returns" (needed again in about `after` seconds), "system_prompt", "will_not_return", or "none" to take hints back.)")
+      .def(
+          "end_request",
+          [](const PoolHandle& handle, const KeysArgument& keys, std::string_view ending) {
+            const RequestEnding given = ending_of(ending);
+            return calling(handle, keys.size(), [&](BlockPool& pool) { return pool.end_request(keys.get(), given); });
+          },
+          nb::arg("keys"), nb::arg("ending"),
+          R"(The request whose sequence these keys are ended; returns how many blocks were found.
+
+`ending` is "tool_call", "end_of_turn", "length", "abort" or "unknown". For blocks that are released without it.)")
       .def(
           "reset",
           [](const PoolHandle& handle, const KeysArgument& keys) {

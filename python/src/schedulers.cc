@@ -22,6 +22,7 @@
 #include "cairn/connector/scheduler_connector.h"
 #include "python/src/connectors.h"
 #include "python/src/duration.h"
+#include "python/src/ending.h"
 #include "python/src/keys.h"
 
 namespace cairn::python {
@@ -321,6 +322,11 @@ void make_scheduler(Scheduler* place, const nb::object& config, std::uint32_t de
     arguments.values = config;
   }
   read.manager = config_of(arguments);
+  if (!read.manager.model.groups.empty()) {
+    raise(
+        ErrorCode::kInvalidArgument,
+        "model.groups is given, but cairn.Scheduler has one block table; use the connector of C++ or C, or remove it");
+  }
   if (device_blocks != 0) {
     read.manager.device.blocks = device_blocks;
   }
@@ -704,12 +710,16 @@ For each request and iteration: add(), take_outcomes(), match(), allocated(), bu
       "Requests with invalid input in the last build(), and why: they continue without a cache.");
   scheduler.def(
       "finish",
-      [](Scheduler& self, std::uint64_t request, std::optional<std::size_t> computed_tokens) {
+      [](Scheduler& self, std::uint64_t request, std::optional<std::size_t> computed_tokens, std::string_view ending) {
+        const RequestEnding given = ending_of(ending);
         return value_or_raise(with_connector(
-            self, [&](SchedulerConnector& of) { return of.finish(RequestHandle{request}, computed_tokens); }));
+            self, [&](SchedulerConnector& of) { return of.finish(RequestHandle{request}, computed_tokens, given); }));
       },
-      "request"_a, "computed_tokens"_a = nb::none(),
-      "The request ended. True: its device blocks must not change until take_outcomes() names it as released.");
+      "request"_a, "computed_tokens"_a = nb::none(), "ending"_a = "unknown",
+      "The request ended: `ending` is `tool_call`, `end_of_turn`, `length`, `abort` or `unknown`, or an engine's word "
+      "for "
+      "it, such as `tool_calls` or `stop`. True: its device blocks must not change until take_outcomes() names it as "
+      "released.");
   scheduler.def(
       "take_outcomes",
       [](Scheduler& self) { return with_connector(self, [](SchedulerConnector& of) { return of.take_outcomes(); }); },

@@ -134,6 +134,23 @@ nb::dict dict_of(const ScrubStatus& scrub) {
   return all;
 }
 
+nb::dict dict_of(const EventStreamStatus& events) {
+  nb::dict all;
+  all["endpoint"] = events.published.endpoint;
+  all["replay_endpoint"] = events.published.replay_endpoint;
+  all["first_sequence"] = events.published.first_sequence;
+  all["next_sequence"] = events.published.next_sequence;
+  all["events"] = events.published.events;
+  all["replays"] = events.published.replays;
+  all["snapshots"] = events.published.snapshots;
+  all["announced_blocks"] = events.blocks.announced;
+  all["waiting_blocks"] = events.blocks.waiting;
+  all["engine_batches"] = events.engine.batches;
+  all["engine_lost"] = events.engine.lost + events.engine.invalid;
+  all["engine_restarts"] = events.engine.restarts;
+  return all;
+}
+
 template <typename Items>
 nb::list list_of(const Items& items) {
   nb::list all;
@@ -181,6 +198,7 @@ void bind_status(nb::module_& module) {
         all["incidents"] = list_of(status.incidents);
         all["incident_count"] = status.incident_count;
         all["tokens"] = status.tokens ? nb::object(dict_of(*status.tokens)) : nb::none();
+        all["events"] = status.events ? nb::object(dict_of(*status.events)) : nb::none();
         return as_record(all);
       },
       nb::sig("def status(self) -> cairn._record.Record"),

@@ -45,6 +45,19 @@ def test_a_block_goes_through_its_states(pool):
     assert weak.upgrade() is None and pool.counts.free == 16
 
 
+def test_a_pool_is_told_how_a_request_ended(pool):
+    keys = keys_of(3)
+    held = filled(pool, keys)
+    with pytest.raises(cairn.InvalidArgumentError, match="unknown ending 'bored'"):
+        held.release("bored")
+    assert not held.closed and pool.counts.active == 3
+    held.release("tool_call")
+    assert held.closed and pool.counts.inactive == 3
+    held.release("tool_call")  # has no effect
+    assert pool.end_request(keys, "stop") == 3  # an engine's word for the end of a turn
+    assert pool.end_request(keys_of(2, salt="other"), "length") == 0
+
+
 def test_a_used_handle_raises(pool):
     mutable = pool.allocate(1)
     complete = mutable.complete(keys_of(1))

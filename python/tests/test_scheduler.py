@@ -106,7 +106,9 @@ def test_a_prompt_is_saved_and_loaded_for_the_next_request(engine, columns):
     engine.step(scheduler.build(engine.number, [cairn.Scheduled(request, 16)]))
     assert scheduler.counts(request).loaded_host == 16
     assert scheduler.find(7) == request
-    if scheduler.finish(request, 17):
+    with pytest.raises(cairn.InvalidArgumentError, match="unknown ending"):
+        scheduler.finish(request, 17, "bored")
+    if scheduler.finish(request, 17, "tool_call"):
         engine.until(lambda so_far: so_far["released"])
     assert scheduler.find(7) is None
     assert scheduler.counts().total.requests == 2

@@ -11,7 +11,31 @@ from fake_torch import FakeTensor
 import cairn
 from cairn.vllm import versions
 from cairn.vllm.pages import Declined, ModelFacts, PageFacts, describe
-from cairn.vllm.settings import Settings, SettingsError, available_memory, default_address, default_host_size
+from cairn.vllm.settings import (
+    Settings,
+    SettingsError,
+    available_memory,
+    default_address,
+    default_host_size,
+    zmq_library,
+)
+
+
+def test_a_stream_of_events_is_one_setting(tmp_path, monkeypatch):
+    assert Settings.of({"host.size": "1GiB"}).keys == {"host.size": "1GiB"}
+    package, libraries = tmp_path / "zmq", tmp_path / "pyzmq.libs"
+    for folder in (package, libraries):
+        folder.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "zmq", raising=False)
+    assert zmq_library() is None, "not a wheel: the system's library"
+    (libraries / "libzmq-1234.so.5.2.5").touch()
+    assert Settings.of({"events": {"publish": "tcp://*:5567"}}).keys == {
+        "events.publish": "tcp://*:5567",
+        "events.library": str(libraries / "libzmq-1234.so.5.2.5"),
+        "event_token_ids": True,
+    }
 
 
 def test_the_connector_needs_vllm_and_the_rest_does_not():

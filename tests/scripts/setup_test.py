@@ -111,7 +111,7 @@ class WithoutApt(Setup):
 
 
 class WithApt(Setup):
-    BUILD = ["cmake", "g++", "libcli11-dev", "libssl-dev", "libtomlplusplus-dev", "liburing-dev", "libxxhash-dev",
+    BUILD = ["cmake", "g++", "libcli11-dev", "libssl-dev", "libtomlplusplus-dev", "liburing-dev", "libxxhash-dev", "libzmq3-dev",
              "ninja-build", "nlohmann-json3-dev", "zlib1g-dev"]
 
     def setUp(self):

@@ -90,14 +90,14 @@ class SchedulerSide:
         self._handles[self._requests.handle(request)] = request
         self._in_step_loads = self._in_step
 
-    def finish(self, request: str, computed_tokens: int | None) -> bool:
-        """The request ended. True: its blocks must not change until a step reports it as released."""
+    def finish(self, request: str, computed_tokens: int | None, ending: str = "unknown") -> bool:
+        """The request ended, as `ending` says. True: its blocks must not change until a step reports it as released."""
         self._matched.pop(request, None)
         if request not in self._requests:
             return False
         self.take_outcomes()
         try:
-            held = self._requests.finish(request, computed_tokens)
+            held = self._requests.finish(request, computed_tokens, ending)
         except cairn.Error as error:
             logger.error("Cairn: request %s could not be finished: %s", request, error)
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import stat
 import tempfile
@@ -50,6 +51,10 @@ class Settings:
         settings.address = flat.get("address")
         settings.secret = flat.get("secret", "")
         settings.options = {key: flat[key] for key in _OPTIONS if key in flat}
+        if "events.publish" in settings.keys:
+            settings.keys.setdefault("event_token_ids", True)  # routers need them
+            if (library := zmq_library()) is not None:
+                settings.keys.setdefault("events.library", library)
         return settings
 
     @property
@@ -62,6 +67,15 @@ class Settings:
         if self.config_file is not None or any(key in self.keys for key in _TIER_SIZES):
             return True
         return any("CAIRN_" + key.upper().replace(".", "_") in environment for key in _TIER_SIZES)
+
+
+def zmq_library() -> str | None:
+    """The library of ZeroMQ that vLLM's own publisher uses: the one inside the wheel of pyzmq, if it is a wheel."""
+    spec = importlib.util.find_spec("zmq")
+    if spec is None or spec.origin is None:
+        return None
+    found = sorted(Path(spec.origin).parents[1].glob("pyzmq.libs/libzmq*"))
+    return str(found[0]) if found else None
 
 
 def available_memory(root: str = "/") -> int:

@@ -56,6 +56,13 @@ _CONNECT_LIMIT = 120.0  # seconds until a worker gives up: the scheduler opens w
 _RANKS_LIMIT = 300.0  # seconds that the scheduler waits for its workers: they pin memory, and open files
 # How a request ends whose last step was computed as the engine says. What an aborted or failed one computed is not known.
 _COMPUTED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_REPETITION)
+# What the eviction policy is told of how a request ended. The scheduler does not know whether an answer that stopped is a tool
+# call or the end of a turn: only the front end reads it.
+_ENDINGS = {
+    RequestStatus.FINISHED_LENGTH_CAPPED: "length",
+    RequestStatus.FINISHED_ABORTED: "abort",
+    RequestStatus.FINISHED_ERROR: "abort",
+}
 
 
 @dataclass
@@ -82,6 +89,9 @@ def block_facts(config: VllmConfig, kv_cache: KVCacheConfig) -> tuple[int, int]:
     for name in ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"):
         if getattr(parallel, name, 1) > 1:
             raise Declined(f"{name} is {getattr(parallel, name)}; Cairn's connector supports tensor and data parallel engines")
+    if kv_cache.needs_kv_cache_zeroing:
+        # The second model runner does so before it says that blocks are overwritten: saves could still be reading them.
+        raise Declined("the engine zeroes blocks that it allocates: the model has Mamba layers, or KV caches of different precision")
     groups = kv_cache.kv_cache_groups
     if len(groups) != 1:
         kinds = ", ".join(type(group.kv_cache_spec).__name__ for group in groups)
@@ -397,7 +407,8 @@ class CairnConnector(KVConnectorBase_V1, SupportsHMA):
         if self._scheduler is None:
             return False, None
         computed = request.num_computed_tokens if request.status in _COMPUTED else None
-        return self._scheduler.finish(request.request_id, computed), None
+        ending = _ENDINGS.get(request.status, "unknown")
+        return self._scheduler.finish(request.request_id, computed, ending), None
 
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return self.request_finished_all_groups(request, (block_ids,))

@@ -2,8 +2,8 @@
 # sglang.sh FOLDER: an SGLang that runs on a machine without a GPU, for tests/engines/sglang.
 #
 # Makes FOLDER/vt (a virtual environment without SGLang's GPU packages; 1.9 GB with all the rest), FOLDER/stubs (empty CUDA
-# libraries), FOLDER/tiny (a random model) and FOLDER/env.sh, to be sourced before its Python is started. Takes a minute or two
-# and needs gcc, g++, nm, the headers of OpenSSL, and access to PyPI.
+# libraries), FOLDER/tiny, FOLDER/mla and FOLDER/swa (random models) and FOLDER/env.sh, to be sourced before its Python is started. Takes
+# a minute or two and needs gcc, g++, nm, the headers of OpenSSL, and access to PyPI.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:?usage: sglang.sh FOLDER}
@@ -44,7 +44,7 @@ export TORCH_EXTENSIONS_DIR=$folder/ext
 export SGLANG_NCCL_SO_PATH=none.so # the stub would crash
 END
 . ./env.sh
-python "$here/make_llama.py" tiny
+python "$here/make_tiny.py" .
 # SGLang compiles its page hash at the first request, which would time out behind it.
 python -c "from sglang.srt.mem_cache.cpp_utils.native_hash import get_native_hash; get_native_hash([1, 2, 3, 4], None, 2)"
 touch installed

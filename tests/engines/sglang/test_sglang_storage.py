@@ -140,6 +140,42 @@ def test_two_tensor_parallel_ranks(scratch):
     assert {file.name for file in scratch.glob("blocks-tp.*")} >= {"blocks-tp.tp0of2", "blocks-tp.tp1of2"}
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_mla(scratch, ranks):
+    """All ranks have the same latents: rank 0 stores them, in one file, and the other rank gets them from it."""
+    model = {"model_path": str(FOLDER / "mla"), "tp_size": ranks}
+    threads = {"SGLANG_CPU_OMP_THREADS_BIND": "|".join(map(str, range(ranks)))}
+    with Engine(FOLDER, scratch, None, threads, disable_radix_cache=True, **model) as engine:
+        expected, _ = engine.generate(PROMPTS)
+    path = scratch / f"blocks-mla-{ranks}"
+    with Engine(FOLDER, scratch, cairn_config(path), threads, **model) as engine:
+        assert engine.generate(PROMPTS)[0] == expected, "cold"
+        engine.flush()
+        engine.kill()
+    with Engine(FOLDER, scratch, cairn_config(path), threads, **model) as engine:
+        tokens, from_storage = engine.generate(PROMPTS)
+        assert tokens == expected, "warm"
+        assert from_storage > sum(map(len, PROMPTS)) / 2, engine.log()[-3000:]
+    assert [file.name for file in scratch.glob(f"{path.name}*")] == [path.name]
+
+
+def test_sliding_windows(scratch):
+    """A hybrid model: the pages of its windows are in a file of their own."""
+    model = {"model_path": str(FOLDER / "swa")}
+    with Engine(FOLDER, scratch, disable_radix_cache=True, **model) as engine:
+        expected, _ = engine.generate(PROMPTS)
+    path = scratch / "blocks-hybrid"
+    with Engine(FOLDER, scratch, cairn_config(path), **model) as engine:
+        assert engine.generate(PROMPTS)[0] == expected, "cold"
+        engine.flush()
+        engine.kill()
+    assert {file.name for file in scratch.glob(f"{path.name}*")} == {path.name, f"{path.name}.swa"}
+    with Engine(FOLDER, scratch, cairn_config(path), **model) as engine:
+        tokens, from_storage = engine.generate(PROMPTS)
+        assert tokens == expected, "warm"
+        assert from_storage > sum(map(len, PROMPTS)) / 2, engine.log()[-3000:]
+
+
 def test_an_unsupported_configuration_ends_the_start_with_one_line(scratch):
     extra = cairn_config(scratch / "never")
     del extra["interface_v1"]
