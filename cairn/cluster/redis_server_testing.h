@@ -24,14 +24,17 @@
 
 namespace cairn::testing {
 
-// A port that nobody listens on now.
-inline std::uint16_t free_port() {
+// A port that nobody listens on now; from `first` on, if it is not 0.
+inline std::uint16_t free_port(std::uint16_t first = 0) {
   const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(first);
   socklen_t size = sizeof(address);
-  (void)bind(file, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  while (bind(file, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 && first != 0) {
+    address.sin_port = htons(++first);
+  }
   (void)getsockname(file, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(file);
   return ntohs(address.sin_port);

@@ -231,7 +231,9 @@ TEST_F(RedisStoreTest, TlsVerifiesTheServer) {
 TEST_F(RedisStoreTest, AClusterGetsEachKeyAtItsNode) {
   std::vector<RedisServer> nodes;
   for (int i = 0; i < 3; ++i) {
-    std::optional<RedisServer> node = RedisServer::start({"--cluster-enabled", "yes"});
+    // Nodes talk to each other at their port and 10,000.
+    const auto first = static_cast<std::uint16_t>(20'000 + getpid() % 1000 * 10 + i);
+    std::optional<RedisServer> node = RedisServer::start({"--cluster-enabled", "yes"}, free_port(first));
     ASSERT_TRUE(node.has_value());
     nodes.push_back(*std::move(node));
   }
