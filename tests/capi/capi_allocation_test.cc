@@ -654,6 +654,7 @@ TEST_P(AllocationTest, Iterations) {
                     engine.error);
       },
       add_again);
+  add_again();
   starve(
       "cairn_scheduler_finish_as", GetParam(),
       [&] {
