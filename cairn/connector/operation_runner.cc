@@ -167,7 +167,11 @@ void OperationRunner::start(Batch& batch) {
     (void)manager_.hint(batch.hinted, batch.hint);
   }
   if (!batch.ended.empty()) {
-    (void)manager_.end_request(batch.ended, batch.ending);
+    try {
+      (void)manager_.end_request(batch.ended, batch.ending);
+    } catch (const std::bad_alloc&) {
+      // The blocks are kept as if nothing were known of the ending.
+    }
   }
   if (!batch.used.empty()) {
     manager_.used(*options_.save_to, batch.used);

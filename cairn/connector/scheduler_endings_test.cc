@@ -11,13 +11,13 @@
 namespace cairn::testing {
 namespace {
 
-constexpr std::uint32_t kBlocks = 8;  // of a session's prompt
+constexpr std::uint32_t kBlocks = 64;  // of a session
 constexpr std::uint32_t kTokens = kBlocks * 16;
 
 std::vector<Token> session(std::uint32_t name) {
   std::vector<Token> tokens(kTokens);
   for (std::uint32_t i = 0; i < kTokens; ++i) {
-    tokens[i] = 1000 * name + i;
+    tokens[i] = 10'000 * name + i;
   }
   return tokens;
 }
@@ -52,7 +52,7 @@ TEST(SchedulerEndingsTest, TheHostTierKeepsTheSessionThatAToolCallEnded) {
     add(now, ++name, RequestEnding::kEndOfTurn);
     now += std::chrono::milliseconds(100);
   }
-  VirtualEngine engine({.host_blocks = 9 * 8});  // eight sessions with their answers
+  VirtualEngine engine({.host_blocks = 8 * kBlocks});
   (void)engine.serve(requests);
   EXPECT_GE(engine.loaded_tokens(), 150 * (kTokens - 16)) << "most sessions were still there when they returned";
   EXPECT_EQ(resident(engine.connector(), tool), kBlocks);

@@ -335,6 +335,9 @@ TEST_P(ManagerAllocationTest, LookupsAndHints) {
   std::uint32_t worth = 0;
   starve("cairn_manager_worth_loading", GetParam(),
          [&] { return done(cairn_manager_worth_loading(manager_, keys.data(), 3, 0, &worth, &error_), error_); });
+  starve("cairn_manager_end_request", GetParam(), [&] {
+    return done(cairn_manager_end_request(manager_, keys.data(), 3, CAIRN_ENDING_TOOL_CALL, nullptr, &error_), error_);
+  });
   starve("cairn_manager_hint", GetParam(), [&] {
     const int32_t code = cairn_manager_hint(manager_, keys.data(), 3, CAIRN_HINT_NONE, 0, nullptr, &error_);
     return code == CAIRN_FAILED_PRECONDITION || done(code, error_);  // the setting is off
@@ -638,18 +641,28 @@ TEST_P(AllocationTest, Iterations) {
            refusals.refused_count == 1;
   });
   std::uint32_t held = 9;
+  const auto add_again = [&] {
+    if (held != 0) {
+      engine.wait_for_release();
+    }
+    ASSERT_EQ(engine.add(id, &request), CAIRN_OK) << engine.error.message;
+  };
   starve(
       "cairn_scheduler_finish", GetParam(),
       [&] {
         return done(cairn_scheduler_finish(engine.scheduler, request, CAIRN_NOT_SAID, &held, &engine.error),
                     engine.error);
       },
+      add_again);
+  add_again();
+  starve(
+      "cairn_scheduler_finish_as", GetParam(),
       [&] {
-        if (held != 0) {
-          engine.wait_for_release();
-        }
-        ASSERT_EQ(engine.add(id, &request), CAIRN_OK) << engine.error.message;
-      });
+        return done(cairn_scheduler_finish_as(engine.scheduler, request, CAIRN_NOT_SAID, CAIRN_ENDING_TOOL_CALL, &held,
+                                              &engine.error),
+                    engine.error);
+      },
+      add_again);
   if (held != 0) {
     engine.wait_for_release();
   }
