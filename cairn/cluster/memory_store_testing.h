@@ -46,6 +46,10 @@ struct MemoryServer {
     const MutexLock lock(mutex);
     std::erase_if(values, [](const auto& each) { return each.second.size() > kStoreLabelBytes; });
   }
+  void clear() {
+    const MutexLock lock(mutex);
+    values.clear();
+  }
   std::size_t size() {
     const MutexLock lock(mutex);
     return values.size();

@@ -46,7 +46,7 @@ std::string as_part(const std::string& name) {
 std::uint64_t random_word() {
   std::uint64_t value = 0;
   internal::fill_random(std::as_writable_bytes(std::span(&value, 1)));
-  return value | 1U;  // 0: the era of a namespace that was never reset
+  return value;
 }
 
 }  // namespace
@@ -60,7 +60,9 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     space = from.space;
   }
 
-  enum class Era : std::uint8_t { kUnknown, kUnwritten, kKnown };
+  // kAbsent: the store has none. A random one is put there then, not a fixed one: if the store lost the era of a reset, what was
+  // stored before that reset must stay lost too.
+  enum class Era : std::uint8_t { kUnknown, kAbsent, kUnwritten, kKnown };
 
   [[nodiscard]] std::string base(NamespaceId of) const {
     return str_cat("cairn/1/", as_part(options.tenant), "/", hex_word(value_of(of)), "/");
@@ -73,7 +75,7 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     return request;
   }
 
-  // Asks for the era, or writes it.
+  // Asks for the era, puts one if there is none (and asks again: another process may have been first), or writes that of a reset.
   void ask() CAIRN_EXCLUDES(mutex) {
     StoreRequest request;
     {
@@ -82,11 +84,13 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
         return;
       }
       is_asking = true;
-      const bool writes = state == Era::kUnwritten;
-      request = request_for(space, writes ? StoreOperation::kReplace : StoreOperation::kContains, era);
-      request.done = [self = shared_from_this(), writes, at = changes.load()](std::size_t /*only*/,
-                                                                              StoreOutcome&& outcome) {
-        self->answered(writes, at, std::move(outcome));
+      const StoreOperation operation = state == Era::kUnwritten ? StoreOperation::kReplace
+                                       : state == Era::kAbsent  ? StoreOperation::kPut
+                                                                : StoreOperation::kContains;
+      request = request_for(space, operation, state == Era::kAbsent ? random_word() : era);
+      request.done = [self = shared_from_this(), operation, at = changes.load()](std::size_t /*only*/,
+                                                                                 StoreOutcome&& outcome) {
+        self->answered(operation, at, std::move(outcome));
       };
     }
     if (const Status submitted = store.submit(std::move(request)); !submitted) {
@@ -100,14 +104,18 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     }
   }
 
-  void answered(bool was_written, std::uint64_t at, StoreOutcome&& outcome) CAIRN_EXCLUDES(mutex) {
+  void answered(StoreOperation operation, std::uint64_t at, StoreOutcome&& outcome) CAIRN_EXCLUDES(mutex) {
+    bool is_next = false;
     {
       const MutexLock lock(mutex);
       if (at != changes) {
         return;  // of another namespace or era
       }
       is_asking = false;
-      take_in(was_written, std::move(outcome));
+      is_next = take_in(operation, std::move(outcome));
+    }
+    if (is_next) {
+      ask();
     }
     tell_waiting();
   }
@@ -138,28 +146,40 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
     return str_cat(base(space), hex_word(era), "/");
   }
 
-  void take_in(bool was_written, StoreOutcome&& outcome) CAIRN_REQUIRES(mutex) {
-    if (was_written && outcome.state == StoreState::kDone) {
+  // Returns whether ask() is to be called for the next request.
+  [[nodiscard]] bool take_in(StoreOperation operation, StoreOutcome&& outcome) CAIRN_REQUIRES(mutex) {
+    error.clear();
+    const bool is_done = outcome.state == StoreState::kDone;
+    if (operation == StoreOperation::kContains && outcome.state == StoreState::kAbsent) {
+      if (!std::exchange(has_put, false)) {
+        state = Era::kAbsent;
+        return true;
+      }
+      outcome.error = str_cat(store.describe(), ": the store does not keep what is put there; is it out of memory?");
+    }
+    if (operation == StoreOperation::kPut && is_done) {
+      has_put = true;
+      state = Era::kUnknown;
+      return true;
+    }
+    if (operation == StoreOperation::kReplace && is_done) {
       state = Era::kKnown;
-    } else if (!was_written && outcome.state == StoreState::kAbsent) {
-      era = 0;
-      state = Era::kKnown;
-    } else if (!was_written && outcome.state == StoreState::kDone) {
+      return false;
+    }
+    if (operation == StoreOperation::kContains && is_done) {
       const Result<StoreLabel> label = StoreLabel::decode(outcome.label);
       if (label && label->tag.high == value_of(space)) {
         era = label->tag.low;
+        has_put = false;
         state = Era::kKnown;
-      } else {
-        outcome.error =
-            str_cat(store.describe(), ": the era of the namespace is damaged; reset the cache to make a new one");
+        return false;
       }
+      outcome.error =
+          str_cat(store.describe(), ": the era of the namespace is damaged; reset the cache to make a new one");
     }
-    if (state != Era::kKnown) {
-      ask_at = clock.now() + options.ask_again;
-      error = outcome.error;
-    } else {
-      error.clear();
-    }
+    ask_at = clock.now() + options.ask_again;
+    error = outcome.error;
+    return false;
   }
 
   struct Waiting {
@@ -177,6 +197,7 @@ struct RemoteSpace::State : std::enable_shared_from_this<RemoteSpace::State> {
   std::uint64_t era CAIRN_GUARDED_BY(mutex) = 0;
   std::atomic<std::uint64_t> changes{0};  // of namespace and era; written with the lock held
   bool is_asking CAIRN_GUARDED_BY(mutex) = false;
+  bool has_put CAIRN_GUARDED_BY(mutex) = false;  // the request before this one
   TimePoint ask_at CAIRN_GUARDED_BY(mutex) = TimePoint::min();
   std::string error CAIRN_GUARDED_BY(mutex);
 };
@@ -244,12 +265,13 @@ Status RemoteSpace::begin_era() {
     answer->is_there.notify_one();
   };
   if (const Status submitted = state_->store.submit(std::move(request)); !submitted) {
-    state_->answered(true, at, {.state = StoreState::kUnavailable, .error = submitted.error().message});
+    state_->answered(StoreOperation::kReplace, at,
+                     {.state = StoreState::kUnavailable, .error = submitted.error().message});
     return submitted;
   }
   answer->is_there.wait(0, std::memory_order_acquire);
   const StoreOutcome outcome = answer->outcome;
-  state_->answered(true, at, StoreOutcome(outcome));
+  state_->answered(StoreOperation::kReplace, at, StoreOutcome(outcome));
   return outcome.state == StoreState::kDone ? Status() : fail(ErrorCode::kUnavailable, outcome.error);
 }
 

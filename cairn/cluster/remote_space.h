@@ -3,8 +3,9 @@
 //
 //     cairn/1/TENANT/NAMESPACE/ERA/TAG
 //
-// The era of a namespace is a value in the store itself, so that a reset outlives the process: who starts later reads the new
-// one. Until it is known, and after a reset until it is written, prefix() is empty and nothing may be read or written.
+// The era of a namespace is a random number in the store itself, so that a reset outlives the process: a process that starts later
+// reads the new one. If the store has none, because it is new or has evicted it, a new one is put there, and nothing from before is
+// found. Until it is known, and after a reset until it is written, prefix() is empty and nothing may be read or written.
 //
 // Thread safety: any thread.
 // Ownership: the store and the clock outlive it; callbacks in flight keep what they need.
