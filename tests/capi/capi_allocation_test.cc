@@ -532,6 +532,41 @@ TEST_P(AllocationTest, Requests) {
   engine.finish(request);
 }
 
+TEST_P(AllocationTest, BlocksOfLayerGroups) {
+  auto options = sized<cairn_scheduler_options>();
+  options.config =
+      "block_size = 4\n[model]\nlayers = 1\nheads = 1\nhead_size = 4\ngroups = \"global:full, local:sliding:3\"\n"
+      "[host]\nblocks = 8\n";
+  options.device_blocks = 16;
+  cairn_scheduler* scheduler = nullptr;
+  ASSERT_EQ(cairn_scheduler_create(&options, &scheduler, &error_), CAIRN_OK) << error_.message;
+  const std::vector<std::uint32_t> tokens(8, 7);
+  auto prompt = sized<cairn_prompt>();
+  prompt.tokens = tokens.data();
+  prompt.token_count = tokens.size();
+  auto given = sized<cairn_new_request>();
+  given.id = "a";
+  given.prompt = &prompt;
+  cairn_request request = 0;
+  const auto add = [&] {
+    ASSERT_EQ(cairn_scheduler_add(scheduler, &given, &request, &error_), CAIRN_OK) << error_.message;
+  };
+  add();
+  const std::uint32_t blocks[] = {0, 1, CAIRN_NO_BLOCK, 2};
+  const std::size_t counts[] = {2, 2};
+  starve(
+      "cairn_scheduler_allocated_groups", GetParam(),
+      [&] {
+        return done(cairn_scheduler_allocated_groups(scheduler, request, blocks, counts, 2, 0, 0, &error_), error_);
+      },
+      [&] {
+        std::uint32_t held = 0;
+        ASSERT_EQ(cairn_scheduler_finish(scheduler, request, 0, &held, &error_), CAIRN_OK) << error_.message;
+        add();
+      });
+  cairn_scheduler_destroy(scheduler);
+}
+
 TEST_P(AllocationTest, Iterations) {
   Engine engine;
   engine.save({1, 2, 3});

@@ -111,8 +111,8 @@ class WithoutApt(Setup):
 
 
 class WithApt(Setup):
-    BUILD = ["cmake", "g++", "libcli11-dev", "libssl-dev", "libtomlplusplus-dev", "liburing-dev", "libxxhash-dev", "libzmq3-dev",
-             "ninja-build", "nlohmann-json3-dev", "zlib1g-dev"]
+    BUILD = ["cmake", "g++", "libboost-dev", "libcli11-dev", "libssl-dev", "libtomlplusplus-dev", "liburing-dev", "libxxhash-dev",
+             "libzmq3-dev", "ninja-build", "nlohmann-json3-dev", "zlib1g-dev"]
 
     def setUp(self):
         super().setUp()
