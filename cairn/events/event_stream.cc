@@ -347,11 +347,18 @@ class EventStream::Impl {
   }
 
   void publish() {
-    Consolidator::Counts all;
-    std::uint64_t unnamed = 0;
+    // The status is never behind what a follower has seen.
+    count();
     for (auto& [number, rank] : ranks_) {
       publisher_->publish(number, rank.out, rank.out.empty() ? 0 : wall_seconds());
       rank.out.clear();
+    }
+  }
+
+  void count() {
+    Consolidator::Counts all;
+    std::uint64_t unnamed = 0;
+    for (const auto& [number, rank] : ranks_) {
       const Consolidator::Counts counts = rank.consolidator.counts();
       all.blocks += counts.blocks;
       all.announced += counts.announced;

@@ -46,6 +46,8 @@ namespace cairn {
                                        "off",
                                        "error",
                                        "json",
+                                       "dynamo",
+                                       "passthrough",
                                        "batch:100:500",
                                        "global:full, local:sliding:1024",
                                        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",

