@@ -131,13 +131,14 @@ void add_tiers(const Json& status, std::size_t width, std::vector<std::string>& 
                       left(bytes(blocks * number(tier, "block_bytes")), 10), " in use ",
                       with_commas(static_cast<std::uint64_t>(number(tier, "in_use"))));
     }
+    lines.push_back(line);
     for (const char* const use : {"reading", "writing"}) {
       if (in(tier, use).is_object() && !is_true(in(tier, use), "is_up")) {
-        line += str_cat("  OUT: ", words(in(tier, use), "reason"));
+        // On a line of its own: a narrow terminal must not cut it off.
+        lines.push_back(str_cat(left(name_of(words(tier, "level")), 9), " OUT: ", words(in(tier, use), "reason")));
         break;
       }
     }
-    lines.push_back(line);
   }
 }
 

@@ -335,11 +335,22 @@ PageCopies::Arriving PageCopies::begin_arriving(const PageList& pages, std::span
   if (keys.empty() || disk_ == nullptr) {
     return arriving;
   }
+  // Ends the wait when the load destroys `done`, not when it calls it: until then the load holds the blocks too, and a tier of few
+  // blocks has no room for those that come next.
+  struct Arrival {
+    explicit Arrival(std::shared_ptr<Awaited<ImmutableBlocks>> given) : outcome(std::move(given)) {}
+    Arrival(const Arrival&) = delete;
+    Arrival& operator=(const Arrival&) = delete;
+    ~Arrival() { outcome->end(std::move(blocks)); }
+    const std::shared_ptr<Awaited<ImmutableBlocks>> outcome;
+    ImmutableBlocks blocks;
+  };
   const auto outcome = std::make_shared<Awaited<ImmutableBlocks>>();
-  const Result<LoadId> begun = tiers_.onboarder().prefetch(
-      {.keys = keys, .deadline = deadline, .done = [outcome, keys, host = host_](std::uint32_t /*arrived*/) {
-         outcome->end(host->pool()->scan(keys));
-       }});
+  auto done = [arrival = std::make_shared<Arrival>(outcome), keys, host = host_](std::uint32_t /*arrived*/) {
+    arrival->blocks = host->pool()->scan(keys);
+  };
+  const Result<LoadId> begun =
+      tiers_.onboarder().prefetch({.keys = keys, .deadline = deadline, .done = std::move(done)});
   if (begun) {
     arriving.outcome = outcome;
   }

@@ -71,7 +71,7 @@ BlockPool* pool_of(Tier* tier) { return tier != nullptr ? tier->pool() : nullptr
 
 // Calls the callback of a load that has ended.
 void notify(Load& load) {
-  const Load::Done done = std::exchange(load.done, {});
+  const Load::Done done = std::exchange(load.done, {});  // destroyed when the load holds no blocks any more
   if (const auto* prefetch = std::get_if<std::function<void(std::uint32_t)>>(&done); prefetch != nullptr && *prefetch) {
     (*prefetch)(load.outcome.prefix);  // it may hold what has arrived before others can evict it
   }
