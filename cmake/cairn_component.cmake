@@ -129,4 +129,8 @@ function(cairn_test name)
   # The report is how ./test counts cases.
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${CMAKE_BINARY_DIR}/reports/${name}.xml)
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+  if(CAIRN_SANITIZE MATCHES thread)
+    set_tests_properties(${name} PROPERTIES
+      ENVIRONMENT TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan_suppressions.txt)
+  endif()
 endfunction()
