@@ -1,5 +1,5 @@
-"""Random models of under a million parameters with a tokenizer of words: make_tiny.py FOLDER makes FOLDER/tiny, a Llama, FOLDER/mla, a
-DeepSeek with MLA, and FOLDER/swa, a Mellum with sliding windows and full attention by turns."""
+"""Random models of under a million parameters with a tokenizer of words: make_tiny.py FOLDER makes FOLDER/tiny, a Llama, and
+FOLDER/mla, a DeepSeek with MLA."""
 
 import sys
 
@@ -10,8 +10,6 @@ from transformers import (
     DeepseekV2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
-    MellumConfig,
-    MellumForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -53,14 +51,6 @@ def deepseek():
     )
 
 
-def mellum():
-    layers = SHAPE["num_hidden_layers"]
-    kinds = ["sliding_attention", "full_attention"] * (layers // 2)
-    heads = {"num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": 2048}
-    experts = {"mlp_layer_types": ["dense"] * layers, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 64}
-    return MellumForCausalLM(MellumConfig(layer_types=kinds, sliding_window=64, **heads, **experts, **SHAPE))
-
-
 def save(model, folder):
     model.to(torch.bfloat16).save_pretrained(folder)
     words = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"t{i}": i for i in range(3, 1024)}}
@@ -73,5 +63,5 @@ def save(model, folder):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    for name, make in {"tiny": llama, "mla": deepseek, "swa": mellum}.items():
+    for name, make in {"tiny": llama, "mla": deepseek}.items():
         save(make(), f"{sys.argv[1]}/{name}")

@@ -2,7 +2,7 @@
 # sglang.sh FOLDER: an SGLang that runs on a machine without a GPU, for tests/engines/sglang.
 #
 # Makes FOLDER/vt (a virtual environment without SGLang's GPU packages; 1.9 GB with all the rest), FOLDER/stubs (empty CUDA
-# libraries), FOLDER/tiny, FOLDER/mla and FOLDER/swa (random models) and FOLDER/env.sh, to be sourced before its Python is started. Takes
+# libraries), FOLDER/tiny and FOLDER/mla (random models) and FOLDER/env.sh, to be sourced before its Python is started. Takes
 # a minute or two and needs gcc, g++, nm, the headers of OpenSSL, and access to PyPI.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

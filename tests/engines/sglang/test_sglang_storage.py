@@ -159,23 +159,6 @@ def test_mla(scratch, ranks):
     assert [file.name for file in scratch.glob(f"{path.name}*")] == [path.name]
 
 
-def test_sliding_windows(scratch):
-    """A hybrid model: the pages of its windows are in a file of their own."""
-    model = {"model_path": str(FOLDER / "swa")}
-    with Engine(FOLDER, scratch, disable_radix_cache=True, **model) as engine:
-        expected, _ = engine.generate(PROMPTS)
-    path = scratch / "blocks-hybrid"
-    with Engine(FOLDER, scratch, cairn_config(path), **model) as engine:
-        assert engine.generate(PROMPTS)[0] == expected, "cold"
-        engine.flush()
-        engine.kill()
-    assert {file.name for file in scratch.glob(f"{path.name}*")} == {path.name, f"{path.name}.swa"}
-    with Engine(FOLDER, scratch, cairn_config(path), **model) as engine:
-        tokens, from_storage = engine.generate(PROMPTS)
-        assert tokens == expected, "warm"
-        assert from_storage > sum(map(len, PROMPTS)) / 2, engine.log()[-3000:]
-
-
 def test_an_unsupported_configuration_ends_the_start_with_one_line(scratch):
     extra = cairn_config(scratch / "never")
     del extra["interface_v1"]
