@@ -133,7 +133,7 @@ Status ManagerTiers::make_store() {
       RetryingStore::Options{.attempts = remote.attempts,
                              .random = [jitter] { return std::uniform_real_distribution<double>(0.0, 1.0)(*jitter); },
                              .wake = wake_});
-  // Without retries: who waits for the era may be the one who would pump them.
+  // Without retries: the thread that waits for the era may be the one that pumps them.
   space_ = std::make_unique<RemoteSpace>(
       store_->direct(), clock_,
       RemoteSpace::Options{.tenant = config_.model.tenant, .space = config_.space().id(), .timeout = remote.timeout});
